@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SegmentExtension ends the key of a segment: pcapng, see docs/formats.md.
+const SegmentExtension = "pcapng"
+
+// MediaTypeSegment is the media type of a segment.
+const MediaTypeSegment = "application/vnd.tcpdump.pcap"
+
+// SiteMarkerKey is the object that says whose bucket prefix this is.
+func SiteMarkerKey(site string) string { return "site/" + site + ".json" }
+
+// RawKey is the key of an object that its sender did not name:
+// o/<site>/<instrument>/r/<yyyy>/<mm>/<dd>/<13-digit ms>-<16 hex of digest>.
+func RawKey(site, instrument string, receivedAt time.Time, digest Digest) string {
+	return fmt.Sprintf("%s%013d-%s", RawPrefix(site, instrument, DayOf(receivedAt)),
+		receivedAt.UnixMilli(), hex.EncodeToString(digest[:8]))
+}
+
+// RawPrefix is what all raw objects of an instrument and day begin with.
+func RawPrefix(site, instrument string, day Day) string {
+	return InstrumentPrefix(site, instrument) + "r/" + day.path() + "/"
+}
+
+// InstrumentPrefix is what all objects of an instrument begin with.
+func InstrumentPrefix(site, instrument string) string { return "o/" + site + "/" + instrument + "/" }
+
+// SegmentKey is the key of a segment: the messages of one channel with stream
+// sequences from first to last, in the stream that epoch names.
+func SegmentKey(site, instrument, channel string, day Day, epoch string, first, last uint64) string {
+	return fmt.Sprintf("%s%s-%d-%d.%s", SegmentPrefix(site, instrument, channel, day), epoch, first, last, SegmentExtension)
+}
+
+// SegmentPrefix is what all segments of a channel and day begin with.
+func SegmentPrefix(site, instrument, channel string, day Day) string {
+	return InstrumentPrefix(site, instrument) + "s/" + channel + "/" + day.path() + "/"
+}
+
+// StagingKey is where an object lies whose digest, and so whose key, is not
+// known yet. Nothing under staging/ is part of the archive.
+func StagingKey(site, instrument, id string) string {
+	return StagingPrefix(site) + instrument + "/" + id
+}
+
+// StagingPrefix is what all staging keys of a Site begin with.
+func StagingPrefix(site string) string { return "staging/" + site + "/" }
+
+// ManifestPrefix is what all manifest parts of an instrument and day begin with.
+func ManifestPrefix(site, instrument string, day Day) string {
+	return ManifestInstrumentPrefix(site, instrument) + string(day) + "/"
+}
+
+// ManifestInstrumentPrefix is what all manifests of an instrument begin with.
+func ManifestInstrumentPrefix(site, instrument string) string {
+	return ManifestSitePrefix(site) + instrument + "/"
+}
+
+// ManifestSitePrefix is what all manifests of a Site begin with.
+func ManifestSitePrefix(site string) string { return "manifest/" + site + "/" }
+
+// ManifestPartKey is the key of an open part, numbered from 1.
+func ManifestPartKey(site, instrument string, day Day, number int) string {
+	return fmt.Sprintf("%sp-%d.jsonl.zst", ManifestPrefix(site, instrument, day), number)
+}
+
+// ManifestVersionKey is the key of a compacted day.
+func ManifestVersionKey(site, instrument string, day Day, version int) string {
+	return fmt.Sprintf("%sv-%d.jsonl.zst", ManifestPrefix(site, instrument, day), version)
+}
+
+// ManifestFile is what the key of a part or a compacted day says.
+type ManifestFile struct {
+	Site, Instrument string
+	Day              Day
+	Compacted        bool
+	Number           int
+}
+
+var manifestKey = regexp.MustCompile(`^manifest/([a-z0-9-]+)/([a-z0-9-]+)/(\d{4}-\d{2}-\d{2})/([pv])-(\d{1,9})\.jsonl\.zst$`)
+
+// ParseManifestKey reads the key of a part or a compacted day.
+func ParseManifestKey(key string) (ManifestFile, error) {
+	m := manifestKey.FindStringSubmatch(key)
+	if m == nil {
+		return ManifestFile{}, fmt.Errorf("key %q is no manifest: %w", key, ErrMalformed)
+	}
+	n, err := strconv.Atoi(m[5])
+	if err != nil {
+		return ManifestFile{}, fmt.Errorf("key %q: %w", key, ErrMalformed)
+	}
+	return ManifestFile{Site: m[1], Instrument: m[2], Day: Day(m[3]), Compacted: m[4] == "v", Number: n}, nil
+}
+
+// InstrumentOfKey returns the instrument whose object lies under key, which
+// begins with o/<site>/<instrument>/.
+func InstrumentOfKey(key string) (site, instrument string, err error) {
+	p := strings.SplitN(key, "/", 4)
+	if len(p) != 4 || p[0] != "o" || p[1] == "" || p[2] == "" {
+		return "", "", fmt.Errorf("key %q is not o/<site>/<instrument>/…: %w", key, ErrMalformed)
+	}
+	return p[1], p[2], nil
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ArchivistLease is the key of the lease whose holder alone writes manifests,
+// cuts segments and sweeps.
+const ArchivistLease = "archivist"
+
+// LeaseTTL is when a lease that nobody renews expires; its holder renews it
+// every third of that.
+const LeaseTTL = 10 * time.Second
+
+// Lease says who holds a lease.
+type Lease struct {
+	Format      int       `json:"format"`
+	Holder      string    `json:"holder"`
+	Incarnation string    `json:"incarnation"`
+	Since       time.Time `json:"since"`
+}
+
+// Encode writes the lease as JSON.
+func (l Lease) Encode() ([]byte, error) {
+	l.Format = Format
+	return json.Marshal(l)
+}
+
+// DecodeLease reads a lease. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeLease(data []byte) (Lease, error) {
+	return decode(data, func(l Lease) int { return l.Format })
+}

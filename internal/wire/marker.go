@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import "encoding/json"
+
+// SiteMarker says which Site owns a code, in the bucket (SiteMarkerKey) and in
+// the metadata of its streams. Whoever finds another Site's marker keeps out.
+type SiteMarker struct {
+	Format int    `json:"format"`
+	Code   string `json:"code"`
+	// UID of the Site.
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Cluster is the uid of the cluster's kube-system namespace. A Site that
+	// was deleted and made again under its old name in the same cluster goes
+	// on with its archive.
+	Cluster string `json:"cluster"`
+}
+
+// Encode writes the marker as JSON.
+func (m SiteMarker) Encode() ([]byte, error) {
+	m.Format = Format
+	return json.Marshal(m)
+}
+
+// DecodeSiteMarker reads a marker. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeSiteMarker(data []byte) (SiteMarker, error) {
+	return decode(data, func(m SiteMarker) int { return m.Format })
+}
+
+// StreamMetadataMarker is the key of the encoded SiteMarker in a stream's metadata.
+const StreamMetadataMarker = "substorm-site"

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// Names of an object's S3 user metadata (x-amz-meta-…). Together they say
+// everything that a manifest entry says, so that manifests can be rebuilt from
+// the bucket alone. People read Digest, Instrument and Received-At; programs
+// read Record.
+const (
+	MetadataFormat     = "Substorm-Format"
+	MetadataInstrument = "Substorm-Instrument"
+	MetadataDigest     = "Substorm-Sha256"
+	MetadataReceivedAt = "Substorm-Received-At"
+	MetadataRecord     = "Substorm-Record"
+)
+
+// ObjectMetadata returns the S3 user metadata of a stored object.
+func ObjectMetadata(n Notice) (map[string]string, error) {
+	record, err := json.Marshal(n.Record)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{
+		MetadataFormat:     strconv.Itoa(Format),
+		MetadataInstrument: n.Instrument,
+		MetadataDigest:     n.Digest.String(),
+		MetadataReceivedAt: FormatTime(n.ReceivedAt),
+		MetadataRecord:     string(record),
+	}, nil
+}
+
+// NoticeFromMetadata rebuilds the notice of an object from its key and user
+// metadata. Errors: ErrMalformed, ErrNewerFormat.
+func NoticeFromMetadata(key string, metadata map[string]string) (Notice, error) {
+	format, err := strconv.Atoi(metadata[MetadataFormat])
+	if err != nil {
+		return Notice{}, fmt.Errorf("object %s: %s %q: %w", key, MetadataFormat, metadata[MetadataFormat], ErrMalformed)
+	}
+	if err := CheckFormat(format); err != nil {
+		return Notice{}, fmt.Errorf("object %s: %w", key, err)
+	}
+	site, instrument, err := InstrumentOfKey(key)
+	if err != nil {
+		return Notice{}, err
+	}
+	n := Notice{Format: format, Site: site, Instrument: instrument}
+	if err := json.Unmarshal([]byte(metadata[MetadataRecord]), &n.Record); err != nil {
+		return Notice{}, fmt.Errorf("object %s: %s: %w: %v", key, MetadataRecord, ErrMalformed, err)
+	}
+	if n.Key != key || instrument != metadata[MetadataInstrument] {
+		return Notice{}, fmt.Errorf("object %s: metadata speaks of %s of instrument %s: %w", key, n.Key, metadata[MetadataInstrument], ErrMalformed)
+	}
+	return n, nil
+}

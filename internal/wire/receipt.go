@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Cause says why something was refused, cut off or dropped. The same word
+// stands in receipts, metrics, the ledger and logs.
+type Cause string
+
+// The causes.
+const (
+	CauseUnknownSource      Cause = "UnknownSource"      // no instrument claims this address on this port
+	CauseRetired            Cause = "Retired"            // the instrument is retired
+	CauseEmpty              Cause = "Empty"              // the sender closed without a byte
+	CauseObjectTooLarge     Cause = "ObjectTooLarge"     // limits.maxObjectSize
+	CauseTooManyConnections Cause = "TooManyConnections" // limits.maxConnections
+	CauseStalled            Cause = "Stalled"            // nothing arrived for tcp.idleTimeout
+	CauseTooOld             Cause = "TooOld"             // the connection is older than tcp.maxAge
+	CauseReset              Cause = "Reset"              // the sender reset the connection
+	CauseDraining           Cause = "Draining"           // the gateway is told to stop
+	CauseStoreUnavailable   Cause = "StoreUnavailable"   // the object store does not take the object
+	CauseStreamUnavailable  Cause = "StreamUnavailable"  // JetStream does not take the message
+	CauseStreamFull         Cause = "StreamFull"         // the base stream is at its greatest size
+	CauseKernelBuffer       Cause = "KernelBuffer"       // the kernel's socket buffer overflowed
+	CauseBacklog            Cause = "Backlog"            // telemetry waits for JetStream and its share of memory is full
+	CauseTruncated          Cause = "Truncated"          // a datagram was larger than a buffer
+)
+
+// Receipt is the word from which a sender may forget an object: one line
+//
+//	stored sha-256=<64 lower-case hex> bytes=<n>
+//	refused <Cause>
+//
+// ended by LF. Unknown trailing " key=value" pairs are ignored.
+type Receipt struct {
+	// Digest and Bytes of the object that is safe; zero where Refused is set.
+	Digest Digest
+	Bytes  int64
+	// Refused is why the object was not taken; empty for a stored object.
+	Refused Cause
+}
+
+// MaxReceiptLine is the greatest length of a receipt line that a reader accepts.
+const MaxReceiptLine = 1024
+
+// Line returns the receipt as it goes over the wire, LF included.
+func (r Receipt) Line() string {
+	if r.Refused != "" {
+		return "refused " + string(r.Refused) + "\n"
+	}
+	return "stored sha-256=" + r.Digest.String() + " bytes=" + strconv.FormatInt(r.Bytes, 10) + "\n"
+}
+
+// ParseReceipt reads a line, with or without its LF. Only a line that says all
+// it must is a receipt; everything else is ErrMalformed.
+func ParseReceipt(line string) (Receipt, error) {
+	bad := func() (Receipt, error) { return Receipt{}, fmt.Errorf("receipt %q: %w", line, ErrMalformed) }
+	if len(line) > MaxReceiptLine {
+		return Receipt{}, fmt.Errorf("receipt of %d bytes: %w", len(line), ErrMalformed)
+	}
+	fields := strings.Split(strings.TrimSuffix(line, "\n"), " ")
+	if len(fields) < 2 {
+		return bad()
+	}
+	if fields[0] == "refused" {
+		if fields[1] == "" || strings.Contains(fields[1], "=") {
+			return bad()
+		}
+		return Receipt{Refused: Cause(fields[1])}, nil
+	}
+	if fields[0] != "stored" || len(fields) < 3 {
+		return bad()
+	}
+	hex, ok := strings.CutPrefix(fields[1], "sha-256=")
+	count, ok2 := strings.CutPrefix(fields[2], "bytes=")
+	if !ok || !ok2 {
+		return bad()
+	}
+	digest, err := ParseDigest(hex)
+	if err != nil {
+		return bad()
+	}
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil || n < 0 || count[0] == '+' {
+		return bad()
+	}
+	return Receipt{Digest: digest, Bytes: n}, nil
+}

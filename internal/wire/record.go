@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// State of an object in the archive.
+type State string
+
+// The values of State. Withdrawn appears in notices only: the object was a
+// repeat, RepeatOf names the one that stays.
+const (
+	StateCurrent    State = "Current"
+	StateSuperseded State = "Superseded"
+	StateRetracted  State = "Retracted"
+	StatePurged     State = "Purged"
+	StateWithdrawn  State = "Withdrawn"
+)
+
+// TimeSource says where an object's observation time comes from.
+type TimeSource string
+
+// TimeSourceReceived: no observation time is known, receivedAt stands for it.
+const TimeSourceReceived TimeSource = "Received"
+
+// Completeness says whether an object is known to be whole.
+type Completeness string
+
+// The values of Completeness. Unverified: a FIN ended the object, and a FIN is
+// also what a dead sender's kernel sends.
+const (
+	CompletenessVerified   Completeness = "Verified"
+	CompletenessUnverified Completeness = "Unverified"
+)
+
+// Record describes one stored object. Notices, manifest entries and object
+// metadata carry it.
+type Record struct {
+	// ID is the ce-id: the object's key; for a member of a pack the pack's key,
+	// "#" and the offset.
+	ID string `json:"id"`
+	// Key of the object in the bucket, or of the pack that holds it.
+	Key string `json:"key"`
+	// Offset and length inside a pack; both zero for an object of its own.
+	Offset int64 `json:"offset,omitempty"`
+	Length int64 `json:"length,omitempty"`
+	// Name that the sender gave, if any.
+	Name string `json:"name,omitempty"`
+	// Size in bytes.
+	Size int64 `json:"size"`
+	// Digest is the SHA-256 of the object.
+	Digest    Digest `json:"sha256"`
+	MediaType string `json:"mediaType,omitempty"`
+	State     State  `json:"state"`
+	// RepeatOf is the ID of the object that this one repeats (StateWithdrawn).
+	RepeatOf string `json:"repeatOf,omitempty"`
+
+	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
+	ObservedTo   *time.Time `json:"observedTo,omitempty"`
+	// ReceivedAt is the gateway's clock at the last byte.
+	ReceivedAt time.Time  `json:"receivedAt"`
+	TimeSource TimeSource `json:"timeSource"`
+
+	Completeness Completeness `json:"completeness,omitempty"`
+	// Source is the sender's address as host:port; empty for segments.
+	Source string `json:"source,omitempty"`
+	// Gateway and Incarnation received the object.
+	Gateway     string `json:"gateway"`
+	Incarnation string `json:"incarnation"`
+
+	// Segment is set where the object is a segment.
+	Segment *SegmentRange `json:"segment,omitempty"`
+}
+
+// SegmentRange says which telemetry messages a segment holds.
+type SegmentRange struct {
+	Channel string `json:"channel"`
+	// Epoch names the stream, see StreamEpoch.
+	Epoch string `json:"epoch"`
+	// First and Last are stream sequences, both included.
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+	// Messages and Datagrams that the segment holds, and the bytes of the
+	// datagrams' payloads.
+	Messages      uint64 `json:"messages"`
+	Datagrams     uint64 `json:"datagrams"`
+	DatagramBytes uint64 `json:"datagramBytes"`
+}
+
+// StreamEpoch names a stream by the instant of its creation, so that a stream
+// that was deleted and made again cannot pass for the old one.
+func StreamEpoch(created time.Time) string { return fmt.Sprintf("%x", created.UnixMilli()) }
+
+// Notice is the message that says "this object is stored".
+type Notice struct {
+	Format     int    `json:"format"`
+	Site       string `json:"site"`
+	Instrument string `json:"instrument"`
+	Record
+}
+
+// Encode writes the notice as JSON.
+func (n Notice) Encode() ([]byte, error) {
+	n.Format = Format
+	return json.Marshal(n)
+}
+
+// DecodeNotice reads a notice. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeNotice(data []byte) (Notice, error) {
+	return decode(data, func(n Notice) int { return n.Format })
+}
+
+// decode reads a JSON record and checks its format version.
+func decode[T any](data []byte, format func(T) int) (T, error) {
+	var v, zero T
+	if err := json.Unmarshal(data, &v); err != nil {
+		// A newer record may hold what this program cannot parse: its version decides.
+		var version struct {
+			Format int `json:"format"`
+		}
+		if json.Unmarshal(data, &version) == nil && version.Format > Format {
+			return zero, CheckFormat(version.Format)
+		}
+		return zero, fmt.Errorf("%T: %w: %v", v, ErrMalformed, err)
+	}
+	if err := CheckFormat(format(v)); err != nil {
+		return zero, fmt.Errorf("%T: %w", v, err)
+	}
+	return v, nil
+}

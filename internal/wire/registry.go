@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// RegistryCompleteKey holds the RegistryComplete marker of a Site's registry.
+const RegistryCompleteKey = "complete"
+
+const registryInstrument = "instrument."
+
+// RegistryInstrumentKey is the key of an instrument's entry.
+func RegistryInstrumentKey(instrument string) string { return registryInstrument + instrument }
+
+// ParseRegistryInstrumentKey returns the instrument that a key names, and
+// false for other keys.
+func ParseRegistryInstrumentKey(key string) (string, bool) {
+	return strings.CutPrefix(key, registryInstrument)
+}
+
+// RegistryComplete closes a snapshot of the registry: the bucket holds all of
+// revision Revision, Count entries, the marker not included. Nobody removes
+// anything on a bucket without it.
+type RegistryComplete struct {
+	Format   int   `json:"format"`
+	Revision int64 `json:"revision"`
+	Count    int   `json:"count"`
+}
+
+// Encode writes the marker as JSON.
+func (c RegistryComplete) Encode() ([]byte, error) {
+	c.Format = Format
+	return json.Marshal(c)
+}
+
+// DecodeRegistryComplete reads a marker. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeRegistryComplete(data []byte) (RegistryComplete, error) {
+	return decode(data, func(c RegistryComplete) int { return c.Format })
+}
+
+// InstrumentEntry is an Instrument as gateways know it. Defaults are filled in.
+type InstrumentEntry struct {
+	Format int `json:"format"`
+	// UID and Generation of the Instrument that the entry was made from.
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation"`
+	// Revision of the registry in which the entry last changed.
+	Revision int64 `json:"revision"`
+
+	Instrument string `json:"instrument"`
+	// Gateway is the IngestGateway (the pool) that receives.
+	Gateway string `json:"gateway"`
+	Retired bool   `json:"retired,omitempty"`
+
+	Ways           []WayEntry `json:"ways"`
+	MaxObjectSize  int64      `json:"maxObjectSize"`
+	MaxConnections int        `json:"maxConnections"`
+	Acknowledge    string     `json:"acknowledge"`
+	MediaType      string     `json:"mediaType"`
+	// Durations are in milliseconds.
+	CadenceMillis      int64 `json:"cadenceMillis"`
+	RepeatWindowMillis int64 `json:"repeatWindowMillis"`
+	SegmentAgeMillis   int64 `json:"segmentAgeMillis"`
+	SegmentSize        int64 `json:"segmentSize"`
+}
+
+// WayEntry is one way in.
+type WayEntry struct {
+	// Protocol is "TCP" or "UDP".
+	Protocol string `json:"protocol"`
+	Port     uint16 `json:"port"`
+	// Sources are CIDRs; empty means any address.
+	Sources []string `json:"sources,omitempty"`
+
+	// Of TCP. Framing and Receipt are spelled as in the Instrument.
+	Framing           string `json:"framing,omitempty"`
+	Receipt           string `json:"receipt,omitempty"`
+	IdleTimeoutMillis int64  `json:"idleTimeoutMillis,omitempty"`
+	MaxAgeMillis      int64  `json:"maxAgeMillis,omitempty"`
+
+	// Channel of UDP.
+	Channel string `json:"channel,omitempty"`
+}
+
+// Encode writes the entry as JSON.
+func (e InstrumentEntry) Encode() ([]byte, error) {
+	e.Format = Format
+	return json.Marshal(e)
+}
+
+// DecodeInstrumentEntry reads an entry. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeInstrumentEntry(data []byte) (InstrumentEntry, error) {
+	return decode(data, func(e InstrumentEntry) int { return e.Format })
+}

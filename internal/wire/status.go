@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// GatewayReportInterval is how often a gateway reports; three missed reports
+// are an absence.
+const GatewayReportInterval = 2 * time.Second
+
+// GatewayStatusKey is where a gateway pod reports about itself.
+func GatewayStatusKey(gateway string) string { return "gateway." + gateway }
+
+// InstrumentStatusKey is where a gateway pod reports about an instrument.
+func InstrumentStatusKey(instrument, gateway string) string {
+	return "instrument." + instrument + "." + gateway
+}
+
+// ParseStatusKey reads what GatewayStatusKey or InstrumentStatusKey wrote; for
+// the former, instrument is empty. It returns false for other keys.
+func ParseStatusKey(key string) (instrument, gateway string, ok bool) {
+	p := strings.Split(key, ".")
+	switch {
+	case len(p) == 2 && p[0] == "gateway":
+		return "", p[1], true
+	case len(p) == 3 && p[0] == "instrument":
+		return p[1], p[2], true
+	default:
+		return "", "", false
+	}
+}
+
+// GatewayStatus is what a gateway pod reports every GatewayReportInterval.
+type GatewayStatus struct {
+	Format int `json:"format"`
+	// Gateway is the pod, Pool its IngestGateway.
+	Gateway     string    `json:"gateway"`
+	Pool        string    `json:"pool"`
+	Incarnation string    `json:"incarnation"`
+	Node        string    `json:"node,omitempty"`
+	Address     string    `json:"address,omitempty"`
+	StartedAt   time.Time `json:"startedAt"`
+	ReportedAt  time.Time `json:"reportedAt"`
+	// Revision of the registry that the pod runs; 0 before the first.
+	Revision int64  `json:"revision"`
+	Datapath string `json:"datapath"`
+	// Problems are what keeps an instrument from being received, by instrument.
+	Problems map[string]string `json:"problems,omitempty"`
+	Draining bool              `json:"draining,omitempty"`
+	// Archivist is true for the lease holder.
+	Archivist bool `json:"archivist,omitempty"`
+}
+
+// Encode writes the report as JSON.
+func (s GatewayStatus) Encode() ([]byte, error) {
+	s.Format = Format
+	return json.Marshal(s)
+}
+
+// DecodeGatewayStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeGatewayStatus(data []byte) (GatewayStatus, error) {
+	return decode(data, func(s GatewayStatus) int { return s.Format })
+}
+
+// InstrumentStatus is what a gateway pod reports about an instrument, when it
+// changed and at most every GatewayReportInterval.
+type InstrumentStatus struct {
+	Format     int       `json:"format"`
+	ReportedAt time.Time `json:"reportedAt"`
+	// LastReceived is when the last object was receipted or the last datagram read.
+	LastReceived time.Time `json:"lastReceived"`
+	// Day and the objects, datagrams and bytes made safe by this pod in it.
+	Day       Day    `json:"day"`
+	Objects   uint64 `json:"objects"`
+	Datagrams uint64 `json:"datagrams"`
+	Bytes     uint64 `json:"bytes"`
+}
+
+// Encode writes the report as JSON.
+func (s InstrumentStatus) Encode() ([]byte, error) {
+	s.Format = Format
+	return json.Marshal(s)
+}
+
+// DecodeInstrumentStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeInstrumentStatus(data []byte) (InstrumentStatus, error) {
+	return decode(data, func(s InstrumentStatus) int { return s.Format })
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ObservationStream is the Site's base stream of telemetry messages.
+func ObservationStream(site string) string { return "OBS_" + site }
+
+// NoticeStream is the Site's base stream of notices.
+func NoticeStream(site string) string { return "NOTICE_" + site }
+
+// ObservationSubject is where telemetry messages of a channel are published.
+func ObservationSubject(site, instrument, channel string) string {
+	return "obs." + site + "." + instrument + "." + channel
+}
+
+// ObservationSubjects matches all telemetry of a Site.
+func ObservationSubjects(site string) string { return "obs." + site + ".>" }
+
+// ParseObservationSubject returns the instrument and channel of a subject that
+// ObservationSubject made.
+func ParseObservationSubject(subject string) (site, instrument, channel string, err error) {
+	p := strings.Split(subject, ".")
+	if len(p) != 4 || p[0] != "obs" {
+		return "", "", "", fmt.Errorf("subject %q is not obs.<site>.<instrument>.<channel>: %w", subject, ErrMalformed)
+	}
+	return p[1], p[2], p[3], nil
+}
+
+// NoticeSubject is where an instrument's notices are published.
+func NoticeSubject(site, instrument string) string { return "notice." + site + "." + instrument }
+
+// NoticeSubjects matches all notices of a Site.
+func NoticeSubjects(site string) string { return "notice." + site + ".>" }
+
+// HealthSubject is where changes of conditions are published.
+func HealthSubject(site, kind, name string) string { return "health." + site + "." + kind + "." + name }
+
+// HealthSubjects matches every change of a condition in a Site.
+func HealthSubjects(site string) string { return "health." + site + ".>" }
+
+// The key-value buckets of a Site.
+func RegistryBucket(site string) string { return "REGISTRY_" + site }
+
+// LedgerBucket holds the ledger, see LedgerKey.
+func LedgerBucket(site string) string { return "LEDGER_" + site }
+
+// LeaseBucket holds who may do what only one may do. Its entries expire after LeaseTTL.
+func LeaseBucket(site string) string { return "LEASE_" + site }
+
+// StatusBucket holds what gateways report, see GatewayStatusKey and InstrumentStatusKey.
+func StatusBucket(site string) string { return "STATUS_" + site }
+
+// CursorBucket holds how far the archivist has come, see SegmentCursorKey.
+func CursorBucket(site string) string { return "CURSOR_" + site }

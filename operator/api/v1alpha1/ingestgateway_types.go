@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ConditionProgrammed is True once every ready gateway pod runs the registry
+// revision that holds the resource's latest generation.
+const ConditionProgrammed = "Programmed"
+
+// IngestGatewaySpec declares a pool of gateway pods: the way in.
+// +kubebuilder:validation:XValidation:rule="self.service.type != 'NodePort' || (self.ports.first >= 30000 && self.ports.last <= 32767)",message="with service.type NodePort the port range must lie within 30000-32767: senders use the same port on every node"
+type IngestGatewaySpec struct {
+	// SiteRef names the Site that the pool receives for.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: a pool's volumes belong to one Site"
+	// +required
+	SiteRef LocalReference `json:"siteRef"`
+
+	// Replicas is how many pods are asked for.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=1
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Datapath for datagrams. Auto takes the best that the nodes offer; so far
+	// that is the kernel's sockets.
+	// +kubebuilder:default=Auto
+	// +optional
+	Datapath Datapath `json:"datapath,omitempty"`
+
+	// Ports is the range from which Instruments take their ports. All of it
+	// stands in the Service from the beginning, so a new port needs no change there.
+	// +kubebuilder:default={first: 30100, last: 30149}
+	// +optional
+	Ports PortRange `json:"ports,omitzero"`
+
+	// Service says how senders reach the pool.
+	// +kubebuilder:default={}
+	// +optional
+	Service GatewayService `json:"service,omitzero"`
+
+	// UnknownSenders says what becomes of data from an address that no
+	// Instrument names. Refuse: it is refused and counted.
+	// +kubebuilder:default=Refuse
+	// +optional
+	UnknownSenders UnknownSenders `json:"unknownSenders,omitempty"`
+
+	// Memory bounds what received and not yet stored data may occupy.
+	// +kubebuilder:default={}
+	// +optional
+	Memory GatewayMemory `json:"memory,omitzero"`
+
+	// Storage is each pod's volume: scratch for large objects, the registry
+	// last seen, counters that survive a kill.
+	// +kubebuilder:default={}
+	// +optional
+	Storage GatewayStorage `json:"storage,omitzero"`
+
+	// Resources of the gateway's container.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// DrainTimeout is how long a pod that is told to stop may finish what it began.
+	// +kubebuilder:default="60s"
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m))+$`
+	// +optional
+	DrainTimeout metav1.Duration `json:"drainTimeout,omitzero"`
+
+	// NodeSelector restricts the nodes that pods run on.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Tolerations of the pods.
+	// +listType=atomic
+	// +optional
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+}
+
+// Datapath is how datagrams are read.
+// +kubebuilder:validation:Enum=Auto;Kernel
+type Datapath string
+
+// The values of Datapath.
+const (
+	DatapathAuto   Datapath = "Auto"
+	DatapathKernel Datapath = "Kernel"
+)
+
+// PortRange is a range of TCP and UDP ports, both ends included.
+// +kubebuilder:validation:XValidation:rule="self.first <= self.last && self.last - self.first < 256",message="first must not exceed last, and a range holds at most 256 ports"
+type PortRange struct {
+	// First port of the range.
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	// +required
+	First int32 `json:"first"`
+	// Last port of the range.
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	// +required
+	Last int32 `json:"last"`
+}
+
+// GatewayService says how senders reach a pool.
+type GatewayService struct {
+	// Type of the Services. With NodePort, a port is the same number on every
+	// node that runs a gateway pod.
+	// +kubebuilder:validation:Enum=NodePort;LoadBalancer;ClusterIP
+	// +kubebuilder:default=NodePort
+	// +optional
+	Type corev1.ServiceType `json:"type,omitempty"`
+
+	// Annotations for the Services, as a load balancer may need.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// UnknownSenders says what becomes of data that no Instrument claims.
+// +kubebuilder:validation:Enum=Refuse
+type UnknownSenders string
+
+// UnknownSendersRefuse refuses and counts what strangers send.
+const UnknownSendersRefuse UnknownSenders = "Refuse"
+
+// GatewayMemory bounds received data in memory.
+type GatewayMemory struct {
+	// Budget in bytes for received and not yet stored data. Default: half of
+	// the container's memory limit.
+	// +optional
+	Budget *resource.Quantity `json:"budget,omitempty"`
+}
+
+// GatewayStorage is the volume of a gateway pod.
+type GatewayStorage struct {
+	// Size of the volume.
+	// +kubebuilder:default="10Gi"
+	// +optional
+	Size resource.Quantity `json:"size,omitzero"`
+	// StorageClassName of the volume; the cluster's default where unset.
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// IngestGatewayStatus answers: how many pods, doing what, since which revision?
+type IngestGatewayStatus struct {
+	// ObservedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: Ready, Accepted, Programmed.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Replicas is the number of pods that exist.
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// ReadyReplicas is the number of pods that receive.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// Selector of the pods, for /scale.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// Datapath really in use.
+	// +optional
+	Datapath Datapath `json:"datapath,omitempty"`
+
+	// RegistryRevision is the oldest registry revision that a ready pod runs.
+	// +optional
+	RegistryRevision int64 `json:"registryRevision,omitempty"`
+}
+
+// IngestGateway is a pool of gateway pods: they receive what Instruments send,
+// archive it and announce it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:categories=substorm,shortName=igw
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 40",message="an IngestGateway's name is a DNS label of at most 40 characters: pods and volumes append to it"
+// +kubebuilder:printcolumn:name="Site",type=string,JSONPath=`.spec.siteRef.name`,description="Site the pool receives for"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once all pods receive"
+// +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that receive"
+// +kubebuilder:printcolumn:name="Asked",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
+// +kubebuilder:printcolumn:name="Datapath",type=string,JSONPath=`.status.datapath`,description="How datagrams are really read"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+type IngestGateway struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec IngestGatewaySpec `json:"spec"`
+	// +optional
+	Status IngestGatewayStatus `json:"status,omitzero"`
+}
+
+// IngestGatewayList is a list of IngestGateways.
+//
+// +kubebuilder:object:root=true
+type IngestGatewayList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []IngestGateway `json:"items"`
+}

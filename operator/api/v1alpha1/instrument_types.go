@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition types of an Instrument.
+const (
+	// ConditionDataFlowing: True while data arrives in cadence. False with
+	// reason Overdue is an alert; with NotObserving it is not. Unknown: no
+	// gateway has reported for a grace period.
+	ConditionDataFlowing = "DataFlowing"
+	// ConditionAcknowledgeLimited is present and True while receipts mean
+	// something other than spec.acknowledge asks for.
+	ConditionAcknowledgeLimited = "AcknowledgeLimited"
+)
+
+// Reasons of an Instrument's conditions.
+const (
+	ReasonFlowing      = "Flowing"
+	ReasonOverdue      = "Overdue"
+	ReasonNotObserving = "NotObserving"
+	ReasonNeverSeen    = "NeverSeen"
+	ReasonNoReport     = "NoReport"
+	ReasonProgrammed   = "Programmed"
+	ReasonNotReported  = "NotReported"
+	ReasonNoSpool      = "NoSpool"
+)
+
+// InstrumentSpec declares one instrument: who it is, how it sends, what is kept.
+type InstrumentSpec struct {
+	// SiteRef names the Site that receives.
+	// +required
+	SiteRef LocalReference `json:"siteRef"`
+
+	// GatewayRef names the IngestGateway that receives. It may be left out
+	// where the Site has only one.
+	// +optional
+	GatewayRef *LocalReference `json:"gatewayRef,omitempty"`
+
+	// Type of the instrument in PascalCase: AllSkyCamera, Magnetometer, Riometer.
+	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]{0,62}$`
+	// +required
+	Type string `json:"type"`
+
+	// Station is the place in the field where the instrument stands.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Station string `json:"station,omitempty"`
+
+	// Location of the instrument.
+	// +optional
+	Location *Location `json:"location,omitempty"`
+
+	// Contacts are the people to ask.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Contacts []Contact `json:"contacts,omitempty"`
+
+	// Ways in. The same object by two ways counts once.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	// +required
+	Ways []Way `json:"ways"`
+
+	// Cadence is how often data is due.
+	// +kubebuilder:default={}
+	// +optional
+	Cadence Cadence `json:"cadence,omitzero"`
+
+	// Limits on what the instrument may send.
+	// +kubebuilder:default={}
+	// +optional
+	Limits Limits `json:"limits,omitzero"`
+
+	// Acknowledge says when the sender gets its receipt. Stored: the object is
+	// in the store and its notice acknowledged. StoredOrSpooled: each of the
+	// two, or fsynced in the gateway's spool. Spooled: fsynced in the spool.
+	// Replicated: in the spools of two gateways on different nodes, or stored.
+	// Until gateways have a spool, all four act as Stored, and the condition
+	// AcknowledgeLimited says so.
+	// +kubebuilder:default=StoredOrSpooled
+	// +optional
+	Acknowledge Acknowledge `json:"acknowledge,omitempty"`
+
+	// Archive says how data is kept.
+	// +kubebuilder:default={}
+	// +optional
+	Archive InstrumentArchive `json:"archive,omitzero"`
+
+	// State: Active receives and alerts; Maintenance receives and does not
+	// alert; Retired receives nothing, and its archive stays.
+	// +kubebuilder:default=Active
+	// +optional
+	State InstrumentState `json:"state,omitempty"`
+}
+
+// Contact is somebody to ask about an instrument.
+type Contact struct {
+	// Name of a person or group.
+	// +kubebuilder:validation:MaxLength=200
+	// +required
+	Name string `json:"name"`
+	// Email address.
+	// +kubebuilder:validation:MaxLength=254
+	// +kubebuilder:validation:Pattern=`^[^@\s]+@[^@\s]+$`
+	// +optional
+	Email string `json:"email,omitempty"`
+}
+
+// Way is one way in. Type says which of the members is set.
+// +kubebuilder:validation:XValidation:rule="(self.type == 'TCP') == has(self.tcp)",message="tcp is set exactly when type is TCP"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'UDP') == has(self.udp)",message="udp is set exactly when type is UDP"
+type Way struct {
+	// Type of the way: TCP for objects, UDP for datagrams.
+	// +required
+	Type WayType `json:"type"`
+
+	// Sources are the addresses that the instrument sends from, as CIDRs
+	// ("192.0.2.7/32", "2001:db8::/64"). Default: any. Two instruments may
+	// share a port where no address belongs to both.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a source is a CIDR such as 192.0.2.7/32"
+	// +kubebuilder:validation:items:MaxLength=64
+	// +listType=set
+	// +optional
+	Sources []string `json:"sources,omitempty"`
+
+	// TCP: each connection carries objects.
+	// +optional
+	TCP *TCPWay `json:"tcp,omitempty"`
+
+	// UDP: each packet is a datagram of telemetry.
+	// +optional
+	UDP *UDPWay `json:"udp,omitempty"`
+}
+
+// WayType is the protocol of a way in.
+// +kubebuilder:validation:Enum=TCP;UDP
+type WayType string
+
+// The values of WayType.
+const (
+	WayTCP WayType = "TCP"
+	WayUDP WayType = "UDP"
+)
+
+// TCPWay receives objects over raw TCP. Bytes on this way are plain.
+type TCPWay struct {
+	// Port of the gateway, within the IngestGateway's range.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +required
+	Port int32 `json:"port"`
+
+	// Framing says where an object ends. UntilClose: all bytes until the
+	// sender closes its side are one object.
+	// +kubebuilder:default=UntilClose
+	// +optional
+	Framing Framing `json:"framing,omitempty"`
+
+	// Receipt for each object. Line: one line of text, then close. Close: the
+	// close alone, for a sender that cannot bear a line; such a sender cannot
+	// tell a receipt from a failure.
+	// +kubebuilder:default=Line
+	// +optional
+	Receipt Receipt `json:"receipt,omitempty"`
+
+	// IdleTimeout ends a connection on which nothing arrives.
+	// +kubebuilder:default="60s"
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +optional
+	IdleTimeout metav1.Duration `json:"idleTimeout,omitzero"`
+
+	// MaxAge ends a connection that is older.
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +optional
+	MaxAge metav1.Duration `json:"maxAge,omitzero"`
+}
+
+// Framing of objects on a TCP connection.
+// +kubebuilder:validation:Enum=UntilClose
+type Framing string
+
+// FramingUntilClose: the bytes until half-close are one object.
+const FramingUntilClose Framing = "UntilClose"
+
+// Receipt is the word from which the sender may forget what it sent.
+// +kubebuilder:validation:Enum=Line;Close
+type Receipt string
+
+// The values of Receipt.
+const (
+	ReceiptLine  Receipt = "Line"
+	ReceiptClose Receipt = "Close"
+)
+
+// UDPWay receives telemetry. Bytes on this way are plain.
+type UDPWay struct {
+	// Port of the gateway, within the IngestGateway's range.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +required
+	Port int32 `json:"port"`
+
+	// Channel that the datagrams belong to.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:default=raw
+	// +optional
+	Channel string `json:"channel,omitempty"`
+}
+
+// Cadence is how often data is due.
+type Cadence struct {
+	// Interval between observations. Data is overdue after twice of it.
+	// +kubebuilder:default="1m"
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +optional
+	Interval metav1.Duration `json:"interval,omitzero"`
+}
+
+// Limits on what an instrument may send.
+type Limits struct {
+	// MaxObjectSize in bytes; a larger object is cut off and refused.
+	// +kubebuilder:default="1Gi"
+	// +optional
+	MaxObjectSize resource.Quantity `json:"maxObjectSize,omitzero"`
+
+	// MaxConnections open at a time on each gateway pod.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:default=1024
+	// +optional
+	MaxConnections int32 `json:"maxConnections,omitempty"`
+}
+
+// Acknowledge says when the sender gets its receipt.
+// +kubebuilder:validation:Enum=Stored;StoredOrSpooled;Spooled;Replicated
+type Acknowledge string
+
+// The values of Acknowledge.
+const (
+	AcknowledgeStored          Acknowledge = "Stored"
+	AcknowledgeStoredOrSpooled Acknowledge = "StoredOrSpooled"
+	AcknowledgeSpooled         Acknowledge = "Spooled"
+	AcknowledgeReplicated      Acknowledge = "Replicated"
+)
+
+// InstrumentArchive says how data is kept.
+type InstrumentArchive struct {
+	// MediaType of the objects, as in image/jpeg.
+	// +kubebuilder:default="application/octet-stream"
+	// +kubebuilder:validation:Pattern=`^[a-z]+/[a-zA-Z0-9.+-]+$`
+	// +kubebuilder:validation:MaxLength=127
+	// +optional
+	MediaType string `json:"mediaType,omitempty"`
+
+	// RepeatWindow: an object with the digest and size of one that arrived
+	// within it is a repeat and is withdrawn. "0s" where equal objects are real.
+	// +kubebuilder:default="720h"
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +optional
+	RepeatWindow *metav1.Duration `json:"repeatWindow,omitempty"`
+
+	// Segment says when datagrams become an object.
+	// +kubebuilder:default={}
+	// +optional
+	Segment Segment `json:"segment,omitzero"`
+}
+
+// Segment says when datagrams of a channel become an object.
+type Segment struct {
+	// MaxAge of a segment. A day's end closes it too.
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +optional
+	MaxAge metav1.Duration `json:"maxAge,omitzero"`
+
+	// MaxSize of a segment, counted in bytes of its messages.
+	// +kubebuilder:default="64Mi"
+	// +optional
+	MaxSize resource.Quantity `json:"maxSize,omitzero"`
+}
+
+// InstrumentState is an instrument's place in its life.
+// +kubebuilder:validation:Enum=Active;Maintenance;Retired
+type InstrumentState string
+
+// The values of InstrumentState.
+const (
+	InstrumentActive      InstrumentState = "Active"
+	InstrumentMaintenance InstrumentState = "Maintenance"
+	InstrumentRetired     InstrumentState = "Retired"
+)
+
+// InstrumentStatus answers: where does it send, and does its data flow?
+type InstrumentStatus struct {
+	// ObservedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: Ready, Accepted, Programmed, DataFlowing, AcknowledgeLimited.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Addresses to send to.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Addresses []WayAddress `json:"addresses,omitempty"`
+
+	// LastReceived is when data last arrived, rounded down to ten minutes;
+	// metrics have it exactly.
+	// +optional
+	LastReceived *metav1.Time `json:"lastReceived,omitempty"`
+
+	// ReceivedToday sums up the ledger of the current UTC day.
+	// +optional
+	ReceivedToday *DayCounts `json:"receivedToday,omitempty"`
+}
+
+// WayAddress is an address to send to.
+type WayAddress struct {
+	// Type of the way.
+	// +required
+	Type WayType `json:"type"`
+	// Address as host:port.
+	// +required
+	Address string `json:"address"`
+}
+
+// DayCounts sums up one UTC day of the ledger.
+type DayCounts struct {
+	// Day in UTC, as 2006-01-02.
+	// +required
+	Day string `json:"day"`
+	// Objects that were receipted.
+	// +optional
+	Objects int64 `json:"objects"`
+	// Datagrams that are safe.
+	// +optional
+	Datagrams int64 `json:"datagrams"`
+	// Bytes of both.
+	// +optional
+	Bytes int64 `json:"bytes"`
+}
+
+// Instrument is one instrument in the field whose data is received and archived.
+// Deleting it deletes no observation; creating it again continues its archive.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=substorm,shortName=inst
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="an Instrument's name is a DNS label of at most 63 characters: keys and subjects carry it"
+// +kubebuilder:printcolumn:name="Site",type=string,JSONPath=`.spec.siteRef.name`,description="Site that receives"
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`,description="Type of the instrument"
+// +kubebuilder:printcolumn:name="Station",type=string,JSONPath=`.spec.station`,description="Place in the field"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once gateways receive for it"
+// +kubebuilder:printcolumn:name="Flowing",type=string,JSONPath=`.status.conditions[?(@.type=="DataFlowing")].status`,description="True while data arrives in cadence"
+// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="DataFlowing")].reason`,description="Why Flowing has its value"
+// +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.receivedToday.objects`,description="Objects receipted this UTC day"
+// +kubebuilder:printcolumn:name="Datagrams",type=integer,JSONPath=`.status.receivedToday.datagrams`,description="Datagrams made safe this UTC day"
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.addresses[0].address`,description="First address to send to"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+type Instrument struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec InstrumentSpec `json:"spec"`
+	// +optional
+	Status InstrumentStatus `json:"status,omitzero"`
+}
+
+// InstrumentList is a list of Instruments.
+//
+// +kubebuilder:object:root=true
+type InstrumentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Instrument `json:"items"`
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Condition types of a Site.
+const (
+	// ConditionObjectStoreReachable: the bucket can be read and written.
+	ConditionObjectStoreReachable = "ObjectStoreReachable"
+	// ConditionJetStreamReachable: the Site's streams and buckets stand.
+	ConditionJetStreamReachable = "JetStreamReachable"
+	// ConditionDurable: what JetStream acknowledges survives a power cut.
+	ConditionDurable = "Durable"
+)
+
+// Reasons of a Site's Durable condition.
+const (
+	ReasonSynced            = "Synced"
+	ReasonFlushed           = "Flushed"
+	ReasonDurabilityUnknown = "DurabilityUnknown"
+)
+
+// SiteSpec declares the hub that receives: where it keeps objects and messages.
+type SiteSpec struct {
+	// Code is the Site's short name in keys, subjects and streams. It must be
+	// unique among all Sites that share a bucket or a JetStream account, and
+	// never changes.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="code is immutable: keys and streams carry it"
+	// +required
+	Code string `json:"code"`
+
+	// Title is a line for people.
+	// +kubebuilder:validation:MaxLength=200
+	// +optional
+	Title string `json:"title,omitempty"`
+
+	// Location of the hub.
+	// +optional
+	Location *Location `json:"location,omitempty"`
+
+	// ObjectStore is where objects lie.
+	// +required
+	ObjectStore ObjectStore `json:"objectStore"`
+
+	// JetStream is where notices and telemetry flow.
+	// +required
+	JetStream JetStream `json:"jetStream"`
+}
+
+// ObjectStore is a bucket behind the S3 API. Only plain S3 is used.
+type ObjectStore struct {
+	// Endpoint is the server's URL: https://minio.substorm.svc:9000. A plain
+	// http:// endpoint sends objects unencrypted; use it on loopback only.
+	// +kubebuilder:validation:Pattern=`^https?://[^/]+/?$`
+	// +required
+	Endpoint string `json:"endpoint"`
+
+	// Bucket holds the archive. It is created where it doesn't exist and our
+	// credentials allow it.
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`
+	// +required
+	Bucket string `json:"bucket"`
+
+	// Region of the bucket.
+	// +kubebuilder:default=us-east-1
+	// +optional
+	Region string `json:"region,omitempty"`
+
+	// CredentialsSecretRef names a Secret with accessKeyID and secretAccessKey.
+	// +required
+	CredentialsSecretRef LocalReference `json:"credentialsSecretRef"`
+
+	// TLS for an https:// endpoint whose certificate no public authority signed.
+	// +optional
+	TLS *TLS `json:"tls,omitempty"`
+}
+
+// JetStream is a NATS server or cluster with JetStream.
+// +kubebuilder:validation:XValidation:rule="has(self.accountKeySecretRef) != has(self.credentialsSecretRef)",message="set exactly one of accountKeySecretRef and credentialsSecretRef"
+type JetStream struct {
+	// Servers are NATS URLs: tls://nats.substorm.svc:4222.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=9
+	// +kubebuilder:validation:items:Pattern=`^(tls|nats)://[^/]+$`
+	// +listType=set
+	// +required
+	Servers []string `json:"servers"`
+
+	// AccountKeySecretRef names a Secret with account.seed, a signing key of
+	// the account, and account.id, its public key. With it the operator issues
+	// every program a user of its own that may do only what it needs.
+	// +optional
+	AccountKeySecretRef *LocalReference `json:"accountKeySecretRef,omitempty"`
+
+	// CredentialsSecretRef names a Secret with user.creds, used by every program
+	// where the account's key cannot be had.
+	// +optional
+	CredentialsSecretRef *LocalReference `json:"credentialsSecretRef,omitempty"`
+
+	// TLS for tls:// servers whose certificate no public authority signed, or
+	// that ask for ours.
+	// +optional
+	TLS *TLS `json:"tls,omitempty"`
+
+	// Durability is what the server's acknowledgement is worth. Synced: it
+	// comes after fsync (sync_interval: always). Flushed: a power cut may take
+	// the last minutes. It limits what receipts may claim.
+	// +kubebuilder:default=Unknown
+	// +optional
+	Durability Durability `json:"durability,omitempty"`
+
+	// Replicas of each stream: 1, 3 or 5, never more than there are servers.
+	// +kubebuilder:validation:Enum=1;3;5
+	// +kubebuilder:default=1
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// Observations bounds the base stream of telemetry. What is archived makes
+	// room; when nothing more is archived and the stream is full, new telemetry
+	// is refused and counted rather than old telemetry lost.
+	// +kubebuilder:default={}
+	// +optional
+	Observations StreamLimits `json:"observations,omitzero"`
+
+	// Notices bounds the base stream of notices.
+	// +kubebuilder:default={}
+	// +optional
+	Notices StreamLimits `json:"notices,omitzero"`
+}
+
+// StreamLimits bound one base stream.
+type StreamLimits struct {
+	// MaxSize of the stream on disk.
+	// +kubebuilder:default="4Gi"
+	// +optional
+	MaxSize resource.Quantity `json:"maxSize,omitzero"`
+
+	// Retention is how long archived messages stay for consumers.
+	// +kubebuilder:default="72h"
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +optional
+	Retention metav1.Duration `json:"retention,omitzero"`
+}
+
+// Durability is what a JetStream acknowledgement is worth.
+// +kubebuilder:validation:Enum=Synced;Flushed;Unknown
+type Durability string
+
+// The values of Durability.
+const (
+	DurabilitySynced  Durability = "Synced"
+	DurabilityFlushed Durability = "Flushed"
+	DurabilityUnknown Durability = "Unknown"
+)
+
+// SiteStatus answers: are the backends reachable, and do the instruments send?
+type SiteStatus struct {
+	// ObservedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: Ready, Accepted, ObjectStoreReachable, JetStreamReachable, Durable.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Instruments counts the Site's instruments by whether data flows.
+	// +optional
+	Instruments *InstrumentCounts `json:"instruments,omitempty"`
+
+	// RegistryRevision is the newest registry snapshot that gateways can read.
+	// +optional
+	RegistryRevision int64 `json:"registryRevision,omitempty"`
+}
+
+// InstrumentCounts counts the instruments of a Site.
+type InstrumentCounts struct {
+	// Total number of Instruments that name the Site.
+	// +optional
+	Total int32 `json:"total"`
+	// Flowing: DataFlowing is True.
+	// +optional
+	Flowing int32 `json:"flowing"`
+	// Silent: DataFlowing is False and data is due.
+	// +optional
+	Silent int32 `json:"silent"`
+}
+
+// Site is the hub that receives: one archive, one pair of base streams.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=substorm
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="a Site's name is a DNS label: lower-case letters, digits and dashes, at most 63"
+// +kubebuilder:printcolumn:name="Code",type=string,JSONPath=`.spec.code`,description="Short name in keys, subjects and streams"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the backends are reachable and the streams stand"
+// +kubebuilder:printcolumn:name="Flowing",type=integer,JSONPath=`.status.instruments.flowing`,description="Instruments whose data flows"
+// +kubebuilder:printcolumn:name="Silent",type=integer,JSONPath=`.status.instruments.silent`,description="Instruments whose data is overdue"
+// +kubebuilder:printcolumn:name="Instruments",type=integer,JSONPath=`.status.instruments.total`,description="Instruments that name this Site"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+type Site struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec SiteSpec `json:"spec"`
+	// +optional
+	Status SiteStatus `json:"status,omitzero"`
+}
+
+// SiteList is a list of Sites.
+//
+// +kubebuilder:object:root=true
+type SiteList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Site `json:"items"`
+}

@@ -67,6 +67,7 @@ type IngestGatewaySpec struct {
 
 	// DrainTimeout is how long a pod that is told to stop may finish what it began.
 	// +kubebuilder:default="60s"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m))+$`
 	// +optional
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitzero"`

@@ -173,12 +173,14 @@ type TCPWay struct {
 
 	// IdleTimeout ends a connection on which nothing arrives.
 	// +kubebuilder:default="60s"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +optional
 	IdleTimeout metav1.Duration `json:"idleTimeout,omitzero"`
 
 	// MaxAge ends a connection that is older.
 	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +optional
 	MaxAge metav1.Duration `json:"maxAge,omitzero"`
@@ -221,6 +223,7 @@ type UDPWay struct {
 type Cadence struct {
 	// Interval between observations. Data is overdue after twice of it.
 	// +kubebuilder:default="1m"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +optional
 	Interval metav1.Duration `json:"interval,omitzero"`
@@ -265,6 +268,7 @@ type InstrumentArchive struct {
 	// RepeatWindow: an object with the digest and size of one that arrived
 	// within it is a repeat and is withdrawn. "0s" where equal objects are real.
 	// +kubebuilder:default="720h"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +optional
 	RepeatWindow *metav1.Duration `json:"repeatWindow,omitempty"`
@@ -279,6 +283,7 @@ type InstrumentArchive struct {
 type Segment struct {
 	// MaxAge of a segment. A day's end closes it too.
 	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +optional
 	MaxAge metav1.Duration `json:"maxAge,omitzero"`

@@ -146,6 +146,7 @@ type StreamLimits struct {
 
 	// Retention is how long archived messages stay for consumers.
 	// +kubebuilder:default="72h"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +optional
 	Retention metav1.Duration `json:"retention,omitzero"`

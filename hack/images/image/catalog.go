@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package image assembles container images from static binaries, without an engine and without a base image. The
+// Dockerfile at the top of the checkout describes the same images for whoever has an engine; a test compares the two.
+package image
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Image is one image that this checkout can make.
+type Image struct {
+	Name   string // without tag, such as substorm/operator
+	Binary string // what it runs: /usr/bin/<Binary>
+	// Package is the main package of this module that is compiled for it. Else Tool names a part (see hack/parts).
+	Package string
+	Tool    string
+
+	Title    string
+	Source   string
+	Licenses string
+	// ClusterOnly marks what only hack/cluster's own nodes need: it is in no Dockerfile and not made by default.
+	ClusterOnly bool
+}
+
+const ourSource, ourLicense = "https://github.com/substorm/substorm", "Apache-2.0"
+
+func program(name, folder, binary, title string) Image {
+	return Image{Name: "substorm/" + name, Binary: binary, Package: "./" + folder, Title: title,
+		Source: ourSource, Licenses: ourLicense}
+}
+
+// All lists the images.
+func All() []Image {
+	pause := program("pause", "hack/cluster/pause", "pause", "Holds the namespaces of a pod")
+	pause.ClusterOnly = true
+	return []Image{
+		program("operator", "operator/cmd", "operator", "Substorm operator"),
+		program("ingest-gateway", "ingest-gateway/cmd", "ingest-gateway", "Substorm ingest gateway"),
+		program("cli", "cli/cmd", "substorm", "Substorm command line"),
+		{Name: "substorm/nats-server", Binary: "nats-server", Tool: "nats-server", Title: "NATS server",
+			Source: "https://github.com/nats-io/nats-server", Licenses: "Apache-2.0"},
+		{Name: "substorm/minio", Binary: "minio", Tool: "minio", Title: "MinIO server",
+			Source: "https://github.com/minio/minio", Licenses: "AGPL-3.0-or-later"},
+		pause,
+		{Name: "substorm/coredns", Binary: "coredns", Tool: "coredns", Title: "CoreDNS",
+			Source: "https://github.com/coredns/coredns", Licenses: "Apache-2.0", ClusterOnly: true},
+	}
+}
+
+// Find returns the image of that name, given as substorm/operator or as operator, or an error that lists the names.
+func Find(name string) (Image, error) {
+	var names []string
+	for _, i := range All() {
+		if i.Name == name || strings.TrimPrefix(i.Name, "substorm/") == name {
+			return i, nil
+		}
+		names = append(names, i.Name)
+	}
+	return Image{}, fmt.Errorf("no image is called %q; there are: %s", name, strings.Join(names, ", "))
+}
+
+// Tag returns the tag for images: $VERSION, else dev.
+func Tag() string {
+	if v := os.Getenv("VERSION"); v != "" {
+		return v
+	}
+	return "dev"
+}

@@ -202,6 +202,9 @@ type IngestGateway struct {
 
 	// +required
 	Spec IngestGatewaySpec `json:"spec"`
+	// The default of status: kstatus takes an IngestGateway that no operator has seen for one in progress, not for ready.
+
+	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status IngestGatewayStatus `json:"status,omitzero"`
 }

@@ -383,6 +383,9 @@ type Instrument struct {
 
 	// +required
 	Spec InstrumentSpec `json:"spec"`
+	// The default of status: kstatus takes an Instrument that no operator has seen for one in progress, not for ready.
+
+	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status InstrumentStatus `json:"status,omitzero"`
 }

@@ -217,6 +217,9 @@ type Site struct {
 
 	// +required
 	Spec SiteSpec `json:"spec"`
+	// The default of status: kstatus takes a Site that no operator has seen for one in progress, not for ready.
+
+	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status SiteStatus `json:"status,omitzero"`
 }

@@ -37,9 +37,7 @@ func (i Image) assemble(rootfs, binary, version string) (v1.Image, error) {
 		return nil, err
 	}
 	var program layer
-	program.dir("usr", 0o755, 0)
-	program.dir("usr/bin", 0o755, 0)
-	program.file("usr/bin/"+i.Binary, 0o755, body)
+	program.file(i.Binary, 0o755, body)
 	img, err := mutate.AppendLayers(empty.Image, base.layer(), program.layer())
 	if err != nil {
 		return nil, err
@@ -59,10 +57,10 @@ func (i Image) config(img v1.Image, version string) *v1.ConfigFile {
 	config.OS, config.Architecture = "linux", runtime.GOARCH
 	config.Created = v1.Time{Time: time.Unix(0, 0).UTC()}
 	config.Config = v1.Config{
-		Entrypoint: []string{"/usr/bin/" + i.Binary},
+		Entrypoint: []string{"/" + i.Binary},
 		User:       fmt.Sprintf("%d:%d", nonroot, nonroot),
 		WorkingDir: "/",
-		Env:        []string{"PATH=/usr/bin"},
+		Env:        []string{"PATH=/"},
 		Labels: map[string]string{
 			"org.opencontainers.image.title":    i.Title,
 			"org.opencontainers.image.source":   i.Source,
@@ -86,11 +84,9 @@ func baseLayer(rootfs string) (*layer, error) {
 		return nil, fmt.Errorf("no certificate bundle in %v: install the package ca-certificates", bundles)
 	}
 	l := &layer{}
-	l.dir("tmp", 0o1777, 0)
-	l.dir("home", 0o755, 0)
-	l.dir("home/nonroot", 0o700, nonroot)
+	l.dir("tmp", 0o1777)
 	for _, dir := range []string{"etc", "etc/ssl", "etc/ssl/certs"} {
-		l.dir(dir, 0o755, 0)
+		l.dir(dir, 0o755)
 	}
 	for _, name := range []string{"passwd", "group"} {
 		body, err := os.ReadFile(filepath.Join(rootfs, "etc", name))
@@ -110,8 +106,8 @@ type layer struct {
 	err error
 }
 
-func (l *layer) dir(name string, mode int64, owner int) {
-	l.add(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: mode, Uid: owner, Gid: owner}, nil)
+func (l *layer) dir(name string, mode int64) {
+	l.add(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: mode}, nil)
 }
 
 func (l *layer) file(name string, mode int64, body []byte) {

@@ -13,7 +13,7 @@ import (
 // Image is one image that this checkout can make.
 type Image struct {
 	Name   string // without tag, such as substorm/operator
-	Binary string // what it runs: /usr/bin/<Binary>
+	Binary string // what it runs: /<Binary>
 	// Package is the main package of this module that is compiled for it. Else Tool names a part (see hack/parts).
 	Package string
 	Tool    string

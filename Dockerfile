@@ -1,0 +1,103 @@
+# syntax=docker/dockerfile:1
+#
+# One target per program: docker build --target ingest-gateway -t substorm/ingest-gateway:dev .
+# For several platforms: docker buildx build --platform linux/amd64,linux/arm64 --target operator .
+#
+# hack/images assembles the same images where no engine runs; a test there compares the two.
+
+ARG GO_VERSION=1.26
+
+# Compiles on the platform of the machine at hand for the platform that is asked for.
+FROM --platform=$BUILDPLATFORM golang:${GO_VERSION}-bookworm AS toolchain
+ENV CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-buildvcs=false
+WORKDIR /src
+
+# What a static program may ask for: users, certificates of the public authorities, a place for temporary files.
+FROM toolchain AS rootfs
+COPY hack/images/rootfs /rootfs
+RUN mkdir -p /rootfs/etc/ssl/certs \
+ && cp /etc/ssl/certs/ca-certificates.crt /rootfs/etc/ssl/certs/ \
+ && install -d -m 1777 /rootfs/tmp
+
+FROM toolchain AS source
+COPY go.mod go.sum ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY . .
+
+FROM source AS build-operator
+ARG TARGETOS TARGETARCH VERSION=dev
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X main.version=$VERSION" -o /out/operator ./operator/cmd
+
+FROM source AS build-ingest-gateway
+ARG TARGETOS TARGETARCH VERSION=dev
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X main.version=$VERSION" -o /out/ingest-gateway ./ingest-gateway/cmd
+
+FROM source AS build-cli
+ARG TARGETOS TARGETARCH VERSION=dev
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X main.version=$VERSION" -o /out/substorm ./cli/cmd
+
+FROM toolchain AS build-nats-server
+ARG TARGETOS TARGETARCH
+COPY hack/tools/nats ./
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w" -o /out/nats-server github.com/nats-io/nats-server/v2
+
+FROM toolchain AS build-minio
+ARG TARGETOS TARGETARCH
+COPY hack/tools/minio ./
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w" -o /out/minio github.com/minio/minio
+
+FROM scratch AS base
+COPY --from=rootfs /rootfs/ /
+ENV PATH=/
+WORKDIR /
+USER 65532:65532
+
+FROM base AS operator
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="Substorm operator" \
+      org.opencontainers.image.source="https://github.com/substorm/substorm" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
+COPY --from=build-operator /out/operator /operator
+ENTRYPOINT ["/operator"]
+
+FROM base AS ingest-gateway
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="Substorm ingest gateway" \
+      org.opencontainers.image.source="https://github.com/substorm/substorm" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
+COPY --from=build-ingest-gateway /out/ingest-gateway /ingest-gateway
+ENTRYPOINT ["/ingest-gateway"]
+
+FROM base AS cli
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="Substorm command line" \
+      org.opencontainers.image.source="https://github.com/substorm/substorm" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
+COPY --from=build-cli /out/substorm /substorm
+ENTRYPOINT ["/substorm"]
+
+FROM base AS nats-server
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="NATS server" \
+      org.opencontainers.image.source="https://github.com/nats-io/nats-server" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
+COPY --from=build-nats-server /out/nats-server /nats-server
+ENTRYPOINT ["/nats-server"]
+
+FROM base AS minio
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="MinIO server" \
+      org.opencontainers.image.source="https://github.com/minio/minio" \
+      org.opencontainers.image.licenses="AGPL-3.0-or-later" \
+      org.opencontainers.image.version="$VERSION"
+COPY --from=build-minio /out/minio /minio
+ENTRYPOINT ["/minio"]

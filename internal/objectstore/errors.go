@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package objectstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// explain names the call and the key and puts one of this package's errors
+// before what the server or the network said.
+func explain(call, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if key != "" {
+		call += " " + key
+	}
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%s: %w", call, err)
+	}
+	kind := classify(err)
+	if kind == nil {
+		return fmt.Errorf("%s: %w", call, err)
+	}
+	return fmt.Errorf("%s: %w: %w", call, kind, err)
+}
+
+// classify returns nil for what is none of this package's errors: a request
+// that is wrong in itself.
+func classify(err error) error {
+	var e minio.ErrorResponse
+	if !errors.As(err, &e) {
+		return ErrUnavailable // no answer came from the server
+	}
+	switch e.Code {
+	case minio.NoSuchBucket:
+		return ErrNoBucket
+	case minio.NoSuchKey, minio.NoSuchUpload, minio.NoSuchVersion:
+		return ErrNotFound
+	case minio.PreconditionFailed:
+		return ErrExists
+	case minio.XAmzContentSHA256Mismatch, minio.BadDigest, minio.InvalidDigest, "XAmzContentChecksumMismatch":
+		return ErrDigest
+	case minio.IncompleteBody, minio.UnexpectedEOF:
+		return nil
+	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded":
+		return ErrFull
+	case "ConditionalRequestConflict", "OperationAborted", "RequestTimeout": // another request was in the way
+		return ErrUnavailable
+	}
+	switch {
+	case e.StatusCode == http.StatusPreconditionFailed:
+		return ErrExists
+	case e.StatusCode == http.StatusNotFound:
+		return ErrNotFound
+	case e.StatusCode == http.StatusForbidden, e.StatusCode == http.StatusUnauthorized:
+		return ErrAccessDenied
+	case e.StatusCode == http.StatusInsufficientStorage:
+		return ErrFull
+	case e.StatusCode == http.StatusTooManyRequests, e.StatusCode >= 500 && e.StatusCode != http.StatusNotImplemented:
+		return ErrUnavailable
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/internal/objectstore"
+)
+
+// MinIOOptions choose how the server runs. The zero value: plain HTTP.
+type MinIOOptions struct {
+	TLS bool
+}
+
+// MinIOServer is a running MinIO server with one drive.
+type MinIOServer struct {
+	*Process
+	port int
+	// CA is set with MinIOOptions.TLS.
+	CA *CA
+	// AccessKeyID and SecretAccessKey are root's.
+	AccessKeyID, SecretAccessKey string
+}
+
+// MinIO starts a server and waits until it serves.
+func MinIO(t testing.TB, opts MinIOOptions) *MinIOServer {
+	t.Helper()
+	program := Path(t, "minio")
+	var last error
+	for range 5 { // another process may take the port between the look and the start
+		m := newMinIO(t, program, opts)
+		if last = m.start(); last == nil {
+			return m
+		}
+		t.Logf("start minio: %v\n%s", last, m.logTail())
+	}
+	t.Fatalf("minio does not start: %v", last)
+	return nil
+}
+
+func newMinIO(t testing.TB, program string, opts MinIOOptions) *MinIOServer {
+	t.Helper()
+	dir := t.TempDir()
+	m := &MinIOServer{port: FreePort(t), AccessKeyID: "substorm-test", SecretAccessKey: "substorm-test-secret"}
+	data, certs := filepath.Join(dir, "data"), filepath.Join(dir, "certs")
+	for _, d := range []string{data, filepath.Join(certs, "CAs")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if opts.TLS {
+		m.CA = NewCA(t)
+		certificate, key := m.CA.Issue(t, "minio")
+		write(t, filepath.Join(certs, "public.crt"), certificate)
+		write(t, filepath.Join(certs, "private.key"), key)
+		write(t, filepath.Join(certs, "CAs", "ca.crt"), m.CA.PEM)
+	}
+	argv := []string{program, "server", "--quiet", "--address", fmt.Sprintf("127.0.0.1:%d", m.port),
+		"--certs-dir", certs, data}
+	env := []string{
+		"MINIO_ROOT_USER=" + m.AccessKeyID, "MINIO_ROOT_PASSWORD=" + m.SecretAccessKey,
+		"MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_CALLHOME_ENABLE=off",
+		"MINIO_CI_CD=1", // serve from the root disk
+		"HOME=" + dir,
+	}
+	m.Process = newProcess(t, "minio", dir, argv, env, m.answers)
+	return m
+}
+
+// URL is the endpoint.
+func (m *MinIOServer) URL() string {
+	scheme := "http"
+	if m.CA != nil {
+		scheme = "https"
+	}
+	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, m.port)
+}
+
+// Config is what a client of the server needs for a bucket.
+func (m *MinIOServer) Config(bucket string) objectstore.Config {
+	cfg := objectstore.Config{Endpoint: m.URL(), Bucket: bucket,
+		AccessKeyID: m.AccessKeyID, SecretAccessKey: m.SecretAccessKey}
+	if m.CA != nil {
+		cfg.TLS = m.CA.ClientTLS()
+	}
+	return cfg
+}
+
+// Bucket makes a bucket where it is missing and returns it.
+func (m *MinIOServer) Bucket(t testing.TB, name string) objectstore.Store {
+	t.Helper()
+	store := must(objectstore.Open(m.Config(name)))(t)
+	ctx, cancel := deadline(startTimeout)
+	defer cancel()
+	if _, err := store.EnsureBucket(ctx); err != nil {
+		t.Fatalf("bucket %s: %v", name, err)
+	}
+	return store
+}
+
+func (m *MinIOServer) answers() error {
+	store, err := objectstore.Open(m.Config("readiness-probe"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := deadline(2 * time.Second)
+	defer cancel()
+	_, err = store.EnsureBucket(ctx)
+	return err
+}

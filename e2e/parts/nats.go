@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+)
+
+// NATSOptions choose how the server runs. The zero value: one server with
+// JetStream on files, every write synced, no TLS, no accounts.
+type NATSOptions struct {
+	// Operator turns on operator mode: accounts SYS and SUBSTORM by JWT.
+	Operator bool
+	// TLS makes the server show a certificate for 127.0.0.1 and localhost and
+	// demand one of the same authority.
+	TLS bool
+	// Domain is the JetStream domain.
+	Domain string
+	// Unsynced leaves sync_interval at the server's default.
+	Unsynced bool
+	// Config is appended to the configuration file.
+	Config string
+}
+
+// NATSServer is a running nats-server.
+type NATSServer struct {
+	*Process
+	port int
+	opts NATSOptions
+
+	// CA is set with NATSOptions.TLS.
+	CA *CA
+	// AccountSeed and AccountID are set with NATSOptions.Operator: the identity
+	// seed and the public key of the account SUBSTORM.
+	AccountSeed, AccountID string
+	creds                  string
+}
+
+// NATS starts a server and waits until JetStream answers.
+func NATS(t testing.TB, opts NATSOptions) *NATSServer {
+	t.Helper()
+	program := Path(t, "nats-server")
+	var last error
+	for range 5 { // another process may take the port between the look and the start
+		n := newNATS(t, program, opts)
+		if last = n.start(); last == nil {
+			return n
+		}
+		t.Logf("start nats-server: %v\n%s", last, n.logTail())
+	}
+	t.Fatalf("nats-server does not start: %v", last)
+	return nil
+}
+
+func newNATS(t testing.TB, program string, opts NATSOptions) *NATSServer {
+	t.Helper()
+	dir := t.TempDir()
+	n := &NATSServer{port: FreePort(t), opts: opts}
+	config := fmt.Sprintf("listen: 127.0.0.1:%d\nserver_name: nats-%d\nmax_payload: 1MB\n", n.port, n.port)
+	config += fmt.Sprintf("jetstream {\n  store_dir: %q\n", filepath.Join(dir, "jetstream"))
+	if !opts.Unsynced {
+		config += "  sync_interval: always\n"
+	}
+	if opts.Domain != "" {
+		config += fmt.Sprintf("  domain: %q\n", opts.Domain)
+	}
+	config += "}\n"
+	if opts.TLS {
+		n.CA = NewCA(t)
+		certs := n.CA.Dir(t, "server")
+		config += fmt.Sprintf("tls {\n  cert_file: %q\n  key_file: %q\n  ca_file: %q\n  verify: true\n}\n",
+			filepath.Join(certs, "tls.crt"), filepath.Join(certs, "tls.key"), filepath.Join(certs, "ca.crt"))
+	}
+	if opts.Operator {
+		config += n.operatorMode(t)
+		n.creds = n.UserCreds(t, jwt.Permissions{})
+	}
+	file := filepath.Join(dir, "nats.conf")
+	write(t, file, []byte(config+opts.Config))
+	n.Process = newProcess(t, "nats-server", dir, []string{program, "-c", file}, nil, n.answers)
+	return n
+}
+
+// operatorMode makes the operator and its accounts and returns their part of
+// the configuration.
+func (n *NATSServer) operatorMode(t testing.TB) string {
+	t.Helper()
+	operator := must(nkeys.CreateOperator())(t)
+	system, account := must(nkeys.CreateAccount())(t), must(nkeys.CreateAccount())(t)
+	systemID, accountID := must(system.PublicKey())(t), must(account.PublicKey())(t)
+	n.AccountSeed, n.AccountID = string(must(account.Seed())(t)), accountID
+
+	op := jwt.NewOperatorClaims(must(operator.PublicKey())(t))
+	op.Name, op.SystemAccount = "substorm", systemID
+	sys := jwt.NewAccountClaims(systemID)
+	sys.Name = "SYS"
+	acc := jwt.NewAccountClaims(accountID)
+	acc.Name = "SUBSTORM"
+	acc.Limits.JetStreamLimits = jwt.JetStreamLimits{
+		MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit,
+		MaxAckPending: jwt.NoLimit, MemoryMaxStreamBytes: jwt.NoLimit, DiskMaxStreamBytes: jwt.NoLimit,
+	}
+	return fmt.Sprintf("operator: %s\nsystem_account: %s\nresolver: MEMORY\nresolver_preload {\n  %s: %s\n  %s: %s\n}\n",
+		must(op.Encode(operator))(t), systemID,
+		systemID, must(sys.Encode(operator))(t), accountID, must(acc.Encode(operator))(t))
+}
+
+// UserCreds makes a user of the account SUBSTORM (NATSOptions.Operator) and
+// returns the path of its credentials file.
+func (n *NATSServer) UserCreds(t testing.TB, permissions jwt.Permissions) string {
+	t.Helper()
+	account := must(nkeys.FromSeed([]byte(n.AccountSeed)))(t)
+	user := must(nkeys.CreateUser())(t)
+	claims := jwt.NewUserClaims(must(user.PublicKey())(t))
+	claims.Permissions = permissions
+	token := must(claims.Encode(account))(t)
+	file := filepath.Join(t.TempDir(), "user.creds")
+	write(t, file, must(jwt.FormatUserConfig(token, must(user.Seed())(t)))(t))
+	return file
+}
+
+// URL is where clients connect: nats:// or, with TLS, tls://.
+func (n *NATSServer) URL() string {
+	scheme := "nats"
+	if n.opts.TLS {
+		scheme = "tls"
+	}
+	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, n.port)
+}
+
+// Options are what a client needs to be let in.
+func (n *NATSServer) Options() []nats.Option {
+	var opts []nats.Option
+	if n.opts.TLS {
+		opts = append(opts, nats.Secure(n.CA.ClientTLS()))
+	}
+	if n.creds != "" {
+		opts = append(opts, nats.UserCredentials(n.creds))
+	}
+	return opts
+}
+
+// Connect returns a connection that ends with the test and reconnects forever.
+func (n *NATSServer) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	opts = append(append(n.Options(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond)), opts...)
+	nc, err := nats.Connect(n.URL(), opts...)
+	if err != nil {
+		t.Fatalf("connect to NATS: %v", err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// JetStream returns JetStream on a connection of its own.
+func (n *NATSServer) JetStream(t testing.TB) jetstream.JetStream {
+	t.Helper()
+	js, err := n.jetStream(n.Connect(t))
+	if err != nil {
+		t.Fatalf("JetStream: %v", err)
+	}
+	return js
+}
+
+func (n *NATSServer) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
+	if n.opts.Domain != "" {
+		return jetstream.NewWithDomain(nc, n.opts.Domain)
+	}
+	return jetstream.New(nc)
+}
+
+func (n *NATSServer) answers() error {
+	nc, err := nats.Connect(n.URL(), append(n.Options(), nats.NoReconnect())...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := n.jetStream(nc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := deadline(2 * time.Second)
+	defer cancel()
+	_, err = js.AccountInfo(ctx)
+	return err
+}
+
+// ClientTLS returns what a client of the server needs, or nil without TLS.
+func (n *NATSServer) ClientTLS() *tls.Config {
+	if n.CA == nil {
+		return nil
+	}
+	return n.CA.ClientTLS()
+}
+
+func write(t testing.TB, file string, body []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must turns an error into the test's end: must(f())(t).
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

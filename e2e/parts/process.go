@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package parts starts real servers for tests: on loopback, on free ports, with
+// their data in the test's temporary folder, and killed by pid when the test
+// ends (or dies).
+package parts
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/hack/parts/tool"
+)
+
+// startTimeout is how long a server may take until it answers. Machines that
+// build something else at the same time are slow.
+const startTimeout = 60 * time.Second
+
+// Path returns the path of a real part's program ("nats-server", "minio", "etcd",
+// …), which is built first where it was never built on this machine.
+func Path(t testing.TB, name string) string {
+	t.Helper()
+	path, err := tool.Path(name)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return path
+}
+
+// Process is a server that can be killed, stopped, paused and started again
+// with the same command line: same ports, same data.
+type Process struct {
+	t     testing.TB
+	name  string
+	dir   string
+	argv  []string
+	env   []string
+	ready func() error
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	done chan struct{} // closed when cmd has ended
+}
+
+// newProcess describes a server; Start starts it. It ends with the test, and a
+// failed test shows the end of its log.
+func newProcess(t testing.TB, name, dir string, argv, env []string, ready func() error) *Process {
+	t.Helper()
+	p := &Process{t: t, name: name, dir: dir, argv: argv, env: env, ready: ready}
+	t.Cleanup(func() {
+		p.signal(syscall.SIGKILL)
+		p.wait()
+		if t.Failed() {
+			t.Logf("the last of %s's log:\n%s", name, p.logTail())
+		}
+	})
+	return p
+}
+
+// Start starts the server where it does not run and waits until it answers.
+func (p *Process) Start() {
+	p.t.Helper()
+	if err := p.start(); err != nil {
+		p.t.Fatalf("%v\n%s", err, p.logTail())
+	}
+}
+
+func (p *Process) start() error {
+	p.mu.Lock()
+	if p.cmd != nil {
+		p.mu.Unlock()
+		return nil
+	}
+	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		p.mu.Unlock()
+		return err
+	}
+	cmd := exec.Command(p.argv[0], p.argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
+	cmd.Env = append(os.Environ(), p.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	done, started := make(chan struct{}), make(chan error, 1)
+	go func() {
+		// The death signal comes when the thread that started the child ends.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer log.Close()
+		defer close(done)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		p.mu.Unlock()
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	p.cmd, p.done = cmd, done
+	p.mu.Unlock()
+	return p.awaitReady(done)
+}
+
+func (p *Process) awaitReady(done chan struct{}) error {
+	var err error
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if err = p.ready(); err == nil {
+			return nil
+		}
+		select {
+		case <-done:
+			p.wait()
+			return fmt.Errorf("%s ended at its start: %w", p.name, errEnded)
+		default:
+		}
+	}
+	return fmt.Errorf("%s does not answer after %v: %w", p.name, startTimeout, err)
+}
+
+var errEnded = errors.New("process ended")
+
+// Kill ends the server with SIGKILL, as a power cut without the disk's part.
+func (p *Process) Kill() { p.signal(syscall.SIGKILL); p.wait() }
+
+// Stop ends the server with SIGTERM and waits for it.
+func (p *Process) Stop() { p.signal(syscall.SIGTERM); p.wait() }
+
+// Pause stops the server with SIGSTOP: its sockets stay, it says nothing.
+func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
+
+// Continue ends a Pause.
+func (p *Process) Continue() { p.signal(syscall.SIGCONT) }
+
+func (p *Process) signal(s syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil {
+		_ = p.cmd.Process.Signal(s)
+	}
+}
+
+func (p *Process) wait() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return
+	}
+	<-p.done
+	p.cmd = nil
+}
+
+func (p *Process) logFile() string { return filepath.Join(p.dir, p.name+".log") }
+
+// Log returns what the server has said so far.
+func (p *Process) Log() string {
+	b, _ := os.ReadFile(p.logFile())
+	return string(b)
+}
+
+func (p *Process) logTail() string {
+	log := p.Log()
+	return log[max(0, len(log)-4000):]
+}
+
+// FreePort returns a TCP port of 127.0.0.1 that is free now. It lies below the
+// range that outgoing connections take theirs from, so that a server that was
+// stopped finds its port free again.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	for range 100 {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port between 10000 and 30000 on 127.0.0.1")
+	return 0
+}

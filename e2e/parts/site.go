@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// CreateSite makes the streams and key-value buckets of a Site, as the operator
+// does, and waits for them.
+func CreateSite(t testing.TB, js jetstream.JetStream, code string) {
+	t.Helper()
+	ctx, cancel := deadline(startTimeout)
+	defer cancel()
+	for name, subjects := range map[string]string{
+		wire.ObservationStream(code): wire.ObservationSubjects(code),
+		wire.NoticeStream(code):      wire.NoticeSubjects(code),
+	} {
+		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+			Name: name, Subjects: []string{subjects}, Storage: jetstream.FileStorage,
+			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: 4 << 30,
+			Duplicates: 2 * time.Minute, AllowDirect: true, AllowAtomicPublish: true,
+		})
+		if err != nil {
+			t.Fatalf("stream %s: %v", name, err)
+		}
+	}
+	for name, ttl := range map[string]time.Duration{
+		wire.RegistryBucket(code): 0, wire.LedgerBucket(code): 0, wire.StatusBucket(code): 0,
+		wire.CursorBucket(code): 0, wire.LeaseBucket(code): wire.LeaseTTL,
+	} {
+		_, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: name, Storage: jetstream.FileStorage, History: 1, TTL: ttl,
+		})
+		if err != nil {
+			t.Fatalf("bucket %s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package quickstart makes the keys of the quickstart chart's servers: once, in the cluster, as Secrets. Nothing is
+// ever overwritten: whoever holds these keys owns the messages and objects that they guard.
+package quickstart
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Config of Keys.
+type Config struct {
+	// Namespace that the Secrets and the servers live in.
+	Namespace string
+	// Prefix of the names of Secrets and Services: <prefix>-nats, <prefix>-s3 and so on.
+	Prefix string
+	// ClusterDomain ends the cluster's DNS names, as in cluster.local.
+	ClusterDomain string
+	// Instance is the value of the Secrets' label app.kubernetes.io/instance.
+	Instance string
+}
+
+// Keys makes every Secret of the quickstart that v does not hold yet. A run that was interrupted is completed by the
+// next one: what exists is read, checked and built upon. It returns an error, and makes nothing more, where what
+// exists contradicts itself.
+func Keys(ctx context.Context, log *slog.Logger, v Vault, c Config) error {
+	m := maker{vault: v, config: c, log: log}
+	nats, err := m.ensure(ctx, natsOperator(c))
+	if err != nil {
+		return err
+	}
+	if _, err := m.ensure(ctx, natsAccount(c, nats)); err != nil {
+		return err
+	}
+	if _, err := m.ensure(ctx, s3Credentials(c)); err != nil {
+		return err
+	}
+	ca, err := m.ensure(ctx, authority(c))
+	if err != nil {
+		return err
+	}
+	for _, r := range leaves(c, ca) {
+		if _, err := m.ensure(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recipe says how one Secret is made and what it must hold.
+type recipe struct {
+	name string
+	kind corev1.SecretType
+	// keys that it must have.
+	keys []string
+	// children are the Secrets made from this one: they are worth nothing with another one in its place.
+	children []string
+	make     func() (map[string][]byte, error)
+	// check returns what is wrong with a Secret that was found.
+	check func(data map[string][]byte) error
+}
+
+type maker struct {
+	vault  Vault
+	config Config
+	log    *slog.Logger
+}
+
+// ensure returns the data of r's Secret, which it makes where there is none.
+func (m maker) ensure(ctx context.Context, r recipe) (map[string][]byte, error) {
+	data, found, err := m.vault.Get(ctx, r.name)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		data, found, err = m.create(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !found {
+		m.log.Info("secret created", "secret", r.name)
+		return data, nil
+	}
+	for _, key := range r.keys {
+		if len(data[key]) == 0 {
+			return nil, fmt.Errorf("secret %s has no %s: restore it from a backup, or delete the secret to have a new one made", r.name, key)
+		}
+	}
+	if err := r.check(data); err != nil {
+		return nil, fmt.Errorf("secret %s: %w", r.name, err)
+	}
+	m.log.Info("secret kept", "secret", r.name)
+	return data, nil
+}
+
+// create makes the Secret. Where somebody else was faster it returns theirs and true.
+func (m maker) create(ctx context.Context, r recipe) (data map[string][]byte, found bool, err error) {
+	for _, child := range r.children {
+		_, orphan, err := m.vault.Get(ctx, child)
+		if err != nil {
+			return nil, false, err
+		}
+		if orphan {
+			return nil, false, fmt.Errorf("secret %s is missing and %s, which was made from it, is there: restore %s from a backup, "+
+				"or delete %s too (what the old keys guard is then out of reach)", r.name, child, r.name, child)
+		}
+	}
+	if data, err = r.make(); err != nil {
+		return nil, false, fmt.Errorf("make secret %s: %w", r.name, err)
+	}
+	created, err := m.vault.Create(ctx, m.secret(r, data))
+	if err != nil || created {
+		return data, false, err
+	}
+	data, found, err = m.vault.Get(ctx, r.name)
+	if err == nil && !found {
+		err = fmt.Errorf("secret %s appeared and was gone again: run this once more", r.name)
+	}
+	return data, found, err
+}
+
+func (m maker) secret(r recipe, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      r.name,
+			Namespace: m.config.Namespace,
+			Labels: map[string]string{
+				"app.kubernetes.io/name":       "substorm-quickstart",
+				"app.kubernetes.io/instance":   m.config.Instance,
+				"app.kubernetes.io/component":  "keys",
+				"app.kubernetes.io/part-of":    "substorm",
+				"app.kubernetes.io/managed-by": "substorm-quickstart-keys",
+			},
+		},
+		Type: r.kind,
+		Data: data,
+	}
+}
+
+// Print writes Secrets as YAML documents, secret data included.
+func Print(w io.Writer, secrets []*corev1.Secret) error {
+	for _, s := range secrets {
+		doc, err := yaml.Marshal(s)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "---\n%s", doc); err != nil {
+			return err
+		}
+	}
+	return nil
+}

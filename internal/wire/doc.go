@@ -44,6 +44,14 @@ const dayLayout = "2006-01-02"
 // DayOf returns the UTC day that holds t.
 func DayOf(t time.Time) Day { return Day(t.UTC().Format(dayLayout)) }
 
+// ParseDay reads a day as DayOf writes it. Errors: ErrMalformed.
+func ParseDay(s string) (Day, error) {
+	if _, err := time.Parse(dayLayout, s); err != nil {
+		return "", fmt.Errorf("day %q is no date as 2006-01-02: %w", s, ErrMalformed)
+	}
+	return Day(s), nil
+}
+
 // Start returns the first instant of the day.
 func (d Day) Start() (time.Time, error) { return time.Parse(dayLayout, string(d)) }
 

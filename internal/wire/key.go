@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,7 +87,7 @@ type ManifestFile struct {
 	Number           int
 }
 
-var manifestKey = regexp.MustCompile(`^manifest/([a-z0-9-]+)/([a-z0-9-]+)/(\d{4}-\d{2}-\d{2})/([pv])-(\d{1,9})\.jsonl\.zst$`)
+var manifestKey = regexp.MustCompile(`^manifest/([a-z0-9-]+)/([a-z0-9-]+)/(\d{4}-\d{2}-\d{2})/([pv])-([1-9]\d{0,8})\.jsonl\.zst$`)
 
 // ParseManifestKey reads the key of a part or a compacted day.
 func ParseManifestKey(key string) (ManifestFile, error) {
@@ -94,18 +95,22 @@ func ParseManifestKey(key string) (ManifestFile, error) {
 	if m == nil {
 		return ManifestFile{}, fmt.Errorf("key %q is no manifest: %w", key, ErrMalformed)
 	}
+	day, err := ParseDay(m[3])
+	if err != nil {
+		return ManifestFile{}, fmt.Errorf("key %q: %w", key, err)
+	}
 	n, err := strconv.Atoi(m[5])
 	if err != nil {
 		return ManifestFile{}, fmt.Errorf("key %q: %w", key, ErrMalformed)
 	}
-	return ManifestFile{Site: m[1], Instrument: m[2], Day: Day(m[3]), Compacted: m[4] == "v", Number: n}, nil
+	return ManifestFile{Site: m[1], Instrument: m[2], Day: day, Compacted: m[4] == "v", Number: n}, nil
 }
 
 // InstrumentOfKey returns the instrument whose object lies under key, which
 // begins with o/<site>/<instrument>/.
 func InstrumentOfKey(key string) (site, instrument string, err error) {
 	p := strings.SplitN(key, "/", 4)
-	if len(p) != 4 || p[0] != "o" || p[1] == "" || p[2] == "" {
+	if len(p) != 4 || p[0] != "o" || slices.Contains(p, "") {
 		return "", "", fmt.Errorf("key %q is not o/<site>/<instrument>/…: %w", key, ErrMalformed)
 	}
 	return p[1], p[2], nil

@@ -5,6 +5,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -37,10 +38,13 @@ func LedgerKey(instrument string, day Day, step Step, writer string) string {
 // ParseLedgerKey reads what LedgerKey wrote.
 func ParseLedgerKey(key string) (instrument string, day Day, step Step, writer string, err error) {
 	p := strings.Split(key, ".")
-	if len(p) != 4 {
-		return "", "", "", "", fmt.Errorf("ledger key %q: %w", key, ErrMalformed)
+	if len(p) != 4 || slices.Contains(p, "") {
+		return "", "", "", "", fmt.Errorf("ledger key %q is not <instrument>.<day>.<step>.<writer>: %w", key, ErrMalformed)
 	}
-	return p[0], Day(p[1]), Step(p[2]), p[3], nil
+	if day, err = ParseDay(p[1]); err != nil {
+		return "", "", "", "", fmt.Errorf("ledger key %q: %w", key, err)
+	}
+	return p[0], day, Step(p[2]), p[3], nil
 }
 
 // LedgerEntry holds one writer's absolute totals of one step.

@@ -84,16 +84,48 @@ func (h *ManifestHeader) count(r *Record) {
 	}
 }
 
-// DecodeManifest reads a manifest. Errors: ErrMalformed, ErrNewerFormat.
+// Bounds on what DecodeManifest accepts: the window that a decoder must hold
+// (ours is 8 MiB), and one line (a header that names a day of parts).
+const (
+	maxManifestWindow = 64 << 20
+	maxManifestLine   = 16 << 20
+)
+
+// DecodeManifest reads a manifest. Errors: ErrMalformed, ErrNewerFormat, and
+// those of r, which say nothing about the manifest.
 func DecodeManifest(r io.Reader) (Manifest, error) {
-	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+	source := &watchedReader{r: r}
+	z, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxManifestWindow))
 	if err != nil {
-		return Manifest{}, err
+		return Manifest{}, fmt.Errorf("manifest: %w", err)
 	}
 	defer z.Close()
-	lines := bufio.NewScanner(z)
-	lines.Buffer(make([]byte, 0, 64<<10), 1<<20)
-	var m Manifest
+	m, err := readManifest(z)
+	if source.err != nil {
+		return Manifest{}, fmt.Errorf("manifest: %w", source.err)
+	}
+	return m, err
+}
+
+// watchedReader remembers why its reader failed.
+type watchedReader struct {
+	r   io.Reader
+	err error
+}
+
+func (w *watchedReader) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err != nil && err != io.EOF {
+		w.err = err
+	}
+	return n, err
+}
+
+// readManifest reads the lines of a manifest.
+func readManifest(r io.Reader) (m Manifest, err error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 64<<10), maxManifestLine)
+	var seen ManifestHeader
 	for first := true; lines.Scan(); first = false {
 		if first {
 			m.Header, err = decode(lines.Bytes(), func(h ManifestHeader) int { return h.Format })
@@ -106,14 +138,21 @@ func DecodeManifest(r io.Reader) (Manifest, error) {
 		if err := json.Unmarshal(lines.Bytes(), &rec); err != nil {
 			return Manifest{}, fmt.Errorf("manifest record %d: %w: %v", len(m.Records)+1, ErrMalformed, err)
 		}
+		if err := rec.check(); err != nil {
+			return Manifest{}, fmt.Errorf("manifest record %d: %w", len(m.Records)+1, err)
+		}
 		m.Records = append(m.Records, rec)
+		seen.count(&rec)
 	}
 	if err := lines.Err(); err != nil {
 		return Manifest{}, fmt.Errorf("manifest: %w: %v", ErrMalformed, err)
 	}
-	if m.Header.Format == 0 || m.Header.Entries+m.Header.Repeats != len(m.Records) {
-		return Manifest{}, fmt.Errorf("manifest: header counts %d records, %d follow: %w",
-			m.Header.Entries+m.Header.Repeats, len(m.Records), ErrMalformed)
+	if m.Header.Format == 0 {
+		return Manifest{}, fmt.Errorf("manifest is empty: %w", ErrMalformed)
+	}
+	if m.Header.Entries != seen.Entries || m.Header.Repeats != seen.Repeats {
+		return Manifest{}, fmt.Errorf("manifest: header counts %d entries and %d repeats, %d and %d follow: %w",
+			m.Header.Entries, m.Header.Repeats, seen.Entries, seen.Repeats, ErrMalformed)
 	}
 	return m, nil
 }

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Names of an object's S3 user metadata (x-amz-meta-…). Together they say
@@ -31,8 +34,25 @@ func ObjectMetadata(n Notice) (map[string]string, error) {
 		MetadataInstrument: n.Instrument,
 		MetadataDigest:     n.Digest.String(),
 		MetadataReceivedAt: FormatTime(n.ReceivedAt),
-		MetadataRecord:     string(record),
+		MetadataRecord:     asciiJSON(record),
 	}, nil
+}
+
+// asciiJSON writes all but ASCII as \u escapes: S3 metadata travels in HTTP headers.
+func asciiJSON(text []byte) string {
+	var out strings.Builder
+	for _, r := range string(text) {
+		switch {
+		case r < utf8.RuneSelf:
+			out.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return out.String()
 }
 
 // NoticeFromMetadata rebuilds the notice of an object from its key and user
@@ -52,6 +72,9 @@ func NoticeFromMetadata(key string, metadata map[string]string) (Notice, error) 
 	n := Notice{Format: format, Site: site, Instrument: instrument}
 	if err := json.Unmarshal([]byte(metadata[MetadataRecord]), &n.Record); err != nil {
 		return Notice{}, fmt.Errorf("object %s: %s: %w: %v", key, MetadataRecord, ErrMalformed, err)
+	}
+	if err := n.check(); err != nil {
+		return Notice{}, fmt.Errorf("object %s: %w", key, err)
 	}
 	if n.Key != key || instrument != metadata[MetadataInstrument] {
 		return Notice{}, fmt.Errorf("object %s: metadata speaks of %s of instrument %s: %w", key, n.Key, metadata[MetadataInstrument], ErrMalformed)

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -56,38 +57,33 @@ func (r Receipt) Line() string {
 	return "stored sha-256=" + r.Digest.String() + " bytes=" + strconv.FormatInt(r.Bytes, 10) + "\n"
 }
 
+// The two lines, in printable ASCII, with what newer gateways may append.
+var (
+	storedLine  = regexp.MustCompile(`^stored sha-256=([0-9a-f]{64}) bytes=(0|[1-9][0-9]{0,18})( [!-<>-~]+=[!-~]*)*$`)
+	refusedLine = regexp.MustCompile(`^refused ([A-Z][A-Za-z0-9]{0,63})( [!-<>-~]+=[!-~]*)*$`)
+)
+
 // ParseReceipt reads a line, with or without its LF. Only a line that says all
 // it must is a receipt; everything else is ErrMalformed.
 func ParseReceipt(line string) (Receipt, error) {
-	bad := func() (Receipt, error) { return Receipt{}, fmt.Errorf("receipt %q: %w", line, ErrMalformed) }
 	if len(line) > MaxReceiptLine {
 		return Receipt{}, fmt.Errorf("receipt of %d bytes: %w", len(line), ErrMalformed)
 	}
-	fields := strings.Split(strings.TrimSuffix(line, "\n"), " ")
-	if len(fields) < 2 {
-		return bad()
+	text := strings.TrimSuffix(line, "\n")
+	if m := refusedLine.FindStringSubmatch(text); m != nil {
+		return Receipt{Refused: Cause(m[1])}, nil
 	}
-	if fields[0] == "refused" {
-		if fields[1] == "" || strings.Contains(fields[1], "=") {
-			return bad()
-		}
-		return Receipt{Refused: Cause(fields[1])}, nil
+	m := storedLine.FindStringSubmatch(text)
+	if m == nil {
+		return Receipt{}, fmt.Errorf("receipt %q: %w", line, ErrMalformed)
 	}
-	if fields[0] != "stored" || len(fields) < 3 {
-		return bad()
-	}
-	hex, ok := strings.CutPrefix(fields[1], "sha-256=")
-	count, ok2 := strings.CutPrefix(fields[2], "bytes=")
-	if !ok || !ok2 {
-		return bad()
-	}
-	digest, err := ParseDigest(hex)
+	digest, err := ParseDigest(m[1])
 	if err != nil {
-		return bad()
+		return Receipt{}, fmt.Errorf("receipt %q: %w", line, err)
 	}
-	n, err := strconv.ParseInt(count, 10, 64)
-	if err != nil || n < 0 || count[0] == '+' {
-		return bad()
+	n, err := strconv.ParseInt(m[2], 10, 64)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("receipt %q: %w", line, ErrMalformed)
 	}
 	return Receipt{Digest: digest, Bytes: n}, nil
 }

@@ -76,6 +76,17 @@ type Record struct {
 	Segment *SegmentRange `json:"segment,omitempty"`
 }
 
+// check returns ErrMalformed where a record lacks what every reader needs.
+func (r *Record) check() error {
+	if r.ID == "" || r.Key == "" || r.State == "" || r.ReceivedAt.IsZero() {
+		return fmt.Errorf("record %q lacks id, key, state or receivedAt: %w", r.ID, ErrMalformed)
+	}
+	if r.Size < 0 || r.Offset < 0 || r.Length < 0 {
+		return fmt.Errorf("record %q has a negative size, offset or length: %w", r.ID, ErrMalformed)
+	}
+	return nil
+}
+
 // SegmentRange says which telemetry messages a segment holds.
 type SegmentRange struct {
 	Channel string `json:"channel"`
@@ -103,6 +114,17 @@ type Notice struct {
 	Record
 }
 
+// check returns ErrMalformed where a notice lacks what every reader needs.
+func (n *Notice) check() error {
+	if n.Site == "" || n.Instrument == "" {
+		return fmt.Errorf("notice of %q names no site or instrument: %w", n.ID, ErrMalformed)
+	}
+	if err := n.Record.check(); err != nil {
+		return fmt.Errorf("notice: %w", err)
+	}
+	return nil
+}
+
 // Encode writes the notice as JSON.
 func (n Notice) Encode() ([]byte, error) {
 	n.Format = Format
@@ -111,7 +133,14 @@ func (n Notice) Encode() ([]byte, error) {
 
 // DecodeNotice reads a notice. Errors: ErrMalformed, ErrNewerFormat.
 func DecodeNotice(data []byte) (Notice, error) {
-	return decode(data, func(n Notice) int { return n.Format })
+	n, err := decode(data, func(n Notice) int { return n.Format })
+	if err != nil {
+		return Notice{}, err
+	}
+	if err := n.check(); err != nil {
+		return Notice{}, err
+	}
+	return n, nil
 }
 
 // decode reads a JSON record and checks its format version.

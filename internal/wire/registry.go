@@ -18,7 +18,8 @@ func RegistryInstrumentKey(instrument string) string { return registryInstrument
 // ParseRegistryInstrumentKey returns the instrument that a key names, and
 // false for other keys.
 func ParseRegistryInstrumentKey(key string) (string, bool) {
-	return strings.CutPrefix(key, registryInstrument)
+	instrument, ok := strings.CutPrefix(key, registryInstrument)
+	return instrument, ok && instrument != ""
 }
 
 // RegistryComplete closes a snapshot of the registry: the bucket holds all of
@@ -67,9 +68,18 @@ type InstrumentEntry struct {
 	SegmentSize        int64 `json:"segmentSize"`
 }
 
+// Values of WayEntry's members, spelled as in the Instrument.
+const (
+	ProtocolTCP       = "TCP"
+	ProtocolUDP       = "UDP"
+	FramingUntilClose = "UntilClose"
+	ReceiptLine       = "Line"
+	ReceiptClose      = "Close"
+)
+
 // WayEntry is one way in.
 type WayEntry struct {
-	// Protocol is "TCP" or "UDP".
+	// Protocol is ProtocolTCP or ProtocolUDP.
 	Protocol string `json:"protocol"`
 	Port     uint16 `json:"port"`
 	// Sources are CIDRs; empty means any address.

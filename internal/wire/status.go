@@ -4,6 +4,7 @@ package wire
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,6 +26,8 @@ func InstrumentStatusKey(instrument, gateway string) string {
 func ParseStatusKey(key string) (instrument, gateway string, ok bool) {
 	p := strings.Split(key, ".")
 	switch {
+	case slices.Contains(p, ""):
+		return "", "", false
 	case len(p) == 2 && p[0] == "gateway":
 		return "", p[1], true
 	case len(p) == 3 && p[0] == "instrument":

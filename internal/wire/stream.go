@@ -4,6 +4,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -25,7 +26,7 @@ func ObservationSubjects(site string) string { return "obs." + site + ".>" }
 // ObservationSubject made.
 func ParseObservationSubject(subject string) (site, instrument, channel string, err error) {
 	p := strings.Split(subject, ".")
-	if len(p) != 4 || p[0] != "obs" {
+	if len(p) != 4 || p[0] != "obs" || slices.Contains(p, "") {
 		return "", "", "", fmt.Errorf("subject %q is not obs.<site>.<instrument>.<channel>: %w", subject, ErrMalformed)
 	}
 	return p[1], p[2], p[3], nil

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"math"
 	"net/netip"
 	"time"
 
@@ -154,15 +155,28 @@ func parseDatagram(b []byte) (Datagram, error) {
 				return Datagram{}, fmt.Errorf("telemetry message: source address of %d bytes: %w", len(raw), ErrMalformed)
 			}
 		case num == fieldSourcePort && typ == protowire.VarintType:
-			v, _ := protowire.ConsumeVarint(value)
-			port = uint16(v)
+			if port, err = parsePort(value); err != nil {
+				return Datagram{}, err
+			}
 		case num == fieldDestinationPort && typ == protowire.VarintType:
-			v, _ := protowire.ConsumeVarint(value)
-			d.DestinationPort = uint16(v)
+			if d.DestinationPort, err = parsePort(value); err != nil {
+				return Datagram{}, err
+			}
 		case num == fieldPayload && typ == protowire.BytesType:
 			d.Payload, _ = protowire.ConsumeBytes(value)
 		}
 	}
+	if !addr.IsValid() {
+		return Datagram{}, fmt.Errorf("telemetry message: datagram without a source address: %w", ErrMalformed)
+	}
 	d.Source = netip.AddrPortFrom(addr, port)
 	return d, nil
+}
+
+func parsePort(value []byte) (uint16, error) {
+	v, _ := protowire.ConsumeVarint(value)
+	if v > math.MaxUint16 {
+		return 0, fmt.Errorf("telemetry message: port %d: %w", v, ErrMalformed)
+	}
+	return uint16(v), nil
 }

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Parsers of what comes from the network or the bucket: none may panic or hang,
+// every refusal says why, and what is accepted reads the same again.
+
+func seed(f *testing.F, files ...string) {
+	f.Helper()
+	for _, file := range files {
+		data, err := os.ReadFile(filepath.Join(goldenFolder, file))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+}
+
+// explained fails for an error that is neither of the two that readers promise.
+func explained(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrNewerFormat) {
+		t.Fatalf("error of no known kind: %v", err)
+	}
+}
+
+func FuzzParseReceipt(f *testing.F) {
+	seed(f, "receipt-stored.txt", "receipt-refused.txt")
+	f.Add([]byte("refused StoreUnavailable retry=30\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		line := string(data)
+		r, err := ParseReceipt(line)
+		if err != nil {
+			explained(t, err)
+			return
+		}
+		text := strings.TrimSuffix(r.Line(), "\n")
+		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), text); !ok || rest != "" && rest[0] != ' ' {
+			t.Fatalf("%q passes for %q", line, text)
+		}
+	})
+}
+
+func FuzzParseDigest(f *testing.F) {
+	f.Add(sampleDigest("frame").String())
+	f.Fuzz(func(t *testing.T, s string) {
+		d, err := ParseDigest(s)
+		if err != nil {
+			explained(t, err)
+		} else if d.String() != s {
+			t.Fatalf("%q reads as %s", s, d)
+		}
+	})
+}
+
+func FuzzDatagrams(f *testing.F) {
+	seed(f, "telemetry.binpb")
+	f.Fuzz(func(t *testing.T, message []byte) {
+		again := AppendTelemetryHeader(nil, "i", "c")
+		var first []Datagram
+		for d, err := range Datagrams(message) {
+			if err != nil {
+				explained(t, err)
+				return
+			}
+			first = append(first, d)
+			again = AppendDatagram(again, d)
+		}
+		second, err := decodeTelemetry(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range first { // a 16-byte form of an IPv4 address is written with 4 bytes
+			first[i].Source = netip.AddrPortFrom(first[i].Source.Addr().Unmap(), first[i].Source.Port())
+		}
+		if diff := cmp.Diff(first, second, comparing); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func FuzzDecodeManifest(f *testing.F) {
+	seed(f, "manifest-part.jsonl.zst", "manifest-day.jsonl.zst")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := DecodeManifest(bytes.NewReader(data))
+		if err != nil {
+			explained(t, err)
+			return
+		}
+		rereadManifest(t, m)
+	})
+}
+
+// FuzzManifestLines fuzzes what is inside the compression.
+func FuzzManifestLines(f *testing.F) {
+	for _, m := range []Manifest{samplePart(), sampleCompacted(), {Header: ManifestHeader{Format: 1}}} {
+		var lines bytes.Buffer
+		enc := json.NewEncoder(&lines)
+		_ = enc.Encode(m.Header)
+		for _, r := range m.Records {
+			_ = enc.Encode(r)
+		}
+		f.Add(lines.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := readManifest(bytes.NewReader(data))
+		if err != nil {
+			explained(t, err)
+			return
+		}
+		rereadManifest(t, m)
+	})
+}
+
+func rereadManifest(t *testing.T, m Manifest) {
+	t.Helper()
+	data, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := DecodeManifest(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(m.Records, again.Records, comparing); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func FuzzNoticeFromMetadata(f *testing.F) {
+	for _, n := range []Notice{sampleNotice(sampleRaw(), "allsky-1"), sampleNotice(sampleSegment(), "mag-1")} {
+		m, err := ObjectMetadata(n)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(n.Key, m[MetadataFormat], m[MetadataInstrument], m[MetadataRecord])
+	}
+	f.Fuzz(func(t *testing.T, key, format, instrument, record string) {
+		n, err := NoticeFromMetadata(key, map[string]string{MetadataFormat: format, MetadataInstrument: instrument, MetadataRecord: record})
+		if err != nil {
+			explained(t, err)
+			return
+		}
+		m, err := ObjectMetadata(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := NoticeFromMetadata(key, m)
+		if diff := cmp.Diff(n, again, comparing); err != nil || diff != "" {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	})
+}
+
+// encoder is a record that can be written.
+type encoder interface{ Encode() ([]byte, error) }
+
+func fuzzRecord[T encoder](f *testing.F, decode func([]byte) (T, error), files ...string) {
+	seed(f, files...)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		v, err := decode(data)
+		if err != nil {
+			explained(t, err)
+			return
+		}
+		encoded, err := v.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := decode(encoded)
+		if diff := cmp.Diff(v, again, comparing); err != nil || diff != "" {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	})
+}
+
+func FuzzDecodeNotice(f *testing.F) {
+	fuzzRecord(f, DecodeNotice, "notice-raw.json", "notice-segment.json", "notice-withdrawn.json")
+}
+func FuzzDecodeLedgerEntry(f *testing.F) { fuzzRecord(f, DecodeLedgerEntry, "ledger.json") }
+func FuzzDecodeInstrumentEntry(f *testing.F) {
+	fuzzRecord(f, DecodeInstrumentEntry, "registry-instrument.json")
+}
+func FuzzDecodeRegistryComplete(f *testing.F) {
+	fuzzRecord(f, DecodeRegistryComplete, "registry-complete.json")
+}
+func FuzzDecodeGatewayStatus(f *testing.F) { fuzzRecord(f, DecodeGatewayStatus, "status-gateway.json") }
+func FuzzDecodeInstrumentStatus(f *testing.F) {
+	fuzzRecord(f, DecodeInstrumentStatus, "status-instrument.json")
+}
+func FuzzDecodeSegmentCursor(f *testing.F) { fuzzRecord(f, DecodeSegmentCursor, "cursor-segment.json") }
+func FuzzDecodeSiteMarker(f *testing.F)    { fuzzRecord(f, DecodeSiteMarker, "site-marker.json") }
+func FuzzDecodeLease(f *testing.F)         { fuzzRecord(f, DecodeLease, "lease.json") }
+
+// FuzzParseKeys covers every parser of a key or a subject: what it accepts is
+// exactly what its maker makes.
+func FuzzParseKeys(f *testing.F) {
+	for _, key := range []string{
+		ManifestPartKey("thule", "allsky-1", "2026-11-21", 7), ManifestVersionKey("thule", "allsky-1", "2026-11-21", 2), sampleRaw().Key,
+		sampleSegment().Key, LedgerKey("allsky-1", "2026-11-21", StepReceived, "gateway-0"), RegistryInstrumentKey("a"),
+		GatewayStatusKey("gateway-0"), InstrumentStatusKey("allsky-1", "gateway-0"), ObservationSubject("thule", "mag-1", "raw"),
+	} {
+		f.Add(key)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		same := func(made string, err error) {
+			t.Helper()
+			if err != nil {
+				explained(t, err)
+			} else if made != key {
+				t.Fatalf("%q reads as %q", key, made)
+			}
+		}
+		m, err := ParseManifestKey(key)
+		if m.Compacted {
+			same(ManifestVersionKey(m.Site, m.Instrument, m.Day, m.Number), err)
+		} else {
+			same(ManifestPartKey(m.Site, m.Instrument, m.Day, m.Number), err)
+		}
+		instrument, day, step, writer, err := ParseLedgerKey(key)
+		same(LedgerKey(instrument, day, step, writer), err)
+		site, instrument, channel, err := ParseObservationSubject(key)
+		same(ObservationSubject(site, instrument, channel), err)
+		if i, ok := ParseRegistryInstrumentKey(key); ok {
+			same(RegistryInstrumentKey(i), nil)
+		}
+		if i, g, ok := ParseStatusKey(key); ok && i == "" {
+			same(GatewayStatusKey(g), nil)
+		} else if ok {
+			same(InstrumentStatusKey(i, g), nil)
+		}
+		site, instrument, err = InstrumentOfKey(key)
+		if err == nil && !strings.HasPrefix(key, InstrumentPrefix(site, instrument)) {
+			t.Fatalf("%q reads as site %q, instrument %q", key, site, instrument)
+		}
+	})
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestKeys(t *testing.T) {
+	day := DayOf(sampleTime)
+	digest := sampleDigest("frame")
+	early := time.Unix(1, 0)
+	for _, c := range []struct{ got, want string }{
+		{SiteMarkerKey("thule"), "site/thule.json"},
+		{RawKey("thule", "allsky-1", sampleTime, digest), "o/thule/allsky-1/r/2026/11/21/1795305598987-" + digest.String()[:16]},
+		{RawKey("thule", "allsky-1", early, digest), "o/thule/allsky-1/r/1970/01/01/0000000001000-" + digest.String()[:16]},
+		{RawPrefix("thule", "allsky-1", day), "o/thule/allsky-1/r/2026/11/21/"},
+		{InstrumentPrefix("thule", "allsky-1"), "o/thule/allsky-1/"},
+		{SegmentKey("thule", "mag-1", "raw", day, "19f", 41, 97), "o/thule/mag-1/s/raw/2026/11/21/19f-41-97.pcapng"},
+		{SegmentPrefix("thule", "mag-1", "raw", day), "o/thule/mag-1/s/raw/2026/11/21/"},
+		{StagingKey("thule", "allsky-1", "x"), "staging/thule/allsky-1/x"},
+		{ManifestPartKey("thule", "allsky-1", day, 7), "manifest/thule/allsky-1/2026-11-21/p-7.jsonl.zst"},
+		{ManifestVersionKey("thule", "allsky-1", day, 2), "manifest/thule/allsky-1/2026-11-21/v-2.jsonl.zst"},
+		{ManifestPrefix("thule", "allsky-1", day), "manifest/thule/allsky-1/2026-11-21/"},
+		{LedgerKey("allsky-1", day, StepReceived, "gateway-0"), "allsky-1.2026-11-21.received.gateway-0"},
+		{LedgerKey(UnknownInstrument, day, StepStored, ArchivistWriter), "_unknown.2026-11-21.stored._archivist"},
+		{RegistryInstrumentKey("allsky-1"), "instrument.allsky-1"},
+		{GatewayStatusKey("gateway-0"), "gateway.gateway-0"},
+		{InstrumentStatusKey("allsky-1", "gateway-0"), "instrument.allsky-1.gateway-0"},
+		{SegmentCursorKey("mag-1", "raw"), "segment.mag-1.raw"},
+		{StreamEpoch(time.UnixMilli(0x19f)), "19f"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %s, want %s", c.got, c.want)
+		}
+	}
+}
+
+func TestDayIsUTC(t *testing.T) {
+	east := time.FixedZone("east", 9*3600)
+	instant := time.Date(2026, 11, 22, 8, 59, 59, 0, east)
+	if got := DayOf(instant); got != "2026-11-21" {
+		t.Errorf("%v lies in day %s, want 2026-11-21", instant, got)
+	}
+	start, err := DayOf(instant).Start()
+	if err != nil || !start.Equal(time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("the day starts at %v (%v)", start, err)
+	}
+	if FormatTime(instant) != "2026-11-21T23:59:59Z" {
+		t.Errorf("time as %s", FormatTime(instant))
+	}
+	for _, bad := range []string{"", "2026-13-01", "2026-02-29", "2026-1-1", "20261121", "2026-11-21T00:00:00Z", "../../etc"} {
+		if _, err := ParseDay(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("day %q: got %v, want ErrMalformed", bad, err)
+		}
+	}
+}
+
+// TestKeysSortByTime: a listing of a day's raw objects is in order of receipt.
+func TestKeysSortByTime(t *testing.T) {
+	a := RawKey("s", "i", time.UnixMilli(999_999_999_999), sampleDigest("a"))
+	b := RawKey("s", "i", time.UnixMilli(1_000_000_000_000), sampleDigest("b"))
+	if a[strings.LastIndex(a, "/")+1:] >= b[strings.LastIndex(b, "/")+1:] {
+		t.Errorf("%s sorts after the later %s", a, b)
+	}
+}
+
+func TestParseManifestKey(t *testing.T) {
+	for key, want := range map[string]ManifestFile{
+		ManifestPartKey("thule", "allsky-1", "2026-11-21", 7):    {"thule", "allsky-1", "2026-11-21", false, 7},
+		ManifestVersionKey("thule", "allsky-1", "2026-11-21", 2): {"thule", "allsky-1", "2026-11-21", true, 2},
+	} {
+		if got, err := ParseManifestKey(key); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v; want %+v", key, got, err, want)
+		}
+	}
+	for _, bad := range []string{
+		"", "manifest/thule/allsky-1/2026-11-21/p-0.jsonl.zst", "manifest/thule/allsky-1/2026-11-21/p-07.jsonl.zst",
+		"manifest/thule/allsky-1/2026-11-21/p--1.jsonl.zst", "manifest/thule/allsky-1/2026-13-21/p-1.jsonl.zst",
+		"manifest/thule/allsky-1/2026-11-21/x-1.jsonl.zst", "manifest/thule/allsky-1/2026-11-21/p-1.jsonl",
+		"manifest/thule/allsky-1/2026-11-21/p-9999999999.jsonl.zst", "manifest/thule/2026-11-21/p-1.jsonl.zst",
+		"manifest/Thule/allsky-1/2026-11-21/p-1.jsonl.zst", "manifest/thule/allsky-1/2026-11-21/p-1.jsonl.zst\n",
+		"x/manifest/thule/allsky-1/2026-11-21/p-1.jsonl.zst",
+	} {
+		if got, err := ParseManifestKey(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: got %+v, %v; want ErrMalformed", bad, got, err)
+		}
+	}
+}
+
+func TestParseOtherKeys(t *testing.T) {
+	site, instrument, err := InstrumentOfKey(sampleSegment().Key)
+	if site != "thule" || instrument != "mag-1" || err != nil {
+		t.Errorf("got %s, %s, %v", site, instrument, err)
+	}
+	for _, bad := range []string{"", "o", "o/s/i", "o/s/i/", "o//i/r", "o/s//r", "packs/s/i/r", "/o/s/i/r"} {
+		if _, _, err := InstrumentOfKey(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("key %q: got %v, want ErrMalformed", bad, err)
+		}
+	}
+	instrument, day, step, writer, err := ParseLedgerKey(LedgerKey("allsky-1", "2026-11-21", StepRepeated, ArchivistWriter))
+	if instrument != "allsky-1" || day != "2026-11-21" || step != StepRepeated || writer != ArchivistWriter || err != nil {
+		t.Errorf("got %s, %s, %s, %s, %v", instrument, day, step, writer, err)
+	}
+	for _, bad := range []string{"", "a.2026-11-21.received", "a.2026-11-21.received.g.x", ".2026-11-21.received.g", "a.today.received.g", "a.2026-11-21..g", "a.2026-11-21.received."} {
+		if _, _, _, _, err := ParseLedgerKey(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("ledger key %q: got %v, want ErrMalformed", bad, err)
+		}
+	}
+	if i, ok := ParseRegistryInstrumentKey(RegistryInstrumentKey("allsky-1")); i != "allsky-1" || !ok {
+		t.Errorf("got %s, %v", i, ok)
+	}
+	for _, bad := range []string{"", RegistryCompleteKey, "instrument", "instrument."} {
+		if i, ok := ParseRegistryInstrumentKey(bad); ok {
+			t.Errorf("registry key %q names %q", bad, i)
+		}
+	}
+	if i, g, ok := ParseStatusKey(GatewayStatusKey("gateway-0")); i != "" || g != "gateway-0" || !ok {
+		t.Errorf("got %s, %s, %v", i, g, ok)
+	}
+	if i, g, ok := ParseStatusKey(InstrumentStatusKey("allsky-1", "gateway-0")); i != "allsky-1" || g != "gateway-0" || !ok {
+		t.Errorf("got %s, %s, %v", i, g, ok)
+	}
+	for _, bad := range []string{"", "gateway", "gateway.", "gateway.a.b", "instrument.a", "instrument..a", "instrument.a.", "x.y"} {
+		if i, g, ok := ParseStatusKey(bad); ok {
+			t.Errorf("status key %q names %q, %q", bad, i, g)
+		}
+	}
+}
+
+// TestKeysSuitJetStream: what stands in the place of a KV key or a stream name
+// may be one. The pattern is that of nats.go's KeyValue.
+func TestKeysSuitJetStream(t *testing.T) {
+	kv := regexp.MustCompile(`^[-/_=.a-zA-Z0-9]+$`)
+	for _, key := range []string{
+		LedgerKey(UnknownInstrument, "2026-11-21", StepReceived, ArchivistWriter), RegistryInstrumentKey("allsky-1"), RegistryCompleteKey,
+		GatewayStatusKey("gateway-0"), InstrumentStatusKey("allsky-1", "gateway-0"), SegmentCursorKey("mag-1", "raw"), ArchivistLease,
+	} {
+		if !kv.MatchString(key) || strings.HasPrefix(key, ".") || strings.HasSuffix(key, ".") {
+			t.Errorf("%q is no KV key", key)
+		}
+	}
+	for _, name := range []string{
+		ObservationStream("a-1"), NoticeStream("a-1"), RegistryBucket("a-1"), LedgerBucket("a-1"), LeaseBucket("a-1"), StatusBucket("a-1"), CursorBucket("a-1"),
+	} {
+		if !regexp.MustCompile(`^[A-Z]+_a-1$`).MatchString(name) {
+			t.Errorf("%q is no name of a stream or bucket", name)
+		}
+	}
+}
+
+func TestSubjects(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{ObservationSubject("thule", "mag-1", "raw"), "obs.thule.mag-1.raw"},
+		{ObservationSubjects("thule"), "obs.thule.>"},
+		{NoticeSubject("thule", "mag-1"), "notice.thule.mag-1"},
+		{NoticeSubjects("thule"), "notice.thule.>"},
+		{HealthSubject("thule", "instrument", "mag-1"), "health.thule.instrument.mag-1"},
+		{HealthSubjects("thule"), "health.thule.>"},
+		{EventSource("thule", "gateway-0"), "/substorm/thule/gateway-0"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %s, want %s", c.got, c.want)
+		}
+	}
+	site, instrument, channel, err := ParseObservationSubject("obs.thule.mag-1.raw")
+	if site != "thule" || instrument != "mag-1" || channel != "raw" || err != nil {
+		t.Errorf("got %s, %s, %s, %v", site, instrument, channel, err)
+	}
+	for _, bad := range []string{"", "obs.thule.mag-1", "obs.thule.mag-1.raw.x", "notice.thule.mag-1.raw", "obs..mag-1.raw", "obs.thule..raw", "obs.thule.mag-1."} {
+		if _, _, _, err := ParseObservationSubject(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("subject %q: got %v, want ErrMalformed", bad, err)
+		}
+	}
+}
+
+// TestMetadataFitsS3: user metadata may have 2 KB (S3 user guide, "Working with
+// object metadata"), also with the longest names that resources can have.
+func TestMetadataFitsS3(t *testing.T) {
+	label := strings.Repeat("a", 63)
+	r := sampleSegment()
+	r.Segment.Channel, r.Segment.First, r.Segment.Last = label, 1<<63, 1<<64-1
+	r.Segment.Messages, r.Segment.Datagrams, r.Segment.DatagramBytes = 1<<63, 1<<63, 1<<63
+	r.Key = SegmentKey(label[:16], label, label, "2026-11-21", r.Segment.Epoch, r.Segment.First, r.Segment.Last)
+	r.ID, r.Gateway, r.Incarnation, r.Size = r.Key, label, strings.Repeat("b", 32), 1<<62
+	r.MediaType = "application/" + strings.Repeat("x", 115)
+	r.ObservedFrom, r.ObservedTo = sampleRaw().ObservedFrom, sampleRaw().ObservedTo
+	metadata, err := ObjectMetadata(Notice{Site: label[:16], Instrument: label, Record: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := 0
+	for name, value := range metadata {
+		size += len("x-amz-meta-") + len(name) + len(value)
+		for i := range len(value) {
+			if value[i] < ' ' || value[i] > '~' {
+				t.Errorf("%s holds byte %#x, which an HTTP header may not", name, value[i])
+			}
+		}
+	}
+	if size > 2048 {
+		t.Errorf("metadata of %d bytes, S3 takes 2048", size)
+	}
+}
+
+func TestMetadataMustFitItsKey(t *testing.T) {
+	metadata, err := ObjectMetadata(sampleNotice(sampleRaw(), "allsky-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{sampleSegment().Key, sampleRaw().Key + "x", "staging/thule/allsky-1/x", ""} {
+		if _, err := NoticeFromMetadata(key, metadata); !errors.Is(err, ErrMalformed) {
+			t.Errorf("metadata of another object at %q: got %v, want ErrMalformed", key, err)
+		}
+	}
+	metadata[MetadataInstrument] = "allsky-2"
+	if _, err := NoticeFromMetadata(sampleRaw().Key, metadata); !errors.Is(err, ErrMalformed) {
+		t.Errorf("metadata of another instrument: got %v, want ErrMalformed", err)
+	}
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"net/netip"
+	"time"
+)
+
+// One of each record, with every field set: what the golden files hold.
+
+var sampleTime = time.Date(2026, 11, 21, 23, 59, 58, 987654321, time.UTC)
+
+func sampleDigest(s string) Digest { return Digest(sha256.Sum256([]byte(s))) }
+
+func ptr[T any](v T) *T { return &v }
+
+func sampleRaw() Record {
+	digest := sampleDigest("frame")
+	key := RawKey("thule", "allsky-1", sampleTime, digest)
+	return Record{
+		ID: key, Key: key, Name: "frame ☃ 😀.pgm", Size: 5, Digest: digest, MediaType: "image/x-portable-graymap",
+		State: StateCurrent, ObservedFrom: ptr(sampleTime.Add(-2 * time.Minute)), ObservedTo: ptr(sampleTime.Add(-time.Minute)),
+		ReceivedAt: sampleTime, TimeSource: TimeSourceReceived, Completeness: CompletenessUnverified,
+		Source: "[2001:db8::7]:40001", Gateway: "gateway-0", Incarnation: "01k9zqv7r3",
+	}
+}
+
+func sampleRepeat() Record {
+	r := sampleRaw()
+	r.ReceivedAt = r.ReceivedAt.Add(time.Second)
+	r.Key = RawKey("thule", "allsky-1", r.ReceivedAt, r.Digest)
+	r.ID, r.State, r.RepeatOf = r.Key, StateWithdrawn, sampleRaw().Key
+	return r
+}
+
+func sampleMember() Record {
+	r := sampleRaw()
+	r.Key, r.Offset, r.Length = "packs/thule/2026/11/21/01k9.tar", 1536, 5
+	r.ID = r.Key + "#1536"
+	return r
+}
+
+func sampleSegment() Record {
+	key := SegmentKey("thule", "mag-1", "raw", DayOf(sampleTime), StreamEpoch(sampleTime), 41, 97)
+	return Record{
+		ID: key, Key: key, Size: 4096, Digest: sampleDigest("segment"), MediaType: MediaTypeSegment, State: StateCurrent,
+		ReceivedAt: sampleTime, TimeSource: TimeSourceReceived, Completeness: CompletenessVerified,
+		Gateway: "gateway-1", Incarnation: "01k9zqv7r4",
+		Segment: &SegmentRange{Channel: "raw", Epoch: StreamEpoch(sampleTime), First: 41, Last: 97, Messages: 57, Datagrams: 600, DatagramBytes: 21_000},
+	}
+}
+
+func sampleNotice(r Record, instrument string) Notice {
+	return Notice{Format: Format, Site: "thule", Instrument: instrument, Record: r}
+}
+
+func samplePart() Manifest {
+	return Manifest{
+		Header: ManifestHeader{Format: Format, Site: "thule", Instrument: "allsky-1", Day: "2026-11-21", Entries: 2, Repeats: 1,
+			ObservedFrom: sampleRaw().ObservedFrom, ObservedTo: sampleRaw().ObservedTo, Writer: "gateway-1", Incarnation: "01k9zqv7r4"},
+		Records: []Record{sampleRaw(), sampleRepeat(), sampleMember()},
+	}
+}
+
+func sampleCompacted() Manifest {
+	m := samplePart()
+	m.Header.Replaces = []string{"p-1.jsonl.zst", "p-2.jsonl.zst"}
+	return m
+}
+
+func sampleTotals() Totals {
+	return Totals{
+		Objects: 3, ObjectBytes: 15, Digest: sampleDigest("sum"), Datagrams: 600, DatagramBytes: 21_000, Acknowledged: 2,
+		Unfinished: map[Cause]uint64{CauseReset: 1, CauseStalled: 2}, UnfinishedBytes: 7,
+		Dropped: map[Cause]uint64{CauseKernelBuffer: 4}, Unknown: 5,
+	}
+}
+
+func sampleLedger() LedgerEntry {
+	return LedgerEntry{Format: Format, Incarnations: map[string]Totals{"01k9zqv7r3": sampleTotals(), "01k9zqv7r4": {Objects: 1}}}
+}
+
+func sampleInstrument() InstrumentEntry {
+	return InstrumentEntry{
+		Format: Format, UID: "0b7e4a5c-0d0e-4a63-9c1e-6a3f3c4f5a10", Generation: 3, Revision: 12, Instrument: "allsky-1", Gateway: "gateway",
+		Retired: true,
+		Ways: []WayEntry{
+			{Protocol: ProtocolTCP, Port: 30101, Sources: []string{"192.0.2.7/32", "2001:db8::/64"}, Framing: FramingUntilClose,
+				Receipt: ReceiptLine, IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000},
+			{Protocol: ProtocolUDP, Port: 30102, Channel: "raw"},
+		},
+		MaxObjectSize: 1 << 30, MaxConnections: 1024, Acknowledge: "StoredOrSpooled", MediaType: "image/jpeg",
+		CadenceMillis: 60_000, RepeatWindowMillis: 2_592_000_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
+	}
+}
+
+func sampleGatewayStatus() GatewayStatus {
+	return GatewayStatus{
+		Format: Format, Gateway: "gateway-0", Pool: "gateway", Incarnation: "01k9zqv7r3", Node: "node-1", Address: "10.1.2.3",
+		StartedAt: sampleTime.Add(-time.Hour), ReportedAt: sampleTime, Revision: 12, Datapath: "Kernel",
+		Problems: map[string]string{"allsky-1": "listen on port 30101: address in use"}, Draining: true, Archivist: true,
+	}
+}
+
+func sampleInstrumentStatus() InstrumentStatus {
+	return InstrumentStatus{Format: Format, ReportedAt: sampleTime, LastReceived: sampleTime.Add(-time.Second),
+		Day: "2026-11-21", Objects: 3, Datagrams: 600, Bytes: 21_015}
+}
+
+func sampleCursor() SegmentCursor {
+	return SegmentCursor{
+		Format: Format, Epoch: StreamEpoch(sampleTime), Next: 98, Planned: sampleSegment().Segment, PlannedDay: "2026-11-21",
+		Stored: map[Day]Totals{"2026-11-20": {Datagrams: 10, DatagramBytes: 100}, "2026-11-21": {Datagrams: 600, DatagramBytes: 21_000}},
+	}
+}
+
+func sampleMarker() SiteMarker {
+	return SiteMarker{Format: Format, Code: "thule", UID: "b5a0ee57-5f66-4a3e-b64f-0f3f0e1b7a01", Namespace: "substorm", Name: "thule-hub",
+		Cluster: "6c4f2c6e-98cb-4bd5-a9f3-4f0d5c7ad002"}
+}
+
+func sampleLease() Lease {
+	return Lease{Format: Format, Holder: "gateway-1", Incarnation: "01k9zqv7r4", Since: sampleTime}
+}
+
+func sampleDatagrams() []Datagram {
+	return []Datagram{
+		{ReceivedAt: sampleTime, Source: netip.MustParseAddrPort("192.0.2.7:40001"), DestinationPort: 30102, Payload: []byte("48123.4 -12.9\n")},
+		{ReceivedAt: sampleTime.Add(time.Nanosecond), Source: netip.MustParseAddrPort("[2001:db8::7]:65535"), DestinationPort: 1, Payload: []byte{}},
+		{ReceivedAt: sampleTime.Add(time.Microsecond), Source: netip.MustParseAddrPort("192.0.2.8:1"), DestinationPort: 65535, Payload: bytes.Repeat([]byte{0xff, 0}, 150)},
+	}
+}
+
+func sampleTelemetry() []byte {
+	b := AppendTelemetryHeader(nil, "mag-1", "raw")
+	for _, d := range sampleDatagrams() {
+		b = AppendDatagram(b, d)
+	}
+	return b
+}

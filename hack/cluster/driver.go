@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/hack/cluster/bare"
+	"github.com/substorm/substorm/hack/cluster/kind"
+	"github.com/substorm/substorm/hack/paths"
+	"github.com/substorm/substorm/hack/progress"
+)
+
+// node is what status prints about a node.
+type node struct {
+	number               int
+	name, state, address string
+}
+
+// driver is a way to have a cluster. Nodes count from 1.
+type driver interface {
+	Made() bool
+	Up(ctx context.Context, nodes int) error
+	Down(ctx context.Context) error
+	Load(ctx context.Context, tars ...string) error
+	Nodes(ctx context.Context, nodes int) error
+	Kill(ctx context.Context, n int) error
+	Start(ctx context.Context, n int) error
+	Cut(ctx context.Context, n int) error
+	Join(ctx context.Context, n int) error
+	Exec(ctx context.Context, n int, command []string) error
+	Volumes(ctx context.Context, clear bool) ([]string, error)
+	Status(ctx context.Context) ([]node, error)
+	Kubeconfig() string
+	Kubectl(ctx context.Context) (string, error)
+	// About says in a few words what runs and where.
+	About() string
+}
+
+// options are the flags of every command.
+type options struct {
+	name string
+	on   string // auto, kind or bare
+}
+
+// open finds the cluster of that name: the one that was made, else one to be made on kind where Docker answers and on
+// the bare machine elsewhere. The caller must call unlock.
+func (o options) open(ctx context.Context, p *progress.Printer) (d driver, unlock func(), err error) {
+	cache, err := paths.Cache()
+	if err != nil {
+		return nil, nil, err
+	}
+	dir := filepath.Join(cache, "cluster", o.name)
+	bareCluster, unlock, err := bare.Open(o.name, dir, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	onBare, onKind := bareDriver{bareCluster}, kindDriver{kind.New(o.name, dir, p)}
+	switch {
+	case onBare.Made():
+		return onBare, unlock, o.agree("bare", unlock)
+	case onKind.Made():
+		return onKind, unlock, o.agree("kind", unlock)
+	case o.on == "bare", o.on == "auto" && !dockerAnswers(ctx):
+		return onBare, unlock, nil
+	case o.on == "kind", o.on == "auto":
+		return onKind, unlock, nil
+	}
+	unlock()
+	return nil, nil, fmt.Errorf("--on is auto, kind or bare, not %q", o.on)
+}
+
+func (o options) agree(made string, unlock func()) error {
+	if o.on == "auto" || o.on == made {
+		return nil
+	}
+	unlock()
+	return fmt.Errorf("the cluster %s runs on %s: take it down first, or leave --on away", o.name, made)
+}
+
+func dockerAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "docker", "info", "--format", "{{.ServerVersion}}").Output()
+	return err == nil && strings.TrimSpace(string(out)) != ""
+}
+
+type bareDriver struct{ *bare.Cluster }
+
+func (d bareDriver) Kill(_ context.Context, n int) error { return d.Cluster.Kill(n) }
+func (d bareDriver) Cut(_ context.Context, n int) error  { return d.Cluster.Cut(n) }
+func (d bareDriver) Exec(_ context.Context, n int, command []string) error {
+	return d.Cluster.Exec(n, command)
+}
+func (d bareDriver) Kubectl(context.Context) (string, error) { return d.Cluster.Kubectl(), nil }
+
+func (d bareDriver) About() string {
+	nodes, pods, services := d.Ranges()
+	return fmt.Sprintf("bare, in %s; nodes %s, pods %s, Services %s", d.Dir, nodes, pods, services)
+}
+
+func (d bareDriver) Status(context.Context) ([]node, error) {
+	var all []node
+	for i, s := range d.Cluster.Status() {
+		all = append(all, node{i + 1, s.Name, string(s.State), s.Address})
+	}
+	return all, nil
+}
+
+func (d bareDriver) Volumes(ctx context.Context, clear bool) ([]string, error) {
+	volumes, err := d.Cluster.Volumes(ctx, clear)
+	var lines []string
+	for _, v := range volumes {
+		lines = append(lines, fmt.Sprintf("%-10s %-10s %s", v.Name, v.Phase, v.Claim))
+	}
+	return lines, err
+}
+
+type kindDriver struct{ *kind.Cluster }
+
+func (d kindDriver) About() string {
+	return fmt.Sprintf("kind, in Docker's containers; the rest in %s", d.Dir)
+}
+
+func (d kindDriver) Status(ctx context.Context) ([]node, error) {
+	nodes, err := d.Cluster.Status(ctx)
+	var all []node
+	for i, s := range nodes {
+		all = append(all, node{i + 1, s.Name, s.State, s.Address})
+	}
+	return all, err
+}
+
+// kubectlDir returns the folder to add to the PATH, or "" when a kubectl is in it already.
+func kubectlDir(ctx context.Context, d driver) (string, error) {
+	if _, err := exec.LookPath("kubectl"); err == nil {
+		return "", nil
+	}
+	path, err := d.Kubectl(ctx)
+	return filepath.Dir(path), err
+}
+
+// env prints the lines that make a shell talk to the cluster.
+func env(ctx context.Context, d driver) error {
+	fmt.Printf("export KUBECONFIG=%s\n", d.Kubeconfig())
+	dir, err := kubectlDir(ctx, d)
+	if err == nil && dir != "" {
+		fmt.Printf("export PATH=%s%c$PATH\n", dir, os.PathListSeparator)
+	}
+	return err
+}

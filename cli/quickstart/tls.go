@@ -63,7 +63,7 @@ type leaf struct {
 func leafNames(c Config) []leaf {
 	return []leaf{
 		{secret: c.Prefix + "-tls-nats", services: []string{c.Prefix + "-nats", "*." + c.Prefix + "-nats-pods"}},
-		{secret: c.Prefix + "-tls-s3", services: []string{c.Prefix + "-s3", "*." + c.Prefix + "-s3-pods"}},
+		{secret: c.Prefix + "-tls-s3", services: []string{c.Prefix + "-s3"}},
 		{secret: c.Prefix + "-tls-client"},
 	}
 }

@@ -2,7 +2,13 @@
 
 package wire
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Headers of every message on a Site's streams. The ce- headers are CloudEvents
 // 1.0 in binary mode (NATS protocol binding).
@@ -20,6 +26,9 @@ const (
 	HeaderDatagrams = "substorm-datagrams"
 	// HeaderDatagramBytes is how many bytes their payloads hold.
 	HeaderDatagramBytes = "substorm-datagram-bytes"
+	// HeaderPublication is, on the notice of an object that a gateway received,
+	// what the ce-id is on its telemetry: see PublicationID.
+	HeaderPublication = "substorm-publication"
 
 	// HeaderMessageID is JetStream's own; it always equals ce-id.
 	HeaderMessageID = "Nats-Msg-Id"
@@ -43,6 +52,24 @@ const SpecVersion = "1.0"
 
 // EventSource is the ce-source of what a gateway publishes.
 func EventSource(site, gateway string) string { return "/substorm/" + site + "/" + gateway }
+
+// PublicationID is <gateway>/<incarnation>/<sequence>: the sequence counts what
+// one life of a gateway publishes, from 1.
+func PublicationID(gateway, incarnation string, sequence uint64) string {
+	return gateway + "/" + incarnation + "/" + strconv.FormatUint(sequence, 10)
+}
+
+// ParsePublicationID reads what PublicationID wrote. Errors: ErrMalformed.
+func ParsePublicationID(id string) (gateway, incarnation string, sequence uint64, err error) {
+	p := strings.Split(id, "/")
+	if len(p) != 3 || slices.Contains(p, "") {
+		return "", "", 0, fmt.Errorf("publication %q is not <gateway>/<incarnation>/<sequence>: %w", id, ErrMalformed)
+	}
+	if sequence, err = strconv.ParseUint(p[2], 10, 64); err != nil {
+		return "", "", 0, fmt.Errorf("publication %q: %w", id, ErrMalformed)
+	}
+	return p[0], p[1], sequence, nil
+}
 
 // FormatTime writes a time as RFC 3339 in UTC with nanoseconds.
 func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package telemetry is how a program speaks about itself: JSON logs, Prometheus metrics, and the HTTP server with
+// /healthz, /readyz and /metrics.
+package telemetry
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// NewLogger writes JSON lines to w from level on: debug, info, warn or error.
+func NewLogger(w io.Writer, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("log level %q is none of debug, info, warn, error", level)
+	}
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})), nil
+}
+
+// NewRegistry returns a registry with the metrics of the Go runtime and the process, and
+// substorm_build_info{program, version, revision, goversion} 1.
+func NewRegistry(program string) *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildInfo(program),
+	)
+	return reg
+}
+
+func buildInfo(program string) prometheus.Collector {
+	version, revision, goVersion := "unknown", "unknown", "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version, goVersion = info.Main.Version, info.GoVersion
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = s.Value
+			}
+		}
+	}
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "substorm_build_info", Help: "What this program was built from; always 1.",
+		ConstLabels: prometheus.Labels{
+			"program": program, "version": version, "revision": revision, "goversion": goVersion,
+		},
+	}, func() float64 { return 1 })
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package intake knows who may send: it follows the Site's registry and answers,
+// for a protocol, a port and an address, which instrument that is.
+package intake
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Instrument is an instrument as the registry declares it. It is never changed
+// once made; a new generation is a new Instrument.
+type Instrument struct {
+	Name       string
+	UID        string
+	Generation int64
+	// Pool is the IngestGateway that receives.
+	Pool string
+	// Revision of the registry in which the instrument last changed.
+	Revision int64
+	// Retired instruments are known, and refused.
+	Retired bool
+	Ways    []*Way
+
+	// MaxObjectSize in bytes.
+	MaxObjectSize int64
+	// MaxConnections open at a time on this gateway.
+	MaxConnections int
+	// Acknowledge is spelled as in the Instrument's spec.
+	Acknowledge string
+	MediaType   string
+
+	Cadence      time.Duration
+	RepeatWindow time.Duration
+	// SegmentAge and SegmentSize (bytes of messages) close a segment.
+	SegmentAge  time.Duration
+	SegmentSize int64
+
+	// entry is what the instrument was made from, as it goes to the volume.
+	entry wire.InstrumentEntry
+}
+
+// Way is one way in of an instrument.
+type Way struct {
+	Instrument *Instrument
+	// Protocol is wire.ProtocolTCP or wire.ProtocolUDP.
+	Protocol string
+	Port     uint16
+	// Sources that the instrument sends from; empty means any address.
+	Sources []netip.Prefix
+
+	// Of TCP. CloseReceipt: the sender gets no line, only the close.
+	CloseReceipt bool
+	// IdleTimeout ends a connection on which nothing arrives, MaxAge one that is older.
+	IdleTimeout time.Duration
+	MaxAge      time.Duration
+
+	// Channel of UDP.
+	Channel string
+}
+
+// NewInstrument reads a registry entry. Errors name what is wrong with it.
+func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
+	if e.Instrument == "" || e.MaxObjectSize <= 0 || e.MaxConnections <= 0 {
+		return nil, fmt.Errorf("instrument %q: maxObjectSize %d and maxConnections %d must be positive: %w",
+			e.Instrument, e.MaxObjectSize, e.MaxConnections, wire.ErrMalformed)
+	}
+	in := &Instrument{
+		Name:           e.Instrument,
+		UID:            e.UID,
+		Generation:     e.Generation,
+		Pool:           e.Gateway,
+		Revision:       e.Revision,
+		Retired:        e.Retired,
+		MaxObjectSize:  e.MaxObjectSize,
+		MaxConnections: e.MaxConnections,
+		Acknowledge:    e.Acknowledge,
+		MediaType:      e.MediaType,
+		Cadence:        millis(e.CadenceMillis),
+		RepeatWindow:   millis(e.RepeatWindowMillis),
+		SegmentAge:     millis(e.SegmentAgeMillis),
+		SegmentSize:    e.SegmentSize,
+		entry:          e,
+	}
+	for i, w := range e.Ways {
+		way, err := newWay(in, w)
+		if err != nil {
+			return nil, fmt.Errorf("instrument %q: way %d: %w", e.Instrument, i, err)
+		}
+		in.Ways = append(in.Ways, way)
+	}
+	return in, nil
+}
+
+func newWay(in *Instrument, e wire.WayEntry) (*Way, error) {
+	way := &Way{Instrument: in, Protocol: e.Protocol, Port: e.Port}
+	if e.Port == 0 {
+		return nil, fmt.Errorf("port 0: %w", wire.ErrMalformed)
+	}
+	for _, s := range e.Sources {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("source %q: %w: %v", s, wire.ErrMalformed, err)
+		}
+		way.Sources = append(way.Sources, unmap(p))
+	}
+	switch e.Protocol {
+	case wire.ProtocolTCP:
+		if e.Framing != wire.FramingUntilClose {
+			return nil, fmt.Errorf("framing %q is none that this gateway knows: upgrade it", e.Framing)
+		}
+		if e.Receipt != wire.ReceiptLine && e.Receipt != wire.ReceiptClose {
+			return nil, fmt.Errorf("receipt %q is none that this gateway knows: upgrade it", e.Receipt)
+		}
+		if e.IdleTimeoutMillis <= 0 || e.MaxAgeMillis <= 0 {
+			return nil, fmt.Errorf("idle timeout and greatest age must be positive: %w", wire.ErrMalformed)
+		}
+		way.CloseReceipt = e.Receipt == wire.ReceiptClose
+		way.IdleTimeout, way.MaxAge = millis(e.IdleTimeoutMillis), millis(e.MaxAgeMillis)
+	case wire.ProtocolUDP:
+		if e.Channel == "" {
+			return nil, fmt.Errorf("no channel: %w", wire.ErrMalformed)
+		}
+		way.Channel = e.Channel
+	default:
+		return nil, fmt.Errorf("protocol %q is none that this gateway knows: upgrade it", e.Protocol)
+	}
+	return way, nil
+}
+
+// unmap makes an IPv4 prefix of one that is written as IPv4-mapped IPv6: senders
+// are looked up by their IPv4 address.
+func unmap(p netip.Prefix) netip.Prefix {
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked()
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

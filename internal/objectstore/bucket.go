@@ -5,11 +5,11 @@ package objectstore
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"mime"
 	"strings"
 	"time"
 
@@ -70,8 +70,8 @@ func (o PutOptions) minio() minio.PutObjectOptions {
 	return put
 }
 
-// encodeMetadata writes what does not fit into a header as RFC 2047 has it,
-// which is how S3 returns such values too.
+// encodeMetadata writes what does not fit into a header as one RFC 2047 word,
+// which minio-go decodes.
 func encodeMetadata(value string) string {
 	plain := !strings.HasPrefix(value, "=?") && strings.TrimSpace(value) == value
 	for i := 0; plain && i < len(value); i++ {
@@ -80,7 +80,7 @@ func encodeMetadata(value string) string {
 	if plain {
 		return value
 	}
-	return mime.BEncoding.Encode("UTF-8", value)
+	return "=?UTF-8?B?" + base64.StdEncoding.EncodeToString([]byte(value)) + "?="
 }
 
 func (b *bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, Info, error) {

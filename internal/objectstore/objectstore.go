@@ -85,7 +85,9 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 
 	// AbortOldUploads removes uploads under prefix that were begun before a time
-	// and neither completed nor aborted, and returns how many.
+	// and neither completed nor aborted, and returns how many. MinIO shows only
+	// uploads whose key is the prefix, and removes the others itself when they
+	// are a day old.
 	AbortOldUploads(ctx context.Context, prefix string, before time.Time) (int, error)
 
 	// CheckBucket returns nil where the bucket exists and can be listed.

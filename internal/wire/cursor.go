@@ -2,7 +2,59 @@
 
 package wire
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
+
+// The keys of the archivist's other cursors: how far the notices are listed in
+// manifests, how far the telemetry of all channels is in announced segments
+// (both a StreamCursor), and how far the bucket was swept (a SweepCursor).
+const (
+	NoticeCursorKey      = "notices"
+	ObservationCursorKey = "observations"
+	SweepCursorKey       = "sweep"
+)
+
+// StreamCursor says how far a stream is archived.
+type StreamCursor struct {
+	Format int `json:"format"`
+	// Epoch of the stream that Next belongs to.
+	Epoch string `json:"epoch"`
+	// Next is the first stream sequence that is not archived.
+	Next uint64 `json:"next"`
+}
+
+// Encode writes the cursor as JSON.
+func (c StreamCursor) Encode() ([]byte, error) {
+	c.Format = Format
+	return json.Marshal(c)
+}
+
+// DecodeStreamCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeStreamCursor(data []byte) (StreamCursor, error) {
+	return decode(data, func(c StreamCursor) int { return c.Format })
+}
+
+// SweepCursor says what was compared with the manifests.
+type SweepCursor struct {
+	Format int `json:"format"`
+	// Whole is when the last comparison of the whole bucket began, and Recent
+	// when the last one of recent days did.
+	Whole  time.Time `json:"whole"`
+	Recent time.Time `json:"recent"`
+}
+
+// Encode writes the cursor as JSON.
+func (c SweepCursor) Encode() ([]byte, error) {
+	c.Format = Format
+	return json.Marshal(c)
+}
+
+// DecodeSweepCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeSweepCursor(data []byte) (SweepCursor, error) {
+	return decode(data, func(c SweepCursor) int { return c.Format })
+}
 
 // SegmentCursorKey is the key of a channel's SegmentCursor.
 func SegmentCursorKey(instrument, channel string) string {

@@ -116,7 +116,12 @@ func FuzzManifestLines(f *testing.F) {
 		f.Add(lines.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := readManifest(bytes.NewReader(data))
+		reader, err := readManifestHeader(bytes.NewReader(data))
+		if err != nil {
+			explained(t, err)
+			return
+		}
+		m, err := reader.rest()
 		if err != nil {
 			explained(t, err)
 			return

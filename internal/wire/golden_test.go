@@ -50,6 +50,8 @@ func goldenRecords() []goldenRecord {
 		{"status-gateway.json", sampleGatewayStatus().Encode, decoded(DecodeGatewayStatus), sampleGatewayStatus()},
 		{"status-instrument.json", sampleInstrumentStatus().Encode, decoded(DecodeInstrumentStatus), sampleInstrumentStatus()},
 		{"cursor-segment.json", sampleCursor().Encode, decoded(DecodeSegmentCursor), sampleCursor()},
+		{"cursor-stream.json", sampleStreamCursor().Encode, decoded(DecodeStreamCursor), sampleStreamCursor()},
+		{"cursor-sweep.json", sampleSweepCursor().Encode, decoded(DecodeSweepCursor), sampleSweepCursor()},
 		{"site-marker.json", sampleMarker().Encode, decoded(DecodeSiteMarker), sampleMarker()},
 		{"lease.json", sampleLease().Encode, decoded(DecodeLease), sampleLease()},
 		{"receipt-stored.txt", func() ([]byte, error) { return []byte(Receipt{Digest: sampleDigest("frame"), Bytes: 5}.Line()), nil },

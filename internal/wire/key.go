@@ -115,3 +115,15 @@ func InstrumentOfKey(key string) (site, instrument string, err error) {
 	}
 	return p[1], p[2], nil
 }
+
+var dayInKey = regexp.MustCompile(`^o/[^/]+/[^/]+/(?:r|s/[^/]+)/(\d{4})/(\d{2})/(\d{2})/[^/]+$`)
+
+// DayOfKey returns the day in the key of a raw object or a segment, and false
+// for other keys.
+func DayOfKey(key string) (Day, bool) {
+	m := dayInKey.FindStringSubmatch(key)
+	if m == nil {
+		return "", false
+	}
+	return Day(m[1] + "-" + m[2] + "-" + m[3]), true
+}

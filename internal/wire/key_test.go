@@ -222,3 +222,32 @@ func TestMetadataMustFitItsKey(t *testing.T) {
 		t.Errorf("metadata of another instrument: got %v, want ErrMalformed", err)
 	}
 }
+
+func TestDayOfKey(t *testing.T) {
+	at := time.Date(2026, 11, 21, 23, 59, 59, 999, time.UTC)
+	for key, want := range map[string]Day{
+		RawKey("thule", "allsky-1", at, sampleDigest("a")):               "2026-11-21",
+		SegmentKey("thule", "mag-1", "raw", "2026-11-21", "19f", 41, 97): "2026-11-21",
+		"o/thule/allsky-1/n/2026/11/21/night.fits":                       "",
+		StagingKey("thule", "allsky-1", "r/2026/11/21/x"):                "",
+		ManifestPartKey("thule", "allsky-1", "2026-11-21", 1):            "",
+		RawPrefix("thule", "allsky-1", "2026-11-21"):                     "",
+		"o/thule/allsky-1/r/2026/11/x/1795305598987-0123456789abcdef":    "",
+	} {
+		if day, ok := DayOfKey(key); day != want || ok != (want != "") {
+			t.Errorf("%s: day %q, %v, want %q", key, day, ok, want)
+		}
+	}
+}
+
+func TestMessageID(t *testing.T) {
+	n := sampleNotice(sampleRaw(), "allsky-1")
+	if n.MessageID() != n.Key {
+		t.Errorf("the id of a notice of an object is %q, want its key %q", n.MessageID(), n.Key)
+	}
+	first := n.MessageID()
+	n.State = StateWithdrawn
+	if n.MessageID() == first {
+		t.Error("the notice that withdraws an object would be dropped as a repeat of the one that announced it")
+	}
+}

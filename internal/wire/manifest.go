@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -91,20 +92,108 @@ const (
 	maxManifestLine   = 16 << 20
 )
 
-// DecodeManifest reads a manifest. Errors: ErrMalformed, ErrNewerFormat, and
-// those of r, which say nothing about the manifest.
-func DecodeManifest(r io.Reader) (Manifest, error) {
+// ManifestReader reads a manifest record by record, in memory that does not grow
+// with it.
+type ManifestReader struct {
+	Header ManifestHeader
+
+	source *watchedReader
+	close  func()
+	lines  *bufio.Scanner
+	seen   ManifestHeader // what was counted so far
+}
+
+// NewManifestReader reads the header. Errors: ErrMalformed, ErrNewerFormat, and
+// those of r, which say nothing about the manifest. The caller closes the reader.
+func NewManifestReader(r io.Reader) (*ManifestReader, error) {
 	source := &watchedReader{r: r}
-	z, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxManifestWindow))
+	z, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxManifestWindow),
+		zstd.WithDecoderLowmem(true))
 	if err != nil {
-		return Manifest{}, fmt.Errorf("manifest: %w", err)
+		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	defer z.Close()
-	m, err := readManifest(z)
-	if source.err != nil {
-		return Manifest{}, fmt.Errorf("manifest: %w", source.err)
+	m, err := readManifestHeader(z)
+	if err != nil {
+		z.Close()
+		return nil, source.explain(err)
 	}
+	m.source, m.close = source, z.Close
+	return m, nil
+}
+
+// readManifestHeader begins to read the lines of a manifest.
+func readManifestHeader(lines io.Reader) (*ManifestReader, error) {
+	m := &ManifestReader{source: &watchedReader{}, close: func() {}, lines: bufio.NewScanner(lines)}
+	m.lines.Buffer(make([]byte, 0, 4<<10), maxManifestLine)
+	if !m.lines.Scan() {
+		if err := m.lines.Err(); err != nil {
+			return nil, fmt.Errorf("manifest: %w: %v", ErrMalformed, err)
+		}
+		return nil, fmt.Errorf("manifest is empty: %w", ErrMalformed)
+	}
+	var err error
+	m.Header, err = decode(m.lines.Bytes(), func(h ManifestHeader) int { return h.Format })
 	return m, err
+}
+
+// Next returns the next record, and io.EOF after the last. Errors: ErrMalformed,
+// also where the header counts other records, and those of the reader below.
+func (m *ManifestReader) Next() (Record, error) {
+	rec, err := m.next()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return Record{}, m.source.explain(err)
+	}
+	return rec, err
+}
+
+func (m *ManifestReader) next() (Record, error) {
+	if !m.lines.Scan() {
+		if err := m.lines.Err(); err != nil {
+			return Record{}, fmt.Errorf("manifest: %w: %v", ErrMalformed, err)
+		}
+		if m.Header.Entries != m.seen.Entries || m.Header.Repeats != m.seen.Repeats {
+			return Record{}, fmt.Errorf("manifest: header counts %d entries and %d repeats, %d and %d follow: %w",
+				m.Header.Entries, m.Header.Repeats, m.seen.Entries, m.seen.Repeats, ErrMalformed)
+		}
+		return Record{}, io.EOF
+	}
+	number := m.seen.Entries + m.seen.Repeats + 1
+	var rec Record
+	if err := json.Unmarshal(m.lines.Bytes(), &rec); err != nil {
+		return Record{}, fmt.Errorf("manifest record %d: %w: %v", number, ErrMalformed, err)
+	}
+	if err := rec.check(); err != nil {
+		return Record{}, fmt.Errorf("manifest record %d: %w", number, err)
+	}
+	m.seen.count(&rec)
+	return rec, nil
+}
+
+// Close frees the reader's memory.
+func (m *ManifestReader) Close() { m.close() }
+
+// DecodeManifest reads a whole manifest. Errors: as NewManifestReader and Next.
+func DecodeManifest(r io.Reader) (Manifest, error) {
+	reader, err := NewManifestReader(r)
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer reader.Close()
+	return reader.rest()
+}
+
+func (m *ManifestReader) rest() (Manifest, error) {
+	all := Manifest{Header: m.Header}
+	for {
+		rec, err := m.Next()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return Manifest{}, err
+		}
+		all.Records = append(all.Records, rec)
+	}
 }
 
 // watchedReader remembers why its reader failed.
@@ -121,38 +210,10 @@ func (w *watchedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readManifest reads the lines of a manifest.
-func readManifest(r io.Reader) (m Manifest, err error) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 64<<10), maxManifestLine)
-	var seen ManifestHeader
-	for first := true; lines.Scan(); first = false {
-		if first {
-			m.Header, err = decode(lines.Bytes(), func(h ManifestHeader) int { return h.Format })
-			if err != nil {
-				return Manifest{}, err
-			}
-			continue
-		}
-		var rec Record
-		if err := json.Unmarshal(lines.Bytes(), &rec); err != nil {
-			return Manifest{}, fmt.Errorf("manifest record %d: %w: %v", len(m.Records)+1, ErrMalformed, err)
-		}
-		if err := rec.check(); err != nil {
-			return Manifest{}, fmt.Errorf("manifest record %d: %w", len(m.Records)+1, err)
-		}
-		m.Records = append(m.Records, rec)
-		seen.count(&rec)
+// explain returns the reader's own error, if it had one, for the one that came of it.
+func (w *watchedReader) explain(err error) error {
+	if w.err != nil {
+		return fmt.Errorf("manifest: %w", w.err)
 	}
-	if err := lines.Err(); err != nil {
-		return Manifest{}, fmt.Errorf("manifest: %w: %v", ErrMalformed, err)
-	}
-	if m.Header.Format == 0 {
-		return Manifest{}, fmt.Errorf("manifest is empty: %w", ErrMalformed)
-	}
-	if m.Header.Entries != seen.Entries || m.Header.Repeats != seen.Repeats {
-		return Manifest{}, fmt.Errorf("manifest: header counts %d entries and %d repeats, %d and %d follow: %w",
-			m.Header.Entries, m.Header.Repeats, seen.Entries, seen.Repeats, ErrMalformed)
-	}
-	return m, nil
+	return err
 }

@@ -125,6 +125,16 @@ func (n *Notice) check() error {
 	return nil
 }
 
+// MessageID is the notice's ce-id and Nats-Msg-Id: the object's ID, and for a
+// notice that changes a state also that state, so that it is no repeat of the
+// first one.
+func (n Notice) MessageID() string {
+	if n.State == StateCurrent {
+		return n.ID
+	}
+	return n.ID + "?state=" + string(n.State)
+}
+
 // Encode writes the notice as JSON.
 func (n Notice) Encode() ([]byte, error) {
 	n.Format = Format

@@ -117,6 +117,14 @@ func sampleCursor() SegmentCursor {
 	}
 }
 
+func sampleStreamCursor() StreamCursor {
+	return StreamCursor{Format: Format, Epoch: StreamEpoch(sampleTime), Next: 4711}
+}
+
+func sampleSweepCursor() SweepCursor {
+	return SweepCursor{Format: Format, Whole: sampleTime.Add(-time.Hour), Recent: sampleTime}
+}
+
 func sampleMarker() SiteMarker {
 	return SiteMarker{Format: Format, Code: "thule", UID: "b5a0ee57-5f66-4a3e-b64f-0f3f0e1b7a01", Namespace: "substorm", Name: "thule-hub",
 		Cluster: "6c4f2c6e-98cb-4bd5-a9f3-4f0d5c7ad002"}

@@ -207,6 +207,8 @@ func FuzzDecodeInstrumentStatus(f *testing.F) {
 	fuzzRecord(f, DecodeInstrumentStatus, "status-instrument.json")
 }
 func FuzzDecodeSegmentCursor(f *testing.F) { fuzzRecord(f, DecodeSegmentCursor, "cursor-segment.json") }
+func FuzzDecodeStreamCursor(f *testing.F)  { fuzzRecord(f, DecodeStreamCursor, "cursor-stream.json") }
+func FuzzDecodeSweepCursor(f *testing.F)   { fuzzRecord(f, DecodeSweepCursor, "cursor-sweep.json") }
 func FuzzDecodeSiteMarker(f *testing.F)    { fuzzRecord(f, DecodeSiteMarker, "site-marker.json") }
 func FuzzDecodeLease(f *testing.F)         { fuzzRecord(f, DecodeLease, "lease.json") }
 
@@ -246,6 +248,9 @@ func FuzzParseKeys(f *testing.F) {
 			same(GatewayStatusKey(g), nil)
 		} else if ok {
 			same(InstrumentStatusKey(i, g), nil)
+		}
+		if day, ok := DayOfKey(key); ok && !strings.Contains(key, "/"+day.path()+"/") {
+			t.Fatalf("%q reads as of day %q", key, day)
 		}
 		site, instrument, err = InstrumentOfKey(key)
 		if err == nil && !strings.HasPrefix(key, InstrumentPrefix(site, instrument)) {

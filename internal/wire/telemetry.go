@@ -135,7 +135,7 @@ func nextField(b []byte) (num protowire.Number, typ protowire.Type, value, rest 
 }
 
 func parseDatagram(b []byte) (Datagram, error) {
-	var d Datagram
+	d := Datagram{ReceivedAt: time.Unix(0, 0).UTC()} // proto3: what is absent is 0
 	var addr netip.Addr
 	var port uint16
 	for len(b) > 0 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +32,7 @@ func root() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&o.name, "name", "substorm", "name of the cluster, and prefix of all that it makes")
 	cmd.PersistentFlags().StringVar(&o.on, "on", "auto", "what a new cluster runs on: auto, kind or bare")
 	cmd.AddCommand(upCommand(&o), downCommand(&o), loadCommand(&o), nodesCommand(&o), volumesCommand(&o),
-		statusCommand(&o), execCommand(&o), kubeconfigCommand(&o),
+		statusCommand(&o), execCommand(&o), kubeconfigCommand(&o), envCommand(&o),
 		nodeCommand(&o, "kill", "Power a node off, without warning", driver.Kill),
 		nodeCommand(&o, "start", "Power a node on again", driver.Start),
 		nodeCommand(&o, "cut", "Cut a node off from all others and the API server; its processes go on", driver.Cut),
@@ -90,7 +91,7 @@ func downCommand(o *options) *cobra.Command {
 func loadCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "load IMAGE...", Args: cobra.MinimumNArgs(1),
-		Short: "Give images to all nodes: names that hack/images knows, or paths of tars",
+		Short: "Give images to all nodes: names that hack/images knows, paths of tars, or all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withMade(cmd.Context(), func(d driver, p *progress.Printer) error {
 				tars, err := imageTars(cmd.Context(), p, args)
@@ -103,8 +104,11 @@ func loadCommand(o *options) *cobra.Command {
 	}
 }
 
-// imageTars turns names of images into the tars of their current builds.
+// imageTars turns names of images into the tars of their current builds; all stands for those that the charts use.
 func imageTars(ctx context.Context, p *progress.Printer, args []string) ([]string, error) {
+	if slices.Equal(args, []string{"all"}) {
+		args = image.Names()
+	}
 	var tars []string
 	for _, arg := range args {
 		if strings.HasSuffix(arg, ".tar") {
@@ -186,21 +190,24 @@ func execCommand(o *options) *cobra.Command {
 }
 
 func kubeconfigCommand(o *options) *cobra.Command {
-	var path bool
-	cmd := &cobra.Command{
-		Use: "kubeconfig", Args: cobra.NoArgs, Short: "Print what a shell needs: eval \"$(go run ./hack/cluster kubeconfig)\"",
+	return &cobra.Command{
+		Use: "kubeconfig", Short: "Print the path of the administrator's kubeconfig", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.withMade(cmd.Context(), func(d driver, _ *progress.Printer) error {
-				if path {
-					fmt.Println(d.Kubeconfig())
-					return nil
-				}
-				return env(cmd.Context(), d)
+				fmt.Println(d.Kubeconfig())
+				return nil
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&path, "path", false, "print the kubeconfig's path only")
-	return cmd
+}
+
+func envCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "env", Short: "Print what a shell needs: eval \"$(go run ./hack/cluster env)\"", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.withMade(cmd.Context(), func(d driver, _ *progress.Printer) error { return env(cmd.Context(), d) })
+		},
+	}
 }
 
 func statusCommand(o *options) *cobra.Command {

@@ -137,21 +137,15 @@ func (d kindDriver) Status(ctx context.Context) ([]node, error) {
 	return all, err
 }
 
-// kubectlDir returns the folder to add to the PATH, or "" when a kubectl is in it already.
-func kubectlDir(ctx context.Context, d driver) (string, error) {
-	if _, err := exec.LookPath("kubectl"); err == nil {
-		return "", nil
-	}
-	path, err := d.Kubectl(ctx)
-	return filepath.Dir(path), err
-}
-
-// env prints the lines that make a shell talk to the cluster.
+// env prints the lines that make a shell talk to the cluster, with the kubectl that fits it.
 func env(ctx context.Context, d driver) error {
 	fmt.Printf("export KUBECONFIG=%s\n", d.Kubeconfig())
-	dir, err := kubectlDir(ctx, d)
-	if err == nil && dir != "" {
-		fmt.Printf("export PATH=%s%c$PATH\n", dir, os.PathListSeparator)
+	path, err := d.Kubectl(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	if found, err := exec.LookPath("kubectl"); err != nil || found != path {
+		fmt.Printf("export PATH=%s%c$PATH\n", filepath.Dir(path), os.PathListSeparator)
+	}
+	return nil
 }

@@ -30,11 +30,7 @@ func main() {
 
 func run(ctx context.Context, names []string) error {
 	if len(names) == 0 {
-		for _, i := range image.All() {
-			if !i.ClusterOnly {
-				names = append(names, i.Name)
-			}
-		}
+		names = image.Names()
 	}
 	for _, name := range names {
 		if _, err := image.Find(name); err != nil {

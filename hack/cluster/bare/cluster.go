@@ -29,7 +29,8 @@ type Cluster struct {
 	Dir  string // everything it keeps
 	P    *progress.Printer
 
-	rec record
+	rec     record
+	started map[int]time.Time // the nodes that this command switched on
 }
 
 // names leave room for the suffixes of network links, which may have 15 characters.
@@ -54,7 +55,7 @@ func Open(name, dir string, p *progress.Printer) (c *Cluster, unlock func(), err
 			return nil, nil, fmt.Errorf("lock %s: %w", dir, err)
 		}
 	}
-	c = &Cluster{Name: name, Dir: dir, P: p}
+	c = &Cluster{Name: name, Dir: dir, P: p, started: map[int]time.Time{}}
 	unlock = func() {
 		os.Remove(dir) // succeeds only for a folder that was made just for this call
 		os.Remove(filepath.Dir(dir))

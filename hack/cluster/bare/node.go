@@ -45,6 +45,7 @@ func (c *Cluster) startNode(n int) error {
 		Setsid:     true,
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 	}
+	c.started[n] = time.Now()
 	if err := c.inNetwork(n, cmd.Start); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -136,16 +137,33 @@ func (c *Cluster) waitForNodes(ctx context.Context) error {
 		if c.pid(NodeName(n)) == 0 || !c.plugged(n) {
 			continue // off or cut: on purpose
 		}
-		err := c.wait(ctx, 2*time.Minute, NodeName(n), func(ctx context.Context) error {
-			if c.pid(NodeName(n)) == 0 {
-				return fatal{fmt.Errorf("%s ended; the end of %s:\n%s", NodeName(n), c.logPath(NodeName(n)), c.tail(NodeName(n), 10))}
-			}
-			_, err := c.kubectl(ctx, nil, "wait", "--for=condition=Ready", "--timeout=2s", "node/"+NodeName(n))
-			return err
-		})
+		err := c.wait(ctx, 2*time.Minute, NodeName(n), func(ctx context.Context) error { return c.nodeReady(ctx, n) })
 		if err != nil {
-			return fmt.Errorf("%w\nThe logs of its kubelet and containerd are in %s", err, c.Dir+"/logs")
+			return fmt.Errorf("%w\nThe logs of its kubelet and containerd are in %s", err, filepath.Join(c.Dir, "logs"))
 		}
+	}
+	return nil
+}
+
+// nodeReady returns nil when Kubernetes calls the node ready, by what its kubelet said since the node was switched on:
+// after a short power cut the word from before it still stands.
+func (c *Cluster) nodeReady(ctx context.Context, n int) error {
+	name := NodeName(n)
+	if c.pid(name) == 0 {
+		return fatal{fmt.Errorf("%s ended; the end of %s:\n%s", name, c.logPath(name), c.tail(name, 10))}
+	}
+	const ready = `.status.conditions[?(@.type=="Ready")]`
+	out, err := c.kubectl(ctx, nil, "get", "node", name, "-o", "jsonpath={"+ready+".status} {"+ready+".lastHeartbeatTime}")
+	if err != nil {
+		return err
+	}
+	status, heartbeat, _ := strings.Cut(string(out), " ")
+	heard, err := time.Parse(time.RFC3339, heartbeat) // whole seconds
+	if err != nil {
+		return fmt.Errorf("%s has not reported yet", name)
+	}
+	if status != "True" || heard.Before(c.started[n].Truncate(time.Second)) {
+		return fmt.Errorf("%s is not ready: its kubelet said so last at %s", name, heartbeat)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type Image struct {
 	Title    string
 	Source   string
 	Licenses string
-	// ClusterOnly marks what only hack/cluster's own nodes need: it is in no Dockerfile and not made by default.
+	// ClusterOnly marks what only hack/cluster and its test need: it is in no Dockerfile and not made by default.
 	ClusterOnly bool
 }
 
@@ -35,7 +35,8 @@ func program(name, folder, binary, title string) Image {
 // All lists the images.
 func All() []Image {
 	pause := program("pause", "hack/cluster/pause", "pause", "Holds the namespaces of a pod")
-	pause.ClusterOnly = true
+	probe := program("probe", "hack/cluster/probe", "probe", "Tries a cluster from inside a pod")
+	pause.ClusterOnly, probe.ClusterOnly = true, true
 	return []Image{
 		program("operator", "operator/cmd", "operator", "Substorm operator"),
 		program("ingest-gateway", "ingest-gateway/cmd", "ingest-gateway", "Substorm ingest gateway"),
@@ -45,9 +46,21 @@ func All() []Image {
 		{Name: "substorm/minio", Binary: "minio", Tool: "minio", Title: "MinIO server",
 			Source: "https://github.com/minio/minio", Licenses: "AGPL-3.0-or-later"},
 		pause,
+		probe,
 		{Name: "substorm/coredns", Binary: "coredns", Tool: "coredns", Title: "CoreDNS",
 			Source: "https://github.com/coredns/coredns", Licenses: "Apache-2.0", ClusterOnly: true},
 	}
+}
+
+// Names lists the images that the charts use.
+func Names() []string {
+	var names []string
+	for _, i := range All() {
+		if !i.ClusterOnly {
+			names = append(names, i.Name)
+		}
+	}
+	return names
 }
 
 // Find returns the image of that name, given as substorm/operator or as operator, or an error that lists the names.

@@ -51,9 +51,19 @@ const (
 	// something it names, can help.
 	ConditionStalled = "Stalled"
 	// ConditionAccepted is False where the resource contradicts another one or
-	// names something that is missing.
+	// names a resource of ours that is missing.
 	ConditionAccepted = "Accepted"
+	// ConditionDataFlowing of an Instrument: True while data arrives in cadence;
+	// False with reason Overdue is an alert, with NotObserving it is not;
+	// Unknown: no gateway has reported for a grace period. Of a Site: the same,
+	// summed up.
+	ConditionDataFlowing = "DataFlowing"
 )
+
+// AnnotationTakeOver on a Site names the uid in another Site's marker that may
+// be replaced by ours: for a Site that moves to another cluster or name with
+// its archive.
+const AnnotationTakeOver = "substorm.dev/take-over"
 
 // Reasons of conditions. A reason is part of the API: it does not change.
 const (
@@ -78,10 +88,18 @@ const (
 	ReasonSecretIncomplete = "SecretIncomplete"
 	// ReasonPortOutOfRange: the port is outside the IngestGateway's range.
 	ReasonPortOutOfRange = "PortOutOfRange"
+	// ReasonInvalidSource: a way names a source that is no CIDR.
+	ReasonInvalidSource = "InvalidSource"
 	// ReasonUnreachable: a backend does not answer.
 	ReasonUnreachable = "Unreachable"
 	// ReasonAccessDenied: a backend answers and refuses our credentials.
 	ReasonAccessDenied = "AccessDenied"
+	// ReasonRefused: a backend answers and does not do what we need.
+	ReasonRefused = "Refused"
+	// ReasonNotTried: a backend is left alone until the resource is accepted.
+	ReasonNotTried = "NotTried"
+	// ReasonApplyFailed: the API server refused an object that the resource needs.
+	ReasonApplyFailed = "ApplyFailed"
 	// ReasonReachable: a backend answers and does what we need.
 	ReasonReachable = "Reachable"
 	// ReasonProgressing: pods are not all ready yet.

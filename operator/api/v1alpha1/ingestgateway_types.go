@@ -56,8 +56,10 @@ type IngestGatewaySpec struct {
 	Memory GatewayMemory `json:"memory,omitzero"`
 
 	// Storage is each pod's volume: scratch for large objects, the registry
-	// last seen, counters that survive a kill.
+	// last seen, counters that survive a kill. It never changes: volumes outlive
+	// the pool.
 	// +kubebuilder:default={}
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storage is immutable: resize the volumes themselves, or make another IngestGateway"
 	// +optional
 	Storage GatewayStorage `json:"storage,omitzero"`
 
@@ -132,6 +134,7 @@ const UnknownSendersRefuse UnknownSenders = "Refuse"
 type GatewayMemory struct {
 	// Budget in bytes for received and not yet stored data. Default: half of
 	// the container's memory limit.
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1Mi'))",message="a memory budget is at least 1Mi"
 	// +optional
 	Budget *resource.Quantity `json:"budget,omitempty"`
 }
@@ -140,6 +143,7 @@ type GatewayMemory struct {
 type GatewayStorage struct {
 	// Size of the volume.
 	// +kubebuilder:default="10Gi"
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('64Mi'))",message="a gateway's volume has at least 64Mi"
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
 	// StorageClassName of the volume; the cluster's default where unset.

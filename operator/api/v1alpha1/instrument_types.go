@@ -7,16 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Condition types of an Instrument.
-const (
-	// ConditionDataFlowing: True while data arrives in cadence. False with
-	// reason Overdue is an alert; with NotObserving it is not. Unknown: no
-	// gateway has reported for a grace period.
-	ConditionDataFlowing = "DataFlowing"
-	// ConditionAcknowledgeLimited is present and True while receipts mean
-	// something other than spec.acknowledge asks for.
-	ConditionAcknowledgeLimited = "AcknowledgeLimited"
-)
+// ConditionAcknowledgeLimited of an Instrument is present and True while
+// receipts mean something other than spec.acknowledge asks for.
+const ConditionAcknowledgeLimited = "AcknowledgeLimited"
 
 // Reasons of an Instrument's conditions.
 const (
@@ -28,6 +21,10 @@ const (
 	ReasonProgrammed   = "Programmed"
 	ReasonNotReported  = "NotReported"
 	ReasonNoSpool      = "NoSpool"
+	// ReasonGatewayProblem: a gateway pod cannot receive for the Instrument.
+	ReasonGatewayProblem = "GatewayProblem"
+	// ReasonNoInstruments: a Site has none that should send.
+	ReasonNoInstruments = "NoInstruments"
 )
 
 // InstrumentSpec declares one instrument: who it is, how it sends, what is kept.
@@ -174,14 +171,18 @@ type TCPWay struct {
 	// IdleTimeout ends a connection on which nothing arrives.
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="idleTimeout must be longer than nothing"
 	// +optional
 	IdleTimeout metav1.Duration `json:"idleTimeout,omitzero"`
 
 	// MaxAge ends a connection that is older.
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="maxAge must be longer than nothing"
 	// +optional
 	MaxAge metav1.Duration `json:"maxAge,omitzero"`
 }
@@ -224,7 +225,9 @@ type Cadence struct {
 	// Interval between observations. Data is overdue after twice of it.
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="interval must be longer than nothing"
 	// +optional
 	Interval metav1.Duration `json:"interval,omitzero"`
 }
@@ -233,6 +236,7 @@ type Cadence struct {
 type Limits struct {
 	// MaxObjectSize in bytes; a larger object is cut off and refused.
 	// +kubebuilder:default="1Gi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="maxObjectSize must be greater than 0"
 	// +optional
 	MaxObjectSize resource.Quantity `json:"maxObjectSize,omitzero"`
 
@@ -284,12 +288,15 @@ type Segment struct {
 	// MaxAge of a segment. A day's end closes it too.
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="a segment's maxAge must be longer than nothing"
 	// +optional
 	MaxAge metav1.Duration `json:"maxAge,omitzero"`
 
 	// MaxSize of a segment, counted in bytes of its messages.
 	// +kubebuilder:default="64Mi"
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('64Ki'))",message="a segment's maxSize is at least 64Ki"
 	// +optional
 	MaxSize resource.Quantity `json:"maxSize,omitzero"`
 }

@@ -141,6 +141,7 @@ type JetStream struct {
 type StreamLimits struct {
 	// MaxSize of the stream on disk.
 	// +kubebuilder:default="4Gi"
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1Mi'))",message="a stream's maxSize is at least 1Mi"
 	// +optional
 	MaxSize resource.Quantity `json:"maxSize,omitzero"`
 
@@ -169,7 +170,8 @@ type SiteStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, ObjectStoreReachable, JetStreamReachable, Durable.
+	// Conditions: Ready, Accepted, ObjectStoreReachable, JetStreamReachable,
+	// Durable, DataFlowing.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+const maxAddresses = 64
+
+// addresses are where the instrument can send, for each way in turn.
+func (v InstrumentView) addresses() []v1alpha1.WayAddress {
+	if !v.Verdict.OK() || v.Pool == nil || v.Instrument.Spec.State == v1alpha1.InstrumentRetired {
+		return nil
+	}
+	var all []v1alpha1.WayAddress
+	for i := range v.Instrument.Spec.Ways {
+		way := &v.Instrument.Spec.Ways[i]
+		for _, host := range v.hosts(way.Type) {
+			if len(all) < maxAddresses {
+				all = append(all, v1alpha1.WayAddress{
+					Type: way.Type, Address: net.JoinHostPort(host, strconv.Itoa(int(port(way))))})
+			}
+		}
+	}
+	return all
+}
+
+func (v InstrumentView) hosts(way v1alpha1.WayType) []string {
+	switch v.Pool.Spec.Service.Type {
+	case corev1.ServiceTypeClusterIP:
+		return []string{v.Pool.Name + "." + v.Pool.Namespace + ".svc"}
+	case corev1.ServiceTypeLoadBalancer:
+		return v.balancerHosts(way)
+	default:
+		return v.nodeHosts()
+	}
+}
+
+// nodeHosts are the nodes that run a ready pod: node ports of others lead nowhere.
+func (v InstrumentView) nodeHosts() []string {
+	var hosts []string
+	for i := range v.Pods {
+		if pod := &v.Pods[i]; podReady(pod) && pod.Status.HostIP != "" {
+			hosts = append(hosts, pod.Status.HostIP)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+func (v InstrumentView) balancerHosts(way v1alpha1.WayType) []string {
+	name := map[v1alpha1.WayType]string{v1alpha1.WayTCP: v.Pool.Name + "-tcp", v1alpha1.WayUDP: v.Pool.Name + "-udp"}[way]
+	var hosts []string
+	for i := range v.Services {
+		if v.Services[i].Name != name {
+			continue
+		}
+		for _, in := range v.Services[i].Status.LoadBalancer.Ingress {
+			hosts = append(hosts, cmp.Or(in.Hostname, in.IP))
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// settleTime is how long pods may take to follow a new registry revision
+// before that is worth a condition.
+const settleTime = 15 * time.Second
+
+// GatewayView is everything that an IngestGateway's status is made from.
+type GatewayView struct {
+	Now     time.Time
+	Gateway *v1alpha1.IngestGateway
+	// Site is nil where it doesn't exist.
+	Site         *v1alpha1.Site
+	SiteAccepted Finding
+	// Others are all IngestGateways that the operator sees.
+	Others  []v1alpha1.IngestGateway
+	Secrets Secrets
+
+	// Failed is what the API server refused, see ApplyFailed.
+	Failed      *Finding
+	StatefulSet *appsv1.StatefulSet
+	Pods        []corev1.Pod
+	Bus         Bus
+	Reports     []GatewayReport
+	Registry    RegistryState
+}
+
+// GatewayAccepted says whether the pool's objects may be made.
+func GatewayAccepted(v GatewayView) Finding {
+	return first(v, []check[GatewayView]{
+		poolHasNoSite,
+		poolsSiteIsNotAccepted,
+		nodePortsOverlap,
+	}, good(v1alpha1.ReasonAccepted, fmt.Sprintf("it receives for Site %q", v.Gateway.Spec.SiteRef.Name)))
+}
+
+func poolHasNoSite(v GatewayView) (Finding, bool) {
+	return bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
+		"Site %q does not exist in this namespace: create it; pods that run go on", v.Gateway.Spec.SiteRef.Name)), v.Site == nil
+}
+
+func poolsSiteIsNotAccepted(v GatewayView) (Finding, bool) {
+	return siteIsNotAccepted(application{site: v.Site, siteAccepted: v.SiteAccepted})
+}
+
+// nodePortsOverlap: a node port is one for the whole cluster.
+func nodePortsOverlap(v GatewayView) (Finding, bool) {
+	if v.Gateway.Spec.Service.Type != corev1.ServiceTypeNodePort {
+		return Finding{}, false
+	}
+	own := v.Gateway.Spec.Ports
+	for i := range v.Others {
+		other := &v.Others[i]
+		ports := other.Spec.Ports
+		if other.UID == v.Gateway.UID || other.Spec.Service.Type != corev1.ServiceTypeNodePort ||
+			ports.First > own.Last || own.First > ports.Last || olderFirst(v.Gateway, other) < 0 {
+			continue
+		}
+		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+			"the node ports %d-%d overlap those of the older IngestGateway %s/%s, %d-%d: choose another range in spec.ports",
+			own.First, own.Last, other.Namespace, other.Name, ports.First, ports.Last)), true
+	}
+	return Finding{}, false
+}
+
+// GatewayStatus returns the status, and after how long to look again.
+func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) {
+	accepted := GatewayAccepted(v)
+	programmed := first(v, following, good(v1alpha1.ReasonProgrammed, "every pod that receives runs the registry"))
+	c := conditions{now: v.Now, generation: v.Gateway.Generation, was: v.Gateway.Status.Conditions}
+	c.set(v1alpha1.ConditionAccepted, accepted)
+	c.set(v1alpha1.ConditionProgrammed, programmed)
+	patienceEnds := c.finish(first(v, []check[GatewayView]{
+		func(GatewayView) (Finding, bool) { return accepted, !accepted.OK() },
+		poolLacksASecret,
+		applyFailed,
+		podsAreNotReady,
+		func(GatewayView) (Finding, bool) { return programmed, programmed.Status == "False" },
+	}, good(v1alpha1.ReasonReady, count(v.asked(), v.asked())+" pods receive")))
+
+	status := v1alpha1.IngestGatewayStatus{
+		ObservedGeneration: v.Gateway.Generation,
+		Conditions:         c.is,
+		Selector:           labels.Set(PodLabels(v.Gateway.Name)).String(),
+	}
+	if v.StatefulSet != nil {
+		status.Replicas, status.ReadyReplicas = v.StatefulSet.Status.Replicas, v.StatefulSet.Status.ReadyReplicas
+	}
+	status.Datapath, status.RegistryRevision = v.inUse()
+	return status, soonest(patienceEnds, figuresEvery)
+}
+
+func (v GatewayView) asked() int32 { return *replicas(v.Gateway.Spec.Replicas) }
+
+// poolLacksASecret: pods cannot start without the Secrets that the Site names.
+func poolLacksASecret(v GatewayView) (Finding, bool) {
+	return v.Secrets.Missing(slices.Concat(ObjectStoreSecrets(v.Site), JetStreamSecrets(v.Site)))
+}
+
+func applyFailed(v GatewayView) (Finding, bool) {
+	if v.Failed == nil {
+		return Finding{}, false
+	}
+	return *v.Failed, true
+}
+
+// ApplyFailed says that the API server refused an object.
+func ApplyFailed(kind, name, problem string) Finding {
+	return bad(v1alpha1.ReasonApplyFailed, fmt.Sprintf("%s %q: %s", kind, name, problem))
+}
+
+// NotOurs says that an object has a name that the pool needs.
+func NotOurs(kind, name string) Finding {
+	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		"a %s %q that is not this pool's stands in the way: remove it, or make this pool anew under another name", kind, name))
+}
+
+func podsAreNotReady(v GatewayView) (Finding, bool) {
+	lacks := rolledOut(v.StatefulSet, v.asked())
+	if lacks == "" {
+		return Finding{}, false
+	}
+	if problem := PodProblem(v.Pods); problem != "" {
+		lacks += "; " + problem
+	}
+	return bad(v1alpha1.ReasonProgressing, lacks), true
+}
+
+// Do the pods follow the registry?
+var following = []check[GatewayView]{
+	poolsReportsAreNotRead,
+	noPodIsReady,
+	podDoesNotReport,
+	podIsBehind,
+}
+
+func poolsReportsAreNotRead(v GatewayView) (Finding, bool) {
+	if v.Bus.Up {
+		return Finding{}, false
+	}
+	was := condition(v.Gateway.Status.Conditions, v1alpha1.ConditionProgrammed)
+	if was != nil && v.Now.Sub(v.Bus.Since) <= reportAge+reportGrace {
+		return Finding{was.Status, was.Reason, was.Message}, true
+	}
+	return unknown(v1alpha1.ReasonUnreachable, fmt.Sprintf(
+		"the operator does not reach JetStream, see the conditions of Site %q", v.Gateway.Spec.SiteRef.Name)), true
+}
+
+func noPodIsReady(v GatewayView) (Finding, bool) {
+	return bad(v1alpha1.ReasonNotReported, "no pod is ready"), v.asked() > 0 && len(v.ready()) == 0
+}
+
+func podDoesNotReport(v GatewayView) (Finding, bool) {
+	for _, pod := range v.ready() {
+		if r := v.report(pod); r == nil && v.Now.Sub(readySince(pod)) > settleTime {
+			return bad(v1alpha1.ReasonNotReported, fmt.Sprintf("pod %s is ready and does not report: see its log", pod.Name)), true
+		}
+	}
+	return Finding{}, false
+}
+
+func podIsBehind(v GatewayView) (Finding, bool) {
+	for _, pod := range v.ready() {
+		r := v.report(pod)
+		if r != nil && r.Revision < v.Registry.Revision && v.Now.Sub(v.Registry.WrittenAt) > settleTime {
+			return bad(v1alpha1.ReasonProgressing, fmt.Sprintf(
+				"pod %s runs registry revision %d, and %d stands: see its log", pod.Name, r.Revision, v.Registry.Revision)), true
+		}
+	}
+	return Finding{}, false
+}
+
+func (v GatewayView) ready() []*corev1.Pod {
+	var ready []*corev1.Pod
+	for i := range v.Pods {
+		if podReady(&v.Pods[i]) {
+			ready = append(ready, &v.Pods[i])
+		}
+	}
+	return ready
+}
+
+// report returns what a pod reported lately.
+func (v GatewayView) report(pod *corev1.Pod) *GatewayReport {
+	alive, _ := fresh(v.Reports, v.Gateway.Name, v.Now)
+	for i := range alive {
+		if alive[i].Gateway == pod.Name {
+			return &alive[i]
+		}
+	}
+	return nil
+}
+
+func readySince(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// inUse returns the datapath of the pods, empty where they differ, and the
+// oldest registry revision that a ready pod runs.
+func (v GatewayView) inUse() (v1alpha1.Datapath, int64) {
+	var datapaths []v1alpha1.Datapath
+	var revisions []int64
+	for _, pod := range v.ready() {
+		if r := v.report(pod); r != nil {
+			datapaths = append(datapaths, v1alpha1.Datapath(r.Datapath))
+			revisions = append(revisions, r.Revision)
+		}
+	}
+	if len(revisions) == 0 {
+		return "", 0
+	}
+	datapath := datapaths[0]
+	if slices.ContainsFunc(datapaths, func(d v1alpha1.Datapath) bool { return d != datapath }) {
+		datapath = ""
+	}
+	return datapath, slices.Min(revisions)
+}

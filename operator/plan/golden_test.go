@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+var update = flag.Bool("update", false, "write the .out.yaml files anew")
+
+// world is what a test's .in.yaml holds: the resources as a person writes
+// them, and what the operator saw.
+type world struct {
+	Now time.Time `json:"now"`
+	// Show names the parts of the plan that the test is about.
+	Show []string `json:"show"`
+
+	Sites          []map[string]any `json:"sites"`
+	IngestGateways []map[string]any `json:"ingestGateways"`
+	Instruments    []map[string]any `json:"instruments"`
+
+	Secrets      map[string]map[string]string `json:"secrets"`
+	StatefulSets []appsv1.StatefulSet         `json:"statefulSets"`
+	Pods         []corev1.Pod                 `json:"pods"`
+	Services     []corev1.Service             `json:"services"`
+
+	// By Site.
+	Backends map[string]plan.Backends      `json:"backends"`
+	Markers  map[string]wire.SiteMarker    `json:"markers"`
+	Bus      map[string]plan.Bus           `json:"bus"`
+	Registry map[string]plan.RegistryState `json:"registry"`
+
+	GatewayReports []plan.GatewayReport `json:"gatewayReports"`
+	// By Instrument.
+	InstrumentReports map[string][]plan.InstrumentReport `json:"instrumentReports"`
+}
+
+// planned is what a test's .out.yaml holds.
+type planned struct {
+	Sites          map[string]v1alpha1.SiteStatus          `json:"sites,omitempty"`
+	IngestGateways map[string]v1alpha1.IngestGatewayStatus `json:"ingestGateways,omitempty"`
+	Instruments    map[string]v1alpha1.InstrumentStatus    `json:"instruments,omitempty"`
+	Registry       map[string]plan.RegistryChange          `json:"registry,omitempty"`
+	Streams        map[string][]plan.Stream                `json:"streams,omitempty"`
+	Buckets        map[string][]plan.Bucket                `json:"buckets,omitempty"`
+	Markers        map[string]markerVerdict                `json:"markers,omitempty"`
+	Users          map[string]plan.JetStreamUser           `json:"users,omitempty"`
+	Objects        map[string][]plan.Object                `json:"objects,omitempty"`
+}
+
+type markerVerdict struct {
+	Action   plan.MarkerAction `json:"action"`
+	Conflict *plan.Finding     `json:"conflict,omitempty"`
+}
+
+const cluster = "0c5ffbd6-kube-system"
+
+func TestGolden(t *testing.T) {
+	inputs, err := filepath.Glob("testdata/*.in.yaml")
+	if err != nil || len(inputs) == 0 {
+		t.Fatalf("no inputs: %v", err)
+	}
+	for _, input := range inputs {
+		name := strings.TrimSuffix(filepath.Base(input), ".in.yaml")
+		t.Run(name, func(t *testing.T) {
+			data := must(os.ReadFile(input))(t)
+			var w world
+			if err := yaml.UnmarshalStrict(data, &w); err != nil {
+				t.Fatal(err)
+			}
+			before := must(yaml.Marshal(w))(t)
+			got := must(yaml.Marshal(w.plan(t)))(t)
+			if diff := cmp.Diff(string(before), string(must(yaml.Marshal(w))(t))); diff != "" {
+				t.Errorf("the planner changed its input:\n%s", diff)
+			}
+			output := filepath.Join("testdata", name+".out.yaml")
+			if *update {
+				if err := os.WriteFile(output, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want := must(os.ReadFile(output))(t)
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("%s differs (-want +got); `make golden` writes it anew:\n%s", output, diff)
+			}
+		})
+	}
+}
+
+func (w world) plan(t *testing.T) planned {
+	sites := load[v1alpha1.Site](t, "sites", w.Sites)
+	gateways := load[v1alpha1.IngestGateway](t, "ingestgateways", w.IngestGateways)
+	instruments := load[v1alpha1.Instrument](t, "instruments", w.Instruments)
+	secrets := plan.Secrets{}
+	for name, data := range w.Secrets {
+		secrets[name] = &corev1.Secret{Data: map[string][]byte{}}
+		for k, v := range data {
+			secrets[name].Data[k] = []byte(v)
+		}
+	}
+
+	out := planned{
+		Sites: map[string]v1alpha1.SiteStatus{}, IngestGateways: map[string]v1alpha1.IngestGatewayStatus{},
+		Instruments: map[string]v1alpha1.InstrumentStatus{}, Registry: map[string]plan.RegistryChange{},
+		Streams: map[string][]plan.Stream{}, Buckets: map[string][]plan.Bucket{},
+		Markers: map[string]markerVerdict{}, Users: map[string]plan.JetStreamUser{}, Objects: map[string][]plan.Object{},
+	}
+	siteOf := map[string]*v1alpha1.Site{}
+	names := map[string]bool{}
+	for i := range sites {
+		siteOf[sites[i].Name] = &sites[i]
+		names[sites[i].Name] = true
+	}
+	for i := range instruments {
+		names[instruments[i].Spec.SiteRef.Name] = true
+	}
+	for i := range gateways {
+		names[gateways[i].Spec.SiteRef.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		w.planSite(&out, name, siteOf[name], sites, gateways, instruments, secrets)
+	}
+	return out.only(w.Show)
+}
+
+func (w world) planSite(out *planned, name string, site *v1alpha1.Site, sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets plan.Secrets) {
+	ofSite := func(ref v1alpha1.LocalReference) bool { return ref.Name == name }
+	pools := keep(gateways, func(g v1alpha1.IngestGateway) bool { return ofSite(g.Spec.SiteRef) })
+	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
+	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
+		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}}
+	var accepted plan.Finding
+	if site != nil {
+		accepted = plan.SiteAccepted(view)
+	}
+	verdicts := plan.Accept(site, accepted, pools, mine)
+	registry := w.Registry[name]
+	var complete *wire.RegistryComplete
+	if registry.Revision > 0 {
+		complete = &wire.RegistryComplete{Revision: registry.Revision, Count: len(registry.Entries)}
+	}
+	out.Registry[name] = plan.Registry(mine, verdicts, registry.Entries, complete, 0)
+
+	for i := range mine {
+		w.planInstrument(out, &mine[i], verdicts[mine[i].Name], registry, pools, view.Flowing)
+	}
+	for i := range pools {
+		w.planPool(out, &pools[i], site, accepted, gateways, secrets, registry)
+	}
+	if site == nil {
+		return
+	}
+	out.Sites[name], _ = plan.SiteStatus(view)
+	out.Streams[name], out.Buckets[name] = plan.Streams(site), plan.Buckets(site)
+	out.Markers[name] = w.judgeMarker(site)
+}
+
+func (w world) judgeMarker(site *v1alpha1.Site) markerVerdict {
+	ours := plan.Marker(site, cluster)
+	found, exists := w.Markers[site.Name]
+	if !exists {
+		return markerVerdict{Action: plan.JudgeMarker(ours, nil, "")}
+	}
+	v := markerVerdict{Action: plan.JudgeMarker(ours, &found, site.Annotations[v1alpha1.AnnotationTakeOver])}
+	if v.Action == plan.MarkerRespect {
+		f := plan.MarkerConflict(ours, found, `bucket "substorm"`)
+		v.Conflict = &f
+	}
+	return v
+}
+
+func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict plan.Verdict, registry plan.RegistryState, pools []v1alpha1.IngestGateway, flowing map[string]plan.Finding) {
+	view := plan.InstrumentView{Now: w.Now, Instrument: inst, Verdict: verdict, Bus: w.Bus[inst.Spec.SiteRef.Name],
+		Gateways: w.GatewayReports, Reports: w.InstrumentReports[inst.Name], Pods: w.Pods, Services: w.Services}
+	if entry, exists := registry.Entries[inst.Name]; exists {
+		view.Entry = &entry
+	}
+	for i := range pools {
+		if pools[i].Name == verdict.Gateway {
+			view.Pool = &pools[i]
+		}
+	}
+	status, _ := plan.InstrumentStatus(view)
+	out.Instruments[inst.Name] = status
+	flowing[inst.Name] = plan.DataFlowing(&status)
+}
+
+func (w world) planPool(out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted plan.Finding, all []v1alpha1.IngestGateway, secrets plan.Secrets, registry plan.RegistryState) {
+	view := plan.GatewayView{Now: w.Now, Gateway: pool, Site: site, SiteAccepted: accepted, Others: all, Secrets: secrets,
+		Bus: w.Bus[pool.Spec.SiteRef.Name], Reports: w.GatewayReports, Registry: registry}
+	for i := range w.StatefulSets {
+		if w.StatefulSets[i].Name == pool.Name {
+			view.StatefulSet = &w.StatefulSets[i]
+		}
+	}
+	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[plan.LabelInstance] == pool.Name })
+	out.IngestGateways[pool.Name], _ = plan.GatewayStatus(view)
+	if site == nil {
+		return
+	}
+	p := plan.Pool{Gateway: pool, Site: site, Image: "substorm/ingest-gateway:dev"}
+	if site.Spec.JetStream.AccountKeySecretRef != nil {
+		user := plan.GatewayUser(site, pool.Name)
+		out.Users[pool.Name] = user
+		p.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
+	}
+	out.Objects[pool.Name] = p.Objects()
+}
+
+// only drops the parts that a test does not show.
+func (p planned) only(show []string) planned {
+	var out planned
+	for _, part := range show {
+		switch part {
+		case "sites":
+			out.Sites = p.Sites
+		case "ingestGateways":
+			out.IngestGateways = p.IngestGateways
+		case "instruments":
+			out.Instruments = p.Instruments
+		case "registry":
+			out.Registry = p.Registry
+		case "streams":
+			out.Streams, out.Buckets = p.Streams, p.Buckets
+		case "markers":
+			out.Markers = p.Markers
+		case "users":
+			out.Users = p.Users
+		case "objects":
+			out.Objects = p.Objects
+		default:
+			panic("show: there is no part " + part)
+		}
+	}
+	return out
+}
+
+func keep[T any](all []T, wanted func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(v T) bool { return !wanted(v) })
+}
+
+// load decodes resources and fills in the defaults of the CRD, as the API server does.
+func load[T any](t *testing.T, plural string, manifests []map[string]any) []T {
+	t.Helper()
+	s := structural(t, plural)
+	all := make([]T, len(manifests))
+	for i := range manifests {
+		m := runtime.DeepCopyJSON(normalized(t, manifests[i]))
+		defaulting.Default(m, s)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, &all[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// normalized turns the numbers of a manifest into those of the API machinery.
+func normalized(t *testing.T, m map[string]any) map[string]any {
+	t.Helper()
+	var out map[string]any
+	if err := yaml.Unmarshal(must(yaml.Marshal(m))(t), &out); err != nil {
+		t.Fatal(err)
+	}
+	return integers(out).(map[string]any)
+}
+
+func integers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			v[k] = integers(v[k])
+		}
+	case []any:
+		for i := range v {
+			v[i] = integers(v[i])
+		}
+	case float64:
+		return int64(v)
+	}
+	return v
+}
+
+func structural(t *testing.T, plural string) *schema.Structural {
+	t.Helper()
+	data := must(os.ReadFile("../../crds/substorm.dev_" + plural + ".yaml"))(t)
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		t.Fatal(err)
+	}
+	var internal apiextensions.JSONSchemaProps
+	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema, &internal, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return must(schema.NewStructural(&internal))(t)
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// InstrumentView is everything that an Instrument's status is made from.
+type InstrumentView struct {
+	Now        time.Time
+	Instrument *v1alpha1.Instrument
+	Verdict    Verdict
+	// Entry that stands in the registry; nil where there is none.
+	Entry    *wire.InstrumentEntry
+	Bus      Bus
+	Gateways []GatewayReport
+	Reports  []InstrumentReport
+	// Pool that receives, its pods and Services: for the addresses.
+	Pool     *v1alpha1.IngestGateway
+	Pods     []corev1.Pod
+	Services []corev1.Service
+}
+
+// InstrumentStatus returns the status, and after how long to look again.
+func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duration) {
+	programmed := v.programmed()
+	flowing, wait := v.dataFlowing()
+	c := conditions{now: v.Now, generation: v.Instrument.Generation, was: v.Instrument.Status.Conditions}
+	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
+	c.set(v1alpha1.ConditionProgrammed, programmed)
+	c.set(v1alpha1.ConditionDataFlowing, flowing)
+	if f, limited := acknowledgeIsLimited(v); limited {
+		c.set(v1alpha1.ConditionAcknowledgeLimited, f)
+	}
+	patienceEnds := c.finish(first(v, []check[InstrumentView]{
+		func(v InstrumentView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
+		func(InstrumentView) (Finding, bool) { return programmed, !programmed.OK() },
+	}, good(v1alpha1.ReasonReady, programmed.Message)))
+	return v1alpha1.InstrumentStatus{
+		ObservedGeneration: v.Instrument.Generation,
+		Conditions:         c.is,
+		Addresses:          v.addresses(),
+		LastReceived:       rounded(v.lastReceived()),
+		ReceivedToday:      v.receivedToday(),
+	}, soonest(wait, patienceEnds, figuresEvery)
+}
+
+// Do the gateways run what the Instrument says?
+var programming = []check[InstrumentView]{
+	entryIsNotWritten,
+	reportsAreNotRead,
+	noGatewayReports,
+	gatewayHasProblem,
+	gatewayIsBehind,
+	instrumentIsRetired,
+}
+
+func (v InstrumentView) programmed() Finding {
+	running := v.running()
+	return first(v, programming, good(v1alpha1.ReasonProgrammed, fmt.Sprintf(
+		"IngestGateway %q receives for it on %s", v.Verdict.Gateway, pods(len(running)))))
+}
+
+// running are the pods that are neither starting nor stopping; where there are
+// none, all that report.
+func (v InstrumentView) running() []GatewayReport {
+	alive, _ := fresh(v.Gateways, v.Verdict.Gateway, v.Now)
+	running := slices.DeleteFunc(slices.Clone(alive), func(r GatewayReport) bool { return r.Revision == 0 || r.Draining })
+	if len(running) == 0 {
+		return alive
+	}
+	return running
+}
+
+func entryIsNotWritten(v InstrumentView) (Finding, bool) {
+	inst := v.Instrument
+	switch {
+	case v.Entry != nil && v.Entry.UID == string(inst.UID) && v.Entry.Generation == inst.Generation:
+		return Finding{}, false
+	case !v.Verdict.OK():
+		return bad(v.Verdict.Reason, v.Verdict.Message), true
+	case !v.Bus.Up:
+		return bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
+			"generation %d waits for the registry: the operator does not reach JetStream, see the conditions of Site %q",
+			inst.Generation, inst.Spec.SiteRef.Name)), true
+	default:
+		return bad(v1alpha1.ReasonReconciling, fmt.Sprintf("generation %d is being written to the registry", inst.Generation)), true
+	}
+}
+
+// reportsAreNotRead: gateways go on with what they were last known to run.
+func reportsAreNotRead(v InstrumentView) (Finding, bool) {
+	if v.Bus.Up {
+		return Finding{}, false
+	}
+	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionProgrammed)
+	if was != nil && was.ObservedGeneration == v.Instrument.Generation {
+		return Finding{was.Status, was.Reason, was.Message}, true
+	}
+	return unknown(v1alpha1.ReasonUnreachable, fmt.Sprintf(
+		"the operator does not reach JetStream, see the conditions of Site %q", v.Instrument.Spec.SiteRef.Name)), true
+}
+
+func noGatewayReports(v InstrumentView) (Finding, bool) {
+	return bad(v1alpha1.ReasonNotReported, fmt.Sprintf(
+		"no gateway pod of IngestGateway %q reports: see its conditions", v.Verdict.Gateway)), len(v.running()) == 0
+}
+
+func gatewayHasProblem(v InstrumentView) (Finding, bool) {
+	for _, r := range v.running() {
+		if problem := r.Problems[v.Instrument.Name]; problem != "" {
+			return bad(v1alpha1.ReasonGatewayProblem, fmt.Sprintf("gateway pod %s: %s", r.Gateway, problem)), true
+		}
+	}
+	return Finding{}, false
+}
+
+func gatewayIsBehind(v InstrumentView) (Finding, bool) {
+	for _, r := range v.running() {
+		if r.Revision < v.Entry.Revision {
+			return bad(v1alpha1.ReasonProgressing, fmt.Sprintf(
+				"gateway pod %s does not run registry revision %d yet", r.Gateway, v.Entry.Revision)), true
+		}
+	}
+	return Finding{}, false
+}
+
+func instrumentIsRetired(v InstrumentView) (Finding, bool) {
+	return good(v1alpha1.ReasonRetired, "retired: gateways receive nothing for it, and its archive stays"),
+		v.Instrument.Spec.State == v1alpha1.InstrumentRetired
+}
+
+// Does data arrive?
+var flow = []check[InstrumentView]{
+	instrumentDoesNotObserve,
+	reportsWereReadLately,
+	reportsAreAbsent,
+	dataWasNeverSeen,
+	dataIsOverdue,
+}
+
+// dataFlowing also says when the answer may change without a report.
+func (v InstrumentView) dataFlowing() (Finding, time.Duration) {
+	f := first(v, flow, good(v1alpha1.ReasonFlowing, "data arrives in cadence"))
+	_, latest := fresh(v.Gateways, v.Verdict.Gateway, v.Now)
+	absent := latest.Add(reportAge + reportGrace)
+	if !v.Bus.Up {
+		absent = v.Bus.Since.Add(reportAge + reportGrace)
+	}
+	overdue := v.lastReceived().Add(v.due())
+	return f, soonest(absent.Sub(v.Now)+time.Second, overdue.Sub(v.Now)+time.Millisecond)
+}
+
+// due is how long after the last data the next is overdue.
+func (v InstrumentView) due() time.Duration {
+	return 2*v.Instrument.Spec.Cadence.Interval.Duration + 2*time.Second
+}
+
+func (v InstrumentView) lastReceived() time.Time {
+	var last time.Time
+	for _, r := range v.Reports {
+		if r.LastReceived.After(last) {
+			last = r.LastReceived
+		}
+	}
+	return last
+}
+
+func instrumentDoesNotObserve(v InstrumentView) (Finding, bool) {
+	state := v.Instrument.Spec.State
+	return bad(v1alpha1.ReasonNotObserving, "no data is due: spec.state is "+string(state)),
+		state == v1alpha1.InstrumentMaintenance || state == v1alpha1.InstrumentRetired
+}
+
+// reportsWereReadLately: a short absence of the operator or of JetStream says
+// nothing about an instrument.
+func reportsWereReadLately(v InstrumentView) (Finding, bool) {
+	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
+	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > reportAge+reportGrace {
+		return Finding{}, false
+	}
+	return Finding{was.Status, was.Reason, was.Message}, true
+}
+
+func reportsAreAbsent(v InstrumentView) (Finding, bool) {
+	_, latest := fresh(v.Gateways, v.Verdict.Gateway, v.Now)
+	switch {
+	case !v.Bus.Up:
+		return unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
+			"the operator does not reach JetStream and reads no reports: see the conditions of Site %q",
+			v.Instrument.Spec.SiteRef.Name)), true
+	case v.Verdict.Gateway == "":
+		return unknown(v1alpha1.ReasonNoReport, "no IngestGateway receives for it"), true
+	default:
+		return unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
+				"no gateway pod of IngestGateway %q reports: see its conditions", v.Verdict.Gateway)),
+			v.Now.Sub(latest) > reportAge+reportGrace
+	}
+}
+
+func dataWasNeverSeen(v InstrumentView) (Finding, bool) {
+	return bad(v1alpha1.ReasonNeverSeen, "nothing was received yet: point the instrument at one of status.addresses"),
+		v.lastReceived().IsZero()
+}
+
+func dataIsOverdue(v InstrumentView) (Finding, bool) {
+	last := v.lastReceived()
+	return bad(v1alpha1.ReasonOverdue, fmt.Sprintf(
+		"nothing was received since %s, and data is due every %s: check the instrument and its way to the gateways",
+		last.UTC().Format(time.RFC3339), v.Instrument.Spec.Cadence.Interval.Duration)), v.Now.Sub(last) > v.due()
+}
+
+func acknowledgeIsLimited(v InstrumentView) (Finding, bool) {
+	asked := v.Instrument.Spec.Acknowledge
+	return good(v1alpha1.ReasonNoSpool, fmt.Sprintf(
+		"spec.acknowledge asks for %s, which needs a spool, and gateways have none yet: receipts mean Stored, so none is given while the object store or JetStream is away",
+		asked)), asked != v1alpha1.AcknowledgeStored
+}
+
+func rounded(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	r := metav1.NewTime(t.UTC().Truncate(lastReceivedStep))
+	return &r
+}
+
+func (v InstrumentView) receivedToday() *v1alpha1.DayCounts {
+	if len(v.Reports) == 0 {
+		return nil
+	}
+	today := wire.DayOf(v.Now)
+	sum := &v1alpha1.DayCounts{Day: string(today)}
+	for _, r := range v.Reports {
+		if r.Day == today {
+			sum.Objects += int64(r.Objects)
+			sum.Datagrams += int64(r.Datagrams)
+			sum.Bytes += int64(r.Bytes)
+		}
+	}
+	return sum
+}
+
+// DataFlowing returns the DataFlowing condition of a planned status.
+func DataFlowing(status *v1alpha1.InstrumentStatus) Finding {
+	if c := condition(status.Conditions, v1alpha1.ConditionDataFlowing); c != nil {
+		return Finding{c.Status, c.Reason, c.Message}
+	}
+	return Finding{}
+}
+
+func pods(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
+}
+
+// list joins the first few of many names.
+func list(names []string) string {
+	const few = 5
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}

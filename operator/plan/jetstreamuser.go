@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// JetStreamUser is a user of the Site's account that may do only what its
+// program needs.
+type JetStreamUser struct {
+	// Name is for people; it stands in the user's token.
+	Name string `json:"name"`
+	// InboxPrefix begins the subjects on which the user gets its answers.
+	InboxPrefix string `json:"inboxPrefix"`
+	// Publish and Subscribe are the subjects that are allowed; all others are not.
+	Publish   []string `json:"publish"`
+	Subscribe []string `json:"subscribe"`
+}
+
+// GatewayUser is the user of a pool: it publishes data, reads the registry,
+// keeps ledger, lease, reports and cursors, and consumes, reads and trims the
+// two base streams (the archivist's work). It can neither create nor delete a
+// stream.
+func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
+	code := site.Spec.Code
+	inbox := InboxPrefix(pool)
+	u := JetStreamUser{
+		Name:        "ingest-gateway " + site.Namespace + "/" + pool,
+		InboxPrefix: inbox,
+		Publish:     []string{"$JS.API.INFO", wire.ObservationSubjects(code), wire.NoticeSubjects(code)},
+		Subscribe:   []string{inbox + ".>"},
+	}
+	for _, stream := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {
+		u.Publish = append(u.Publish, readStream(stream)...)
+		u.Publish = append(u.Publish, consumeStream(stream)...)
+		u.Publish = append(u.Publish, "$JS.API.STREAM.PURGE."+stream)
+	}
+	for _, bucket := range []string{wire.RegistryBucket(code), wire.LedgerBucket(code), wire.LeaseBucket(code), wire.StatusBucket(code), wire.CursorBucket(code)} {
+		u.Publish = append(u.Publish, readStream("KV_"+bucket)...)
+		u.Publish = append(u.Publish, consumeStream("KV_"+bucket)...)
+		if bucket != wire.RegistryBucket(code) {
+			u.Publish = append(u.Publish, "$KV."+bucket+".>")
+		}
+	}
+	return u
+}
+
+// InboxPrefix begins the inboxes of a pool's programs.
+func InboxPrefix(pool string) string { return "_INBOX_" + pool }
+
+// readStream are the requests that look at a stream and get its messages one by one.
+func readStream(stream string) []string {
+	return []string{
+		"$JS.API.STREAM.INFO." + stream,
+		"$JS.API.STREAM.MSG.GET." + stream,
+		"$JS.API.DIRECT.GET." + stream,
+		"$JS.API.DIRECT.GET." + stream + ".>",
+	}
+}
+
+// consumeStream are the requests that make and use consumers of a stream
+// (ordered and durable), acknowledge, and answer flow control.
+func consumeStream(stream string) []string {
+	return []string{
+		"$JS.API.CONSUMER.CREATE." + stream,
+		"$JS.API.CONSUMER.CREATE." + stream + ".>",
+		"$JS.API.CONSUMER.DURABLE.CREATE." + stream + ".>",
+		"$JS.API.CONSUMER.INFO." + stream + ".>",
+		"$JS.API.CONSUMER.DELETE." + stream + ".>",
+		"$JS.API.CONSUMER.MSG.NEXT." + stream + ".>",
+		"$JS.ACK." + stream + ".>",
+		"$JS.FC." + stream + ".>",
+		// The same with domain and account before the stream: the form that newer
+		// servers can be told to use (nats-server's feature flag js_ack_fc_v2).
+		"$JS.ACK.*.*." + stream + ".>",
+		"$JS.FC.*.*." + stream + ".>",
+	}
+}
+
+// Hash tells two users' permissions apart, so that credentials are issued anew
+// only where they changed. Account and issuer are the public keys that the
+// credentials are made with.
+func (u JetStreamUser) Hash(account, issuer string) string {
+	all := [][]string{{u.Name, u.InboxPrefix, account, issuer}, u.Publish, u.Subscribe}
+	h := sha256.New()
+	for _, list := range all {
+		h.Write([]byte(strings.Join(list, "\n") + "\n\n"))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

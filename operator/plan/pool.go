@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// FieldOwner owns the fields that the operator applies.
+const FieldOwner = "substorm-operator"
+
+// Labels of every object that the operator makes.
+const (
+	LabelName      = "app.kubernetes.io/name"
+	LabelInstance  = "app.kubernetes.io/instance"
+	LabelComponent = "app.kubernetes.io/component"
+	LabelPartOf    = "app.kubernetes.io/part-of"
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+)
+
+// AnnotationPermissions holds the hash of a JetStream user's permissions, on
+// its Secret and on the pods that use it.
+const AnnotationPermissions = "substorm.dev/jetstream-permissions"
+
+const gatewayName = "ingest-gateway"
+
+// Pool is an IngestGateway that has a Site, and what its pods run.
+type Pool struct {
+	Gateway *v1alpha1.IngestGateway
+	Site    *v1alpha1.Site
+	// Image of the gateway.
+	Image string
+	// PullSecrets name Secrets with which Image is pulled.
+	PullSecrets []string
+	// Permissions is the hash of the pool's JetStream user; empty where the
+	// Site gives credentials.
+	Permissions string
+}
+
+// Object is something to apply, with what names it.
+type Object struct {
+	Kind  string                     `json:"-"`
+	Name  string                     `json:"-"`
+	Apply runtime.ApplyConfiguration `json:"apply"`
+}
+
+// Objects are all Kubernetes objects of a pool but the Secret with its
+// credentials, in the order in which to apply them.
+func (p Pool) Objects() []Object {
+	objects := []Object{
+		{"ServiceAccount", p.Gateway.Name, p.serviceAccount()},
+		{"Service", podsService(p.Gateway.Name), p.podsService()},
+	}
+	for _, s := range p.dataServices() {
+		objects = append(objects, Object{"Service", *s.Name, s})
+	}
+	return append(objects,
+		Object{"PodDisruptionBudget", p.Gateway.Name, p.disruptionBudget()},
+		Object{"StatefulSet", p.Gateway.Name, p.statefulSet()},
+	)
+}
+
+// PodLabels are the labels of the pool's pods, and its selector.
+func PodLabels(pool string) map[string]string {
+	return map[string]string{LabelName: gatewayName, LabelInstance: pool}
+}
+
+func (p Pool) labels() map[string]string {
+	labels := PodLabels(p.Gateway.Name)
+	labels[LabelComponent] = "gateway"
+	labels[LabelPartOf] = "substorm"
+	labels[LabelManagedBy] = FieldOwner
+	return labels
+}
+
+func (p Pool) owner() *metaac.OwnerReferenceApplyConfiguration {
+	return metaac.OwnerReference().
+		WithAPIVersion(v1alpha1.GroupVersion.String()).
+		WithKind("IngestGateway").
+		WithName(p.Gateway.Name).
+		WithUID(p.Gateway.UID).
+		WithController(true)
+}
+
+// arguments are the flags of the gateway program. $(VAR) is expanded by the
+// kubelet, see environment.
+func (p Pool) arguments() []string {
+	spec, store, js := &p.Gateway.Spec, &p.Site.Spec.ObjectStore, &p.Site.Spec.JetStream
+	budget := int64(0)
+	if spec.Memory.Budget != nil {
+		budget = spec.Memory.Budget.Value()
+	}
+	args := []string{
+		"--site=" + p.Site.Spec.Code,
+		"--pool=" + p.Gateway.Name,
+		"--gateway=$(POD_NAME)",
+		"--node=$(NODE_NAME)",
+		"--pod-ip=$(POD_IP)",
+		"--data-dir=" + dataDir,
+		"--listen-http=:" + strconv.Itoa(httpPort),
+		fmt.Sprintf("--ports=%d-%d", spec.Ports.First, spec.Ports.Last),
+		"--memory-budget=" + strconv.FormatInt(budget, 10),
+		"--drain-timeout=" + spec.DrainTimeout.Duration.String(),
+		"--observation-retention=" + js.Observations.Retention.Duration.String(),
+		"--notice-retention=" + js.Notices.Retention.Duration.String(),
+		"--s3-endpoint=" + store.Endpoint,
+		"--s3-bucket=" + store.Bucket,
+		"--s3-region=" + store.Region,
+		"--s3-credentials-dir=" + objectStoreDir,
+		"--nats-servers=" + strings.Join(js.Servers, ","),
+		"--nats-credentials=" + jetStreamDir + "/" + KeyUserCreds,
+	}
+	if store.TLS != nil {
+		args = append(args, "--s3-tls-dir="+objectStoreTLSDir)
+	}
+	if js.TLS != nil {
+		args = append(args, "--nats-tls-dir="+jetStreamTLSDir)
+	}
+	if js.AccountKeySecretRef != nil {
+		args = append(args, "--nats-inbox-prefix="+InboxPrefix(p.Gateway.Name))
+	}
+	return args
+}
+
+// JetStreamSecret is the name of the Secret with the pool's own credentials.
+func JetStreamSecret(pool string) string { return pool + "-jetstream" }
+
+func (p Pool) credentialsSecret() string {
+	if ref := p.Site.Spec.JetStream.CredentialsSecretRef; ref != nil {
+		return ref.Name
+	}
+	return JetStreamSecret(p.Gateway.Name)
+}
+
+// PodProblem says what keeps the first of the pods that aren't ready from
+// being so, or "".
+func PodProblem(pods []corev1.Pod) string {
+	pods = slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range pods {
+		if podReady(&pods[i]) {
+			continue
+		}
+		if problem := podProblem(&pods[i]); problem != "" {
+			return fmt.Sprintf("pod %s: %s", pods[i].Name, problem)
+		}
+	}
+	return ""
+}
+
+func podProblem(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		switch w := c.State.Waiting; {
+		case w != nil && w.Message != "":
+			return w.Reason + ": " + w.Message
+		case w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing":
+			return w.Reason
+		case c.State.Terminated != nil:
+			return fmt.Sprintf("%s with exit code %d", c.State.Terminated.Reason, c.State.Terminated.ExitCode)
+		}
+	}
+	return ""
+}
+
+func podReady(pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp != nil {
+		return false
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// RegistryChange is what must be written to a Site's registry, in this order:
+// Put, Delete, then Complete. It is empty where the registry is as it should be.
+type RegistryChange struct {
+	Put      []wire.InstrumentEntry `json:"put,omitempty"`
+	Delete   []string               `json:"delete,omitempty"`
+	Complete *wire.RegistryComplete `json:"complete,omitempty"`
+}
+
+// Registry compares the accepted Instruments with what stands in the registry:
+// current by instrument, closed by complete (nil where the bucket has no
+// marker). Revision is the newest that was ever seen; a change gets the next one.
+func Registry(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, current map[string]wire.InstrumentEntry, complete *wire.RegistryComplete, revision int64) RegistryChange {
+	if complete != nil {
+		revision = max(revision, complete.Revision)
+	}
+	next := revision + 1
+	var change RegistryChange
+	keep := map[string]bool{}
+	for i := range instruments {
+		inst := &instruments[i]
+		verdict := verdicts[inst.Name]
+		was, exists := current[inst.Name]
+		if verdict.OK() {
+			keep[inst.Name] = true
+			entry := Entry(inst, verdict.Gateway, next)
+			if !exists || !sameEntry(was, entry) {
+				change.Put = append(change.Put, entry)
+			}
+		} else if exists && verdict.Absent {
+			keep[inst.Name] = true
+		}
+	}
+	for name := range current {
+		if !keep[name] {
+			change.Delete = append(change.Delete, name)
+		}
+	}
+	slices.Sort(change.Delete)
+	slices.SortFunc(change.Put, func(a, b wire.InstrumentEntry) int { return cmp.Compare(a.Instrument, b.Instrument) })
+	if len(change.Put)+len(change.Delete) > 0 || complete == nil || complete.Count != len(keep) {
+		change.Complete = &wire.RegistryComplete{Format: wire.Format, Revision: next, Count: len(keep)}
+	}
+	return change
+}
+
+// sameEntry compares two entries but for the revision in which they changed.
+func sameEntry(a, b wire.InstrumentEntry) bool {
+	a.Revision, b.Revision = 0, 0
+	return reflect.DeepEqual(a, b)
+}
+
+// Entry is an Instrument as gateways know it.
+func Entry(inst *v1alpha1.Instrument, gateway string, revision int64) wire.InstrumentEntry {
+	spec := &inst.Spec
+	entry := wire.InstrumentEntry{
+		Format:           wire.Format,
+		UID:              string(inst.UID),
+		Generation:       inst.Generation,
+		Revision:         revision,
+		Instrument:       inst.Name,
+		Gateway:          gateway,
+		Retired:          spec.State == v1alpha1.InstrumentRetired,
+		Ways:             make([]wire.WayEntry, len(spec.Ways)),
+		MaxObjectSize:    spec.Limits.MaxObjectSize.Value(),
+		MaxConnections:   int(spec.Limits.MaxConnections),
+		Acknowledge:      string(spec.Acknowledge),
+		MediaType:        spec.Archive.MediaType,
+		CadenceMillis:    spec.Cadence.Interval.Milliseconds(),
+		SegmentAgeMillis: spec.Archive.Segment.MaxAge.Milliseconds(),
+		SegmentSize:      spec.Archive.Segment.MaxSize.Value(),
+	}
+	if spec.Archive.RepeatWindow != nil {
+		entry.RepeatWindowMillis = spec.Archive.RepeatWindow.Milliseconds()
+	}
+	for i := range spec.Ways {
+		entry.Ways[i] = wayEntry(&spec.Ways[i])
+	}
+	return entry
+}
+
+func wayEntry(way *v1alpha1.Way) wire.WayEntry {
+	entry := wire.WayEntry{Protocol: string(way.Type), Port: uint16(port(way))}
+	for _, p := range prefixes(way.Sources) {
+		entry.Sources = append(entry.Sources, p.String())
+	}
+	if way.TCP != nil {
+		entry.Framing = string(way.TCP.Framing)
+		entry.Receipt = string(way.TCP.Receipt)
+		entry.IdleTimeoutMillis = way.TCP.IdleTimeout.Milliseconds()
+		entry.MaxAgeMillis = way.TCP.MaxAge.Milliseconds()
+	}
+	if way.UDP != nil {
+		entry.Channel = way.UDP.Channel
+	}
+	return entry
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// Keys of the Secrets that a Site names.
+const (
+	KeyAccessKeyID     = "accessKeyID"
+	KeySecretAccessKey = "secretAccessKey"
+	KeyAccountSeed     = "account.seed"
+	KeyAccountID       = "account.id"
+	KeyUserCreds       = "user.creds"
+	KeyCA              = "ca.crt"
+)
+
+// SecretNeed is a Secret that a Site names, and what it must hold.
+type SecretNeed struct {
+	// Field of the Site that names it.
+	Field string
+	Name  string
+	Keys  []string
+}
+
+// ObjectStoreSecrets are the Secrets that the object store needs.
+func ObjectStoreSecrets(site *v1alpha1.Site) []SecretNeed {
+	store := &site.Spec.ObjectStore
+	needs := []SecretNeed{{"spec.objectStore.credentialsSecretRef", store.CredentialsSecretRef.Name,
+		[]string{KeyAccessKeyID, KeySecretAccessKey}}}
+	if store.TLS != nil {
+		needs = append(needs, SecretNeed{"spec.objectStore.tls.secretRef", store.TLS.SecretRef.Name, []string{KeyCA}})
+	}
+	return needs
+}
+
+// JetStreamSecrets are the Secrets that JetStream needs.
+func JetStreamSecrets(site *v1alpha1.Site) []SecretNeed {
+	js := &site.Spec.JetStream
+	var needs []SecretNeed
+	if ref := js.AccountKeySecretRef; ref != nil {
+		needs = append(needs, SecretNeed{"spec.jetStream.accountKeySecretRef", ref.Name, []string{KeyAccountSeed, KeyAccountID}})
+	}
+	if ref := js.CredentialsSecretRef; ref != nil {
+		needs = append(needs, SecretNeed{"spec.jetStream.credentialsSecretRef", ref.Name, []string{KeyUserCreds}})
+	}
+	if js.TLS != nil {
+		needs = append(needs, SecretNeed{"spec.jetStream.tls.secretRef", js.TLS.SecretRef.Name, []string{KeyCA}})
+	}
+	return needs
+}
+
+// Secrets are those that exist, by name.
+type Secrets map[string]*corev1.Secret
+
+// Missing returns what the first need lacks.
+func (s Secrets) Missing(needs []SecretNeed) (Finding, bool) {
+	for _, need := range needs {
+		secret := s[need.Name]
+		if secret == nil {
+			return bad(v1alpha1.ReasonSecretNotFound, fmt.Sprintf(
+				"Secret %q, which %s names, does not exist: create it with the %s",
+				need.Name, need.Field, keys(need.Keys))), true
+		}
+		for _, key := range need.Keys {
+			if len(strings.TrimSpace(string(secret.Data[key]))) == 0 {
+				return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
+					"Secret %q, which %s names, has no %s: it must hold the %s",
+					need.Name, need.Field, key, keys(need.Keys))), true
+			}
+		}
+	}
+	return Finding{}, false
+}
+
+func keys(all []string) string {
+	if len(all) == 1 {
+		return "key " + all[0]
+	}
+	return "keys " + strings.Join(all, " and ")
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// reportAge is how old the last report of a pod that reports may be.
+	reportAge = 3 * wire.GatewayReportInterval
+	// reportGrace is how much longer a silence lasts before it is shown.
+	reportGrace = 15 * time.Second
+	// figuresEvery is how often figures in a status are brought up to date.
+	figuresEvery = time.Minute
+	// lastReceivedStep is what status.lastReceived is rounded down to.
+	lastReceivedStep = 10 * time.Minute
+)
+
+// Bus says whether the operator reads what gateways report, and since when
+// that is so.
+type Bus struct {
+	Up    bool      `json:"up"`
+	Since time.Time `json:"since"`
+}
+
+// GatewayReport is what a gateway pod reported, and when it was seen by the
+// operator's own clock: a pod's clock may be wrong.
+type GatewayReport struct {
+	wire.GatewayStatus
+	Seen time.Time `json:"seen"`
+}
+
+// InstrumentReport is what a gateway pod reported about an instrument.
+type InstrumentReport struct {
+	Gateway string `json:"gateway"`
+	// LastReceived by the operator's own clock.
+	LastReceived time.Time `json:"lastReceived"`
+	Day          wire.Day  `json:"day"`
+	Objects      uint64    `json:"objects"`
+	Datagrams    uint64    `json:"datagrams"`
+	Bytes        uint64    `json:"bytes"`
+}
+
+// RegistryState is what stands in a Site's registry as the operator knows it.
+type RegistryState struct {
+	// Revision that is complete, and when it became so. 0: not known yet.
+	Revision  int64     `json:"revision"`
+	WrittenAt time.Time `json:"writtenAt"`
+	// Entries by instrument.
+	Entries map[string]wire.InstrumentEntry `json:"entries"`
+}
+
+// fresh returns the reports of a pool's pods that report, and the time of its
+// latest report of all.
+func fresh(reports []GatewayReport, pool string, now time.Time) (alive []GatewayReport, latest time.Time) {
+	for _, r := range reports {
+		if r.Pool != pool {
+			continue
+		}
+		if r.Seen.After(latest) {
+			latest = r.Seen
+		}
+		if now.Sub(r.Seen) <= reportAge {
+			alive = append(alive, r)
+		}
+	}
+	return alive, latest
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// Backends is what was found about a Site's backends when they were last
+// tried; nil where they weren't yet.
+type Backends struct {
+	ObjectStore *Finding `json:"objectStore,omitempty"`
+	JetStream   *Finding `json:"jetStream,omitempty"`
+}
+
+// SiteView is everything that a Site's status is made from.
+type SiteView struct {
+	Now  time.Time
+	Site *v1alpha1.Site
+	// Sites are all that the operator sees.
+	Sites    []v1alpha1.Site
+	Secrets  Secrets
+	Backends Backends
+	// Flowing is the DataFlowing of each of the Site's instruments, by name.
+	Flowing  map[string]Finding
+	Registry RegistryState
+}
+
+// SiteAccepted says whether the Site's code is its own.
+func SiteAccepted(v SiteView) Finding {
+	return first(v, []check[SiteView]{
+		codeIsAnOlderSites,
+		markerIsAnotherSites,
+	}, good(v1alpha1.ReasonAccepted, fmt.Sprintf("code %q is this Site's", v.Site.Spec.Code)))
+}
+
+func codeIsAnOlderSites(v SiteView) (Finding, bool) {
+	for i := range v.Sites {
+		other := &v.Sites[i]
+		if other.UID == v.Site.UID || other.Spec.Code != v.Site.Spec.Code || olderFirst(v.Site, other) < 0 {
+			continue
+		}
+		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+			"code %q is claimed by the older Site %s/%s: delete one of the two, and make it anew with another spec.code",
+			v.Site.Spec.Code, other.Namespace, other.Name)), true
+	}
+	return Finding{}, false
+}
+
+func markerIsAnotherSites(v SiteView) (Finding, bool) {
+	for _, f := range []*Finding{v.Backends.ObjectStore, v.Backends.JetStream} {
+		if f != nil && f.Reason == v1alpha1.ReasonConflict {
+			return *f, true
+		}
+	}
+	return Finding{}, false
+}
+
+// SiteStatus returns the status, and after how long to look again.
+func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
+	accepted := SiteAccepted(v)
+	store := v.reachable(accepted, ObjectStoreSecrets(v.Site), v.Backends.ObjectStore, "the object store")
+	jetStream := v.reachable(accepted, JetStreamSecrets(v.Site), v.Backends.JetStream, "JetStream")
+	counts, flowing := v.flowing()
+
+	c := conditions{now: v.Now, generation: v.Site.Generation, was: v.Site.Status.Conditions}
+	c.set(v1alpha1.ConditionAccepted, accepted)
+	c.set(v1alpha1.ConditionObjectStoreReachable, store)
+	c.set(v1alpha1.ConditionJetStreamReachable, jetStream)
+	c.set(v1alpha1.ConditionDurable, durable(v.Site))
+	c.set(v1alpha1.ConditionDataFlowing, flowing)
+	ready := good(v1alpha1.ReasonReady, "object store and JetStream are reachable, and the streams stand")
+	for _, f := range []Finding{accepted, store, jetStream} {
+		if !f.OK() {
+			ready = f
+			break
+		}
+	}
+	patienceEnds := c.finish(ready)
+	return v1alpha1.SiteStatus{
+		ObservedGeneration: v.Site.Generation,
+		Conditions:         c.is,
+		Instruments:        &counts,
+		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
+	}, soonest(patienceEnds, retrySecrets(store, jetStream), figuresEvery)
+}
+
+// retrySecrets: Secrets are read by name and not watched.
+func retrySecrets(found ...Finding) time.Duration {
+	for _, f := range found {
+		if !f.OK() {
+			return 10 * time.Second
+		}
+	}
+	return 0
+}
+
+func (v SiteView) reachable(accepted Finding, needs []SecretNeed, tried *Finding, what string) Finding {
+	return first(v, []check[SiteView]{
+		func(SiteView) (Finding, bool) { return v.Secrets.Missing(needs) },
+		func(SiteView) (Finding, bool) {
+			return unknown(v1alpha1.ReasonNotTried, what+" is left alone until the Site is accepted"), !accepted.OK()
+		},
+		func(SiteView) (Finding, bool) {
+			return unknown(v1alpha1.ReasonReconciling, what+" is being tried"), tried == nil
+		},
+		func(SiteView) (Finding, bool) { return *tried, !tried.OK() },
+	}, good(v1alpha1.ReasonReachable, what+" answers and does what is needed"))
+}
+
+func durable(site *v1alpha1.Site) Finding {
+	switch site.Spec.JetStream.Durability {
+	case v1alpha1.DurabilitySynced:
+		return good(v1alpha1.ReasonSynced, "spec.jetStream.durability says that JetStream acknowledges after fsync")
+	case v1alpha1.DurabilityFlushed:
+		return bad(v1alpha1.ReasonFlushed,
+			"a power cut may take the last minutes that JetStream acknowledged: set sync_interval: always on the servers, and spec.jetStream.durability: Synced")
+	default:
+		return unknown(v1alpha1.ReasonDurabilityUnknown,
+			"spec.jetStream.durability does not say what an acknowledgement is worth: with sync_interval: always on the servers set Synced, else Flushed")
+	}
+}
+
+// flowing sums up the instruments.
+func (v SiteView) flowing() (v1alpha1.InstrumentCounts, Finding) {
+	counts := v1alpha1.InstrumentCounts{Total: int32(len(v.Flowing))}
+	var silent, dark []string
+	overdue := false
+	for name, f := range v.Flowing {
+		switch {
+		case f.OK():
+			counts.Flowing++
+		case f.Status == metav1.ConditionFalse && f.Reason != v1alpha1.ReasonNotObserving:
+			silent = append(silent, name)
+			overdue = overdue || f.Reason == v1alpha1.ReasonOverdue
+		case f.Status != metav1.ConditionFalse:
+			dark = append(dark, name)
+		}
+	}
+	counts.Silent = int32(len(silent))
+	slices.Sort(silent)
+	slices.Sort(dark)
+	due := int(counts.Flowing) + len(silent) + len(dark)
+	switch {
+	case due == 0:
+		return counts, unknown(v1alpha1.ReasonNoInstruments, "no Instrument of this Site should send data now")
+	case len(silent) > 0:
+		reason := v1alpha1.ReasonNeverSeen
+		if overdue {
+			reason = v1alpha1.ReasonOverdue
+		}
+		return counts, bad(reason, fmt.Sprintf("%d of %d instruments are silent: %s", len(silent), due, list(silent)))
+	case len(dark) > 0:
+		return counts, unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
+			"no gateway reports about %d of %d instruments: %s", len(dark), due, list(dark)))
+	default:
+		return counts, good(v1alpha1.ReasonFlowing, fmt.Sprintf("data of all %d instruments arrives in cadence", due))
+	}
+}

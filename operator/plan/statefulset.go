@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+)
+
+// Where the gateway's container finds things.
+const (
+	dataDir           = "/var/lib/substorm"
+	objectStoreDir    = "/etc/substorm/s3"
+	objectStoreTLSDir = "/etc/substorm/s3-tls"
+	jetStreamDir      = "/etc/substorm/jetstream"
+	jetStreamTLSDir   = "/etc/substorm/nats-tls"
+)
+
+const (
+	httpPort = 8080
+	// userID is the user and group of every image of ours.
+	userID = 65532
+	// stopMargin is what the kubelet gives a pod beyond its drain.
+	stopMargin = 15
+)
+
+// statefulSet: each pod keeps its volume, whatever becomes of pod and pool.
+func (p Pool) statefulSet() *appsac.StatefulSetApplyConfiguration {
+	gw := p.Gateway
+	spec := appsac.StatefulSetSpec().
+		WithReplicas(*replicas(gw.Spec.Replicas)).
+		WithServiceName(podsService(gw.Name)).
+		WithPodManagementPolicy(appsv1.ParallelPodManagement).
+		WithSelector(metaac.LabelSelector().WithMatchLabels(PodLabels(gw.Name))).
+		WithPersistentVolumeClaimRetentionPolicy(appsac.StatefulSetPersistentVolumeClaimRetentionPolicy().
+			WithWhenDeleted(appsv1.RetainPersistentVolumeClaimRetentionPolicyType).
+			WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
+		WithVolumeClaimTemplates(p.volumeClaim()).
+		WithTemplate(p.podTemplate())
+	return appsac.StatefulSet(gw.Name, gw.Namespace).
+		WithLabels(p.labels()).
+		WithOwnerReferences(p.owner()).
+		WithSpec(spec)
+}
+
+// replicas: one where nothing is said.
+func replicas(asked *int32) *int32 {
+	if asked == nil {
+		one := int32(1)
+		return &one
+	}
+	return asked
+}
+
+func (p Pool) volumeClaim() *coreac.PersistentVolumeClaimApplyConfiguration {
+	storage := &p.Gateway.Spec.Storage
+	spec := coreac.PersistentVolumeClaimSpec().
+		WithAccessModes(corev1.ReadWriteOnce).
+		WithResources(coreac.VolumeResourceRequirements().
+			WithRequests(corev1.ResourceList{corev1.ResourceStorage: storage.Size}))
+	if storage.StorageClassName != nil {
+		spec.WithStorageClassName(*storage.StorageClassName)
+	}
+	claim := &coreac.PersistentVolumeClaimApplyConfiguration{}
+	return claim.WithName("data").WithSpec(spec)
+}
+
+func (p Pool) podTemplate() *coreac.PodTemplateSpecApplyConfiguration {
+	gw := p.Gateway
+	pod := coreac.PodSpec().
+		WithServiceAccountName(gw.Name).
+		WithAutomountServiceAccountToken(false).
+		WithEnableServiceLinks(false).
+		WithTerminationGracePeriodSeconds(int64(gw.Spec.DrainTimeout.Seconds()) + stopMargin).
+		WithSecurityContext(coreac.PodSecurityContext().
+			WithRunAsNonRoot(true).
+			WithRunAsUser(userID).
+			WithRunAsGroup(userID).
+			WithFSGroup(userID).
+			WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
+			WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
+		WithTopologySpreadConstraints(coreac.TopologySpreadConstraint().
+			WithMaxSkew(1).
+			WithTopologyKey(corev1.LabelHostname).
+			WithWhenUnsatisfiable(corev1.ScheduleAnyway).
+			WithLabelSelector(metaac.LabelSelector().WithMatchLabels(PodLabels(gw.Name)))).
+		WithContainers(p.container()).
+		WithVolumes(p.volumes()...)
+	if len(gw.Spec.NodeSelector) > 0 {
+		pod.WithNodeSelector(gw.Spec.NodeSelector)
+	}
+	for _, t := range gw.Spec.Tolerations {
+		pod.WithTolerations(toleration(t))
+	}
+	for _, name := range p.PullSecrets {
+		pod.WithImagePullSecrets(coreac.LocalObjectReference().WithName(name))
+	}
+	template := coreac.PodTemplateSpec().WithLabels(p.labels()).WithSpec(pod)
+	if p.Permissions != "" {
+		template.WithAnnotations(map[string]string{AnnotationPermissions: p.Permissions})
+	}
+	return template
+}
+
+func (p Pool) container() *coreac.ContainerApplyConfiguration {
+	return coreac.Container().
+		WithName("gateway").
+		WithImage(p.Image).
+		WithImagePullPolicy(corev1.PullIfNotPresent).
+		WithArgs(p.arguments()...).
+		WithEnv(
+			podField("POD_NAME", "metadata.name"),
+			podField("NODE_NAME", "spec.nodeName"),
+			podField("POD_IP", "status.podIP")).
+		WithPorts(coreac.ContainerPort().WithName("http").WithContainerPort(httpPort).WithProtocol(corev1.ProtocolTCP)).
+		WithReadinessProbe(probe("/readyz").WithPeriodSeconds(2).WithTimeoutSeconds(2).WithFailureThreshold(2)).
+		WithLivenessProbe(probe("/healthz").WithPeriodSeconds(10).WithTimeoutSeconds(5).WithFailureThreshold(6)).
+		WithResources(p.resources()).
+		WithSecurityContext(coreac.SecurityContext().
+			WithAllowPrivilegeEscalation(false).
+			WithReadOnlyRootFilesystem(true).
+			WithCapabilities(coreac.Capabilities().WithDrop("ALL"))).
+		WithVolumeMounts(p.mounts()...)
+}
+
+func podField(name, path string) *coreac.EnvVarApplyConfiguration {
+	return coreac.EnvVar().WithName(name).WithValueFrom(
+		coreac.EnvVarSource().WithFieldRef(coreac.ObjectFieldSelector().WithFieldPath(path)))
+}
+
+func probe(path string) *coreac.ProbeApplyConfiguration {
+	return coreac.Probe().WithHTTPGet(coreac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString("http")))
+}
+
+// resources: a memory limit by default, since the gateway's budget is half of it.
+func (p Pool) resources() *coreac.ResourceRequirementsApplyConfiguration {
+	asked := p.Gateway.Spec.Resources
+	if asked == nil {
+		return coreac.ResourceRequirements().
+			WithRequests(corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("100m"),
+				corev1.ResourceMemory: resource.MustParse("256Mi"),
+			}).
+			WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")})
+	}
+	r := coreac.ResourceRequirements()
+	if len(asked.Requests) > 0 {
+		r.WithRequests(asked.Requests)
+	}
+	if len(asked.Limits) > 0 {
+		r.WithLimits(asked.Limits)
+	}
+	for _, c := range asked.Claims {
+		claim := coreac.ResourceClaim().WithName(c.Name)
+		if c.Request != "" {
+			claim.WithRequest(c.Request)
+		}
+		r.WithClaims(claim)
+	}
+	return r
+}
+
+// secretMount is a Secret as files.
+type secretMount struct{ volume, secret, dir string }
+
+func (p Pool) secretMounts() []secretMount {
+	store, js := &p.Site.Spec.ObjectStore, &p.Site.Spec.JetStream
+	all := []secretMount{
+		{"s3", store.CredentialsSecretRef.Name, objectStoreDir},
+		{"jetstream", p.credentialsSecret(), jetStreamDir},
+	}
+	if store.TLS != nil {
+		all = append(all, secretMount{"s3-tls", store.TLS.SecretRef.Name, objectStoreTLSDir})
+	}
+	if js.TLS != nil {
+		all = append(all, secretMount{"nats-tls", js.TLS.SecretRef.Name, jetStreamTLSDir})
+	}
+	return all
+}
+
+func (p Pool) volumes() []*coreac.VolumeApplyConfiguration {
+	var all []*coreac.VolumeApplyConfiguration
+	for _, m := range p.secretMounts() {
+		all = append(all, coreac.Volume().WithName(m.volume).WithSecret(coreac.SecretVolumeSource().
+			WithSecretName(m.secret).WithDefaultMode(0o440)))
+	}
+	return all
+}
+
+func (p Pool) mounts() []*coreac.VolumeMountApplyConfiguration {
+	all := []*coreac.VolumeMountApplyConfiguration{coreac.VolumeMount().WithName("data").WithMountPath(dataDir)}
+	for _, m := range p.secretMounts() {
+		all = append(all, coreac.VolumeMount().WithName(m.volume).WithMountPath(m.dir).WithReadOnly(true))
+	}
+	return all
+}
+
+func toleration(t corev1.Toleration) *coreac.TolerationApplyConfiguration {
+	a := coreac.Toleration()
+	if t.Key != "" {
+		a.WithKey(t.Key)
+	}
+	if t.Operator != "" {
+		a.WithOperator(t.Operator)
+	}
+	if t.Value != "" {
+		a.WithValue(t.Value)
+	}
+	if t.Effect != "" {
+		a.WithEffect(t.Effect)
+	}
+	if t.TolerationSeconds != nil {
+		a.WithTolerationSeconds(*t.TolerationSeconds)
+	}
+	return a
+}
+
+// rolledOut says what a StatefulSet still lacks of what was asked, or "".
+func rolledOut(set *appsv1.StatefulSet, asked int32) string {
+	switch {
+	case set == nil:
+		return "its StatefulSet is not there yet"
+	case set.Status.ObservedGeneration < set.Generation || *replicas(set.Spec.Replicas) != asked:
+		return "its StatefulSet is being changed"
+	case set.Status.ReadyReplicas < asked:
+		return count(set.Status.ReadyReplicas, asked) + " pods receive"
+	case set.Status.UpdatedReplicas < asked && set.Status.UpdateRevision != set.Status.CurrentRevision:
+		return count(set.Status.UpdatedReplicas, asked) + " pods run the newest revision"
+	case set.Status.Replicas > asked:
+		return count(set.Status.Replicas-asked, set.Status.Replicas) + " pods are still to stop"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// duplicateWindow is how long JetStream drops a message whose id it has seen.
+const duplicateWindow = 2 * time.Minute
+
+// Stream is a base stream: files, limits retention, new messages refused when
+// full (what is archived is purged by the archivist, so nothing else may go).
+type Stream struct {
+	Name        string        `json:"name"`
+	Description string        `json:"description"`
+	Subjects    []string      `json:"subjects"`
+	MaxBytes    int64         `json:"maxBytes"`
+	Replicas    int           `json:"replicas"`
+	Duplicates  time.Duration `json:"duplicates"`
+}
+
+// Bucket is a key-value bucket: files, history of one.
+type Bucket struct {
+	Name        string        `json:"name"`
+	Description string        `json:"description"`
+	TTL         time.Duration `json:"ttl,omitempty"`
+	Replicas    int           `json:"replicas"`
+}
+
+// Streams are the two base streams of a Site.
+func Streams(site *v1alpha1.Site) []Stream {
+	code, js := site.Spec.Code, &site.Spec.JetStream
+	return []Stream{
+		{
+			Name:        wire.ObservationStream(code),
+			Description: "Telemetry of Site " + code,
+			Subjects:    []string{wire.ObservationSubjects(code)},
+			MaxBytes:    js.Observations.MaxSize.Value(),
+			Replicas:    int(js.Replicas),
+			Duplicates:  duplicateWindow,
+		},
+		{
+			Name:        wire.NoticeStream(code),
+			Description: "Notices of stored objects of Site " + code,
+			Subjects:    []string{wire.NoticeSubjects(code)},
+			MaxBytes:    js.Notices.MaxSize.Value(),
+			Replicas:    int(js.Replicas),
+			Duplicates:  duplicateWindow,
+		},
+	}
+}
+
+// Buckets are the key-value buckets of a Site.
+func Buckets(site *v1alpha1.Site) []Bucket {
+	code, replicas := site.Spec.Code, int(site.Spec.JetStream.Replicas)
+	return []Bucket{
+		{Name: wire.RegistryBucket(code), Description: "Instruments as gateways of Site " + code + " know them", Replicas: replicas},
+		{Name: wire.LedgerBucket(code), Description: "Ledger of Site " + code, Replicas: replicas},
+		{Name: wire.LeaseBucket(code), Description: "Leases of Site " + code, TTL: wire.LeaseTTL, Replicas: replicas},
+		{Name: wire.StatusBucket(code), Description: "Reports of gateways of Site " + code, Replicas: replicas},
+		{Name: wire.CursorBucket(code), Description: "Cursors of Site " + code, Replicas: replicas},
+	}
+}

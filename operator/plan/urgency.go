@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// Urgency of writing a status: what a person waits for comes first.
+type Urgency int
+
+// The values of Urgency, most urgent first.
+const (
+	// UrgencySpec: the status speaks of a newer generation.
+	UrgencySpec Urgency = iota
+	// UrgencyCondition: a condition came, went, or changed status or reason; pods
+	// or addresses changed.
+	UrgencyCondition
+	// UrgencyFigures: all else.
+	UrgencyFigures
+)
+
+// SiteUrgency compares what stands with what is planned.
+func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
+	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions, false)
+}
+
+// GatewayUrgency compares what stands with what is planned.
+func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
+	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
+		was.Replicas != is.Replicas || was.ReadyReplicas != is.ReadyReplicas || was.Selector != is.Selector)
+}
+
+// InstrumentUrgency compares what stands with what is planned.
+func InstrumentUrgency(was, is *v1alpha1.InstrumentStatus) Urgency {
+	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
+		!slices.Equal(was.Addresses, is.Addresses))
+}
+
+func urgency(spec bool, was, is []metav1.Condition, moved bool) Urgency {
+	switch {
+	case spec:
+		return UrgencySpec
+	case moved, len(was) != len(is), len(Changed(was, is)) > 0:
+		return UrgencyCondition
+	default:
+		return UrgencyFigures
+	}
+}
+
+// Changed returns the conditions that are new or have another status or reason.
+func Changed(was, is []metav1.Condition) []metav1.Condition {
+	var changed []metav1.Condition
+	for _, c := range is {
+		old := condition(was, c.Type)
+		if old == nil || old.Status != c.Status || old.Reason != c.Reason {
+			changed = append(changed, c)
+		}
+	}
+	return changed
+}

@@ -128,6 +128,9 @@ func (b *bucket) List(ctx context.Context, prefix, startAfter string) iter.Seq2[
 				return
 			}
 		}
+		if ctx.Err() != nil { // then minio-go ends without a word
+			yield(Info{}, explain("list", prefix, ctx.Err()))
+		}
 	}
 }
 
@@ -142,6 +145,9 @@ func (b *bucket) Folders(ctx context.Context, prefix string) iter.Seq2[string, e
 			if isFolder && !yield(name, nil) {
 				return
 			}
+		}
+		if ctx.Err() != nil {
+			yield("", explain("list", prefix, ctx.Err()))
 		}
 	}
 }
@@ -169,14 +175,14 @@ func (b *bucket) AbortOldUploads(ctx context.Context, prefix string, before time
 		}
 		aborted++
 	}
-	return aborted, nil
+	return aborted, explain("list uploads", prefix, ctx.Err())
 }
 
 func (b *bucket) CheckBucket(ctx context.Context) error {
 	for o := range b.core.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{MaxKeys: 1}) {
 		return explain("bucket", b.name, o.Err)
 	}
-	return ctx.Err() // an empty bucket, or no time to look
+	return explain("bucket", b.name, ctx.Err()) // or it is empty
 }
 
 func (b *bucket) EnsureBucket(ctx context.Context) (bool, error) {

@@ -438,6 +438,32 @@ func (c conformance) canceled(t *testing.T) {
 	if err := c.store.CheckBucket(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("check: %v", err)
 	}
+	// An end without an error would say that there is nothing (more).
+	err = nil
+	for _, err = range c.store.List(ctx, "list/", "") {
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("list: %v", err)
+	}
+	for _, err = range c.store.Folders(ctx, "list/") {
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("folders: %v", err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	listed := 0
+	for _, err = range c.store.List(ctx, "list/", "") {
+		if listed++; listed == 10 {
+			cancel()
+		}
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("list, canceled on its way: %v", err)
+	}
+	if _, err := c.store.AbortOldUploads(ctx, "list/", time.Now()); !errors.Is(err, context.Canceled) {
+		t.Errorf("abort old uploads: %v", err)
+	}
 }
 
 func put(ctx context.Context, store objectstore.Store, key string, body []byte, opts objectstore.PutOptions) error {

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// fetches is how many files of a day are fetched at once.
+	fetches = 8
+	// keepBytes bounds the compressed files of a day that are kept between the
+	// look for withdrawals and the reading; others are fetched again. A record
+	// takes some 100 bytes, so it holds a day of two objects a second.
+	keepBytes = 16 << 20
+)
+
+// Files are the manifest files of one instrument and day.
+type Files struct {
+	// InEffect are the keys of those to be read: the highest compacted day and
+	// the parts that it does not name, in this order.
+	InEffect []string
+	// NextPart and NextVersion are the first free numbers.
+	NextPart, NextVersion int
+}
+
+// List finds the manifest files of a day. A day of which nothing is listed has
+// no files. Errors: as Day.
+func List(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) (Files, error) {
+	files := Files{NextPart: 1, NextVersion: 1}
+	var parts []wire.ManifestFile
+	for info, err := range store.List(ctx, wire.ManifestPrefix(site, instrument, day), "") {
+		if err != nil {
+			return Files{}, err
+		}
+		name, err := wire.ParseManifestKey(info.Key)
+		if err != nil {
+			return Files{}, err
+		}
+		if name.Compacted {
+			files.NextVersion = max(files.NextVersion, name.Number+1)
+			continue
+		}
+		files.NextPart = max(files.NextPart, name.Number+1)
+		parts = append(parts, name)
+	}
+	replaced := make(map[string]bool)
+	if files.NextVersion > 1 {
+		key := wire.ManifestVersionKey(site, instrument, day, files.NextVersion-1)
+		header, err := readHeader(ctx, store, key)
+		if err != nil {
+			return Files{}, err
+		}
+		for _, part := range header.Replaces {
+			replaced[part] = true
+		}
+		files.InEffect = append(files.InEffect, key)
+	}
+	slices.SortFunc(parts, func(a, b wire.ManifestFile) int { return cmp.Compare(a.Number, b.Number) })
+	for _, p := range parts {
+		key := wire.ManifestPartKey(site, instrument, day, p.Number)
+		if !replaced[key] {
+			files.InEffect = append(files.InEffect, key)
+		}
+	}
+	return files, nil
+}
+
+func readHeader(ctx context.Context, store objectstore.Store, key string) (wire.ManifestHeader, error) {
+	body, _, err := store.Get(ctx, key, objectstore.All)
+	if err != nil {
+		return wire.ManifestHeader{}, err
+	}
+	defer body.Close()
+	m, err := openFile(key, body)
+	if err != nil {
+		return wire.ManifestHeader{}, err
+	}
+	defer m.Close()
+	return m.Header, nil
+}
+
+// dayFiles are the files in effect of one day, and what they withdraw.
+type dayFiles struct {
+	store     objectstore.Store
+	keys      []string
+	withdrawn map[idHash]struct{}
+
+	mu   sync.Mutex
+	kept map[string][]byte
+	size int
+}
+
+func openDay(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) (*dayFiles, error) {
+	files, err := List(ctx, store, site, instrument, day)
+	if err != nil {
+		return nil, err
+	}
+	d := &dayFiles{store: store, keys: files.InEffect,
+		withdrawn: make(map[idHash]struct{}), kept: make(map[string][]byte)}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetches)
+	for _, key := range d.keys {
+		group.Go(func() error { return d.look(ctx, key) })
+	}
+	return d, group.Wait()
+}
+
+func (d *dayFiles) close() { d.kept = nil }
+
+// look fetches a file and notes what it withdraws.
+func (d *dayFiles) look(ctx context.Context, key string) error {
+	body, info, err := d.store.Get(ctx, key, objectstore.All)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	var source io.Reader = body
+	if d.reserve(int(info.Size)) {
+		data, err := io.ReadAll(body)
+		if err != nil {
+			return fmt.Errorf("read %s: %w: %w", key, objectstore.ErrUnavailable, err)
+		}
+		d.keep(key, data)
+		source = bytes.NewReader(data)
+	}
+	m, err := openFile(key, source)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if m.Header.Repeats == 0 {
+		return nil
+	}
+	for {
+		rec, err := m.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		if rec.State == wire.StateWithdrawn {
+			d.withdraw(rec.ID)
+		}
+	}
+}
+
+func (d *dayFiles) reserve(size int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.size+size > keepBytes {
+		return false
+	}
+	d.size += size
+	return true
+}
+
+func (d *dayFiles) keep(key string, data []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kept[key] = data
+}
+
+func (d *dayFiles) withdraw(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.withdrawn[hashID(id)] = struct{}{}
+}
+
+// file yields the records of a file that look has seen.
+func (d *dayFiles) file(ctx context.Context, key string) iter.Seq2[wire.Record, error] {
+	if data, ok := d.kept[key]; ok {
+		return eachRecord(key, bytes.NewReader(data))
+	}
+	return func(yield func(wire.Record, error) bool) {
+		body, _, err := d.store.Get(ctx, key, objectstore.All)
+		if err != nil {
+			yield(wire.Record{}, err)
+			return
+		}
+		defer body.Close()
+		eachRecord(key, body)(yield)
+	}
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifest reads what the archive holds: the lists, per instrument and
+// day, that the manifest's single writer keeps in the bucket.
+package manifest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// rereads is how often a day is read anew because a file that was listed is gone.
+const rereads = 3
+
+// Instruments yields the instruments of which a Site's archive lists anything,
+// by name. Errors: those of objectstore.
+func Instruments(ctx context.Context, store objectstore.Store, site string) iter.Seq2[string, error] {
+	return store.Folders(ctx, wire.ManifestSitePrefix(site))
+}
+
+// Days yields the days of which the archive lists anything of an instrument, the
+// oldest first. Errors: those of objectstore.
+func Days(ctx context.Context, store objectstore.Store, site, instrument string) iter.Seq2[wire.Day, error] {
+	return func(yield func(wire.Day, error) bool) {
+		for name, err := range store.Folders(ctx, wire.ManifestInstrumentPrefix(site, instrument)) {
+			if !yield(wire.Day(name), err) {
+				return
+			}
+		}
+	}
+}
+
+// Day yields the objects that the archive holds of an instrument and day, each
+// once, about in the order in which they were announced. Objects that were taken
+// back as repeats are left out. After an error it ends; then what it yielded is
+// not the whole day. Errors: those of objectstore, wire.ErrMalformed and
+// wire.ErrNewerFormat.
+//
+// Memory: the compressed files up to keepBytes, and 16 bytes for each object.
+func Day(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
+	return func(yield func(wire.Record, error) bool) {
+		for r, err := range Records(ctx, store, site, instrument, day) {
+			if err == nil && r.State == wire.StateWithdrawn {
+				continue
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// Records is Day with the repeats, whose state is wire.StateWithdrawn. Where the
+// files list an object as both, it is withdrawn.
+func Records(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
+	return func(yield func(wire.Record, error) bool) {
+		files, err := openDay(ctx, store, site, instrument, day)
+		for try := 1; errors.Is(err, objectstore.ErrNotFound) && try < rereads; try++ {
+			files, err = openDay(ctx, store, site, instrument, day) // a compaction came between
+		}
+		if err != nil {
+			yield(wire.Record{}, err)
+			return
+		}
+		defer files.close()
+		files.records(ctx, yield)
+	}
+}
+
+// idHash stands for a record's ID in sets.
+type idHash [16]byte
+
+func hashID(id string) idHash {
+	sum := sha256.Sum256([]byte(id))
+	return idHash(sum[:16])
+}
+
+func (d *dayFiles) records(ctx context.Context, yield func(wire.Record, error) bool) {
+	seen := make(map[idHash]struct{})
+	for _, key := range d.keys {
+		for r, err := range d.file(ctx, key) {
+			if err != nil {
+				yield(wire.Record{}, err)
+				return
+			}
+			id := hashID(r.ID)
+			if _, again := seen[id]; again {
+				continue
+			}
+			if _, gone := d.withdrawn[id]; gone && r.State != wire.StateWithdrawn {
+				continue // its withdrawal is listed too
+			}
+			seen[id] = struct{}{}
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// eachRecord yields the records of one file.
+func eachRecord(key string, r io.Reader) iter.Seq2[wire.Record, error] {
+	return func(yield func(wire.Record, error) bool) {
+		m, err := openFile(key, r)
+		if err != nil {
+			yield(wire.Record{}, err)
+			return
+		}
+		defer m.Close()
+		for {
+			rec, err := m.Next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(wire.Record{}, fmt.Errorf("%s: %w", key, err))
+				return
+			}
+			if !yield(rec, nil) {
+				return
+			}
+		}
+	}
+}
+
+// openFile begins to read a file and compares its header with its key.
+func openFile(key string, r io.Reader) (*wire.ManifestReader, error) {
+	name, err := wire.ParseManifestKey(key)
+	if err != nil {
+		return nil, err
+	}
+	m, err := wire.NewManifestReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	if h := m.Header; h.Site != name.Site || h.Instrument != name.Instrument || h.Day != name.Day {
+		m.Close()
+		return nil, fmt.Errorf("%s: its header speaks of %s of instrument %s of site %s: %w",
+			key, h.Day, h.Instrument, h.Site, wire.ErrMalformed)
+	}
+	return m, nil
+}

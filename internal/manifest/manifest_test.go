@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	site       = "thule"
+	instrument = "allsky-1"
+	day        = wire.Day("2026-11-21")
+)
+
+func record(name string) wire.Record {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	digest := wire.Digest(sha256.Sum256([]byte(name)))
+	return wire.Record{ID: name, Key: wire.RawKey(site, instrument, at, digest), Size: int64(len(name)), Digest: digest,
+		State: wire.StateCurrent, ReceivedAt: at, TimeSource: wire.TimeSourceReceived}
+}
+
+func withdrawn(name, of string) wire.Record {
+	r := record(name)
+	r.State, r.RepeatOf = wire.StateWithdrawn, of
+	return r
+}
+
+func put(t *testing.T, store objectstore.Store, key string, header wire.ManifestHeader, records ...wire.Record) {
+	t.Helper()
+	if header.Site == "" {
+		header.Site, header.Instrument, header.Day = site, instrument, day
+	}
+	data, err := wire.Manifest{Header: header, Records: records}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	putBytes(t, store, key, data)
+}
+
+func putBytes(t *testing.T, store objectstore.Store, key string, data []byte) {
+	t.Helper()
+	err := store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{CreateOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func part(n int) string    { return wire.ManifestPartKey(site, instrument, day, n) }
+func version(n int) string { return wire.ManifestVersionKey(site, instrument, day, n) }
+
+func names(t *testing.T, records iter.Seq2[wire.Record, error]) []string {
+	t.Helper()
+	var all []string
+	for r, err := range records {
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := r.ID
+		if r.State == wire.StateWithdrawn {
+			name += " repeats " + r.RepeatOf
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+func TestDay(t *testing.T) {
+	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	ctx := t.Context()
+	read := func() []string { return names(t, manifest.Day(ctx, store, site, instrument, day)) }
+	all := func() []string { return names(t, manifest.Records(ctx, store, site, instrument, day)) }
+	want := func(got []string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+
+	want(read())
+	put(t, store, part(1), wire.ManifestHeader{}, record("a"), record("b"))
+	put(t, store, part(2), wire.ManifestHeader{}, record("c"), withdrawn("d", "a"))
+	want(read(), "a", "b", "c")
+	want(all(), "a", "b", "c", "d repeats a")
+
+	// What two parts list is listed once, and a withdrawal wins wherever it stands.
+	put(t, store, part(10), wire.ManifestHeader{}, record("c"), withdrawn("b", "x"), record("e"))
+	want(read(), "a", "c", "e")
+	want(all(), "a", "c", "d repeats a", "b repeats x", "e")
+
+	// A compacted day stands for the parts that it names, and only for those.
+	put(t, store, version(1), wire.ManifestHeader{Replaces: []string{part(1)}}, record("a"), record("b"))
+	want(all(), "a", "c", "d repeats a", "b repeats x", "e")
+	put(t, store, version(2), wire.ManifestHeader{Replaces: []string{part(1), part(2), part(10)}}, record("a2"), withdrawn("d", "a"))
+	want(read(), "a2")
+	put(t, store, part(11), wire.ManifestHeader{}, record("late"))
+	want(all(), "a2", "d repeats a", "late")
+
+	files, err := manifest.List(ctx, store, site, instrument, day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(manifest.Files{InEffect: []string{version(2), part(11)}, NextPart: 12, NextVersion: 3}, files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestDaysAndInstruments(t *testing.T) {
+	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	ctx := t.Context()
+	for _, i := range []string{"allsky-1", "mag-1"} {
+		for _, d := range []wire.Day{"2026-11-21", "2025-01-02"} {
+			put(t, store, wire.ManifestPartKey(site, i, d, 1), wire.ManifestHeader{Site: site, Instrument: i, Day: d}, record("a"))
+		}
+	}
+	put(t, store, wire.ManifestPartKey("other", "lidar", day, 1), wire.ManifestHeader{}, record("a"))
+	var found []string
+	for i, err := range manifest.Instruments(ctx, store, site) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for d, err := range manifest.Days(ctx, store, site, i) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, i+" "+string(d))
+		}
+	}
+	want := []string{"allsky-1 2025-01-02", "allsky-1 2026-11-21", "mag-1 2025-01-02", "mag-1 2026-11-21"}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A day with more than is kept in memory reads the same.
+func TestLargeDay(t *testing.T) {
+	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	noise := func(i int) string { // hardly compresses
+		var s string
+		for j := range 64 {
+			s += wire.Digest(sha256.Sum256(fmt.Appendf(nil, "%d/%d", i, j))).String()
+		}
+		return s
+	}
+	count := 0
+	for n := 1; n <= 12; n++ {
+		var records []wire.Record
+		for range 1000 {
+			r := record(fmt.Sprintf("object-%05d", count))
+			r.Source = noise(count)
+			records = append(records, r)
+			count++
+		}
+		put(t, store, part(n), wire.ManifestHeader{}, records...)
+	}
+	put(t, store, part(13), wire.ManifestHeader{}, withdrawn("object-00007", "object-00006"))
+	got := names(t, manifest.Day(t.Context(), store, site, instrument, day))
+	if len(got) != count-1 || got[7] != "object-00008" || got[len(got)-1] != fmt.Sprintf("object-%05d", count-1) {
+		t.Fatalf("%d objects, want %d", len(got), count-1)
+	}
+	for range manifest.Day(t.Context(), store, site, instrument, day) {
+		break // a reader may stop early
+	}
+}
+
+func TestDayErrors(t *testing.T) {
+	server := parts.MinIO(t, parts.MinIOOptions{})
+	newer, err := wire.Manifest{Header: wire.ManifestHeader{Site: site, Instrument: instrument, Day: day}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, store objectstore.Store)
+		want    error
+	}{
+		"no manifest": {func(t *testing.T, s objectstore.Store) { putBytes(t, s, part(1), []byte("hello")) }, wire.ErrMalformed},
+		"cut off":     {func(t *testing.T, s objectstore.Store) { putBytes(t, s, part(1), newer[:len(newer)-3]) }, wire.ErrMalformed},
+		"another key": {func(t *testing.T, s objectstore.Store) { putBytes(t, s, part(1)+".bak", newer) }, wire.ErrMalformed},
+		"another day's": {func(t *testing.T, s objectstore.Store) {
+			put(t, s, part(1), wire.ManifestHeader{Site: site, Instrument: instrument, Day: "2026-11-22"})
+		}, wire.ErrMalformed},
+		"newer format": {func(t *testing.T, s objectstore.Store) {
+			putBytes(t, s, version(1), compress(t, `{"format":2,"entries":"many"}`+"\n"))
+		}, wire.ErrNewerFormat},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := server.Bucket(t, fmt.Sprintf("bad-%d", time.Now().UnixNano()))
+			c.prepare(t, store)
+			if err := firstError(manifest.Day(t.Context(), store, site, instrument, day)); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+	t.Run("store away", func(t *testing.T) {
+		store := server.Bucket(t, "away")
+		put(t, store, part(1), wire.ManifestHeader{}, record("a"))
+		server.Kill()
+		if err := firstError(manifest.Day(t.Context(), store, site, instrument, day)); !errors.Is(err, objectstore.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := firstError(manifest.Day(ctx, store, site, instrument, day)); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func firstError(records iter.Seq2[wire.Record, error]) error {
+	for _, err := range records {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+# `make help` explains every target. Everything costly is built once, into a cache outside the checkout
+# (go run ./hack/parts, SUBSTORM_CACHE), and shows its progress.
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-down test e2e e2e-all bench build images cluster-up cluster-down generate golden fmt lint check-generated
+
+# Name of the benchmark in bench/ for `make bench`, nodes of the cluster for `make cluster-up`.
+NAME ?=
+NODES ?= 1
+
+PART = go run ./hack/parts path
+
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## A cluster, NATS, S3, Substorm and two instruments, with a real frame from camera to archive
+	@go run ./hack/demo up
+
+demo-down: ## Remove everything that demo made (the cache of built parts stays)
+	@go run ./hack/demo down
+
+test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API servers
+	@go run ./hack/parts nats-server minio etcd kube-apiserver helm >/dev/null
+	go vet ./...
+	go test -timeout 15m ./...
+
+e2e: ## Tests on a cluster of three nodes: about six minutes for each part, needs root where there is no Docker
+	go test -tags e2e -timeout 30m -v ./e2e/...
+
+e2e-all: ## e2e, and the long ones
+	SUBSTORM_E2E_ALL=1 go test -tags e2e -timeout 120m -v ./e2e/...
+
+bench: ## List the benchmarks, or run one: make bench NAME=...; results go to bench/results
+	@./hack/bench.sh $(NAME)
+
+build: ## Build the programs into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/operator ./operator/cmd
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ingest-gateway ./ingest-gateway/cmd
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/substorm ./cli/cmd
+
+images: ## Assemble the container images without an engine (with one: docker build --target NAME .)
+	@go run ./hack/images
+
+cluster-up: ## A real Kubernetes on this machine: kind where Docker answers, bare elsewhere; NODES=1
+	@go run ./hack/cluster up --nodes $(NODES)
+
+cluster-down: ## Remove that cluster
+	@go run ./hack/cluster down
+
+generate: ## Write deepcopy functions and CRDs anew from operator/api
+	"$$($(PART) controller-gen)" object:headerFile=hack/boilerplate.go.txt paths=./operator/api/...
+	"$$($(PART) controller-gen)" crd paths=./operator/api/... output:crd:dir=crds
+
+golden: ## Write golden files anew; then look at the diff: it is what the change does to the world
+	go test ./operator/plan ./charts -update
+	go test ./internal/wire -golden
+
+fmt: ## Format Go code and sort imports
+	"$$($(PART) golangci-lint)" fmt
+
+lint: ## Check the rules of the house (.golangci.yml) and the charts
+	"$$($(PART) golangci-lint)" run
+	"$$($(PART) helm)" lint --strict --quiet charts/*/
+
+check-generated: ## Fail where `make generate` or `go mod tidy` would change something
+	@./hack/check-generated.sh

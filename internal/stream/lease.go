@@ -34,8 +34,8 @@ type Lease struct {
 	value    []byte
 	ttl      time.Duration
 	log      *slog.Logger
-	stop     context.CancelFunc
-	finished chan struct{}
+	stop     chan struct{} // closed by Release
+	finished chan struct{} // closed when renewing has ended
 	lost     chan struct{}
 
 	mu       sync.Mutex
@@ -91,10 +91,9 @@ func tryLease(ctx context.Context, kv jetstream.KeyValue, key string, holder wir
 	if err != nil {
 		return nil, wait, nil // another was faster; if it was us, that entry expires
 	}
-	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	l := &Lease{kv: kv, key: key, value: value, ttl: ttl, log: log, stop: stop,
+	l := &Lease{kv: kv, key: key, value: value, ttl: ttl, log: log, stop: make(chan struct{}),
 		finished: make(chan struct{}), lost: make(chan struct{}), revision: revision, deadline: sent.Add(usable(ttl))}
-	go l.renew(renewing)
+	go l.renew()
 	return l, 0, nil
 }
 
@@ -117,10 +116,10 @@ func (l *Lease) Check() error {
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Release gives the lease back, so that another need not wait until it expires. Nothing may be written any more when it
-// is called.
+// is called. It is called once.
 func (l *Lease) Release(ctx context.Context) error {
-	l.stop()
-	<-l.finished
+	close(l.stop)
+	<-l.finished // a renewal that is on its way decides the revision
 	l.mu.Lock()
 	ours := !l.over && time.Now().Before(l.deadline)
 	l.over = true
@@ -135,20 +134,20 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-func (l *Lease) renew(ctx context.Context) {
+func (l *Lease) renew() {
 	defer close(l.finished)
 	tick := time.NewTicker(l.ttl / renewalsPerTTL)
 	defer tick.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-l.stop:
 			return
 		case <-tick.C:
 		}
 		if l.Check() == nil {
-			l.renewOnce(ctx)
+			l.renewOnce()
 		}
-		if l.Check() != nil && ctx.Err() == nil {
+		if l.Check() != nil {
 			l.mu.Lock()
 			l.over = true
 			l.mu.Unlock()
@@ -159,8 +158,8 @@ func (l *Lease) renew(ctx context.Context) {
 	}
 }
 
-func (l *Lease) renewOnce(ctx context.Context) {
-	call, cancel := context.WithTimeout(ctx, l.ttl/renewalsPerTTL)
+func (l *Lease) renewOnce() {
+	call, cancel := context.WithTimeout(context.Background(), l.ttl/renewalsPerTTL)
 	defer cancel()
 	sent := time.Now()
 	revision, err := l.kv.Update(call, l.key, l.value, l.revision)

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// verdict is what one connection came to.
+type verdict struct {
+	// receipted: the server's line equals our digest and size.
+	receipted bool
+	// refused is why the server did not take the object.
+	refused wire.Cause
+	// whole: every byte and the end were sent, so the object may be stored.
+	whole bool
+	// local: our own side failed, no server can help.
+	local bool
+	err   error
+
+	digest wire.Digest
+	bytes  int64
+}
+
+var errEmpty = errors.New("it is empty: an object has at least one byte")
+
+// buffers carry an object from its file to its socket.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
+
+// sender has what all connections share.
+type sender struct {
+	dialer         net.Dialer
+	receiptTimeout time.Duration
+	// sent is called with each number of bytes that the kernel took.
+	sent func(int)
+}
+
+// attempt sends an object over one connection and waits for its receipt.
+//
+// The connection lingers for zero seconds: whatever ends it before the last
+// byte (an error, Ctrl-C, SIGKILL) is a reset to the server and not the end of
+// an object, so that nobody archives a half.
+func (s *sender) attempt(ctx context.Context, address string, it item) verdict {
+	body, err := it.open()
+	if err != nil {
+		return verdict{local: true, err: err}
+	}
+	defer body.Close()
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	n, err := io.ReadFull(body, *buffer)
+	switch {
+	case errors.Is(err, io.EOF):
+		return verdict{local: true, err: errEmpty}
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return verdict{local: true, err: err}
+	}
+	conn, err := s.dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return verdict{err: err}
+	}
+	defer conn.Close()
+	tcp := conn.(*net.TCPConn)
+	if err := tcp.SetLinger(0); err != nil {
+		return verdict{err: err}
+	}
+	defer context.AfterFunc(ctx, func() { tcp.Close() })()
+
+	answer := listen(tcp)
+	v := s.transmit(tcp, body, *buffer, n, answer)
+	return s.judge(ctx, tcp, v, answer)
+}
+
+// line is what a server said, or why it said nothing.
+type line struct {
+	text string
+	err  error
+}
+
+// listen reads the server's line while we still send: a refusal may come early,
+// and then ends our writing.
+func listen(conn *net.TCPConn) <-chan line {
+	answer := make(chan line, 1)
+	go func() {
+		text, err := readLine(conn)
+		answer <- line{text, err}
+		if err == nil {
+			_ = conn.SetWriteDeadline(time.Now())
+		}
+	}()
+	return answer
+}
+
+// readLine reads up to the first LF.
+func readLine(conn *net.TCPConn) (string, error) {
+	var text []byte
+	chunk := make([]byte, 256)
+	for {
+		n, err := conn.Read(chunk)
+		for i, c := range chunk[:n] {
+			if c == '\n' {
+				return string(append(text, chunk[:i+1]...)), nil
+			}
+		}
+		text = append(text, chunk[:n]...)
+		if len(text) > wire.MaxReceiptLine {
+			return "", fmt.Errorf("the server answers with more than a line (%q…): is it a gateway?", text[:32])
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// transmit sends buffer[:n] and the rest of body, then half-closes.
+func (s *sender) transmit(conn *net.TCPConn, body io.Reader, buffer []byte, n int, answer <-chan line) verdict {
+	var v verdict
+	digest := sha256.New()
+	for n > 0 {
+		digest.Write(buffer[:n])
+		v.bytes += int64(n)
+		if v.err = s.write(conn, buffer[:n], answer); v.err != nil || len(answer) > 0 {
+			v.digest = sum(digest)
+			return v
+		}
+		var err error
+		n, err = io.ReadFull(body, buffer)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return verdict{local: true, err: err}
+		}
+	}
+	v.digest = sum(digest)
+	v.err = conn.CloseWrite()
+	v.whole = v.err == nil
+	return v
+}
+
+// write sends b unless the server answers before.
+func (s *sender) write(conn *net.TCPConn, b []byte, answer <-chan line) error {
+	for len(b) > 0 {
+		part := b[:min(len(b), 32<<10)]
+		if err := conn.SetWriteDeadline(time.Now().Add(s.receiptTimeout)); err != nil {
+			return err
+		}
+		if len(answer) > 0 { // looked at after the deadline is set: listen first answers, then moves the deadline
+			return nil
+		}
+		n, err := conn.Write(part)
+		s.sent(n)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("the server took no byte for %v", s.receiptTimeout)
+		}
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// lateWord is how long we wait for a line from a server that broke our sending:
+// its refusal travels just ahead of its reset.
+const lateWord = 2 * time.Second
+
+// judge waits for the server's word and says what it means.
+func (s *sender) judge(ctx context.Context, conn *net.TCPConn, v verdict, answer <-chan line) verdict {
+	if v.local {
+		return v
+	}
+	patience := lateWord
+	if v.whole {
+		patience = s.receiptTimeout
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	said := <-answer
+	if err := ctx.Err(); err != nil && said.err != nil {
+		v.err = err
+		return v
+	}
+	if said.err != nil {
+		if v.err == nil || !v.whole && !errors.Is(said.err, os.ErrDeadlineExceeded) {
+			v.err = s.silence(said.err, v.whole)
+		}
+		return v
+	}
+	return s.read(conn, v, said.text)
+}
+
+// silence explains a connection that ended, or went on, without a line.
+func (s *sender) silence(err error, whole bool) error {
+	switch {
+	case errors.Is(err, io.EOF) && whole:
+		return errors.New("the server closed without a receipt")
+	case errors.Is(err, io.EOF):
+		return errors.New("the server closed before the object was sent")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("no receipt within %v", s.receiptTimeout)
+	default:
+		return err
+	}
+}
+
+// read judges the server's line.
+func (s *sender) read(conn *net.TCPConn, v verdict, text string) verdict {
+	receipt, err := wire.ParseReceipt(text)
+	switch {
+	case err != nil:
+		v.err = fmt.Errorf("the server answers %q, which is no receipt: is it a gateway?", text)
+	case receipt.Refused != "":
+		v.refused, v.err = receipt.Refused, fmt.Errorf("refused %s", receipt.Refused)
+	case !v.whole:
+		v.err = errors.New("the server gave a receipt before the object was sent")
+	case receipt.Digest != v.digest || receipt.Bytes != v.bytes:
+		v.err = fmt.Errorf("the receipt is for other bytes: sha-256=%s bytes=%d, sent %s bytes=%d",
+			receipt.Digest, receipt.Bytes, v.digest, v.bytes)
+	default:
+		v.receipted, v.err = true, nil
+		_ = conn.SetLinger(-1)
+	}
+	return v
+}
+
+func sum(h hash.Hash) wire.Digest { return wire.Digest(h.Sum(nil)) }

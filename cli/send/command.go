@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// udpRate is how many datagrams go out a second unless --rate says otherwise:
+// far below what overflows a receiver's socket buffer.
+const udpRate = 1000
+
+// Command returns `substorm send`.
+func Command() *cobra.Command {
+	var cfg Config
+	var to []string
+	var from string
+	cmd := &cobra.Command{
+		Use:   "send --to HOST:PORT[,HOST:PORT] FILE... | DIR | -",
+		Short: "Send files, folders or lines, and believe only a receipt",
+		Long: `Sends each file as one object over TCP. An object counts as received only when the
+server answers with a receipt for its very digest and size; a connection that
+merely closes means "unknown", and the object is sent again, to the next server
+or port. A refusal that another try cannot change (ObjectTooLarge,
+UnknownSource, Retired, Empty) is final; everything else is tried again until
+--give-up-after has passed.
+
+An object that is interrupted half-way is reset, so no half arrives as a whole.
+
+With --udp each file, or each line with --lines, is one datagram. UDP has no
+receipt: what is counted is what was sent.
+
+--report appends a line of JSON for each object as it happens: name, outcome
+(received, refused, unknown, unsent; sent over UDP), sha256, bytes, receiptedAt,
+tries, server. It exits with 0 only when everything was received.`,
+		Example: `  substorm send --to gateway.example:30101 frame.jpg
+  substorm send --to node1:30101-30104,node2:30101-30104 --parallel 8 --report receipts.jsonl /data/2026/11/21
+  tail -F mag.txt | substorm send --udp --lines --to gateway.example:30102 -`,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if cfg.Addresses, err = ParseAddresses(to); err != nil {
+				return err
+			}
+			if from != "" {
+				if cfg.From, err = netip.ParseAddr(from); err != nil {
+					return fmt.Errorf("--from %q is no IP address", from)
+				}
+			}
+			if err := cfg.check(); err != nil {
+				return err
+			}
+			if cfg.UDP && !cmd.Flags().Changed("rate") {
+				cfg.Rate = udpRate
+			}
+			cfg.Paths, cfg.Stdin, cfg.Messages = args, cmd.InOrStdin(), cmd.ErrOrStderr()
+			return Run(cmd.Context(), cfg)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&to, "to", nil, "servers: host:port or host:first-last, separated by commas")
+	f.BoolVar(&cfg.UDP, "udp", false, "send datagrams over UDP, which has no receipt")
+	f.BoolVar(&cfg.Lines, "lines", false, "send each line, without its end, as an object or datagram of its own; empty lines are passed over")
+	f.StringVar(&from, "from", "", "local address to send from (instruments are known by it)")
+	f.IntVar(&cfg.Parallel, "parallel", 4, "objects on their way at the same time")
+	f.Float64Var(&cfg.Rate, "rate", 0, fmt.Sprintf("objects or datagrams a second; 0 is no limit (default over UDP %d)", udpRate))
+	f.DurationVar(&cfg.ConnectTimeout, "connect-timeout", 5*time.Second, "how long a server may take to accept")
+	f.DurationVar(&cfg.ReceiptTimeout, "receipt-timeout", time.Minute, "how long a server may take to give the receipt, or to take more bytes")
+	f.DurationVar(&cfg.GiveUpAfter, "give-up-after", 5*time.Minute, "how long to go on trying an object; 0 tries each server and port once")
+	f.StringVar(&cfg.Report, "report", "", "append a line of JSON for each object to this file")
+	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print nothing but errors")
+	_ = cmd.MarkFlagRequired("to")
+	return cmd
+}
+
+// check finds flags that make no sense.
+func (cfg *Config) check() error {
+	switch {
+	case cfg.Parallel < 1 || cfg.Parallel > 1024:
+		return errors.New("--parallel is a number from 1 to 1024")
+	case cfg.Rate < 0:
+		return errors.New("--rate is a number of objects a second, or 0")
+	case cfg.ConnectTimeout <= 0 || cfg.ReceiptTimeout <= 0:
+		return errors.New("a timeout is longer than nothing: --receipt-timeout 60s")
+	case cfg.GiveUpAfter < 0:
+		return errors.New("--give-up-after is a duration, or 0")
+	}
+	return nil
+}

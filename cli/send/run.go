@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Config is what to send, where to and how.
+type Config struct {
+	// Addresses are host:port, see ParseAddresses.
+	Addresses []string
+	// Paths are files and folders; "-" is standard input.
+	Paths []string
+	Stdin io.Reader
+	// Lines makes each line an object, or a datagram.
+	Lines bool
+	UDP   bool
+	// From is the local address; the zero value leaves it to the system.
+	From netip.Addr
+	// Parallel connections (TCP).
+	Parallel int
+	// Rate of objects or datagrams a second; 0 is no limit.
+	Rate float64
+
+	ConnectTimeout time.Duration
+	// ReceiptTimeout is how long a server may take to answer, and to take more bytes.
+	ReceiptTimeout time.Duration
+	// GiveUpAfter is how long an object is tried; 0 tries each address once.
+	GiveUpAfter time.Duration
+
+	// Report is a file that gets a line of JSON for each object; none where empty.
+	Report string
+	Quiet  bool
+	// Messages go here: progress and the summary.
+	Messages io.Writer
+}
+
+// Run sends everything and returns an error that says what was not received.
+// When ctx ends it resets what is on its way and returns an error that wraps
+// context.Canceled.
+func Run(ctx context.Context, cfg Config) error {
+	t := newTally(cfg.UDP)
+	in := input{paths: cfg.Paths, lines: cfg.Lines, stdin: cfg.Stdin, blank: func() { t.blank.Add(1) }}
+	if err := in.check(); err != nil {
+		return err
+	}
+	list, err := openReport(cfg.Report)
+	if err != nil {
+		return err
+	}
+	p := newProgress(cfg.Messages, cfg.Quiet, t)
+	r := &run{cfg: cfg, in: in, tally: t, report: list, troubles: troubles{progress: p}}
+	if !cfg.Lines {
+		go r.count(ctx)
+	}
+	if cfg.UDP {
+		err = r.sendDatagrams(ctx)
+	} else {
+		err = r.sendObjects(ctx)
+	}
+	p.stop()
+	if !cfg.Quiet {
+		fmt.Fprintln(cfg.Messages, t.summary())
+	}
+	return errors.Join(r.conclude(ctx, err), list.close())
+}
+
+// run is one run of the program.
+type run struct {
+	cfg      Config
+	in       input
+	tally    *tally
+	report   *report
+	troubles troubles
+
+	failOnce sync.Once
+	failure  error // what ended the run before its time
+}
+
+// count finds out how much there is to send, beside the sending.
+func (r *run) count(ctx context.Context) {
+	var n, bytes int64
+	for _, path := range r.in.paths {
+		if path == stdinName {
+			return
+		}
+		for file, err := range files(path) {
+			if err != nil || ctx.Err() != nil {
+				return
+			}
+			n++
+			bytes += file.size
+		}
+	}
+	r.tally.known.Store(n)
+	r.tally.knownBytes.Store(bytes)
+}
+
+// feed puts what there is to send into a channel, at the rate that is asked
+// for. A read that never ends (standard input) does not hold the program.
+func (r *run) feed(ctx context.Context) (items <-chan item, end <-chan error) {
+	out, done := make(chan item), make(chan error, 1)
+	limit := rate.Inf
+	if r.cfg.Rate > 0 {
+		limit = rate.Limit(r.cfg.Rate)
+	}
+	pace := rate.NewLimiter(limit, max(1, int(r.cfg.Rate/100)))
+	go func() {
+		defer close(out)
+		for it, err := range r.in.items() {
+			if err == nil {
+				err = pace.Wait(ctx)
+			}
+			if err != nil {
+				done <- err
+				return
+			}
+			select {
+			case out <- it:
+			case <-ctx.Done():
+				done <- ctx.Err()
+				return
+			}
+		}
+		done <- nil
+	}()
+	return out, done
+}
+
+func (r *run) sendObjects(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d := &delivery{
+		sender: &sender{dialer: r.dialer(), receiptTimeout: r.cfg.ReceiptTimeout, sent: func(n int) { r.tally.onWire.Add(int64(n)) }},
+		roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, again: r.again,
+	}
+	items, end := r.feed(ctx)
+	var workers sync.WaitGroup
+	for range max(1, r.cfg.Parallel) {
+		workers.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case it, ok := <-items:
+					if !ok {
+						return
+					}
+					r.note(d.deliver(ctx, it), cancel)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return r.ended(ctx, end)
+}
+
+func (r *run) sendDatagrams(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d := &datagrams{dialer: r.dialer(), roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, turned: r.turned}
+	items, end := r.feed(ctx)
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case it, ok := <-items:
+			if !ok {
+				return errors.Join(d.finish(), r.ended(ctx, end))
+			}
+			result := d.send(ctx, it)
+			r.tally.onWire.Add(result.Bytes)
+			r.note(result, cancel)
+		}
+	}
+	return r.ended(ctx, end)
+}
+
+// ended returns why the run ended: its own failure, Ctrl-C or an unreadable input.
+func (r *run) ended(ctx context.Context, end <-chan error) error {
+	if r.failure != nil {
+		return r.failure
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return <-end
+}
+
+func (r *run) dialer() net.Dialer {
+	d := net.Dialer{Timeout: r.cfg.ConnectTimeout}
+	switch {
+	case !r.cfg.From.IsValid():
+	case r.cfg.UDP:
+		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(r.cfg.From, 0))
+	default:
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(r.cfg.From, 0))
+	}
+	return d
+}
+
+// note counts a result and writes it to the report. A report that cannot be
+// written ends the run: the sender would forget what it was told.
+func (r *run) note(result Result, cancel context.CancelFunc) {
+	r.tally.add(result)
+	if err := r.report.write(result); err != nil {
+		r.failOnce.Do(func() { r.failure = err })
+		cancel()
+	}
+	if !result.ok() {
+		r.troubles.say(string(result.Outcome)+string(result.Cause)+result.Server, "not received: "+result.Name+": "+result.Error)
+	}
+}
+
+func (r *run) again(it item, address string, err error) {
+	r.tally.repeats.Add(1)
+	r.troubles.say(address+err.Error(), fmt.Sprintf("%s: %s: %v: trying again", address, it.name, err))
+}
+
+func (r *run) turned(address string, err error) {
+	r.tally.repeats.Add(1)
+	r.troubles.say(address, fmt.Sprintf("%s: %v: nobody listens there, datagrams sent to it just before are lost", address, err))
+}
+
+// conclude turns what happened into the program's error.
+func (r *run) conclude(ctx context.Context, err error) error {
+	missing := r.tally.missing()
+	switch {
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %d %s were %s, %d were on their way%s: %w",
+			r.tally.done.Load(), r.tally.noun, r.tally.verb(), missing, r.tally.explain(), context.Canceled)
+	case missing > 0:
+		return errors.Join(err, fmt.Errorf("%d of %d %s were not %s:%s",
+			missing, missing+r.tally.done.Load(), r.tally.noun, r.tally.verb(), r.tally.explain()))
+	case err != nil:
+		return err
+	case r.tally.done.Load() == 0:
+		return errors.New("nothing to send: the input is empty")
+	default:
+		return nil
+	}
+}

@@ -53,6 +53,7 @@ func goldenRecords() []goldenRecord {
 		{"cursor-stream.json", sampleStreamCursor().Encode, decoded(DecodeStreamCursor), sampleStreamCursor()},
 		{"cursor-sweep.json", sampleSweepCursor().Encode, decoded(DecodeSweepCursor), sampleSweepCursor()},
 		{"site-marker.json", sampleMarker().Encode, decoded(DecodeSiteMarker), sampleMarker()},
+		{"condition-change.json", sampleConditionChange().Encode, decoded(DecodeConditionChange), sampleConditionChange()},
 		{"lease.json", sampleLease().Encode, decoded(DecodeLease), sampleLease()},
 		{"receipt-stored.txt", func() ([]byte, error) { return []byte(Receipt{Digest: sampleDigest("frame"), Bytes: 5}.Line()), nil },
 			decodeReceipt, Receipt{Digest: sampleDigest("frame"), Bytes: 5}},

@@ -130,6 +130,12 @@ func sampleMarker() SiteMarker {
 		Cluster: "6c4f2c6e-98cb-4bd5-a9f3-4f0d5c7ad002"}
 }
 
+func sampleConditionChange() ConditionChange {
+	return ConditionChange{Format: Format, Kind: "Instrument", Namespace: "substorm", Name: "allsky-1",
+		UID: "0b7e4a5c-0d0e-4a63-9c1e-6a3f3c4f5a10", Generation: 3, Condition: "DataFlowing", Status: "False", Was: "True",
+		Reason: "Overdue", Message: "nothing was received since 2026-11-21T23:57:57Z", At: sampleTime}
+}
+
 func sampleLease() Lease {
 	return Lease{Format: Format, Holder: "gateway-1", Incarnation: "01k9zqv7r4", Since: sampleTime}
 }

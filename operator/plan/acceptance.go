@@ -189,7 +189,7 @@ func waysOverlap(in application) (Finding, bool) {
 		way := &in.instrument.Spec.Ways[i]
 		if other, found := own.holder(in.gateway.Name, way); found {
 			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"spec.ways[%d] and an earlier way share %s port %d and the sources %s: give one of them another port or other sources",
+				"spec.ways[%d] and an earlier way share %s port %d for %s: give one of them another port or other sources",
 				i, way.Type, port(way), other.text())), true
 		}
 		own.addWay(in.gateway.Name, in.instrument.Name, way)
@@ -205,7 +205,7 @@ func portIsTaken(in application) (Finding, bool) {
 			continue
 		}
 		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-			"%s port %d of IngestGateway %q belongs, from the sources %s, to the older Instrument %q: choose another port in spec.ways[%d], or sources that do not overlap",
+			"%s port %d of IngestGateway %q belongs, for %s, to the older Instrument %q: choose another port in spec.ways[%d], or sources that do not overlap",
 			way.Type, port(way), in.gateway.Name, other.text(), other.instrument, i)), true
 	}
 	return Finding{}, false
@@ -251,9 +251,9 @@ func (c claims) holder(gateway string, way *v1alpha1.Way) (claim, bool) {
 
 func (c claim) text() string {
 	if len(c.sources) == 0 {
-		return "of every address"
+		return "any source"
 	}
-	return strings.Join(c.sources, ", ")
+	return "the sources " + strings.Join(c.sources, ", ")
 }
 
 func overlap(a, b []netip.Prefix) bool {

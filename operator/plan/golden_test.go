@@ -175,6 +175,7 @@ func (w world) planSite(out *planned, name string, site *v1alpha1.Site, sites []
 	out.Sites[name], _ = plan.SiteStatus(view)
 	out.Streams[name], out.Buckets[name] = plan.Streams(site), plan.Buckets(site)
 	out.Markers[name] = w.judgeMarker(site)
+	out.Users["operator"] = plan.OperatorUser(site)
 }
 
 func (w world) judgeMarker(site *v1alpha1.Site) markerVerdict {

@@ -55,6 +55,15 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 	}, soonest(wait, patienceEnds, figuresEvery)
 }
 
+// pool is who receives: the verdict's, or, while something is absent, that of
+// the entry which stands.
+func (v InstrumentView) pool() string {
+	if v.Verdict.Gateway == "" && v.Entry != nil {
+		return v.Entry.Gateway
+	}
+	return v.Verdict.Gateway
+}
+
 // Do the gateways run what the Instrument says?
 var programming = []check[InstrumentView]{
 	entryIsNotWritten,
@@ -68,13 +77,13 @@ var programming = []check[InstrumentView]{
 func (v InstrumentView) programmed() Finding {
 	running := v.running()
 	return first(v, programming, good(v1alpha1.ReasonProgrammed, fmt.Sprintf(
-		"IngestGateway %q receives for it on %s", v.Verdict.Gateway, pods(len(running)))))
+		"IngestGateway %q receives for it on %s", v.pool(), pods(len(running)))))
 }
 
 // running are the pods that are neither starting nor stopping; where there are
 // none, all that report.
 func (v InstrumentView) running() []GatewayReport {
-	alive, _ := fresh(v.Gateways, v.Verdict.Gateway, v.Now)
+	alive, _ := fresh(v.Gateways, v.pool(), v.Now)
 	running := slices.DeleteFunc(slices.Clone(alive), func(r GatewayReport) bool { return r.Revision == 0 || r.Draining })
 	if len(running) == 0 {
 		return alive
@@ -113,7 +122,7 @@ func reportsAreNotRead(v InstrumentView) (Finding, bool) {
 
 func noGatewayReports(v InstrumentView) (Finding, bool) {
 	return bad(v1alpha1.ReasonNotReported, fmt.Sprintf(
-		"no gateway pod of IngestGateway %q reports: see its conditions", v.Verdict.Gateway)), len(v.running()) == 0
+		"no gateway pod of IngestGateway %q reports: see its conditions", v.pool())), len(v.running()) == 0
 }
 
 func gatewayHasProblem(v InstrumentView) (Finding, bool) {
@@ -152,7 +161,7 @@ var flow = []check[InstrumentView]{
 // dataFlowing also says when the answer may change without a report.
 func (v InstrumentView) dataFlowing() (Finding, time.Duration) {
 	f := first(v, flow, good(v1alpha1.ReasonFlowing, "data arrives in cadence"))
-	_, latest := fresh(v.Gateways, v.Verdict.Gateway, v.Now)
+	_, latest := fresh(v.Gateways, v.pool(), v.Now)
 	absent := latest.Add(reportAge + reportGrace)
 	if !v.Bus.Up {
 		absent = v.Bus.Since.Add(reportAge + reportGrace)
@@ -193,17 +202,17 @@ func reportsWereReadLately(v InstrumentView) (Finding, bool) {
 }
 
 func reportsAreAbsent(v InstrumentView) (Finding, bool) {
-	_, latest := fresh(v.Gateways, v.Verdict.Gateway, v.Now)
+	_, latest := fresh(v.Gateways, v.pool(), v.Now)
 	switch {
 	case !v.Bus.Up:
 		return unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
 			"the operator does not reach JetStream and reads no reports: see the conditions of Site %q",
 			v.Instrument.Spec.SiteRef.Name)), true
-	case v.Verdict.Gateway == "":
+	case v.pool() == "":
 		return unknown(v1alpha1.ReasonNoReport, "no IngestGateway receives for it"), true
 	default:
 		return unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
-				"no gateway pod of IngestGateway %q reports: see its conditions", v.Verdict.Gateway)),
+				"no gateway pod of IngestGateway %q reports: see its conditions", v.pool())),
 			v.Now.Sub(latest) > reportAge+reportGrace
 	}
 }

@@ -51,6 +51,36 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 	return u
 }
 
+// OperatorUser is the user of the operator itself for one Site: it makes the
+// Site's streams and buckets, writes the registry, reads reports and says what
+// became of conditions. It can delete no stream.
+func OperatorUser(site *v1alpha1.Site) JetStreamUser {
+	code := site.Spec.Code
+	inbox := "_INBOX_operator_" + code
+	u := JetStreamUser{
+		Name:        "operator " + site.Namespace + "/" + site.Name,
+		InboxPrefix: inbox,
+		Publish: []string{"$JS.API.INFO", wire.HealthSubjects(code),
+			"$KV." + wire.RegistryBucket(code) + ".>"},
+		Subscribe: []string{inbox + ".>"},
+	}
+	streams := []string{}
+	for _, s := range Streams(site) {
+		streams = append(streams, s.Name)
+	}
+	for _, b := range Buckets(site) {
+		streams = append(streams, "KV_"+b.Name)
+	}
+	for _, s := range streams {
+		u.Publish = append(u.Publish, "$JS.API.STREAM.CREATE."+s, "$JS.API.STREAM.UPDATE."+s)
+		u.Publish = append(u.Publish, readStream(s)...)
+	}
+	for _, bucket := range []string{wire.RegistryBucket(code), wire.StatusBucket(code)} {
+		u.Publish = append(u.Publish, consumeStream("KV_"+bucket)...)
+	}
+	return u
+}
+
 // InboxPrefix begins the inboxes of a pool's programs.
 func InboxPrefix(pool string) string { return "_INBOX_" + pool }
 

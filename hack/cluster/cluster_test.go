@@ -5,33 +5,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/substorm/substorm/hack/cluster/bare"
-	"github.com/substorm/substorm/hack/paths"
 )
-
-// clusterName keeps this test's cluster apart from the demo's and from that of the other tests.
-const clusterName = "hacktest"
-
-// lab is the cluster under test, worked by its command line as a person would.
-type lab struct {
-	t          testing.TB
-	binary     string
-	kubeconfig string
-	kubectl    string
-}
 
 // TestBareCluster goes once through the life of a cluster. The steps build on each other.
 func TestBareCluster(t *testing.T) {
@@ -218,8 +204,10 @@ func (l lab) streams(t *testing.T) {
 	if err := forward.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer forward.Wait()
-	defer cancel()
+	defer func() {
+		cancel()
+		_ = forward.Wait() // says that it was killed
+	}()
 	buf := make([]byte, 200)
 	n, err := out.Read(buf) // Forwarding from 127.0.0.1:PORT -> 8080
 	if err != nil {
@@ -260,11 +248,10 @@ func (l lab) cut(t *testing.T) {
 	if is[0] != was[0] {
 		t.Error("the pod on the cut node was started anew")
 	}
-	var ticksWas, ticksIs int
-	fmt.Sscan(was[1], &ticksWas)
-	fmt.Sscan(is[1], &ticksIs)
-	if ticksIs-ticksWas < 50 {
-		t.Errorf("the pod on the cut node did not go on: %d ticks before, %d after", ticksWas, ticksIs)
+	ticksWas, err1 := strconv.Atoi(was[1])
+	ticksIs, err2 := strconv.Atoi(is[1])
+	if err1 != nil || err2 != nil || ticksIs-ticksWas < 50 {
+		t.Errorf("the pod on the cut node did not go on: %q before, %q after", was, is)
 	}
 }
 
@@ -285,146 +272,4 @@ func (l lab) upAgain(t *testing.T) {
 	if is, _ := call(t, "tcp", l.address(1)+":30180"); is[0] != was[0] {
 		t.Error("a second up started a pod anew")
 	}
-}
-
-// call returns the words of a probe's answer, and the caller's own address.
-func call(t testing.TB, network, address string) (words []string, local string) {
-	t.Helper()
-	conn, err := net.DialTimeout(network, address, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if network == "udp" {
-		fmt.Fprint(conn, "hello")
-	}
-	conn.SetDeadline(time.Now().Add(5 * time.Second))
-	buf := make([]byte, 200)
-	n, err := conn.Read(buf)
-	if err != nil {
-		t.Fatalf("%s %s: %v", network, address, err)
-	}
-	words = strings.Fields(string(buf[:n]))
-	if len(words) != 3 {
-		t.Fatalf("%s %s: the answer is %q", network, address, buf[:n])
-	}
-	local, _, _ = net.SplitHostPort(conn.LocalAddr().String())
-	return words, local
-}
-
-// address returns a node's address, from its status.
-func (l lab) address(n int) string {
-	l.t.Helper()
-	return l.kube("get", "node", bare.NodeName(n), "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
-}
-
-func (l lab) podOn(node string) string {
-	l.t.Helper()
-	return l.kube("get", "pods", "-l", "app=server", "--field-selector=spec.nodeName="+node, "-o", "name")
-}
-
-func (l lab) apply(manifest string) {
-	l.t.Helper()
-	file := filepath.Join(l.t.TempDir(), "manifest.yaml")
-	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
-		l.t.Fatal(err)
-	}
-	l.kube("apply", "-f", file)
-}
-
-func (l lab) cluster(args ...string) string {
-	l.t.Helper()
-	return l.run(l.binary, append([]string{"--name", clusterName}, args...)...)
-}
-
-func (l lab) kube(args ...string) string {
-	l.t.Helper()
-	return l.run(l.kubectl, args...)
-}
-
-func (l lab) run(name string, args ...string) string {
-	l.t.Helper()
-	out, err := l.try(name, args...)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return out
-}
-
-func (l lab) try(name string, args ...string) (string, error) {
-	cmd := exec.Command(name, args...)
-	cmd.Env = l.env()
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		err = fmt.Errorf("%s %s: %w\n%s%s", filepath.Base(name), strings.Join(args, " "), err, out, errs.String())
-	} else if name == l.binary {
-		l.t.Logf("cluster %s\n%s", strings.Join(args, " "), errs.String())
-	}
-	return strings.TrimSpace(string(out)), err
-}
-
-func (l lab) env() []string { return append(os.Environ(), "KUBECONFIG="+l.kubeconfig) }
-
-func (l lab) eventually(within time.Duration, check func() error) {
-	l.t.Helper()
-	for deadline := time.Now().Add(within); ; time.Sleep(500 * time.Millisecond) {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.t.Fatalf("not within %v: %v", within, err)
-		}
-	}
-}
-
-// traces lists what bears the cluster's name on this machine, and what it changes: links, namespaces, routes, mounts,
-// cgroups, processes, files, settings.
-func traces(t testing.TB) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	add := func(kind, text string) {
-		var lines []string
-		for line := range strings.Lines(text) {
-			if strings.Contains(line, clusterName) {
-				lines = append(lines, line)
-			}
-		}
-		found[kind] = strings.Join(lines, "")
-	}
-	output := func(name string, args ...string) string {
-		out, err := exec.Command(name, args...).Output()
-		if err != nil {
-			t.Fatalf("%s %v: %v", name, args, err)
-		}
-		return string(out)
-	}
-	add("links", output("ip", "-oneline", "link"))
-	add("namespaces", output("ip", "netns", "list"))
-	add("routes", output("ip", "route"))
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	add("mounts", string(mounts))
-	var processes []string
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, path := range lines {
-		if words, err := os.ReadFile(path); err == nil {
-			processes = append(processes, strings.ReplaceAll(string(words), "\x00", " "))
-		}
-	}
-	add("processes", strings.Join(processes, "\n"))
-	cgroups, _ := filepath.Glob("/sys/fs/cgroup/*/" + clusterName)
-	add("cgroups", strings.Join(cgroups, "\n"))
-	cache, err := paths.Cache()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, _ := filepath.Glob(filepath.Join(cache, "cluster", clusterName+"*"))
-	add("files", strings.Join(files, "\n"))
-	found["settings"] = output("sysctl", "vm.overcommit_memory", "kernel.panic", "kernel.panic_on_oops", "net.ipv4.ip_forward")
-	return found
 }

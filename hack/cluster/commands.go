@@ -153,7 +153,7 @@ func nodeCommand(o *options, name, short string, do func(driver, context.Context
 func number(arg string) (int, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%q is no number of nodes: 1, 2, ...", arg)
+		return 0, fmt.Errorf("%q is not a number of a node or of nodes, such as 1 or 2", arg)
 	}
 	return n, nil
 }

@@ -46,8 +46,8 @@ func TestIdentityTellsProcessesApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // says that it was killed
 	})
 	if err := c.remember("sleep", cmd.Process.Pid); err != nil {
 		t.Fatal(err)

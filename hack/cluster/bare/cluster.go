@@ -61,7 +61,7 @@ func Open(name, dir string, p *progress.Printer) (c *Cluster, unlock func(), err
 		os.Remove(filepath.Dir(dir))
 		lock.Close()
 	}
-	if _, err := c.load(); err != nil {
+	if err := c.load(); err != nil {
 		unlock()
 		return nil, nil, err
 	}

@@ -49,7 +49,7 @@ func (c *Cluster) startNode(n int) error {
 	if err := c.inNetwork(n, cmd.Start); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	go cmd.Wait() // reaps it if it ends while this command runs
+	go func() { _ = cmd.Wait() }() // reaps it if it ends while this command runs
 	return c.remember(name, cmd.Process.Pid)
 }
 

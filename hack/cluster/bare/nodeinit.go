@@ -36,7 +36,7 @@ func RunNode(args []string) error {
 		return errors.New(NodeInit + " is for the first process of a node: use the command start")
 	}
 	c := &Cluster{Name: args[0], Dir: args[1]}
-	if _, err := c.load(); err != nil {
+	if err := c.load(); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 1)

@@ -111,7 +111,7 @@ func (c *Cluster) start(name string, args ...string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	go cmd.Wait() // reaps it if it ends while this command runs; afterwards it is init's child
+	go func() { _ = cmd.Wait() }() // reaps it if it ends while this command runs; afterwards it is init's child
 	return c.remember(name, cmd.Process.Pid)
 }
 

@@ -25,10 +25,11 @@ type record struct {
 
 func (c *Cluster) recordPath() string { return filepath.Join(c.Dir, "cluster.json") }
 
-func (c *Cluster) load() (found bool, err error) {
+// load reads the record; without one the cluster is not made.
+func (c *Cluster) load() error {
 	body, err := os.ReadFile(c.recordPath())
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return nil
 	}
 	if err == nil {
 		err = json.Unmarshal(body, &c.rec)
@@ -37,9 +38,9 @@ func (c *Cluster) load() (found bool, err error) {
 		err = fmt.Errorf("it has format %d, this program knows %d: take the cluster down with the version that made it", c.rec.Version, recordVersion)
 	}
 	if err != nil {
-		return false, fmt.Errorf("read %s: %w", c.recordPath(), err)
+		return fmt.Errorf("read %s: %w", c.recordPath(), err)
 	}
-	return true, nil
+	return nil
 }
 
 func (c *Cluster) save() error {

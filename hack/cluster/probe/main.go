@@ -90,7 +90,9 @@ func serve() error {
 			if err != nil {
 				return
 			}
-			packets.WriteTo([]byte(answer(caller)), caller)
+			if _, err := packets.WriteTo([]byte(answer(caller)), caller); err != nil {
+				fmt.Fprintln(os.Stderr, "probe:", err)
+			}
 		}
 	}()
 	fmt.Println("serving")

@@ -67,7 +67,8 @@ func upCommand(o *options) *cobra.Command {
 		Use: "up", Short: "Make the cluster, or start what does not run of it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.with(cmd.Context(), func(d driver, p *progress.Printer) error {
-				if err := d.Up(cmd.Context(), nodes); err != nil {
+				d, err := o.up(cmd.Context(), p, d, nodes)
+				if err != nil {
 					return err
 				}
 				p.Line("cluster %s is up: %s", o.name, d.About())

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -61,7 +62,7 @@ func (o options) open(ctx context.Context, p *progress.Printer) (d driver, unloc
 	if err != nil {
 		return nil, nil, err
 	}
-	onBare, onKind := bareDriver{bareCluster}, kindDriver{kind.New(o.name, dir, p)}
+	onBare, onKind := bareDriver{bareCluster}, kindDriver{kind.New(o.name, dir, p), bareCluster}
 	switch {
 	case onBare.Made():
 		return onBare, unlock, o.agree("bare", unlock)
@@ -74,6 +75,18 @@ func (o options) open(ctx context.Context, p *progress.Printer) (d driver, unloc
 	}
 	unlock()
 	return nil, nil, fmt.Errorf("--on is auto, kind or bare, not %q", o.on)
+}
+
+// up makes the cluster, and returns what it runs on after all: where Docker answers but its registry does not, that is
+// the bare machine.
+func (o options) up(ctx context.Context, p *progress.Printer, d driver, nodes int) (driver, error) {
+	err := d.Up(ctx, nodes)
+	if onKind, ok := d.(kindDriver); ok && o.on == "auto" && errors.Is(err, kind.ErrNoImage) {
+		p.Line("%v: the cluster runs on this machine itself", kind.ErrNoImage)
+		d = bareDriver{onKind.otherwise}
+		err = d.Up(ctx, nodes)
+	}
+	return d, err
 }
 
 func (o options) agree(made string, unlock func()) error {
@@ -122,7 +135,10 @@ func (d bareDriver) Volumes(ctx context.Context, clear bool) ([]string, error) {
 	return lines, err
 }
 
-type kindDriver struct{ *kind.Cluster }
+type kindDriver struct {
+	*kind.Cluster
+	otherwise *bare.Cluster // where kind cannot be had
+}
 
 func (d kindDriver) About() string {
 	return fmt.Sprintf("kind, in Docker's containers; the rest in %s", d.Dir)

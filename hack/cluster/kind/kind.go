@@ -23,6 +23,9 @@ import (
 // network is the Docker network on which kind puts every node.
 const network = "kind"
 
+// ErrNoImage is returned by Up when Docker's registry does not give the image of the nodes.
+var ErrNoImage = errors.New("the image of kind's nodes cannot be pulled")
+
 // Cluster is one kind cluster, made or not.
 type Cluster struct {
 	Name string
@@ -130,7 +133,10 @@ func (c *Cluster) Up(ctx context.Context, nodes int) error {
 	return c.step("kind create cluster", func() error {
 		if _, err := run(ctx, nil, kind, "create", "cluster", "--name", c.Name, "--config", c.configPath(),
 			"--kubeconfig", c.Kubeconfig(), "--wait", "5m"); err != nil { // kind has removed what it made
-			return errors.Join(err, os.RemoveAll(c.Dir))
+			if strings.Contains(err.Error(), "failed to pull image") {
+				err = fmt.Errorf("%w: %w", ErrNoImage, err)
+			}
+			return errors.Join(err, os.Remove(c.configPath()))
 		}
 		_, err := c.kubectl(ctx, localClass, "apply", "--server-side", "--force-conflicts", "-f", "-")
 		return err

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/substorm/substorm/hack/parts/tool"
+)
+
+// startAPIServer runs a real API server that knows our kinds and has the namespaces that the renderings name. Pods there
+// must meet the restricted Pod Security standard.
+func startAPIServer(t *testing.T) client.Client {
+	t.Helper()
+	if _, err := tool.Path("etcd"); err != nil {
+		t.Fatal(err)
+	}
+	path, err := tool.Path("kube-apiserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := &envtest.Environment{
+		BinaryAssetsDirectory: filepath.Dir(path),
+		CRDDirectoryPaths:     []string{filepath.Join("..", "crds")},
+		ErrorIfCRDPathMissing: true,
+	}
+	admin, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := client.New(admin, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"aurora", "thule", "andoya"} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+		if err := c.Create(t.Context(), ns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func decode(t *testing.T, manifests string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
+	for {
+		var o unstructured.Unstructured
+		err := decoder.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, &o)
+		}
+	}
+}
+
+// TestAPIServerTakesTheManifests: every object, field by field, and every pod that would come of it.
+func TestAPIServerTakesTheManifests(t *testing.T) {
+	c := startAPIServer(t)
+	for _, r := range renderings {
+		t.Run(r.name, func(t *testing.T) {
+			objects := decode(t, r.render(t))
+			if len(objects) < 3 {
+				t.Fatalf("%d objects", len(objects))
+			}
+			for _, o := range objects {
+				if o.GetNamespace() == "" { // the charts leave it to helm where a hook makes the object
+					o.SetNamespace("aurora")
+				}
+				tryCreate(t, c, o)
+				if pod := podOf(t, o); pod != nil {
+					tryCreate(t, c, pod)
+				}
+			}
+		})
+	}
+	t.Run("a pod as root is refused", func(t *testing.T) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "aurora"},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "root", Image: "root"}}}}
+		if err := c.Create(t.Context(), pod, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "restricted") {
+			t.Errorf("got %v: this test would pass whatever the charts ask for", err)
+		}
+	})
+}
+
+func tryCreate(t *testing.T, c client.Client, o client.Object) {
+	t.Helper()
+	err := c.Create(t.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	if err != nil {
+		t.Errorf("%s %s: %v", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), err)
+	}
+}
+
+// podOf returns the pod that a workload would make, or nil.
+func podOf(t *testing.T, o *unstructured.Unstructured) *corev1.Pod {
+	t.Helper()
+	template, found, err := unstructured.NestedMap(o.Object, "spec", "template")
+	if err != nil || !found {
+		return nil
+	}
+	pod := &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	pod.Name, pod.Namespace = o.GetName()+"-0", o.GetNamespace()
+	claims, _, err := unstructured.NestedSlice(o.Object, "spec", "volumeClaimTemplates")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, claim := range claims { // what the StatefulSet's controller does
+		name, _, _ := unstructured.NestedString(claim.(map[string]any), "metadata", "name")
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name + "-" + pod.Name}}})
+	}
+	return pod
+}
+
+// TestWaitWaits: helm --wait asks kstatus, and for kstatus a resource without a status is ready. Ours say that nobody has
+// seen them.
+func TestWaitWaits(t *testing.T) {
+	c := startAPIServer(t)
+	seen := map[string]bool{}
+	for _, o := range decode(t, rendering{chart: "substorm"}.render(t)) {
+		if o.GroupVersionKind().Group != "substorm.dev" {
+			continue
+		}
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		result, err := status.Compute(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Status != status.InProgressStatus {
+			t.Errorf("%s that no operator has seen: %s, want %s", o.GetKind(), result.Status, status.InProgressStatus)
+		}
+		seen[o.GetKind()] = true
+	}
+	if !seen["Site"] || !seen["IngestGateway"] {
+		t.Errorf("the chart made %v", seen)
+	}
+}

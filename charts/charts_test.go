@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package charts holds the Helm charts, and the tests that run the real helm on them.
+package charts
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/substorm/substorm/hack/parts/tool"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// helm runs helm and returns what it printed on standard output, and on standard error.
+func helm(t *testing.T, args ...string) (out, errs string, err error) {
+	t.Helper()
+	path, err := tool.Path("helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+os.DevNull)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+// rendering is a chart with values: one golden file.
+type rendering struct {
+	name, chart string
+	args        []string
+}
+
+var renderings = []rendering{
+	{"quickstart", "substorm-quickstart", nil},
+	{"quickstart-three-servers", "substorm-quickstart", []string{"--set=nats.replicas=3,s3.sync=false,namePrefix=polar", "--set=nats.storage.storageClassName=fast"}},
+	{"substorm", "substorm", nil},
+	{"substorm-upgrade", "substorm", []string{"--is-upgrade"}},
+	{"substorm-elsewhere", "substorm", []string{
+		"--set=site.enabled=false,ingestGateway.enabled=false,crds.upgrade=false",
+		"--set=operator.watchNamespaces={thule,andoya},operator.replicas=2",
+		"--set=image.registry=registry.example.org,image.tag=1.2.3,image.pullSecrets={pull}",
+	}},
+}
+
+func (r rendering) render(t *testing.T) string {
+	t.Helper()
+	out, errs, err := helm(t, append([]string{"template", "test", r.chart, "--namespace=aurora"}, r.args...)...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	return out
+}
+
+func TestTemplates(t *testing.T) {
+	for _, r := range renderings {
+		t.Run(r.name, func(t *testing.T) {
+			got := r.render(t)
+			file := filepath.Join("testdata", r.name+".golden.yaml")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("run `make golden` where this is what you meant (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLint(t *testing.T) {
+	for _, chart := range []string{"substorm", "substorm-quickstart"} {
+		if out, errs, err := helm(t, "lint", "--strict", chart); err != nil {
+			t.Errorf("%s: %v\n%s%s", chart, err, out, errs)
+		}
+	}
+}
+
+// TestPackageHoldsTheCRDs: crds is a link to the top-level folder, and a packaged chart must be whole without it.
+func TestPackageHoldsTheCRDs(t *testing.T) {
+	dir := t.TempDir()
+	if _, errs, err := helm(t, "package", "substorm", "--destination", dir); err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	packages, err := filepath.Glob(filepath.Join(dir, "substorm-*.tgz"))
+	if err != nil || len(packages) != 1 {
+		t.Fatalf("packages %v, %v", packages, err)
+	}
+	packaged, errs, err := helm(t, "show", "crds", packages[0])
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	files, err := filepath.Glob("../crds/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("CRDs %v, %v", files, err)
+	}
+	for _, file := range files {
+		crd, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(packaged, strings.TrimSpace(strings.TrimPrefix(string(crd), "---\n"))) {
+			t.Errorf("the package lacks %s", file)
+		}
+	}
+}
+
+func TestBadValues(t *testing.T) {
+	for name, test := range map[string]struct {
+		chart, set string
+		want       []string
+	}{
+		"a misspelled value":     {"substorm-quickstart", "natz.replicas=3", []string{"natz", "not allowed"}},
+		"two NATS servers":       {"substorm-quickstart", "nats.replicas=2", []string{"/nats/replicas", "1, 3"}},
+		"a size without a unit":  {"substorm-quickstart", "s3.storage.size=10", []string{"/s3/storage/size"}},
+		"a prefix with a dot":    {"substorm-quickstart", "namePrefix=a.b", []string{"/namePrefix", "does not match"}},
+		"a code in capitals":     {"substorm", "site.spec.code=THULE", []string{"/site/spec/code", "does not match"}},
+		"no bucket":              {"substorm", "site.spec.objectStore.bucket=null", []string{"/site/spec/objectStore", "bucket"}},
+		"no replicas but a word": {"substorm", "ingestGateway.spec.replicas=two", []string{"/ingestGateway/spec/replicas", "want integer"}},
+		"a Site nobody watches":  {"substorm", "operator.watchNamespaces={thule}", []string{"operator.watchNamespaces", "aurora", "site.enabled"}},
+		"a log level unheard of": {"substorm", "operator.logLevel=loud", []string{"/operator/logLevel", "debug"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, errs, err := helm(t, "template", "test", test.chart, "--namespace=aurora", "--set", test.set)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(errs, want) {
+					t.Errorf("the error does not say %q:\n%s", want, errs)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,71 @@
+{{- define "substorm.labels" -}}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/part-of: substorm
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "substorm.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "substorm.podLabels" -}}
+{{ include "substorm.selector" . }}
+app.kubernetes.io/part-of: substorm
+{{- end }}
+
+{{/* The operator's name: cluster-scoped objects carry the namespace too. */}}
+{{- define "substorm.name" -}}
+{{ .Release.Name | trunc 40 | trimSuffix "-" }}-operator
+{{- end }}
+
+{{- define "substorm.clusterName" -}}
+{{ .Release.Namespace }}:{{ include "substorm.name" . }}
+{{- end }}
+
+{{- define "substorm.watchNamespaces" -}}
+{{- .Values.operator.watchNamespaces | default (list .Release.Namespace) | uniq | sortAlpha | join "," -}}
+{{- end }}
+
+{{/* An image's full name. Call with (dict "root" $ "repository" "substorm/operator"). */}}
+{{- define "substorm.image" -}}
+{{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{ .repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- end }}
+
+{{/* What the operator's pods and the Job for the CRDs have in common. */}}
+{{- define "substorm.pod" -}}
+automountServiceAccountToken: true
+enableServiceLinks: false
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with .Values.operator.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.operator.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "substorm.container" -}}
+image: {{ include "substorm.image" (dict "root" . "repository" .Values.operator.image.repository) }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+resources: {{- toYaml .Values.operator.resources | nindent 2 }}
+{{- end }}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ErrConflict: another wrote the entry since it was read.
+var ErrConflict = errors.New("the entry was changed by another")
+
+// Cell is an entry of a key-value bucket that has one writer. Every write names
+// the revision that it replaces, so that a writer whose time is over fails. It
+// is used by one goroutine.
+type Cell struct {
+	kv       jetstream.KeyValue
+	key      string
+	revision uint64
+}
+
+// NewCell returns the entry under key. Load comes before Store.
+func NewCell(kv jetstream.KeyValue, key string) *Cell { return &Cell{kv: kv, key: key} }
+
+// Load reads the entry; nil where there is none.
+func (c *Cell) Load(ctx context.Context) ([]byte, error) {
+	e, err := c.kv.Get(ctx, c.key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		c.revision = 0
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", c.key, c.kv.Bucket(), err)
+	}
+	c.revision = e.Revision()
+	return e.Value(), nil
+}
+
+// Store replaces what Load or the last Store saw. After an error only Load tells
+// what the entry holds. Errors: ErrConflict, and what keeps JetStream from
+// answering.
+func (c *Cell) Store(ctx context.Context, value []byte) error {
+	var err error
+	var revision uint64
+	if c.revision == 0 {
+		revision, err = c.kv.Create(ctx, c.key, value)
+	} else {
+		revision, err = c.kv.Update(ctx, c.key, value, c.revision)
+	}
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("write %s of %s: %w: %w", c.key, c.kv.Bucket(), ErrConflict, err)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s of %s: %w", c.key, c.kv.Bucket(), err)
+	}
+	c.revision = revision
+	return nil
+}

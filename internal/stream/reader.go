@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// ErrEpoch: the stream was deleted and made again; sequences of the old one mean
+// nothing in it.
+var ErrEpoch = errors.New("the stream is not the one it was: it was deleted and made again")
+
+// idleConsumer is when the server forgets a reader that asks for nothing.
+const idleConsumer = 5 * time.Minute
+
+// Message is a message as it lies in a stream.
+type Message struct {
+	Sequence uint64
+	// At is when the stream took it, by the server's clock.
+	At      time.Time
+	Subject string
+	Header  nats.Header
+	// Data is empty where the reader asked for headers only.
+	Data []byte
+}
+
+// ReaderConfig says what to read.
+type ReaderConfig struct {
+	Stream string
+	// Epoch of the stream (wire.StreamEpoch); another one is ErrEpoch.
+	Epoch string
+	// Subject filters; empty means all.
+	Subject string
+	// Start is the first sequence that is wanted; 0 means the first there is.
+	Start uint64
+	// HeadersOnly leaves the payloads on the server.
+	HeadersOnly bool
+}
+
+// Reader reads a stream in order and without gaps, in batches, and acknowledges
+// nothing. It is used by one goroutine.
+type Reader struct {
+	js     jetstream.JetStream
+	cfg    ReaderConfig
+	stream jetstream.Stream
+
+	consumer  jetstream.Consumer // nil: to be made anew from next on
+	delivered uint64             // consumer's sequence of the last message
+	next      uint64
+	caughtUp  bool
+}
+
+// NewReader returns a reader. It asks the server nothing yet.
+func NewReader(js jetstream.JetStream, cfg ReaderConfig) *Reader {
+	return &Reader{js: js, cfg: cfg, next: max(1, cfg.Start)}
+}
+
+// Epoch returns the epoch of a stream that exists, and its state.
+func Epoch(ctx context.Context, js jetstream.JetStream, name string) (string, jetstream.StreamState, error) {
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return "", jetstream.StreamState{}, fmt.Errorf("stream %s: %w", name, err)
+	}
+	info := s.CachedInfo()
+	return wire.StreamEpoch(info.Created), info.State, nil
+}
+
+// Position returns the first sequence that was not yet returned: every message
+// below it was, or is not in the stream. CaughtUp says that the last call of
+// Next reached the stream's end.
+func (r *Reader) Position() (next uint64, caughtUp bool) { return r.next, r.caughtUp }
+
+// Next returns up to most messages, the first of which it waits for, or none
+// when wait is over. Errors: ErrEpoch, those of ctx, and whatever keeps
+// JetStream from answering; the reader can be asked again, and loses nothing.
+func (r *Reader) Next(ctx context.Context, most int, wait time.Duration) ([]Message, error) {
+	r.caughtUp = false
+	messages, err := r.fetch(ctx, most, wait)
+	if err != nil {
+		r.consumer = nil
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, fmt.Errorf("read stream %s from %d: %w", r.cfg.Stream, r.next, err)
+	}
+	return messages, nil
+}
+
+func (r *Reader) fetch(ctx context.Context, most int, wait time.Duration) ([]Message, error) {
+	if r.consumer == nil {
+		if err := r.connect(ctx); err != nil {
+			return nil, err
+		}
+	}
+	call, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	batch, err := r.consumer.Fetch(most, jetstream.FetchContext(call))
+	if err != nil {
+		return nil, err
+	}
+	var messages []Message
+	for m := range batch.Messages() {
+		message, pending, err := r.accept(m)
+		if err != nil {
+			r.consumer = nil // read on from the gap
+			return messages, nil
+		}
+		messages = append(messages, message)
+		r.caughtUp = pending == 0
+	}
+	err = batch.Error()
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = ctx.Err()
+	}
+	switch {
+	case len(messages) > 0:
+		if err != nil {
+			r.consumer = nil
+		}
+		return messages, nil // what came is good
+	case err != nil:
+		return nil, err
+	}
+	return nil, r.confirmEnd(ctx) // silence alone is no proof that there is nothing
+}
+
+var errGap = errors.New("a message is missing")
+
+func (r *Reader) accept(m jetstream.Msg) (Message, uint64, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return Message{}, 0, err
+	}
+	if meta.Sequence.Consumer != r.delivered+1 {
+		return Message{}, 0, errGap
+	}
+	r.delivered, r.next = meta.Sequence.Consumer, meta.Sequence.Stream+1
+	return Message{Sequence: meta.Sequence.Stream, At: meta.Timestamp, Subject: m.Subject(),
+		Header: m.Headers(), Data: m.Data()}, meta.NumPending, nil
+}
+
+func (r *Reader) connect(ctx context.Context) error {
+	s, err := r.js.Stream(ctx, r.cfg.Stream)
+	if err != nil {
+		return err
+	}
+	cfg := jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next,
+		AckPolicy: jetstream.AckNonePolicy, FilterSubject: r.cfg.Subject, HeadersOnly: r.cfg.HeadersOnly,
+		InactiveThreshold: idleConsumer, MemoryStorage: true, Replicas: 1,
+	}
+	consumer, err := s.CreateConsumer(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	// Asked after the consumer was made: then it cannot belong to a later stream.
+	info, err := s.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if epoch := wire.StreamEpoch(info.Created); epoch != r.cfg.Epoch {
+		return fmt.Errorf("epoch %s, not %s: %w", epoch, r.cfg.Epoch, ErrEpoch)
+	}
+	r.stream, r.consumer, r.delivered = s, consumer, 0
+	return nil
+}
+
+// confirmEnd asks whether the reader has really seen all there is.
+func (r *Reader) confirmEnd(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	before, err := r.stream.Info(call)
+	if err != nil {
+		return err
+	}
+	info, err := r.consumer.Info(call)
+	if err != nil {
+		return err
+	}
+	if info.Delivered.Consumer != r.delivered {
+		r.consumer = nil // something was sent and never arrived
+		return nil
+	}
+	if info.NumPending == 0 {
+		r.next, r.caughtUp = max(r.next, before.State.LastSeq+1), true
+	}
+	return nil
+}

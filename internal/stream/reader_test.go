@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/stream"
+)
+
+func makeStream(t *testing.T, js jetstream.JetStream) string {
+	t.Helper()
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "R", Subjects: []string{"r.>"}, AllowDirect: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch, _, err := stream.Epoch(t.Context(), js, "R")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return epoch
+}
+
+func publish(t *testing.T, js jetstream.JetStream, subject string, from, to int) {
+	t.Helper()
+	for i := from; i <= to; i++ {
+		m := nats.NewMsg(subject)
+		m.Header.Set("n", fmt.Sprint(i))
+		m.Data = []byte(fmt.Sprint("payload ", i))
+		if _, err := js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// readAll reads to the stream's end and returns the sequences.
+func readAll(t *testing.T, r *stream.Reader) []stream.Message {
+	t.Helper()
+	var all []stream.Message
+	for {
+		got, err := r.Next(t.Context(), 7, 200*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, got...)
+		if _, end := r.Position(); end {
+			return all
+		}
+	}
+}
+
+func TestReader(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{})
+	js := server.JetStream(t)
+	epoch := makeStream(t, js)
+	publish(t, js, "r.a", 1, 20)
+	publish(t, js, "r.b", 21, 40)
+
+	r := stream.NewReader(js, stream.ReaderConfig{Stream: "R", Epoch: epoch})
+	if got := readAll(t, r); len(got) != 40 || got[39].Sequence != 40 || string(got[39].Data) != "payload 40" || got[0].At.IsZero() {
+		t.Fatalf("read %d messages", len(got))
+	}
+	filtered := stream.NewReader(js, stream.ReaderConfig{Stream: "R", Epoch: epoch, Subject: "r.b", Start: 30, HeadersOnly: true})
+	got := readAll(t, filtered)
+	if len(got) != 11 || got[0].Sequence != 30 || got[0].Header.Get("n") != "30" || len(got[0].Data) != 0 {
+		t.Fatalf("read %d messages, the first %+v", len(got), got[0])
+	}
+	// It goes on with what comes later, also after the server was killed and its consumers are gone.
+	publish(t, js, "r.b", 41, 45)
+	server.Kill()
+	server.Start()
+	for len(got) < 16 {
+		more, err := filtered.Next(t.Context(), 100, 200*time.Millisecond)
+		if err != nil {
+			continue // reconnecting
+		}
+		got = append(got, more...)
+	}
+	if got[15].Sequence != 45 {
+		t.Errorf("after a restart the last is %d", got[15].Sequence)
+	}
+	// What is purged counts as passed.
+	publish(t, js, "r.a", 46, 50)
+	s, err := js.Stream(t.Context(), "R")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, filtered)
+	if next, _ := filtered.Position(); next != 51 {
+		t.Errorf("after a purge the next is %d, want 51", next)
+	}
+}
+
+// Where the server says nothing, nothing is known: that is never an end.
+func TestReaderSilence(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{})
+	js := server.JetStream(t)
+	epoch := makeStream(t, js)
+	publish(t, js, "r.a", 1, 3)
+	r := stream.NewReader(js, stream.ReaderConfig{Stream: "R", Epoch: epoch})
+	readAll(t, r)
+	publish(t, js, "r.a", 4, 4)
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	got, err := r.Next(ctx, 10, 100*time.Millisecond)
+	cancel()
+	if _, end := r.Position(); end || len(got) > 0 || err == nil {
+		t.Errorf("of a silent server: %d messages, end %v, %v", len(got), end, err)
+	}
+	server.Continue()
+	var all []stream.Message
+	for len(all) == 0 {
+		if got, err := r.Next(t.Context(), 10, time.Second); err == nil {
+			all = append(all, got...)
+		}
+	}
+	if all[0].Sequence != 4 {
+		t.Errorf("goes on with %d", all[0].Sequence)
+	}
+}
+
+func TestReaderEpoch(t *testing.T) {
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	epoch := makeStream(t, js)
+	publish(t, js, "r.a", 1, 3)
+	r := stream.NewReader(js, stream.ReaderConfig{Stream: "R", Epoch: epoch})
+	readAll(t, r)
+	if err := js.DeleteStream(t.Context(), "R"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Millisecond) // an epoch is a millisecond
+	if makeStream(t, js) == epoch {
+		t.Fatal("the new stream has the old one's epoch")
+	}
+	publish(t, js, "r.a", 1, 10)
+	var err error
+	for err == nil || !errors.Is(err, stream.ErrEpoch) {
+		var got []stream.Message
+		if got, err = r.Next(t.Context(), 10, 100*time.Millisecond); len(got) > 0 {
+			t.Fatalf("read %d messages of another stream", len(got))
+		}
+	}
+}
+
+func TestCell(t *testing.T) {
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	ctx := t.Context()
+	kv, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "CURSOR"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := stream.NewCell(kv, "x"), stream.NewCell(kv, "x")
+	for _, c := range []*stream.Cell{a, b} {
+		if v, err := c.Load(ctx); v != nil || err != nil {
+			t.Fatalf("%q, %v", v, err)
+		}
+	}
+	for _, v := range []string{"1", "2"} {
+		if err := a.Store(ctx, []byte(v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Store(ctx, []byte("3")); !errors.Is(err, stream.ErrConflict) {
+		t.Errorf("a second first writer: %v", err)
+	}
+	if v, err := b.Load(ctx); string(v) != "2" || err != nil {
+		t.Fatalf("%q, %v", v, err)
+	}
+	if err := b.Store(ctx, []byte("3")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Store(ctx, []byte("4")); !errors.Is(err, stream.ErrConflict) {
+		t.Errorf("a writer whose time is over: %v", err)
+	}
+}

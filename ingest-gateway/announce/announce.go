@@ -6,7 +6,12 @@ package announce
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/internal/stream"
@@ -16,15 +21,65 @@ import (
 // Config says who announces, and where.
 type Config struct {
 	Site, Gateway, Incarnation string
-	Notices, Observations      *stream.Committer
-	Ledger                     *ledger.Ledger
+	// Notices commits to wire.NoticeStream, Observations to wire.ObservationStream.
+	Notices, Observations *stream.Committer
+	Ledger                *ledger.Ledger
 }
 
-// Announcer publishes for one incarnation of a gateway, and counts what was announced in the ledger.
-type Announcer struct{ cfg Config }
+// Announcer publishes for one incarnation of a gateway, and counts in the ledger what is in the streams. Its methods may
+// be called from any number of goroutines.
+type Announcer struct {
+	cfg    Config
+	source string
+}
 
 // New returns an Announcer.
-func New(cfg Config) *Announcer { return &Announcer{cfg: cfg} }
+func New(cfg Config) *Announcer {
+	return &Announcer{cfg: cfg, source: wire.EventSource(cfg.Site, cfg.Gateway)}
+}
+
+// Notice announces an object that this incarnation received and stored. It returns what became of the notice (an error
+// of stream, see stream.CauseOf), or stream.ErrUnavailable where ctx ended before that was known; the notice is then
+// published all the same, if it can be.
+//
+// Settled is called exactly once with the outcome: nil when the notice is in the stream (and counted as announced). It is
+// called before Notice returns that outcome, and later, from another goroutine, where ctx ended. Count what was received
+// and what is unfinished there, so that the ledger's columns agree however long the stream takes.
+func (a *Announcer) Notice(ctx context.Context, n wire.Notice, settled func(error)) error {
+	payload, err := n.Encode()
+	if err != nil {
+		err = fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrRefused, err)
+		settled(err)
+		return err
+	}
+	p := a.cfg.Ledger.Publish()
+	msg := &nats.Msg{Subject: wire.NoticeSubject(n.Site, n.Instrument), Data: payload}
+	msg.Header = a.header(n.ID, wire.TypeNotice, wire.ContentTypeJSON, n.ReceivedAt)
+	msg.Header[wire.HeaderSubject] = []string{n.Key}
+	msg.Header[wire.HeaderPublication] = []string{wire.PublicationID(a.cfg.Gateway, a.cfg.Incarnation, p.Number)}
+
+	outcome := make(chan error, 1)
+	err = a.cfg.Notices.Submit(ctx, msg, func(ack stream.Ack, err error) {
+		if err == nil {
+			p.AnnouncedObject(n.Instrument, n.ReceivedAt, n.Size, n.Digest, ack.Sequence)
+		} else {
+			notAnnounced(p, err)
+		}
+		settled(err)
+		outcome <- err
+	})
+	if err != nil {
+		p.NotAnnounced()
+		settled(err)
+		return err
+	}
+	select {
+	case err := <-outcome:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrUnavailable, ctx.Err())
+	}
+}
 
 // Telemetry is a message of one instrument and channel: datagrams of one UTC day.
 type Telemetry struct {
@@ -33,23 +88,54 @@ type Telemetry struct {
 	At time.Time
 	// Payload is as wire.AppendTelemetryHeader and AppendDatagram made it. It must not change until the message is settled.
 	Payload []byte
-	// Datagrams and the bytes of their payloads.
+	// Datagrams, and the bytes of their payloads.
 	Datagrams, DatagramBytes int
 }
 
-// Notice announces an object that this incarnation received and stored. It returns what became of the notice, or,
-// where ctx ended before that was known, ctx's error; the notice is then published all the same, if it can be.
-//
-// Settled is called exactly once with the outcome: nil when the notice is in the stream (and counted as announced), or
-// an error of stream. It is called before Notice returns that outcome, and later where ctx ended. Count Received and
-// Unfinished there, so that the ledger's columns agree however long the stream takes.
-func (a *Announcer) Notice(ctx context.Context, n wire.Notice, settled func(error)) error {
-	return nil
+// Telemetry queues a message. It waits for room in the queue until ctx ends; an error means that nothing was queued and
+// settled will not be called. Otherwise settled is called exactly once with the outcome, from another goroutine that it
+// must not hold up: nil when the message is in the stream (and counted as announced), or an error of stream. After
+// stream.ErrFull the same message may be given again.
+func (a *Announcer) Telemetry(ctx context.Context, m Telemetry, settled func(error)) error {
+	p := a.cfg.Ledger.Publish()
+	id := wire.PublicationID(a.cfg.Gateway, a.cfg.Incarnation, p.Number)
+	msg := &nats.Msg{Subject: wire.ObservationSubject(a.cfg.Site, m.Instrument, m.Channel), Data: m.Payload}
+	msg.Header = a.header(id, wire.TypeTelemetry, wire.ContentTypeProtobuf, m.At)
+	msg.Header[wire.HeaderSubject] = []string{m.Instrument}
+	msg.Header[wire.HeaderDatagrams] = []string{strconv.Itoa(m.Datagrams)}
+	msg.Header[wire.HeaderDatagramBytes] = []string{strconv.Itoa(m.DatagramBytes)}
+	err := a.cfg.Observations.Submit(ctx, msg, func(ack stream.Ack, err error) {
+		if err == nil {
+			p.AnnouncedDatagrams(m.Instrument, m.At, m.Datagrams, m.DatagramBytes, ack.Sequence)
+		} else {
+			notAnnounced(p, err)
+		}
+		settled(err)
+	})
+	if err != nil {
+		p.NotAnnounced()
+	}
+	return err
 }
 
-// Telemetry queues a message. It waits for room in the queue until ctx ends; an error means that nothing was queued and
-// settled will not be called. Otherwise settled is called exactly once with the outcome, from another goroutine, and
-// must not block: nil when the message is in the stream (and counted as announced), or an error of stream.
-func (a *Announcer) Telemetry(ctx context.Context, m Telemetry, settled func(error)) error {
-	return nil
+func notAnnounced(p ledger.Publication, err error) {
+	if errors.Is(err, stream.ErrUnavailable) {
+		p.Unknown()
+		return
+	}
+	p.NotAnnounced()
+}
+
+// header returns the CloudEvents headers of a message, whose id is also JetStream's.
+func (a *Announcer) header(id, eventType, contentType string, at time.Time) nats.Header {
+	return nats.Header{
+		wire.HeaderMessageID:   {id},
+		wire.HeaderID:          {id},
+		wire.HeaderSpecVersion: {wire.SpecVersion},
+		wire.HeaderType:        {eventType},
+		wire.HeaderSource:      {a.source},
+		wire.HeaderTime:        {wire.FormatTime(at)},
+		wire.HeaderContentType: {contentType},
+		wire.HeaderFormat:      {strconv.Itoa(wire.Format)},
+	}
 }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"net/netip"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/substorm/substorm/ingest-gateway/receive/udp"
+)
+
+const (
+	// batchSize is how many datagrams one system call may return: at 64 the
+	// call's own cost is already below a tenth of a datagram's.
+	batchSize = 64
+	// maxDatagram is the greatest payload of a UDP datagram, rounded up.
+	maxDatagram = 64 << 10
+	// controlSize has room for a timestamp and a drop count.
+	controlSize = 64
+)
+
+// header is the kernel's struct mmsghdr.
+type header struct {
+	unix.Msghdr
+	n uint32
+	_ [unsafe.Sizeof(uintptr(0)) - 4]byte
+}
+
+// batch is the memory of one recvmmsg, used again and again.
+type batch struct {
+	port     uint16
+	headers  [batchSize]header
+	iovecs   [batchSize]unix.Iovec
+	names    [batchSize]unix.RawSockaddrInet6
+	controls [batchSize][controlSize]byte
+	payloads []byte
+	out      [batchSize]udp.Packet
+}
+
+func newBatch(port uint16) *batch {
+	b := &batch{port: port, payloads: make([]byte, batchSize*maxDatagram)}
+	for i := range b.headers {
+		b.iovecs[i].Base = &b.payloads[i*maxDatagram]
+		b.iovecs[i].SetLen(maxDatagram)
+		h := &b.headers[i]
+		h.Name = (*byte)(unsafe.Pointer(&b.names[i]))
+		h.Iov = &b.iovecs[i]
+		h.SetIovlen(1)
+		h.Control = &b.controls[i][0]
+	}
+	return b
+}
+
+// receive fills the batch without waiting: n datagrams, or EAGAIN.
+func (b *batch) receive(fd uintptr) (int, syscall.Errno) {
+	for i := range b.headers {
+		h := &b.headers[i]
+		h.Namelen = unix.SizeofSockaddrInet6
+		h.SetControllen(controlSize)
+		h.Flags = 0
+	}
+	for {
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.headers[0])), batchSize, unix.MSG_DONTWAIT, 0, 0)
+		if errno != unix.EINTR {
+			return int(n), errno
+		}
+	}
+}
+
+// packets returns the first n datagrams, and, where the kernel said so, how
+// many it has dropped on this socket so far. now is the receive time of those
+// for which the kernel gave none.
+func (b *batch) packets(n int, now int64) (packets []udp.Packet, lost uint32, counted bool) {
+	for i := range n {
+		h := &b.headers[i]
+		p := &b.out[i]
+		start := i * maxDatagram
+		p.Payload = b.payloads[start : start+int(h.n) : start+int(h.n)]
+		p.Source = source(&b.names[i])
+		p.Port = b.port
+		p.Truncated = h.Flags&unix.MSG_TRUNC != 0
+		p.ReceivedAt = now
+		control := b.controls[i][:h.Controllen]
+		for len(control) > unix.SizeofCmsghdr {
+			c := (*unix.Cmsghdr)(unsafe.Pointer(&control[0]))
+			if c.Len < unix.SizeofCmsghdr || c.Len > uint64(len(control)) {
+				break
+			}
+			data := unsafe.Pointer(&control[unix.SizeofCmsghdr])
+			switch c.Type {
+			case unix.SCM_TIMESTAMPNS:
+				p.ReceivedAt = (*unix.Timespec)(data).Nano()
+			case unix.SO_RXQ_OVFL:
+				lost, counted = *(*uint32)(data), true
+			}
+			control = control[min(len(control), unix.CmsgSpace(int(c.Len)-unix.SizeofCmsghdr)):]
+		}
+	}
+	return b.out[:n], lost, counted
+}
+
+// source returns the sender's address. The socket is IPv6 where the machine
+// has it and IPv4 elsewhere.
+func source(name *unix.RawSockaddrInet6) netip.AddrPort {
+	// The port is in network byte order in both.
+	p := (*[2]byte)(unsafe.Pointer(&name.Port))
+	port := uint16(p[0])<<8 | uint16(p[1])
+	if name.Family == unix.AF_INET {
+		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(name))
+		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), port)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16(name.Addr).Unmap(), port)
+}
+
+// droppedBy asks how many datagrams the kernel has dropped on a socket.
+func droppedBy(fd int) (uint32, bool) {
+	const dropsIndex = 8 // SK_MEMINFO_DROPS of linux/sock_diag.h
+	var info [dropsIndex + 1]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info[0])), uintptr(unsafe.Pointer(&size)), 0)
+	return info[dropsIndex], errno == 0 && size == uint32(unsafe.Sizeof(info))
+}

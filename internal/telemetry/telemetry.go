@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
+	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/substorm/substorm/internal/build"
 )
 
 // NewLogger writes JSON lines to w from level on: debug, info, warn or error.
@@ -24,7 +26,7 @@ func NewLogger(w io.Writer, level string) (*slog.Logger, error) {
 }
 
 // NewRegistry returns a registry with the metrics of the Go runtime and the process, and
-// substorm_build_info{program, version, revision, goversion} 1.
+// substorm_build_info{program, version, goversion} 1.
 func NewRegistry(program string) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
@@ -36,19 +38,10 @@ func NewRegistry(program string) *prometheus.Registry {
 }
 
 func buildInfo(program string) prometheus.Collector {
-	version, revision, goVersion := "unknown", "unknown", "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version, goVersion = info.Main.Version, info.GoVersion
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = s.Value
-			}
-		}
-	}
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "substorm_build_info", Help: "What this program was built from; always 1.",
 		ConstLabels: prometheus.Labels{
-			"program": program, "version": version, "revision": revision, "goversion": goVersion,
+			"program": program, "version": build.Version(), "goversion": runtime.Version(),
 		},
 	}, func() float64 { return 1 })
 }

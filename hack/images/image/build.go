@@ -142,7 +142,7 @@ func (i Image) compile(ctx context.Context, p *progress.Printer, version string)
 	out := filepath.Join(cache, "bin", fmt.Sprintf("%x", sha256.Sum256([]byte(checkout)))[:8], i.Binary)
 	step := p.Step("compile %s", i.Package)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags=-s -w -X main.version="+version, "-o", out, i.Package)
+		"-ldflags=-s -w -X github.com/substorm/substorm/internal/build.release="+version, "-o", out, i.Package)
 	cmd.Dir = checkout
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH="+runtime.GOARCH)
 	words, err := cmd.CombinedOutput()

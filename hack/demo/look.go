@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// patience is how long the archive may take to list what it holds: a segment closes after 15 s (docs/samples), and a part
+// of the manifest a minute after that.
+const patience = 3 * time.Minute
+
+// look waits until the archive lists everything that was sent, shows it, and compares the bytes.
+func (d *demo) look(ctx context.Context, s sent) error {
+	if err := d.waitListed(ctx, s); err != nil {
+		return err
+	}
+	for _, argv := range [][]string{
+		{d.kubectl, "get", "site,ingestgateway,instrument"},
+		{d.substorm, "archive", "ls", "--day", "today"},
+		{d.substorm, "archive", "ledger", "--day", "today"},
+		{d.substorm, "status"},
+	} {
+		if err := d.show(ctx, argv...); err != nil {
+			return err
+		}
+	}
+	fmt.Println()
+	if err := d.compareFrames(ctx, s); err != nil {
+		return err
+	}
+	return d.checkStatus(ctx)
+}
+
+func (d *demo) waitListed(ctx context.Context, s sent) (err error) {
+	step := d.p.Step("the archive lists what was sent")
+	defer func() { step.Done(err) }()
+	for deadline := time.Now().Add(patience); ; {
+		missing, err := d.missing(ctx, s)
+		if err == nil && missing == "" {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("after %s the archive lacks %s", patience, missing), err)
+		}
+		step.Detail("%s to come", missing)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// missing says what was sent and is not listed yet, or "". Columns of the ledger that differ count as missing.
+func (d *demo) missing(ctx context.Context, s sent) (string, error) {
+	listed, err := d.list(ctx)
+	if err != nil {
+		return "an answer", err
+	}
+	var missing []string
+	frames := 0
+	for digest := range s.frames {
+		if _, ok := listed.objects[digest]; !ok {
+			frames++
+		}
+	}
+	if frames > 0 {
+		missing = append(missing, fmt.Sprintf("%d frames", frames))
+	}
+	if want := s.before + s.datagrams; listed.datagrams < want {
+		missing = append(missing, fmt.Sprintf("%d datagrams", want-listed.datagrams))
+	}
+	differences, err := d.differences(ctx)
+	if len(missing) == 0 && len(differences) > 0 {
+		missing = differences
+	}
+	return strings.Join(missing, ", "), err
+}
+
+// listed is what the archive's manifests hold.
+type listed struct {
+	objects   map[wire.Digest]wire.Notice
+	datagrams uint64
+}
+
+func (d *demo) list(ctx context.Context) (listed, error) {
+	l := listed{objects: map[wire.Digest]wire.Notice{}}
+	out, err := d.output(ctx, d.substorm, "archive", "ls", "-o", "json")
+	if err != nil {
+		return l, err
+	}
+	for line := range strings.Lines(out) {
+		n, err := wire.DecodeNotice([]byte(line))
+		if err != nil {
+			return l, err
+		}
+		if n.Segment != nil {
+			l.datagrams += n.Segment.Datagrams
+		} else {
+			l.objects[n.Digest] = n
+		}
+	}
+	return l, nil
+}
+
+func (d *demo) archivedDatagrams(ctx context.Context) (uint64, error) {
+	l, err := d.list(ctx)
+	return l.datagrams, err
+}
+
+// differences between the columns of the ledger.
+func (d *demo) differences(ctx context.Context) ([]string, error) {
+	out, err := d.output(ctx, d.substorm, "archive", "ledger", "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var differences []string
+	decoder := json.NewDecoder(strings.NewReader(out))
+	for {
+		var line struct {
+			Instrument  string   `json:"instrument"`
+			Differences []string `json:"differences"`
+		}
+		if err := decoder.Decode(&line); errors.Is(err, io.EOF) {
+			return differences, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the ledger: %w", err)
+		}
+		for _, difference := range line.Differences {
+			differences = append(differences, line.Instrument+": "+difference)
+		}
+	}
+}
+
+// compareFrames fetches every frame and hashes what came, whatever the archive says of it.
+func (d *demo) compareFrames(ctx context.Context, s sent) error {
+	listed, err := d.list(ctx)
+	if err != nil {
+		return err
+	}
+	for digest, file := range s.frames {
+		fetched := filepath.Join(d.dir, "fetched-"+filepath.Base(file))
+		if err := os.RemoveAll(fetched); err != nil {
+			return err
+		}
+		if _, err := d.output(ctx, d.substorm, "archive", "get", listed.objects[digest].Key, "-o", fetched); err != nil {
+			return err
+		}
+		got, err := os.ReadFile(fetched)
+		if err != nil {
+			return err
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if sum := wire.Digest(sha256.Sum256(got)); sum != digest || !bytes.Equal(got, want) {
+			return fmt.Errorf("%s: the bucket holds %d bytes with SHA-256 %s, %d bytes with %s were sent", file, len(got), sum, len(want), digest)
+		}
+		d.p.Line("%s: sent and fetched from the bucket, both SHA-256 %s", filepath.Base(file), digest)
+	}
+	return nil
+}
+
+// checkStatus fails unless the Instruments say what the archive says.
+func (d *demo) checkStatus(ctx context.Context) error {
+	_, err := d.step(ctx, "kubectl says that data flows", d.kubectl, "-n", namespace, "wait", "--for=condition=DataFlowing", "--timeout=30s", "-f", "docs/samples/")
+	return err
+}
+
+func (d *demo) sayMore() error {
+	fmt.Printf(`
+Look around:
+  eval "$(go run ./hack/cluster --name %s kubeconfig)"; PATH=$PWD/.demo/bin:$PATH
+  kubectl get site,ingestgateway,instrument -o wide
+  kubectl describe instrument allsky-camera
+  kubectl substorm status
+  substorm archive ls -o wide
+  substorm archive ledger
+  substorm send --to $(kubectl get instrument allsky-camera -o jsonpath='{.status.addresses[0].address}') ANY-FILE
+  kubectl delete pod demo-0     # what is sent meanwhile gets no receipt, and substorm send repeats it
+  kubectl explain instrument.spec
+
+make demo-down removes all of it.
+`, clusterName)
+	return nil
+}

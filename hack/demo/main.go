@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command demo shows Substorm on a real cluster, from nothing: `make demo`, `make demo-down`.
+//
+//	go run ./hack/demo up     cluster, NATS, S3, Substorm, two instruments, real data, and proof that it arrived
+//	go run ./hack/demo down   removes the cluster and the folder .demo; the cache of built parts stays
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/substorm/substorm/hack/parts/tool"
+	"github.com/substorm/substorm/hack/paths"
+	"github.com/substorm/substorm/hack/progress"
+)
+
+// clusterName keeps the demo's cluster apart from those of tests and developers: down removes this one only.
+const clusterName = "demo"
+
+// namespace that everything is installed into.
+const namespace = "substorm"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	root, err := paths.Checkout()
+	if err != nil {
+		return err
+	}
+	d := &demo{p: progress.New(os.Stderr), root: root, dir: filepath.Join(root, ".demo")}
+	switch {
+	case len(args) == 1 && args[0] == "up":
+		err = d.up(ctx)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return errors.New("interrupted: `make demo` goes on from here, `make demo-down` removes what there is")
+		}
+		if err != nil {
+			d.explain()
+		}
+		return err
+	case len(args) == 1 && args[0] == "down":
+		return d.down(ctx)
+	default:
+		return errors.New("say up or down")
+	}
+}
+
+// demo is one run.
+type demo struct {
+	p    *progress.Printer
+	root string // of the checkout
+	dir  string // .demo: the program `substorm`, and data where it had to be generated
+
+	kubectl, helm, substorm, kubeconfig string
+}
+
+func (d *demo) up(ctx context.Context) error {
+	started := time.Now()
+	if err := d.build(ctx); err != nil {
+		return err
+	}
+	if err := d.cluster(ctx); err != nil {
+		return err
+	}
+	built := time.Since(started)
+	if err := d.install(ctx); err != nil {
+		return err
+	}
+	if err := d.declare(ctx); err != nil {
+		return err
+	}
+	s, err := d.send(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.look(ctx, s); err != nil {
+		return err
+	}
+	d.p.Line("all is as it should be, after %.0f s: %.0f s for parts, images and cluster, %.0f s from there to data in the archive",
+		time.Since(started).Seconds(), built.Seconds(), (time.Since(started) - built).Seconds())
+	return d.sayMore()
+}
+
+// build has every program that the demo runs.
+func (d *demo) build(ctx context.Context) error {
+	for name, path := range map[string]*string{"helm": &d.helm, "kubectl": &d.kubectl} {
+		var err error
+		if *path, err = tool.Build(ctx, d.p, name); err != nil {
+			return err
+		}
+	}
+	d.substorm = filepath.Join(d.dir, "bin", "substorm")
+	if _, err := d.step(ctx, "build substorm", "go", "build", "-o", d.substorm, "./cli/cmd"); err != nil {
+		return err
+	}
+	plugin := filepath.Join(d.dir, "bin", "kubectl-substorm") // makes `kubectl substorm` work
+	if err := os.Symlink("substorm", plugin); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// cluster makes the cluster and gives it our images. Both commands show their own progress.
+func (d *demo) cluster(ctx context.Context) error {
+	if err := d.show(ctx, "go", "run", "./hack/cluster", "--name", clusterName, "up"); err != nil {
+		return err
+	}
+	if err := d.show(ctx, "go", "run", "./hack/cluster", "--name", clusterName, "load", "all"); err != nil {
+		return err
+	}
+	var err error
+	d.kubeconfig, err = d.output(ctx, "go", "run", "./hack/cluster", "--name", clusterName, "kubeconfig", "--path")
+	if err != nil {
+		return err
+	}
+	// The cluster's own kubeconfig: the commands below then need no --namespace.
+	_, err = d.output(ctx, d.kubectl, "config", "set-context", "--current", "--namespace="+namespace)
+	return err
+}
+
+func (d *demo) down(ctx context.Context) error {
+	if err := d.show(ctx, "go", "run", "./hack/cluster", "--name", clusterName, "down"); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(d.dir); err != nil {
+		return fmt.Errorf("remove what the demo made: %w", err)
+	}
+	cache, err := paths.Cache()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Nothing is left of the demo but the cache of built parts and images in %s, which makes the next one fast.\n"+
+		"To remove that too: rm -rf %s\n", cache, cache)
+	return nil
+}

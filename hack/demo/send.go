@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// sent is what the archive must hold in the end.
+type sent struct {
+	frames map[wire.Digest]string // file by its SHA-256
+	// datagrams that the archive held before, and that were sent.
+	before, datagrams uint64
+}
+
+// send sends the frames over TCP and the lines over UDP, each to the address that its Instrument's status names.
+func (d *demo) send(ctx context.Context) (sent, error) {
+	data, err := d.findData()
+	if err != nil {
+		return sent{}, err
+	}
+	d.p.Line("data: %s", data.what)
+	s := sent{frames: map[wire.Digest]string{}, datagrams: uint64(len(data.lines))}
+	for _, file := range data.frames {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			return sent{}, err
+		}
+		s.frames[sha256.Sum256(body)] = file
+	}
+	if s.before, err = d.archivedDatagrams(ctx); err != nil {
+		return sent{}, err
+	}
+	lines := filepath.Join(d.dir, "magnetometer.txt")
+	if err := os.WriteFile(lines, []byte(strings.Join(data.lines, "\n")+"\n"), 0o644); err != nil {
+		return sent{}, err
+	}
+	camera, err := d.addressOf(ctx, "allsky-camera")
+	if err != nil {
+		return sent{}, err
+	}
+	magnetometer, err := d.addressOf(ctx, "magnetometer")
+	if err != nil {
+		return sent{}, err
+	}
+	if err := d.show(ctx, append([]string{d.substorm, "send", "--to", camera}, data.frames...)...); err != nil {
+		return sent{}, err
+	}
+	return s, d.show(ctx, d.substorm, "send", "--udp", "--lines", "--rate", strconv.Itoa(linesPerSecond), "--to", magnetometer, lines)
+}
+
+func (d *demo) addressOf(ctx context.Context, instrument string) (string, error) {
+	address, err := d.output(ctx, d.kubectl, "-n", namespace, "get", "instrument", instrument, "-o", "jsonpath={.status.addresses[0].address}")
+	if err == nil && address == "" {
+		err = fmt.Errorf("instrument %s is Ready and its status names no address", instrument)
+	}
+	return address, err
+}

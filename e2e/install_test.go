@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// install puts the quickstart's servers on the first node, and a gateway pod on
+// each, with Helm as a user would.
+func (l *lab) install() error {
+	nodes, err := l.nodes()
+	if err != nil {
+		return err
+	}
+	if len(nodes) != 3 {
+		return fmt.Errorf("the cluster has %d nodes, want 3", len(nodes))
+	}
+	first := nodes[0].Labels["kubernetes.io/hostname"]
+	err = l.show(l.helmBin, "upgrade", "--install", "substorm-quickstart", "charts/substorm-quickstart",
+		"--namespace", namespace, "--create-namespace", "--set", "image.tag=dev",
+		"--set", `nats.nodeSelector.kubernetes\.io/hostname=`+first,
+		"--set", `s3.nodeSelector.kubernetes\.io/hostname=`+first,
+		"--wait", "--timeout", "3m")
+	if err != nil {
+		return err
+	}
+	return l.installSubstorm()
+}
+
+// installSubstorm installs the operator, and a Site with three gateway pods.
+func (l *lab) installSubstorm() error {
+	return l.show(l.helmBin, "upgrade", "--install", "substorm", "charts/substorm",
+		"--namespace", namespace, "--set", "image.tag=dev", "--set", "ingestGateway.spec.replicas=3",
+		"--wait", "--timeout", "3m")
+}
+
+// nodes returns the cluster's nodes in the order in which hack/cluster counts them.
+func (l *lab) nodes() ([]corev1.Node, error) {
+	out, err := l.tryKubectl("get", "nodes", "--sort-by=.metadata.name", "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.NodeList
+	return list.Items, json.Unmarshal([]byte(out), &list)
+}
+
+// nodeAddresses returns the address of each node, in order.
+func (l *lab) nodeAddresses(t testing.TB) []string {
+	t.Helper()
+	nodes, err := l.nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addresses []string
+	for _, node := range nodes {
+		addresses = append(addresses, internalIP(node))
+	}
+	return addresses
+}
+
+func internalIP(node corev1.Node) string {
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
+}
+
+// gateways returns the gateway pods.
+func (l *lab) gateways(t testing.TB) []corev1.Pod {
+	t.Helper()
+	var list corev1.PodList
+	l.getJSON(t, &list, "pods", "-l", "app.kubernetes.io/name=ingest-gateway")
+	return list.Items
+}
+
+// gatewayOn returns the name of the gateway pod on the n-th node, counted from 1.
+func (l *lab) gatewayOn(t testing.TB, n int) string {
+	t.Helper()
+	nodes, err := l.nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range l.gateways(t) {
+		if pod.Spec.NodeName == nodes[n-1].Name {
+			return pod.Name
+		}
+	}
+	t.Fatalf("no gateway pod on node %s", nodes[n-1].Name)
+	return ""
+}
+
+// readyGateway returns a gateway pod that receives, and its node's address.
+func (l *lab) readyGateway(t testing.TB) (podIP, nodeIP string) {
+	t.Helper()
+	for _, pod := range l.gateways(t) {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				return pod.Status.PodIP, pod.Status.HostIP
+			}
+		}
+	}
+	t.Fatal("no gateway pod is ready")
+	return "", ""
+}
+
+// waitReady waits for the condition Ready of resources.
+func (l *lab) waitReady(t testing.TB, resources ...string) {
+	t.Helper()
+	l.kubectl(t, append([]string{"wait", "--for=condition=Ready", "--timeout=2m"}, resources...)...)
+}
+
+// instrumentTCP is the manifest of a camera.
+func instrumentTCP(name string, port int) string {
+	return instrument(name, "AllSkyCamera", fmt.Sprintf("{type: TCP, tcp: {port: %d}}", port))
+}
+
+// instrumentUDP is the manifest of a magnetometer. Its segments are short, so
+// that the test need not wait for ten minutes.
+func instrumentUDP(name string, port int) string {
+	return instrument(name, "Magnetometer", fmt.Sprintf("{type: UDP, udp: {port: %d}}", port)) +
+		"  archive: {segment: {maxAge: 15s}}\n"
+}
+
+func instrument(name, kind, way string) string {
+	return strings.Join([]string{
+		"apiVersion: substorm.dev/v1alpha1",
+		"kind: Instrument",
+		"metadata: {name: " + name + "}",
+		"spec:",
+		"  siteRef: {name: demo}",
+		"  type: " + kind,
+		"  ways: [" + way + "]",
+		"",
+	}, "\n")
+}
+
+// waitRefused waits until nobody listens on address any more.
+func waitRefused(t testing.TB, address string) {
+	t.Helper()
+	eventually(t, 30*time.Second, func() error {
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			return nil
+		}
+		_ = conn.Close()
+		return fmt.Errorf("%s still accepts", address)
+	})
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestDeletedInstrumentKeepsItsArchive: deleting the resource deletes no
+// observation, and applying it again continues the archive.
+func TestDeletedInstrumentKeepsItsArchive(t *testing.T) {
+	l := theLab
+	before := l.sendSome(t, "kept-camera", 30131, 5)
+
+	l.kubectl(t, "delete", "instrument", "kept-camera", "--timeout=30s")
+	if diff := cmp.Diff(before, l.digests(t, "kept-camera")); diff != "" {
+		t.Fatalf("the listing changed with the deletion (-before +after):\n%s", diff)
+	}
+	l.apply(t, instrumentTCP("kept-camera", 30131))
+	l.waitReady(t, "instrument/kept-camera")
+	if diff := cmp.Diff(before, l.digests(t, "kept-camera")); diff != "" {
+		t.Fatalf("the listing changed with the new resource (-before +after):\n%s", diff)
+	}
+}
+
+// TestUninstall: `helm uninstall` with resources present ends within a minute,
+// leaves every object, stream and volume, and a reinstall goes on from there.
+func TestUninstall(t *testing.T) {
+	l := theLab
+	before := l.sendSome(t, "lasting-camera", 30141, 5)
+
+	out, err := l.output(l.helmBin, "uninstall", "substorm", "-n", namespace, "--wait", "--timeout", "60s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(out)
+	if left := l.kubectl(t, "get", "instrument", "lasting-camera", "-o", "name"); left == "" {
+		t.Fatal("the Instrument went with the chart")
+	}
+	if err := l.installSubstorm(); err != nil {
+		t.Fatal(err)
+	}
+	l.waitReady(t, "instrument/lasting-camera")
+	if diff := cmp.Diff(before, l.digests(t, "lasting-camera")); diff != "" {
+		t.Fatalf("the listing changed with the reinstall (-before +after):\n%s", diff)
+	}
+	after := l.sendSome(t, "lasting-camera", 30141, 5)
+	if len(after) != len(before)+5 {
+		t.Fatalf("%d objects listed after five more than %d", len(after), len(before))
+	}
+}
+
+// sendSome applies an instrument, sends it n new objects and returns the
+// digests of all that is listed once these are.
+func (l *lab) sendSome(t testing.TB, instrument string, port, n int) []string {
+	t.Helper()
+	l.apply(t, instrumentTCP(instrument, port))
+	l.waitReady(t, "instrument/"+instrument)
+	listed := len(l.digests(t, instrument))
+	report := filepath.Join(t.TempDir(), "receipts.jsonl")
+	if _, err := l.output(l.substorm, "send", "--quiet", "--to", join(l.nodeAddresses(t), port),
+		"--report", report, writeObjects(t, n, 32<<10)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Minute, func() error {
+		if got := len(l.digests(t, instrument)); got != listed+n {
+			return fmt.Errorf("%d objects of %s listed, want %d", got, instrument, listed+n)
+		}
+		return nil
+	})
+	return l.digests(t, instrument)
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/cli/quickstart"
 	"github.com/substorm/substorm/cli/send"
 )
@@ -32,6 +33,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(send.Command())
+	root.AddCommand(archive.Command())
 	root.AddCommand(quickstart.Command())
 	root.AddCommand(versionCommand())
 	return root

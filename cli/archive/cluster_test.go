@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/cli/kube/kubetest"
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "aurora", Name: name} }
+
+func secret(name string, data map[string]string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: meta(name), StringData: data}
+}
+
+func tlsSecret(t *testing.T, name string, ca *parts.CA) *corev1.Secret {
+	t.Helper()
+	dir, data := ca.Dir(t, "client"), map[string]string{}
+	for _, file := range []string{"ca.crt", "tls.crt", "tls.key"} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[file] = string(text)
+	}
+	return secret(name, data)
+}
+
+// TestArchiveOfASiteInACluster: everything comes from the Site and its Secrets,
+// with a JetStream user that may only read.
+func TestArchiveOfASiteInACluster(t *testing.T) {
+	f := newFixture(t, parts.MinIOOptions{TLS: true})
+	server := parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: site})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, site)
+	putEntries(t, js, time.Now())
+
+	cluster := kubetest.Start(t)
+	ref := func(name string) v1alpha1.LocalReference { return v1alpha1.LocalReference{Name: name} }
+	account := ref("account")
+	cluster.Create(t,
+		secret("s3", map[string]string{"accessKeyID": f.server.AccessKeyID, "secretAccessKey": f.server.SecretAccessKey}),
+		tlsSecret(t, "s3-tls", f.server.CA),
+		secret("account", map[string]string{"account.seed": server.AccountSeed, "account.id": server.AccountID}),
+		tlsSecret(t, "nats-tls", server.CA),
+		&v1alpha1.Site{ObjectMeta: meta("thule-hub"), Spec: v1alpha1.SiteSpec{
+			Code: site,
+			ObjectStore: v1alpha1.ObjectStore{Endpoint: f.server.URL(), Bucket: "archive", CredentialsSecretRef: ref("s3"),
+				TLS: &v1alpha1.TLS{SecretRef: ref("s3-tls")}},
+			JetStream: v1alpha1.JetStream{Servers: []string{server.URL()}, AccountKeySecretRef: &account,
+				TLS: &v1alpha1.TLS{SecretRef: ref("nats-tls")}},
+		}},
+	)
+	at := []string{"--kubeconfig", cluster.Kubeconfig, "-n", "aurora"}
+
+	out, _ := must(t, append([]string{"ls", "--site", "thule-hub", "-o", "json"}, at...)...)
+	if got := notices(t, out); len(got) != 4 {
+		t.Errorf("%d objects, want 4:\n%s", len(got), out)
+	}
+	// The only Site of the namespace need not be named.
+	out, _ = must(t, append([]string{"get", f.frame.Digest.String(), "-o", "-"}, at...)...)
+	if out != "frame" {
+		t.Errorf("got %q", out)
+	}
+	out, _ = must(t, append([]string{"ledger"}, at...)...)
+	if !strings.Contains(out, "mag-1") || !strings.Contains(out, "KernelBuffer=4") {
+		t.Errorf("ledger:\n%s", out)
+	}
+
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"a Site that is not there":       {[]string{"ls", "--site", "elsewhere", "-n", "aurora"}, `no Site "elsewhere"`},
+		"a namespace without Sites":      {[]string{"ls", "-n", "default"}, "no Site in namespace"},
+		"a kubeconfig that is not there": {[]string{"ls", "--kubeconfig", "nowhere"}, "nowhere"},
+	} {
+		args := append([]string{"ls", "--kubeconfig", cluster.Kubeconfig}, c.args[1:]...)
+		if _, _, err := run(t, args...); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v, want an error that says %q", name, err, c.says)
+		}
+	}
+	missing := &corev1.Secret{ObjectMeta: meta("s3")}
+	if err := cluster.Delete(t.Context(), missing); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run(t, append([]string{"ls"}, at...)...); err == nil || !strings.Contains(err.Error(), "spec.objectStore.credentialsSecretRef") {
+		t.Errorf("without the Secret: %v", err)
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package archive lists and fetches what a Site's archive holds, and shows its
+// ledger.
+package archive
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/backend"
+)
+
+// Command returns `substorm archive`.
+func Command() *cobra.Command {
+	o := &backend.Options{}
+	cmd := &cobra.Command{
+		Use:   "archive",
+		Short: "List and fetch what the archive holds, and show its ledger",
+		Long: `Reads a Site's archive and ledger. Where they are comes from the Site in the cluster
+that kubectl talks to, and its Secrets (--site, -n); names that resolve only in
+the cluster are reached through a forwarded port. With --code no cluster is
+asked, and the --s3-… and --nats-… flags or their variables say everything.`,
+		Example: `  substorm archive ls
+  substorm archive ls --site demo -n substorm --instrument allsky-1 --day today -o wide
+  substorm archive ls --code demo --s3-endpoint http://127.0.0.1:9000 --s3-bucket archive --s3-credentials-dir ./keys`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	o.AddFlags(cmd.PersistentFlags())
+	cmd.AddCommand(listCommand(o))
+	cmd.AddCommand(getCommand(o))
+	cmd.AddCommand(ledgerCommand(o))
+	return cmd
+}

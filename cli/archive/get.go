@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+func getCommand(o *backend.Options) *cobra.Command {
+	var output string
+	var s selection
+	cmd := &cobra.Command{
+		Use:   "get KEY | DIGEST",
+		Short: "Fetch one object and verify its digest",
+		Long: `Fetches the object of a key, or of a SHA-256 (or its first eight or more digits)
+that the archive lists, and compares its bytes with its digest. A file of other
+bytes is not left behind; what went to standard output is followed by an error.`,
+		Example: `  substorm archive get o/demo/allsky-1/r/2026/11/21/1795305598987-9dff50df08c63581
+  substorm archive get 9dff50df08c63581 -o frame.pgm.gz
+  substorm archive get 9dff50df08c63581 --day today -o - | gunzip | file -`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := s.days(); err != nil {
+				return err
+			}
+			b, err := backend.Open(cmd.Context(), *o)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			store, err := b.Store(cmd.Context())
+			if err != nil {
+				return err
+			}
+			n, err := find(cmd.Context(), store, b.Code, args[0], &s)
+			if err != nil {
+				return err
+			}
+			return save(cmd.Context(), store, n, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	s.addFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - is standard output (default: the last part of the key)")
+	return cmd
+}
+
+var digestPrefix = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
+
+// find returns the notice of an object by its key or the beginning of its digest.
+func find(ctx context.Context, store objectstore.Store, site, name string, s *selection) (wire.Notice, error) {
+	if !digestPrefix.MatchString(name) {
+		return byKey(ctx, store, name)
+	}
+	var found []wire.Notice
+	for list, err := range s.lists(ctx, store, site) {
+		if err != nil {
+			return wire.Notice{}, err
+		}
+		for r, err := range manifest.Day(ctx, store, site, list.instrument, list.day) {
+			if err != nil {
+				return wire.Notice{}, err
+			}
+			if strings.HasPrefix(r.Digest.String(), name) {
+				found = append(found, wire.Notice{Site: site, Instrument: list.instrument, Record: r})
+			}
+		}
+	}
+	for i := range found {
+		if found[i].Digest != found[0].Digest {
+			return wire.Notice{}, fmt.Errorf("several objects begin with %s: %s and %s: give more digits or the key", name, found[0].Digest, found[i].Digest)
+		}
+	}
+	if len(found) == 0 {
+		return wire.Notice{}, fmt.Errorf("the archive of site %s lists no object whose sha-256 begins with %s; a new object is listed within a minute, by its key it can be had at once", site, name)
+	}
+	return found[0], nil
+}
+
+func byKey(ctx context.Context, store objectstore.Store, key string) (wire.Notice, error) {
+	info, err := store.Head(ctx, key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return wire.Notice{}, fmt.Errorf("the bucket holds no object %q: substorm archive ls shows the keys", key)
+	}
+	if err != nil {
+		return wire.Notice{}, err
+	}
+	n, err := wire.NoticeFromMetadata(key, info.Metadata)
+	if err != nil {
+		return wire.Notice{}, fmt.Errorf("%w: its digest is unknown, so it cannot be verified", err)
+	}
+	return n, nil
+}
+
+// save writes an object to a file, or to out where output is "-".
+func save(ctx context.Context, store objectstore.Store, n wire.Notice, output string, out, notes io.Writer) error {
+	if output == "-" {
+		return fetch(ctx, store, n, out)
+	}
+	if output == "" {
+		output = path.Base(n.Key)
+		if n.Name != "" {
+			output = path.Base(n.Name)
+		}
+	}
+	if _, err := os.Lstat(output); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s exists and is left alone: name another file with -o", output)
+	}
+	part, err := os.CreateTemp(filepath.Dir(output), ".substorm-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	err = fetch(ctx, store, n, part)
+	if err := errors.Join(err, part.Close()); err != nil {
+		return err
+	}
+	if err := os.Chmod(part.Name(), 0o644); err != nil {
+		return err
+	}
+	if err := os.Rename(part.Name(), output); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(notes, "%s: %d bytes, sha-256 %s as listed\n", output, n.Size, n.Digest)
+	return err
+}
+
+// fetch copies an object's bytes and compares them with its digest and size.
+func fetch(ctx context.Context, store objectstore.Store, n wire.Notice, out io.Writer) error {
+	part := objectstore.All
+	if n.Length > 0 {
+		part = objectstore.Range{Offset: n.Offset, Length: n.Length}
+	}
+	body, _, err := store.Get(ctx, n.Key, part)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	digest := sha256.New()
+	size, err := io.Copy(io.MultiWriter(out, digest), body)
+	if err != nil {
+		return fmt.Errorf("fetch %s: %w", n.Key, err)
+	}
+	if got := hex.EncodeToString(digest.Sum(nil)); got != n.Digest.String() || size != n.Size {
+		return fmt.Errorf("%s is damaged: its bytes (%d, sha-256 %s) are not those that were received (%d, %s)", n.Key, size, got, n.Size, n.Digest)
+	}
+	return nil
+}

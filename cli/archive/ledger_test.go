@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+func objects(n, size uint64, names ...string) wire.Totals {
+	t := wire.Totals{Objects: n, ObjectBytes: size, Acknowledged: n}
+	for _, name := range names {
+		t.Digest = t.Digest.Plus(wire.Digest(sha256.Sum256([]byte(name))))
+	}
+	return t
+}
+
+func datagrams(n, size uint64) wire.Totals { return wire.Totals{Datagrams: n, DatagramBytes: size} }
+
+func TestDifferences(t *testing.T) {
+	same := Ledger{Received: objects(2, 20, "a", "b"), Stored: objects(2, 20, "b", "a"), Announced: objects(2, 20, "a", "b")}
+	at := noon
+	for name, c := range map[string]struct {
+		change func(*Ledger)
+		says   []string
+	}{
+		"nothing":               {func(*Ledger) {}, nil},
+		"repeats":               {func(l *Ledger) { l.Repeated = objects(1, 10, "a") }, nil},
+		"unfinished":            {func(l *Ledger) { l.Received.Unfinished = map[wire.Cause]uint64{wire.CauseReset: 3} }, nil},
+		"a receipt not written": {func(l *Ledger) { l.Received.Acknowledged = 1 }, nil},
+		"not announced":         {func(l *Ledger) { l.Stored = objects(3, 30, "a", "b", "c") }, []string{"3 stored, 2 announced"}},
+		"not received":          {func(l *Ledger) { l.Received = objects(1, 10, "a") }, []string{"1 received, 2 announced"}},
+		"other bytes":           {func(l *Ledger) { l.Stored.ObjectBytes = 19 }, []string{"20 received, 19 stored, 20 announced"}},
+		"other objects":         {func(l *Ledger) { l.Stored = objects(2, 20, "a", "c") }, []string{"not the same objects"}},
+		"segments to come": {func(l *Ledger) {
+			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), datagrams(7, 70)
+		}, []string{"7 of 10 are in segments"}},
+		"segments hold more": {func(l *Ledger) {
+			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), datagrams(11, 110)
+		}, []string{"11 (110 bytes) in segments"}},
+		"datagrams lost": {func(l *Ledger) {
+			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(9, 90), datagrams(9, 90)
+		}, []string{"10 (100 bytes) received, 9 (90 bytes) announced"}},
+		"a silent gateway": {func(l *Ledger) {
+			l.Writers = []WriterColumns{{Writer: "gateway-2", Stale: true, ReportedAt: &at}, {Writer: "gateway-1"}}
+		}, []string{"gateway-2 has not reported since 2026-11-21T12:00:00Z"}},
+	} {
+		l := same
+		c.change(&l)
+		got := l.compare()
+		if len(got) != len(c.says) {
+			t.Errorf("%s: got %q, want %q", name, got, c.says)
+			continue
+		}
+		for i := range got {
+			if !strings.Contains(got[i], c.says[i]) {
+				t.Errorf("%s: got %q, want %q", name, got[i], c.says[i])
+			}
+		}
+	}
+}
+
+// putEntries writes what two gateways and the archivist write.
+func putEntries(t *testing.T, js jetstream.JetStream, now time.Time) {
+	t.Helper()
+	kv, err := js.KeyValue(t.Context(), wire.LedgerBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(instrument string, day wire.Day, step wire.Step, writer string, lives ...wire.Totals) {
+		e := wire.LedgerEntry{Incarnations: map[string]wire.Totals{}}
+		for i, l := range lives {
+			e.Incarnations[string(rune('a'+i))] = l
+		}
+		data, err := e.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kv.Put(t.Context(), wire.LedgerKey(instrument, day, step, writer), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
+		first, second := objects(1, 10, "a"), objects(2, 20, "b", "c")
+		if step == wire.StepReceived {
+			first.Unfinished, second.Unfinished = map[wire.Cause]uint64{wire.CauseReset: 1}, map[wire.Cause]uint64{wire.CauseReset: 1, wire.CauseStalled: 2}
+		}
+		entry("allsky-1", "2026-11-21", step, "gateway-0", first)
+		entry("allsky-1", "2026-11-21", step, "gateway-1", second, objects(1, 5, "d"))
+		entry("allsky-1", "2026-11-20", step, "gateway-0", objects(9, 90))
+	}
+	entry("allsky-1", "2026-11-21", wire.StepRepeated, wire.ArchivistWriter, objects(1, 10, "a"))
+	received := datagrams(600, 6000)
+	received.Dropped, received.Unknown = map[wire.Cause]uint64{wire.CauseKernelBuffer: 4}, 5
+	entry("mag-1", "2026-11-21", wire.StepReceived, "gateway-1", received)
+	entry("mag-1", "2026-11-21", wire.StepAnnounced, "gateway-1", datagrams(600, 6000))
+	entry("mag-1", "2026-11-21", wire.StepStored, wire.ArchivistWriter, datagrams(500, 5000))
+
+	status, err := js.KeyValue(t.Context(), wire.StatusBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for gateway, at := range map[string]time.Time{"gateway-0": now.Add(-time.Second), "gateway-1": now.Add(-time.Hour)} {
+		data, err := wire.GatewayStatus{Gateway: gateway, ReportedAt: at}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := status.Put(t.Context(), wire.GatewayStatusKey(gateway), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLedger(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: site})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, site)
+	now := time.Now()
+	putEntries(t, js, now)
+	s := &selection{}
+	all, err := ReadLedger(t.Context(), js, site, s, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 3 || all[0].Day != "2026-11-20" || all[1].Day != "2026-11-21" || all[2].Instrument != "mag-1" {
+		t.Fatalf("got %+v", all)
+	}
+	today := all[1]
+	if today.Received.Objects != 4 || today.Received.ObjectBytes != 35 || today.Received.Unfinished[wire.CauseReset] != 2 || today.Repeated.Objects != 1 {
+		t.Errorf("sums: %+v", today)
+	}
+	if today.Received.Digest != objects(0, 0, "a", "b", "c", "d").Digest {
+		t.Errorf("digest sum: %s", today.Received.Digest)
+	}
+	stale := map[string]bool{}
+	for _, w := range today.Writers {
+		stale[w.Writer] = w.Stale
+	}
+	if diff := cmp.Diff(map[string]bool{"_archivist": false, "gateway-0": false, "gateway-1": true}, stale); diff != "" {
+		t.Errorf("stale writers (-want +got):\n%s", diff)
+	}
+	if today.Agree || !all[0].Agree {
+		t.Errorf("agree: today %v, yesterday %v", today.Agree, all[0].Agree)
+	}
+	s.instruments, s.day = []string{"allsky-1"}, "2026-11-20"
+	if some, err := ReadLedger(t.Context(), js, site, s, now); err != nil || len(some) != 1 || some[0].Day != "2026-11-20" {
+		t.Errorf("one day: %+v, %v", some, err)
+	}
+	var table bytes.Buffer
+	if err := printLedgers(&table, site, all); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/ledger.txt", strings.ReplaceAll(table.String(), wire.FormatTime(now.Add(-time.Hour).Truncate(time.Second)), "<an hour ago>"))
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; UPDATE_GOLDEN=1 rewrites it):\n%s", file, diff)
+	}
+}
+
+// TestLedgerFromFlags: the command, without a cluster.
+func TestLedgerFromFlags(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, site)
+	putEntries(t, js, time.Now())
+	out, _ := must(t, "ledger", "--code", site, "--nats-servers", server.URL(), "--instrument", "mag-1", "-o", "json")
+	var l Ledger
+	if err := json.Unmarshal([]byte(out), &l); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if l.Received.Datagrams != 600 || l.Received.Unknown != 5 || l.Stored.Datagrams != 500 || l.Agree {
+		t.Errorf("got %s", out)
+	}
+	if out, _ := must(t, "ledger", "--code", site, "--nats-servers", server.URL(), "--day", "1999-01-01"); !strings.Contains(out, "has nothing here") {
+		t.Errorf("got %s", out)
+	}
+	if _, _, err := run(t, "ledger", "--code", "other", "--nats-servers", server.URL()); err == nil || !strings.Contains(err.Error(), "is the Site ready?") {
+		t.Errorf("of a Site that is not there: %v", err)
+	}
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+func ledgerCommand(o *backend.Options) *cobra.Command {
+	var s selection
+	var output string
+	cmd := &cobra.Command{
+		Use:   "ledger",
+		Short: "Show what was received, stored and announced, and whether it agrees",
+		Long: `Shows for each instrument and day how many objects and datagrams passed each step,
+what was unfinished or dropped and why, and whether the columns agree. What is on
+its way makes them differ for a moment.
+
+received      the sender may have a receipt for it (a datagram: JetStream has it)
+acknowledged  the receipt could be written to the sender
+stored        it is in the object store (a datagram: in an announced segment)
+announced     its notice is in the stream (a datagram: its message)
+repeated      it was there already and was taken back
+unfinished    objects that began and got no receipt, by cause
+dropped       datagrams, by cause
+unknown       datagrams that were in memory when a gateway was killed
+
+-o json prints one instrument's day per line, with the columns of each gateway.`,
+		Example: `  substorm archive ledger --day today
+  substorm archive ledger --instrument allsky-1 -o json | jq .agree`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := s.days(); err != nil {
+				return err
+			}
+			if output != "" && output != "json" {
+				return fmt.Errorf("-o %s: there is json", output)
+			}
+			b, err := backend.Open(cmd.Context(), *o)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			js, err := b.JetStream(cmd.Context())
+			if err != nil {
+				return err
+			}
+			ledgers, err := ReadLedger(cmd.Context(), js, b.Code, &s, time.Now())
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return printLedgersJSON(cmd.OutOrStdout(), ledgers)
+			}
+			return printLedgers(cmd.OutOrStdout(), b.Code, ledgers)
+		},
+	}
+	s.addFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json (one instrument's day per line)")
+	return cmd
+}
+
+func printLedgersJSON(w io.Writer, ledgers []Ledger) error {
+	enc := json.NewEncoder(w)
+	for _, l := range ledgers {
+		if err := enc.Encode(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printLedgers(w io.Writer, site string, ledgers []Ledger) error {
+	if len(ledgers) == 0 {
+		_, err := fmt.Fprintf(w, "the ledger of site %s has nothing here\n", site)
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "INSTRUMENT\tDAY\tOF\tRECEIVED\tACKNOWLEDGED\tSTORED\tANNOUNCED\tREPEATED\tBYTES\tUNFINISHED\tDROPPED\tUNKNOWN")
+	for _, l := range ledgers {
+		if l.hasObjects() || !l.hasDatagrams() {
+			fmt.Fprintf(t, "%s\t%s\tobjects\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t-\t-\n", l.Instrument, l.Day, l.Received.Objects, l.Received.Acknowledged,
+				l.Stored.Objects, l.Announced.Objects, l.Repeated.Objects, humanize.IBytes(l.Received.ObjectBytes), byCause(l.Received.Unfinished))
+		}
+		if l.hasDatagrams() {
+			fmt.Fprintf(t, "%s\t%s\tdatagrams\t%d\t-\t%d\t%d\t-\t%s\t-\t%s\t%d\n", l.Instrument, l.Day, l.Received.Datagrams, l.Stored.Datagrams,
+				l.Announced.Datagrams, humanize.IBytes(l.Received.DatagramBytes), byCause(l.Received.Dropped), l.Received.Unknown)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printAgreement(w, ledgers)
+}
+
+func (l *Ledger) hasObjects() bool {
+	return l.Received.Objects+l.Stored.Objects+l.Announced.Objects+l.Repeated.Objects > 0 || len(l.Received.Unfinished) > 0
+}
+
+func (l *Ledger) hasDatagrams() bool {
+	return l.Received.Datagrams+l.Stored.Datagrams+l.Announced.Datagrams+l.Received.Unknown > 0 || len(l.Received.Dropped) > 0
+}
+
+func printAgreement(w io.Writer, ledgers []Ledger) error {
+	var out strings.Builder
+	disagree := 0
+	for _, l := range ledgers {
+		if !l.Agree {
+			disagree++
+		}
+	}
+	if disagree == 0 {
+		out.WriteString("\nThe columns agree: what was received is stored and announced.\n")
+	} else {
+		fmt.Fprintf(&out, "\nThe columns of %d of %d lines differ:\n", disagree, len(ledgers))
+	}
+	for _, l := range ledgers {
+		for _, d := range l.Differences {
+			fmt.Fprintf(&out, "  %s %s: %s\n", l.Instrument, l.Day, d)
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// byCause prints counts as Reset=1,Stalled=2, or a dash.
+func byCause(counts map[wire.Cause]uint64) string {
+	var parts []string
+	for _, cause := range slices.Sorted(maps.Keys(counts)) {
+		if counts[cause] > 0 {
+			parts = append(parts, fmt.Sprintf("%s=%d", cause, counts[cause]))
+		}
+	}
+	return orDash(strings.Join(parts, ","))
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// selection says which instruments and days are meant; the zero value means all.
+type selection struct {
+	instruments []string
+	day         string
+	from, to    string
+	now         func() time.Time
+}
+
+func (s *selection) addFlags(f *pflag.FlagSet) {
+	f.StringSliceVarP(&s.instruments, "instrument", "i", nil, "only these instruments")
+	f.StringVar(&s.day, "day", "", "only this UTC day: 2006-01-02, today or yesterday")
+	f.StringVar(&s.from, "from", "", "from this UTC day on")
+	f.StringVar(&s.to, "to", "", "up to this UTC day, included")
+}
+
+// days is a range of days, both ends included; empty ends are open.
+type days struct{ first, last wire.Day }
+
+func (d days) hold(day wire.Day) bool {
+	return (d.first == "" || day >= d.first) && (d.last == "" || day <= d.last)
+}
+
+func (s *selection) days() (days, error) {
+	if s.day != "" && (s.from != "" || s.to != "") {
+		return days{}, errors.New("--day chooses one day, --from and --to a range: give one of them")
+	}
+	from, to := s.from, s.to
+	if s.day != "" {
+		from, to = s.day, s.day
+	}
+	first, err := s.parse(from)
+	if err != nil {
+		return days{}, err
+	}
+	last, err := s.parse(to)
+	if err != nil {
+		return days{}, err
+	}
+	if first != "" && last != "" && first > last {
+		return days{}, fmt.Errorf("--from %s comes after --to %s", first, last)
+	}
+	return days{first, last}, nil
+}
+
+func (s *selection) parse(day string) (wire.Day, error) {
+	now := time.Now
+	if s.now != nil {
+		now = s.now
+	}
+	switch day {
+	case "":
+		return "", nil
+	case "today":
+		return wire.DayOf(now()), nil
+	case "yesterday":
+		return wire.DayOf(now().UTC().AddDate(0, 0, -1)), nil
+	}
+	parsed, err := wire.ParseDay(day)
+	if err != nil {
+		return "", fmt.Errorf("%q is no UTC day: write 2006-01-02, today or yesterday", day)
+	}
+	return parsed, nil
+}
+
+func (s *selection) holdsInstrument(name string) bool {
+	return len(s.instruments) == 0 || slices.Contains(s.instruments, name)
+}
+
+// instrumentDay is one list of the archive.
+type instrumentDay struct {
+	instrument string
+	day        wire.Day
+}
+
+// lists yields the lists that the archive has within the selection, by
+// instrument and then by day. An instrument that is named and has none is an error.
+func (s *selection) lists(ctx context.Context, store objectstore.Store, site string) iter.Seq2[instrumentDay, error] {
+	return func(yield func(instrumentDay, error) bool) {
+		within, err := s.days()
+		if err != nil {
+			yield(instrumentDay{}, err)
+			return
+		}
+		missing := slices.Clone(s.instruments)
+		for instrument, err := range manifest.Instruments(ctx, store, site) {
+			if err != nil {
+				yield(instrumentDay{}, err)
+				return
+			}
+			if !s.holdsInstrument(instrument) {
+				continue
+			}
+			missing = slices.DeleteFunc(missing, func(m string) bool { return m == instrument })
+			for day, err := range manifest.Days(ctx, store, site, instrument) {
+				if err == nil && !within.hold(day) {
+					continue
+				}
+				if !yield(instrumentDay{instrument, day}, err) || err != nil {
+					return
+				}
+			}
+		}
+		if len(missing) > 0 {
+			yield(instrumentDay{}, fmt.Errorf("the archive of site %s lists nothing of instrument %s", site, missing[0]))
+		}
+	}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// userAge is how long the credentials that a command issues to itself are good for.
+const userAge = time.Hour
+
+// reader is a JetStream user that reads a Site's ledger and its gateways'
+// reports, and may do nothing else.
+func reader(code string) plan.JetStreamUser {
+	u := plan.JetStreamUser{Name: "substorm cli", InboxPrefix: "_INBOX_cli_" + code, Publish: []string{"$JS.API.INFO"}}
+	u.Subscribe = []string{u.InboxPrefix + ".>"}
+	for _, bucket := range []string{wire.LedgerBucket(code), wire.StatusBucket(code)} {
+		stream := "KV_" + bucket
+		for _, api := range []string{"STREAM.INFO", "CONSUMER.CREATE", "CONSUMER.INFO", "CONSUMER.DELETE", "CONSUMER.MSG.NEXT", "DIRECT.GET"} {
+			u.Publish = append(u.Publish, "$JS.API."+api+"."+stream, "$JS.API."+api+"."+stream+".>")
+		}
+		u.Publish = append(u.Publish, "$JS.FC."+stream+".>", "$JS.FC.*.*."+stream+".>")
+	}
+	return u
+}
+
+// issue makes credentials with an account's signing key.
+func issue(u plan.JetStreamUser, account *corev1.Secret) ([]byte, error) {
+	signer, err := nkeys.FromSeed(bytes.TrimSpace(account.Data[plan.KeyAccountSeed]))
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s: %s: %w", account.Name, plan.KeyAccountSeed, err)
+	}
+	defer signer.Wipe()
+	user, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, err
+	}
+	id, err := user.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	claims := jwt.NewUserClaims(id)
+	claims.Name = u.Name
+	claims.IssuerAccount = string(bytes.TrimSpace(account.Data[plan.KeyAccountID]))
+	claims.Expires = time.Now().Add(userAge).Unix()
+	claims.Permissions.Pub.Allow.Add(u.Publish...)
+	claims.Permissions.Sub.Allow.Add(u.Subscribe...)
+	if key, err := signer.PublicKey(); err == nil && key == claims.IssuerAccount {
+		claims.IssuerAccount = "" // the account's own key, not a signing key
+	}
+	token, err := claims.Encode(signer)
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s: sign with %s: %w", account.Name, plan.KeyAccountSeed, err)
+	}
+	seed, err := user.Seed()
+	if err != nil {
+		return nil, err
+	}
+	return jwt.FormatUserConfig(token, seed)
+}

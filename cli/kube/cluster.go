@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kube finds the cluster that kubectl would talk to, the Sites in it,
+// and a way to what only the cluster's own network reaches.
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// Flags choose a cluster and a namespace, as kubectl's do.
+type Flags struct {
+	Kubeconfig, Context, Namespace string
+}
+
+// Add adds the flags.
+func (f *Flags) Add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of the Site (default: the kubeconfig's)")
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's account)")
+	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig")
+}
+
+// Cluster is a Kubernetes API server and a namespace in it.
+type Cluster struct {
+	Client    client.Client
+	Namespace string
+	config    *rest.Config
+}
+
+// Open finds the cluster. It does not talk to it yet.
+func Open(f Flags) (*Cluster, error) {
+	// Kubernetes' libraries log to standard error what callers get as errors.
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w: name a kubeconfig with --kubeconfig or $KUBECONFIG", err)
+	}
+	namespace := f.Namespace
+	if namespace == "" {
+		if namespace, _, err = loader.Namespace(); err != nil {
+			return nil, fmt.Errorf("find the namespace: %w", err)
+		}
+	}
+	return New(config, namespace)
+}
+
+// New is Open for a configuration that is known already.
+func New(config *rest.Config, namespace string) (*Cluster, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("reach the cluster at %s: %w", config.Host, err)
+	}
+	return &Cluster{Client: c, Namespace: namespace, config: config}, nil
+}
+
+// Site returns the Site of that name, or with an empty name the only one there is.
+func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error) {
+	if name != "" {
+		site := &v1alpha1.Site{}
+		err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, site)
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("no Site %q in namespace %q: kubectl get site -A lists them, -n chooses the namespace", name, c.Namespace)
+		}
+		if err != nil {
+			return nil, explain(err)
+		}
+		return site, nil
+	}
+	sites := &v1alpha1.SiteList{}
+	if err := c.Client.List(ctx, sites, client.InNamespace(c.Namespace)); err != nil {
+		return nil, explain(err)
+	}
+	switch len(sites.Items) {
+	case 1:
+		return &sites.Items[0], nil
+	case 0:
+		return nil, fmt.Errorf("no Site in namespace %q: kubectl get site -A lists them, -n chooses the namespace", c.Namespace)
+	default:
+		var names []string
+		for i := range sites.Items {
+			names = append(names, sites.Items[i].Name)
+		}
+		return nil, fmt.Errorf("several Sites in namespace %q: choose one with --site: %s", c.Namespace, strings.Join(names, ", "))
+	}
+}
+
+// Secret returns the data of a Secret.
+func (c *Cluster) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, secret)
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w", c.Namespace, name, err)
+	}
+	return secret, nil
+}
+
+// explain adds what to do to an error of the API server.
+func explain(err error) error {
+	switch {
+	case strings.Contains(err.Error(), "no matches for kind"):
+		return fmt.Errorf("this cluster does not know Substorm's kinds (%w): install the chart charts/substorm", err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: ask for the right to read Substorm's resources", err)
+	default:
+		return err
+	}
+}

@@ -158,3 +158,17 @@ func soonest(waits ...time.Duration) time.Duration {
 }
 
 func count(some, all int32) string { return fmt.Sprintf("%d of %d", some, all) }
+
+// FindingOf returns what a condition says; nothing where there is none.
+func FindingOf(all []metav1.Condition, kind string) Finding {
+	if c := condition(all, kind); c != nil {
+		return Finding{c.Status, c.Reason, c.Message}
+	}
+	return Finding{}
+}
+
+// IsReady says whether Ready is True.
+func IsReady(all []metav1.Condition) bool {
+	c := condition(all, v1alpha1.ConditionReady)
+	return c != nil && c.Status == metav1.ConditionTrue
+}

@@ -150,7 +150,7 @@ func (w world) planSite(out *planned, name string, site *v1alpha1.Site, sites []
 	pools := keep(gateways, func(g v1alpha1.IngestGateway) bool { return ofSite(g.Spec.SiteRef) })
 	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
 	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
-		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}}
+		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true}
 	var accepted plan.Finding
 	if site != nil {
 		accepted = plan.SiteAccepted(view)
@@ -205,7 +205,7 @@ func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict p
 	}
 	status, _ := plan.InstrumentStatus(view)
 	out.Instruments[inst.Name] = status
-	flowing[inst.Name] = plan.DataFlowing(&status)
+	flowing[inst.Name] = plan.FindingOf(status.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
 func (w world) planPool(out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted plan.Finding, all []v1alpha1.IngestGateway, secrets plan.Secrets, registry plan.RegistryState) {

@@ -260,14 +260,6 @@ func (v InstrumentView) receivedToday() *v1alpha1.DayCounts {
 	return sum
 }
 
-// DataFlowing returns the DataFlowing condition of a planned status.
-func DataFlowing(status *v1alpha1.InstrumentStatus) Finding {
-	if c := condition(status.Conditions, v1alpha1.ConditionDataFlowing); c != nil {
-		return Finding{c.Status, c.Reason, c.Message}
-	}
-	return Finding{}
-}
-
 func pods(n int) string {
 	if n == 1 {
 		return "1 pod"

@@ -7,6 +7,9 @@ import (
 	"encoding/hex"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -123,4 +126,14 @@ func (u JetStreamUser) Hash(account, issuer string) string {
 		h.Write([]byte(strings.Join(list, "\n") + "\n\n"))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// CredentialsSecret holds a pool's credentials, and the hash of what they allow.
+func (p Pool) CredentialsSecret(creds []byte) *coreac.SecretApplyConfiguration {
+	return coreac.Secret(JetStreamSecret(p.Gateway.Name), p.Gateway.Namespace).
+		WithLabels(p.labels()).
+		WithAnnotations(map[string]string{AnnotationPermissions: p.Permissions}).
+		WithOwnerReferences(p.owner()).
+		WithType(corev1.SecretTypeOpaque).
+		WithData(map[string][]byte{KeyUserCreds: creds})
 }

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -27,8 +28,10 @@ type SiteView struct {
 	Sites    []v1alpha1.Site
 	Secrets  Secrets
 	Backends Backends
-	// Flowing is the DataFlowing of each of the Site's instruments, by name.
+	// Flowing is the DataFlowing of each of the Site's instruments, by name;
+	// Counted says that none is missing.
 	Flowing  map[string]Finding
+	Counted  bool
 	Registry RegistryState
 }
 
@@ -65,9 +68,13 @@ func markerIsAnotherSites(v SiteView) (Finding, bool) {
 // SiteStatus returns the status, and after how long to look again.
 func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	accepted := SiteAccepted(v)
-	store := v.reachable(accepted, ObjectStoreSecrets(v.Site), v.Backends.ObjectStore, "the object store")
-	jetStream := v.reachable(accepted, JetStreamSecrets(v.Site), v.Backends.JetStream, "JetStream")
+	store := v.reachable(accepted, ObjectStoreSecrets(v.Site), v.Backends.ObjectStore, v1alpha1.ConditionObjectStoreReachable, "the object store")
+	jetStream := v.reachable(accepted, JetStreamSecrets(v.Site), v.Backends.JetStream, v1alpha1.ConditionJetStreamReachable, "JetStream")
 	counts, flowing := v.flowing()
+	if was := condition(v.Site.Status.Conditions, v1alpha1.ConditionDataFlowing); !v.Counted && was != nil {
+		flowing = Finding{was.Status, was.Reason, was.Message}
+		counts = *cmp.Or(v.Site.Status.Instruments, &counts)
+	}
 
 	c := conditions{now: v.Now, generation: v.Site.Generation, was: v.Site.Status.Conditions}
 	c.set(v1alpha1.ConditionAccepted, accepted)
@@ -101,11 +108,18 @@ func retrySecrets(found ...Finding) time.Duration {
 	return 0
 }
 
-func (v SiteView) reachable(accepted Finding, needs []SecretNeed, tried *Finding, what string) Finding {
+func (v SiteView) reachable(accepted Finding, needs []SecretNeed, tried *Finding, kind, what string) Finding {
+	was := condition(v.Site.Status.Conditions, kind)
 	return first(v, []check[SiteView]{
 		func(SiteView) (Finding, bool) { return v.Secrets.Missing(needs) },
 		func(SiteView) (Finding, bool) {
 			return unknown(v1alpha1.ReasonNotTried, what+" is left alone until the Site is accepted"), !accepted.OK()
+		},
+		func(SiteView) (Finding, bool) { // an operator that starts knows nothing new
+			if tried != nil || was == nil || was.ObservedGeneration != v.Site.Generation || was.Reason == v1alpha1.ReasonNotTried {
+				return Finding{}, false
+			}
+			return Finding{was.Status, was.Reason, was.Message}, true
 		},
 		func(SiteView) (Finding, bool) {
 			return unknown(v1alpha1.ReasonReconciling, what+" is being tried"), tried == nil

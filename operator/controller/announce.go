@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// announcer tells of changed conditions: as Kubernetes events, and on the
+// Site's health subject.
+type announcer struct {
+	recorder recorder.EventRecorder
+	links    *links
+	log      *slog.Logger
+	// unpublished counts changes that no bus took.
+	unpublished prometheus.Counter
+}
+
+// announce is called after a status was written.
+func (a *announcer) announce(p planned) {
+	for _, c := range plan.Changed(p.wasConds, p.isConds) {
+		switch c.Type {
+		case v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled:
+			continue // Ready says the same
+		}
+		was := ""
+		for _, old := range p.wasConds {
+			if old.Type == c.Type {
+				was = string(old.Status)
+			}
+		}
+		a.event(p, c, was)
+		if err := a.publish(p, c, was); err != nil {
+			a.unpublished.Inc()
+			if !errors.Is(err, errNotConnected) {
+				a.log.Warn("the change of a condition could not be published", "kind", p.kind, "name", p.NamespacedName.String(), "error", err)
+			}
+		}
+	}
+}
+
+// event: that something is good from the beginning is no event.
+func (a *announcer) event(p planned, c metav1.Condition, was string) {
+	kind := corev1.EventTypeNormal
+	if worrying(c) {
+		kind = corev1.EventTypeWarning
+	} else if was == "" && c.Type != v1alpha1.ConditionReady {
+		return
+	}
+	a.recorder.Eventf(p.object, nil, kind, c.Reason, c.Type, "%s is %s: %s", c.Type, c.Status, c.Message)
+}
+
+func worrying(c metav1.Condition) bool {
+	switch c.Reason {
+	case v1alpha1.ReasonNotObserving, v1alpha1.ReasonReconciling, v1alpha1.ReasonProgressing, v1alpha1.ReasonNoInstruments:
+		return false
+	}
+	return c.Status == metav1.ConditionFalse || c.Type == v1alpha1.ConditionDataFlowing && c.Status != metav1.ConditionTrue
+}
+
+func (a *announcer) publish(p planned, c metav1.Condition, was string) error {
+	if p.code == "" {
+		return errNotConnected
+	}
+	change := wire.ConditionChange{
+		Format: wire.Format, Kind: p.kind, Namespace: p.Namespace, Name: p.Name,
+		UID: string(p.object.GetUID()), Generation: c.ObservedGeneration,
+		Condition: c.Type, Status: string(c.Status), Was: was, Reason: c.Reason, Message: c.Message,
+		At: c.LastTransitionTime.UTC(),
+	}
+	data, err := change.Encode()
+	if err != nil {
+		return err
+	}
+	m := nats.NewMsg(wire.HealthSubject(p.code, strings.ToLower(p.kind), p.Name))
+	m.Data = data
+	id := fmt.Sprintf("%s/%s/%d/%s/%s", p.object.GetUID(), c.Type, change.At.Unix(), c.Status, c.Reason)
+	for header, value := range map[string]string{
+		wire.HeaderID:          id,
+		wire.HeaderMessageID:   id,
+		wire.HeaderSpecVersion: wire.SpecVersion,
+		wire.HeaderType:        wire.TypeCondition,
+		wire.HeaderSource:      wire.EventSource(p.code, "operator"),
+		wire.HeaderSubject:     p.Name,
+		wire.HeaderTime:        wire.FormatTime(change.At),
+		wire.HeaderContentType: wire.ContentTypeJSON,
+		wire.HeaderFormat:      fmt.Sprint(wire.Format),
+	} {
+		m.Header.Set(header, value)
+	}
+	return a.links.publish(p.site, m)
+}

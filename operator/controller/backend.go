@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// probeText is what is written to see that the bucket can be written.
+const probeText = "This object may be removed at any time."
+
+// tryObjectStore sees that the bucket is there, is ours and can be read and
+// written, and makes or marks it where it must.
+func tryObjectStore(ctx context.Context, store objectstore.Store, want wanted) plan.Finding {
+	if _, err := store.EnsureBucket(ctx); err != nil {
+		return storeProblem(want, "look for the bucket", err)
+	}
+	ours, key := want.marker, wire.SiteMarkerKey(want.marker.Code)
+	found, err := readMarker(ctx, store, key)
+	if err != nil {
+		return storeProblem(want, "read "+key, err)
+	}
+	switch plan.JudgeMarker(ours, found, want.takeOver) {
+	case plan.MarkerRespect:
+		return plan.MarkerConflict(ours, *found, fmt.Sprintf("bucket %q at %s", want.store.Bucket, want.store.Endpoint))
+	case plan.MarkerWrite:
+		if err := writeMarker(ctx, store, key, ours, found == nil); err != nil {
+			return storeProblem(want, "write "+key, err)
+		}
+	}
+	probe := wire.StagingKey(ours.Code, "operator", "probe")
+	if err := store.Put(ctx, probe, strings.NewReader(probeText), int64(len(probeText)), objectstore.PutOptions{ContentType: "text/plain"}); err != nil {
+		return storeProblem(want, "write "+probe, err)
+	}
+	return plan.Finding{Status: "True", Reason: v1alpha1.ReasonReachable}
+}
+
+func readMarker(ctx context.Context, store objectstore.Store, key string) (*wire.SiteMarker, error) {
+	body, _, err := store.Get(ctx, key, objectstore.All)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, 64<<10))
+	if err != nil {
+		return nil, err
+	}
+	m, err := wire.DecodeSiteMarker(data)
+	if err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// writeMarker: of two Sites that find no marker at the same time, one writes it
+// and the other reads it at its next try.
+func writeMarker(ctx context.Context, store objectstore.Store, key string, m wire.SiteMarker, createOnly bool) error {
+	data, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	return store.Put(ctx, key, bytes.NewReader(data), int64(len(data)),
+		objectstore.PutOptions{ContentType: wire.ContentTypeJSON, CreateOnly: createOnly})
+}
+
+func storeProblem(want wanted, what string, err error) plan.Finding {
+	at := fmt.Sprintf("object store %s, bucket %q: %s: %v", want.store.Endpoint, want.store.Bucket, what, err)
+	switch {
+	case errors.Is(err, objectstore.ErrAccessDenied):
+		return no(v1alpha1.ReasonAccessDenied, at+": check the keys in the Secret of spec.objectStore.credentialsSecretRef, and what they may do with the bucket")
+	case errors.Is(err, objectstore.ErrFull):
+		return no(v1alpha1.ReasonRefused, at+": make room")
+	case errors.Is(err, objectstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return no(v1alpha1.ReasonUnreachable, at+": see that the server runs and that spec.objectStore.endpoint and tls name it")
+	default:
+		return no(v1alpha1.ReasonRefused, at)
+	}
+}
+
+func no(reason, message string) plan.Finding {
+	return plan.Finding{Status: "False", Reason: reason, Message: message}
+}
+
+// errMarker: a stream is another Site's.
+type errMarker struct{ plan.Finding }
+
+func (e errMarker) Error() string { return e.Message }
+
+// tryJetStream sees that the streams and buckets stand as planned, makes or
+// changes them where they don't, and says whether the registry's bucket is new.
+func tryJetStream(ctx context.Context, js jetstream.JetStream, want wanted) (newRegistry bool, err error) {
+	for _, s := range want.streams {
+		if err := ensureStream(ctx, js, s, want); err != nil {
+			return false, fmt.Errorf("stream %s: %w", s.Name, err)
+		}
+	}
+	for _, b := range want.buckets {
+		created, err := ensureBucket(ctx, js, b)
+		if err != nil {
+			return false, fmt.Errorf("key-value bucket %s: %w", b.Name, err)
+		}
+		newRegistry = newRegistry || created && b.Name == wire.RegistryBucket(want.marker.Code)
+	}
+	return newRegistry, nil
+}
+
+func ensureStream(ctx context.Context, js jetstream.JetStream, s plan.Stream, want wanted) error {
+	existing, err := js.Stream(ctx, s.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		cfg, err := streamConfig(jetstream.StreamConfig{Name: s.Name}, s, want.marker)
+		if err != nil {
+			return err
+		}
+		_, err = js.CreateStream(ctx, cfg)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	is := existing.CachedInfo().Config
+	var found *wire.SiteMarker
+	if text := is.Metadata[wire.StreamMetadataMarker]; text != "" {
+		m, err := wire.DecodeSiteMarker([]byte(text))
+		if err != nil {
+			return fmt.Errorf("its marker: %w", err)
+		}
+		found = &m
+	}
+	if plan.JudgeMarker(want.marker, found, want.takeOver) == plan.MarkerRespect {
+		return errMarker{plan.MarkerConflict(want.marker, *found, fmt.Sprintf("stream %s at %s", s.Name, strings.Join(want.servers, ",")))}
+	}
+	cfg, err := streamConfig(is, s, want.marker)
+	if err != nil || reflect.DeepEqual(cfg, is) {
+		return err
+	}
+	_, err = js.UpdateStream(ctx, cfg)
+	return err
+}
+
+// streamConfig changes in a stream's configuration what is ours to say.
+func streamConfig(cfg jetstream.StreamConfig, s plan.Stream, marker wire.SiteMarker) (jetstream.StreamConfig, error) {
+	text, err := marker.Encode()
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Description = s.Description
+	cfg.Subjects = s.Subjects
+	cfg.MaxBytes = s.MaxBytes
+	cfg.Replicas = s.Replicas
+	cfg.Duplicates = s.Duplicates
+	cfg.Retention = jetstream.LimitsPolicy
+	cfg.Discard = jetstream.DiscardNew
+	cfg.Storage = jetstream.FileStorage
+	cfg.AllowDirect = true
+	cfg.AllowAtomicPublish = true
+	cfg.Metadata = maps.Clone(cfg.Metadata)
+	if cfg.Metadata == nil {
+		cfg.Metadata = map[string]string{}
+	}
+	cfg.Metadata[wire.StreamMetadataMarker] = string(text)
+	return cfg, nil
+}
+
+func ensureBucket(ctx context.Context, js jetstream.JetStream, b plan.Bucket) (created bool, err error) {
+	cfg := jetstream.KeyValueConfig{Bucket: b.Name, Description: b.Description, History: 1, TTL: b.TTL,
+		Storage: jetstream.FileStorage, Replicas: b.Replicas}
+	existing, err := js.Stream(ctx, "KV_"+b.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = js.CreateKeyValue(ctx, cfg)
+		return err == nil, err
+	}
+	if err != nil {
+		return false, err
+	}
+	is := existing.CachedInfo().Config
+	if is.MaxAge == b.TTL && is.Replicas == b.Replicas && is.Description == b.Description {
+		return false, nil
+	}
+	_, err = js.UpdateKeyValue(ctx, cfg)
+	return false, err
+}
+
+func jetStreamProblem(want wanted, err error) plan.Finding {
+	at := fmt.Sprintf("JetStream at %s: %v", strings.Join(want.servers, ","), err)
+	var marker errMarker
+	var api *jetstream.APIError
+	switch {
+	case errors.As(err, &marker):
+		return marker.Finding
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked),
+		errors.Is(err, nats.ErrAccountAuthExpired), errors.Is(err, nats.ErrPermissionViolation):
+		return no(v1alpha1.ReasonAccessDenied, at+": check the Secret that spec.jetStream names, and that the servers know the account")
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return no(v1alpha1.ReasonRefused, at+": turn JetStream on, for the server and for the account")
+	case errors.As(err, &api):
+		return no(v1alpha1.ReasonRefused, at)
+	default:
+		return no(v1alpha1.ReasonUnreachable, at+": see that the servers run and that spec.jetStream.servers and tls name them")
+	}
+}

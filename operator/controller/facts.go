@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// facts are what the operator knows about one Site beside what the API server
+// holds: all of it can be found again after a restart.
+type facts struct {
+	reports *reports
+
+	mu       sync.Mutex
+	backends plan.Backends
+	bus      plan.Bus
+	registry plan.RegistryState
+	// complete is the marker in the registry's bucket, nil where it has none.
+	complete *wire.RegistryComplete
+	verdicts map[string]judgement
+	judged   bool
+	// states of the Site's instruments as last planned.
+	states map[string]instrumentState
+}
+
+// judgement is a verdict, and which generation of the Instrument it is about.
+type judgement struct {
+	uid        types.UID
+	generation int64
+	verdict    plan.Verdict
+}
+
+type instrumentState struct {
+	flowing plan.Finding
+	// settled: gateways run what the Instrument says.
+	settled bool
+}
+
+func newFacts(now time.Time, log *slog.Logger) *facts {
+	return &facts{
+		reports:  newReports(log),
+		bus:      plan.Bus{Since: now},
+		verdicts: map[string]judgement{},
+		states:   map[string]instrumentState{},
+	}
+}
+
+// judge takes the verdicts on all of the Site's instruments, forgets those
+// that are gone, and returns the names of those whose verdict is new.
+func (f *facts) judge(instruments []v1alpha1.Instrument, verdicts map[string]plan.Verdict) (changed []string, gone bool) {
+	next := make(map[string]judgement, len(instruments))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range instruments {
+		inst := &instruments[i]
+		j := judgement{inst.UID, inst.Generation, verdicts[inst.Name]}
+		if f.verdicts[inst.Name] != j {
+			changed = append(changed, inst.Name)
+		}
+		next[inst.Name] = j
+	}
+	f.verdicts, f.judged = next, true
+	for name := range f.states {
+		if _, exists := next[name]; !exists {
+			delete(f.states, name)
+			gone = true
+		}
+	}
+	return changed, gone
+}
+
+// verdict returns what was decided about this generation of an Instrument, and
+// the entry that stands in the registry.
+func (f *facts) verdict(inst *v1alpha1.Instrument) (plan.Verdict, *wire.InstrumentEntry, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	j := f.verdicts[inst.Name]
+	if j.uid != inst.UID || j.generation != inst.Generation {
+		return plan.Verdict{}, nil, false
+	}
+	if entry, exists := f.registry.Entries[inst.Name]; exists {
+		return j.verdict, &entry, true
+	}
+	return j.verdict, nil, true
+}
+
+// setState says whether anything that the Site's status shows has changed.
+func (f *facts) setState(instrument string, s instrumentState) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, exists := f.verdicts[instrument]; !exists {
+		return false // it was deleted meanwhile
+	}
+	was, known := f.states[instrument]
+	f.states[instrument] = s
+	return !known || was.flowing.Status != s.flowing.Status || was.flowing.Reason != s.flowing.Reason
+}
+
+// isFlowing says whether data of an instrument was flowing when last planned.
+func (f *facts) isFlowing(instrument string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.states[instrument].flowing.OK()
+}
+
+// receivedBy returns the instruments that a pool receives for; all of them, or
+// those that wait for gateways to follow.
+func (f *facts) receivedBy(pool string, onlyUnsettled bool) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var names []string
+	for name, j := range f.verdicts {
+		if onlyUnsettled && f.states[name].settled {
+			continue
+		}
+		if j.verdict.Gateway == pool || j.verdict.Gateway == "" && f.registry.Entries[name].Gateway == pool {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// flowing returns the DataFlowing of every instrument, and whether none is missing.
+func (f *facts) flowing() (all map[string]plan.Finding, counted bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all = make(map[string]plan.Finding, len(f.states))
+	for name, s := range f.states {
+		all[name] = s.flowing
+	}
+	return all, f.judged && len(f.states) == len(f.verdicts)
+}
+
+func (f *facts) instruments() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names := make([]string, 0, len(f.verdicts))
+	for name := range f.verdicts {
+		names = append(names, name)
+	}
+	return names
+}
+
+// setBackend stores what a try of a backend found and says whether that is new.
+func (f *facts) setBackend(which func(*plan.Backends) **plan.Finding, found *plan.Finding) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := which(&f.backends)
+	was := *at
+	*at = found
+	return (was == nil) != (found == nil) || was != nil && *was != *found
+}
+
+func theObjectStore(b *plan.Backends) **plan.Finding { return &b.ObjectStore }
+func theJetStream(b *plan.Backends) **plan.Finding   { return &b.JetStream }
+
+// setBus says whether reports are read, and returns whether that is new.
+func (f *facts) setBus(up bool, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.bus.Up == up {
+		return false
+	}
+	f.bus = plan.Bus{Up: up, Since: now}
+	return true
+}
+
+// setRegistry stores what stands in the registry.
+func (f *facts) setRegistry(entries map[string]wire.InstrumentEntry, complete *wire.RegistryComplete, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.registry = plan.RegistryState{Entries: entries, WrittenAt: now}
+	f.complete = complete
+	if complete != nil {
+		f.registry.Revision = complete.Revision
+	}
+}
+
+// changeRegistry stores a change that was written.
+func (f *facts) changeRegistry(change plan.RegistryChange, now time.Time) {
+	f.mu.Lock()
+	entries := maps.Clone(f.registry.Entries)
+	f.mu.Unlock()
+	if entries == nil {
+		entries = map[string]wire.InstrumentEntry{}
+	}
+	for _, e := range change.Put {
+		entries[e.Instrument] = e
+	}
+	for _, name := range change.Delete {
+		delete(entries, name)
+	}
+	f.setRegistry(entries, change.Complete, now)
+}
+
+// snapshot returns what planners ask for.
+func (f *facts) snapshot() (plan.Backends, plan.Bus, plan.RegistryState, *wire.RegistryComplete) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.backends, f.bus, f.registry, f.complete
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const kindIngestGateway = "IngestGateway"
+
+// gatewayReconciler makes the objects of pools and keeps their status.
+type gatewayReconciler struct {
+	client client.Client
+	// reader reads past the cache.
+	reader   client.Reader
+	links    *links
+	secrets  *secretReader
+	statuses *statusWriter
+	image    string
+	pull     []string
+
+	mu sync.Mutex
+	// ours are objects that were seen to be the pool's.
+	ours map[ownedObject]types.UID
+}
+
+type ownedObject struct {
+	kind string
+	types.NamespacedName
+}
+
+// Reconcile applies a pool's objects and plans its status.
+func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	name := resource{kindIngestGateway, req.NamespacedName}
+	gateway := &v1alpha1.IngestGateway{}
+	if err := r.client.Get(ctx, req.NamespacedName, gateway); apierrors.IsNotFound(err) {
+		r.statuses.forget(name)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
+	}
+	newest(r.statuses, name, gateway, &gateway.Status)
+	view, err := r.read(ctx, gateway)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var failed error
+	if plan.GatewayAccepted(view).OK() {
+		view.Failed, failed = r.apply(ctx, view)
+	}
+	if err := r.readPods(ctx, &view); err != nil {
+		return ctrl.Result{}, err
+	}
+	status, wait := plan.GatewayStatus(view)
+	site := types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Spec.SiteRef.Name}
+	p := planned{
+		resource: name, object: gateway, site: site,
+		was: &gateway.Status, is: &status, wasConds: gateway.Status.Conditions, isConds: status.Conditions,
+		urgency: plan.GatewayUrgency(&gateway.Status, &status),
+	}
+	if view.Site != nil {
+		p.code = view.Site.Spec.Code
+	}
+	r.statuses.submit(p)
+	if failed != nil {
+		return ctrl.Result{}, failed
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// read reads everything but what the pool's own objects became.
+func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGateway) (plan.GatewayView, error) {
+	key := types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Spec.SiteRef.Name}
+	site, err := siteView(ctx, r.client, r.links, key)
+	if err != nil {
+		return plan.GatewayView{}, err
+	}
+	var others v1alpha1.IngestGatewayList
+	if err := r.client.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {
+		return plan.GatewayView{}, err
+	}
+	f := r.links.facts(key)
+	view := plan.GatewayView{Now: r.links.now(), Gateway: gateway, Site: site.Site, Others: others.Items,
+		Registry: site.Registry, Reports: f.reports.ofGateways()}
+	_, view.Bus, _, _ = f.snapshot()
+	if site.Site == nil {
+		return view, nil
+	}
+	view.SiteAccepted = plan.SiteAccepted(site)
+	age := secretAgeAmiss
+	if plan.IsReady(gateway.Status.Conditions) {
+		age = secretAge
+	}
+	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, siteSecrets(site.Site), age)
+	return view, err
+}
+
+func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView) error {
+	set := &appsv1.StatefulSet{}
+	if err := r.client.Get(ctx, client.ObjectKeyFromObject(view.Gateway), set); err == nil {
+		if metav1.IsControlledBy(set, view.Gateway) {
+			view.StatefulSet = set
+		}
+	} else if !apierrors.IsNotFound(err) {
+		return err
+	}
+	var pods corev1.PodList
+	err := r.client.List(ctx, &pods, client.InNamespace(view.Gateway.Namespace),
+		client.MatchingLabels(plan.PodLabels(view.Gateway.Name)), client.UnsafeDisableDeepCopy)
+	view.Pods = pods.Items
+	return err
+}
+
+// apply makes the pool's objects what they should be. What the API server
+// refuses is a finding; what failed otherwise is an error and worth another try.
+func (r *gatewayReconciler) apply(ctx context.Context, view plan.GatewayView) (*plan.Finding, error) {
+	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Image: r.image, PullSecrets: r.pull}
+	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
+		finding, err := r.applyUser(ctx, view, &pool)
+		if finding != nil || err != nil {
+			return finding, err
+		}
+	}
+	objects := pool.Objects()
+	for _, o := range objects {
+		finding, err := r.applyObject(ctx, view.Gateway, o)
+		if finding != nil || err != nil {
+			return finding, err
+		}
+	}
+	return nil, r.prune(ctx, view.Gateway, objects)
+}
+
+func (r *gatewayReconciler) applyObject(ctx context.Context, gateway *v1alpha1.IngestGateway, o plan.Object) (*plan.Finding, error) {
+	ours, err := r.isOurs(ctx, gateway, o.Kind, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !ours {
+		f := plan.NotOurs(o.Kind, o.Name)
+		return &f, nil
+	}
+	err = r.client.Apply(ctx, o.Apply, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
+	if refused(err) {
+		f := plan.ApplyFailed(o.Kind, o.Name, err.Error())
+		return &f, fmt.Errorf("apply %s %s/%s: %w", o.Kind, gateway.Namespace, o.Name, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("apply %s %s/%s: %w", o.Kind, gateway.Namespace, o.Name, err)
+	}
+	return nil, nil
+}
+
+func refused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsConflict(err)
+}
+
+var kinds = map[string]schema.GroupVersionKind{
+	"ServiceAccount":      corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	"Service":             corev1.SchemeGroupVersion.WithKind("Service"),
+	"Secret":              corev1.SchemeGroupVersion.WithKind("Secret"),
+	"StatefulSet":         appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+	"PodDisruptionBudget": policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+}
+
+// isOurs: an object of another owner that has the name is never taken over.
+// One that was seen to be the pool's is not looked at again.
+func (r *gatewayReconciler) isOurs(ctx context.Context, gateway *v1alpha1.IngestGateway, kind, name string) (bool, error) {
+	key := ownedObject{kind, types.NamespacedName{Namespace: gateway.Namespace, Name: name}}
+	r.mu.Lock()
+	owner, known := r.ours[key]
+	r.mu.Unlock()
+	if known && owner == gateway.UID {
+		return true, nil
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kinds[kind])
+	err := r.reader.Get(ctx, key.NamespacedName, object)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for %s %s: %w", kind, key.NamespacedName, err)
+	}
+	if !metav1.IsControlledBy(object, gateway) {
+		return false, nil
+	}
+	r.mu.Lock()
+	r.ours[key] = gateway.UID
+	r.mu.Unlock()
+	return true, nil
+}
+
+// prune removes Services that the pool no longer needs.
+func (r *gatewayReconciler) prune(ctx context.Context, gateway *v1alpha1.IngestGateway, objects []plan.Object) error {
+	needed := map[string]bool{}
+	for _, o := range objects {
+		needed[o.Name] = needed[o.Name] || o.Kind == "Service"
+	}
+	var services corev1.ServiceList
+	if err := r.client.List(ctx, &services, client.InNamespace(gateway.Namespace), client.MatchingLabels(plan.PodLabels(gateway.Name))); err != nil {
+		return err
+	}
+	for i := range services.Items {
+		svc := &services.Items[i]
+		if needed[svc.Name] || !metav1.IsControlledBy(svc, gateway) {
+			continue
+		}
+		if err := r.client.Delete(ctx, svc); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete Service %s/%s: %w", svc.Namespace, svc.Name, err)
+		}
+	}
+	return nil
+}
+
+// applyUser keeps the pool's credentials in a Secret, and issues them anew only
+// where account or permissions changed. While the account's key is missing the
+// credentials that are there stay in use.
+func (r *gatewayReconciler) applyUser(ctx context.Context, view plan.GatewayView, pool *plan.Pool) (*plan.Finding, error) {
+	name := plan.JetStreamSecret(view.Gateway.Name)
+	current := &corev1.Secret{}
+	err := r.reader.Get(ctx, types.NamespacedName{Namespace: view.Gateway.Namespace, Name: name}, current)
+	switch {
+	case apierrors.IsNotFound(err):
+		current = nil
+	case err != nil:
+		return nil, fmt.Errorf("read Secret %s/%s: %w", view.Gateway.Namespace, name, err)
+	case !metav1.IsControlledBy(current, view.Gateway):
+		f := plan.NotOurs("Secret", name)
+		return &f, nil
+	}
+	key, err := r.accountKey(view)
+	if err != nil {
+		if current != nil {
+			pool.Permissions = current.Annotations[plan.AnnotationPermissions]
+			err = nil
+		}
+		return nil, ignoreMissing(err)
+	}
+	user := plan.GatewayUser(view.Site, view.Gateway.Name)
+	pool.Permissions = user.Hash(key.account, key.issuer)
+	if current != nil && current.Annotations[plan.AnnotationPermissions] == pool.Permissions && value(current, plan.KeyUserCreds) != "" {
+		return nil, nil
+	}
+	creds, err := key.mint(user)
+	if err != nil {
+		return nil, err
+	}
+	return r.applySecret(ctx, name, pool.CredentialsSecret(creds))
+}
+
+// errNoAccountKey: the Secret is missing; the pool's status says so anyway.
+var errNoAccountKey = errors.New("the account's key is missing")
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, errNoAccountKey) {
+		return nil
+	}
+	return err
+}
+
+func (r *gatewayReconciler) accountKey(view plan.GatewayView) (accountKey, error) {
+	secret := view.Secrets[view.Site.Spec.JetStream.AccountKeySecretRef.Name]
+	if secret == nil {
+		return accountKey{}, errNoAccountKey
+	}
+	return readAccountKey(secret)
+}
+
+func (r *gatewayReconciler) applySecret(ctx context.Context, name string, secret *coreac.SecretApplyConfiguration) (*plan.Finding, error) {
+	err := r.client.Apply(ctx, secret, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
+	if refused(err) {
+		f := plan.ApplyFailed("Secret", name, err.Error())
+		return &f, err
+	}
+	return nil, err
+}

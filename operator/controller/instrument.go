@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const kindInstrument = "Instrument"
+
+// instrumentReconciler keeps the status of Instruments. Their registry entries
+// are the registryReconciler's.
+type instrumentReconciler struct {
+	client   client.Client
+	links    *links
+	wakers   *wakers
+	statuses *statusWriter
+}
+
+// Reconcile plans the status of one Instrument.
+func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	name := resource{kindInstrument, req.NamespacedName}
+	inst := &v1alpha1.Instrument{}
+	if err := r.client.Get(ctx, req.NamespacedName, inst); apierrors.IsNotFound(err) {
+		r.statuses.forget(name)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
+	}
+	newest(r.statuses, name, inst, &inst.Status)
+
+	site := types.NamespacedName{Namespace: inst.Namespace, Name: inst.Spec.SiteRef.Name}
+	f := r.links.facts(site)
+	verdict, entry, judged := f.verdict(inst)
+	if !judged {
+		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
+	}
+	view := plan.InstrumentView{Now: r.links.now(), Instrument: inst, Verdict: verdict, Entry: entry,
+		Gateways: f.reports.ofGateways(), Reports: f.reports.ofInstrument(inst.Name)}
+	_, view.Bus, _, _ = f.snapshot()
+	if err := r.readPool(ctx, &view); err != nil {
+		return ctrl.Result{}, err
+	}
+	status, wait := plan.InstrumentStatus(view)
+	if f.setState(inst.Name, instrumentState{
+		flowing: plan.FindingOf(status.Conditions, v1alpha1.ConditionDataFlowing),
+		settled: plan.FindingOf(status.Conditions, v1alpha1.ConditionProgrammed).OK(),
+	}) {
+		r.wakers.sites.wake(site)
+	}
+	code, err := siteCode(ctx, r.client, site)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	r.statuses.submit(planned{
+		resource: name, object: inst, site: site, code: code,
+		was: &inst.Status, is: &status, wasConds: inst.Status.Conditions, isConds: status.Conditions,
+		urgency: plan.InstrumentUrgency(&inst.Status, &status),
+	})
+	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// readPool reads what the addresses are made from.
+func (r *instrumentReconciler) readPool(ctx context.Context, view *plan.InstrumentView) error {
+	if !view.Verdict.OK() {
+		return nil
+	}
+	pool := &v1alpha1.IngestGateway{}
+	err := r.client.Get(ctx, types.NamespacedName{Namespace: view.Instrument.Namespace, Name: view.Verdict.Gateway}, pool)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	view.Pool = pool
+	var pods corev1.PodList
+	var services corev1.ServiceList
+	ofPool := []client.ListOption{client.InNamespace(pool.Namespace), client.MatchingLabels(plan.PodLabels(pool.Name)), client.UnsafeDisableDeepCopy}
+	if err := r.client.List(ctx, &pods, ofPool...); err != nil {
+		return err
+	}
+	if err := r.client.List(ctx, &services, ofPool...); err != nil {
+		return err
+	}
+	view.Pods, view.Services = pods.Items, services.Items
+	return nil
+}
+
+// siteCode returns the code of a Site, empty where there is none.
+func siteCode(ctx context.Context, c client.Client, key types.NamespacedName) (string, error) {
+	site := &v1alpha1.Site{}
+	if err := c.Get(ctx, key, site); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	return site.Spec.Code, nil
+}

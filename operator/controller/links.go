@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// links are the Sites' links and facts, by the Site's namespace and name.
+type links struct {
+	wakers *wakers
+	log    *slog.Logger
+	now    func() time.Time
+
+	mu    sync.Mutex
+	sites map[types.NamespacedName]*siteLink
+}
+
+type siteLink struct {
+	facts *facts
+	hash  string
+	// link is nil while the Site is not accepted or doesn't exist.
+	link   *link
+	cancel context.CancelFunc
+	// done is closed when the last link is over; nil before the first.
+	done chan struct{}
+}
+
+func newLinks(w *wakers, log *slog.Logger, now func() time.Time) *links {
+	return &links{wakers: w, log: log, now: now, sites: map[types.NamespacedName]*siteLink{}}
+}
+
+// Start implements manager.Runnable: it ends every link when ctx ends.
+func (l *links) Start(ctx context.Context) error {
+	<-ctx.Done()
+	for _, key := range l.keys() {
+		if done := l.disconnect(key); done != nil {
+			<-done
+		}
+	}
+	return nil
+}
+
+// at returns what is kept of a Site, new where there is nothing. The caller
+// holds the lock.
+func (l *links) at(key types.NamespacedName) *siteLink {
+	s := l.sites[key]
+	if s == nil {
+		s = &siteLink{facts: newFacts(l.now(), l.log.With("site", key.String()))}
+		s.facts.reports.gatewayChanged = func(pool string, followed bool) { l.wakePool(key, s.facts, pool, followed) }
+		s.facts.reports.dataArrived = func(instrument string) {
+			if !s.facts.isFlowing(instrument) {
+				l.wakers.instruments.wake(types.NamespacedName{Namespace: key.Namespace, Name: instrument})
+			}
+		}
+		l.sites[key] = s
+	}
+	return s
+}
+
+func (l *links) facts(key types.NamespacedName) *facts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at(key).facts
+}
+
+func (l *links) keys() []types.NamespacedName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keys := make([]types.NamespacedName, 0, len(l.sites))
+	for key := range l.sites {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// connect makes sure that the Site is linked to what it wants, and to nothing else.
+func (l *links) connect(key types.NamespacedName, want wanted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.at(key)
+	if s.link != nil && s.hash == want.hash {
+		return
+	}
+	if s.cancel != nil {
+		s.cancel()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	next := &link{want: want, facts: s.facts, log: l.log.With("site", key.String()), now: l.now,
+		changed:   func() { l.wakers.sites.wake(key); l.wakers.registries.wake(key) },
+		connected: func() { l.wakeAll(key, s.facts) },
+	}
+	before, done := s.done, make(chan struct{})
+	go func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		next.run(ctx)
+	}()
+	s.link, s.hash, s.cancel, s.done = next, want.hash, cancel, done
+	s.facts.setBackend(theObjectStore, nil)
+	s.facts.setBackend(theJetStream, nil)
+}
+
+// disconnect ends the Site's link, and returns what is closed when it is over.
+// What is known of the Site stays.
+func (l *links) disconnect(key types.NamespacedName) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.at(key)
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.link, s.hash, s.cancel = nil, "", nil
+	s.facts.setBackend(theObjectStore, nil)
+	s.facts.setBackend(theJetStream, nil)
+	return s.done
+}
+
+// write changes a Site's registry.
+func (l *links) write(ctx context.Context, key types.NamespacedName, change plan.RegistryChange) error {
+	l.mu.Lock()
+	link := l.at(key).link
+	l.mu.Unlock()
+	if link == nil {
+		return errNotConnected
+	}
+	return link.write(ctx, change)
+}
+
+// publish sends a message to a Site's JetStream.
+func (l *links) publish(key types.NamespacedName, m *nats.Msg) error {
+	l.mu.Lock()
+	link := l.at(key).link
+	l.mu.Unlock()
+	if link == nil {
+		return errNotConnected
+	}
+	return link.publish(m)
+}
+
+// wakePool wakes a pool and its Instruments; where a pod only followed the
+// registry, those that wait for that.
+func (l *links) wakePool(site types.NamespacedName, f *facts, pool string, followed bool) {
+	l.wakers.gateways.wake(types.NamespacedName{Namespace: site.Namespace, Name: pool})
+	for _, name := range f.receivedBy(pool, followed) {
+		l.wakers.instruments.wake(types.NamespacedName{Namespace: site.Namespace, Name: name})
+	}
+}
+
+func (l *links) wakeAll(site types.NamespacedName, f *facts) {
+	l.wakers.registries.wake(site)
+	l.wakers.sites.wake(site)
+	for _, r := range f.reports.ofGateways() {
+		l.wakers.gateways.wake(types.NamespacedName{Namespace: site.Namespace, Name: r.Pool})
+	}
+	for _, name := range f.instruments() {
+		l.wakers.instruments.wake(types.NamespacedName{Namespace: site.Namespace, Name: name})
+	}
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// reports hold what the gateways of one Site last reported.
+type reports struct {
+	// gatewayChanged is called when a pod began, changed or ceased to report
+	// something that conditions depend on; pool is its IngestGateway, and
+	// followed says that it only followed the registry.
+	gatewayChanged func(pool string, followed bool)
+	// dataArrived is called when new data of an instrument is reported.
+	dataArrived func(instrument string)
+	log         *slog.Logger
+
+	mu       sync.Mutex
+	gateways map[string]*gatewayReport
+	// instruments by name and pod.
+	instruments map[string]map[string]plan.InstrumentReport
+}
+
+type gatewayReport struct {
+	plan.GatewayReport
+	alive bool
+}
+
+// aliveFor is how long after its last report a pod counts as one that reports.
+const aliveFor = 3 * wire.GatewayReportInterval
+
+func newReports(log *slog.Logger) *reports {
+	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{}}
+}
+
+// take stores one entry of the status bucket. Replayed entries were written
+// before the watch began: the server's clock says when. All others came now.
+func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Time) {
+	instrument, pod, ok := wire.ParseStatusKey(entry.Key())
+	if !ok || entry.Operation() != jetstream.KeyValuePut {
+		return
+	}
+	seen := now
+	if replayed && entry.Created().Before(now) {
+		seen = entry.Created()
+	}
+	var err error
+	if instrument == "" {
+		err = r.takeGateway(entry.Value(), seen, now)
+	} else {
+		err = r.takeInstrument(instrument, pod, entry.Value(), seen)
+	}
+	if err != nil {
+		r.log.Warn("a gateway's report cannot be read", "key", entry.Key(), "error", err)
+	}
+}
+
+func (r *reports) takeGateway(value []byte, seen, now time.Time) error {
+	status, err := wire.DecodeGatewayStatus(value)
+	if err != nil {
+		return err
+	}
+	next := &gatewayReport{GatewayReport: plan.GatewayReport{GatewayStatus: status, Seen: seen}, alive: now.Sub(seen) <= aliveFor}
+	r.mu.Lock()
+	was := r.gateways[status.Gateway]
+	r.gateways[status.Gateway] = next
+	r.mu.Unlock()
+	switch {
+	case was == nil || was.alive != next.alive || was.Incarnation != status.Incarnation ||
+		was.Draining != status.Draining || was.Datapath != status.Datapath || !maps.Equal(was.Problems, status.Problems):
+		r.gatewayChanged(status.Pool, false)
+	case was.Revision != status.Revision:
+		r.gatewayChanged(status.Pool, true)
+	}
+	return nil
+}
+
+func (r *reports) takeInstrument(instrument, pod string, value []byte, seen time.Time) error {
+	status, err := wire.DecodeInstrumentStatus(value)
+	if err != nil {
+		return err
+	}
+	report := plan.InstrumentReport{Gateway: pod, Day: status.Day, Objects: status.Objects, Datagrams: status.Datagrams, Bytes: status.Bytes}
+	if !status.LastReceived.IsZero() {
+		// The pod's clock may be wrong; how long ago it was is right.
+		report.LastReceived = seen.Add(-max(0, status.ReportedAt.Sub(status.LastReceived)))
+	}
+	r.mu.Lock()
+	if r.instruments[instrument] == nil {
+		r.instruments[instrument] = map[string]plan.InstrumentReport{}
+	}
+	was := r.instruments[instrument][pod]
+	r.instruments[instrument][pod] = report
+	r.mu.Unlock()
+	if report.LastReceived.After(was.LastReceived) {
+		r.dataArrived(instrument)
+	}
+	return nil
+}
+
+// tick notices pods that ceased to report.
+func (r *reports) tick(now time.Time) {
+	var silent []string
+	r.mu.Lock()
+	for _, g := range r.gateways {
+		if g.alive && now.Sub(g.Seen) > aliveFor {
+			g.alive = false
+			silent = append(silent, g.Pool)
+		}
+	}
+	r.mu.Unlock()
+	slices.Sort(silent)
+	for _, pool := range slices.Compact(silent) {
+		r.gatewayChanged(pool, false)
+	}
+}
+
+// ofGateways returns every pod's last report.
+func (r *reports) ofGateways() []plan.GatewayReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]plan.GatewayReport, 0, len(r.gateways))
+	for _, pod := range slices.Sorted(maps.Keys(r.gateways)) {
+		all = append(all, r.gateways[pod].GatewayReport)
+	}
+	return all
+}
+
+// ofInstrument returns every pod's last report about an instrument.
+func (r *reports) ofInstrument(name string) []plan.InstrumentReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	byPod := r.instruments[name]
+	all := make([]plan.InstrumentReport, 0, len(byPod))
+	for _, pod := range slices.Sorted(maps.Keys(byPod)) {
+		all = append(all, byPod[pod])
+	}
+	return all
+}
+
+// newestRevision is the newest registry revision that any pod reported.
+func (r *reports) newestRevision() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	newest := int64(0)
+	for _, g := range r.gateways {
+		newest = max(newest, g.Revision)
+	}
+	return newest
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// siteField is the index of pools and Instruments by the Site that they name.
+const siteField = "spec.siteRef.name"
+
+// Config of the controllers.
+type Config struct {
+	// GatewayImage is what gateway pods run, and PullSecrets name the Secrets
+	// with which it is pulled.
+	GatewayImage string
+	PullSecrets  []string
+	Log          *slog.Logger
+	// Metrics gets the operator's own; nil for none.
+	Metrics prometheus.Registerer
+	// Unchecked allows several managers in one process, as tests have.
+	Unchecked bool
+}
+
+// CacheObjects restricts what the manager's cache holds to what is ours.
+func CacheObjects() map[client.Object]cache.ByObject {
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{plan.LabelManagedBy: plan.FieldOwner})}
+	return map[client.Object]cache.ByObject{
+		&appsv1.StatefulSet{}:           ours,
+		&corev1.Service{}:               ours,
+		&corev1.ServiceAccount{}:        ours,
+		&corev1.Pod{}:                   ours,
+		&policyv1.PodDisruptionBudget{}: ours,
+	}
+}
+
+// Setup adds the controllers to a manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
+	cluster, err := clusterID(ctx, mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	wake := &wakers{}
+	all := newLinks(wake, cfg.Log, time.Now)
+	tell := &announcer{recorder: mgr.GetEventRecorder(plan.FieldOwner), links: all, log: cfg.Log,
+		unpublished: prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_operator_condition_changes_unpublished_total",
+			Help: "Changes of conditions that no health subject took, since JetStream was away."})}
+	statuses := newStatusWriter(mgr.GetClient(), cfg.Log, time.Now, tell.announce)
+	secrets := newSecretReader(mgr.GetAPIReader(), time.Now)
+	s := &setup{mgr: mgr, wakers: wake, unchecked: cfg.Unchecked}
+	err = errors.Join(
+		mgr.Add(all), mgr.Add(statuses), s.indexes(ctx),
+		s.registries(&registryReconciler{mgr.GetClient(), all, wake, cfg.Log}),
+		s.sites(&siteReconciler{mgr.GetClient(), all, secrets, statuses, cluster}),
+		s.gateways(&gatewayReconciler{client: mgr.GetClient(), reader: mgr.GetAPIReader(), links: all, secrets: secrets, statuses: statuses,
+			image: cfg.GatewayImage, pull: cfg.PullSecrets, ours: map[ownedObject]types.UID{}}),
+		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses}, all),
+	)
+	if err != nil {
+		return fmt.Errorf("set up the controllers: %w", err)
+	}
+	if cfg.Metrics != nil {
+		return errors.Join(cfg.Metrics.Register(newMetrics(all)), cfg.Metrics.Register(tell.unpublished))
+	}
+	return nil
+}
+
+// clusterID tells clusters apart that share a bucket or an account.
+func clusterID(ctx context.Context, reader client.Reader) (string, error) {
+	system := &corev1.Namespace{}
+	if err := reader.Get(ctx, types.NamespacedName{Name: "kube-system"}, system); err != nil {
+		return "", fmt.Errorf("read the namespace kube-system, whose uid names the cluster: %w", err)
+	}
+	return string(system.UID), nil
+}
+
+type setup struct {
+	mgr       ctrl.Manager
+	wakers    *wakers
+	unchecked bool
+}
+
+func (s *setup) indexes(ctx context.Context) error {
+	index := s.mgr.GetFieldIndexer()
+	return errors.Join(
+		index.IndexField(ctx, &v1alpha1.Instrument{}, siteField, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.Instrument).Spec.SiteRef.Name}
+		}),
+		index.IndexField(ctx, &v1alpha1.IngestGateway{}, siteField, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.IngestGateway).Spec.SiteRef.Name}
+		}),
+	)
+}
+
+// options: a reconciliation reads the cache and memory and seldom waits, so a
+// few at a time keep up with 1,000 instruments on one core.
+func (s *setup) options(workers int) controller.Options {
+	return controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: &s.unchecked}
+}
+
+// specChanges: what was made, deleted or declared anew; statuses are our own doing.
+var specChanges = builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+
+func (s *setup) registries(r reconcile.Reconciler) error {
+	return ctrl.NewControllerManagedBy(s.mgr).Named("registry").WithOptions(s.options(2)).
+		Watches(&v1alpha1.Instrument{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges).
+		Watches(&v1alpha1.IngestGateway{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges).
+		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everySite), specChanges).
+		WatchesRawSource(source.Func(s.wakers.registries.start)).
+		Complete(r)
+}
+
+func (s *setup) sites(r reconcile.Reconciler) error {
+	return ctrl.NewControllerManagedBy(s.mgr).Named("site").WithOptions(s.options(2)).
+		Watches(&v1alpha1.Site{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everySite), specChanges).
+		WatchesRawSource(source.Func(s.wakers.sites.start)).
+		Complete(r)
+}
+
+func (s *setup) gateways(r reconcile.Reconciler) error {
+	return ctrl.NewControllerManagedBy(s.mgr).Named("ingestgateway").WithOptions(s.options(2)).
+		Watches(&v1alpha1.IngestGateway{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.IngestGateway{}, handler.EnqueueRequestsFromMapFunc(s.everyGateway), specChanges).
+		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everyGateway), builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, acceptanceChanges))).
+		Watches(&appsv1.StatefulSet{}, s.owner()).
+		Watches(&corev1.Service{}, s.owner()).
+		Watches(&corev1.ServiceAccount{}, s.owner()).
+		Watches(&policyv1.PodDisruptionBudget{}, s.owner()).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(poolOf)).
+		WatchesRawSource(source.Func(s.wakers.gateways.start)).
+		Complete(r)
+}
+
+func (s *setup) instruments(r reconcile.Reconciler, all *links) error {
+	return ctrl.NewControllerManagedBy(s.mgr).Named("instrument").WithOptions(s.options(2)).
+		Watches(&v1alpha1.Instrument{}, &handler.EnqueueRequestForObject{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(all.receivedByPoolOf)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(all.receivedByPoolOf)).
+		WatchesRawSource(source.Func(s.wakers.instruments.start)).
+		Complete(r)
+}
+
+// acceptanceChanges: a Site was accepted, or no longer is.
+var acceptanceChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	was, is := e.ObjectOld.(*v1alpha1.Site), e.ObjectNew.(*v1alpha1.Site)
+	for _, c := range plan.Changed(was.Status.Conditions, is.Status.Conditions) {
+		if c.Type == v1alpha1.ConditionAccepted {
+			return true
+		}
+	}
+	return false
+}}
+
+func (s *setup) owner() handler.EventHandler {
+	return handler.EnqueueRequestForOwner(s.mgr.GetScheme(), s.mgr.GetRESTMapper(), &v1alpha1.IngestGateway{}, handler.OnlyControllerOwner())
+}
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// siteOf names the Site of a pool or an Instrument.
+func siteOf(_ context.Context, o client.Object) []reconcile.Request {
+	switch o := o.(type) {
+	case *v1alpha1.Instrument:
+		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
+	case *v1alpha1.IngestGateway:
+		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
+	default:
+		return nil
+	}
+}
+
+// poolOf names the pool of a pod or Service.
+func poolOf(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{request(o.GetNamespace(), o.GetLabels()[plan.LabelInstance])}
+}
+
+// receivedByPoolOf names the Instruments that the pool of a pod or Service receives for.
+func (l *links) receivedByPoolOf(_ context.Context, o client.Object) []reconcile.Request {
+	var all []reconcile.Request
+	for _, site := range l.keys() {
+		if site.Namespace != o.GetNamespace() {
+			continue
+		}
+		for _, name := range l.facts(site).receivedBy(o.GetLabels()[plan.LabelInstance], false) {
+			all = append(all, request(site.Namespace, name))
+		}
+	}
+	return all
+}
+
+// everySite names all Sites, and the one that was deleted: a code that one
+// Site gives up is another's.
+func (s *setup) everySite(ctx context.Context, o client.Object) []reconcile.Request {
+	all := []reconcile.Request{request(o.GetNamespace(), o.GetName())}
+	var sites v1alpha1.SiteList
+	if err := s.mgr.GetClient().List(ctx, &sites, client.UnsafeDisableDeepCopy); err != nil {
+		return all
+	}
+	for i := range sites.Items {
+		all = append(all, request(sites.Items[i].Namespace, sites.Items[i].Name))
+	}
+	return all
+}
+
+// everyGateway names all pools: node ports that one gives up are another's.
+func (s *setup) everyGateway(ctx context.Context, _ client.Object) []reconcile.Request {
+	var gateways v1alpha1.IngestGatewayList
+	if err := s.mgr.GetClient().List(ctx, &gateways, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range gateways.Items {
+		all = append(all, request(gateways.Items[i].Namespace, gateways.Items[i].Name))
+	}
+	return all
+}

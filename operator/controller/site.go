@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"slices"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const kindSite = "Site"
+
+// siteReconciler links Sites to their backends and keeps their status.
+type siteReconciler struct {
+	client   client.Client
+	links    *links
+	secrets  *secretReader
+	statuses *statusWriter
+	// cluster is the uid of the namespace kube-system.
+	cluster string
+}
+
+// Reconcile asks the Site's link for what the Site wants, and plans its status
+// from what the link found so far.
+func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	name := resource{kindSite, req.NamespacedName}
+	view, err := siteView(ctx, r.client, r.links, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if view.Site == nil {
+		r.links.disconnect(req.NamespacedName)
+		r.statuses.forget(name)
+		return ctrl.Result{}, nil
+	}
+	newest(r.statuses, name, view.Site, &view.Site.Status)
+	if view.Secrets, err = r.readSecrets(ctx, view.Site); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.link(&view)
+
+	status, wait := plan.SiteStatus(view)
+	r.statuses.submit(planned{
+		resource: name, object: view.Site, site: req.NamespacedName, code: view.Site.Spec.Code,
+		was: &view.Site.Status, is: &status, wasConds: view.Site.Status.Conditions, isConds: status.Conditions,
+		urgency: plan.SiteUrgency(&view.Site.Status, &status),
+	})
+	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// readSecrets reads the Secrets anew where something about the Site is amiss.
+func (r *siteReconciler) readSecrets(ctx context.Context, site *v1alpha1.Site) (plan.Secrets, error) {
+	age := secretAgeAmiss
+	if site.Status.ObservedGeneration == site.Generation && plan.IsReady(site.Status.Conditions) {
+		age = secretAge
+	}
+	return r.secrets.read(ctx, site.Namespace, siteSecrets(site), age)
+}
+
+func siteSecrets(site *v1alpha1.Site) []plan.SecretNeed {
+	return slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site))
+}
+
+// link connects the Site unless its code is an older Site's. One whose marker
+// says so goes on trying: the marker may go.
+func (r *siteReconciler) link(view *plan.SiteView) {
+	alone := *view
+	alone.Backends = plan.Backends{}
+	if !plan.SiteAccepted(alone).OK() {
+		r.links.disconnect(client.ObjectKeyFromObject(view.Site))
+		view.Backends = plan.Backends{}
+		return
+	}
+	r.links.connect(client.ObjectKeyFromObject(view.Site), newWanted(view.Site, view.Secrets, r.cluster))
+	view.Backends, _, view.Registry, _ = r.links.facts(client.ObjectKeyFromObject(view.Site)).snapshot()
+}

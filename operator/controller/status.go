@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const (
+	// statusRate bounds the writes of statuses per second, all kinds together:
+	// the API server serves people too.
+	statusRate = 10
+	// figuresAge is how old a status must be before figures alone change it.
+	figuresAge = time.Minute
+	// rewriteAfter is how long a write that failed waits.
+	rewriteAfter = time.Second
+)
+
+// resource names one resource of ours.
+type resource struct {
+	kind string
+	types.NamespacedName
+}
+
+// planned is a status that a controller wants.
+type planned struct {
+	resource
+	// object as the controller saw it, for events.
+	object client.Object
+	// site whose health subject tells of changed conditions, and its code.
+	site types.NamespacedName
+	code string
+
+	was, is           any
+	wasConds, isConds []metav1.Condition
+	urgency           plan.Urgency
+}
+
+// statusWriter is the one writer of statuses: within one budget, the most
+// urgent first, and of each resource only the newest.
+type statusWriter struct {
+	client  client.Client
+	limiter *rate.Limiter
+	now     func() time.Time
+	log     *slog.Logger
+	// announce is called after a status was written.
+	announce func(planned)
+
+	sign chan struct{}
+	mu   sync.Mutex
+	// pending by resource, with when it was first asked for.
+	pending map[resource]pendingStatus
+	last    map[resource]lastStatus
+}
+
+type pendingStatus struct {
+	planned
+	since time.Time
+	// notBefore holds back figures, and what failed.
+	notBefore time.Time
+}
+
+// lastStatus is what was last written: the cache may not show it yet.
+type lastStatus struct {
+	uid     types.UID
+	version string
+	status  any
+	at      time.Time
+}
+
+func newStatusWriter(c client.Client, log *slog.Logger, now func() time.Time, announce func(planned)) *statusWriter {
+	return &statusWriter{
+		client: c, log: log, now: now, announce: announce,
+		limiter: rate.NewLimiter(statusRate, statusRate),
+		sign:    make(chan struct{}, 1),
+		pending: map[resource]pendingStatus{},
+		last:    map[resource]lastStatus{},
+	}
+}
+
+// newest puts the status that was last written in the place of an older one
+// that the cache still shows.
+func newest[S any](w *statusWriter, r resource, obj client.Object, status *S) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, known := w.last[r]
+	if !known || last.uid != obj.GetUID() {
+		return
+	}
+	if order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), last.version); err == nil && order < 0 {
+		*status = *(last.status.(*S))
+	}
+}
+
+// submit asks for a status. One that stands already takes back what was asked before.
+func (w *statusWriter) submit(p planned) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if equality.Semantic.DeepEqual(p.was, p.is) {
+		delete(w.pending, p.resource)
+		return
+	}
+	next := pendingStatus{planned: p, since: w.now()}
+	if was, waiting := w.pending[p.resource]; waiting {
+		next.since, next.notBefore = was.since, was.notBefore
+	}
+	if p.urgency == plan.UrgencyFigures {
+		next.notBefore = later(next.notBefore, w.last[p.resource].at.Add(figuresAge))
+	} else if w.last[p.resource].at.Add(figuresAge).Equal(next.notBefore) {
+		next.notBefore = time.Time{} // it waited as figures do, and is more now
+	}
+	w.pending[p.resource] = next
+	w.ring()
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// forget drops what is known of a resource that is gone.
+func (w *statusWriter) forget(r resource) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.pending, r)
+	delete(w.last, r)
+}
+
+func (w *statusWriter) ring() {
+	select {
+	case w.sign <- struct{}{}:
+	default:
+	}
+}
+
+// Start implements manager.Runnable.
+func (w *statusWriter) Start(ctx context.Context) error {
+	for {
+		p, wait := w.next()
+		if p == nil {
+			if !w.idle(ctx, wait) {
+				return nil
+			}
+			continue
+		}
+		w.write(ctx, *p)
+		if w.limiter.Wait(ctx) != nil {
+			return nil
+		}
+	}
+}
+
+// idle waits for a sign or for a time, and returns false when ctx ended.
+func (w *statusWriter) idle(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-w.sign:
+	case <-timer.C:
+	}
+	return true
+}
+
+// next takes the most urgent status that may be written now, the one that
+// waited longest first; if there is none, it says when to look again.
+func (w *statusWriter) next() (*pendingStatus, time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, wait := w.now(), time.Hour
+	var best *pendingStatus
+	for _, p := range w.pending {
+		if hold := p.notBefore.Sub(now); hold > 0 {
+			wait = min(wait, hold)
+			continue
+		}
+		if best == nil || p.urgency < best.urgency || p.urgency == best.urgency && p.since.Before(best.since) {
+			best = &p
+		}
+	}
+	if best != nil {
+		delete(w.pending, best.resource)
+	}
+	return best, wait
+}
+
+func (w *statusWriter) write(ctx context.Context, p pendingStatus) {
+	version, err := w.apply(ctx, p.planned)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		w.mu.Lock()
+		w.last[p.resource] = lastStatus{p.object.GetUID(), version, p.is, w.now()}
+		w.mu.Unlock()
+		w.announce(p.planned)
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		// The resource is gone, or another one has its name: that one gets a
+		// status of its own.
+		w.forget(p.resource)
+	default:
+		w.log.Warn("a status could not be written", "kind", p.kind, "name", p.NamespacedName.String(), "error", err)
+		w.again(p)
+	}
+}
+
+// again puts back what failed, unless something newer waits.
+func (w *statusWriter) again(p pendingStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, newer := w.pending[p.resource]; !newer {
+		p.notBefore = w.now().Add(rewriteAfter)
+		w.pending[p.resource] = p
+	}
+}
+
+// apply writes the whole status, server-side: what it no longer holds goes. The
+// uid keeps it from another resource of the same name.
+func (w *statusWriter) apply(ctx context.Context, p planned) (version string, err error) {
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.is)
+	if err != nil {
+		return "", fmt.Errorf("encode the status of %s %s: %w", p.kind, p.NamespacedName, err)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": p.Name, "namespace": p.Namespace, "uid": string(p.object.GetUID())},
+		"status":   status,
+	}}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(p.kind))
+	err = w.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
+	return u.GetResourceVersion(), err
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// waker is a source of a controller: what happens outside the API server wakes
+// the controller for one resource. It never waits.
+type waker struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// start implements source.Func. What was to be woken before is found by the
+// first reconciliation of everything.
+func (w *waker) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = queue
+	return nil
+}
+
+func (w *waker) wake(key types.NamespacedName) {
+	w.mu.Lock()
+	queue := w.queue
+	w.mu.Unlock()
+	if queue != nil {
+		queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// wakers wake the four controllers.
+type wakers struct {
+	sites, gateways, instruments, registries waker
+}

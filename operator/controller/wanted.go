@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// wanted is what a Site wants of its backends, with all it takes to ask for it.
+// Hash tells two of them apart.
+type wanted struct {
+	hash     string
+	marker   wire.SiteMarker
+	takeOver string
+	streams  []plan.Stream
+	buckets  []plan.Bucket
+	servers  []string
+
+	// store and jetStream are nil where a Secret is missing or can't be read;
+	// for the latter the reason stands in Amiss.
+	store          *objectstore.Config
+	jetStream      *stream.Config
+	storeAmiss     *plan.Finding
+	jetStreamAmiss *plan.Finding
+}
+
+func newWanted(site *v1alpha1.Site, secrets plan.Secrets, cluster string) wanted {
+	w := wanted{
+		marker:   plan.Marker(site, cluster),
+		takeOver: site.Annotations[v1alpha1.AnnotationTakeOver],
+		streams:  plan.Streams(site),
+		buckets:  plan.Buckets(site),
+		servers:  site.Spec.JetStream.Servers,
+	}
+	w.hash = w.digest(site, secrets)
+	if _, missing := secrets.Missing(plan.ObjectStoreSecrets(site)); !missing {
+		w.store, w.storeAmiss = storeConfig(site, secrets)
+	}
+	if _, missing := secrets.Missing(plan.JetStreamSecrets(site)); !missing {
+		w.jetStream, w.jetStreamAmiss = jetStreamConfig(site, secrets)
+	}
+	return w
+}
+
+func (w wanted) digest(site *v1alpha1.Site, secrets plan.Secrets) string {
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	parts := []any{w.marker, w.takeOver, site.Spec.ObjectStore, site.Spec.JetStream}
+	for _, need := range slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site)) {
+		if s := secrets[need.Name]; s != nil {
+			parts = append(parts, need.Name, s.Data)
+		}
+	}
+	for _, part := range parts {
+		if err := enc.Encode(part); err != nil {
+			fmt.Fprint(h, err)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func storeConfig(site *v1alpha1.Site, secrets plan.Secrets) (*objectstore.Config, *plan.Finding) {
+	spec := &site.Spec.ObjectStore
+	keys := secrets[spec.CredentialsSecretRef.Name]
+	cfg := &objectstore.Config{Endpoint: spec.Endpoint, Bucket: spec.Bucket, Region: spec.Region,
+		AccessKeyID: value(keys, plan.KeyAccessKeyID), SecretAccessKey: value(keys, plan.KeySecretAccessKey)}
+	if spec.TLS != nil {
+		var err error
+		if cfg.TLS, err = readTLS(secrets[spec.TLS.SecretRef.Name]); err != nil {
+			return nil, unreadable(spec.TLS.SecretRef.Name, "spec.objectStore.tls.secretRef", err)
+		}
+	}
+	return cfg, nil
+}
+
+func jetStreamConfig(site *v1alpha1.Site, secrets plan.Secrets) (*stream.Config, *plan.Finding) {
+	spec := &site.Spec.JetStream
+	cfg := &stream.Config{Servers: spec.Servers, Name: "substorm-operator"}
+	if spec.TLS != nil {
+		var err error
+		if cfg.TLS, err = readTLS(secrets[spec.TLS.SecretRef.Name]); err != nil {
+			return nil, unreadable(spec.TLS.SecretRef.Name, "spec.jetStream.tls.secretRef", err)
+		}
+	}
+	if ref := spec.CredentialsSecretRef; ref != nil {
+		cfg.Credentials = secrets[ref.Name].Data[plan.KeyUserCreds]
+		return cfg, nil
+	}
+	name := spec.AccountKeySecretRef.Name
+	key, err := readAccountKey(secrets[name])
+	if err != nil {
+		return nil, unreadable(name, "spec.jetStream.accountKeySecretRef", err)
+	}
+	user := plan.OperatorUser(site)
+	if cfg.Credentials, err = key.mint(user); err != nil {
+		return nil, unreadable(name, "spec.jetStream.accountKeySecretRef", err)
+	}
+	cfg.InboxPrefix = user.InboxPrefix
+	return cfg, nil
+}
+
+func unreadable(secret, field string, err error) *plan.Finding {
+	f := no(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf("Secret %q, which %s names, cannot be used: %v", secret, field, err))
+	return &f
+}

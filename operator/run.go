@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package operator is the control plane: it turns Sites, IngestGateways and
+// Instruments into workloads, registry entries, streams and conditions. It is
+// not on the data path.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/controller"
+)
+
+// leaseName is the Lease by which one of several operators leads.
+const leaseName = "substorm-operator.substorm.dev"
+
+// Config of the operator.
+type Config struct {
+	// Kubernetes is how to reach the API server.
+	Kubernetes *rest.Config
+	// Namespaces to watch; none means all.
+	Namespaces []string
+	// GatewayImage is what gateway pods run; PullSecrets name Secrets, in the
+	// pools' namespaces, with which it is pulled.
+	GatewayImage string
+	PullSecrets  []string
+	// MetricsAddress and ProbeAddress are listened on; "0" for not at all.
+	MetricsAddress, ProbeAddress string
+	// LeaderElection lets one of several operators work; its Lease lies in
+	// Namespace, by default the pod's own.
+	LeaderElection bool
+	Namespace      string
+	Log            *slog.Logger
+}
+
+// Run works until ctx ends, or until it no longer leads.
+func Run(ctx context.Context, cfg Config) error {
+	if cfg.GatewayImage == "" {
+		return errors.New("no gateway image is named: set --gateway-image")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	ctrl.SetLogger(logr.FromSlogHandler(cfg.Log.Handler()))
+	mgr, err := manager(cfg)
+	if err != nil {
+		return err
+	}
+	err = controller.Setup(ctx, mgr, controller.Config{
+		GatewayImage: cfg.GatewayImage, PullSecrets: cfg.PullSecrets, Log: cfg.Log, Metrics: metrics.Registry})
+	if err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("operator: %w", err)
+	}
+	return nil
+}
+
+// NewScheme knows Kubernetes' kinds and ours.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))
+}
+
+func manager(cfg Config) (ctrl.Manager, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	namespaces := map[string]cache.Config{}
+	for _, name := range cfg.Namespaces {
+		namespaces[name] = cache.Config{}
+	}
+	stop := 10 * time.Second
+	mgr, err := ctrl.NewManager(cfg.Kubernetes, ctrl.Options{
+		Scheme:                        scheme,
+		Logger:                        logr.FromSlogHandler(cfg.Log.Handler()),
+		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: controller.CacheObjects()},
+		Metrics:                       server.Options{BindAddress: cfg.MetricsAddress},
+		HealthProbeBindAddress:        cfg.ProbeAddress,
+		LeaderElection:                cfg.LeaderElection,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       cfg.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       &stop,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("operator: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("alive", healthz.Ping), mgr.AddReadyzCheck("alive", healthz.Ping)); err != nil {
+		return nil, fmt.Errorf("operator: %w", err)
+	}
+	return mgr, nil
+}
+

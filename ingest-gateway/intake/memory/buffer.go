@@ -79,8 +79,17 @@ func (b *Buffer) Space(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 	}
+	return b.Room(), nil
+}
+
+// Room returns a place for the next bytes where there is one without waiting,
+// or nil.
+func (b *Buffer) Room() []byte {
+	if len(b.slabs) == 0 || b.fill == len(b.last()) || b.Full() {
+		return nil
+	}
 	space := b.last()[b.fill:]
-	return space[:min(int64(len(space)), b.limit-b.Size())], nil
+	return space[:min(int64(len(space)), b.limit-b.Size())]
 }
 
 func (b *Buffer) last() []byte { return b.slabs[len(b.slabs)-1] }

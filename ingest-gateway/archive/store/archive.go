@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store puts what an instrument sent into the object store and has it
+// announced. Only then is an object safe as "acknowledge: Stored" says, and may
+// be receipted.
+//
+// The order, in which a kill at any point loses nothing that was receipted:
+// bytes and metadata in the store, then the notice in the stream, then the
+// ledger, then the receipt. What is stored and was never announced is found by
+// the archivist's sweep.
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// PartSize is the size of an object, in bytes, up to which it goes to the store
+// in one request; a larger one goes in parts of this size.
+const PartSize = 16 << 20
+
+// MaxObjectSize is what fits into the parts of one upload.
+const MaxObjectSize = PartSize * objectstore.MaxParts
+
+// Defaults of Config.
+const (
+	// DefaultConcurrency is how many requests the store gets at a time: beyond
+	// the number of its drives and cores more requests only wait there.
+	DefaultConcurrency = 32
+	// DefaultPatience outlasts the restart of a store or of NATS.
+	DefaultPatience = 30 * time.Second
+)
+
+// Announcer publishes notices, see announce.Announcer.
+type Announcer interface {
+	Notice(ctx context.Context, n wire.Notice, settled func(error)) error
+}
+
+// Config says where objects go.
+type Config struct {
+	Site, Gateway, Incarnation string
+
+	Objects   objectstore.Store
+	Announcer Announcer
+	Ledger    *ledger.Ledger
+	Pool      *memory.Pool
+	Logger    *slog.Logger
+	Metrics   prometheus.Registerer
+
+	// Concurrency bounds the requests to the store at a time.
+	Concurrency int64
+	// Patience is how long the store, or JetStream, may do nothing before the
+	// objects that wait for it are given up.
+	Patience time.Duration
+}
+
+// Archive takes objects for one incarnation of a gateway.
+type Archive struct {
+	cfg     Config
+	clock   clock
+	slots   *semaphore.Weighted
+	health  health
+	metrics metrics
+
+	// cleaning counts what goes on after an object is done.
+	cleaning sync.WaitGroup
+}
+
+// New returns an Archive.
+func New(cfg Config) *Archive {
+	if cfg.Concurrency <= 0 {
+		cfg.Concurrency = DefaultConcurrency
+	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = DefaultPatience
+	}
+	return &Archive{
+		cfg: cfg, slots: semaphore.NewWeighted(cfg.Concurrency), metrics: newMetrics(cfg.Metrics),
+	}
+}
+
+// Wait returns once what was left to clean up (uploads given up, staging
+// objects) is cleaned up, or ctx ends.
+func (a *Archive) Wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		a.cleaning.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// Failure says why an object was given up.
+type Failure struct {
+	Cause wire.Cause
+	Err   error
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return string(f.Cause) + ": " + f.Err.Error() }
+
+// Unwrap returns what went wrong.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// CauseOf returns the cause under which an object is counted that an error of
+// Space or Commit ended.
+func CauseOf(err error) wire.Cause {
+	var f *Failure
+	switch {
+	case errors.As(err, &f):
+		return f.Cause
+	case errors.Is(err, memory.ErrFull):
+		return wire.CauseNoSpace
+	default:
+		return wire.CauseStoreUnavailable
+	}
+}
+
+// Refused counts an object of which no byte was read.
+func (a *Archive) Refused(instrument string, cause wire.Cause) {
+	now := time.Now()
+	a.cfg.Ledger.ObjectBegun(instrument, now)
+	a.cfg.Ledger.Unfinished(instrument, now, cause, 0)
+}
+
+// Begin counts a new object and returns it, empty. Wake is as in
+// memory.Pool.NewBuffer. Each object ends in Commit or Abort.
+func (a *Archive) Begin(in *intake.Instrument, source netip.AddrPort, wake func()) *Object {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	o := &Object{
+		archive: a, instrument: in, source: source, wake: wake,
+		began: time.Now(), ctx: ctx, cancel: cancel,
+		buffer: a.cfg.Pool.NewBuffer(PartSize, wake),
+	}
+	o.digest.Reset()
+	a.cfg.Ledger.ObjectBegun(in.Name, o.began)
+	return o
+}

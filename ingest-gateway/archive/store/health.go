@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/substorm/substorm/internal/objectstore"
+)
+
+// slowest is the rate, in bytes a second, below which a request is given up.
+const slowest = 1 << 20
+
+// The pauses between tries.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+var errAway = errors.New("nothing was stored for as long as objects may wait")
+
+// health knows when the store last did something.
+type health struct{ last atomic.Int64 }
+
+func (h *health) succeeded() { h.last.Store(time.Now().UnixNano()) }
+
+// watch returns a context that ends once neither a request has succeeded nor
+// the caller begun within patience. So a store that is merely slow is waited
+// for, however long the queue, and one that is away fails all who wait at once.
+func (h *health) watch(ctx context.Context, patience time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	began := time.Now().UnixNano()
+	var timer *time.Timer
+	ready := make(chan struct{})
+	timer = time.AfterFunc(patience, func() {
+		<-ready
+		idle := time.Duration(time.Now().UnixNano() - max(began, h.last.Load()))
+		if idle >= patience {
+			cancel(errAway)
+			return
+		}
+		timer.Reset(patience - idle)
+	})
+	close(ready)
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// request runs f, one of a bounded number at a time, and again with pauses while
+// the store is unavailable, until Patience is at its end. Size is how many bytes
+// f moves. Errors are f's last.
+func (a *Archive) request(ctx context.Context, operation string, size int64, f func(context.Context) error) error {
+	ctx, stop := a.health.watch(ctx, a.cfg.Patience)
+	defer stop()
+	if err := a.slots.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("%s: %w: %w", operation, objectstore.ErrUnavailable, context.Cause(ctx))
+	}
+	defer a.slots.Release(1)
+	moving := time.Duration(size) * time.Second / slowest
+	// Others may succeed while this one never does: it has an end of its own too.
+	ctx, cancel := context.WithTimeout(ctx, 4*(a.cfg.Patience+moving))
+	defer cancel()
+	began := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := a.try(ctx, a.cfg.Patience/2+moving, f)
+		if err == nil {
+			a.health.succeeded()
+			a.metrics.stored(operation, time.Since(began))
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		}
+		if !worthAnotherTry(err) {
+			return err
+		}
+		a.metrics.failed(operation)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		}
+	}
+}
+
+func (a *Archive) try(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return f(ctx)
+}
+
+// worthAnotherTry: a bucket that is missing, or credentials that are refused,
+// may be on their way too.
+func worthAnotherTry(err error) bool {
+	for _, kind := range []error{
+		objectstore.ErrUnavailable, objectstore.ErrNoBucket, objectstore.ErrAccessDenied, objectstore.ErrDigest,
+	} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}

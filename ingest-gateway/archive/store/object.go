@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"net/netip"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Object is one object on its way from the network into the store. It belongs
+// to one goroutine.
+type Object struct {
+	archive    *Archive
+	instrument *intake.Instrument
+	source     netip.AddrPort
+	wake       func()
+	began      time.Time
+	// ctx ends when the object is given up.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	size   int64
+	digest sum
+	// buffer holds the bytes that are not in a part yet.
+	buffer *memory.Buffer
+	// parts is set once the object outgrew PartSize.
+	parts *parts
+}
+
+// sum is a SHA-256 that is computed as bytes pass.
+type sum struct{ hash.Hash }
+
+func (s *sum) Reset()              { s.Hash = sha256.New() }
+func (s *sum) digest() wire.Digest { return wire.Digest(s.Sum(nil)) }
+
+// Size is how many bytes have arrived.
+func (o *Object) Size() int64 { return o.size }
+
+// HoldsMemory says whether Space returns without waiting for a first slab.
+func (o *Object) HoldsMemory() bool { return o.buffer.HoldsMemory() }
+
+// Asked says whether another object waits for this one's memory: call Yield.
+func (o *Object) Asked() bool { return o.buffer.Asked() }
+
+// Yield writes what is in memory to scratch.
+func (o *Object) Yield() error { return o.buffer.Yield() }
+
+// Room returns a place for the next bytes where there is one without waiting, or nil.
+func (o *Object) Room() []byte { return o.buffer.Room() }
+
+// Space returns a place for the next bytes. It waits, and so stops reading from
+// the network, while there is no memory or the store is slower than the sender.
+// Errors: of memory, of the store, or ctx's.
+func (o *Object) Space(ctx context.Context) ([]byte, error) {
+	if o.buffer.Full() {
+		if err := o.handOver(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return o.buffer.Space(ctx)
+}
+
+// Advance says that n bytes were written to what Space returned.
+func (o *Object) Advance(space []byte, n int) {
+	o.digest.Write(space[:n])
+	o.buffer.Advance(n)
+	o.size += int64(n)
+	o.archive.cfg.Ledger.ObjectBytesRead(o.instrument.Name, o.began, n)
+}
+
+// handOver sends the full buffer as a part and goes on with an empty one.
+func (o *Object) handOver(ctx context.Context) error {
+	if o.parts == nil {
+		o.parts = newParts(o)
+	}
+	if err := o.parts.send(ctx, o.buffer); err != nil {
+		return err
+	}
+	o.buffer = o.archive.cfg.Pool.NewBuffer(PartSize, o.wake)
+	return nil
+}
+
+// Commit says that all bytes have arrived. It returns the receipt once the
+// object is stored and announced; whoever could deliver that calls Acknowledged.
+// Errors are Failures; the object is counted and its memory given back in either
+// case. Ctx ends where the gateway can wait no longer.
+func (o *Object) Commit(ctx context.Context) (wire.Receipt, time.Time, error) {
+	defer o.release()
+	digest := o.digest.digest()
+	o.buffer.Seal()
+	n, err := o.store(ctx, digest)
+	if err != nil {
+		err = failure(ctx, CauseOf(err), err)
+		o.count(err)
+		return wire.Receipt{}, time.Time{}, err
+	}
+	o.archive.cfg.Ledger.Stored(o.instrument.Name, n.ReceivedAt, n.Size, digest)
+	if err := o.announce(ctx, n); err != nil {
+		return wire.Receipt{}, time.Time{}, failure(ctx, stream.CauseOf(err), err)
+	}
+	return wire.Receipt{Digest: digest, Bytes: n.Size}, n.ReceivedAt, nil
+}
+
+// failure says why an object was given up: for cause, or because ctx ended.
+func failure(ctx context.Context, cause wire.Cause, err error) error {
+	if ctx.Err() != nil {
+		cause = wire.CauseDraining
+	}
+	return &Failure{cause, err}
+}
+
+// announce publishes the notice. What becomes of it is counted even where it is
+// known only after Commit returned.
+func (o *Object) announce(ctx context.Context, n wire.Notice) error {
+	ctx, cancel := context.WithTimeout(ctx, o.archive.cfg.Patience)
+	defer cancel()
+	a := o.archive
+	return a.cfg.Announcer.Notice(ctx, n, func(err error) {
+		if err != nil {
+			a.cfg.Ledger.Unfinished(n.Instrument, n.ReceivedAt, stream.CauseOf(err), n.Size)
+			return
+		}
+		a.cfg.Ledger.Received(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
+		a.metrics.received(n.Instrument, n.Size)
+	})
+}
+
+// Acknowledged counts that the receipt of an object was delivered.
+func (a *Archive) Acknowledged(in *intake.Instrument, receivedAt time.Time) {
+	a.cfg.Ledger.Acknowledged(in.Name, receivedAt)
+}
+
+// Abort gives the object up: nothing of it is stored, and it is counted under cause.
+func (o *Object) Abort(cause wire.Cause) {
+	o.count(&Failure{Cause: cause, Err: errors.New("given up")})
+	o.release()
+}
+
+func (o *Object) count(err error) {
+	o.archive.cfg.Ledger.Unfinished(o.instrument.Name, o.began, CauseOf(err), o.size)
+}
+
+// release gives memory back and, in the background, removes what the store
+// holds of the object outside the archive.
+func (o *Object) release() {
+	o.cancel(errGivenUp)
+	o.buffer.Release()
+	if o.parts != nil {
+		o.archive.cleaning.Go(o.parts.clean)
+	}
+}
+
+var errGivenUp = errors.New("the object was given up")
+
+// store puts the object under its key and returns its notice. The key names the
+// millisecond of receipt: where equal bytes arrived in the same one, through
+// whichever gateway, the later object takes the next.
+func (o *Object) store(ctx context.Context, digest wire.Digest) (wire.Notice, error) {
+	if o.parts != nil {
+		if err := o.parts.finish(ctx, o.buffer); err != nil {
+			return wire.Notice{}, err
+		}
+	}
+	for receivedAt := o.archive.clock.now(); ; {
+		n := o.notice(receivedAt, digest)
+		opts, err := putOptions(n)
+		if err != nil {
+			return wire.Notice{}, err
+		}
+		if o.parts == nil {
+			err = o.archive.request(ctx, "put", o.size, func(ctx context.Context) error {
+				return o.archive.cfg.Objects.Put(ctx, n.Key, o.buffer.Reader(), o.size, opts)
+			})
+		} else {
+			err = o.parts.copyTo(ctx, n.Key, opts)
+		}
+		if errors.Is(err, objectstore.ErrExists) {
+			var ours bool
+			if ours, err = o.isStored(ctx, n); err == nil && !ours {
+				receivedAt = receivedAt.Truncate(time.Millisecond).Add(time.Millisecond)
+				continue
+			}
+		}
+		return n, err
+	}
+}
+
+// isStored says whether what lies under the notice's key is the notice's
+// object: a try whose answer was lost had arrived.
+func (o *Object) isStored(ctx context.Context, n wire.Notice) (bool, error) {
+	var info objectstore.Info
+	err := o.archive.request(ctx, "head", 0, func(ctx context.Context) (err error) {
+		info, err = o.archive.cfg.Objects.Head(ctx, n.Key)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	there, err := wire.NoticeFromMetadata(n.Key, info.Metadata)
+	if err != nil { // not ours, whatever it is
+		o.archive.cfg.Logger.Warn("an object lies where another should be stored: the other takes the next key",
+			"instrument", n.Instrument, "key", n.Key, "error", err)
+		return false, nil
+	}
+	return there.Gateway == n.Gateway && there.Incarnation == n.Incarnation && there.ReceivedAt.Equal(n.ReceivedAt), nil
+}
+
+func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
+	cfg := &o.archive.cfg
+	key := wire.RawKey(cfg.Site, o.instrument.Name, receivedAt, digest)
+	return wire.Notice{Site: cfg.Site, Instrument: o.instrument.Name, Record: wire.Record{
+		ID: key, Key: key, Size: o.size, Digest: digest,
+		MediaType: o.instrument.MediaType, State: wire.StateCurrent,
+		ReceivedAt: receivedAt, TimeSource: wire.TimeSourceReceived,
+		Completeness: wire.CompletenessUnverified,
+		Source:       o.source.String(), Gateway: cfg.Gateway, Incarnation: cfg.Incarnation,
+	}}
+}
+
+func putOptions(n wire.Notice) (objectstore.PutOptions, error) {
+	metadata, err := wire.ObjectMetadata(n)
+	if err != nil {
+		return objectstore.PutOptions{}, fmt.Errorf("metadata of %s: %w", n.Key, err)
+	}
+	return objectstore.PutOptions{
+		ContentType: n.MediaType, Metadata: metadata, Digest: n.Digest, CreateOnly: true,
+	}, nil
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// minMemoryBudget leaves objects and telemetry enough to make progress.
+	minMemoryBudget = 4 << 20
+	// unlimitedBudget is the budget where nothing limits the memory.
+	unlimitedBudget = 256 << 20
+	// telemetryShare is the part of the budget that is telemetry's: a flood of
+	// objects must not crowd out datagrams, whose senders cannot wait.
+	telemetryShare = 4
+	// scratchShare is the part of the volume's free space that scratch may
+	// take: counters and the registry need some too.
+	scratchShare = 0.75
+	// heapShare is the part of the memory limit at which Go's heap is collected
+	// as hard as it takes; the rest is stacks and what others read in vain.
+	heapShare = 0.8
+)
+
+// memoryBudget returns the budget in bytes, and makes the heap respect the
+// control group's limit.
+func memoryBudget(asked int64) int64 {
+	limit := memoryLimit("/proc/self/cgroup", "/sys/fs/cgroup")
+	if limit > 0 {
+		debug.SetMemoryLimit(int64(heapShare * float64(limit)))
+	}
+	switch {
+	case asked > 0:
+		return asked
+	case limit > 0:
+		return max(limit/2, minMemoryBudget)
+	default:
+		return unlimitedBudget
+	}
+}
+
+// memoryLimit returns the least memory limit of the process's control group
+// (version 2) and those above it, in bytes; 0 where there is none.
+func memoryLimit(groups, root string) int64 {
+	b, err := os.ReadFile(groups)
+	if err != nil {
+		return 0
+	}
+	least := int64(0)
+	for line := range strings.Lines(string(b)) {
+		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if !ok {
+			continue
+		}
+		for dir := filepath.Clean("/" + path); ; dir = filepath.Dir(dir) {
+			b, err := os.ReadFile(filepath.Join(root, dir, "memory.max"))
+			n, parseErr := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
+			if err == nil && parseErr == nil && n > 0 && (least == 0 || n < least) {
+				least = n
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
+
+// scratchSize returns how many bytes scratch may take of a volume.
+func scratchSize(dir string) (int64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	return int64(scratchShare * float64(fs.Bavail) * float64(fs.Bsize)), nil
+}
+
+// lockVolume makes sure that no other gateway runs on the volume. The lock ends
+// with the process.
+func lockVolume(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("volume: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("volume: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("volume %s: another gateway runs on it: %w", dir, err)
+	}
+	return f, nil
+}

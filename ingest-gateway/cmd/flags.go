@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	ingestgateway "github.com/substorm/substorm/ingest-gateway"
+)
+
+const example = `  ingest-gateway --site demo --pool north --gateway north-0 --data-dir /var/lib/substorm \
+    --ports 30100-30149 --nats-servers nats://127.0.0.1:4222 \
+    --s3-endpoint http://127.0.0.1:9000 --s3-bucket substorm --s3-credentials-dir /etc/substorm/s3`
+
+// command is the program. Each flag has its default in SUBSTORM_<FLAG>.
+func command() *cobra.Command {
+	cfg := ingestgateway.Config{Log: os.Stderr}
+	var ports string
+	cmd := &cobra.Command{
+		Use:   "ingest-gateway",
+		Short: "Receive what a Site's instruments send, archive it and announce it",
+		Long: "Receive what a Site's instruments send, archive it and announce it.\n\n" +
+			"Instruments are those of the Site's registry in JetStream, which the operator writes.\n" +
+			"Each flag may be given as an environment variable too: --s3-bucket as SUBSTORM_S3_BUCKET.",
+		Example:       example,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromEnvironment(cmd.Flags(), os.Getenv); err != nil {
+				return err
+			}
+			var err error
+			if cfg.FirstPort, cfg.LastPort, err = parsePorts(ports); err != nil {
+				return err
+			}
+			return ingestgateway.Run(cmd.Context(), cfg)
+		},
+	}
+	addFlags(cmd.Flags(), &cfg, &ports)
+	return cmd
+}
+
+func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
+	f.SortFlags = false
+	f.StringVar(&cfg.Site, "site", "", "code of the Site")
+	f.StringVar(&cfg.Pool, "pool", "", "name of the IngestGateway")
+	f.StringVar(&cfg.Gateway, "gateway", "", "name of this pod")
+	f.StringVar(&cfg.Node, "node", "", "name of the node")
+	f.StringVar(&cfg.PodIP, "pod-ip", "", "address of this pod")
+	f.StringVar(&cfg.DataDir, "data-dir", "/var/lib/substorm", "the pod's volume: scratch, the registry last seen, counters")
+	f.StringVar(&cfg.ListenHTTP, "listen-http", ":8080", "address of /healthz, /readyz and /metrics")
+	f.StringVar(ports, "ports", "30100-30149", "range of the ports that data comes to")
+
+	f.StringVar(&cfg.Objects.Endpoint, "s3-endpoint", "", "URL of the object store")
+	f.StringVar(&cfg.Objects.Bucket, "s3-bucket", "", "bucket of the archive")
+	f.StringVar(&cfg.Objects.Region, "s3-region", "us-east-1", "region of the bucket")
+	f.StringVar(&cfg.Objects.CredentialsDir, "s3-credentials-dir", "/etc/substorm/s3", "folder with accessKeyID and secretAccessKey")
+	f.StringVar(&cfg.Objects.TLSDir, "s3-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for the object store")
+
+	f.StringSliceVar(&cfg.NATS.Servers, "nats-servers", nil, "URLs of the NATS servers")
+	f.StringVar(&cfg.NATS.CredentialsFile, "nats-credentials", "", "file with the credentials of a NATS user (user.creds)")
+	f.StringVar(&cfg.NATS.TLSDir, "nats-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for NATS")
+	f.StringVar(&cfg.NATS.InboxPrefix, "nats-inbox-prefix", "", "prefix of reply subjects that the credentials allow")
+
+	f.Int64Var(&cfg.MemoryBudget, "memory-budget", 0, "bytes for what is received and not yet safe (0: half of the memory limit)")
+	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", time.Minute, "how long what was begun may take to finish")
+	f.DurationVar(&cfg.ObservationRetention, "observation-retention", 72*time.Hour, "how long archived telemetry stays on its stream")
+	f.DurationVar(&cfg.NoticeRetention, "notice-retention", 72*time.Hour, "how long listed notices stay on their stream")
+	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")
+}
+
+// fromEnvironment sets the flags that were not given from SUBSTORM_<FLAG>.
+func fromEnvironment(f *pflag.FlagSet, getenv func(string) string) error {
+	var err error
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := "SUBSTORM_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		if value := getenv(name); value != "" && !flag.Changed && err == nil {
+			if setErr := f.Set(flag.Name, value); setErr != nil {
+				err = fmt.Errorf("%s=%q: %w", name, value, setErr)
+			}
+		}
+	})
+	return err
+}
+
+// parsePorts reads "first-last" or a single port.
+func parsePorts(s string) (first, last uint16, err error) {
+	from, to, isRange := strings.Cut(s, "-")
+	if !isRange {
+		to = from
+	}
+	a, errA := strconv.ParseUint(from, 10, 16)
+	b, errB := strconv.ParseUint(to, 10, 16)
+	if errA != nil || errB != nil || a == 0 || a > b {
+		return 0, 0, fmt.Errorf("--ports %q is no range of ports such as 30100-30149", s)
+	}
+	return uint16(a), uint16(b), nil
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ingestgateway is the way in: it receives what a Site's instruments
+// send, archives it and announces it. README.md shows the rooms.
+package ingestgateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+)
+
+// Config is what a gateway pod is told.
+type Config struct {
+	// Site is the Site's code, Pool the IngestGateway's name, Gateway the pod's.
+	Site, Pool, Gateway string
+	// Node and PodIP are where the pod runs; they may be empty.
+	Node, PodIP string
+
+	// DataDir is the pod's volume.
+	DataDir string
+	// ListenHTTP serves /healthz, /readyz and /metrics.
+	ListenHTTP string
+	// FirstPort and LastPort bound the ports that data comes to.
+	FirstPort, LastPort uint16
+
+	Objects objectstore.Config
+	NATS    stream.Config
+
+	// MemoryBudget in bytes for what is received and not yet safe; 0 means half
+	// of the control group's memory limit, or 256 MiB where there is none.
+	MemoryBudget int64
+	// DrainTimeout is how long what was begun may take to finish.
+	DrainTimeout time.Duration
+	// ObservationRetention and NoticeRetention are how long archived messages
+	// stay on the base streams.
+	ObservationRetention, NoticeRetention time.Duration
+
+	// LogLevel is debug, info, warn or error; Log gets the lines.
+	LogLevel string
+	Log      io.Writer
+}
+
+// check fills in what may be left out and returns what is missing or wrong, all
+// of it.
+func (c *Config) check() error {
+	var errs []error
+	if c.Log == nil {
+		c.Log = os.Stderr
+	}
+	for _, needed := range []struct{ flag, value string }{
+		{"--site", c.Site}, {"--pool", c.Pool}, {"--gateway", c.Gateway}, {"--data-dir", c.DataDir},
+		{"--s3-endpoint", c.Objects.Endpoint}, {"--s3-bucket", c.Objects.Bucket},
+	} {
+		if needed.value == "" {
+			errs = append(errs, fmt.Errorf("%s is not set", needed.flag))
+		}
+	}
+	if len(c.NATS.Servers) == 0 {
+		errs = append(errs, errors.New("--nats-servers is not set"))
+	}
+	if c.FirstPort == 0 || c.FirstPort > c.LastPort {
+		errs = append(errs, fmt.Errorf("--ports %d-%d is no range of ports", c.FirstPort, c.LastPort))
+	}
+	if c.MemoryBudget != 0 && c.MemoryBudget < minMemoryBudget {
+		errs = append(errs, fmt.Errorf("--memory-budget %d: at least %d bytes are needed", c.MemoryBudget, minMemoryBudget))
+	}
+	if c.DrainTimeout <= 0 || c.ObservationRetention <= 0 || c.NoticeRetention <= 0 {
+		errs = append(errs, errors.New("--drain-timeout, --observation-retention and --notice-retention must be positive"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) scope() intake.Scope {
+	return intake.Scope{Pool: c.Pool, FirstPort: c.FirstPort, LastPort: c.LastPort}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// graceShare is the part of the drain timeout, and maxGrace the time, in
+	// which new connections are still taken: endpoints take a while to spread.
+	graceShare = 6
+	maxGrace   = 5 * time.Second
+	// finishTimeout is for the last words to NATS.
+	finishTimeout = 10 * time.Second
+)
+
+// drain finishes what was begun: first the pod is not ready, a little later it
+// takes no more, and what is not done after the drain timeout is reset.
+func (g *gateway) drain(unfollow func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.DrainTimeout)
+	defer cancel()
+	g.log.Info("draining", "timeout", g.cfg.DrainTimeout)
+	g.health.draining.Store(true)
+	g.reporter.soon()
+	select {
+	case <-time.After(min(maxGrace, g.cfg.DrainTimeout/graceShare)):
+	case <-ctx.Done():
+	}
+	unfollow()
+	g.tcp.Drain(ctx)
+	g.archive.Wait(ctx)
+}
+
+// finish settles what was published, writes the last totals, and closes everything.
+func (g *gateway) finish() error {
+	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
+	defer cancel()
+	err := errors.Join(g.messages.Close(ctx), g.notices.Close(ctx))
+	err = errors.Join(err, g.ledger.Close(ctx))
+	if err != nil {
+		// Nothing that was receipted is lost: the next incarnation recounts.
+		g.log.Warn("stopped before everything was written", "error", err)
+	}
+	g.reporter.last(ctx)
+	g.nc.Close()
+	g.log.Info("stopped")
+	return g.volume.Close()
+}
+
+// close releases what open made before it failed.
+func (g *gateway) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if g.messages != nil {
+		_ = g.messages.Close(ctx)
+	}
+	if g.notices != nil {
+		_ = g.notices.Close(ctx)
+	}
+	if g.ledger != nil {
+		_ = g.ledger.Close(ctx)
+	}
+	if g.nc != nil {
+		g.nc.Close()
+	}
+	if g.volume != nil {
+		_ = g.volume.Close()
+	}
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/substorm/substorm/internal/stream"
+)
+
+// health says whether the pod should get connections.
+//
+// It becomes ready once it knows its instruments and has reached the object
+// store and JetStream. It stays ready while those are away later: all pods share
+// them, so taking every pod out of the Service would only turn a reset, which
+// tells the sender to send again, into a refused connection.
+type health struct {
+	store, jetStream, draining atomic.Bool
+	storeError                 atomic.Pointer[string]
+}
+
+// ready answers /readyz. A missing API server or operator plays no part.
+func (g *gateway) ready(context.Context) error {
+	switch h := &g.health; {
+	case h.draining.Load():
+		return errors.New("draining: finishing what was begun")
+	case g.registry.Current().Revision == 0:
+		return errors.New("the registry of the Site was never seen complete: is the operator running, and does NATS answer?")
+	case !h.jetStream.Load():
+		return errors.New("NATS was never reached: see --nats-servers and the Site's status")
+	case !h.store.Load():
+		if said := h.storeError.Load(); said != nil {
+			return errors.New("the object store was never reached: " + *said)
+		}
+		return errors.New("the object store was never reached")
+	default:
+		return nil
+	}
+}
+
+const (
+	seekPause   = time.Second
+	seekTimeout = 5 * time.Second
+)
+
+// seekBackends notes when the object store and JetStream were first reached.
+func (g *gateway) seekBackends(ctx context.Context) error {
+	if err := stream.WaitConnected(ctx, g.nc); err != nil {
+		return err
+	}
+	g.health.jetStream.Store(true)
+	for said := ""; ; {
+		try, cancel := context.WithTimeout(ctx, seekTimeout)
+		err := g.objects.CheckBucket(try)
+		cancel()
+		if err == nil {
+			g.health.store.Store(true)
+			return nil
+		}
+		if text := err.Error(); text != said && ctx.Err() == nil {
+			said = text
+			g.health.storeError.Store(&text)
+			g.log.Warn("the object store does not answer: objects get no receipt", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(seekPause):
+		}
+	}
+}

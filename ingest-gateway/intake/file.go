@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package intake
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// savedRegistry is the last complete registry, as it lies on the gateway's volume.
+type savedRegistry struct {
+	Format   int               `json:"format"`
+	Site     string            `json:"site"`
+	Epoch    time.Time         `json:"epoch"`
+	Revision int64             `json:"revision"`
+	Entries  []json.RawMessage `json:"entries"`
+}
+
+// save writes a complete snapshot so that a start without NATS finds it whole.
+func (s *Snapshot) save(file, site string) error {
+	saved := savedRegistry{Format: wire.Format, Site: site, Epoch: s.epoch, Revision: s.Revision}
+	for _, in := range s.instruments {
+		b, err := in.entry.Encode()
+		if err != nil {
+			return fmt.Errorf("save the registry: %w", err)
+		}
+		saved.Entries = append(saved.Entries, b)
+	}
+	b, err := json.Marshal(saved)
+	if err != nil {
+		return fmt.Errorf("save the registry: %w", err)
+	}
+	return replace(file, b)
+}
+
+// replace writes a file and then gives it its name.
+func replace(file string, body []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".")
+	if err != nil {
+		return fmt.Errorf("save the registry: %w", err)
+	}
+	_, err = f.Write(body)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("save the registry: %w", err)
+	}
+	return nil
+}
+
+// load reads what save wrote for the same Site; without a file it knows nobody.
+func load(file, site string, scope Scope) (*Snapshot, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Snapshot{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("registry last seen: %w", err)
+	}
+	var saved savedRegistry
+	if err := json.Unmarshal(b, &saved); err != nil {
+		return nil, fmt.Errorf("registry last seen, %s: %w: %w", file, wire.ErrMalformed, err)
+	}
+	if err := wire.CheckFormat(saved.Format); err != nil {
+		return nil, fmt.Errorf("registry last seen, %s: %w", file, err)
+	}
+	if saved.Site != site {
+		return nil, fmt.Errorf("registry last seen, %s, is that of site %q, not %q: the volume belongs to another site", file, saved.Site, site)
+	}
+	known := &bucket{
+		epoch: saved.Epoch, entries: map[string]bucketEntry{},
+		marker: wire.RegistryComplete{Revision: saved.Revision, Count: len(saved.Entries)},
+	}
+	for _, raw := range saved.Entries {
+		known.put(raw)
+	}
+	return resolve(&Snapshot{}, known, scope), nil
+}

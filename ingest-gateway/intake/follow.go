@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package intake
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// retryPause is between tries to reach a bucket that does not answer.
+	retryPause = time.Second
+	// epochInterval is how often the follower looks whether the bucket it
+	// watches is still the same one.
+	epochInterval = 10 * time.Second
+)
+
+// FollowerConfig says which registry is followed, and for whom.
+type FollowerConfig struct {
+	Site  string
+	Scope Scope
+	// File on the gateway's volume keeps the last complete registry.
+	File     string
+	Registry *Registry
+	Logger   *slog.Logger
+	// Apply opens the ports of a snapshot that is now in force, and returns why
+	// it could not, by instrument. It is never called twice at a time.
+	Apply func(*Snapshot) map[string]string
+	// Changed is called after a snapshot was applied.
+	Changed func()
+}
+
+// Follower keeps a Registry equal to the Site's.
+type Follower struct {
+	cfg    FollowerConfig
+	bucket *bucket
+}
+
+// NewFollower puts the registry that was last seen in force.
+func NewFollower(cfg FollowerConfig) *Follower {
+	f := &Follower{cfg: cfg, bucket: &bucket{entries: map[string]bucketEntry{}}}
+	last, err := load(cfg.File, cfg.Site, cfg.Scope)
+	if err != nil {
+		cfg.Logger.Error("starting without the registry last seen", "error", err)
+		return f
+	}
+	if last.Revision > 0 {
+		cfg.Logger.Info("starting with the registry last seen", "revision", last.Revision, "instruments", len(last.instruments))
+		f.apply(last)
+	}
+	return f
+}
+
+// Run follows the Site's registry until ctx ends. While NATS is away, what was
+// last seen stays in force.
+func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
+	for said := ""; ctx.Err() == nil; {
+		err := f.watch(ctx, js)
+		if ctx.Err() != nil {
+			return
+		}
+		if err.Error() != said {
+			said = err.Error()
+			f.cfg.Logger.Warn("the registry cannot be followed: what was last seen stays in force", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+var errOtherBucket = errors.New("the registry's bucket was made anew")
+
+// watch follows one bucket until it is gone. The first batch of entries is what
+// the bucket holds now.
+func (f *Follower) watch(ctx context.Context, js jetstream.JetStream) error {
+	kv, epoch, err := open(ctx, js, f.cfg.Site)
+	if err != nil {
+		return err
+	}
+	w, err := kv.WatchAll(ctx)
+	if err != nil {
+		return fmt.Errorf("watch the registry: %w", err)
+	}
+	defer func() { _ = w.Stop() }()
+	look := time.NewTicker(epochInterval)
+	defer look.Stop()
+	f.bucket = &bucket{epoch: epoch, entries: map[string]bucketEntry{}}
+	for first := true; ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+			if _, now, err := open(ctx, js, f.cfg.Site); err == nil && !now.Equal(epoch) {
+				return errOtherBucket
+			}
+		case e, ok := <-w.Updates():
+			switch {
+			case !ok:
+				return errors.New("the watch on the registry ended")
+			case e == nil:
+				first = false
+				f.resolve()
+			default:
+				f.take(e)
+				if !first {
+					f.resolve()
+				}
+			}
+		}
+	}
+}
+
+func open(ctx context.Context, js jetstream.JetStream, site string) (jetstream.KeyValue, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	kv, err := js.KeyValue(ctx, wire.RegistryBucket(site))
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("registry bucket %s: %w", wire.RegistryBucket(site), err)
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("registry bucket %s: %w", wire.RegistryBucket(site), err)
+	}
+	bucket, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok {
+		return nil, time.Time{}, fmt.Errorf("registry bucket %s: status is a %T", wire.RegistryBucket(site), status)
+	}
+	return kv, bucket.StreamInfo().Created, nil
+}
+
+// take notes one change of the bucket.
+func (f *Follower) take(e jetstream.KeyValueEntry) {
+	name, isInstrument := wire.ParseRegistryInstrumentKey(e.Key())
+	switch {
+	case e.Key() == wire.RegistryCompleteKey && e.Operation() == jetstream.KeyValuePut:
+		marker, err := wire.DecodeRegistryComplete(e.Value())
+		if err != nil {
+			f.cfg.Logger.Error("the registry's marker cannot be read: nothing is removed", "error", err)
+		}
+		f.bucket.marker = marker
+	case e.Key() == wire.RegistryCompleteKey:
+		f.bucket.marker = wire.RegistryComplete{}
+	case isInstrument && e.Operation() == jetstream.KeyValuePut:
+		f.bucket.set(name, e.Value())
+	case isInstrument:
+		delete(f.bucket.entries, name)
+	}
+}
+
+// put notes an entry under the instrument that it names.
+func (b *bucket) put(raw []byte) {
+	var head struct {
+		Instrument string `json:"instrument"`
+	}
+	_ = json.Unmarshal(raw, &head) // what cannot be read is said by set
+	b.set(head.Instrument, raw)
+}
+
+// set notes an entry, or why it cannot be read.
+func (b *bucket) set(name string, raw []byte) {
+	entry, err := wire.DecodeInstrumentEntry(raw)
+	var in *Instrument
+	if err == nil && entry.Instrument != name {
+		err = fmt.Errorf("the entry under %q names instrument %q: %w", name, entry.Instrument, wire.ErrMalformed)
+	}
+	if err == nil {
+		in, err = NewInstrument(entry)
+	}
+	if err != nil {
+		b.entries[name] = bucketEntry{problem: "registry entry: " + err.Error()}
+		return
+	}
+	if old := b.entries[name].instrument; old != nil && bytes.Equal(encoded(old), encoded(in)) {
+		return // written again, unchanged: ways keep their identity
+	}
+	b.entries[name] = bucketEntry{instrument: in}
+}
+
+func encoded(in *Instrument) []byte {
+	b, _ := in.entry.Encode() // it came from JSON
+	return b
+}
+
+// resolve puts in force what follows from the bucket.
+func (f *Follower) resolve() {
+	prev := f.cfg.Registry.Current()
+	next := resolve(prev, f.bucket, f.cfg.Scope)
+	for name, problem := range next.Problems {
+		if prev.Problems[name] != problem {
+			f.cfg.Logger.Warn("instrument is not received as declared", "instrument", name, "problem", problem)
+		}
+	}
+	if next.Revision != prev.Revision {
+		f.cfg.Logger.Info("registry", "revision", next.Revision, "instruments", len(next.instruments))
+	}
+	f.apply(next)
+	if next.complete {
+		if err := next.save(f.cfg.File, f.cfg.Site); err != nil {
+			f.cfg.Logger.Error("a start without NATS would not know the registry", "error", err)
+		}
+	}
+}
+
+// apply puts a snapshot in force: first who may send, then the ports.
+func (f *Follower) apply(s *Snapshot) {
+	f.cfg.Registry.current.Store(s)
+	failed := f.cfg.Apply(s)
+	if len(failed) > 0 {
+		withPorts := *s
+		withPorts.Problems = map[string]string{}
+		for _, problems := range []map[string]string{s.Problems, failed} {
+			for name, problem := range problems {
+				withPorts.Problems[name] = problem
+			}
+		}
+		f.cfg.Registry.current.Store(&withPorts)
+	}
+	f.cfg.Changed()
+}

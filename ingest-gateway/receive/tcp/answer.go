@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcp
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// How long, and how much, is read of a sender that is refused while it still
+// sends. A socket that is closed with bytes unread resets, and a reset destroys
+// what the sender has not read yet: the reason.
+const (
+	lingerTime  = 5 * time.Second
+	lingerBytes = 64 << 20
+	lingerChunk = 4 << 10
+	// maxLingers bounds who is read from for that at a time.
+	maxLingers = 256
+	// sayTimeout is how long a line may take into the kernel's buffer.
+	sayTimeout = 5 * time.Second
+)
+
+// withoutLine: the object may be taken if it is sent again, by another gateway
+// or later; the sender is reset, as by a gateway that died.
+var withoutLine = map[wire.Cause]bool{
+	wire.CauseReset:             true,
+	wire.CauseDraining:          true,
+	wire.CauseNoSpace:           true,
+	wire.CauseStoreUnavailable:  true,
+	wire.CauseStreamUnavailable: true,
+	wire.CauseStreamFull:        true,
+}
+
+// refuseUnread refuses a connection of which nothing is read.
+func (c *connection) refuseUnread(instrument string, cause wire.Cause) {
+	c.server.cfg.Archive.Refused(instrument, cause)
+	c.refuse(instrument, cause, 0, nil)
+}
+
+// refuse counts and logs why there is no receipt and, where that helps, tells
+// the sender.
+func (c *connection) refuse(instrument string, cause wire.Cause, size int64, err error) {
+	c.server.refusals.say(instrument, cause, c.source, size, err)
+	if withoutLine[cause] || (c.way != nil && c.way.CloseReceipt) {
+		return // linger is {1,0}: closing resets
+	}
+	if c.say(wire.Receipt{Refused: cause}) != nil || c.conn.CloseWrite() != nil {
+		return
+	}
+	if c.discard() {
+		_ = c.conn.SetLinger(-1)
+	}
+}
+
+// say writes a receipt line.
+func (c *connection) say(r wire.Receipt) error {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(sayTimeout)); err != nil {
+		return err
+	}
+	_, err := io.WriteString(c.conn, r.Line())
+	return err
+}
+
+// discard reads until the sender closes its side, within limits, and says
+// whether it did: then the sender has had its chance to read.
+func (c *connection) discard() bool {
+	if !c.server.lingers.TryAcquire(1) {
+		return true
+	}
+	defer c.server.lingers.Release(1)
+	if c.conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+		return false
+	}
+	buf := make([]byte, lingerChunk)
+	for total := 0; total < lingerBytes; {
+		n, err := c.conn.Read(buf)
+		total += n
+		if err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+	return false
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcp
+
+import (
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+type metrics struct {
+	connections prometheus.Gauge
+	refused     *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) metrics {
+	m := metrics{
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "substorm_gateway_connections",
+			Help: "TCP connections that are open.",
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_gateway_refused_total",
+			Help: "Objects that were refused or cut off, by instrument (_unknown for strangers) and cause.",
+		}, []string{"instrument", "cause"}),
+	}
+	reg.MustRegister(m.connections, m.refused)
+	return m
+}
+
+// refusals counts every refusal and logs it, unless one instrument is refused
+// for one cause so often that the log would hold little else.
+type refusals struct {
+	log     *slog.Logger
+	metrics *metrics
+
+	mu     sync.Mutex
+	limits map[refusalKey]*refusalLimit
+}
+
+type refusalKey struct {
+	instrument string
+	cause      wire.Cause
+}
+
+type refusalLimit struct {
+	rate.Limiter
+	// quiet is how many refusals were not logged since the last one that was.
+	quiet int
+}
+
+// Of each instrument and cause, a burst of refusals is logged whole, then one a
+// second that says how many were left out.
+const refusalBurst = 10
+
+func (r *refusals) say(instrument string, cause wire.Cause, source netip.AddrPort, size int64, err error) {
+	r.metrics.refused.WithLabelValues(instrument, string(cause)).Inc()
+	quiet, ok := r.allow(refusalKey{instrument, cause})
+	if !ok {
+		return
+	}
+	args := []any{"instrument", instrument, "cause", cause, "source", source, "bytes", size}
+	if err != nil {
+		args = append(args, "error", err)
+	}
+	if quiet > 0 {
+		args = append(args, "notLogged", quiet)
+	}
+	r.log.Warn("no receipt", args...)
+}
+
+func (r *refusals) allow(key refusalKey) (quiet int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.limits[key]
+	if l == nil {
+		if r.limits == nil {
+			r.limits = map[refusalKey]*refusalLimit{}
+		}
+		l = &refusalLimit{Limiter: *rate.NewLimiter(1, refusalBurst)}
+		r.limits[key] = l
+	}
+	if !l.Allow() {
+		l.quiet++
+		return 0, false
+	}
+	quiet, l.quiet = l.quiet, 0
+	return quiet, true
+}

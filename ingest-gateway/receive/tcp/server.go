@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tcp receives objects over raw TCP: all bytes that a sender writes
+// until it closes its side are one object, and one line is its receipt.
+//
+// Accepted sockets carry SO_LINGER{1,0} until their receipt is written, so that
+// a gateway's death is a reset to the sender and never a clean end.
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// DefaultMaxConnections bounds what goroutines and file descriptors take; each
+// connection needs some 20 KiB beside its share of the memory budget.
+const DefaultMaxConnections = 8192
+
+// errDraining ends connections that did not finish in time.
+var errDraining = errors.New("the gateway is draining")
+
+// Config says who receives.
+type Config struct {
+	Registry *intake.Registry
+	Archive  *store.Archive
+	Logger   *slog.Logger
+	Metrics  prometheus.Registerer
+	// MaxConnections open at a time, of all instruments; beyond, the kernel's
+	// queues hold new ones.
+	MaxConnections int64
+}
+
+// Server has a listener for each port.
+type Server struct {
+	cfg      Config
+	ctx      context.Context
+	cut      context.CancelCauseFunc
+	slots    *semaphore.Weighted
+	lingers  *semaphore.Weighted
+	metrics  metrics
+	refusals refusals
+
+	connections sync.WaitGroup
+
+	mu        sync.Mutex
+	listeners map[uint16]net.Listener
+	closed    bool
+	open      map[string]int // connections by instrument
+	begun     map[*connection]struct{}
+}
+
+// NewServer returns a server without a port.
+func NewServer(cfg Config) *Server {
+	if cfg.MaxConnections <= 0 {
+		cfg.MaxConnections = DefaultMaxConnections
+	}
+	s := &Server{
+		cfg: cfg, metrics: newMetrics(cfg.Metrics),
+		slots:     semaphore.NewWeighted(cfg.MaxConnections),
+		lingers:   semaphore.NewWeighted(maxLingers),
+		listeners: map[uint16]net.Listener{},
+		open:      map[string]int{},
+		begun:     map[*connection]struct{}{},
+	}
+	s.refusals = refusals{log: cfg.Logger, metrics: &s.metrics}
+	s.ctx, s.cut = context.WithCancelCause(context.Background())
+	return s
+}
+
+// Listen makes ports the set of ports that are received from, and returns an
+// error for each that could not be opened. Connections of a port that closes
+// go on.
+func (s *Server) Listen(ports []uint16) map[uint16]error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	for port, l := range s.listeners {
+		if !slices.Contains(ports, port) {
+			delete(s.listeners, port)
+			_ = l.Close()
+			s.cfg.Logger.Info("stopped listening", "protocol", wire.ProtocolTCP, "port", port)
+		}
+	}
+	failed := map[uint16]error{}
+	for _, port := range ports {
+		if s.listeners[port] != nil {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err != nil {
+			failed[port] = err
+			continue
+		}
+		s.listeners[port] = l
+		go s.accept(port, l)
+		s.cfg.Logger.Info("listening", "protocol", wire.ProtocolTCP, "port", port)
+	}
+	return failed
+}
+
+func (s *Server) accept(port uint16, l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of file descriptors, or the peer is gone again
+			s.cfg.Logger.Warn("accept failed", "port", port, "error", err)
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		conn := c.(*net.TCPConn)
+		_ = conn.SetLinger(0)
+		if s.slots.Acquire(s.ctx, 1) != nil {
+			_ = conn.Close()
+			return
+		}
+		if !s.begin() {
+			_ = conn.Close()
+			return
+		}
+		go func() {
+			defer s.connections.Done()
+			defer s.slots.Release(1)
+			s.serve(conn, port)
+		}()
+	}
+}
+
+// begin counts a connection, unless the server is closed.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.connections.Add(1)
+	}
+	return !s.closed
+}
+
+// serve receives one connection.
+func (s *Server) serve(conn *net.TCPConn, port uint16) {
+	s.metrics.connections.Inc()
+	defer s.metrics.connections.Dec()
+	defer conn.Close()
+	source := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	c := &connection{server: s, conn: conn, source: unmapped(source), began: time.Now()}
+	way, ok := s.cfg.Registry.Lookup(wire.ProtocolTCP, port, c.source.Addr())
+	if !ok {
+		c.refuseUnread(wire.UnknownInstrument, wire.CauseUnknownSource)
+		return
+	}
+	c.way = way
+	name := way.Instrument.Name
+	switch {
+	case way.Instrument.Retired:
+		c.refuseUnread(name, wire.CauseRetired)
+	case !s.enter(way.Instrument):
+		c.refuseUnread(name, wire.CauseTooManyConnections)
+	default:
+		defer s.leave(name)
+		c.run()
+	}
+}
+
+// enter counts a connection of an instrument, unless it has as many as it may.
+func (s *Server) enter(in *intake.Instrument) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[in.Name] >= in.MaxConnections {
+		return false
+	}
+	s.open[in.Name]++
+	return true
+}
+
+func (s *Server) leave(instrument string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[instrument]--; s.open[instrument] == 0 {
+		delete(s.open, instrument)
+	}
+}
+
+// Close stops accepting. Connections go on.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, l := range s.listeners {
+		_ = l.Close()
+	}
+	clear(s.listeners)
+}
+
+// Drain stops accepting, turns away who has not begun, and returns once all
+// that was begun is receipted or refused. When ctx ends, what is left is reset.
+func (s *Server) Drain(ctx context.Context) {
+	s.Close()
+	s.mu.Lock()
+	waiting := slices.Collect(maps.Keys(s.begun))
+	s.mu.Unlock()
+	for _, c := range waiting {
+		c.drain()
+	}
+	done := make(chan struct{})
+	go func() {
+		s.connections.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.cut(errDraining)
+		<-done
+	}
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	reportTimeout = 2 * time.Second
+	// othersMaxAge is how long the totals of the pod's earlier incarnations, of
+	// a day, are believed: a recount may correct them.
+	othersMaxAge = 30 * time.Second
+)
+
+// reporter tells the Site what the pod runs and what it received.
+type reporter struct {
+	g    *gateway
+	kv   jetstream.KeyValue
+	wake chan struct{}
+	said map[string]wire.InstrumentStatus
+	// others are the totals of earlier incarnations, by ledger key.
+	others map[string]others
+}
+
+type others struct {
+	totals wire.Totals
+	at     time.Time
+}
+
+func newReporter(g *gateway) *reporter {
+	return &reporter{
+		g: g, wake: make(chan struct{}, 1),
+		said: map[string]wire.InstrumentStatus{}, others: map[string]others{},
+	}
+}
+
+// soon asks for a report at once: something changed.
+func (r *reporter) soon() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run reports every GatewayReportInterval, and at once where something changed.
+func (r *reporter) run(ctx context.Context) error {
+	tick := time.NewTicker(wire.GatewayReportInterval)
+	defer tick.Stop()
+	for said := false; ; {
+		err := r.reportGateway(ctx)
+		if err != nil && !said && ctx.Err() == nil {
+			r.g.log.Warn("reports do not reach the Site", "error", err)
+		}
+		said = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake:
+		case <-tick.C:
+			if !said {
+				r.reportInstruments(ctx)
+			}
+		}
+	}
+}
+
+// last reports once more, at the end.
+func (r *reporter) last(ctx context.Context) {
+	if r.reportGateway(ctx) == nil {
+		r.reportInstruments(ctx)
+	}
+}
+
+func (r *reporter) reportGateway(ctx context.Context) error {
+	g, s := r.g, r.g.registry.Current()
+	return r.put(ctx, wire.GatewayStatusKey(g.cfg.Gateway), wire.GatewayStatus{
+		Gateway: g.cfg.Gateway, Pool: g.cfg.Pool, Incarnation: g.incarnation,
+		Node: g.cfg.Node, Address: g.cfg.PodIP,
+		StartedAt: g.startedAt, ReportedAt: time.Now().UTC(),
+		Revision: s.Revision, Datapath: datapath, Problems: s.Problems,
+		Draining: g.health.draining.Load(),
+	})
+}
+
+// datapath is how datagrams are read, spelled as in the IngestGateway.
+const datapath = "Kernel"
+
+// reportInstruments reports those that something was received of since the
+// last time.
+func (r *reporter) reportInstruments(ctx context.Context) {
+	day := wire.DayOf(time.Now())
+	for name := range r.g.registry.Current().Instruments() {
+		last := r.g.ledger.LastReceived(name)
+		if last.IsZero() {
+			continue
+		}
+		before := r.said[name]
+		own := r.g.ledger.Totals(name, day, wire.StepReceived)
+		if before.Day == day && before.LastReceived.Equal(last) && before.Objects == own.Objects && before.Datagrams == own.Datagrams {
+			continue
+		}
+		sum := own.Plus(r.earlier(ctx, name, day))
+		err := r.put(ctx, wire.InstrumentStatusKey(name, r.g.cfg.Gateway), wire.InstrumentStatus{
+			ReportedAt: time.Now().UTC(), LastReceived: last.UTC(), Day: day,
+			Objects: sum.Objects, Datagrams: sum.Datagrams, Bytes: sum.ObjectBytes + sum.DatagramBytes,
+		})
+		if err != nil {
+			return
+		}
+		r.said[name] = wire.InstrumentStatus{LastReceived: last, Day: day, Objects: own.Objects, Datagrams: own.Datagrams}
+	}
+}
+
+// earlier returns what the pod's earlier incarnations received on a day, as far
+// as the ledger answers.
+func (r *reporter) earlier(ctx context.Context, instrument string, day wire.Day) wire.Totals {
+	key := wire.LedgerKey(instrument, day, wire.StepReceived, r.g.cfg.Gateway)
+	if o, ok := r.others[key]; ok && time.Since(o.at) < othersMaxAge {
+		return o.totals
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	kv, err := r.g.js.KeyValue(ctx, wire.LedgerBucket(r.g.cfg.Site))
+	if err != nil {
+		return r.others[key].totals
+	}
+	e, err := kv.Get(ctx, key)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return r.others[key].totals
+	}
+	var totals wire.Totals
+	if err == nil {
+		entry, err := wire.DecodeLedgerEntry(e.Value())
+		if err != nil {
+			return r.others[key].totals
+		}
+		delete(entry.Incarnations, r.g.incarnation)
+		totals = entry.Sum()
+	}
+	for key := range r.others { // of other days
+		if _, d, _, _, err := wire.ParseLedgerKey(key); err != nil || d != day {
+			delete(r.others, key)
+		}
+	}
+	r.others[key] = others{totals, time.Now()}
+	return totals
+}
+
+func (r *reporter) put(ctx context.Context, key string, status interface{ Encode() ([]byte, error) }) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	b, err := status.Encode()
+	if err != nil {
+		return err
+	}
+	if r.kv == nil {
+		if r.kv, err = r.g.js.KeyValue(ctx, wire.StatusBucket(r.g.cfg.Site)); err != nil {
+			return err
+		}
+	}
+	_, err = r.kv.Put(ctx, key, b)
+	return err
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/ingest-gateway/announce"
+	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/telemetry"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// gateway is one incarnation: the rooms, and what they share.
+type gateway struct {
+	cfg         Config
+	incarnation string
+	startedAt   time.Time
+	log         *slog.Logger
+	metrics     *prometheus.Registry
+
+	volume   *os.File // locked
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	objects  objectstore.Store
+	ledger   *ledger.Ledger
+	notices  *stream.Committer
+	messages *stream.Committer
+	pool     *memory.Pool
+	archive  *store.Archive
+	registry *intake.Registry
+	tcp      *tcp.Server
+	http     *telemetry.Server
+	health   health
+	reporter *reporter
+}
+
+// Run receives until ctx ends, then drains and returns nil. Errors are those
+// after which nothing can be received; each says what to do.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	log, err := telemetry.NewLogger(cfg.Log, cfg.LogLevel)
+	if err != nil {
+		return err
+	}
+	g := &gateway{cfg: cfg, incarnation: newIncarnation(), startedAt: time.Now().UTC(), metrics: telemetry.NewRegistry("ingest-gateway")}
+	g.log = log.With("gateway", cfg.Gateway, "incarnation", g.incarnation)
+	if err := g.open(ctx); err != nil {
+		g.close(ctx)
+		return err
+	}
+	return g.run(ctx)
+}
+
+func newIncarnation() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// open makes the rooms. It needs no server: all of them may be away.
+func (g *gateway) open(ctx context.Context) (err error) {
+	cfg := &g.cfg
+	if g.volume, err = lockVolume(cfg.DataDir); err != nil {
+		return err
+	}
+	if g.objects, err = objectstore.Open(cfg.Objects); err != nil {
+		return err
+	}
+	cfg.NATS.Name, cfg.NATS.Logger = cfg.Gateway, g.log
+	if g.nc, err = stream.Connect(ctx, cfg.NATS); err != nil {
+		return err
+	}
+	if g.js, err = jetstream.New(g.nc); err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	g.ledger, err = ledger.Open(ledger.Config{
+		Dir: filepath.Join(cfg.DataDir, "ledger"), Site: cfg.Site, Gateway: cfg.Gateway,
+		Incarnation: g.incarnation, Logger: g.log,
+	})
+	if err != nil {
+		return err
+	}
+	budget := memoryBudget(cfg.MemoryBudget)
+	if err := g.openMemory(budget - budget/telemetryShare); err != nil {
+		return err
+	}
+	if err := g.openAnnouncer(budget / telemetryShare); err != nil {
+		return err
+	}
+	return g.openReceivers()
+}
+
+func (g *gateway) openMemory(budget int64) error {
+	scratch, err := scratchSize(g.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	g.pool, err = memory.NewPool(memory.Config{
+		Budget: budget, ScratchDir: filepath.Join(g.cfg.DataDir, "scratch"), ScratchSize: scratch,
+	})
+	if err == nil {
+		registerMemory(g.metrics, g.pool)
+	}
+	return err
+}
+
+// openAnnouncer makes what publishes. Telemetry that waits for JetStream takes
+// at most so many bytes.
+func (g *gateway) openAnnouncer(telemetryBudget int64) (err error) {
+	g.notices, err = stream.NewCommitter(g.nc, stream.CommitterConfig{
+		Stream: wire.NoticeStream(g.cfg.Site), MaxBytes: noticeBytes, Registerer: g.metrics, Logger: g.log,
+	})
+	if err != nil {
+		return err
+	}
+	g.messages, err = stream.NewCommitter(g.nc, stream.CommitterConfig{
+		Stream: wire.ObservationStream(g.cfg.Site), MaxBytes: telemetryBudget, Registerer: g.metrics, Logger: g.log,
+	})
+	return err
+}
+
+// noticeBytes bounds the notices that wait for JetStream: some thousands.
+const noticeBytes = 8 << 20
+
+func (g *gateway) openReceivers() (err error) {
+	announcer := announce.New(announce.Config{
+		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
+		Notices: g.notices, Observations: g.messages, Ledger: g.ledger,
+	})
+	g.archive = store.New(store.Config{
+		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
+		Objects: g.objects, Announcer: announcer, Ledger: g.ledger, Pool: g.pool,
+		Logger: g.log, Metrics: g.metrics,
+	})
+	g.registry = intake.NewRegistry()
+	registerRegistry(g.metrics, g.registry)
+	g.tcp = tcp.NewServer(tcp.Config{Registry: g.registry, Archive: g.archive, Logger: g.log, Metrics: g.metrics})
+	g.reporter = newReporter(g)
+	g.http, err = telemetry.NewServer(telemetry.ServerConfig{
+		Address: g.cfg.ListenHTTP, Metrics: g.metrics, Ready: g.ready,
+	})
+	return err
+}
+
+// run receives until ctx ends, and then drains.
+func (g *gateway) run(ctx context.Context) error {
+	// What keeps data safe outlives ctx: it ends when the drain does.
+	alive, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var rooms sync.WaitGroup
+	failed := make(chan error, 2)
+	room := func(name string, f func(context.Context) error) {
+		rooms.Go(func() {
+			if err := f(alive); err != nil && alive.Err() == nil {
+				failed <- fmt.Errorf("%s: %w", name, err)
+			}
+		})
+	}
+	follower := intake.NewFollower(intake.FollowerConfig{
+		Site: g.cfg.Site, Scope: g.cfg.scope(), File: filepath.Join(g.cfg.DataDir, "registry.json"),
+		Registry: g.registry, Logger: g.log, Apply: g.listen, Changed: g.reporter.soon,
+	})
+	following, unfollow := context.WithCancel(alive)
+	defer unfollow()
+	room("http", g.http.Serve)
+	room("ledger", func(ctx context.Context) error { return g.ledger.Run(ctx, g.js) })
+	room("registry", func(context.Context) error { follower.Run(following, g.js); return nil })
+	room("report", g.reporter.run)
+	room("health", g.seekBackends)
+	g.log.Info("receiving", "site", g.cfg.Site, "pool", g.cfg.Pool, "http", g.http.Address(),
+		"ports", fmt.Sprintf("%d-%d", g.cfg.FirstPort, g.cfg.LastPort), "memoryBudget", g.pool.Stats().Budget)
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	g.drain(unfollow)
+	end()
+	rooms.Wait()
+	return errors.Join(err, g.finish())
+}
+
+// listen opens and closes ports as a snapshot says, and returns the problems by
+// instrument.
+func (g *gateway) listen(s *intake.Snapshot) map[string]string {
+	problems := map[string]string{}
+	failed := g.tcp.Listen(s.Ports(wire.ProtocolTCP))
+	for name, in := range s.Instruments() {
+		for _, w := range in.Ways {
+			if err := failed[w.Port]; err != nil && w.Protocol == wire.ProtocolTCP {
+				problems[name] = fmt.Sprintf("TCP port %d cannot be opened: %v", w.Port, err)
+			}
+		}
+	}
+	return problems
+}

@@ -29,6 +29,9 @@ type Config struct {
 	Site, Gateway, Incarnation string
 	// Logger hears what is final of previous incarnations; default none.
 	Logger *slog.Logger
+
+	// The constants of those names where they are 0.
+	writeEvery, checkpointEvery, confirmAfter time.Duration
 }
 
 // Ledger holds the totals of one incarnation. Its counting methods are cheap, never wait for disk or network, and may be
@@ -83,6 +86,9 @@ func Open(cfg Config) (*Ledger, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
+	cfg.writeEvery = cmp.Or(cfg.writeEvery, writeEvery)
+	cfg.checkpointEvery = cmp.Or(cfg.checkpointEvery, checkpointEvery)
+	cfg.confirmAfter = cmp.Or(cfg.confirmAfter, confirmAfter)
 	l := &Ledger{
 		cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		path:  filepath.Join(cfg.Dir, cfg.Incarnation),

@@ -49,7 +49,7 @@ func (l *Ledger) recountPrevious(ctx context.Context) error {
 	if err := p.wait(); err != nil {
 		return err
 	}
-	w.recounts = time.Now().Add(confirmAfter)
+	w.recounts = time.Now().Add(l.cfg.confirmAfter)
 	var left []*previous
 	for _, prev := range w.previous {
 		if prev.passes++; prev.passes < passes {

@@ -54,7 +54,7 @@ func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 	var said error
 	for ctx.Err() == nil {
 		begun := time.Now()
-		err := errors.Join(l.write(ctx), l.advance(checkpointEvery), l.recountPrevious(ctx))
+		err := errors.Join(l.write(ctx), l.advance(l.cfg.checkpointEvery), l.recountPrevious(ctx))
 		if (err == nil) != (said == nil) && ctx.Err() == nil {
 			if err != nil {
 				l.log.Warn("the ledger cannot be written: totals are kept and written later", "error", err)
@@ -63,9 +63,9 @@ func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 			}
 			said = err
 		}
-		l.prune()
+		l.prune(time.Now())
 		select {
-		case <-time.After(max(writeEvery, pauseFactor*time.Since(begun))):
+		case <-time.After(max(l.cfg.writeEvery, pauseFactor*time.Since(begun))):
 		case <-ctx.Done():
 		}
 	}
@@ -304,8 +304,8 @@ func isZero(t wire.Totals) bool {
 }
 
 // prune drops cells of days that are over, once they are written and nobody counts in them any more.
-func (l *Ledger) prune() {
-	now := time.Now().Unix()
+func (l *Ledger) prune(at time.Time) {
+	now := at.Unix()
 	keep := int64(keepCells / time.Second)
 	l.mu.Lock()
 	defer l.mu.Unlock()

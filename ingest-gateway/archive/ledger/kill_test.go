@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/ingest-gateway/announce"
+	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	site    = "test"
+	gateway = "pool-0"
+	camera  = "camera"
+	sounder = "sounder"
+)
+
+// The test's own program, run again with these in its environment, is a gateway that is killed.
+const (
+	envURL         = "LEDGER_TEST_NATS"
+	envDir         = "LEDGER_TEST_DIR"
+	envIncarnation = "LEDGER_TEST_INCARNATION"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envURL) == "" {
+		os.Exit(m.Run())
+	}
+	if err := live(os.Getenv(envURL), os.Getenv(envDir), os.Getenv(envIncarnation)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// intent is what a life tells the test that it is about to count.
+type intent struct {
+	Read, Dropped, Begun, Failed uint64
+}
+
+// live receives invented data until its standard input ends, and then stops cleanly.
+func live(url, dir, incarnation string) error {
+	g, err := openGateway(context.Background(), url, dir, incarnation)
+	if err != nil {
+		return err
+	}
+	stop := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(stop)
+	}()
+	var told struct {
+		sync.Mutex
+		intent
+		out *json.Encoder
+	}
+	told.out = json.NewEncoder(os.Stdout)
+	tell := func(change func(*intent)) {
+		told.Lock()
+		defer told.Unlock()
+		change(&told.intent)
+		_ = told.out.Encode(told.intent)
+	}
+	var senders sync.WaitGroup
+	for i := range 4 {
+		senders.Add(2)
+		random := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(i)))
+		go func() { defer senders.Done(); g.sendDatagrams(stop, random, tell) }()
+		go func() { defer senders.Done(); g.sendObjects(stop, i, tell) }()
+	}
+	senders.Wait()
+	return g.close()
+}
+
+type gatewayLife struct {
+	incarnation   string
+	ledger        *ledger.Ledger
+	announcer     *announce.Announcer
+	notices, obs  *stream.Committer
+	stopLedger    context.CancelFunc
+	ledgerStopped chan error
+	datagrams     sync.WaitGroup
+}
+
+func openGateway(ctx context.Context, url, dir, incarnation string) (*gatewayLife, error) {
+	nc, err := stream.Connect(ctx, stream.Config{Servers: []string{url}, Name: incarnation})
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	g := &gatewayLife{incarnation: incarnation, ledgerStopped: make(chan error, 1)}
+	g.ledger, err = ledger.Open(ledger.Config{Dir: dir, Site: site, Gateway: gateway, Incarnation: incarnation}.Hasten())
+	if err != nil {
+		return nil, err
+	}
+	if g.notices, err = stream.NewCommitter(nc, stream.CommitterConfig{Stream: wire.NoticeStream(site)}); err != nil {
+		return nil, err
+	}
+	if g.obs, err = stream.NewCommitter(nc, stream.CommitterConfig{Stream: wire.ObservationStream(site)}); err != nil {
+		return nil, err
+	}
+	g.announcer = announce.New(announce.Config{
+		Site: site, Gateway: gateway, Incarnation: incarnation, Notices: g.notices, Observations: g.obs, Ledger: g.ledger,
+	})
+	ctx, g.stopLedger = context.WithCancel(ctx)
+	go func() { g.ledgerStopped <- g.ledger.Run(ctx, js) }()
+	return g, nil
+}
+
+func (g *gatewayLife) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err := errors.Join(g.notices.Close(ctx), g.obs.Close(ctx))
+	g.datagrams.Wait()
+	g.stopLedger()
+	return errors.Join(err, <-g.ledgerStopped, g.ledger.Close(ctx))
+}
+
+func (g *gatewayLife) sendDatagrams(stop chan struct{}, random *rand.Rand, tell func(func(*intent))) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		n, now := 1+random.IntN(20), time.Now()
+		tell(func(i *intent) { i.Read += uint64(n) })
+		g.ledger.DatagramsRead(sounder, now, n, 100*n)
+		if random.IntN(10) == 0 {
+			tell(func(i *intent) { i.Dropped += uint64(n) })
+			g.ledger.DatagramsDropped(sounder, now, wire.CauseBacklog, n)
+			continue
+		}
+		g.datagrams.Add(1)
+		message := announce.Telemetry{Instrument: sounder, Channel: "raw", At: now, Payload: []byte("…"), Datagrams: n, DatagramBytes: 100 * n}
+		err := g.announcer.Telemetry(context.Background(), message, func(error) { g.datagrams.Done() })
+		if err != nil {
+			g.datagrams.Done()
+		}
+	}
+}
+
+func (g *gatewayLife) sendObjects(stop chan struct{}, sender int, tell func(func(*intent))) {
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		name := fmt.Sprintf("%s-%d-%d", g.incarnation, sender, i)
+		n := noticeOf(name, g.incarnation, time.Now())
+		tell(func(i *intent) { i.Begun++ })
+		g.ledger.ObjectBegun(camera, n.ReceivedAt)
+		g.ledger.ObjectBytesRead(camera, n.ReceivedAt, int(n.Size))
+		if i%7 == 0 {
+			tell(func(i *intent) { i.Failed++ })
+			g.ledger.Unfinished(camera, n.ReceivedAt, wire.CauseReset, n.Size)
+			continue
+		}
+		g.ledger.Stored(camera, n.ReceivedAt, n.Size, n.Digest)
+		err := g.announcer.Notice(context.Background(), n, func(err error) {
+			if err == nil {
+				g.ledger.Received(camera, n.ReceivedAt, n.Size, n.Digest)
+			} else {
+				g.ledger.Unfinished(camera, n.ReceivedAt, stream.CauseOf(err), n.Size)
+			}
+		})
+		if err == nil && i%5 != 0 {
+			g.ledger.Acknowledged(camera, n.ReceivedAt)
+		}
+	}
+}
+
+func noticeOf(name, incarnation string, at time.Time) wire.Notice {
+	digest := wire.Digest(sha256.Sum256([]byte(name)))
+	key := wire.RawKey(site, camera, at, digest)
+	return wire.Notice{Site: site, Instrument: camera, Record: wire.Record{
+		ID: key, Key: key, Size: 1000 + int64(len(name)), Digest: digest, State: wire.StateCurrent,
+		ReceivedAt: at, TimeSource: wire.TimeSourceReceived, Gateway: gateway, Incarnation: incarnation,
+	}}
+}
+
+// life starts the program again as a gateway, kills it (or lets it stop) after a while, and returns what it said last.
+func life(t *testing.T, url, dir, incarnation string, length time.Duration, kill bool) intent {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), envURL+"="+url, envDir+"="+dir, envIncarnation+"="+incarnation)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(length, func() {
+		if kill {
+			_ = cmd.Process.Kill()
+		} else {
+			_ = in.Close()
+		}
+	})
+	var last intent
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var i intent
+		if err := json.Unmarshal(lines.Bytes(), &i); err == nil { // the last line may be cut
+			last = i
+		}
+	}
+	if err := cmd.Wait(); err != nil && !kill {
+		t.Fatalf("incarnation %s: %v", incarnation, err)
+	}
+	return last
+}
+
+// TestKilled lets a gateway live several times and be killed at any moment, at times with the server away. The ledger
+// then says what the streams hold, and all that was begun is accounted for.
+func TestKilled(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, site)
+	dir := t.TempDir()
+	intents := map[string]intent{}
+	lives := 8
+	for i := range lives {
+		incarnation := "life-" + strconv.Itoa(i)
+		length := 100*time.Millisecond + time.Duration(rand.IntN(1500))*time.Millisecond
+		restarted := make(chan struct{})
+		go func() {
+			defer close(restarted)
+			if i%3 == 1 { // the server goes, and comes back during this life or the next
+				time.Sleep(length / 2)
+				server.Kill()
+				time.Sleep(length / 4)
+				server.Start()
+			}
+		}()
+		intents[incarnation] = life(t, server.URL(), dir, incarnation, length, i < lives-1)
+		<-restarted
+	}
+
+	inStream := countStreams(t, js)
+	entries := eventuallyFinal(t, server.URL(), js, dir, inStream)
+	for incarnation, told := range intents {
+		checkLife(t, incarnation, told, inStream[incarnation], entries, incarnation != "life-"+strconv.Itoa(lives-1))
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != 1 || left[0].Name() != "position.json" {
+		t.Errorf("files are left: %v", left)
+	}
+}
+
+// checkLife compares what a life said it would count, what the streams hold of it, and what the ledger says.
+func checkLife(t *testing.T, incarnation string, told intent, held wire.Totals, entries map[string]wire.LedgerEntry, killed bool) {
+	t.Helper()
+	of := func(instrument string, step wire.Step) wire.Totals {
+		var sum wire.Totals
+		for _, day := range []wire.Day{wire.DayOf(time.Now().Add(-24 * time.Hour)), wire.DayOf(time.Now())} {
+			sum = sum.Plus(entries[wire.LedgerKey(instrument, day, step, gateway)].Incarnations[incarnation])
+		}
+		return sum
+	}
+	objects, datagrams := of(camera, wire.StepReceived), of(sounder, wire.StepReceived)
+	t.Logf("%s: datagrams read %d, announced %d, unknown %d, dropped %v; objects begun %d, received %d, acknowledged %d, unfinished %v",
+		incarnation, told.Read, datagrams.Datagrams, datagrams.Unknown, datagrams.Dropped, told.Begun, objects.Objects, objects.Acknowledged, objects.Unfinished)
+
+	announced := of(camera, wire.StepAnnounced).Plus(of(sounder, wire.StepAnnounced))
+	if announced.Objects != held.Objects || announced.Digest != held.Digest || announced.Datagrams != held.Datagrams ||
+		announced.DatagramBytes != held.DatagramBytes || announced.ObjectBytes != held.ObjectBytes {
+		t.Errorf("%s: the ledger says announced %+v, the streams hold %+v", incarnation, announced, held)
+	}
+	if objects.Objects != announced.Objects || objects.Digest != announced.Digest || datagrams.Datagrams != announced.Datagrams {
+		t.Errorf("%s: received %+v and %+v, announced %+v", incarnation, objects, datagrams, announced)
+	}
+	if stored := of(camera, wire.StepStored); stored.Objects != announced.Objects || stored.Digest != announced.Digest {
+		t.Errorf("%s: stored %+v, announced %+v", incarnation, stored, announced)
+	}
+	if objects.Acknowledged > objects.Objects {
+		t.Errorf("%s: %d acknowledged of %d received", incarnation, objects.Acknowledged, objects.Objects)
+	}
+	// What was said and not yet done at the kill: one step of each of the four senders of a kind.
+	slackObjects, slackDatagrams := uint64(0), uint64(0)
+	if killed {
+		slackObjects, slackDatagrams = 4, 4*20
+	}
+	accounted := datagrams.Datagrams + datagrams.Unknown + sum(datagrams.Dropped)
+	if accounted > told.Read || accounted+slackDatagrams < told.Read {
+		t.Errorf("%s: %d datagrams accounted for of %d that were read", incarnation, accounted, told.Read)
+	}
+	if d := sum(datagrams.Dropped); d > told.Dropped || d+slackDatagrams < told.Dropped {
+		t.Errorf("%s: %d datagrams dropped, told %d", incarnation, d, told.Dropped)
+	}
+	ended := objects.Objects + sum(objects.Unfinished)
+	if ended > told.Begun || ended+slackObjects < told.Begun {
+		t.Errorf("%s: %d objects ended of %d that were begun", incarnation, ended, told.Begun)
+	}
+	if !killed && (datagrams.Unknown != 0 || objects.Unfinished[wire.CauseKilled] != 0) {
+		t.Errorf("%s stopped cleanly, and left %d datagrams unknown and %v", incarnation, datagrams.Unknown, objects.Unfinished)
+	}
+}
+
+func sum(counts map[wire.Cause]uint64) uint64 {
+	total := uint64(0)
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+// countStreams returns what the base streams hold, by incarnation, each message once.
+func countStreams(t *testing.T, js jetstream.JetStream) map[string]wire.Totals {
+	t.Helper()
+	held := map[string]wire.Totals{}
+	for _, name := range []string{wire.ObservationStream(site), wire.NoticeStream(site)} {
+		seen := map[string]bool{}
+		eachMessage(t, js, name, func(msg jetstream.Msg) {
+			id := msg.Headers().Get(wire.HeaderID)
+			if seen[id] {
+				t.Errorf("%s is twice in %s", id, name)
+			}
+			seen[id] = true
+			if name == wire.NoticeStream(site) {
+				n, err := wire.DecodeNotice(msg.Data())
+				if err != nil {
+					t.Fatal(err)
+				}
+				held[n.Incarnation] = held[n.Incarnation].Plus(wire.Totals{Objects: 1, ObjectBytes: uint64(n.Size), Digest: n.Digest})
+				return
+			}
+			_, incarnation, _, err := wire.ParsePublicationID(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, _ := strconv.ParseUint(msg.Headers().Get(wire.HeaderDatagrams), 10, 64)
+			size, _ := strconv.ParseUint(msg.Headers().Get(wire.HeaderDatagramBytes), 10, 64)
+			held[incarnation] = held[incarnation].Plus(wire.Totals{Datagrams: n, DatagramBytes: size})
+		})
+	}
+	return held
+}
+
+func eachMessage(t *testing.T, js jetstream.JetStream, name string, f func(jetstream.Msg)) {
+	t.Helper()
+	s, err := js.Stream(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := s.CachedInfo().State.Msgs
+	consumer, err := s.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer messages.Stop()
+	for ; left > 0; left-- {
+		msg, err := messages.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(msg)
+	}
+}
+
+// eventuallyFinal lets one more life recount until nothing is left to recount, and returns the ledger's entries.
+func eventuallyFinal(t *testing.T, url string, js jetstream.JetStream, dir string, held map[string]wire.Totals) map[string]wire.LedgerEntry {
+	t.Helper()
+	g, err := openGateway(t.Context(), url, dir, "the-last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) <= 3 { // the last one's two, and the position
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not recounted: %v", files)
+		}
+	}
+	if err := g.close(); err != nil {
+		t.Fatal(err)
+	}
+	if after := countStreams(t, js); !maps.EqualFunc(after, held, func(a, b wire.Totals) bool { return a.Objects == b.Objects && a.Datagrams == b.Datagrams }) {
+		t.Fatal("the streams changed while nobody lived")
+	}
+	kv, err := js.KeyValue(t.Context(), wire.LedgerBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := kv.Keys(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := map[string]wire.LedgerEntry{}
+	for _, key := range keys {
+		v, err := kv.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if entries[key], err = wire.DecodeLedgerEntry(v.Value()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return entries
+}

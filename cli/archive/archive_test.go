@@ -41,22 +41,23 @@ func TestList(t *testing.T) {
 		args []string
 		want []wire.Notice
 	}{
-		"everything":       {nil, []wire.Notice{earlier, frame, late, segment}},
-		"with repeats":     {[]string{"--repeats"}, []wire.Notice{earlier, frame, notice("allsky-1", f.repeat), late, segment}},
-		"one instrument":   {[]string{"--instrument", "mag-1"}, []wire.Notice{segment}},
-		"two instruments":  {[]string{"-i", "mag-1,allsky-1", "--day", "2026-11-21"}, []wire.Notice{frame, late, segment}},
-		"a day":            {[]string{"--day", "2026-11-20"}, []wire.Notice{earlier}},
-		"from a day on":    {[]string{"--from", "2026-11-21"}, []wire.Notice{frame, late, segment}},
-		"up to a day":      {[]string{"--to", "2026-11-20"}, []wire.Notice{earlier}},
-		"a range":          {[]string{"--from", "2026-11-20", "--to", "2026-11-21", "-i", "allsky-1"}, []wire.Notice{earlier, frame, late}},
-		"a day of nothing": {[]string{"--day", "2020-01-01"}, nil},
+		"everything":         {nil, []wire.Notice{earlier, frame, late, segment}},
+		"with repeats":       {[]string{"--repeats"}, []wire.Notice{earlier, frame, notice("allsky-1", f.repeat), late, segment}},
+		"one instrument":     {[]string{"--instrument", "mag-1"}, []wire.Notice{segment}},
+		"two instruments":    {[]string{"-i", "mag-1,allsky-1", "--day", "2026-11-21"}, []wire.Notice{frame, late, segment}},
+		"a day":              {[]string{"--day", "2026-11-20"}, []wire.Notice{earlier}},
+		"from a day on":      {[]string{"--from", "2026-11-21"}, []wire.Notice{frame, late, segment}},
+		"up to a day":        {[]string{"--to", "2026-11-20"}, []wire.Notice{earlier}},
+		"a range":            {[]string{"--from", "2026-11-20", "--to", "2026-11-21", "-i", "allsky-1"}, []wire.Notice{earlier, frame, late}},
+		"a day of nothing":   {[]string{"--day", "2020-01-01"}, nil},
+		"no such instrument": {[]string{"-i", "riometer-9"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, notes := must(t, append(append([]string{"ls", "-o", "json"}, flags...), c.args...)...)
 			if diff := cmp.Diff(c.want, notices(t, out)); diff != "" {
 				t.Errorf("list (-want +got):\n%s", diff)
 			}
-			if c.want == nil && !strings.Contains(notes, "lists nothing here") {
+			if c.want == nil && !strings.Contains(notes, "lists nothing here; it has the instruments allsky-1, mag-1") {
 				t.Errorf("said %q", notes)
 			}
 		})
@@ -91,15 +92,14 @@ func TestListSaysWhatIsWrong(t *testing.T) {
 		args []string
 		says string
 	}{
-		"unknown instrument": {append([]string{"ls", "-i", "riometer-9"}, flags...), "riometer-9"},
-		"bad day":            {append([]string{"ls", "--day", "21.11.2026"}, flags...), "write 2006-01-02"},
-		"day and range":      {append([]string{"ls", "--day", "today", "--from", "today"}, flags...), "give one of them"},
-		"backward range":     {append([]string{"ls", "--from", "2026-11-21", "--to", "2026-11-20"}, flags...), "comes after"},
-		"bad output":         {append([]string{"ls", "-o", "xml"}, flags...), "wide and json"},
-		"no such bucket":     {append(append([]string{"ls"}, flags...), "--s3-bucket", "nowhere"), "nowhere"},
-		"no endpoint":        {[]string{"ls", "--code", site}, "--s3-endpoint"},
-		"code and site":      {append([]string{"ls", "--site", "x"}, flags...), "give one of them"},
-		"wrong keys":         {append(append([]string{"ls"}, flags...), "--s3-credentials-dir", t.TempDir()), objectstore.FileAccessKeyID},
+		"bad day":        {append([]string{"ls", "--day", "21.11.2026"}, flags...), "write 2006-01-02"},
+		"day and range":  {append([]string{"ls", "--day", "today", "--from", "today"}, flags...), "give one of them"},
+		"backward range": {append([]string{"ls", "--from", "2026-11-21", "--to", "2026-11-20"}, flags...), "comes after"},
+		"bad output":     {append([]string{"ls", "-o", "xml"}, flags...), "wide and json"},
+		"no such bucket": {append(append([]string{"ls"}, flags...), "--s3-bucket", "nowhere"), "nowhere"},
+		"no endpoint":    {[]string{"ls", "--code", site}, "--s3-endpoint"},
+		"code and site":  {append([]string{"ls", "--site", "x"}, flags...), "give one of them"},
+		"wrong keys":     {append(append([]string{"ls"}, flags...), "--s3-credentials-dir", t.TempDir()), objectstore.FileAccessKeyID},
 	} {
 		if out, _, err := run(t, c.args...); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want an error that says %q (%s)", name, err, c.says, out)

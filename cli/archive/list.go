@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -76,10 +77,27 @@ func (l *listing) print(ctx context.Context, store objectstore.Store, site strin
 		return fmt.Errorf("the list is not complete: %w", err)
 	}
 	if objects == 0 {
-		_, err = fmt.Fprintf(notes, "the archive of site %s lists nothing here\n", site)
+		err = nothing(ctx, store, site, notes)
 	} else if l.output != "json" {
 		_, err = fmt.Fprintf(notes, "%d objects, %s\n", objects, humanize.IBytes(bytes))
 	}
+	return err
+}
+
+// nothing says that nothing was found, and what there is.
+func nothing(ctx context.Context, store objectstore.Store, site string, notes io.Writer) error {
+	var names []string
+	for name, err := range manifest.Instruments(ctx, store, site) {
+		if err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		_, err := fmt.Fprintf(notes, "the archive of site %s lists nothing yet; what is received is listed within about a minute\n", site)
+		return err
+	}
+	_, err := fmt.Fprintf(notes, "the archive of site %s lists nothing here; it has the instruments %s\n", site, strings.Join(names, ", "))
 	return err
 }
 

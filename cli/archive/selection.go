@@ -92,7 +92,7 @@ type instrumentDay struct {
 }
 
 // lists yields the lists that the archive has within the selection, by
-// instrument and then by day. An instrument that is named and has none is an error.
+// instrument and then by day.
 func (s *selection) lists(ctx context.Context, store objectstore.Store, site string) iter.Seq2[instrumentDay, error] {
 	return func(yield func(instrumentDay, error) bool) {
 		within, err := s.days()
@@ -100,7 +100,6 @@ func (s *selection) lists(ctx context.Context, store objectstore.Store, site str
 			yield(instrumentDay{}, err)
 			return
 		}
-		missing := slices.Clone(s.instruments)
 		for instrument, err := range manifest.Instruments(ctx, store, site) {
 			if err != nil {
 				yield(instrumentDay{}, err)
@@ -109,7 +108,6 @@ func (s *selection) lists(ctx context.Context, store objectstore.Store, site str
 			if !s.holdsInstrument(instrument) {
 				continue
 			}
-			missing = slices.DeleteFunc(missing, func(m string) bool { return m == instrument })
 			for day, err := range manifest.Days(ctx, store, site, instrument) {
 				if err == nil && !within.hold(day) {
 					continue
@@ -118,9 +116,6 @@ func (s *selection) lists(ctx context.Context, store objectstore.Store, site str
 					return
 				}
 			}
-		}
-		if len(missing) > 0 {
-			yield(instrumentDay{}, fmt.Errorf("the archive of site %s lists nothing of instrument %s", site, missing[0]))
 		}
 	}
 }

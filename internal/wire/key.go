@@ -34,7 +34,13 @@ func RawPrefix(site, instrument string, day Day) string {
 }
 
 // InstrumentPrefix is what all objects of an instrument begin with.
-func InstrumentPrefix(site, instrument string) string { return "o/" + site + "/" + instrument + "/" }
+func InstrumentPrefix(site, instrument string) string { return SitePrefix(site) + instrument + "/" }
+
+// SitePrefix is what all objects of a Site begin with.
+func SitePrefix(site string) string { return "o/" + site + "/" }
+
+// SegmentsPrefix is what all segments of an instrument begin with.
+func SegmentsPrefix(site, instrument string) string { return InstrumentPrefix(site, instrument) + "s/" }
 
 // SegmentKey is the key of a segment: the messages of one channel with stream
 // sequences from first to last, in the stream that epoch names.
@@ -44,7 +50,7 @@ func SegmentKey(site, instrument, channel string, day Day, epoch string, first, 
 
 // SegmentPrefix is what all segments of a channel and day begin with.
 func SegmentPrefix(site, instrument, channel string, day Day) string {
-	return InstrumentPrefix(site, instrument) + "s/" + channel + "/" + day.path() + "/"
+	return SegmentsPrefix(site, instrument) + channel + "/" + day.path() + "/"
 }
 
 // StagingKey is where an object lies whose digest, and so whose key, is not

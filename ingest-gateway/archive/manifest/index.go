@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// index remembers objects by digest, so that repeats are told. It is bounded:
+// when it is full, the oldest day is forgotten, and repeats of it are listed as
+// objects of their own.
+type index struct {
+	site        string
+	max         int
+	count       int
+	metrics     *Metrics
+	instruments map[string]*instrumentIndex
+}
+
+type instrumentIndex struct {
+	loaded bool
+	days   map[wire.Day]map[digestKey]original
+}
+
+// digestKey is the first half of a SHA-256: what it takes to find two objects
+// with the same one, 2^64 tries, is out of reach of chance.
+type digestKey [16]byte
+
+// original is the first of equal objects.
+type original struct {
+	receivedMillis int64
+	// id is empty where it follows from time and digest, as that of a raw object.
+	id string
+}
+
+func newIndex(site string, size int, metrics *Metrics) *index {
+	return &index{site: site, max: size, metrics: metrics, instruments: make(map[string]*instrumentIndex)}
+}
+
+func (x *index) of(instrument string) *instrumentIndex {
+	i := x.instruments[instrument]
+	if i == nil {
+		i = &instrumentIndex{days: make(map[wire.Day]map[digestKey]original)}
+		x.instruments[instrument] = i
+	}
+	return i
+}
+
+func (x *index) loaded(instrument string) bool { return x.of(instrument).loaded }
+func (x *index) setLoaded(instrument string)   { x.of(instrument).loaded = true }
+func (x *index) hasRoom() bool                 { return x.count < x.max }
+
+// add remembers an object. Segments are no repeats of each other.
+func (x *index) add(instrument string, r wire.Record) {
+	if r.State != wire.StateCurrent || r.Segment != nil {
+		return
+	}
+	of := wire.DayOf(r.ReceivedAt)
+	if !x.hasRoom() && !x.forgetOldest(instrument, of) {
+		x.metrics.forgotten.Inc()
+		return
+	}
+	i := x.of(instrument)
+	if i.days[of] == nil {
+		i.days[of] = make(map[digestKey]original)
+	}
+	key := digestKey(r.Digest[:16])
+	o := original{receivedMillis: r.ReceivedAt.UnixMilli()}
+	if r.ID != x.rawID(instrument, o, r.Digest) {
+		o.id = r.ID
+	}
+	if was, known := i.days[of][key]; known {
+		if was.receivedMillis <= o.receivedMillis {
+			return
+		}
+	} else {
+		x.count++
+	}
+	i.days[of][key] = o
+	x.metrics.indexed.Set(float64(x.count))
+}
+
+func (x *index) rawID(instrument string, o original, digest wire.Digest) string {
+	return wire.RawKey(x.site, instrument, time.UnixMilli(o.receivedMillis), digest)
+}
+
+// find returns the ID of the earliest object with the digest that was received
+// within the window before or after at.
+func (x *index) find(instrument string, digest wire.Digest, at time.Time, window time.Duration) (string, bool) {
+	var first original
+	found := false
+	key := digestKey(digest[:16])
+	for _, objects := range x.of(instrument).days {
+		o, ok := objects[key]
+		if !ok || at.Sub(time.UnixMilli(o.receivedMillis)).Abs() > window {
+			continue
+		}
+		if !found || o.receivedMillis < first.receivedMillis {
+			first, found = o, true
+		}
+	}
+	if found && first.id == "" {
+		return x.rawID(instrument, first, digest), true
+	}
+	return first.id, found
+}
+
+// forgetOldest makes room by dropping the oldest day of any instrument but the
+// one that is about to grow.
+func (x *index) forgetOldest(growing string, growingDay wire.Day) bool {
+	var instrument string
+	var oldest wire.Day
+	for name, i := range x.instruments {
+		for d := range i.days {
+			if name == growing && d == growingDay {
+				continue
+			}
+			if oldest == "" || d < oldest {
+				instrument, oldest = name, d
+			}
+		}
+	}
+	if oldest == "" || oldest > growingDay {
+		return false
+	}
+	dropped := len(x.instruments[instrument].days[oldest])
+	delete(x.instruments[instrument].days, oldest)
+	x.count -= dropped
+	x.metrics.forgotten.Add(float64(dropped))
+	x.metrics.indexed.Set(float64(x.count))
+	return true
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics outlive the writers of one process.
+type Metrics struct {
+	parts     prometheus.Counter
+	records   *prometheus.CounterVec
+	refused   prometheus.Counter
+	closed    prometheus.Gauge
+	indexed   prometheus.Gauge
+	forgotten prometheus.Counter
+	found     *prometheus.CounterVec
+	swept     prometheus.Gauge
+}
+
+// What the sweep finds.
+const (
+	findingUnannounced  = "Unannounced"  // stored, and in no manifest: announced
+	findingWithdrawn    = "Withdrawn"    // a repeat that should be gone: removed
+	findingStaging      = "Staging"      // what a kill left: removed
+	findingUnreadable   = "Unreadable"   // no object of ours, or one of a newer Substorm: left alone
+	findingOrphanRepeat = "OrphanRepeat" // a repeat whose original is gone: left alone
+)
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		parts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_manifest_parts_total", Help: "Manifest parts closed by this gateway."}),
+		records: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_manifest_records_total", Help: "Records in those parts; Withdrawn ones are repeats."}, []string{"state"}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_manifest_notices_refused_total", Help: "Notices that could not be understood."}),
+		closed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "substorm_manifest_complete_timestamp_seconds", Help: "When the manifests last held all notices there were."}),
+		indexed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "substorm_manifest_index_objects", Help: "Objects remembered to tell repeats."}),
+		forgotten: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_manifest_index_forgotten_total",
+			Help: "Objects within their repeat window that were forgotten because the index is full."}),
+		found: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_sweep_found_total", Help: "What the sweep of the bucket found, by finding."}, []string{"finding"}),
+		swept: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "substorm_sweep_complete_timestamp_seconds", Help: "When the bucket was last swept."}),
+	}
+	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingStaging, findingUnreadable, findingOrphanRepeat} {
+		m.found.WithLabelValues(finding)
+	}
+	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.found, m.swept)
+	return m
+}

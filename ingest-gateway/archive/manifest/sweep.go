@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// wholeSweep is how often the whole bucket is compared rather than the days
+	// since the last comparison.
+	wholeSweep = 24 * time.Hour
+	// leftoverAge is when what lies in staging belongs to nobody any more.
+	leftoverAge = 24 * time.Hour
+	// sweepBatch objects are compared at once.
+	sweepBatch = 1000
+)
+
+// SweepConfig says how to sweep.
+type SweepConfig struct {
+	Site, Gateway string
+
+	JetStream jetstream.JetStream
+	Store     objectstore.Store
+	Lease     Lease
+	// Interval between sweeps, and Age from which a stored object must be listed.
+	Interval, Age time.Duration
+
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Sweeper compares the bucket with the manifests: it announces what was stored
+// and never announced, and removes repeats and leftovers that a kill left.
+type Sweeper struct {
+	cfg    SweepConfig
+	writer *Writer
+	cell   *stream.Cell
+	cursor wire.SweepCursor
+	stored storedDay
+}
+
+// NewSweeper returns a sweeper that asks writer what is listed.
+func NewSweeper(cfg SweepConfig, writer *Writer) *Sweeper { return &Sweeper{cfg: cfg, writer: writer} }
+
+// Run sweeps at once and then each interval, until ctx ends. Errors: as Writer.Run.
+func (s *Sweeper) Run(ctx context.Context) error {
+	cursors, err := s.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(s.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(s.cfg.Site), err)
+	}
+	s.cell = stream.NewCell(cursors, wire.SweepCursorKey)
+	data, err := s.cell.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if data != nil {
+		if s.cursor, err = wire.DecodeSweepCursor(data); err != nil {
+			return fmt.Errorf("cursor %s: %w", wire.SweepCursorKey, err)
+		}
+	}
+	for wait := time.Until(s.cursor.Recent.Add(s.cfg.Interval)); ; wait = s.cfg.Interval {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := s.sweep(ctx, time.Now().UTC()); err != nil {
+			return err
+		}
+	}
+}
+
+// sweep compares once: the whole bucket once a day, else the days since the last
+// comparison began.
+func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
+	if err := s.awaitListed(ctx); err != nil {
+		return err
+	}
+	s.stored = storedDay{}
+	whole := now.Sub(s.cursor.Whole) >= wholeSweep
+	for instrument, err := range s.cfg.Store.Folders(ctx, wire.SitePrefix(s.cfg.Site)) {
+		if err != nil {
+			return err
+		}
+		if err := s.sweepInstrument(ctx, instrument, now, whole); err != nil {
+			return err
+		}
+	}
+	if err := s.removeLeftovers(ctx, now); err != nil {
+		return err
+	}
+	s.cursor.Recent = now
+	if whole {
+		s.cursor.Whole = now
+	}
+	value, err := s.cursor.Encode()
+	if err != nil {
+		return err
+	}
+	if err := s.cell.Store(ctx, value); err != nil {
+		return err
+	}
+	s.cfg.Metrics.swept.SetToCurrentTime()
+	return nil
+}
+
+// awaitListed waits until the manifests list everything that was announced by
+// now, so that nothing is taken for forgotten that only waits for its part.
+func (s *Sweeper) awaitListed(ctx context.Context) error {
+	_, state, err := stream.Epoch(ctx, s.cfg.JetStream, wire.NoticeStream(s.cfg.Site))
+	if err != nil {
+		return err
+	}
+	for s.writer.Listed() <= state.LastSeq {
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (s *Sweeper) sweepInstrument(ctx context.Context, instrument string, now time.Time, whole bool) error {
+	if whole {
+		return s.sweepPrefix(ctx, instrument, wire.InstrumentPrefix(s.cfg.Site, instrument), now)
+	}
+	var channels []string
+	for channel, err := range s.cfg.Store.Folders(ctx, wire.SegmentsPrefix(s.cfg.Site, instrument)) {
+		if err != nil {
+			return err
+		}
+		channels = append(channels, channel)
+	}
+	// What was too young for the last comparison may bear the day before.
+	for at := s.cursor.Recent.Add(-s.cfg.Age - 24*time.Hour); ; at = at.Add(24 * time.Hour) {
+		day := min(wire.DayOf(at), wire.DayOf(now))
+		if err := s.sweepPrefix(ctx, instrument, wire.RawPrefix(s.cfg.Site, instrument, day), now); err != nil {
+			return err
+		}
+		for _, channel := range channels {
+			if err := s.sweepPrefix(ctx, instrument, wire.SegmentPrefix(s.cfg.Site, instrument, channel, day), now); err != nil {
+				return err
+			}
+		}
+		if day == wire.DayOf(now) {
+			return nil
+		}
+	}
+}
+
+// sweepPrefix compares the objects under a prefix, those of one day together.
+func (s *Sweeper) sweepPrefix(ctx context.Context, instrument, prefix string, now time.Time) error {
+	var batch []string
+	var of wire.Day
+	flush := func() error {
+		defer func() { batch = batch[:0] }()
+		return s.compare(ctx, dayKey{instrument, of}, batch)
+	}
+	for info, err := range s.cfg.Store.List(ctx, prefix, "") {
+		if err != nil {
+			return err
+		}
+		if now.Sub(info.ModifiedAt) < s.cfg.Age {
+			continue
+		}
+		day, ok := wire.DayOfKey(info.Key)
+		if !ok { // a named object: only its metadata says
+			if day, ok, err = s.dayOfObject(ctx, info.Key); err != nil {
+				return err
+			}
+		}
+		if !ok {
+			continue
+		}
+		if len(batch) == sweepBatch || day != of {
+			if err := flush(); err != nil {
+				return err
+			}
+			of = day
+		}
+		batch = append(batch, info.Key)
+	}
+	return flush()
+}
+
+func (s *Sweeper) compare(ctx context.Context, key dayKey, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	found, err := s.ask(ctx, key, keys)
+	if err != nil {
+		return err
+	}
+	for i, l := range found {
+		switch l {
+		case unlisted:
+			err = s.announce(ctx, keys[i])
+		case withdrawn:
+			err = s.withdraw(ctx, key, keys[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notice rebuilds an object's notice from its metadata; false where it is gone
+// or no object of ours.
+func (s *Sweeper) notice(ctx context.Context, key string) (wire.Notice, bool, error) {
+	info, err := s.cfg.Store.Head(ctx, key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return wire.Notice{}, false, nil
+	}
+	if err != nil {
+		return wire.Notice{}, false, err
+	}
+	n, err := wire.NoticeFromMetadata(key, info.Metadata)
+	if err != nil {
+		s.cfg.Metrics.found.WithLabelValues(findingUnreadable).Inc()
+		s.cfg.Log.Warn("an object in no manifest cannot be announced", "object", key, "error", err)
+		return wire.Notice{}, false, nil
+	}
+	return n, true, nil
+}
+
+func (s *Sweeper) dayOfObject(ctx context.Context, key string) (wire.Day, bool, error) {
+	n, ok, err := s.notice(ctx, key)
+	return wire.DayOf(n.ReceivedAt), ok, err
+}
+
+// announce publishes the notice that never was, or never arrived.
+func (s *Sweeper) announce(ctx context.Context, key string) error {
+	n, ok, err := s.notice(ctx, key)
+	if err != nil || !ok {
+		return err
+	}
+	if err := s.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	err = publish(ctx, s.cfg.JetStream, n, s.cfg.Gateway)
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) { // a full stream: what waits is found again
+		s.cfg.Log.Warn("an object in no manifest cannot be announced now", "object", key, "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.cfg.Metrics.found.WithLabelValues(findingUnannounced).Inc()
+	s.cfg.Log.Info("announced an object that was stored and in no manifest", "instrument", n.Instrument, "object", key)
+	return nil
+}
+
+// withdraw finishes what a writer before us began.
+func (s *Sweeper) withdraw(ctx context.Context, of dayKey, key string) error {
+	n := wire.Notice{Site: s.cfg.Site, Instrument: of.instrument}
+	var err error
+	if n.Record, err = withdrawnRecord(ctx, s.cfg.Store, s.cfg.Site, of, key); err != nil || n.Key != key {
+		return err // its part is still open: the writer's work
+	}
+	stays, err := originalStays(ctx, s.cfg.Store, n.RepeatOf, n.Record)
+	if err != nil {
+		return err
+	}
+	if !stays {
+		s.cfg.Metrics.found.WithLabelValues(findingOrphanRepeat).Inc()
+	} else {
+		s.cfg.Metrics.found.WithLabelValues(findingWithdrawn).Inc()
+	}
+	err = withdraw(ctx, withdrawConfig{js: s.cfg.JetStream, store: s.cfg.Store, lease: s.cfg.Lease,
+		gateway: s.cfg.Gateway, log: s.cfg.Log}, n)
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) {
+		return nil
+	}
+	return err
+}
+
+// removeLeftovers empties staging of what no gateway works on any more.
+func (s *Sweeper) removeLeftovers(ctx context.Context, now time.Time) error {
+	before := now.Add(-leftoverAge)
+	for info, err := range s.cfg.Store.List(ctx, wire.StagingPrefix(s.cfg.Site), "") {
+		if err != nil {
+			return err
+		}
+		if info.ModifiedAt.After(before) {
+			continue
+		}
+		if err := s.cfg.Lease.Check(); err != nil {
+			return err
+		}
+		if err := s.cfg.Store.Delete(ctx, info.Key); err != nil {
+			return err
+		}
+		s.cfg.Metrics.found.WithLabelValues(findingStaging).Inc()
+	}
+	for _, prefix := range []string{wire.StagingPrefix(s.cfg.Site), wire.SitePrefix(s.cfg.Site)} {
+		aborted, err := s.cfg.Store.AbortOldUploads(ctx, prefix, before)
+		s.cfg.Metrics.found.WithLabelValues(findingStaging).Add(float64(aborted))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifest writes the manifests: it reads every notice, decides which
+// objects are repeats, and closes the list of each instrument and day part by
+// part. One writer works at a time, under a lease; what a writer whose time is
+// over still sends is stopped by create-only keys and revisions.
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// ErrFenced: another writer was here although the lease says that there is none.
+// Everything in memory may be stale: begin anew.
+var ErrFenced = errors.New("another writer of the manifest was here")
+
+const (
+	// readBatch notices are fetched at once.
+	readBatch = 256
+	// readWait is how long a fetch waits for the first notice, and so how long
+	// a question of the sweep may wait for its answer.
+	readWait = 500 * time.Millisecond
+	// maxOpen records are held in memory until their parts close early; at some
+	// 500 bytes each it is 4 MiB.
+	maxOpen = 8192
+	// finishTimeout bounds how long the last parts may take at a drain.
+	finishTimeout = 10 * time.Second
+)
+
+// Lease says whether we may still write, see stream.Lease.
+type Lease interface{ Check() error }
+
+// Config says who writes what.
+type Config struct {
+	Site, Gateway, Incarnation string
+
+	JetStream jetstream.JetStream
+	Store     objectstore.Store
+	Lease     Lease
+	// RepeatWindow of an instrument: equal objects that were received this far
+	// apart or less are repeats; 0 where equal objects are real.
+	RepeatWindow func(instrument string) time.Duration
+	// PartInterval is how often parts are closed.
+	PartInterval time.Duration
+	// IndexSize bounds how many objects are remembered to tell repeats.
+	IndexSize int
+
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Writer is the manifest's single writer for as long as one lease lasts.
+type Writer struct {
+	cfg    Config
+	reader *stream.Reader
+	cell   *stream.Cell
+	cursor wire.StreamCursor
+	ledger jetstream.KeyValue
+
+	days        map[dayKey]*day
+	index       *index
+	open        int
+	withdrawals []wire.Notice
+	nextClose   time.Time
+
+	questions chan question
+	listed    atomic.Uint64
+}
+
+// New returns a writer; Run runs it.
+func New(cfg Config) *Writer {
+	return &Writer{
+		cfg: cfg, days: make(map[dayKey]*day), index: newIndex(cfg.Site, cfg.IndexSize, cfg.Metrics),
+		questions: make(chan question),
+	}
+}
+
+// Listed returns the first sequence of the notice stream that is not yet in a
+// closed part.
+func (w *Writer) Listed() uint64 { return w.listed.Load() }
+
+// Run writes until ctx ends, and then closes what is open, or until something
+// keeps it from going on. Whoever comes next begins where the last closed part
+// ends. Errors: wire.ErrNewerFormat, ErrFenced, stream.ErrEpoch,
+// stream.ErrLeaseLost, and what keeps JetStream or the store from answering.
+func (w *Writer) Run(ctx context.Context) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	for {
+		err := w.step(ctx)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() == nil {
+			return err
+		}
+		if w.cfg.Lease.Check() != nil {
+			return ctx.Err() // another may write already
+		}
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+		defer cancel()
+		if err := w.close(last); err != nil {
+			return err
+		}
+		return ctx.Err()
+	}
+}
+
+// begin finds where the last writer stopped.
+func (w *Writer) begin(ctx context.Context) error {
+	site, js := w.cfg.Site, w.cfg.JetStream
+	name := wire.NoticeStream(site)
+	epoch, _, err := stream.Epoch(ctx, js, name)
+	if err != nil {
+		return err
+	}
+	cursors, err := js.KeyValue(ctx, wire.CursorBucket(site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(site), err)
+	}
+	if w.ledger, err = js.KeyValue(ctx, wire.LedgerBucket(site)); err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(site), err)
+	}
+	w.cell = stream.NewCell(cursors, wire.NoticeCursorKey)
+	data, err := w.cell.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if data != nil {
+		if w.cursor, err = wire.DecodeStreamCursor(data); err != nil {
+			return fmt.Errorf("cursor %s: %w", wire.NoticeCursorKey, err)
+		}
+	}
+	if w.cursor.Epoch != epoch {
+		if data != nil {
+			w.cfg.Log.Warn("the notice stream was made anew, reading it from its beginning",
+				"stream", name, "epoch", epoch, "before", w.cursor.Epoch)
+		}
+		w.cursor = wire.StreamCursor{Epoch: epoch, Next: 1}
+	}
+	w.listed.Store(w.cursor.Next)
+	w.reader = stream.NewReader(js, stream.ReaderConfig{Stream: name, Epoch: epoch, Start: w.cursor.Next})
+	w.nextClose = time.Now().Add(w.cfg.PartInterval)
+	return nil
+}
+
+// step takes what has come, answers the sweep, and closes parts when it is time.
+func (w *Writer) step(ctx context.Context) error {
+	wait := min(readWait, max(time.Millisecond, time.Until(w.nextClose)))
+	messages, err := w.reader.Next(ctx, readBatch, wait)
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		if err := w.take(ctx, m); err != nil {
+			return err
+		}
+	}
+	w.answer()
+	if w.open < maxOpen && time.Now().Before(w.nextClose) {
+		return nil
+	}
+	return w.close(ctx)
+}
+
+// take lists one notice.
+func (w *Writer) take(ctx context.Context, m stream.Message) error {
+	n, err := w.decode(m)
+	if errors.Is(err, wire.ErrNewerFormat) {
+		return fmt.Errorf("notice %d on %s: %w", m.Sequence, m.Subject, err)
+	}
+	if err != nil {
+		w.cfg.Metrics.refused.Inc()
+		w.cfg.Log.Error("a notice is refused: its object will be announced by the sweep, if it exists",
+			"subject", m.Subject, "sequence", m.Sequence, "error", err)
+		return nil
+	}
+	d, err := w.day(ctx, n.Instrument, wire.DayOf(n.ReceivedAt))
+	if err != nil {
+		return err
+	}
+	id := hashID(n.ID)
+	if withdrawn, known := d.ids[id]; known {
+		if withdrawn && n.State == wire.StateCurrent {
+			return w.withdrawAgain(ctx, d, n) // what followed the part may not have been finished
+		}
+		return nil
+	}
+	if n.State == wire.StateCurrent {
+		if err := w.decide(ctx, &n); err != nil {
+			return err
+		}
+	}
+	w.list(d, n)
+	return nil
+}
+
+// decode reads a notice and refuses what would not fit into a manifest.
+func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
+	n, err := wire.DecodeNotice(m.Data)
+	if err != nil {
+		return wire.Notice{}, err
+	}
+	if n.Site != w.cfg.Site || m.Subject != wire.NoticeSubject(n.Site, n.Instrument) {
+		return wire.Notice{}, fmt.Errorf("it speaks of instrument %q of site %q: %w", n.Instrument, n.Site, wire.ErrMalformed)
+	}
+	if n.State != wire.StateCurrent && n.State != wire.StateWithdrawn {
+		return wire.Notice{}, fmt.Errorf("state %q: %w", n.State, wire.ErrMalformed)
+	}
+	_, err = wire.ParseManifestKey(wire.ManifestPartKey(n.Site, n.Instrument, wire.DayOf(n.ReceivedAt), 1))
+	return n, err
+}
+
+// list adds a record to the open part of its day.
+func (w *Writer) list(d *day, n wire.Notice) {
+	n.Record.ReceivedAt = n.Record.ReceivedAt.UTC()
+	d.ids[hashID(n.ID)] = n.State == wire.StateWithdrawn
+	d.open = append(d.open, n.Record)
+	w.open++
+	if n.State == wire.StateWithdrawn {
+		d.addRepeat(n.Record)
+		return
+	}
+	if w.cfg.RepeatWindow(n.Instrument) > 0 {
+		w.index.add(n.Instrument, n.Record)
+	}
+}

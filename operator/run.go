@@ -108,4 +108,3 @@ func manager(cfg Config) (ctrl.Manager, error) {
 	}
 	return mgr, nil
 }
-

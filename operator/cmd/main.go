@@ -67,7 +67,9 @@ func command() *cobra.Command {
 		Short:   "Apply this version's CustomResourceDefinitions and wait until they are served",
 		Example: "  operator crds",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return operator.ApplyCRDs(cmd.Context(), cfg.Kubernetes, cfg.Log) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operator.ApplyCRDs(cmd.Context(), cfg.Kubernetes, cfg.Log)
+		},
 	})
 	return root
 }

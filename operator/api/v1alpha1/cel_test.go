@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/substorm/substorm/operator/internal/apiserver"
+)
+
+var api client.Client
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	server, err := apiserver.Start(false)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = server.Stop() }()
+	if api, err = client.New(server.Config, client.Options{Scheme: scheme.Scheme}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// manifest is a file of testdata: one resource, or a resource and what becomes
+// of it. A bad one begins with a comment that the API server's answer must hold.
+type manifest struct {
+	path    string
+	refused string
+	objects []*unstructured.Unstructured
+}
+
+func read(t *testing.T, folder string) []manifest {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no manifests in %s: %v", folder, err)
+	}
+	var all []manifest
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := manifest{path: path}
+		first, _, _ := strings.Cut(string(data), "\n")
+		m.refused, _ = strings.CutPrefix(first, "# refused: ")
+		for _, part := range strings.Split(string(data), "\n---\n") {
+			u := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict([]byte(part), &u.Object); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			m.objects = append(m.objects, u)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// apply creates the first object of a manifest and then changes it into the others.
+func (m manifest) apply(t *testing.T) error {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cel-"}}
+	if err := api.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	for i, u := range m.objects {
+		u.SetNamespace(namespace.Name)
+		err := api.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u.DeepCopy()), client.FieldOwner("test"), client.ForceOwnership)
+		if err != nil && i < len(m.objects)-1 {
+			t.Fatalf("object %d is refused already: %v", i, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestGoodManifests(t *testing.T) {
+	for _, m := range read(t, "good") {
+		t.Run(filepath.Base(m.path), func(t *testing.T) {
+			if err := m.apply(t); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestBadManifests(t *testing.T) {
+	for _, m := range read(t, "bad") {
+		t.Run(filepath.Base(m.path), func(t *testing.T) {
+			if m.refused == "" {
+				t.Fatal("the file must begin with `# refused: …`")
+			}
+			err := m.apply(t)
+			if err == nil {
+				t.Fatal("the API server took it")
+			}
+			if !strings.Contains(err.Error(), m.refused) {
+				t.Errorf("refused, and not for %q: %v", m.refused, err)
+			}
+		})
+	}
+}

@@ -22,6 +22,8 @@ const (
 	// epochInterval is how often the follower looks whether the bucket it
 	// watches is still the same one.
 	epochInterval = 10 * time.Second
+	// saveDelay gathers revisions that come together into one write.
+	saveDelay = 200 * time.Millisecond
 )
 
 // FollowerConfig says which registry is followed, and for whom.
@@ -43,6 +45,8 @@ type FollowerConfig struct {
 type Follower struct {
 	cfg    FollowerConfig
 	bucket *bucket
+	// unsaved is the last complete snapshot that is not on the volume yet.
+	unsaved *Snapshot
 }
 
 // NewFollower puts the registry that was last seen in force.
@@ -95,6 +99,9 @@ func (f *Follower) watch(ctx context.Context, js jetstream.JetStream) error {
 	defer func() { _ = w.Stop() }()
 	look := time.NewTicker(epochInterval)
 	defer look.Stop()
+	save := time.NewTicker(saveDelay)
+	defer save.Stop()
+	defer f.save()
 	f.bucket = &bucket{epoch: epoch, entries: map[string]bucketEntry{}}
 	for first := true; ; {
 		select {
@@ -104,6 +111,8 @@ func (f *Follower) watch(ctx context.Context, js jetstream.JetStream) error {
 			if _, now, err := open(ctx, js, f.cfg.Site); err == nil && !now.Equal(epoch) {
 				return errOtherBucket
 			}
+		case <-save.C:
+			f.save()
 		case e, ok := <-w.Updates():
 			switch {
 			case !ok:
@@ -206,10 +215,19 @@ func (f *Follower) resolve() {
 	}
 	f.apply(next)
 	if next.complete {
-		if err := next.save(f.cfg.File, f.cfg.Site); err != nil {
-			f.cfg.Logger.Error("a start without NATS would not know the registry", "error", err)
-		}
+		f.unsaved = next
 	}
+}
+
+// save writes the last complete snapshot to the volume, where it is not there yet.
+func (f *Follower) save() {
+	if f.unsaved == nil {
+		return
+	}
+	if err := f.unsaved.save(f.cfg.File, f.cfg.Site); err != nil {
+		f.cfg.Logger.Error("a start without NATS would not know the registry", "error", err)
+	}
+	f.unsaved = nil
 }
 
 // apply puts a snapshot in force: first who may send, then the ports.

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// followed is a follower on a real bucket.
+type followed struct {
+	*Follower
+	t       *testing.T
+	changed chan struct{}
+	stop    func()
+}
+
+func follow(t *testing.T, js jetstream.JetStream, file string) *followed {
+	f := &followed{t: t, changed: make(chan struct{}, 1000)}
+	f.Follower = NewFollower(FollowerConfig{
+		Site: "hub", Scope: scope, File: file, Registry: NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Apply:   func(*Snapshot) map[string]string { return nil },
+		Changed: func() { f.changed <- struct{}{} },
+	})
+	if js != nil {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			f.Run(ctx, js)
+			close(done)
+		}()
+		f.stop = func() {
+			cancel()
+			<-done
+		}
+		t.Cleanup(f.stop)
+	}
+	return f
+}
+
+// await waits until the registry in force is as it should be.
+func (f *followed) await(what string, is func(*Snapshot) bool) {
+	f.t.Helper()
+	deadline := time.After(60 * time.Second)
+	for !is(f.cfg.Registry.Current()) {
+		select {
+		case <-f.changed:
+		case <-deadline:
+			f.t.Fatalf("never: %s; revision %d, problems %v", what, f.cfg.Registry.Current().Revision, f.cfg.Registry.Current().Problems)
+		}
+	}
+}
+
+func put(t *testing.T, kv jetstream.KeyValue, key string, record interface{ Encode() ([]byte, error) }) {
+	t.Helper()
+	b, err := record.Encode()
+	if err == nil {
+		_, err = kv.Put(t.Context(), key, b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFollow(t *testing.T) {
+	ctx := t.Context()
+	server := parts.NATS(t, parts.NATSOptions{})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, "hub")
+	kv, err := js.KeyValue(ctx, wire.RegistryBucket("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "registry.json")
+	f := follow(t, js, file)
+
+	put(t, kv, wire.RegistryInstrumentKey("a"), entry("a", 1, "TCP 30100"))
+	f.await("a before the marker", func(s *Snapshot) bool { return who(s, "TCP 30100 ::1") == "a@1" && s.Revision == 0 })
+	put(t, kv, wire.RegistryInstrumentKey("b"), entry("b", 1, "UDP 30101"))
+	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 2})
+	f.await("revision 1", func(s *Snapshot) bool { return s.Revision == 1 && who(s, "UDP 30101 ::1") == "b@1" })
+
+	// A newer format is refused, said, and leaves what was there.
+	if _, err := kv.Put(ctx, wire.RegistryInstrumentKey("a"), []byte(`{"format":2,"instrument":"a","ways":"none"}`)); err != nil {
+		t.Fatal(err)
+	}
+	f.await("the problem", func(s *Snapshot) bool { return s.Problems["a"] != "" && who(s, "TCP 30100 ::1") == "a@1" })
+
+	// While NATS is away, what was last seen stays; what changes meanwhile is seen after.
+	put(t, kv, wire.RegistryInstrumentKey("a"), entry("a", 2, "TCP 30102"))
+	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 2, Count: 2})
+	f.await("revision 2", func(s *Snapshot) bool {
+		return s.Revision == 2 && who(s, "TCP 30100 ::1") == "" && len(s.Problems) == 0
+	})
+	server.Kill()
+	server.Start()
+	other, err := server.JetStream(t).KeyValue(ctx, wire.RegistryBucket("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Delete(ctx, wire.RegistryInstrumentKey("b")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, other, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 3, Count: 1})
+	f.await("revision 3 without b", func(s *Snapshot) bool { return s.Revision == 3 && who(s, "UDP 30101 ::1") == "" })
+	f.stop()
+
+	// A start without NATS knows the registry last seen.
+	again := follow(t, nil, file)
+	if s := again.cfg.Registry.Current(); s.Revision != 3 || who(s, "TCP 30102 ::1") != "a@2" {
+		t.Errorf("from the volume: revision %d", s.Revision)
+	}
+	// A bucket that was made anew, and counts from 1, is believed.
+	if err := js.DeleteKeyValue(ctx, wire.RegistryBucket("hub")); err != nil {
+		t.Fatal(err)
+	}
+	parts.CreateSite(t, js, "hub")
+	put(t, kv, wire.RegistryInstrumentKey("z"), entry("z", 1, "TCP 30100"))
+	last := follow(t, js, file)
+	last.await("z beside a", func(s *Snapshot) bool {
+		return who(s, "TCP 30100 ::1") == "z@1" && who(s, "TCP 30102 ::1") == "a@2" && s.Revision == 3
+	})
+	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1})
+	last.await("z alone", func(s *Snapshot) bool { return s.Revision == 1 && who(s, "TCP 30102 ::1") == "" })
+}
+
+// A bucket that is made anew under a running follower is found.
+func TestFollowBucketMadeAnew(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, "hub")
+	kv, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := follow(t, js, filepath.Join(t.TempDir(), "registry.json"))
+	put(t, kv, wire.RegistryInstrumentKey("a"), entry("a", 7, "TCP 30100"))
+	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 7, Count: 1})
+	f.await("a", func(s *Snapshot) bool { return s.Revision == 7 })
+	if err := js.DeleteKeyValue(t.Context(), wire.RegistryBucket("hub")); err != nil {
+		t.Fatal(err)
+	}
+	parts.CreateSite(t, js, "hub")
+	put(t, kv, wire.RegistryInstrumentKey("b"), entry("b", 1, "TCP 30101"))
+	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1})
+	f.await("b alone", func(s *Snapshot) bool {
+		return s.Revision == 1 && who(s, "TCP 30101 ::1") == "b@1" && who(s, "TCP 30100 ::1") == ""
+	})
+}
+
+func TestLoadRefuses(t *testing.T) {
+	saved := func(format int, site string) string {
+		b, _ := json.Marshal(savedRegistry{Format: format, Site: site, Revision: 1})
+		return string(b)
+	}
+	for name, body := range map[string]string{
+		"no JSON":      "{",
+		"newer format": saved(2, "hub"),
+		"another site": saved(1, "other"),
+	} {
+		file := filepath.Join(t.TempDir(), "registry.json")
+		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := load(file, "hub", scope); err == nil {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// FuzzEntry: whatever lies in the registry, reading it ends in an instrument or
+// a problem, and an instrument that was read can be saved and read again.
+func FuzzEntry(f *testing.F) {
+	for _, e := range []wire.InstrumentEntry{
+		entry("a", 1, "TCP 30100 10.0.0.0/8,::/0", "UDP 30101"), entry("b", 2), {},
+	} {
+		b, _ := e.Encode()
+		f.Add(b)
+	}
+	f.Add([]byte(`{"format":2}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		b := &bucket{entries: map[string]bucketEntry{}}
+		b.put(raw)
+		for name, e := range b.entries {
+			if (e.instrument == nil) == (e.problem == "") {
+				t.Fatalf("%q: neither an instrument nor a problem, or both", name)
+			}
+		}
+		s := resolve(&Snapshot{}, b, Scope{FirstPort: 1, LastPort: 65535})
+		file := filepath.Join(t.TempDir(), "registry.json")
+		if err := s.save(file, "hub"); err != nil {
+			t.Fatal(err)
+		}
+		again, err := load(file, "hub", Scope{FirstPort: 1, LastPort: 65535})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := fmt.Sprint(again.Ports(wire.ProtocolTCP)), fmt.Sprint(s.Ports(wire.ProtocolTCP)); got != want {
+			t.Fatalf("ports %s became %s", want, got)
+		}
+	})
+}

@@ -41,10 +41,10 @@ var (
 // Store is one bucket. Its methods may be called from many goroutines.
 //
 // Every call ends when its context does, with the context's error; a deadline
-// that passed is also ErrUnavailable. A call whose body can be sent again is
-// tried up to three times, within about two seconds of waiting, before it is
-// ErrUnavailable; a server that accepts a request and never answers is given up
-// after a minute. All errors name the call and the key.
+// that passed is also ErrUnavailable. A call is tried up to three times, with
+// pauses of less than a second, before it is ErrUnavailable; each try ends when
+// the server neither takes bytes nor answers for Config.StallTimeout. All errors
+// name the call and the key.
 type Store interface {
 	// Put stores size bytes of body under key and returns once the server
 	// acknowledged all of them. Body is read from its offset 0, by this

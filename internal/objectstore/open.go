@@ -3,11 +3,13 @@
 package objectstore
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -52,6 +54,10 @@ type Config struct {
 	// used; without either, the system's authorities.
 	TLSDir string
 	TLS    *tls.Config
+
+	// StallTimeout is how long the server may neither take bytes nor answer;
+	// default 30 seconds.
+	StallTimeout time.Duration
 }
 
 // Open returns the bucket. It connects at the first call, not before.
@@ -83,7 +89,7 @@ func Open(cfg Config) (Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("object store: %w", err)
 	}
-	limitTransport(transport, cfg.TLS)
+	limitTransport(transport, cfg)
 	core, err := minio.NewCore(u.Host, &minio.Options{
 		Creds:        secrets,
 		Secure:       u.Scheme == "https",
@@ -99,12 +105,46 @@ func Open(cfg Config) (Store, error) {
 	return &bucket{core: core, name: cfg.Bucket, region: cfg.Region}, nil
 }
 
-func limitTransport(t *http.Transport, config *tls.Config) {
-	if config != nil {
-		t.TLSClientConfig = config.Clone()
+func limitTransport(t *http.Transport, cfg Config) {
+	if cfg.TLS != nil {
+		t.TLSClientConfig = cfg.TLS.Clone()
 	}
-	t.ResponseHeaderTimeout = time.Minute
+	stall := cfg.StallTimeout
+	if stall <= 0 {
+		stall = 30 * time.Second
+	}
+	t.ResponseHeaderTimeout = stall
 	t.MaxIdleConnsPerHost = 64
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return stallConn{conn, stall}, nil
+	}
+}
+
+// stallConn gives up on a peer that takes or sends nothing. An idle connection
+// of the pool ends so too, somewhat later than the pool lets it live anyway.
+type stallConn struct {
+	net.Conn
+	stall time.Duration
+}
+
+func (c stallConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// Read waits somewhat longer than ResponseHeaderTimeout, which has the better words.
+func (c stallConn) Read(p []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(c.stall + c.stall/2)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
 }
 
 // credentialsDir reads the access key from files, which may change.

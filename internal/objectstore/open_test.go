@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -86,6 +87,36 @@ func TestShortReads(t *testing.T) {
 	}
 	if _, err := store.Head(t.Context(), "cut"); !errors.Is(err, objectstore.ErrNotFound) {
 		t.Errorf("half an object is there: %v", err)
+	}
+}
+
+// A server that takes a connection and then nothing more is given up, whether
+// it is to take bytes, to answer, or to send an object.
+func TestStall(t *testing.T) {
+	server := parts.MinIO(t, parts.MinIOOptions{})
+	server.Bucket(t, "stall")
+	cfg := server.Config("stall")
+	cfg.StallTimeout = 500 * time.Millisecond
+	store := open(t, cfg)
+	big := random(t, 32<<20)
+	if err := put(t.Context(), store, "big", big, objectstore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	body, _, err := store.Get(t.Context(), "big", objectstore.All)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	server.Pause()
+	defer server.Continue()
+	if n, err := io.Copy(io.Discard, body); err == nil {
+		t.Errorf("read %d bytes from a stopped server", n)
+	}
+	if err := put(t.Context(), store, "more", big, objectstore.PutOptions{}); !errors.Is(err, objectstore.ErrUnavailable) {
+		t.Errorf("put: %v", err)
+	}
+	if _, err := store.Head(t.Context(), "big"); !errors.Is(err, objectstore.ErrUnavailable) {
+		t.Errorf("head: %v", err)
 	}
 }
 

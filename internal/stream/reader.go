@@ -21,6 +21,13 @@ var ErrEpoch = errors.New("the stream is not the one it was: it was deleted and 
 // idleConsumer is when the server forgets a reader that asks for nothing.
 const idleConsumer = 5 * time.Minute
 
+// Position is a place in one stream: the first sequence that something has not
+// come to yet. The zero value is no place at all.
+type Position struct {
+	Epoch string
+	Next  uint64
+}
+
 // Message is a message as it lies in a stream.
 type Message struct {
 	Sequence uint64

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -177,6 +178,6 @@ func (w *Writer) moveCursor(ctx context.Context, next uint64) error {
 		return err
 	}
 	w.cursor = moved
-	w.listed.Store(next)
+	w.listed.Store(&stream.Position{Epoch: moved.Epoch, Next: next})
 	return nil
 }

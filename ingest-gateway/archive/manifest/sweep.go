@@ -118,11 +118,12 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 // awaitListed waits until the manifests list everything that was announced by
 // now, so that nothing is taken for forgotten that only waits for its part.
 func (s *Sweeper) awaitListed(ctx context.Context) error {
-	_, state, err := stream.Epoch(ctx, s.cfg.JetStream, wire.NoticeStream(s.cfg.Site))
+	epoch, state, err := stream.Epoch(ctx, s.cfg.JetStream, wire.NoticeStream(s.cfg.Site))
 	if err != nil {
 		return err
 	}
-	for s.writer.Listed() <= state.LastSeq {
+	want := stream.Position{Epoch: epoch, Next: state.LastSeq + 1}
+	for at := s.writer.Listed(); at.Epoch != want.Epoch || at.Next < want.Next; at = s.writer.Listed() {
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():

@@ -75,7 +75,7 @@ type Writer struct {
 	nextClose   time.Time
 
 	questions chan question
-	listed    atomic.Uint64
+	listed    atomic.Pointer[stream.Position]
 }
 
 // New returns a writer; Run runs it.
@@ -86,9 +86,14 @@ func New(cfg Config) *Writer {
 	}
 }
 
-// Listed returns the first sequence of the notice stream that is not yet in a
-// closed part.
-func (w *Writer) Listed() uint64 { return w.listed.Load() }
+// Listed returns the first place of the notice stream that is not yet in a
+// closed part; the zero value before that is known.
+func (w *Writer) Listed() stream.Position {
+	if p := w.listed.Load(); p != nil {
+		return *p
+	}
+	return stream.Position{}
+}
 
 // Run writes until ctx ends, and then closes what is open, or until something
 // keeps it from going on. Whoever comes next begins where the last closed part
@@ -150,7 +155,7 @@ func (w *Writer) begin(ctx context.Context) error {
 		}
 		w.cursor = wire.StreamCursor{Epoch: epoch, Next: 1}
 	}
-	w.listed.Store(w.cursor.Next)
+	w.listed.Store(&stream.Position{Epoch: epoch, Next: w.cursor.Next})
 	w.reader = stream.NewReader(js, stream.ReaderConfig{Stream: name, Epoch: epoch, Start: w.cursor.Next})
 	w.nextClose = time.Now().Add(w.cfg.PartInterval)
 	return nil

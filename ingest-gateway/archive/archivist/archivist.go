@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package archivist is what one gateway of a Site does for all of them: it holds
+// the lease and writes manifests, cuts segments, sweeps the bucket and trims the
+// streams. When it dies another goes on where it stopped.
+package archivist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
+	"github.com/substorm/substorm/ingest-gateway/archive/segment"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Limits of an instrument that the registry does not know (any more).
+const (
+	DefaultSegmentAge   = 10 * time.Minute
+	DefaultSegmentSize  = 64 << 20
+	DefaultRepeatWindow = 30 * 24 * time.Hour
+)
+
+const (
+	defaultPartInterval  = time.Minute
+	defaultSweepInterval = 10 * time.Minute
+	defaultSweepAge      = 10 * time.Minute
+	defaultRetention     = 72 * time.Hour
+	defaultTrimInterval  = time.Minute
+	// defaultIndexSize objects at some 60 bytes each are 15 MB.
+	defaultIndexSize = 250_000
+
+	releaseTimeout = 3 * time.Second
+	// After a failure others get the chance first, for a pause that grows.
+	firstPause = time.Second
+	lastPause  = 30 * time.Second
+	// olderPause is how long an archivist keeps out of the way that met records
+	// of a newer Substorm: a newer gateway, if there is one, holds the lease by then.
+	olderPause = time.Minute
+)
+
+// Config says who the archivist is and what it works on. Durations and sizes
+// that are not set have the defaults that the design names.
+type Config struct {
+	Site, Gateway, Incarnation string
+
+	JetStream jetstream.JetStream
+	Store     objectstore.Store
+	// Settings returns an instrument's entry of the registry, and false for one
+	// that the registry does not know.
+	Settings func(instrument string) (wire.InstrumentEntry, bool)
+
+	// PartInterval is how often manifest parts are closed (a minute).
+	PartInterval time.Duration
+	// SweepInterval is how often the bucket is swept, and SweepAge how old a
+	// stored object is that must be listed (ten minutes each).
+	SweepInterval, SweepAge time.Duration
+	// ObservationRetention and NoticeRetention are how long archived messages
+	// stay in the streams (72 hours), and TrimInterval how often they are
+	// trimmed (a minute).
+	ObservationRetention, NoticeRetention, TrimInterval time.Duration
+	// IndexSize bounds how many objects are remembered to tell repeats (250,000).
+	IndexSize int
+	// ScratchDir holds the segment that is being cut; it is emptied of segments
+	// when Run begins. It needs room for one segment.
+	ScratchDir string
+
+	// Holding hears when we begin and when we stop to hold the lease. Optional.
+	Holding func(bool)
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Run competes for the Site's lease, works while it holds it, and competes again,
+// until ctx ends; it returns nil then. Errors: only those of the configuration.
+// Everything else is logged, counted and tried again.
+func Run(ctx context.Context, cfg Config) error {
+	a, err := newArchivist(cfg)
+	if err != nil {
+		return err
+	}
+	for pause := firstPause; ; {
+		began := time.Now()
+		err := a.holdOnce(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		wait := pause
+		if errors.Is(err, wire.ErrNewerFormat) {
+			wait = olderPause
+		}
+		a.metrics.failures.Inc()
+		a.cfg.Log.Error("the archivist gave up the lease and tries again", "wait", wait, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+type archivist struct {
+	cfg     Config
+	metrics *metrics
+}
+
+func newArchivist(cfg Config) (*archivist, error) {
+	setDefaults(&cfg)
+	if err := os.MkdirAll(cfg.ScratchDir, 0o750); err != nil {
+		return nil, fmt.Errorf("scratch folder of the archivist: %w", err)
+	}
+	leftovers, err := filepath.Glob(filepath.Join(cfg.ScratchDir, segment.ScratchPattern))
+	if err != nil {
+		return nil, fmt.Errorf("scratch folder of the archivist: %w", err)
+	}
+	for _, file := range leftovers {
+		if err := os.Remove(file); err != nil {
+			return nil, fmt.Errorf("scratch folder of the archivist: %w", err)
+		}
+	}
+	return &archivist{cfg: cfg, metrics: newMetrics(cfg.Metrics)}, nil
+}
+
+func setDefaults(cfg *Config) {
+	for _, d := range []struct {
+		value *time.Duration
+		or    time.Duration
+	}{
+		{&cfg.PartInterval, defaultPartInterval},
+		{&cfg.SweepInterval, defaultSweepInterval},
+		{&cfg.SweepAge, defaultSweepAge},
+		{&cfg.ObservationRetention, defaultRetention},
+		{&cfg.NoticeRetention, defaultRetention},
+		{&cfg.TrimInterval, defaultTrimInterval},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.or
+		}
+	}
+	if cfg.IndexSize <= 0 {
+		cfg.IndexSize = defaultIndexSize
+	}
+	if cfg.ScratchDir == "" {
+		cfg.ScratchDir = os.TempDir()
+	}
+	if cfg.Holding == nil {
+		cfg.Holding = func(bool) {}
+	}
+}
+
+// holdOnce waits for the lease and works under it until something ends that.
+func (a *archivist) holdOnce(ctx context.Context) error {
+	bucket, err := a.cfg.JetStream.KeyValue(ctx, wire.LeaseBucket(a.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.LeaseBucket(a.cfg.Site), err)
+	}
+	lease, err := stream.AcquireLease(ctx, bucket, wire.ArchivistLease,
+		wire.Lease{Holder: a.cfg.Gateway, Incarnation: a.cfg.Incarnation}, a.cfg.Log)
+	if err != nil {
+		return err
+	}
+	a.cfg.Log.Info("this gateway is the archivist")
+	a.metrics.held.Set(1)
+	a.cfg.Holding(true)
+	defer func() {
+		a.metrics.held.Set(0)
+		a.cfg.Holding(false)
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		if err := lease.Release(release); err != nil {
+			a.cfg.Log.Warn("the lease was not given back and expires by itself", "error", err)
+		}
+	}()
+	return a.work(ctx, lease)
+}
+
+// work runs everything that only the lease's holder may do.
+func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
+	writer := manifest.New(manifest.Config{
+		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow,
+		PartInterval: a.cfg.PartInterval, IndexSize: a.cfg.IndexSize, Log: a.cfg.Log, Metrics: a.metrics.manifest,
+	})
+	sweeper := manifest.NewSweeper(manifest.SweepConfig{
+		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
+		Interval: a.cfg.SweepInterval, Age: a.cfg.SweepAge, Log: a.cfg.Log, Metrics: a.metrics.manifest,
+	}, writer)
+	cutter := segment.New(segment.Config{
+		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
+		Limits: a.segmentLimits, ScratchDir: a.cfg.ScratchDir, Log: a.cfg.Log, Metrics: a.metrics.segment,
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return writer.Run(ctx) })
+	group.Go(func() error { return sweeper.Run(ctx) })
+	group.Go(func() error { return cutter.Run(ctx) })
+	for _, t := range []trimmer{
+		{js: a.cfg.JetStream, stream: wire.ObservationStream(a.cfg.Site), retention: a.cfg.ObservationRetention, archived: cutter.Archived},
+		{js: a.cfg.JetStream, stream: wire.NoticeStream(a.cfg.Site), retention: a.cfg.NoticeRetention, archived: writer.Listed},
+	} {
+		t.lease, t.log, t.metrics = lease, a.cfg.Log, a.metrics
+		group.Go(func() error { return t.run(ctx, a.cfg.TrimInterval) })
+	}
+	group.Go(func() error {
+		select {
+		case <-lease.Lost():
+			return stream.ErrLeaseLost
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	return group.Wait()
+}
+
+func (a *archivist) repeatWindow(instrument string) time.Duration {
+	if e, ok := a.cfg.Settings(instrument); ok {
+		return time.Duration(e.RepeatWindowMillis) * time.Millisecond
+	}
+	return DefaultRepeatWindow
+}
+
+func (a *archivist) segmentLimits(instrument string) (time.Duration, int64) {
+	age, size := DefaultSegmentAge, int64(DefaultSegmentSize)
+	if e, ok := a.cfg.Settings(instrument); ok {
+		if e.SegmentAgeMillis > 0 {
+			age = time.Duration(e.SegmentAgeMillis) * time.Millisecond
+		}
+		if e.SegmentSize > 0 {
+			size = e.SegmentSize
+		}
+	}
+	return age, size
+}

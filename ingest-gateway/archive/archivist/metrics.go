@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archivist
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
+	"github.com/substorm/substorm/ingest-gateway/archive/segment"
+)
+
+type metrics struct {
+	manifest *manifest.Metrics
+	segment  *segment.Metrics
+	held     prometheus.Gauge
+	failures prometheus.Counter
+	lag      *prometheus.GaugeVec
+	trimmed  *prometheus.CounterVec
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	m := &metrics{
+		manifest: manifest.NewMetrics(registry),
+		segment:  segment.NewMetrics(registry),
+		held: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_archivist_failures_total", Help: "How often this gateway gave up the lease because something failed."}),
+		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "substorm_archivist_lag_messages", Help: "Messages of a stream that are not archived yet."}, []string{"stream"}),
+		trimmed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archivist_trimmed_messages_total", Help: "Archived messages removed from a stream."}, []string{"stream"}),
+	}
+	registry.MustRegister(m.held, m.failures, m.lag, m.trimmed)
+	return m
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archivist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// A stream that is fuller than fullFrom is trimmed of what is archived even
+// before its retention is over, a part of its messages at a time: a stream that
+// is full refuses what instruments send.
+const (
+	fullFrom    = 0.9
+	trimPart    = 5 // one in five
+	seekTimeout = 5 * time.Second
+	// seekConsumerIdle is when the server forgets the consumer that found a time.
+	seekConsumerIdle = 10 * time.Second
+)
+
+// trimmer removes from one base stream what is archived and older than its
+// retention. What is not archived stays, whatever its age.
+type trimmer struct {
+	js        jetstream.JetStream
+	stream    string
+	retention time.Duration
+	archived  func() stream.Position
+	lease     *stream.Lease
+	log       *slog.Logger
+	metrics   *metrics
+}
+
+func (t *trimmer) run(ctx context.Context, interval time.Duration) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := t.trim(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			if errors.Is(err, stream.ErrLeaseLost) {
+				return err
+			}
+			t.log.Warn("a stream was not trimmed", "stream", t.stream, "error", err)
+		}
+	}
+}
+
+func (t *trimmer) trim(ctx context.Context, now time.Time) error {
+	s, err := t.js.Stream(ctx, t.stream)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", t.stream, err)
+	}
+	info := s.CachedInfo()
+	archived := t.archived()
+	if archived.Epoch != wire.StreamEpoch(info.Created) {
+		return nil // not known yet, or known of a stream that is gone
+	}
+	t.metrics.lag.WithLabelValues(t.stream).Set(float64(info.State.LastSeq+1) - float64(archived.Next))
+	if info.State.Msgs == 0 {
+		return nil
+	}
+	limit := info.State.FirstSeq
+	if expired := now.Add(-t.retention); info.State.FirstTime.Before(expired) {
+		if limit, err = firstSince(ctx, s, expired); err != nil {
+			return err
+		}
+	}
+	if limit == info.State.FirstSeq && info.Config.MaxBytes > 0 && float64(info.State.Bytes) > fullFrom*float64(info.Config.MaxBytes) {
+		limit += max(1, (info.State.LastSeq-info.State.FirstSeq)/trimPart)
+		t.log.Warn("the stream is nearly full: archived messages go before their retention is over", "stream", t.stream)
+	}
+	limit = min(limit, archived.Next)
+	if limit <= info.State.FirstSeq {
+		return nil
+	}
+	if err := t.lease.Check(); err != nil {
+		return err
+	}
+	if err := s.Purge(ctx, jetstream.WithPurgeSequence(limit)); err != nil {
+		return fmt.Errorf("purge stream %s up to %d: %w", t.stream, limit, err)
+	}
+	t.metrics.trimmed.WithLabelValues(t.stream).Add(float64(limit - info.State.FirstSeq))
+	return nil
+}
+
+// firstSince returns the sequence of the first message that the stream took at
+// or after an instant, or the one after its last.
+func firstSince(ctx context.Context, s jetstream.Stream, at time.Time) (uint64, error) {
+	after := s.CachedInfo().State.LastSeq + 1 // as it was before the look: what comes later is younger
+	consumer, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at, AckPolicy: jetstream.AckNonePolicy,
+		HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: seekConsumerIdle,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("look for the first message since %s: %w", wire.FormatTime(at), err)
+	}
+	if consumer.CachedInfo().NumPending == 0 {
+		return after, nil
+	}
+	m, err := consumer.Next(jetstream.FetchMaxWait(seekTimeout))
+	if err != nil {
+		return 0, fmt.Errorf("look for the first message since %s: %w", wire.FormatTime(at), err)
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return 0, err
+	}
+	return meta.Sequence.Stream, nil
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"time"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// ScratchPattern matches the scratch files of segments.
+const ScratchPattern = "segment-*." + wire.SegmentExtension
+
+// built is a segment in a scratch file.
+type built struct {
+	file    *os.File
+	size    int64
+	digest  wire.Digest
+	segment wire.SegmentRange
+	// from and to are the least and greatest receive time of its datagrams.
+	from, to time.Time
+	repeats  int
+}
+
+func (b *built) remove() {
+	b.file.Close()
+	os.Remove(b.file.Name())
+}
+
+// build reads the messages of a range and writes their datagrams in the order of
+// the stream. Memory: a batch of messages, and the ids of all. The scratch file is
+// no part of any promise and is not synced.
+func (c *Cutter) build(ctx context.Context, ch *channel, planned wire.SegmentRange, day wire.Day) (_ *built, err error) {
+	file, err := os.CreateTemp(c.cfg.ScratchDir, ScratchPattern)
+	if err != nil {
+		return nil, fmt.Errorf("scratch file for a segment: %w", err)
+	}
+	b := &built{file: file, segment: planned}
+	defer func() {
+		if err != nil {
+			b.remove()
+		}
+	}()
+	sum := sha256.New()
+	out := bufio.NewWriterSize(&countingWriter{w: io.MultiWriter(file, sum), n: &b.size}, 256<<10)
+	comment := fmt.Sprintf("Substorm segment: site %s, instrument %s, channel %s, day %s, messages %d to %d of stream %s epoch %s",
+		c.cfg.Site, ch.instrument, ch.channel, day, planned.First, planned.Last, wire.ObservationStream(c.cfg.Site), planned.Epoch)
+	packets, err := newPacketWriter(out, comment)
+	if err != nil {
+		return nil, fmt.Errorf("segment: %w", err)
+	}
+	if err := c.copyMessages(ctx, ch, b, packets); err != nil {
+		return nil, err
+	}
+	if err := packets.flush(); err != nil {
+		return nil, fmt.Errorf("segment: %w", err)
+	}
+	if err := out.Flush(); err != nil {
+		return nil, fmt.Errorf("segment: %w", err)
+	}
+	b.digest = digestOf(sum)
+	return b, nil
+}
+
+func digestOf(h hash.Hash) wire.Digest { return wire.Digest(h.Sum(nil)) }
+
+// copyMessages writes the datagrams of a range. A message whose ce-id was there
+// before is a repeat, published anew after JetStream had forgotten the first.
+func (c *Cutter) copyMessages(ctx context.Context, ch *channel, b *built, packets *packetWriter) error {
+	r := stream.NewReader(c.cfg.JetStream, stream.ReaderConfig{
+		Stream: wire.ObservationStream(c.cfg.Site), Epoch: b.segment.Epoch, Start: b.segment.First,
+		Subject: wire.ObservationSubject(c.cfg.Site, ch.instrument, ch.channel)})
+	seen := make(map[[16]byte]struct{})
+	for {
+		messages, err := r.Next(ctx, cutBatch, readWait)
+		if err != nil {
+			return err
+		}
+		for _, m := range messages {
+			if m.Sequence > b.segment.Last {
+				return nil
+			}
+			if id := m.Header.Get(wire.HeaderID); id != "" {
+				sum := sha256.Sum256([]byte(id))
+				key := [16]byte(sum[:16])
+				if _, repeated := seen[key]; repeated {
+					b.repeats++
+					continue
+				}
+				seen[key] = struct{}{}
+			}
+			if err := c.copyDatagrams(m, b, packets); err != nil {
+				return err
+			}
+		}
+		if next, end := r.Position(); end || next > b.segment.Last {
+			return nil
+		}
+	}
+}
+
+// copyDatagrams writes one message's datagrams.
+func (c *Cutter) copyDatagrams(m stream.Message, b *built, packets *packetWriter) error {
+	whole := true
+	for d, err := range wire.Datagrams(m.Data) {
+		if errors.Is(err, wire.ErrNewerFormat) {
+			return fmt.Errorf("telemetry message %d on %s: %w", m.Sequence, m.Subject, err)
+		}
+		if err == nil {
+			err = packets.write(d)
+		}
+		if err != nil { // what came before it stays
+			c.refuse(m, err)
+			whole = false
+			break
+		}
+		b.segment.Datagrams++
+		b.segment.DatagramBytes += uint64(len(d.Payload))
+		if b.from.IsZero() || d.ReceivedAt.Before(b.from) {
+			b.from = d.ReceivedAt
+		}
+		if d.ReceivedAt.After(b.to) {
+			b.to = d.ReceivedAt
+		}
+	}
+	if whole {
+		b.segment.Messages++
+	}
+	return nil
+}
+
+// notice describes the segment by what it holds alone, so that it is the same
+// whoever cuts it.
+func (b *built) notice(site, instrument, key string, day wire.Day) wire.Notice {
+	received := b.to
+	if start, err := day.Start(); err == nil { // a clock that jumped must not move it to another day's manifest
+		end := start.Add(24*time.Hour - time.Nanosecond)
+		received = clamp(received, start, end)
+	}
+	segment := b.segment
+	return wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: wire.Record{
+		ID: key, Key: key, Size: b.size, Digest: b.digest, MediaType: wire.MediaTypeSegment, State: wire.StateCurrent,
+		ObservedFrom: &b.from, ObservedTo: &b.to, ReceivedAt: received, TimeSource: wire.TimeSourceReceived,
+		Completeness: wire.CompletenessVerified, Gateway: wire.ArchivistWriter, Incarnation: segment.Epoch, Segment: &segment,
+	}}
+}
+
+func clamp(t, low, high time.Time) time.Time {
+	if t.Before(low) {
+		return low
+	}
+	if t.After(high) {
+		return high
+	}
+	return t
+}
+
+type countingWriter struct {
+	w io.Writer
+	n *int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	*c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// perPacket is what a datagram takes in a segment besides its payload: an
+// Enhanced Packet Block with padding (35 bytes) and the headers of IPv6 and UDP.
+const perPacket = 35 + 40 + 8
+
+// packetWriter writes datagrams as pcapng (IETF draft-ietf-opsawg-pcapng): raw IP
+// (LINKTYPE_RAW, 101), times in nanoseconds. The IP and UDP headers are made out
+// of what we know: source, destination port and length. The destination address
+// is not known and stands as 0.0.0.0 or ::. The bytes depend on nothing but the
+// arguments, so that a segment that is cut again is the same object.
+type packetWriter struct {
+	ng     *pcapgo.NgWriter
+	buffer gopacket.SerializeBuffer
+}
+
+func newPacketWriter(w io.Writer, comment string) (*packetWriter, error) {
+	options := pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Application: "substorm", Comment: comment}}
+	ng, err := pcapgo.NewNgWriterInterface(w, pcapgo.NgInterface{LinkType: layers.LinkTypeRaw, TimestampResolution: 9}, options)
+	if err != nil {
+		return nil, err
+	}
+	return &packetWriter{ng: ng, buffer: gopacket.NewSerializeBuffer()}, nil
+}
+
+func (p *packetWriter) flush() error { return p.ng.Flush() }
+
+func (p *packetWriter) write(d wire.Datagram) error {
+	udp := &layers.UDP{SrcPort: layers.UDPPort(d.Source.Port()), DstPort: layers.UDPPort(d.DestinationPort)}
+	ip, err := networkLayer(d.Source.Addr().Unmap(), udp)
+	if err != nil {
+		return err
+	}
+	err = gopacket.SerializeLayers(p.buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+		ip, udp, gopacket.Payload(d.Payload))
+	if err != nil {
+		return fmt.Errorf("datagram of %d bytes from %s: %w", len(d.Payload), d.Source, err)
+	}
+	packet := p.buffer.Bytes()
+	return p.ng.WritePacket(gopacket.CaptureInfo{
+		Timestamp: d.ReceivedAt, CaptureLength: len(packet), Length: len(packet)}, packet)
+}
+
+// networkLayer makes the IP header from the sender to us. An absent source
+// stands as 0.0.0.0.
+func networkLayer(source netip.Addr, udp *layers.UDP) (gopacket.SerializableLayer, error) {
+	if source.Is6() {
+		ip := &layers.IPv6{Version: 6, NextHeader: layers.IPProtocolUDP, HopLimit: 64,
+			SrcIP: source.AsSlice(), DstIP: net.IPv6zero}
+		return ip, udp.SetNetworkLayerForChecksum(ip)
+	}
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP,
+		SrcIP: net.IPv4zero.To4(), DstIP: net.IPv4zero.To4()}
+	if source.IsValid() {
+		ip.SrcIP = source.AsSlice()
+	}
+	return ip, udp.SetNetworkLayerForChecksum(ip)
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/cli/quickstart"
 	"github.com/substorm/substorm/cli/send"
+	"github.com/substorm/substorm/cli/status"
 )
 
 // newRoot builds the tree of commands, one line for each.
@@ -23,6 +24,8 @@ holds, and says how a Site, its gateways and its instruments are.
 As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		SuggestionsMinimumDistance: 2,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -34,7 +37,33 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	})
 	root.AddCommand(send.Command())
 	root.AddCommand(archive.Command())
+	root.AddCommand(status.Command())
 	root.AddCommand(quickstart.Command())
 	root.AddCommand(versionCommand())
+	explainArguments(root)
 	return root
+}
+
+// explainArguments makes wrong arguments of any command a usageError that says
+// where to read on.
+func explainArguments(c *cobra.Command) {
+	check := c.Args
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		err := check(cmd, args)
+		if err == nil {
+			return nil
+		}
+		if len(args) > 0 {
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				return usageError{fmt.Errorf("%w: did you mean %s?", err, near[0])}
+			}
+		}
+		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+	}
+	for _, sub := range c.Commands() {
+		explainArguments(sub)
+	}
 }

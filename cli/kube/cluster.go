@@ -94,8 +94,8 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 		return site, nil
 	}
 	sites := &v1alpha1.SiteList{}
-	if err := c.Client.List(ctx, sites, client.InNamespace(c.Namespace)); err != nil {
-		return nil, explain(err)
+	if err := c.List(ctx, sites); err != nil {
+		return nil, err
 	}
 	switch len(sites.Items) {
 	case 1:
@@ -111,7 +111,15 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 	}
 }
 
-// Secret returns the data of a Secret.
+// List lists what is in the namespace, or in all where it is empty.
+func (c *Cluster) List(ctx context.Context, list client.ObjectList) error {
+	if err := c.Client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+		return explain(err)
+	}
+	return nil
+}
+
+// Secret returns a Secret of the namespace.
 func (c *Cluster) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, secret)

@@ -72,7 +72,6 @@ tries, server. It exits with 0 only when everything was received.`,
 	f.DurationVar(&cfg.GiveUpAfter, "give-up-after", 5*time.Minute, "how long to go on trying an object; 0 tries each server and port once")
 	f.StringVar(&cfg.Report, "report", "", "append a line of JSON for each object to this file")
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print nothing but errors")
-	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }
 

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func runProgram(t *testing.T, program string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	err := Run(t.Context(), Config{Program: program, Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs})
+	return out.String(), errs.String(), ExitCode(err)
+}
+
+func TestExitCodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"help":               {[]string{"--help"}, 0, ""},
+		"nothing":            {nil, 0, ""},
+		"version":            {[]string{"version"}, 0, ""},
+		"an unknown command": {[]string{"sned"}, 2, "did you mean send?"},
+		"an unknown flag":    {[]string{"send", "--too", "x:1", "f"}, 2, "--help"},
+		"no server":          {[]string{"send", "f"}, 1, "--to"},
+		"a bad server":       {[]string{"send", "--to", "x", "f"}, 1, "host:port"},
+		"a missing file":     {[]string{"send", "--to", "127.0.0.1:1", "no-such-file"}, 1, "no-such-file"},
+		"too many arguments": {[]string{"archive", "get", "a", "b"}, 2, "--help"},
+	} {
+		_, stderr, code := runProgram(t, "/usr/bin/substorm", c.args...)
+		if code != c.code || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: exit code %d, want %d; said %q, want %q in it", name, code, c.code, stderr, c.says)
+		}
+	}
+	for err, want := range map[error]int{nil: 0, errors.New("x"): 1, fmt.Errorf("stopped: %w", context.Canceled): 130} {
+		if got := ExitCode(err); got != want {
+			t.Errorf("%v: exit code %d, want %d", err, got, want)
+		}
+	}
+}
+
+// TestPlugin: under kubectl's name for plugins, help speaks of kubectl substorm.
+func TestPlugin(t *testing.T) {
+	for program, want := range map[string]string{
+		"/usr/local/bin/kubectl-substorm": "kubectl substorm status", `kubectl-substorm.exe`: "kubectl substorm status",
+		"./substorm": "substorm status",
+	} {
+		out, _, code := runProgram(t, program, "status", "--help")
+		if code != 0 || !strings.Contains(out, "Usage:\n  "+want) {
+			t.Errorf("%s: exit code %d\n%s", program, code, out)
+		}
+	}
+}
+
+// TestEveryCommandExplainsItself: a line, a text or an example for each, and each flag says what it does.
+func TestEveryCommandExplainsItself(t *testing.T) {
+	var look func(*cobra.Command)
+	look = func(c *cobra.Command) {
+		if c.Name() == "completion" || c.Name() == "help" {
+			return
+		}
+		if c.Short == "" {
+			t.Errorf("%s has no line of its own", c.CommandPath())
+		}
+		if c.Runnable() && c.HasParent() && c.Example == "" {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	root := newRoot(false)
+	look(root)
+	out, _, code := runProgram(t, "substorm", "completion", "bash")
+	if code != 0 || !strings.Contains(out, "__start_substorm") {
+		t.Errorf("completion: exit code %d", code)
+	}
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+func (r Report) json(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// print writes the report for people.
+func (r Report) print(w io.Writer) error {
+	where := "namespace " + r.namespace
+	if r.namespace == "" {
+		where = "any namespace"
+	}
+	if len(r.Sites)+len(r.Gateways)+len(r.Instruments) == 0 {
+		_, err := fmt.Fprintf(w, "No Site in %s: kubectl get site -A lists them, -n chooses the namespace.\n", where)
+		return err
+	}
+	var out strings.Builder
+	for _, section := range []func(io.Writer){r.printSites, r.printGateways, r.printInstruments} {
+		t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+		section(t)
+		_ = t.Flush() // a strings.Builder takes everything
+		out.WriteByte('\n')
+	}
+	r.printProblems(&out)
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// name is how an object is called: with its namespace where several are shown.
+func (r *Report) name(namespace, name string) string {
+	if r.namespace == "" {
+		return namespace + "/" + name
+	}
+	return name
+}
+
+func (r Report) printSites(w io.Writer) {
+	fmt.Fprintln(w, "SITE\tCODE\tREADY\tOBJECT STORE\tJETSTREAM\tREGISTRY")
+	for _, s := range r.Sites {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", r.name(s.Namespace, s.Name), s.Code, word(s.Ready, "yes", "NO"),
+			word(s.ObjectStore, "reachable", "AWAY"), word(s.JetStream, "reachable", "AWAY"), s.Revision)
+	}
+}
+
+func (r Report) printGateways(w io.Writer) {
+	if len(r.Gateways) == 0 {
+		fmt.Fprintln(w, "No gateway: nothing is received. Apply an IngestGateway.")
+		return
+	}
+	fmt.Fprintln(w, "GATEWAY\tSITE\tREADY\tPODS\tDATAPATH\tREGISTRY")
+	for _, g := range r.Gateways {
+		revision := fmt.Sprint(g.Revision)
+		if g.Behind > 0 {
+			revision += fmt.Sprintf(" (%d behind)", g.Behind)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\n", r.name(g.Namespace, g.Name), g.Site, word(g.Ready, "yes", "NO"),
+			g.PodsReady, g.PodsAsked, dash(string(g.Datapath)), revision)
+	}
+}
+
+func (r Report) printInstruments(w io.Writer) {
+	if len(r.Instruments) == 0 {
+		fmt.Fprintln(w, "No instrument: apply one (kubectl explain instrument.spec).")
+		return
+	}
+	fmt.Fprintln(w, "INSTRUMENT\tTYPE\tREADY\tFLOWING\tWHY\tLAST RECEIVED\tTODAY\tSEND TO")
+	for _, i := range r.Instruments {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.name(i.Namespace, i.Name), i.Type, i.readiness(),
+			i.flow(), i.Why, r.last(i), i.today(), dash(strings.Join(i.Addresses, ", ")))
+	}
+}
+
+func (i *Instrument) readiness() string {
+	if i.State == v1alpha1.InstrumentRetired {
+		return "retired"
+	}
+	return word(i.Ready, "yes", "NO")
+}
+
+func (i *Instrument) flow() string {
+	if calm[i.Why] {
+		return "resting"
+	}
+	return word(i.Flowing, "yes", "SILENT")
+}
+
+// last says when something was received. The status is rounded to ten minutes;
+// that data flows says more.
+func (r *Report) last(i Instrument) string {
+	if i.Flowing == metav1.ConditionTrue {
+		return "in its cadence"
+	}
+	if i.LastReceived.IsZero() {
+		return "never"
+	}
+	return "about " + r.since(i.LastReceived) + " ago"
+}
+
+// today sums up what was received this UTC day.
+func (i *Instrument) today() string {
+	var parts []string
+	if i.Objects > 0 {
+		parts = append(parts, fmt.Sprintf("%d objects", i.Objects))
+	}
+	if i.Datagrams > 0 {
+		parts = append(parts, fmt.Sprintf("%d datagrams", i.Datagrams))
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(append(parts, humanize.IBytes(uint64(i.Bytes))), ", ")
+}
+
+func (r Report) printProblems(w io.Writer) {
+	if len(r.Sites) == 0 {
+		fmt.Fprintln(w, "There is no Site for these: apply one.")
+	}
+	for _, group := range together(r.Problems) {
+		r.printProblem(w, "!", group)
+	}
+	if r.Fine {
+		fmt.Fprintln(w, "All is well.")
+	}
+	for _, group := range together(r.Notes) {
+		r.printProblem(w, "note:", group)
+	}
+}
+
+// shownTogether is how many objects with the same problem are named.
+const shownTogether = 5
+
+// together groups problems of one kind of object with one condition and reason.
+func together(problems []Problem) [][]Problem {
+	var groups [][]Problem
+	at := map[string]int{}
+	for _, p := range problems {
+		kind, _, _ := strings.Cut(p.Object, "/")
+		key := kind + " " + p.Condition + " " + p.Reason
+		i, ok := at[key]
+		if !ok {
+			i, at[key] = len(groups), len(groups)
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], p)
+	}
+	return groups
+}
+
+// printProblem prints what several objects have in common, with the message of the first.
+func (r Report) printProblem(w io.Writer, mark string, group []Problem) {
+	first := group[0]
+	kind, _, _ := strings.Cut(first.Object, "/")
+	var names []string
+	for _, p := range group[:min(len(group), shownTogether)] {
+		_, name, _ := strings.Cut(p.Object, "/")
+		names = append(names, r.name(p.Namespace, name))
+	}
+	more := ""
+	if n := len(group) - len(names); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	since := ""
+	if !first.Since.IsZero() {
+		since = " for " + r.since(&first.Since)
+	}
+	fmt.Fprintf(w, "%s %s %s%s: %s is %s (%s%s)\n  %s\n", mark, kind, strings.Join(names, ", "), more,
+		first.Condition, first.Status, first.Reason, since, first.Message)
+}
+
+func word(status metav1.ConditionStatus, yes, no string) string {
+	switch status {
+	case metav1.ConditionTrue:
+		return yes
+	case metav1.ConditionFalse:
+		return no
+	default:
+		return "unknown"
+	}
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/cli/kube/kubetest"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+
+// is makes a condition as the operator sets it.
+func is(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Add(-10 * time.Minute))}
+}
+
+func yes(kind string) metav1.Condition { return is(kind, metav1.ConditionTrue, kind, "it is") }
+
+func object(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "aurora", Name: name} }
+
+func site(conditions ...metav1.Condition) v1alpha1.Site {
+	return v1alpha1.Site{
+		ObjectMeta: object("demo"),
+		Spec: v1alpha1.SiteSpec{Code: "demo",
+			ObjectStore: v1alpha1.ObjectStore{Endpoint: "https://s3.aurora.svc:9000", Bucket: "archive", CredentialsSecretRef: v1alpha1.LocalReference{Name: "s3"}},
+			JetStream:   v1alpha1.JetStream{Servers: []string{"tls://nats.aurora.svc:4222"}, CredentialsSecretRef: &v1alpha1.LocalReference{Name: "nats"}}},
+		Status: v1alpha1.SiteStatus{Conditions: conditions, RegistryRevision: 12, ObservedGeneration: 1},
+	}
+}
+
+func gateway(ready, revision int, conditions ...metav1.Condition) v1alpha1.IngestGateway {
+	return v1alpha1.IngestGateway{
+		ObjectMeta: object("demo"),
+		Spec:       v1alpha1.IngestGatewaySpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}, Replicas: ptr.To[int32](3)},
+		Status: v1alpha1.IngestGatewayStatus{Conditions: conditions, ReadyReplicas: int32(ready), Replicas: 3,
+			Datapath: v1alpha1.DatapathKernel, RegistryRevision: int64(revision), ObservedGeneration: 1},
+	}
+}
+
+func instrument(name string, received *metav1.Time, conditions ...metav1.Condition) v1alpha1.Instrument {
+	i := v1alpha1.Instrument{
+		ObjectMeta: object(name),
+		Spec: v1alpha1.InstrumentSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}, Type: "Magnetometer", State: v1alpha1.InstrumentActive,
+			Ways: []v1alpha1.Way{{Type: v1alpha1.WayUDP, UDP: &v1alpha1.UDPWay{Port: 30102}}}},
+		Status: v1alpha1.InstrumentStatus{Conditions: conditions, LastReceived: received, ObservedGeneration: 1,
+			Addresses: []v1alpha1.WayAddress{{Type: v1alpha1.WayUDP, Address: "192.0.2.1:30102"}}},
+	}
+	if received != nil {
+		i.Status.ReceivedToday = &v1alpha1.DayCounts{Day: "2026-11-21", Datagrams: 180, Bytes: 5400}
+	}
+	return i
+}
+
+var (
+	allOfSite = []metav1.Condition{yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionObjectStoreReachable), yes(v1alpha1.ConditionJetStreamReachable),
+		yes(v1alpha1.ConditionDurable), yes(v1alpha1.ConditionReady)}
+	allOfGateway    = []metav1.Condition{yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady)}
+	allOfInstrument = []metav1.Condition{yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "True", "Flowing", "data flows")}
+	lately          = ptr.To(metav1.NewTime(now.Add(-10 * time.Minute)))
+)
+
+func TestPrint(t *testing.T) {
+	storeAway := is(v1alpha1.ConditionObjectStoreReachable, "False", "Unreachable", "https://s3.aurora.svc:9000 does not answer: see whether its pods run")
+	siteWaits := is(v1alpha1.ConditionReady, "False", "Unreachable", "the object store does not answer")
+	waits := is(v1alpha1.ConditionReady, "False", "SiteNotReady", "Site demo is not ready: see kubectl describe site demo")
+	many := []v1alpha1.Instrument{}
+	for n := range 8 {
+		many = append(many, instrument(fmt.Sprintf("mag-%d", n), lately, yes(v1alpha1.ConditionAccepted), waits, is(v1alpha1.ConditionDataFlowing, "Unknown", "NoReport", "no gateway has reported")))
+	}
+	for name, r := range map[string]Report{
+		"nothing":       Summarize(nil, nil, nil, "aurora", now),
+		"fine":          Summarize([]v1alpha1.Site{site(allOfSite...)}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, "aurora", now),
+		"no-operator":   Summarize([]v1alpha1.Site{site()}, []v1alpha1.IngestGateway{gateway(0, 0)}, []v1alpha1.Instrument{instrument("mag-1", nil)}, "aurora", now),
+		"store-away":    Summarize([]v1alpha1.Site{site(yes(v1alpha1.ConditionAccepted), storeAway, yes(v1alpha1.ConditionJetStreamReachable), siteWaits)}, []v1alpha1.IngestGateway{gateway(3, 12, yes(v1alpha1.ConditionAccepted), waits)}, many, "", now),
+		"pods-starting": Summarize([]v1alpha1.Site{site(allOfSite...)}, []v1alpha1.IngestGateway{gateway(1, 10, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Progressing", "1 of 3 pods are ready"))}, nil, "aurora", now),
+		"silent": Summarize([]v1alpha1.Site{site(append(allOfSite[:3:3], is(v1alpha1.ConditionDurable, "False", "Flushed", "a power cut may take the last minutes: set sync_interval: always in NATS"), allOfSite[4])...)}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{
+			instrument("mag-1", lately, yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing for 10m0s, due every 1s: look after the instrument or its link")),
+			instrument("cam-1", nil, yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "False", "NotObserving", "in maintenance")),
+			instrument("old-1", nil, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Retired", "retired"), is(v1alpha1.ConditionDataFlowing, "False", "NotObserving", "retired")),
+			instrument("new-1", nil, is(v1alpha1.ConditionAccepted, "False", "Conflict", "port 30102 is held by mag-1: choose another"), is(v1alpha1.ConditionReady, "False", "Conflict", "port 30102 is held by mag-1"), is(v1alpha1.ConditionDataFlowing, "False", "NeverSeen", "never sent")),
+		}, "aurora", now),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := r.print(&out); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "testdata/"+name+".txt", out.String())
+			if r.Fine != (name == "fine") {
+				t.Errorf("fine is %v", r.Fine)
+			}
+		})
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; UPDATE_GOLDEN=1 rewrites it):\n%s", file, diff)
+	}
+}
+
+// TestChangeNotSeen: an operator that stopped is no fine status.
+func TestChangeNotSeen(t *testing.T) {
+	s := site(allOfSite...)
+	s.Generation = 2
+	r := Summarize([]v1alpha1.Site{s}, nil, nil, "aurora", now)
+	if r.Fine || len(r.Problems) != 1 || r.Problems[0].Reason != "NotObserved" {
+		t.Errorf("problems: %+v", r.Problems)
+	}
+}
+
+func runStatus(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := Command()
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// TestStatusOfACluster asks a real API server.
+func TestStatusOfACluster(t *testing.T) {
+	cluster := kubetest.Start(t)
+	at := []string{"--kubeconfig", cluster.Kubeconfig}
+	if out, err := runStatus(t, append(at, "-n", "aurora")...); err != nil || !strings.Contains(out, "No Site in namespace aurora") {
+		t.Errorf("of an empty namespace: %v\n%s", err, out)
+	}
+	s, g, i := site(), gateway(0, 0), instrument("mag-1", nil)
+	cluster.Create(t, &s, &g, &i)
+	out, err := runStatus(t, append(at, "-n", "aurora")...)
+	if err != nil || !strings.Contains(out, "does an operator run") {
+		t.Errorf("without an operator: %v\n%s", err, out)
+	}
+	s.Status, g.Status, i.Status = site(allOfSite...).Status, gateway(3, 12, allOfGateway...).Status, instrument("", lately, allOfInstrument...).Status
+	for _, o := range []client.Object{&s, &g, &i} {
+		if err := cluster.Status().Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err = runStatus(t, append(at, "-n", "aurora", "--site", "demo")...)
+	if err != nil || !strings.Contains(out, "All is well.") || !strings.Contains(out, "UDP 192.0.2.1:30102") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = runStatus(t, append(at, "-A", "-o", "json")...)
+	var r Report
+	if err != nil || json.Unmarshal([]byte(out), &r) != nil || !r.Fine || len(r.Sites) != 1 || len(r.Gateways) != 1 || len(r.Instruments) != 1 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := runStatus(t, append(at, "-n", "aurora", "--site", "other")...); err == nil || !strings.Contains(err.Error(), `no Site "other"`) {
+		t.Errorf("of another Site: %v", err)
+	}
+	if out, err := runStatus(t, append(at, "-n", "default")...); err != nil || !strings.Contains(out, "No Site") {
+		t.Errorf("of another namespace: %v\n%s", err, out)
+	}
+}

@@ -26,8 +26,8 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 		SilenceErrors: true,
 
 		SuggestionsMinimumDistance: 2,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:                       cobra.NoArgs,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if plugin {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl substorm"}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -21,7 +22,7 @@ const (
 	retryPause = time.Second
 	// epochInterval is how often the follower looks whether the bucket it
 	// watches is still the same one.
-	epochInterval = 10 * time.Second
+	epochInterval = 5 * time.Second
 	// saveDelay gathers revisions that come together into one write.
 	saveDelay = 200 * time.Millisecond
 )
@@ -72,6 +73,10 @@ func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, errOtherBucket) || errors.Is(err, errReconnected) {
+			f.cfg.Logger.Info("following the registry anew", "because", err)
+			continue
+		}
 		if err.Error() != said {
 			said = err.Error()
 			f.cfg.Logger.Warn("the registry cannot be followed: what was last seen stays in force", "error", err)
@@ -83,7 +88,11 @@ func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
 	}
 }
 
-var errOtherBucket = errors.New("the registry's bucket was made anew")
+// Reasons to watch anew, at once.
+var (
+	errOtherBucket = errors.New("the registry's bucket was made anew")
+	errReconnected = errors.New("NATS was away")
+)
 
 // watch follows one bucket until it is gone. The first batch of entries is what
 // the bucket holds now.
@@ -97,6 +106,8 @@ func (f *Follower) watch(ctx context.Context, js jetstream.JetStream) error {
 		return fmt.Errorf("watch the registry: %w", err)
 	}
 	defer func() { _ = w.Stop() }()
+	reconnected := js.Conn().StatusChanged(nats.CONNECTED)
+	defer js.Conn().RemoveStatusListener(reconnected)
 	look := time.NewTicker(epochInterval)
 	defer look.Stop()
 	save := time.NewTicker(saveDelay)
@@ -107,6 +118,8 @@ func (f *Follower) watch(ctx context.Context, js jetstream.JetStream) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-reconnected: // the watch would find out by missing heartbeats, later
+			return errReconnected
 		case <-look.C:
 			if _, now, err := open(ctx, js, f.cfg.Site); err == nil && !now.Equal(epoch) {
 				return errOtherBucket

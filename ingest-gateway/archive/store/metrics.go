@@ -11,6 +11,8 @@ import (
 type metrics struct {
 	objects, bytes, failures *prometheus.CounterVec
 	seconds                  *prometheus.HistogramVec
+	// unsafe are objects between their last byte and their receipt.
+	unsafe prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -33,7 +35,11 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}, []string{"operation"}),
 	}
-	reg.MustRegister(m.objects, m.bytes, m.failures, m.seconds)
+	m.unsafe = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "substorm_gateway_unsafe_objects",
+		Help: "Objects that have arrived and wait for the object store or JetStream.",
+	})
+	reg.MustRegister(m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
 	return m
 }
 

@@ -97,6 +97,8 @@ func (o *Object) handOver(ctx context.Context) error {
 // case. Ctx ends where the gateway can wait no longer.
 func (o *Object) Commit(ctx context.Context) (wire.Receipt, time.Time, error) {
 	defer o.release()
+	o.archive.metrics.unsafe.Inc()
+	defer o.archive.metrics.unsafe.Dec()
 	digest := o.digest.digest()
 	o.buffer.Seal()
 	n, err := o.store(ctx, digest)

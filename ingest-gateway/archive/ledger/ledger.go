@@ -266,3 +266,29 @@ func (l *Ledger) LastReceived(instrument string) time.Time {
 	}
 	return time.Unix(0, last)
 }
+
+// DatagramCounter counts the datagrams of one instrument and day without looking for them each time. It may be used on
+// that day and for a day after.
+type DatagramCounter struct {
+	ledger *Ledger
+	cell   *cell
+}
+
+// Datagrams returns the counter of an instrument for the UTC day that holds an instant.
+func (l *Ledger) Datagrams(instrument string, at time.Time) DatagramCounter {
+	return DatagramCounter{l, l.cell(instrument, at)}
+}
+
+// Read counts as DatagramsRead does.
+func (d DatagramCounter) Read(n, size int, now time.Time) {
+	d.cell.slot.add(datagramsRead, uint64(n))
+	d.cell.slot.add(datagramBytesRead, uint64(size))
+	d.cell.touched.Store(now.Unix())
+	d.cell.received.Store(now.UnixNano())
+}
+
+// Dropped counts as DatagramsDropped does.
+func (d DatagramCounter) Dropped(cause wire.Cause, n int) {
+	d.cell.slot.add(droppedFirst+d.ledger.cause(cause), uint64(n))
+	d.cell.dirty.Store(true)
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package udp
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/announce"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// outbox holds closed messages until they are handed to the announcer, and counts those on their way.
+type outbox struct {
+	mu      sync.Mutex
+	waiting []*message
+	// flying were handed over and are not settled.
+	flying int
+	// changed is closed, and made anew, when any of the above changed.
+	changed chan struct{}
+	// closed: nothing waits any more.
+	closed bool
+	// full: the stream took no message since it said that it is full.
+	full atomic.Bool
+}
+
+// fullPause is how long a full stream is left alone.
+const fullPause = 500 * time.Millisecond
+
+func (o *outbox) init() { o.changed = make(chan struct{}) }
+
+func (o *outbox) push(m *message) {
+	o.mu.Lock()
+	o.waiting = append(o.waiting, m)
+	o.signal()
+	o.mu.Unlock()
+}
+
+// signal is called with mu held.
+func (o *outbox) signal() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// next takes the oldest message, or returns false when ctx ends.
+func (o *outbox) next(ctx context.Context) (*message, bool) {
+	for {
+		o.mu.Lock()
+		if len(o.waiting) > 0 {
+			m := o.waiting[0]
+			o.waiting[0] = nil
+			o.waiting = o.waiting[1:]
+			o.flying++
+			o.mu.Unlock()
+			return m, true
+		}
+		changed := o.changed
+		o.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}
+
+// landed says that a message is settled.
+func (o *outbox) landed() {
+	o.mu.Lock()
+	o.flying--
+	o.signal()
+	o.mu.Unlock()
+}
+
+// giveBack makes a message wait again, and returns false where nothing waits any more.
+func (o *outbox) giveBack(m *message) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return false
+	}
+	o.flying--
+	o.waiting = append(o.waiting, m)
+	o.signal()
+	return true
+}
+
+// await returns true once nothing waits or flies, and false when ctx ends before.
+func (o *outbox) await(ctx context.Context) bool {
+	for {
+		o.mu.Lock()
+		empty, changed := len(o.waiting) == 0 && o.flying == 0, o.changed
+		o.mu.Unlock()
+		if empty {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// cause says why there is no memory for a datagram.
+func (o *outbox) cause() wire.Cause {
+	if o.full.Load() {
+		return wire.CauseStreamFull
+	}
+	return wire.CauseBacklog
+}
+
+// publish hands messages to the announcer until ctx ends.
+func (r *Receiver) publish(ctx context.Context) {
+	for {
+		m, ok := r.outbox.next(ctx)
+		if !ok {
+			return
+		}
+		if r.outbox.full.Load() {
+			select {
+			case <-time.After(fullPause):
+			case <-ctx.Done():
+			}
+		}
+		err := r.cfg.Announcer.Telemetry(ctx, announce.Telemetry{
+			Instrument: m.flow.instrument, Channel: m.flow.channel, At: time.Unix(0, m.first),
+			Payload: m.payload, Datagrams: m.datagrams, DatagramBytes: m.bytes,
+		}, func(err error) { r.settled(m, err) })
+		if err != nil { // nothing was queued: ctx ended, or the committer is closed
+			r.outbox.giveBack(m)
+			if ctx.Err() == nil {
+				r.log.Error("telemetry cannot be published", "instrument", m.flow.instrument, "error", err)
+				<-ctx.Done()
+			}
+			return
+		}
+	}
+}
+
+// settled ends a message's way, or sends it again.
+func (r *Receiver) settled(m *message, err error) {
+	switch {
+	case err == nil:
+		r.outbox.full.Store(false)
+	case errors.Is(err, stream.ErrFull):
+		if !r.outbox.full.Swap(true) {
+			r.log.Error("the stream is full: telemetry waits until it is trimmed or made larger", "error", err)
+		}
+		if r.outbox.giveBack(m) {
+			return
+		}
+		r.dropMessage(m, wire.CauseStreamFull)
+	case errors.Is(err, stream.ErrRefused):
+		r.log.Error("a telemetry message is refused: its datagrams are dropped",
+			"instrument", m.flow.instrument, "channel", m.flow.channel, "datagrams", m.datagrams, "error", err)
+		r.dropMessage(m, stream.CauseOf(err))
+	}
+	// Else nobody knows: the ledger's next recount will.
+	r.release(m)
+	r.outbox.landed()
+}
+
+func (r *Receiver) dropMessage(m *message, cause wire.Cause) {
+	r.cfg.Ledger.DatagramsDropped(m.flow.instrument, time.Unix(0, m.first), cause, m.datagrams)
+	r.metrics.dropped(m.flow.instrument, cause).Add(float64(m.datagrams))
+}
+
+func (r *Receiver) release(m *message) {
+	r.memory.give(costOf(m.class))
+	m.recycle()
+}
+
+// dropLeft counts what Drain had no time for.
+func (r *Receiver) dropLeft() {
+	r.outbox.mu.Lock()
+	left := r.outbox.waiting
+	r.outbox.waiting, r.outbox.closed = nil, true
+	r.outbox.mu.Unlock()
+	cause := wire.CauseDraining
+	if r.outbox.full.Load() {
+		cause = wire.CauseStreamFull
+	}
+	for _, m := range left {
+		r.dropMessage(m, cause)
+		r.release(m)
+	}
+}
+
+// hasOpen notes that a message was opened.
+func (r *Receiver) hasOpen() {
+	if r.open.Add(1) == 1 {
+		select {
+		case r.opened <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// closeAged closes messages as they reach wire.TelemetryMaxAge, until ctx ends.
+func (r *Receiver) closeAged(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.opened:
+		}
+		for r.open.Load() > 0 {
+			oldest := r.closeBefore(time.Now().Add(-wire.TelemetryMaxAge))
+			if oldest.IsZero() {
+				continue
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(max(time.Until(oldest.Add(wire.TelemetryMaxAge)), minFlush)):
+			}
+		}
+	}
+}
+
+// minFlush bounds how often all ports are looked through.
+const minFlush = 5 * time.Millisecond
+
+// closeBefore closes messages opened before an instant and returns when the oldest that is left was opened.
+func (r *Receiver) closeBefore(before time.Time) (oldest time.Time) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, p := range r.ports {
+		if opened := p.closeAged(before); !opened.IsZero() && (oldest.IsZero() || opened.Before(oldest)) {
+			oldest = opened
+		}
+	}
+	return oldest
+}
+
+// closeOpen closes all messages.
+func (r *Receiver) closeOpen() { r.closeBefore(time.Now().Add(time.Hour)) }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package udp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/ingest-gateway/announce"
+	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/intake"
+)
+
+// Announcer publishes telemetry messages, see announce.Announcer.
+type Announcer interface {
+	Telemetry(ctx context.Context, m announce.Telemetry, settled func(error)) error
+}
+
+// Config of a Receiver.
+type Config struct {
+	Source    PacketSource
+	Registry  *intake.Registry
+	Announcer Announcer
+	Ledger    *ledger.Ledger
+	// Budget in bytes for datagrams that JetStream has not acknowledged yet. When it is spent, datagrams are dropped
+	// and counted.
+	Budget int64
+	// Logger and Metrics may be left out.
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Receiver makes telemetry messages of datagrams. A message holds datagrams of one instrument, channel, port and UTC
+// day; it closes at wire.MaxTelemetrySize or wire.TelemetryMaxAge and is then on its way until JetStream has it.
+type Receiver struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	memory  budget
+	outbox  outbox
+
+	mu    sync.RWMutex
+	ports map[uint16]*port
+
+	// opened is when the oldest message that may still be open was opened; see closeAged.
+	opened  chan struct{}
+	open    atomic.Int64
+	strange *rate.Limiter // logs of datagrams that nobody claims
+	hushed  atomic.Int64  // those not logged
+
+	stopSource context.CancelFunc
+	stopped    chan error // what the source's Run returned
+	end        context.CancelFunc
+	ended      sync.WaitGroup
+}
+
+const (
+	logEvery = time.Second
+	logBurst = 5
+)
+
+// NewReceiver starts to receive; Listen names the ports.
+func NewReceiver(cfg Config) *Receiver {
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	r := &Receiver{
+		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Metrics), memory: budget{size: cfg.Budget},
+		ports: map[uint16]*port{}, opened: make(chan struct{}, 1),
+		strange: rate.NewLimiter(rate.Every(logEvery), logBurst),
+		stopped: make(chan error, 1),
+	}
+	r.outbox.init()
+	registerBudget(cfg.Metrics, &r.memory)
+	var source, publishing context.Context
+	source, r.stopSource = context.WithCancel(context.Background())
+	publishing, r.end = context.WithCancel(context.Background())
+	go func() { r.stopped <- cfg.Source.Run(source, r) }()
+	r.ended.Go(func() { r.closeAged(publishing) })
+	r.ended.Go(func() { r.publish(publishing) })
+	return r
+}
+
+// Listen makes ports the set of ports that are received. It returns an error for each port that could not be opened.
+func (r *Receiver) Listen(ports []uint16) map[uint16]error { return r.cfg.Source.Listen(ports) }
+
+// Drain takes no more, and publishes what was received. It returns an error where ctx ended before JetStream had all of
+// it: what was not handed over yet is then dropped and counted, and what was is settled when the announcer's committer
+// is closed.
+func (r *Receiver) Drain(ctx context.Context) error {
+	r.stopSource()
+	err := <-r.stopped
+	r.closeOpen()
+	if !r.outbox.await(ctx) {
+		err = errors.Join(err, fmt.Errorf("drain telemetry: %w", ctx.Err()))
+	}
+	r.end()
+	r.ended.Wait()
+	r.dropLeft()
+	return err
+}

@@ -209,8 +209,11 @@ func FuzzDecodeInstrumentStatus(f *testing.F) {
 func FuzzDecodeSegmentCursor(f *testing.F) { fuzzRecord(f, DecodeSegmentCursor, "cursor-segment.json") }
 func FuzzDecodeStreamCursor(f *testing.F)  { fuzzRecord(f, DecodeStreamCursor, "cursor-stream.json") }
 func FuzzDecodeSweepCursor(f *testing.F)   { fuzzRecord(f, DecodeSweepCursor, "cursor-sweep.json") }
-func FuzzDecodeSiteMarker(f *testing.F)    { fuzzRecord(f, DecodeSiteMarker, "site-marker.json") }
-func FuzzDecodeLease(f *testing.F)         { fuzzRecord(f, DecodeLease, "lease.json") }
+func FuzzDecodeConditionChange(f *testing.F) {
+	fuzzRecord(f, DecodeConditionChange, "condition-change.json")
+}
+func FuzzDecodeSiteMarker(f *testing.F) { fuzzRecord(f, DecodeSiteMarker, "site-marker.json") }
+func FuzzDecodeLease(f *testing.F)      { fuzzRecord(f, DecodeLease, "lease.json") }
 
 // FuzzParseKeys covers every parser of a key or a subject: what it accepts is
 // exactly what its maker makes.
@@ -218,7 +221,7 @@ func FuzzParseKeys(f *testing.F) {
 	for _, key := range []string{
 		ManifestPartKey("thule", "allsky-1", "2026-11-21", 7), ManifestVersionKey("thule", "allsky-1", "2026-11-21", 2), sampleRaw().Key,
 		sampleSegment().Key, LedgerKey("allsky-1", "2026-11-21", StepReceived, "gateway-0"), RegistryInstrumentKey("a"),
-		GatewayStatusKey("gateway-0"), InstrumentStatusKey("allsky-1", "gateway-0"), ObservationSubject("thule", "mag-1", "raw"),
+		GatewayStatusKey("gateway-0"), InstrumentStatusKey("allsky-1", "gateway-0"), ObservationSubject("thule", "mag-1", "raw"), PublicationID("gateway-0", "one", 7),
 	} {
 		f.Add(key)
 	}
@@ -239,6 +242,8 @@ func FuzzParseKeys(f *testing.F) {
 		}
 		instrument, day, step, writer, err := ParseLedgerKey(key)
 		same(LedgerKey(instrument, day, step, writer), err)
+		gateway, incarnation, sequence, err := ParsePublicationID(key)
+		same(PublicationID(gateway, incarnation, sequence), err)
 		site, instrument, channel, err := ParseObservationSubject(key)
 		same(ObservationSubject(site, instrument, channel), err)
 		if i, ok := ParseRegistryInstrumentKey(key); ok {

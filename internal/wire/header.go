@@ -65,7 +65,7 @@ func ParsePublicationID(id string) (gateway, incarnation string, sequence uint64
 	if len(p) != 3 || slices.Contains(p, "") {
 		return "", "", 0, fmt.Errorf("publication %q is not <gateway>/<incarnation>/<sequence>: %w", id, ErrMalformed)
 	}
-	if sequence, err = strconv.ParseUint(p[2], 10, 64); err != nil {
+	if sequence, err = strconv.ParseUint(p[2], 10, 64); err != nil || p[2] != strconv.FormatUint(sequence, 10) {
 		return "", "", 0, fmt.Errorf("publication %q: %w", id, ErrMalformed)
 	}
 	return p[0], p[1], sequence, nil

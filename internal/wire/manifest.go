@@ -23,7 +23,7 @@ type ManifestHeader struct {
 	// Entries and Repeats that follow.
 	Entries int `json:"entries"`
 	Repeats int `json:"repeats,omitempty"`
-	// Replaces names the parts that a compacted day stands for.
+	// Replaces are the keys of the parts that a compacted day stands for.
 	Replaces []string `json:"replaces,omitempty"`
 	// ObservedFrom and ObservedTo are the least and greatest observation time
 	// that the entries hold.

@@ -67,7 +67,7 @@ func samplePart() Manifest {
 
 func sampleCompacted() Manifest {
 	m := samplePart()
-	m.Header.Replaces = []string{"p-1.jsonl.zst", "p-2.jsonl.zst"}
+	m.Header.Replaces = []string{ManifestPartKey("thule", "allsky-1", "2026-11-21", 1), ManifestPartKey("thule", "allsky-1", "2026-11-21", 2)}
 	return m
 }
 
@@ -123,6 +123,13 @@ func sampleStreamCursor() StreamCursor {
 
 func sampleSweepCursor() SweepCursor {
 	return SweepCursor{Format: Format, Whole: sampleTime.Add(-time.Hour), Recent: sampleTime}
+}
+
+func sampleConditionChange() ConditionChange {
+	return ConditionChange{
+		Format: Format, Kind: "Instrument", Namespace: "substorm", Name: "mag-1", UID: "0b7e4a5c-0d0e-4a63-9c1e-6a3f3c4f5a10", Generation: 3,
+		Condition: "DataFlowing", Status: "False", Was: "True", Reason: "Overdue", Message: "nothing for 10m0s", At: sampleTime,
+	}
 }
 
 func sampleMarker() SiteMarker {

@@ -3,7 +3,6 @@
 package ingestgateway_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -347,7 +346,7 @@ func dial(t *testing.T, port int) *net.TCPConn {
 	var conn net.Conn
 	await(t, fmt.Sprintf("port %d accepts", port), func() (bool, string) {
 		var err error
-		conn, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		conn, err = net.Dial("tcp", loopback(port))
 		return err == nil, fmt.Sprint(err)
 	})
 	return conn.(*net.TCPConn)
@@ -497,8 +496,4 @@ func (l *lab) awaitLedger(t *testing.T, instrument string, step wire.Step, is fu
 	})
 }
 
-func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

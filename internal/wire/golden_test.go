@@ -52,7 +52,6 @@ func goldenRecords() []goldenRecord {
 		{"cursor-segment.json", sampleCursor().Encode, decoded(DecodeSegmentCursor), sampleCursor()},
 		{"cursor-stream.json", sampleStreamCursor().Encode, decoded(DecodeStreamCursor), sampleStreamCursor()},
 		{"cursor-sweep.json", sampleSweepCursor().Encode, decoded(DecodeSweepCursor), sampleSweepCursor()},
-		{"condition-change.json", sampleConditionChange().Encode, decoded(DecodeConditionChange), sampleConditionChange()},
 		{"site-marker.json", sampleMarker().Encode, decoded(DecodeSiteMarker), sampleMarker()},
 		{"condition-change.json", sampleConditionChange().Encode, decoded(DecodeConditionChange), sampleConditionChange()},
 		{"lease.json", sampleLease().Encode, decoded(DecodeLease), sampleLease()},

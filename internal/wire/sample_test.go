@@ -125,13 +125,6 @@ func sampleSweepCursor() SweepCursor {
 	return SweepCursor{Format: Format, Whole: sampleTime.Add(-time.Hour), Recent: sampleTime}
 }
 
-func sampleConditionChange() ConditionChange {
-	return ConditionChange{
-		Format: Format, Kind: "Instrument", Namespace: "substorm", Name: "mag-1", UID: "0b7e4a5c-0d0e-4a63-9c1e-6a3f3c4f5a10", Generation: 3,
-		Condition: "DataFlowing", Status: "False", Was: "True", Reason: "Overdue", Message: "nothing for 10m0s", At: sampleTime,
-	}
-}
-
 func sampleMarker() SiteMarker {
 	return SiteMarker{Format: Format, Code: "thule", UID: "b5a0ee57-5f66-4a3e-b64f-0f3f0e1b7a01", Namespace: "substorm", Name: "thule-hub",
 		Cluster: "6c4f2c6e-98cb-4bd5-a9f3-4f0d5c7ad002"}

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -275,6 +276,12 @@ func (g *gateway) metric(series string) string {
 		}
 	}
 	return ""
+}
+
+// number is metric as a number; 0 without it.
+func (g *gateway) number(series string) float64 {
+	v, _ := strconv.ParseFloat(g.metric(series), 64)
+	return v
 }
 
 func (g *gateway) awaitReady() {

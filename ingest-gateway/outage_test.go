@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -185,7 +184,7 @@ func TestDrain(t *testing.T) {
 	defer silent.Close()
 	await(t, "three connections", func() (bool, string) { v := g.metric("substorm_gateway_connections"); return v == "3", v })
 	await(t, "both have been read", func() (bool, string) {
-		v, _ := strconv.ParseFloat(g.metric("substorm_gateway_memory_used_bytes"), 64)
+		v := g.number("substorm_gateway_memory_used_bytes")
 		return v >= 2_000_000, fmt.Sprint(v)
 	})
 	g.signal(syscall.SIGTERM)

@@ -184,7 +184,7 @@ func (d *demo) checkStatus(ctx context.Context) error {
 func (d *demo) sayMore() error {
 	fmt.Printf(`
 Look around:
-  eval "$(go run ./hack/cluster --name %s kubeconfig)"; PATH=$PWD/.demo/bin:$PATH
+  eval "$(go run ./hack/cluster --name %s env)"; PATH=$PWD/.demo/bin:$PATH
   kubectl get site,ingestgateway,instrument -o wide
   kubectl describe instrument allsky-camera
   kubectl substorm status

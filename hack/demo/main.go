@@ -71,11 +71,10 @@ type demo struct {
 
 func (d *demo) up(ctx context.Context) error {
 	started := time.Now()
-	if err := d.build(ctx); err != nil {
-		return err
-	}
-	if err := d.cluster(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{d.tools, d.cluster, d.program} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
 	built := time.Since(started)
 	if err := d.install(ctx); err != nil {
@@ -96,16 +95,22 @@ func (d *demo) up(ctx context.Context) error {
 	return d.sayMore()
 }
 
-// build has every program that the demo runs.
-func (d *demo) build(ctx context.Context) error {
+// tools has the programs of others that the demo runs.
+func (d *demo) tools(ctx context.Context) error {
 	for name, path := range map[string]*string{"helm": &d.helm, "kubectl": &d.kubectl} {
 		var err error
 		if *path, err = tool.Build(ctx, d.p, name); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// program builds `substorm` for this machine, with the flags of the images, whose compiled packages it shares.
+func (d *demo) program(ctx context.Context) error {
 	d.substorm = filepath.Join(d.dir, "bin", "substorm")
-	if _, err := d.step(ctx, "build substorm", "go", "build", "-o", d.substorm, "./cli/cmd"); err != nil {
+	_, err := d.step(ctx, "build substorm", "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", d.substorm, "./cli/cmd")
+	if err != nil {
 		return err
 	}
 	plugin := filepath.Join(d.dir, "bin", "kubectl-substorm") // makes `kubectl substorm` work
@@ -124,7 +129,7 @@ func (d *demo) cluster(ctx context.Context) error {
 		return err
 	}
 	var err error
-	d.kubeconfig, err = d.output(ctx, "go", "run", "./hack/cluster", "--name", clusterName, "kubeconfig", "--path")
+	d.kubeconfig, err = d.output(ctx, "go", "run", "./hack/cluster", "--name", clusterName, "kubeconfig")
 	if err != nil {
 		return err
 	}

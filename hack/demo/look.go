@@ -37,7 +37,9 @@ func (d *demo) look(ctx context.Context, s sent) error {
 			return err
 		}
 	}
-	fmt.Println()
+	if err := d.lookAtStreams(ctx, s); err != nil {
+		return err
+	}
 	if err := d.compareFrames(ctx, s); err != nil {
 		return err
 	}

@@ -42,6 +42,9 @@ type Config struct {
 	// stay on the base streams.
 	ObservationRetention, NoticeRetention time.Duration
 
+	// PartInterval is how often manifest parts are closed; 0 means each minute.
+	PartInterval time.Duration
+
 	// LogLevel is debug, info, warn or error; Log gets the lines.
 	LogLevel string
 	Log      io.Writer

@@ -5,6 +5,7 @@ package ingestgateway
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -19,7 +20,10 @@ const (
 
 // drain finishes what was begun: first the pod is not ready, a little later it
 // takes no more, and what is not done after the drain timeout is reset.
-func (g *gateway) drain(unfollow func()) {
+//
+// unsettle ends what only changes things, the archivist among it: another
+// gateway takes the lease meanwhile.
+func (g *gateway) drain(unsettle func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.DrainTimeout)
 	defer cancel()
 	g.log.Info("draining", "timeout", g.cfg.DrainTimeout)
@@ -29,9 +33,18 @@ func (g *gateway) drain(unfollow func()) {
 	case <-time.After(min(maxGrace, g.cfg.DrainTimeout/graceShare)):
 	case <-ctx.Done():
 	}
-	unfollow()
-	g.tcp.Drain(ctx)
-	g.archive.Wait(ctx)
+	unsettle()
+	var ways sync.WaitGroup
+	ways.Go(func() {
+		g.tcp.Drain(ctx)
+		g.archive.Wait(ctx)
+	})
+	ways.Go(func() {
+		if err := g.udp.Drain(ctx); err != nil {
+			g.log.Warn("telemetry was dropped, and counted", "error", err)
+		}
+	})
+	ways.Wait()
 }
 
 // finish settles what was published, writes the last totals, and closes everything.
@@ -54,6 +67,9 @@ func (g *gateway) finish() error {
 func (g *gateway) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
+	if g.udp != nil {
+		_ = g.udp.Drain(ctx)
+	}
 	if g.messages != nil {
 		_ = g.messages.Close(ctx)
 	}

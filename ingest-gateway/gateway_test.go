@@ -4,11 +4,16 @@ package ingestgateway_test
 
 import (
 	"crypto/sha256"
+	"fmt"
+	"net"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/jwt/v2"
 
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -52,5 +57,123 @@ func TestObjectEndToEnd(t *testing.T) {
 	}
 	if err := g.stop(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+// listing returns what the archive lists for an instrument, by digest.
+func (l *lab) listing(t *testing.T, instrument string) map[wire.Digest]int {
+	t.Helper()
+	listed := map[wire.Digest]int{}
+	for day, err := range manifest.Days(t.Context(), l.store, l.site, instrument) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, err := range manifest.Records(t.Context(), l.store, l.site, instrument, day) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.State == wire.StateCurrent {
+				listed[r.Digest]++
+			}
+		}
+	}
+	return listed
+}
+
+// The whole house on servers as in production (operator mode, TLS both ways):
+// objects and datagrams in, a manifest, a repeat withdrawn, all columns equal.
+func TestWholeHouse(t *testing.T) {
+	l := (&lab{
+		nats:  parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: "hub"}),
+		minio: parts.MinIO(t, parts.MinIOOptions{TLS: true}),
+	}).newSite(t, "hub")
+	tcpPort, udpPort := parts.FreePort(t), parts.FreePort(t)
+	magnetometer := tcpInstrument("magnetometer", tcpPort)
+	magnetometer.Instrument = "magnetometer"
+	magnetometer.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
+	revision := l.declare(t, tcpInstrument("camera", tcpPort), magnetometer)
+	g := l.start(t, gatewayOptions{flags: []string{
+		"--part-interval", "500ms", "--nats-inbox-prefix", "_INBOX_north",
+		"--nats-credentials", l.nats.UserCreds(t, jwt.Permissions{}),
+		"--nats-tls-dir", l.nats.CA.Dir(t, "client"), "--s3-tls-dir", l.minio.CA.Dir(t, "client"),
+	}})
+	g.awaitReady()
+	l.awaitRevision(t, g.name, revision)
+	await(t, "it is the archivist", func() (bool, string) {
+		s, err := l.gatewayStatus(t, g.name)
+		return err == nil && s.Archivist, fmt.Sprint(s, err)
+	})
+
+	object := random(1, 50_000)
+	mustSend(t, tcpPort, object)
+	mustSend(t, tcpPort, random(2, 60_000))
+	mustSend(t, tcpPort, object) // again: its receipt was lost, say
+	const datagrams = 300
+	conn, err := net.Dial("udp", loopback(udpPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for i := range datagrams {
+		if _, err := conn.Write(random(uint64(i), 200)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.awaitLedger(t, "magnetometer", wire.StepReceived, func(s wire.Totals) bool { return s.Datagrams == datagrams })
+	await(t, "both objects are listed, once each", func() (bool, string) {
+		listed := l.listing(t, "camera")
+		keys := l.keys(t, wire.InstrumentPrefix(l.site, "camera"))
+		return len(listed) == 2 && listed[sha256.Sum256(object)] == 1 && len(keys) == 2, fmt.Sprint(listed, keys)
+	})
+	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 3 && s.Acknowledged == 3 })
+	l.awaitLedger(t, "camera", wire.StepRepeated, func(s wire.Totals) bool { return s.Objects == 1 })
+
+	kv, err := l.js.KeyValue(t.Context(), wire.StatusBucket(l.site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]wire.InstrumentStatus{
+		"camera":       {Objects: 3, Bytes: 160_000},
+		"magnetometer": {Datagrams: datagrams, Bytes: datagrams * 200},
+	} {
+		await(t, "the report about "+name, func() (bool, string) {
+			e, err := kv.Get(t.Context(), wire.InstrumentStatusKey(name, g.name))
+			if err != nil {
+				return false, err.Error()
+			}
+			s, err := wire.DecodeInstrumentStatus(e.Value())
+			return err == nil && s.Objects == want.Objects && s.Datagrams == want.Datagrams && s.Bytes == want.Bytes &&
+				!s.LastReceived.IsZero() && s.Day != "", fmt.Sprintf("%+v, %v", s, err)
+		})
+	}
+
+	// After a restart the day's figures go on.
+	if err := g.stop(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+	g = l.start(t, gatewayOptions{dir: g.dir, flags: g.flags})
+	mustSend(t, tcpPort, random(3, 1000))
+	await(t, "the report counts what was received before the restart", func() (bool, string) {
+		e, err := kv.Get(t.Context(), wire.InstrumentStatusKey("camera", g.name))
+		if err != nil {
+			return false, err.Error()
+		}
+		s, err := wire.DecodeInstrumentStatus(e.Value())
+		return err == nil && s.Objects == 4, fmt.Sprintf("%+v, %v", s, err)
+	})
+	if left, err := filepath.Glob(filepath.Join(g.dir, "scratch", "*")); err != nil || len(left) != 0 {
+		t.Errorf("scratch holds %v, %v", left, err)
+	}
+}
+
+// Two gateways do not share a volume.
+func TestVolumeIsLocked(t *testing.T) {
+	l := newLab(t)
+	l.declare(t)
+	g := l.start(t, gatewayOptions{})
+	g.awaitReady()
+	second := l.start(t, gatewayOptions{dir: g.dir, name: "north-1"})
+	if err := <-second.done; err == nil {
+		t.Error("a second gateway ran on the same volume")
 	}
 }

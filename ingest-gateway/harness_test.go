@@ -156,14 +156,13 @@ type gateway struct {
 	http  string
 	log   string
 	dir   string
-	first int
+	flags []string
 }
 
 type gatewayOptions struct {
 	name, dir string
 	ports     int // how many
 	flags     []string
-	s3, nats  string // instead of the lab's
 }
 
 // start starts a gateway on a volume and waits until it answers.
@@ -175,12 +174,6 @@ func (l *lab) start(t *testing.T, o gatewayOptions) *gateway {
 	if o.dir == "" {
 		o.dir = t.TempDir()
 	}
-	if o.s3 == "" {
-		o.s3 = l.minio.URL()
-	}
-	if o.nats == "" {
-		o.nats = l.nats.URL()
-	}
 	secrets := t.TempDir()
 	for file, value := range map[string]string{
 		objectstore.FileAccessKeyID: l.minio.AccessKeyID, objectstore.FileSecretAccessKey: l.minio.SecretAccessKey,
@@ -189,12 +182,12 @@ func (l *lab) start(t *testing.T, o gatewayOptions) *gateway {
 			t.Fatal(err)
 		}
 	}
-	g := &gateway{t: t, name: o.name, dir: o.dir, log: filepath.Join(t.TempDir(), "log"), done: make(chan error, 1)}
+	g := &gateway{t: t, name: o.name, dir: o.dir, flags: o.flags, log: filepath.Join(t.TempDir(), "log"), done: make(chan error, 1)}
 	g.http = fmt.Sprintf("127.0.0.1:%d", parts.FreePort(t))
 	args := append([]string{
 		"--site", l.site, "--pool", "north", "--gateway", o.name, "--data-dir", o.dir,
 		"--listen-http", g.http, "--ports", "10000-30000", "--log-level", "debug",
-		"--nats-servers", o.nats, "--s3-endpoint", o.s3, "--s3-bucket", l.bucket, "--s3-credentials-dir", secrets,
+		"--nats-servers", l.nats.URL(), "--s3-endpoint", l.minio.URL(), "--s3-bucket", l.bucket, "--s3-credentials-dir", secrets,
 	}, o.flags...)
 	g.launch(args)
 	t.Cleanup(func() {

@@ -85,7 +85,7 @@ func (r *reporter) reportGateway(ctx context.Context) error {
 		Node: g.cfg.Node, Address: g.cfg.PodIP,
 		StartedAt: g.startedAt, ReportedAt: time.Now().UTC(),
 		Revision: s.Revision, Datapath: datapath, Problems: s.Problems,
-		Draining: g.health.draining.Load(),
+		Draining: g.health.draining.Load(), Archivist: g.isArchivist.Load(),
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,11 +20,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
+	"github.com/substorm/substorm/ingest-gateway/archive/archivist"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
+	"github.com/substorm/substorm/ingest-gateway/receive/udp"
+	"github.com/substorm/substorm/ingest-gateway/receive/udp/kernel"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/telemetry"
@@ -49,9 +53,12 @@ type gateway struct {
 	archive  *store.Archive
 	registry *intake.Registry
 	tcp      *tcp.Server
+	udp      *udp.Receiver
 	http     *telemetry.Server
 	health   health
 	reporter *reporter
+
+	isArchivist atomic.Bool
 }
 
 // Run receives until ctx ends, then drains and returns nil. Errors are those
@@ -106,10 +113,10 @@ func (g *gateway) open(ctx context.Context) (err error) {
 	if err := g.openMemory(budget - budget/telemetryShare); err != nil {
 		return err
 	}
-	if err := g.openAnnouncer(budget / telemetryShare); err != nil {
+	if err := g.openAnnouncer(); err != nil {
 		return err
 	}
-	return g.openReceivers()
+	return g.openReceivers(budget / telemetryShare)
 }
 
 func (g *gateway) openMemory(budget int64) error {
@@ -126,9 +133,8 @@ func (g *gateway) openMemory(budget int64) error {
 	return err
 }
 
-// openAnnouncer makes what publishes. Telemetry that waits for JetStream takes
-// at most so many bytes.
-func (g *gateway) openAnnouncer(telemetryBudget int64) (err error) {
+// openAnnouncer makes what publishes.
+func (g *gateway) openAnnouncer() (err error) {
 	g.notices, err = stream.NewCommitter(g.nc, stream.CommitterConfig{
 		Stream: wire.NoticeStream(g.cfg.Site), MaxBytes: noticeBytes, Registerer: g.metrics, Logger: g.log,
 	})
@@ -136,7 +142,7 @@ func (g *gateway) openAnnouncer(telemetryBudget int64) (err error) {
 		return err
 	}
 	g.messages, err = stream.NewCommitter(g.nc, stream.CommitterConfig{
-		Stream: wire.ObservationStream(g.cfg.Site), MaxBytes: telemetryBudget, Registerer: g.metrics, Logger: g.log,
+		Stream: wire.ObservationStream(g.cfg.Site), Registerer: g.metrics, Logger: g.log, // bounded by the receiver's budget
 	})
 	return err
 }
@@ -144,7 +150,9 @@ func (g *gateway) openAnnouncer(telemetryBudget int64) (err error) {
 // noticeBytes bounds the notices that wait for JetStream: some thousands.
 const noticeBytes = 8 << 20
 
-func (g *gateway) openReceivers() (err error) {
+// openReceivers makes the ways in. Telemetry that waits for JetStream takes at
+// most so many bytes.
+func (g *gateway) openReceivers(telemetryBudget int64) (err error) {
 	announcer := announce.New(announce.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		Notices: g.notices, Observations: g.messages, Ledger: g.ledger,
@@ -161,19 +169,29 @@ func (g *gateway) openReceivers() (err error) {
 	g.http, err = telemetry.NewServer(telemetry.ServerConfig{
 		Address: g.cfg.ListenHTTP, Metrics: g.metrics, Ready: g.ready,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	g.udp = udp.NewReceiver(udp.Config{
+		Source: kernel.New(kernel.Config{}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
+		Budget: telemetryBudget, Logger: g.log, Metrics: g.metrics,
+	})
+	return nil
 }
 
 // run receives until ctx ends, and then drains.
 func (g *gateway) run(ctx context.Context) error {
-	// What keeps data safe outlives ctx: it ends when the drain does.
+	// What keeps data safe outlives ctx: it ends when the drain does. What only
+	// changes things ends when the drain begins.
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	steady, unsettle := context.WithCancel(alive)
+	defer unsettle()
 	var rooms sync.WaitGroup
-	failed := make(chan error, 2)
-	room := func(name string, f func(context.Context) error) {
+	failed := make(chan error, 8)
+	room := func(ctx context.Context, name string, f func(context.Context) error) {
 		rooms.Go(func() {
-			if err := f(alive); err != nil && alive.Err() == nil {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
 				failed <- fmt.Errorf("%s: %w", name, err)
 			}
 		})
@@ -182,13 +200,12 @@ func (g *gateway) run(ctx context.Context) error {
 		Site: g.cfg.Site, Scope: g.cfg.scope(), File: filepath.Join(g.cfg.DataDir, "registry.json"),
 		Registry: g.registry, Logger: g.log, Apply: g.listen, Changed: g.reporter.soon,
 	})
-	following, unfollow := context.WithCancel(alive)
-	defer unfollow()
-	room("http", g.http.Serve)
-	room("ledger", func(ctx context.Context) error { return g.ledger.Run(ctx, g.js) })
-	room("registry", func(context.Context) error { follower.Run(following, g.js); return nil })
-	room("report", g.reporter.run)
-	room("health", g.seekBackends)
+	room(alive, "http", g.http.Serve)
+	room(alive, "ledger", func(ctx context.Context) error { return g.ledger.Run(ctx, g.js) })
+	room(alive, "report", g.reporter.run)
+	room(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
+	room(steady, "archivist", g.archivist)
+	room(steady, "health", g.seekBackends)
 	g.log.Info("receiving", "site", g.cfg.Site, "pool", g.cfg.Pool, "http", g.http.Address(),
 		"ports", fmt.Sprintf("%d-%d", g.cfg.FirstPort, g.cfg.LastPort), "memoryBudget", g.pool.Stats().Budget)
 
@@ -197,21 +214,42 @@ func (g *gateway) run(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	g.drain(unfollow)
+	g.drain(unsettle)
 	end()
 	rooms.Wait()
 	return errors.Join(err, g.finish())
+}
+
+// archivist does what one gateway of the Site does for all, while it holds the
+// lease for that.
+func (g *gateway) archivist(ctx context.Context) error {
+	return archivist.Run(ctx, archivist.Config{
+		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
+		JetStream: g.js, Store: g.objects,
+		Settings:             func(name string) (wire.InstrumentEntry, bool) { return g.registry.Current().Entry(name) },
+		PartInterval:         g.cfg.PartInterval,
+		ObservationRetention: g.cfg.ObservationRetention, NoticeRetention: g.cfg.NoticeRetention,
+		ScratchDir: filepath.Join(g.cfg.DataDir, "segments"),
+		Holding: func(held bool) {
+			g.isArchivist.Store(held)
+			g.reporter.soon()
+		},
+		Log: g.log, Metrics: g.metrics,
+	})
 }
 
 // listen opens and closes ports as a snapshot says, and returns the problems by
 // instrument.
 func (g *gateway) listen(s *intake.Snapshot) map[string]string {
 	problems := map[string]string{}
-	failed := g.tcp.Listen(s.Ports(wire.ProtocolTCP))
+	failed := map[string]map[uint16]error{
+		wire.ProtocolTCP: g.tcp.Listen(s.Ports(wire.ProtocolTCP)),
+		wire.ProtocolUDP: g.udp.Listen(s.Ports(wire.ProtocolUDP)),
+	}
 	for name, in := range s.Instruments() {
 		for _, w := range in.Ways {
-			if err := failed[w.Port]; err != nil && w.Protocol == wire.ProtocolTCP {
-				problems[name] = fmt.Sprintf("TCP port %d cannot be opened: %v", w.Port, err)
+			if err := failed[w.Protocol][w.Port]; err != nil {
+				problems[name] = fmt.Sprintf("%s port %d cannot be opened: %v", w.Protocol, w.Port, err)
 			}
 		}
 	}

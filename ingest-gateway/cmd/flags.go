@@ -74,6 +74,7 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", time.Minute, "how long what was begun may take to finish")
 	f.DurationVar(&cfg.ObservationRetention, "observation-retention", 72*time.Hour, "how long archived telemetry stays on its stream")
 	f.DurationVar(&cfg.NoticeRetention, "notice-retention", 72*time.Hour, "how long listed notices stay on their stream")
+	f.DurationVar(&cfg.PartInterval, "part-interval", time.Minute, "how often manifest parts are closed")
 	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")
 }
 

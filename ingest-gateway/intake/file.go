@@ -26,8 +26,8 @@ type savedRegistry struct {
 // save writes a complete snapshot so that a start without NATS finds it whole.
 func (s *Snapshot) save(file, site string) error {
 	saved := savedRegistry{Format: wire.Format, Site: site, Epoch: s.epoch, Revision: s.Revision}
-	for _, in := range s.instruments {
-		b, err := in.entry.Encode()
+	for _, entry := range s.entries {
+		b, err := entry.Encode()
 		if err != nil {
 			return fmt.Errorf("save the registry: %w", err)
 		}

@@ -59,6 +59,7 @@ func resolve(prev *Snapshot, b *bucket, scope Scope) *Snapshot {
 	next := &Snapshot{
 		Revision: prev.Revision, epoch: prev.epoch,
 		Problems:    map[string]string{},
+		entries:     map[string]wire.InstrumentEntry{},
 		instruments: map[string]*Instrument{},
 		tcp:         map[uint16]*claims{},
 		udp:         map[uint16]*claims{},
@@ -69,17 +70,25 @@ func resolve(prev *Snapshot, b *bucket, scope Scope) *Snapshot {
 		next.Revision, next.epoch = b.marker.Revision, b.epoch
 	} else {
 		maps.Copy(next.instruments, prev.instruments)
+		maps.Copy(next.entries, prev.entries)
 	}
 	for name, e := range b.entries {
-		old := prev.instruments[name]
+		old, known := prev.entries[name]
 		switch {
 		case e.instrument == nil:
 			next.Problems[name] = e.problem
-			if old != nil {
-				next.instruments[name] = old
+			if known {
+				next.entries[name] = old
 			}
-		case e.instrument.Pool == scope.Pool && (old == nil || next.complete || newer || e.instrument.Revision > old.Revision):
-			next.instruments[name] = e.instrument
+			if in := prev.instruments[name]; in != nil {
+				next.instruments[name] = in
+			}
+		case !known || next.complete || newer || e.instrument.Revision > old.Revision:
+			next.entries[name] = e.instrument.entry
+			delete(next.instruments, name) // it may have moved to another pool
+			if e.instrument.Pool == scope.Pool {
+				next.instruments[name] = e.instrument
+			}
 		}
 	}
 	held := prev

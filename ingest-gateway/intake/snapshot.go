@@ -22,7 +22,9 @@ type Snapshot struct {
 	// epoch of the bucket that the last complete registry came from.
 	epoch time.Time
 	// complete: the snapshot holds nothing but the registry of Revision.
-	complete    bool
+	complete bool
+	// entries of the whole registry, those of other pools included.
+	entries     map[string]wire.InstrumentEntry
 	instruments map[string]*Instrument
 	// ways in force, in the order in which they were claimed.
 	ways     []*Way
@@ -81,6 +83,12 @@ func (s *Snapshot) Instrument(name string) *Instrument { return s.instruments[na
 
 // Instruments returns the instruments by name. Do not change the map.
 func (s *Snapshot) Instruments() map[string]*Instrument { return s.instruments }
+
+// Entry returns the registry's entry of an instrument of any pool.
+func (s *Snapshot) Entry(instrument string) (wire.InstrumentEntry, bool) {
+	e, ok := s.entries[instrument]
+	return e, ok
+}
 
 // claim adds a way, which overlaps none of another instrument. What was claimed
 // before stays.

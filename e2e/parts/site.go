@@ -11,6 +11,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// siteMaxBytes is reserved on the disk for each of the base streams.
+const siteMaxBytes = 128 << 20
+
 // CreateSite makes the streams and key-value buckets of a Site, as the operator
 // does, and waits for them.
 func CreateSite(t testing.TB, js jetstream.JetStream, code string) {
@@ -23,7 +26,7 @@ func CreateSite(t testing.TB, js jetstream.JetStream, code string) {
 	} {
 		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 			Name: name, Subjects: []string{subjects}, Storage: jetstream.FileStorage,
-			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: 4 << 30,
+			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: siteMaxBytes,
 			Duplicates: 2 * time.Minute, AllowDirect: true, AllowAtomicPublish: true,
 		})
 		if err != nil {

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/substorm/substorm/hack/paths"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// GatewayOptions say what a gateway receives for.
+type GatewayOptions struct {
+	// Site is the code; its streams and buckets exist (CreateSite).
+	Site   string
+	NATS   *NATSServer
+	MinIO  *MinIOServer
+	Bucket string
+	// Instruments of the registry. Gateway, Format and Revision are filled in.
+	Instruments []wire.InstrumentEntry
+	// Flags are added to the command line.
+	Flags []string
+}
+
+// Gateway is a running ingest-gateway with a volume of its own.
+type Gateway struct {
+	*Process
+	http string
+}
+
+const gatewayPool = "north"
+
+// StartGateway builds the gateway of this checkout, writes the Site's registry
+// and waits until the gateway runs it. It receives on the ports of the
+// instruments' ways on 127.0.0.1.
+func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
+	t.Helper()
+	declare(t, o)
+	dir := t.TempDir()
+	secrets := filepath.Join(dir, "s3")
+	if err := os.Mkdir(secrets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(secrets, objectstore.FileAccessKeyID), []byte(o.MinIO.AccessKeyID))
+	write(t, filepath.Join(secrets, objectstore.FileSecretAccessKey), []byte(o.MinIO.SecretAccessKey))
+	g := &Gateway{http: fmt.Sprintf("127.0.0.1:%d", FreePort(t))}
+	argv := append([]string{
+		buildGateway(t, dir), "--site", o.Site, "--pool", gatewayPool, "--gateway", gatewayPool + "-0", "--data-dir", filepath.Join(dir, "data"),
+		"--listen-http", g.http, "--ports", "10000-30000",
+		"--nats-servers", o.NATS.URL(), "--s3-endpoint", o.MinIO.URL(), "--s3-bucket", o.Bucket, "--s3-credentials-dir", secrets,
+	}, o.Flags...)
+	g.Process = newProcess(t, "ingest-gateway", dir, argv, nil, g.answers)
+	g.Start()
+	return g
+}
+
+// buildGateway builds the program; Go's cache makes it quick from the second time on.
+func buildGateway(t testing.TB, dir string) string {
+	t.Helper()
+	checkout := must(paths.Checkout())(t)
+	program := filepath.Join(dir, "ingest-gateway")
+	build := exec.Command("go", "build", "-o", program, "./ingest-gateway/cmd")
+	build.Dir = checkout
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the gateway: %v\n%s", err, out)
+	}
+	return program
+}
+
+// declare writes the registry as the operator does: entries, then the marker.
+func declare(t testing.TB, o GatewayOptions) {
+	t.Helper()
+	ctx, cancel := deadline(startTimeout)
+	defer cancel()
+	registry := must(o.NATS.JetStream(t).KeyValue(ctx, wire.RegistryBucket(o.Site)))(t)
+	put := func(key string, value []byte, err error) {
+		if err == nil {
+			_, err = registry.Put(ctx, key, value)
+		}
+		if err != nil {
+			t.Fatalf("registry entry %s: %v", key, err)
+		}
+	}
+	for _, e := range o.Instruments {
+		e.Gateway, e.Revision = gatewayPool, 1
+		value, err := e.Encode()
+		put(wire.RegistryInstrumentKey(e.Instrument), value, err)
+	}
+	value, err := wire.RegistryComplete{Revision: 1, Count: len(o.Instruments)}.Encode()
+	put(wire.RegistryCompleteKey, value, err)
+}
+
+func (g *Gateway) answers() error {
+	client := http.Client{Timeout: startTimeout}
+	resp, err := client.Get("http://" + g.http + "/readyz")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("readyz: %s", resp.Status)
+	}
+	return nil
+}
+
+// InstrumentTCP is an entry for objects on a port.
+func InstrumentTCP(name string, port int) wire.InstrumentEntry {
+	e := instrument(name)
+	e.Ways = []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
+		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000}}
+	return e
+}
+
+// InstrumentUDP is an entry for datagrams on a port; segments are cut each second.
+func InstrumentUDP(name string, port int) wire.InstrumentEntry {
+	e := instrument(name)
+	e.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
+	e.SegmentAgeMillis = 1000
+	return e
+}
+
+func instrument(name string) wire.InstrumentEntry {
+	return wire.InstrumentEntry{
+		UID: "uid-" + name, Generation: 1, Instrument: name, MaxObjectSize: 1 << 30, MaxConnections: 1024, Acknowledge: "Stored",
+		MediaType: "application/octet-stream", CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000,
+		SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
+	}
+}
+
+// Loopback is the address of a port on 127.0.0.1.
+func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", fmt.Sprint(port)) }

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archivist
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+func numbers(messages, datagrams int) []uint64 {
+	var all []uint64
+	for m := range messages {
+		for d := range datagrams {
+			all = append(all, uint64(m)<<16|uint64(d))
+		}
+	}
+	return all
+}
+
+func sorted(keys ...string) []string { slices.Sort(keys); return keys }
+
+func want[T any](t *testing.T, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestArchive(t *testing.T) {
+	l := start(t).site(t, "thule")
+	now := time.Now().UTC()
+	today := wire.DayOf(now)
+	yesterday := now.Add(-24 * time.Hour)
+	l.run(l.config("a"))
+
+	var objects []string
+	for i := range 20 {
+		objects = append(objects, l.send(camera, now.Add(time.Duration(i)*time.Millisecond), fmt.Sprint("frame ", i)).Key)
+	}
+	old := l.send(camera, yesterday, "of yesterday").Key
+	for range 30 {
+		l.telemetry(mag, now, 4)
+	}
+	l.await("the objects are listed", func() bool { return len(l.keys(camera, wire.StateCurrent)) == 21 })
+	want(t, "listed objects", sorted(append(objects, old)...), l.keys(camera, wire.StateCurrent))
+	l.await("the telemetry is cut", func() bool { return l.ledger(mag, today, wire.StepStored).Datagrams == 120 })
+	l.await("the segments are listed", func() bool { return len(l.datagrams(mag)) == 120 })
+	want(t, "datagrams", numbers(30, 4), l.datagrams(mag))
+	want(t, "bytes", 120*8, l.ledger(mag, today, wire.StepStored).DatagramBytes)
+	for _, r := range l.listed(mag) {
+		if r.MediaType != wire.MediaTypeSegment || r.ObservedFrom == nil || wire.DayOf(r.ReceivedAt) != today || r.Gateway != wire.ArchivistWriter {
+			t.Errorf("a segment's record: %+v", r)
+		}
+	}
+}
+
+// Days are kept apart: a message of another day ends the segment.
+func TestSegmentsOfDays(t *testing.T) {
+	l := start(t).site(t, "thule")
+	now := time.Now().UTC()
+	yesterday := now.Add(-24 * time.Hour)
+	for range 5 {
+		l.telemetry(mag, yesterday, 2)
+	}
+	for range 5 {
+		l.telemetry(mag, now, 2)
+	}
+	l.telemetry(mag, yesterday, 2) // late
+	l.run(l.config("a"))
+	l.await("all is listed", func() bool { return len(l.datagrams(mag)) == 22 })
+	want(t, "datagrams", numbers(11, 2), l.datagrams(mag))
+	want(t, "of yesterday", 12, l.ledger(mag, wire.DayOf(yesterday), wire.StepStored).Datagrams)
+	want(t, "of today", 10, l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams)
+	if n := len(l.listed(mag)); n != 3 {
+		t.Errorf("%d segments, want 3", n)
+	}
+}
+
+// A segment ends at its greatest size, and holds what the stream holds twice once.
+func TestSegmentSizeAndRepeats(t *testing.T) {
+	l := start(t).site(t, "thule")
+	l.settings[mag] = wire.InstrumentEntry{SegmentAgeMillis: 500, SegmentSize: 2000}
+	now := time.Now()
+	for i := range 12 {
+		l.publishTelemetry(mag, now, 8, fmt.Sprint("id-", i), i) // some 730 bytes each
+	}
+	l.publishTelemetry(mag, now, 8, "id-11", 11)
+	l.run(l.config("a"))
+	l.await("all is listed", func() bool {
+		return len(l.datagrams(mag)) >= 96 && l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams >= 96
+	})
+	want(t, "datagrams", numbers(12, 8), l.datagrams(mag))
+	segments := l.listed(mag)
+	if len(segments) < 6 {
+		t.Errorf("%d segments, want at least 6", len(segments))
+	}
+	for _, r := range segments {
+		if r.Size > 2000+500 { // the section's header comes on top
+			t.Errorf("%s has %d bytes", r.Key, r.Size)
+		}
+	}
+}
+
+// A repeat is taken back, by whichever gateway and life of the writer it comes.
+func TestRepeats(t *testing.T) {
+	l := start(t).site(t, "thule")
+	l.settings["twins"] = wire.InstrumentEntry{RepeatWindowMillis: 0}
+	l.settings["short"] = wire.InstrumentEntry{RepeatWindowMillis: 1000}
+	now := time.Now().UTC()
+	stop := l.run(l.config("a"))
+	first := l.send(camera, now, "frame")
+	second := l.send(camera, now.Add(time.Second), "frame")
+	other := l.send(camera, now.Add(2*time.Second), "another frame")
+	yesterday := l.send(camera, now.Add(-20*time.Hour), "frame")
+	twins := []string{l.send("twins", now, "dark").Key, l.send("twins", now.Add(time.Millisecond), "dark").Key}
+	apart := []string{l.send("short", now, "dark").Key, l.send("short", now.Add(2*time.Second), "dark").Key}
+	unknown := []string{l.send("unknown", now, "dark").Key, l.send("unknown", now.Add(time.Second), "dark").Key}
+
+	l.await("four repeats are decided", func() bool {
+		return len(l.listed(camera)) == 4 && len(l.listed("twins")) == 2 && len(l.listed("short")) == 2 && len(l.listed("unknown")) == 2
+	})
+	l.await("the repeats are gone", func() bool { return len(l.stored(camera)) == 2 && len(l.stored("unknown")) == 1 })
+	want(t, "listed", sorted(first.Key, other.Key), l.keys(camera, wire.StateCurrent))
+	want(t, "withdrawn", sorted(second.Key, yesterday.Key), l.keys(camera, wire.StateWithdrawn))
+	want(t, "stored", sorted(first.Key, other.Key), l.stored(camera))
+	want(t, "twins", twins, l.keys("twins", wire.StateCurrent))
+	want(t, "too far apart", apart, l.keys("short", wire.StateCurrent))
+	want(t, "without settings", unknown[:1], l.keys("unknown", wire.StateCurrent))
+	for _, r := range l.listed(camera) {
+		if r.State == wire.StateWithdrawn && r.RepeatOf != first.ID {
+			t.Errorf("%s repeats %q", r.ID, r.RepeatOf)
+		}
+	}
+	l.await("the ledger counts them", func() bool { return l.ledger(camera, wire.DayOf(yesterday.ReceivedAt), wire.StepRepeated).Objects > 0 })
+	total := l.ledger(camera, wire.DayOf(now), wire.StepRepeated)
+	if wire.DayOf(yesterday.ReceivedAt) != wire.DayOf(now) {
+		total = total.Plus(l.ledger(camera, wire.DayOf(yesterday.ReceivedAt), wire.StepRepeated))
+	}
+	want(t, "repeated", wire.Totals{Objects: 2, ObjectBytes: 10, Digest: first.Digest.Plus(first.Digest)}, total)
+
+	// The next writer knows from the manifests what there was.
+	stop()
+	l.run(l.config("b"))
+	l.announce(second) // the notice once more
+	third := l.send(camera, now.Add(3*time.Second), "frame")
+	l.await("the third is taken back", func() bool { return slices.Contains(l.keys(camera, wire.StateWithdrawn), third.Key) })
+	l.await("and gone", func() bool { return len(l.stored(camera)) == 2 })
+	want(t, "listed", sorted(first.Key, other.Key), l.keys(camera, wire.StateCurrent))
+	l.await("the ledger counts it", func() bool { return l.ledger(camera, wire.DayOf(third.ReceivedAt), wire.StepRepeated).Objects >= 2 })
+}
+
+// Where the first of two equal objects is gone from the store, the second stays.
+func TestRepeatOfNothingStays(t *testing.T) {
+	l := start(t).site(t, "thule")
+	now := time.Now()
+	first := l.send(camera, now, "frame")
+	stop := l.run(l.config("a"))
+	l.await("the first is listed", func() bool { return len(l.listed(camera)) == 1 })
+	stop()
+	if err := l.store.Delete(t.Context(), first.Key); err != nil {
+		t.Fatal(err)
+	}
+	second := l.send(camera, now.Add(time.Second), "frame")
+	l.run(l.config("b"))
+	l.await("the second is listed", func() bool { return len(l.listed(camera)) == 2 })
+	want(t, "listed", sorted(first.Key, second.Key), l.keys(camera, wire.StateCurrent))
+	want(t, "stored", []string{second.Key}, l.stored(camera))
+}
+
+// What was stored and never announced is found, and what a kill left is removed.
+func TestSweep(t *testing.T) {
+	l := start(t).site(t, "thule")
+	now := time.Now()
+	var objects []string
+	for i := range 5 {
+		objects = append(objects, l.putObject(camera, object{now.Add(time.Duration(i-48) * time.Hour), fmt.Sprint("forgotten ", i)}).Key)
+	}
+	objects = append(objects, l.send(camera, now, "announced").Key)
+	put(t, l, "o/thule/"+camera+"/r/2026/11/21/stranger", "not ours")
+	put(t, l, wire.StagingKey("thule", camera, "on-its-way"), "half an object")
+	cfg := l.config("a")
+	stop := l.run(cfg)
+	l.await("all are listed", func() bool { return len(l.listed(camera)) == 6 })
+	want(t, "listed", sorted(objects...), l.keys(camera, wire.StateCurrent))
+	want(t, "stored", 7, len(l.stored(camera)))
+	if _, err := l.store.Head(t.Context(), wire.StagingKey("thule", camera, "on-its-way")); err != nil {
+		t.Errorf("young staging: %v", err)
+	}
+	// Found by a later sweep, of recent days only.
+	late := l.putObject(camera, object{now.Add(time.Minute), "forgotten later"}).Key
+	l.await("the later one is listed", func() bool { return slices.Contains(l.keys(camera, wire.StateCurrent), late) })
+	stop()
+	_, state, err := stream.Epoch(t.Context(), l.js, wire.NoticeStream("thule"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "notices", 7, state.Msgs) // nothing that is listed was announced again
+}
+
+// Two that run at once: one works, the other waits, and a drain hands over.
+func TestHandOver(t *testing.T) {
+	l := start(t).site(t, "thule")
+	now := time.Now()
+	stops := map[string]func(){}
+	for _, g := range []string{"a", "b", "c"} {
+		stops[g] = l.run(l.config(g))
+	}
+	sent := 0
+	for range 3 {
+		for range 10 {
+			l.send(camera, now.Add(time.Duration(sent)*time.Millisecond), fmt.Sprint("frame ", sent))
+			l.telemetry(mag, now, 1)
+			sent++
+		}
+		l.await("objects are listed", func() bool { return len(l.keys(camera, wire.StateCurrent)) == sent })
+		stops[l.holder()]()
+	}
+	l.run(l.config("d"))
+	l.await("telemetry is listed", func() bool { return len(l.datagrams(mag)) == sent })
+	want(t, "datagrams", numbers(sent, 1), l.datagrams(mag))
+}
+
+func (l *lab) holder() string {
+	kv, err := l.js.KeyValue(l.t.Context(), wire.LeaseBucket(l.site))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var holder string
+	l.await("somebody holds the lease", func() bool {
+		e, err := kv.Get(l.t.Context(), wire.ArchivistLease)
+		if err != nil {
+			return false
+		}
+		lease, err := wire.DecodeLease(e.Value())
+		holder = lease.Holder
+		return err == nil
+	})
+	return holder
+}

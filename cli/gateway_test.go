@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/cli/archive"
+	"github.com/substorm/substorm/cli/send"
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// station is a Site with a real gateway, and what a user types to reach its archive.
+type station struct {
+	gateway            *parts.Gateway
+	minio              *parts.MinIOServer
+	camera, mag, small int // ports
+	archive            []string
+}
+
+func newStation(t *testing.T) *station {
+	t.Helper()
+	s := &station{minio: parts.MinIO(t, parts.MinIOOptions{}), camera: parts.FreePort(t), mag: parts.FreePort(t), small: parts.FreePort(t)}
+	nats := parts.NATS(t, parts.NATSOptions{Domain: "hub"})
+	parts.CreateSite(t, nats.JetStream(t), "hub")
+	s.minio.Bucket(t, "archive")
+	small := parts.InstrumentTCP("small", s.small)
+	small.MaxObjectSize = 1000
+	s.gateway = parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive",
+		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP("camera", s.camera), parts.InstrumentUDP("mag", s.mag), small}})
+	secrets := t.TempDir()
+	for name, text := range map[string]string{objectstore.FileAccessKeyID: s.minio.AccessKeyID, objectstore.FileSecretAccessKey: s.minio.SecretAccessKey} {
+		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.archive = []string{"--code", "hub", "--s3-endpoint", s.minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
+	return s
+}
+
+func (s *station) query(t *testing.T, args ...string) string {
+	t.Helper()
+	out, stderr, code := runProgram(t, "substorm", append(append([]string{"archive"}, args...), s.archive...)...)
+	if code != 0 {
+		t.Fatalf("archive %v: exit code %d\n%s", args, code, stderr)
+	}
+	return out
+}
+
+func jsonLines[T any](t *testing.T, text string) []T {
+	t.Helper()
+	var all []T
+	for line := range strings.Lines(text) {
+		var v T
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+func receipts(t *testing.T, file string) []send.Result {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jsonLines[send.Result](t, string(text))
+}
+
+// TestFromSenderToArchive: what the sender has a receipt for is what the
+// archive lists, byte for byte, and the ledger agrees.
+func TestFromSenderToArchive(t *testing.T) {
+	s := newStation(t)
+	dir, report := t.TempDir(), filepath.Join(t.TempDir(), "report.jsonl")
+	for i, size := range []int{1, 100, 65_536, 65_537, 3 << 20, 20 << 20} {
+		data := make([]byte, size)
+		_, _ = rand.Read(data)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("frame-%d", i)), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must := func(args ...string) {
+		t.Helper()
+		if _, stderr, code := runProgram(t, "substorm", args...); code != 0 {
+			t.Fatalf("%v: exit code %d\n%s", args, code, stderr)
+		}
+	}
+	// The first of the two addresses is dead.
+	must("send", "--quiet", "--to", parts.Loopback(parts.FreePort(t))+","+parts.Loopback(s.camera), "--parallel", "3", "--report", report, dir)
+	must("send", "--quiet", "--to", parts.Loopback(s.camera), "--report", report, filepath.Join(dir, "frame-2")) // a repeat
+	var lines bytes.Buffer
+	for i := range 2000 {
+		fmt.Fprintf(&lines, "20826.%02d -86.75\n", i%100)
+	}
+	series := filepath.Join(t.TempDir(), "series")
+	if err := os.WriteFile(series, lines.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must("send", "--quiet", "--udp", "--lines", "--rate", "5000", "--to", parts.Loopback(s.mag), series)
+
+	// Too large: refused for good, while it is sent.
+	_, stderr, code := runProgram(t, "substorm", "send", "--to", parts.Loopback(s.small), filepath.Join(dir, "frame-5"))
+	if code != 1 || !strings.Contains(stderr, "refused ObjectTooLarge") || !strings.Contains(stderr, "spec.limits.maxObjectSize") {
+		t.Errorf("of an object that is too large: exit code %d\n%s", code, stderr)
+	}
+
+	got := receipts(t, report)
+	if len(got) != 7 {
+		t.Fatalf("%d receipts, want 7", len(got))
+	}
+	waitFor(t, func() error { return segmentsHold(s, t, 2000) })
+	s.gateway.Stop() // closes the manifest's open parts
+	compareWithArchive(t, s, got, dir)
+	compareLedger(t, s)
+}
+
+// segmentsHold returns nil once the ledger says that so many datagrams are in segments.
+func segmentsHold(s *station, t *testing.T, n uint64) error {
+	for _, l := range jsonLines[archive.Ledger](t, s.query(t, "ledger", "-i", "mag", "-o", "json")) {
+		if l.Stored.Datagrams == n {
+			return nil
+		}
+	}
+	return fmt.Errorf("not all of %d datagrams are in segments:\n%s", n, s.query(t, "ledger"))
+}
+
+func waitFor(t *testing.T, done func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		if err = done(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+func compareWithArchive(t *testing.T, s *station, got []send.Result, dir string) {
+	t.Helper()
+	listed := map[string]int{}
+	for _, n := range jsonLines[wire.Notice](t, s.query(t, "ls", "-i", "camera", "-o", "json")) {
+		listed[n.Digest.String()]++
+	}
+	for _, r := range got {
+		if r.Outcome != send.Received || listed[r.SHA256] != 1 {
+			t.Errorf("%s, %s: listed %d times, want once", r.Name, r.SHA256, listed[r.SHA256])
+		}
+	}
+	if len(listed) != 6 {
+		t.Errorf("%d objects listed, want 6", len(listed))
+	}
+	largest := got[0]
+	for _, r := range got {
+		if r.Bytes > largest.Bytes {
+			largest = r
+		}
+	}
+	fetched := s.query(t, "get", largest.SHA256, "-o", "-")
+	sent, err := os.ReadFile(filepath.Join(dir, filepath.Base(largest.Name)))
+	if err != nil || fetched != string(sent) {
+		t.Errorf("fetched other bytes than were sent (%v)", err)
+	}
+	var datagrams uint64
+	for _, n := range jsonLines[wire.Notice](t, s.query(t, "ls", "-i", "mag", "-o", "json")) {
+		datagrams += n.Segment.Datagrams
+	}
+	if datagrams != 2000 {
+		t.Errorf("segments hold %d datagrams, want 2000", datagrams)
+	}
+}
+
+func compareLedger(t *testing.T, s *station) {
+	t.Helper()
+	var camera, mag, small wire.Totals
+	var repeated uint64
+	for _, l := range jsonLines[archive.Ledger](t, s.query(t, "ledger", "-o", "json")) {
+		if !l.Agree && l.Instrument != "mag" {
+			t.Errorf("%s %s: %q", l.Instrument, l.Day, l.Differences)
+		}
+		switch l.Instrument {
+		case "camera":
+			camera, repeated = camera.Plus(l.Received), repeated+l.Repeated.Objects
+		case "mag":
+			mag = mag.Plus(l.Received)
+		case "small":
+			small = small.Plus(l.Received)
+		}
+	}
+	if camera.Objects != 7 || camera.Acknowledged != 7 || repeated != 1 || mag.Datagrams != 2000 || small.Objects != 0 || small.Unfinished[wire.CauseObjectTooLarge] != 1 {
+		t.Errorf("ledger: camera %+v, repeated %d, mag %+v, small %+v\n%s", camera, repeated, mag, small, s.query(t, "ledger"))
+	}
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package docs tests what the documentation says.
+package docs
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var example = regexp.MustCompile("(?s)<!-- example: ([a-z.-]+) -->\n```json\n(.*?)```")
+
+// TestExamples: the examples of formats.md are the golden files of internal/wire.
+func TestExamples(t *testing.T) {
+	text, err := os.ReadFile("formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const golden = "../internal/wire/testdata/v1"
+	shown := map[string]bool{}
+	for _, m := range example.FindAllSubmatch(text, -1) {
+		name := string(m[1])
+		shown[name] = true
+		want, err := os.ReadFile(filepath.Join(golden, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if err := json.Compact(&got, m[2]); err != nil {
+			t.Fatalf("example %s: %v", name, err)
+		}
+		if diff := cmp.Diff(string(want), got.String()); diff != "" {
+			t.Errorf("example %s (-golden +formats.md):\n%s", name, diff)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(golden, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		// A record's metadata is its notice in another dress.
+		if name := filepath.Base(f); !shown[name] && name != "metadata-raw.json" && name != "metadata-segment.json" {
+			t.Errorf("formats.md shows no example of %s", name)
+		}
+	}
+}

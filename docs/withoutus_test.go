@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/cli/send"
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	siteCode     = "demo"
+	bucket       = "substorm"
+	camera       = "allsky-camera"
+	magnetometer = "magnetometer"
+)
+
+var shellBlock = regexp.MustCompile("(?sm)^```sh\n(.*?)^```")
+
+// script returns the shell blocks of a page as one program.
+func script(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := "set -euo pipefail\n"
+	for _, m := range shellBlock.FindAllSubmatch(text, -1) {
+		out += string(m[1])
+	}
+	return out
+}
+
+// observations are what the two instruments send: real ones from the folder
+// beside the project, or generated ones of the same shape.
+func observations(t *testing.T) (frames []string, lines []string) {
+	t.Helper()
+	frames, _ = filepath.Glob("../../shared/data/allsky/*.pgm.gz")
+	series, err := os.ReadFile("../../shared/data/magnetometer/BOU20200101vsec.sec")
+	if len(frames) > 0 && err == nil {
+		_, values, _ := strings.Cut(string(series), "BOUF   |\n")
+		return frames, strings.Split(strings.TrimSpace(values), "\n")
+	}
+	t.Log("no real data beside the project: generated frames and values")
+	for i := range 3 {
+		frame := filepath.Join(t.TempDir(), fmt.Sprintf("frame-%d.pgm", i))
+		if err := os.WriteFile(frame, fmt.Appendf(nil, "P5 256 256 255\n%s", bytes.Repeat([]byte{byte(i)}, 65_536)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		frames = append(frames, frame)
+	}
+	for i := range 900 {
+		lines = append(lines, fmt.Sprintf("2020-01-01 00:%02d:%02d.000 001     20826.%02d    -86.75  46874.62  51815.05", i/60, i%60, i%100))
+	}
+	return frames, lines
+}
+
+// TestWithoutUs: what a real gateway archived is read back with the tools and
+// the very lines that without-us.md names.
+func TestWithoutUs(t *testing.T) {
+	for _, tool := range []string{"bash", "rclone", "zstd", "jq", "tshark", "curl", "perl", "gzip", "sha256sum"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed (apt-get install rclone zstd jq tshark curl)", tool)
+		}
+	}
+	if now := time.Now(); now.Truncate(time.Hour) != now.Add(time.Minute).Truncate(time.Hour) {
+		t.Log("waiting for the next hour to begin: what is sent must lie in one")
+		time.Sleep(time.Until(now.Truncate(time.Hour).Add(time.Hour)))
+	}
+	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{})
+	parts.CreateSite(t, nats.JetStream(t), siteCode)
+	store := minio.Bucket(t, bucket)
+	tcp, udp := parts.FreePort(t), parts.FreePort(t)
+	gateway := parts.StartGateway(t, parts.GatewayOptions{Site: siteCode, NATS: nats, MinIO: minio, Bucket: bucket,
+		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP(camera, tcp), parts.InstrumentUDP(magnetometer, udp)}})
+
+	frames, lines := observations(t)
+	at := time.Now().UTC()
+	sendAll(t, send.Config{Addresses: []string{parts.Loopback(tcp)}, Paths: frames})
+	sendAll(t, send.Config{Addresses: []string{parts.Loopback(tcp)}, Paths: frames[:1]}) // again: the archive keeps one
+	sendAll(t, send.Config{Addresses: []string{parts.Loopback(udp)}, UDP: true, Lines: true, Rate: 1000, Paths: []string{"-"}, Stdin: strings.NewReader(strings.Join(lines, "\n"))})
+	waitForDatagrams(t, store, gateway, wire.DayOf(at), len(lines))
+
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", script(t, "without-us.md"))
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), // nothing of this machine's settings for S3 clients and proxies
+		"ENDPOINT=" + minio.URL(), "BUCKET=" + bucket, "ACCESS_KEY_ID=" + minio.AccessKeyID, "SECRET_ACCESS_KEY=" + minio.SecretAccessKey,
+		"SITE=" + siteCode, "CAMERA=" + camera, "MAGNETOMETER=" + magnetometer, at.Format("DAY=2006-01-02"), at.Format("HOUR=15"), "HOME=" + dir, "TZ=America/St_Johns"}
+	out, err := cmd.CombinedOutput()
+	t.Logf("without-us.md printed:\n%s", out)
+	if err != nil {
+		t.Fatalf("without-us.md fails: %v", err)
+	}
+	compareFrame(t, dir, frames[len(frames)-1])
+	hour, err := os.ReadFile(filepath.Join(dir, "hour.txt"))
+	if err != nil || strings.TrimSpace(string(hour)) != strings.Join(lines, "\n") {
+		t.Errorf("the hour is not what was sent (%v)", err)
+	}
+	listed, err := os.ReadFile(filepath.Join(dir, "camera.jsonl"))
+	if n := strings.Count(string(listed), "\n"); err != nil || n != len(frames) {
+		t.Errorf("%d frames listed, %d sent (%v)", n, len(frames), err)
+	}
+	if !strings.Contains(string(out), "frame: OK") || !strings.Contains(string(out), "x-amz-meta-substorm-sha256") {
+		t.Error("neither digest nor metadata was shown")
+	}
+}
+
+func compareFrame(t *testing.T, dir, sent string) {
+	t.Helper()
+	want, err := os.ReadFile(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "frame"))
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the frame is not the one that was sent last (%v)", err)
+	}
+}
+
+func sendAll(t *testing.T, cfg send.Config) {
+	t.Helper()
+	cfg.Quiet, cfg.Messages, cfg.Parallel = true, io.Discard, 1
+	cfg.ConnectTimeout, cfg.ReceiptTimeout, cfg.GiveUpAfter = 10*time.Second, time.Minute, time.Minute
+	if err := send.Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitForDatagrams waits until the bucket holds segments with so many
+// datagrams, stops the gateway, which closes the manifest's open parts, and
+// looks whether the manifest lists them.
+func waitForDatagrams(t *testing.T, store objectstore.Store, gateway *parts.Gateway, day wire.Day, want int) {
+	t.Helper()
+	held := func() (n uint64) {
+		for info, err := range store.List(t.Context(), wire.SegmentPrefix(siteCode, magnetometer, "raw", day), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			object, err := store.Head(t.Context(), info.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			notice, err := wire.NoticeFromMetadata(info.Key, object.Metadata)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += notice.Segment.Datagrams
+		}
+		return n
+	}
+	for deadline := time.Now().Add(2 * time.Minute); held() != uint64(want); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("segments hold %d datagrams, %d were sent", held(), want)
+		}
+	}
+	gateway.Stop()
+	listed := uint64(0)
+	for r, err := range manifest.Day(t.Context(), store, siteCode, magnetometer, day) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed += r.Segment.Datagrams
+	}
+	if listed != uint64(want) {
+		t.Fatalf("the manifest lists segments of %d datagrams, want %d", listed, want)
+	}
+}

@@ -51,7 +51,7 @@ generate: ## Write deepcopy functions and CRDs anew from operator/api
 	"$$($(PART) controller-gen)" crd paths=./operator/api/... output:crd:dir=crds
 
 golden: ## Write golden files anew; then look at the diff: it is what the change does to the world
-	go test ./operator/plan ./charts -update
+	go test ./operator/plan ./charts ./cli/archive ./cli/status -update
 	go test ./internal/wire -golden
 
 fmt: ## Format Go code and sort imports

@@ -197,7 +197,7 @@ func eachEntry(ctx context.Context, js jetstream.JetStream, bucket, match string
 	if err != nil {
 		return fmt.Errorf("read bucket %s: %w", bucket, err)
 	}
-	defer watcher.Stop()
+	defer func() { _ = watcher.Stop() }() // it ends with the connection at the latest
 	for {
 		select {
 		case <-ctx.Done():

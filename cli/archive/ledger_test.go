@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -164,9 +165,11 @@ func TestLedger(t *testing.T) {
 	golden(t, "testdata/ledger.txt", strings.ReplaceAll(table.String(), wire.FormatTime(now.Add(-time.Hour).Truncate(time.Second)), "<an hour ago>"))
 }
 
+var update = flag.Bool("update", false, "write golden files anew")
+
 func golden(t *testing.T, file, got string) {
 	t.Helper()
-	if os.Getenv("UPDATE_GOLDEN") != "" {
+	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +179,7 @@ func golden(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; UPDATE_GOLDEN=1 rewrites it):\n%s", file, diff)
+		t.Errorf("%s (-want +got; make golden rewrites it):\n%s", file, diff)
 	}
 }
 

@@ -141,7 +141,7 @@ func (c *Cluster) forward(ctx context.Context, pod *corev1.Pod, port int32) (str
 		return "", nil, err
 	}
 	go func() { failed <- f.ForwardPorts() }()
-	end := func() { cancel(); <-failed }
+	end := func() { cancel(); _ = <-failed }
 	select {
 	case <-listening:
 	case err := <-failed:

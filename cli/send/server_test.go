@@ -28,7 +28,6 @@ type peer struct {
 	conns   int
 	objects map[wire.Digest]int // whole objects that arrived
 	resets  int                 // connections that the sender reset
-	halves  int                 // connections that ended cleanly and were cut off by behave
 }
 
 func newPeer(t *testing.T, behave ...func(*peer, *net.TCPConn)) *peer {

@@ -27,10 +27,9 @@ type tally struct {
 	repeats atomic.Int64 // tries after the first
 	blank   atomic.Int64 // empty lines passed over
 
-	mu      sync.Mutex
-	pending int      // begun and not ended
-	failed  []Result // the first ones
-	counts  map[Outcome]int64
+	mu     sync.Mutex
+	failed []Result // the first ones
+	counts map[Outcome]int64
 }
 
 // shownFailures is how many failures the summary names.

@@ -5,6 +5,7 @@ package status
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -106,9 +107,11 @@ func TestPrint(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "write golden files anew")
+
 func golden(t *testing.T, file, got string) {
 	t.Helper()
-	if os.Getenv("UPDATE_GOLDEN") != "" {
+	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +121,7 @@ func golden(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; UPDATE_GOLDEN=1 rewrites it):\n%s", file, diff)
+		t.Errorf("%s (-want +got; make golden rewrites it):\n%s", file, diff)
 	}
 }
 

@@ -50,7 +50,7 @@ func (o *outbox) signal() {
 func (o *outbox) next(ctx context.Context) (*message, bool) {
 	for {
 		o.mu.Lock()
-		if len(o.waiting) > 0 {
+		if len(o.waiting) > 0 && ctx.Err() == nil {
 			m := o.waiting[0]
 			o.waiting[0] = nil
 			o.waiting = o.waiting[1:]
@@ -125,6 +125,8 @@ func (r *Receiver) publish(ctx context.Context) {
 			select {
 			case <-time.After(fullPause):
 			case <-ctx.Done():
+				r.outbox.giveBack(m)
+				return
 			}
 		}
 		err := r.cfg.Announcer.Telemetry(ctx, announce.Telemetry{

@@ -33,8 +33,8 @@ type Sink interface {
 
 // PacketSource is a way to get datagrams from an interface or a socket.
 //
-// Batches: a source hands packets over in batches of up to some hundreds, as they come; a lone packet is a batch of
-// its own and is not held back. Packets of one sender and port come in the order in which the source read them.
+// Batches: a source hands packets over in batches of up to some hundreds, as they come. A lone packet is a batch of its
+// own; under load a packet may be held back for a millisecond, so that more come with it. Packets of one sender and port come in the order in which the source read them.
 // The sink's methods are called by the source's goroutines: those for one port never at the same time, those for
 // different ports possibly so.
 //

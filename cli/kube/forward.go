@@ -133,15 +133,18 @@ func (c *Cluster) forward(ctx context.Context, pod *corev1.Pod, port int32) (str
 		return "", nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	listening, failed := make(chan struct{}), make(chan error, 1)
+	listening, ended, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	f, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"},
 		[]string{fmt.Sprintf("0:%d", port)}, listening, io.Discard, io.Discard)
 	if err != nil {
 		cancel()
 		return "", nil, err
 	}
-	go func() { failed <- f.ForwardPorts() }()
-	end := func() { cancel(); _ = <-failed }
+	go func() {
+		defer close(ended)
+		failed <- f.ForwardPorts()
+	}()
+	end := func() { cancel(); <-ended }
 	select {
 	case <-listening:
 	case err := <-failed:

@@ -5,6 +5,7 @@ package ingestgateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +31,7 @@ func (g *gateway) ready(context.Context) error {
 	case g.registry.Current().Revision == 0:
 		return errors.New("the registry of the Site was never seen complete: is the operator running, and does NATS answer?")
 	case !h.jetStream.Load():
-		return errors.New("NATS was never reached: see --nats-servers and the Site's status")
+		return fmt.Errorf("NATS was never reached (%v): see --nats-servers and the Site's status", g.nc.LastError())
 	case !h.store.Load():
 		if said := h.storeError.Load(); said != nil {
 			return errors.New("the object store was never reached: " + *said)

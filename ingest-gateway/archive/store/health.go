@@ -22,7 +22,7 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-var errAway = errors.New("nothing was stored for as long as objects may wait")
+var errAway = fmt.Errorf("nothing was stored for as long as objects may wait: %w", objectstore.ErrUnavailable)
 
 // health knows when the store last did something.
 type health struct{ last atomic.Int64 }

@@ -35,7 +35,7 @@ type Object struct {
 	// buffer holds the bytes that are not in a part yet.
 	buffer *memory.Buffer
 	// parts is set once the object outgrew PartSize.
-	parts *parts
+	parts *multipart
 }
 
 // sum is a SHA-256 that is computed as bytes pass.
@@ -82,7 +82,7 @@ func (o *Object) Advance(space []byte, n int) {
 // handOver sends the full buffer as a part and goes on with an empty one.
 func (o *Object) handOver(ctx context.Context) error {
 	if o.parts == nil {
-		o.parts = newParts(o)
+		o.parts = newMultipart(o)
 	}
 	if err := o.parts.send(ctx, o.buffer); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (o *Object) store(ctx context.Context, digest wire.Digest) (wire.Notice, er
 		if errors.Is(err, objectstore.ErrExists) {
 			var ours bool
 			if ours, err = o.isStored(ctx, n); err == nil && !ours {
-				receivedAt = receivedAt.Truncate(time.Millisecond).Add(time.Millisecond)
+				receivedAt = receivedAt.Add(time.Millisecond)
 				continue
 			}
 		}
@@ -215,7 +215,8 @@ func (o *Object) isStored(ctx context.Context, n wire.Notice) (bool, error) {
 			"instrument", n.Instrument, "key", n.Key, "error", err)
 		return false, nil
 	}
-	return there.Gateway == n.Gateway && there.Incarnation == n.Incarnation && there.ReceivedAt.Equal(n.ReceivedAt), nil
+	return there.Gateway == n.Gateway && there.Incarnation == n.Incarnation &&
+		there.ReceivedAt.Equal(n.ReceivedAt) && there.Source == n.Source, nil
 }
 
 func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {

@@ -18,10 +18,10 @@ import (
 // what is left.
 const cleanTimeout = 15 * time.Second
 
-// parts is an object that goes to the store in parts, to a staging key: its own
+// multipart is an object that goes to the store in parts, to a staging key: its own
 // key holds the digest, which is known only at the end. While one part is on
 // its way the next one fills; so an object takes two buffers at most.
-type parts struct {
+type multipart struct {
 	object *Object
 	key    string
 	upload objectstore.Upload
@@ -32,13 +32,13 @@ type parts struct {
 	staged, completed bool
 }
 
-func newParts(o *Object) *parts {
-	return &parts{object: o, key: wire.StagingKey(o.archive.cfg.Site, o.instrument.Name, nuid.Next())}
+func newMultipart(o *Object) *multipart {
+	return &multipart{object: o, key: wire.StagingKey(o.archive.cfg.Site, o.instrument.Name, nuid.Next())}
 }
 
 // send begins to send a full buffer, which it takes over, once the part before
 // it has arrived. After an error the buffer is still the caller's.
-func (p *parts) send(ctx context.Context, b *memory.Buffer) error {
+func (p *multipart) send(ctx context.Context, b *memory.Buffer) error {
 	if err := p.landed(ctx); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (p *parts) send(ctx context.Context, b *memory.Buffer) error {
 }
 
 // landed waits for the part on its way.
-func (p *parts) landed(ctx context.Context) error {
+func (p *multipart) landed(ctx context.Context) error {
 	if p.flying == nil {
 		return nil
 	}
@@ -70,11 +70,14 @@ func (p *parts) landed(ctx context.Context) error {
 }
 
 // part sends one part. Only one call runs at a time.
-func (p *parts) part(ctx context.Context, number int, b *memory.Buffer) error {
+func (p *multipart) part(ctx context.Context, number int, b *memory.Buffer) error {
 	a := p.object.archive
 	if p.upload == nil {
-		err := a.request(ctx, "begin", 0, func(ctx context.Context) (err error) {
-			p.upload, err = a.cfg.Objects.NewUpload(ctx, p.key, objectstore.PutOptions{})
+		err := a.request(ctx, "begin", 0, func(ctx context.Context) error {
+			upload, err := a.cfg.Objects.NewUpload(ctx, p.key, objectstore.PutOptions{})
+			if err == nil {
+				p.upload = upload
+			}
 			return err
 		})
 		if err != nil {
@@ -87,7 +90,7 @@ func (p *parts) part(ctx context.Context, number int, b *memory.Buffer) error {
 }
 
 // finish sends the last part and makes the staging object.
-func (p *parts) finish(ctx context.Context, last *memory.Buffer) error {
+func (p *multipart) finish(ctx context.Context, last *memory.Buffer) error {
 	if err := p.landed(ctx); err != nil {
 		return err
 	}
@@ -110,13 +113,13 @@ func (p *parts) finish(ctx context.Context, last *memory.Buffer) error {
 	return err
 }
 
-func (p *parts) isThere(ctx context.Context) bool {
+func (p *multipart) isThere(ctx context.Context) bool {
 	info, err := p.object.archive.cfg.Objects.Head(ctx, p.key)
 	return err == nil && info.Size == p.object.size
 }
 
 // copyTo gives the staging object its own key and metadata.
-func (p *parts) copyTo(ctx context.Context, key string, opts objectstore.PutOptions) error {
+func (p *multipart) copyTo(ctx context.Context, key string, opts objectstore.PutOptions) error {
 	a := p.object.archive
 	return a.request(ctx, "copy", p.object.size, func(ctx context.Context) error {
 		return a.cfg.Objects.Copy(ctx, p.key, key, opts)
@@ -125,7 +128,7 @@ func (p *parts) copyTo(ctx context.Context, key string, opts objectstore.PutOpti
 
 // clean removes the upload or the staging object. It runs after the object's
 // own goroutine is done with it.
-func (p *parts) clean() {
+func (p *multipart) clean() {
 	a := p.object.archive
 	if p.flying != nil {
 		<-p.flying // its context has ended

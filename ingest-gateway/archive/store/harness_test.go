@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/ingest-gateway/announce"
+	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// lab is an Archive on real servers, with a wire between it and the store that
+// can be cut.
+type lab struct {
+	*Archive
+	nats    *parts.NATSServer
+	minio   *parts.MinIOServer
+	objects objectstore.Store // past the wire
+	wire    *cuttable
+	pool    *memory.Pool
+	ledger  *ledger.Ledger
+	notices *stream.Committer
+	metrics *prometheus.Registry
+	camera  *intake.Instrument
+}
+
+func newLab(t *testing.T, patience time.Duration) *lab {
+	t.Helper()
+	l := &lab{nats: parts.NATS(t, parts.NATSOptions{}), minio: parts.MinIO(t, parts.MinIOOptions{}), metrics: prometheus.NewRegistry()}
+	parts.CreateSite(t, l.nats.JetStream(t), "hub")
+	l.objects = l.minio.Bucket(t, "archive")
+	l.wire = newCuttable(t, l.minio.URL())
+	cfg := l.minio.Config("archive")
+	cfg.Endpoint = "http://" + l.wire.Addr().String()
+	through, err := objectstore.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.pool, err = memory.NewPool(memory.Config{Budget: 64 << 20, ScratchDir: filepath.Join(t.TempDir(), "scratch"), ScratchSize: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.ledger, err = ledger.Open(ledger.Config{Dir: t.TempDir(), Site: "hub", Gateway: "north-0", Incarnation: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	if l.notices, err = stream.NewCommitter(l.nats.Connect(t), stream.CommitterConfig{Stream: wire.NoticeStream("hub")}); err != nil {
+		t.Fatal(err)
+	}
+	l.Archive = New(Config{
+		Site: "hub", Gateway: "north-0", Incarnation: "one", Objects: through, Pool: l.pool, Ledger: l.ledger,
+		Announcer: announce.New(announce.Config{Site: "hub", Gateway: "north-0", Incarnation: "one", Notices: l.notices, Ledger: l.ledger}),
+		Logger:    slog.New(slog.DiscardHandler), Metrics: l.metrics, Patience: patience,
+	})
+	l.camera, err = intake.NewInstrument(wire.InstrumentEntry{Instrument: "camera", MaxObjectSize: 1 << 30, MaxConnections: 1, MediaType: "image/jpeg"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		l.Wait(ctx)
+		if s := l.pool.Stats(); s.MemoryUsed != 0 || s.ScratchUsed != 0 {
+			t.Errorf("at the end the pool holds %+v", s)
+		}
+		_ = l.notices.Close(ctx)
+	})
+	return l
+}
+
+// receive feeds an object as a connection would; an error is Space's.
+func (l *lab) receive(t *testing.T, data []byte) (*Object, error) {
+	t.Helper()
+	o := l.Begin(l.camera, netip.MustParseAddrPort("192.0.2.7:4000"), func() {})
+	for len(data) > 0 {
+		space, err := o.Space(t.Context())
+		if err != nil {
+			return o, err
+		}
+		n := copy(space, data)
+		o.Advance(space, n)
+		data = data[n:]
+	}
+	return o, nil
+}
+
+func (l *lab) mustCommit(t *testing.T, data []byte) wire.Receipt {
+	t.Helper()
+	o, err := l.receive(t, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := o.Commit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (wire.Receipt{Digest: sha256.Sum256(data), Bytes: int64(len(data))}); r != want {
+		t.Fatalf("receipt %+v, want %+v", r, want)
+	}
+	return r
+}
+
+func (l *lab) totals(step wire.Step) wire.Totals {
+	return l.ledger.Totals("camera", wire.DayOf(time.Now()), step)
+}
+
+func (l *lab) keys(t *testing.T, prefix string) []string {
+	t.Helper()
+	var keys []string
+	for info, err := range l.objects.List(t.Context(), prefix, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, info.Key)
+	}
+	return keys
+}
+
+// announced returns how many notices the stream holds.
+func (l *lab) announced(t *testing.T) uint64 {
+	t.Helper()
+	s, err := l.nats.JetStream(t).Stream(t.Context(), wire.NoticeStream("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+func random(seed byte, n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b)
+	return b
+}
+
+// cuttable is a wire to a server. Of the next requests that hold a word, it
+// swallows the answer and closes.
+type cuttable struct {
+	net.Listener
+	server string
+
+	mu      sync.Mutex
+	word    string
+	left    int
+	swallow atomic.Int64
+}
+
+func newCuttable(t *testing.T, server string) *cuttable {
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	c := &cuttable{Listener: l, server: u.Host}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go c.carry(conn)
+		}
+	}()
+	return c
+}
+
+// loseAnswers makes the wire swallow the answers to the next n requests whose
+// bytes hold word.
+func (c *cuttable) loseAnswers(word string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.word, c.left = word, n
+}
+
+func (c *cuttable) lost() int64 { return c.swallow.Load() }
+
+func (c *cuttable) carry(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", c.server)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var cut atomic.Bool
+	go func() {
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buf)
+			if n > 0 && c.matches(buf[:n]) {
+				cut.Store(true)
+			}
+			if _, werr := server.Write(buf[:n]); err != nil || werr != nil {
+				server.Close()
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buf)
+		if cut.Load() && n > 0 {
+			c.swallow.Add(1)
+			return
+		}
+		if _, werr := client.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+func (c *cuttable) matches(b []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left > 0 && bytes.Contains(b, []byte(c.word)) {
+		c.left--
+		return true
+	}
+	return false
+}

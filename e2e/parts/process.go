@@ -6,6 +6,7 @@
 package parts
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -136,8 +137,41 @@ func (p *Process) Kill() { p.signal(syscall.SIGKILL); p.wait() }
 // Stop ends the server with SIGTERM and waits for it.
 func (p *Process) Stop() { p.signal(syscall.SIGTERM); p.wait() }
 
-// Pause stops the server with SIGSTOP: its sockets stay, it says nothing.
-func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
+// Pause stops the server with SIGSTOP: its sockets stay, it says nothing from
+// the moment when Pause returns.
+func (p *Process) Pause() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	for deadline := time.Now().Add(startTimeout); !p.stopped(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%s does not stop", p.name)
+		}
+	}
+}
+
+// stopped says whether every thread is stopped (or there is no process).
+func (p *Process) stopped() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return true
+	}
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return false
+	}
+	for _, file := range threads {
+		stat, err := os.ReadFile(file)
+		if err != nil { // the thread has ended
+			continue
+		}
+		// The state follows the name, which is in parentheses (proc_pid_stat(5)).
+		if state := stat[bytes.LastIndexByte(stat, ')')+1:]; len(state) < 2 || state[1] != 'T' {
+			return false
+		}
+	}
+	return true
+}
 
 // Continue ends a Pause.
 func (p *Process) Continue() { p.signal(syscall.SIGCONT) }

@@ -48,5 +48,14 @@ func Start(bare bool) (*Server, error) {
 	return &Server{Config: cfg, env: env}, nil
 }
 
+// User returns how to reach the API server as a user without any rights.
+func (s *Server) User(name string) (*rest.Config, error) {
+	user, err := s.env.AddUser(envtest.User{Name: name}, s.Config)
+	if err != nil {
+		return nil, err
+	}
+	return user.Config(), nil
+}
+
 // Stop ends the API server and etcd.
 func (s *Server) Stop() error { return s.env.Stop() }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// TestCredentialsFitAConnectLine: servers end a connection whose CONNECT is
+// longer than 4096 bytes, and it holds the token beside some 500 bytes more.
+func TestCredentialsFitAConnectLine(t *testing.T) {
+	const limit, beside = 4096, 500
+	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("s", 63)}}
+	site.Spec.Code = strings.Repeat("c", 16)
+	for _, user := range []plan.JetStreamUser{plan.GatewayUser(site, strings.Repeat("p", 40)), plan.OperatorUser(site)} {
+		creds, err := signingKey(t).mint(user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := jwt.ParseDecoratedJWT(creds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%.20s…: a token of %d bytes", user.Name, len(token))
+		if len(token)+beside > limit {
+			t.Errorf("the token of %s has %d bytes", user.Name, len(token))
+		}
+	}
+}
+
+func TestMintWithASigningKey(t *testing.T) {
+	key := signingKey(t)
+	creds, err := key.mint(plan.JetStreamUser{Name: "u", Publish: []string{"a"}, Subscribe: []string{"b.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.ParseDecoratedJWT(creds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claims.Issuer != key.issuer || claims.IssuerAccount != key.account || claims.Expires != 0 {
+		t.Errorf("issuer %s of account %s, expiry %d", claims.Issuer, claims.IssuerAccount, claims.Expires)
+	}
+	if !claims.Pub.Allow.Contains("a") || !claims.Sub.Allow.Contains("b.>") || len(claims.Pub.Allow)+len(claims.Sub.Allow) != 2 {
+		t.Errorf("permissions %+v", claims.Permissions)
+	}
+}
+
+func TestAccountKeysThatAreNone(t *testing.T) {
+	user, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	userSeed, err := user.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := signingKey(t)
+	goodSeed, err := good.pair.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ seed, id, names string }{
+		"no seed":           {"nonsense", good.account, plan.KeyAccountSeed},
+		"a user's seed":     {string(userSeed), good.account, plan.KeyAccountSeed},
+		"no account":        {string(goodSeed), "nonsense", plan.KeyAccountID},
+		"a seed for the id": {string(goodSeed), string(goodSeed), plan.KeyAccountID},
+	} {
+		_, err := readAccountKey(&corev1.Secret{Data: map[string][]byte{plan.KeyAccountSeed: []byte(c.seed), plan.KeyAccountID: []byte(c.id)}})
+		if err == nil || !strings.Contains(err.Error(), c.names) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil && (strings.Contains(err.Error(), c.seed)) {
+			t.Errorf("%s: the error tells the seed", name)
+		}
+	}
+}
+
+// signingKey is a key of an account that is not the account's own.
+func signingKey(t *testing.T) accountKey {
+	t.Helper()
+	account, err := nkeys.CreateAccount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := nkeys.CreateAccount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := signer.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := account.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := readAccountKey(&corev1.Secret{Data: map[string][]byte{plan.KeyAccountSeed: seed, plan.KeyAccountID: []byte(id + "\n")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}

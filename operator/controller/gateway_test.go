@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// gateway speaks for a gateway pod on the bus, with the credentials that the
+// operator issued for its pool.
+type gateway struct {
+	*world
+	pool, pod string
+	nc        *nats.Conn
+	js        jetstream.JetStream
+}
+
+func (w *world) gateway(pool, pod string) *gateway {
+	w.t.Helper()
+	var creds []byte
+	eventually(w.t, "credentials of "+pool, func() error {
+		s := &corev1.Secret{}
+		err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: plan.JetStreamSecret(pool)}, s)
+		creds = s.Data["user.creds"]
+		return err
+	})
+	nc, err := stream.Connect(w.t.Context(), stream.Config{Servers: []string{w.nats.URL()}, Credentials: creds,
+		TLS: w.nats.ClientTLS(), InboxPrefix: plan.InboxPrefix(pool)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(nc.Close)
+	if err := stream.WaitConnected(w.t.Context(), nc); err != nil {
+		w.t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &gateway{w, pool, pod, nc, js}
+}
+
+func (g *gateway) bucket(name string) jetstream.KeyValue {
+	g.t.Helper()
+	kv, err := g.js.KeyValue(g.t.Context(), name)
+	if err != nil {
+		g.t.Fatalf("bucket %s: %v", name, err)
+	}
+	return kv
+}
+
+// complete reads the registry's marker.
+func (g *gateway) complete() (wire.RegistryComplete, error) {
+	value, err := g.bucket(wire.RegistryBucket("hub")).Get(g.t.Context(), wire.RegistryCompleteKey)
+	if err != nil {
+		return wire.RegistryComplete{}, err
+	}
+	return wire.DecodeRegistryComplete(value.Value())
+}
+
+// entry reads an Instrument's entry.
+func (g *gateway) entry(instrument string) (wire.InstrumentEntry, error) {
+	value, err := g.bucket(wire.RegistryBucket("hub")).Get(g.t.Context(), wire.RegistryInstrumentKey(instrument))
+	if err != nil {
+		return wire.InstrumentEntry{}, err
+	}
+	return wire.DecodeInstrumentEntry(value.Value())
+}
+
+// awaitPort waits until an entry has a port, and returns it.
+func (g *gateway) awaitPort(instrument string, port int) (entry wire.InstrumentEntry) {
+	g.t.Helper()
+	eventually(g.t, "registry entry of "+instrument, func() (err error) {
+		if entry, err = g.entry(instrument); err != nil {
+			return err
+		}
+		if int(entry.Ways[0].Port) != port {
+			return fmt.Errorf("its port is %d and should be %d", entry.Ways[0].Port, port)
+		}
+		return nil
+	})
+	return entry
+}
+
+// awaitNoEntry waits until an Instrument has no entry in a complete registry.
+func (g *gateway) awaitNoEntry(instrument string, count int) {
+	g.t.Helper()
+	eventually(g.t, "no registry entry of "+instrument, func() error {
+		if _, err := g.entry(instrument); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return fmt.Errorf("it is there: %v", err)
+		}
+		if c, err := g.complete(); err != nil || c.Count != count {
+			return fmt.Errorf("the registry counts %d entries and should count %d: %v", c.Count, count, err)
+		}
+		return nil
+	})
+}
+
+// follow reports every interval that the pod runs the newest registry, until
+// the returned function is called.
+func (g *gateway) follow() (stop func()) {
+	g.t.Helper()
+	quit, done := make(chan struct{}), make(chan struct{})
+	started := time.Now()
+	go func() {
+		defer close(done)
+		for {
+			if c, err := g.complete(); err == nil {
+				g.report(wire.GatewayStatus{Revision: c.Revision, StartedAt: started, Incarnation: "one"})
+			}
+			select {
+			case <-quit:
+				return
+			case <-time.After(wire.GatewayReportInterval / 4):
+			}
+		}
+	}()
+	stop = func() {
+		select {
+		case <-quit:
+		default:
+			close(quit)
+		}
+		<-done
+	}
+	g.t.Cleanup(stop)
+	return stop
+}
+
+func (g *gateway) report(s wire.GatewayStatus) {
+	s.Gateway, s.Pool, s.Datapath, s.ReportedAt = g.pod, g.pool, "Kernel", time.Now()
+	data, err := s.Encode()
+	if err == nil {
+		_, err = g.bucket(wire.StatusBucket("hub")).Put(g.t.Context(), wire.GatewayStatusKey(g.pod), data)
+	}
+	if err != nil && g.t.Context().Err() == nil {
+		g.t.Logf("report of %s: %v", g.pod, err)
+	}
+}
+
+// received reports that data of an instrument was received a while ago.
+func (g *gateway) received(instrument string, ago time.Duration, objects uint64) {
+	g.t.Helper()
+	now := time.Now()
+	s := wire.InstrumentStatus{ReportedAt: now, LastReceived: now.Add(-ago), Day: wire.DayOf(now), Objects: objects, Bytes: 1000 * objects}
+	data, err := s.Encode()
+	if err == nil {
+		_, err = g.bucket(wire.StatusBucket("hub")).Put(g.t.Context(), wire.InstrumentStatusKey(instrument, g.pod), data)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}

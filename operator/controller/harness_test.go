@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/operator"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/controller"
+	"github.com/substorm/substorm/operator/internal/apiserver"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+var (
+	api    *apiserver.Server
+	scheme *runtime.Scheme
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if api, err = apiserver.Start(false); err == nil {
+		defer func() { _ = api.Stop() }()
+		scheme, err = operator.NewScheme()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// patience is how long a test waits for what must come. It says nothing about
+// how long it takes.
+const patience = 90 * time.Second
+
+// world is a namespace with an operator of its own, a NATS server in operator
+// mode and an S3 server, both with TLS.
+type world struct {
+	client.Client
+	t         *testing.T
+	namespace string
+	nats      *parts.NATSServer
+	minio     *parts.MinIOServer
+	metrics   *prometheus.Registry
+	stop      func()
+}
+
+var worlds atomic.Int32
+
+// newWorld starts the backends and makes the Secrets s3, account and tls; the
+// operator is not started yet.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, namespace: fmt.Sprintf("world-%d", worlds.Add(1))}
+	var err error
+	if w.Client, err = client.New(api.Config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
+	w.nats = parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: "hub"})
+	w.minio = parts.MinIO(t, parts.MinIOOptions{TLS: true})
+	w.secret("s3", map[string]string{"accessKeyID": w.minio.AccessKeyID, "secretAccessKey": w.minio.SecretAccessKey})
+	w.secret("account", map[string]string{"account.seed": w.nats.AccountSeed, "account.id": w.nats.AccountID})
+	w.secret("s3-tls", map[string]string{"ca.crt": string(w.minio.CA.PEM)})
+	certificate, key := w.nats.CA.Issue(t, "operator")
+	w.secret("nats-tls", map[string]string{"ca.crt": string(w.nats.CA.PEM), "tls.crt": string(certificate), "tls.key": string(key)})
+	t.Cleanup(func() {
+		if t.Failed() {
+			w.dump()
+		}
+	})
+	return w
+}
+
+// start starts an operator that may do what its README says and no more.
+func (w *world) start() {
+	w.t.Helper()
+	w.grant("operator-" + w.namespace)
+	user, err := api.User("operator-" + w.namespace)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	user.QPS, user.Burst = -1, 0
+	log := slog.New(slog.NewTextHandler(testLog{w.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	mgr := w.manager(user, log)
+	ctx, cancel := context.WithCancel(context.Background())
+	w.metrics = prometheus.NewRegistry()
+	err = controller.Setup(ctx, mgr, controller.Config{GatewayImage: "substorm/ingest-gateway:dev", Log: log, Metrics: w.metrics, Unchecked: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	w.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("operator: %v", err)
+		}
+		w.stop = func() {}
+	}
+	w.t.Cleanup(func() { w.stop() })
+}
+
+func (w *world) manager(cfg *rest.Config, log *slog.Logger) ctrl.Manager {
+	w.t.Helper()
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}, ByObject: controller.CacheObjects()},
+		Metrics: server.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return mgr
+}
+
+// grant gives a user the rights that operator/README.md lists.
+func (w *world) grant(user string) {
+	w.t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(readme), "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	var rules []rbacv1.PolicyRule
+	if err := yaml.UnmarshalStrict([]byte(text), &rules); err != nil || len(rules) == 0 {
+		w.t.Fatalf("the rights in operator/README.md: %v", err)
+	}
+	meta := metav1.ObjectMeta{Name: user, Namespace: w.namespace}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}
+	w.ensure(&rbacv1.Role{ObjectMeta: meta, Rules: rules})
+	w.ensure(&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
+	ref.Kind, meta.Namespace = "ClusterRole", ""
+	w.ensure(&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}}}})
+	w.ensure(&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
+}
+
+func (w *world) ensure(o client.Object) {
+	w.t.Helper()
+	if err := w.Create(w.t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) create(o client.Object) {
+	w.t.Helper()
+	if err := w.Create(w.t.Context(), o); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) remove(o client.Object) {
+	w.t.Helper()
+	if err := w.Delete(w.t.Context(), o); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) secret(name string, data map[string]string) *corev1.Secret {
+	w.t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace}, StringData: data}
+	w.create(s)
+	return s
+}
+
+// apply applies a manifest as kubectl does.
+func (w *world) apply(manifest string) {
+	w.t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict([]byte(manifest), &u.Object); err != nil {
+		w.t.Fatalf("%v in\n%s", err, manifest)
+	}
+	u.SetNamespace(w.namespace)
+	if err := w.Client.Apply(w.t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubectl")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) applySite(name, code string) {
+	w.t.Helper()
+	w.apply(fmt.Sprintf(`
+apiVersion: substorm.dev/v1alpha1
+kind: Site
+metadata: {name: %s}
+spec:
+  code: %s
+  objectStore: {endpoint: %q, bucket: archive, credentialsSecretRef: {name: s3}, tls: {secretRef: {name: s3-tls}}}
+  jetStream:
+    servers: [%q]
+    accountKeySecretRef: {name: account}
+    tls: {secretRef: {name: nats-tls}}
+    durability: Synced
+    observations: {maxSize: 64Mi}
+    notices: {maxSize: 64Mi}
+`, name, code, w.minio.URL(), w.nats.URL()))
+}
+
+func (w *world) applyPool(name, spec string) {
+	w.t.Helper()
+	w.apply(fmt.Sprintf(`
+apiVersion: substorm.dev/v1alpha1
+kind: IngestGateway
+metadata: {name: %s}
+spec: {siteRef: {name: hub}%s}
+`, name, spec))
+}
+
+func (w *world) applyInstrument(name string, port int, spec string) {
+	w.t.Helper()
+	w.apply(fmt.Sprintf(`
+apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: %s}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: TCP, tcp: {port: %d}}]%s}
+`, name, port, spec))
+}
+
+// ports returns a range of node ports that no other world has.
+func (w *world) ports() (first, last int, spec string) {
+	var n int
+	fmt.Sscanf(w.namespace, "world-%d", &n)
+	first = 30000 + 10*n
+	return first, first + 9, fmt.Sprintf(", ports: {first: %d, last: %d}", first, first+9)
+}
+
+// eventually tries until there is no error.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if err = try(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
+}
+
+// object reads a resource of ours, and checks that what it says of itself is in
+// order by the rules of kstatus.
+func (w *world) object(kind, name string) *unstructured.Unstructured {
+	w.t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, u); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := orderly(u); err != nil {
+		text, _ := yaml.Marshal(u.Object["status"])
+		w.t.Fatalf("%s %s: %v\n%s", kind, name, err, text)
+	}
+	return u
+}
+
+func orderly(u *unstructured.Unstructured) error {
+	all := conditionsOf(u)
+	if len(all) == 0 {
+		return nil // not seen by the operator yet
+	}
+	ready, reconciling, stalled := find(all, "Ready"), find(all, "Reconciling"), find(all, "Stalled")
+	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+	var problems []error
+	for _, c := range all {
+		if c.ObservedGeneration != observed || c.Reason == "" || c.Message == "" || c.LastTransitionTime.IsZero() {
+			problems = append(problems, fmt.Errorf("condition %s is incomplete: %+v", c.Type, c))
+		}
+	}
+	is, err := status.Compute(u)
+	if err != nil {
+		return err
+	}
+	want := status.InProgressStatus
+	switch {
+	case ready == nil:
+		problems = append(problems, errors.New("there is no Ready"))
+	case reconciling != nil && stalled != nil:
+		problems = append(problems, errors.New("it is both Reconciling and Stalled"))
+	case (reconciling != nil || stalled != nil) == (ready.Status == metav1.ConditionTrue):
+		problems = append(problems, errors.New("Ready contradicts Reconciling and Stalled"))
+	case observed != u.GetGeneration():
+	case stalled != nil:
+		want = status.FailedStatus
+	case ready.Status == metav1.ConditionTrue:
+		want = status.CurrentStatus
+	}
+	if is.Status != want {
+		problems = append(problems, fmt.Errorf("kstatus says %s (%s), and it should be %s", is.Status, is.Message, want))
+	}
+	return errors.Join(problems...)
+}
+
+func conditionsOf(u *unstructured.Unstructured) []metav1.Condition {
+	var s struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	raw, _ := json.Marshal(u.Object["status"])
+	_ = json.Unmarshal(raw, &s)
+	return s.Conditions
+}
+
+func find(all []metav1.Condition, kind string) *metav1.Condition {
+	for i := range all {
+		if all[i].Type == kind {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// awaits waits until a condition of the newest generation has a status and
+// reason ("True/Ready"), and returns it.
+func (w *world) awaits(kind, name, condition, want string) metav1.Condition {
+	w.t.Helper()
+	var found metav1.Condition
+	eventually(w.t, fmt.Sprintf("%s %s: %s should be %s", kind, name, condition, want), func() error {
+		u := w.object(kind, name)
+		c := find(conditionsOf(u), condition)
+		if c == nil {
+			return fmt.Errorf("there is no %s: %v", condition, u.Object["status"])
+		}
+		if is := string(c.Status) + "/" + c.Reason; is != want || c.ObservedGeneration != u.GetGeneration() {
+			return fmt.Errorf("it is %s of generation %d (now %d): %s", is, c.ObservedGeneration, u.GetGeneration(), c.Message)
+		}
+		found = *c
+		return nil
+	})
+	return found
+}
+
+// status decodes the status of a resource.
+func (w *world) status(kind, name string, into any) {
+	w.t.Helper()
+	raw, err := json.Marshal(w.object(kind, name).Object["status"])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// says fails unless a message holds all the words: what and what to do.
+func says(t *testing.T, c metav1.Condition, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(c.Message, word) {
+			t.Errorf("the message of %s does not say %q: %s", c.Type, word, c.Message)
+		}
+	}
+}
+
+// readyPod makes a pod of a pool and says that it is ready, as a node would.
+func (w *world) readyPod(pool, name, host string) {
+	w.t.Helper()
+	no, yes, user := false, true, int64(65532)
+	labels := plan.PodLabels(pool)
+	labels[plan.LabelManagedBy] = plan.FieldOwner
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace, Labels: labels},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: &no,
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user,
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			Containers: []corev1.Container{{Name: "gateway", Image: "substorm/ingest-gateway:dev",
+				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}}},
+		},
+	}
+	w.create(pod)
+	pod.Status.HostIP = host
+	pod.Status.HostIPs = []corev1.HostIP{{IP: host}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	if err := w.Status().Update(w.t.Context(), pod); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// dump logs what a failed test left.
+func (w *world) dump() {
+	for _, kind := range []string{"SiteList", "IngestGatewayList", "InstrumentList"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+		if err := w.List(context.Background(), list, client.InNamespace(w.namespace)); err != nil {
+			w.t.Log(err)
+		}
+		for i := range list.Items {
+			text, _ := yaml.Marshal(list.Items[i].Object["status"])
+			w.t.Logf("%s %s generation %d\n%s", list.Items[i].GetKind(), list.Items[i].GetName(), list.Items[i].GetGeneration(), text)
+		}
+	}
+}
+
+// testLog writes the operator's log into the test's.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+func contains(s, part string) bool { return strings.Contains(s, part) }
+
+func cut(kindName string) (kind, name string, ok bool) { return strings.Cut(kindName, "/") }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
 )
 
 const (
@@ -25,26 +27,40 @@ const (
 	// scratchShare is the part of the volume's free space that scratch may
 	// take: counters and the registry need some too.
 	scratchShare = 0.75
+	// connectionShare is the part of the memory limit that connections may take
+	// beside the budget, connectionCost what one takes: a goroutine, a socket,
+	// the state of a digest.
+	connectionShare = 8
+	connectionCost  = 32 << 10
+	minConnections  = 256
 	// heapShare is the part of the memory limit at which Go's heap is collected
 	// as hard as it takes; the rest is stacks and what others read in vain.
 	heapShare = 0.8
 )
 
-// memoryBudget returns the budget in bytes, and makes the heap respect the
-// control group's limit.
-func memoryBudget(asked int64) int64 {
+// limits are what memory lets the gateway take.
+type limits struct {
+	// budget in bytes for what is received and not yet safe.
+	budget      int64
+	connections int64
+}
+
+// memoryLimits returns the limits, and makes the heap respect the control
+// group's. Budget is the one that was asked for, or 0.
+func memoryLimits(budget int64) limits {
 	limit := memoryLimit("/proc/self/cgroup", "/sys/fs/cgroup")
 	if limit > 0 {
 		debug.SetMemoryLimit(int64(heapShare * float64(limit)))
 	}
-	switch {
-	case asked > 0:
-		return asked
-	case limit > 0:
-		return max(limit/2, minMemoryBudget)
-	default:
-		return unlimitedBudget
+	l := limits{budget: unlimitedBudget, connections: tcp.DefaultMaxConnections}
+	if limit > 0 {
+		l.budget = max(limit/2, minMemoryBudget)
+		l.connections = max(limit/connectionShare/connectionCost, minConnections)
 	}
+	if budget > 0 {
+		l.budget = budget
+	}
+	return l
 }
 
 // memoryLimit returns the least memory limit of the process's control group

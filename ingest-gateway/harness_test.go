@@ -31,8 +31,11 @@ import (
 // patience is how long a test waits for what must come. It decides no test.
 const patience = 60 * time.Second
 
-// program is the gateway, built once.
-var program string
+// program is the gateway, built once with buildFlags.
+var (
+	program    string
+	buildFlags []string
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -46,7 +49,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "ingest-gateway")
-	build := exec.Command("go", "build", "-o", program, "./cmd")
+	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "./cmd")...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "build the gateway:", err)
@@ -192,8 +195,13 @@ func (l *lab) start(t *testing.T, o gatewayOptions) *gateway {
 	g.launch(args)
 	t.Cleanup(func() {
 		g.kill()
+		log := g.readLog()
+		for _, bad := range []string{"DATA RACE", "panic: ", "fatal error: "} {
+			if strings.Contains(log, bad) {
+				t.Errorf("the gateway's log holds %q", bad)
+			}
+		}
 		if t.Failed() {
-			log := g.readLog()
 			t.Logf("the last of the gateway's log:\n%s", log[max(0, len(log)-6000):])
 		}
 	})

@@ -109,14 +109,14 @@ func (g *gateway) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	budget := memoryBudget(cfg.MemoryBudget)
-	if err := g.openMemory(budget - budget/telemetryShare); err != nil {
+	limits := memoryLimits(cfg.MemoryBudget)
+	if err := g.openMemory(limits.budget - limits.budget/telemetryShare); err != nil {
 		return err
 	}
 	if err := g.openAnnouncer(); err != nil {
 		return err
 	}
-	return g.openReceivers(budget / telemetryShare)
+	return g.openReceivers(limits)
 }
 
 func (g *gateway) openMemory(budget int64) error {
@@ -150,9 +150,8 @@ func (g *gateway) openAnnouncer() (err error) {
 // noticeBytes bounds the notices that wait for JetStream: some thousands.
 const noticeBytes = 8 << 20
 
-// openReceivers makes the ways in. Telemetry that waits for JetStream takes at
-// most so many bytes.
-func (g *gateway) openReceivers(telemetryBudget int64) (err error) {
+// openReceivers makes the ways in.
+func (g *gateway) openReceivers(limits limits) (err error) {
 	announcer := announce.New(announce.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		Notices: g.notices, Observations: g.messages, Ledger: g.ledger,
@@ -164,7 +163,9 @@ func (g *gateway) openReceivers(telemetryBudget int64) (err error) {
 	})
 	g.registry = intake.NewRegistry()
 	registerRegistry(g.metrics, g.registry)
-	g.tcp = tcp.NewServer(tcp.Config{Registry: g.registry, Archive: g.archive, Logger: g.log, Metrics: g.metrics})
+	g.tcp = tcp.NewServer(tcp.Config{
+		Registry: g.registry, Archive: g.archive, MaxConnections: limits.connections, Logger: g.log, Metrics: g.metrics,
+	})
 	g.reporter = newReporter(g)
 	g.http, err = telemetry.NewServer(telemetry.ServerConfig{
 		Address: g.cfg.ListenHTTP, Metrics: g.metrics, Ready: g.ready,
@@ -174,7 +175,7 @@ func (g *gateway) openReceivers(telemetryBudget int64) (err error) {
 	}
 	g.udp = udp.NewReceiver(udp.Config{
 		Source: kernel.New(kernel.Config{}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
-		Budget: telemetryBudget, Logger: g.log, Metrics: g.metrics,
+		Budget: limits.budget / telemetryShare, Logger: g.log, Metrics: g.metrics,
 	})
 	return nil
 }

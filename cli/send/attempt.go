@@ -31,6 +31,8 @@ type verdict struct {
 
 	digest wire.Digest
 	bytes  int64
+	// taken is how many bytes the kernel took.
+	taken int64
 }
 
 var errEmpty = errors.New("it is empty: an object has at least one byte")
@@ -42,8 +44,9 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b 
 type sender struct {
 	dialer         net.Dialer
 	receiptTimeout time.Duration
-	// sent is called with each number of bytes that the kernel took.
-	sent func(int)
+	// sent is called with each number of bytes that the kernel took, and lost with
+	// those that must be sent again.
+	sent, lost func(int64)
 }
 
 // attempt sends an object over one connection and waits for its receipt.
@@ -79,7 +82,11 @@ func (s *sender) attempt(ctx context.Context, address string, it item) verdict {
 
 	answer := listen(tcp)
 	v := s.transmit(tcp, body, *buffer, n, answer)
-	return s.judge(ctx, tcp, v, answer)
+	v = s.judge(ctx, tcp, v, answer)
+	if !v.receipted {
+		s.lost(v.taken)
+	}
+	return v
 }
 
 // line is what a server said, or why it said nothing.
@@ -130,14 +137,15 @@ func (s *sender) transmit(conn *net.TCPConn, body io.Reader, buffer []byte, n in
 	for n > 0 {
 		digest.Write(buffer[:n])
 		v.bytes += int64(n)
-		if v.err = s.write(conn, buffer[:n], answer); v.err != nil || len(answer) > 0 {
+		taken, err := s.write(conn, buffer[:n], answer)
+		v.taken += taken
+		if v.err = err; err != nil || len(answer) > 0 {
 			v.digest = sum(digest)
 			return v
 		}
-		var err error
 		n, err = io.ReadFull(body, buffer)
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return verdict{local: true, err: err}
+			return verdict{local: true, err: err, taken: v.taken}
 		}
 	}
 	v.digest = sum(digest)
@@ -146,27 +154,28 @@ func (s *sender) transmit(conn *net.TCPConn, body io.Reader, buffer []byte, n in
 	return v
 }
 
-// write sends b unless the server answers before.
-func (s *sender) write(conn *net.TCPConn, b []byte, answer <-chan line) error {
+// write sends b unless the server answers before, and returns how much was taken.
+func (s *sender) write(conn *net.TCPConn, b []byte, answer <-chan line) (taken int64, err error) {
 	for len(b) > 0 {
 		part := b[:min(len(b), 32<<10)]
 		if err := conn.SetWriteDeadline(time.Now().Add(s.receiptTimeout)); err != nil {
-			return err
+			return taken, err
 		}
 		if len(answer) > 0 { // looked at after the deadline is set: listen first answers, then moves the deadline
-			return nil
+			return taken, nil
 		}
 		n, err := conn.Write(part)
-		s.sent(n)
+		taken += int64(n)
+		s.sent(int64(n))
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return fmt.Errorf("the server took no byte for %v", s.receiptTimeout)
+			return taken, fmt.Errorf("the server took no byte for %v", s.receiptTimeout)
 		}
 		if err != nil {
-			return err
+			return taken, err
 		}
 		b = b[n:]
 	}
-	return nil
+	return taken, nil
 }
 
 // lateWord is how long we wait for a line from a server that broke our sending:

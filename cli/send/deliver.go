@@ -57,10 +57,11 @@ func (d *delivery) deliver(ctx context.Context, it item) Result {
 		if d.round(ctx, it, begin, &res) || ctx.Err() != nil || max(time.Since(begin), d.outage.length()) >= d.giveUpAfter {
 			return res
 		}
+		wait := pause/2 + rand.N(pause/2) // so that senders that failed together do not come back together
 		select {
 		case <-ctx.Done():
 			return res
-		case <-time.After(pause/2 + rand.N(pause/2)): // so that senders that failed together do not come back together
+		case <-time.After(min(wait, d.giveUpAfter-time.Since(begin))):
 		}
 	}
 }

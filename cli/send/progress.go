@@ -65,8 +65,8 @@ func (b *bar) run() {
 		case <-b.done:
 			return
 		case <-ticks.C:
-			b.bar.SetTotal(max(b.tally.knownBytes.Load(), b.tally.bytes.Load()+1), false)
-			b.bar.SetCurrent(b.tally.bytes.Load())
+			b.bar.SetTotal(max(b.tally.knownBytes.Load(), b.tally.useful.Load()+1), false)
+			b.bar.SetCurrent(b.tally.useful.Load())
 		}
 	}
 }

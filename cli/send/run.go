@@ -141,7 +141,7 @@ func (r *run) sendObjects(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	d := &delivery{
-		sender: &sender{dialer: r.dialer(), receiptTimeout: r.cfg.ReceiptTimeout, sent: func(n int) { r.tally.onWire.Add(int64(n)) }},
+		sender: &sender{dialer: r.dialer(), receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost},
 		roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, again: r.again,
 	}
 	items, end := r.feed(ctx)
@@ -178,7 +178,7 @@ func (r *run) sendDatagrams(ctx context.Context) error {
 				return errors.Join(d.finish(), r.ended(ctx, end))
 			}
 			result := d.send(ctx, it)
-			r.tally.onWire.Add(result.Bytes)
+			r.tally.took(result.Bytes)
 			r.note(result, cancel)
 		}
 	}

@@ -22,6 +22,7 @@ type tally struct {
 	known, knownBytes atomic.Int64
 	// onWire are bytes that the kernel took, also those of tries that failed.
 	onWire  atomic.Int64
+	useful  atomic.Int64 // of these what need not be sent again
 	done    atomic.Int64 // objects received, or datagrams sent
 	bytes   atomic.Int64 // of these
 	repeats atomic.Int64 // tries after the first
@@ -42,6 +43,9 @@ func newTally(udp bool) *tally {
 	}
 	return t
 }
+
+func (t *tally) took(n int64) { t.onWire.Add(n); t.useful.Add(n) }
+func (t *tally) lost(n int64) { t.useful.Add(-n) }
 
 func (t *tally) add(r Result) {
 	if r.ok() {

@@ -62,13 +62,13 @@ func checkOnce(t *testing.T, s jetstream.Stream, want int) {
 // block keeps the committer busy with a lone message whose done waits, so that what is submitted meanwhile is one group.
 func block(t *testing.T, c *Committer) (release func()) {
 	t.Helper()
-	held, go_ := make(chan struct{}), make(chan struct{})
-	err := c.Submit(t.Context(), &nats.Msg{Subject: "t.block"}, func(Ack, error) { close(held); <-go_ })
+	holding, released := make(chan struct{}), make(chan struct{})
+	err := c.Submit(t.Context(), &nats.Msg{Subject: "t.block"}, func(Ack, error) { close(holding); <-released })
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-held
-	return func() { close(go_) }
+	<-holding
+	return func() { close(released) }
 }
 
 func TestCommitter(t *testing.T) {

@@ -21,9 +21,12 @@ import (
 )
 
 // vanish leaves the gateway as a kill between two steps does: nothing is closed.
-func (g *gatewayLife) vanish() {
+func (g *gatewayLife) vanish(t *testing.T) {
+	t.Helper()
 	g.stopLedger()
-	<-g.ledgerStopped
+	if err := <-g.ledgerStopped; err != nil {
+		t.Error(err)
+	}
 }
 
 // announceObjects receives n objects at an instant, whole.
@@ -114,9 +117,9 @@ func TestDayForgottenAndBack(t *testing.T) {
 		t.Errorf("totals (-want +got):\n%s", diff)
 	}
 	// A kill now must not lose what was adopted.
-	g.vanish()
+	g.vanish(t)
 	h := open(t, server, dir, "two")
-	defer h.close() //nolint:errcheck // what it would say is not the matter here
+	defer h.close()
 	final := awaitEntry(t, js, camera, day, wire.StepAnnounced, func(e wire.LedgerEntry) bool { return e.Incarnations["one"].Objects == 5 })
 	if got := final.Incarnations["one"]; got.Digest != both.Digest || got.ObjectBytes != both.ObjectBytes {
 		t.Errorf("after a kill: announced %+v, received before %+v", got, both)
@@ -132,7 +135,7 @@ func TestTrimmed(t *testing.T) {
 	g := open(t, server, dir, "one")
 	now := time.Now()
 	g.announceObjects(t, "x", 4, now)
-	g.vanish()
+	g.vanish(t)
 	s, err := js.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +144,7 @@ func TestTrimmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := open(t, server, dir, "two")
-	defer h.close() //nolint:errcheck // what it would say is not the matter here
+	defer h.close()
 	h.announceObjects(t, "y", 1, now)
 	awaitEntry(t, js, camera, wire.DayOf(now), wire.StepReceived, func(e wire.LedgerEntry) bool {
 		return e.Incarnations["one"].Objects == 4 && e.Incarnations["two"].Objects == 1
@@ -167,9 +170,9 @@ func TestStreamMadeAnew(t *testing.T) {
 	parts.CreateSite(t, js, site)
 	g = open(t, server, dir, "two")
 	g.announceObjects(t, "y", 3, now)
-	g.vanish()
+	g.vanish(t)
 	h := open(t, server, dir, "three")
-	defer h.close() //nolint:errcheck // what it would say is not the matter here
+	defer h.close()
 	awaitEntry(t, js, camera, wire.DayOf(now), wire.StepAnnounced, func(e wire.LedgerEntry) bool {
 		return e.Incarnations["one"].Objects == 20 && e.Incarnations["two"].Objects == 3
 	})
@@ -184,7 +187,7 @@ func TestDamagedFiles(t *testing.T) {
 	now := time.Now()
 	g := open(t, server, dir, "one")
 	g.announceObjects(t, "x", 6, now)
-	g.vanish()
+	g.vanish(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 200 {
 		damaged := filepath.Join(t.TempDir(), "d")
@@ -222,7 +225,7 @@ func TestDamagedFiles(t *testing.T) {
 		}
 	}
 	h := open(t, server, dir, "two")
-	defer h.close() //nolint:errcheck // what it would say is not the matter here
+	defer h.close()
 	awaitEntry(t, js, camera, wire.DayOf(now), wire.StepReceived, func(e wire.LedgerEntry) bool { return e.Incarnations["one"].Objects == 6 })
 }
 

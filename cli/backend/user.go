@@ -18,8 +18,8 @@ import (
 // userAge is how long the credentials that a command issues to itself are good for.
 const userAge = time.Hour
 
-// reader is a JetStream user that reads a Site's ledger and its gateways'
-// reports, and may do nothing else.
+// reader is a JetStream user that reads a Site's ledger, its gateways' reports
+// and single messages of its streams, and may do nothing else.
 func reader(code string) plan.JetStreamUser {
 	u := plan.JetStreamUser{Name: "substorm cli", InboxPrefix: "_INBOX_cli_" + code, Publish: []string{"$JS.API.INFO"}}
 	u.Subscribe = []string{u.InboxPrefix + ".>"}
@@ -29,6 +29,9 @@ func reader(code string) plan.JetStreamUser {
 			u.Publish = append(u.Publish, "$JS.API."+api+"."+stream, "$JS.API."+api+"."+stream+".>")
 		}
 		u.Publish = append(u.Publish, "$JS.FC."+stream+".>", "$JS.FC.*.*."+stream+".>")
+	}
+	for _, stream := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {
+		u.Publish = append(u.Publish, "$JS.API.STREAM.INFO."+stream, "$JS.API.DIRECT.GET."+stream, "$JS.API.DIRECT.GET."+stream+".>")
 	}
 	return u
 }

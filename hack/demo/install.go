@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/substorm/substorm/hack/images/image"
 )
 
 const namespaceManifest = `apiVersion: v1
@@ -26,13 +28,16 @@ func (d *demo) install(ctx context.Context) error {
 	if _, err := d.output(ctx, d.kubectl, "apply", "-f", manifest); err != nil {
 		return err
 	}
+	if err := d.renew(ctx); err != nil {
+		return err
+	}
 	for _, release := range []struct{ name, chart string }{
 		{"quickstart", "charts/substorm-quickstart"},
 		{"substorm", "charts/substorm"},
 	} {
 		what := fmt.Sprintf("helm upgrade --install %s %s --wait", release.name, release.chart)
 		_, err := d.step(ctx, what, d.helm, "upgrade", "--install", release.name, release.chart, "--namespace", namespace,
-			"--set", "image.tag=dev", "--wait", "--timeout", "5m")
+			"--set", "image.tag="+image.Tag(), "--wait", "--timeout", "5m")
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -25,6 +26,9 @@ const patience = 3 * time.Minute
 // look waits until the archive lists everything that was sent, shows it, and compares the bytes.
 func (d *demo) look(ctx context.Context, s sent) error {
 	if err := d.waitListed(ctx, s); err != nil {
+		return err
+	}
+	if err := d.waitFigures(ctx); err != nil {
 		return err
 	}
 	for _, argv := range [][]string{
@@ -123,27 +127,55 @@ func (d *demo) archivedDatagrams(ctx context.Context) (uint64, error) {
 	return l.datagrams, err
 }
 
+// waitFigures waits until the Instruments' statuses show the ledger's figures: the operator writes them once a minute.
+func (d *demo) waitFigures(ctx context.Context) error {
+	ledgers, err := d.ledger(ctx, "--day", "today")
+	if err != nil {
+		return err
+	}
+	for _, l := range ledgers {
+		field, figure := "datagrams", l.Received.Datagrams
+		if l.Received.Objects > 0 {
+			field, figure = "objects", l.Received.Objects
+		}
+		condition := fmt.Sprintf("--for=jsonpath={.status.receivedToday.%s}=%d", field, figure)
+		_, err := d.step(ctx, fmt.Sprintf("kubectl shows the %d %s of %s", figure, field, l.Instrument),
+			d.kubectl, "-n", namespace, "wait", condition, "--timeout=90s", "instrument/"+l.Instrument)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // differences between the columns of the ledger.
 func (d *demo) differences(ctx context.Context) ([]string, error) {
-	out, err := d.output(ctx, d.substorm, "archive", "ledger", "-o", "json")
+	ledgers, err := d.ledger(ctx)
+	var differences []string
+	for _, l := range ledgers {
+		for _, difference := range l.Differences {
+			differences = append(differences, l.Instrument+": "+difference)
+		}
+	}
+	return differences, err
+}
+
+// ledger is what `substorm archive ledger` says of each instrument and day.
+func (d *demo) ledger(ctx context.Context, args ...string) ([]archive.Ledger, error) {
+	out, err := d.output(ctx, append([]string{d.substorm, "archive", "ledger", "-o", "json"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	var differences []string
+	var ledgers []archive.Ledger
 	decoder := json.NewDecoder(strings.NewReader(out))
 	for {
-		var line struct {
-			Instrument  string   `json:"instrument"`
-			Differences []string `json:"differences"`
-		}
-		if err := decoder.Decode(&line); errors.Is(err, io.EOF) {
-			return differences, nil
+		var l archive.Ledger
+		if err := decoder.Decode(&l); errors.Is(err, io.EOF) {
+			return ledgers, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("read the ledger: %w", err)
 		}
-		for _, difference := range line.Differences {
-			differences = append(differences, line.Instrument+": "+difference)
-		}
+		ledgers = append(ledgers, l)
 	}
 }
 

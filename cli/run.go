@@ -34,7 +34,7 @@ func Run(ctx context.Context, cfg Config) error {
 	root.SetOut(cfg.Stdout)
 	root.SetErr(cfg.Stderr)
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err != nil {
 		fmt.Fprintln(cfg.Stderr, "error:", err)
 	}
 	return err

@@ -7,6 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,6 +49,32 @@ func TestExitCodes(t *testing.T) {
 		if got := ExitCode(err); got != want {
 			t.Errorf("%v: exit code %d, want %d", err, got, want)
 		}
+	}
+}
+
+// TestInterrupted: Ctrl-C ends a command, which says how far it was.
+func TestInterrupted(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts in the kernel, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	file := filepath.Join(t.TempDir(), "frame")
+	if err := os.WriteFile(file, []byte("frame"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if c, err := silent.Accept(); err == nil { // the object is on its way
+			cancel()
+			_, _ = io.Copy(io.Discard, c)
+			c.Close()
+		}
+	}()
+	var out, errs bytes.Buffer
+	err = Run(ctx, Config{Program: "substorm", Args: []string{"send", "--to", silent.Addr().String(), file}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs})
+	if ExitCode(err) != 130 || !strings.Contains(errs.String(), "interrupted: 0 objects were received, 1 were on their way") {
+		t.Errorf("exit code %d\n%s", ExitCode(err), errs.String())
 	}
 }
 

@@ -185,3 +185,26 @@ func TestGetOfAnAmbiguousDigest(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestVariables: each flag may stand in the environment, as in a pod.
+func TestVariables(t *testing.T) {
+	f := newFixture(t, parts.MinIOOptions{TLS: true})
+	flags := f.flags(t)
+	for i := 0; i < len(flags); i += 2 {
+		name := strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(flags[i], "--"), "-", "_"))
+		t.Setenv("SUBSTORM_"+name, flags[i+1])
+	}
+	out, _ := must(t, "ls", "-o", "json")
+	if n := len(notices(t, out)); n != 4 {
+		t.Errorf("%d objects, want 4", n)
+	}
+	if _, _, err := run(t, "ls", "--s3-bucket", "another"); err == nil || !strings.Contains(err.Error(), "another") {
+		t.Errorf("a flag does not win over its variable: %v", err)
+	}
+	if _, _, err := run(t, "ls", "--tls-server-name", "localhost"); err != nil {
+		t.Errorf("by another name in the certificate: %v", err)
+	}
+	if _, _, err := run(t, "ls", "--tls-server-name", "elsewhere.example"); err == nil {
+		t.Error("a server whose certificate has another name was believed")
+	}
+}

@@ -48,6 +48,7 @@ type servers struct {
 
 func start(t *testing.T) servers {
 	t.Helper()
+	t.Parallel() // they wait more than they work
 	return servers{parts.NATS(t, parts.NATSOptions{}), parts.MinIO(t, parts.MinIOOptions{})}
 }
 
@@ -76,12 +77,17 @@ func (s servers) site(t *testing.T, code string) *lab {
 			_ = l.js.DeleteStream(context.WithoutCancel(t.Context()), name)
 		}
 	})
-	_, err := l.js.CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.LeaseBucket(code), TTL: leaseTTL, History: 1,
-		Storage: jetstream.FileStorage})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l.leaseTTL()
 	return l
+}
+
+func (l *lab) leaseTTL() {
+	l.t.Helper()
+	_, err := l.js.CreateOrUpdateKeyValue(l.t.Context(), jetstream.KeyValueConfig{
+		Bucket: wire.LeaseBucket(l.site), TTL: leaseTTL, History: 1, Storage: jetstream.FileStorage})
+	if err != nil {
+		l.t.Fatal(err)
+	}
 }
 
 func (l *lab) setting(instrument string) (wire.InstrumentEntry, bool) {

@@ -39,13 +39,12 @@ func (w *Writer) close(ctx context.Context) error {
 	if err := w.saveRepeats(ctx); err != nil {
 		return err
 	}
-	next, caughtUp := w.reader.Position()
-	if next != w.cursor.Next {
-		if err := w.moveCursor(ctx, next); err != nil {
+	if w.next != w.cursor.Next {
+		if err := w.moveCursor(ctx, w.next); err != nil {
 			return err
 		}
 	}
-	if caughtUp {
+	if w.caughtUp {
 		w.cfg.Metrics.closed.SetToCurrentTime()
 	}
 	return nil

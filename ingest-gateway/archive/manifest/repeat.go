@@ -100,7 +100,7 @@ func withdraw(ctx context.Context, cfg withdrawConfig, n wire.Notice) error {
 	if err := cfg.lease.Check(); err != nil {
 		return err
 	}
-	if err := publish(ctx, cfg.js, n, cfg.gateway); err != nil {
+	if _, err := publish(ctx, cfg.js, n, cfg.gateway); err != nil {
 		return err
 	}
 	if n.Offset != 0 || n.Length != 0 {
@@ -117,13 +117,16 @@ type withdrawConfig struct {
 	log     *slog.Logger
 }
 
-func publish(ctx context.Context, js jetstream.JetStream, n wire.Notice, gateway string) error {
+// publish returns whether the stream took the notice; it does not take one that
+// it took in the last two minutes.
+func publish(ctx context.Context, js jetstream.JetStream, n wire.Notice, gateway string) (taken bool, err error) {
 	m, err := stream.NoticeMessage(n, gateway)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if _, err := js.PublishMsg(ctx, m); err != nil {
-		return fmt.Errorf("publish the notice %s: %w", n.MessageID(), err)
+	ack, err := js.PublishMsg(ctx, m)
+	if err != nil {
+		return false, fmt.Errorf("publish the notice %s: %w", n.MessageID(), err)
 	}
-	return nil
+	return !ack.Duplicate, nil
 }

@@ -251,13 +251,13 @@ func (s *Sweeper) announce(ctx context.Context, key string) error {
 	if err := s.cfg.Lease.Check(); err != nil {
 		return err
 	}
-	err = publish(ctx, s.cfg.JetStream, n, s.cfg.Gateway)
+	taken, err := publish(ctx, s.cfg.JetStream, n, s.cfg.Gateway)
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) { // a full stream: what waits is found again
 		s.cfg.Log.Warn("an object in no manifest cannot be announced now", "object", key, "error", err)
 		return nil
 	}
-	if err != nil {
+	if err != nil || !taken {
 		return err
 	}
 	s.cfg.Metrics.found.WithLabelValues(findingUnannounced).Inc()

@@ -67,6 +67,10 @@ type Writer struct {
 	cell   *stream.Cell
 	cursor wire.StreamCursor
 	ledger jetstream.KeyValue
+	// next is the first sequence that was not taken yet. The reader may be
+	// further: what it returned is not all taken when something fails.
+	next     uint64
+	caughtUp bool
 
 	days        map[dayKey]*day
 	index       *index
@@ -155,6 +159,7 @@ func (w *Writer) begin(ctx context.Context) error {
 		}
 		w.cursor = wire.StreamCursor{Epoch: epoch, Next: 1}
 	}
+	w.next = w.cursor.Next
 	w.listed.Store(&stream.Position{Epoch: epoch, Next: w.cursor.Next})
 	w.reader = stream.NewReader(js, stream.ReaderConfig{Stream: name, Epoch: epoch, Start: w.cursor.Next})
 	w.nextClose = time.Now().Add(w.cfg.PartInterval)
@@ -172,7 +177,9 @@ func (w *Writer) step(ctx context.Context) error {
 		if err := w.take(ctx, m); err != nil {
 			return err
 		}
+		w.next = m.Sequence + 1
 	}
+	w.next, w.caughtUp = w.reader.Position()
 	w.answer()
 	if w.open < maxOpen && time.Now().Before(w.nextClose) {
 		return nil

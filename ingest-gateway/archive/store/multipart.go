@@ -131,7 +131,7 @@ func (p *multipart) copyTo(ctx context.Context, key string, opts objectstore.Put
 func (p *multipart) clean() {
 	a := p.object.archive
 	if p.flying != nil {
-		<-p.flying // its context has ended
+		_ = <-p.flying // its context has ended
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
 	defer cancel()

@@ -16,14 +16,6 @@ import (
 // renew deletes the pods of an earlier demo that run other builds of our images than the ones just loaded: tag and manifest
 // are the same, so nobody else would.
 func (d *demo) renew(ctx context.Context) error {
-	want := map[string]string{} // digest of the image's configuration by name
-	for _, name := range image.Names() {
-		built, err := image.Build(ctx, d.p, name, image.Tag())
-		if err != nil {
-			return err
-		}
-		want[built.Ref] = built.Digest
-	}
 	out, err := d.output(ctx, d.kubectl, "-n", namespace, "get", "pods", "-o", "json")
 	if err != nil {
 		return err
@@ -31,6 +23,17 @@ func (d *demo) renew(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := json.Unmarshal([]byte(out), &pods); err != nil {
 		return fmt.Errorf("read the pods: %w", err)
+	}
+	if len(pods.Items) == 0 {
+		return nil
+	}
+	want := map[string]string{} // digest of the image's configuration by name
+	for _, name := range image.Names() {
+		built, err := image.Build(ctx, d.p, name, image.Tag())
+		if err != nil {
+			return err
+		}
+		want[built.Ref] = built.Digest
 	}
 	for i := range pods.Items {
 		if stale(&pods.Items[i], want) {

@@ -19,6 +19,7 @@ import (
 
 // One object, from a socket to the bucket, the stream, the ledger and back.
 func TestObjectEndToEnd(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	port := parts.FreePort(t)
 	revision := l.declare(t, tcpInstrument("camera", port))
@@ -83,6 +84,7 @@ func (l *lab) listing(t *testing.T, instrument string) map[wire.Digest]int {
 // The whole house on servers as in production (operator mode, TLS both ways):
 // objects and datagrams in, a manifest, a repeat withdrawn, all columns equal.
 func TestWholeHouse(t *testing.T) {
+	t.Parallel()
 	l := (&lab{
 		nats:  parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: "hub"}),
 		minio: parts.MinIO(t, parts.MinIOOptions{TLS: true}),
@@ -168,6 +170,7 @@ func TestWholeHouse(t *testing.T) {
 
 // Two gateways do not share a volume.
 func TestVolumeIsLocked(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.declare(t)
 	g := l.start(t, gatewayOptions{})

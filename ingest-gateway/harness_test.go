@@ -164,7 +164,6 @@ type gateway struct {
 
 type gatewayOptions struct {
 	name, dir string
-	ports     int // how many
 	flags     []string
 }
 
@@ -238,7 +237,8 @@ func (g *gateway) signal(s syscall.Signal) { _ = g.cmd.Process.Signal(s) }
 // kill ends the process as a power cut would.
 func (g *gateway) kill() {
 	g.signal(syscall.SIGKILL)
-	<-g.done
+	for range g.done { // it is closed then
+	}
 }
 
 // stop ends the process as Kubernetes does and returns what it ended with.

@@ -43,6 +43,7 @@ func (g *gateway) awaitUnsafe(n string) {
 // answered: the sender sees a reset and no receipt, sends again, and the object
 // is announced once.
 func TestKillBeforeTheStoreAnswers(outer *testing.T) {
+	outer.Parallel()
 	t := outer // gateways outlive the subtests
 	l := newLab(t)
 	port := parts.FreePort(t)
@@ -86,6 +87,7 @@ func TestKillBeforeTheStoreAnswers(outer *testing.T) {
 
 // A store or a NATS that is away for a while resets nobody.
 func TestHiccups(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	port := parts.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
@@ -132,6 +134,7 @@ func TestHiccups(t *testing.T) {
 // Started while store and NATS are away, the gateway knows its instruments from
 // its volume and is ready once both are back.
 func TestStartWithoutBackends(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	port := parts.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
@@ -168,6 +171,7 @@ func TestStartWithoutBackends(t *testing.T) {
 // What was begun finishes; who never began, and who does not finish in time, is
 // reset; the pod is not ready meanwhile.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	port := parts.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
@@ -229,6 +233,7 @@ func TestDrain(t *testing.T) {
 
 // The registry changes under a running gateway.
 func TestRegistryChanges(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	oldPort, newPort := parts.FreePort(t), parts.FreePort(t)
 	camera := tcpInstrument("camera", oldPort)

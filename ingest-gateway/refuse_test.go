@@ -37,6 +37,7 @@ func (l *lab) expectRefused(t *testing.T, g *gateway, instrument string, cause w
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	instrument := func(name string, change func(*wire.InstrumentEntry)) wire.InstrumentEntry {
 		e := tcpInstrument(name, parts.FreePort(t))
@@ -176,6 +177,7 @@ func TestRefusals(t *testing.T) {
 
 // A flood of refusals neither fills the log nor goes uncounted.
 func TestRefusalFlood(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	e := tcpInstrument("elsewhere", parts.FreePort(t))
 	e.Ways[0].Sources = []string{"192.0.2.0/24"}

@@ -130,11 +130,9 @@ func (p *multipart) copyTo(ctx context.Context, key string, opts objectstore.Put
 // own goroutine is done with it.
 func (p *multipart) clean() {
 	a := p.object.archive
-	if p.flying != nil {
-		_ = <-p.flying // its context has ended
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
 	defer cancel()
+	_ = p.landed(ctx) // soon: its context has ended
 	if p.upload == nil {
 		return
 	}

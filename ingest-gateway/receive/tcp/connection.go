@@ -155,24 +155,12 @@ func (c *connection) read() (int, error) {
 	if err := c.conn.SetReadDeadline(c.deadline()); err != nil {
 		return 0, err
 	}
-	if c.server.ctx.Err() != nil || c.draining.Load() || c.object.Asked() {
-		if c.interrupted() != "" || c.object.Asked() {
-			return 0, os.ErrDeadlineExceeded
-		}
+	if c.object.Asked() || c.interrupted() != "" {
+		return 0, os.ErrDeadlineExceeded
 	}
 	space := c.object.Room()
 	if space == nil {
-		if !c.object.HoldsMemory() {
-			if err := c.readable(); err != nil {
-				return 0, err
-			}
-		}
-		var err error
-		if space, err = c.space(); err != nil {
-			return 0, &spaceError{err}
-		}
-		c.heard = time.Now() // it was not the sender who kept us waiting
-		return 0, errAgain
+		return 0, c.makeRoom()
 	}
 	n, err := c.conn.Read(space)
 	if n > 0 {
@@ -181,12 +169,21 @@ func (c *connection) read() (int, error) {
 	return n, err
 }
 
-// space waits for a place for the next bytes, as long as the sender might keep
-// us waiting.
-func (c *connection) space() ([]byte, error) {
+// makeRoom waits for something to read, and then for a place for it, as long as
+// the sender might keep us waiting. It returns errAgain once there is room.
+func (c *connection) makeRoom() error {
+	if !c.object.HoldsMemory() {
+		if err := c.readable(); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithDeadline(c.server.ctx, c.deadlineFrom(time.Now()))
 	defer cancel()
-	return c.object.Space(ctx)
+	if _, err := c.object.Space(ctx); err != nil {
+		return &spaceError{err}
+	}
+	c.heard = time.Now() // it was not the sender who kept us waiting
+	return errAgain
 }
 
 func (c *connection) deadline() time.Time { return c.deadlineFrom(c.heard) }

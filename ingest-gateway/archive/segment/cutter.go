@@ -26,7 +26,7 @@ import (
 const (
 	// scanBatch headers are read at once; cutBatch messages of up to 256 KiB.
 	scanBatch = 1000
-	cutBatch  = 32
+	cutBatch  = 16
 	readWait  = 500 * time.Millisecond
 	// saveInterval is how often the position of the scan is saved.
 	saveInterval = 30 * time.Second

@@ -19,6 +19,12 @@ import (
 // Enhanced Packet Block with padding (35 bytes) and the headers of IPv6 and UDP.
 const perPacket = 35 + 40 + 8
 
+// The largest payloads whose length UDP and IPv4, or UDP alone, can say.
+const (
+	maxPayload  = 65535 - 20 - 8
+	maxPayload6 = 65535 - 8
+)
+
 // packetWriter writes datagrams as pcapng (IETF draft-ietf-opsawg-pcapng): raw IP
 // (LINKTYPE_RAW, 101), times in nanoseconds. The IP and UDP headers are made out
 // of what we know: source, destination port and length. The destination address
@@ -41,8 +47,16 @@ func newPacketWriter(w io.Writer, comment string) (*packetWriter, error) {
 func (p *packetWriter) flush() error { return p.ng.Flush() }
 
 func (p *packetWriter) write(d wire.Datagram) error {
+	source := d.Source.Addr().Unmap()
+	most := maxPayload
+	if source.Is6() {
+		most = maxPayload6
+	}
+	if len(d.Payload) > most {
+		return fmt.Errorf("datagram of %d bytes from %s: no UDP packet is that large: %w", len(d.Payload), d.Source, wire.ErrMalformed)
+	}
 	udp := &layers.UDP{SrcPort: layers.UDPPort(d.Source.Port()), DstPort: layers.UDPPort(d.DestinationPort)}
-	ip, err := networkLayer(d.Source.Addr().Unmap(), udp)
+	ip, err := networkLayer(source, udp)
 	if err != nil {
 		return err
 	}

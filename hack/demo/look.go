@@ -224,8 +224,9 @@ Look around:
   kubectl substorm status
   substorm archive ls -o wide
   substorm archive ledger
-  substorm send --to $(kubectl get instrument allsky-camera -o jsonpath='{.status.addresses[0].address}') ANY-FILE
-  kubectl delete pod demo-0     # what is sent meanwhile gets no receipt, and substorm send repeats it
+  address=$(kubectl get instrument allsky-camera -o jsonpath='{.status.addresses[0].address}')
+  substorm send --to $address ANY-FILE
+  kubectl delete pod demo-0 --wait=false; substorm send --to $address ANY-FILE    # no receipt before the next pod is there
   kubectl explain instrument.spec
 
 make demo-down removes all of it.

@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -117,6 +119,54 @@ func TestStoreAway(t *testing.T) {
 	l.mustCommit(t, random(4, 1000))
 	if keys := l.keys(t, "o/"); len(keys) != 1 {
 		t.Errorf("the archive holds %v", keys)
+	}
+}
+
+// Large objects, in memory that holds two first slabs: all are stored, each
+// from two scratch files at most.
+func TestLargeObjectsInLittleMemory(t *testing.T) {
+	l := newLab(t, enough)
+	var err error
+	l.pool, err = memory.NewPool(memory.Config{Budget: 2 * memory.FirstSlab, ScratchDir: t.TempDir(), ScratchSize: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.cfg.Pool, l.cfg.Metrics = l.pool, prometheus.NewRegistry()
+	l.Archive = New(l.cfg)
+	const objects, size = 6, 2*PartSize + 12345
+	var wg sync.WaitGroup
+	for i := range objects {
+		wg.Go(func() {
+			data := random(byte(i), size)
+			o, err := l.receive(t, data)
+			if err == nil {
+				var r wire.Receipt
+				r, _, err = o.Commit(t.Context())
+				if r.Digest != sha256.Sum256(data) {
+					t.Errorf("object %d: receipt %+v", i, r)
+				}
+			}
+			if err != nil {
+				t.Errorf("object %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, key := range l.keys(t, "o/") {
+		body, info, err := l.objects.Get(t.Context(), key, objectstore.All)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := sha256.New()
+		_, err = io.Copy(h, body)
+		body.Close()
+		n, nerr := wire.NoticeFromMetadata(key, info.Metadata)
+		if err != nil || nerr != nil || wire.Digest(h.Sum(nil)) != n.Digest {
+			t.Errorf("%s: %v, %v, notice %+v", key, err, nerr, n)
+		}
+	}
+	if n := l.announced(t); n != objects {
+		t.Errorf("%d notices", n)
 	}
 }
 

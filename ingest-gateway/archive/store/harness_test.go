@@ -99,6 +99,11 @@ func (l *lab) receive(t *testing.T, data []byte) (*Object, error) {
 		n := copy(space, data)
 		o.Advance(space, n)
 		data = data[n:]
+		if o.Asked() {
+			if err := o.Yield(); err != nil {
+				return o, err
+			}
+		}
 	}
 	return o, nil
 }

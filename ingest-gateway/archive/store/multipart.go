@@ -39,11 +39,11 @@ func newMultipart(o *Object) *multipart {
 // send begins to send a full buffer, which it takes over, once the part before
 // it has arrived. After an error the buffer is still the caller's.
 func (p *multipart) send(ctx context.Context, b *memory.Buffer) error {
+	b.Seal() // while it waits here it could not yield
 	if err := p.landed(ctx); err != nil {
 		return err
 	}
 	p.number++
-	b.Seal()
 	flying := make(chan error, 1)
 	p.flying = flying
 	number := p.number

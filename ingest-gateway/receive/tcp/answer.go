@@ -5,6 +5,7 @@ package tcp
 import (
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -71,14 +72,15 @@ func (c *connection) discard() bool {
 		return true
 	}
 	defer c.server.lingers.Release(1)
-	if c.conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
-		return false
-	}
+	end := time.Now().Add(lingerTime)
 	buf := make([]byte, lingerChunk)
-	for total := 0; total < lingerBytes; {
+	for total := 0; total < lingerBytes && time.Now().Before(end) && c.server.ctx.Err() == nil; {
+		if c.conn.SetReadDeadline(end) != nil { // each time: a late interrupt may have moved it
+			return false
+		}
 		n, err := c.conn.Read(buf)
 		total += n
-		if err != nil {
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return errors.Is(err, io.EOF)
 		}
 	}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway_test
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// notices returns all notices on the stream, in order.
+func (l *lab) notices(t *testing.T) []wire.Notice {
+	t.Helper()
+	stream, err := l.js.Stream(t.Context(), wire.NoticeStream(l.site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var notices []wire.Notice
+	for seq := info.State.FirstSeq; seq > 0 && seq <= info.State.LastSeq; seq++ {
+		m, err := stream.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := wire.DecodeNotice(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id := m.Header.Get(wire.HeaderMessageID); id != n.ID || m.Header.Get(wire.HeaderID) != id {
+			t.Errorf("the notice of %s has the id %q", n.Key, id)
+		}
+		notices = append(notices, n)
+	}
+	return notices
+}
+
+// keys returns the keys in the bucket under a prefix.
+func (l *lab) keys(t *testing.T, prefix string) []string {
+	t.Helper()
+	var keys []string
+	for info, err := range l.store.List(t.Context(), prefix, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, info.Key)
+	}
+	return keys
+}
+
+// digestOf reads an object and returns its metadata and the digest of its bytes.
+func (l *lab) digestOf(t *testing.T, key string) (wire.Digest, objectstore.Info) {
+	t.Helper()
+	body, info, err := l.store.Get(t.Context(), key, objectstore.All)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, body); err != nil {
+		t.Fatal(err)
+	}
+	return wire.Digest(h.Sum(nil)), info
+}
+
+// ledger returns what the ledger has of a step, of all gateways and today and
+// yesterday.
+func (l *lab) ledger(t *testing.T, instrument string, step wire.Step) wire.Totals {
+	t.Helper()
+	kv, err := l.js.KeyValue(t.Context(), wire.LedgerBucket(l.site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lister, err := kv.ListKeys(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum wire.Totals
+	var keys []string
+	for key := range lister.Keys() {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		name, _, s, _, err := wire.ParseLedgerKey(key)
+		if err != nil || name != instrument || s != step {
+			continue
+		}
+		e, err := kv.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, err := wire.DecodeLedgerEntry(e.Value())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum = sum.Plus(entry.Sum())
+	}
+	return sum
+}
+
+// awaitLedger waits until a column says what it should.
+func (l *lab) awaitLedger(t *testing.T, instrument string, step wire.Step, is func(wire.Totals) bool) {
+	t.Helper()
+	await(t, fmt.Sprintf("the ledger's column %s of %s", step, instrument), func() (bool, string) {
+		totals := l.ledger(t, instrument, step)
+		b, _ := json.Marshal(totals)
+		return is(totals), string(b)
+	})
+}

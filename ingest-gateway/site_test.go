@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// lab is a Site: real servers, its streams and buckets, and its registry.
+type lab struct {
+	nats     *parts.NATSServer
+	minio    *parts.MinIOServer
+	js       jetstream.JetStream
+	site     string
+	bucket   string
+	store    objectstore.Store
+	registry jetstream.KeyValue
+	entries  map[string]wire.InstrumentEntry
+	revision int64
+}
+
+func newLab(t *testing.T) *lab {
+	return (&lab{nats: parts.NATS(t, parts.NATSOptions{}), minio: parts.MinIO(t, parts.MinIOOptions{})}).newSite(t, "hub")
+}
+
+// newSite is another Site on the same servers.
+func (l *lab) newSite(t *testing.T, code string) *lab {
+	t.Helper()
+	n := &lab{nats: l.nats, minio: l.minio, site: code, bucket: "archive-" + code, entries: map[string]wire.InstrumentEntry{}}
+	n.js = l.nats.JetStream(t)
+	parts.CreateSite(t, n.js, code)
+	n.store = l.minio.Bucket(t, n.bucket)
+	var err error
+	if n.registry, err = n.js.KeyValue(t.Context(), wire.RegistryBucket(code)); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// tcpInstrument is an entry with one way in over TCP.
+func tcpInstrument(name string, port int) wire.InstrumentEntry {
+	return wire.InstrumentEntry{
+		UID: "uid-" + name, Generation: 1, Instrument: name, Gateway: "north",
+		Ways: []wire.WayEntry{{
+			Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
+			IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000,
+		}},
+		MaxObjectSize: 1 << 30, MaxConnections: 1024, Acknowledge: "Stored", MediaType: "image/jpeg",
+		CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
+	}
+}
+
+// declare makes entries the whole registry, as the operator does: what is new
+// or changed, what is gone, and then the marker.
+func (l *lab) declare(t *testing.T, entries ...wire.InstrumentEntry) int64 {
+	t.Helper()
+	l.revision++
+	next := map[string]wire.InstrumentEntry{}
+	for _, e := range entries {
+		e.Revision = l.revision
+		l.putEntry(t, e)
+		next[e.Instrument] = e
+	}
+	for name := range l.entries {
+		if _, ok := next[name]; !ok {
+			if err := l.registry.Delete(t.Context(), wire.RegistryInstrumentKey(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l.entries = next
+	l.complete(t)
+	return l.revision
+}
+
+func (l *lab) putEntry(t *testing.T, e wire.InstrumentEntry) {
+	t.Helper()
+	b, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.putKey(t, wire.RegistryInstrumentKey(e.Instrument), b)
+}
+
+func (l *lab) complete(t *testing.T) {
+	t.Helper()
+	b, err := wire.RegistryComplete{Revision: l.revision, Count: len(l.entries)}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.putKey(t, wire.RegistryCompleteKey, b)
+}
+
+func (l *lab) putKey(t *testing.T, key string, value []byte) {
+	t.Helper()
+	if _, err := l.registry.Put(t.Context(), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitRevision waits until the gateway reports that it runs a registry.
+func (l *lab) awaitRevision(t *testing.T, gateway string, revision int64) wire.GatewayStatus {
+	t.Helper()
+	var status wire.GatewayStatus
+	await(t, fmt.Sprintf("the gateway runs revision %d", revision), func() (bool, string) {
+		var err error
+		status, err = l.gatewayStatus(t, gateway)
+		return err == nil && status.Revision >= revision, fmt.Sprintf("%+v, %v", status, err)
+	})
+	return status
+}
+
+func (l *lab) gatewayStatus(t *testing.T, gateway string) (wire.GatewayStatus, error) {
+	kv, err := l.js.KeyValue(t.Context(), wire.StatusBucket(l.site))
+	if err != nil {
+		return wire.GatewayStatus{}, err
+	}
+	e, err := kv.Get(t.Context(), wire.GatewayStatusKey(gateway))
+	if err != nil {
+		return wire.GatewayStatus{}, err
+	}
+	return wire.DecodeGatewayStatus(e.Value())
+}

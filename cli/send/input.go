@@ -35,6 +35,8 @@ type input struct {
 	stdin io.Reader
 	// blank is called for each empty line that is passed over.
 	blank func()
+	// temporary is called for each file that is to be removed in the end.
+	temporary func(name string)
 }
 
 // check finds what is missing before anything is sent.
@@ -172,10 +174,9 @@ func (in input) wholeStdin(yield func(item, error) bool) bool {
 	if err != nil {
 		return yield(item{}, fmt.Errorf("keep standard input: %w", err))
 	}
+	in.temporary(f.Name())
 	size, err := io.Copy(f, in.stdin)
-	err = errors.Join(err, f.Close())
-	if err != nil {
-		os.Remove(f.Name())
+	if err := errors.Join(err, f.Close()); err != nil {
 		return yield(item{}, fmt.Errorf("keep standard input in %s: %w", f.Name(), err))
 	}
 	kept := fileItem(f.Name(), size)

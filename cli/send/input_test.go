@@ -107,6 +107,8 @@ func TestInputs(t *testing.T) {
 
 // TestStdinIsSentAgain: what came through a pipe can be repeated too.
 func TestStdinIsSentAgain(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
 	p := newPeer(t, reset, good)
 	cfg := config(t, "-")
 	data := make([]byte, 1<<20)
@@ -117,5 +119,8 @@ func TestStdinIsSentAgain(t *testing.T) {
 	}
 	if r := readReport(t, cfg); r[0].SHA256 != fmt.Sprintf("%x", sha256.Sum256(data)) || r[0].Tries != 2 {
 		t.Errorf("report: %+v", r)
+	}
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -50,7 +51,9 @@ type Config struct {
 // context.Canceled.
 func Run(ctx context.Context, cfg Config) error {
 	t := newTally(cfg.UDP)
-	in := input{paths: cfg.Paths, lines: cfg.Lines, stdin: cfg.Stdin, blank: func() { t.blank.Add(1) }}
+	var rest leftovers
+	defer rest.remove()
+	in := input{paths: cfg.Paths, lines: cfg.Lines, stdin: cfg.Stdin, blank: func() { t.blank.Add(1) }, temporary: rest.add}
 	if err := in.check(); err != nil {
 		return err
 	}
@@ -73,6 +76,26 @@ func Run(ctx context.Context, cfg Config) error {
 		fmt.Fprintln(cfg.Messages, t.summary())
 	}
 	return errors.Join(r.conclude(ctx, err), list.close())
+}
+
+// leftovers are temporary files.
+type leftovers struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (l *leftovers) add(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.names = append(l.names, name)
+}
+
+func (l *leftovers) remove() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range l.names {
+		_ = os.Remove(name)
+	}
 }
 
 // run is one run of the program.

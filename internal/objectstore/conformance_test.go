@@ -309,7 +309,7 @@ func (c conformance) upload(t *testing.T) {
 		}
 	}
 	wantBytes(t, c.store, "upload", body)
-	if u, err = c.store.NewUpload(ctx, "upload", objectstore.PutOptions{}); err != nil {
+	if u, err = c.store.NewUpload(ctx, "aborted", objectstore.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	sendParts(t, u, body[:100])
@@ -319,7 +319,9 @@ func (c conformance) upload(t *testing.T) {
 	if err := u.Complete(ctx); !errors.Is(err, objectstore.ErrNotFound) {
 		t.Errorf("completed after abort: %v", err)
 	}
-	wantBytes(t, c.store, "upload", body)
+	if _, err := c.store.Head(ctx, "aborted"); !errors.Is(err, objectstore.ErrNotFound) {
+		t.Errorf("head of an aborted upload: %v", err)
+	}
 }
 
 func sendParts(t *testing.T, u objectstore.Upload, body []byte) {

@@ -44,6 +44,9 @@ func classify(err error) error {
 		return ErrNotFound
 	case minio.PreconditionFailed:
 		return ErrExists
+	case minio.AccessDenied, minio.InvalidAccessKeyID, minio.SignatureDoesNotMatch, minio.RequestTimeTooSkewed,
+		"XAdminUserNotFound": // versitygw, with 404, for an unknown access key
+		return ErrAccessDenied
 	case minio.XAmzContentSHA256Mismatch, minio.BadDigest, minio.InvalidDigest, "XAmzContentChecksumMismatch":
 		return ErrDigest
 	case minio.IncompleteBody, minio.UnexpectedEOF:

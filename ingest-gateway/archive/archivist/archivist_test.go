@@ -244,3 +244,37 @@ func (l *lab) holder() string {
 	})
 	return holder
 }
+
+// A repeat that is listed as such and still stored, whatever came between, is
+// taken back by the sweep, unless what it repeats is gone.
+func TestSweepFinishesWithdrawals(t *testing.T) {
+	l := start(t).site(t, "thule")
+	now := time.Now().UTC()
+	first := l.putObject(camera, object{now, "frame"})
+	repeat := l.putObject(camera, object{now.Add(time.Second), "frame"})
+	orphan := l.putObject(camera, object{now.Add(2 * time.Second), "another frame"})
+	repeat.State, repeat.RepeatOf = wire.StateWithdrawn, first.ID
+	orphan.State, orphan.RepeatOf = wire.StateWithdrawn, l.notice(camera, object{now.Add(-time.Second), "another frame"}).ID
+	byDay := map[wire.Day][]wire.Record{}
+	for _, r := range []wire.Record{first.Record, repeat.Record, orphan.Record} {
+		byDay[wire.DayOf(r.ReceivedAt)] = append(byDay[wire.DayOf(r.ReceivedAt)], r)
+	}
+	for day, records := range byDay {
+		data, err := wire.Manifest{Header: wire.ManifestHeader{Site: l.site, Instrument: camera, Day: day}, Records: records}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, l, wire.ManifestPartKey(l.site, camera, day, 1), string(data))
+	}
+	cfg := l.config("a")
+	l.run(cfg)
+	l.await("the repeat is gone", func() bool { return !slices.Contains(l.stored(camera), repeat.Key) })
+	l.await("the orphan is found", func() bool { return gauge(t, cfg, "substorm_sweep_found_total") >= 2 })
+	want(t, "stored", sorted(first.Key, orphan.Key), l.stored(camera))
+	want(t, "listed", []string{first.Key}, l.keys(camera, wire.StateCurrent))
+	_, state, err := stream.Epoch(t.Context(), l.js, wire.NoticeStream(l.site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "notices", 1, state.Msgs)
+}

@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -21,7 +22,15 @@ type index struct {
 
 type instrumentIndex struct {
 	loaded bool
-	days   map[wire.Day]map[digestKey]original
+	days   map[wire.Day]*indexDay
+}
+
+// indexDay has the objects of a day; more has those whose digest an earlier one
+// had too, outside the repeat window.
+type indexDay struct {
+	first map[digestKey]original
+	more  map[digestKey][]original
+	count int
 }
 
 // digestKey is the first half of a SHA-256: what it takes to find two objects
@@ -42,7 +51,7 @@ func newIndex(site string, size int, metrics *Metrics) *index {
 func (x *index) of(instrument string) *instrumentIndex {
 	i := x.instruments[instrument]
 	if i == nil {
-		i = &instrumentIndex{days: make(map[wire.Day]map[digestKey]original)}
+		i = &instrumentIndex{days: make(map[wire.Day]*indexDay)}
 		x.instruments[instrument] = i
 	}
 	return i
@@ -62,23 +71,30 @@ func (x *index) add(instrument string, r wire.Record) {
 		x.metrics.forgotten.Inc()
 		return
 	}
-	i := x.of(instrument)
-	if i.days[of] == nil {
-		i.days[of] = make(map[digestKey]original)
-	}
 	key := digestKey(r.Digest[:16])
 	o := original{receivedMillis: r.ReceivedAt.UnixMilli()}
 	if r.ID != x.rawID(instrument, o, r.Digest) {
 		o.id = r.ID
 	}
-	if was, known := i.days[of][key]; known {
-		if was.receivedMillis <= o.receivedMillis {
-			return
-		}
-	} else {
-		x.count++
+	i := x.of(instrument)
+	d := i.days[of]
+	if d == nil {
+		d = &indexDay{first: make(map[digestKey]original)}
+		i.days[of] = d
 	}
-	i.days[of][key] = o
+	switch was, known := d.first[key]; {
+	case !known:
+		d.first[key] = o
+	case was == o || slices.Contains(d.more[key], o):
+		return
+	default:
+		if d.more == nil {
+			d.more = make(map[digestKey][]original)
+		}
+		d.more[key] = append(d.more[key], o)
+	}
+	d.count++
+	x.count++
 	x.metrics.indexed.Set(float64(x.count))
 }
 
@@ -91,14 +107,21 @@ func (x *index) rawID(instrument string, o original, digest wire.Digest) string 
 func (x *index) find(instrument string, digest wire.Digest, at time.Time, window time.Duration) (string, bool) {
 	var first original
 	found := false
-	key := digestKey(digest[:16])
-	for _, objects := range x.of(instrument).days {
-		o, ok := objects[key]
-		if !ok || at.Sub(time.UnixMilli(o.receivedMillis)).Abs() > window {
-			continue
+	consider := func(o original) {
+		if at.Sub(time.UnixMilli(o.receivedMillis)).Abs() > window {
+			return
 		}
 		if !found || o.receivedMillis < first.receivedMillis {
 			first, found = o, true
+		}
+	}
+	key := digestKey(digest[:16])
+	for _, d := range x.of(instrument).days {
+		if o, ok := d.first[key]; ok {
+			consider(o)
+			for _, o := range d.more[key] {
+				consider(o)
+			}
 		}
 	}
 	if found && first.id == "" {
@@ -125,7 +148,7 @@ func (x *index) forgetOldest(growing string, growingDay wire.Day) bool {
 	if oldest == "" || oldest > growingDay {
 		return false
 	}
-	dropped := len(x.instruments[instrument].days[oldest])
+	dropped := x.instruments[instrument].days[oldest].count
 	delete(x.instruments[instrument].days, oldest)
 	x.count -= dropped
 	x.metrics.forgotten.Add(float64(dropped))

@@ -5,11 +5,9 @@ package objectstore_test
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"sync"
@@ -271,133 +269,6 @@ func (c conformance) delete(t *testing.T) {
 	}
 }
 
-func (c conformance) upload(t *testing.T) {
-	ctx := t.Context()
-	body := random(t, 2*objectstore.MinPart+17)
-	for _, createOnly := range []bool{true, false} {
-		u, err := c.store.NewUpload(ctx, "upload", objectstore.PutOptions{
-			ContentType: "image/fits", Metadata: map[string]string{"Substorm-Format": "1"}, CreateOnly: createOnly})
-		if err != nil {
-			t.Fatal(err)
-		}
-		sendParts(t, u, body)
-		if createOnly {
-			if _, err := c.store.Head(ctx, "upload"); !errors.Is(err, objectstore.ErrNotFound) {
-				t.Errorf("before it is complete: %v", err)
-			}
-		}
-		if err := u.Complete(ctx); err != nil {
-			t.Fatal(err)
-		}
-		wantBytes(t, c.store, "upload", body)
-	}
-	info, err := c.store.Head(ctx, "upload")
-	if err != nil || info.ContentType != "image/fits" || info.Metadata["Substorm-Format"] != "1" {
-		t.Errorf("head: %+v, %v", info, err)
-	}
-	u, err := c.store.NewUpload(ctx, "upload", objectstore.PutOptions{CreateOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sendParts(t, u, body[:100])
-	if err := u.Complete(ctx); !errors.Is(err, objectstore.ErrExists) {
-		t.Errorf("completed over an object: %v", err)
-	}
-	for range 2 {
-		if err := u.Abort(ctx); err != nil {
-			t.Error(err)
-		}
-	}
-	wantBytes(t, c.store, "upload", body)
-	if u, err = c.store.NewUpload(ctx, "aborted", objectstore.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	sendParts(t, u, body[:100])
-	if err := u.Abort(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := u.Complete(ctx); !errors.Is(err, objectstore.ErrNotFound) {
-		t.Errorf("completed after abort: %v", err)
-	}
-	if _, err := c.store.Head(ctx, "aborted"); !errors.Is(err, objectstore.ErrNotFound) {
-		t.Errorf("head of an aborted upload: %v", err)
-	}
-}
-
-func sendParts(t *testing.T, u objectstore.Upload, body []byte) {
-	t.Helper()
-	var wg sync.WaitGroup
-	for number := 1; len(body) > 0; number++ {
-		part := body[:min(objectstore.MinPart, len(body))]
-		body = body[len(part):]
-		wg.Go(func() {
-			if err := u.Part(t.Context(), number, bytes.NewReader(part), int64(len(part))); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-func (c conformance) oldUploads(t *testing.T) {
-	ctx := t.Context()
-	before := time.Now().Add(-time.Hour)
-	for i := range 3 {
-		u, err := c.store.NewUpload(ctx, fmt.Sprintf("staging/site/%d", i), objectstore.PutOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		sendParts(t, u, []byte("part"))
-	}
-	later := time.Now().Add(time.Hour)
-	for _, prefix := range []string{"staging/site/1", "staging/site/"} {
-		if n, err := c.store.AbortOldUploads(ctx, prefix, before); err != nil || n != 0 {
-			t.Errorf("aborted %d under %s of those begun an hour ago, %v", n, prefix, err)
-		}
-	}
-	for _, want := range []int{1, 0} {
-		if n, err := c.store.AbortOldUploads(ctx, "staging/site/1", later); err != nil || n != want {
-			t.Errorf("aborted %d of one key, %v, want %d", n, err, want)
-		}
-	}
-	n, err := c.store.AbortOldUploads(ctx, "staging/site/", later)
-	switch {
-	case err != nil || n != 2 && n != 0:
-		t.Errorf("aborted %d of two keys, %v", n, err)
-	case n == 0:
-		t.Log("this server shows uploads by their whole key only: it must remove old ones itself")
-	}
-}
-
-func (c conformance) copies(t *testing.T) {
-	ctx := t.Context()
-	body := random(t, 70_000)
-	if err := put(ctx, c.store, "copy/from ä", body, objectstore.PutOptions{Metadata: map[string]string{"Old": "1"}}); err != nil {
-		t.Fatal(err)
-	}
-	opts := objectstore.PutOptions{ContentType: "image/fits", Metadata: map[string]string{"New": "2"}, CreateOnly: true}
-	if err := c.store.Copy(ctx, "copy/from ä", "copy/to", opts); err != nil {
-		t.Fatal(err)
-	}
-	wantBytes(t, c.store, "copy/to", body)
-	info, err := c.store.Head(ctx, "copy/to")
-	if err != nil || info.ContentType != "image/fits" {
-		t.Errorf("head: %+v, %v", info, err)
-	}
-	if diff := cmp.Diff(map[string]string{"New": "2"}, info.Metadata); diff != "" {
-		t.Errorf("metadata (-want +got):\n%s", diff)
-	}
-	if err := c.store.Copy(ctx, "copy/from ä", "copy/to", opts); !errors.Is(err, objectstore.ErrExists) {
-		t.Errorf("create-only copy onto an object: %v", err)
-	}
-	if err := c.store.Copy(ctx, "copy/none", "copy/to2", opts); !errors.Is(err, objectstore.ErrNotFound) {
-		t.Errorf("copy of nothing: %v", err)
-	}
-	if n, err := c.store.AbortOldUploads(ctx, "copy/", time.Now().Add(time.Hour)); err != nil || n != 0 {
-		t.Errorf("copies left %d uploads, %v", n, err)
-	}
-}
-
 func (c conformance) badBodies(t *testing.T) {
 	ctx := t.Context()
 	wrong := objectstore.PutOptions{Digest: sha256.Sum256([]byte("other"))}
@@ -466,49 +337,4 @@ func (c conformance) canceled(t *testing.T) {
 	if _, err := c.store.AbortOldUploads(ctx, "list/", time.Now()); !errors.Is(err, context.Canceled) {
 		t.Errorf("abort old uploads: %v", err)
 	}
-}
-
-func put(ctx context.Context, store objectstore.Store, key string, body []byte, opts objectstore.PutOptions) error {
-	return store.Put(ctx, key, bytes.NewReader(body), int64(len(body)), opts)
-}
-
-func get(ctx context.Context, store objectstore.Store, key string, r objectstore.Range) ([]byte, error) {
-	body, _, err := store.Get(ctx, key, r)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	return io.ReadAll(body)
-}
-
-func keys(t *testing.T, store objectstore.Store, prefix, after string) []string {
-	t.Helper()
-	var found []string
-	for info, err := range store.List(t.Context(), prefix, after) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Size != 3 || info.ModifiedAt.IsZero() {
-			t.Errorf("listed %+v", info)
-		}
-		found = append(found, info.Key)
-	}
-	return found
-}
-
-func wantBytes(t *testing.T, store objectstore.Store, key string, want []byte) {
-	t.Helper()
-	got, err := get(t.Context(), store, key, objectstore.All)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s holds %d bytes, %v, want %d", key, len(got), err, len(want))
-	}
-}
-
-func random(t *testing.T, size int) []byte {
-	t.Helper()
-	b := make([]byte, size)
-	if _, err := rand.Read(b); err != nil {
-		t.Fatal(err)
-	}
-	return b
 }

@@ -24,11 +24,11 @@ type metrics struct {
 
 func newMetrics(l *links) *metrics {
 	site := []string{"namespace", "site"}
-	instrument := append(site, "instrument")
+	instrument := []string{"namespace", "site", "instrument"}
 	return &metrics{
 		links: l,
 		flowing: prometheus.NewDesc("substorm_instrument_data_flowing",
-			"1 while data arrives in cadence, 0 while it doesn't; absent while nobody knows.", append(instrument, "reason"), nil),
+			"1 while data arrives in cadence, 0 while it doesn't; absent while nobody knows.", []string{"namespace", "site", "instrument", "reason"}, nil),
 		lastReceived: prometheus.NewDesc("substorm_instrument_last_received_timestamp_seconds",
 			"When data of the instrument last arrived, in seconds since 1970.", instrument, nil),
 		connected: prometheus.NewDesc("substorm_site_reports_read",
@@ -36,7 +36,7 @@ func newMetrics(l *links) *metrics {
 		revision: prometheus.NewDesc("substorm_site_registry_revision",
 			"Newest registry revision that gateways can read.", site, nil),
 		reporting: prometheus.NewDesc("substorm_gateway_registry_revision",
-			"Registry revision that a gateway pod last reported.", append(site, "gateway"), nil),
+			"Registry revision that a gateway pod last reported.", []string{"namespace", "site", "gateway"}, nil),
 	}
 }
 

@@ -116,17 +116,17 @@ func (s *setup) indexes(ctx context.Context) error {
 	)
 }
 
-// options: a reconciliation reads the cache and memory and seldom waits, so a
-// few at a time keep up with 1,000 instruments on one core.
-func (s *setup) options(workers int) controller.Options {
-	return controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: &s.unchecked}
+// options: a reconciliation reads the cache and memory and seldom waits, so two
+// at a time keep up with 1,000 instruments on one core.
+func (s *setup) options() controller.Options {
+	return controller.Options{MaxConcurrentReconciles: 2, SkipNameValidation: &s.unchecked}
 }
 
 // specChanges: what was made, deleted or declared anew; statuses are our own doing.
 var specChanges = builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 
 func (s *setup) registries(r reconcile.Reconciler) error {
-	return ctrl.NewControllerManagedBy(s.mgr).Named("registry").WithOptions(s.options(2)).
+	return ctrl.NewControllerManagedBy(s.mgr).Named("registry").WithOptions(s.options()).
 		Watches(&v1alpha1.Instrument{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges).
 		Watches(&v1alpha1.IngestGateway{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everySite), specChanges).
@@ -135,7 +135,7 @@ func (s *setup) registries(r reconcile.Reconciler) error {
 }
 
 func (s *setup) sites(r reconcile.Reconciler) error {
-	return ctrl.NewControllerManagedBy(s.mgr).Named("site").WithOptions(s.options(2)).
+	return ctrl.NewControllerManagedBy(s.mgr).Named("site").WithOptions(s.options()).
 		Watches(&v1alpha1.Site{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everySite), specChanges).
 		WatchesRawSource(source.Func(s.wakers.sites.start)).
@@ -143,7 +143,7 @@ func (s *setup) sites(r reconcile.Reconciler) error {
 }
 
 func (s *setup) gateways(r reconcile.Reconciler) error {
-	return ctrl.NewControllerManagedBy(s.mgr).Named("ingestgateway").WithOptions(s.options(2)).
+	return ctrl.NewControllerManagedBy(s.mgr).Named("ingestgateway").WithOptions(s.options()).
 		Watches(&v1alpha1.IngestGateway{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.IngestGateway{}, handler.EnqueueRequestsFromMapFunc(s.everyGateway), specChanges).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everyGateway), builder.WithPredicates(
@@ -158,7 +158,7 @@ func (s *setup) gateways(r reconcile.Reconciler) error {
 }
 
 func (s *setup) instruments(r reconcile.Reconciler, all *links) error {
-	return ctrl.NewControllerManagedBy(s.mgr).Named("instrument").WithOptions(s.options(2)).
+	return ctrl.NewControllerManagedBy(s.mgr).Named("instrument").WithOptions(s.options()).
 		Watches(&v1alpha1.Instrument{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(all.receivedByPoolOf)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(all.receivedByPoolOf)).

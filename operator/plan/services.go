@@ -36,9 +36,6 @@ func (p Pool) dataServices() []*coreac.ServiceApplyConfiguration {
 	return []*coreac.ServiceApplyConfiguration{p.dataService(name, corev1.ProtocolTCP, corev1.ProtocolUDP)}
 }
 
-// dataServiceNames are the names of the Services that senders may use.
-func dataServiceNames(pool string) []string { return []string{pool, pool + "-tcp", pool + "-udp"} }
-
 func (p Pool) dataService(name string, protocols ...corev1.Protocol) *coreac.ServiceApplyConfiguration {
 	svc := &p.Gateway.Spec.Service
 	spec := coreac.ServiceSpec().WithType(svc.Type).WithSelector(PodLabels(p.Gateway.Name))

@@ -5,7 +5,6 @@ package charts
 import (
 	"errors"
 	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,37 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/substorm/substorm/hack/parts/tool"
+	"github.com/substorm/substorm/e2e/parts"
 )
 
 // startAPIServer runs a real API server that knows our kinds and has the namespaces that the renderings name. Pods there
 // must meet the restricted Pod Security standard.
 func startAPIServer(t *testing.T) client.Client {
 	t.Helper()
-	if _, err := tool.Path("etcd"); err != nil {
-		t.Fatal(err)
-	}
-	path, err := tool.Path("kube-apiserver")
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := &envtest.Environment{
-		BinaryAssetsDirectory: filepath.Dir(path),
-		CRDDirectoryPaths:     []string{filepath.Join("..", "crds")},
-		ErrorIfCRDPathMissing: true,
-	}
-	admin, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	c, err := client.New(admin, client.Options{})
+	c, err := client.New(parts.Kubernetes(t).Config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/hack/parts/tool"
+	"github.com/substorm/substorm/e2e/parts"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -22,11 +22,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // helm runs helm and returns what it printed on standard output, and on standard error.
 func helm(t *testing.T, args ...string) (out, errs string, err error) {
 	t.Helper()
-	path, err := tool.Path("helm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd := exec.CommandContext(t.Context(), parts.Path(t, "helm"), args...)
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+os.DevNull)
 	var stdout, stderr bytes.Buffer

@@ -4,8 +4,6 @@ package quickstart
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,41 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/substorm/substorm/hack/parts/tool"
+	"github.com/substorm/substorm/e2e/parts"
 )
 
-// startAPIServer runs a real etcd and API server and returns an administrator's way in.
-func startAPIServer(t *testing.T) (*envtest.Environment, *rest.Config) {
-	t.Helper()
-	for _, name := range []string{"etcd", "kube-apiserver"} {
-		if _, err := tool.Path(name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	path, err := tool.Path("kube-apiserver")
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := &envtest.Environment{BinaryAssetsDirectory: filepath.Dir(path)}
-	admin, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return env, admin
-}
-
 func TestCommandMakesTheSecretsInACluster(t *testing.T) {
-	env, admin := startAPIServer(t)
-	client, err := kubernetes.NewForConfig(admin)
+	server := parts.Kubernetes(t)
+	client, err := kubernetes.NewForConfig(server.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +27,7 @@ func TestCommandMakesTheSecretsInACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := writeKubeconfig(t, env, "administrator", "system:masters")
+	kubeconfig := server.Kubeconfig(t, "administrator", "system:masters")
 
 	if _, err := run(t, "--kubeconfig", kubeconfig, "-n", "aurora", "--instance", "qs"); err != nil {
 		t.Fatal(err)
@@ -77,7 +48,7 @@ func TestCommandMakesTheSecretsInACluster(t *testing.T) {
 		}
 	}
 
-	stranger := writeKubeconfig(t, env, "stranger", "nobody")
+	stranger := server.Kubeconfig(t, "stranger")
 	_, err = run(t, "--kubeconfig", stranger, "-n", "aurora")
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "substorm-nats-operator") {
 		t.Errorf("without rights: %v, want forbidden and the secret's name", err)
@@ -95,23 +66,6 @@ func secretsIn(t *testing.T, client kubernetes.Interface) map[string]corev1.Secr
 		found[s.Name] = s
 	}
 	return found
-}
-
-func writeKubeconfig(t *testing.T, env *envtest.Environment, user, group string) string {
-	t.Helper()
-	u, err := env.AddUser(envtest.User{Name: user, Groups: []string{group}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := u.KubeConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, body, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // run runs `substorm quickstart keys` and returns what it printed.

@@ -21,16 +21,12 @@ import (
 	"github.com/nats-io/nkeys"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/substorm/substorm/hack/parts/tool"
+	"github.com/substorm/substorm/e2e/parts"
 )
 
 // startNATS runs a real server with the keys in v, as the chart does, and returns its URL.
 func startNATS(t *testing.T, v *Memory) string {
 	t.Helper()
-	server, err := tool.Path("nats-server")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	for name, data := range map[string][]byte{
 		"auth.conf": v.data(t, "substorm-nats-operator")[keyAuthConf],
@@ -49,7 +45,7 @@ jetstream { store_dir: "%[1]s/jetstream", domain: test, sync_interval: always }
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(server, "-c", filepath.Join(dir, "nats.conf"))
+	cmd := exec.Command(parts.Path(t, "nats-server"), "-c", filepath.Join(dir, "nats.conf"))
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -5,18 +5,14 @@
 package kubetest
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/substorm/substorm/cli/kube"
-	"github.com/substorm/substorm/hack/parts/tool"
-	"github.com/substorm/substorm/hack/paths"
+	"github.com/substorm/substorm/e2e/parts"
 )
 
 // Cluster is an API server without nodes.
@@ -29,45 +25,9 @@ type Cluster struct {
 // Start starts an API server that ends with the test.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
-	checkout, err := paths.Checkout()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var programs string
-	for _, name := range []string{"etcd", "kube-apiserver"} {
-		program, err := tool.Path(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		programs = filepath.Dir(program)
-	}
-	env := &envtest.Environment{
-		BinaryAssetsDirectory: programs,
-		CRDDirectoryPaths:     []string{filepath.Join(checkout, "crds")},
-		ErrorIfCRDPathMissing: true,
-	}
-	config, err := env.Start()
-	if err != nil {
-		t.Fatalf("start the API server: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Errorf("stop the API server: %v", err)
-		}
-	})
-	admin, err := env.AddUser(envtest.User{Name: "administrator", Groups: []string{"system:masters"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := admin.KubeConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &Cluster{Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	if err := os.WriteFile(c.Kubeconfig, kubeconfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := kube.New(config, "default")
+	server := parts.Kubernetes(t)
+	c := &Cluster{Kubeconfig: server.Kubeconfig(t, "administrator", "system:masters")}
+	cluster, err := kube.New(server.Config, "default")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,6 @@ server_name: $POD_NAME
 listen: "0.0.0.0:4222"
 # For the kubelet's probes and `kubectl port-forward`: no Service leads here.
 http: "0.0.0.0:8222"
-# A user's token carries its permissions and is one line of the protocol: ours do not fit into the default of 4 KB.
-max_control_line: 32KB
 
 include auth.conf
 

@@ -24,6 +24,8 @@ type facts struct {
 	backends plan.Backends
 	bus      plan.Bus
 	registry plan.RegistryState
+	// newest is the newest revision that was ever seen.
+	newest int64
 	// complete is the marker in the registry's bucket, nil where it has none.
 	complete *wire.RegistryComplete
 	verdicts map[string]judgement
@@ -182,6 +184,7 @@ func (f *facts) setRegistry(entries map[string]wire.InstrumentEntry, complete *w
 	f.complete = complete
 	if complete != nil {
 		f.registry.Revision = complete.Revision
+		f.newest = max(f.newest, complete.Revision)
 	}
 }
 
@@ -200,6 +203,13 @@ func (f *facts) changeRegistry(change plan.RegistryChange, now time.Time) {
 		delete(entries, name)
 	}
 	f.setRegistry(entries, change.Complete, now)
+}
+
+// newestRevision is the newest registry revision that was ever seen here.
+func (f *facts) newestRevision() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.newest
 }
 
 // snapshot returns what planners ask for.

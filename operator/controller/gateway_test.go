@@ -51,31 +51,42 @@ func (w *world) gateway(pool, pod string) *gateway {
 	return &gateway{w, pool, pod, nc, js}
 }
 
-func (g *gateway) bucket(name string) jetstream.KeyValue {
-	g.t.Helper()
-	kv, err := g.js.KeyValue(g.t.Context(), name)
+func (g *gateway) get(bucket, key string) ([]byte, error) {
+	kv, err := g.js.KeyValue(g.t.Context(), bucket)
 	if err != nil {
-		g.t.Fatalf("bucket %s: %v", name, err)
+		return nil, err
 	}
-	return kv
+	value, err := kv.Get(g.t.Context(), key)
+	if err != nil {
+		return nil, err
+	}
+	return value.Value(), nil
+}
+
+func (g *gateway) put(bucket, key string, value []byte) error {
+	kv, err := g.js.KeyValue(g.t.Context(), bucket)
+	if err == nil {
+		_, err = kv.Put(g.t.Context(), key, value)
+	}
+	return err
 }
 
 // complete reads the registry's marker.
 func (g *gateway) complete() (wire.RegistryComplete, error) {
-	value, err := g.bucket(wire.RegistryBucket("hub")).Get(g.t.Context(), wire.RegistryCompleteKey)
+	value, err := g.get(wire.RegistryBucket("hub"), wire.RegistryCompleteKey)
 	if err != nil {
 		return wire.RegistryComplete{}, err
 	}
-	return wire.DecodeRegistryComplete(value.Value())
+	return wire.DecodeRegistryComplete(value)
 }
 
 // entry reads an Instrument's entry.
 func (g *gateway) entry(instrument string) (wire.InstrumentEntry, error) {
-	value, err := g.bucket(wire.RegistryBucket("hub")).Get(g.t.Context(), wire.RegistryInstrumentKey(instrument))
+	value, err := g.get(wire.RegistryBucket("hub"), wire.RegistryInstrumentKey(instrument))
 	if err != nil {
 		return wire.InstrumentEntry{}, err
 	}
-	return wire.DecodeInstrumentEntry(value.Value())
+	return wire.DecodeInstrumentEntry(value)
 }
 
 // awaitPort waits until an entry has a port, and returns it.
@@ -142,7 +153,7 @@ func (g *gateway) report(s wire.GatewayStatus) {
 	s.Gateway, s.Pool, s.Datapath, s.ReportedAt = g.pod, g.pool, "Kernel", time.Now()
 	data, err := s.Encode()
 	if err == nil {
-		_, err = g.bucket(wire.StatusBucket("hub")).Put(g.t.Context(), wire.GatewayStatusKey(g.pod), data)
+		err = g.put(wire.StatusBucket("hub"), wire.GatewayStatusKey(g.pod), data)
 	}
 	if err != nil && g.t.Context().Err() == nil {
 		g.t.Logf("report of %s: %v", g.pod, err)
@@ -156,7 +167,7 @@ func (g *gateway) received(instrument string, ago time.Duration, objects uint64)
 	s := wire.InstrumentStatus{ReportedAt: now, LastReceived: now.Add(-ago), Day: wire.DayOf(now), Objects: objects, Bytes: 1000 * objects}
 	data, err := s.Encode()
 	if err == nil {
-		_, err = g.bucket(wire.StatusBucket("hub")).Put(g.t.Context(), wire.InstrumentStatusKey(instrument, g.pod), data)
+		err = g.put(wire.StatusBucket("hub"), wire.InstrumentStatusKey(instrument, g.pod), data)
 	}
 	if err != nil {
 		g.t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -43,9 +44,17 @@ var (
 	scheme *runtime.Scheme
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	// The tests wait for most of their time.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	flag.Parse()
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard())
 	var err error
 	if api, err = apiserver.Start(false); err == nil {
 		defer func() { _ = api.Stop() }()
@@ -80,6 +89,7 @@ var worlds atomic.Int32
 // operator is not started yet.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	t.Parallel()
 	w := &world{t: t, namespace: fmt.Sprintf("world-%d", worlds.Add(1))}
 	var err error
 	if w.Client, err = client.New(api.Config, client.Options{Scheme: scheme}); err != nil {
@@ -428,7 +438,3 @@ func (l testLog) Write(p []byte) (int, error) {
 	l.t.Log(strings.TrimSpace(string(p)))
 	return len(p), nil
 }
-
-func contains(s, part string) bool { return strings.Contains(s, part) }
-
-func cut(kindName string) (kind, name string, ok bool) { return strings.Cut(kindName, "/") }

@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -246,13 +245,16 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view plan.GatewayView
 		f := plan.NotOurs("Secret", name)
 		return &f, nil
 	}
-	key, err := r.accountKey(view)
-	if err != nil {
+	ref := view.Site.Spec.JetStream.AccountKeySecretRef.Name
+	if view.Secrets[ref] == nil {
 		if current != nil {
 			pool.Permissions = current.Annotations[plan.AnnotationPermissions]
-			err = nil
 		}
-		return nil, ignoreMissing(err)
+		return nil, nil // the status tells of the missing Secret anyway
+	}
+	key, err := readAccountKey(view.Secrets[ref])
+	if err != nil {
+		return unreadable(ref, "spec.jetStream.accountKeySecretRef of Site "+view.Site.Name, err), nil
 	}
 	user := plan.GatewayUser(view.Site, view.Gateway.Name)
 	pool.Permissions = user.Hash(key.account, key.issuer)
@@ -264,24 +266,6 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view plan.GatewayView
 		return nil, err
 	}
 	return r.applySecret(ctx, name, pool.CredentialsSecret(creds))
-}
-
-// errNoAccountKey: the Secret is missing; the pool's status says so anyway.
-var errNoAccountKey = errors.New("the account's key is missing")
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, errNoAccountKey) {
-		return nil
-	}
-	return err
-}
-
-func (r *gatewayReconciler) accountKey(view plan.GatewayView) (accountKey, error) {
-	secret := view.Secrets[view.Site.Spec.JetStream.AccountKeySecretRef.Name]
-	if secret == nil {
-		return accountKey{}, errNoAccountKey
-	}
-	return readAccountKey(secret)
 }
 
 func (r *gatewayReconciler) applySecret(ctx context.Context, name string, secret *coreac.SecretApplyConfiguration) (*plan.Finding, error) {

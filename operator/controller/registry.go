@@ -68,7 +68,7 @@ func (r *registryReconciler) write(ctx context.Context, site types.NamespacedNam
 	if !bus.Up {
 		return plan.RegistryChange{}, nil
 	}
-	seen := max(view.Site.Status.RegistryRevision, f.reports.newestRevision())
+	seen := max(view.Site.Status.RegistryRevision, f.newestRevision(), f.reports.newestRevision())
 	change := plan.Registry(instruments, verdicts, registry.Entries, complete, seen)
 	if change.Complete == nil {
 		return change, nil

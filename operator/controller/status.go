@@ -73,8 +73,8 @@ type statusWriter struct {
 type pendingStatus struct {
 	planned
 	since time.Time
-	// notBefore holds back figures, and what failed.
-	notBefore time.Time
+	// retryAt holds back what failed.
+	retryAt time.Time
 }
 
 // lastStatus is what was last written: the cache may not show it yet.
@@ -119,22 +119,22 @@ func (w *statusWriter) submit(p planned) {
 	}
 	next := pendingStatus{planned: p, since: w.now()}
 	if was, waiting := w.pending[p.resource]; waiting {
-		next.since, next.notBefore = was.since, was.notBefore
-	}
-	if p.urgency == plan.UrgencyFigures {
-		next.notBefore = later(next.notBefore, w.last[p.resource].at.Add(figuresAge))
-	} else if w.last[p.resource].at.Add(figuresAge).Equal(next.notBefore) {
-		next.notBefore = time.Time{} // it waited as figures do, and is more now
+		next.since, next.retryAt = was.since, was.retryAt
 	}
 	w.pending[p.resource] = next
 	w.ring()
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// due is when a status may be written: figures wait until the last one is old
+// enough. The caller holds the lock.
+func (w *statusWriter) due(p pendingStatus) time.Time {
+	if p.urgency != plan.UrgencyFigures {
+		return p.retryAt
 	}
-	return b
+	if age := w.last[p.resource].at.Add(figuresAge); age.After(p.retryAt) {
+		return age
+	}
+	return p.retryAt
 }
 
 // forget drops what is known of a resource that is gone.
@@ -190,7 +190,7 @@ func (w *statusWriter) next() (*pendingStatus, time.Duration) {
 	now, wait := w.now(), time.Hour
 	var best *pendingStatus
 	for _, p := range w.pending {
-		if hold := p.notBefore.Sub(now); hold > 0 {
+		if hold := w.due(p).Sub(now); hold > 0 {
 			wait = min(wait, hold)
 			continue
 		}
@@ -228,7 +228,7 @@ func (w *statusWriter) again(p pendingStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, newer := w.pending[p.resource]; !newer {
-		p.notBefore = w.now().Add(rewriteAfter)
+		p.retryAt = w.now().Add(rewriteAfter)
 		w.pending[p.resource] = p
 	}
 }

@@ -66,6 +66,7 @@ func (v InstrumentView) pool() string {
 
 // Do the gateways run what the Instrument says?
 var programming = []check[InstrumentView]{
+	nothingIsKnownToHaveChanged,
 	entryIsNotWritten,
 	reportsAreNotRead,
 	noGatewayReports,
@@ -91,6 +92,16 @@ func (v InstrumentView) running() []GatewayReport {
 	return running
 }
 
+// nothingIsKnownToHaveChanged: while JetStream is away, and while the operator
+// starts, gateways go on with what they were last known to run.
+func nothingIsKnownToHaveChanged(v InstrumentView) (Finding, bool) {
+	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionProgrammed)
+	if v.Bus.Up || was == nil || was.ObservedGeneration != v.Instrument.Generation {
+		return Finding{}, false
+	}
+	return Finding{was.Status, was.Reason, was.Message}, true
+}
+
 func entryIsNotWritten(v InstrumentView) (Finding, bool) {
 	inst := v.Instrument
 	switch {
@@ -107,17 +118,9 @@ func entryIsNotWritten(v InstrumentView) (Finding, bool) {
 	}
 }
 
-// reportsAreNotRead: gateways go on with what they were last known to run.
 func reportsAreNotRead(v InstrumentView) (Finding, bool) {
-	if v.Bus.Up {
-		return Finding{}, false
-	}
-	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionProgrammed)
-	if was != nil && was.ObservedGeneration == v.Instrument.Generation {
-		return Finding{was.Status, was.Reason, was.Message}, true
-	}
 	return unknown(v1alpha1.ReasonUnreachable, fmt.Sprintf(
-		"the operator does not reach JetStream, see the conditions of Site %q", v.Instrument.Spec.SiteRef.Name)), true
+		"the operator does not reach JetStream, see the conditions of Site %q", v.Instrument.Spec.SiteRef.Name)), !v.Bus.Up
 }
 
 func noGatewayReports(v InstrumentView) (Finding, bool) {

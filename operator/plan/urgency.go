@@ -32,7 +32,7 @@ func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 // GatewayUrgency compares what stands with what is planned.
 func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		was.Replicas != is.Replicas || was.ReadyReplicas != is.ReadyReplicas || was.Selector != is.Selector)
+		was.Replicas != is.Replicas || was.ReadyReplicas != is.ReadyReplicas || was.Selector != is.Selector || was.Datapath != is.Datapath)
 }
 
 // InstrumentUrgency compares what stands with what is planned.

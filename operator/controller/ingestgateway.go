@@ -130,7 +130,7 @@ func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView
 // apply makes the pool's objects what they should be. What the API server
 // refuses is a finding; what failed otherwise is an error and worth another try.
 func (r *gatewayReconciler) apply(ctx context.Context, view plan.GatewayView) (*plan.Finding, error) {
-	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Image: r.image, PullSecrets: r.pull}
+	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Image: r.image, PullSecrets: r.pull, Secrets: view.Secrets}
 	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		finding, err := r.applyUser(ctx, view, &pool)
 		if finding != nil || err != nil {

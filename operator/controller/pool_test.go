@@ -129,6 +129,40 @@ func (w *world) rolledOut(pool string, replicas int32) {
 	}
 }
 
+// TestPoolGoesOnWithoutANewSecret: a Site that names a Secret by a wrong name
+// must not cost a pod that receives.
+func TestPoolGoesOnWithoutANewSecret(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	_, _, ports := w.ports()
+	w.applySite("hub", "hub")
+	w.applyPool("pool", ports)
+	set := made(w, "pool", "pool", &appsv1.StatefulSet{})
+
+	site := w.object("Site", "hub")
+	if err := w.Patch(t.Context(), site, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"objectStore":{"credentialsSecretRef":{"name":"typo"}}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	c := w.awaits("IngestGateway", "pool", "Ready", "False/SecretNotFound")
+	says(t, c, `Secret "typo"`, "spec.objectStore.credentialsSecretRef", "create it")
+	after := &appsv1.StatefulSet{}
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(set), after); err != nil {
+		t.Fatal(err)
+	}
+	if after.Generation != set.Generation {
+		t.Error("the StatefulSet was changed to mount a Secret that does not exist")
+	}
+
+	w.secret("typo", map[string]string{"accessKeyID": w.minio.AccessKeyID, "secretAccessKey": w.minio.SecretAccessKey})
+	eventually(t, "the StatefulSet should follow once the Secret exists", func() error {
+		if err := w.Get(t.Context(), client.ObjectKeyFromObject(set), after); err != nil || after.Generation == set.Generation {
+			return errors.Join(err, errors.New("unchanged"))
+		}
+		return nil
+	})
+}
+
 func TestPoolChangesHowSendersReachIt(t *testing.T) {
 	w := newWorld(t)
 	w.start()

@@ -45,6 +45,8 @@ type Pool struct {
 	// Permissions is the hash of the pool's JetStream user; empty where the
 	// Site gives credentials.
 	Permissions string
+	// Secrets are those that exist of the ones that the Site names.
+	Secrets Secrets
 }
 
 // Object is something to apply, with what names it.
@@ -54,8 +56,10 @@ type Object struct {
 	Apply runtime.ApplyConfiguration `json:"apply"`
 }
 
-// Objects are all Kubernetes objects of a pool but the Secret with its
-// credentials, in the order in which to apply them.
+// Objects are the Kubernetes objects of a pool but the Secret with its
+// credentials, in the order in which to apply them. The StatefulSet is not among
+// them while a Secret that its pods mount is missing: applied, it would replace
+// pods that receive by pods that cannot start.
 func (p Pool) Objects() []Object {
 	objects := []Object{
 		{"ServiceAccount", p.Gateway.Name, p.serviceAccount()},
@@ -64,10 +68,11 @@ func (p Pool) Objects() []Object {
 	for _, s := range p.dataServices() {
 		objects = append(objects, Object{"Service", *s.Name, s})
 	}
-	return append(objects,
-		Object{"PodDisruptionBudget", p.Gateway.Name, p.disruptionBudget()},
-		Object{"StatefulSet", p.Gateway.Name, p.statefulSet()},
-	)
+	objects = append(objects, Object{"PodDisruptionBudget", p.Gateway.Name, p.disruptionBudget()})
+	if _, missing := p.Secrets.Missing(podSecrets(p.Site)); missing {
+		return objects
+	}
+	return append(objects, Object{"StatefulSet", p.Gateway.Name, p.statefulSet()})
 }
 
 // PodLabels are the labels of the pool's pods, and its selector.

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,14 @@ func JetStreamSecrets(site *v1alpha1.Site) []SecretNeed {
 		needs = append(needs, SecretNeed{"spec.jetStream.tls.secretRef", js.TLS.SecretRef.Name, []string{KeyCA}})
 	}
 	return needs
+}
+
+// podSecrets are the Secrets that gateway pods mount: all but the account's key,
+// which only the operator sees.
+func podSecrets(site *v1alpha1.Site) []SecretNeed {
+	return slices.DeleteFunc(slices.Concat(ObjectStoreSecrets(site), JetStreamSecrets(site)), func(n SecretNeed) bool {
+		return slices.Contains(n.Keys, KeyAccountSeed)
+	})
 }
 
 // Secrets are those that exist, by name.

@@ -37,11 +37,12 @@ func TestFailover(t *testing.T) {
 	magnetometer := l.start(t, l.substorm, "send", "--udp", "--lines", "--rate", "2500",
 		"--to", join(nodes, 30112), writeLines(t, datagrams))
 
-	// The pod on the first node is killed while both senders are at work; then
-	// the last node, which holds neither store nor NATS, is cut off.
+	// The gateway on the first node is killed while both senders are at work,
+	// with no chance to drain; then the last node, which holds neither store nor
+	// NATS, is cut off.
 	l.waitObjects(t, report, objects/10)
-	victim := l.gatewayOn(t, 1)
-	l.kubectl(t, "delete", "pod", victim, "--grace-period=0", "--force")
+	l.cluster(t, "exec", "1", "--", "sh", "-c", "kill -KILL $(pidof ingest-gateway)")
+	l.waitRestarted(t, l.gatewayOn(t, 1))
 	l.waitObjects(t, report, objects/3)
 	l.cluster(t, "cut", "3")
 	stranded := l.gatewayOn(t, 3)

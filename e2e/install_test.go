@@ -101,6 +101,19 @@ func (l *lab) gatewayOn(t testing.TB, n int) string {
 	return ""
 }
 
+// waitRestarted waits until a gateway's container runs for the second time.
+func (l *lab) waitRestarted(t testing.TB, pod string) {
+	t.Helper()
+	eventually(t, time.Minute, func() error {
+		for _, p := range l.gateways(t) {
+			if p.Name == pod && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].RestartCount > 0 {
+				return nil
+			}
+		}
+		return fmt.Errorf("pod %s was not restarted", pod)
+	})
+}
+
 // readyGateway returns a gateway pod that receives, and its node's address.
 func (l *lab) readyGateway(t testing.TB) (podIP, nodeIP string) {
 	t.Helper()

@@ -23,11 +23,11 @@ test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API
 	go vet -tags e2e ./...
 	go test -timeout 15m ./...
 
-e2e: ## Tests on a cluster of three nodes: about six minutes for each part, needs root where there is no Docker
-	go test -tags e2e -timeout 30m -v ./e2e/...
+e2e: ## Tests on real clusters of up to three nodes, about six minutes; needs root where there is no Docker
+	go test -tags e2e -p 1 -count 1 -timeout 30m -v ./hack/cluster ./e2e
 
-e2e-all: ## e2e, and the long ones
-	SUBSTORM_E2E_ALL=1 go test -tags e2e -timeout 120m -p 1 -v ./e2e/... ./hack/...
+e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 GiB
+	SUBSTORM_TEST_LARGE_OBJECT=2147483648 go test -count 1 -timeout 30m -v -run TestBudget ./ingest-gateway
 
 bench: ## List the benchmarks, or run one: make bench NAME=...; results go to bench/results
 	@./hack/bench.sh $(NAME)

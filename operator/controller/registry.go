@@ -62,7 +62,9 @@ func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 
 // write brings the registry up to date where JetStream is connected. Where it
 // isn't, its return wakes this controller.
-func (r *registryReconciler) write(ctx context.Context, site types.NamespacedName, view plan.SiteView, instruments []v1alpha1.Instrument, verdicts map[string]plan.Verdict) (plan.RegistryChange, error) {
+func (r *registryReconciler) write(ctx context.Context, site types.NamespacedName, view plan.SiteView,
+	instruments []v1alpha1.Instrument, verdicts map[string]plan.Verdict,
+) (plan.RegistryChange, error) {
 	f := r.links.facts(site)
 	_, bus, registry, complete := f.snapshot()
 	if !bus.Up {

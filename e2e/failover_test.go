@@ -114,7 +114,8 @@ func (l *lab) compareDatagrams(t testing.TB, instrument string, sentDatagrams ui
 	for _, n := range s.Received.Dropped {
 		accounted += n
 	}
-	if archived == 0 || accounted > sentDatagrams {
+	// Only what arrives while the killed gateway is away may be missing.
+	if archived < sentDatagrams/2 || accounted > sentDatagrams {
 		return fmt.Errorf("%d datagrams sent, %d archived, %d accounted for", sentDatagrams, archived, accounted)
 	}
 	t.Logf("datagrams: sent %d, archived %d, in memory at the kill %d, dropped %v, never seen by a gateway %d",

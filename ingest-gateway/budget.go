@@ -3,13 +3,10 @@
 package ingestgateway
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -52,6 +49,12 @@ func memoryLimits(budget int64) limits {
 	if limit > 0 {
 		debug.SetMemoryLimit(int64(heapShare * float64(limit)))
 	}
+	return limitsUnder(limit, budget)
+}
+
+// limitsUnder returns the limits under a memory limit in bytes, or 0 for none.
+// The budget is objects' and telemetry's together.
+func limitsUnder(limit, budget int64) limits {
 	l := limits{budget: unlimitedBudget, connections: tcp.DefaultMaxConnections}
 	if limit > 0 {
 		l.budget = max(limit/2, minMemoryBudget)
@@ -61,33 +64,6 @@ func memoryLimits(budget int64) limits {
 		l.budget = budget
 	}
 	return l
-}
-
-// memoryLimit returns the least memory limit of the process's control group
-// (version 2) and those above it, in bytes; 0 where there is none.
-func memoryLimit(groups, root string) int64 {
-	b, err := os.ReadFile(groups)
-	if err != nil {
-		return 0
-	}
-	least := int64(0)
-	for line := range strings.Lines(string(b)) {
-		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		if !ok {
-			continue
-		}
-		for dir := filepath.Clean("/" + path); ; dir = filepath.Dir(dir) {
-			b, err := os.ReadFile(filepath.Join(root, dir, "memory.max"))
-			n, parseErr := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
-			if err == nil && parseErr == nil && n > 0 && (least == 0 || n < least) {
-				least = n
-			}
-			if dir == "/" {
-				break
-			}
-		}
-	}
-	return least
 }
 
 // scratchSize returns how many bytes scratch may take of a volume.

@@ -3,41 +3,123 @@
 package ingestgateway
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
+
+	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
 )
 
-func TestMemoryLimit(t *testing.T) {
+func TestBudgetMemoryLimit(t *testing.T) {
+	const v2, v1, huge = "memory.max", "memory.limit_in_bytes", "9223372036854771712\n"
 	for name, c := range map[string]struct {
 		groups string
-		max    map[string]string // by folder
+		files  map[string]string
 		want   int64
 	}{
 		"none":                {"0::/\n", nil, 0},
-		"max":                 {"0::/\n", map[string]string{"/": "max\n"}, 0},
-		"a container's":       {"0::/\n", map[string]string{"/": "268435456\n"}, 256 << 20},
-		"the least above":     {"0::/pods/one\n", map[string]string{"/pods/one": "max\n", "/pods": "1000\n", "/": "2000\n"}, 1000},
-		"version 1 is none":   {"4:memory:/x\n", map[string]string{"/x": "1000\n"}, 0},
-		"both versions":       {"4:memory:/x\n0::/y\n", map[string]string{"/x": "1000\n", "/y": "3000\n"}, 3000},
+		"max":                 {"0::/\n", map[string]string{v2: "max\n"}, 0},
+		"a container's":       {"0::/\n", map[string]string{v2: "268435456\n"}, 256 << 20},
+		"the least above":     {"0::/pods/one\n", map[string]string{"pods/one/" + v2: "max\n", "pods/" + v2: "1000\n", v2: "2000\n"}, 1000},
 		"no such file":        {"", nil, 0},
-		"what nobody expects": {"0::/y\n", map[string]string{"/y": "lots"}, 0},
+		"no group":            {"memory\n4:memory\n", map[string]string{"memory/" + v1: "1000\n"}, 0},
+		"what nobody expects": {"0::/y\n", map[string]string{"y/" + v2: "lots"}, 0},
+
+		"version 1":                  {"5:cpu:/x\n4:memory:/x\n", map[string]string{"memory/x/" + v1: "1000\n", "memory/" + v1: huge}, 1000},
+		"version 1, a container's":   {"4:memory:/kubepods/pod/one\n", map[string]string{"memory/" + v1: "100663296\n"}, 96 << 20},
+		"version 1, the least above": {"4:memory:/a/b\n", map[string]string{"memory/a/b/" + v1: "3000\n", "memory/a/" + v1: "1000\n", "memory/" + v1: "2000\n"}, 1000},
+		"version 1, none":            {"4:memory:/x\n", map[string]string{"memory/x/" + v1: huge, "memory/" + v1: huge}, 0},
+		"version 1, several":         {"4:hugetlb,memory:/x\n", map[string]string{"memory/x/" + v1: "1000\n"}, 1000},
+		"version 1, another's":       {"4:cpu:/x\n3:name=memory:/x\n", map[string]string{"memory/x/" + v1: "1000\n"}, 0},
+		"version 1, too large":       {"4:memory:/\n", map[string]string{"memory/" + v1: "18446744073709551615\n"}, 0},
+		"both versions":              {"4:memory:/x\n0::/y\n", map[string]string{"memory/x/" + v1: "1000\n", "y/" + v2: "3000\n"}, 1000},
 	} {
 		root := t.TempDir()
 		groups := filepath.Join(root, "groups")
 		if err := os.WriteFile(groups, []byte(c.groups), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for dir, value := range c.max {
-			if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+		for file, value := range c.files {
+			file = filepath.Join(root, file)
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(root, dir, "memory.max"), []byte(value), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(value), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if got := memoryLimit(groups, root); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
+	}
+}
+
+func TestBudgetUnderLimit(t *testing.T) {
+	for _, c := range []struct {
+		limit, budget int64
+		want          limits
+	}{
+		{0, 0, limits{256 << 20, tcp.DefaultMaxConnections}},
+		{96 << 20, 0, limits{48 << 20, 384}},
+		{512 << 20, 0, limits{256 << 20, 2048}},
+		{96 << 20, 16 << 20, limits{16 << 20, 384}},
+		{1 << 20, 0, limits{minMemoryBudget, minConnections}},
+	} {
+		if got := limitsUnder(c.limit, c.budget); got != c.want {
+			t.Errorf("limit %d, budget %d: %+v, want %+v", c.limit, c.budget, got, c.want)
+		}
+	}
+}
+
+// inGroup tells a process of TestBudgetInGroup that it is the one in the group.
+const inGroup = "SUBSTORM_TEST_IN_GROUP"
+
+// It ends before TestMain, whose build of the gateway does not fit in the group.
+func init() {
+	if os.Getenv(inGroup) != "" {
+		fmt.Printf("budget=%d heap=%d\n", memoryLimits(0).budget, debug.SetMemoryLimit(-1))
+		os.Exit(0)
+	}
+}
+
+// A process in a real group of version 1 with 96 MiB gets 48 MiB, and its heap
+// is bounded.
+func TestBudgetInGroup(t *testing.T) {
+	const limit = 96 << 20
+	const hierarchy = "/sys/fs/cgroup/memory"
+	if _, err := os.Stat(filepath.Join(hierarchy, "memory.limit_in_bytes")); err != nil {
+		t.Skip("no control groups of version 1 for memory: ", err)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes control groups")
+	}
+	group, err := os.MkdirTemp(hierarchy, "substormtest")
+	if err != nil {
+		t.Skip("control groups cannot be made here: ", err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(group); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(group, "memory.limit_in_bytes"), fmt.Append(nil, limit), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `echo $$ > "$1/cgroup.procs" && exec "$2"`, "sh", group, self)
+	cmd.Env = append(os.Environ(), inGroup+"=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	// Four fifths of the limit are the heap's.
+	if want := fmt.Sprintf("budget=%d heap=%d\n", limit/2, limit*4/5); string(out) != want {
+		t.Errorf("%s, want %s", out, want)
 	}
 }

@@ -100,9 +100,10 @@ type Store interface {
 // Upload is an object that arrives in parts. Parts may be sent at the same time.
 type Upload interface {
 	// Part sends part number, counted from 1: size bytes of body, as Put does.
+	// The server refuses bytes that have another digest; a zero one is computed.
 	// All parts but the last hold at least MinPart bytes. Sending a number again
 	// replaces that part.
-	Part(ctx context.Context, number int, body io.ReadSeeker, size int64) error
+	Part(ctx context.Context, number int, body io.ReadSeeker, size int64, digest wire.Digest) error
 	// Complete makes the object out of the parts in the order of their numbers.
 	Complete(ctx context.Context) error
 	// Abort gives the upload up and frees its parts. An upload that is gone is

@@ -48,9 +48,9 @@ func (b *bucket) newUpload(ctx context.Context, key string, opts PutOptions) (*u
 	return &upload{bucket: b, key: key, id: id, put: end, parts: map[int]minio.CompletePart{}}, nil
 }
 
-func (u *upload) Part(ctx context.Context, number int, body io.ReadSeeker, size int64) error {
+func (u *upload) Part(ctx context.Context, number int, body io.ReadSeeker, size int64, digest wire.Digest) error {
 	call := fmt.Sprintf("upload part %d of", number)
-	digest, err := digestOf(body, size, wire.Digest{})
+	digest, err := digestOf(body, size, digest)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", call, u.key, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 func (c conformance) upload(t *testing.T) {
@@ -57,6 +58,10 @@ func (c conformance) upload(t *testing.T) {
 		t.Fatal(err)
 	}
 	sendParts(t, u, body[:100])
+	other := wire.Digest{1}
+	if err := u.Part(ctx, 1, bytes.NewReader(body[:17]), 17, other); err == nil {
+		t.Error("a part was taken whose bytes have another digest")
+	}
 	if err := u.Abort(ctx); err != nil {
 		t.Error(err)
 	}
@@ -75,7 +80,7 @@ func sendParts(t *testing.T, u objectstore.Upload, body []byte) {
 		part := body[:min(objectstore.MinPart, len(body))]
 		body = body[len(part):]
 		wg.Go(func() {
-			if err := u.Part(t.Context(), number, bytes.NewReader(part), int64(len(part))); err != nil {
+			if err := u.Part(t.Context(), number, bytes.NewReader(part), int64(len(part)), wire.Digest{}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -38,7 +38,7 @@ func newMultipart(o *Object) *multipart {
 
 // send begins to send a full buffer, which it takes over, once the part before
 // it has arrived. After an error the buffer is still the caller's.
-func (p *multipart) send(ctx context.Context, b *memory.Buffer) error {
+func (p *multipart) send(ctx context.Context, b *memory.Buffer, digest wire.Digest) error {
 	b.Seal() // while it waits here it could not yield
 	if err := p.landed(ctx); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (p *multipart) send(ctx context.Context, b *memory.Buffer) error {
 	p.flying = flying
 	number := p.number
 	go func() {
-		err := p.part(p.object.ctx, number, b)
+		err := p.part(p.object.ctx, number, b, digest)
 		b.Release()
 		flying <- err
 	}()
@@ -70,7 +70,7 @@ func (p *multipart) landed(ctx context.Context) error {
 }
 
 // part sends one part. Only one call runs at a time.
-func (p *multipart) part(ctx context.Context, number int, b *memory.Buffer) error {
+func (p *multipart) part(ctx context.Context, number int, b *memory.Buffer, digest wire.Digest) error {
 	a := p.object.archive
 	if p.upload == nil {
 		err := a.request(ctx, "begin", 0, func(ctx context.Context) error {
@@ -85,18 +85,18 @@ func (p *multipart) part(ctx context.Context, number int, b *memory.Buffer) erro
 		}
 	}
 	return a.request(ctx, "part", b.Size(), func(ctx context.Context) error {
-		return p.upload.Part(ctx, number, b.Reader(), b.Size())
+		return p.upload.Part(ctx, number, b.Reader(), b.Size(), digest)
 	})
 }
 
 // finish sends the last part and makes the staging object.
-func (p *multipart) finish(ctx context.Context, last *memory.Buffer) error {
+func (p *multipart) finish(ctx context.Context, last *memory.Buffer, digest wire.Digest) error {
 	if err := p.landed(ctx); err != nil {
 		return err
 	}
 	if last.Size() > 0 {
 		p.number++
-		if err := p.part(ctx, p.number, last); err != nil {
+		if err := p.part(ctx, p.number, last, digest); err != nil {
 			return err
 		}
 	}

@@ -32,6 +32,10 @@ type Object struct {
 
 	size   int64
 	digest sum
+	// part is the digest of what buffer holds, from the second part on; before
+	// that it is digest. What goes to the store must have the digest of what came
+	// from the network, even where it lay in scratch in between.
+	part sum
 	// buffer holds the bytes that are not in a part yet.
 	buffer *memory.Buffer
 	// parts is set once the object outgrew PartSize.
@@ -74,6 +78,9 @@ func (o *Object) Space(ctx context.Context) ([]byte, error) {
 // Advance says that n bytes were written to what Space returned.
 func (o *Object) Advance(space []byte, n int) {
 	o.digest.Write(space[:n])
+	if o.parts != nil {
+		o.part.Write(space[:n])
+	}
 	o.buffer.Advance(n)
 	o.size += int64(n)
 	o.archive.cfg.Ledger.ObjectBytesRead(o.instrument.Name, o.began, n)
@@ -81,12 +88,16 @@ func (o *Object) Advance(space []byte, n int) {
 
 // handOver sends the full buffer as a part and goes on with an empty one.
 func (o *Object) handOver(ctx context.Context) error {
+	digest := o.digest
 	if o.parts == nil {
 		o.parts = newMultipart(o)
+	} else {
+		digest = o.part
 	}
-	if err := o.parts.send(ctx, o.buffer); err != nil {
+	if err := o.parts.send(ctx, o.buffer, digest.digest()); err != nil {
 		return err
 	}
+	o.part.Reset()
 	o.buffer = o.archive.cfg.Pool.NewBuffer(PartSize, o.wake)
 	return nil
 }
@@ -170,7 +181,7 @@ var errGivenUp = errors.New("the object was given up")
 // whichever gateway, the later object takes the next.
 func (o *Object) store(ctx context.Context, digest wire.Digest) (wire.Notice, error) {
 	if o.parts != nil {
-		if err := o.parts.finish(ctx, o.buffer); err != nil {
+		if err := o.parts.finish(ctx, o.buffer, o.part.digest()); err != nil {
 			return wire.Notice{}, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -40,22 +41,59 @@ func (s *Snapshot) save(file, site string) error {
 	return replace(file, b)
 }
 
-// replace writes a file and then gives it its name.
+// partSuffix names a file that is being written. It is always the same: there is
+// one writer, and the reason why it fails is then the same at each try.
+const partSuffix = ".part"
+
+// replace writes a file, gives it its name, and makes the name last.
 func replace(file string, body []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".")
+	part := file + partSuffix
+	err := writeSynced(part, body)
+	if err == nil {
+		err = os.Rename(part, file)
+	}
 	if err != nil {
+		_ = os.Remove(part)
 		return fmt.Errorf("save the registry: %w", err)
 	}
-	_, err = f.Write(body)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if err := syncFolder(filepath.Dir(file)); err != nil {
 		return fmt.Errorf("save the registry: %w", err)
 	}
 	return nil
+}
+
+func writeSynced(path string, body []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(body)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// removeParts removes what a write that was cut short left beside a file: a part,
+// or a file's name and a number as earlier gateways named theirs.
+func removeParts(file string) error {
+	entries, err := os.ReadDir(filepath.Dir(file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		end, beside := strings.CutPrefix(e.Name(), filepath.Base(file)+".")
+		number := end != "" && strings.Trim(end, "0123456789") == ""
+		if beside && e.Type().IsRegular() && (number || "."+end == partSuffix) {
+			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(file), e.Name())))
+		}
+	}
+	return err
 }
 
 // load reads what save wrote for the same Site; without a file it knows nobody.

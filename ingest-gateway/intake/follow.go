@@ -25,6 +25,8 @@ const (
 	epochInterval = 5 * time.Second
 	// saveDelay gathers revisions that come together into one write.
 	saveDelay = 200 * time.Millisecond
+	// saveRetry is between tries to write to a volume that takes nothing.
+	saveRetry = 2 * time.Second
 )
 
 // FollowerConfig says which registry is followed, and for whom.
@@ -48,11 +50,18 @@ type Follower struct {
 	bucket *bucket
 	// unsaved is the last complete snapshot that is not on the volume yet.
 	unsaved *Snapshot
+	// unsavedWhy is why the last try to save it failed, and saveAgain when the
+	// next is due.
+	unsavedWhy string
+	saveAgain  time.Time
 }
 
 // NewFollower puts the registry that was last seen in force.
 func NewFollower(cfg FollowerConfig) *Follower {
 	f := &Follower{cfg: cfg, bucket: &bucket{entries: map[string]bucketEntry{}}}
+	if err := removeParts(cfg.File); err != nil {
+		cfg.Logger.Warn("what an interrupted write left on the volume stays there", "error", err)
+	}
 	last, err := load(cfg.File, cfg.Site, cfg.Scope)
 	if err != nil {
 		cfg.Logger.Error("starting without the registry last seen", "error", err)
@@ -97,6 +106,7 @@ var (
 // watch follows one bucket until it is gone. The first batch of entries is what
 // the bucket holds now.
 func (f *Follower) watch(ctx context.Context, js jetstream.JetStream) error {
+	defer f.save() // also where NATS is away: the volume may be back
 	kv, epoch, err := open(ctx, js, f.cfg.Site)
 	if err != nil {
 		return err
@@ -112,7 +122,6 @@ func (f *Follower) watch(ctx context.Context, js jetstream.JetStream) error {
 	defer look.Stop()
 	save := time.NewTicker(saveDelay)
 	defer save.Stop()
-	defer f.save()
 	f.bucket = &bucket{epoch: epoch, entries: map[string]bucketEntry{}}
 	for first := true; ; {
 		select {
@@ -124,8 +133,10 @@ func (f *Follower) watch(ctx context.Context, js jetstream.JetStream) error {
 			if _, now, err := open(ctx, js, f.cfg.Site); err == nil && !now.Equal(epoch) {
 				return errOtherBucket
 			}
-		case <-save.C:
-			f.save()
+		case now := <-save.C:
+			if !now.Before(f.saveAgain) {
+				f.save()
+			}
 		case e, ok := <-w.Updates():
 			switch {
 			case !ok:
@@ -232,15 +243,24 @@ func (f *Follower) resolve() {
 	}
 }
 
-// save writes the last complete snapshot to the volume, where it is not there yet.
+// save writes the last complete snapshot to the volume, where it is not there
+// yet. What could not be written is tried again.
 func (f *Follower) save() {
 	if f.unsaved == nil {
 		return
 	}
 	if err := f.unsaved.save(f.cfg.File, f.cfg.Site); err != nil {
-		f.cfg.Logger.Error("a start without NATS would not know the registry", "error", err)
+		f.saveAgain = time.Now().Add(saveRetry)
+		if err.Error() != f.unsavedWhy {
+			f.unsavedWhy = err.Error()
+			f.cfg.Logger.Error("a start without NATS would not know the registry: saving it is tried again", "error", err)
+		}
+		return
 	}
-	f.unsaved = nil
+	if f.unsavedWhy != "" {
+		f.cfg.Logger.Info("the registry is saved again", "revision", f.unsaved.Revision)
+	}
+	f.unsaved, f.unsavedWhy, f.saveAgain = nil, "", time.Time{}
 }
 
 // apply puts a snapshot in force: first who may send, then the ports.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/e2e/parts"
@@ -27,9 +28,13 @@ type followed struct {
 }
 
 func follow(t *testing.T, js jetstream.JetStream, file string) *followed {
+	return followLogged(t, js, file, slog.New(slog.DiscardHandler))
+}
+
+func followLogged(t *testing.T, js jetstream.JetStream, file string, logger *slog.Logger) *followed {
 	f := &followed{t: t, changed: make(chan struct{}, 1000)}
 	f.Follower = NewFollower(FollowerConfig{
-		Site: "hub", Scope: scope, File: file, Registry: NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Site: "hub", Scope: scope, File: file, Registry: NewRegistry(), Logger: logger,
 		Apply:   func(*Snapshot) map[string]string { return nil },
 		Changed: func() { f.changed <- struct{}{} },
 	})
@@ -157,6 +162,76 @@ func TestFollowBucketMadeAnew(t *testing.T) {
 	f.await("b alone", func(s *Snapshot) bool {
 		return s.Revision == 1 && who(s, "TCP 30101 ::1") == "b@1" && who(s, "TCP 30100 ::1") == ""
 	})
+}
+
+// A registry that could not be saved is saved once the volume takes it.
+func TestSavedLater(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, "hub")
+	kv, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan struct{}, 100)
+	volume := filepath.Join(t.TempDir(), "volume")
+	file := filepath.Join(volume, "registry.json")
+	f := followLogged(t, js, file, slog.New(slog.NewTextHandler(signal(failed), &slog.HandlerOptions{Level: slog.LevelError})))
+	put(t, kv, wire.RegistryInstrumentKey("a"), entry("a", 1, "TCP 30100"))
+	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1})
+	f.await("a", func(s *Snapshot) bool { return s.Revision == 1 })
+	deadline := time.After(60 * time.Second)
+	select {
+	case <-failed:
+	case <-deadline:
+		t.Fatal("nothing says that the registry cannot be saved")
+	}
+	if err := os.Mkdir(volume, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if s, err := load(file, "hub", scope); err != nil {
+			t.Fatal(err)
+		} else if s.Revision == 1 && who(s, "TCP 30100 ::1") == "a@1" {
+			return
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			t.Fatal("the registry is never saved")
+		}
+	}
+}
+
+// signal is a writer that tells of each write.
+type signal chan struct{}
+
+func (s signal) Write(p []byte) (int, error) {
+	s <- struct{}{}
+	return len(p), nil
+}
+
+// What a write that was cut short left is removed at the start, and nothing else.
+func TestPartsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	kept := []string{"registry.json.d", "registry.json.old", "registry.jsonx.1"}
+	for _, name := range append([]string{"registry.json.part", "registry.json.123456"}, kept...) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	follow(t, nil, filepath.Join(dir, "registry.json"))
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	if diff := cmp.Diff(kept, names); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestLoadRefuses(t *testing.T) {

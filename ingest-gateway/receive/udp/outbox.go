@@ -22,8 +22,8 @@ type outbox struct {
 	flying int
 	// changed is closed, and made anew, when any of the above changed.
 	changed chan struct{}
-	// closed: nothing waits any more.
-	closed bool
+	// closed: nothing waits any more. It is set with mu held.
+	closed atomic.Bool
 	// full: the stream took no message since it said that it is full.
 	full atomic.Bool
 }
@@ -33,11 +33,16 @@ const fullPause = 500 * time.Millisecond
 
 func (o *outbox) init() { o.changed = make(chan struct{}) }
 
-func (o *outbox) push(m *message) {
+// push makes a message wait, and returns false where nothing waits any more.
+func (o *outbox) push(m *message) bool {
 	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed.Load() {
+		return false
+	}
 	o.waiting = append(o.waiting, m)
 	o.signal()
-	o.mu.Unlock()
+	return true
 }
 
 // signal is called with mu held.
@@ -80,7 +85,7 @@ func (o *outbox) landed() {
 func (o *outbox) giveBack(m *message) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed {
+	if o.closed.Load() {
 		return false
 	}
 	o.flying--
@@ -106,10 +111,13 @@ func (o *outbox) await(ctx context.Context) bool {
 	}
 }
 
-// cause says why there is no memory for a datagram.
+// cause says why a datagram cannot be kept.
 func (o *outbox) cause() wire.Cause {
-	if o.full.Load() {
+	switch {
+	case o.full.Load():
 		return wire.CauseStreamFull
+	case o.closed.Load():
+		return wire.CauseDraining
 	}
 	return wire.CauseBacklog
 }
@@ -181,16 +189,14 @@ func (r *Receiver) release(m *message) {
 func (r *Receiver) dropLeft() {
 	r.outbox.mu.Lock()
 	left := r.outbox.waiting
-	r.outbox.waiting, r.outbox.closed = nil, true
+	r.outbox.waiting = nil
+	r.outbox.closed.Store(true)
 	r.outbox.mu.Unlock()
-	cause := wire.CauseDraining
-	if r.outbox.full.Load() {
-		cause = wire.CauseStreamFull
-	}
 	for _, m := range left {
-		r.dropMessage(m, cause)
+		r.dropMessage(m, r.outbox.cause())
 		r.release(m)
 	}
+	r.closeOpen() // of a source that has not ended; from here on, ports open none
 }
 
 // hasOpen notes that a message was opened.

@@ -196,7 +196,8 @@ func (p *port) put(f *flow, packet *Packet, now time.Time) {
 	m.bytes += len(packet.Payload)
 }
 
-// space returns the flow's message with room for n more bytes, or nil where memory is short.
+// space returns the flow's message with room for n more bytes, or nil where memory is short or nothing
+// is published any more.
 func (p *port) space(f *flow, n int, first int64, now time.Time) *message {
 	if m := f.message; m != nil {
 		if m.room() >= n {
@@ -207,6 +208,9 @@ func (p *port) space(f *flow, n int, first int64, now time.Time) *message {
 			return m
 		}
 		p.close(f)
+	}
+	if p.r.outbox.closed.Load() {
+		return nil
 	}
 	class := max(f.class, classFor(len(f.header)+n))
 	if !p.r.memory.take(costOf(class)) {
@@ -243,7 +247,10 @@ func (p *port) close(f *flow) {
 		}
 	}
 	p.r.open.Add(-1)
-	p.r.outbox.push(m)
+	if !p.r.outbox.push(m) {
+		p.r.dropMessage(m, p.r.outbox.cause())
+		p.r.release(m)
+	}
 }
 
 // closeAged closes messages that were opened before an instant, and returns when the oldest that is left was opened;

@@ -96,7 +96,12 @@ func (r *Receiver) Listen(ports []uint16) map[uint16]error { return r.cfg.Source
 // is closed.
 func (r *Receiver) Drain(ctx context.Context) error {
 	r.stopSource()
-	err := <-r.stopped
+	var err error
+	select {
+	case err = <-r.stopped:
+	case <-ctx.Done(): // what the source still hands over is dropped and counted
+		err = fmt.Errorf("drain telemetry: the ports are not closed yet: %w", ctx.Err())
+	}
 	r.closeOpen()
 	if !r.outbox.await(ctx) {
 		err = errors.Join(err, fmt.Errorf("drain telemetry: %w", ctx.Err()))

@@ -165,6 +165,51 @@ func TestDrainInVain(t *testing.T) {
 	}
 }
 
+// deaf is a source that goes on for a while after it was told to end.
+type deaf struct {
+	script
+	release chan struct{}
+}
+
+func (d *deaf) Run(_ context.Context, sink udp.Sink) error {
+	for {
+		select {
+		case batch := <-d.batches:
+			sink.Packets(batch)
+		case <-d.release:
+			return nil
+		}
+	}
+}
+
+// TestDrainWithoutEnd: a source that does not end keeps nobody waiting, and what it hands over after is counted.
+func TestDrainWithoutEnd(t *testing.T) {
+	source := &deaf{script: script{batches: make(chan []udp.Packet)}, release: make(chan struct{})}
+	defer close(source.release)
+	b := newBench(t, benchConfig{source: source, server: parts.NATSOptions{Unsynced: true}})
+	b.register(instrument("magnetometer", 999))
+	hand := func(n int) {
+		var batch []udp.Packet
+		for range n {
+			batch = append(batch, udp.Packet{
+				Source: netip.MustParseAddrPort("10.0.0.1:1"), Port: 999, ReceivedAt: time.Now().UnixNano(), Payload: []byte("0123456789"),
+			})
+		}
+		source.batches <- batch
+	}
+	hand(5)
+	b.await("magnetometer", func(t wire.Totals) bool { return t.Datagrams == 5 })
+	if err := b.drain(200 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("drain: %v", err)
+	}
+	hand(7)
+	b.await("magnetometer", func(t wire.Totals) bool { return t.Dropped[wire.CauseDraining] >= 7 })
+	totals, published := b.totals("magnetometer"), len(b.published()["magnetometer"])
+	if uint64(published) != totals.Datagrams || totals.Datagrams+totals.Dropped[wire.CauseDraining] != 12 {
+		t.Errorf("12 handed over; the stream holds %d, the ledger says %+v", published, totals)
+	}
+}
+
 // TestRegistryChanges: a retired instrument is refused, and one that moves is received on its new port.
 func TestRegistryChanges(t *testing.T) {
 	b := newBench(t, benchConfig{server: parts.NATSOptions{Unsynced: true}})

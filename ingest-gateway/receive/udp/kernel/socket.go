@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ type socket struct {
 	pause time.Duration
 
 	started bool
+	closing atomic.Bool   // looked at between batches: a busy socket never waits
 	done    chan struct{} // closed when the reading goroutine has ended
 	once    sync.Once
 }
@@ -133,7 +135,7 @@ func (s *socket) read() {
 	defer close(s.done)
 	for s.wait() {
 		begun := time.Now()
-		for {
+		for !s.closing.Load() {
 			n, errno := s.batch.receive(uintptr(s.fd))
 			s.handOver(n, errno)
 			if errno == unix.EAGAIN {
@@ -216,6 +218,7 @@ func (s *socket) countDrops() {
 // close ends the reading; when it returns, all that was read is in the sink.
 func (s *socket) close() {
 	s.once.Do(func() {
+		s.closing.Store(true)
 		if s.started {
 			_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 			<-s.done

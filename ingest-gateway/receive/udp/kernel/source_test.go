@@ -3,6 +3,8 @@
 package kernel_test
 
 import (
+	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -16,6 +18,85 @@ import (
 
 func TestConformance(t *testing.T) {
 	sourcetest.Conform(t, func() udp.PacketSource { return kernel.New(kernel.Config{ReceiveBuffer: 1 << 20}) })
+}
+
+// A port closes under a sender that always has a datagram waiting.
+func TestClosesWhileFlooded(t *testing.T) {
+	byListen := func(s *kernel.Source, _ context.CancelFunc) { s.Listen(nil) }
+	byRun := func(_ *kernel.Source, stop context.CancelFunc) { stop() }
+	for name, tc := range map[string]struct {
+		end   func(*kernel.Source, context.CancelFunc)
+		pause time.Duration // of each sender
+	}{
+		"steady, Listen": {byListen, 100 * time.Microsecond},
+		"steady, Run":    {byRun, 100 * time.Microsecond},
+		"flood, Listen":  {byListen, 0},
+		"flood, Run":     {byRun, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source, sink, port := kernel.New(kernel.Config{}), &counter{}, freePort(t)
+			if failed := source.Listen([]uint16{port}); len(failed) > 0 {
+				t.Fatal(failed)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ran := make(chan error, 1)
+			go func() { ran <- source.Run(ctx, sink) }()
+			for range 8 {
+				keepSending(t, port, tc.pause)
+			}
+			for deadline := time.Now().Add(watchdog); !sink.through(1000); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("nothing is received")
+				}
+			}
+			go func() {
+				tc.end(source, stop)
+				stop()
+			}()
+			select {
+			case err := <-ran:
+				if err != nil {
+					t.Fatal(err)
+				}
+			case <-time.After(watchdog):
+				t.Fatal("the port is still open")
+			}
+			last := sink.packets.Load()
+			time.Sleep(10 * time.Millisecond)
+			if now := sink.packets.Load(); now != last {
+				t.Errorf("%d datagrams after the port was closed", now-last)
+			}
+		})
+	}
+}
+
+// watchdog ends a test that hangs.
+const watchdog = 30 * time.Second
+
+// keepSending sends to a port until the test ends.
+func keepSending(t *testing.T, port uint16, pause time.Duration) {
+	conn, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		payload := make([]byte, 236)
+		for {
+			// A closed port answers with ECONNREFUSED, and is sent to all the same.
+			if _, err := conn.Write(payload); errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if pause > 0 {
+				time.Sleep(pause)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		conn.Close()
+		<-ended
+	})
 }
 
 // counter is a sink that only counts.
@@ -79,7 +160,7 @@ func flood(b *testing.B, port uint16, sink *counter) {
 	b.ReportMetric(float64(sink.packets.Load())/b.Elapsed().Seconds(), "packets/s")
 }
 
-func freePort(b *testing.B) uint16 {
+func freePort(b testing.TB) uint16 {
 	conn, err := net.ListenUDP("udp", &net.UDPAddr{})
 	if err != nil {
 		b.Fatal(err)

@@ -22,6 +22,8 @@ const (
 	fullFrom    = 0.9
 	trimPart    = 5 // one in five
 	seekTimeout = 5 * time.Second
+	// archivedPoll is how often a trimmer looks whether it is known what is archived.
+	archivedPoll = 10 * time.Millisecond
 	// seekConsumerIdle is when the server forgets the consumer that found a time.
 	seekConsumerIdle = 10 * time.Second
 )
@@ -38,22 +40,38 @@ type trimmer struct {
 	metrics   *metrics
 }
 
+// run trims as soon as it is known what is archived, and then each interval: a
+// full stream has no time to lose, and the lease may not last an interval.
 func (t *trimmer) run(ctx context.Context, interval time.Duration) error {
+	if err := t.awaitArchived(ctx); err != nil {
+		return err
+	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 		if err := t.trim(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			if errors.Is(err, stream.ErrLeaseLost) {
 				return err
 			}
 			t.log.Warn("a stream was not trimmed", "stream", t.stream, "error", err)
 		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+}
+
+func (t *trimmer) awaitArchived(ctx context.Context) error {
+	for t.archived().Epoch == "" {
+		select {
+		case <-time.After(archivedPoll):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 func (t *trimmer) trim(ctx context.Context, now time.Time) error {
@@ -64,7 +82,7 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 	info := s.CachedInfo()
 	archived := t.archived()
 	if archived.Epoch != wire.StreamEpoch(info.Created) {
-		return nil // not known yet, or known of a stream that is gone
+		return nil // known of a stream that is gone
 	}
 	t.metrics.lag.WithLabelValues(t.stream).Set(float64(info.State.LastSeq+1) - float64(archived.Next))
 	if info.State.Msgs == 0 {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -122,16 +124,35 @@ func (c *Cutter) existing(ctx context.Context, key string) (*wire.Notice, error)
 	return &n, err
 }
 
+// announce publishes the notice of a segment that is in the store. As long as
+// the notice stream refuses it, which is when it is full, the segment stays
+// planned and the cutter waits: were that the end of it, it would be the end of
+// all that works under the lease, of what makes room in that stream as well.
 func (c *Cutter) announce(ctx context.Context, n wire.Notice) error {
 	m, err := stream.NoticeMessage(n, c.cfg.Gateway)
 	if err != nil {
 		return err
 	}
-	if err := c.cfg.Lease.Check(); err != nil {
-		return err
+	for {
+		if err := c.cfg.Lease.Check(); err != nil {
+			return err
+		}
+		_, err := c.cfg.JetStream.PublishMsg(ctx, m)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("publish the notice %s: %w", n.MessageID(), err)
+		var refused *jetstream.APIError
+		if !errors.As(err, &refused) {
+			return err
+		}
+		c.cfg.Metrics.refused.Inc()
+		c.cfg.Log.Warn("a segment cannot be announced now and stays planned", "instrument", n.Instrument,
+			"object", n.Key, "wait", announcePause, "error", err)
+		select {
+		case <-time.After(announcePause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	if _, err := c.cfg.JetStream.PublishMsg(ctx, m); err != nil {
-		return fmt.Errorf("publish the notice %s: %w", n.MessageID(), err)
-	}
-	return nil
 }

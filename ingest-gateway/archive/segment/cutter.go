@@ -31,6 +31,8 @@ const (
 	// saveInterval is how often the position of the scan is saved.
 	saveInterval = 30 * time.Second
 	listTimeout  = 30 * time.Second
+	// announcePause is how long a segment's notice waits that the stream refused.
+	announcePause = time.Second
 )
 
 // label is what an instrument's and a channel's name look like.

@@ -10,6 +10,7 @@ type Metrics struct {
 	bytes    prometheus.Counter
 	grams    prometheus.Counter
 	repeats  prometheus.Counter
+	refused  prometheus.Counter
 	dropped  *prometheus.CounterVec
 	waiting  prometheus.Gauge
 }
@@ -32,6 +33,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		repeats: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_segment_repeated_messages_total",
 			Help: "Telemetry messages that the stream held twice and a segment holds once."}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_segment_refused_notices_total",
+			Help: "Times that the notice stream refused to take a segment's notice, as when it is full; each is tried again."}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_segment_dropped_total", Help: "Telemetry that is in no segment, by cause."}, []string{"cause"}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -40,7 +44,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, cause := range []string{causeUndecodable, causeStreamGone} {
 		m.dropped.WithLabelValues(cause)
 	}
-	registry.MustRegister(m.segments, m.bytes, m.grams, m.repeats, m.dropped, m.waiting)
+	registry.MustRegister(m.segments, m.bytes, m.grams, m.repeats, m.refused, m.dropped, m.waiting)
 	return m
 }
 

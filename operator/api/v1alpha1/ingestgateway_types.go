@@ -134,7 +134,7 @@ const UnknownSendersRefuse UnknownSenders = "Refuse"
 type GatewayMemory struct {
 	// Budget in bytes for received and not yet stored data. Default: half of
 	// the container's memory limit.
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1Mi'))",message="a memory budget is at least 1Mi"
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('4Mi'))",message="a memory budget is at least 4Mi"
 	// +optional
 	Budget *resource.Quantity `json:"budget,omitempty"`
 }

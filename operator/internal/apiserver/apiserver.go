@@ -7,6 +7,7 @@ package apiserver
 import (
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -19,6 +20,8 @@ import (
 type Server struct {
 	Config *rest.Config
 	env    *envtest.Environment
+	// users: envtest's authority makes one certificate at a time.
+	users sync.Mutex
 }
 
 // Start starts an API server on loopback; with CRDs, unless bare. The caller
@@ -50,6 +53,8 @@ func Start(bare bool) (*Server, error) {
 
 // User returns how to reach the API server as a user without any rights.
 func (s *Server) User(name string) (*rest.Config, error) {
+	s.users.Lock()
+	defer s.users.Unlock()
 	user, err := s.env.AddUser(envtest.User{Name: name}, s.Config)
 	if err != nil {
 		return nil, err

@@ -34,8 +34,10 @@ func TestFailover(t *testing.T) {
 	report := filepath.Join(t.TempDir(), "receipts.jsonl")
 	camera := l.start(t, l.substorm, "send", "--to", join(nodes, 30111), "--parallel", "4",
 		"--rate", "25", "--give-up-after", "5m", "--report", report, dir)
+	// A node that is cut off swallows datagrams without a word: none is sent there,
+	// so that what is missing is missing because of the kill.
 	magnetometer := l.start(t, l.substorm, "send", "--udp", "--lines", "--rate", "2500",
-		"--to", join(nodes, 30112), writeLines(t, datagrams))
+		"--to", join(nodes[:2], 30112), writeLines(t, datagrams))
 
 	// The gateway on the first node is killed while both senders are at work,
 	// with no chance to drain; then the last node, which holds neither store nor

@@ -95,7 +95,10 @@ func (i *Instrument) readiness() string {
 }
 
 func (i *Instrument) flow() string {
-	if calm[i.Why] {
+	switch {
+	case i.Why == v1alpha1.ReasonAwaitingData, i.Why == v1alpha1.ReasonNotAccepted:
+		return "not due"
+	case calm[i.Why]:
 		return "resting"
 	}
 	return word(i.Flowing, "yes", "SILENT")

@@ -159,7 +159,8 @@ var (
 )
 
 // calm are reasons for which a condition that is not True is no problem.
-var calm = map[string]bool{v1alpha1.ReasonNotObserving: true, v1alpha1.ReasonRetired: true}
+var calm = map[string]bool{v1alpha1.ReasonNotObserving: true, v1alpha1.ReasonRetired: true,
+	v1alpha1.ReasonAwaitingData: true, v1alpha1.ReasonNotAccepted: true}
 
 // problems notes the conditions of an object that are not True. Ready only says
 // what an earlier one said already, so it is named where none of them is.

@@ -91,7 +91,7 @@ func TestPrint(t *testing.T) {
 			instrument("mag-1", lately, yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing for 10m0s, due every 1s: look after the instrument or its link")),
 			instrument("cam-1", nil, yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "False", "NotObserving", "in maintenance")),
 			instrument("old-1", nil, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Retired", "retired"), is(v1alpha1.ConditionDataFlowing, "False", "NotObserving", "retired")),
-			instrument("new-1", nil, is(v1alpha1.ConditionAccepted, "False", "Conflict", "port 30102 is held by mag-1: choose another"), is(v1alpha1.ConditionReady, "False", "Conflict", "port 30102 is held by mag-1"), is(v1alpha1.ConditionDataFlowing, "False", "NeverSeen", "never sent")),
+			instrument("new-1", nil, is(v1alpha1.ConditionAccepted, "False", "Conflict", "port 30102 is held by mag-1: choose another"), is(v1alpha1.ConditionReady, "False", "Conflict", "port 30102 is held by mag-1"), is(v1alpha1.ConditionDataFlowing, "Unknown", "NotAccepted", "no data is due until the Instrument is accepted")),
 		}, "aurora", now),
 	} {
 		t.Run(name, func(t *testing.T) {

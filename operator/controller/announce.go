@@ -65,7 +65,8 @@ func (a *announcer) event(p planned, c metav1.Condition, was string) {
 
 func worrying(c metav1.Condition) bool {
 	switch c.Reason {
-	case v1alpha1.ReasonNotObserving, v1alpha1.ReasonReconciling, v1alpha1.ReasonProgressing, v1alpha1.ReasonNoInstruments:
+	case v1alpha1.ReasonNotObserving, v1alpha1.ReasonReconciling, v1alpha1.ReasonProgressing, v1alpha1.ReasonNoInstruments,
+		v1alpha1.ReasonNotAccepted, v1alpha1.ReasonAwaitingData: // that it is not accepted is told by Accepted
 		return false
 	}
 	return c.Status == metav1.ConditionFalse || c.Type == v1alpha1.ConditionDataFlowing && c.Status != metav1.ConditionTrue

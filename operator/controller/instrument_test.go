@@ -250,7 +250,11 @@ func TestManyInstrumentsAtOnce(t *testing.T) {
 	g := w.gateway("pool", "pool-0")
 	g.follow()
 	for i := range many {
-		w.applyInstrument(fmt.Sprintf("camera-%d", i), first, "")
+		cadence := ""
+		if i == 4 {
+			cadence = ", cadence: {interval: 2s}" // this one is silent soon
+		}
+		w.applyInstrument(fmt.Sprintf("camera-%d", i), first, cadence)
 		u := w.instrument(fmt.Sprintf("camera-%d", i))
 		patch := fmt.Appendf(nil, `{"spec":{"ways":[{"type":"TCP","sources":["192.0.2.%d/32"],"tcp":{"port":%d}}]}}`, i, first)
 		if err := w.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", patch)); err != nil {
@@ -274,6 +278,15 @@ func TestManyInstrumentsAtOnce(t *testing.T) {
 	})
 	g.received("camera-3", 0, 1)
 	w.awaits("Instrument", "camera-3", "DataFlowing", "True/Flowing")
+	w.awaits("Instrument", "camera-4", "DataFlowing", "False/NeverSeen")
+	eventually(t, "the Site should count who flows and who is silent", func() error {
+		var s v1alpha1.SiteStatus
+		w.status("Site", "hub", &s)
+		if want := (v1alpha1.InstrumentCounts{Total: many, Flowing: 1, Silent: 1}); *s.Instruments != want {
+			return fmt.Errorf("it counts %+v", *s.Instruments)
+		}
+		return nil
+	})
 	w.hasMetric("substorm_instrument_data_flowing", "camera-3", 1)
 	w.hasMetric("substorm_instrument_data_flowing", "camera-4", 0)
 	w.hasMetric("substorm_gateway_registry_revision", "pool-0", float64(c.Revision))

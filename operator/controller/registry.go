@@ -51,6 +51,7 @@ func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	for _, entry := range change.Put {
 		changed = append(changed, entry.Instrument)
 	}
+	changed = append(changed, change.Delete...)
 	for _, name := range changed {
 		r.wakers.instruments.wake(types.NamespacedName{Namespace: req.Namespace, Name: name})
 	}

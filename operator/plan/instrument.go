@@ -156,7 +156,9 @@ func instrumentIsRetired(v InstrumentView) (Finding, bool) {
 var flow = []check[InstrumentView]{
 	instrumentDoesNotObserve,
 	reportsWereReadLately,
+	instrumentIsNotAccepted,
 	reportsAreAbsent,
+	dataIsNotDueYet,
 	dataWasNeverSeen,
 	dataIsOverdue,
 }
@@ -169,13 +171,21 @@ func (v InstrumentView) dataFlowing() (Finding, time.Duration) {
 	if !v.Bus.Up {
 		absent = v.Bus.Since.Add(reportAge + reportGrace)
 	}
-	overdue := v.lastReceived().Add(v.due())
+	overdue := v.overdueFrom()
 	return f, soonest(absent.Sub(v.Now)+time.Second, overdue.Sub(v.Now)+time.Millisecond)
 }
 
 // due is how long after the last data the next is overdue.
 func (v InstrumentView) due() time.Duration {
 	return 2*v.Instrument.Spec.Cadence.Interval.Duration + 2*time.Second
+}
+
+// overdueFrom counts from the Instrument's creation where nothing came yet.
+func (v InstrumentView) overdueFrom() time.Time {
+	if last := v.lastReceived(); !last.IsZero() {
+		return last.Add(v.due())
+	}
+	return v.Instrument.CreationTimestamp.Add(v.due())
 }
 
 func (v InstrumentView) lastReceived() time.Time {
@@ -204,6 +214,14 @@ func reportsWereReadLately(v InstrumentView) (Finding, bool) {
 	return Finding{was.Status, was.Reason, was.Message}, true
 }
 
+// instrumentIsNotAccepted: where its entry stands all the same, gateways
+// receive for it, and what they report counts.
+func instrumentIsNotAccepted(v InstrumentView) (Finding, bool) {
+	stands := v.Entry != nil && v.Entry.UID == string(v.Instrument.UID)
+	return unknown(v1alpha1.ReasonNotAccepted, "no data is due until the Instrument is accepted: "+v.Verdict.Message),
+		!v.Verdict.OK() && !stands
+}
+
 func reportsAreAbsent(v InstrumentView) (Finding, bool) {
 	_, latest := fresh(v.Gateways, v.pool(), v.Now)
 	switch {
@@ -220,6 +238,13 @@ func reportsAreAbsent(v InstrumentView) (Finding, bool) {
 	}
 }
 
+func dataIsNotDueYet(v InstrumentView) (Finding, bool) {
+	return unknown(v1alpha1.ReasonAwaitingData, fmt.Sprintf(
+			"nothing was received yet, and nothing is overdue before %s: point the instrument at one of status.addresses",
+			v.overdueFrom().UTC().Format(time.RFC3339))),
+		v.lastReceived().IsZero() && !v.Now.After(v.overdueFrom())
+}
+
 func dataWasNeverSeen(v InstrumentView) (Finding, bool) {
 	return bad(v1alpha1.ReasonNeverSeen, "nothing was received yet: point the instrument at one of status.addresses"),
 		v.lastReceived().IsZero()
@@ -229,7 +254,7 @@ func dataIsOverdue(v InstrumentView) (Finding, bool) {
 	last := v.lastReceived()
 	return bad(v1alpha1.ReasonOverdue, fmt.Sprintf(
 		"nothing was received since %s, and data is due every %s: check the instrument and its way to the gateways",
-		last.UTC().Format(time.RFC3339), v.Instrument.Spec.Cadence.Interval.Duration)), v.Now.Sub(last) > v.due()
+		last.UTC().Format(time.RFC3339), v.Instrument.Spec.Cadence.Interval.Duration)), v.Now.After(v.overdueFrom())
 }
 
 func acknowledgeIsLimited(v InstrumentView) (Finding, bool) {

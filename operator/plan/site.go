@@ -144,7 +144,7 @@ func durable(site *v1alpha1.Site) Finding {
 // flowing sums up the instruments.
 func (v SiteView) flowing() (v1alpha1.InstrumentCounts, Finding) {
 	counts := v1alpha1.InstrumentCounts{Total: int32(len(v.Flowing))}
-	var silent, dark []string
+	var silent, dark, awaited []string
 	overdue := false
 	for name, f := range v.Flowing {
 		switch {
@@ -153,14 +153,17 @@ func (v SiteView) flowing() (v1alpha1.InstrumentCounts, Finding) {
 		case f.Status == metav1.ConditionFalse && f.Reason != v1alpha1.ReasonNotObserving:
 			silent = append(silent, name)
 			overdue = overdue || f.Reason == v1alpha1.ReasonOverdue
-		case f.Status != metav1.ConditionFalse:
+		case f.Reason == v1alpha1.ReasonAwaitingData:
+			awaited = append(awaited, name)
+		case f.Status != metav1.ConditionFalse && f.Reason != v1alpha1.ReasonNotAccepted:
 			dark = append(dark, name)
 		}
 	}
 	counts.Silent = int32(len(silent))
 	slices.Sort(silent)
 	slices.Sort(dark)
-	due := int(counts.Flowing) + len(silent) + len(dark)
+	slices.Sort(awaited)
+	due := int(counts.Flowing) + len(silent) + len(dark) + len(awaited)
 	switch {
 	case due == 0:
 		return counts, unknown(v1alpha1.ReasonNoInstruments, "no Instrument of this Site should send data now")
@@ -173,6 +176,9 @@ func (v SiteView) flowing() (v1alpha1.InstrumentCounts, Finding) {
 	case len(dark) > 0:
 		return counts, unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
 			"no gateway reports about %d of %d instruments: %s", len(dark), due, list(dark)))
+	case len(awaited) > 0:
+		return counts, unknown(v1alpha1.ReasonAwaitingData, fmt.Sprintf(
+			"%d of %d instruments are new and have sent nothing yet: %s", len(awaited), due, list(awaited)))
 	default:
 		return counts, good(v1alpha1.ReasonFlowing, fmt.Sprintf("data of all %d instruments arrives in cadence", due))
 	}

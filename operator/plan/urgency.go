@@ -17,8 +17,8 @@ type Urgency int
 const (
 	// UrgencySpec: the status speaks of a newer generation.
 	UrgencySpec Urgency = iota
-	// UrgencyCondition: a condition came, went, or changed status or reason; pods
-	// or addresses changed.
+	// UrgencyCondition: a condition came, went, or changed status or reason; pods,
+	// addresses or what a Site counts changed.
 	UrgencyCondition
 	// UrgencyFigures: all else.
 	UrgencyFigures
@@ -26,7 +26,17 @@ const (
 
 // SiteUrgency compares what stands with what is planned.
 func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
-	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions, false)
+	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions, recounted(was, is))
+}
+
+// recounted: a Site's summary must not contradict its instruments, neither in
+// numbers nor in the names of those that are silent.
+func recounted(was, is *v1alpha1.SiteStatus) bool {
+	if was.Instruments == nil || is.Instruments == nil {
+		return was.Instruments != is.Instruments
+	}
+	return *was.Instruments != *is.Instruments ||
+		FindingOf(was.Conditions, v1alpha1.ConditionDataFlowing) != FindingOf(is.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
 // GatewayUrgency compares what stands with what is planned.

@@ -55,8 +55,8 @@ const (
 	ConditionAccepted = "Accepted"
 	// ConditionDataFlowing of an Instrument: True while data arrives in cadence;
 	// False with reason Overdue is an alert, with NotObserving it is not;
-	// Unknown: no gateway has reported for a grace period. Of a Site: the same,
-	// summed up.
+	// Unknown: no gateway has reported for a grace period, or no data is due yet
+	// (AwaitingData, NotAccepted). Of a Site: the same, summed up.
 	ConditionDataFlowing = "DataFlowing"
 )
 

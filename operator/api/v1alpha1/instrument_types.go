@@ -17,10 +17,14 @@ const (
 	ReasonOverdue      = "Overdue"
 	ReasonNotObserving = "NotObserving"
 	ReasonNeverSeen    = "NeverSeen"
-	ReasonNoReport     = "NoReport"
-	ReasonProgrammed   = "Programmed"
-	ReasonNotReported  = "NotReported"
-	ReasonNoSpool      = "NoSpool"
+	// ReasonAwaitingData: a new Instrument has sent nothing yet, and nothing is overdue.
+	ReasonAwaitingData = "AwaitingData"
+	// ReasonNotAccepted: no data is due of an Instrument that is not accepted.
+	ReasonNotAccepted = "NotAccepted"
+	ReasonNoReport    = "NoReport"
+	ReasonProgrammed  = "Programmed"
+	ReasonNotReported = "NotReported"
+	ReasonNoSpool     = "NoSpool"
 	// ReasonGatewayProblem: a gateway pod cannot receive for the Instrument.
 	ReasonGatewayProblem = "GatewayProblem"
 	// ReasonNoInstruments: a Site has none that should send.

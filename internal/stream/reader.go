@@ -88,9 +88,16 @@ func (r *Reader) Position() (next uint64, caughtUp bool) { return r.next, r.caug
 // Next returns up to most messages, the first of which it waits for, or none
 // when wait is over. Errors: ErrEpoch, those of ctx, and whatever keeps
 // JetStream from answering; the reader can be asked again, and loses nothing.
+// That the server forgot the consumer, of a reader that was long idle as of one
+// whose server began anew, is no error: it is made again where the reader is.
 func (r *Reader) Next(ctx context.Context, most int, wait time.Duration) ([]Message, error) {
 	r.caughtUp = false
+	made := r.consumer != nil
 	messages, err := r.fetch(ctx, most, wait)
+	if made && consumerGone(err) {
+		r.consumer = nil
+		messages, err = r.fetch(ctx, most, wait)
+	}
 	if err != nil {
 		r.consumer = nil
 		if ctx.Err() != nil {
@@ -137,6 +144,12 @@ func (r *Reader) fetch(ctx context.Context, most int, wait time.Duration) ([]Mes
 		return nil, err
 	}
 	return nil, r.confirmEnd(ctx) // silence alone is no proof that there is nothing
+}
+
+// consumerGone says whether the server has, or may have, no such consumer (any
+// more). Where there is none, nobody takes what is asked of it.
+func consumerGone(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound)
 }
 
 var errGap = errors.New("a message is missing")

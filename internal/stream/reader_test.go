@@ -102,6 +102,81 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// A reader whose consumer the server forgot, between two questions or in the
+// middle of one, goes on where it was.
+func TestReaderConsumerGone(t *testing.T) {
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	epoch := makeStream(t, js)
+	s, err := js.Stream(t.Context(), "R")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleteConsumers := func() (n int) {
+		names := s.ConsumerNames(t.Context())
+		for name := range names.Name() {
+			if err := s.DeleteConsumer(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+			n++
+		}
+		if err := names.Err(); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	publish(t, js, "r.a", 1, 10)
+	r := stream.NewReader(js, stream.ReaderConfig{Stream: "R", Epoch: epoch})
+	next := func(most int, from, to uint64) {
+		t.Helper()
+		got, err := r.Next(t.Context(), most, 2*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := int(to - from + 1); len(got) != want || got[0].Sequence != from || got[want-1].Sequence != to {
+			t.Fatalf("%d messages, want %d to %d", len(got), from, to)
+		}
+	}
+	next(4, 1, 4)
+	if n := deleteConsumers(); n != 1 {
+		t.Fatalf("%d consumers, want 1", n)
+	}
+	next(6, 5, 10)
+
+	// While the reader waits, with nothing there to read.
+	type answer struct {
+		messages []stream.Message
+		err      error
+	}
+	done := make(chan answer)
+	go func() {
+		messages, err := r.Next(t.Context(), 1, 30*time.Second)
+		done <- answer{messages, err}
+	}()
+	waits := func() bool {
+		for info := range s.ListConsumers(t.Context()).Info() {
+			if info.NumWaiting > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	for !waits() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	deleteConsumers()
+	for !waits() { // on another consumer
+		time.Sleep(10 * time.Millisecond)
+	}
+	publish(t, js, "r.a", 11, 11)
+	if a := <-done; a.err != nil || len(a.messages) != 1 || a.messages[0].Sequence != 11 {
+		t.Fatalf("after the consumer was deleted: %+v, %v", a.messages, a.err)
+	}
+	deleteConsumers()
+	if got := readAll(t, r); len(got) != 0 {
+		t.Errorf("read %d messages where there are no more", len(got))
+	}
+}
+
 // Where the server says nothing, nothing is known: that is never an end.
 func TestReaderSilence(t *testing.T) {
 	server := parts.NATS(t, parts.NATSOptions{})

@@ -21,6 +21,9 @@ const (
 	// telemetryShare is the part of the budget that is telemetry's: a flood of
 	// objects must not crowd out datagrams, whose senders cannot wait.
 	telemetryShare = 4
+	// archiveShare is the part of the budget that is for what the archivist
+	// remembers; every gateway keeps it free, because any may become the archivist.
+	archiveShare = 8
 	// scratchShare is the part of the volume's free space that scratch may
 	// take: counters and the registry need some too.
 	scratchShare = 0.75
@@ -42,6 +45,10 @@ type limits struct {
 	connections int64
 }
 
+func (l limits) telemetry() int64 { return l.budget / telemetryShare }
+func (l limits) archive() int64   { return l.budget / archiveShare }
+func (l limits) objects() int64   { return l.budget - l.telemetry() - l.archive() }
+
 // memoryLimits returns the limits, and makes the heap respect the control
 // group's. Budget is the one that was asked for, or 0.
 func memoryLimits(budget int64) limits {
@@ -53,7 +60,7 @@ func memoryLimits(budget int64) limits {
 }
 
 // limitsUnder returns the limits under a memory limit in bytes, or 0 for none.
-// The budget is objects' and telemetry's together.
+// The budget is that of objects, telemetry and the archivist together.
 func limitsUnder(limit, budget int64) limits {
 	l := limits{budget: unlimitedBudget, connections: tcp.DefaultMaxConnections}
 	if limit > 0 {

@@ -50,13 +50,15 @@ type gateway struct {
 	notices  *stream.Committer
 	messages *stream.Committer
 	pool     *memory.Pool
-	archive  *store.Archive
-	registry *intake.Registry
-	tcp      *tcp.Server
-	udp      *udp.Receiver
-	http     *telemetry.Server
-	health   health
-	reporter *reporter
+	// archiveMemory is what the archivist may remember, in bytes.
+	archiveMemory int64
+	archive       *store.Archive
+	registry      *intake.Registry
+	tcp           *tcp.Server
+	udp           *udp.Receiver
+	http          *telemetry.Server
+	health        health
+	reporter      *reporter
 
 	isArchivist atomic.Bool
 }
@@ -110,7 +112,8 @@ func (g *gateway) open(ctx context.Context) (err error) {
 		return err
 	}
 	limits := memoryLimits(cfg.MemoryBudget)
-	if err := g.openMemory(limits.budget - limits.budget/telemetryShare); err != nil {
+	g.archiveMemory = limits.archive()
+	if err := g.openMemory(limits.objects()); err != nil {
 		return err
 	}
 	if err := g.openAnnouncer(); err != nil {
@@ -175,7 +178,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	}
 	g.udp = udp.NewReceiver(udp.Config{
 		Source: kernel.New(kernel.Config{}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
-		Budget: limits.budget / telemetryShare, Logger: g.log, Metrics: g.metrics,
+		Budget: limits.telemetry(), Logger: g.log, Metrics: g.metrics,
 	})
 	return nil
 }
@@ -230,7 +233,7 @@ func (g *gateway) archivist(ctx context.Context) error {
 		Settings:             func(name string) (wire.InstrumentEntry, bool) { return g.registry.Current().Entry(name) },
 		PartInterval:         g.cfg.PartInterval,
 		ObservationRetention: g.cfg.ObservationRetention, NoticeRetention: g.cfg.NoticeRetention,
-		ScratchDir: filepath.Join(g.cfg.DataDir, "segments"),
+		Memory: g.archiveMemory, ScratchDir: filepath.Join(g.cfg.DataDir, "segments"),
 		Holding: func(held bool) {
 			g.isArchivist.Store(held)
 			g.reporter.soon()

@@ -133,3 +133,16 @@ func DayOfKey(key string) (Day, bool) {
 	}
 	return Day(m[1] + "-" + m[2] + "-" + m[3]), true
 }
+
+var rawKey = regexp.MustCompile(`^o/[^/]+/[^/]+/r/\d{4}/\d{2}/\d{2}/(\d{13})-[0-9a-f]{16}$`)
+
+// ReceivedAtOfKey returns the time in the key of a raw object, in milliseconds,
+// and false for other keys.
+func ReceivedAtOfKey(key string) (time.Time, bool) {
+	m := rawKey.FindStringSubmatch(key)
+	if m == nil {
+		return time.Time{}, false
+	}
+	ms, err := strconv.ParseInt(m[1], 10, 64)
+	return time.UnixMilli(ms).UTC(), err == nil
+}

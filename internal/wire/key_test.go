@@ -251,3 +251,19 @@ func TestMessageID(t *testing.T) {
 		t.Error("the notice that withdraws an object would be dropped as a repeat of the one that announced it")
 	}
 }
+
+func TestReceivedAtOfKey(t *testing.T) {
+	at := time.Date(2026, 11, 21, 23, 59, 59, 999_999_999, time.UTC)
+	raw := RawKey("thule", "allsky-1", at, Digest{1, 2, 3})
+	if got, ok := ReceivedAtOfKey(raw); !ok || !got.Equal(at.Truncate(time.Millisecond)) {
+		t.Errorf("of %s: %v, %v", raw, got, ok)
+	}
+	for _, key := range []string{
+		"", raw + "0", strings.Replace(raw, "/r/", "/n/", 1), strings.ToUpper(raw),
+		SegmentKey("thule", "mag-1", "raw", "2026-11-21", "epoch", 1, 2),
+	} {
+		if got, ok := ReceivedAtOfKey(key); ok {
+			t.Errorf("of %q: %v, want nothing", key, got)
+		}
+	}
+}

@@ -38,8 +38,7 @@ const (
 	defaultSweepAge      = 10 * time.Minute
 	defaultRetention     = 72 * time.Hour
 	defaultTrimInterval  = time.Minute
-	// defaultIndexSize objects at some 60 bytes each are 15 MB.
-	defaultIndexSize = 250_000
+	defaultMemory        = 32 << 20
 
 	releaseTimeout = 3 * time.Second
 	// After a failure others get the chance first, for a pause that grows.
@@ -70,8 +69,8 @@ type Config struct {
 	// stay in the streams (72 hours), and TrimInterval how often they are
 	// trimmed (a minute).
 	ObservationRetention, NoticeRetention, TrimInterval time.Duration
-	// IndexSize bounds how many objects are remembered to tell repeats (250,000).
-	IndexSize int
+	// Memory bounds what is remembered of the objects of the archive, in bytes (32 MiB).
+	Memory int64
 	// ScratchDir holds the segment that is being cut; it is emptied of segments
 	// when Run begins. It needs room for one segment.
 	ScratchDir string
@@ -152,8 +151,8 @@ func setDefaults(cfg *Config) {
 			*d.value = d.or
 		}
 	}
-	if cfg.IndexSize <= 0 {
-		cfg.IndexSize = defaultIndexSize
+	if cfg.Memory <= 0 {
+		cfg.Memory = defaultMemory
 	}
 	if cfg.ScratchDir == "" {
 		cfg.ScratchDir = os.TempDir()
@@ -194,7 +193,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	writer := manifest.New(manifest.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow,
-		PartInterval: a.cfg.PartInterval, IndexSize: a.cfg.IndexSize, Log: a.cfg.Log, Metrics: a.metrics.manifest,
+		PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Log: a.cfg.Log, Metrics: a.metrics.manifest,
 	})
 	sweeper := manifest.NewSweeper(manifest.SweepConfig{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,

@@ -3,80 +3,153 @@
 package manifest
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
+	"slices"
 	"time"
 
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// maxIDs bounds the identities held for days that are not written to at the
-// moment: at some 40 bytes each it is 10 MiB.
-const maxIDs = 250_000
-
 type dayKey struct {
 	instrument string
 	day        wire.Day
 }
 
-// idHash stands for a record's ID.
-type idHash [16]byte
-
-func hashID(id string) idHash {
-	sum := sha256.Sum256([]byte(id))
-	return idHash(sum[:16])
-}
-
 // day is what the writer knows of one instrument's day.
 type day struct {
 	dayKey
-	// ids of all records, in closed parts or open; true for withdrawn ones.
-	ids      map[idHash]bool
+	// listed are the slots of which closed or open parts list something, slots
+	// those whose identities are in memory: all that have records in an open
+	// part, and of the others as many as there is room for.
+	listed   [slotsOfDay]bool
+	slots    map[int]*slot
 	nextPart int
 	open     []wire.Record
-	used     time.Time
 
 	// repeats is the ledger's column; unsaved until the ledger has it.
 	repeats wire.Totals
 	unsaved bool
 }
 
+// slot is some minutes of a day.
+type slot struct {
+	ids idSet
+	// used is when it was last used, by the writer's clock of uses; closes how
+	// many times parts had been closed when it last got a record.
+	used, closes uint64
+}
+
 func (d *day) addRepeat(r wire.Record) {
-	d.repeats = d.repeats.Plus(wire.Totals{Objects: 1, ObjectBytes: uint64(r.Size), Digest: r.Digest})
+	d.repeats = d.repeats.Plus(repeatTotals(r))
 	d.unsaved = true
 }
 
-// day returns a day, read from its manifests where it is not in memory.
-func (w *Writer) day(ctx context.Context, instrument string, of wire.Day) (*day, error) {
-	key := dayKey{instrument, of}
-	if d := w.days[key]; d != nil {
-		d.used = time.Now()
-		return d, nil
+func repeatTotals(r wire.Record) wire.Totals {
+	return wire.Totals{Objects: 1, ObjectBytes: uint64(r.Size), Digest: r.Digest}
+}
+
+// slot returns what is listed in the slot of a record, and its day; both are
+// read from the manifests where they are not in memory.
+func (w *Writer) slot(ctx context.Context, instrument string, r wire.Record) (*day, *slot, error) {
+	key, number := dayKey{instrument, wire.DayOf(r.ReceivedAt)}, slotOf(r)
+	d := w.days[key]
+	switch {
+	case d == nil:
+		if err := w.loadWindow(ctx, instrument); err != nil {
+			return nil, nil, err
+		}
+		d = &day{dayKey: key, slots: make(map[int]*slot)}
+		if err := w.loadDay(ctx, d, number); err != nil {
+			return nil, nil, err
+		}
+		w.days[key] = d
+	case d.slots[number] == nil && d.listed[number]:
+		if err := w.loadSlots(ctx, d, number); err != nil {
+			return nil, nil, err
+		}
 	}
-	if err := w.loadWindow(ctx, instrument); err != nil {
-		return nil, err
+	s := d.slots[number]
+	if s == nil {
+		s = w.keep(d, number, make(idSet))
 	}
-	files, err := read.List(ctx, w.cfg.Store, w.cfg.Site, instrument, of)
+	w.uses++
+	s.used = w.uses
+	w.forget()
+	return d, s, nil
+}
+
+// loadDay reads a day for the first time.
+func (w *Writer) loadDay(ctx context.Context, d *day, number int) error {
+	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d := &day{dayKey: key, ids: make(map[idHash]bool), nextPart: files.NextPart, used: time.Now()}
-	if len(files.InEffect) > 0 {
-		for r, err := range read.Records(ctx, w.cfg.Store, w.cfg.Site, instrument, of) {
-			if err != nil {
-				return nil, err
-			}
-			withdrawn := r.State == wire.StateWithdrawn
-			d.ids[hashID(r.ID)] = withdrawn
-			if withdrawn {
-				d.addRepeat(r)
+	d.nextPart, d.listed = l.nextPart, l.listed
+	d.repeats, d.unsaved = l.repeats, l.repeats.Objects > 0
+	for n, ids := range l.slots {
+		w.keep(d, n, ids)
+	}
+	return nil
+}
+
+// loadSlots reads slots again that were forgotten, from a number on.
+func (w *Writer) loadSlots(ctx context.Context, d *day, number int) error {
+	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2)
+	if err != nil {
+		return err
+	}
+	w.cfg.Metrics.reread.Inc()
+	for n, ids := range l.slots {
+		if d.slots[n] == nil { // one that we have knows open parts too
+			w.keep(d, n, ids)
+		}
+	}
+	return nil
+}
+
+func (w *Writer) keep(d *day, number int, ids idSet) *slot {
+	s := &slot{ids: ids, used: w.uses}
+	d.slots[number] = s
+	w.held += s.cost()
+	return s
+}
+
+// cost is what a slot takes of the room for identities.
+func (s *slot) cost() int { return len(s.ids) + slotCost }
+
+// forget drops the slots that were not used for longest, but never one with
+// records in an open part, until a quarter of the room is free.
+func (w *Writer) forget() {
+	defer func() { w.cfg.Metrics.identities.Set(float64(w.held)) }()
+	if w.held <= w.limits.ids {
+		return
+	}
+	type candidate struct {
+		*slot
+		day    *day
+		number int
+	}
+	var cold []candidate
+	for _, d := range w.days {
+		for number, s := range d.slots {
+			if s.closes < w.closes && s.used < w.uses {
+				cold = append(cold, candidate{s, d, number})
 			}
 		}
 	}
-	w.days[key] = d
-	w.forgetDays()
-	return d, nil
+	slices.SortFunc(cold, func(a, b candidate) int { return cmp.Compare(a.used, b.used) })
+	for _, c := range cold {
+		if w.held <= w.limits.ids*3/4 {
+			return
+		}
+		w.held -= c.cost()
+		delete(c.day.slots, c.number)
+		if d := c.day; len(d.slots) == 0 && len(d.open) == 0 && !d.unsaved {
+			delete(w.days, d.dayKey)
+		}
+	}
 }
 
 // loadWindow fills the index with what an instrument sent within its repeat
@@ -99,7 +172,11 @@ func (w *Writer) loadWindow(ctx context.Context, instrument string) error {
 	}
 	known := 0
 	for i := len(days) - 1; i >= 0 && w.index.hasRoom(); i-- {
-		for r, err := range read.Day(ctx, w.cfg.Store, w.cfg.Site, instrument, days[i]) {
+		files, err := read.List(ctx, w.cfg.Store, w.cfg.Site, instrument, days[i])
+		if err != nil {
+			return err
+		}
+		for r, err := range files.Lines(ctx, w.cfg.Store) {
 			if err != nil {
 				return err
 			}
@@ -111,25 +188,4 @@ func (w *Writer) loadWindow(ctx context.Context, instrument string) error {
 	w.cfg.Log.Debug("read the manifests of the repeat window", "instrument", instrument,
 		"days", len(days), "objects", known, "took", time.Since(begun))
 	return nil
-}
-
-// forgetDays drops the days that were not used for longest.
-func (w *Writer) forgetDays() {
-	total := 0
-	for _, d := range w.days {
-		total += len(d.ids) + 1
-	}
-	for total > maxIDs {
-		var oldest *day
-		for _, d := range w.days {
-			if len(d.open) == 0 && !d.unsaved && (oldest == nil || d.used.Before(oldest.used)) {
-				oldest = d
-			}
-		}
-		if oldest == nil || time.Since(oldest.used) < time.Second {
-			return
-		}
-		total -= len(oldest.ids) + 1
-		delete(w.days, oldest.dayKey)
-	}
 }

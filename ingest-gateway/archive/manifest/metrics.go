@@ -6,14 +6,16 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics outlive the writers of one process.
 type Metrics struct {
-	parts     prometheus.Counter
-	records   *prometheus.CounterVec
-	refused   prometheus.Counter
-	closed    prometheus.Gauge
-	indexed   prometheus.Gauge
-	forgotten prometheus.Counter
-	found     *prometheus.CounterVec
-	swept     prometheus.Gauge
+	parts      prometheus.Counter
+	records    *prometheus.CounterVec
+	refused    prometheus.Counter
+	closed     prometheus.Gauge
+	indexed    prometheus.Gauge
+	forgotten  prometheus.Counter
+	identities prometheus.Gauge
+	reread     prometheus.Counter
+	found      *prometheus.CounterVec
+	swept      prometheus.Gauge
 }
 
 // What the sweep finds.
@@ -41,6 +43,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		forgotten: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_manifest_index_forgotten_total",
 			Help: "Objects within their repeat window that were forgotten because the index is full."}),
+		identities: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "substorm_manifest_identities", Help: "Identities of listed objects held in memory."}),
+		reread: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_manifest_rereads_total",
+			Help: "Days read anew because a notice came for minutes whose identities were not held any more."}),
 		found: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_sweep_found_total", Help: "What the sweep of the bucket found, by finding."}, []string{"finding"}),
 		swept: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -49,6 +56,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingStaging, findingUnreadable, findingOrphanRepeat} {
 		m.found.WithLabelValues(finding)
 	}
-	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.found, m.swept)
+	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept)
 	return m
 }

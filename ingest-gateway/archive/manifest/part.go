@@ -62,6 +62,7 @@ func (w *Writer) writeParts(ctx context.Context) error {
 		return err
 	}
 	w.open = 0
+	w.closes++
 	return nil
 }
 

@@ -2,12 +2,7 @@
 
 package manifest
 
-import (
-	"context"
-
-	read "github.com/substorm/substorm/internal/manifest"
-	"github.com/substorm/substorm/internal/wire"
-)
+import "context"
 
 // listing is what the manifests say about an object.
 type listing int
@@ -20,19 +15,28 @@ const (
 
 // question is what the sweep asks the writer, who alone knows open parts.
 type question struct {
-	key    dayKey
+	slotKey
 	ids    []string
 	answer chan []listing
 }
 
-// answer answers what is asked at this moment: nil for a day that is not in memory.
+type slotKey struct {
+	dayKey
+	number int
+}
+
+// answer answers what is asked at this moment: nil for a slot that is not in memory.
 func (w *Writer) answer() {
 	for {
 		select {
 		case q := <-w.questions:
 			var found []listing
-			if d := w.days[q.key]; d != nil {
-				found = lookUp(d.ids, q.ids)
+			if d := w.days[q.dayKey]; d != nil && (d.slots[q.number] != nil || !d.listed[q.number]) {
+				var known idSet
+				if s := d.slots[q.number]; s != nil {
+					known = s.ids
+				}
+				found = lookUp(known, q.ids)
 			}
 			q.answer <- found
 		default:
@@ -41,7 +45,7 @@ func (w *Writer) answer() {
 	}
 }
 
-func lookUp(known map[idHash]bool, ids []string) []listing {
+func lookUp(known idSet, ids []string) []listing {
 	found := make([]listing, len(ids))
 	for i, id := range ids {
 		if gone, ok := known[hashID(id)]; ok {
@@ -54,11 +58,11 @@ func lookUp(known map[idHash]bool, ids []string) []listing {
 	return found
 }
 
-// ask says what the manifests list, open parts included. Of a day that the
-// writer does not have in memory there are none, and the store is read; stored
-// keeps what was read of the last such day.
-func (s *Sweeper) ask(ctx context.Context, key dayKey, ids []string) ([]listing, error) {
-	q := question{key: key, ids: ids, answer: make(chan []listing, 1)}
+// ask says what the manifests list of a slot, open parts included. Of a slot that
+// the writer does not have in memory there are none, and the store is read;
+// stored keeps what was read last.
+func (s *Sweeper) ask(ctx context.Context, key slotKey, ids []string) ([]listing, error) {
+	q := question{slotKey: key, ids: ids, answer: make(chan []listing, 1)}
 	select {
 	case s.writer.questions <- q:
 	case <-ctx.Done():
@@ -72,21 +76,13 @@ func (s *Sweeper) ask(ctx context.Context, key dayKey, ids []string) ([]listing,
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if s.stored.key != key {
-		known := make(map[idHash]bool)
-		for r, err := range read.Records(ctx, s.cfg.Store, s.cfg.Site, key.instrument, key.day) {
-			if err != nil {
-				return nil, err
-			}
-			known[hashID(r.ID)] = r.State == wire.StateWithdrawn
+	if s.stored == nil || s.storedDay != key.dayKey || !s.stored.covers(key.number) {
+		s.stored = nil
+		l, err := readDay(ctx, s.cfg.Store, s.cfg.Site, key.dayKey, key.number, s.writer.limits.ids)
+		if err != nil {
+			return nil, err
 		}
-		s.stored = storedDay{key, known}
+		s.stored, s.storedDay = l, key.dayKey
 	}
-	return lookUp(s.stored.ids, ids), nil
-}
-
-// storedDay is what the closed parts of a day list.
-type storedDay struct {
-	key dayKey
-	ids map[idHash]bool
+	return lookUp(s.stored.slots[key.number], ids), nil
 }

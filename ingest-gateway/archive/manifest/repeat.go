@@ -74,7 +74,11 @@ func (w *Writer) withdrawAgain(ctx context.Context, d *day, n wire.Notice) error
 // withdrawnRecord finds a withdrawn object in the closed parts of a day, or
 // nothing.
 func withdrawnRecord(ctx context.Context, store objectstore.Store, site string, of dayKey, id string) (wire.Record, error) {
-	for r, err := range read.Records(ctx, store, site, of.instrument, of.day) {
+	files, err := read.List(ctx, store, site, of.instrument, of.day)
+	if err != nil {
+		return wire.Record{}, err
+	}
+	for r, err := range files.Lines(ctx, store) {
 		if err != nil {
 			return wire.Record{}, err
 		}

@@ -47,7 +47,9 @@ type Sweeper struct {
 	writer *Writer
 	cell   *stream.Cell
 	cursor wire.SweepCursor
-	stored storedDay
+	// stored is what the sweep read of storedDay.
+	stored    *dayListing
+	storedDay dayKey
 }
 
 // NewSweeper returns a sweeper that asks writer what is listed.
@@ -87,7 +89,7 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 	if err := s.awaitListed(ctx); err != nil {
 		return err
 	}
-	s.stored = storedDay{}
+	s.stored = nil
 	whole := now.Sub(s.cursor.Whole) >= wholeSweep
 	for instrument, err := range s.cfg.Store.Folders(ctx, wire.SitePrefix(s.cfg.Site)) {
 		if err != nil {
@@ -161,13 +163,13 @@ func (s *Sweeper) sweepInstrument(ctx context.Context, instrument string, now ti
 	}
 }
 
-// sweepPrefix compares the objects under a prefix, those of one day together.
+// sweepPrefix compares the objects under a prefix, those of one slot together.
 func (s *Sweeper) sweepPrefix(ctx context.Context, instrument, prefix string, now time.Time) error {
 	var batch []string
-	var of wire.Day
+	var of slotKey
 	flush := func() error {
 		defer func() { batch = batch[:0] }()
-		return s.compare(ctx, dayKey{instrument, of}, batch)
+		return s.compare(ctx, of, batch)
 	}
 	for info, err := range s.cfg.Store.List(ctx, prefix, "") {
 		if err != nil {
@@ -176,27 +178,38 @@ func (s *Sweeper) sweepPrefix(ctx context.Context, instrument, prefix string, no
 		if now.Sub(info.ModifiedAt) < s.cfg.Age {
 			continue
 		}
-		day, ok := wire.DayOfKey(info.Key)
-		if !ok { // a named object: only its metadata says
-			if day, ok, err = s.dayOfObject(ctx, info.Key); err != nil {
-				return err
-			}
+		key, ok, err := s.slotOfObject(ctx, instrument, info.Key)
+		if err != nil {
+			return err
 		}
 		if !ok {
 			continue
 		}
-		if len(batch) == sweepBatch || day != of {
+		if len(batch) == sweepBatch || key != of {
 			if err := flush(); err != nil {
 				return err
 			}
-			of = day
+			of = key
 		}
 		batch = append(batch, info.Key)
 	}
 	return flush()
 }
 
-func (s *Sweeper) compare(ctx context.Context, key dayKey, keys []string) error {
+// slotOfObject says where an object is listed; false for one of which nothing
+// can be said.
+func (s *Sweeper) slotOfObject(ctx context.Context, instrument, key string) (slotKey, bool, error) {
+	if at, ok := wire.ReceivedAtOfKey(key); ok {
+		return slotKey{dayKey{instrument, wire.DayOf(at)}, slotAt(at)}, true, nil
+	}
+	if day, ok := wire.DayOfKey(key); ok {
+		return slotKey{dayKey{instrument, day}, segmentSlot}, true, nil
+	}
+	n, ok, err := s.notice(ctx, key) // a named object: only its metadata says
+	return slotKey{dayKey{instrument, wire.DayOf(n.ReceivedAt)}, slotAt(n.ReceivedAt)}, ok, err
+}
+
+func (s *Sweeper) compare(ctx context.Context, key slotKey, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -209,7 +222,7 @@ func (s *Sweeper) compare(ctx context.Context, key dayKey, keys []string) error 
 		case unlisted:
 			err = s.announce(ctx, keys[i])
 		case withdrawn:
-			err = s.withdraw(ctx, key, keys[i])
+			err = s.withdraw(ctx, key.dayKey, keys[i])
 		}
 		if err != nil {
 			return err
@@ -235,11 +248,6 @@ func (s *Sweeper) notice(ctx context.Context, key string) (wire.Notice, bool, er
 		return wire.Notice{}, false, nil
 	}
 	return n, true, nil
-}
-
-func (s *Sweeper) dayOfObject(ctx context.Context, key string) (wire.Day, bool, error) {
-	n, ok, err := s.notice(ctx, key)
-	return wire.DayOf(n.ReceivedAt), ok, err
 }
 
 // announce publishes the notice that never was, or never arrived.

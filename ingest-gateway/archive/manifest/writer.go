@@ -53,8 +53,8 @@ type Config struct {
 	RepeatWindow func(instrument string) time.Duration
 	// PartInterval is how often parts are closed.
 	PartInterval time.Duration
-	// IndexSize bounds how many objects are remembered to tell repeats.
-	IndexSize int
+	// Memory bounds what is remembered of objects, in bytes.
+	Memory int64
 
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -63,6 +63,7 @@ type Config struct {
 // Writer is the manifest's single writer for as long as one lease lasts.
 type Writer struct {
 	cfg    Config
+	limits limits
 	reader *stream.Reader
 	cell   *stream.Cell
 	cursor wire.StreamCursor
@@ -72,7 +73,12 @@ type Writer struct {
 	next     uint64
 	caughtUp bool
 
-	days        map[dayKey]*day
+	days map[dayKey]*day
+	// held is the room that the identities in days take; uses and closes count
+	// uses of slots and closings of parts.
+	held         int
+	uses, closes uint64
+
 	index       *index
 	open        int
 	withdrawals []wire.Notice
@@ -84,9 +90,10 @@ type Writer struct {
 
 // New returns a writer; Run runs it.
 func New(cfg Config) *Writer {
+	l := limitsOf(cfg.Memory)
 	return &Writer{
-		cfg: cfg, days: make(map[dayKey]*day), index: newIndex(cfg.Site, cfg.IndexSize, cfg.Metrics),
-		questions: make(chan question),
+		cfg: cfg, limits: l, days: make(map[dayKey]*day), closes: 1,
+		index: newIndex(cfg.Site, l.index, cfg.Metrics), questions: make(chan question),
 	}
 }
 
@@ -199,12 +206,11 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 			"subject", m.Subject, "sequence", m.Sequence, "error", err)
 		return nil
 	}
-	d, err := w.day(ctx, n.Instrument, wire.DayOf(n.ReceivedAt))
+	d, s, err := w.slot(ctx, n.Instrument, n.Record)
 	if err != nil {
 		return err
 	}
-	id := hashID(n.ID)
-	if withdrawn, known := d.ids[id]; known {
+	if withdrawn, known := s.ids[hashID(n.ID)]; known {
 		if withdrawn && n.State == wire.StateCurrent {
 			return w.withdrawAgain(ctx, d, n) // what followed the part may not have been finished
 		}
@@ -215,7 +221,7 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 			return err
 		}
 	}
-	w.list(d, n)
+	w.list(d, s, n)
 	return nil
 }
 
@@ -236,9 +242,12 @@ func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
 }
 
 // list adds a record to the open part of its day.
-func (w *Writer) list(d *day, n wire.Notice) {
+func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	n.Record.ReceivedAt = n.Record.ReceivedAt.UTC()
-	d.ids[hashID(n.ID)] = n.State == wire.StateWithdrawn
+	s.ids[hashID(n.ID)] = n.State == wire.StateWithdrawn
+	s.closes = w.closes
+	d.listed[slotOf(n.Record)] = true
+	w.held++
 	d.open = append(d.open, n.Record)
 	w.open++
 	if n.State == wire.StateWithdrawn {

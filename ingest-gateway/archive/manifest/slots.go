@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	read "github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// The identities of a day are held by slots of receive time, so that of a day
+// with millions of objects only the minutes that are written to need memory.
+
+const (
+	slotLength = 10 * time.Minute
+	// segmentSlot is that of all segments of a day: they are few, and their keys
+	// have no time.
+	segmentSlot = int(24 * time.Hour / slotLength)
+	slotsOfDay  = segmentSlot + 1
+	// slotCost is what an empty slot takes, in identities.
+	slotCost = 8
+)
+
+// slotOf returns the number of a record's slot.
+func slotOf(r wire.Record) int {
+	if r.Segment != nil {
+		return segmentSlot
+	}
+	return slotAt(r.ReceivedAt)
+}
+
+func slotAt(receivedAt time.Time) int {
+	t := receivedAt.UTC()
+	return int((time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute) / slotLength)
+}
+
+// idSet has the identities of records; true for withdrawn ones.
+type idSet map[idHash]bool
+
+// idHash stands for a record's ID.
+type idHash [16]byte
+
+func hashID(id string) idHash {
+	sum := sha256.Sum256([]byte(id))
+	return idHash(sum[:16])
+}
+
+// dayListing is what the closed parts of a day list.
+type dayListing struct {
+	// listed are the slots that are not empty; slots has the identities of those
+	// with numbers in [from, until).
+	listed      [slotsOfDay]bool
+	slots       map[int]idSet
+	from, until int
+
+	nextPart int
+	repeats  wire.Totals
+	held     int
+}
+
+// readDay reads a day's parts, and holds identities of the slot from and of as
+// many after it as room identities allow. Errors: those of objectstore, and of
+// files that cannot be decoded.
+func readDay(ctx context.Context, store objectstore.Store, site string, key dayKey, from, room int) (*dayListing, error) {
+	files, err := read.List(ctx, store, site, key.instrument, key.day)
+	if err != nil {
+		return nil, err
+	}
+	l := &dayListing{slots: make(map[int]idSet), from: from, until: slotsOfDay, nextPart: files.NextPart}
+	withdrawn := make(idSet)
+	for r, err := range files.Lines(ctx, store) {
+		if err != nil {
+			return nil, err
+		}
+		id, gone := hashID(r.ID), r.State == wire.StateWithdrawn
+		if gone && !withdrawn[id] {
+			withdrawn[id] = true
+			l.repeats = l.repeats.Plus(repeatTotals(r))
+		}
+		l.add(slotOf(r), id, gone, room)
+	}
+	return l, nil
+}
+
+func (l *dayListing) add(number int, id idHash, gone bool, room int) {
+	l.listed[number] = true
+	if number < l.from || number >= l.until {
+		return
+	}
+	ids := l.slots[number]
+	if ids == nil {
+		ids = make(idSet)
+		l.slots[number] = ids
+	}
+	before := len(ids)
+	ids[id] = ids[id] || gone
+	l.held += len(ids) - before
+	for l.held > room && l.until > l.from+1 {
+		l.until--
+		l.held -= len(l.slots[l.until])
+		delete(l.slots, l.until)
+	}
+}
+
+// covers says whether the listing knows all identities of a slot.
+func (l *dayListing) covers(number int) bool {
+	return !l.listed[number] || number >= l.from && number < l.until
+}

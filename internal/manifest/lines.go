@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"io"
+	"iter"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Lines yields every record of the files, in their order, as it stands there:
+// where a record is listed twice it comes twice. Some files are asked for ahead,
+// and none is held in memory. Errors: as Day.
+func (f Files) Lines(ctx context.Context, store objectstore.Store) iter.Seq2[wire.Record, error] {
+	return func(yield func(wire.Record, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		queue := openAhead(ctx, store, f.InEffect)
+		defer func() {
+			cancel()
+			for next := range queue {
+				(<-next).close()
+			}
+		}()
+		for next := range queue {
+			file := <-next
+			if !file.each(yield) {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			yield(wire.Record{}, err)
+		}
+	}
+}
+
+// opened is the answer to the request for a file.
+type opened struct {
+	key  string
+	body io.ReadCloser
+	err  error
+}
+
+// openAhead asks for files in their order, some of them before it is their turn.
+func openAhead(ctx context.Context, store objectstore.Store, keys []string) <-chan <-chan opened {
+	queue := make(chan (<-chan opened), fetches)
+	go func() {
+		defer close(queue)
+		for _, key := range keys {
+			one := make(chan opened, 1)
+			select {
+			case queue <- one:
+			case <-ctx.Done():
+				return
+			}
+			go func() {
+				body, _, err := store.Get(ctx, key, objectstore.All)
+				one <- opened{key, body, err}
+			}()
+		}
+	}()
+	return queue
+}
+
+// each yields the records and closes the file; false where that ended early.
+func (o opened) each(yield func(wire.Record, error) bool) bool {
+	if o.err != nil {
+		yield(wire.Record{}, o.err)
+		return false
+	}
+	defer o.close()
+	for r, err := range eachRecord(o.key, o.body) {
+		if !yield(r, err) || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (o opened) close() {
+	if o.err == nil {
+		o.body.Close()
+	}
+}

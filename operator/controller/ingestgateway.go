@@ -103,11 +103,7 @@ func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGa
 		return view, nil
 	}
 	view.SiteAccepted = plan.SiteAccepted(site)
-	age := secretAgeAmiss
-	if plan.IsReady(gateway.Status.Conditions) {
-		age = secretAge
-	}
-	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, siteSecrets(site.Site), age)
+	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, siteSecrets(site.Site))
 	return view, err
 }
 
@@ -234,14 +230,11 @@ func (r *gatewayReconciler) prune(ctx context.Context, gateway *v1alpha1.IngestG
 // credentials that are there stay in use.
 func (r *gatewayReconciler) applyUser(ctx context.Context, view plan.GatewayView, pool *plan.Pool) (*plan.Finding, error) {
 	name := plan.JetStreamSecret(view.Gateway.Name)
-	current := &corev1.Secret{}
-	err := r.reader.Get(ctx, types.NamespacedName{Namespace: view.Gateway.Namespace, Name: name}, current)
-	switch {
-	case apierrors.IsNotFound(err):
-		current = nil
-	case err != nil:
-		return nil, fmt.Errorf("read Secret %s/%s: %w", view.Gateway.Namespace, name, err)
-	case !metav1.IsControlledBy(current, view.Gateway):
+	current, err := r.secrets.get(ctx, types.NamespacedName{Namespace: view.Gateway.Namespace, Name: name})
+	if err != nil {
+		return nil, err
+	}
+	if current != nil && !metav1.IsControlledBy(current, view.Gateway) {
 		f := plan.NotOurs("Secret", name)
 		return &f, nil
 	}

@@ -5,8 +5,9 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,39 +17,32 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// Secrets are read by name and never listed or watched: the operator may get
-// them and no more. What was read is believed for a while; where something was
-// amiss, only briefly.
-const (
-	secretAge      = time.Minute
-	secretAgeAmiss = 5 * time.Second
-)
-
-// secretReader reads Secrets from the API server.
+// secretReader reads Secrets from the API server, by name. What was read is
+// believed until the secretPoller finds that it has changed.
 type secretReader struct {
 	reader client.Reader
-	now    func() time.Time
 
 	mu   sync.Mutex
-	seen map[types.NamespacedName]seenSecret
+	seen map[types.NamespacedName]*corev1.Secret // nil where there is none
 }
 
-type seenSecret struct {
-	secret *corev1.Secret
-	at     time.Time
-}
-
-func newSecretReader(reader client.Reader, now func() time.Time) *secretReader {
-	return &secretReader{reader: reader, now: now, seen: map[types.NamespacedName]seenSecret{}}
+func newSecretReader(reader client.Reader) *secretReader {
+	return &secretReader{reader: reader, seen: map[types.NamespacedName]*corev1.Secret{}}
 }
 
 // read returns those of the needed Secrets that exist.
-func (r *secretReader) read(ctx context.Context, namespace string, needs []plan.SecretNeed, maxAge time.Duration) (plan.Secrets, error) {
+func (r *secretReader) read(ctx context.Context, namespace string, needs []plan.SecretNeed) (plan.Secrets, error) {
 	found := plan.Secrets{}
 	for _, need := range needs {
-		secret, err := r.get(ctx, types.NamespacedName{Namespace: namespace, Name: need.Name}, maxAge)
-		if err != nil {
-			return nil, err
+		key := types.NamespacedName{Namespace: namespace, Name: need.Name}
+		r.mu.Lock()
+		secret, known := r.seen[key]
+		r.mu.Unlock()
+		if !known {
+			var err error
+			if secret, err = r.get(ctx, key); err != nil {
+				return nil, err
+			}
 		}
 		if secret != nil {
 			found[need.Name] = secret
@@ -57,13 +51,8 @@ func (r *secretReader) read(ctx context.Context, namespace string, needs []plan.
 	return found, nil
 }
 
-func (r *secretReader) get(ctx context.Context, key types.NamespacedName, maxAge time.Duration) (*corev1.Secret, error) {
-	r.mu.Lock()
-	seen, known := r.seen[key]
-	r.mu.Unlock()
-	if known && r.now().Sub(seen.at) < maxAge {
-		return seen.secret, nil
-	}
+// get reads a Secret anew; nil where there is none.
+func (r *secretReader) get(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	if err := r.reader.Get(ctx, key, secret); apierrors.IsNotFound(err) {
 		secret = nil
@@ -71,7 +60,45 @@ func (r *secretReader) get(ctx context.Context, key types.NamespacedName, maxAge
 		return nil, fmt.Errorf("read Secret %s: %w", key, err)
 	}
 	r.mu.Lock()
-	r.seen[key] = seenSecret{secret, r.now()}
+	r.seen[key] = secret
 	r.mu.Unlock()
 	return secret, nil
+}
+
+// known returns the names of what was read and is believed.
+func (r *secretReader) known() []types.NamespacedName {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.seen))
+}
+
+// compare forgets a Secret that is no longer what was read, and says whether it did.
+func (r *secretReader) compare(key types.NamespacedName, is secretVersion) (changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was, known := r.seen[key]
+	if !known || versionOf(was) == is {
+		return false
+	}
+	delete(r.seen, key)
+	return true
+}
+
+func (r *secretReader) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.seen, key)
+}
+
+// secretVersion tells two states of a Secret apart; empty where there is none.
+type secretVersion struct {
+	uid      types.UID
+	resource string
+}
+
+func versionOf(secret *corev1.Secret) secretVersion {
+	if secret == nil {
+		return secretVersion{}
+	}
+	return secretVersion{secret.UID, secret.ResourceVersion}
 }

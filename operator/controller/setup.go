@@ -70,10 +70,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		unpublished: prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_operator_condition_changes_unpublished_total",
 			Help: "Changes of conditions that no health subject took, since JetStream was away."})}
 	statuses := newStatusWriter(mgr.GetClient(), cfg.Log, time.Now, tell.announce)
-	secrets := newSecretReader(mgr.GetAPIReader(), time.Now)
+	secrets := newSecretReader(mgr.GetAPIReader())
+	poller := &secretPoller{client: mgr.GetClient(), reader: mgr.GetAPIReader(), secrets: secrets, wakers: wake, log: cfg.Log}
 	s := &setup{mgr: mgr, wakers: wake, unchecked: cfg.Unchecked}
 	err = errors.Join(
-		mgr.Add(all), mgr.Add(statuses), s.indexes(ctx),
+		mgr.Add(all), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{mgr.GetClient(), all, wake, cfg.Log}),
 		s.sites(&siteReconciler{mgr.GetClient(), all, secrets, statuses, cluster}),
 		s.gateways(&gatewayReconciler{client: mgr.GetClient(), reader: mgr.GetAPIReader(), links: all, secrets: secrets, statuses: statuses,

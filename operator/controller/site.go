@@ -39,7 +39,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	newest(r.statuses, name, view.Site, &view.Site.Status)
-	if view.Secrets, err = r.readSecrets(ctx, view.Site); err != nil {
+	if view.Secrets, err = r.secrets.read(ctx, view.Site.Namespace, siteSecrets(view.Site)); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.link(&view)
@@ -51,15 +51,6 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		urgency: plan.SiteUrgency(&view.Site.Status, &status),
 	})
 	return ctrl.Result{RequeueAfter: wait}, nil
-}
-
-// readSecrets reads the Secrets anew where something about the Site is amiss.
-func (r *siteReconciler) readSecrets(ctx context.Context, site *v1alpha1.Site) (plan.Secrets, error) {
-	age := secretAgeAmiss
-	if site.Status.ObservedGeneration == site.Generation && plan.IsReady(site.Status.Conditions) {
-		age = secretAge
-	}
-	return r.secrets.read(ctx, site.Namespace, siteSecrets(site), age)
 }
 
 func siteSecrets(site *v1alpha1.Site) []plan.SecretNeed {

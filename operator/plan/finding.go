@@ -166,9 +166,3 @@ func FindingOf(all []metav1.Condition, kind string) Finding {
 	}
 	return Finding{}
 }
-
-// IsReady says whether Ready is True.
-func IsReady(all []metav1.Condition) bool {
-	c := condition(all, v1alpha1.ConditionReady)
-	return c != nil && c.Status == metav1.ConditionTrue
-}

@@ -95,17 +95,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		Conditions:         c.is,
 		Instruments:        &counts,
 		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
-	}, soonest(patienceEnds, retrySecrets(store, jetStream), figuresEvery)
-}
-
-// retrySecrets: Secrets are read by name and not watched.
-func retrySecrets(found ...Finding) time.Duration {
-	for _, f := range found {
-		if !f.OK() {
-			return 10 * time.Second
-		}
-	}
-	return 0
+	}, soonest(patienceEnds, figuresEvery)
 }
 
 func (v SiteView) reachable(accepted Finding, needs []SecretNeed, tried *Finding, kind, what string) Finding {

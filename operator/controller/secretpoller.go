@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const (
+	// pollEvery is how soon a change of a Secret shows.
+	pollEvery = 3 * time.Second
+	// pollRate is how many Secrets a second are asked for at most. A Site needs about five.
+	pollRate = 5
+	// pollTimeout bounds the wait for one answer.
+	pollTimeout = 10 * time.Second
+)
+
+// secretPoller asks for the version of each Secret that a Site or a pool uses,
+// and wakes those whose Secret was made, changed or deleted.
+//
+// It polls, since a watch would need the right to watch Secrets. RBAC cannot
+// grant that for metadata alone, nor for names that only the Sites know: whoever
+// may list or watch Secrets is given the contents of all in the namespace. To
+// get them by name, which the operator may anyway, gives away none whose name
+// is not known. The API server answers with metadata only.
+type secretPoller struct {
+	client  client.Client // the cache of Sites and pools
+	reader  client.Reader // reads past it
+	secrets *secretReader
+	wakers  *wakers
+	log     *slog.Logger
+}
+
+// Start implements manager.Runnable.
+func (p *secretPoller) Start(ctx context.Context) error {
+	limit := rate.NewLimiter(pollRate, 1)
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := p.poll(ctx, limit); err != nil && ctx.Err() == nil {
+			p.log.Warn("cannot see whether Secrets have changed", "error", err)
+		}
+	}
+}
+
+// secretUsers are the Sites and pools that a Secret is for.
+type secretUsers struct{ sites, pools []types.NamespacedName }
+
+// poll looks once at each Secret that was read, and forgets those that nobody uses any more.
+func (p *secretPoller) poll(ctx context.Context, limit *rate.Limiter) error {
+	users, err := p.users(ctx)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, key := range p.secrets.known() {
+		use := users[key]
+		if use == nil {
+			p.secrets.forget(key)
+			continue
+		}
+		if err := limit.Wait(ctx); err != nil {
+			return err
+		}
+		is, err := p.version(ctx, key)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		if p.secrets.compare(key, is) {
+			for _, site := range use.sites {
+				p.wakers.sites.wake(site)
+			}
+			for _, pool := range use.pools {
+				p.wakers.gateways.wake(pool)
+			}
+		}
+	}
+	return failed
+}
+
+// users returns who uses which Secret.
+func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*secretUsers, error) {
+	var sites v1alpha1.SiteList
+	var pools v1alpha1.IngestGatewayList
+	if err := errors.Join(p.client.List(ctx, &sites, client.UnsafeDisableDeepCopy), p.client.List(ctx, &pools, client.UnsafeDisableDeepCopy)); err != nil {
+		return nil, err
+	}
+	users := map[types.NamespacedName]*secretUsers{}
+	of := func(namespace, name string) *secretUsers {
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		if users[key] == nil {
+			users[key] = &secretUsers{}
+		}
+		return users[key]
+	}
+	needs := map[types.NamespacedName][]plan.SecretNeed{}
+	for i := range sites.Items {
+		site := client.ObjectKeyFromObject(&sites.Items[i])
+		needs[site] = siteSecrets(&sites.Items[i])
+		for _, need := range needs[site] {
+			u := of(site.Namespace, need.Name)
+			u.sites = append(u.sites, site)
+		}
+	}
+	for i := range pools.Items {
+		pool := client.ObjectKeyFromObject(&pools.Items[i])
+		own := of(pool.Namespace, plan.JetStreamSecret(pool.Name))
+		own.pools = append(own.pools, pool)
+		for _, need := range needs[types.NamespacedName{Namespace: pool.Namespace, Name: pools.Items[i].Spec.SiteRef.Name}] {
+			u := of(pool.Namespace, need.Name)
+			u.pools = append(u.pools, pool)
+		}
+	}
+	return users, nil
+}
+
+// version asks for a Secret's metadata.
+func (p *secretPoller) version(ctx context.Context, key types.NamespacedName) (secretVersion, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := p.reader.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		return secretVersion{}, nil
+	}
+	if err != nil {
+		return secretVersion{}, fmt.Errorf("read the metadata of Secret %s: %w", key, err)
+	}
+	return secretVersion{secret.UID, secret.ResourceVersion}, nil
+}

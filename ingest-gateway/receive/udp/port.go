@@ -286,7 +286,7 @@ func (r *Receiver) Lost(number uint16, n uint64) {
 	r.cfg.Ledger.DatagramsDropped(name, time.Now(), wire.CauseKernelBuffer, int(n))
 	r.metrics.dropped(name, wire.CauseKernelBuffer).Add(float64(n))
 	if r.strange.Allow() {
-		r.log.Warn("the kernel dropped datagrams: its buffer was full", "instrument", name, "port", number, "datagrams", n)
+		r.log.Warn("the kernel dropped datagrams: its buffer was full, or the port was being closed", "instrument", name, "port", number, "datagrams", n)
 	}
 }
 

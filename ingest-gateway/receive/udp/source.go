@@ -43,7 +43,7 @@ type Sink interface {
 //
 // Loss: what the source knows to be lost before it read it (a full socket buffer or ring) is told to Sink.Lost, for the
 // port where that is known, else for port 0; never twice. A datagram larger than the source's buffers comes with
-// Truncated set.
+// Truncated set. What arrives while a port is being closed is read, or lost and told.
 type PacketSource interface {
 	// Listen makes ports the set of ports that are received, from then on. Ports that stay are not disturbed: no
 	// packet for them is lost. It returns an error for each port that could not be opened; the others are. What was

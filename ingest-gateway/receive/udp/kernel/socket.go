@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -137,10 +136,14 @@ func (s *socket) read() {
 		begun := time.Now()
 		for !s.closing.Load() {
 			n, errno := s.batch.receive(uintptr(s.fd))
-			s.handOver(n, errno)
 			if errno == unix.EAGAIN {
 				break
 			}
+			if errno != 0 {
+				time.Sleep(errorPause)
+				continue
+			}
+			s.handOver(n)
 			if n == batchSize || s.pause == 0 {
 				continue
 			}
@@ -151,15 +154,48 @@ func (s *socket) read() {
 			begun = time.Now()
 		}
 	}
-	// Bounded: a sender that never pauses must not keep a closed port open.
-	for range drainBatches {
-		n, errno := s.batch.receive(uintptr(s.fd))
-		if n <= 0 {
-			break
-		}
-		s.handOver(n, errno)
-	}
+	s.drain()
 	s.countDrops()
+}
+
+const (
+	// errorPause is how long to wait after an error of the socket. None ends the reading: it is one that another
+	// datagram met, told once (an ICMP answer, an administrator's `ss --kill`), or the machine lacks memory.
+	errorPause = time.Millisecond
+	// drainErrors bounds how often in a row the socket of a closed port may fail.
+	drainErrors = 1000
+	// drainBatches bounds what is read of a port that cannot be shut: more batches than the default buffer holds.
+	drainBatches = 4096
+)
+
+// drain hands over all that the kernel holds when the port is closed. What arrives later the kernel drops and counts: a
+// sender that never pauses must not keep the port open.
+func (s *socket) drain() {
+	shut := s.shut() == nil
+	failed := 0
+	for i := 0; shut || i < drainBatches; i++ {
+		n, errno := s.batch.receive(uintptr(s.fd))
+		switch {
+		case errno == unix.EAGAIN, failed == drainErrors:
+			return
+		case errno != 0:
+			failed++
+			time.Sleep(errorPause)
+		default:
+			failed = 0
+			s.handOver(n)
+		}
+	}
+}
+
+// shut lets nothing more into the socket's buffer, with a filter that takes 0 bytes of every datagram. shutdown(2) does
+// not do that for UDP.
+func (s *socket) shut() error {
+	none := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
+	if err := unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &none}); err != nil {
+		return fmt.Errorf("SO_ATTACH_FILTER: %w", err)
+	}
+	return nil
 }
 
 // idleCheck is how often a quiet socket is asked what was dropped: the kernel tells by itself only with the next datagram.
@@ -171,10 +207,10 @@ func (s *socket) wait() bool {
 	for {
 		n, err := unix.Poll(fds[:], int(idleCheck.Milliseconds()))
 		switch {
-		case err != nil && !errors.Is(err, unix.EINTR):
-			return false // it cannot: the descriptors are ours
-		case fds[1].Revents != 0:
+		case s.closing.Load():
 			return false
+		case err != nil: // EINTR, or the machine lacks memory
+			time.Sleep(errorPause)
 		case n == 0:
 			s.countDrops()
 		case n > 0:
@@ -183,16 +219,8 @@ func (s *socket) wait() bool {
 	}
 }
 
-// drainBatches bounds what is read after a port was closed: more batches than
-// the greatest receive buffer holds.
-const drainBatches = 4096
-
-// handOver gives the sink a batch of n datagrams. Errors of single datagrams
-// (an ICMP answer to nobody) are no reason to stop.
-func (s *socket) handOver(n int, errno syscall.Errno) {
-	if errno != 0 || n <= 0 {
-		return
-	}
+// handOver gives the sink a batch of n datagrams.
+func (s *socket) handOver(n int) {
 	packets, lost, counted := s.batch.packets(n, time.Now().UnixNano())
 	if counted {
 		s.countLost(lost)

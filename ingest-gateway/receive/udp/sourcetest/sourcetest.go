@@ -24,6 +24,7 @@ func Conform(t *testing.T, newSource func() udp.PacketSource) {
 	t.Run("keeps the order of a sender", func(t *testing.T) { keepsOrder(t, newSource()) })
 	t.Run("opens and closes ports", func(t *testing.T) { changesPorts(t, newSource()) })
 	t.Run("counts what is lost", func(t *testing.T) { countsLoss(t, newSource()) })
+	t.Run("counts what is lost until it ends", func(t *testing.T) { countsLossAtTheEnd(t, newSource()) })
 	t.Run("hands over everything before it ends", func(t *testing.T) { endsCleanly(t, newSource()) })
 	t.Run("says which port cannot be opened", func(t *testing.T) { reportsPorts(t, newSource()) })
 }
@@ -246,6 +247,35 @@ func countsLoss(t *testing.T, source udp.PacketSource) {
 		time.Sleep(200 * time.Millisecond)
 	}
 	stop()
+	packets, lost := s.seen()
+	if lost == 0 {
+		t.Fatalf("all of %d datagrams fitted into the source: nothing was tested", sent)
+	}
+	if got := uint64(len(packets)) + lost; got != sent {
+		t.Errorf("%d received and %d lost make %d, sent %d", len(packets), lost, got, sent)
+	}
+}
+
+// A source ends while its buffer is full and overflows: what is in it and what was not taken in make what was sent.
+func countsLossAtTheEnd(t *testing.T, source udp.PacketSource) {
+	port := freePorts(t, 1)[0]
+	listen(t, source, port)
+	s := &sink{gate: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- source.Run(ctx, s) }()
+	conn := dial(t, "127.0.0.1", port)
+	const sent = 60_000
+	payload := make([]byte, 1400)
+	for range sent {
+		send(t, conn, payload)
+	}
+	time.Sleep(200 * time.Millisecond) // until the kernel is through with them
+	cancel()
+	close(s.gate)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
 	packets, lost := s.seen()
 	if lost == 0 {
 		t.Fatalf("all of %d datagrams fitted into the source: nothing was tested", sent)

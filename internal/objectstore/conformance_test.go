@@ -84,6 +84,9 @@ func (c conformance) bucket(t *testing.T) {
 	if err := put(ctx, c.store, "x", []byte("x"), objectstore.PutOptions{}); !errors.Is(err, objectstore.ErrNoBucket) {
 		t.Fatalf("put into a missing bucket: %v", err)
 	}
+	if u, err := c.store.NewUpload(ctx, "x", objectstore.PutOptions{}); !errors.Is(err, objectstore.ErrNoBucket) || u != nil {
+		t.Fatalf("upload into a missing bucket: %v, %v", u, err)
+	}
 	for _, want := range []bool{true, false} {
 		if created, err := c.store.EnsureBucket(ctx); err != nil || created != want {
 			t.Fatalf("ensure bucket: %v, %v, want %v", created, err, want)

@@ -31,7 +31,11 @@ type upload struct {
 }
 
 func (b *bucket) NewUpload(ctx context.Context, key string, opts PutOptions) (Upload, error) {
-	return b.newUpload(ctx, key, opts)
+	u, err := b.newUpload(ctx, key, opts)
+	if err != nil {
+		return nil, err // a nil *upload would be an Upload that is not nil
+	}
+	return u, nil
 }
 
 func (b *bucket) newUpload(ctx context.Context, key string, opts PutOptions) (*upload, error) {

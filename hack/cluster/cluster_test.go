@@ -218,6 +218,9 @@ func (l lab) streams(t *testing.T) {
 
 func (l lab) kill(t *testing.T) {
 	l.t = t
+	if out, err := l.try(l.binary, "--name", clusterName, "kill"); err == nil || !strings.Contains(out+err.Error(), "1 (node1), 2 (node2), 3 (node3)") {
+		t.Errorf("kill without a node does not name the nodes: %v\n%s", err, out)
+	}
 	old := l.podOn("node2")
 	l.cluster("kill", "2")
 	l.kube("wait", "--for=condition=Ready=Unknown", "node/node2", "--timeout=60s")
@@ -243,7 +246,7 @@ func (l lab) cut(t *testing.T) {
 	if state := l.cluster("status"); !strings.Contains(state, "cut off") {
 		t.Errorf("status does not say that a node is cut off:\n%s", state)
 	}
-	l.cluster("join", "2")
+	l.cluster("join", "node2")
 	is, _ := call(t, "tcp", l.address(2)+":30180")
 	if is[0] != was[0] {
 		t.Error("the pod on the cut node was started anew")

@@ -129,34 +129,13 @@ func nodesCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "nodes N", Short: "Grow or shrink to N nodes", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := number(args[0])
-			if err != nil {
-				return err
+			n, err := strconv.Atoi(args[0])
+			if err != nil || n < 1 {
+				return fmt.Errorf("%q is no number of nodes, such as 1 or 3", args[0])
 			}
 			return o.withMade(cmd.Context(), func(d driver, _ *progress.Printer) error { return d.Nodes(cmd.Context(), n) })
 		},
 	}
-}
-
-func nodeCommand(o *options, name, short string, do func(driver, context.Context, int) error) *cobra.Command {
-	return &cobra.Command{
-		Use: name + " N", Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := number(args[0])
-			if err != nil {
-				return err
-			}
-			return o.withMade(cmd.Context(), func(d driver, _ *progress.Printer) error { return do(d, cmd.Context(), n) })
-		},
-	}
-}
-
-func number(arg string) (int, error) {
-	n, err := strconv.Atoi(arg)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%q is not a number of a node or of nodes, such as 1 or 2", arg)
-	}
-	return n, nil
 }
 
 func volumesCommand(o *options) *cobra.Command {
@@ -175,19 +154,6 @@ func volumesCommand(o *options) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&clear, "clear", false, "delete the data of volumes whose claim was deleted, and make them available again")
 	return cmd
-}
-
-func execCommand(o *options) *cobra.Command {
-	return &cobra.Command{
-		Use: "exec N -- COMMAND...", Short: "Run a command inside a node", Args: cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := number(args[0])
-			if err != nil {
-				return err
-			}
-			return o.withMade(cmd.Context(), func(d driver, _ *progress.Printer) error { return d.Exec(cmd.Context(), n, args[1:]) })
-		},
-	}
 }
 
 func kubeconfigCommand(o *options) *cobra.Command {

@@ -18,12 +18,6 @@ import (
 	"github.com/substorm/substorm/hack/progress"
 )
 
-// node is what status prints about a node.
-type node struct {
-	number               int
-	name, state, address string
-}
-
 // driver is a way to have a cluster. Nodes count from 1.
 type driver interface {
 	Made() bool

@@ -61,7 +61,7 @@ func (c *Cluster) writeNodeFiles(n int) error {
 		"Pods": a.podsOf(n), "AllPods": a.pods(), "Cgroup": c.cgroup(name),
 		"CA": c.pki("ca.crt"), "ProxyKubeconfig": c.pki("kube-proxy.kubeconfig"),
 		"ServingCert": c.pki("kubelet-" + name + "-serving.crt"), "ServingKey": c.pki("kubelet-" + name + "-serving.key"),
-		"CNIPlugins": cniPlugins(), "PauseImage": "docker.io/substorm/pause:" + ownTag,
+		"CNIPlugins": cniPlugins(), "PauseImage": "substorm/pause:" + ownTag,
 	}
 	for template, path := range map[string]string{
 		"containerd.toml": "containerd.toml", "kubelet.yaml": "kubelet.yaml", "kube-proxy.yaml": "kube-proxy.yaml",

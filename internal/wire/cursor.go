@@ -70,12 +70,14 @@ type SegmentCursor struct {
 	Epoch string `json:"epoch"`
 	// Next is the first stream sequence not yet in an announced segment.
 	Next uint64 `json:"next"`
-	// Planned is the cut that is on its way.
+	// Planned is the cut that is on its way, with the counts that the headers of
+	// its messages say.
 	Planned *SegmentRange `json:"planned,omitempty"`
 	// PlannedDay is the UTC day of the planned cut.
 	PlannedDay Day `json:"plannedDay,omitempty"`
 	// Stored has, for days that are still open, the absolute totals of
-	// datagrams in announced segments: the ledger's column.
+	// datagrams in announced segments, and of those that are in none by cause:
+	// the ledger's column.
 	Stored map[Day]Totals `json:"stored,omitempty"`
 }
 

@@ -25,6 +25,10 @@ const (
 // no DNS label, so no instrument can have its name.
 const UnknownInstrument = "_unknown"
 
+// UnknownChannel stands in the place of a channel for telemetry messages whose
+// subject names none. It is no label, so no channel can have its name.
+const UnknownChannel = "_unknown"
+
 // ArchivistWriter stands in the place of a gateway in ledger columns that the
 // lease holder writes: stored datagrams, and repeats.
 const ArchivistWriter = "_archivist"
@@ -63,13 +67,14 @@ type Totals struct {
 	Datagrams     uint64 `json:"datagrams,omitempty"`
 	DatagramBytes uint64 `json:"datagramBytes,omitempty"`
 
-	// Of StepReceived only.
+	// Of StepReceived only; Dropped also of StepStored.
 	// Acknowledged objects are those whose receipt could be written.
 	Acknowledged uint64 `json:"acknowledged,omitempty"`
 	// Unfinished objects began and were never receipted; their bytes by cause.
 	Unfinished      map[Cause]uint64 `json:"unfinished,omitempty"`
 	UnfinishedBytes uint64           `json:"unfinishedBytes,omitempty"`
-	// Dropped datagrams by cause.
+	// Dropped datagrams by cause. Of StepStored: those that were announced and
+	// are in no segment (CauseUndecodable, CauseStreamGone).
 	Dropped map[Cause]uint64 `json:"dropped,omitempty"`
 	// Unknown datagrams were read and never acknowledged by JetStream: they
 	// were in memory when the gateway was killed.

@@ -42,7 +42,8 @@ func anyRecord() *rapid.Generator[Record] {
 			r.ObservedFrom, r.ObservedTo = ptr(anyTime().Draw(t, "from")), ptr(anyTime().Draw(t, "to"))
 		}
 		if rapid.Bool().Draw(t, "segment") {
-			r.Segment = &SegmentRange{Channel: label().Draw(t, "channel"), First: rapid.Uint64().Draw(t, "first"), Last: rapid.Uint64().Draw(t, "last")}
+			r.Segment = &SegmentRange{Channel: label().Draw(t, "channel"), First: rapid.Uint64().Draw(t, "first"), Last: rapid.Uint64().Draw(t, "last"),
+				Undecodable: rapid.Uint64().Draw(t, "undecodable")}
 		}
 		return r
 	})

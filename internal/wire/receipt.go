@@ -32,6 +32,8 @@ const (
 	CauseKernelBuffer       Cause = "KernelBuffer"       // the kernel's socket buffer overflowed
 	CauseBacklog            Cause = "Backlog"            // telemetry waits for JetStream and its share of memory is full
 	CauseTruncated          Cause = "Truncated"          // a datagram was larger than a buffer
+	CauseUndecodable        Cause = "Undecodable"        // nobody can read the telemetry message that holds the datagram
+	CauseStreamGone         Cause = "StreamGone"         // the stream was deleted before its telemetry was in a segment
 )
 
 // Receipt is the word from which a sender may forget an object: one line

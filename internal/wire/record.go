@@ -100,6 +100,9 @@ type SegmentRange struct {
 	Messages      uint64 `json:"messages"`
 	Datagrams     uint64 `json:"datagrams"`
 	DatagramBytes uint64 `json:"datagramBytes"`
+	// Undecodable datagrams of the range are not in the segment: nobody can read
+	// the messages that hold them.
+	Undecodable uint64 `json:"undecodable,omitempty"`
 }
 
 // StreamEpoch names a stream by the instant of its creation, so that a stream

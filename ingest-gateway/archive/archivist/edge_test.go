@@ -126,7 +126,12 @@ func TestNonsense(t *testing.T) {
 	l.await("what makes sense is listed", func() bool { return len(l.listed(camera)) == 1 && len(l.datagrams(mag)) == 3 })
 	want(t, "listed", []string{key}, l.keys(camera, wire.StateCurrent))
 	want(t, "refused notices", 3, gauge(t, cfg, "substorm_manifest_notices_refused_total"))
-	want(t, "refused telemetry", 3, gauge(t, cfg, "substorm_segment_dropped_total"))
+	today := wire.DayOf(now)
+	l.await("refused telemetry is counted", func() bool {
+		return l.ledger(mag, today, wire.StepStored).Dropped[wire.CauseUndecodable] == 1 &&
+			l.ledger(wire.UnknownInstrument, today, wire.StepStored).Dropped[wire.CauseUndecodable] == 2
+	})
+	want(t, "refused telemetry", 3, gauge(t, cfg, "substorm_segment_datagrams_dropped_total"))
 	want(t, "failures", 0, gauge(t, cfg, "substorm_archivist_failures_total"))
 }
 
@@ -166,7 +171,7 @@ func TestPlannedCutOfAStreamThatIsGone(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now()
 	planned := wire.SegmentCursor{Epoch: "0ld", Next: 5, PlannedDay: wire.DayOf(now),
-		Planned: &wire.SegmentRange{Channel: channel, Epoch: "0ld", First: 5, Last: 9}}
+		Planned: &wire.SegmentRange{Channel: channel, Epoch: "0ld", First: 5, Last: 9, Datagrams: 8}}
 	data, err := planned.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +180,7 @@ func TestPlannedCutOfAStreamThatIsGone(t *testing.T) {
 	putCursor(t, l, wire.SegmentCursorKey("mag-2", channel), data)
 	key := wire.SegmentKey(l.site, mag, channel, wire.DayOf(now), "0ld", 5, 9)
 	n := l.notice(mag, object{now, "a segment that was stored"})
-	n.ID, n.Key, n.Segment = key, key, &wire.SegmentRange{Channel: channel, Epoch: "0ld", First: 5, Last: 9, Datagrams: 7, DatagramBytes: 70}
+	n.ID, n.Key, n.Segment = key, key, &wire.SegmentRange{Channel: channel, Epoch: "0ld", First: 5, Last: 9, Datagrams: 7, DatagramBytes: 70, Undecodable: 1}
 	metadata, err := wire.ObjectMetadata(n)
 	if err != nil {
 		t.Fatal(err)
@@ -187,8 +192,10 @@ func TestPlannedCutOfAStreamThatIsGone(t *testing.T) {
 	cfg := l.config("a")
 	l.run(cfg)
 	l.await("it is listed", func() bool { return len(l.listed(mag)) == 1 })
-	l.await("it is counted", func() bool { return l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams == 7 })
-	want(t, "lost", 1, gauge(t, cfg, "substorm_segment_dropped_total"))
+	of := func(instrument string) wire.Totals { return l.ledger(instrument, wire.DayOf(now), wire.StepStored) }
+	l.await("both are counted", func() bool { return of(mag).Datagrams == 7 && of("mag-2").Dropped[wire.CauseStreamGone] == 8 })
+	want(t, "undecodable", 1, of(mag).Dropped[wire.CauseUndecodable])
+	want(t, "lost", 9, gauge(t, cfg, "substorm_segment_datagrams_dropped_total"))
 	want(t, "of the other", 0, len(l.stored("mag-2")))
 }
 

@@ -67,7 +67,7 @@ func TestFullNotices(t *testing.T) {
 	cfg.TrimInterval = 2 * time.Second
 	l.run(cfg)
 	t.Cleanup(list)
-	l.await("a segment's notice is refused", func() bool { return gauge(t, cfg, "substorm_segment_refused_notices_total") > 0 })
+	l.await("a segment's notice is refused", func() bool { return gauge(t, cfg, "substorm_segment_refused_requests_total") > 0 })
 	want(t, "notices trimmed before they are listed", 1, l.firstNotice())
 	list()
 	l.await("the segment is archived", func() bool { return cmp.Equal(numbers(1, 5), l.datagrams(mag)) })

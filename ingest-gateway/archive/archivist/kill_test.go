@@ -28,7 +28,10 @@ func TestKilledAtEveryStep(t *testing.T) {
 		{`^write notices of`, 1}, {`^write notices of`, 2},
 		// The cutter: a planned cut, and a finished one.
 		{`^write segment\.`, 1}, {`^put o/`, 1}, {`^publish .*pcapng$`, 1}, {`^write segment\.`, 2},
-		{`^write ` + mag + `\..*\.stored`, 1},
+		{`^write ` + mag + `\..*\.stored`, 1}, {`^write ` + mag + `\..*\.stored`, 2},
+		// The same for telemetry that nobody can read, and that names no channel.
+		{`^write segment\.noise\.`, 1}, {`^write segment\.noise\.`, 2}, {`^write noise\..*\.stored`, 1},
+		{`^write segment\..*\._unknown`, 1}, {`^write segment\..*\._unknown`, 2}, {`^write _unknown\..*\.stored`, 1},
 		// The sweep.
 		{`^publish .*/r/.*[0-9a-f]$`, 1}, {`^publish .*/r/.*[0-9a-f]$`, 2}, {`^write sweep of`, 1},
 	} {
@@ -48,12 +51,30 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
+// unreadable publishes a message of so many datagrams that nobody can read.
+func (l *lab) unreadable(subject string, at time.Time, datagrams int) {
+	l.t.Helper()
+	publishRaw(l.t, l, subject, []byte{0xff, 0xff}, map[string]string{wire.HeaderTime: wire.FormatTime(at), wire.HeaderFormat: "1",
+		wire.HeaderDatagrams: fmt.Sprint(datagrams), wire.HeaderDatagramBytes: fmt.Sprint(8 * datagrams)})
+}
+
+func (l *lab) undecodable(instrument string, at time.Time) uint64 {
+	return l.ledger(instrument, wire.DayOf(at), wire.StepStored).Dropped[wire.CauseUndecodable]
+}
+
 func killAndTakeOver(t *testing.T, l *lab, m *mortality, died <-chan struct{}) {
 	now := time.Now().UTC()
+	l.settings["noise"] = l.settings[mag]
 	messages := 12
-	for range messages {
+	for i := range messages {
 		l.telemetry(mag, now, 3)
+		if i == 5 {
+			l.unreadable(wire.ObservationSubject(l.site, mag, channel), now, 7)
+		}
 	}
+	l.unreadable(wire.ObservationSubject(l.site, mag, "Odd"), now, 11)
+	l.unreadable(wire.ObservationSubject(l.site, "noise", channel), now, 13)
+	l.unreadable("obs."+l.site+".x", now, 17)
 	first := l.send(camera, now, "frame")
 	repeat := l.send(camera, now.Add(time.Millisecond), "frame")
 	other := l.send(camera, now.Add(2*time.Millisecond), "another frame")
@@ -63,6 +84,7 @@ func killAndTakeOver(t *testing.T, l *lab, m *mortality, died <-chan struct{}) {
 	complete := func() bool {
 		return len(l.listed(camera)) == 5 && len(l.stored(camera)) == 3 && len(l.datagrams(mag)) == messages*3 &&
 			l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams == uint64(messages*3) &&
+			l.undecodable(mag, now) >= 7+11 && l.undecodable("noise", now) >= 13 && l.undecodable(wire.UnknownInstrument, now) >= 17 &&
 			l.ledger(camera, wire.DayOf(now), wire.StepRepeated).Objects == 2
 	}
 	cfg := l.config("a")
@@ -79,6 +101,9 @@ func killAndTakeOver(t *testing.T, l *lab, m *mortality, died <-chan struct{}) {
 	}
 	l.run(l.config("b"))
 	l.await("the archive is complete", complete)
+	want(t, "undecodable", []uint64{7 + 11, 13, 17},
+		[]uint64{l.undecodable(mag, now), l.undecodable("noise", now), l.undecodable(wire.UnknownInstrument, now)})
+	want(t, "segments of noise", 0, len(l.stored("noise")))
 	stop()
 
 	want(t, "listed", sorted(first.Key, other.Key, forgotten.Key), l.keys(camera, wire.StateCurrent))

@@ -44,7 +44,7 @@ func (c *Cutter) build(ctx context.Context, ch *channel, planned wire.SegmentRan
 	if err != nil {
 		return nil, fmt.Errorf("scratch file for a segment: %w", err)
 	}
-	b := &built{file: file, segment: planned}
+	b := &built{file: file, segment: wire.SegmentRange{Channel: planned.Channel, Epoch: planned.Epoch, First: planned.First, Last: planned.Last}}
 	defer func() {
 		if err != nil {
 			b.remove()
@@ -108,34 +108,54 @@ func (c *Cutter) copyMessages(ctx context.Context, ch *channel, b *built, packet
 	}
 }
 
-// copyDatagrams writes one message's datagrams.
+// copyDatagrams writes one message's datagrams. Those that were announced and
+// cannot be written are counted as undecodable.
 func (c *Cutter) copyDatagrams(m stream.Message, b *built, packets *packetWriter) error {
-	whole := true
-	for d, err := range wire.Datagrams(m.Data) {
-		if errors.Is(err, wire.ErrNewerFormat) {
-			return fmt.Errorf("telemetry message %d on %s: %w", m.Sequence, m.Subject, err)
-		}
+	var written uint64
+	var malformed error
+	for d, err := range wire.Datagrams(m.Data) { // what cannot be read is the last
 		if err == nil {
 			err = packets.write(d)
 		}
-		if err != nil { // what came before it stays
-			c.refuse(m, err)
-			whole = false
-			break
+		if errors.Is(err, wire.ErrMalformed) {
+			malformed = err
+			continue
 		}
-		b.segment.Datagrams++
-		b.segment.DatagramBytes += uint64(len(d.Payload))
-		if b.from.IsZero() || d.ReceivedAt.Before(b.from) {
-			b.from = d.ReceivedAt
+		if err != nil {
+			return fmt.Errorf("telemetry message %d on %s: %w", m.Sequence, m.Subject, err)
 		}
-		if d.ReceivedAt.After(b.to) {
-			b.to = d.ReceivedAt
-		}
+		written++
+		b.add(d)
 	}
-	if whole {
-		b.segment.Messages++
+	datagrams, _, told := announced(m)
+	switch {
+	case told && datagrams > written:
+		datagrams -= written
+	case told || malformed == nil:
+		datagrams = 0
 	}
+	if datagrams > 0 && malformed == nil {
+		malformed = fmt.Errorf("%d datagrams, its header says %d: %w", written, datagrams+written, wire.ErrMalformed)
+	}
+	if malformed != nil {
+		b.segment.Undecodable += datagrams
+		c.refuse(m, datagrams, malformed)
+		return nil
+	}
+	b.segment.Messages++
 	return nil
+}
+
+// add counts a datagram that was written.
+func (b *built) add(d wire.Datagram) {
+	b.segment.Datagrams++
+	b.segment.DatagramBytes += uint64(len(d.Payload))
+	if b.from.IsZero() || d.ReceivedAt.Before(b.from) {
+		b.from = d.ReceivedAt
+	}
+	if d.ReceivedAt.After(b.to) {
+		b.to = d.ReceivedAt
+	}
 }
 
 // notice describes the segment by what it holds alone, so that it is the same

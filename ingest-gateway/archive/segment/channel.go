@@ -3,8 +3,7 @@
 package segment
 
 import (
-	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -43,6 +42,8 @@ type span struct {
 	since    time.Time
 	messages int
 	size     int64 // about, in the segment
+	// datagrams and datagramBytes as the headers say.
+	datagrams, datagramBytes uint64
 }
 
 // scanned is what the headers of a telemetry message say.
@@ -51,16 +52,16 @@ type scanned struct {
 	at       time.Time
 	day      wire.Day
 	size     int64
+	// datagrams and datagramBytes as the headers say.
+	datagrams, datagramBytes uint64
 }
 
-// scan reads a message's headers. What they do not say is taken from the stream.
+// scan reads a message's headers. What they do not say is taken from the stream;
+// a format that they do not say in so many words, from the message when it is
+// cut. Errors: wire.ErrNewerFormat.
 func scan(m stream.Message) (scanned, error) {
-	if format := m.Header.Get(wire.HeaderFormat); format != "" {
-		n, err := strconv.Atoi(format)
-		if err != nil {
-			return scanned{}, fmt.Errorf("header %s %q: %w", wire.HeaderFormat, format, wire.ErrMalformed)
-		}
-		if err := wire.CheckFormat(n); err != nil {
+	if n, err := strconv.Atoi(m.Header.Get(wire.HeaderFormat)); err == nil {
+		if err := wire.CheckFormat(n); errors.Is(err, wire.ErrNewerFormat) {
 			return scanned{}, err
 		}
 	}
@@ -68,12 +69,23 @@ func scan(m stream.Message) (scanned, error) {
 	if t, err := time.Parse(time.RFC3339Nano, m.Header.Get(wire.HeaderTime)); err == nil {
 		s.day = wire.DayOf(t)
 	}
-	datagrams, err1 := strconv.ParseInt(m.Header.Get(wire.HeaderDatagrams), 10, 32)
-	bytes, err2 := strconv.ParseInt(m.Header.Get(wire.HeaderDatagramBytes), 10, 32)
-	if err1 == nil && err2 == nil {
-		s.size = datagrams*perPacket + bytes
+	var told bool
+	if s.datagrams, s.datagramBytes, told = announced(m); told {
+		s.size = int64(s.datagrams*perPacket + s.datagramBytes)
 	}
 	return s, nil
+}
+
+// announced returns what a message's headers say of its datagrams, which is what
+// its gateway counted as announced. A message that does not tell has one, for all
+// that is known.
+func announced(m stream.Message) (datagrams, bytes uint64, told bool) {
+	datagrams, err1 := strconv.ParseUint(m.Header.Get(wire.HeaderDatagrams), 10, 31)
+	bytes, err2 := strconv.ParseUint(m.Header.Get(wire.HeaderDatagramBytes), 10, 31)
+	if err1 != nil || err2 != nil {
+		return 1, 0, false
+	}
+	return datagrams, bytes, true
 }
 
 // fits says whether a message may join the span.
@@ -89,6 +101,8 @@ func (c *channel) extend(m scanned) {
 	c.open.last = m.sequence
 	c.open.messages++
 	c.open.size += m.size
+	c.open.datagrams += m.datagrams
+	c.open.datagramBytes += m.datagramBytes
 }
 
 // due says whether the open span must be cut now.
@@ -116,27 +130,13 @@ func (c *channel) first() (uint64, bool) {
 	}
 }
 
-// load reads the channel's cursor. One of a stream that is gone begins anew.
-func (c *channel) load(ctx context.Context) error {
-	data, err := c.cell.Load(ctx)
-	if err != nil || data == nil {
-		return err
-	}
-	if c.cursor, err = wire.DecodeSegmentCursor(data); err != nil {
-		return fmt.Errorf("cursor of channel %s of instrument %s: %w", c.channel, c.instrument, err)
-	}
-	return nil
+// planned returns the range of the open span.
+func (c *channel) planned(epoch string) *wire.SegmentRange {
+	return &wire.SegmentRange{Channel: c.channel, Epoch: epoch, First: c.open.first, Last: c.open.last,
+		Messages: uint64(c.open.messages), Datagrams: c.open.datagrams, DatagramBytes: c.open.datagramBytes}
 }
 
-func (c *channel) save(ctx context.Context) error {
-	value, err := c.cursor.Encode()
-	if err != nil {
-		return err
-	}
-	return c.cell.Store(ctx, value)
-}
-
-// count adds what a segment holds to its day's totals, and forgets days that are
+// count adds what a range held to its day's totals, and forgets days that are
 // long over.
 func (c *channel) count(day wire.Day, totals wire.Totals, before wire.Totals, now time.Time) {
 	stored := make(map[wire.Day]wire.Totals, len(c.cursor.Stored)+1)

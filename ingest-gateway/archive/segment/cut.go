@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -18,14 +16,16 @@ import (
 // cut makes a segment of a channel's open span. The range is written down first,
 // then comes the object, then its notice, then the cursor, and last the ledger;
 // a kill anywhere in between is made good by finish, in this process or the next.
+// What no subject says the channel of is only counted: once, by the one write to
+// the cursor.
 func (c *Cutter) cut(ctx context.Context, ch *channel) error {
-	if err := c.cfg.Lease.Check(); err != nil {
-		return err
+	planned, day := ch.planned(c.epoch), ch.open.day
+	if ch.channel == wire.UnknownChannel {
+		ch.open = nil
+		return c.settle(ctx, ch, *planned, day, dropped(wire.CauseUndecodable, planned.Datagrams))
 	}
-	ch.cursor.Epoch = c.epoch
-	ch.cursor.Planned = &wire.SegmentRange{Channel: ch.channel, Epoch: c.epoch, First: ch.open.first, Last: ch.open.last}
-	ch.cursor.PlannedDay = ch.open.day
-	if err := ch.save(ctx); err != nil {
+	ch.cursor.Epoch, ch.cursor.Planned, ch.cursor.PlannedDay = c.epoch, planned, day
+	if err := c.saveCursor(ctx, ch); err != nil {
 		return err
 	}
 	ch.open = nil
@@ -35,7 +35,7 @@ func (c *Cutter) cut(ctx context.Context, ch *channel) error {
 // finish makes and announces the planned segment.
 func (c *Cutter) finish(ctx context.Context, ch *channel) error {
 	planned, day := *ch.cursor.Planned, ch.cursor.PlannedDay
-	notice, err := c.object(ctx, ch, planned, day)
+	notice, totals, err := c.object(ctx, ch, planned, day)
 	if err != nil {
 		return err
 	}
@@ -44,57 +44,72 @@ func (c *Cutter) finish(ctx context.Context, ch *channel) error {
 			return err
 		}
 	}
-	before, err := c.ledgerTotals(ctx, ch, day)
-	if err != nil {
-		return err
-	}
-	if err := c.cfg.Lease.Check(); err != nil {
-		return err
-	}
-	if notice != nil {
-		s := notice.Segment
-		ch.count(day, wire.Totals{Datagrams: s.Datagrams, DatagramBytes: s.DatagramBytes}, before, time.Now())
+	return c.settle(ctx, ch, planned, day, totals)
+}
+
+// settle counts what became of a range and moves the cursor behind it, in one
+// write, and then shows the totals in the ledger.
+func (c *Cutter) settle(ctx context.Context, ch *channel, done wire.SegmentRange, day wire.Day, totals wire.Totals) error {
+	if totals.Datagrams > 0 || len(totals.Dropped) > 0 {
+		before, err := c.ledgerTotals(ctx, ch, day)
+		if err != nil {
+			return err
+		}
+		ch.count(day, totals, before, time.Now())
 	}
 	ch.cursor.Planned, ch.cursor.PlannedDay = nil, ""
-	ch.cursor.Epoch, ch.cursor.Next = planned.Epoch, planned.Last+1
-	if err := ch.save(ctx); err != nil {
+	ch.cursor.Epoch, ch.cursor.Next = done.Epoch, done.Last+1
+	if err := c.saveCursor(ctx, ch); err != nil {
 		return err
 	}
+	c.cfg.Metrics.lost(totals.Dropped)
 	return c.saveLedger(ctx, ch)
 }
 
+// dropped are the totals of datagrams that are in no segment; of none the zero value.
+func dropped(cause wire.Cause, datagrams uint64) wire.Totals {
+	if datagrams == 0 {
+		return wire.Totals{}
+	}
+	return wire.Totals{Dropped: map[wire.Cause]uint64{cause: datagrams}}
+}
+
+// totalsOf returns what a segment adds to its day.
+func totalsOf(s *wire.SegmentRange) wire.Totals {
+	return wire.Totals{Datagrams: s.Datagrams, DatagramBytes: s.DatagramBytes}.Plus(dropped(wire.CauseUndecodable, s.Undecodable))
+}
+
 // object returns the notice of the planned segment, which is in the store then,
-// or nil where none of its messages is left.
-func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRange, day wire.Day) (*wire.Notice, error) {
+// or nil where none of its datagrams can be had; and what the range adds to its
+// day's totals, which is the same however often it is cut.
+func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRange, day wire.Day) (*wire.Notice, wire.Totals, error) {
 	key := wire.SegmentKey(c.cfg.Site, ch.instrument, ch.channel, day, planned.Epoch, planned.First, planned.Last)
 	// The one before us may have stored it. Where the stream is gone that is all there is.
-	notice, err := c.existing(ctx, key)
-	if err != nil || notice != nil {
-		return notice, err
+	if notice, totals, err := c.existing(ctx, key); err != nil || notice != nil {
+		return notice, totals, err
 	}
 	if planned.Epoch != c.epoch {
-		c.cfg.Metrics.dropped.WithLabelValues(causeStreamGone).Inc()
 		c.cfg.Log.Error("telemetry that was not yet in a segment is gone with its stream", "instrument", ch.instrument,
-			"channel", ch.channel, "epoch", planned.Epoch, "first", planned.First, "last", planned.Last)
-		return nil, nil
+			"channel", ch.channel, "epoch", planned.Epoch, "first", planned.First, "last", planned.Last, "datagrams", planned.Datagrams)
+		return nil, dropped(wire.CauseStreamGone, planned.Datagrams), nil
 	}
 	b, err := c.build(ctx, ch, planned, day)
 	if err != nil {
-		return nil, err
+		return nil, wire.Totals{}, err
 	}
 	defer b.remove()
 	if b.segment.Datagrams == 0 {
-		c.cfg.Log.Error("no message of a planned segment is left in the stream", "instrument", ch.instrument,
-			"channel", ch.channel, "first", planned.First, "last", planned.Last)
-		return nil, nil
+		c.cfg.Log.Error("no datagram of a planned segment can be had from the stream", "instrument", ch.instrument,
+			"channel", ch.channel, "first", planned.First, "last", planned.Last, "undecodable", b.segment.Undecodable)
+		return nil, totalsOf(&b.segment), nil
 	}
 	n := b.notice(c.cfg.Site, ch.instrument, key, day)
 	metadata, err := wire.ObjectMetadata(n)
 	if err != nil {
-		return nil, err
+		return nil, wire.Totals{}, err
 	}
 	if err := c.cfg.Lease.Check(); err != nil {
-		return nil, err
+		return nil, wire.Totals{}, err
 	}
 	err = c.cfg.Store.Put(ctx, key, b.file, b.size, objectstore.PutOptions{
 		ContentType: wire.MediaTypeSegment, Metadata: metadata, Digest: b.digest, CreateOnly: true})
@@ -102,57 +117,42 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 		return c.existing(ctx, key)
 	}
 	if err != nil {
-		return nil, err
+		return nil, wire.Totals{}, err
 	}
 	c.cfg.Metrics.cut(b)
-	return &n, nil
+	return &n, totalsOf(n.Segment), nil
 }
 
-// existing returns the notice of a segment that is in the store; nil for none.
-func (c *Cutter) existing(ctx context.Context, key string) (*wire.Notice, error) {
+// existing returns the notice of a segment that is in the store, and what its
+// range adds to its day's totals; nil for none.
+func (c *Cutter) existing(ctx context.Context, key string) (*wire.Notice, wire.Totals, error) {
 	info, err := c.cfg.Store.Head(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil, nil
+		return nil, wire.Totals{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, wire.Totals{}, err
 	}
 	n, err := wire.NoticeFromMetadata(key, info.Metadata)
-	if err == nil && n.Segment == nil {
-		err = fmt.Errorf("object %s says nothing of a segment: %w", key, wire.ErrMalformed)
+	if err != nil {
+		return nil, wire.Totals{}, err
 	}
-	return &n, err
+	if n.Segment == nil {
+		return nil, wire.Totals{}, fmt.Errorf("object %s says nothing of a segment: %w", key, wire.ErrMalformed)
+	}
+	return &n, totalsOf(n.Segment), nil
 }
 
-// announce publishes the notice of a segment that is in the store. As long as
-// the notice stream refuses it, which is when it is full, the segment stays
-// planned and the cutter waits: were that the end of it, it would be the end of
-// all that works under the lease, of what makes room in that stream as well.
+// announce publishes the notice of a segment that is in the store.
 func (c *Cutter) announce(ctx context.Context, n wire.Notice) error {
 	m, err := stream.NoticeMessage(n, c.cfg.Gateway)
 	if err != nil {
 		return err
 	}
-	for {
-		if err := c.cfg.Lease.Check(); err != nil {
-			return err
+	return c.insist(ctx, requestNotice, "object", n.Key, func() error {
+		if _, err := c.cfg.JetStream.PublishMsg(ctx, m); err != nil {
+			return fmt.Errorf("publish the notice %s: %w", n.MessageID(), err)
 		}
-		_, err := c.cfg.JetStream.PublishMsg(ctx, m)
-		if err == nil {
-			return nil
-		}
-		err = fmt.Errorf("publish the notice %s: %w", n.MessageID(), err)
-		var refused *jetstream.APIError
-		if !errors.As(err, &refused) {
-			return err
-		}
-		c.cfg.Metrics.refused.Inc()
-		c.cfg.Log.Warn("a segment cannot be announced now and stays planned", "instrument", n.Instrument,
-			"object", n.Key, "wait", announcePause, "error", err)
-		select {
-		case <-time.After(announcePause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return nil
+	})
 }

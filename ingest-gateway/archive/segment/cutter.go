@@ -8,7 +8,6 @@ package segment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -31,8 +30,9 @@ const (
 	// saveInterval is how often the position of the scan is saved.
 	saveInterval = 30 * time.Second
 	listTimeout  = 30 * time.Second
-	// announcePause is how long a segment's notice waits that the stream refused.
-	announcePause = time.Second
+	// unknownAge is how long what names no channel waits to be counted together:
+	// no object is made of it.
+	unknownAge = time.Second
 )
 
 // label is what an instrument's and a channel's name look like.
@@ -105,6 +105,9 @@ func (c *Cutter) Run(ctx context.Context) error {
 		}
 		for _, ch := range sortedChannels(c.channels) {
 			age, _ := c.cfg.Limits(ch.instrument)
+			if ch.channel == wire.UnknownChannel {
+				age = unknownAge
+			}
 			if ch.due(time.Now(), age) {
 				if err := c.cut(ctx, ch); err != nil {
 					return err
@@ -144,7 +147,11 @@ func (c *Cutter) begin(ctx context.Context) error {
 
 func (c *Cutter) loadPosition(ctx context.Context) error {
 	c.cell = stream.NewCell(c.cursors, wire.ObservationCursorKey)
-	data, err := c.cell.Load(ctx)
+	var data []byte
+	err := c.insist(ctx, requestCursor, "key", wire.ObservationCursorKey, func() (err error) {
+		data, err = c.cell.Load(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -198,7 +205,7 @@ func (c *Cutter) channel(ctx context.Context, key channelKey) (*channel, error) 
 		return ch, nil
 	}
 	ch := &channel{channelKey: key, cell: stream.NewCell(c.cursors, wire.SegmentCursorKey(key.instrument, key.channel))}
-	err := ch.load(ctx)
+	err := c.loadCursor(ctx, ch)
 	switch {
 	case err != nil:
 	case ch.cursor.Planned != nil:
@@ -219,29 +226,22 @@ func (c *Cutter) channel(ctx context.Context, key channelKey) (*channel, error) 
 // take notes a message of the stream; where it does not fit to what its channel
 // has open, that is cut first.
 func (c *Cutter) take(ctx context.Context, m stream.Message) error {
-	_, instrument, name, err := wire.ParseObservationSubject(m.Subject)
-	if err == nil && (!label.MatchString(instrument) || !label.MatchString(name)) {
-		err = fmt.Errorf("subject %q: %w", m.Subject, wire.ErrMalformed)
-	}
-	var s scanned
-	if err == nil {
-		s, err = scan(m)
-	}
-	if errors.Is(err, wire.ErrNewerFormat) {
+	key, subjectErr := channelOf(m.Subject)
+	s, err := scan(m)
+	if err != nil {
 		return fmt.Errorf("telemetry message %d on %s: %w", m.Sequence, m.Subject, err)
 	}
-	if err != nil {
-		c.refuse(m, err)
-		return nil
-	}
-	ch, err := c.channel(ctx, channelKey{instrument, name})
+	ch, err := c.channel(ctx, key)
 	if err != nil {
 		return err
 	}
 	if s.sequence < ch.cursor.Next {
 		return nil
 	}
-	_, size := c.cfg.Limits(instrument)
+	if subjectErr != nil {
+		c.refuse(m, s.datagrams, subjectErr)
+	}
+	_, size := c.cfg.Limits(key.instrument)
 	if ch.open != nil && !ch.open.fits(s, size) {
 		if err := c.cut(ctx, ch); err != nil {
 			return err
@@ -251,10 +251,26 @@ func (c *Cutter) take(ctx context.Context, m stream.Message) error {
 	return nil
 }
 
-// refuse counts a message that is in no segment because nobody can read it.
-func (c *Cutter) refuse(m stream.Message, err error) {
-	c.cfg.Metrics.dropped.WithLabelValues(causeUndecodable).Inc()
-	c.cfg.Log.Error("a telemetry message is refused and will be in no segment",
+// channelOf returns the channel of a subject. With an error it is the one that
+// stands for messages whose subject names no channel, or not even an instrument.
+func channelOf(subject string) (channelKey, error) {
+	_, instrument, name, err := wire.ParseObservationSubject(subject)
+	switch {
+	case err != nil:
+		return channelKey{wire.UnknownInstrument, wire.UnknownChannel}, err
+	case !label.MatchString(instrument):
+		return channelKey{wire.UnknownInstrument, wire.UnknownChannel},
+			fmt.Errorf("subject %q: instrument %q: %w", subject, instrument, wire.ErrMalformed)
+	case !label.MatchString(name):
+		return channelKey{instrument, wire.UnknownChannel}, fmt.Errorf("subject %q: channel %q: %w", subject, name, wire.ErrMalformed)
+	}
+	return channelKey{instrument, name}, nil
+}
+
+// refuse logs a message with datagrams that will be in no segment because nobody
+// can read them. They are counted with the range that holds the message.
+func (c *Cutter) refuse(m stream.Message, datagrams uint64, err error) {
+	c.cfg.Log.Error("datagrams of a telemetry message will be in no segment", "cause", wire.CauseUndecodable, "datagrams", datagrams,
 		"subject", m.Subject, "sequence", m.Sequence, "id", m.Header.Get(wire.HeaderID), "error", err)
 }
 
@@ -273,14 +289,11 @@ func (c *Cutter) advance(ctx context.Context) error {
 	if next == c.cursor.Next || time.Now().Before(c.nextSave) {
 		return nil
 	}
-	if err := c.cfg.Lease.Check(); err != nil {
-		return err
-	}
 	c.cursor.Next = next
 	value, err := c.cursor.Encode()
 	if err != nil {
 		return err
 	}
 	c.nextSave = time.Now().Add(saveInterval)
-	return c.cell.Store(ctx, value)
+	return c.insist(ctx, requestCursor, "key", wire.ObservationCursorKey, func() error { return c.cell.Store(ctx, value) })
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -13,7 +14,9 @@ import (
 )
 
 // The ledger's stored column of datagrams has one entry per instrument and day;
-// in the place of incarnations stand the channels.
+// in the place of incarnations stand the channels, and wire.UnknownChannel for
+// messages whose subject names none. Datagrams that are in no segment stand in it
+// by cause, so that it adds up to what was announced.
 
 // ledgerTotals returns what the ledger holds for a channel's day, for days that
 // the cursor has already forgotten.
@@ -27,7 +30,11 @@ func (c *Cutter) ledgerTotals(ctx context.Context, ch *channel, day wire.Day) (w
 
 func (c *Cutter) ledgerEntry(ctx context.Context, instrument string, day wire.Day) (wire.LedgerEntry, string, error) {
 	key := wire.LedgerKey(instrument, day, wire.StepStored, wire.ArchivistWriter)
-	e, err := c.ledger.Get(ctx, key)
+	var e jetstream.KeyValueEntry
+	err := c.insist(ctx, requestLedger, "key", key, func() (err error) {
+		e, err = c.ledger.Get(ctx, key)
+		return err
+	})
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return wire.LedgerEntry{}, key, nil
 	}
@@ -48,7 +55,8 @@ func (c *Cutter) saveLedger(ctx context.Context, ch *channel) error {
 		if err != nil {
 			return err
 		}
-		if was := entry.Incarnations[ch.channel]; was.Datagrams == totals.Datagrams && was.DatagramBytes == totals.DatagramBytes {
+		if was := entry.Incarnations[ch.channel]; was.Datagrams == totals.Datagrams && was.DatagramBytes == totals.DatagramBytes &&
+			maps.Equal(was.Dropped, totals.Dropped) {
 			continue
 		}
 		if entry.Incarnations == nil {
@@ -59,11 +67,14 @@ func (c *Cutter) saveLedger(ctx context.Context, ch *channel) error {
 		if err != nil {
 			return err
 		}
-		if err := c.cfg.Lease.Check(); err != nil {
+		err = c.insist(ctx, requestLedger, "key", key, func() error {
+			if _, err := c.ledger.Put(ctx, key, value); err != nil {
+				return fmt.Errorf("write %s of the ledger: %w", key, err)
+			}
+			return nil
+		})
+		if err != nil {
 			return err
-		}
-		if _, err := c.ledger.Put(ctx, key, value); err != nil {
-			return fmt.Errorf("write %s of the ledger: %w", key, err)
 		}
 	}
 	return nil

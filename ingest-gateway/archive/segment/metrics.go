@@ -2,7 +2,11 @@
 
 package segment
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/wire"
+)
 
 // Metrics outlive the cutters of one process.
 type Metrics struct {
@@ -10,16 +14,10 @@ type Metrics struct {
 	bytes    prometheus.Counter
 	grams    prometheus.Counter
 	repeats  prometheus.Counter
-	refused  prometheus.Counter
+	refused  *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
 	waiting  prometheus.Gauge
 }
-
-// Why telemetry is in no segment.
-const (
-	causeUndecodable = "Undecodable" // a message that nobody can read, counted once each
-	causeStreamGone  = "StreamGone"  // a planned segment whose stream was deleted, counted once each
-)
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
@@ -33,19 +31,30 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		repeats: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_segment_repeated_messages_total",
 			Help: "Telemetry messages that the stream held twice and a segment holds once."}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_segment_refused_notices_total",
-			Help: "Times that the notice stream refused to take a segment's notice, as when it is full; each is tried again."}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_segment_refused_requests_total",
+			Help: "Times that JetStream refused a segment's notice, or its cursor or ledger, as when it is full; each is tried again."},
+			[]string{"request"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_segment_dropped_total", Help: "Telemetry that is in no segment, by cause."}, []string{"cause"}),
+			Name: "substorm_segment_datagrams_dropped_total",
+			Help: "Announced datagrams that are in no segment, by cause, as in the ledger's stored column."}, []string{"cause"}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_segment_open_channels", Help: "Channels with telemetry that is not yet in a segment."}),
 	}
-	for _, cause := range []string{causeUndecodable, causeStreamGone} {
-		m.dropped.WithLabelValues(cause)
+	for _, cause := range []wire.Cause{wire.CauseUndecodable, wire.CauseStreamGone} {
+		m.dropped.WithLabelValues(string(cause))
+	}
+	for _, request := range []string{requestNotice, requestCursor, requestLedger} {
+		m.refused.WithLabelValues(request)
 	}
 	registry.MustRegister(m.segments, m.bytes, m.grams, m.repeats, m.refused, m.dropped, m.waiting)
 	return m
+}
+
+func (m *Metrics) lost(dropped map[wire.Cause]uint64) {
+	for cause, n := range dropped {
+		m.dropped.WithLabelValues(string(cause)).Add(float64(n))
+	}
 }
 
 func (m *Metrics) cut(b *built) {

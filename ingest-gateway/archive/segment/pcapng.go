@@ -46,6 +46,8 @@ func newPacketWriter(w io.Writer, comment string) (*packetWriter, error) {
 
 func (p *packetWriter) flush() error { return p.ng.Flush() }
 
+// write writes one datagram. Errors: wire.ErrMalformed for one that is no packet,
+// which leaves the others as they are, and those of the writer below.
 func (p *packetWriter) write(d wire.Datagram) error {
 	source := d.Source.Addr().Unmap()
 	most := maxPayload
@@ -63,7 +65,7 @@ func (p *packetWriter) write(d wire.Datagram) error {
 	err = gopacket.SerializeLayers(p.buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
 		ip, udp, gopacket.Payload(d.Payload))
 	if err != nil {
-		return fmt.Errorf("datagram of %d bytes from %s: %w", len(d.Payload), d.Source, err)
+		return fmt.Errorf("datagram of %d bytes from %s: %w: %w", len(d.Payload), d.Source, wire.ErrMalformed, err)
 	}
 	packet := p.buffer.Bytes()
 	return p.ng.WritePacket(gopacket.CaptureInfo{

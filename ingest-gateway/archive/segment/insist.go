@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// insistPause is how long what JetStream refused waits to be asked again.
+const insistPause = time.Second
+
+// What the cutter asks of JetStream, as the metric calls it.
+const (
+	requestNotice = "notice"
+	requestCursor = "cursor"
+	requestLedger = "ledger"
+)
+
+// insist asks JetStream for something, again and again as long as it refuses,
+// as it does when it is full or a stream has no leader: were that the end of the
+// cutter, it would be the end of all that works under the lease, of what makes
+// room as well. What was refused changed nothing. Errors: stream.ErrLeaseLost,
+// stream.ErrConflict, those of ctx, and an answer that never came, after which
+// nobody knows.
+func (c *Cutter) insist(ctx context.Context, request, of, name string, ask func() error) error {
+	for {
+		if err := c.cfg.Lease.Check(); err != nil {
+			return err
+		}
+		err := ask()
+		if !refused(err) {
+			return err
+		}
+		c.cfg.Metrics.refused.WithLabelValues(request).Inc()
+		c.cfg.Log.Warn("JetStream refuses what the segments need, trying again",
+			"request", request, of, name, "wait", insistPause, "error", err)
+		select {
+		case <-time.After(insistPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// refused says whether JetStream answered that it does not do it now, or that
+// nobody is there to do it. Another writer's entry is no such answer: whoever
+// meets it is fenced.
+func refused(err error) bool {
+	if errors.Is(err, stream.ErrConflict) {
+		return false
+	}
+	var answer *jetstream.APIError
+	return errors.As(err, &answer) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
+}
+
+// loadCursor reads a channel's cursor.
+func (c *Cutter) loadCursor(ctx context.Context, ch *channel) error {
+	var data []byte
+	err := c.insist(ctx, requestCursor, "key", wire.SegmentCursorKey(ch.instrument, ch.channel), func() (err error) {
+		data, err = ch.cell.Load(ctx)
+		return err
+	})
+	if err != nil || data == nil {
+		return err
+	}
+	if ch.cursor, err = wire.DecodeSegmentCursor(data); err != nil {
+		return fmt.Errorf("cursor of channel %s of instrument %s: %w", ch.channel, ch.instrument, err)
+	}
+	return nil
+}
+
+// saveCursor writes a channel's cursor.
+func (c *Cutter) saveCursor(ctx context.Context, ch *channel) error {
+	value, err := ch.cursor.Encode()
+	if err != nil {
+		return err
+	}
+	return c.insist(ctx, requestCursor, "key", wire.SegmentCursorKey(ch.instrument, ch.channel),
+		func() error { return ch.cell.Store(ctx, value) })
+}

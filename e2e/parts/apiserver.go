@@ -3,56 +3,95 @@
 package parts
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/substorm/substorm/hack/parts/tool"
 	"github.com/substorm/substorm/hack/paths"
 )
 
 // KubernetesAPI is a running etcd and kube-apiserver that know Substorm's
 // kinds: a cluster without nodes.
 type KubernetesAPI struct {
-	// Config lets an administrator in.
+	// Config lets an administrator in. It sets no limit on requests.
 	Config *rest.Config
 	env    *envtest.Environment
+	// users: envtest's authority makes one certificate at a time.
+	users sync.Mutex
 }
 
 // Kubernetes starts an API server that ends with the test.
 func Kubernetes(t testing.TB) *KubernetesAPI {
 	t.Helper()
-	checkout, err := paths.Checkout()
+	k, err := StartKubernetes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	Path(t, "etcd")
-	k := &KubernetesAPI{env: &envtest.Environment{
-		BinaryAssetsDirectory: filepath.Dir(Path(t, "kube-apiserver")), // etcd lies there too
-		CRDDirectoryPaths:     []string{filepath.Join(checkout, "crds")},
-		ErrorIfCRDPathMissing: true,
-	}}
-	if k.Config, err = k.env.Start(); err != nil {
-		t.Fatalf("start the API server: %v", err)
-	}
 	t.Cleanup(func() {
-		if err := k.env.Stop(); err != nil {
+		if err := k.Stop(); err != nil {
 			t.Errorf("stop the API server: %v", err)
 		}
 	})
 	return k
 }
 
+// StartKubernetes starts an API server for all tests of a package; TestMain stops it.
+func StartKubernetes() (*KubernetesAPI, error) {
+	checkout, err := paths.Checkout()
+	if err != nil {
+		return nil, err
+	}
+	program, err := tool.Path("kube-apiserver")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tool.Path("etcd"); err != nil {
+		return nil, err
+	}
+	k := &KubernetesAPI{env: &envtest.Environment{
+		BinaryAssetsDirectory: filepath.Dir(program), // etcd lies there too
+		CRDDirectoryPaths:     []string{filepath.Join(checkout, "crds")},
+		ErrorIfCRDPathMissing: true,
+	}}
+	if k.Config, err = k.env.Start(); err != nil {
+		return nil, fmt.Errorf("start the API server: %w", err)
+	}
+	k.Config.QPS, k.Config.Burst = -1, 0
+	return k, nil
+}
+
+// Stop ends the API server and etcd.
+func (k *KubernetesAPI) Stop() error { return k.env.Stop() }
+
+// User returns how a user of these groups gets in. Without any, the user may do nothing.
+func (k *KubernetesAPI) User(name string, groups ...string) (*rest.Config, error) {
+	user, err := k.add(name, groups)
+	if err != nil {
+		return nil, err
+	}
+	return user.Config(), nil
+}
+
 // Kubeconfig writes a file that lets a user of these groups in. Who is in
 // system:masters may do everything.
 func (k *KubernetesAPI) Kubeconfig(t testing.TB, user string, groups ...string) string {
 	t.Helper()
-	u := must(k.env.AddUser(envtest.User{Name: user, Groups: groups}, nil))(t)
+	u := must(k.add(user, groups))(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(file, must(u.KubeConfig())(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file
+}
+
+func (k *KubernetesAPI) add(name string, groups []string) (*envtest.AuthenticatedUser, error) {
+	k.users.Lock()
+	defer k.users.Unlock()
+	return k.env.AddUser(envtest.User{Name: name, Groups: groups}, k.Config)
 }

@@ -35,12 +35,11 @@ import (
 	"github.com/substorm/substorm/operator"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
-	"github.com/substorm/substorm/operator/internal/apiserver"
 	"github.com/substorm/substorm/operator/plan"
 )
 
 var (
-	api    *apiserver.Server
+	api    *parts.KubernetesAPI
 	scheme *runtime.Scheme
 )
 
@@ -56,7 +55,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard())
 	var err error
-	if api, err = apiserver.Start(false); err == nil {
+	if api, err = parts.StartKubernetes(); err == nil {
 		defer func() { _ = api.Stop() }()
 		scheme, err = operator.NewScheme()
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/substorm/substorm/operator/internal/apiserver"
+	"github.com/substorm/substorm/e2e/parts"
 )
 
 var api client.Client
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	server, err := apiserver.Start(false)
+	server, err := parts.StartKubernetes()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

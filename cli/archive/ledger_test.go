@@ -29,6 +29,12 @@ func objects(n, size uint64, names ...string) wire.Totals {
 
 func datagrams(n, size uint64) wire.Totals { return wire.Totals{Datagrams: n, DatagramBytes: size} }
 
+func undecodable(n, size, lost uint64) wire.Totals {
+	t := datagrams(n, size)
+	t.Dropped = map[wire.Cause]uint64{wire.CauseUndecodable: lost}
+	return t
+}
+
 func TestDifferences(t *testing.T) {
 	same := Ledger{Received: objects(2, 20, "a", "b"), Stored: objects(2, 20, "b", "a"), Announced: objects(2, 20, "a", "b")}
 	at := noon
@@ -50,6 +56,21 @@ func TestDifferences(t *testing.T) {
 		"segments hold more": {func(l *Ledger) {
 			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), datagrams(11, 110)
 		}, []string{"11 (110 bytes) in segments"}},
+		"datagrams that nobody can read": {func(l *Ledger) {
+			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), undecodable(7, 70, 3)
+		}, nil},
+		"some of them, and segments to come": {func(l *Ledger) {
+			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), undecodable(5, 50, 3)
+		}, []string{"5 of 7 are in segments"}},
+		"more of them than were announced": {func(l *Ledger) {
+			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), undecodable(8, 80, 3)
+		}, []string{"8 (80 bytes) in segments, 3 in none (Undecodable=3), 10 (100 bytes) announced"}},
+		"other bytes than were announced": {func(l *Ledger) {
+			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), datagrams(10, 99)
+		}, []string{"10 (99 bytes) in segments"}},
+		"of no instrument": {func(l *Ledger) {
+			*l = Ledger{Instrument: wire.UnknownInstrument, Stored: undecodable(0, 0, 3)}
+		}, nil},
 		"datagrams lost": {func(l *Ledger) {
 			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(9, 90), datagrams(9, 90)
 		}, []string{"10 (100 bytes) received, 9 (90 bytes) announced"}},
@@ -107,6 +128,9 @@ func putEntries(t *testing.T, js jetstream.JetStream, now time.Time) {
 	entry("mag-1", "2026-11-21", wire.StepReceived, "gateway-1", received)
 	entry("mag-1", "2026-11-21", wire.StepAnnounced, "gateway-1", datagrams(600, 6000))
 	entry("mag-1", "2026-11-21", wire.StepStored, wire.ArchivistWriter, datagrams(500, 5000))
+	entry("mag-2", "2026-11-21", wire.StepReceived, "gateway-0", datagrams(60, 600))
+	entry("mag-2", "2026-11-21", wire.StepAnnounced, "gateway-0", datagrams(60, 600))
+	entry("mag-2", "2026-11-21", wire.StepStored, wire.ArchivistWriter, datagrams(30, 300), undecodable(18, 180, 12))
 
 	status, err := js.KeyValue(t.Context(), wire.StatusBucket(site))
 	if err != nil {
@@ -134,7 +158,7 @@ func TestLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 3 || all[0].Day != "2026-11-20" || all[1].Day != "2026-11-21" || all[2].Instrument != "mag-1" {
+	if len(all) != 4 || all[0].Day != "2026-11-20" || all[1].Day != "2026-11-21" || all[2].Instrument != "mag-1" {
 		t.Fatalf("got %+v", all)
 	}
 	today := all[1]

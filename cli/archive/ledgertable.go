@@ -35,7 +35,7 @@ stored        it is in the object store (a datagram: in an announced segment)
 announced     its notice is in the stream (a datagram: its message)
 repeated      it was there already and was taken back
 unfinished    objects that began and got no receipt, by cause
-dropped       datagrams, by cause
+dropped       datagrams, by cause; Undecodable and StreamGone: announced, and in no segment
 unknown       datagrams that were in memory when a gateway was killed
 
 -o json prints one instrument's day per line, with the columns of each gateway.`,
@@ -97,7 +97,7 @@ func printLedgers(w io.Writer, site string, ledgers []Ledger) error {
 		}
 		if l.hasDatagrams() {
 			fmt.Fprintf(t, "%s\t%s\tdatagrams\t%d\t-\t%d\t%d\t-\t%s\t-\t%s\t%d\n", l.Instrument, l.Day, l.Received.Datagrams, l.Stored.Datagrams,
-				l.Announced.Datagrams, humanize.IBytes(l.Received.DatagramBytes), byCause(l.Received.Dropped), l.Received.Unknown)
+				l.Announced.Datagrams, humanize.IBytes(l.Received.DatagramBytes), byCause(l.Received.Plus(l.Stored).Dropped), l.Received.Unknown)
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -111,29 +111,47 @@ func (l *Ledger) hasObjects() bool {
 }
 
 func (l *Ledger) hasDatagrams() bool {
-	return l.Received.Datagrams+l.Stored.Datagrams+l.Announced.Datagrams+l.Received.Unknown > 0 || len(l.Received.Dropped) > 0
+	return l.Received.Datagrams+l.Stored.Datagrams+l.Announced.Datagrams+l.Received.Unknown > 0 ||
+		len(l.Received.Dropped)+len(l.Stored.Dropped) > 0
 }
 
 func printAgreement(w io.Writer, ledgers []Ledger) error {
 	var out strings.Builder
-	disagree := 0
+	disagree, lost := 0, uint64(0)
 	for _, l := range ledgers {
+		lost += sumOf(l.Stored.Dropped)
 		if !l.Agree {
 			disagree++
 		}
 	}
-	if disagree == 0 {
-		out.WriteString("\nThe columns agree: what was received is stored and announced.\n")
-	} else {
+	switch {
+	case disagree > 0:
 		fmt.Fprintf(&out, "\nThe columns of %d of %d lines differ:\n", disagree, len(ledgers))
+	case lost > 0:
+		out.WriteString("\nThe columns agree: what was received is announced, and stored but for what is in no segment.\n")
+	default:
+		out.WriteString("\nThe columns agree: what was received is stored and announced.\n")
 	}
 	for _, l := range ledgers {
 		for _, d := range l.Differences {
 			fmt.Fprintf(&out, "  %s %s: %s\n", l.Instrument, l.Day, d)
 		}
 	}
+	printLost(&out, ledgers)
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// printLost names the datagrams that had come to the stream and are in no
+// segment: the columns add up with them, and yet they are lost.
+func printLost(out *strings.Builder, ledgers []Ledger) {
+	title := "\nIn the stream, and in no segment:\n"
+	for _, l := range ledgers {
+		if n := sumOf(l.Stored.Dropped); n > 0 {
+			fmt.Fprintf(out, "%s  %s %s: %d datagrams (%s)\n", title, l.Instrument, l.Day, n, byCause(l.Stored.Dropped))
+			title = ""
+		}
+	}
 }
 
 // byCause prints counts as Reset=1,Stalled=2, or a dash.

@@ -62,7 +62,7 @@ func TestBudget(t *testing.T) {
 	}
 	await(t, "all halves are in memory and scratch", func() (bool, string) {
 		held := g.number("substorm_gateway_memory_used_bytes") + g.number("substorm_gateway_scratch_used_bytes")
-		return held >= objects*size/2 && g.number("substorm_gateway_connections") == objects, fmt.Sprint(held)
+		return held >= objects*size/2 && g.number(fmt.Sprintf("substorm_gateway_connections{instrument=%q}", camera.Instrument)) == objects, fmt.Sprint(held)
 	})
 	if used := g.number("substorm_gateway_memory_used_bytes"); used > budget {
 		t.Errorf("%v bytes of memory in use", used)

@@ -14,16 +14,16 @@ import (
 )
 
 type metrics struct {
-	connections prometheus.Gauge
+	connections *prometheus.GaugeVec
 	refused     *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
 	m := metrics{
-		connections: prometheus.NewGauge(prometheus.GaugeOpts{
+		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "substorm_gateway_connections",
-			Help: "TCP connections that are open.",
-		}),
+			Help: "TCP connections that are open, by instrument; those that are turned away are not counted.",
+		}, []string{"instrument"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_gateway_refused_total",
 			Help: "Objects that were refused or cut off, by instrument (_unknown for strangers) and cause.",

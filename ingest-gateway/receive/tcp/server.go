@@ -155,8 +155,6 @@ func (s *Server) begin() bool {
 
 // serve receives one connection.
 func (s *Server) serve(conn *net.TCPConn, port uint16) {
-	s.metrics.connections.Inc()
-	defer s.metrics.connections.Dec()
 	defer conn.Close()
 	source := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 	c := &connection{server: s, conn: conn, source: unmapped(source), began: time.Now()}
@@ -186,14 +184,17 @@ func (s *Server) enter(in *intake.Instrument) bool {
 		return false
 	}
 	s.open[in.Name]++
+	s.metrics.connections.WithLabelValues(in.Name).Inc()
 	return true
 }
 
 func (s *Server) leave(instrument string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.metrics.connections.WithLabelValues(instrument).Dec()
 	if s.open[instrument]--; s.open[instrument] == 0 {
 		delete(s.open, instrument)
+		s.metrics.connections.DeleteLabelValues(instrument)
 	}
 }
 

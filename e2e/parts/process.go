@@ -9,8 +9,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -205,21 +203,4 @@ func (p *Process) Log() string {
 func (p *Process) logTail() string {
 	log := p.Log()
 	return log[max(0, len(log)-4000):]
-}
-
-// FreePort returns a TCP port of 127.0.0.1 that is free now. It lies below the
-// range that outgoing connections take theirs from, so that a server that was
-// stopped finds its port free again.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		port := 10_000 + rand.IntN(20_000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port between 10000 and 30000 on 127.0.0.1")
-	return 0
 }

@@ -13,19 +13,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// keptCamera has objects that must outlive whatever is deleted.
+const (
+	keptCamera = "kept-camera"
+	keptPort   = 30131
+)
+
+// kept returns the digests of what is listed of keptCamera, and sends something
+// before where nothing is: a listing is closed once a minute.
+func (l *lab) kept(t testing.TB) []string {
+	t.Helper()
+	if listed := l.digests(t, keptCamera); len(listed) > 0 {
+		return listed
+	}
+	return l.sendSome(t, keptCamera, keptPort, 5)
+}
+
 // TestDeletedInstrumentKeepsItsArchive: deleting the resource deletes no
 // observation, and applying it again continues the archive.
 func TestDeletedInstrumentKeepsItsArchive(t *testing.T) {
 	l := theLab
-	before := l.sendSome(t, "kept-camera", 30131, 5)
+	before := l.kept(t)
 
-	l.kubectl(t, "delete", "instrument", "kept-camera", "--timeout=30s")
-	if diff := cmp.Diff(before, l.digests(t, "kept-camera")); diff != "" {
+	l.kubectl(t, "delete", "instrument", keptCamera, "--timeout=30s")
+	if diff := cmp.Diff(before, l.digests(t, keptCamera)); diff != "" {
 		t.Fatalf("the listing changed with the deletion (-before +after):\n%s", diff)
 	}
-	l.apply(t, instrumentTCP("kept-camera", 30131))
-	l.waitReady(t, "instrument/kept-camera")
-	if diff := cmp.Diff(before, l.digests(t, "kept-camera")); diff != "" {
+	l.apply(t, instrumentTCP(keptCamera, keptPort))
+	l.waitReady(t, "instrument/"+keptCamera)
+	if diff := cmp.Diff(before, l.digests(t, keptCamera)); diff != "" {
 		t.Fatalf("the listing changed with the new resource (-before +after):\n%s", diff)
 	}
 }
@@ -34,24 +50,24 @@ func TestDeletedInstrumentKeepsItsArchive(t *testing.T) {
 // leaves every object, stream and volume, and a reinstall goes on from there.
 func TestUninstall(t *testing.T) {
 	l := theLab
-	before := l.sendSome(t, "lasting-camera", 30141, 5)
+	before := l.kept(t)
 
 	out, err := l.output(l.helmBin, "uninstall", "substorm", "-n", namespace, "--wait", "--timeout", "60s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Log(out)
-	if left := l.kubectl(t, "get", "instrument", "lasting-camera", "-o", "name"); left == "" {
+	if left := l.kubectl(t, "get", "instrument", keptCamera, "-o", "name"); left == "" {
 		t.Fatal("the Instrument went with the chart")
 	}
 	if err := l.installSubstorm(); err != nil {
 		t.Fatal(err)
 	}
-	l.waitReady(t, "instrument/lasting-camera")
-	if diff := cmp.Diff(before, l.digests(t, "lasting-camera")); diff != "" {
+	l.waitReady(t, "instrument/"+keptCamera)
+	if diff := cmp.Diff(before, l.digests(t, keptCamera)); diff != "" {
 		t.Fatalf("the listing changed with the reinstall (-before +after):\n%s", diff)
 	}
-	after := l.sendSome(t, "lasting-camera", 30141, 5)
+	after := l.sendSome(t, keptCamera, keptPort, 5)
 	if len(after) != len(before)+5 {
 		t.Fatalf("%d objects listed after five more than %d", len(after), len(before))
 	}

@@ -3,14 +3,13 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/cli/quickstart"
 	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/cli/status"
+	"github.com/substorm/substorm/cli/usage"
 )
 
 // newRoot builds the tree of commands, one line for each.
@@ -33,7 +32,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl substorm"}
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+		return usage.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(send.Command())
 	root.AddCommand(archive.Command())
@@ -44,7 +43,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	return root
 }
 
-// explainArguments makes wrong arguments of any command a usageError that says
+// explainArguments makes wrong arguments of any command a usage.Error that says
 // where to read on.
 func explainArguments(c *cobra.Command) {
 	check := c.Args
@@ -58,10 +57,10 @@ func explainArguments(c *cobra.Command) {
 		}
 		if len(args) > 0 {
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				return usageError{fmt.Errorf("%w: did you mean %s?", err, near[0])}
+				return usage.Errorf("%w: did you mean %s?", err, near[0])
 			}
 		}
-		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+		return usage.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	}
 	for _, sub := range c.Commands() {
 		explainArguments(sub)

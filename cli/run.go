@@ -10,6 +10,8 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+
+	"github.com/substorm/substorm/cli/usage"
 )
 
 // Config is what the program is started with.
@@ -59,14 +61,9 @@ func ExitCode(err error) int {
 		return 0
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, new(usageError)):
+	case errors.As(err, new(usage.Error)):
 		return exitUsage
 	default:
 		return exitFailed
 	}
 }
-
-// usageError is a command line that makes no sense.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }

@@ -124,6 +124,9 @@ func save(ctx context.Context, store objectstore.Store, n wire.Notice, output st
 		return fmt.Errorf("%s exists and is left alone: name another file with -o", output)
 	}
 	part, err := os.CreateTemp(filepath.Dir(output), ".substorm-*")
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no folder %s to write %s into: make it first", filepath.Dir(output), filepath.Base(output))
+	}
 	if err != nil {
 		return err
 	}

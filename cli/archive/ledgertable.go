@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -47,7 +48,7 @@ unknown       datagrams that were in memory when a gateway was killed
 				return err
 			}
 			if output != "" && output != "json" {
-				return fmt.Errorf("-o %s: there is json", output)
+				return usage.Errorf("-o %s: there is json", output)
 			}
 			b, err := backend.Open(cmd.Context(), *o)
 			if err != nil {

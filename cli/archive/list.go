@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -143,7 +144,7 @@ func rowFormat(output string) (rows, error) {
 	case "json":
 		return rows{header: func(io.Writer) error { return nil }, row: jsonRow}, nil
 	default:
-		return rows{}, fmt.Errorf("-o %s: there are wide and json", output)
+		return rows{}, usage.Errorf("-o %s: there are wide and json", output)
 	}
 }
 

@@ -4,14 +4,13 @@ package archive
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -41,7 +40,7 @@ func (d days) hold(day wire.Day) bool {
 
 func (s *selection) days() (days, error) {
 	if s.day != "" && (s.from != "" || s.to != "") {
-		return days{}, errors.New("--day chooses one day, --from and --to a range: give one of them")
+		return days{}, usage.Errorf("--day chooses one day, --from and --to a range: give one of them")
 	}
 	from, to := s.from, s.to
 	if s.day != "" {
@@ -56,7 +55,7 @@ func (s *selection) days() (days, error) {
 		return days{}, err
 	}
 	if first != "" && last != "" && first > last {
-		return days{}, fmt.Errorf("--from %s comes after --to %s", first, last)
+		return days{}, usage.Errorf("--from %s comes after --to %s", first, last)
 	}
 	return days{first, last}, nil
 }
@@ -76,7 +75,7 @@ func (s *selection) parse(day string) (wire.Day, error) {
 	}
 	parsed, err := wire.ParseDay(day)
 	if err != nil {
-		return "", fmt.Errorf("%q is no UTC day: write 2006-01-02, today or yesterday", day)
+		return "", usage.Errorf("%q is no UTC day: write 2006-01-02, today or yesterday", day)
 	}
 	return parsed, nil
 }

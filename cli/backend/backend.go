@@ -5,7 +5,6 @@ package backend
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/cli/kube"
+	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 )
@@ -45,7 +45,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 
 func fromFlags(o Options) (*Backend, error) {
 	if o.Site != "" {
-		return nil, errors.New("--code names the Site's code and asks no cluster, --site names a Site in the cluster: give one of them")
+		return nil, usage.Errorf("--code names the Site's code and asks no cluster, --site names a Site in the cluster: give one of them")
 	}
 	b := &Backend{Code: o.Code, serverName: o.TLSServerName}
 	return b, b.override(o)
@@ -98,7 +98,7 @@ func (b *Backend) Close() {
 func (b *Backend) Store(ctx context.Context) (objectstore.Store, error) {
 	cfg := b.store
 	if cfg.Endpoint == "" || cfg.Bucket == "" {
-		return nil, errors.New("where is the archive? give --s3-endpoint and --s3-bucket (or leave --code out and name a Site of the cluster with --site)")
+		return nil, usage.Errorf("where is the archive? give --s3-endpoint and --s3-bucket (or leave --code out and name a Site of the cluster with --site)")
 	}
 	var err error
 	cfg.Endpoint, cfg.TLS, err = b.reach(ctx, cfg.Endpoint, cfg.TLS)
@@ -119,7 +119,7 @@ func (b *Backend) Store(ctx context.Context) (objectstore.Store, error) {
 func (b *Backend) JetStream(ctx context.Context) (jetstream.JetStream, error) {
 	cfg := b.nats
 	if len(cfg.Servers) == 0 {
-		return nil, errors.New("where is NATS? give --nats-servers (or leave --code out and name a Site of the cluster with --site)")
+		return nil, usage.Errorf("where is NATS? give --nats-servers (or leave --code out and name a Site of the cluster with --site)")
 	}
 	cfg.Name = "substorm cli"
 	server, config, err := b.reach(ctx, cfg.Servers[0], cfg.TLS)

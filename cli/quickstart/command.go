@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/substorm/substorm/cli/usage"
 )
 
 // Command returns `substorm quickstart`.
@@ -37,7 +39,7 @@ What exists is checked and never overwritten, so running it again is harmless.`,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (output != "" && output != "yaml") || (output != "" && !dryRun) {
-				return fmt.Errorf("-o %s: only --dry-run prints, and it prints yaml", output)
+				return usage.Errorf("-o %s: only --dry-run prints, and it prints yaml", output)
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			if dryRun {

@@ -3,7 +3,6 @@
 package send
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/substorm/substorm/cli/usage"
 )
 
 // maxAddresses bounds what a command line may name.
@@ -27,7 +28,7 @@ func ParseAddresses(specs []string) ([]string, error) {
 				return nil, err
 			}
 			if len(all)+last-first >= maxAddresses {
-				return nil, fmt.Errorf("--to names more than %d addresses", maxAddresses)
+				return nil, usage.Errorf("--to names more than %d addresses", maxAddresses)
 			}
 			for port := first; port <= last; port++ {
 				all = append(all, net.JoinHostPort(host, strconv.Itoa(port)))
@@ -35,7 +36,7 @@ func ParseAddresses(specs []string) ([]string, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("--to names no server: give host:port, as in --to gateway.example:30101")
+		return nil, usage.Errorf("--to names no server: give host:port, as in --to gateway.example:30101")
 	}
 	return all, nil
 }
@@ -43,7 +44,7 @@ func ParseAddresses(specs []string) ([]string, error) {
 func parseAddress(spec string) (host string, first, last int, err error) {
 	host, ports, err := net.SplitHostPort(spec)
 	if err != nil || host == "" {
-		return "", 0, 0, fmt.Errorf("server %q is not host:port or host:first-last", spec)
+		return "", 0, 0, usage.Errorf("server %q is not host:port or host:first-last", spec)
 	}
 	low, high, isRange := strings.Cut(ports, "-")
 	if !isRange {
@@ -53,7 +54,7 @@ func parseAddress(spec string) (host string, first, last int, err error) {
 		last, err = parsePort(high)
 	}
 	if err != nil || first > last {
-		return "", 0, 0, fmt.Errorf("server %q: a port is a number from 1 to 65535, a range first-last", spec)
+		return "", 0, 0, usage.Errorf("server %q: a port is a number from 1 to 65535, a range first-last", spec)
 	}
 	return host, first, last, nil
 }

@@ -3,12 +3,14 @@
 package send
 
 import (
-	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/usage"
 )
 
 // udpRate is how many datagrams go out a second unless --rate says otherwise:
@@ -47,7 +49,7 @@ tries, server. It exits with 0 only when everything was received.`,
 			}
 			if from != "" {
 				if cfg.From, err = netip.ParseAddr(from); err != nil {
-					return fmt.Errorf("--from %q is no IP address", from)
+					return usage.Errorf("--from %q is no IP address", from)
 				}
 			}
 			if err := cfg.check(); err != nil {
@@ -79,13 +81,13 @@ tries, server. It exits with 0 only when everything was received.`,
 func (cfg *Config) check() error {
 	switch {
 	case cfg.Parallel < 1 || cfg.Parallel > 1024:
-		return errors.New("--parallel is a number from 1 to 1024")
-	case cfg.Rate < 0:
-		return errors.New("--rate is a number of objects a second, or 0")
+		return usage.Errorf("--parallel is a number from 1 to 1024")
+	case cfg.Rate < 0 || math.IsNaN(cfg.Rate) || math.IsInf(cfg.Rate, 0):
+		return usage.Errorf("--rate is a number of objects a second, or 0")
 	case cfg.ConnectTimeout <= 0 || cfg.ReceiptTimeout <= 0:
-		return errors.New("a timeout is longer than nothing: --receipt-timeout 60s")
+		return usage.Errorf("a timeout is longer than nothing: --receipt-timeout 60s")
 	case cfg.GiveUpAfter < 0:
-		return errors.New("--give-up-after is a duration, or 0")
+		return usage.Errorf("--give-up-after is a duration, or 0")
 	}
 	return nil
 }

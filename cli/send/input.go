@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/substorm/substorm/cli/usage"
 )
 
 // maxLine is the longest line that --lines sends, in bytes.
@@ -42,13 +44,13 @@ type input struct {
 // check finds what is missing before anything is sent.
 func (in input) check() error {
 	if len(in.paths) == 0 {
-		return errors.New("nothing to send: name files or folders, or - for standard input")
+		return usage.Errorf("nothing to send: name files or folders, or - for standard input")
 	}
 	stdins := 0
 	for _, path := range in.paths {
 		if path == stdinName {
 			if stdins++; stdins > 1 {
-				return errors.New("standard input (-) can be read only once")
+				return usage.Errorf("standard input (-) can be read only once")
 			}
 			continue
 		}

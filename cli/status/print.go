@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,7 +56,7 @@ func (r Report) printSites(w io.Writer) {
 	fmt.Fprintln(w, "SITE\tCODE\tREADY\tOBJECT STORE\tJETSTREAM\tREGISTRY")
 	for _, s := range r.Sites {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", r.name(s.Namespace, s.Name), s.Code, word(s.Ready, "yes", "NO"),
-			word(s.ObjectStore, "reachable", "AWAY"), word(s.JetStream, "reachable", "AWAY"), s.Revision)
+			word(s.ObjectStore, "reachable", "NOT REACHED"), word(s.JetStream, "reachable", "NOT REACHED"), s.Revision)
 	}
 }
 
@@ -104,8 +105,11 @@ func (i *Instrument) flow() string {
 	return word(i.Flowing, "yes", "SILENT")
 }
 
-// last says when something was received. The status is rounded to ten minutes;
-// that data flows says more.
+// statusRounding is what lastReceived is rounded down to in the status.
+const statusRounding = 10 * time.Minute
+
+// last says when something was received, as exact as the status is; that data
+// flows says more.
 func (r *Report) last(i Instrument) string {
 	if i.Flowing == metav1.ConditionTrue {
 		return "in its cadence"
@@ -113,7 +117,8 @@ func (r *Report) last(i Instrument) string {
 	if i.LastReceived.IsZero() {
 		return "never"
 	}
-	return "about " + r.since(i.LastReceived) + " ago"
+	at := i.LastReceived.UTC()
+	return at.Format("2006-01-02 15:04") + " to " + at.Add(statusRounding).Format("15:04Z")
 }
 
 // today sums up what was received this UTC day.

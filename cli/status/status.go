@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube"
+	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -36,7 +37,7 @@ It exits with 0 also where something is wrong; -o json has "fine" for scripts.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "" && output != "json" {
-				return fmt.Errorf("-o %s: there is json", output)
+				return usage.Errorf("-o %s: there is json", output)
 			}
 			cluster, err := kube.Open(flags)
 			if err != nil {

@@ -55,7 +55,7 @@ func (o *options) with(ctx context.Context, f func(driver, *progress.Printer) er
 func (o *options) withMade(ctx context.Context, f func(driver, *progress.Printer) error) error {
 	return o.with(ctx, func(d driver, p *progress.Printer) error {
 		if !d.Made() {
-			return fmt.Errorf("there is no cluster %s: make it with `go run ./hack/cluster up`", o.name)
+			return fmt.Errorf("there is no cluster %s: make it with `go run ./hack/cluster --name %[1]s up`", o.name)
 		}
 		return f(d, p)
 	})
@@ -66,6 +66,9 @@ func upCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Make the cluster, or start what does not run of it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if nodes < 0 || cmd.Flags().Changed("nodes") && nodes == 0 {
+				return fmt.Errorf("--nodes %d: a cluster has at least 1", nodes)
+			}
 			return o.with(cmd.Context(), func(d driver, p *progress.Printer) error {
 				d, err := o.up(cmd.Context(), p, d, nodes)
 				if err != nil {

@@ -74,7 +74,7 @@ func number(all []node, arg string) (int, bool) {
 // nodesOf says which nodes a cluster has.
 func nodesOf(cluster string, all []node) string {
 	if len(all) == 0 {
-		return fmt.Sprintf("there is no cluster %s: make it with `go run ./hack/cluster up`", cluster)
+		return fmt.Sprintf("there is no cluster %s: make it with `go run ./hack/cluster --name %[1]s up`", cluster)
 	}
 	names := make([]string, len(all))
 	for i, n := range all {

@@ -78,7 +78,7 @@ func (d *demo) explain() {
 	ctx := context.Background()
 	for _, argv := range [][]string{
 		{d.kubectl, "-n", namespace, "get", "pods,site,ingestgateway,instrument", "-o", "wide"},
-		{d.kubectl, "-n", namespace, "get", "events", "--field-selector=type!=Normal", "--sort-by=.lastTimestamp"},
+		{d.kubectl, "-n", namespace, "events", "--types=Warning"},
 	} {
 		if err := d.show(ctx, argv...); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,12 +129,20 @@ func (d *demo) archivedDatagrams(ctx context.Context) (uint64, error) {
 }
 
 // waitFigures waits until the Instruments' statuses show the ledger's figures: the operator writes them once a minute.
+// The ledger also has rows of strangers and of Instruments that were deleted.
 func (d *demo) waitFigures(ctx context.Context) error {
 	ledgers, err := d.ledger(ctx, "--day", "today")
 	if err != nil {
 		return err
 	}
+	declared, err := d.output(ctx, d.kubectl, "-n", namespace, "get", "instrument", "-o", "jsonpath={.items[*].metadata.name}")
+	if err != nil {
+		return err
+	}
 	for _, l := range ledgers {
+		if !slices.Contains(strings.Fields(declared), l.Instrument) {
+			continue
+		}
 		field, figure := "datagrams", l.Received.Datagrams
 		if l.Received.Objects > 0 {
 			field, figure = "objects", l.Received.Objects
@@ -226,10 +235,11 @@ Look around:
   substorm archive ledger
   address=$(kubectl get instrument allsky-camera -o jsonpath='{.status.addresses[0].address}')
   substorm send --to $address ANY-FILE
-  kubectl delete pod demo-0 --wait=false; substorm send --to $address ANY-FILE    # no receipt before the next pod is there
+  kubectl delete pod demo-0 --force; substorm send --to $address ANY-FILE    # no receipt before the next pod is there
   kubectl explain instrument.spec
 
-make demo-down removes all of it.
+Nothing sends any more: once an Instrument's data is late by two of its cadences, kubectl says so (Overdue). make demo
+sends again, make demo-down removes all of it.
 `, clusterName)
 	return nil
 }

@@ -181,7 +181,9 @@ func (c Config) logOptions() []nats.Option {
 	return []nats.Option{
 		nats.ConnectHandler(func(nc *nats.Conn) { log.Info("connected to NATS", "server", nc.ConnectedUrlRedacted()) }),
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted()) }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("lost NATS", "error", err) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			log.Warn("lost NATS, trying its servers until one answers", "error", err)
+		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { log.Debug("NATS does not answer", "error", err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""

@@ -19,7 +19,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -120,6 +119,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	user.QPS, user.Burst = -1, 0
+	w.awaitRights(user)
 	log := slog.New(slog.NewTextHandler(testLog{w.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	mgr := w.manager(user, log)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -151,30 +151,6 @@ func (w *world) manager(cfg *rest.Config, log *slog.Logger) ctrl.Manager {
 		w.t.Fatal(err)
 	}
 	return mgr
-}
-
-// grant gives a user the rights that operator/README.md lists.
-func (w *world) grant(user string) {
-	w.t.Helper()
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	_, text, _ := strings.Cut(string(readme), "```yaml\n")
-	text, _, _ = strings.Cut(text, "```")
-	var rules []rbacv1.PolicyRule
-	if err := yaml.UnmarshalStrict([]byte(text), &rules); err != nil || len(rules) == 0 {
-		w.t.Fatalf("the rights in operator/README.md: %v", err)
-	}
-	meta := metav1.ObjectMeta{Name: user, Namespace: w.namespace}
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}
-	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}
-	w.ensure(&rbacv1.Role{ObjectMeta: meta, Rules: rules})
-	w.ensure(&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
-	ref.Kind, meta.Namespace = "ClusterRole", ""
-	w.ensure(&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}}}})
-	w.ensure(&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
 }
 
 func (w *world) ensure(o client.Object) {

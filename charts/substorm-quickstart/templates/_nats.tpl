@@ -1,4 +1,13 @@
+{{/* A quantity in MiB. */}}
+{{- define "quickstart.mebibytes" -}}
+{{- $number := regexFind "^[0-9]+" . | int64 -}}
+{{- if hasSuffix "Ti" . }}{{ mul $number 1048576 }}{{ else if hasSuffix "Gi" . }}{{ mul $number 1024 }}{{ else }}{{ $number }}{{ end -}}
+{{- end }}
+
 {{- define "quickstart.natsConfig" -}}
+{{- if ge (include "quickstart.mebibytes" .Values.nats.maxFileStore | int64) (include "quickstart.mebibytes" .Values.nats.storage.size | int64) }}
+{{- fail (printf "nats.maxFileStore %s leaves no room on a volume of nats.storage.size %s: give the volume at least a tenth more" .Values.nats.maxFileStore .Values.nats.storage.size) }}
+{{- end -}}
 server_name: $POD_NAME
 listen: "0.0.0.0:4222"
 # For the kubelet's probes and `kubectl port-forward`: no Service leads here.

@@ -100,7 +100,7 @@ func (c *Cluster) mustBeMade() error {
 	if c.Made() {
 		return nil
 	}
-	return fmt.Errorf("there is no cluster %s: make it with `go run ./hack/cluster up`", c.Name)
+	return fmt.Errorf("there is no cluster %s: make it with `go run ./hack/cluster --name %[1]s up`", c.Name)
 }
 
 // kubectl runs kubectl with the administrator's rights and returns what it prints.

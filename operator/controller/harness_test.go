@@ -120,7 +120,7 @@ func (w *world) start() {
 	}
 	user.QPS, user.Burst = -1, 0
 	w.awaitRights(user)
-	log := slog.New(slog.NewTextHandler(testLog{w.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	log := slog.New(slog.NewTextHandler(newTestLog(w.t), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	mgr := w.manager(user, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
@@ -404,12 +404,4 @@ func (w *world) dump() {
 			w.t.Logf("%s %s generation %d\n%s", list.Items[i].GetKind(), list.Items[i].GetName(), list.Items[i].GetGeneration(), text)
 		}
 	}
-}
-
-// testLog writes the operator's log into the test's.
-type testLog struct{ t *testing.T }
-
-func (l testLog) Write(p []byte) (int, error) {
-	l.t.Log(strings.TrimSpace(string(p)))
-	return len(p), nil
 }

@@ -197,7 +197,7 @@ func FuzzDecodeNotice(f *testing.F) {
 }
 func FuzzDecodeLedgerEntry(f *testing.F) { fuzzRecord(f, DecodeLedgerEntry, "ledger.json") }
 func FuzzDecodeInstrumentEntry(f *testing.F) {
-	fuzzRecord(f, DecodeInstrumentEntry, "registry-instrument.json")
+	fuzzRecord(f, DecodeInstrumentEntry, "registry-instrument.json", "registry-framings.json")
 }
 func FuzzDecodeRegistryComplete(f *testing.F) {
 	fuzzRecord(f, DecodeRegistryComplete, "registry-complete.json")

@@ -46,6 +46,7 @@ func goldenRecords() []goldenRecord {
 		{"notice-withdrawn.json", sampleNotice(sampleRepeat(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleRepeat(), "allsky-1")},
 		{"ledger.json", sampleLedger().Encode, decoded(DecodeLedgerEntry), sampleLedger()},
 		{"registry-instrument.json", sampleInstrument().Encode, decoded(DecodeInstrumentEntry), sampleInstrument()},
+		{"registry-framings.json", sampleFramings().Encode, decoded(DecodeInstrumentEntry), sampleFramings()},
 		{"registry-complete.json", RegistryComplete{Revision: 12, Count: 2}.Encode, decoded(DecodeRegistryComplete), RegistryComplete{Format: 1, Revision: 12, Count: 2}},
 		{"status-gateway.json", sampleGatewayStatus().Encode, decoded(DecodeGatewayStatus), sampleGatewayStatus()},
 		{"status-instrument.json", sampleInstrumentStatus().Encode, decoded(DecodeInstrumentStatus), sampleInstrumentStatus()},

@@ -20,8 +20,8 @@ const (
 	CauseEmpty              Cause = "Empty"              // the sender closed without a byte
 	CauseObjectTooLarge     Cause = "ObjectTooLarge"     // limits.maxObjectSize
 	CauseTooManyConnections Cause = "TooManyConnections" // limits.maxConnections
-	CauseStalled            Cause = "Stalled"            // nothing arrived for tcp.idleTimeout
-	CauseTooOld             Cause = "TooOld"             // the connection is older than tcp.maxAge
+	CauseStalled            Cause = "Stalled"            // nothing arrived for tcp.idleTimeout within an object
+	CauseTooOld             Cause = "TooOld"             // the object, or UntilClose the connection, is older than tcp.maxAge
 	CauseReset              Cause = "Reset"              // the sender reset the connection
 	CauseDraining           Cause = "Draining"           // the gateway is told to stop
 	CauseKilled             Cause = "Killed"             // the gateway ended before it could tell what became of it
@@ -31,7 +31,7 @@ const (
 	CauseStreamFull         Cause = "StreamFull"         // the base stream is at its greatest size
 	CauseKernelBuffer       Cause = "KernelBuffer"       // the kernel's socket buffer overflowed
 	CauseBacklog            Cause = "Backlog"            // telemetry waits for JetStream and its share of memory is full
-	CauseTruncated          Cause = "Truncated"          // a datagram was larger than a buffer
+	CauseTruncated          Cause = "Truncated"          // a datagram was larger than a buffer, or a connection ended within an object
 	CauseUndecodable        Cause = "Undecodable"        // nobody can read the telemetry message that holds the datagram
 	CauseStreamGone         Cause = "StreamGone"         // the stream was deleted before its telemetry was in a segment
 )

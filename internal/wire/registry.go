@@ -70,11 +70,14 @@ type InstrumentEntry struct {
 
 // Values of WayEntry's members, spelled as in the Instrument.
 const (
-	ProtocolTCP       = "TCP"
-	ProtocolUDP       = "UDP"
-	FramingUntilClose = "UntilClose"
-	ReceiptLine       = "Line"
-	ReceiptClose      = "Close"
+	ProtocolTCP           = "TCP"
+	ProtocolUDP           = "UDP"
+	FramingUntilClose     = "UntilClose"
+	FramingLines          = "Lines"
+	FramingLengthPrefixed = "LengthPrefixed"
+	FramingIdle           = "Idle"
+	ReceiptLine           = "Line"
+	ReceiptClose          = "Close"
 )
 
 // WayEntry is one way in.
@@ -90,9 +93,23 @@ type WayEntry struct {
 	Receipt           string `json:"receipt,omitempty"`
 	IdleTimeoutMillis int64  `json:"idleTimeoutMillis,omitempty"`
 	MaxAgeMillis      int64  `json:"maxAgeMillis,omitempty"`
+	// IdleAfterMillis ends an object with FramingIdle.
+	IdleAfterMillis int64 `json:"idleAfterMillis,omitempty"`
+	// Expect is nil where nothing is said about whole objects.
+	Expect *ExpectEntry `json:"expect,omitempty"`
 
 	// Channel of UDP.
 	Channel string `json:"channel,omitempty"`
+}
+
+// ExpectEntry says what a whole object looks like; a zero member says nothing.
+type ExpectEntry struct {
+	// MinSize in bytes.
+	MinSize int64 `json:"minSize,omitempty"`
+	// Magic is what an object begins with, Trailer what it ends with: at most 64
+	// hexadecimal digits in lower case.
+	Magic   string `json:"magic,omitempty"`
+	Trailer string `json:"trailer,omitempty"`
 }
 
 // Encode writes the entry as JSON.

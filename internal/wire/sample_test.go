@@ -97,6 +97,19 @@ func sampleInstrument() InstrumentEntry {
 	}
 }
 
+// sampleFramings has the ways that came with the framings of raw TCP.
+func sampleFramings() InstrumentEntry {
+	e := sampleInstrument()
+	e.Retired = false
+	way := WayEntry{Protocol: ProtocolTCP, Receipt: ReceiptLine, IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000}
+	lines, prefixed, idle := way, way, way
+	lines.Port, lines.Framing = 30101, FramingLines
+	prefixed.Port, prefixed.Framing, prefixed.Expect = 30102, FramingLengthPrefixed, &ExpectEntry{MinSize: 1024, Magic: "ffd8ff", Trailer: "ffd9"}
+	idle.Port, idle.Framing, idle.IdleAfterMillis, idle.Receipt = 30103, FramingIdle, 500, ReceiptClose
+	e.Ways = []WayEntry{lines, prefixed, idle}
+	return e
+}
+
 func sampleGatewayStatus() GatewayStatus {
 	return GatewayStatus{
 		Format: Format, Gateway: "gateway-0", Pool: "gateway", Incarnation: "01k9zqv7r3", Node: "node-1", Address: "10.1.2.3",

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -101,9 +102,24 @@ func wayEntry(way *v1alpha1.Way) wire.WayEntry {
 		entry.Receipt = string(way.TCP.Receipt)
 		entry.IdleTimeoutMillis = way.TCP.IdleTimeout.Milliseconds()
 		entry.MaxAgeMillis = way.TCP.MaxAge.Milliseconds()
+		if way.TCP.IdleAfter != nil {
+			entry.IdleAfterMillis = way.TCP.IdleAfter.Milliseconds()
+		}
+		entry.Expect = expectEntry(way.TCP.Expect)
 	}
 	if way.UDP != nil {
 		entry.Channel = way.UDP.Channel
+	}
+	return entry
+}
+
+func expectEntry(expect *v1alpha1.Expect) *wire.ExpectEntry {
+	if expect == nil {
+		return nil
+	}
+	entry := &wire.ExpectEntry{Magic: strings.ToLower(expect.Magic), Trailer: strings.ToLower(expect.Trailer)}
+	if expect.MinSize != nil {
+		entry.MinSize = expect.MinSize.Value()
 	}
 	return entry
 }

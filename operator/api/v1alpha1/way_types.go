@@ -2,7 +2,10 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Way is one way in. Type says which of the members is set.
 // +kubebuilder:validation:XValidation:rule="(self.type == 'TCP') == has(self.tcp)",message="tcp is set exactly when type is TCP"
@@ -42,6 +45,7 @@ const (
 )
 
 // TCPWay receives objects over raw TCP. Bytes on this way are plain.
+// +kubebuilder:validation:XValidation:rule="has(self.idleAfter) == (has(self.framing) && self.framing == 'Idle')",message="idleAfter is set exactly when framing is Idle"
 type TCPWay struct {
 	// Port of the gateway, within the IngestGateway's range.
 	// +kubebuilder:validation:Minimum=1
@@ -50,19 +54,44 @@ type TCPWay struct {
 	Port int32 `json:"port"`
 
 	// Framing says where an object ends. UntilClose: all bytes until the
-	// sender closes its side are one object.
+	// sender closes its side are one object. Lines: what stands before each LF
+	// is one; a CR stays, and a line of nothing, or of a CR alone, is none.
+	// LengthPrefixed: after 4 bytes of length (unsigned, big-endian) so many
+	// bytes are one; length 0 is none. Idle: what comes until nothing has come
+	// for idleAfter is one. In the last three a connection carries any number of
+	// objects, each with a receipt in the order of arrival.
 	// +kubebuilder:default=UntilClose
 	// +optional
 	Framing Framing `json:"framing,omitempty"`
 
-	// Receipt for each object. Line: one line of text, then close. Close: the
-	// close alone, for a sender that cannot bear a line; such a sender cannot
-	// tell a receipt from a failure.
+	// IdleAfter ends an object with the framing Idle. Bytes that wait in the
+	// network or in the kernel make no pause: choose it well above the link's
+	// jitter and well below the pause between two objects.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="idleAfter must be longer than nothing"
+	// +optional
+	IdleAfter *metav1.Duration `json:"idleAfter,omitempty"`
+
+	// Expect says what a whole object looks like. One that looks so is marked
+	// Verified, another one is kept and marked Unverified. Without it the end
+	// decides: a length or an LF verifies, a close or a pause does not, for a
+	// dead sender makes them too.
+	// +optional
+	Expect *Expect `json:"expect,omitempty"`
+
+	// Receipt for each object. Line: one line of text. Close: no line; the
+	// clean end of the connection, after the sender has closed its side, says
+	// that all of it is safe, and a reset that it may not be. For a sender that
+	// cannot bear a line, or never reads.
 	// +kubebuilder:default=Line
 	// +optional
 	Receipt Receipt `json:"receipt,omitempty"`
 
-	// IdleTimeout ends a connection on which nothing arrives.
+	// IdleTimeout ends a connection on which nothing arrives within an object.
+	// Between objects, with a framing other than UntilClose, a connection may be
+	// silent for idleTimeout or twice cadence.interval, whichever is longer.
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -71,7 +100,8 @@ type TCPWay struct {
 	// +optional
 	IdleTimeout metav1.Duration `json:"idleTimeout,omitzero"`
 
-	// MaxAge ends a connection that is older.
+	// MaxAge ends a connection whose object is not whole so long after its first
+	// byte, with UntilClose so long after the connection was made.
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -82,11 +112,39 @@ type TCPWay struct {
 }
 
 // Framing of objects on a TCP connection.
-// +kubebuilder:validation:Enum=UntilClose
+// +kubebuilder:validation:Enum=UntilClose;Lines;LengthPrefixed;Idle
 type Framing string
 
-// FramingUntilClose: the bytes until half-close are one object.
-const FramingUntilClose Framing = "UntilClose"
+// The values of Framing.
+const (
+	FramingUntilClose     Framing = "UntilClose"
+	FramingLines          Framing = "Lines"
+	FramingLengthPrefixed Framing = "LengthPrefixed"
+	FramingIdle           Framing = "Idle"
+)
+
+// Expect says what a whole object looks like; all that is set must be so.
+// +kubebuilder:validation:MinProperties=1
+type Expect struct {
+	// MinSize in bytes.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="minSize must be greater than 0"
+	// +optional
+	MinSize *resource.Quantity `json:"minSize,omitempty"`
+
+	// Magic is what an object begins with, in hexadecimal: ffd8ff of a JPEG.
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^([0-9A-Fa-f][0-9A-Fa-f])+$`
+	// +optional
+	Magic string `json:"magic,omitempty"`
+
+	// Trailer is what an object ends with, in hexadecimal: ffd9 of a JPEG.
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^([0-9A-Fa-f][0-9A-Fa-f])+$`
+	// +optional
+	Trailer string `json:"trailer,omitempty"`
+}
 
 // Receipt is the word from which the sender may forget what it sent.
 // +kubebuilder:validation:Enum=Line;Close

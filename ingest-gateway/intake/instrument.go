@@ -53,11 +53,19 @@ type Way struct {
 	// Sources that the instrument sends from; empty means any address.
 	Sources []netip.Prefix
 
-	// Of TCP. CloseReceipt: the sender gets no line, only the close.
+	// Of TCP. Framing is one of wire's.
+	Framing string
+	// IdleAfter ends an object of wire.FramingIdle.
+	IdleAfter time.Duration
+	// Expect is nil where nothing is said about whole objects.
+	Expect *Expect
+	// CloseReceipt: the sender gets no line, only the close.
 	CloseReceipt bool
-	// IdleTimeout ends a connection on which nothing arrives, MaxAge one that is older.
-	IdleTimeout time.Duration
-	MaxAge      time.Duration
+	// IdleTimeout ends a connection on which nothing arrives within an object,
+	// Quiet one on which nothing arrives between objects, MaxAge one whose object
+	// is older.
+	IdleTimeout, Quiet time.Duration
+	MaxAge             time.Duration
 
 	// Channel of UDP.
 	Channel string
@@ -110,17 +118,9 @@ func newWay(in *Instrument, e wire.WayEntry) (*Way, error) {
 	}
 	switch e.Protocol {
 	case wire.ProtocolTCP:
-		if e.Framing != wire.FramingUntilClose {
-			return nil, fmt.Errorf("framing %q is none that this gateway knows: upgrade it", e.Framing)
+		if err := way.readTCP(e); err != nil {
+			return nil, err
 		}
-		if e.Receipt != wire.ReceiptLine && e.Receipt != wire.ReceiptClose {
-			return nil, fmt.Errorf("receipt %q is none that this gateway knows: upgrade it", e.Receipt)
-		}
-		if e.IdleTimeoutMillis <= 0 || e.MaxAgeMillis <= 0 {
-			return nil, fmt.Errorf("idle timeout and greatest age must be positive: %w", wire.ErrMalformed)
-		}
-		way.CloseReceipt = e.Receipt == wire.ReceiptClose
-		way.IdleTimeout, way.MaxAge = millis(e.IdleTimeoutMillis), millis(e.MaxAgeMillis)
 	case wire.ProtocolUDP:
 		if e.Channel == "" {
 			return nil, fmt.Errorf("no channel: %w", wire.ErrMalformed)
@@ -130,6 +130,34 @@ func newWay(in *Instrument, e wire.WayEntry) (*Way, error) {
 		return nil, fmt.Errorf("protocol %q is none that this gateway knows: upgrade it", e.Protocol)
 	}
 	return way, nil
+}
+
+// quietCadences is how many cadences a connection may be silent between objects:
+// an instrument that is due is late only then.
+const quietCadences = 2
+
+// readTCP reads what a way over TCP has beside its port and sources.
+func (w *Way) readTCP(e wire.WayEntry) (err error) {
+	switch e.Framing {
+	case wire.FramingUntilClose, wire.FramingLines, wire.FramingLengthPrefixed, wire.FramingIdle:
+	default:
+		return fmt.Errorf("framing %q is none that this gateway knows: upgrade it", e.Framing)
+	}
+	if e.Receipt != wire.ReceiptLine && e.Receipt != wire.ReceiptClose {
+		return fmt.Errorf("receipt %q is none that this gateway knows: upgrade it", e.Receipt)
+	}
+	if e.IdleTimeoutMillis <= 0 || e.MaxAgeMillis <= 0 {
+		return fmt.Errorf("idle timeout and greatest age must be positive: %w", wire.ErrMalformed)
+	}
+	if (e.Framing == wire.FramingIdle) != (e.IdleAfterMillis > 0) {
+		return fmt.Errorf("framing %s with a pause of %d ms: %w", e.Framing, e.IdleAfterMillis, wire.ErrMalformed)
+	}
+	w.Framing, w.IdleAfter = e.Framing, millis(e.IdleAfterMillis)
+	w.CloseReceipt = e.Receipt == wire.ReceiptClose
+	w.IdleTimeout, w.MaxAge = millis(e.IdleTimeoutMillis), millis(e.MaxAgeMillis)
+	w.Quiet = max(w.IdleTimeout, quietCadences*w.Instrument.Cadence)
+	w.Expect, err = newExpect(e.Expect)
+	return err
 }
 
 // unmap makes an IPv4 prefix of one that is written as IPv4-mapped IPv6: senders

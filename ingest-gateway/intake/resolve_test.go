@@ -173,7 +173,7 @@ func TestNewInstrumentRefuses(t *testing.T) {
 		"port 0":           func(e *wire.InstrumentEntry) { e.Ways[0].Port = 0 },
 		"bad source":       func(e *wire.InstrumentEntry) { e.Ways[0].Sources = []string{"10.0.0.1"} },
 		"unknown protocol": func(e *wire.InstrumentEntry) { e.Ways[0].Protocol = "SCTP" },
-		"unknown framing":  func(e *wire.InstrumentEntry) { e.Ways[0].Framing = "Lines" },
+		"unknown framing":  func(e *wire.InstrumentEntry) { e.Ways[0].Framing = "Records" },
 		"unknown receipt":  func(e *wire.InstrumentEntry) { e.Ways[0].Receipt = "Fax" },
 		"no idle timeout":  func(e *wire.InstrumentEntry) { e.Ways[0].IdleTimeoutMillis = 0 },
 		"no greatest age":  func(e *wire.InstrumentEntry) { e.Ways[0].MaxAgeMillis = 0 },

@@ -22,7 +22,7 @@ const (
 	CauseTooManyConnections Cause = "TooManyConnections" // limits.maxConnections
 	CauseStalled            Cause = "Stalled"            // nothing arrived for tcp.idleTimeout within an object
 	CauseTooOld             Cause = "TooOld"             // the object, or UntilClose the connection, is older than tcp.maxAge
-	CauseReset              Cause = "Reset"              // the sender reset the connection
+	CauseReset              Cause = "Reset"              // the connection was reset
 	CauseDraining           Cause = "Draining"           // the gateway is told to stop
 	CauseKilled             Cause = "Killed"             // the gateway ended before it could tell what became of it
 	CauseNoSpace            Cause = "NoSpace"            // the gateway's memory and scratch stayed full

@@ -40,6 +40,10 @@ type Object struct {
 	buffer *memory.Buffer
 	// parts is set once the object outgrew PartSize.
 	parts *multipart
+
+	// Of Whole.
+	receivedAt   time.Time
+	completeness wire.Completeness
 }
 
 // sum is a SHA-256 that is computed as bytes pass.
@@ -102,16 +106,27 @@ func (o *Object) handOver(ctx context.Context) error {
 	return nil
 }
 
-// Commit says that all bytes have arrived. It returns the receipt once the
-// object is stored and announced; whoever could deliver that calls Acknowledged.
-// Errors are Failures; the object is counted and its memory given back in either
-// case. Ctx ends where the gateway can wait no longer.
+// Whole says that all bytes have arrived, the last one just now, and whether
+// they are known to be all that the sender meant. Commit may be called from
+// another goroutine afterwards: objects keep their order of arrival, whichever
+// is stored first.
+func (o *Object) Whole(c wire.Completeness) {
+	o.receivedAt, o.completeness = o.archive.clock.now(), c
+	o.buffer.Seal()
+}
+
+// Commit stores the object; without Whole before, it is Unverified. It returns
+// the receipt once the object is stored and announced; whoever could deliver
+// that calls Acknowledged. Errors are Failures; the object is counted and its
+// memory given back in either case. Ctx ends where the gateway can wait no longer.
 func (o *Object) Commit(ctx context.Context) (wire.Receipt, time.Time, error) {
 	defer o.release()
+	if o.receivedAt.IsZero() {
+		o.Whole(wire.CompletenessUnverified)
+	}
 	o.archive.metrics.unsafe.Inc()
 	defer o.archive.metrics.unsafe.Dec()
 	digest := o.digest.digest()
-	o.buffer.Seal()
 	n, err := o.store(ctx, digest)
 	if err != nil {
 		err = failure(ctx, CauseOf(err), err)
@@ -185,7 +200,7 @@ func (o *Object) store(ctx context.Context, digest wire.Digest) (wire.Notice, er
 			return wire.Notice{}, err
 		}
 	}
-	for receivedAt := o.archive.clock.now(); ; {
+	for receivedAt := o.receivedAt; ; {
 		n := o.notice(receivedAt, digest)
 		opts, err := putOptions(n)
 		if err != nil {
@@ -237,7 +252,7 @@ func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
 		ID: key, Key: key, Size: o.size, Digest: digest,
 		MediaType: o.instrument.MediaType, State: wire.StateCurrent,
 		ReceivedAt: receivedAt, TimeSource: wire.TimeSourceReceived,
-		Completeness: wire.CompletenessUnverified,
+		Completeness: o.completeness,
 		Source:       o.source.String(), Gateway: cfg.Gateway, Incarnation: cfg.Incarnation,
 	}}
 }

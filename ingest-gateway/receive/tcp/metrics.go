@@ -16,6 +16,8 @@ import (
 type metrics struct {
 	connections *prometheus.GaugeVec
 	refused     *prometheus.CounterVec
+	unexpected  *prometheus.CounterVec
+	waits       *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -28,8 +30,16 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Name: "substorm_gateway_refused_total",
 			Help: "Objects that were refused or cut off, by instrument (_unknown for strangers) and cause.",
 		}, []string{"instrument", "cause"}),
+		unexpected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_gateway_unexpected_objects_total",
+			Help: "Objects that do not meet tcp.expect of their instrument, by instrument; they are kept, as Unverified.",
+		}, []string{"instrument"}),
+		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_gateway_pipeline_waits_total",
+			Help: "Times that a connection was not read from because as many of its objects as may be were on their way, by instrument.",
+		}, []string{"instrument"}),
 	}
-	reg.MustRegister(m.connections, m.refused)
+	reg.MustRegister(m.connections, m.refused, m.unexpected, m.waits)
 	return m
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcp receives objects over raw TCP: all bytes that a sender writes
-// until it closes its side are one object, and one line is its receipt.
+// Package tcp receives objects over raw TCP. The Instrument says how its
+// connections are framed: all bytes until the sender closes its side are one
+// object, or a connection carries many. One line is the receipt of each.
 //
-// Accepted sockets carry SO_LINGER{1,0} until their receipt is written, so that
-// a gateway's death is a reset to the sender and never a clean end.
+// Accepted sockets carry SO_LINGER{1,0} until all their receipts are written, so
+// that a gateway's death is a reset to the sender and never a clean end.
 package tcp
 
 import (
@@ -157,7 +158,7 @@ func (s *Server) begin() bool {
 func (s *Server) serve(conn *net.TCPConn, port uint16) {
 	defer conn.Close()
 	source := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
-	c := &connection{server: s, conn: conn, source: unmapped(source), began: time.Now()}
+	c := &connection{server: s, conn: conn, source: unmapped(source), port: port, heard: time.Now()}
 	way, ok := s.cfg.Registry.Lookup(wire.ProtocolTCP, port, c.source.Addr())
 	if !ok {
 		c.refuseUnread(wire.UnknownInstrument, wire.CauseUnknownSource)

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// cut is why the connection ends before its sender ended it.
+type cut struct {
+	cause wire.Cause
+	err   error // nil where cause says all
+}
+
+// Error implements error.
+func (e *cut) Error() string { return fmt.Sprintf("%s: %v", e.cause, e.err) }
+
+// Unwrap returns what went wrong.
+func (e *cut) Unwrap() error { return e.err }
+
+// cutOf returns the cut that an error of reading is.
+func cutOf(err error) *cut {
+	if why := new(cut); errors.As(err, &why) {
+		return why
+	}
+	return &cut{wire.CauseReset, err}
+}
+
+var (
+	// errPause: within an object nothing came for the way's idleAfter.
+	errPause = errors.New("the sender paused")
+	// errLeave: the gateway ends the connection, and cuts no object off by that.
+	errLeave = errors.New("the gateway ends the connection")
+)
+
+// limit is the greatest size of an object, in bytes.
+func (c *connection) limit() int64 { return min(c.way.Instrument.MaxObjectSize, store.MaxObjectSize) }
+
+func (c *connection) size() int64 { return c.object.Size() }
+
+// fill reads once: at most limit bytes that follow the object's last one, and
+// what comes behind these into ahead. It returns what it read, for take, and how
+// many bytes lie in ahead. It waits for the sender, for memory and for the store.
+// Errors: io.EOF, errPause, *cut.
+func (c *connection) fill(limit int64, ahead []byte) (got []byte, n int, err error) {
+	for {
+		// The order matters: who interrupts sets its mark first and the deadline then.
+		_ = c.conn.SetReadDeadline(c.deadline())
+		if err := c.ended(); err != nil {
+			return nil, 0, err
+		}
+		if c.object.Asked() {
+			if got := c.takeArrived(limit); len(got) > 0 {
+				return got, 0, nil
+			}
+			if err := c.object.Yield(); err != nil {
+				return nil, 0, &cut{store.CauseOf(err), err}
+			}
+			continue
+		}
+		room := c.object.Room()
+		if room == nil {
+			if err := c.makeRoom(); err != nil {
+				return nil, 0, err
+			}
+			continue
+		}
+		if int64(len(room)) < limit {
+			ahead = nil // it does not end in this room
+		} else {
+			room = room[:limit]
+		}
+		n, m, err := c.readAhead(room, ahead)
+		if n > 0 {
+			c.heard = time.Now()
+			return room[:n], m, nil
+		}
+		if err := readError(err); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// readError sorts an error of a socket: nil for a deadline, io.EOF, *cut.
+func readError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
+		return nil
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	default:
+		return &cut{wire.CauseReset, err}
+	}
+}
+
+// take makes what fill returned, or the beginning of it, the object's.
+func (c *connection) take(got []byte) {
+	c.object.Advance(got, len(got))
+	if c.way.Expect != nil {
+		c.witness.See(got)
+	}
+}
+
+// put copies into the object what was read before the object began.
+func (c *connection) put(b []byte) error {
+	for len(b) > 0 {
+		if c.object.Asked() {
+			if err := c.object.Yield(); err != nil {
+				return &cut{store.CauseOf(err), err}
+			}
+		}
+		room := c.object.Room()
+		if room == nil {
+			if err := c.space(); err != nil {
+				return err
+			}
+			continue
+		}
+		n := copy(room, b)
+		c.take(room[:n])
+		b = b[n:]
+	}
+	return nil
+}
+
+// read reads once, what is not, or not yet, an object's. Errors as fill, and
+// errLeave.
+func (c *connection) read(into []byte) (int, error) {
+	for {
+		_ = c.conn.SetReadDeadline(c.deadline())
+		if err := c.ended(); err != nil {
+			return 0, err
+		}
+		n, err := c.conn.Read(into)
+		if n > 0 {
+			c.heard = time.Now()
+			c.started()
+			return n, nil
+		}
+		if err := readError(err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// await returns once there is something to read. Errors as read.
+func (c *connection) await() error {
+	for {
+		_ = c.conn.SetReadDeadline(c.deadline())
+		if err := c.ended(); err != nil {
+			return err
+		}
+		err := c.readable()
+		if err == nil {
+			c.heard = time.Now()
+			c.started()
+			return nil
+		}
+		if err := readError(err); err != nil {
+			return err
+		}
+	}
+}
+
+// started says that something of the next object has come.
+func (c *connection) started() {
+	if c.began.IsZero() {
+		c.began = c.heard
+	}
+}
+
+// between says that nothing of an object has come.
+func (c *connection) between() { c.began, c.skipping = time.Time{}, false }
+
+// begin begins an object, once there is room for one more on its way. Errors:
+// errLeave, *cut.
+func (c *connection) begin() error {
+	way, ok := c.server.cfg.Registry.Lookup(wire.ProtocolTCP, c.port, c.source.Addr())
+	if c.draining.Load() || !ok || !sameWay(way, c.way) {
+		// What was read of the object is a few bytes; its sender has no receipt and
+		// sends it again, over a connection that is judged anew.
+		c.between()
+		return errLeave
+	}
+	waited, err := c.receipts.enter()
+	if err != nil {
+		return err
+	}
+	if waited { // it was not the sender who kept us waiting
+		c.heard = time.Now()
+		c.began = c.heard
+	}
+	c.took, c.witness = false, intake.Witness{}
+	c.object = c.server.cfg.Archive.Begin(c.way.Instrument, c.source, c.interrupt)
+	return nil
+}
+
+// sameWay says whether a connection that was accepted for one way may go on: the
+// instrument has not changed since.
+func sameWay(a, b *intake.Way) bool {
+	return a == b || a.Instrument.UID == b.Instrument.UID && a.Instrument.Revision == b.Instrument.Revision
+}
+
+// end hands a whole object over and goes on with the next.
+func (c *connection) end(framed bool) {
+	o := c.object
+	c.object = nil
+	c.between()
+	o.Whole(c.completeness(framed))
+	c.receipts.commit(o)
+}
+
+// skip refuses the object, whose rest may still come.
+func (c *connection) skip(cause wire.Cause) {
+	size := c.object.Size()
+	c.object.Abort(cause)
+	c.object = nil
+	c.skipping = true
+	c.receipts.refuse(cause, size, nil, true)
+}
+
+// ended says why reading ends now, if it does: errPause, errLeave, *cut.
+func (c *connection) ended() error {
+	now := time.Now()
+	switch framed := c.receipts != nil; {
+	case c.server.ctx.Err() != nil:
+		return &cut{cause: wire.CauseDraining}
+	case framed && c.receipts.failed() != "":
+		return &cut{cause: c.receipts.failed()}
+	case c.began.IsZero():
+		return c.quiet(now)
+	case !framed && c.draining.Load() && c.object.Size() == 0:
+		return &cut{cause: wire.CauseDraining}
+	case now.Sub(c.began) >= c.way.MaxAge:
+		return &cut{cause: wire.CauseTooOld}
+	case now.Sub(c.heard) < c.pause():
+		return nil
+	case c.way.IdleAfter == 0:
+		return &cut{cause: wire.CauseStalled}
+	case c.readNow(nil) != 0:
+		// We were late, not the sender.
+		c.heard = now
+		return nil
+	default:
+		return errPause
+	}
+}
+
+// quiet says whether the connection ends between two objects.
+func (c *connection) quiet(now time.Time) error {
+	switch {
+	case c.draining.Load():
+		return errLeave
+	case now.Sub(c.heard) < c.way.Quiet:
+		return nil
+	case c.receipts.waiting(): // then the sender may wait, too
+		c.heard = now
+		return nil
+	default:
+		return errLeave
+	}
+}
+
+// pause is how long the sender may be silent within an object.
+func (c *connection) pause() time.Duration {
+	if c.way.IdleAfter > 0 {
+		return c.way.IdleAfter
+	}
+	return c.way.IdleTimeout
+}
+
+// deadline is when ended must be asked again.
+func (c *connection) deadline() time.Time {
+	if c.began.IsZero() {
+		return c.heard.Add(c.way.Quiet)
+	}
+	return earlier(c.heard.Add(c.pause()), c.began.Add(c.way.MaxAge))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// makeRoom waits for something to read, and then for a place for it. A
+// connection whose sender is silent needs no memory: it asks for a slab only
+// when there is something to read. Errors: io.EOF, *cut.
+func (c *connection) makeRoom() error {
+	if !c.object.HoldsMemory() {
+		if err := c.readable(); err != nil {
+			return readError(err)
+		}
+	}
+	return c.space()
+}
+
+// space waits for a place, as long as the sender might keep us waiting.
+func (c *connection) space() error {
+	until := earlier(time.Now().Add(c.way.IdleTimeout), c.began.Add(c.way.MaxAge))
+	ctx, cancel := context.WithDeadline(c.server.ctx, until)
+	defer cancel()
+	_, err := c.object.Space(ctx)
+	switch {
+	case err == nil:
+		c.heard = time.Now() // it was not the sender who kept us waiting
+		return nil
+	case c.server.ctx.Err() != nil:
+		return &cut{wire.CauseDraining, err}
+	case time.Since(c.began) >= c.way.MaxAge:
+		return &cut{wire.CauseTooOld, err}
+	default:
+		return &cut{store.CauseOf(err), err}
+	}
+}
+
+// takeArrived returns what has arrived, the first time that it is called after
+// memory was asked back: so whoever got memory makes progress before it gives
+// it back.
+func (c *connection) takeArrived(limit int64) []byte {
+	room := c.object.Room()
+	if c.took || room == nil {
+		c.took = false
+		return nil
+	}
+	room = room[:min(int64(len(room)), limit)]
+	n := c.readNow(room)
+	if n <= 0 {
+		return nil // the next read tells why
+	}
+	c.took, c.heard = true, time.Now()
+	return room[:n]
+}
+
+// readAhead reads once into room and, once that is full, into ahead. So an
+// object that ends in room needs no copy, and no read of its own for the few
+// bytes that say how long the next one is.
+func (c *connection) readAhead(room, ahead []byte) (n, m int, err error) {
+	if len(ahead) == 0 {
+		n, err = c.conn.Read(room)
+		return n, 0, err
+	}
+	c.vector = [2][]byte{room, ahead}
+	var result error
+	err = c.raw.Read(func(fd uintptr) bool {
+		for {
+			if n, result = unix.Readv(int(fd), c.vector[:]); !errors.Is(result, unix.EINTR) {
+				return !errors.Is(result, unix.EAGAIN)
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case result != nil:
+		return 0, 0, result
+	case n == 0:
+		return 0, 0, io.EOF
+	}
+	return min(n, len(room)), max(n-len(room), 0), nil
+}
+
+// readable waits until there is something to read. Errors: io.EOF, the
+// socket's, or os.ErrDeadlineExceeded.
+func (c *connection) readable() error {
+	var n int
+	var result error
+	var peek [1]byte
+	if err := c.raw.Read(func(fd uintptr) bool {
+		n, _, result = unix.Recvfrom(int(fd), peek[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return !errors.Is(result, unix.EAGAIN) && !errors.Is(result, unix.EINTR)
+	}); err != nil {
+		return err
+	}
+	if result == nil && n == 0 {
+		return io.EOF
+	}
+	return result
+}
+
+// readNow reads what has arrived, without waiting and whatever the deadline; with
+// nothing to read into it leaves it there. It returns how much that is, 0 for
+// nothing, or -1 where the sender has ended, or reset, the connection.
+func (c *connection) readNow(into []byte) int {
+	flags := unix.MSG_DONTWAIT
+	if into == nil {
+		into, flags = make([]byte, 1), flags|unix.MSG_PEEK
+	}
+	n := 0
+	var result error
+	err := c.raw.Control(func(fd uintptr) { n, _, result = unix.Recvfrom(int(fd), into, flags) })
+	switch {
+	case errors.Is(result, unix.EAGAIN), errors.Is(result, unix.EINTR):
+		return 0
+	case err != nil, result != nil, n <= 0:
+		return -1
+	}
+	return n
+}

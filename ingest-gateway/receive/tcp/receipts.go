@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tcp
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// maxInFlight bounds the objects of one connection between their first byte and
+// their receipt: enough for a store that takes 50 ms and a sender of 600 small
+// objects a second, and at most 2 MiB of first slabs.
+const maxInFlight = 32
+
+var errFailed = errors.New("the connection ends without the receipt of an earlier object")
+
+// receipts writes the receipts of a connection's objects in the order in which
+// the objects arrived, while later ones are still received and stored.
+type receipts struct {
+	c *connection
+	// slots holds a token for each object on its way.
+	slots chan struct{}
+	// queue has room for all of them and one refusal without a token: putting
+	// something in never waits.
+	queue   chan *flight
+	written sync.WaitGroup
+	// failure is the wire.Cause for which the connection ends without a receipt.
+	failure atomic.Value
+	// gone is closed with the first failure.
+	gone chan struct{}
+}
+
+// flight is an object on its way.
+type flight struct {
+	done  chan struct{} // closed once what follows is known
+	token bool
+
+	size       int64
+	receipt    wire.Receipt
+	receivedAt time.Time
+	err        error
+}
+
+func newReceipts(c *connection) *receipts {
+	r := &receipts{
+		c: c, slots: make(chan struct{}, maxInFlight), queue: make(chan *flight, maxInFlight+1),
+		gone: make(chan struct{}),
+	}
+	r.written.Go(r.write)
+	return r
+}
+
+// enter waits until one more object may be on its way, and says whether it had
+// to. Errors: *cut.
+func (r *receipts) enter() (waited bool, err error) {
+	select {
+	case r.slots <- struct{}{}:
+		return false, nil
+	default:
+	}
+	r.c.server.metrics.waits.WithLabelValues(r.c.way.Instrument.Name).Inc()
+	select {
+	case r.slots <- struct{}{}:
+		return true, nil
+	case <-r.gone:
+		return true, &cut{cause: r.failed()}
+	case <-r.c.server.ctx.Done():
+		return true, &cut{cause: wire.CauseDraining}
+	}
+}
+
+// waiting says whether a receipt is still to be written.
+func (r *receipts) waiting() bool { return len(r.slots) > 0 }
+
+// commit stores an object that has entered.
+func (r *receipts) commit(o *store.Object) {
+	f := &flight{done: make(chan struct{}), token: true, size: o.Size()}
+	r.queue <- f
+	go func() {
+		defer close(f.done)
+		f.receipt, f.receivedAt, f.err = o.Commit(r.c.server.ctx)
+		if f.err != nil {
+			f.receipt.Refused = store.CauseOf(f.err)
+		}
+	}()
+}
+
+// refuse puts a refusal behind the receipts of what came before. Token: the
+// object had entered.
+func (r *receipts) refuse(cause wire.Cause, size int64, err error, token bool) {
+	f := &flight{done: make(chan struct{}), token: token, size: size, receipt: wire.Receipt{Refused: cause}, err: err}
+	close(f.done)
+	r.queue <- f
+}
+
+// close returns once there is nothing more to write, and says whether every
+// object has its receipt or refusal.
+func (r *receipts) close() bool {
+	close(r.queue)
+	r.written.Wait()
+	return r.failed() == ""
+}
+
+// fail ends the connection: an object has no receipt, and its sender must not
+// take a later line, or a clean end, for one.
+func (r *receipts) fail(cause wire.Cause) {
+	if r.failure.CompareAndSwap(nil, cause) {
+		close(r.gone)
+		r.c.interrupt()
+	}
+}
+
+// failed returns why the connection ends, or "".
+func (r *receipts) failed() wire.Cause {
+	cause, _ := r.failure.Load().(wire.Cause)
+	return cause
+}
+
+func (r *receipts) write() {
+	for f := range r.queue {
+		<-f.done
+		r.answer(f)
+		if f.token {
+			<-r.slots
+		}
+	}
+}
+
+// answer writes one line.
+func (r *receipts) answer(f *flight) {
+	c := r.c
+	if cause := f.receipt.Refused; cause != "" {
+		c.server.refusals.say(c.way.Instrument.Name, cause, c.source, f.size, f.err)
+		switch {
+		case withoutLine[cause]:
+			r.fail(cause)
+		case c.way.CloseReceipt, r.failed() == "" && c.say(f.receipt) != nil:
+			r.fail(wire.CauseReset)
+		}
+		return
+	}
+	switch {
+	case r.failed() != "":
+		c.undelivered(f.receipt, errFailed)
+	case c.way.CloseReceipt:
+	case c.acknowledge(f.receipt, f.receivedAt) != nil:
+		r.fail(wire.CauseReset)
+	}
+}

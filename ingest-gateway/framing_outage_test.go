@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Who is slow, silent, or declared anew on an open connection.
+func TestFramedConnections(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	g := l.start(t, gatewayOptions{})
+	timed := func(name, framing string, idle, age, cadence int64) wire.InstrumentEntry {
+		e := framed(name, parts.FreePort(t), framing)
+		e.Ways[0].IdleTimeoutMillis, e.Ways[0].MaxAgeMillis, e.CadenceMillis = idle, age, cadence
+		return e
+	}
+	const long = 3_600_000
+	entries := []wire.InstrumentEntry{
+		timed("stalls", wire.FramingLines, 300, long, 60_000),
+		timed("stalls-in-prefix", wire.FramingLengthPrefixed, 300, long, 60_000),
+		timed("trickles", wire.FramingLines, long, 500, 60_000),
+		timed("trickles-on", wire.FramingIdle, long, 1500, 60_000),
+		timed("never-ends", wire.FramingLines, long, 500, 60_000),
+		timed("quiet", wire.FramingLengthPrefixed, 300, 300, 60_000),
+		timed("gone", wire.FramingLengthPrefixed, 300, long, 100),
+		timed("changes", wire.FramingLines, 60_000, long, 60_000),
+	}
+	entries[4].MaxObjectSize = 1000
+	port := map[string]int{}
+	for _, e := range entries {
+		port[e.Instrument] = int(e.Ways[0].Port)
+	}
+	l.awaitRevision(t, g.name, l.declare(t, entries...))
+	trickle := func(t *testing.T, d *dialog) {
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+					_, _ = d.conn.Write([]byte{'x'})
+				}
+			}
+		})
+		t.Cleanup(func() { close(stop); wg.Wait() })
+	}
+	unfinished := func(t *testing.T, name string, cause wire.Cause, objects uint64) {
+		l.awaitLedger(t, name, wire.StepReceived, func(s wire.Totals) bool {
+			return s.Objects == objects && len(s.Unfinished) == 1 && s.Unfinished[cause] == 1
+		})
+	}
+
+	t.Run("stalls within a line", func(t *testing.T) {
+		d := newDialog(t, port["stalls"])
+		d.write([]byte("whole\nhal"))
+		d.stored([]byte("whole"))
+		d.refused(wire.CauseStalled)
+		unfinished(t, "stalls", wire.CauseStalled, 1)
+	})
+	t.Run("stalls within a length", func(t *testing.T) {
+		d := newDialog(t, port["stalls-in-prefix"])
+		d.write([]byte{0, 0})
+		d.refused(wire.CauseStalled)
+		unfinished(t, "stalls-in-prefix", wire.CauseStalled, 0)
+	})
+	t.Run("trickles a line", func(t *testing.T) {
+		d := newDialog(t, port["trickles"])
+		trickle(t, d)
+		d.refused(wire.CauseTooOld)
+		unfinished(t, "trickles", wire.CauseTooOld, 0)
+	})
+	t.Run("trickles and never pauses", func(t *testing.T) {
+		d := newDialog(t, port["trickles-on"])
+		trickle(t, d)
+		// A machine that stops for longer than the pause may end objects before.
+		for r, err := d.line(); r.Refused != wire.CauseTooOld; r, err = d.line() {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	t.Run("never ends a line that is refused", func(t *testing.T) {
+		d := newDialog(t, port["never-ends"])
+		d.write(bytes.Repeat([]byte{'x'}, 2000))
+		trickle(t, d)
+		d.refused(wire.CauseObjectTooLarge)
+		d.ended()
+		unfinished(t, "never-ends", wire.CauseObjectTooLarge, 0)
+	})
+	t.Run("silent between objects", func(t *testing.T) {
+		d := newDialog(t, port["quiet"])
+		for i := range 3 {
+			object := random(uint64(i), 1000)
+			d.write(prefixed(object))
+			d.stored(object)
+			time.Sleep(time.Second) // longer than idleTimeout and maxAge, shorter than the cadence
+		}
+		d.fin()
+		d.ended()
+		l.awaitLedger(t, "quiet", wire.StepReceived, func(s wire.Totals) bool {
+			return s.Objects == 3 && s.Acknowledged == 3 && len(s.Unfinished) == 0
+		})
+	})
+	t.Run("silent for longer than the cadence allows", func(t *testing.T) {
+		d := newDialog(t, port["gone"])
+		d.write(prefixed([]byte("the last")))
+		d.stored([]byte("the last"))
+		d.ended()
+		if s := l.ledger(t, "gone", wire.StepReceived); len(s.Unfinished) != 0 {
+			t.Errorf("silence is counted as %v", s.Unfinished)
+		}
+	})
+	t.Run("the instrument changes", func(t *testing.T) {
+		d := newDialog(t, port["changes"])
+		d.write([]byte("before\n"))
+		d.stored([]byte("before"))
+		entries[7].Retired = true
+		l.awaitRevision(t, g.name, l.declare(t, entries...))
+		d.write([]byte("after\n"))
+		d.ended()
+		d = newDialog(t, port["changes"])
+		d.write([]byte("after\n"))
+		d.refused(wire.CauseRetired)
+		l.archived(t, "changes", [][]byte{[]byte("before")}, verified)
+	})
+}
+
+// pipe sends objects of one sender over one connection, as fast as it takes
+// them, and returns the receipts that came back, in order, and what ended it.
+func pipe(port int, objects [][]byte, receipted func()) ([]wire.Receipt, error) {
+	conn, err := net.Dial("tcp", loopback(port))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for _, o := range objects {
+			if _, err := conn.Write(prefixed(o)); err != nil {
+				return
+			}
+		}
+		_ = conn.(*net.TCPConn).CloseWrite()
+	}()
+	defer func() { <-sent }()
+	defer conn.Close()
+	var got []wire.Receipt
+	for in := bufio.NewReader(conn); ; {
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		text, err := in.ReadString('\n')
+		if errors.Is(err, io.EOF) && text == "" {
+			return got, nil
+		}
+		if err != nil {
+			return got, err
+		}
+		r, err := wire.ParseReceipt(text)
+		if err != nil {
+			return got, err
+		}
+		got = append(got, r)
+		receipted()
+	}
+}
+
+// owed checks that receipts are those of the first objects, and returns the rest.
+func owed(t *testing.T, objects [][]byte, receipts []wire.Receipt) [][]byte {
+	t.Helper()
+	if len(receipts) > len(objects) {
+		t.Fatalf("%d receipts for %d objects", len(receipts), len(objects))
+	}
+	for i, r := range receipts {
+		if r != receiptOf(objects[i]) {
+			t.Fatalf("receipt %d is %+v, want %+v", i, r, receiptOf(objects[i]))
+		}
+	}
+	return objects[len(receipts):]
+}
+
+// manyObjects makes the objects of one sender: small ones, and now and then a
+// larger one. Each begins with sender and number, so that no two are equal.
+func manyObjects(sender, n int) [][]byte {
+	objects := make([][]byte, n)
+	for i := range objects {
+		size := 200 + (i*7919+sender*104729)%3000
+		if i%10 == 3 {
+			size = 150_000
+		}
+		objects[i] = random(uint64(sender*n+i), size)
+		binary.BigEndian.PutUint64(objects[i], uint64(sender*n+i))
+	}
+	return objects
+}
+
+// A gateway is killed while senders have objects on their way: what was
+// receipted is in the archive, the rest is sent again, and in the end the
+// archive lists each object once, and nothing else.
+func TestKillWithObjectsInFlight(t *testing.T) {
+	t.Parallel()
+	const senders, each = 4, 120
+	l := newLab(t)
+	port := parts.FreePort(t)
+	l.declare(t, framed("camera", port, wire.FramingLengthPrefixed))
+	flags := []string{"--part-interval", "500ms"}
+	g := l.start(t, gatewayOptions{flags: flags})
+	g.awaitReady()
+
+	var left [senders][][]byte
+	for s := range left {
+		left[s] = manyObjects(s, each)
+	}
+	some := make(chan struct{}, senders*each)
+	var wg sync.WaitGroup
+	for s := range left {
+		wg.Go(func() {
+			receipts, err := pipe(port, left[s], func() { some <- struct{}{} })
+			if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				t.Errorf("sender %d: the connection to a killed gateway ends with %v", s, err)
+			}
+			left[s] = owed(t, left[s], receipts)
+		})
+	}
+	for range senders * each / 4 {
+		<-some
+	}
+	l.minio.Pause()
+	await(t, "objects wait for the store", func() (bool, string) {
+		v := g.number("substorm_gateway_unsafe_objects")
+		return v >= senders*16, fmt.Sprint(v)
+	})
+	g.kill()
+	l.minio.Continue()
+	wg.Wait()
+	again := 0
+	for s := range left {
+		again += len(left[s])
+	}
+	if again == 0 || again == senders*each {
+		t.Fatalf("%d of %d objects have no receipt: the kill was not amid them", again, senders*each)
+	}
+
+	g = l.start(t, gatewayOptions{dir: g.dir, flags: flags})
+	for s := range left {
+		wg.Go(func() {
+			newDialog(t, port).conn.Close() // the port is open
+			receipts, err := pipe(port, left[s], func() {})
+			if err != nil {
+				t.Errorf("sender %d: %v", s, err)
+			}
+			left[s] = owed(t, left[s], receipts)
+		})
+	}
+	wg.Wait()
+	want := map[wire.Digest]int{}
+	for s := range senders {
+		if len(left[s]) > 0 {
+			t.Errorf("sender %d: %d objects have no receipt", s, len(left[s]))
+		}
+		for _, o := range manyObjects(s, each) {
+			want[receiptOf(o).Digest] = 1
+		}
+	}
+	await(t, "each object is listed once, and nothing else", func() (bool, string) {
+		listed := l.listing(t, "camera")
+		for digest, n := range listed {
+			if want[digest] == 0 {
+				t.Fatalf("%s is listed %d times, and nobody sent it", digest, n)
+			}
+			if n != 1 {
+				return false, fmt.Sprintf("%s is listed %d times", digest, n)
+			}
+		}
+		return len(listed) == len(want), fmt.Sprintf("%d of %d are listed", len(listed), len(want))
+	})
+	// What the killed gateway had read and not receipted is in the ledger.
+	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
+		return s.Objects >= senders*each && s.Unfinished[wire.CauseKilled] > 0
+	})
+}
+
+// A gateway that drains finishes the object that it is in, gives all receipts,
+// and ends the connection cleanly: senders lose nothing that was receipted, and
+// know what to send again.
+func TestDrainFramed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port, mutePort := parts.FreePort(t), parts.FreePort(t)
+	mute := framed("mute", mutePort, wire.FramingLines)
+	mute.Ways[0].Receipt = wire.ReceiptClose
+	g := l.start(t, gatewayOptions{})
+	l.awaitRevision(t, g.name, l.declare(t, framed("camera", port, wire.FramingLengthPrefixed), mute))
+
+	amid, between, silent := newDialog(t, port), newDialog(t, port), newDialog(t, mutePort)
+	object := random(1, 2_000_000)
+	amid.write(prefixed([]byte("before"), object)[:1_000_000])
+	amid.stored([]byte("before"))
+	between.write(prefixed([]byte("whole")))
+	between.stored([]byte("whole"))
+	silent.write([]byte("a line\n"))
+	l.awaitLedger(t, "mute", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 1 })
+	busy := make([][]byte, 100_000)
+	for i := range busy {
+		busy[i] = fmt.Appendf(nil, "object %d", i)
+	}
+	var receipts []wire.Receipt
+	var busyErr error
+	done, some := make(chan struct{}), make(chan struct{}, len(busy))
+	go func() {
+		defer close(done)
+		receipts, busyErr = pipe(port, busy, func() { some <- struct{}{} })
+	}()
+	<-some
+
+	g.signal(syscall.SIGTERM)
+	between.ended()
+	silent.wasReset() // a clean end before its own would pass for a receipt of what it sends meanwhile
+	amid.write(prefixed([]byte("before"), object)[1_000_000:])
+	amid.stored(object)
+	amid.ended()
+	<-done
+	if err := <-g.done; err != nil {
+		t.Errorf("the gateway ended with %v", err)
+	}
+	if busyErr != nil && !errors.Is(busyErr, syscall.ECONNRESET) {
+		t.Errorf("a sender that never stops: %v", busyErr)
+	}
+	owed(t, busy, receipts)
+	announced := map[wire.Digest]int{}
+	for _, n := range l.notices(t) {
+		announced[n.Digest]++
+	}
+	for _, r := range receipts {
+		if announced[r.Digest] != 1 {
+			t.Errorf("%s has a receipt and is announced %d times", r.Digest, announced[r.Digest])
+		}
+	}
+	s := l.ledger(t, "camera", wire.StepReceived)
+	if s.Objects != uint64(len(announced)-1) || s.Objects != s.Acknowledged || len(s.Unfinished) != 0 {
+		t.Errorf("after the drain the ledger says %+v, announced are %d", s, len(announced)-1)
+	}
+}
+
+// Store and JetStream away for longer than objects may wait: the sender is reset
+// behind the last receipt, and what was receipted is safe.
+func TestFramedWithoutStore(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := parts.FreePort(t)
+	l.declare(t, framed("camera", port, wire.FramingLengthPrefixed))
+	g := l.start(t, gatewayOptions{})
+	g.awaitReady()
+	d := newDialog(t, port)
+	d.write(prefixed([]byte("safe")))
+	d.stored([]byte("safe"))
+	l.minio.Pause()
+	t.Cleanup(l.minio.Continue)
+	d.write(prefixed([]byte("one"), []byte("two"), []byte("cut off"))[:18])
+	g.awaitUnsafe("2")
+	d.wasReset()
+	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
+		return s.Objects == 1 && s.Unfinished[wire.CauseStoreUnavailable] == 3
+	})
+}
+
+// Far more objects on their way than memory holds: each small one has a slab of
+// its own. Senders are slowed down, all objects arrive, receipts keep their order.
+func TestFramedBudget(t *testing.T) {
+	const budget, senders, each = 32 << 20, 24, 100
+	l := newLab(t)
+	port := parts.FreePort(t)
+	g := l.start(t, gatewayOptions{flags: []string{"--memory-budget", strconv.Itoa(budget)}})
+	l.awaitRevision(t, g.name, l.declare(t, framed("camera", port, wire.FramingLengthPrefixed)))
+	l.minio.Pause()
+	t.Cleanup(l.minio.Continue)
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			objects := manyObjects(s, each)
+			receipts, err := pipe(port, objects, func() {})
+			if err != nil {
+				t.Errorf("sender %d: after %d receipts: %v", s, len(receipts), err)
+			}
+			if left := owed(t, objects, receipts); len(left) > 0 {
+				t.Errorf("sender %d: %d objects have no receipt", s, len(left))
+			}
+		})
+	}
+	await(t, "connections wait for memory", func() (bool, string) {
+		v := g.number("substorm_gateway_memory_waiting")
+		return v > 0, fmt.Sprint(v)
+	})
+	if used, most := g.number("substorm_gateway_memory_used_bytes"), g.number("substorm_gateway_memory_budget_bytes"); used > most || most > budget {
+		t.Errorf("%v bytes of memory in use of %v", used, most)
+	}
+	l.minio.Continue()
+	wg.Wait()
+	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
+		return s.Objects == senders*each && s.Acknowledged == s.Objects && len(s.Unfinished) == 0
+	})
+	await(t, "memory is given back", func() (bool, string) {
+		v := g.metric("substorm_gateway_memory_used_bytes") + " " + g.metric("substorm_gateway_scratch_used_bytes")
+		return v == "0 0", v
+	})
+	if g.metric(`substorm_gateway_pipeline_waits_total{instrument="camera"}`) == "" {
+		t.Error("no connection had as many objects on their way as may be")
+	}
+	t.Logf("the process took %s at most", g.peakMemory())
+}

@@ -359,8 +359,9 @@ func TestDrainFramed(t *testing.T) {
 	}
 }
 
-// Store and JetStream away for longer than objects may wait: the sender is reset
-// behind the last receipt, and what was receipted is safe.
+// The store is away for longer than an object may wait. The sender gets no line
+// behind the last receipt, not even for a later object that is safe after all:
+// it is reset, and what had a receipt is safe.
 func TestFramedWithoutStore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -373,12 +374,43 @@ func TestFramedWithoutStore(t *testing.T) {
 	d.stored([]byte("safe"))
 	l.minio.Pause()
 	t.Cleanup(l.minio.Continue)
-	d.write(prefixed([]byte("one"), []byte("two"), []byte("cut off"))[:18])
+	d.write(prefixed([]byte("given up")))
+	g.awaitUnsafe("1")
+	time.Sleep(15 * time.Second) // so that the next is not given up together with it
+	d.write(prefixed([]byte("stored late"), []byte("cut off"))[:20])
 	g.awaitUnsafe("2")
+	const refused = `substorm_gateway_refused_total{cause="StoreUnavailable",instrument="camera"}`
+	await(t, "the first is given up", func() (bool, string) { v := g.metric(refused); return v == "1", v })
+	l.minio.Continue()
 	d.wasReset()
+	l.archived(t, "camera", [][]byte{[]byte("safe"), []byte("stored late")}, verified)
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
-		return s.Objects == 1 && s.Unfinished[wire.CauseStoreUnavailable] == 3
+		return s.Objects == 2 && s.Acknowledged == 1 && s.Unfinished[wire.CauseStoreUnavailable] == 2
 	})
+}
+
+// A gateway that is killed after it read all that was sent, and so has nothing
+// unread for which the kernel would reset: the sender sees no clean end.
+func TestKillOfFramedConnections(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	prefixedPort, linesPort := parts.FreePort(t), parts.FreePort(t)
+	l.declare(t, framed("camera", prefixedPort, wire.FramingLengthPrefixed), framed("magnetometer", linesPort, wire.FramingLines))
+	g := l.start(t, gatewayOptions{})
+	g.awaitReady()
+	between, waiting, ended := newDialog(t, prefixedPort), newDialog(t, prefixedPort), newDialog(t, linesPort)
+	between.write(prefixed([]byte("receipted")))
+	between.stored([]byte("receipted"))
+	l.minio.Pause()
+	t.Cleanup(l.minio.Continue)
+	waiting.write(prefixed([]byte("one"), []byte("two")))
+	ended.write([]byte("a line"))
+	ended.fin()
+	g.awaitUnsafe("3")
+	g.kill()
+	for _, d := range []*dialog{between, waiting, ended} {
+		d.wasReset()
+	}
 }
 
 // Far more objects on their way than memory holds: each small one has a slab of

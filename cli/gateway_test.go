@@ -27,19 +27,22 @@ type station struct {
 	gateway            *parts.Gateway
 	minio              *parts.MinIOServer
 	camera, mag, small int // ports
+	spectra            int // of LengthPrefixed
 	archive            []string
 }
 
 func newStation(t *testing.T) *station {
 	t.Helper()
-	s := &station{minio: parts.MinIO(t, parts.MinIOOptions{}), camera: parts.FreePort(t), mag: parts.FreePort(t), small: parts.FreePort(t)}
+	s := &station{minio: parts.MinIO(t, parts.MinIOOptions{}), camera: parts.FreePort(t), mag: parts.FreePort(t), small: parts.FreePort(t), spectra: parts.FreePort(t)}
 	nats := parts.NATS(t, parts.NATSOptions{Domain: "hub"})
 	parts.CreateSite(t, nats.JetStream(t), "hub")
 	s.minio.Bucket(t, "archive")
 	small := parts.InstrumentTCP("small", s.small)
 	small.MaxObjectSize = 1000
-	s.gateway = parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive",
-		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP("camera", s.camera), parts.InstrumentUDP("mag", s.mag), small}})
+	spectra := parts.InstrumentTCP("spectra", s.spectra)
+	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
+	s.gateway = parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
+		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP("camera", s.camera), parts.InstrumentUDP("mag", s.mag), small, spectra}})
 	secrets := t.TempDir()
 	for name, text := range map[string]string{objectstore.FileAccessKeyID: s.minio.AccessKeyID, objectstore.FileSecretAccessKey: s.minio.SecretAccessKey} {
 		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
@@ -79,6 +82,45 @@ func receipts(t *testing.T, file string) []send.Result {
 		t.Fatal(err)
 	}
 	return jsonLines[send.Result](t, string(text))
+}
+
+// TestLengthPrefixedToArchive: over one connection to a real gateway, and with
+// the wrong framing nothing passes for an object.
+func TestLengthPrefixedToArchive(t *testing.T) {
+	s := newStation(t)
+	dir, report := t.TempDir(), filepath.Join(t.TempDir(), "report.jsonl")
+	const objects = 100
+	for i := range objects {
+		data := make([]byte, 1+i*i*40)
+		_, _ = rand.Read(data)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("spectrum-%02d", i)), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := []string{"send", "--quiet", "--to", parts.Loopback(s.spectra), "--report", report}
+	if _, stderr, code := runProgram(t, "substorm", append(to, "--framing", "length-prefixed", "--parallel", "32", dir)...); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	listed := map[string]int{}
+	waitFor(t, func() error {
+		clear(listed)
+		for _, n := range jsonLines[wire.Notice](t, s.query(t, "ls", "-i", "spectra", "-o", "json")) {
+			listed[n.Digest.String()]++
+		}
+		if len(listed) < objects {
+			return fmt.Errorf("%d of %d objects are listed", len(listed), objects)
+		}
+		return nil
+	})
+	for _, r := range receipts(t, report) {
+		if r.Outcome != send.Received || r.Tries != 1 || listed[r.SHA256] != 1 {
+			t.Errorf("report %+v, listed %d times", r, listed[r.SHA256])
+		}
+	}
+	_, stderr, code := runProgram(t, "substorm", append(to, "--give-up-after", "0s", filepath.Join(dir, "spectrum-03"))...)
+	if code != 1 || !strings.Contains(stderr, "refused") {
+		t.Errorf("with the wrong framing: exit code %d\n%s", code, stderr)
+	}
 }
 
 // TestFromSenderToArchive: what the sender has a receipt for is what the

@@ -220,8 +220,17 @@ func (s *sender) silence(err error, whole bool) error {
 	}
 }
 
-// read judges the server's line.
+// read judges the server's line, and lets a connection with a receipt end in peace.
 func (s *sender) read(conn *net.TCPConn, v verdict, text string) verdict {
+	v = v.judged(text)
+	if v.receipted {
+		_ = conn.SetLinger(-1)
+	}
+	return v
+}
+
+// judged is the verdict once the server has answered with a line.
+func (v verdict) judged(text string) verdict {
 	receipt, err := wire.ParseReceipt(text)
 	switch {
 	case err != nil:
@@ -235,7 +244,6 @@ func (s *sender) read(conn *net.TCPConn, v verdict, text string) verdict {
 			receipt.Digest, receipt.Bytes, v.digest, v.bytes)
 	default:
 		v.receipted, v.err = true, nil
-		_ = conn.SetLinger(-1)
 	}
 	return v
 }

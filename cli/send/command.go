@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // udpRate is how many datagrams go out a second unless --rate says otherwise:
@@ -21,7 +23,7 @@ const udpRate = 1000
 func Command() *cobra.Command {
 	var cfg Config
 	var to []string
-	var from string
+	var from, framing string
 	cmd := &cobra.Command{
 		Use:   "send --to HOST:PORT[,HOST:PORT] FILE... | DIR | -",
 		Short: "Send files, folders or lines, and believe only a receipt",
@@ -34,6 +36,10 @@ UnknownSource, Retired, Empty) is final; everything else is tried again until
 
 An object that is interrupted half-way is reset, so no half arrives as a whole.
 
+--framing says what tcp.framing of the Instrument is. With until-close each object
+has a connection of its own, with length-prefixed there is one to each server, and
+--parallel objects are on their way over all of them.
+
 With --udp each file, or each line with --lines, is one datagram. UDP has no
 receipt: what is counted is what was sent.
 
@@ -42,6 +48,7 @@ receipt: what is counted is what was sent.
 tries, server. It exits with 0 only when everything was received.`,
 		Example: `  substorm send --to gateway.example:30101 frame.jpg
   substorm send --to node1:30101-30104,node2:30101-30104 --parallel 8 --report receipts.jsonl /data/2026/11/21
+  substorm send --to gateway.example:30103 --framing length-prefixed --parallel 32 /data/spectra
   tail -F mag.txt | substorm send --udp --lines --to gateway.example:30102 -`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if cfg.Addresses, err = ParseAddresses(to); err != nil {
@@ -51,6 +58,12 @@ tries, server. It exits with 0 only when everything was received.`,
 				if cfg.From, err = netip.ParseAddr(from); err != nil {
 					return usage.Errorf("--from %q is no IP address", from)
 				}
+			}
+			if cfg.Framing, err = parseFraming(framing); err != nil {
+				return err
+			}
+			if cfg.UDP && cmd.Flags().Changed("framing") {
+				return usage.Errorf("--framing is of TCP: over UDP each packet is a datagram")
 			}
 			if err := cfg.check(); err != nil {
 				return err
@@ -66,6 +79,7 @@ tries, server. It exits with 0 only when everything was received.`,
 	f.StringSliceVar(&to, "to", nil, "servers: host:port or host:first-last, separated by commas")
 	f.BoolVar(&cfg.UDP, "udp", false, "send datagrams over UDP, which has no receipt")
 	f.BoolVar(&cfg.Lines, "lines", false, "send each line, without its end, as an object or datagram of its own; empty lines are passed over")
+	f.StringVar(&framing, "framing", "until-close", "tcp.framing of the Instrument: until-close or length-prefixed")
 	f.StringVar(&from, "from", "", "local address to send from (instruments are known by it)")
 	f.IntVar(&cfg.Parallel, "parallel", 4, "objects on their way at the same time")
 	f.Float64Var(&cfg.Rate, "rate", 0, fmt.Sprintf("objects or datagrams a second; 0 is no limit (default over UDP %d)", udpRate))
@@ -75,6 +89,18 @@ tries, server. It exits with 0 only when everything was received.`,
 	f.StringVar(&cfg.Report, "report", "", "append a line of JSON for each object to this file")
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print nothing but errors")
 	return cmd
+}
+
+// parseFraming reads what --framing takes: a name as flags are spelled, or as in
+// the Instrument.
+func parseFraming(name string) (string, error) {
+	plain := strings.ToLower(strings.ReplaceAll(name, "-", ""))
+	for _, framing := range []string{wire.FramingUntilClose, wire.FramingLengthPrefixed} {
+		if plain == strings.ToLower(framing) {
+			return framing, nil
+		}
+	}
+	return "", usage.Errorf("--framing %q is neither until-close nor length-prefixed", name)
 }
 
 // check finds flags that make no sense.

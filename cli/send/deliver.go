@@ -14,6 +14,7 @@ import (
 // permanent are refusals that another try cannot change.
 var permanent = map[wire.Cause]bool{
 	wire.CauseObjectTooLarge: true, wire.CauseUnknownSource: true, wire.CauseRetired: true, wire.CauseEmpty: true,
+	wire.CauseTruncated: true,
 }
 
 // advice says what to do about a refusal.
@@ -22,6 +23,7 @@ var advice = map[wire.Cause]string{
 	wire.CauseUnknownSource:      "no Instrument takes data from this address on this port: compare spec.ways with the address and port you send from and to (--from chooses it)",
 	wire.CauseRetired:            "the Instrument is retired: set spec.state to Active to receive again",
 	wire.CauseEmpty:              "an object has at least one byte",
+	wire.CauseTruncated:          "tcp.framing of the Instrument is LengthPrefixed, it seems: use --framing length-prefixed",
 	wire.CauseTooManyConnections: "lower --parallel or raise spec.limits.maxConnections of the Instrument",
 	wire.CauseStalled:            "the link is too slow for tcp.idleTimeout of the Instrument: raise it",
 	wire.CauseTooOld:             "the link is too slow for tcp.maxAge of the Instrument: raise it",
@@ -39,7 +41,8 @@ const (
 
 // delivery sends objects until they are received, refused for good, or given up.
 type delivery struct {
-	sender      *sender
+	// attempt sends an object to an address once.
+	attempt     func(ctx context.Context, address string, it item) verdict
 	roster      *roster
 	giveUpAfter time.Duration
 	// outage: once all servers have been silent for giveUpAfter, each object
@@ -76,7 +79,7 @@ func (d *delivery) round(ctx context.Context, it item, begin time.Time, res *Res
 		}
 		tried = append(tried, address)
 		res.Tries++
-		v := d.sender.attempt(ctx, address, it)
+		v := d.attempt(ctx, address, it)
 		if d.take(res, address, v) {
 			return true
 		}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // Config is what to send, where to and how.
@@ -26,9 +28,12 @@ type Config struct {
 	// Lines makes each line an object, or a datagram.
 	Lines bool
 	UDP   bool
+	// Framing over TCP: wire.FramingUntilClose (also where empty), a connection
+	// for each object, or wire.FramingLengthPrefixed, one for each server.
+	Framing string
 	// From is the local address; the zero value leaves it to the system.
 	From netip.Addr
-	// Parallel connections (TCP).
+	// Parallel objects on their way (TCP).
 	Parallel int
 	// Rate of objects or datagrams a second; 0 is no limit.
 	Rate float64
@@ -163,9 +168,12 @@ func (r *run) feed(ctx context.Context) (items <-chan item, end <-chan error) {
 func (r *run) sendObjects(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := &delivery{
-		sender: &sender{dialer: r.dialer(), receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost},
-		roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, again: r.again,
+	s := &sender{dialer: r.dialer(), receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost}
+	d := &delivery{attempt: s.attempt, roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, again: r.again}
+	if r.cfg.Framing == wire.FramingLengthPrefixed {
+		p := newPipes(s)
+		defer p.close()
+		d.attempt = p.attempt
 	}
 	items, end := r.feed(ctx)
 	var workers sync.WaitGroup

@@ -26,6 +26,7 @@ type peer struct {
 
 	mu      sync.Mutex
 	conns   int
+	ended   int                 // connections that were served to their end
 	objects map[wire.Digest]int // whole objects that arrived
 	resets  int                 // connections that the sender reset
 }
@@ -51,6 +52,9 @@ func newPeer(t *testing.T, behave ...func(*peer, *net.TCPConn)) *peer {
 					t.Error(err)
 				}
 				p.next()(p, c)
+				p.mu.Lock()
+				p.ended++
+				p.mu.Unlock()
 			})
 		}
 	})
@@ -71,6 +75,13 @@ func (p *peer) connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.conns
+}
+
+// served is how many connections were served to their end.
+func (p *peer) served() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
 }
 
 // arrived returns how many whole objects came, repeats included, and how many different ones.

@@ -132,6 +132,11 @@ func TestFramedConnections(t *testing.T) {
 		d := newDialog(t, port["changes"])
 		d.write([]byte("before\n"))
 		d.stored([]byte("before"))
+		entries[7].MaxObjectSize = 10 // applies to open connections, and ends none
+		l.awaitRevision(t, g.name, l.declare(t, entries...))
+		d.write([]byte("far too long\nshort\n"))
+		d.refused(wire.CauseObjectTooLarge)
+		d.stored([]byte("short"))
 		entries[7].Retired = true
 		l.awaitRevision(t, g.name, l.declare(t, entries...))
 		d.write([]byte("after\n"))
@@ -139,7 +144,7 @@ func TestFramedConnections(t *testing.T) {
 		d = newDialog(t, port["changes"])
 		d.write([]byte("after\n"))
 		d.refused(wire.CauseRetired)
-		l.archived(t, "changes", [][]byte{[]byte("before")}, verified)
+		l.archived(t, "changes", [][]byte{[]byte("before"), []byte("short")}, verified)
 	})
 }
 

@@ -30,8 +30,8 @@ const TimeSourceReceived TimeSource = "Received"
 // Completeness says whether an object is known to be whole.
 type Completeness string
 
-// The values of Completeness. Unverified: a FIN ended the object, and a FIN is
-// also what a dead sender's kernel sends.
+// The values of Completeness. Unverified: a close or a pause ended the object, as
+// a dead sender does too, or it is not what the Instrument expects.
 const (
 	CompletenessVerified   Completeness = "Verified"
 	CompletenessUnverified Completeness = "Unverified"

@@ -28,7 +28,9 @@ type connection struct {
 	raw    syscall.RawConn
 	source netip.AddrPort
 	port   uint16
-	way    *intake.Way
+	// accepted is the way for which the connection was accepted; way is that of
+	// the current object: its limits may have changed since.
+	accepted, way *intake.Way
 
 	// object is the one that is being received; nil between objects.
 	object  *store.Object
@@ -138,14 +140,14 @@ func (c *connection) acknowledge(receipt wire.Receipt, receivedAt time.Time) err
 		c.undelivered(receipt, err)
 		return err
 	}
-	c.server.cfg.Archive.Acknowledged(c.way.Instrument, receivedAt)
+	c.server.cfg.Archive.Acknowledged(c.accepted.Instrument, receivedAt)
 	return nil
 }
 
 // undelivered logs a receipt that its sender will not get.
 func (c *connection) undelivered(receipt wire.Receipt, err error) {
 	c.server.cfg.Logger.Warn("receipt not delivered: the object is stored, and a repeat of it will be withdrawn",
-		"instrument", c.way.Instrument.Name, "source", c.source, "sha256", receipt.Digest.String(), "error", err)
+		"instrument", c.accepted.Instrument.Name, "source", c.source, "sha256", receipt.Digest.String(), "error", err)
 }
 
 // runFramed receives objects until the sender, or the gateway, ends the connection.

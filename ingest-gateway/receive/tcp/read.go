@@ -187,12 +187,13 @@ func (c *connection) between() { c.began, c.skipping = time.Time{}, false }
 // errLeave, *cut.
 func (c *connection) begin() error {
 	way, ok := c.server.cfg.Registry.Lookup(wire.ProtocolTCP, c.port, c.source.Addr())
-	if c.draining.Load() || !ok || !sameWay(way, c.way) {
+	if c.draining.Load() || !ok || !goesOn(c.accepted, way) {
 		// What was read of the object is a few bytes; its sender has no receipt and
 		// sends it again, over a connection that is judged anew.
 		c.between()
 		return errLeave
 	}
+	c.way = way
 	waited, err := c.receipts.enter()
 	if err != nil {
 		return err
@@ -206,10 +207,11 @@ func (c *connection) begin() error {
 	return nil
 }
 
-// sameWay says whether a connection that was accepted for one way may go on: the
-// instrument has not changed since.
-func sameWay(a, b *intake.Way) bool {
-	return a == b || a.Instrument.UID == b.Instrument.UID && a.Instrument.Revision == b.Instrument.Revision
+// goesOn says whether a connection that was accepted for one way may carry
+// objects of another: the same instrument's, framed and receipted alike.
+func goesOn(accepted, now *intake.Way) bool {
+	return now == accepted || now.Instrument.UID == accepted.Instrument.UID && now.Instrument.Name == accepted.Instrument.Name &&
+		!now.Instrument.Retired && now.Framing == accepted.Framing && now.CloseReceipt == accepted.CloseReceipt
 }
 
 // end hands a whole object over and goes on with the next.

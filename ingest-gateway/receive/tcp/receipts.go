@@ -3,7 +3,6 @@
 package tcp
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,8 +15,6 @@ import (
 // their receipt: enough for a store that takes 50 ms and a sender of 600 small
 // objects a second, and at most 2 MiB of first slabs.
 const maxInFlight = 32
-
-var errFailed = errors.New("the connection ends without the receipt of an earlier object")
 
 // receipts writes the receipts of a connection's objects in the order in which
 // the objects arrived, while later ones are still received and stored.
@@ -33,6 +30,8 @@ type receipts struct {
 	failure atomic.Value
 	// gone is closed with the first failure.
 	gone chan struct{}
+	// unsaid receipts of objects that were safe only after it.
+	unsaid int
 }
 
 // flight is an object on its way.
@@ -63,7 +62,7 @@ func (r *receipts) enter() (waited bool, err error) {
 		return false, nil
 	default:
 	}
-	r.c.server.metrics.waits.WithLabelValues(r.c.way.Instrument.Name).Inc()
+	r.c.server.metrics.waits.WithLabelValues(r.c.accepted.Instrument.Name).Inc()
 	select {
 	case r.slots <- struct{}{}:
 		return true, nil
@@ -103,6 +102,10 @@ func (r *receipts) refuse(cause wire.Cause, size int64, err error, token bool) {
 func (r *receipts) close() bool {
 	close(r.queue)
 	r.written.Wait()
+	if r.unsaid > 0 {
+		r.c.server.cfg.Logger.Warn("receipts not delivered: the objects are stored, and repeats of them will be withdrawn",
+			"instrument", r.c.accepted.Instrument.Name, "source", r.c.source, "objects", r.unsaid, "cause", r.failed())
+	}
 	return r.failed() == ""
 }
 
@@ -135,19 +138,19 @@ func (r *receipts) write() {
 func (r *receipts) answer(f *flight) {
 	c := r.c
 	if cause := f.receipt.Refused; cause != "" {
-		c.server.refusals.say(c.way.Instrument.Name, cause, c.source, f.size, f.err)
+		c.server.refusals.say(c.accepted.Instrument.Name, cause, c.source, f.size, f.err)
 		switch {
 		case withoutLine[cause]:
 			r.fail(cause)
-		case c.way.CloseReceipt, r.failed() == "" && c.say(f.receipt) != nil:
+		case c.accepted.CloseReceipt, r.failed() == "" && c.say(f.receipt) != nil:
 			r.fail(wire.CauseReset)
 		}
 		return
 	}
 	switch {
 	case r.failed() != "":
-		c.undelivered(f.receipt, errFailed)
-	case c.way.CloseReceipt:
+		r.unsaid++
+	case c.accepted.CloseReceipt:
 	case c.acknowledge(f.receipt, f.receivedAt) != nil:
 		r.fail(wire.CauseReset)
 	}

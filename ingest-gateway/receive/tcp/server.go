@@ -164,7 +164,7 @@ func (s *Server) serve(conn *net.TCPConn, port uint16) {
 		c.refuseUnread(wire.UnknownInstrument, wire.CauseUnknownSource)
 		return
 	}
-	c.way = way
+	c.accepted, c.way = way, way
 	name := way.Instrument.Name
 	switch {
 	case way.Instrument.Retired:

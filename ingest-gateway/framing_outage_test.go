@@ -418,6 +418,30 @@ func TestKillOfFramedConnections(t *testing.T) {
 	}
 }
 
+// A sender that is gone before its receipts: what it sent whole is stored and
+// counts as received, not as acknowledged.
+func TestFramedSenderGone(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := parts.FreePort(t)
+	l.declare(t, framed("camera", port, wire.FramingLines))
+	g := l.start(t, gatewayOptions{})
+	g.awaitReady()
+	l.minio.Pause()
+	t.Cleanup(l.minio.Continue)
+	d := newDialog(t, port)
+	d.write([]byte("one\ntwo\nthree\nhalf of th"))
+	g.awaitUnsafe("3")
+	d.reset()
+	const refused = `substorm_gateway_refused_total{cause="Reset",instrument="camera"}`
+	l.minio.Continue()
+	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
+		return s.Objects == 3 && s.Acknowledged == 0 && s.Unfinished[wire.CauseReset] == 1
+	})
+	await(t, "the half is counted", func() (bool, string) { v := g.metric(refused); return v == "1", v })
+	l.archived(t, "camera", [][]byte{[]byte("one"), []byte("two"), []byte("three")}, verified)
+}
+
 // Far more objects on their way than memory holds: each small one has a slab of
 // its own. Senders are slowed down, all objects arrive, receipts keep their order.
 func TestFramedBudget(t *testing.T) {

@@ -186,7 +186,10 @@ func TestDrain(t *testing.T) {
 		}
 	}
 	defer silent.Close()
-	await(t, "three connections", func() (bool, string) { v := g.metric(`substorm_gateway_connections{instrument="camera"}`); return v == "3", v })
+	await(t, "three connections", func() (bool, string) {
+		v := g.metric(`substorm_gateway_connections{instrument="camera"}`)
+		return v == "3", v
+	})
 	await(t, "both have been read", func() (bool, string) {
 		v := g.number("substorm_gateway_memory_used_bytes")
 		return v >= 2_000_000, fmt.Sprint(v)
@@ -246,7 +249,10 @@ func TestRegistryChanges(t *testing.T) {
 	if _, err := running.Write(object[:100_000]); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the connection is open", func() (bool, string) { v := g.metric(`substorm_gateway_connections{instrument="camera"}`); return v == "1", v })
+	await(t, "the connection is open", func() (bool, string) {
+		v := g.metric(`substorm_gateway_connections{instrument="camera"}`)
+		return v == "1", v
+	})
 
 	camera.Generation, camera.Ways[0].Port = 2, uint16(newPort)
 	began := time.Now()

@@ -92,7 +92,10 @@ func TestRefusals(t *testing.T) {
 	t.Run("too many connections", func(t *testing.T) {
 		first := dial(t, port["crowded"])
 		defer first.Close()
-		await(t, "the first connection is open", func() (bool, string) { v := g.metric(`substorm_gateway_connections{instrument="crowded"}`); return v == "1", v })
+		await(t, "the first connection is open", func() (bool, string) {
+			v := g.metric(`substorm_gateway_connections{instrument="crowded"}`)
+			return v == "1", v
+		})
 		refused(t, send(t, port["crowded"], random(4, 1000)), wire.CauseTooManyConnections)
 		l.expectRefused(t, g, "crowded", wire.CauseTooManyConnections)
 	})

@@ -207,6 +207,23 @@ func TestPipeAnswers(t *testing.T) {
 	}
 }
 
+// TestPipeIsOver: an object for a connection whose server has refused already is
+// refused for that, and counts as not sent.
+func TestPipeIsOver(t *testing.T) {
+	p := newPeer(t, func(p *peer, c *net.TCPConn) { p.say(c, "refused Retired\n") })
+	all := newPipes(&sender{receiptTimeout: 20 * time.Second, sent: func(int64) {}, lost: func(int64) {}})
+	defer all.close()
+	c, err := all.open(t.Context(), p.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return !c.usable() })
+	v := c.send(t.Context(), strings.NewReader("an object"), 9)
+	if v.refused != wire.CauseRetired || v.whole || v.receipted || v.taken != 0 {
+		t.Errorf("verdict %+v", v)
+	}
+}
+
 // TestPipeBreaks: of a connection that breaks, what has a receipt is received,
 // and the rest is sent again over a new one.
 func TestPipeBreaks(t *testing.T) {

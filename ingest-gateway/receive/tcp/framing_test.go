@@ -254,7 +254,7 @@ func prefixed(objects ...string) (b []byte) {
 func FuzzLines(f *testing.F) {
 	long := bytes.Repeat([]byte("0123456789abcdef"), 1000)
 	for _, data := range []string{
-		"", "\n", "\r\n", "\r", "\r\r\n", "one\ntwo\r\n\n\r\nthree", "one", "one\r", "\n\n\none\n", string(long), string(long) + "\nshort\n",
+		"", "\n", "\r\n", "\r", "four\nfives\nx", "fives", "\r\r\n", "one\ntwo\r\n\n\r\nthree", "one", "one\r", "\n\n\none\n", string(long), string(long) + "\nshort\n",
 		"short\n" + string(long) + "\n" + string(long) + "\r\nend", string(long[:heldLine]) + "\n" + string(long[:heldLine-1]) + "\nx\n",
 	} {
 		f.Add([]byte(data), uint64(1), uint16(heldLine))
@@ -272,7 +272,7 @@ func FuzzLines(f *testing.F) {
 func FuzzLengthPrefixed(f *testing.F) {
 	long := string(bytes.Repeat([]byte("0123456789abcdef"), 1000))
 	for _, data := range [][]byte{
-		nil, prefixed(""), prefixed("one"), prefixed("one", "", "", "two"), prefixed(long, "x", long), prefixed("one")[:6], prefixed("one", "two")[:9],
+		nil, prefixed(""), prefixed("one"), prefixed("four", "fives", "x"), prefixed("one", "", "", "two"), prefixed(long, "x", long), prefixed("one")[:6], prefixed("one", "two")[:9],
 		{0}, {0, 0, 0}, {0xff, 0xff, 0xff, 0xff, 1, 2, 3}, append(prefixed("one"), 0x80, 0, 0, 0), []byte("GET / HTTP/1.1\r\n\r\n"),
 	} {
 		f.Add(data, uint64(1), uint16(60_000))

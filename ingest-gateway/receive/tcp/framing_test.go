@@ -261,6 +261,9 @@ func FuzzLines(f *testing.F) {
 		f.Add([]byte(data), uint64(2), uint16(60_000))
 		f.Add([]byte(data), uint64(3), uint16(4))
 	}
+	for seed := range uint64(10) { // a byte too long, in all kinds of pieces
+		f.Add([]byte("four\nfives\nx"), seed, uint16(3))
+	}
 	f.Fuzz(func(t *testing.T, data []byte, seed uint64, limit uint16) {
 		size := int64(limit) + 1
 		if diff := cmp.Diff(wantLines(data, size), newStream(t, data, seed, size).run(new(lines))); diff != "" {

@@ -235,7 +235,7 @@ Look around:
   substorm archive ledger
   address=$(kubectl get instrument allsky-camera -o jsonpath='{.status.addresses[0].address}')
   substorm send --to $address ANY-FILE
-  kubectl delete pod demo-0 --force; substorm send --to $address ANY-FILE    # no receipt before the next pod is there
+  kubectl delete pod demo-0 && substorm send --to $address ANY-FILE    # no receipt before the next pod is ready
   kubectl explain instrument.spec
 
 Nothing sends any more: once an Instrument's data is late by two of its cadences, kubectl says so (Overdue). make demo

@@ -3,6 +3,7 @@ module github.com/substorm/substorm
 go 1.26.0
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/bufbuild/protocompile v0.14.1
 	github.com/dustin/go-humanize v1.0.1
 	github.com/fluxcd/cli-utils v1.3.0

@@ -8,6 +8,7 @@ import (
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/cli/quickstart"
 	"github.com/substorm/substorm/cli/send"
+	"github.com/substorm/substorm/cli/simulate"
 	"github.com/substorm/substorm/cli/status"
 	"github.com/substorm/substorm/cli/usage"
 )
@@ -35,6 +36,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 		return usage.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(send.Command())
+	root.AddCommand(simulate.Command())
 	root.AddCommand(archive.Command())
 	root.AddCommand(status.Command())
 	root.AddCommand(quickstart.Command())

@@ -19,6 +19,12 @@ import (
 // far below what overflows a receiver's socket buffer.
 const udpRate = 1000
 
+// Defaults of flags.
+const (
+	connectTimeout = 5 * time.Second
+	receiptTimeout = time.Minute
+)
+
 // Command returns `substorm send`.
 func Command() *cobra.Command {
 	var cfg Config
@@ -83,8 +89,8 @@ tries, server. It exits with 0 only when everything was received.`,
 	f.StringVar(&from, "from", "", "local address to send from (instruments are known by it)")
 	f.IntVar(&cfg.Parallel, "parallel", 4, "objects on their way at the same time")
 	f.Float64Var(&cfg.Rate, "rate", 0, fmt.Sprintf("objects or datagrams a second; 0 is no limit (default over UDP %d)", udpRate))
-	f.DurationVar(&cfg.ConnectTimeout, "connect-timeout", 5*time.Second, "how long a server may take to accept")
-	f.DurationVar(&cfg.ReceiptTimeout, "receipt-timeout", time.Minute, "how long a server may take to give the receipt, or to take more bytes")
+	f.DurationVar(&cfg.ConnectTimeout, "connect-timeout", connectTimeout, "how long a server may take to accept")
+	f.DurationVar(&cfg.ReceiptTimeout, "receipt-timeout", receiptTimeout, "how long a server may take to give the receipt, or to take more bytes")
 	f.DurationVar(&cfg.GiveUpAfter, "give-up-after", 5*time.Minute, "how long to go on trying an object; 0 tries each server and port once")
 	f.StringVar(&cfg.Report, "report", "", "append a line of JSON for each object to this file")
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print nothing but errors")

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package load sends objects as fast as they are received, from a process of its
+// own, over TCP or straight into a bucket. Each object differs in its last
+// bytes, and its digest is known for next to nothing: every receipt is checked.
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/bench/internal/receiver"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Answer is what a receiver says when it has an object.
+type Answer string
+
+// The answers.
+const (
+	// Receipt: the gateway's line, with the digest.
+	Receipt Answer = "receipt"
+	// Word: a line with the number of bytes.
+	Word Answer = "word"
+	// Close: nothing, the connection ends.
+	Close Answer = "close"
+)
+
+// Order is what to send.
+type Order struct {
+	// Address to send to over TCP, and how it answers.
+	Address string `json:"address,omitempty"`
+	Answer  Answer `json:"answer,omitempty"`
+	// Objects is a bucket to put into instead.
+	Objects *objectstore.Config `json:"objects,omitempty"`
+
+	Size    int `json:"size"`
+	Senders int `json:"senders"`
+	// Duration after which no sender begins another object; each sends one at least.
+	Duration time.Duration `json:"duration"`
+}
+
+// Outcome is what became of it.
+type Outcome struct {
+	Objects int64 `json:"objects"`
+	// BytesPerSecond is the sum over senders, each over its own time.
+	BytesPerSecond float64 `json:"bytesPerSecond"`
+	Error          string  `json:"error,omitempty"`
+}
+
+const environment = "SUBSTORM_BENCH_LOAD"
+
+// Generator is a process that sends.
+type Generator struct {
+	mu     sync.Mutex
+	orders *json.Encoder
+	answer *json.Decoder
+}
+
+// Start starts a generator on these cores; nil for all.
+func Start(l *lab.Lab, cpus []int) *Generator {
+	program, err := os.Executable()
+	if err != nil {
+		l.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), environment+"=1")
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		l.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		l.Fatal(err)
+	}
+	if err := receiver.StartOn(cmd, cpus); err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Wait()
+	})
+	return &Generator{orders: json.NewEncoder(stdin), answer: json.NewDecoder(bufio.NewReader(stdout))}
+}
+
+// Send carries an order out. An error is the first object's that was not received.
+func (g *Generator) Send(o Order) (Outcome, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out Outcome
+	if err := g.orders.Encode(o); err != nil {
+		return out, fmt.Errorf("load generator: %w", err)
+	}
+	if err := g.answer.Decode(&out); err != nil {
+		return out, fmt.Errorf("load generator: %w", err)
+	}
+	if out.Error != "" {
+		return out, errors.New(out.Error)
+	}
+	return out, nil
+}
+
+// Main is called early by a benchmark's main: in a child it takes orders until
+// its standard input ends, and does not return.
+func Main() {
+	if os.Getenv(environment) == "" {
+		return
+	}
+	orders, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for {
+		var o Order
+		if err := orders.Decode(&o); err != nil {
+			os.Exit(0)
+		}
+		if err := answers.Encode(carryOut(o)); err != nil {
+			os.Exit(1)
+		}
+	}
+}
+
+func carryOut(o Order) Outcome {
+	var out Outcome
+	put := func(b *body) error { return overTCP(o, b) }
+	if o.Objects != nil {
+		store, err := objectstore.Open(*o.Objects)
+		if err != nil {
+			return Outcome{Error: err.Error()}
+		}
+		put = func(b *body) error { return into(store, b) }
+	}
+	var mu sync.Mutex
+	var senders sync.WaitGroup
+	for range o.Senders {
+		b := newBody(o.Size)
+		senders.Go(func() {
+			begin, n := time.Now(), 0
+			for n == 0 || time.Since(begin) < o.Duration {
+				b.next()
+				if err := put(b); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					out.Error = err.Error()
+					return
+				}
+				n++
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out.Objects += int64(n)
+			out.BytesPerSecond += float64(n) * float64(o.Size) / time.Since(begin).Seconds()
+		})
+	}
+	senders.Wait()
+	return out
+}
+
+// body is an object: noise, and a number at its end that nobody else has.
+type body struct {
+	data []byte
+	// prefix is the state of the digest before the number.
+	prefix hash.Cloner
+	digest wire.Digest
+}
+
+const numberSize = 16
+
+var (
+	number atomic.Uint64
+	salt   = rand.Uint64()
+)
+
+func newBody(size int) *body {
+	b := &body{data: make([]byte, size)}
+	var seed [32]byte
+	_, _ = rand.NewChaCha8(seed).Read(b.data)
+	state := sha256.New()
+	state.Write(b.data[:size-numberSize])
+	b.prefix = state.(hash.Cloner)
+	return b
+}
+
+func (b *body) next() {
+	tail := b.data[len(b.data)-numberSize:]
+	binary.BigEndian.PutUint64(tail, salt)
+	binary.BigEndian.PutUint64(tail[8:], number.Add(1))
+	state, err := b.prefix.Clone()
+	if err != nil {
+		panic(err) // SHA-256 of the standard library always clones
+	}
+	_, _ = state.Write(tail)
+	b.digest = wire.Digest(state.Sum(nil))
+}
+
+// overTCP sends an object over a connection of its own and waits for the answer.
+func overTCP(o Order, b *body) error {
+	conn, err := net.Dial("tcp", o.Address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.Write(b.data); err != nil {
+		return err
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		return err
+	}
+	said, err := io.ReadAll(conn)
+	if err != nil {
+		return err
+	}
+	return b.check(o.Answer, string(said))
+}
+
+func (b *body) check(answer Answer, said string) error {
+	want := ""
+	switch answer {
+	case Receipt:
+		want = wire.Receipt{Digest: b.digest, Bytes: int64(len(b.data))}.Line()
+	case Word:
+		want = fmt.Sprintf("%s bytes=%d\n", receiver.Done, len(b.data))
+	case Close:
+	}
+	if said != want {
+		return fmt.Errorf("the receiver said %q, want %q", said, strings.TrimSpace(want))
+	}
+	return nil
+}
+
+// into puts an object into a bucket, as cheaply as minio-go can: one request, its
+// digest known.
+func into(store objectstore.Store, b *body) error {
+	return store.Put(context.Background(), "alone/"+b.digest.String(), bytes.NewReader(b.data), int64(len(b.data)),
+		objectstore.PutOptions{Digest: b.digest})
+}

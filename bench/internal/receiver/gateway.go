@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receiver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	ingestgateway "github.com/substorm/substorm/ingest-gateway"
+	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Of the Site that gateways receive for.
+const (
+	SiteCode    = "hub"
+	Bucket      = "archive"
+	pool, pod   = "north", "north-0"
+	instrument  = "camera"
+	maxObject   = 1 << 30
+	connections = 20_000
+	scratch     = 8 << 30
+	budget      = 160 << 20 // what objects get of the default budget of 256 MiB
+)
+
+// entry is the instrument that sends to a port.
+func entry(port int) wire.InstrumentEntry {
+	return wire.InstrumentEntry{
+		UID: "uid-" + instrument, Generation: 1, Revision: 1, Instrument: instrument, Gateway: pool,
+		MaxObjectSize: maxObject, MaxConnections: connections, Acknowledge: "Stored", MediaType: "application/octet-stream",
+		CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
+		Ways: []wire.WayEntry{{
+			Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
+			IdleTimeoutMillis: 300_000, MaxAgeMillis: 3_600_000,
+		}},
+	}
+}
+
+// nowhere takes every object at once and keeps none.
+type nowhere struct{ objectstore.Store }
+
+// Put implements objectstore.Store.
+func (nowhere) Put(context.Context, string, io.ReadSeeker, int64, objectstore.PutOptions) error {
+	return nil
+}
+
+// nobody hears every notice at once.
+type nobody struct{}
+
+// Notice implements store.Announcer.
+func (nobody) Notice(_ context.Context, _ wire.Notice, settled func(error)) error {
+	settled(nil)
+	return nil
+}
+
+// serveGateway serves the rooms from the socket to the digest.
+func serveGateway(ctx context.Context, o Options, ready func(string)) error {
+	log, metrics := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), prometheus.NewRegistry()
+	counts, err := ledger.Open(ledger.Config{Dir: filepath.Join(o.Dir, "ledger"), Site: SiteCode, Gateway: pod, Incarnation: "bench"})
+	if err != nil {
+		return err
+	}
+	objects := o.MemoryBudget
+	if objects == 0 {
+		objects = budget
+	}
+	slabs, err := memory.NewPool(memory.Config{Budget: objects, ScratchDir: filepath.Join(o.Dir, "scratch"), ScratchSize: scratch})
+	if err != nil {
+		return err
+	}
+	registry := intake.NewRegistry()
+	server := tcp.NewServer(tcp.Config{
+		Registry: registry, Logger: log, Metrics: metrics, MaxConnections: connections,
+		Archive: store.New(store.Config{
+			Site: SiteCode, Gateway: pod, Incarnation: "bench", Objects: nowhere{}, Announcer: nobody{},
+			Ledger: counts, Pool: slabs, Logger: log, Metrics: metrics,
+		}),
+	})
+	file := filepath.Join(o.Dir, "registry.json")
+	if err := writeRegistry(file, entry(o.Port)); err != nil {
+		return err
+	}
+	var failed map[uint16]error
+	intake.NewFollower(intake.FollowerConfig{
+		Site: SiteCode, Scope: intake.Scope{Pool: pool, FirstPort: 1, LastPort: 65535}, File: file, Registry: registry, Logger: log,
+		Apply: func(s *intake.Snapshot) map[string]string {
+			failed = server.Listen(s.Ports(wire.ProtocolTCP))
+			return nil
+		},
+		Changed: func() {},
+	})
+	if len(failed) > 0 {
+		return fmt.Errorf("the gateway does not listen: %v", failed)
+	}
+	ready(loopback(o.Port))
+	<-ctx.Done()
+	server.Close()
+	return nil
+}
+
+// writeRegistry writes what a gateway finds on its volume when it starts while
+// NATS is away.
+func writeRegistry(file string, e wire.InstrumentEntry) error {
+	value, err := e.Encode()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(map[string]any{
+		"format": wire.Format, "site": SiteCode, "epoch": time.Now().UTC(), "revision": 1, "entries": []json.RawMessage{value},
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
+}
+
+// serveSite runs the whole gateway. Its site's streams and bucket exist.
+func serveSite(ctx context.Context, o Options, ready func(string)) error {
+	if err := declare(ctx, o); err != nil {
+		return err
+	}
+	listen := loopback(o.Port + 1)
+	done := make(chan error, 1)
+	go func() {
+		done <- ingestgateway.Run(ctx, ingestgateway.Config{
+			Site: SiteCode, Pool: pool, Gateway: pod, DataDir: filepath.Join(o.Dir, "data"), ListenHTTP: listen,
+			FirstPort: 1, LastPort: 65535, Objects: o.Objects, NATS: stream.Config{Servers: []string{o.NATS}},
+			MemoryBudget: o.MemoryBudget, DrainTimeout: 10 * time.Second, ObservationRetention: time.Hour, NoticeRetention: time.Hour,
+			LogLevel: "error", Log: os.Stderr,
+		})
+	}()
+	for !answers("http://" + listen + "/readyz") {
+		select {
+		case err := <-done:
+			return fmt.Errorf("the gateway ended at its start: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	ready(loopback(o.Port))
+	return <-done
+}
+
+// declare writes the registry as the operator does: the entry, then the marker.
+func declare(ctx context.Context, o Options) error {
+	nc, err := nats.Connect(o.NATS)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	registry, err := js.KeyValue(ctx, wire.RegistryBucket(SiteCode))
+	if err != nil {
+		return err
+	}
+	value, err := entry(o.Port).Encode()
+	if err != nil {
+		return err
+	}
+	if _, err := registry.Put(ctx, wire.RegistryInstrumentKey(instrument), value); err != nil {
+		return err
+	}
+	marker, err := wire.RegistryComplete{Revision: 1, Count: 1}.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = registry.Put(ctx, wire.RegistryCompleteKey, marker)
+	return err
+}
+
+func answers(url string) bool {
+	client := http.Client{Timeout: 2 * time.Second}
+	resp, err := client.Get(url)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package receiver runs what benchmarks send objects to, each in a process of
+// its own on the cores that it may use: the gateway, and its peers.
+package receiver
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/internal/objectstore"
+)
+
+// Kind is a receiver.
+type Kind string
+
+// The receivers. All but Gateway and Site are peers; Hash is what nothing that
+// computes a digest can beat by much.
+const (
+	// Old grows by one packet: the RTEMP of the study before its fix.
+	Old Kind = "old RTEMP"
+	// Static has 8 MB for each stream: the study's fix.
+	Static Kind = "static 8 MB"
+	// Hash reads into one buffer, computes the SHA-256 and forgets.
+	Hash Kind = "hashing null sink"
+	// Gateway is our way in by itself: TCP, intake, slabs, digest, ledger,
+	// receipt; the store and JetStream take everything at once.
+	Gateway Kind = "gateway, no store"
+	// Site is the whole gateway with its store and JetStream.
+	Site Kind = "gateway"
+)
+
+// Options of a receiver.
+type Options struct {
+	Kind Kind `json:"kind"`
+	Port int  `json:"port"`
+	// Dir is its folder, for scratch and counters.
+	Dir string `json:"dir"`
+	// Profile is a file that gets the processor's profile; empty for none.
+	Profile string `json:"profile,omitempty"`
+	// MemoryBudget in bytes of a gateway; 0 is its default.
+	MemoryBudget int64 `json:"memoryBudget,omitempty"`
+	// Of Site.
+	Objects objectstore.Config `json:"objects"`
+	NATS    string             `json:"nats,omitempty"`
+
+	// CPUs that it may use; nil for all.
+	CPUs []int `json:"-"`
+}
+
+// environment is where a child finds its options.
+const environment = "SUBSTORM_BENCH_RECEIVER"
+
+// Process is a receiver that runs.
+type Process struct {
+	Address string
+	cmd     *exec.Cmd
+	stdin   io.Closer
+}
+
+// PID of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Stop ends it, and returns once its profile is written.
+func (p *Process) Stop() {
+	_ = p.stdin.Close()
+	_ = p.cmd.Wait()
+}
+
+// Start starts a receiver, which ends with the lab at the latest.
+func Start(l *lab.Lab, o Options) *Process {
+	program, err := os.Executable()
+	if err != nil {
+		l.Fatal(err)
+	}
+	options, err := json.Marshal(o)
+	if err != nil {
+		l.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), environment+"="+string(options))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		l.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		l.Fatal(err)
+	}
+	if err := StartOn(cmd, o.CPUs); err != nil {
+		l.Fatal(err)
+	}
+	p := &Process{cmd: cmd, stdin: stdin}
+	l.Cleanup(p.Stop)
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		l.Fatalf("%s does not start: %v", o.Kind, err)
+	}
+	p.Address = strings.TrimSpace(line)
+	return p
+}
+
+// StartOn starts a process that may use these cores only; nil for all. It dies
+// with this one.
+func StartOn(cmd *exec.Cmd, cpus []int) error {
+	started := make(chan error)
+	go func() { // the thread ends with the goroutine: its affinity is nobody else's
+		runtime.LockOSThread()
+		if len(cpus) > 0 {
+			var set unix.CPUSet
+			for _, c := range cpus {
+				set.Set(c)
+			}
+			if err := unix.SchedSetaffinity(0, &set); err != nil {
+				started <- fmt.Errorf("choose cores: %w", err)
+				return
+			}
+		}
+		started <- cmd.Start()
+	}()
+	return <-started
+}
+
+// Main is called first of all by a benchmark's main: in a child it serves until
+// its parent closes its standard input, and does not return.
+func Main() {
+	text := os.Getenv(environment)
+	if text == "" {
+		return
+	}
+	if err := serve(text); err != nil {
+		fmt.Fprintln(os.Stderr, "error: receiver:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func serve(text string) error {
+	var o Options
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	if err := allFiles(); err != nil {
+		return err
+	}
+	if o.Profile != "" {
+		f, err := os.Create(o.Profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	ready := func(address string) { fmt.Println(address) }
+	switch o.Kind {
+	case Gateway:
+		return serveGateway(ctx, o, ready)
+	case Site:
+		return serveSite(ctx, o, ready)
+	default:
+		return serveSink(ctx, o, ready)
+	}
+}
+
+// allFiles lets the process open as many files as it may.
+func allFiles() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	limit.Cur = limit.Max
+	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", fmt.Sprint(port)) }

@@ -10,26 +10,21 @@ import (
 	"github.com/substorm/substorm/bench/internal/load"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/bench/internal/report"
-	"github.com/substorm/substorm/e2e/parts"
-	"github.com/substorm/substorm/internal/objectstore"
 )
 
 // site is the whole gateway, and its store.
 type site struct {
 	gateway *receiver.Process
-	bucket  objectstore.Config
+	bucket  receiver.Bucket
 }
 
 func (b *bench) startSite() {
-	nats, minio := parts.NATS(b.lab, parts.NATSOptions{}), parts.MinIO(b.lab, parts.MinIOOptions{})
-	parts.CreateSite(b.lab, nats.JetStream(b.lab), receiver.SiteCode)
-	minio.Bucket(b.lab, receiver.Bucket)
-	b.site = &site{bucket: minio.Config(receiver.Bucket)}
-	o := receiver.Options{Kind: receiver.Site, Port: parts.FreePort(b.lab), Dir: b.lab.TempDir(), Objects: b.site.bucket, NATS: nats.URL()}
+	backends := receiver.StartBackends(b.lab)
+	var o receiver.Options
 	if dir := os.Getenv(profiles); dir != "" {
 		o.Profile = filepath.Join(dir, "site.pprof")
 	}
-	b.site.gateway = receiver.Start(b.lab, o)
+	b.site = &site{bucket: backends.Bucket, gateway: receiver.StartSite(b.lab, backends, o)}
 }
 
 func storeCell(size, senders int) string {

@@ -50,12 +50,21 @@ type Order struct {
 	Address string `json:"address,omitempty"`
 	Answer  Answer `json:"answer,omitempty"`
 	// Objects is a bucket to put into instead.
-	Objects *objectstore.Config `json:"objects,omitempty"`
+	Objects *receiver.Bucket `json:"objects,omitempty"`
 
 	Size    int `json:"size"`
 	Senders int `json:"senders"`
 	// Duration after which no sender begins another object; each sends one at least.
 	Duration time.Duration `json:"duration"`
+
+	// Rate makes objects due at random instants (Poisson), so many a second on
+	// average, whether or not earlier ones were received; then each sender waits
+	// for the next one that is due.
+	Rate float64 `json:"rate,omitempty"`
+	// Hold: each sender sends all but the end of one object and waits for the
+	// others; then all of them end theirs. With Size 0 they are silent for
+	// Duration, and leave.
+	Hold bool `json:"hold,omitempty"`
 }
 
 // Outcome is what became of it.
@@ -63,7 +72,10 @@ type Outcome struct {
 	Objects int64 `json:"objects"`
 	// BytesPerSecond is the sum over senders, each over its own time.
 	BytesPerSecond float64 `json:"bytesPerSecond"`
-	Error          string  `json:"error,omitempty"`
+	// Of Rate: how long answers took since objects were due, in milliseconds.
+	P50   float64 `json:"p50,omitempty"`
+	P99   float64 `json:"p99,omitempty"`
+	Error string  `json:"error,omitempty"`
 }
 
 const environment = "SUBSTORM_BENCH_LOAD"
@@ -138,15 +150,27 @@ func Main() {
 }
 
 func carryOut(o Order) Outcome {
-	var out Outcome
 	put := func(b *body) error { return overTCP(o, b) }
 	if o.Objects != nil {
-		store, err := objectstore.Open(*o.Objects)
+		store, err := objectstore.Open(o.Objects.Config())
 		if err != nil {
 			return Outcome{Error: err.Error()}
 		}
 		put = func(b *body) error { return into(store, b) }
 	}
+	switch {
+	case o.Hold:
+		return hold(o)
+	case o.Rate > 0:
+		return atRate(o, put)
+	default:
+		return flatOut(o, put)
+	}
+}
+
+// flatOut sends as fast as objects are received.
+func flatOut(o Order, put func(*body) error) Outcome {
+	var out Outcome
 	var mu sync.Mutex
 	var senders sync.WaitGroup
 	for range o.Senders {
@@ -227,16 +251,17 @@ func overTCP(o Order, b *body) error {
 	if err != nil {
 		return err
 	}
-	return b.check(o.Answer, string(said))
+	return check(o.Answer, string(said), b.digest, len(b.data))
 }
 
-func (b *body) check(answer Answer, said string) error {
+// check says what is wrong with an answer to an object of so many bytes.
+func check(answer Answer, said string, digest wire.Digest, size int) error {
 	want := ""
 	switch answer {
 	case Receipt:
-		want = wire.Receipt{Digest: b.digest, Bytes: int64(len(b.data))}.Line()
+		want = wire.Receipt{Digest: digest, Bytes: int64(size)}.Line()
 	case Word:
-		want = fmt.Sprintf("%s bytes=%d\n", receiver.Done, len(b.data))
+		want = fmt.Sprintf("%s bytes=%d\n", receiver.Done, size)
 	case Close:
 	}
 	if said != want {

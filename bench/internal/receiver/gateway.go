@@ -31,7 +31,7 @@ import (
 // Of the Site that gateways receive for.
 const (
 	SiteCode    = "hub"
-	Bucket      = "archive"
+	BucketName  = "archive"
 	pool, pod   = "north", "north-0"
 	instrument  = "camera"
 	maxObject   = 1 << 30
@@ -72,7 +72,7 @@ func (nobody) Notice(_ context.Context, _ wire.Notice, settled func(error)) erro
 
 // serveGateway serves the rooms from the socket to the digest.
 func serveGateway(ctx context.Context, o Options, ready func(string)) error {
-	log, metrics := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), prometheus.NewRegistry()
+	log, metrics := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})), prometheus.NewRegistry()
 	counts, err := ledger.Open(ledger.Config{Dir: filepath.Join(o.Dir, "ledger"), Site: SiteCode, Gateway: pod, Incarnation: "bench"})
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func serveSite(ctx context.Context, o Options, ready func(string)) error {
 	go func() {
 		done <- ingestgateway.Run(ctx, ingestgateway.Config{
 			Site: SiteCode, Pool: pool, Gateway: pod, DataDir: filepath.Join(o.Dir, "data"), ListenHTTP: listen,
-			FirstPort: 1, LastPort: 65535, Objects: o.Objects, NATS: stream.Config{Servers: []string{o.NATS}},
+			FirstPort: 1, LastPort: 65535, Objects: o.Objects.Config(), NATS: stream.Config{Servers: []string{o.NATS}},
 			MemoryBudget: o.MemoryBudget, DrainTimeout: 10 * time.Second, ObservationRetention: time.Hour, NoticeRetention: time.Hour,
 			LogLevel: "error", Log: os.Stderr,
 		})

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/pprof"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -54,11 +55,32 @@ type Options struct {
 	// MemoryBudget in bytes of a gateway; 0 is its default.
 	MemoryBudget int64 `json:"memoryBudget,omitempty"`
 	// Of Site.
-	Objects objectstore.Config `json:"objects"`
-	NATS    string             `json:"nats,omitempty"`
+	Objects Bucket `json:"objects"`
+	NATS    string `json:"nats,omitempty"`
 
+	// HeapLimit in bytes is what the program sets for Go's heap under a memory
+	// limit; 0 for none.
+	HeapLimit int64 `json:"-"`
 	// CPUs that it may use; nil for all.
 	CPUs []int `json:"-"`
+}
+
+// Bucket is where a store is, over plain HTTP.
+type Bucket struct {
+	Endpoint        string `json:"endpoint"`
+	Name            string `json:"name"`
+	AccessKeyID     string `json:"accessKeyID"`
+	SecretAccessKey string `json:"secretAccessKey"`
+}
+
+// BucketOf says where a test's server is.
+func BucketOf(c objectstore.Config) Bucket {
+	return Bucket{Endpoint: c.Endpoint, Name: c.Bucket, AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey}
+}
+
+// Config is what a client needs.
+func (b Bucket) Config() objectstore.Config {
+	return objectstore.Config{Endpoint: b.Endpoint, Bucket: b.Name, AccessKeyID: b.AccessKeyID, SecretAccessKey: b.SecretAccessKey}
 }
 
 // environment is where a child finds its options.
@@ -80,6 +102,30 @@ func (p *Process) Stop() {
 	_ = p.cmd.Wait()
 }
 
+// PeakMiB is the most memory that was resident so far (proc_pid_status(5), VmHWM).
+func (p *Process) PeakMiB() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
+			return kib / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("process %d does not say how much memory it had", p.PID())
+}
+
+// OpenFiles is how many files and sockets the process has open now.
+func (p *Process) OpenFiles() int {
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID()))
+	if err != nil {
+		return 0
+	}
+	return len(all)
+}
+
 // Start starts a receiver, which ends with the lab at the latest.
 func Start(l *lab.Lab, o Options) *Process {
 	program, err := os.Executable()
@@ -92,6 +138,9 @@ func Start(l *lab.Lab, o Options) *Process {
 	}
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), environment+"="+string(options))
+	if o.HeapLimit > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("GOMEMLIMIT=%d", o.HeapLimit))
+	}
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

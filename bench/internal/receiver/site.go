@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receiver
+
+import (
+	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/e2e/parts"
+)
+
+// Backends are what a Site needs: a store and JetStream, both real.
+type Backends struct {
+	Bucket Bucket
+	NATS   string
+}
+
+// StartBackends starts MinIO and NATS (synced) and makes the Site's streams and bucket.
+func StartBackends(l *lab.Lab) Backends {
+	nats, minio := parts.NATS(l, parts.NATSOptions{}), parts.MinIO(l, parts.MinIOOptions{})
+	parts.CreateSite(l, nats.JetStream(l), SiteCode)
+	minio.Bucket(l, BucketName)
+	return Backends{Bucket: BucketOf(minio.Config(BucketName)), NATS: nats.URL()}
+}
+
+// StartSite starts a gateway with a volume of its own. Of o, Kind, Port, Dir and
+// the backends are filled in.
+func StartSite(l *lab.Lab, b Backends, o Options) *Process {
+	o.Kind, o.Port, o.Dir, o.Objects, o.NATS = Site, parts.FreePort(l), l.TempDir(), b.Bucket, b.NATS
+	return Start(l, o)
+}

@@ -23,9 +23,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
-	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -88,7 +88,7 @@ type Generator struct {
 }
 
 // Start starts a generator on these cores; nil for all.
-func Start(l *lab.Lab, cpus []int) *Generator {
+func Start(l testing.TB, cpus []int) *Generator {
 	program, err := os.Executable()
 	if err != nil {
 		l.Fatal(err)

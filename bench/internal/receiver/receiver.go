@@ -18,10 +18,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/internal/objectstore"
 )
 
@@ -127,7 +127,7 @@ func (p *Process) OpenFiles() int {
 }
 
 // Start starts a receiver, which ends with the lab at the latest.
-func Start(l *lab.Lab, o Options) *Process {
+func Start(l testing.TB, o Options) *Process {
 	program, err := os.Executable()
 	if err != nil {
 		l.Fatal(err)

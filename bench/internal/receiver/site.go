@@ -3,7 +3,8 @@
 package receiver
 
 import (
-	"github.com/substorm/substorm/bench/internal/lab"
+	"testing"
+
 	"github.com/substorm/substorm/e2e/parts"
 )
 
@@ -14,7 +15,7 @@ type Backends struct {
 }
 
 // StartBackends starts MinIO and NATS (synced) and makes the Site's streams and bucket.
-func StartBackends(l *lab.Lab) Backends {
+func StartBackends(l testing.TB) Backends {
 	nats, minio := parts.NATS(l, parts.NATSOptions{}), parts.MinIO(l, parts.MinIOOptions{})
 	parts.CreateSite(l, nats.JetStream(l), SiteCode)
 	minio.Bucket(l, BucketName)
@@ -23,7 +24,7 @@ func StartBackends(l *lab.Lab) Backends {
 
 // StartSite starts a gateway with a volume of its own. Of o, Kind, Port, Dir and
 // the backends are filled in.
-func StartSite(l *lab.Lab, b Backends, o Options) *Process {
+func StartSite(l testing.TB, b Backends, o Options) *Process {
 	o.Kind, o.Port, o.Dir, o.Objects, o.NATS = Site, parts.FreePort(l), l.TempDir(), b.Bucket, b.NATS
 	return Start(l, o)
 }

@@ -19,9 +19,9 @@ fi
 [ -e "bench/$1/main.go" ] || { echo "no benchmark is called $1; make bench lists them" >&2; exit 1; }
 mkdir -p bench/results
 result=bench/results/$1-$(date -u +%Y%m%dT%H%M%SZ).txt
+echo "to be kept in $result and bench/results/$1.json" >&2
 {
   echo "# $1, commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo ' with changes')," \
     "$(date -u +%FT%TZ), $(nproc) cores, $(uname -srm)"
   go run "./bench/$1"
 } | tee "$result"
-echo "kept in $result"

@@ -20,7 +20,9 @@ const (
 	mib    = "MiB"
 
 	full, fullSize = 1000, 1_000_000
-	idle, idleTime = 10_000, 2 * time.Second
+	idle           = 10_000
+	// holdTime is long enough to look at a process while all are there.
+	holdTime = 2 * time.Second
 
 	// podLimit is the memory limit of the pod whose budget and heap limit the
 	// gateway gets: half, and 0.8 of it.
@@ -50,8 +52,8 @@ func run(l *lab.Lab) error {
 			return receiver.Start(l, receiver.Options{Kind: kind, Port: parts.FreePort(l), Dir: l.TempDir()})
 		}
 	}
-	held := load.Order{Senders: full, Size: fullSize, Hold: true}
-	silent := load.Order{Senders: idle, Hold: true, Duration: idleTime}
+	held := load.Order{Senders: full, Size: fullSize, Hold: true, Duration: holdTime}
+	silent := load.Order{Senders: idle, Hold: true, Duration: holdTime}
 	for round := range rounds {
 		for _, m := range []struct {
 			name   string

@@ -90,27 +90,17 @@ func run(l *lab.Lab) error {
 	return r.Print(os.Stdout)
 }
 
-// measure returns the most memory, in MiB, and the most open files that a
-// process had while an order was carried out, and stops it.
+// measure returns the most memory, in MiB, that a process had while an order was
+// carried out, and how many files and sockets it had open, and stops it.
 func measure(g *load.Generator, p *receiver.Process, o load.Order) (peak float64, open int, err error) {
 	defer p.Stop()
-	done := make(chan error, 1)
-	go func() {
-		_, err := g.Send(o)
-		done <- err
-	}()
-	for {
-		select {
-		case err := <-done:
-			if err != nil {
-				return 0, 0, err
-			}
-			peak, err = p.PeakMiB()
-			return peak, open, err
-		case <-time.After(50 * time.Millisecond):
-			open = max(open, p.OpenFiles())
-		}
+	o.Process = p.PID()
+	out, err := g.Send(o)
+	if err != nil {
+		return 0, 0, err
 	}
+	peak, err = p.PeakMiB()
+	return peak, out.Open, err
 }
 
 func conclude(r *report.Report) {
@@ -118,7 +108,7 @@ func conclude(r *report.Report) {
 	r.Note("%q has the budget and heap limit of a pod of %d MiB, with MinIO and JetStream behind it; %q may take 20,000 connections and stores nowhere.",
 		receiver.Site, podLimit>>20, receiver.Gateway)
 	r.Note("Of idle connections the gateway accepts one for each 256 KiB of its pod's memory limit, 8,192 without a limit (as here, with a budget of 256 MiB);")
-	r.Note("the others wait in the kernel. Open: files and sockets that the process had open at most.")
+	r.Note("the others wait in the kernel. Open: files and sockets that the process had open then.")
 	r.Compare("gateway/static-8MB", []report.Pair{{Case: fullCase, Candidate: string(receiver.Site), OfCase: fullCase, OfCandidate: string(receiver.Static)}}, "", 0)
 	r.Bound("MiB-resident-1000x1MB", r.Values(fullCase, string(receiver.Site)), "<=", 256)
 	r.Bound("MiB-resident-10000-idle", r.Values(idleCase, string(receiver.Gateway)), "<=", 200)

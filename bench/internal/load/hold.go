@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/substorm/substorm/bench/internal/receiver"
 )
 
 // patience is how long nothing may happen before those that are held up are
@@ -56,6 +58,7 @@ func hold(o Order) Outcome {
 		})
 	}
 	senders.Wait()
+	out.Open = g.open
 	return out
 }
 
@@ -100,6 +103,8 @@ type gathering struct {
 	arrived atomic.Int64
 	stirred atomic.Int64 // in nanoseconds since the Unix epoch
 	ended   chan struct{}
+	// open files of the receiver, when all are there; read after ended.
+	open int
 }
 
 func (g *gathering) stir() { g.stirred.Store(time.Now().UnixNano()) }
@@ -110,9 +115,24 @@ func (g *gathering) arrive() {
 }
 
 func (g *gathering) watch(o Order) {
-	for g.arrived.Load() < g.want && time.Since(time.Unix(0, g.stirred.Load())) < patience {
-		time.Sleep(10 * time.Millisecond)
+	g.wait(func() bool { return g.arrived.Load() >= g.want })
+	if o.Process > 0 {
+		g.stir()
+		g.wait(func() bool {
+			if n := receiver.OpenFiles(o.Process); n > g.open {
+				g.open = n
+				g.stir()
+			}
+			return g.open >= o.Senders
+		})
 	}
 	time.Sleep(o.Duration)
 	close(g.ended)
+}
+
+// wait returns once done is true, or nothing has stirred for too long.
+func (g *gathering) wait(done func() bool) {
+	for !done() && time.Since(time.Unix(0, g.stirred.Load())) < patience {
+		time.Sleep(10 * time.Millisecond)
+	}
 }

@@ -65,6 +65,9 @@ type Order struct {
 	// others; then all of them end theirs. With Size 0 they are silent for
 	// Duration, and leave.
 	Hold bool `json:"hold,omitempty"`
+	// Process is the receiver's: Hold waits until it has accepted all, or
+	// accepts no more.
+	Process int `json:"process,omitempty"`
 }
 
 // Outcome is what became of it.
@@ -73,9 +76,11 @@ type Outcome struct {
 	// BytesPerSecond is the sum over senders, each over its own time.
 	BytesPerSecond float64 `json:"bytesPerSecond"`
 	// Of Rate: how long answers took since objects were due, in milliseconds.
-	P50   float64 `json:"p50,omitempty"`
-	P99   float64 `json:"p99,omitempty"`
-	Error string  `json:"error,omitempty"`
+	P50 float64 `json:"p50,omitempty"`
+	P99 float64 `json:"p99,omitempty"`
+	// Open is how many files and sockets Process had open while all were held.
+	Open  int    `json:"open,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 const environment = "SUBSTORM_BENCH_LOAD"

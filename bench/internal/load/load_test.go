@@ -28,7 +28,7 @@ func TestReceivers(t *testing.T) {
 		p := receiver.Start(t, receiver.Options{Kind: kind, Port: parts.FreePort(t), Dir: t.TempDir()})
 		o := load.Order{Address: p.Address, Answer: answer, Size: 100_000, Senders: 3}
 		flat, held, paced, wrong := o, o, o, o
-		held.Hold = true
+		held.Hold, held.Process = true, p.PID()
 		paced.Rate, paced.Duration = 100, 300*time.Millisecond
 		if wrong.Answer = load.Word; answer == load.Word {
 			wrong.Answer = load.Receipt
@@ -38,6 +38,9 @@ func TestReceivers(t *testing.T) {
 			if err != nil || out.Objects < 3 {
 				t.Errorf("%s, %s: %+v, %v", kind, name, out, err)
 			}
+			if o.Hold && out.Open < 3 {
+				t.Errorf("%s, %s: %+v", kind, name, out)
+			}
 			if o.Rate > 0 && (out.P50 <= 0 || out.P99 < out.P50) {
 				t.Errorf("%s, %s: %+v", kind, name, out)
 			}
@@ -45,8 +48,8 @@ func TestReceivers(t *testing.T) {
 		if _, err := g.Send(wrong); err == nil || !strings.Contains(err.Error(), "the receiver said") {
 			t.Errorf("%s: of a wrong answer: %v", kind, err)
 		}
-		if peak, err := p.PeakMiB(); err != nil || peak < 1 || p.OpenFiles() < 3 {
-			t.Errorf("%s: peak %g MiB, %v, %d files", kind, peak, err, p.OpenFiles())
+		if peak, err := p.PeakMiB(); err != nil || peak < 1 || receiver.OpenFiles(p.PID()) < 3 {
+			t.Errorf("%s: peak %g MiB, %v, %d files", kind, peak, err, receiver.OpenFiles(p.PID()))
 		}
 	}
 }

@@ -117,9 +117,9 @@ func (p *Process) PeakMiB() (float64, error) {
 	return 0, fmt.Errorf("process %d does not say how much memory it had", p.PID())
 }
 
-// OpenFiles is how many files and sockets the process has open now.
-func (p *Process) OpenFiles() int {
-	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID()))
+// OpenFiles is how many files and sockets a process has open now.
+func OpenFiles(pid int) int {
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		return 0
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // SegmentExtension ends the key of a segment: pcapng, see docs/formats.md.
@@ -31,6 +33,73 @@ func RawKey(site, instrument string, receivedAt time.Time, digest Digest) string
 // RawPrefix is what all raw objects of an instrument and day begin with.
 func RawPrefix(site, instrument string, day Day) string {
 	return InstrumentPrefix(site, instrument) + "r/" + day.path() + "/"
+}
+
+// NamedKey is the key of an object that has a name: o/<site>/<instrument>/n/<name>,
+// and from version 2 on o/<site>/<instrument>/v/<version>/<name>.
+func NamedKey(site, instrument, name string, version int) string {
+	if version > 1 {
+		return InstrumentPrefix(site, instrument) + "v/" + strconv.Itoa(version) + "/" + name
+	}
+	return InstrumentPrefix(site, instrument) + "n/" + name
+}
+
+// KeyOfID returns the key in an object's ID, and whether it is that of the pack
+// that holds the object: only IDs of members hold an offset, all others are keys.
+func KeyOfID(id string) (key string, packed bool) {
+	if !strings.HasPrefix(id, "packs/") {
+		return id, false
+	}
+	i := strings.LastIndexByte(id, '#')
+	if i < 0 {
+		return id, false
+	}
+	return id[:i], true
+}
+
+// reserved are the prefixes under which a bucket holds what Substorm wrote.
+var reserved = []string{"o/", "packs/", "manifest/", "ledger/", "staging/", "site/"}
+
+// IsOurs says whether Substorm alone writes what lies under a key. All else in a
+// bucket belongs to others, and is never changed or removed.
+func IsOurs(key string) bool {
+	return slices.ContainsFunc(reserved, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
+// MaxKey is how long a key may be, in bytes (Amazon S3).
+const MaxKey = 1024
+
+// CheckKey returns ErrMalformed where a key cannot go through S3 and the headers
+// of messages unchanged.
+func CheckKey(key string) error {
+	switch {
+	case key == "" || len(key) > MaxKey:
+		return fmt.Errorf("key of %d bytes, there may be 1 to %d: %w", len(key), MaxKey, ErrMalformed)
+	case !utf8.ValidString(key):
+		return fmt.Errorf("key %q is not in UTF-8: %w", key, ErrMalformed)
+	case strings.ContainsFunc(key, unicode.IsControl):
+		return fmt.Errorf("key %q holds a control character: %w", key, ErrMalformed)
+	case strings.TrimSpace(key) != key:
+		return fmt.Errorf("key %q begins or ends with a space: %w", key, ErrMalformed)
+	}
+	return nil
+}
+
+// maxNamePart is how long a part of a name may be, in bytes: S3 servers keep
+// them as names of files.
+const maxNamePart = 255
+
+// CheckName returns ErrMalformed where a name cannot be part of a key.
+func CheckName(name string) error {
+	if err := CheckKey(name); err != nil {
+		return fmt.Errorf("name %q: %w", name, err)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part == "." || part == ".." || len(part) > maxNamePart || strings.Contains(part, `\`) {
+			return fmt.Errorf("name %q: its part %q is empty, a dot or two, longer than %d bytes or holds a backslash: %w", name, part, maxNamePart, ErrMalformed)
+		}
+	}
+	return nil
 }
 
 // InstrumentPrefix is what all objects of an instrument begin with.

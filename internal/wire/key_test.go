@@ -267,3 +267,44 @@ func TestReceivedAtOfKey(t *testing.T) {
 		}
 	}
 }
+
+func TestNamedKeys(t *testing.T) {
+	for want, got := range map[string]string{
+		"o/thule/allsky-1/n/2015/a b.fits":   NamedKey("thule", "allsky-1", "2015/a b.fits", 1),
+		"o/thule/allsky-1/v/2/2015/a b.fits": NamedKey("thule", "allsky-1", "2015/a b.fits", 2),
+	} {
+		if got != want || CheckKey(got) != nil || !IsOurs(got) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if site, instrument, err := InstrumentOfKey(got); site != "thule" || instrument != "allsky-1" || err != nil {
+			t.Errorf("%s is of %s of %s, %v", got, instrument, site, err)
+		}
+	}
+	for _, good := range []string{"a", "ø/æ.fits", "a#1/?b=c", "..a", strings.Repeat("a", 255)} {
+		if err := CheckName(good); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, bad := range []string{"", "/a", "a/", "a//b", ".", "a/../b", "a\nb", " a", "a ", "a\xff", `a\b`, "a\x7f", strings.Repeat("a", 256), strings.Repeat("a/", 600) + "a"} {
+		if err := CheckName(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("name %q: %v, want ErrMalformed", bad, err)
+		}
+	}
+	for _, foreign := range []string{"", "o", "old/o/x", "tree/2015/a", "/o/x", "manifests/x"} {
+		if IsOurs(foreign) {
+			t.Errorf("key %q passes for one of ours", foreign)
+		}
+	}
+}
+
+func TestKeyOfID(t *testing.T) {
+	for id, want := range map[string]string{
+		"packs/thule/2026/11/21/x.tar#1536": "packs/thule/2026/11/21/x.tar",
+		"packs/thule/2026/11/21/x.tar":      "", "o/thule/allsky-1/n/a#1": "", "tree/a#1": "",
+	} {
+		key, packed := KeyOfID(id)
+		if packed != (want != "") || (packed && key != want) || (!packed && key != id) {
+			t.Errorf("%s: %s, %v", id, key, packed)
+		}
+	}
+}

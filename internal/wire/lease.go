@@ -11,6 +11,10 @@ import (
 // cuts segments and sweeps.
 const ArchivistLease = "archivist"
 
+// ImportLease is the key of the lease whose holder alone imports trees for an
+// instrument and writes the ledger's columns of ImportWriter.
+func ImportLease(instrument string) string { return "import." + instrument }
+
 // LeaseTTL is when a lease that nobody renews expires; its holder renews it
 // every third of that.
 const LeaseTTL = 10 * time.Second

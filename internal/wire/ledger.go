@@ -33,8 +33,12 @@ const UnknownChannel = "_unknown"
 // lease holder writes: stored datagrams, and repeats.
 const ArchivistWriter = "_archivist"
 
-// LedgerKey is <instrument>.<day>.<step>.<writer>. The writer is a gateway pod
-// or ArchivistWriter; each writes only its own keys.
+// ImportWriter stands in the place of a gateway for trees that were imported: in
+// records, and in ledger columns.
+const ImportWriter = "_import"
+
+// LedgerKey is <instrument>.<day>.<step>.<writer>. The writer is a gateway pod,
+// ArchivistWriter or ImportWriter; each writes only its own keys.
 func LedgerKey(instrument string, day Day, step Step, writer string) string {
 	return instrument + "." + string(day) + "." + string(step) + "." + writer
 }

@@ -24,8 +24,20 @@ const (
 // TimeSource says where an object's observation time comes from.
 type TimeSource string
 
-// TimeSourceReceived: no observation time is known, receivedAt stands for it.
-const TimeSourceReceived TimeSource = "Received"
+// The values of TimeSource. Received: no observation time is known, receivedAt
+// stands for it. Name: the object's name tells it, as exactly as its template.
+const (
+	TimeSourceReceived TimeSource = "Received"
+	TimeSourceName     TimeSource = "Name"
+)
+
+// DigestSource says who says that the digest is that of the bytes; empty: one of
+// us computed it from them.
+type DigestSource string
+
+// DigestSourceListed: a list of checksums that came with the object says so, and
+// nobody has computed it.
+const DigestSourceListed DigestSource = "Listed"
 
 // Completeness says whether an object is known to be whole.
 type Completeness string
@@ -53,15 +65,17 @@ type Record struct {
 	// Size in bytes.
 	Size int64 `json:"size"`
 	// Digest is the SHA-256 of the object.
-	Digest    Digest `json:"sha256"`
-	MediaType string `json:"mediaType,omitempty"`
-	State     State  `json:"state"`
+	Digest       Digest       `json:"sha256"`
+	DigestSource DigestSource `json:"digestSource,omitempty"`
+	MediaType    string       `json:"mediaType,omitempty"`
+	State        State        `json:"state"`
 	// RepeatOf is the ID of the object that this one repeats (StateWithdrawn).
 	RepeatOf string `json:"repeatOf,omitempty"`
 
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
 	ObservedTo   *time.Time `json:"observedTo,omitempty"`
-	// ReceivedAt is the gateway's clock at the last byte.
+	// ReceivedAt is the gateway's clock at the last byte; of an imported object,
+	// when its file or object was last modified.
 	ReceivedAt time.Time  `json:"receivedAt"`
 	TimeSource TimeSource `json:"timeSource"`
 

@@ -61,9 +61,11 @@ func (x *index) loaded(instrument string) bool { return x.of(instrument).loaded 
 func (x *index) setLoaded(instrument string)   { x.of(instrument).loaded = true }
 func (x *index) hasRoom() bool                 { return x.count < x.max }
 
-// add remembers an object. Segments are no repeats of each other.
+// add remembers an object that others may repeat. Segments are no repeats of each
+// other. For an object that lies where others can change it, or whose digest
+// nobody computed, no object that was received may ever go.
 func (x *index) add(instrument string, r wire.Record) {
-	if r.State != wire.StateCurrent || r.Segment != nil {
+	if r.State != wire.StateCurrent || r.Segment != nil || r.DigestSource != "" || !wire.IsOurs(r.Key) {
 		return
 	}
 	of := wire.DayOf(r.ReceivedAt)

@@ -30,7 +30,10 @@ func TestIndexFinds(t *testing.T) {
 	named.ID = "o/thule/a/n/named"
 	segment, withdrawn := raw("a", noon, "segment"), raw("a", noon, "withdrawn")
 	segment.Segment, withdrawn.State = &wire.SegmentRange{}, wire.StateWithdrawn
-	for _, r := range []wire.Record{later, first, named, segment, withdrawn, later, first} {
+	inPlace, listed := raw("a", noon, "in place"), raw("a", noon, "listed")
+	inPlace.ID, inPlace.Key = "tree/1", "tree/1"
+	listed.DigestSource = wire.DigestSourceListed
+	for _, r := range []wire.Record{later, first, named, segment, withdrawn, inPlace, listed, later, first} {
 		x.add("a", r)
 	}
 	if x.count != 3 {
@@ -43,16 +46,18 @@ func TestIndexFinds(t *testing.T) {
 		window     time.Duration
 		want       string
 	}{
-		"the first of several":    {"a", first, noon.Add(2 * time.Hour), 24 * time.Hour, first.ID},
-		"the one in the window":   {"a", first, noon.Add(90 * time.Minute), time.Hour, later.ID},
-		"at the window's end":     {"a", first, noon.Add(time.Hour), time.Hour, first.ID},
-		"before it":               {"a", first, noon.Add(-time.Hour), time.Hour, first.ID},
-		"too long after":          {"a", first, noon.Add(3 * time.Hour), time.Hour, ""},
-		"of another instrument":   {"b", first, noon, time.Hour, ""},
-		"a named one":             {"a", named, noon, time.Hour, named.ID},
-		"a segment is none":       {"a", segment, noon, time.Hour, ""},
-		"a repeat is no original": {"a", withdrawn, noon, time.Hour, ""},
-		"never seen":              {"a", raw("a", noon, "new"), noon, time.Hour, ""},
+		"the first of several":            {"a", first, noon.Add(2 * time.Hour), 24 * time.Hour, first.ID},
+		"the one in the window":           {"a", first, noon.Add(90 * time.Minute), time.Hour, later.ID},
+		"at the window's end":             {"a", first, noon.Add(time.Hour), time.Hour, first.ID},
+		"before it":                       {"a", first, noon.Add(-time.Hour), time.Hour, first.ID},
+		"too long after":                  {"a", first, noon.Add(3 * time.Hour), time.Hour, ""},
+		"of another instrument":           {"b", first, noon, time.Hour, ""},
+		"a named one":                     {"a", named, noon, time.Hour, named.ID},
+		"a segment is none":               {"a", segment, noon, time.Hour, ""},
+		"a repeat is no original":         {"a", withdrawn, noon, time.Hour, ""},
+		"one in place is no original":     {"a", inPlace, noon, time.Hour, ""},
+		"nor one whose digest was listed": {"a", listed, noon, time.Hour, ""},
+		"never seen":                      {"a", raw("a", noon, "new"), noon, time.Hour, ""},
 	} {
 		id, found := x.find(c.instrument, c.like.Digest, c.at, c.window)
 		if id != c.want || found != (c.want != "") {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -45,7 +44,7 @@ func (w *Writer) decide(ctx context.Context, n *wire.Notice) error {
 // originalStays asks the store whether the object that a repeat repeats is
 // really there: only then may the repeat go.
 func originalStays(ctx context.Context, store objectstore.Store, originalID string, repeat wire.Record) (bool, error) {
-	key, _, packed := strings.Cut(originalID, "#")
+	key, packed := wire.KeyOfID(originalID)
 	if key == repeat.Key {
 		return false, nil // one object under two names
 	}
@@ -109,6 +108,9 @@ func withdraw(ctx context.Context, cfg withdrawConfig, n wire.Notice) error {
 	}
 	if n.Offset != 0 || n.Length != 0 {
 		return nil // a member of a pack: its bytes go when the pack is rewritten
+	}
+	if !wire.IsOurs(n.Key) {
+		return nil // imported in place: not ours to remove
 	}
 	return cfg.store.Delete(ctx, n.Key)
 }

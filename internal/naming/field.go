@@ -78,7 +78,7 @@ var Fields = []field{
 // reading is what was read of a name so far; -1 where it says nothing.
 type reading struct {
 	Values
-	year, month, day, doy, hour, minute, second, millisecond int
+	year, year2, month, day, doy, hour, minute, second, millisecond int
 }
 
 func number(name, help string, digits int, unit time.Duration, needs [][]string, at func(*reading) *int, of func(time.Time) int) field {
@@ -101,13 +101,24 @@ func word(name, help string, at func(*Values) *string) field {
 	}
 }
 
-func readYear2(r *reading, s string) error {
-	n, err := strconv.Atoi(s)
-	r.year = 2000 + n
-	if n >= 69 {
-		r.year = 1900 + n
-	}
+func readYear2(r *reading, s string) (err error) {
+	r.year2, err = strconv.Atoi(s)
 	return err
+}
+
+// fullYear is the year of four digits where there is one, else that which the
+// last two mean; false where they do not agree.
+func (r *reading) fullYear() (int, bool) {
+	switch {
+	case r.year2 < 0:
+		return r.year, true
+	case r.year >= 0:
+		return r.year, r.year%100 == r.year2
+	case r.year2 >= 69:
+		return 1900 + r.year2, true
+	default:
+		return 2000 + r.year2, true
+	}
 }
 
 func readSequence(r *reading, s string) (err error) {

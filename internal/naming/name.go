@@ -17,7 +17,7 @@ func (t *Template) Read(name string) (Values, error) {
 	if found == nil {
 		return fail("it does not look like " + t.text)
 	}
-	r := reading{year: -1, month: -1, day: -1, doy: -1}
+	r := reading{year: -1, year2: -1, month: -1, day: -1, doy: -1}
 	seen := map[string]string{}
 	i := 0
 	for _, p := range t.parts {
@@ -47,16 +47,20 @@ func (t *Template) Read(name string) (Values, error) {
 
 // time puts the units together, and refuses those that do not exist.
 func (r *reading) time() (time.Time, bool) {
+	year, agree := r.fullYear()
+	if !agree {
+		return time.Time{}, false
+	}
 	month, day := r.month, r.day
 	if r.doy >= 0 {
-		at := time.Date(r.year, 1, r.doy, 0, 0, 0, 0, time.UTC)
-		if at.Year() != r.year || (month >= 0 && month != int(at.Month())) || (day >= 0 && day != at.Day()) {
+		at := time.Date(year, 1, r.doy, 0, 0, 0, 0, time.UTC)
+		if at.Year() != year || (month >= 0 && month != int(at.Month())) || (day >= 0 && day != at.Day()) {
 			return time.Time{}, false
 		}
 		month, day = int(at.Month()), at.Day()
 	}
-	at := time.Date(r.year, time.Month(month), day, r.hour, r.minute, 0, 0, time.UTC)
-	exists := at.Year() == r.year && int(at.Month()) == month && at.Day() == day && r.hour < 24 && r.minute < 60 && r.second <= 60
+	at := time.Date(year, time.Month(month), day, r.hour, r.minute, 0, 0, time.UTC)
+	exists := at.Year() == year && int(at.Month()) == month && at.Day() == day && r.hour < 24 && r.minute < 60 && r.second <= 60
 	return at.Add(time.Duration(r.second)*time.Second + time.Duration(r.millisecond)*time.Millisecond), exists
 }
 

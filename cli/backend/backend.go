@@ -86,6 +86,9 @@ func (b *Backend) override(o Options) error {
 	return nil
 }
 
+// Bucket is the name of the Site's bucket.
+func (b *Backend) Bucket() string { return b.store.Bucket }
+
 // Close ends what was opened.
 func (b *Backend) Close() {
 	for _, end := range b.ends {

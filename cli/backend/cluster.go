@@ -30,7 +30,7 @@ func fromCluster(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(b.objectStore(site, secrets), b.jetStream(site, secrets)); err != nil {
+	if err := errors.Join(b.objectStore(site, secrets), b.jetStream(site, secrets, o.ImportFor)); err != nil {
 		return nil, fmt.Errorf("Site %s/%s: %w", site.Namespace, site.Name, err)
 	}
 	return b, b.override(o)
@@ -61,16 +61,19 @@ func (b *Backend) objectStore(site *v1alpha1.Site, secrets plan.Secrets) (err er
 	return err
 }
 
-func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets) (err error) {
+func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, importFor string) (err error) {
 	spec := site.Spec.JetStream
 	b.nats.Servers = spec.Servers
 	if ref := spec.CredentialsSecretRef; ref != nil {
 		b.nats.Credentials = secrets[ref.Name].Data[plan.KeyUserCreds]
 	}
 	if ref := spec.AccountKeySecretRef; ref != nil {
-		user := reader(site.Spec.Code)
+		user, age := reader(site.Spec.Code), userAge
+		if importFor != "" {
+			user, age = importer(site.Spec.Code, importFor), importerAge
+		}
 		b.nats.InboxPrefix = user.InboxPrefix
-		if b.nats.Credentials, err = issue(user, secrets[ref.Name]); err != nil {
+		if b.nats.Credentials, err = issue(user, secrets[ref.Name], age); err != nil {
 			return err
 		}
 	}

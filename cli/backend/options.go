@@ -33,6 +33,11 @@ type Options struct {
 	// NATSCredentials is a .creds file; NATSTLSDir is laid out as S3TLSDir.
 	NATSCredentials, NATSTLSDir, NATSInboxPrefix string
 
+	// ImportFor is the instrument for which objects are announced; empty for
+	// commands that only read. It decides what credentials of JetStream may do
+	// that are issued from an account's key.
+	ImportFor string
+
 	// TLSServerName is the name in the servers' certificates, where it is not
 	// the one that is connected to.
 	TLSServerName string

@@ -15,8 +15,12 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// userAge is how long the credentials that a command issues to itself are good for.
-const userAge = time.Hour
+// How long the credentials that a command issues to itself are good for. An
+// import of hundreds of terabytes takes days.
+const (
+	userAge     = time.Hour
+	importerAge = 30 * 24 * time.Hour
+)
 
 // reader is a JetStream user that reads a Site's ledger, its gateways' reports
 // and single messages of its streams, and may do nothing else.
@@ -36,8 +40,25 @@ func reader(code string) plan.JetStreamUser {
 	return u
 }
 
-// issue makes credentials with an account's signing key.
-func issue(u plan.JetStreamUser, account *corev1.Secret) ([]byte, error) {
+// importer is a JetStream user that announces objects of one instrument, writes
+// that instrument's ledger, and reads what it takes to do so once.
+func importer(code, instrument string) plan.JetStreamUser {
+	u := plan.JetStreamUser{Name: "substorm import " + instrument, InboxPrefix: "_INBOX_cli_" + code,
+		Publish: []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.*", wire.NoticeSubject(code, instrument),
+			"$KV." + wire.LedgerBucket(code) + "." + instrument + ".>", "$KV." + wire.LeaseBucket(code) + "." + wire.ImportLease(instrument)}}
+	u.Subscribe = []string{u.InboxPrefix + ".>"}
+	streams := []string{wire.NoticeStream(code)}
+	for _, bucket := range []string{wire.RegistryBucket(code), wire.CursorBucket(code), wire.LeaseBucket(code), wire.LedgerBucket(code)} {
+		streams = append(streams, "KV_"+bucket)
+	}
+	for _, stream := range streams {
+		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET."+stream+".>")
+	}
+	return u
+}
+
+// issue makes credentials that are good for so long, with an account's signing key.
+func issue(u plan.JetStreamUser, account *corev1.Secret, age time.Duration) ([]byte, error) {
 	signer, err := nkeys.FromSeed(bytes.TrimSpace(account.Data[plan.KeyAccountSeed]))
 	if err != nil {
 		return nil, fmt.Errorf("Secret %s: %s: %w", account.Name, plan.KeyAccountSeed, err)
@@ -54,7 +75,7 @@ func issue(u plan.JetStreamUser, account *corev1.Secret) ([]byte, error) {
 	claims := jwt.NewUserClaims(id)
 	claims.Name = u.Name
 	claims.IssuerAccount = string(bytes.TrimSpace(account.Data[plan.KeyAccountID]))
-	claims.Expires = time.Now().Add(userAge).Unix()
+	claims.Expires = time.Now().Add(age).Unix()
 	claims.Permissions.Pub.Allow.Add(u.Publish...)
 	claims.Permissions.Sub.Allow.Add(u.Subscribe...)
 	if key, err := signer.PublicKey(); err == nil && key == claims.IssuerAccount {

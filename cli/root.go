@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/archive"
+	"github.com/substorm/substorm/cli/importer"
 	"github.com/substorm/substorm/cli/quickstart"
 	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/cli/simulate"
@@ -38,6 +39,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	root.AddCommand(send.Command())
 	root.AddCommand(simulate.Command())
 	root.AddCommand(archive.Command())
+	root.AddCommand(importer.Command())
 	root.AddCommand(status.Command())
 	root.AddCommand(quickstart.Command())
 	root.AddCommand(versionCommand())

@@ -67,7 +67,7 @@ var digestPrefix = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
 // find returns the notice of an object by its key or the beginning of its digest.
 func find(ctx context.Context, store objectstore.Store, site, name string, s *selection) (wire.Notice, error) {
 	if !digestPrefix.MatchString(name) {
-		return byKey(ctx, store, name)
+		return byKey(ctx, store, site, name, s)
 	}
 	var found []wire.Notice
 	for list, err := range s.lists(ctx, store, site) {
@@ -94,7 +94,7 @@ func find(ctx context.Context, store objectstore.Store, site, name string, s *se
 	return found[0], nil
 }
 
-func byKey(ctx context.Context, store objectstore.Store, key string) (wire.Notice, error) {
+func byKey(ctx context.Context, store objectstore.Store, site, key string, s *selection) (wire.Notice, error) {
 	info, err := store.Head(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return wire.Notice{}, fmt.Errorf("the bucket holds no object %q: substorm archive ls shows the keys", key)
@@ -102,11 +102,37 @@ func byKey(ctx context.Context, store objectstore.Store, key string) (wire.Notic
 	if err != nil {
 		return wire.Notice{}, err
 	}
+	if !wire.IsOurs(key) {
+		return inPlace(ctx, store, site, key, s)
+	}
 	n, err := wire.NoticeFromMetadata(key, info.Metadata)
 	if err != nil {
 		return wire.Notice{}, fmt.Errorf("%w: its digest is unknown, so it cannot be verified", err)
 	}
 	return n, nil
+}
+
+// inPlace finds an object that was imported where it lies: only the manifests
+// know it. Of several that lay there the one that was last modified is meant.
+func inPlace(ctx context.Context, store objectstore.Store, site, key string, s *selection) (wire.Notice, error) {
+	var found wire.Notice
+	for list, err := range s.lists(ctx, store, site) {
+		if err != nil {
+			return wire.Notice{}, err
+		}
+		for r, err := range manifest.Day(ctx, store, site, list.instrument, list.day) {
+			if err != nil {
+				return wire.Notice{}, err
+			}
+			if r.Key == key && (found.Key == "" || r.ReceivedAt.After(found.ReceivedAt)) {
+				found = wire.Notice{Site: site, Instrument: list.instrument, Record: r}
+			}
+		}
+	}
+	if found.Key == "" {
+		return wire.Notice{}, fmt.Errorf("the archive of site %s does not list %q, which lies in its bucket: its digest is unknown, so it cannot be verified; substorm import --in-place registers it", site, key)
+	}
+	return found, nil
 }
 
 // save writes an object to a file, or to out where output is "-".

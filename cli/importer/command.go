@@ -3,7 +3,6 @@
 package importer
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/naming"
 )
 
@@ -78,17 +78,17 @@ func Command() *cobra.Command {
 func (cfg *Config) check() error {
 	switch {
 	case cfg.Instrument == "":
-		return errors.New("which instrument is the tree of? give --instrument")
+		return usage.Errorf("which instrument is the tree of? give --instrument")
 	case len(validation.IsDNS1123Label(cfg.Instrument)) > 0:
-		return fmt.Errorf("--instrument %q is no name of an Instrument: %s", cfg.Instrument, strings.Join(validation.IsDNS1123Label(cfg.Instrument), "; "))
+		return usage.Errorf("--instrument %q is no name of an Instrument: %s", cfg.Instrument, strings.Join(validation.IsDNS1123Label(cfg.Instrument), "; "))
 	case cfg.NameTemplate == "":
-		return errors.New("how do the paths look? give --name-template; '{name}' takes all and tells nothing")
+		return usage.Errorf("how do the paths look? give --name-template; '{name}' takes all and tells nothing")
 	case cfg.TrustChecksums && (cfg.Checksums == "" || !cfg.InPlace):
-		return errors.New("--trust-checksums goes with --checksums FILE and --in-place: what is uploaded is read in any case")
+		return usage.Errorf("--trust-checksums goes with --checksums FILE and --in-place: what is uploaded is read in any case")
 	case cfg.Parallel < 1 || cfg.Parallel > 1024:
-		return errors.New("--parallel is a number from 1 to 1024")
+		return usage.Errorf("--parallel is a number from 1 to 1024")
 	case cfg.Settle < 0 || cfg.Wait < 0:
-		return errors.New("--settle and --wait are durations, or 0")
+		return usage.Errorf("--settle and --wait are durations, or 0")
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -75,7 +76,7 @@ type importer struct {
 func Run(ctx context.Context, cfg Config) error {
 	template, err := naming.Parse(cfg.NameTemplate)
 	if err != nil {
-		return err
+		return usage.Errorf("%w", err)
 	}
 	b, err := backend.Open(ctx, cfg.Backend)
 	if err != nil {

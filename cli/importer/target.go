@@ -3,11 +3,10 @@
 package importer
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 
+	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -23,17 +22,17 @@ func parseTarget(tree, bucket string, inPlace bool) (target, error) {
 	case !inPlace && isFolder:
 		return target{dir: tree}, nil
 	case !inPlace && name == bucket:
-		return target{}, fmt.Errorf("%s lies in the Site's bucket: add --in-place, and its objects are registered where they lie", tree)
+		return target{}, usage.Errorf("%s lies in the Site's bucket: add --in-place, and its objects are registered where they lie", tree)
 	case !inPlace && statErr == nil:
-		return target{}, fmt.Errorf("%s is no folder: name the folder that it lies in", tree)
+		return target{}, usage.Errorf("%s is no folder: name the folder that it lies in", tree)
 	case !inPlace:
-		return target{}, fmt.Errorf("there is no folder %s: %w; what lies in another bucket is first copied into a folder, or into the Site's bucket %s and imported with --in-place", tree, statErr, bucket)
+		return target{}, usage.Errorf("there is no folder %s: %w; what lies in another bucket is first copied into a folder, or into the Site's bucket %s and imported with --in-place", tree, statErr, bucket)
 	case name == bucket:
 		return prefixTarget(prefix)
 	case isFolder:
-		return target{}, fmt.Errorf("%s is a folder: what is read from the archive comes from the object store, so files are registered in place only where it serves them, as BUCKET/PREFIX (the Site's bucket is %s); leave --in-place out to upload them", tree, bucket)
+		return target{}, usage.Errorf("%s is a folder: what is read from the archive comes from the object store, so files are registered in place only where it serves them, as BUCKET/PREFIX (the Site's bucket is %s); leave --in-place out to upload them", tree, bucket)
 	default:
-		return target{}, fmt.Errorf("%s is not in the Site's bucket, which is %s: what is archived must be served by its store; copy it there, or leave --in-place out and name a folder", tree, bucket)
+		return target{}, usage.Errorf("%s is not in the Site's bucket, which is %s: what is archived must be served by its store; copy it there, or leave --in-place out and name a folder", tree, bucket)
 	}
 }
 
@@ -44,7 +43,7 @@ func prefixTarget(prefix string) (target, error) {
 	}
 	prefix += "/"
 	if wire.IsOurs(prefix) {
-		return target{}, errors.New("what lies under " + prefix + " is Substorm's own: name the prefix of the tree to import")
+		return target{}, usage.Errorf("what lies under %s is Substorm's own: name the prefix of the tree to import", prefix)
 	}
 	return target{prefix: prefix}, nil
 }

@@ -193,7 +193,7 @@ func fuzzRecord[T encoder](f *testing.F, decode func([]byte) (T, error), files .
 }
 
 func FuzzDecodeNotice(f *testing.F) {
-	fuzzRecord(f, DecodeNotice, "notice-raw.json", "notice-segment.json", "notice-withdrawn.json")
+	fuzzRecord(f, DecodeNotice, "notice-raw.json", "notice-imported.json", "notice-segment.json", "notice-withdrawn.json")
 }
 func FuzzDecodeLedgerEntry(f *testing.F) { fuzzRecord(f, DecodeLedgerEntry, "ledger.json") }
 func FuzzDecodeInstrumentEntry(f *testing.F) {

@@ -39,9 +39,11 @@ func decoded[T any](f func([]byte) (T, error)) func([]byte) (any, error) {
 }
 
 func goldenRecords() []goldenRecord {
+	importedNotice := sampleNotice(sampleImported(), "allsky-1")
 	rawNotice, segmentNotice := sampleNotice(sampleRaw(), "allsky-1"), sampleNotice(sampleSegment(), "mag-1")
 	return []goldenRecord{
 		{"notice-raw.json", rawNotice.Encode, decoded(DecodeNotice), rawNotice},
+		{"notice-imported.json", importedNotice.Encode, decoded(DecodeNotice), importedNotice},
 		{"notice-segment.json", segmentNotice.Encode, decoded(DecodeNotice), segmentNotice},
 		{"notice-withdrawn.json", sampleNotice(sampleRepeat(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleRepeat(), "allsky-1")},
 		{"ledger.json", sampleLedger().Encode, decoded(DecodeLedgerEntry), sampleLedger()},

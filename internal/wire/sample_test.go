@@ -43,6 +43,17 @@ func sampleMember() Record {
 	return r
 }
 
+func sampleImported() Record {
+	from := time.Date(2015, 3, 17, 6, 30, 0, 0, time.UTC)
+	key := "old/allsky/2015/03/17/rank_0630.fits"
+	return Record{
+		ID: key, Key: key, Name: key, Size: 5, Digest: sampleDigest("frame"), DigestSource: DigestSourceListed, MediaType: "application/fits",
+		State: StateCurrent, ObservedFrom: &from, ObservedTo: ptr(from.Add(time.Minute - 1)),
+		ReceivedAt: from.Add(97 * time.Second), TimeSource: TimeSourceName, Completeness: CompletenessUnverified,
+		Gateway: ImportWriter, Incarnation: "b3f1c2d4e5a60718",
+	}
+}
+
 func sampleSegment() Record {
 	key := SegmentKey("thule", "mag-1", "raw", DayOf(sampleTime), StreamEpoch(sampleTime), 41, 97)
 	return Record{

@@ -130,7 +130,8 @@ func inPlace(ctx context.Context, store objectstore.Store, site, key string, s *
 		}
 	}
 	if found.Key == "" {
-		return wire.Notice{}, fmt.Errorf("the archive of site %s does not list %q, which lies in its bucket: its digest is unknown, so it cannot be verified; substorm import --in-place registers it", site, key)
+		return wire.Notice{}, fmt.Errorf("the archive of site %s does not list %q, which lies in its bucket: its digest is unknown, so it cannot be verified; "+
+			"substorm import --in-place registers it", site, key)
 	}
 	return found, nil
 }

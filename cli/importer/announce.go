@@ -83,7 +83,8 @@ func (a *announcer) awaitRoom(ctx context.Context) error {
 			return nil
 		}
 		if !told {
-			a.report.note("waiting: %s is three quarters full of notices, and the rest is for gateways. It is emptied as its retention passes; see spec.jetStream.notices of the Site", info.Config.Name)
+			a.report.note("waiting: %s is three quarters full of notices, and the rest is for gateways. "+
+				"It is emptied as its retention passes; see spec.jetStream.notices of the Site", info.Config.Name)
 		}
 		if err := sleep(ctx, roomPoll); err != nil {
 			return err

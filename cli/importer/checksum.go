@@ -33,7 +33,7 @@ func parseChecksumLine(line string) (name string, digest wire.Digest, err error)
 		return "", wire.Digest{}, nil
 	}
 	line, escaped := strings.CutPrefix(line, `\`)
-	hex := ""
+	var hex string
 	if tagged, ok := strings.CutPrefix(line, "SHA256 ("); ok {
 		end := strings.LastIndex(tagged, ") = ")
 		if end < 0 {

@@ -37,7 +37,8 @@ func TestFolder(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(day, "rank_0006.fits"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	reasons := map[string]Reason{"README": NameDoesNotFit, "2015/13/17/rank_0000.fits": NameDoesNotFit, "2015/03/17/rank_0001.fits ": NameNotAllowed,
+	spaced := "2015/03/17/rank_0001.fits "
+	reasons := map[string]Reason{"README": NameDoesNotFit, "2015/13/17/rank_0000.fits": NameDoesNotFit, spaced: NameNotAllowed,
 		"2015/03/17/rank_0002.fits": Empty, "2015/03/17/rank_0003.fits": TooYoung, "2015/03/17/rank_0004.fits": TooYoung,
 		"2015/03/17/rank_0005.fits": NotAFile, "2015/03/17/rank_0006.fits": NotAFile}
 

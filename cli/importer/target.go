@@ -26,13 +26,16 @@ func parseTarget(tree, bucket string, inPlace bool) (target, error) {
 	case !inPlace && statErr == nil:
 		return target{}, usage.Errorf("%s is no folder: name the folder that it lies in", tree)
 	case !inPlace:
-		return target{}, usage.Errorf("there is no folder %s: %w; what lies in another bucket is first copied into a folder, or into the Site's bucket %s and imported with --in-place", tree, statErr, bucket)
+		return target{}, usage.Errorf("there is no folder %s: %w; what lies in another bucket is "+
+			"first copied into a folder, or into the Site's bucket %s and imported with --in-place", tree, statErr, bucket)
 	case name == bucket:
 		return prefixTarget(prefix)
 	case isFolder:
-		return target{}, usage.Errorf("%s is a folder: what is read from the archive comes from the object store, so files are registered in place only where it serves them, as BUCKET/PREFIX (the Site's bucket is %s); leave --in-place out to upload them", tree, bucket)
+		return target{}, usage.Errorf("%s is a folder: what is read from the archive comes from the object store, "+
+			"so files are registered in place only where it serves them, as BUCKET/PREFIX (the Site's bucket is %s); leave --in-place out to upload them", tree, bucket)
 	default:
-		return target{}, usage.Errorf("%s is not in the Site's bucket, which is %s: what is archived must be served by its store; copy it there, or leave --in-place out and name a folder", tree, bucket)
+		return target{}, usage.Errorf("%s is not in the Site's bucket, which is %s: what is archived must be "+
+			"served by its store; copy it there, or leave --in-place out and name a folder", tree, bucket)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestNodeCommandsExplainThemselves(t *testing.T) {
 			t.Fatalf("%s without a node did something", command)
 		}
 		for _, word := range []string{"NODE", "go run ./hack/cluster " + command + " NODE", "go run ./hack/cluster " + command + " 2",
-			"no cluster nowhere", "./hack/cluster up"} {
+			"no cluster nowhere", "./hack/cluster --name nowhere up"} {
 			if !strings.Contains(err.Error(), word) {
 				t.Errorf("%s does not say %q: %v", command, word, err)
 			}

@@ -4,10 +4,12 @@ package ingestgateway_test
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,6 +65,12 @@ func send(t *testing.T, port int, object []byte) answer {
 		return answer{err: err}
 	}
 	return hear(conn)
+}
+
+// isReset says whether an error is that of a connection that was reset; a sender
+// that is about to close its side when it is sees that it is not connected.
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ENOTCONN)
 }
 
 // mustSend sends an object and fails without its receipt.

@@ -227,6 +227,9 @@ func (s *Spool) waitingIn(g *segment, f func(n wire.Notice, stored bool)) error 
 			continue
 		}
 		e, end, err := s.readEntry(g, file, offset, g.size)
+		if errors.Is(err, ErrCorrupt) { // Next will quarantine it
+			end, err = g.findRecord(file, offset+1, g.size)
+		}
 		if err != nil {
 			return err
 		}

@@ -168,8 +168,8 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// Quarantine copies the entry's bytes to where somebody may look at them,
-// reports it, and finishes the entry. Where there is no room for the copy the
+// Quarantine copies the entry's bytes to where somebody may look at them, logs
+// it, and finishes the entry. Where there is no room for the copy the
 // entry stays in the log, and is tried again when the spool is opened anew.
 func (e *Entry) Quarantine(why error) error {
 	runs, err := e.runs()
@@ -180,7 +180,7 @@ func (e *Entry) Quarantine(why error) error {
 	if len(e.parts) > 0 {
 		chunks = append(chunks, runs...)
 	}
-	if err := e.spool.quarantine(e.segment, e.offset, &e.Notice, why, chunks...); err != nil {
+	if _, err := e.spool.quarantine(e.segment, e.offset, &e.Notice, why, chunks...); err != nil {
 		return err
 	}
 	return e.spool.Done(e)

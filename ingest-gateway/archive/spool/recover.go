@@ -228,6 +228,7 @@ func (s *Spool) quarantineSegment(g *segment, why error) error {
 	}
 	s.used += g.size
 	s.report(Quarantine{File: to, Size: g.size}, why)
+	s.tell(Quarantine{File: to, Size: g.size})
 	return nil
 }
 
@@ -241,35 +242,46 @@ func (s *Spool) quarantineGap(g *segment, f *os.File, from, to int64) {
 		}
 	}
 	why := fmt.Errorf("%w: %d bytes at %d of segment %d", ErrCorrupt, to-from, from, g.number)
-	if err := s.quarantine(g, from, n, why, run{g, from, to - from}); err != nil {
+	isNew, err := s.quarantine(g, from, n, why, run{g, from, to - from})
+	if err != nil {
 		s.cfg.Logger.Error("corrupt bytes of the spool cannot be kept: the segment's file is the only copy", "file", g.path,
 			"offset", from, "bytes", to-from, "error", err)
+	}
+	if isNew || err != nil {
+		s.tell(Quarantine{Size: to - from, Notice: n})
+	}
+}
+
+// tell tells who asked to hear of it.
+func (s *Spool) tell(q Quarantine) {
+	if s.cfg.Quarantined != nil {
+		s.cfg.Quarantined(q)
 	}
 }
 
 // quarantine copies bytes into a file of its own, named after where they lay.
-// What an earlier life quarantined is not reported again.
-func (s *Spool) quarantine(g *segment, offset int64, n *wire.Notice, why error, chunks ...run) error {
+// What an earlier life quarantined is not new, and not reported again.
+func (s *Spool) quarantine(g *segment, offset int64, n *wire.Notice, why error, chunks ...run) (isNew bool, err error) {
 	path := filepath.Join(s.cfg.Dir, quarantineFolder, fmt.Sprintf("%012d-%d.bin", g.number, offset))
 	size := int64(0)
 	for _, c := range chunks {
 		size += c.size
 	}
 	if info, err := os.Stat(path); err == nil && info.Size() == size {
-		return nil
+		return false, nil
 	}
 	if err := s.copyOut(path+".part", chunks); err != nil {
 		_ = os.Remove(path + ".part")
-		return fmt.Errorf("quarantine: %w", err)
+		return false, fmt.Errorf("quarantine: %w", err)
 	}
 	if err := errors.Join(os.Rename(path+".part", path), s.syncDir(filepath.Dir(path))); err != nil {
-		return fmt.Errorf("quarantine: %w", err)
+		return false, fmt.Errorf("quarantine: %w", err)
 	}
 	s.mu.Lock()
 	s.used += size
 	s.mu.Unlock()
 	s.report(Quarantine{File: path, Size: size, Notice: n}, why)
-	return nil
+	return true, nil
 }
 
 func (s *Spool) copyOut(path string, chunks []run) error {
@@ -299,7 +311,4 @@ func (s *Spool) report(q Quarantine, why error) {
 		args = append(args, "instrument", q.Notice.Instrument, "key", q.Notice.Key, "receivedAt", q.Notice.ReceivedAt)
 	}
 	s.cfg.Logger.Error("a corrupt record of the spool is in quarantine: what it holds was receipted and cannot be archived", args...)
-	if s.cfg.Quarantined != nil {
-		s.cfg.Quarantined(q)
-	}
 }

@@ -60,8 +60,8 @@ type Config struct {
 	// SegmentSize in bytes; 0 is DefaultSegmentSize.
 	SegmentSize int64
 	Logger      *slog.Logger
-	// Quarantined hears of what was quarantined, as far as it can be told. It
-	// may be nil, and must not call the spool.
+	// Quarantined hears of corrupt bytes that Open or Next found and put into
+	// quarantine. It may be nil, and must not call the spool.
 	Quarantined func(Quarantine)
 
 	// unsafe leaves out every sync: what a power cut then does is a test's control.

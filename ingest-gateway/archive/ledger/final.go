@@ -34,11 +34,7 @@ func (c *counted) totals(p *previous) map[stepKey]wire.Totals {
 		if s == nil {
 			s = new(slot)
 		}
-		put := func(step wire.Step, t wire.Totals) {
-			if !isZero(t) {
-				all[stepKey{k, step}] = t
-			}
-		}
+		put := func(step wire.Step, t wire.Totals) { all[stepKey{k, step}] = t }
 		put(wire.StepAnnounced, a.totals())
 		stored := a.totals()
 		stored.Datagrams, stored.DatagramBytes = 0, 0 // the archivist's column

@@ -45,8 +45,13 @@ func (l *Ledger) recountPrevious(ctx context.Context) error {
 		final := r.counts[prev.incarnation].totals(prev)
 		l.previous.Unlock()
 		for key, totals := range final {
-			if _, err := l.entry(ctx, key.key(l.cfg.Gateway)); err != nil {
+			e, err := l.entry(ctx, key.key(l.cfg.Gateway))
+			if err != nil {
 				return err
+			}
+			// Where nothing is left of what it wrote, as where it adopted and announced nothing, that is written, too.
+			if _, wrote := e.Incarnations[prev.incarnation]; isZero(totals) && !wrote {
+				continue
 			}
 			p.put(nil, key.key(l.cfg.Gateway), prev.incarnation, totals)
 		}

@@ -149,8 +149,7 @@ func (s *Spool) readOn(g *segment, size int64) (*Entry, error) {
 		if e == nil {
 			continue
 		}
-		if s.finished[e.sequence] {
-			delete(s.finished, e.sequence)
+		if g.finished[e.sequence] {
 			continue
 		}
 		s.mu.Lock()
@@ -201,14 +200,16 @@ func (s *Spool) leave(at sight) {
 // Waiting calls f for every object that waits, in the order of arrival, of those
 // that were there when the spool was opened. It does not move what Next returns.
 func (s *Spool) Waiting(f func(n wire.Notice, stored bool)) error {
+	var segments []*segment
 	s.mu.Lock()
-	segments := append([]*segment(nil), s.segments...)
+	for _, g := range s.segments {
+		if g.number < s.opened && g.needed() {
+			segments = append(segments, g)
+		}
+	}
 	s.mu.Unlock()
 	for _, g := range segments {
-		if g.number >= s.opened || !g.needed() {
-			continue
-		}
-		if err := s.waitingIn(g, f); err != nil {
+		if err := s.waitingIn(g, f); err != nil && !errors.Is(err, os.ErrNotExist) { // it is finished now
 			return err
 		}
 	}
@@ -222,7 +223,10 @@ func (s *Spool) waitingIn(g *segment, f func(n wire.Notice, stored bool)) error 
 	}
 	defer file.Close()
 	for offset := int64(segmentHead); offset < g.size; {
-		if end, isGap := g.gaps[offset]; isGap {
+		s.reading.Lock()
+		end, isGap := g.gaps[offset]
+		s.reading.Unlock()
+		if isGap {
 			offset = end
 			continue
 		}
@@ -234,13 +238,7 @@ func (s *Spool) waitingIn(g *segment, f func(n wire.Notice, stored bool)) error 
 			return err
 		}
 		offset = end
-		if e == nil {
-			continue
-		}
-		s.reading.Lock()
-		done := s.finished[e.sequence]
-		s.reading.Unlock()
-		if !done {
+		if e != nil && !g.finished[e.sequence] {
 			f(e.Notice, e.Stored)
 		}
 	}

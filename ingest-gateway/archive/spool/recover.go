@@ -69,7 +69,7 @@ func (s *Spool) findSegments() error {
 	}
 	slices.Sort(numbers)
 	for i, n := range numbers {
-		g := &segment{number: n, path: segmentPath(s.cfg.Dir, n), gaps: map[int64]int64{}}
+		g := &segment{number: n, path: segmentPath(s.cfg.Dir, n), gaps: map[int64]int64{}, finished: map[uint64]bool{}}
 		s.number = n + 1
 		err := s.readBeginning(g)
 		switch {
@@ -196,7 +196,7 @@ func (s *Spool) count(g *segment, done map[uint64]bool) error {
 		switch {
 		case e == nil:
 		case done[e.sequence]:
-			s.finished[e.sequence] = true
+			g.finished[e.sequence] = true
 		default:
 			s.countWaiting(e)
 		}

@@ -47,6 +47,8 @@ type segment struct {
 	// gaps are runs of bytes that are no records, by where they begin: where
 	// they end.
 	gaps map[int64]int64
+	// finished are records that were done before the spool was opened.
+	finished map[uint64]bool
 }
 
 func (g *segment) needed() bool { return g.unread > 0 || g.open > 0 || g.parts > 0 }

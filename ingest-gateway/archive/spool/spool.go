@@ -114,10 +114,6 @@ type Spool struct {
 	// reading guards the cursor and what only it uses.
 	reading sync.Mutex
 	cursor  cursor
-	// finished are records that were done before the spool was opened and that
-	// the cursor has not passed.
-	finished map[uint64]bool
-
 	stopped chan struct{}
 }
 
@@ -135,7 +131,7 @@ func Open(cfg Config) (*Spool, error) {
 	}
 	s := &Spool{
 		cfg: cfg, sequence: 1, number: 1, work: make(chan struct{}, 1), arrived: make(chan struct{}, 1),
-		given: map[uint64]*Entry{}, finished: map[uint64]bool{}, stopped: make(chan struct{}),
+		given: map[uint64]*Entry{}, stopped: make(chan struct{}),
 	}
 	s.stats.Size = cfg.Size
 	if err := s.recover(); err != nil {

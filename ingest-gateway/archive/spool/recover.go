@@ -236,7 +236,7 @@ func (s *Spool) quarantineSegment(g *segment, why error) error {
 func (s *Spool) quarantineGap(g *segment, f *os.File, from, to int64) {
 	g.gaps[from] = to
 	var n *wire.Notice
-	if r, err := readHead(f, from, g.size, g.marker); err == nil {
+	if r, err := readHead(f, from, to, g.marker); err == nil {
 		if m, err := r.object(); err == nil {
 			n = &m.Notice
 		}

@@ -171,7 +171,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	g.archive = store.New(store.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		Objects: g.objects, Announcer: announcer, Ledger: g.ledger, Pool: g.pool,
-		Spool: g.spool, JetStream: g.js,
+		Spool: g.spool, Publisher: announcer, JetStream: g.js,
 		Logger: g.log, Metrics: g.metrics,
 	})
 	for _, q := range g.quarantined {

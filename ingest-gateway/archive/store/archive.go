@@ -49,12 +49,17 @@ const (
 	DefaultShortWait = 2 * time.Second
 )
 
+// Announcer publishes notices, see announce.Announcer.
+type Announcer interface {
+	Notice(ctx context.Context, n wire.Notice, settled func(error)) error
+}
+
 // Config says where objects go.
 type Config struct {
 	Site, Gateway, Incarnation string
 
 	Objects   objectstore.Store
-	Announcer *announce.Announcer
+	Announcer Announcer
 	Ledger    *ledger.Ledger
 	Pool      *memory.Pool
 	Logger    *slog.Logger
@@ -69,6 +74,8 @@ type Config struct {
 	// Spool keeps what is receipted and not yet at home; without one receipts
 	// always mean Stored.
 	Spool *spool.Spool
+	// Publisher publishes what may be in the spool. It is needed with one.
+	Publisher *announce.Announcer
 	// ShortWait is how long store and JetStream may take, one after the other,
 	// before an object goes to the spool instead (StoredOrSpooled).
 	ShortWait time.Duration

@@ -239,7 +239,7 @@ func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) (*announce.A
 			settled = make(chan outcome, 1)
 			publish, cancel := context.WithCancel(ctx)
 			cancel() // what became of it comes over the channel
-			_, _ = a.cfg.Announcer.Publish(publish, n, func(d *announce.Announcement, err error) { settled <- outcome{d, err} })
+			_, _ = a.cfg.Publisher.Publish(publish, n, func(d *announce.Announcement, err error) { settled <- outcome{d, err} })
 		}
 		d, err := a.await(ctx, settled)
 		if err == nil {

@@ -98,7 +98,7 @@ func (a *Archive) announceOrSpool(ctx context.Context, n wire.Notice) error {
 	defer cancel()
 	settled := make(chan outcome, 1)
 	a.homing.fly(n.ID, settled)
-	_, err := a.cfg.Announcer.Publish(short, n, func(d *announce.Announcement, err error) { settled <- outcome{d, err} })
+	_, err := a.cfg.Publisher.Publish(short, n, func(d *announce.Announcement, err error) { settled <- outcome{d, err} })
 	if err == nil || errors.Is(err, stream.ErrRefused) {
 		a.homing.land(n.ID)
 		return a.announced(n, <-settled)

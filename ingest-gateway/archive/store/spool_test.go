@@ -65,9 +65,10 @@ func (l *lab) live(t *testing.T, dir, incarnation, acknowledge string) *life {
 	cfg := l.cfg
 	cfg.Incarnation, cfg.Ledger, cfg.Spool, cfg.JetStream, cfg.Metrics = incarnation, next.ledger, s, js, prometheus.NewRegistry()
 	cfg.ShortWait = 200 * time.Millisecond
-	cfg.Announcer = announce.New(announce.Config{
+	cfg.Publisher = announce.New(announce.Config{
 		Site: "hub", Gateway: "north-0", Incarnation: incarnation, Notices: next.notices, Ledger: next.ledger, JetStream: js,
 	})
+	cfg.Announcer = cfg.Publisher
 	next.Archive = New(cfg)
 	next.camera, err = intake.NewInstrument(wire.InstrumentEntry{
 		Instrument: "camera", MaxObjectSize: 1 << 30, MaxConnections: 1, MediaType: "image/jpeg", Acknowledge: acknowledge,

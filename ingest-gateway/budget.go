@@ -24,9 +24,11 @@ const (
 	// archiveShare is the part of the budget that is for what the archivist
 	// remembers; every gateway keeps it free, because any may become the archivist.
 	archiveShare = 8
-	// scratchShare is the part of the volume's free space that scratch may
-	// take: counters and the registry need some too.
-	scratchShare = 0.75
+	// spoolShare is the part of the volume that the spool may take, of what is
+	// free or its own already; scratchShare is that of what is free which scratch
+	// may take. Counters, the registry and a segment on its way need some too.
+	spoolShare   = 0.5
+	scratchShare = 0.25
 	// connectionShare is the part of the memory limit that connections may take
 	// beside the budget, connectionCost what one takes: a goroutine, a socket,
 	// the state of a digest.
@@ -75,11 +77,17 @@ func limitsUnder(limit, budget int64) limits {
 
 // scratchSize returns how many bytes scratch may take of a volume.
 func scratchSize(dir string) (int64, error) {
+	free, err := freeSpace(dir)
+	return int64(scratchShare * free), err
+}
+
+// freeSpace returns the bytes that are free on a folder's volume.
+func freeSpace(dir string) (float64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return 0, fmt.Errorf("free space of %s: %w", dir, err)
 	}
-	return int64(scratchShare * float64(fs.Bavail) * float64(fs.Bsize)), nil
+	return float64(fs.Bavail) * float64(fs.Bsize), nil
 }
 
 // lockVolume makes sure that no other gateway runs on the volume. The lock ends

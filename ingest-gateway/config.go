@@ -36,6 +36,9 @@ type Config struct {
 	// MemoryBudget in bytes for what is received and not yet safe; 0 means half
 	// of the control group's memory limit, or 256 MiB where there is none.
 	MemoryBudget int64
+	// SpoolSize bounds the spool, in bytes; 0 is half of what the volume has free
+	// or the spool holds already.
+	SpoolSize int64
 	// DrainTimeout is how long what was begun may take to finish.
 	DrainTimeout time.Duration
 	// ObservationRetention and NoticeRetention are how long archived messages
@@ -73,6 +76,9 @@ func (c *Config) check() error {
 	}
 	if c.MemoryBudget != 0 && c.MemoryBudget < minMemoryBudget {
 		errs = append(errs, fmt.Errorf("--memory-budget %d: at least %d bytes are needed", c.MemoryBudget, minMemoryBudget))
+	}
+	if c.SpoolSize < 0 {
+		errs = append(errs, fmt.Errorf("--spool-size %d is negative", c.SpoolSize))
 	}
 	if c.DrainTimeout <= 0 || c.ObservationRetention <= 0 || c.NoticeRetention <= 0 {
 		errs = append(errs, errors.New("--drain-timeout, --observation-retention and --notice-retention must be positive"))

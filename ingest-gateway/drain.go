@@ -38,6 +38,7 @@ func (g *gateway) drain(unsettle func()) {
 	ways.Go(func() {
 		g.tcp.Drain(ctx)
 		g.archive.Wait(ctx)
+		g.archive.Flush(ctx)
 	})
 	ways.Go(func() {
 		if err := g.udp.Drain(ctx); err != nil {
@@ -52,7 +53,7 @@ func (g *gateway) finish() error {
 	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
 	defer cancel()
 	err := errors.Join(g.messages.Close(ctx), g.notices.Close(ctx))
-	err = errors.Join(err, g.ledger.Close(ctx))
+	err = errors.Join(err, g.ledger.Close(ctx), g.spool.Close())
 	if err != nil {
 		// Nothing that was receipted is lost: the next incarnation recounts.
 		g.log.Warn("stopped before everything was written", "error", err)
@@ -78,6 +79,9 @@ func (g *gateway) close(ctx context.Context) {
 	}
 	if g.ledger != nil {
 		_ = g.ledger.Close(ctx)
+	}
+	if g.spool != nil {
+		_ = g.spool.Close()
 	}
 	if g.nc != nil {
 		g.nc.Close()

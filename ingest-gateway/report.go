@@ -86,6 +86,7 @@ func (r *reporter) reportGateway(ctx context.Context) error {
 		StartedAt: g.startedAt, ReportedAt: time.Now().UTC(),
 		Revision: s.Revision, Datapath: datapath, Problems: s.Problems,
 		Draining: g.health.draining.Load(), Archivist: g.isArchivist.Load(),
+		Spool: g.spoolStatus(),
 	})
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/archivist"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
@@ -53,12 +54,15 @@ type gateway struct {
 	// archiveMemory is what the archivist may remember, in bytes.
 	archiveMemory int64
 	archive       *store.Archive
-	registry      *intake.Registry
-	tcp           *tcp.Server
-	udp           *udp.Receiver
-	http          *telemetry.Server
-	health        health
-	reporter      *reporter
+	spool         *spool.Spool
+	// quarantined is what was found before there was an archive to count it.
+	quarantined []spool.Quarantine
+	registry    *intake.Registry
+	tcp         *tcp.Server
+	udp         *udp.Receiver
+	http        *telemetry.Server
+	health      health
+	reporter    *reporter
 
 	isArchivist atomic.Bool
 }
@@ -104,9 +108,14 @@ func (g *gateway) open(ctx context.Context) (err error) {
 	if g.js, err = jetstream.New(g.nc); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
+	spooled, err := g.openSpool()
+	if err != nil {
+		return err
+	}
 	g.ledger, err = ledger.Open(ledger.Config{
 		Dir: filepath.Join(cfg.DataDir, "ledger"), Site: cfg.Site, Gateway: cfg.Gateway,
 		Incarnation: g.incarnation, Logger: g.log,
+		Spooled: spooled, Waiting: func() int64 { return g.spool.Stats().Objects },
 	})
 	if err != nil {
 		return err
@@ -157,13 +166,17 @@ const noticeBytes = 8 << 20
 func (g *gateway) openReceivers(limits limits) (err error) {
 	announcer := announce.New(announce.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
-		Notices: g.notices, Observations: g.messages, Ledger: g.ledger,
+		Notices: g.notices, Observations: g.messages, Ledger: g.ledger, JetStream: g.js,
 	})
 	g.archive = store.New(store.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		Objects: g.objects, Announcer: announcer, Ledger: g.ledger, Pool: g.pool,
+		Spool: g.spool, Publisher: announcer, JetStream: g.js,
 		Logger: g.log, Metrics: g.metrics,
 	})
+	for _, q := range g.quarantined {
+		g.archive.Quarantined(q)
+	}
 	g.registry = intake.NewRegistry()
 	registerRegistry(g.metrics, g.registry)
 	g.tcp = tcp.NewServer(tcp.Config{
@@ -207,6 +220,7 @@ func (g *gateway) run(ctx context.Context) error {
 	room(alive, "http", g.http.Serve)
 	room(alive, "ledger", func(ctx context.Context) error { return g.ledger.Run(ctx, g.js) })
 	room(alive, "report", g.reporter.run)
+	room(alive, "spool", g.archive.BringHome)
 	room(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
 	room(steady, "archivist", g.archivist)
 	room(steady, "health", g.seekBackends)

@@ -146,6 +146,8 @@ func (l *Ledger) compare() []string {
 	}
 	r, s, a := l.Received, l.Stored, l.Announced
 	switch {
+	case r.Objects > a.Objects:
+		say("objects: %d received, %d announced: what is missing waits in the gateways' spools (kubectl get ingestgateways)", r.Objects, a.Objects)
 	case r.Objects != a.Objects:
 		say("objects: %d received, %d announced", r.Objects, a.Objects)
 	case s.Objects != a.Objects:

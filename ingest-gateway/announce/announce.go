@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/internal/stream"
@@ -24,6 +25,8 @@ type Config struct {
 	// Notices commits to wire.NoticeStream, Observations to wire.ObservationStream.
 	Notices, Observations *stream.Committer
 	Ledger                *ledger.Ledger
+	// JetStream looks up what is in the stream already; it is needed for what earlier incarnations received.
+	JetStream jetstream.JetStream
 }
 
 // Announcer publishes for one incarnation of a gateway, and counts in the ledger what is in the streams. Its methods may
@@ -38,46 +41,64 @@ func New(cfg Config) *Announcer {
 	return &Announcer{cfg: cfg, source: wire.EventSource(cfg.Site, cfg.Gateway)}
 }
 
-// Notice announces an object that this incarnation received and stored. It returns what became of the notice (an error
-// of stream, see stream.CauseOf), or stream.ErrUnavailable where ctx ended before that was known; the notice is then
-// published all the same, if it can be.
+// Notice announces an object that this incarnation received and stored, and counts it. It returns what became of the
+// notice as Publish does.
 //
 // Settled is called exactly once with the outcome: nil when the notice is in the stream (and counted as announced). It is
 // called before Notice returns that outcome, and later, from another goroutine, where ctx ended. Count what was received
 // and what is unfinished there, so that the ledger's columns agree however long the stream takes.
 func (a *Announcer) Notice(ctx context.Context, n wire.Notice, settled func(error)) error {
+	_, err := a.Publish(ctx, n, func(done *Announcement, err error) {
+		if err == nil {
+			done.Count()
+		}
+		settled(err)
+	})
+	return err
+}
+
+// Publish publishes the notice of an object, which this incarnation or an earlier one received. It returns what became
+// of it (an error of stream, see stream.CauseOf), or stream.ErrUnavailable where ctx ended before that was known; the
+// notice is then published all the same, if it can be.
+//
+// Settled is called exactly once with the outcome, before Publish returns it, and later, from another goroutine that it
+// must not hold up, where ctx ended. What is published must be counted with the announcement's Count; where that is
+// forgotten, the next incarnation looks what is in the stream.
+func (a *Announcer) Publish(ctx context.Context, n wire.Notice, settled func(*Announcement, error)) (*Announcement, error) {
 	payload, err := n.Encode()
 	if err != nil {
 		err = fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrRefused, err)
-		settled(err)
-		return err
+		settled(nil, err)
+		return nil, err
 	}
 	p := a.cfg.Ledger.Publish()
+	done := &Announcement{announcer: a, publication: p, notice: n}
 	msg := &nats.Msg{Subject: wire.NoticeSubject(n.Site, n.Instrument), Data: payload}
 	msg.Header = a.header(n.ID, wire.TypeNotice, wire.ContentTypeJSON, n.ReceivedAt)
 	msg.Header[wire.HeaderSubject] = []string{n.Key}
-	msg.Header[wire.HeaderPublication] = []string{wire.PublicationID(a.cfg.Gateway, a.cfg.Incarnation, p.Number)}
+	msg.Header[wire.HeaderPublication] = []string{done.id()}
 
 	outcome := make(chan error, 1)
 	err = a.cfg.Notices.Submit(ctx, msg, func(ack stream.Ack, err error) {
 		if err == nil {
-			p.AnnouncedObject(n.Instrument, n.ReceivedAt, n.Size, n.Digest, ack.Sequence)
+			done.ack = ack
+			settled(done, nil)
 		} else {
 			notAnnounced(p, err)
+			settled(nil, err)
 		}
-		settled(err)
 		outcome <- err
 	})
 	if err != nil {
 		p.NotAnnounced()
-		settled(err)
-		return err
+		settled(nil, err)
+		return nil, err
 	}
 	select {
 	case err := <-outcome:
-		return err
+		return done, err
 	case <-ctx.Done():
-		return fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrUnavailable, ctx.Err())
+		return nil, fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrUnavailable, ctx.Err())
 	}
 }
 

@@ -55,7 +55,7 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.StringVar(&cfg.Gateway, "gateway", "", "name of this pod")
 	f.StringVar(&cfg.Node, "node", "", "name of the node")
 	f.StringVar(&cfg.PodIP, "pod-ip", "", "address of this pod")
-	f.StringVar(&cfg.DataDir, "data-dir", "/var/lib/substorm", "the pod's volume: scratch, the registry last seen, counters")
+	f.StringVar(&cfg.DataDir, "data-dir", "/var/lib/substorm", "the pod's volume: spool, scratch, the registry last seen, counters")
 	f.StringVar(&cfg.ListenHTTP, "listen-http", ":8080", "address of /healthz, /readyz and /metrics")
 	f.StringVar(ports, "ports", "30100-30149", "range of the ports that data comes to")
 
@@ -71,6 +71,7 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.StringVar(&cfg.NATS.InboxPrefix, "nats-inbox-prefix", "", "prefix of reply subjects that the credentials allow")
 
 	f.Int64Var(&cfg.MemoryBudget, "memory-budget", 0, "bytes for what is received and not yet safe (0: half of the memory limit)")
+	f.Int64Var(&cfg.SpoolSize, "spool-size", 0, "bytes on the volume for what is receipted and not yet at home (0: half of what is free)")
 	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", time.Minute, "how long what was begun may take to finish")
 	f.DurationVar(&cfg.ObservationRetention, "observation-retention", 72*time.Hour, "how long archived telemetry stays on its stream")
 	f.DurationVar(&cfg.NoticeRetention, "notice-retention", 72*time.Hour, "how long listed notices stay on their stream")

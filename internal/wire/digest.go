@@ -42,6 +42,18 @@ func ParseDigest(s string) (Digest, error) {
 	return d, nil
 }
 
+// Minus returns what Plus makes d of, with other.
+func (d Digest) Minus(other Digest) Digest {
+	var rest Digest
+	var borrow uint64
+	for i := 24; i >= 0; i -= 8 {
+		var word uint64
+		word, borrow = bits.Sub64(binary.BigEndian.Uint64(d[i:]), binary.BigEndian.Uint64(other[i:]), borrow)
+		binary.BigEndian.PutUint64(rest[i:], word)
+	}
+	return rest
+}
+
 // Plus returns the sum of two digests modulo 2^256. The sum of a set's digests
 // tells two sets apart whatever the order in which their members came (additive
 // multiset hash: Clarke et al., ASIACRYPT 2003).

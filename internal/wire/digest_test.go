@@ -59,6 +59,15 @@ func TestDigestSum(t *testing.T) {
 	if shuffled != sum {
 		t.Errorf("the sum depends on the order: %s and %s", sum, shuffled)
 	}
+	for _, d := range digests {
+		if back := sum.Plus(d).Minus(d); back != sum {
+			t.Fatalf("%s and %s, and that taken away: %s", sum, d, back)
+		}
+		sum = sum.Minus(d)
+	}
+	if sum != (Digest{}) {
+		t.Errorf("all taken away, %s is left", sum)
+	}
 }
 
 func TestTotalsAddUp(t *testing.T) {

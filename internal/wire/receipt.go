@@ -33,6 +33,7 @@ const (
 	CauseBacklog            Cause = "Backlog"            // telemetry waits for JetStream and its share of memory is full
 	CauseTruncated          Cause = "Truncated"          // a datagram was larger than a buffer, or a connection ended within an object
 	CauseUndecodable        Cause = "Undecodable"        // nobody can read the telemetry message that holds the datagram
+	CauseCorrupt            Cause = "Corrupt"            // receipted into the spool, where it cannot be read any more
 	CauseStreamGone         Cause = "StreamGone"         // the stream was deleted before its telemetry was in a segment
 )
 

@@ -56,6 +56,20 @@ type GatewayStatus struct {
 	Draining bool              `json:"draining,omitempty"`
 	// Archivist is true for the lease holder.
 	Archivist bool `json:"archivist,omitempty"`
+	// Spool is what is receipted and waits on the pod's volume.
+	Spool *SpoolStatus `json:"spool,omitempty"`
+}
+
+// SpoolStatus says what waits in a gateway's spool.
+type SpoolStatus struct {
+	Objects int64 `json:"objects"`
+	Bytes   int64 `json:"bytes"`
+	// Oldest is when the oldest of them was received.
+	Oldest *time.Time `json:"oldest,omitempty"`
+	// Size is what the spool may take, in bytes.
+	Size int64 `json:"size"`
+	// Quarantined corrupt records since the pod started.
+	Quarantined int64 `json:"quarantined,omitempty"`
 }
 
 // Encode writes the report as JSON.

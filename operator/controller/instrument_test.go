@@ -44,8 +44,6 @@ func TestInstrumentFromApplyToData(t *testing.T) {
 	}
 	c = w.awaits("Instrument", "camera", "Ready", "False/NotReported")
 	says(t, c, `IngestGateway "pool"`)
-	c = w.awaits("Instrument", "camera", "AcknowledgeLimited", "True/NoSpool")
-	says(t, c, "StoredOrSpooled", "receipts mean Stored")
 
 	stop := g.follow()
 	w.awaits("Instrument", "camera", "Ready", "True/Ready")

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -100,6 +101,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 		status.Replicas, status.ReadyReplicas = v.StatefulSet.Status.Replicas, v.StatefulSet.Status.ReadyReplicas
 	}
 	status.Datapath, status.RegistryRevision = v.inUse()
+	status.Spool = v.spool()
 	return status, soonest(patienceEnds, figuresEvery)
 }
 
@@ -232,4 +234,29 @@ func (v GatewayView) inUse() (v1alpha1.Datapath, int64) {
 		datapath = ""
 	}
 	return datapath, slices.Min(revisions)
+}
+
+// waitsLongest is how long an object may wait in a spool before that is shown:
+// with acknowledge Spooled each passes through it.
+const waitsLongest = time.Minute
+
+// spool adds up what waits in the spools of the pods that report, in figures
+// that stand still as long as nothing changes.
+func (v GatewayView) spool() *v1alpha1.IngestGatewaySpool {
+	alive, _ := fresh(v.Reports, v.Gateway.Name, v.Now)
+	var sum v1alpha1.IngestGatewaySpool
+	for _, r := range alive {
+		if r.Spool == nil || r.Spool.Oldest == nil {
+			continue
+		}
+		sum.Objects += r.Spool.Objects
+		sum.Bytes += r.Spool.Bytes
+		if oldest := metav1.NewTime(r.Spool.Oldest.UTC().Truncate(time.Second)); sum.Oldest.IsZero() || oldest.Before(&sum.Oldest) {
+			sum.Oldest = oldest
+		}
+	}
+	if sum.Oldest.IsZero() || v.Now.Sub(sum.Oldest.Time) < waitsLongest {
+		return nil
+	}
+	return &sum
 }

@@ -258,10 +258,10 @@ func dataIsOverdue(v InstrumentView) (Finding, bool) {
 }
 
 func acknowledgeIsLimited(v InstrumentView) (Finding, bool) {
-	asked := v.Instrument.Spec.Acknowledge
-	return good(v1alpha1.ReasonNoSpool, fmt.Sprintf(
-		"spec.acknowledge asks for %s, which needs a spool, and gateways have none yet: receipts mean Stored, so none is given while the object store or JetStream is away",
-		asked)), asked != v1alpha1.AcknowledgeStored
+	return good(v1alpha1.ReasonNoReplica,
+		"spec.acknowledge asks for Replicated, which needs the spools of two gateways, and they do not copy to each other yet: "+
+			"receipts mean Stored, so none is given while the object store or JetStream is away",
+	), v.Instrument.Spec.Acknowledge == v1alpha1.AcknowledgeReplicated
 }
 
 func rounded(t time.Time) *metav1.Time {

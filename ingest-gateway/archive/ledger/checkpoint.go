@@ -29,6 +29,12 @@ type checkpoint struct {
 	First uint64   `json:"first"`
 	// Settled counts all publications before First.
 	Settled []settledDay `json:"settled"`
+
+	// Of an incarnation that ended, noted by the first one after it: what waited in the spool of what it received, and
+	// which of that it had announced all the same.
+	SpoolSeen bool                `json:"spoolSeen,omitempty"`
+	Spooled   map[string]Spooled  `json:"spooled,omitempty"`
+	Overlap   map[string]overlaps `json:"overlap,omitempty"`
 }
 
 type settledDay struct {

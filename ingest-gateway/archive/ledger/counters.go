@@ -25,7 +25,7 @@ import (
 // A slot whose instrument has length 0 is free. The file grows by chunks of slots, whose room on the disk is reserved:
 // writing to a mapped page for which there is no room would end the process.
 const (
-	magic      = "SBSTLDG1"
+	magic      = "SBSTLDG2"
 	headSize   = 64 << 10 // as large as a page may be
 	causeSize  = 32
 	maxCauses  = 24
@@ -56,6 +56,7 @@ const (
 	objectsAnnounced
 	objectBytesAnnounced
 	unfinishedBytes
+	objectsAdopted  // of objectsReceived, those that were not begun here
 	droppedFirst    // by cause
 	unfinishedFirst = droppedFirst + maxCauses
 	counterCount    = int(unfinishedFirst) + maxCauses

@@ -27,23 +27,21 @@ func (c *counted) totals(p *previous) map[stepKey]wire.Totals {
 		days[k] = atLeast(days[k], s)
 	}
 	all := map[stepKey]wire.Totals{}
+	adopted := map[string]Spooled{}
 	for k, a := range days {
+		adopted[k.instrument] = adopted[k.instrument].plus(Spooled{a.Adopted, a.AdoptedBytes})
 		s := slots[k]
 		if s == nil {
 			s = new(slot)
 		}
-		put := func(step wire.Step, t wire.Totals) {
-			if !isZero(t) {
-				all[stepKey{k, step}] = t
-			}
-		}
+		put := func(step wire.Step, t wire.Totals) { all[stepKey{k, step}] = t }
 		put(wire.StepAnnounced, a.totals())
 		stored := a.totals()
 		stored.Datagrams, stored.DatagramBytes = 0, 0 // the archivist's column
 		put(wire.StepStored, stored)
 		put(wire.StepReceived, receivedOf(a, s, p.causes))
 	}
-	addKilled(all, slots)
+	addKilled(all, slots, adopted, p.checkpoint.waiting())
 	return all
 }
 
@@ -59,7 +57,7 @@ func atLeast(a announced, s *slot) announced {
 
 func receivedOf(a announced, s *slot, causes []wire.Cause) wire.Totals {
 	t := a.totals()
-	t.Acknowledged = min(s.get(objectsAcknowledged), a.Objects)
+	t.Acknowledged = s.get(objectsAcknowledged) // also of what waits in the spool, and the next incarnation counts as received
 	t.Unfinished, t.UnfinishedBytes = byCause(s, unfinishedFirst, causes), s.get(unfinishedBytes)
 	t.Dropped = byCause(s, droppedFirst, causes)
 	accounted := a.Datagrams
@@ -74,8 +72,9 @@ func receivedOf(a announced, s *slot, causes []wire.Cause) wire.Totals {
 	return t
 }
 
-// addKilled counts the objects that were on their way at the kill as unfinished, on the instrument's last day.
-func addKilled(all map[stepKey]wire.Totals, slots map[dayKey]*slot) {
+// addKilled counts the objects that were on their way at the kill as unfinished, on the instrument's last day. Adopted
+// objects were not begun by this incarnation, and those that wait in the spool are not lost.
+func addKilled(all map[stepKey]wire.Totals, slots map[dayKey]*slot, adopted, waiting map[string]Spooled) {
 	begun, bytesRead, last := map[string]uint64{}, map[string]uint64{}, map[string]wire.Day{}
 	for k, s := range slots {
 		begun[k.instrument] += s.get(objectsBegun)
@@ -94,6 +93,9 @@ func addKilled(all map[stepKey]wire.Totals, slots map[dayKey]*slot) {
 		bytesEnded[k.instrument] += t.ObjectBytes + t.UnfinishedBytes
 	}
 	for instrument, n := range begun {
+		a, w := adopted[instrument], waiting[instrument]
+		ended[instrument] += w.Objects - a.Objects
+		bytesEnded[instrument] += w.Bytes - a.Bytes
 		if n <= ended[instrument] {
 			continue
 		}

@@ -29,6 +29,11 @@ type Config struct {
 	Site, Gateway, Incarnation string
 	// Logger hears what is final of previous incarnations; default none.
 	Logger *slog.Logger
+	// Spooled is what waits in the spool of what earlier incarnations received: by incarnation and instrument. Nil where
+	// there is no spool; otherwise call AdoptedAll.
+	Spooled map[string]map[string]Spooled
+	// Waiting is how many objects wait in the spool; nil where there is none.
+	Waiting func() int64
 
 	// The constants of those names where they are 0.
 	writeEvery, checkpointEvery, confirmAfter time.Duration
@@ -48,6 +53,8 @@ type Ledger struct {
 
 	publications publications
 	writer       writer
+	// previous guards what is known of earlier incarnations.
+	previous sync.Mutex
 }
 
 // cellKey is an instrument's day: days since the Unix epoch.
@@ -99,6 +106,10 @@ func Open(cfg Config) (*Ledger, error) {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	if l.writer.previous, err = findPrevious(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	l.writer.adopted.Store(cfg.Spooled == nil)
+	if err := l.noteSpooled(); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	from, err := startPosition(cfg.Dir, l.writer.previous)

@@ -68,12 +68,16 @@ type announced struct {
 	Digest        wire.Digest `json:"digest"`
 	Datagrams     uint64      `json:"datagrams,omitempty"`
 	DatagramBytes uint64      `json:"datagramBytes,omitempty"`
+	// Adopted of the objects, and their bytes, were begun by an earlier incarnation.
+	Adopted      uint64 `json:"adopted,omitempty"`
+	AdoptedBytes uint64 `json:"adoptedBytes,omitempty"`
 }
 
 func (a announced) plus(b announced) announced {
 	return announced{
 		Objects: a.Objects + b.Objects, ObjectBytes: a.ObjectBytes + b.ObjectBytes, Digest: a.Digest.Plus(b.Digest),
 		Datagrams: a.Datagrams + b.Datagrams, DatagramBytes: a.DatagramBytes + b.DatagramBytes,
+		Adopted: a.Adopted + b.Adopted, AdoptedBytes: a.AdoptedBytes + b.AdoptedBytes,
 	}
 }
 
@@ -109,6 +113,13 @@ func (l *Ledger) Publish() Publication {
 // AnnouncedObject says that the notice of an object is in the stream, at a sequence.
 func (p Publication) AnnouncedObject(instrument string, at time.Time, size int64, digest wire.Digest, sequence uint64) {
 	p.ledger.cell(instrument, at).announce(p.epoch, announced{Objects: 1, ObjectBytes: uint64(size), Digest: digest})
+	p.resolve(position{Notices: place{Sequence: sequence}})
+}
+
+// AnnouncedAdopted is AnnouncedObject for an object that an earlier incarnation received, see Adopt.
+func (p Publication) AnnouncedAdopted(instrument string, at time.Time, size int64, digest wire.Digest, sequence uint64) {
+	a := announced{Objects: 1, ObjectBytes: uint64(size), Digest: digest, Adopted: 1, AdoptedBytes: uint64(size)}
+	p.ledger.cell(instrument, at).announce(p.epoch, a)
 	p.resolve(position{Notices: place{Sequence: sequence}})
 }
 

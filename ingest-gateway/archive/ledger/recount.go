@@ -29,19 +29,29 @@ const (
 // are removed.
 func (l *Ledger) recountPrevious(ctx context.Context) error {
 	w := &l.writer
-	if len(w.previous) == 0 || w.kv == nil || time.Now().Before(w.recounts) {
+	if len(w.previous) == 0 || w.kv == nil || !w.adopted.Load() || time.Now().Before(w.recounts) {
 		return nil
 	}
 	w.recounts = time.Now().Add(retryAfter) // unless all goes well
+	l.previous.Lock()
 	r := newRecount(l.cfg, w.previous)
+	l.previous.Unlock()
 	if err := r.scan(ctx, w.js); err != nil {
 		return fmt.Errorf("recount: %w", err)
 	}
 	p := l.newPuts(ctx)
 	for _, prev := range w.previous {
-		for key, totals := range r.counts[prev.incarnation].totals(prev) {
-			if _, err := l.entry(ctx, key.key(l.cfg.Gateway)); err != nil {
+		l.previous.Lock()
+		final := r.counts[prev.incarnation].totals(prev)
+		l.previous.Unlock()
+		for key, totals := range final {
+			e, err := l.entry(ctx, key.key(l.cfg.Gateway))
+			if err != nil {
 				return err
+			}
+			// Where nothing is left of what it wrote, as where it adopted and announced nothing, that is written, too.
+			if _, wrote := e.Incarnations[prev.incarnation]; isZero(totals) && !wrote {
+				continue
 			}
 			p.put(nil, key.key(l.cfg.Gateway), prev.incarnation, totals)
 		}
@@ -61,7 +71,9 @@ func (l *Ledger) recountPrevious(ctx context.Context) error {
 			return err
 		}
 	}
+	l.previous.Lock()
 	w.previous = left
+	l.previous.Unlock()
 	return nil
 }
 
@@ -190,7 +202,11 @@ func (r *recount) notice(msg jetstream.Msg) {
 	if err != nil {
 		return
 	}
-	c.add(dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}, announced{Objects: 1, ObjectBytes: uint64(n.Size), Digest: n.Digest})
+	a := announced{Objects: 1, ObjectBytes: uint64(n.Size), Digest: n.Digest}
+	if _, incarnation, _, err := wire.ParsePublicationID(msg.Headers().Get(wire.HeaderPublication)); err != nil || incarnation != n.Incarnation {
+		a.Adopted, a.AdoptedBytes = 1, a.ObjectBytes
+	}
+	c.add(dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}, a)
 }
 
 // mine returns the incarnation that a publication is of, if it is one of ours and counts from its checkpoint on.

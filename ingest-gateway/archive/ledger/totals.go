@@ -76,7 +76,9 @@ func (c *cell) adopt(step wire.Step, t wire.Totals, causeOf func(wire.Cause) cou
 		c.slot.add(objectBytesStored, t.ObjectBytes)
 		c.storedDigest = c.storedDigest.Plus(t.Digest)
 	case wire.StepAnnounced:
-		c.settled = c.settled.plus(announced{t.Objects, t.ObjectBytes, t.Digest, t.Datagrams, t.DatagramBytes})
+		c.settled = c.settled.plus(announced{
+			Objects: t.Objects, ObjectBytes: t.ObjectBytes, Digest: t.Digest, Datagrams: t.Datagrams, DatagramBytes: t.DatagramBytes,
+		})
 		c.slot.add(datagramsRead, t.Datagrams)
 		c.slot.add(datagramBytesRead, t.DatagramBytes)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,8 +38,10 @@ type writer struct {
 	entries map[string]wire.LedgerEntry
 	// based are the cells whose entries were looked up.
 	based    map[*cell]bool
-	previous []*previous
-	recounts time.Time // when the next recount is due
+	previous []*previous // changed under Ledger.previous
+	recounts time.Time   // when the next recount is due
+	// adopted: what waited in the spool is adopted, so the recount's totals fit together.
+	adopted atomic.Bool
 }
 
 // Run writes the totals to the Site's ledger each second in which they changed, and makes the totals of previous
@@ -87,6 +90,9 @@ func (l *Ledger) Close(ctx context.Context) error {
 	if err == nil && l.objectsOpen() {
 		err = errors.New("objects were on their way")
 	}
+	if err == nil && l.cfg.Waiting != nil && l.cfg.Waiting() > 0 {
+		err = errors.New("objects wait in the spool")
+	}
 	if err != nil {
 		return fmt.Errorf("ledger: the next incarnation recounts: %w", err)
 	}
@@ -103,7 +109,7 @@ func (l *Ledger) objectsOpen() bool {
 	defer l.mu.RUnlock()
 	for _, c := range l.cells {
 		begun += c.slot.get(objectsBegun)
-		ended += c.slot.get(objectsReceived)
+		ended += c.slot.get(objectsReceived) - c.slot.get(objectsAdopted)
 		for i := range l.counters.causes {
 			ended += c.slot.get(unfinishedFirst + counter(i))
 		}

@@ -18,10 +18,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -42,6 +45,8 @@ const (
 	DefaultConcurrency = 32
 	// DefaultPatience outlasts the restart of a store or of NATS.
 	DefaultPatience = 30 * time.Second
+	// DefaultShortWait is what a busy store may take for an object.
+	DefaultShortWait = 2 * time.Second
 )
 
 // Announcer publishes notices, see announce.Announcer.
@@ -65,6 +70,17 @@ type Config struct {
 	// Patience is how long the store, or JetStream, may do nothing before the
 	// objects that wait for it are given up.
 	Patience time.Duration
+
+	// Spool keeps what is receipted and not yet at home; without one receipts
+	// always mean Stored.
+	Spool *spool.Spool
+	// Publisher publishes what may be in the spool. It is needed with one.
+	Publisher *announce.Announcer
+	// ShortWait is how long store and JetStream may take, one after the other,
+	// before an object goes to the spool instead (StoredOrSpooled).
+	ShortWait time.Duration
+	// JetStream tells what earlier incarnations announced. It is needed with a spool.
+	JetStream jetstream.JetStream
 }
 
 // Archive takes objects for one incarnation of a gateway.
@@ -74,6 +90,7 @@ type Archive struct {
 	slots   *semaphore.Weighted
 	health  health
 	metrics metrics
+	homing  homing
 
 	// cleaning counts what goes on after an object is done.
 	cleaning sync.WaitGroup
@@ -87,9 +104,17 @@ func New(cfg Config) *Archive {
 	if cfg.Patience <= 0 {
 		cfg.Patience = DefaultPatience
 	}
-	return &Archive{
-		cfg: cfg, slots: semaphore.NewWeighted(cfg.Concurrency), metrics: newMetrics(cfg.Metrics),
+	if cfg.ShortWait <= 0 {
+		cfg.ShortWait = DefaultShortWait
 	}
+	a := &Archive{
+		cfg: cfg, slots: semaphore.NewWeighted(cfg.Concurrency), metrics: newMetrics(cfg.Metrics),
+		homing: homing{flying: map[string]chan outcome{}, adopted: make(chan struct{})},
+	}
+	if cfg.Spool != nil {
+		registerSpool(cfg.Metrics, cfg.Spool)
+	}
+	return a
 }
 
 // Wait returns once what was left to clean up (uploads given up, staging
@@ -125,7 +150,7 @@ func CauseOf(err error) wire.Cause {
 	switch {
 	case errors.As(err, &f):
 		return f.Cause
-	case errors.Is(err, memory.ErrFull):
+	case errors.Is(err, memory.ErrFull), errors.Is(err, errSpool):
 		return wire.CauseNoSpace
 	default:
 		return wire.CauseStoreUnavailable

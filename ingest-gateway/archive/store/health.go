@@ -25,9 +25,39 @@ const (
 var errAway = fmt.Errorf("nothing was stored for as long as objects may wait: %w", objectstore.ErrUnavailable)
 
 // health knows when the store last did something.
-type health struct{ last atomic.Int64 }
+type health struct {
+	last atomic.Int64
+	// failed is when the store last did not answer; 0 once it did.
+	failed atomic.Int64
+}
 
-func (h *health) succeeded() { h.last.Store(time.Now().UnixNano()) }
+// awayFor is how long after a failure nobody asks the store who can do without:
+// what goes home from the spool asks anyway.
+const awayFor = 5 * time.Second
+
+// away says whether the last that was heard of the store, just now, is that it
+// does not answer.
+func (h *health) away() bool {
+	failed := h.failed.Load()
+	return failed != 0 && time.Now().UnixNano()-failed < int64(awayFor)
+}
+
+func (h *health) succeeded() {
+	h.last.Store(time.Now().UnixNano())
+	h.failed.Store(0)
+}
+
+// note notes an error of a request, unless the request was given up.
+func (h *health) note(ctx context.Context, err error) {
+	if isAway(err) && !errors.Is(ctx.Err(), context.Canceled) {
+		h.failed.Store(time.Now().UnixNano())
+	}
+}
+
+// isAway says whether an object may go to the spool instead.
+func isAway(err error) bool {
+	return errors.Is(err, objectstore.ErrUnavailable) || errors.Is(err, objectstore.ErrNoBucket) || errors.Is(err, objectstore.ErrAccessDenied)
+}
 
 // watch returns a context that ends once neither a request has succeeded nor
 // the caller begun within patience. So a store that is merely slow is waited
@@ -60,6 +90,7 @@ func (a *Archive) request(ctx context.Context, operation string, size int64, f f
 	ctx, stop := a.health.watch(ctx, a.cfg.Patience)
 	defer stop()
 	if err := a.slots.Acquire(ctx, 1); err != nil {
+		a.health.note(ctx, objectstore.ErrUnavailable)
 		return fmt.Errorf("%s: %w: %w", operation, objectstore.ErrUnavailable, context.Cause(ctx))
 	}
 	defer a.slots.Release(1)
@@ -75,6 +106,7 @@ func (a *Archive) request(ctx context.Context, operation string, size int64, f f
 			a.metrics.stored(operation, time.Since(began))
 			return nil
 		}
+		a.health.note(ctx, err)
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 )
 
 type metrics struct {
@@ -13,6 +15,8 @@ type metrics struct {
 	seconds                  *prometheus.HistogramVec
 	// unsafe are objects between their last byte and their receipt.
 	unsafe prometheus.Gauge
+	// spooled are objects and bytes that were receipted into the spool.
+	spooled, spooledBytes *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -39,7 +43,15 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		Name: "substorm_gateway_unsafe_objects",
 		Help: "Objects that have arrived and wait for the object store or JetStream.",
 	})
-	reg.MustRegister(m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
+	m.spooled = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_gateway_spooled_total",
+		Help: "Objects that went to the spool before they were stored or announced, by instrument.",
+	}, []string{"instrument"})
+	m.spooledBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_gateway_spooled_bytes_total",
+		Help: "Bytes of objects that went to the spool, by instrument.",
+	}, []string{"instrument"})
+	reg.MustRegister(m.spooled, m.spooledBytes, m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
 	return m
 }
 
@@ -52,4 +64,27 @@ func (m *metrics) failed(operation string) { m.failures.WithLabelValues(operatio
 func (m *metrics) received(instrument string, size int64) {
 	m.objects.WithLabelValues(instrument).Inc()
 	m.bytes.WithLabelValues(instrument).Add(float64(size))
+}
+
+func registerSpool(reg prometheus.Registerer, s *spool.Spool) {
+	gauge := func(name, help string, value func(spool.Stats) float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(s.Stats()) }))
+	}
+	gauge("substorm_gateway_spool_objects", "Objects that are receipted and wait in the spool.",
+		func(s spool.Stats) float64 { return float64(s.Objects) })
+	gauge("substorm_gateway_spool_bytes", "Bytes of objects that wait in the spool.",
+		func(s spool.Stats) float64 { return float64(s.Bytes) })
+	gauge("substorm_gateway_spool_oldest_seconds", "Age of the oldest object that waits in the spool; 0 where none does.",
+		func(s spool.Stats) float64 {
+			if s.Oldest.IsZero() {
+				return 0
+			}
+			return max(time.Since(s.Oldest).Seconds(), 0)
+		})
+	gauge("substorm_gateway_spool_size_bytes", "Bytes on the volume that the spool may take.",
+		func(s spool.Stats) float64 { return float64(s.Size) })
+	gauge("substorm_gateway_spool_used_bytes", "Bytes on the volume that the spool takes.",
+		func(s spool.Stats) float64 { return float64(s.Used) })
+	gauge("substorm_gateway_spool_quarantined", "Corrupt records, or runs of bytes, that were put into quarantine since the start.",
+		func(s spool.Stats) float64 { return float64(s.Quarantined) })
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -38,8 +39,10 @@ type Object struct {
 	part sum
 	// buffer holds the bytes that are not in a part yet.
 	buffer *memory.Buffer
-	// parts is set once the object outgrew PartSize.
-	parts *multipart
+	// parts is set once the object outgrew PartSize, unless it goes to the spool:
+	// then spooled are its parts there.
+	parts   *multipart
+	spooled []spool.Place
 
 	// Of Whole.
 	receivedAt   time.Time
@@ -92,6 +95,9 @@ func (o *Object) Advance(space []byte, n int) {
 
 // handOver sends the full buffer as a part and goes on with an empty one.
 func (o *Object) handOver(ctx context.Context) error {
+	if len(o.spooled) > 0 || o.parts == nil && o.mustSpool() {
+		return o.spoolPart()
+	}
 	digest := o.digest
 	if o.parts == nil {
 		o.parts = newMultipart(o)
@@ -116,9 +122,10 @@ func (o *Object) Whole(c wire.Completeness) {
 }
 
 // Commit stores the object; without Whole before, it is Unverified. It returns
-// the receipt once the object is stored and announced; whoever could deliver
-// that calls Acknowledged. Errors are Failures; the object is counted and its
-// memory given back in either case. Ctx ends where the gateway can wait no longer.
+// the receipt once the object is as safe as its instrument's "acknowledge" says;
+// whoever could deliver that calls Acknowledged. Errors are Failures; the object
+// is counted and its memory given back in either case. Ctx ends where the gateway
+// can wait no longer.
 func (o *Object) Commit(ctx context.Context) (wire.Receipt, time.Time, error) {
 	defer o.release()
 	if o.receivedAt.IsZero() {
@@ -127,17 +134,46 @@ func (o *Object) Commit(ctx context.Context) (wire.Receipt, time.Time, error) {
 	o.archive.metrics.unsafe.Inc()
 	defer o.archive.metrics.unsafe.Dec()
 	digest := o.digest.digest()
-	n, err := o.store(ctx, digest)
+	n, spooled, err := o.keep(ctx, digest)
 	if err != nil {
 		err = failure(ctx, CauseOf(err), err)
 		o.count(err)
 		return wire.Receipt{}, time.Time{}, err
 	}
-	o.archive.cfg.Ledger.Stored(o.instrument.Name, n.ReceivedAt, n.Size, digest)
-	if err := o.announce(ctx, n); err != nil {
-		return wire.Receipt{}, time.Time{}, failure(ctx, stream.CauseOf(err), err)
+	if !spooled {
+		if err := o.storedAt(ctx, n); err != nil {
+			return wire.Receipt{}, time.Time{}, failure(ctx, stream.CauseOf(err), err)
+		}
 	}
 	return wire.Receipt{Digest: digest, Bytes: n.Size}, n.ReceivedAt, nil
+}
+
+// keep puts the object into the store or, as acknowledge allows, the spool.
+func (o *Object) keep(ctx context.Context, digest wire.Digest) (n wire.Notice, spooled bool, err error) {
+	if len(o.spooled) > 0 || o.parts == nil && o.mustSpool() {
+		n = o.notice(o.receivedAt, digest)
+		return n, true, o.spool(n)
+	}
+	may := o.maySpool() && o.parts == nil // what went to the store in parts is not here any more
+	try, cancel := ctx, context.CancelFunc(func() {})
+	if may {
+		try, cancel = context.WithTimeout(ctx, o.archive.cfg.ShortWait+time.Duration(o.size)*time.Second/brisk)
+	}
+	defer cancel()
+	n, err = o.store(try, digest)
+	if may && isAway(err) && n.Key != "" {
+		return n, true, o.spool(n)
+	}
+	return n, false, err
+}
+
+// storedAt counts an object that is in the store, and has it announced.
+func (o *Object) storedAt(ctx context.Context, n wire.Notice) error {
+	o.archive.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
+	if o.maySpool() {
+		return o.archive.announceOrSpool(ctx, n)
+	}
+	return o.announce(ctx, n)
 }
 
 // failure says why an object was given up: for cause, or because ctx ended.
@@ -184,6 +220,9 @@ func (o *Object) count(err error) {
 func (o *Object) release() {
 	o.cancel(errGivenUp)
 	o.buffer.Release()
+	if len(o.spooled) > 0 {
+		o.archive.cfg.Spool.Drop(o.spooled)
+	}
 	if o.parts != nil {
 		o.archive.cleaning.Go(o.parts.clean)
 	}
@@ -215,7 +254,7 @@ func (o *Object) store(ctx context.Context, digest wire.Digest) (wire.Notice, er
 		}
 		if errors.Is(err, objectstore.ErrExists) {
 			var ours bool
-			if ours, err = o.isStored(ctx, n); err == nil && !ours {
+			if ours, err = o.archive.isStored(ctx, n); err == nil && !ours {
 				receivedAt = receivedAt.Add(time.Millisecond)
 				continue
 			}
@@ -226,10 +265,10 @@ func (o *Object) store(ctx context.Context, digest wire.Digest) (wire.Notice, er
 
 // isStored says whether what lies under the notice's key is the notice's
 // object: a try whose answer was lost had arrived.
-func (o *Object) isStored(ctx context.Context, n wire.Notice) (bool, error) {
+func (a *Archive) isStored(ctx context.Context, n wire.Notice) (bool, error) {
 	var info objectstore.Info
-	err := o.archive.request(ctx, "head", 0, func(ctx context.Context) (err error) {
-		info, err = o.archive.cfg.Objects.Head(ctx, n.Key)
+	err := a.request(ctx, "head", 0, func(ctx context.Context) (err error) {
+		info, err = a.cfg.Objects.Head(ctx, n.Key)
 		return err
 	})
 	if err != nil {
@@ -237,7 +276,7 @@ func (o *Object) isStored(ctx context.Context, n wire.Notice) (bool, error) {
 	}
 	there, err := wire.NoticeFromMetadata(n.Key, info.Metadata)
 	if err != nil { // not ours, whatever it is
-		o.archive.cfg.Logger.Warn("an object lies where another should be stored: the other takes the next key",
+		a.cfg.Logger.Warn("an object lies where another should be stored: the other takes the next key",
 			"instrument", n.Instrument, "key", n.Key, "error", err)
 		return false, nil
 	}

@@ -182,6 +182,26 @@ type IngestGatewayStatus struct {
 	// RegistryRevision is the oldest registry revision that a ready pod runs.
 	// +optional
 	RegistryRevision int64 `json:"registryRevision,omitempty"`
+
+	// Spool is what waits on the pods' volumes for the object store or
+	// JetStream; absent where nothing has waited for a minute.
+	// +optional
+	Spool *IngestGatewaySpool `json:"spool,omitempty"`
+}
+
+// IngestGatewaySpool says what is receipted and not yet archived.
+type IngestGatewaySpool struct {
+	// Objects that wait, of all pods that report.
+	// +required
+	Objects int64 `json:"objects"`
+
+	// Bytes of those objects.
+	// +required
+	Bytes int64 `json:"bytes"`
+
+	// Oldest is when the oldest of them was received.
+	// +required
+	Oldest metav1.Time `json:"oldest"`
 }
 
 // IngestGateway is a pool of gateway pods: they receive what Instruments send,
@@ -197,6 +217,7 @@ type IngestGatewayStatus struct {
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that receive"
 // +kubebuilder:printcolumn:name="Asked",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
 // +kubebuilder:printcolumn:name="Datapath",type=string,JSONPath=`.status.datapath`,description="How datagrams are really read"
+// +kubebuilder:printcolumn:name="Spooled",type=integer,JSONPath=`.status.spool.objects`,description="Objects that are receipted and wait for the object store or JetStream"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"

@@ -24,7 +24,8 @@ const (
 	ReasonNoReport    = "NoReport"
 	ReasonProgrammed  = "Programmed"
 	ReasonNotReported = "NotReported"
-	ReasonNoSpool     = "NoSpool"
+	// ReasonNoReplica: gateways do not copy their spools to each other.
+	ReasonNoReplica = "NoReplica"
 	// ReasonGatewayProblem: a gateway pod cannot receive for the Instrument.
 	ReasonGatewayProblem = "GatewayProblem"
 	// ReasonNoInstruments: a Site has none that should send.
@@ -82,9 +83,10 @@ type InstrumentSpec struct {
 	// Acknowledge says when the sender gets its receipt. Stored: the object is
 	// in the store and its notice acknowledged. StoredOrSpooled: each of the
 	// two, or fsynced in the gateway's spool. Spooled: fsynced in the spool.
-	// Replicated: in the spools of two gateways on different nodes, or stored.
-	// Until gateways have a spool, all four act as Stored, and the condition
-	// AcknowledgeLimited says so.
+	// Replicated: in the spools of two gateways on different nodes, or stored;
+	// until gateways copy to each other it acts as Stored, and the condition
+	// AcknowledgeLimited says so. While the object store or JetStream is away,
+	// Stored gives no receipt; the spools take what comes until they are full.
 	// +kubebuilder:default=StoredOrSpooled
 	// +optional
 	Acknowledge Acknowledge `json:"acknowledge,omitempty"`

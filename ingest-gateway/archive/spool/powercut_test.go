@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spool
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+const imageSize = 128 << 20
+
+// image makes a file system in a file and mounts it.
+func image(t *testing.T) (path, dir string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("a power cut needs a loop device, which needs root (CAP_SYS_ADMIN)")
+	}
+	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("a power cut needs", tool)
+		}
+	}
+	path = filepath.Join(t.TempDir(), "disk")
+	f, err := os.Create(path)
+	if err == nil {
+		err = f.Truncate(imageSize)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", path).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	return path, mount(t, path)
+}
+
+// mount mounts an image; commit=300 keeps the file system from writing by
+// itself what nobody asked it to.
+func mount(t *testing.T, path string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-o", "loop,commit=300", path, dir).CombinedOutput(); err != nil {
+		t.Skipf("a power cut needs a loop device (CAP_SYS_ADMIN and /dev/loop*): mount: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// cut copies what the disk holds at this moment: what the file system has not
+// sent there is lost. A copy during which the disk changed is made again.
+func cut(t *testing.T, disk string) string {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "disk")
+	sum := func(path string, to io.Writer) []byte {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		h := sha256.New()
+		if _, err := io.Copy(io.MultiWriter(h, to), f); err != nil {
+			t.Fatal(err)
+		}
+		return h.Sum(nil)
+	}
+	for range 20 {
+		f, err := os.Create(copied)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := sum(disk, f)
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(first, sum(disk, io.Discard)) {
+			return copied
+		}
+	}
+	t.Fatal("the disk never stood still")
+	return ""
+}
+
+// The power goes at a random moment: everything that was receipted is there
+// after it, whole. With the syncs left out it is not: so the test would see.
+func TestPowerCut(t *testing.T) {
+	lost := func(t *testing.T, unsafe bool, after time.Duration) (receipts, missing int) {
+		disk, dir := image(t)
+		spool := filepath.Join(dir, "spool")
+		told := life(t, spool, 1, unsafe, after)
+		found := waitingAfterCut(t, filepath.Join(mount(t, cut(t, disk)), "spool"), unsafe)
+		for _, n := range told.receipts {
+			if !found[n] && !told.home[n] {
+				missing++
+			}
+		}
+		for n := range told.done {
+			if found[n] && !unsafe {
+				t.Errorf("object %d is done, and synced so, and comes again", n)
+			}
+		}
+		return len(told.receipts), missing
+	}
+	for range 3 {
+		after := 200*time.Millisecond + time.Duration(time.Now().UnixNano()%int64(500*time.Millisecond))
+		receipts, missing := lost(t, false, after)
+		t.Logf("after %v: %d receipts, %d lost", after, receipts, missing)
+		if receipts == 0 || missing > 0 {
+			t.Errorf("of %d receipted objects %d are lost in a power cut", receipts, missing)
+		}
+	}
+	receipts, missing := lost(t, true, 300*time.Millisecond)
+	t.Logf("without syncs: %d receipts, %d lost", receipts, missing)
+	if missing == 0 {
+		t.Error("without a sync nothing was lost: the test tests nothing")
+	}
+}
+
+// waitingAfterCut is waiting, where without syncs there may be nothing at all.
+func waitingAfterCut(t *testing.T, dir string, unsafe bool) map[uint64]bool {
+	if _, err := os.Stat(dir); unsafe && err != nil {
+		return nil
+	}
+	if !unsafe {
+		return waiting(t, dir)
+	}
+	s, err := Open(Config{Dir: dir, Size: 1 << 30})
+	if err != nil {
+		return nil
+	}
+	defer s.Close()
+	found := map[uint64]bool{}
+	for {
+		e, err := s.next()
+		if e == nil || err != nil {
+			return found
+		}
+		if e.Verify() == nil {
+			found[uint64(e.Notice.ReceivedAt.Nanosecond())] = true
+		}
+	}
+}
+
+// The volume is full though the spool is not: nothing more is taken, nothing
+// that was taken is lost, and what goes home makes room.
+func TestVolumeFull(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("a small volume needs a mount, which needs root (CAP_SYS_ADMIN)")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=4m", "spool-test", dir).CombinedOutput(); err != nil {
+		t.Skipf("a small volume needs a mount (CAP_SYS_ADMIN): %v: %s", err, out)
+	}
+	t.Cleanup(func() { exec.Command("umount", dir).Run() })
+	cfg := Config{Dir: filepath.Join(dir, "spool"), Size: 1 << 30, SegmentSize: 1 << 20}
+	s := open(t, cfg)
+	objects := fill(t, s, 0)
+	if objects < 10 {
+		t.Fatalf("%d objects are all that a volume of 4 MiB takes", objects)
+	}
+	for range 3 {
+		e := next(t, s)
+		content(t, e)
+	}
+	closeSpool(t, s)
+	s = open(t, cfg)
+	for i := range objects {
+		e := next(t, s)
+		if !bytes.Equal(content(t, e), bytesOf(uint64(i), 100_000)) {
+			t.Fatalf("object %d has other bytes", i)
+		}
+		if err := s.Done(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := fill(t, s, objects); again < objects-2 {
+		t.Errorf("emptied, it takes %d objects, and took %d before", again, objects)
+	}
+	if st := s.Stats(); st.Quarantined != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// fill appends objects until one is refused, and returns how many were taken.
+func fill(t *testing.T, s *Spool, from int) int {
+	for i := from; ; i++ {
+		data := bytesOf(uint64(i), 100_000)
+		err := s.Object(noticeOf(data, received), bytes.NewReader(data), int64(len(data)))
+		if errors.Is(err, ErrFull) {
+			return i - from
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// storeEntry puts a spooled object under its key, and tries until ctx ends. It
+// returns the notice, whose key is another where equal bytes lie under its own.
+// Errors: spool.ErrCorrupt, ctx's.
+func (a *Archive) storeEntry(ctx context.Context, e *spool.Entry) (wire.Notice, error) {
+	n := e.Notice
+	verified := false
+	for said := false; ; {
+		var err error
+		if !verified {
+			err = e.Verify()
+			verified = err == nil
+		}
+		if err == nil {
+			err = a.putEntry(ctx, e, n)
+		}
+		if errors.Is(err, objectstore.ErrExists) {
+			var ours bool
+			if ours, err = a.isStored(ctx, n); err == nil && !ours {
+				n.ReceivedAt = n.ReceivedAt.Add(time.Millisecond)
+				n.Key = wire.RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest)
+				n.ID = n.Key
+				continue
+			}
+		}
+		switch {
+		case err == nil || errors.Is(err, spool.ErrCorrupt):
+			return n, err
+		case ctx.Err() != nil:
+			return n, fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+		if !said && !isAway(err) {
+			a.cfg.Logger.Error("a spooled object cannot be stored: it is tried again", "key", n.Key, "error", err)
+			said = true
+		}
+		pause(ctx, homePause)
+	}
+}
+
+// putEntry sends the object once, in one request or in parts, from the disk.
+func (a *Archive) putEntry(ctx context.Context, e *spool.Entry, n wire.Notice) error {
+	opts, err := putOptions(n)
+	if err != nil {
+		return err
+	}
+	body, err := e.Reader()
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if n.Size > PartSize {
+		return a.uploadEntry(ctx, n, body, opts)
+	}
+	return a.request(ctx, "put", n.Size, func(ctx context.Context) error {
+		return a.cfg.Objects.Put(ctx, n.Key, body, n.Size, opts)
+	})
+}
+
+// uploadEntry sends the object in parts. Its digest is known, so it needs no staging.
+func (a *Archive) uploadEntry(ctx context.Context, n wire.Notice, body io.ReadSeeker, opts objectstore.PutOptions) (err error) {
+	var upload objectstore.Upload
+	err = a.request(ctx, "begin", 0, func(ctx context.Context) (err error) {
+		upload, err = a.cfg.Objects.NewUpload(ctx, n.Key, opts)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
+			defer cancel()
+			_ = upload.Abort(clean) // what stays is found by the sweep
+		}
+	}()
+	for number, offset := 1, int64(0); offset < n.Size; number, offset = number+1, offset+PartSize {
+		part := &section{body: body, from: offset, size: min(PartSize, n.Size-offset)}
+		err = a.request(ctx, "part", part.size, func(ctx context.Context) error {
+			return upload.Part(ctx, number, part, part.size, wire.Digest{})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return a.request(ctx, "complete", 0, upload.Complete)
+}
+
+// section is a run of bytes of a reader, as io.SectionReader is of an io.ReaderAt.
+type section struct {
+	body       io.ReadSeeker
+	from, size int64
+	at         int64
+}
+
+// Read implements io.Reader.
+func (s *section) Read(p []byte) (int, error) {
+	if s.at >= s.size {
+		return 0, io.EOF
+	}
+	if _, err := s.body.Seek(s.from+s.at, io.SeekStart); err != nil {
+		return 0, err
+	}
+	n, err := s.body.Read(p[:min(int64(len(p)), s.size-s.at)])
+	s.at += int64(n)
+	return n, err
+}
+
+// Seek implements io.Seeker.
+func (s *section) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += s.at
+	case io.SeekEnd:
+		offset += s.size
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("seek to %d", offset)
+	}
+	s.at = offset
+	return offset, nil
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/announce"
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// homeward is how many objects go home from the spool at a time: half of
+	// what the store gets, so that a backlog leaves room for what comes in.
+	homeward = DefaultConcurrency / 2
+	// homePause is between tries that failed, once a try has been patient itself.
+	homePause = time.Second
+	// lastWords is how long a notice on its way may take once the gateway ends.
+	lastWords = 5 * time.Second
+	// flushLook is how often a drain looks whether the spool is empty.
+	flushLook = 50 * time.Millisecond
+)
+
+// homing is what is known of objects on their way from the spool home.
+type homing struct {
+	// streamAway: the last that was heard of JetStream is that it does not answer.
+	streamAway atomic.Bool
+
+	mu sync.Mutex
+	// flying are notices that were published and went to the spool, by id,
+	// before it was known what became of them.
+	flying map[string]chan outcome
+
+	// adopted is closed once what an earlier incarnation left is counted;
+	// before says which incarnation announced it nevertheless, by id.
+	adopted chan struct{}
+	before  map[string]string
+}
+
+func (h *homing) fly(id string, settled chan outcome) {
+	h.mu.Lock()
+	h.flying[id] = settled
+	h.mu.Unlock()
+}
+
+// land returns what fly noted, if anything, and forgets it.
+func (h *homing) land(id string) chan outcome {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	settled := h.flying[id]
+	delete(h.flying, id)
+	return settled
+}
+
+// BringHome stores and announces what waits in the spool, in its order, until
+// ctx ends.
+func (a *Archive) BringHome(ctx context.Context) error {
+	if a.cfg.Spool == nil {
+		return nil
+	}
+	var workers sync.WaitGroup
+	for range homeward {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				e, err := a.cfg.Spool.Next(ctx)
+				if err == nil {
+					err = a.bringHome(ctx, e)
+				}
+				if err != nil && ctx.Err() == nil {
+					a.cfg.Logger.Error("the spool cannot be read", "error", err)
+					pause(ctx, homePause)
+				}
+			}
+		})
+	}
+	workers.Go(func() { a.adopt(ctx) })
+	workers.Wait()
+	return nil
+}
+
+// Flush returns once the spool is empty, ctx ends, or what it holds cannot go
+// home: then it stays on the volume.
+func (a *Archive) Flush(ctx context.Context) {
+	if a.cfg.Spool == nil {
+		return
+	}
+	for a.cfg.Spool.Stats().Objects > 0 && !a.health.away() && !a.homing.streamAway.Load() && pause(ctx, flushLook) {
+	}
+	if st := a.cfg.Spool.Stats(); st.Objects > 0 {
+		a.cfg.Logger.Warn("objects stay in the spool on the volume: the next start brings them home",
+			"objects", st.Objects, "bytes", st.Bytes, "oldest", st.Oldest)
+	}
+}
+
+// pause returns false where ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// adopt counts what earlier incarnations left in the spool, once JetStream says
+// which of that they had announced.
+func (a *Archive) adopt(ctx context.Context) {
+	for {
+		before, err := a.cfg.Ledger.Announced(ctx, a.cfg.JetStream)
+		if err == nil {
+			a.homing.before = before
+			err = a.cfg.Spool.Waiting(func(n wire.Notice, _ bool) {
+				if before[n.ID] == "" {
+					a.cfg.Ledger.Adopt(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
+				}
+			})
+			if err != nil {
+				a.cfg.Logger.Error("the ledger lacks what waits in the spool", "error", err)
+			}
+			a.cfg.Ledger.AdoptedAll()
+			close(a.homing.adopted)
+			return
+		}
+		if !pause(ctx, homePause) {
+			return
+		}
+	}
+}
+
+// bringHome sees one object home. It returns an error where that is given up:
+// ctx has ended, or it is in quarantine and that failed.
+func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
+	n := e.Notice
+	adopted := n.Incarnation != a.cfg.Incarnation
+	if !e.Stored {
+		var err error
+		if n, err = a.storeEntry(ctx, e); errors.Is(err, spool.ErrCorrupt) {
+			return a.quarantine(ctx, e, adopted, err)
+		} else if err != nil {
+			return err
+		}
+		if !adopted {
+			a.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
+		}
+	}
+	if adopted {
+		select {
+		case <-a.homing.adopted:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if by := a.homing.before[e.Notice.ID]; by != "" {
+			return a.wasHome(e, by)
+		}
+	}
+	d, by, err := a.announceEntry(ctx, n)
+	if err != nil {
+		return err
+	}
+	if by != a.cfg.Incarnation {
+		d.Leave()
+		a.cfg.Ledger.Unreceive(n.Instrument, n.ReceivedAt, n.Size, n.Digest, adopted)
+		return a.wasHome(e, by)
+	}
+	// The spool forgets it before the ledger counts it: so the next incarnation
+	// finds in the stream what this one announced and the spool still has.
+	if err := a.cfg.Spool.Done(e); err != nil {
+		return err
+	}
+	if adopted {
+		a.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
+	}
+	d.Count()
+	a.metrics.received(n.Instrument, n.Size)
+	return nil
+}
+
+// wasHome finishes an entry that an earlier incarnation announced, and counts.
+func (a *Archive) wasHome(e *spool.Entry, by string) error {
+	n := e.Notice
+	if by == n.Incarnation {
+		if err := a.cfg.Ledger.WasAnnounced(by, n.Instrument, n.ID, n.Size); err != nil {
+			return err
+		}
+	}
+	return a.cfg.Spool.Done(e)
+}
+
+// quarantine keeps a corrupt entry apart. It was receipted: the ledger says that
+// it is lost, and why.
+func (a *Archive) quarantine(ctx context.Context, e *spool.Entry, adopted bool, why error) error {
+	n := e.Notice
+	if adopted {
+		select {
+		case <-a.homing.adopted:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if by := a.homing.before[n.ID]; by != "" {
+			return a.wasHome(e, by)
+		}
+		a.cfg.Ledger.ObjectBegun(n.Instrument, n.ReceivedAt)
+	}
+	if err := e.Quarantine(why); err != nil {
+		return err
+	}
+	a.cfg.Ledger.Unreceive(n.Instrument, n.ReceivedAt, n.Size, n.Digest, adopted)
+	a.cfg.Ledger.Unfinished(n.Instrument, n.ReceivedAt, wire.CauseCorrupt, n.Size)
+	return nil
+}
+
+// Quarantined counts corrupt bytes of the spool that were put into quarantine.
+func (a *Archive) Quarantined(q spool.Quarantine) {
+	instrument, at := wire.UnknownInstrument, time.Now()
+	if q.Notice != nil {
+		instrument, at = q.Notice.Instrument, q.Notice.ReceivedAt
+	}
+	if q.Notice != nil && q.Notice.Incarnation == a.cfg.Incarnation {
+		a.cfg.Ledger.Unreceive(instrument, at, q.Notice.Size, q.Notice.Digest, false)
+	} else {
+		a.cfg.Ledger.ObjectBegun(instrument, at)
+	}
+	a.cfg.Ledger.Unfinished(instrument, at, wire.CauseCorrupt, q.Size)
+}
+
+// announceEntry announces an object that is stored, and tries until ctx ends. It
+// returns which incarnation's announcement it is.
+func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) (*announce.Announcement, string, error) {
+	settled := a.homing.land(n.ID)
+	for said := false; ; said = true {
+		if settled == nil {
+			settled = make(chan outcome, 1)
+			publish, cancel := context.WithCancel(ctx)
+			cancel() // what became of it comes over the channel
+			_, _ = a.cfg.Publisher.Publish(publish, n, func(d *announce.Announcement, err error) { settled <- outcome{d, err} })
+		}
+		d, err := a.await(ctx, settled)
+		if err == nil {
+			a.homing.streamAway.Store(false)
+			var by string
+			for by == "" {
+				if by, err = d.Publisher(ctx); err != nil && !pause(ctx, homePause) {
+					return nil, "", err
+				}
+			}
+			return d, by, nil
+		}
+		if ctx.Err() != nil {
+			return nil, "", err
+		}
+		if !said {
+			a.cfg.Logger.Warn("a spooled object's notice is not taken: it is tried again", "key", n.Key, "error", err)
+		}
+		settled = nil
+		pause(ctx, homePause)
+	}
+}
+
+// await waits for what becomes of a notice; a little longer than ctx.
+func (a *Archive) await(ctx context.Context, settled chan outcome) (*announce.Announcement, error) {
+	select {
+	case o := <-settled:
+		return o.announcement, o.err
+	case <-ctx.Done():
+	}
+	select {
+	case o := <-settled:
+		return o.announcement, o.err
+	case <-time.After(lastWords):
+		return nil, fmt.Errorf("%w: %w", stream.ErrUnavailable, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// openSpool opens what earlier incarnations left, and returns what of it each of
+// them received, by instrument.
+func (g *gateway) openSpool() (map[string]map[string]ledger.Spooled, error) {
+	dir := filepath.Join(g.cfg.DataDir, "spool")
+	size := g.cfg.SpoolSize
+	if size == 0 {
+		var err error
+		if size, err = spoolSize(g.cfg.DataDir, dir); err != nil {
+			return nil, err
+		}
+	}
+	spooled := map[string]map[string]ledger.Spooled{}
+	count := func(n wire.Notice) {
+		if spooled[n.Incarnation] == nil {
+			spooled[n.Incarnation] = map[string]ledger.Spooled{}
+		}
+		s := spooled[n.Incarnation][n.Instrument]
+		spooled[n.Incarnation][n.Instrument] = ledger.Spooled{Objects: s.Objects + 1, Bytes: s.Bytes + uint64(n.Size)}
+	}
+	var err error
+	g.spool, err = spool.Open(spool.Config{
+		Dir: dir, Size: size, Logger: g.log,
+		Quarantined: func(q spool.Quarantine) {
+			if g.archive != nil {
+				g.archive.Quarantined(q)
+				return
+			}
+			g.quarantined = append(g.quarantined, q)
+			if q.Notice != nil {
+				count(*q.Notice)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return spooled, g.spool.Waiting(func(n wire.Notice, _ bool) { count(n) })
+}
+
+// spoolSize returns how many bytes the spool may take.
+func spoolSize(volume, dir string) (int64, error) {
+	free, err := freeSpace(volume)
+	if err != nil {
+		return 0, err
+	}
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			free += float64(info.Size())
+		}
+		return err
+	})
+	return int64(spoolShare * free), err
+}
+
+// spoolStatus is what the Site is told of the spool.
+func (g *gateway) spoolStatus() *wire.SpoolStatus {
+	st := g.spool.Stats()
+	s := &wire.SpoolStatus{Objects: st.Objects, Bytes: st.Bytes, Size: st.Size, Quarantined: st.Quarantined}
+	if !st.Oldest.IsZero() {
+		s.Oldest = &st.Oldest
+	}
+	return s
+}

@@ -18,10 +18,11 @@ demo: ## A cluster, NATS, S3, Substorm and two instruments, with a real frame fr
 demo-down: ## Remove everything that demo made (the cache of built parts stays)
 	@go run ./hack/demo down
 
+# Three packages at a time: tests wait for servers more than they work.
 test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API servers
 	@go run ./hack/parts nats-server minio etcd kube-apiserver helm >/dev/null
 	go vet -tags e2e ./...
-	go test -timeout 15m ./...
+	go test -p 3 -timeout 15m ./...
 
 e2e: ## Tests on real clusters of up to three nodes, about six minutes; needs root where there is no Docker
 	go test -tags e2e -p 1 -count 1 -timeout 30m -v ./hack/cluster ./e2e

@@ -97,7 +97,7 @@ func readHeader(ctx context.Context, store objectstore.Store, key string) (wire.
 type dayFiles struct {
 	store     objectstore.Store
 	keys      []string
-	withdrawn map[idHash]struct{}
+	withdrawn map[IDHash]struct{}
 
 	mu   sync.Mutex
 	kept map[string][]byte
@@ -110,7 +110,7 @@ func openDay(ctx context.Context, store objectstore.Store, site, instrument stri
 		return nil, err
 	}
 	d := &dayFiles{store: store, keys: files.InEffect,
-		withdrawn: make(map[idHash]struct{}), kept: make(map[string][]byte)}
+		withdrawn: make(map[IDHash]struct{}), kept: make(map[string][]byte)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fetches)
 	for _, key := range d.keys {
@@ -178,7 +178,7 @@ func (d *dayFiles) keep(key string, data []byte) {
 func (d *dayFiles) withdraw(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.withdrawn[hashID(id)] = struct{}{}
+	d.withdrawn[HashID(id)] = struct{}{}
 }
 
 // file yields the records of a file that look has seen.

@@ -74,23 +74,24 @@ func Records(ctx context.Context, store objectstore.Store, site, instrument stri
 	}
 }
 
-// idHash stands for a record's ID in sets.
-type idHash [16]byte
+// IDHash stands for a record's ID in sets.
+type IDHash [16]byte
 
-func hashID(id string) idHash {
+// HashID returns the first half of the ID's SHA-256.
+func HashID(id string) IDHash {
 	sum := sha256.Sum256([]byte(id))
-	return idHash(sum[:16])
+	return IDHash(sum[:16])
 }
 
 func (d *dayFiles) records(ctx context.Context, yield func(wire.Record, error) bool) {
-	seen := make(map[idHash]struct{})
+	seen := make(map[IDHash]struct{})
 	for _, key := range d.keys {
 		for r, err := range d.file(ctx, key) {
 			if err != nil {
 				yield(wire.Record{}, err)
 				return
 			}
-			id := hashID(r.ID)
+			id := HashID(r.ID)
 			if _, again := seen[id]; again {
 				continue
 			}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	read "github.com/substorm/substorm/internal/manifest"
 )
 
 // What an identity and an indexed object take is what the limits count on, for
@@ -18,7 +20,7 @@ func TestCosts(t *testing.T) {
 		perID := heapOf(func() any {
 			ids := make(idSet)
 			for i := range n {
-				ids[hashID(fmt.Sprint("o/thule/allsky-1/r/", i))] = false
+				ids[read.HashID(fmt.Sprint("o/thule/allsky-1/r/", i))] = false
 			}
 			return ids
 		}) / n

@@ -2,7 +2,11 @@
 
 package manifest
 
-import "context"
+import (
+	"context"
+
+	read "github.com/substorm/substorm/internal/manifest"
+)
 
 // listing is what the manifests say about an object.
 type listing int
@@ -48,7 +52,7 @@ func (w *Writer) answer() {
 func lookUp(known idSet, ids []string) []listing {
 	found := make([]listing, len(ids))
 	for i, id := range ids {
-		if gone, ok := known[hashID(id)]; ok {
+		if gone, ok := known[read.HashID(id)]; ok {
 			found[i] = current
 			if gone {
 				found[i] = withdrawn

@@ -4,7 +4,6 @@ package manifest
 
 import (
 	"context"
-	"crypto/sha256"
 	"time"
 
 	read "github.com/substorm/substorm/internal/manifest"
@@ -39,15 +38,7 @@ func slotAt(receivedAt time.Time) int {
 }
 
 // idSet has the identities of records; true for withdrawn ones.
-type idSet map[idHash]bool
-
-// idHash stands for a record's ID.
-type idHash [16]byte
-
-func hashID(id string) idHash {
-	sum := sha256.Sum256([]byte(id))
-	return idHash(sum[:16])
-}
+type idSet map[read.IDHash]bool
 
 // dayListing is what the closed parts of a day list.
 type dayListing struct {
@@ -76,7 +67,7 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 		if err != nil {
 			return nil, err
 		}
-		id, gone := hashID(r.ID), r.State == wire.StateWithdrawn
+		id, gone := read.HashID(r.ID), r.State == wire.StateWithdrawn
 		if gone && !withdrawn[id] {
 			withdrawn[id] = true
 			l.repeats = l.repeats.Plus(repeatTotals(r))
@@ -86,7 +77,7 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 	return l, nil
 }
 
-func (l *dayListing) add(number int, id idHash, gone bool, room int) {
+func (l *dayListing) add(number int, id read.IDHash, gone bool, room int) {
 	l.listed[number] = true
 	if number < l.from || number >= l.until {
 		return

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -210,7 +211,7 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 	if err != nil {
 		return err
 	}
-	if withdrawn, known := s.ids[hashID(n.ID)]; known {
+	if withdrawn, known := s.ids[read.HashID(n.ID)]; known {
 		if withdrawn && n.State == wire.StateCurrent {
 			return w.withdrawAgain(ctx, d, n) // what followed the part may not have been finished
 		}
@@ -244,7 +245,7 @@ func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
 // list adds a record to the open part of its day.
 func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	n.Record.ReceivedAt = n.Record.ReceivedAt.UTC()
-	s.ids[hashID(n.ID)] = n.State == wire.StateWithdrawn
+	s.ids[read.HashID(n.ID)] = n.State == wire.StateWithdrawn
 	s.closes = w.closes
 	d.listed[slotOf(n.Record)] = true
 	w.held++

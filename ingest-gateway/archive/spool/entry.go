@@ -96,66 +96,68 @@ func (e *Entry) verifyRun(i int, r run) error {
 
 // Reader returns a reader of the object's bytes, which streams from the disk.
 func (e *Entry) Reader() (*Reader, error) {
-	if e.Stored {
-		return &Reader{}, nil
+	r := &Reader{}
+	if !e.Stored {
+		var err error
+		if r.runs, err = e.runs(); err != nil {
+			return nil, err
+		}
+		r.SectionReader = io.NewSectionReader(runsAt{r}, 0, e.Size)
+		return r, nil
 	}
-	runs, err := e.runs()
-	if err != nil {
-		return nil, err
-	}
-	return &Reader{runs: runs, size: e.Size}, nil
+	r.SectionReader = io.NewSectionReader(runsAt{r}, 0, 0)
+	return r, nil
 }
 
 // Reader reads an object from the spool. It belongs to one goroutine.
 type Reader struct {
-	runs         []run
-	size, offset int64
+	*io.SectionReader
+	runs []run
 	// file is open on runs[at].
 	file *os.File
 	at   int
 }
 
-// Read implements io.Reader.
-func (r *Reader) Read(p []byte) (int, error) {
-	if r.offset >= r.size {
-		return 0, io.EOF
-	}
-	i, within := 0, r.offset
-	for within >= r.runs[i].size {
-		within -= r.runs[i].size
-		i++
-	}
-	if r.file == nil || r.at != i {
-		if err := r.Close(); err != nil {
-			return 0, err
+// runsAt reads the runs as if they were one.
+type runsAt struct{ *Reader }
+
+// ReadAt implements io.ReaderAt, but for one goroutine only.
+func (r runsAt) ReadAt(p []byte, offset int64) (n int, err error) {
+	for i := 0; i < len(r.runs) && n < len(p); i++ {
+		if offset >= r.runs[i].size {
+			offset -= r.runs[i].size
+			continue
 		}
-		f, err := os.Open(r.runs[i].segment.path)
+		if err := r.open(i); err != nil {
+			return n, err
+		}
+		whole := min(int64(len(p)-n), r.runs[i].size-offset)
+		got, err := r.file.ReadAt(p[n:int64(n)+whole], r.runs[i].offset+offset)
+		n += got
 		if err != nil {
-			return 0, err
+			return n, err
 		}
-		r.file, r.at = f, i
+		offset = 0
 	}
-	n, err := r.file.ReadAt(p[:min(int64(len(p)), r.runs[i].size-within)], r.runs[i].offset+within)
-	r.offset += int64(n)
-	if n > 0 {
-		err = nil
+	if n < len(p) {
+		return n, io.ErrUnexpectedEOF
 	}
-	return n, err
+	return n, nil
 }
 
-// Seek implements io.Seeker.
-func (r *Reader) Seek(offset int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		offset += r.offset
-	case io.SeekEnd:
-		offset += r.size
+func (r *Reader) open(i int) error {
+	if r.file != nil && r.at == i {
+		return nil
 	}
-	if offset < 0 {
-		return 0, fmt.Errorf("seek to %d", offset)
+	if err := r.Close(); err != nil {
+		return err
 	}
-	r.offset = offset
-	return offset, nil
+	f, err := os.Open(r.runs[i].segment.path)
+	if err != nil {
+		return err
+	}
+	r.file, r.at = f, i
+	return nil
 }
 
 // Close implements io.Closer.

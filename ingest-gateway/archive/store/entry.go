@@ -72,7 +72,7 @@ func (a *Archive) putEntry(ctx context.Context, e *spool.Entry, n wire.Notice) e
 }
 
 // uploadEntry sends the object in parts. Its digest is known, so it needs no staging.
-func (a *Archive) uploadEntry(ctx context.Context, n wire.Notice, body io.ReadSeeker, opts objectstore.PutOptions) (err error) {
+func (a *Archive) uploadEntry(ctx context.Context, n wire.Notice, body io.ReaderAt, opts objectstore.PutOptions) (err error) {
 	var upload objectstore.Upload
 	err = a.request(ctx, "begin", 0, func(ctx context.Context) (err error) {
 		upload, err = a.cfg.Objects.NewUpload(ctx, n.Key, opts)
@@ -89,48 +89,13 @@ func (a *Archive) uploadEntry(ctx context.Context, n wire.Notice, body io.ReadSe
 		}
 	}()
 	for number, offset := 1, int64(0); offset < n.Size; number, offset = number+1, offset+PartSize {
-		part := &section{body: body, from: offset, size: min(PartSize, n.Size-offset)}
-		err = a.request(ctx, "part", part.size, func(ctx context.Context) error {
-			return upload.Part(ctx, number, part, part.size, wire.Digest{})
+		part := io.NewSectionReader(body, offset, min(PartSize, n.Size-offset))
+		err = a.request(ctx, "part", part.Size(), func(ctx context.Context) error {
+			return upload.Part(ctx, number, part, part.Size(), wire.Digest{})
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return a.request(ctx, "complete", 0, upload.Complete)
-}
-
-// section is a run of bytes of a reader, as io.SectionReader is of an io.ReaderAt.
-type section struct {
-	body       io.ReadSeeker
-	from, size int64
-	at         int64
-}
-
-// Read implements io.Reader.
-func (s *section) Read(p []byte) (int, error) {
-	if s.at >= s.size {
-		return 0, io.EOF
-	}
-	if _, err := s.body.Seek(s.from+s.at, io.SeekStart); err != nil {
-		return 0, err
-	}
-	n, err := s.body.Read(p[:min(int64(len(p)), s.size-s.at)])
-	s.at += int64(n)
-	return n, err
-}
-
-// Seek implements io.Seeker.
-func (s *section) Seek(offset int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		offset += s.at
-	case io.SeekEnd:
-		offset += s.size
-	}
-	if offset < 0 {
-		return 0, fmt.Errorf("seek to %d", offset)
-	}
-	s.at = offset
-	return offset, nil
 }

@@ -229,54 +229,35 @@ func (b *Buffer) Release() {
 // Reader returns a reader of the sealed buffer's bytes. It must not be used
 // after Release.
 func (b *Buffer) Reader() io.ReadSeeker {
-	return &reader{b: b, size: b.Size()}
+	return io.NewSectionReader(sealed{b}, 0, b.Size())
 }
 
-type reader struct {
-	b            *Buffer
-	size, offset int64
-}
+// sealed reads a buffer that does not change any more: what is in the file
+// comes first, then the slabs.
+type sealed struct{ *Buffer }
 
-// Read implements io.Reader.
-func (r *reader) Read(p []byte) (int, error) {
-	if r.offset >= r.size {
-		return 0, io.EOF
+// ReadAt implements io.ReaderAt.
+func (b sealed) ReadAt(p []byte, offset int64) (n int, err error) {
+	if offset < b.inFile {
+		n, err = b.file.ReadAt(p[:min(int64(len(p)), b.inFile-offset)], offset)
+		if err != nil {
+			return n, fmt.Errorf("scratch: %w", err)
+		}
 	}
-	if len(p) == 0 {
-		return 0, nil
-	}
-	if r.offset < r.b.inFile {
-		p = p[:min(int64(len(p)), r.b.inFile-r.offset)]
-		n, err := r.b.file.ReadAt(p, r.offset)
-		r.offset += int64(n)
-		if n > 0 || err == nil {
+	at := offset + int64(n) - b.inFile
+	for _, s := range b.slabs {
+		if n == len(p) {
 			return n, nil
 		}
-		return 0, fmt.Errorf("scratch: %w", err)
-	}
-	at := r.offset - r.b.inFile
-	for _, s := range r.b.slabs {
 		if at < int64(len(s)) {
-			n := copy(p[:min(int64(len(p)), r.size-r.offset)], s[at:])
-			r.offset += int64(n)
-			return n, nil
+			copied := copy(p[n:], s[at:])
+			n += copied
+			at += int64(copied)
 		}
 		at -= int64(len(s))
 	}
-	return 0, io.ErrUnexpectedEOF
-}
-
-// Seek implements io.Seeker.
-func (r *reader) Seek(offset int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		offset += r.offset
-	case io.SeekEnd:
-		offset += r.size
+	if n < len(p) {
+		return n, io.ErrUnexpectedEOF
 	}
-	if offset < 0 {
-		return 0, fmt.Errorf("seek to %d", offset)
-	}
-	r.offset = offset
-	return offset, nil
+	return n, nil
 }

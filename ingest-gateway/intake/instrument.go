@@ -39,6 +39,8 @@ type Instrument struct {
 	// SegmentAge and SegmentSize (bytes of messages) close a segment.
 	SegmentAge  time.Duration
 	SegmentSize int64
+	// PackBelow is the size in bytes up to which an object may be stored in a pack.
+	PackBelow int64
 
 	// entry is what the instrument was made from, as it goes to the volume.
 	entry wire.InstrumentEntry
@@ -92,6 +94,7 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 		RepeatWindow:   millis(e.RepeatWindowMillis),
 		SegmentAge:     millis(e.SegmentAgeMillis),
 		SegmentSize:    e.SegmentSize,
+		PackBelow:      e.PackBelow,
 		entry:          e,
 	}
 	for i, w := range e.Ways {

@@ -308,3 +308,61 @@ func TestKeyOfID(t *testing.T) {
 		}
 	}
 }
+
+func TestPackKeys(t *testing.T) {
+	at := time.Date(2026, 3, 4, 23, 59, 59, 999_000_000, time.UTC)
+	key := PackKey("thule", at, "north-gw-0", "01k9zqv7r3", 12)
+	if want := "packs/thule/2026/03/04/1772668799999-north-gw-0-01k9zqv7r3-12.tar"; key != want {
+		t.Fatalf("key %q, want %q", key, want)
+	}
+	got, err := ParsePackKey(key)
+	want := PackFile{Site: "thule", Day: "2026-03-04", First: at, Writer: "north-gw-0", Incarnation: "01k9zqv7r3", Number: 12}
+	if err != nil || got != want || got.Compacted() {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if c, err := ParsePackKey(PackKey("thule", at, ArchivistWriter, "9dff50df08c63581", 1)); err != nil || !c.Compacted() {
+		t.Errorf("%+v, %v is not compacted", c, err)
+	}
+	for _, bad := range []string{"", "packs/thule/2026/03/04/x.tar", key + "x", "o/" + key, strings.Replace(key, "-12.", "-0.", 1), strings.Replace(key, "/03/", "/13/", 1)} {
+		if _, err := ParsePackKey(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for id, day := range map[string]Day{
+		MemberID(key, 1536):                           "2026-03-04",
+		RawKey("thule", "allsky-1", at, Digest{}):     "2026-03-04",
+		NamedKey("thule", "allsky-1", "frame.png", 1): "",
+		"packs/thule/2026/03/04/none#12":              "",
+	} {
+		if got, ok := DayOfID(id); got != day || ok != (day != "") {
+			t.Errorf("%s is of %q, %v, want %q", id, got, ok, day)
+		}
+	}
+}
+
+func TestMalformedMembers(t *testing.T) {
+	r := samplePacked()
+	name := MemberName(sampleNotice(r, "allsky-1"))
+	good, err := MemberPax(sampleNotice(r, "allsky-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		key, name string
+		pax       map[string]string
+		want      error
+	}{
+		"no format":    {r.Key, name, map[string]string{PaxRecord: good[PaxRecord]}, ErrMalformed},
+		"newer":        {r.Key, name, map[string]string{PaxFormat: "2", PaxRecord: good[PaxRecord]}, ErrNewerFormat},
+		"no record":    {r.Key, name, map[string]string{PaxFormat: "1"}, ErrMalformed},
+		"null":         {r.Key, name, map[string]string{PaxFormat: "1", PaxRecord: "null"}, ErrMalformed},
+		"empty":        {r.Key, name, map[string]string{PaxFormat: "1", PaxRecord: "{}"}, ErrMalformed},
+		"foreign name": {r.Key, "etc/passwd", good, ErrMalformed},
+		"other site":   {r.Key, strings.Replace(name, "thule", "tromso", 1), good, ErrMalformed},
+		"other day":    {strings.Replace(r.Key, "/21/", "/22/", 1), name, good, ErrMalformed},
+	} {
+		if n, err := NoticeOfMember(c.key, c.name, r.Offset, r.Length, c.pax); !errors.Is(err, c.want) {
+			t.Errorf("%s: %+v, %v, want %v", what, n, err, c.want)
+		}
+	}
+}

@@ -66,6 +66,9 @@ type InstrumentEntry struct {
 	RepeatWindowMillis int64 `json:"repeatWindowMillis"`
 	SegmentAgeMillis   int64 `json:"segmentAgeMillis"`
 	SegmentSize        int64 `json:"segmentSize"`
+	// PackBelow is the size in bytes up to which an object may be stored in a
+	// pack; 0: each is an object of its own in the store.
+	PackBelow int64 `json:"packBelow,omitempty"`
 }
 
 // Values of WayEntry's members, spelled as in the Instrument.

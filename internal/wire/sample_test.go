@@ -121,6 +121,29 @@ func sampleFramings() InstrumentEntry {
 	return e
 }
 
+// samplePacks is packed.
+func samplePacks() InstrumentEntry {
+	e := sampleInstrument()
+	e.PackBelow = 64 << 10
+	return e
+}
+
+// samplePacked is a member as gateways write it, sampleRepacked one that had
+// another place before.
+func samplePacked() Record {
+	r := sampleRaw()
+	r.Name = ""
+	r.Key, r.Offset, r.Length = PackKey("thule", r.ReceivedAt, "gateway-0", r.Incarnation, 7), 1536, 5
+	r.ID = MemberID(r.Key, r.Offset)
+	return r
+}
+
+func sampleRepacked() Record {
+	r := samplePacked()
+	r.Key, r.Offset = PackKey("thule", r.ReceivedAt, ArchivistWriter, "9dff50df08c63581", 1), 1024
+	return r
+}
+
 func sampleGatewayStatus() GatewayStatus {
 	return GatewayStatus{
 		Format: Format, Gateway: "gateway-0", Pool: "gateway", Incarnation: "01k9zqv7r3", Node: "node-1", Address: "10.1.2.3",

@@ -83,6 +83,9 @@ func Entry(inst *v1alpha1.Instrument, gateway string, revision int64) wire.Instr
 		SegmentAgeMillis: spec.Archive.Segment.MaxAge.Milliseconds(),
 		SegmentSize:      spec.Archive.Segment.MaxSize.Value(),
 	}
+	if spec.Archive.PackBelow != nil {
+		entry.PackBelow = spec.Archive.PackBelow.Value()
+	}
 	if spec.Archive.RepeatWindow != nil {
 		entry.RepeatWindowMillis = spec.Archive.RepeatWindow.Milliseconds()
 	}

@@ -323,6 +323,11 @@ func (in *InstrumentArchive) DeepCopyInto(out *InstrumentArchive) {
 		*out = new(metav1.Duration)
 		**out = **in
 	}
+	if in.PackBelow != nil {
+		in, out := &in.PackBelow, &out.PackBelow
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	in.Segment.DeepCopyInto(&out.Segment)
 }
 

@@ -66,29 +66,35 @@ type InstrumentEntry struct {
 	RepeatWindowMillis int64 `json:"repeatWindowMillis"`
 	SegmentAgeMillis   int64 `json:"segmentAgeMillis"`
 	SegmentSize        int64 `json:"segmentSize"`
+	// Versions is VersionsKeep, or empty where another object under a known name
+	// is refused.
+	Versions string `json:"versions,omitempty"`
 }
 
 // Values of WayEntry's members, spelled as in the Instrument.
 const (
 	ProtocolTCP           = "TCP"
 	ProtocolUDP           = "UDP"
+	ProtocolHTTP          = "HTTP"
 	FramingUntilClose     = "UntilClose"
 	FramingLines          = "Lines"
 	FramingLengthPrefixed = "LengthPrefixed"
 	FramingIdle           = "Idle"
 	ReceiptLine           = "Line"
 	ReceiptClose          = "Close"
+	VersionsKeep          = "Keep"
 )
 
 // WayEntry is one way in.
 type WayEntry struct {
-	// Protocol is ProtocolTCP or ProtocolUDP.
+	// Protocol is ProtocolTCP, ProtocolUDP or ProtocolHTTP.
 	Protocol string `json:"protocol"`
 	Port     uint16 `json:"port"`
 	// Sources are CIDRs; empty means any address.
 	Sources []string `json:"sources,omitempty"`
 
-	// Of TCP. Framing and Receipt are spelled as in the Instrument.
+	// Of TCP; the two durations also of HTTP. Framing and Receipt are spelled as
+	// in the Instrument.
 	Framing           string `json:"framing,omitempty"`
 	Receipt           string `json:"receipt,omitempty"`
 	IdleTimeoutMillis int64  `json:"idleTimeoutMillis,omitempty"`
@@ -100,6 +106,9 @@ type WayEntry struct {
 
 	// Channel of UDP.
 	Channel string `json:"channel,omitempty"`
+
+	// UploadExpiryMillis of HTTP is how long an unfinished upload is kept.
+	UploadExpiryMillis int64 `json:"uploadExpiryMillis,omitempty"`
 }
 
 // ExpectEntry says what a whole object looks like; a zero member says nothing.

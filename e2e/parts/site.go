@@ -35,7 +35,7 @@ func CreateSite(t testing.TB, js jetstream.JetStream, code string) {
 	}
 	for name, ttl := range map[string]time.Duration{
 		wire.RegistryBucket(code): 0, wire.LedgerBucket(code): 0, wire.StatusBucket(code): 0,
-		wire.CursorBucket(code): 0, wire.LeaseBucket(code): wire.LeaseTTL,
+		wire.CursorBucket(code): 0, wire.NamesBucket(code): 0, wire.LeaseBucket(code): wire.LeaseTTL,
 	} {
 		_, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: name, Storage: jetstream.FileStorage, History: 1, TTL: ttl,

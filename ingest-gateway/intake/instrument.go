@@ -33,6 +33,8 @@ type Instrument struct {
 	// Acknowledge is spelled as in the Instrument's spec.
 	Acknowledge string
 	MediaType   string
+	// KeepVersions: another object under a known name is its next version, and not refused.
+	KeepVersions bool
 
 	Cadence      time.Duration
 	RepeatWindow time.Duration
@@ -49,7 +51,7 @@ type Instrument struct {
 // Way is one way in of an instrument.
 type Way struct {
 	Instrument *Instrument
-	// Protocol is wire.ProtocolTCP or wire.ProtocolUDP.
+	// Protocol is wire.ProtocolTCP, wire.ProtocolUDP or wire.ProtocolHTTP.
 	Protocol string
 	Port     uint16
 	// Sources that the instrument sends from; empty means any address.
@@ -63,14 +65,17 @@ type Way struct {
 	Expect *Expect
 	// CloseReceipt: the sender gets no line, only the close.
 	CloseReceipt bool
-	// IdleTimeout ends a connection on which nothing arrives within an object,
-	// Quiet one on which nothing arrives between objects, MaxAge one whose object
+	// IdleTimeout ends a connection on which nothing arrives within an object (of
+	// HTTP: within a body), Quiet one on which nothing arrives between objects, MaxAge one whose object
 	// is older.
 	IdleTimeout, Quiet time.Duration
 	MaxAge             time.Duration
 
 	// Channel of UDP.
 	Channel string
+
+	// UploadExpiry of HTTP is how long an unfinished upload is kept.
+	UploadExpiry time.Duration
 }
 
 // NewInstrument reads a registry entry. Errors name what is wrong with it.
@@ -90,12 +95,16 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 		MaxConnections: e.MaxConnections,
 		Acknowledge:    e.Acknowledge,
 		MediaType:      e.MediaType,
+		KeepVersions:   e.Versions == wire.VersionsKeep,
 		Cadence:        millis(e.CadenceMillis),
 		RepeatWindow:   millis(e.RepeatWindowMillis),
 		SegmentAge:     millis(e.SegmentAgeMillis),
 		SegmentSize:    e.SegmentSize,
 		PackBelow:      e.PackBelow,
 		entry:          e,
+	}
+	if e.Versions != "" && e.Versions != wire.VersionsKeep {
+		return nil, fmt.Errorf("instrument %q: versions %q is nothing that this gateway knows: upgrade it", e.Instrument, e.Versions)
 	}
 	for i, w := range e.Ways {
 		way, err := newWay(in, w)
@@ -129,6 +138,12 @@ func newWay(in *Instrument, e wire.WayEntry) (*Way, error) {
 			return nil, fmt.Errorf("no channel: %w", wire.ErrMalformed)
 		}
 		way.Channel = e.Channel
+	case wire.ProtocolHTTP:
+		if e.IdleTimeoutMillis <= 0 || e.MaxAgeMillis <= 0 || e.UploadExpiryMillis <= 0 {
+			return nil, fmt.Errorf("idle timeout, greatest age and expiry of uploads must be positive: %w", wire.ErrMalformed)
+		}
+		way.IdleTimeout, way.MaxAge = millis(e.IdleTimeoutMillis), millis(e.MaxAgeMillis)
+		way.UploadExpiry = millis(e.UploadExpiryMillis)
 	default:
 		return nil, fmt.Errorf("protocol %q is none that this gateway knows: upgrade it", e.Protocol)
 	}

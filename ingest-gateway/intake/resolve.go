@@ -63,6 +63,7 @@ func resolve(prev *Snapshot, b *bucket, scope Scope) *Snapshot {
 		instruments: map[string]*Instrument{},
 		tcp:         map[uint16]*claims{},
 		udp:         map[uint16]*claims{},
+		http:        map[uint16]map[string]*claims{},
 	}
 	newer := b.epoch.After(prev.epoch)
 	next.complete = b.complete() && (b.marker.Revision >= prev.Revision || newer)
@@ -99,6 +100,16 @@ func resolve(prev *Snapshot, b *bucket, scope Scope) *Snapshot {
 	return next
 }
 
+// clash says what keeps w out, and what to do.
+func clash(w, holder *Way) string {
+	if w.Protocol != holder.Protocol {
+		return fmt.Sprintf("%s port %d: instrument %s has it for %s: give one of them another port",
+			w.Protocol, w.Port, holder.Instrument.Name, holder.Protocol)
+	}
+	return fmt.Sprintf("%s port %d: instrument %s has it for an address that both name: give one of them other sources or another port",
+		w.Protocol, w.Port, holder.Instrument.Name)
+}
+
 // claimAll claims the ways of all instruments, the oldest first, and then what
 // is still held from before.
 func (s *Snapshot) claimAll(held *Snapshot, scope Scope) {
@@ -113,8 +124,7 @@ func (s *Snapshot) claimAll(held *Snapshot, scope Scope) {
 				continue
 			}
 			if o := cmp.Or(held.conflict(w), s.conflict(w)); o != nil {
-				s.Problems[in.Name] = fmt.Sprintf("%s port %d: instrument %s has it for an address that both name: give one of them other sources or another port",
-					w.Protocol, w.Port, o.Instrument.Name)
+				s.Problems[in.Name] = clash(w, o)
 				continue
 			}
 			s.claim(w)

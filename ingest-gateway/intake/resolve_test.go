@@ -25,9 +25,12 @@ func way(spelled string) wire.WayEntry {
 	if sources != "" {
 		w.Sources = strings.Split(sources, ",")
 	}
-	if protocol == wire.ProtocolTCP {
+	switch protocol {
+	case wire.ProtocolTCP:
 		w.Framing, w.Receipt, w.IdleTimeoutMillis, w.MaxAgeMillis = wire.FramingUntilClose, wire.ReceiptLine, 1000, 2000
-	} else {
+	case wire.ProtocolHTTP:
+		w.IdleTimeoutMillis, w.MaxAgeMillis, w.UploadExpiryMillis = 1000, 2000, 3000
+	default:
 		w.Channel = "raw"
 	}
 	return w
@@ -215,5 +218,45 @@ func BenchmarkLookup(b *testing.B) {
 	addr := netip.MustParseAddr("10.12.34.1")
 	for b.Loop() {
 		s.Lookup(wire.ProtocolUDP, 30100, addr)
+	}
+}
+
+// TestPathsTellInstrumentsApart: any number of instruments share a port of HTTP,
+// and none of them a port of raw TCP.
+func TestPathsTellInstrumentsApart(t *testing.T) {
+	s := resolve(&Snapshot{}, bucketOf(t, 9, 4,
+		entry("camera", 1, "HTTP 30100 192.0.2.0/24", "HTTP 30100 192.0.2.7/32", "UDP 30100"), entry("riometer", 2, "HTTP 30100"),
+		entry("late", 3, "TCP 30100 10.0.0.1/32"), entry("later", 4, "TCP 30101", "HTTP 30101")), scope)
+	for _, c := range []struct {
+		instrument, addr string
+		port             uint16
+		found, known     bool
+	}{
+		{"camera", "192.0.2.7", 30100, true, true},
+		{"camera", "::ffff:192.0.2.9", 30100, true, true},
+		{"camera", "198.51.100.1", 30100, false, true},
+		{"riometer", "198.51.100.1", 30100, true, true},
+		{"stranger", "192.0.2.7", 30100, false, false},
+		{"camera", "192.0.2.7", 30101, false, false},
+		{"later", "192.0.2.7", 30101, false, false},
+	} {
+		way, known := s.LookupPath(c.port, c.instrument, netip.MustParseAddr(c.addr))
+		if (way != nil) != c.found || known != c.known {
+			t.Errorf("%s from %s on %d: way %v, known %v", c.instrument, c.addr, c.port, way, known)
+		}
+		if way != nil && way.Instrument.Name != c.instrument {
+			t.Errorf("path names %s, and the way is of %s", c.instrument, way.Instrument.Name)
+		}
+	}
+	if diff := cmp.Diff([]uint16{30100}, s.Ports(wire.ProtocolHTTP)); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range []string{"late", "later"} {
+		if s.Problems[name] == "" {
+			t.Errorf("%s has raw TCP and HTTP on one port, and no problem", name)
+		}
+	}
+	if len(s.Problems) != 2 {
+		t.Errorf("problems %v", s.Problems)
 	}
 }

@@ -29,6 +29,8 @@ type Snapshot struct {
 	// ways in force, in the order in which they were claimed.
 	ways     []*Way
 	tcp, udp map[uint16]*claims
+	// http by port, and then by the instrument that a path names.
+	http map[uint16]map[string]*claims
 }
 
 // claims are the ways on one port of one protocol, ordered for lookup. No
@@ -41,14 +43,27 @@ type claims struct {
 	any          *Way
 }
 
-// Lookup returns the way in that addr uses on a port, or false for a stranger.
-// It takes no lock and allocates nothing.
+// Lookup returns the way in that addr uses on a port of TCP or UDP, or false for
+// a stranger.
 func (s *Snapshot) Lookup(protocol string, port uint16, addr netip.Addr) (*Way, bool) {
 	ports := s.udp
 	if protocol == wire.ProtocolTCP {
 		ports = s.tcp
 	}
-	c := ports[port]
+	return ports[port].lookup(addr)
+}
+
+// LookupPath returns the way in over HTTP that addr uses on a port, where the
+// path names an instrument. Without such a way, known says whether the
+// instrument has one on that port for other addresses.
+func (s *Snapshot) LookupPath(port uint16, instrument string, addr netip.Addr) (way *Way, known bool) {
+	c := s.http[port][instrument]
+	way, _ = c.lookup(addr)
+	return way, c != nil
+}
+
+// lookup returns the way that addr uses. It takes no lock and allocates nothing.
+func (c *claims) lookup(addr netip.Addr) (*Way, bool) {
 	if c == nil {
 		return nil, false
 	}
@@ -71,11 +86,14 @@ func (s *Snapshot) Lookup(protocol string, port uint16, addr netip.Addr) (*Way, 
 
 // Ports returns the ports of a protocol on which an instrument sends, ascending.
 func (s *Snapshot) Ports(protocol string) []uint16 {
-	ports := s.udp
-	if protocol == wire.ProtocolTCP {
-		ports = s.tcp
+	switch protocol {
+	case wire.ProtocolTCP:
+		return slices.Sorted(maps.Keys(s.tcp))
+	case wire.ProtocolHTTP:
+		return slices.Sorted(maps.Keys(s.http))
+	default:
+		return slices.Sorted(maps.Keys(s.udp))
 	}
-	return slices.Sorted(maps.Keys(ports))
 }
 
 // Instrument returns the instrument of that name, or nil.
@@ -97,15 +115,27 @@ func (s *Snapshot) claim(w *Way) {
 		return
 	}
 	s.ways = append(s.ways, w)
-	ports := s.udp
-	if w.Protocol == wire.ProtocolTCP {
-		ports = s.tcp
+	switch w.Protocol {
+	case wire.ProtocolHTTP:
+		if s.http[w.Port] == nil {
+			s.http[w.Port] = map[string]*claims{}
+		}
+		addTo(s.http[w.Port], w.Instrument.Name, w)
+	case wire.ProtocolTCP:
+		addTo(s.tcp, w.Port, w)
+	default:
+		addTo(s.udp, w.Port, w)
 	}
-	c := ports[w.Port]
-	if c == nil {
-		c = &claims{byPrefix: map[netip.Prefix]*Way{}}
-		ports[w.Port] = c
+}
+
+func addTo[K comparable](m map[K]*claims, key K, w *Way) {
+	if m[key] == nil {
+		m[key] = &claims{byPrefix: map[netip.Prefix]*Way{}}
 	}
+	m[key].add(w)
+}
+
+func (c *claims) add(w *Way) {
 	if len(w.Sources) == 0 && c.any == nil {
 		c.any = w
 	}
@@ -124,13 +154,33 @@ func (s *Snapshot) claim(w *Way) {
 	}
 }
 
-// conflict returns a way of another instrument that has an address of w, or nil.
+// conflict returns a way that keeps w out, or nil: one of another instrument that
+// has an address of w, and on a port of HTTP one of raw TCP, or the reverse.
 func (s *Snapshot) conflict(w *Way) *Way {
-	ports := s.udp
-	if w.Protocol == wire.ProtocolTCP {
-		ports = s.tcp
+	switch w.Protocol {
+	case wire.ProtocolHTTP: // paths tell instruments apart
+		if c := s.tcp[w.Port]; c != nil {
+			return c.first()
+		}
+		return nil
+	case wire.ProtocolTCP:
+		for _, name := range slices.Sorted(maps.Keys(s.http[w.Port])) {
+			return s.http[w.Port][name].first()
+		}
+		return s.tcp[w.Port].conflict(w)
+	default:
+		return s.udp[w.Port].conflict(w)
 	}
-	c := ports[w.Port]
+}
+
+func (c *claims) first() *Way {
+	if c.any != nil {
+		return c.any
+	}
+	return c.contained(netip.Prefix{}, func(*Way) bool { return true })
+}
+
+func (c *claims) conflict(w *Way) *Way {
 	if c == nil {
 		return nil
 	}

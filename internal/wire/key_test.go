@@ -138,14 +138,14 @@ func TestKeysSuitJetStream(t *testing.T) {
 	kv := regexp.MustCompile(`^[-/_=.a-zA-Z0-9]+$`)
 	for _, key := range []string{
 		LedgerKey(UnknownInstrument, "2026-11-21", StepReceived, ArchivistWriter), RegistryInstrumentKey("allsky-1"), RegistryCompleteKey,
-		GatewayStatusKey("gateway-0"), InstrumentStatusKey("allsky-1", "gateway-0"), SegmentCursorKey("mag-1", "raw"), ArchivistLease,
+		GatewayStatusKey("gateway-0"), InstrumentStatusKey("allsky-1", "gateway-0"), SegmentCursorKey("mag-1", "raw"), ArchivistLease, NameKey("allsky-1", "2026/å frame.jpg"),
 	} {
 		if !kv.MatchString(key) || strings.HasPrefix(key, ".") || strings.HasSuffix(key, ".") {
 			t.Errorf("%q is no KV key", key)
 		}
 	}
 	for _, name := range []string{
-		ObservationStream("a-1"), NoticeStream("a-1"), RegistryBucket("a-1"), LedgerBucket("a-1"), LeaseBucket("a-1"), StatusBucket("a-1"), CursorBucket("a-1"),
+		ObservationStream("a-1"), NoticeStream("a-1"), RegistryBucket("a-1"), LedgerBucket("a-1"), LeaseBucket("a-1"), StatusBucket("a-1"), CursorBucket("a-1"), NamesBucket("a-1"),
 	} {
 		if !regexp.MustCompile(`^[A-Z]+_a-1$`).MatchString(name) {
 			t.Errorf("%q is no name of a stream or bucket", name)
@@ -204,6 +204,38 @@ func TestMetadataFitsS3(t *testing.T) {
 	}
 	if size > 2048 {
 		t.Errorf("metadata of %d bytes, S3 takes 2048", size)
+	}
+}
+
+// TestMetadataOfNamesFitsS3: the longest name of an object's longest record.
+func TestMetadataOfNamesFitsS3(t *testing.T) {
+	label := strings.Repeat("a", 63)
+	for _, name := range []string{strings.Repeat("n", MaxSentName), strings.Repeat("é", MaxSentName/6), strings.Repeat("👾", MaxSentName/12)} {
+		if err := CheckSentName(name); err != nil {
+			t.Fatal(err)
+		}
+		r := sampleNamed()
+		r.Name, r.Version, r.Size = name, 1<<20, 1<<50
+		r.Key = NamedKey(label[:16], label, name, r.Version)
+		r.ID, r.Supersedes = r.Key, r.Key
+		r.Gateway, r.Incarnation, r.Source = label, strings.Repeat("b", 16), "[2001:0db8:0000:0000:0000:0000:0000:0001]:65535"
+		r.MediaType = "application/" + strings.Repeat("x", 115)
+		metadata, err := ObjectMetadata(Notice{Site: label[:16], Instrument: label, Record: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := 0
+		for key, value := range metadata {
+			size += len("x-amz-meta-") + len(key) + len(value)
+		}
+		if size > 2048 {
+			t.Errorf("metadata of %d bytes, S3 takes 2048", size)
+		}
+	}
+	for _, bad := range []string{"", strings.Repeat("n", MaxSentName+1), strings.Repeat("é", MaxSentName/6+1), "a//b", "../a", "/a", "a/", "a\x00"} {
+		if err := CheckSentName(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("name %q: got %v, want ErrMalformed", bad, err)
+		}
 	}
 }
 

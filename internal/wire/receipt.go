@@ -34,6 +34,9 @@ const (
 	CauseTruncated          Cause = "Truncated"          // a datagram was larger than a buffer, or a connection ended within an object
 	CauseUndecodable        Cause = "Undecodable"        // nobody can read the telemetry message that holds the datagram
 	CauseCorrupt            Cause = "Corrupt"            // receipted into the spool, where it cannot be read any more
+	CauseDigestMismatch     Cause = "DigestMismatch"     // the bytes have not the digest that came with them
+	CauseNameConflict       Cause = "NameConflict"       // other bytes have the name
+	CauseRepeated           Cause = "Repeated"           // the same bytes have the name: receipted, and not kept once more
 	CauseStreamGone         Cause = "StreamGone"         // the stream was deleted before its telemetry was in a segment
 )
 

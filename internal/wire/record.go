@@ -71,6 +71,9 @@ type Record struct {
 	State        State        `json:"state"`
 	// RepeatOf is the ID of the object that this one repeats (StateWithdrawn).
 	RepeatOf string `json:"repeatOf,omitempty"`
+	// Version of the name, from 2 on, and Supersedes the ID of the version before.
+	Version    int    `json:"version,omitempty"`
+	Supersedes string `json:"supersedes,omitempty"`
 
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
 	ObservedTo   *time.Time `json:"observedTo,omitempty"`

@@ -69,29 +69,35 @@ type InstrumentEntry struct {
 	// PackBelow is the size in bytes up to which an object may be stored in a
 	// pack; 0: each is an object of its own in the store.
 	PackBelow int64 `json:"packBelow,omitempty"`
+	// Versions is VersionsKeep, or empty where another object under a known name
+	// is refused.
+	Versions string `json:"versions,omitempty"`
 }
 
 // Values of WayEntry's members, spelled as in the Instrument.
 const (
 	ProtocolTCP           = "TCP"
 	ProtocolUDP           = "UDP"
+	ProtocolHTTP          = "HTTP"
 	FramingUntilClose     = "UntilClose"
 	FramingLines          = "Lines"
 	FramingLengthPrefixed = "LengthPrefixed"
 	FramingIdle           = "Idle"
 	ReceiptLine           = "Line"
 	ReceiptClose          = "Close"
+	VersionsKeep          = "Keep"
 )
 
 // WayEntry is one way in.
 type WayEntry struct {
-	// Protocol is ProtocolTCP or ProtocolUDP.
+	// Protocol is ProtocolTCP, ProtocolUDP or ProtocolHTTP.
 	Protocol string `json:"protocol"`
 	Port     uint16 `json:"port"`
 	// Sources are CIDRs; empty means any address.
 	Sources []string `json:"sources,omitempty"`
 
-	// Of TCP. Framing and Receipt are spelled as in the Instrument.
+	// Of TCP; the two durations also of HTTP. Framing and Receipt are spelled as
+	// in the Instrument.
 	Framing           string `json:"framing,omitempty"`
 	Receipt           string `json:"receipt,omitempty"`
 	IdleTimeoutMillis int64  `json:"idleTimeoutMillis,omitempty"`
@@ -103,6 +109,9 @@ type WayEntry struct {
 
 	// Channel of UDP.
 	Channel string `json:"channel,omitempty"`
+
+	// UploadExpiryMillis of HTTP is how long an unfinished upload is kept.
+	UploadExpiryMillis int64 `json:"uploadExpiryMillis,omitempty"`
 }
 
 // ExpectEntry says what a whole object looks like; a zero member says nothing.

@@ -144,6 +144,36 @@ func sampleRepacked() Record {
 	return r
 }
 
+// sampleHTTP has the way that came with HTTP.
+func sampleHTTP() InstrumentEntry {
+	e := sampleInstrument()
+	e.Retired, e.Versions = false, VersionsKeep
+	e.Ways = []WayEntry{{Protocol: ProtocolHTTP, Port: 30104, Sources: []string{"192.0.2.0/24"},
+		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 604_800_000}}
+	return e
+}
+
+// sampleName has a name that has two versions.
+func sampleName() NameClaim {
+	const name = "2026/frame 7.jpg"
+	version := func(n int, content string) NameVersion {
+		return NameVersion{Version: n, Digest: sampleDigest(content), Size: int64(len(content)), Key: NamedKey("thule", "allsky-1", name, n),
+			ReceivedAt: sampleTime.Add(time.Duration(n) * time.Minute), Gateway: "gateway-1", Incarnation: "01k9zqv7r4", Announced: n == 1}
+	}
+	return NameClaim{Format: Format, Name: name, Versions: []NameVersion{version(1, "frame"), version(2, "corrected")}}
+}
+
+// sampleNamed is the second object of a name.
+func sampleNamed() Record {
+	c := sampleName()
+	v := c.Latest()
+	return Record{
+		ID: v.Key, Key: v.Key, Name: c.Name, Size: v.Size, Digest: v.Digest, MediaType: "image/jpeg", State: StateCurrent,
+		Version: v.Version, Supersedes: c.Versions[0].Key, ReceivedAt: v.ReceivedAt, TimeSource: TimeSourceReceived,
+		Completeness: CompletenessVerified, Source: "192.0.2.7:40001", Gateway: v.Gateway, Incarnation: v.Incarnation,
+	}
+}
+
 func sampleGatewayStatus() GatewayStatus {
 	return GatewayStatus{
 		Format: Format, Gateway: "gateway-0", Pool: "gateway", Incarnation: "01k9zqv7r3", Node: "node-1", Address: "10.1.2.3",

@@ -187,7 +187,13 @@ func waysOverlap(in application) (Finding, bool) {
 	own := claims{}
 	for i := range in.instrument.Spec.Ways {
 		way := &in.instrument.Spec.Ways[i]
-		if other, found := own.holder(in.gateway.Name, way); found {
+		other, found := own.holder(in.gateway.Name, in.instrument.Name, way)
+		switch {
+		case found && other.way != way.Type:
+			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+				"spec.ways[%d] of type %s and an earlier way of type %s share port %d: give one of them another port",
+				i, way.Type, other.way, port(way))), true
+		case found:
 			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 				"spec.ways[%d] and an earlier way share %s port %d for %s: give one of them another port or other sources",
 				i, way.Type, port(way), other.text())), true
@@ -200,9 +206,14 @@ func waysOverlap(in application) (Finding, bool) {
 func portIsTaken(in application) (Finding, bool) {
 	for i := range in.instrument.Spec.Ways {
 		way := &in.instrument.Spec.Ways[i]
-		other, found := in.held.holder(in.gateway.Name, way)
+		other, found := in.held.holder(in.gateway.Name, in.instrument.Name, way)
 		if !found || in.instrument.Spec.State == v1alpha1.InstrumentRetired {
 			continue
+		}
+		if other.way != way.Type {
+			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+				"port %d of IngestGateway %q belongs, for %s, to the older Instrument %q, and cannot take %s too: choose another port in spec.ways[%d]",
+				port(way), in.gateway.Name, other.way, other.instrument, way.Type, i)), true
 		}
 		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"%s port %d of IngestGateway %q belongs, for %s, to the older Instrument %q: choose another port in spec.ways[%d], or sources that do not overlap",
@@ -216,12 +227,13 @@ type claims map[claimedPort][]claim
 
 type claimedPort struct {
 	gateway string
-	way     v1alpha1.WayType
+	udp     bool
 	port    int32
 }
 
 type claim struct {
 	instrument string
+	way        v1alpha1.WayType
 	sources    []string
 	// prefixes are the sources; none means every address.
 	prefixes []netip.Prefix
@@ -234,15 +246,25 @@ func (c claims) add(gateway string, inst *v1alpha1.Instrument) {
 }
 
 func (c claims) addWay(gateway, instrument string, way *v1alpha1.Way) {
-	at := claimedPort{gateway, way.Type, port(way)}
-	c[at] = append(c[at], claim{instrument, way.Sources, prefixes(way.Sources)})
+	at := portOf(gateway, way)
+	c[at] = append(c[at], claim{instrument, way.Type, way.Sources, prefixes(way.Sources)})
 }
 
-// holder returns who holds the way's port for an address that the way names too.
-func (c claims) holder(gateway string, way *v1alpha1.Way) (claim, bool) {
+func portOf(gateway string, way *v1alpha1.Way) claimedPort {
+	return claimedPort{gateway, way.Type == v1alpha1.WayUDP, port(way)}
+}
+
+// holder returns who holds the way's port for an address that the way of an
+// instrument names too. A port carries either TCP or HTTP, whose paths tell
+// instruments apart.
+func (c claims) holder(gateway, instrument string, way *v1alpha1.Way) (claim, bool) {
 	wanted := prefixes(way.Sources)
-	for _, other := range c[claimedPort{gateway, way.Type, port(way)}] {
-		if overlap(wanted, other.prefixes) {
+	for _, other := range c[portOf(gateway, way)] {
+		switch {
+		case other.way != way.Type:
+			return other, true
+		case way.Type == v1alpha1.WayHTTP && other.instrument != instrument:
+		case overlap(wanted, other.prefixes):
 			return other, true
 		}
 	}
@@ -287,6 +309,8 @@ func port(way *v1alpha1.Way) int32 {
 		return way.TCP.Port
 	case way.UDP != nil:
 		return way.UDP.Port
+	case way.HTTP != nil:
+		return way.HTTP.Port
 	default:
 		return 0
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -25,12 +26,19 @@ func (v InstrumentView) addresses() []v1alpha1.WayAddress {
 		way := &v.Instrument.Spec.Ways[i]
 		for _, host := range v.hosts(way.Type) {
 			if len(all) < maxAddresses {
-				all = append(all, v1alpha1.WayAddress{
-					Type: way.Type, Address: net.JoinHostPort(host, strconv.Itoa(int(port(way))))})
+				all = append(all, v.address(way, net.JoinHostPort(host, strconv.Itoa(int(port(way))))))
 			}
 		}
 	}
 	return all
+}
+
+func (v InstrumentView) address(way *v1alpha1.Way, host string) v1alpha1.WayAddress {
+	a := v1alpha1.WayAddress{Type: way.Type, Address: host}
+	if way.HTTP != nil {
+		a.URL = "http://" + host + wire.UploadPath(v.Instrument.Name)
+	}
+	return a
 }
 
 func (v InstrumentView) hosts(way v1alpha1.WayType) []string {
@@ -57,7 +65,10 @@ func (v InstrumentView) nodeHosts() []string {
 }
 
 func (v InstrumentView) balancerHosts(way v1alpha1.WayType) []string {
-	name := map[v1alpha1.WayType]string{v1alpha1.WayTCP: v.Pool.Name + "-tcp", v1alpha1.WayUDP: v.Pool.Name + "-udp"}[way]
+	name := v.Pool.Name + "-tcp" // HTTP is TCP
+	if way == v1alpha1.WayUDP {
+		name = v.Pool.Name + "-udp"
+	}
 	var hosts []string
 	for i := range v.Services {
 		if v.Services[i].Name != name {

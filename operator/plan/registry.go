@@ -86,6 +86,9 @@ func Entry(inst *v1alpha1.Instrument, gateway string, revision int64) wire.Instr
 	if spec.Archive.PackBelow != nil {
 		entry.PackBelow = spec.Archive.PackBelow.Value()
 	}
+	if spec.Archive.Versions == v1alpha1.VersionsKeep {
+		entry.Versions = wire.VersionsKeep
+	}
 	if spec.Archive.RepeatWindow != nil {
 		entry.RepeatWindowMillis = spec.Archive.RepeatWindow.Milliseconds()
 	}
@@ -112,6 +115,11 @@ func wayEntry(way *v1alpha1.Way) wire.WayEntry {
 	}
 	if way.UDP != nil {
 		entry.Channel = way.UDP.Channel
+	}
+	if way.HTTP != nil {
+		entry.IdleTimeoutMillis = way.HTTP.IdleTimeout.Milliseconds()
+		entry.MaxAgeMillis = way.HTTP.MaxAge.Milliseconds()
+		entry.UploadExpiryMillis = way.HTTP.UploadExpiry.Milliseconds()
 	}
 	return entry
 }

@@ -181,11 +181,28 @@ type InstrumentArchive struct {
 	// +optional
 	PackBelow *resource.Quantity `json:"packBelow,omitempty"`
 
+	// Versions says what becomes of an object whose name is known and whose bytes
+	// are others. Refuse: nothing of it is kept, and its sender is told. Keep: it
+	// is the name's next version, and supersedes the one before.
+	// +kubebuilder:default=Refuse
+	// +optional
+	Versions Versions `json:"versions,omitempty"`
+
 	// Segment says when datagrams become an object.
 	// +kubebuilder:default={}
 	// +optional
 	Segment Segment `json:"segment,omitzero"`
 }
+
+// Versions says what becomes of other bytes under a known name.
+// +kubebuilder:validation:Enum=Refuse;Keep
+type Versions string
+
+// The values of Versions.
+const (
+	VersionsRefuse Versions = "Refuse"
+	VersionsKeep   Versions = "Keep"
+)
 
 // Segment says when datagrams of a channel become an object.
 type Segment struct {

@@ -10,14 +10,16 @@ import (
 // Way is one way in. Type says which of the members is set.
 // +kubebuilder:validation:XValidation:rule="(self.type == 'TCP') == has(self.tcp)",message="tcp is set exactly when type is TCP"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'UDP') == has(self.udp)",message="udp is set exactly when type is UDP"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'HTTP') == has(self.http)",message="http is set exactly when type is HTTP"
 type Way struct {
-	// Type of the way: TCP for objects, UDP for datagrams.
+	// Type of the way: TCP and HTTP for objects, UDP for datagrams.
 	// +required
 	Type WayType `json:"type"`
 
 	// Sources are the addresses that the instrument sends from, as CIDRs
 	// ("192.0.2.7/32", "2001:db8::/64"). Default: any. Two instruments may
-	// share a port where no address belongs to both.
+	// share a port where no address belongs to both, and any number a port of
+	// HTTP, whose paths name them.
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a source is a CIDR such as 192.0.2.7/32"
 	// +kubebuilder:validation:items:MaxLength=64
@@ -32,16 +34,21 @@ type Way struct {
 	// UDP: each packet is a datagram of telemetry.
 	// +optional
 	UDP *UDPWay `json:"udp,omitempty"`
+
+	// HTTP: requests below /in/<instrument>/ carry objects.
+	// +optional
+	HTTP *HTTPWay `json:"http,omitempty"`
 }
 
 // WayType is the protocol of a way in.
-// +kubebuilder:validation:Enum=TCP;UDP
+// +kubebuilder:validation:Enum=TCP;UDP;HTTP
 type WayType string
 
 // The values of WayType.
 const (
-	WayTCP WayType = "TCP"
-	WayUDP WayType = "UDP"
+	WayTCP  WayType = "TCP"
+	WayUDP  WayType = "UDP"
+	WayHTTP WayType = "HTTP"
 )
 
 // TCPWay receives objects over raw TCP. Bytes on this way are plain.
@@ -172,6 +179,47 @@ type UDPWay struct {
 	Channel string `json:"channel,omitempty"`
 }
 
+// HTTPWay receives objects over HTTP: PUT /in/<instrument>/<name> stores an object
+// under a name, POST /in/<instrument>/ one without, and uploads that may be
+// interrupted and go on follow tus 1.0. Bytes on this way are plain.
+type HTTPWay struct {
+	// Port of the gateway, within the IngestGateway's range. Instruments may share
+	// it with each other, and with no way of type TCP.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +required
+	Port int32 `json:"port"`
+
+	// IdleTimeout ends a request of whose body nothing arrives.
+	// +kubebuilder:default="60s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="idleTimeout must be longer than nothing"
+	// +optional
+	IdleTimeout metav1.Duration `json:"idleTimeout,omitzero"`
+
+	// MaxAge ends a request whose body is not whole so long after it began. An
+	// upload by tus may take any number of requests.
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="maxAge must be longer than nothing"
+	// +optional
+	MaxAge metav1.Duration `json:"maxAge,omitzero"`
+
+	// UploadExpiry is how long an unfinished upload by tus is kept after its last
+	// byte. Then what arrived of it is removed.
+	// +kubebuilder:default="168h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="uploadExpiry must be longer than nothing"
+	// +optional
+	UploadExpiry metav1.Duration `json:"uploadExpiry,omitzero"`
+}
+
 // WayAddress is an address to send to.
 type WayAddress struct {
 	// Type of the way.
@@ -180,4 +228,7 @@ type WayAddress struct {
 	// Address as host:port.
 	// +required
 	Address string `json:"address"`
+	// URL below which the instrument's objects go, of HTTP.
+	// +optional
+	URL string `json:"url,omitempty"`
 }

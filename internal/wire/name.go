@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// NamesBucket holds who has which name, see NameKey.
+func NamesBucket(site string) string { return "NAMES_" + site }
+
+// NameKey is the key of a name's claim: <instrument>.<hex SHA-256 of the name>.
+// Names hold characters that keys of a bucket may not.
+func NameKey(instrument, name string) string {
+	digest := sha256.Sum256([]byte(name))
+	return instrument + "." + hex.EncodeToString(digest[:])
+}
+
+// NameClaim says which objects have a name. The first version is claimed before
+// its object is stored, create-only; a later one by compare-and-set.
+type NameClaim struct {
+	Format int    `json:"format"`
+	Name   string `json:"name"`
+	// Versions in ascending order, without a gap. The last one is the current.
+	Versions []NameVersion `json:"versions"`
+}
+
+// NameVersion is one object that has, or is about to have, a name.
+type NameVersion struct {
+	Version int    `json:"version"`
+	Digest  Digest `json:"sha256"`
+	// Size in bytes.
+	Size int64 `json:"size"`
+	// Key of the object, and its ID.
+	Key string `json:"key"`
+	// ReceivedAt, Gateway and Incarnation say which object claimed the version.
+	ReceivedAt  time.Time `json:"receivedAt"`
+	Gateway     string    `json:"gateway"`
+	Incarnation string    `json:"incarnation"`
+	// Announced: the object is stored and its notice acknowledged. Where it is
+	// false that may be so all the same.
+	Announced bool `json:"announced,omitempty"`
+}
+
+// Latest returns the current version.
+func (c NameClaim) Latest() NameVersion { return c.Versions[len(c.Versions)-1] }
+
+// Find returns the version that has a digest, the latest where several have.
+func (c NameClaim) Find(d Digest) (NameVersion, bool) {
+	for i := len(c.Versions) - 1; i >= 0; i-- {
+		if c.Versions[i].Digest == d {
+			return c.Versions[i], true
+		}
+	}
+	return NameVersion{}, false
+}
+
+// Encode writes the claim as JSON.
+func (c NameClaim) Encode() ([]byte, error) {
+	c.Format = Format
+	return json.Marshal(c)
+}
+
+// DecodeNameClaim reads a claim. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeNameClaim(data []byte) (NameClaim, error) {
+	c, err := decode(data, func(c NameClaim) int { return c.Format })
+	if err != nil {
+		return NameClaim{}, err
+	}
+	if c.Name == "" || len(c.Versions) == 0 {
+		return NameClaim{}, fmt.Errorf("claim of name %q has %d versions: %w", c.Name, len(c.Versions), ErrMalformed)
+	}
+	for i, v := range c.Versions {
+		if v.Version != i+1 || v.Key == "" || v.Size < 0 {
+			return NameClaim{}, fmt.Errorf("claim of name %q: version %d of %d: %w", c.Name, v.Version, len(c.Versions), ErrMalformed)
+		}
+	}
+	return c, nil
+}
+
+// MaxSentName is how long a name may be that a sender gives, in bytes as JSON in
+// ASCII spells it: the object's metadata, of which S3 takes 2 KB, holds it, its
+// key, its ID and the ID of the version before.
+const MaxSentName = 200
+
+// CheckSentName returns ErrMalformed where a sender may not give a name.
+func CheckSentName(name string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	spelled, err := json.Marshal(name)
+	if n := len(asciiJSON(spelled)) - 2; err != nil || n > MaxSentName {
+		return fmt.Errorf("name %q takes %d bytes, there may be %d (a character beyond ASCII takes 6 or 12): %w", name, n, MaxSentName, ErrMalformed)
+	}
+	return nil
+}
+
+// uploadRoot is what all paths begin with to which instruments send over HTTP.
+const uploadRoot = "/in/"
+
+// UploadPath is below which an instrument sends over HTTP: /in/<instrument>/.
+func UploadPath(instrument string) string { return uploadRoot + instrument + "/" }
+
+// ParseUploadPath returns the instrument that a path of HTTP, decoded, names, and
+// what follows it; false for other paths.
+func ParseUploadPath(path string) (instrument, rest string, ok bool) {
+	after, ok := strings.CutPrefix(path, uploadRoot)
+	if !ok {
+		return "", "", false
+	}
+	instrument, rest, ok = strings.Cut(after, "/")
+	return instrument, rest, ok && instrument != ""
+}

@@ -140,7 +140,9 @@ func (a HeartbeatAnswer) Line() string {
 	return "heartbeat received=" + a.Received.UTC().Format(time.RFC3339Nano) + " answered=" + a.Answered.UTC().Format(time.RFC3339Nano) + "\n"
 }
 
-var heartbeatLine = regexp.MustCompile(`^heartbeat received=([0-9TZ:.+-]{20,35}) answered=([0-9TZ:.+-]{20,35})( [!-<>-~]+=[!-~]*)*$`)
+const utcTime = `([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z)`
+
+var heartbeatLine = regexp.MustCompile(`^heartbeat received=` + utcTime + ` answered=` + utcTime + `( [!-<>-~]+=[!-~]*)*$`)
 
 // ParseHeartbeatAnswer reads a line, with or without its LF. Error: ErrMalformed.
 func ParseHeartbeatAnswer(line string) (HeartbeatAnswer, error) {

@@ -298,7 +298,8 @@ func FuzzHeartbeat(f *testing.F) {
 
 func FuzzHeartbeatAnswer(f *testing.F) {
 	seed(f, "heartbeat-answer.txt")
-	f.Add([]byte("heartbeat received=2026-11-21T23:59:58+01:00 answered=0000-01-01T00:00:00Z next=1m\n"))
+	f.Add([]byte("heartbeat received=0000-01-01T0:00:00+01:00 answered=0000-01-01T00:00:00Z"))
+	f.Add([]byte("heartbeat received=2026-11-21T23:59:58.5Z answered=0000-01-01T00:00:00Z next=1m\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := ParseHeartbeatAnswer(string(data))
 		if err != nil {

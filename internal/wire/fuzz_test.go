@@ -263,3 +263,51 @@ func FuzzParseKeys(f *testing.F) {
 		}
 	})
 }
+
+func FuzzHeartbeat(f *testing.F) {
+	seed(f, "heartbeat.json")
+	f.Add([]byte(`{"type":"command","format":1}`))
+	f.Add([]byte(`{"type":"heartbeat","format":2}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		kind, err := ControlType(body)
+		if err != nil {
+			explained(t, err)
+		}
+		h, err := DecodeHeartbeat(body)
+		if err != nil {
+			explained(t, err)
+			return
+		}
+		if kind != ControlHeartbeat {
+			t.Fatalf("a control frame of type %q passes for a heartbeat", kind)
+		}
+		frame, err := h.Frame()
+		if err != nil {
+			return // what fits a frame may not, written our way
+		}
+		length, control := ParsePrefix([PrefixSize]byte(frame))
+		if !control || length != int64(len(frame)-PrefixSize) {
+			t.Fatalf("prefix %x of a frame of %d bytes", frame[:PrefixSize], len(frame))
+		}
+		again, err := DecodeHeartbeat(frame[PrefixSize:])
+		if diff := cmp.Diff(h, again); err != nil || diff != "" {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	})
+}
+
+func FuzzHeartbeatAnswer(f *testing.F) {
+	seed(f, "heartbeat-answer.txt")
+	f.Add([]byte("heartbeat received=0000-01-01T0:00:00+01:00 answered=0000-01-01T00:00:00Z"))
+	f.Add([]byte("heartbeat received=2026-11-21T23:59:58.5Z answered=0000-01-01T00:00:00Z next=1m\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := ParseHeartbeatAnswer(string(data))
+		if err != nil {
+			explained(t, err)
+			return
+		}
+		if again, err := ParseHeartbeatAnswer(a.Line()); err != nil || again != a {
+			t.Fatalf("%q reads as %v, and that as %v, %v", data, a, again, err)
+		}
+	})
+}

@@ -233,3 +233,20 @@ func sampleTelemetry() []byte {
 	}
 	return b
 }
+
+func sampleHeartbeat() Heartbeat {
+	return Heartbeat{
+		Format: Format, Type: ControlHeartbeat, SentAt: sampleTime, ClockOffset: ptr(Span(-1500 * time.Millisecond)), RoundTrip: ptr(Span(620 * time.Millisecond)),
+		QueueObjects: 12, QueueBytes: 345_678, Oldest: ptr(sampleTime.Add(-time.Hour)), Sent: 9876, SetAside: 1, Version: "v0.3.0",
+	}
+}
+
+func sampleHeartbeatAnswer() HeartbeatAnswer {
+	return HeartbeatAnswer{Received: sampleTime, Answered: sampleTime.Add(20 * time.Millisecond)}
+}
+
+func sampleSenderReport() InstrumentStatus {
+	s := sampleInstrumentStatus()
+	s.Sender = ptr(sampleHeartbeat().StatusOf(sampleTime))
+	return s
+}

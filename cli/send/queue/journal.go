@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const fileJournal = "journal"
+
+// keySize is the size of a Key in bytes: enough that two of them never meet.
+const keySize = 16
+
+// Key says which version of which file it is.
+type Key [keySize]byte
+
+// KeyOf returns the key of a file of so many bytes that was last written at a time.
+func KeyOf(path string, size int64, written time.Time) Key {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %d %s", size, written.UnixNano(), path)
+	return Key(h.Sum(nil)[:keySize])
+}
+
+// journal is the file of records.
+type journal struct {
+	path   string
+	unsafe bool
+	file   *os.File
+	taken  map[Key]struct{}
+	spent  Record
+	// records in the file, of which some say nothing any more.
+	records int
+}
+
+// open reads the journal, cuts off what a kill left of a last record, and opens
+// it for more.
+func (j *journal) open(path string, unsafe bool) (bad int, err error) {
+	j.path, j.unsafe, j.taken = path, unsafe, map[Key]struct{}{}
+	j.file, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640)
+	if err != nil {
+		return 0, err
+	}
+	bad, err = readRecords(j.file, func(r Record, _ []byte) error {
+		j.records++
+		j.see(r)
+		return nil
+	})
+	if err != nil {
+		return bad, fmt.Errorf("read the journal: %w", err)
+	}
+	return bad, j.cutTail()
+}
+
+func (j *journal) see(r Record) {
+	switch r.Type {
+	case TypeTaken:
+		if key, err := hex.DecodeString(r.Key); err == nil {
+			j.taken[Key(key)] = struct{}{}
+		}
+	case TypeSpent:
+		j.spent = r
+	}
+}
+
+func (j *journal) cutTail() error {
+	info, err := j.file.Stat()
+	if err != nil {
+		return err
+	}
+	tail := make([]byte, min(info.Size(), maxRecord))
+	if _, err := j.file.ReadAt(tail, info.Size()-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	whole := int64(bytes.LastIndexByte(tail, '\n') + 1)
+	if whole == int64(len(tail)) {
+		return nil
+	}
+	return j.file.Truncate(info.Size() - int64(len(tail)) + whole)
+}
+
+// append writes records, as yet without a sync.
+func (j *journal) append(records ...Record) error {
+	var text []byte
+	for _, r := range records {
+		line, err := r.Encode()
+		if err != nil {
+			return err
+		}
+		text = append(text, line...)
+	}
+	if _, err := j.file.Write(text); err != nil {
+		return fmt.Errorf("write the journal: %w", errors.Join(err, j.cutTail()))
+	}
+	j.records += len(records)
+	for _, r := range records {
+		j.see(r)
+	}
+	return nil
+}
+
+// write appends records and syncs them.
+func (j *journal) write(records ...Record) error {
+	if err := j.append(records...); err != nil {
+		return err
+	}
+	return j.flush()
+}
+
+func (j *journal) flush() error {
+	if j.unsafe || j.file == nil {
+		return nil
+	}
+	return j.file.Sync()
+}
+
+func (j *journal) close() error {
+	if j.file == nil {
+		return nil
+	}
+	return j.file.Close()
+}
+
+// keepTaken is how long a file that is gone from its folder stays known: a disk
+// or a share that was away for a week must not be sent anew.
+const keepTaken = 7 * 24 * time.Hour
+
+// compact writes the journal anew without the files that are not present any
+// more, if they were taken long before now, and without what newer records replace.
+func (j *journal) compact(present map[Key]struct{}, now time.Time) error {
+	temporary, err := os.Create(j.path + ".new")
+	if err != nil {
+		return err
+	}
+	defer temporary.Close()
+	kept, n, err := j.copyTo(temporary, present, now)
+	if err == nil && !j.unsafe {
+		err = temporary.Sync()
+	}
+	if err := errors.Join(err, temporary.Close()); err != nil {
+		return errors.Join(err, os.Remove(temporary.Name()))
+	}
+	if err := j.file.Close(); err != nil {
+		return err
+	}
+	if err := rename(j.path+".new", j.path); err != nil {
+		return err
+	}
+	j.file, err = os.OpenFile(j.path, os.O_RDWR|os.O_APPEND, 0o640)
+	if err != nil {
+		return err
+	}
+	j.taken, j.records = kept, n
+	if j.unsafe {
+		return nil
+	}
+	return syncFolder(filepath.Dir(j.path))
+}
+
+// copyTo writes the records that still say something.
+func (j *journal) copyTo(to io.Writer, present map[Key]struct{}, now time.Time) (kept map[Key]struct{}, n int, err error) {
+	if _, err := j.file.Seek(0, io.SeekStart); err != nil {
+		return nil, 0, err
+	}
+	kept = map[Key]struct{}{}
+	out := bufio.NewWriter(to)
+	_, err = readRecords(j.file, func(r Record, line []byte) error {
+		recent := now.Sub(r.At) < keepTaken
+		switch r.Type {
+		case TypeTaken:
+			text, err := hex.DecodeString(r.Key)
+			if err != nil {
+				return nil
+			}
+			key := Key(text)
+			_, there := present[key]
+			if _, again := kept[key]; again || !there && !recent {
+				return nil
+			}
+			kept[key] = struct{}{}
+		case TypeSpent:
+			return nil
+		default:
+			if !recent {
+				return nil
+			}
+		}
+		n++
+		_, err := out.Write(line)
+		return err
+	})
+	if err == nil && j.spent.Day != "" {
+		var line []byte
+		if line, err = j.spent.Encode(); err == nil {
+			n++
+			_, err = out.Write(line)
+		}
+	}
+	return kept, n, errors.Join(err, out.Flush())
+}
+
+// Compact makes the journal small again where it has grown. Present are the
+// files that lie in the watched folders.
+func (q *Queue) Compact(present map[Key]struct{}, now time.Time) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.journal.records < 1000 || q.journal.records < 2*len(present) {
+		return nil
+	}
+	if err := q.journal.compact(present, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write the journal anew: %w", err)
+	}
+	return nil
+}
+
+// Taken says whether a file was taken before.
+func (q *Queue) Taken(key Key) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, ok := q.journal.taken[key]
+	return ok
+}

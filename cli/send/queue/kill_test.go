@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package queue
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asFiller makes the test binary fill a queue, and say what is in it.
+const asFiller = "SUBSTORM_TEST_QUEUE"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(asFiller); dir != "" {
+		if err := fillForEver(dir, os.Getenv(asFiller+"_UNSAFE") != ""); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// fillForEver adds objects, some by copy and some by move, and removes some. It
+// prints a line before it begins, and after it ended, each of these.
+func fillForEver(dir string, unsafe bool) error {
+	q, err := Open(Config{Dir: filepath.Join(dir, "queue"), Unsafe: unsafe})
+	if err != nil {
+		return err
+	}
+	watched := filepath.Join(dir, "watched")
+	if err := os.Mkdir(watched, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	random := rand.NewChaCha8([32]byte(sumOf([]byte(time.Now().String()))))
+	var owed []Entry
+	for n := 0; ; n++ {
+		var sources []Source
+		for i := range 1 + rand.IntN(5) {
+			data := make([]byte, 1+rand.IntN(100_000))
+			_, _ = random.Read(data)
+			s := Source{Name: fmt.Sprintf("%x", sumOf(data)), Data: data, Observed: time.Now()}
+			if i%2 == 0 {
+				s.Path, s.Data, s.Move = filepath.Join(watched, s.Name), nil, rand.IntN(2) == 0
+				if err := os.WriteFile(s.Path, data, 0o640); err != nil {
+					return err
+				}
+				info, err := os.Stat(s.Path)
+				if err != nil {
+					return err
+				}
+				s.Observed = info.ModTime()
+				s.Key = KeyOf(s.Path, info.Size(), s.Observed)
+			}
+			sources = append(sources, s)
+		}
+		entries, err := q.Add(sources...)
+		if err != nil {
+			return err
+		}
+		var said bytes.Buffer
+		for _, e := range entries {
+			fmt.Fprintln(&said, "queued", e.Name)
+		}
+		owed = append(owed, entries...)
+		for len(owed) > 20 {
+			e := owed[0]
+			owed = owed[1:]
+			fmt.Fprintln(&said, "receipt", e.Name)
+			if _, err := os.Stdout.Write(said.Bytes()); err != nil {
+				return err
+			}
+			said.Reset()
+			if err := q.Done(e); err != nil {
+				return err
+			}
+		}
+		if _, err := os.Stdout.Write(said.Bytes()); err != nil {
+			return err
+		}
+	}
+}
+
+func sumOf(data []byte) []byte { s := sha256.Sum256(data); return s[:] }
+
+// life runs a filler for a while and returns what it said was queued and
+// has no receipt.
+func life(t *testing.T, dir string, unsafe bool, d time.Duration) map[string]bool {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asFiller+"="+dir)
+	if unsafe {
+		cmd.Env = append(cmd.Env, asFiller+"_UNSAFE=1")
+	}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(d, func() { _ = cmd.Process.Kill() })
+	owed := map[string]bool{}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		what, name, _ := strings.Cut(lines.Text(), " ")
+		switch what {
+		case "queued":
+			owed[name] = true
+		case "receipt":
+			delete(owed, name)
+		}
+	}
+	_ = cmd.Wait()
+	return owed
+}
+
+// missing returns how many objects that are owed are not there, whole.
+func missing(t *testing.T, dir string, owed map[string]bool) int {
+	t.Helper()
+	q, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Log(err)
+		return len(owed)
+	}
+	defer q.Close()
+	found := map[string]bool{}
+	for _, e := range q.Waiting() {
+		f, err := q.Open(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if sum := sumOf(data); hex.EncodeToString(sum) == e.Name && e.Matches([32]byte(sum)) {
+			found[e.Name] = true
+		}
+	}
+	n := 0
+	for name := range owed {
+		if !found[name] {
+			n++
+		}
+	}
+	return n
+}
+
+// Killed again and again: everything that was queued is there, until its receipt.
+func TestKill(t *testing.T) {
+	dir := t.TempDir()
+	owed := map[string]bool{}
+	for range 5 {
+		// What one life leaves, the next does not touch.
+		for name := range life(t, dir, false, time.Duration(100+rand.IntN(300))*time.Millisecond) {
+			owed[name] = true
+		}
+		if n := missing(t, filepath.Join(dir, "queue"), owed); n > 0 {
+			t.Fatalf("of %d objects without a receipt %d are gone", len(owed), n)
+		}
+	}
+	if len(owed) == 0 {
+		t.Error("nothing was queued: the test tests nothing")
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "queue", folderIncoming)); err != nil || len(left) > 0 {
+		t.Errorf("copies left behind: %v, %v", left, err)
+	}
+}
+
+// The power goes at a random moment: what was queued and has no receipt is there
+// after it, whole. With the syncs left out it is not: so the test would see.
+func TestPowerCut(t *testing.T) {
+	lost := func(unsafe bool) (all, gone int) {
+		disk, dir := image(t)
+		// Killed first, so that nothing is promised after the cut.
+		owed := life(t, dir, unsafe, time.Duration(300+rand.IntN(400))*time.Millisecond)
+		return len(owed), missing(t, filepath.Join(mount(t, cut(t, disk)), "queue"), owed)
+	}
+	for range 3 {
+		all, gone := lost(false)
+		t.Logf("%d owed, %d lost", all, gone)
+		if all == 0 || gone > 0 {
+			t.Errorf("of %d objects without a receipt %d are lost in a power cut", all, gone)
+		}
+	}
+	all, gone := lost(true)
+	t.Logf("without syncs: %d owed, %d lost", all, gone)
+	if gone == 0 {
+		t.Error("without a sync nothing was lost: the test tests nothing")
+	}
+}
+
+// image makes a file system in a file and mounts it.
+func image(t *testing.T) (path, dir string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("a power cut needs a loop device, which needs root (CAP_SYS_ADMIN)")
+	}
+	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("a power cut needs", tool)
+		}
+	}
+	path = filepath.Join(t.TempDir(), "disk")
+	f, err := os.Create(path)
+	if err == nil {
+		err = errors.Join(f.Truncate(128<<20), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", path).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	return path, mount(t, path)
+}
+
+// mount mounts an image; commit=300 keeps the file system from writing by itself
+// what nobody asked it to.
+func mount(t *testing.T, path string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-o", "loop,commit=300", path, dir).CombinedOutput(); err != nil {
+		t.Skipf("a power cut needs a loop device (CAP_SYS_ADMIN and /dev/loop*): mount: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// cut copies what the disk holds at this moment: what the file system has not
+// sent there is lost. A copy during which the disk changed is made again.
+func cut(t *testing.T, disk string) string {
+	t.Helper()
+	for range 20 {
+		before, err := os.ReadFile(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.ReadFile(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(before, after) {
+			copied := filepath.Join(t.TempDir(), "disk")
+			if err := os.WriteFile(copied, before, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return copied
+		}
+	}
+	t.Fatal("the disk never stood still")
+	return ""
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package queue
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockFile holds a file for this process; it returns false where another one does.
+func lockFile(f *os.File) (bool, error) {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// syncFolder makes renames in a folder survive a power cut.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func rename(from, to string) error { return os.Rename(from, to) }
+
+// openToSync opens a file of somebody else so that it can be read and synced.
+func openToSync(path string) (*os.File, error) { return os.Open(path) }

@@ -174,6 +174,16 @@ func (p *Process) stopped() bool {
 // Continue ends a Pause.
 func (p *Process) Continue() { p.signal(syscall.SIGCONT) }
 
+// PID of the server, 0 while it does not run.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
 func (p *Process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -41,16 +41,20 @@ const (
 )
 
 // entry is the instrument that sends to a port.
-func entry(port int) wire.InstrumentEntry {
-	return wire.InstrumentEntry{
+func entry(o Options) wire.InstrumentEntry {
+	e := wire.InstrumentEntry{
 		UID: "uid-" + instrument, Generation: 1, Revision: 1, Instrument: instrument, Gateway: pool,
 		MaxObjectSize: maxObject, MaxConnections: connections, Acknowledge: "Stored", MediaType: "application/octet-stream",
 		CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
 		Ways: []wire.WayEntry{{
-			Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
+			Protocol: wire.ProtocolTCP, Port: uint16(o.Port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
 			IdleTimeoutMillis: 300_000, MaxAgeMillis: 3_600_000,
 		}},
 	}
+	if o.Datagrams {
+		e.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(o.Port), Channel: "raw"}}
+	}
+	return e
 }
 
 // nowhere takes every object at once and keeps none.
@@ -94,7 +98,7 @@ func serveGateway(ctx context.Context, o Options, ready func(string)) error {
 		}),
 	})
 	file := filepath.Join(o.Dir, "registry.json")
-	if err := writeRegistry(file, entry(o.Port)); err != nil {
+	if err := writeRegistry(file, entry(o)); err != nil {
 		return err
 	}
 	var failed map[uint16]error
@@ -172,7 +176,7 @@ func declare(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	value, err := entry(o.Port).Encode()
+	value, err := entry(o).Encode()
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -54,6 +55,8 @@ type Options struct {
 	Profile string `json:"profile,omitempty"`
 	// MemoryBudget in bytes of a gateway; 0 is its default.
 	MemoryBudget int64 `json:"memoryBudget,omitempty"`
+	// Datagrams: the port takes UDP instead of TCP (Gateway receives none).
+	Datagrams bool `json:"datagrams,omitempty"`
 	// Of Site.
 	Objects Bucket `json:"objects"`
 	NATS    string `json:"nats,omitempty"`
@@ -92,6 +95,9 @@ type Process struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer
 }
+
+// Port of the address.
+func (p *Process) Port() int { return int(netip.MustParseAddrPort(p.Address).Port()) }
 
 // PID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }

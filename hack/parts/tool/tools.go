@@ -63,6 +63,7 @@ func All() []Tool {
 		{Name: "golangci-lint", Module: "golangci-lint", Package: "github.com/golangci/golangci-lint/v2/cmd/golangci-lint",
 			Source: "github.com/golangci/golangci-lint/v2", Set: []string{"main.version={version}"}},
 		{Name: "kind", Module: "kind", Package: "sigs.k8s.io/kind", OnDemand: true},
+		{Name: "telegraf", Module: "telegraf", Package: "./telegraf", OnDemand: true},
 	}
 }
 

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command ingest-udp measures how many datagrams a second are kept without loss, and the processor time of each, beside rsyslog and Telegraf.
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/substorm/substorm/bench/internal/datagram"
+	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/bench/internal/receiver"
+	"github.com/substorm/substorm/bench/internal/report"
+	"github.com/substorm/substorm/e2e/parts"
+)
+
+const (
+	rounds = 5
+	// Rates grow by this factor from slowest to fastest, in steps of so long.
+	slowest, fastest, factor = 20_000, 600_000, 1.15
+	step                     = 200 * time.Millisecond
+	// Of the processor's time: well below what any candidate loses at.
+	steadyRate = 40_000
+	steadyFor  = 2 * time.Second
+	// patience is how long a candidate may keep nothing new before what it lacks is lost.
+	patience = 5 * time.Second
+)
+
+var (
+	sizes   = []int{140, 236, 1400}
+	sources = []int{1, 256, 4096}
+	// generators has the generator's core, receivers that of all else.
+	generators, receivers = []int{0}, []int{1}
+)
+
+// Names of the candidates and what is measured of them.
+const (
+	gatewayName  = "gateway and NATS"
+	rsyslogName  = "rsyslog"
+	telegrafName = "Telegraf"
+	selfName     = "gateway itself"
+)
+
+func main() {
+	receiver.Main()
+	datagram.Main()
+	lab.Run(run)
+}
+
+func run(l *lab.Lab) error {
+	r := report.New("ingest-udp", rounds)
+	minio := parts.MinIO(l, parts.MinIOOptions{})
+	minio.Bucket(l, receiver.BucketName)
+	names := []string{gatewayName, rsyslogName, telegrafName}
+	starts := []start{startGateway(minio), startRsyslog, startTelegraf}
+	for round := range rounds {
+		for _, size := range sizes {
+			for _, n := range sources {
+				for i := range starts {
+					k := (i + round) % len(starts)
+					if err := measure(l, r, names[k], starts[k], size, n); err != nil {
+						return fmt.Errorf("%s, %d B from %d sources: %w", names[k], size, n, err)
+					}
+				}
+				if err := alone(l, r, size, n); err != nil {
+					return err
+				}
+			}
+		}
+		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
+	}
+	conclude(r)
+	if err := r.Save(); err != nil {
+		return err
+	}
+	return r.Print(os.Stdout)
+}
+
+// measure starts a candidate, takes its processor time at a rate that it bears,
+// then the greatest rate before it loses the first datagram, and checks that it
+// kept all that its socket took.
+func measure(l *lab.Lab, r *report.Report, name string, begin start, size, n int) error {
+	c, err := begin(l)
+	if err != nil {
+		return err
+	}
+	defer c.stop()
+	order := datagram.Order{Port: c.port, Size: size, Sources: n, Rates: []float64{steadyRate}, Step: steadyFor}
+	before, err := processorTimes(c.pids)
+	if err != nil {
+		return err
+	}
+	steady, err := datagram.Send(l, order, generators)
+	if err != nil {
+		return err
+	}
+	lost, err := c.lost(steady)
+	if err != nil {
+		return err
+	}
+	after, err := processorTimes(c.pids)
+	if err != nil {
+		return err
+	}
+	sent, _ := steady.Totals()
+	var all time.Duration
+	for i := range after {
+		all += after[i] - before[i]
+	}
+	r.Add(cost(size, n), name, "", micros(all, sent))
+	if name == gatewayName {
+		r.Add(cost(size, n), selfName, "", micros(after[0]-before[0], sent))
+	}
+	order.Rates, order.Step, order.UntilLoss = ramp(), step, true
+	out, err := datagram.Send(l, order, generators)
+	if err != nil {
+		return err
+	}
+	more, err := c.lost(out)
+	if err != nil {
+		return err
+	}
+	if lost+more > 0 {
+		r.Note("%s, %d B from %d sources: %d datagrams that its socket had taken were never kept.", name, size, n, lost+more)
+	}
+	r.Add(rate(size, n), name, "", out.Best()/1000)
+	fmt.Fprintf(os.Stderr, "%s, %d B from %d sources: %.0f a second, %.2f µs each\n", name, size, n, out.Best(), micros(all, sent))
+	return nil
+}
+
+// lost waits until all that the socket took is kept, and returns what is not.
+func (c *candidate) lost(o datagram.Outcome) (int64, error) {
+	sent, dropped := o.Totals()
+	owed := sent - dropped
+	for last := time.Now(); owed > 0 && time.Since(last) < patience; time.Sleep(50 * time.Millisecond) {
+		n, err := c.kept()
+		if err != nil {
+			return owed, err
+		}
+		if owed -= n; n > 0 {
+			last = time.Now()
+		}
+	}
+	return owed, nil
+}
+
+// alone shows what the generator can send to a socket that nobody reads.
+func alone(l *lab.Lab, r *report.Report, size, n int) error {
+	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	out, err := datagram.Send(l, datagram.Order{
+		Port: conn.LocalAddr().(*net.UDPAddr).Port, Size: size, Sources: n, Rates: []float64{0}, Step: time.Second,
+	}, generators)
+	if err != nil {
+		return err
+	}
+	r.Add(rate(size, n), "generator", "", out.Steps[0].Rate/1000)
+	return nil
+}
+
+func ramp() []float64 {
+	var rates []float64
+	for f := float64(slowest); f <= fastest; f *= factor {
+		rates = append(rates, f)
+	}
+	return rates
+}
+
+func micros(t time.Duration, n int64) float64 { return float64(t.Nanoseconds()) / 1000 / float64(n) }
+
+func rate(size, n int) string { return fmt.Sprintf("%d B from %d, 1,000/s", size, n) }
+func cost(size, n int) string { return fmt.Sprintf("%d B from %d, µs each", size, n) }
+
+func conclude(r *report.Report) {
+	r.Note("Rates: the greatest step of a ramp before the socket dropped its first datagram. The generator has one core, all that the job takes the other.")
+	r.Note("Processor time: at %d a second, until all is kept. The gateway's datagrams are in a JetStream that syncs; the peers write lines to a file.", steadyRate)
+	for _, peer := range []struct {
+		name       string
+		rate, cost float64
+	}{{rsyslogName, 1.3, 0.6}, {telegrafName, 3, 0.3}} {
+		var rates, costs, own []report.Pair
+		for _, size := range sizes {
+			for _, n := range sources {
+				rates = append(rates, report.Pair{Case: rate(size, n), Candidate: gatewayName, OfCase: rate(size, n), OfCandidate: peer.name})
+				costs = append(costs, report.Pair{Case: cost(size, n), Candidate: gatewayName, OfCase: cost(size, n), OfCandidate: peer.name})
+				own = append(own, report.Pair{Case: cost(size, n), Candidate: selfName, OfCase: cost(size, n), OfCandidate: peer.name})
+			}
+		}
+		r.Compare("rate-gateway/"+peer.name, rates, ">=", peer.rate)
+		r.Compare("cpu-gateway-and-NATS/"+peer.name, costs, "<=", peer.cost)
+		r.Compare("cpu-gateway-itself/"+peer.name, own, "", 0)
+	}
+}

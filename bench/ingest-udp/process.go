@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// onCores moves all threads of a process, and those that it will start, to cores.
+func onCores(pid int, cores []int) error {
+	var set unix.CPUSet
+	for _, c := range cores {
+		set.Set(c)
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		id, err := strconv.Atoi(t.Name())
+		if err != nil {
+			return err
+		}
+		if err := unix.SchedSetaffinity(id, &set); err != nil && err != unix.ESRCH {
+			return fmt.Errorf("choose cores of process %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// tick is the unit of processor time in /proc (proc_pid_stat(5); USER_HZ is 100
+// on all platforms that Go runs on).
+const tick = 10 * time.Millisecond
+
+// processorTime is what a process has used so far, in the kernel and outside.
+func processorTime(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold spaces
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("process %d does not say what it used", pid)
+	}
+	var total time.Duration
+	for _, f := range fields[11:13] { // utime, stime
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		total += time.Duration(n) * tick
+	}
+	return total, nil
+}
+
+// processorTimes of processes, one after the other.
+func processorTimes(pids []int) ([]time.Duration, error) {
+	times := make([]time.Duration, len(pids))
+	for i, pid := range pids {
+		t, err := processorTime(pid)
+		if err != nil {
+			return nil, err
+		}
+		times[i] = t
+	}
+	return times, nil
+}

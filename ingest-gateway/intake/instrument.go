@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -33,6 +34,11 @@ type Instrument struct {
 	// Acknowledge is spelled as in the Instrument's spec.
 	Acknowledge string
 	MediaType   string
+
+	// Naming is the template of published paths, nil without one; Station is what
+	// it calls so.
+	Naming  *naming.Template
+	Station string
 
 	Cadence      time.Duration
 	RepeatWindow time.Duration
@@ -92,7 +98,14 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 		RepeatWindow:   millis(e.RepeatWindowMillis),
 		SegmentAge:     millis(e.SegmentAgeMillis),
 		SegmentSize:    e.SegmentSize,
+		Station:        e.Station,
 		entry:          e,
+	}
+	if e.Naming != "" {
+		var err error
+		if in.Naming, err = naming.Parse(e.Naming); err != nil {
+			return nil, fmt.Errorf("instrument %q: %w: upgrade this gateway or give it another template", e.Instrument, err)
+		}
 	}
 	for i, w := range e.Ways {
 		way, err := newWay(in, w)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -35,6 +36,11 @@ type Instrument struct {
 	MediaType   string
 	// KeepVersions: another object under a known name is its next version, and not refused.
 	KeepVersions bool
+
+	// Naming is the template of published paths, nil without one; Station is what
+	// it calls so.
+	Naming  *naming.Template
+	Station string
 
 	Cadence      time.Duration
 	RepeatWindow time.Duration
@@ -101,10 +107,17 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 		SegmentAge:     millis(e.SegmentAgeMillis),
 		SegmentSize:    e.SegmentSize,
 		PackBelow:      e.PackBelow,
+		Station:        e.Station,
 		entry:          e,
 	}
 	if e.Versions != "" && e.Versions != wire.VersionsKeep {
 		return nil, fmt.Errorf("instrument %q: versions %q is nothing that this gateway knows: upgrade it", e.Instrument, e.Versions)
+	}
+	if e.Naming != "" {
+		var err error
+		if in.Naming, err = naming.Parse(e.Naming); err != nil {
+			return nil, fmt.Errorf("instrument %q: %w: upgrade this gateway or give it another template", e.Instrument, err)
+		}
 	}
 	for i, w := range e.Ways {
 		way, err := newWay(in, w)

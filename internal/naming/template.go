@@ -33,6 +33,8 @@ type Values struct {
 	Time time.Time
 	// Station, Instrument and Name are as in an Instrument's spec and in HTTP.
 	Station, Instrument, Name string
+	// ID is how wire.ShortID tells an instrument's objects apart.
+	ID string
 	// Digest is a SHA-256 in lower-case hex, or how it begins.
 	Digest string
 	// Sequence counts the objects of an instrument and day.

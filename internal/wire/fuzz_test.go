@@ -209,6 +209,8 @@ func FuzzDecodeInstrumentStatus(f *testing.F) {
 func FuzzDecodeSegmentCursor(f *testing.F) { fuzzRecord(f, DecodeSegmentCursor, "cursor-segment.json") }
 func FuzzDecodeStreamCursor(f *testing.F)  { fuzzRecord(f, DecodeStreamCursor, "cursor-stream.json") }
 func FuzzDecodeSweepCursor(f *testing.F)   { fuzzRecord(f, DecodeSweepCursor, "cursor-sweep.json") }
+func FuzzDecodeForwardCursor(f *testing.F) { fuzzRecord(f, DecodeForwardCursor, "cursor-forward.json") }
+func FuzzDecodeForwardStatus(f *testing.F) { fuzzRecord(f, DecodeForwardStatus, "status-forward.json") }
 func FuzzDecodeConditionChange(f *testing.F) {
 	fuzzRecord(f, DecodeConditionChange, "condition-change.json")
 }
@@ -308,6 +310,26 @@ func FuzzHeartbeatAnswer(f *testing.F) {
 		}
 		if again, err := ParseHeartbeatAnswer(a.Line()); err != nil || again != a {
 			t.Fatalf("%q reads as %v, and that as %v, %v", data, a, again, err)
+		}
+	})
+}
+
+// FuzzParseLegacyPath: what is read is written the same.
+func FuzzParseLegacyPath(f *testing.F) {
+	for _, seed := range []string{"legacy/192.0.2.7/5000/2026/11/21", "legacy/2001:db8::7/1/2026/11/21", "legacy/::ffff:192.0.2.7/5000/2026/11/21",
+		"legacy/192.0.2.7/05000/2026/11/21", "legacy/fe80::1%eth0/5/2026/02/30", "legacy//0/2026/11/21", "legacy/192.0.2.7/5000/2026/11/21/"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		l, err := ParseLegacyPath(path)
+		if err != nil {
+			if !errors.Is(err, ErrMalformed) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if l.Path() != path || l.Port == 0 || l.Address.Is4In6() {
+			t.Fatalf("%q is read as %+v, which is written %q", path, l, l.Path())
 		}
 	})
 }

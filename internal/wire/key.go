@@ -26,8 +26,13 @@ func SiteMarkerKey(site string) string { return "site/" + site + ".json" }
 // RawKey is the key of an object that its sender did not name:
 // o/<site>/<instrument>/r/<yyyy>/<mm>/<dd>/<13-digit ms>-<16 hex of digest>.
 func RawKey(site, instrument string, receivedAt time.Time, digest Digest) string {
-	return fmt.Sprintf("%s%013d-%s", RawPrefix(site, instrument, DayOf(receivedAt)),
-		receivedAt.UnixMilli(), hex.EncodeToString(digest[:8]))
+	return RawPrefix(site, instrument, DayOf(receivedAt)) + ShortID(receivedAt, digest)
+}
+
+// ShortID is the last part of the key that an object has, or would have, without
+// a name: it tells an instrument's objects apart.
+func ShortID(receivedAt time.Time, digest Digest) string {
+	return fmt.Sprintf("%013d-%s", receivedAt.UnixMilli(), hex.EncodeToString(digest[:8]))
 }
 
 // RawPrefix is what all raw objects of an instrument and day begin with.

@@ -62,6 +62,10 @@ type Record struct {
 	Length int64 `json:"length,omitempty"`
 	// Name that the sender gave, if any.
 	Name string `json:"name,omitempty"`
+	// Path is where the object is published, as its Instrument's naming says; in
+	// a notice it may lack what the manifest's writer adds to tell objects apart,
+	// or be empty where only that writer knows it.
+	Path string `json:"path,omitempty"`
 	// Size in bytes.
 	Size int64 `json:"size"`
 	// Digest is the SHA-256 of the object.
@@ -83,8 +87,14 @@ type Record struct {
 	TimeSource TimeSource `json:"timeSource"`
 
 	Completeness Completeness `json:"completeness,omitempty"`
-	// Source is the sender's address as host:port; empty for segments.
+	// Source is the sender's address as host:port; empty for segments. Port is
+	// the gateway's that it came to; 0 where nobody knows.
 	Source string `json:"source,omitempty"`
+	Port   uint16 `json:"port,omitempty"`
+	// Framing says what stood around the object's bytes on its connection: with
+	// FramingLines an LF behind them, with FramingLengthPrefixed their length
+	// before them. Empty: nothing.
+	Framing string `json:"framing,omitempty"`
 	// Gateway and Incarnation received the object.
 	Gateway     string `json:"gateway"`
 	Incarnation string `json:"incarnation"`

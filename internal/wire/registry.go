@@ -5,6 +5,7 @@ package wire
 import (
 	"encoding/json"
 	"strings"
+	"time"
 )
 
 // RegistryCompleteKey holds the RegistryComplete marker of a Site's registry.
@@ -72,6 +73,25 @@ type InstrumentEntry struct {
 	// Versions is VersionsKeep, or empty where another object under a known name
 	// is refused.
 	Versions string `json:"versions,omitempty"`
+
+	// Station is what templates call so.
+	Station string `json:"station,omitempty"`
+	// Naming is the template of the paths under which objects are published, and
+	// Aliases are those of further ones; see internal/naming.
+	Naming  string   `json:"naming,omitempty"`
+	Aliases []string `json:"aliases,omitempty"`
+	// Forward is nil where no copy is sent.
+	Forward *ForwardEntry `json:"forward,omitempty"`
+}
+
+// ForwardEntry says where a copy of what is received is sent.
+type ForwardEntry struct {
+	// Address is host:port.
+	Address string `json:"address"`
+	// Protocol is ProtocolTCP for objects, ProtocolUDP for datagrams.
+	Protocol string `json:"protocol"`
+	// Until: what is received from then on is not forwarded.
+	Until time.Time `json:"until"`
 }
 
 // Values of WayEntry's members, spelled as in the Instrument.

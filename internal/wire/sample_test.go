@@ -54,6 +54,33 @@ func sampleImported() Record {
 	}
 }
 
+// samplePublished is a record with what came after the first release.
+func samplePublished() Record {
+	r := sampleRaw()
+	r.Path = "2026/11/21/rank_235958~2.pgm"
+	r.Port, r.Framing = 30101, FramingLines
+	return r
+}
+
+func sampleLeaving() InstrumentEntry {
+	e := sampleInstrument()
+	e.Station, e.Naming = "rank", "{year}/{month}/{day}/{station}_{hour}{minute}{second}-{digest:8}.pgm"
+	e.Aliases = []string{"rank/{year2}{doy}/{hour}{minute}{second}.pgm", "old/{name}"}
+	e.Forward = &ForwardEntry{Address: "old.example.org:5000", Protocol: ProtocolTCP, Until: sampleTime.Add(time.Hour)}
+	return e
+}
+
+func sampleForwardCursor() ForwardCursor {
+	return ForwardCursor{Format: Format, Protocol: ProtocolTCP, Epoch: StreamEpoch(sampleTime), Next: 4711,
+		Sent: ForwardTotals{100, 5000}, Dropped: ForwardTotals{2, 20}, Seen: ForwardTotals{110, 5500}, SeenNext: 4799}
+}
+
+func sampleForwardStatus() ForwardStatus {
+	return ForwardStatus{Format: Format, ReportedAt: sampleTime, Gateway: "gateway-1", Address: "old.example.org:5000",
+		Sent: ForwardTotals{100, 5000}, Dropped: ForwardTotals{2, 20}, Backlog: ForwardTotals{8, 480}, Oldest: ptr(sampleTime.Add(-time.Minute)),
+		LastError: "dial tcp 192.0.2.9:5000: connect: connection refused"}
+}
+
 func sampleSegment() Record {
 	key := SegmentKey("thule", "mag-1", "raw", DayOf(sampleTime), StreamEpoch(sampleTime), 41, 97)
 	return Record{

@@ -45,7 +45,8 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
 	}
 	view := plan.InstrumentView{Now: r.links.now(), Instrument: inst, Verdict: verdict, Entry: entry,
-		Gateways: f.reports.ofGateways(), Reports: f.reports.ofInstrument(inst.Name)}
+		Gateways: f.reports.ofGateways(), Reports: f.reports.ofInstrument(inst.Name),
+		Forward: f.reports.ofForward(inst.Name)}
 	_, view.Bus, _, _ = f.snapshot()
 	if err := r.readPool(ctx, &view); err != nil {
 		return ctrl.Result{}, err

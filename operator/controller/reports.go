@@ -29,6 +29,8 @@ type reports struct {
 	gateways map[string]*gatewayReport
 	// instruments by name and pod.
 	instruments map[string]map[string]plan.InstrumentReport
+	// forwards by instrument.
+	forwards map[string]wire.ForwardStatus
 }
 
 type gatewayReport struct {
@@ -40,14 +42,22 @@ type gatewayReport struct {
 const aliveFor = 3 * wire.GatewayReportInterval
 
 func newReports(log *slog.Logger) *reports {
-	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{}}
+	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
+		forwards: map[string]wire.ForwardStatus{}}
 }
 
 // take stores one entry of the status bucket. Replayed entries were written
 // before the watch began: the server's clock says when. All others came now.
 func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Time) {
+	if entry.Operation() != jetstream.KeyValuePut {
+		return
+	}
+	if instrument, ok := wire.ParseForwardStatusKey(entry.Key()); ok {
+		r.takeForward(instrument, entry.Value())
+		return
+	}
 	instrument, pod, ok := wire.ParseStatusKey(entry.Key())
-	if !ok || entry.Operation() != jetstream.KeyValuePut {
+	if !ok {
 		return
 	}
 	seen := now
@@ -106,6 +116,29 @@ func (r *reports) takeInstrument(instrument, pod string, value []byte, seen time
 		r.dataArrived(instrument)
 	}
 	return nil
+}
+
+// takeForward stores how a copy is getting on. It is a figure: nothing waits for it.
+func (r *reports) takeForward(instrument string, value []byte) {
+	status, err := wire.DecodeForwardStatus(value)
+	if err != nil {
+		r.log.Warn("the report of a copy cannot be read", "instrument", instrument, "error", err)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forwards[instrument] = status
+}
+
+// ofForward returns the last report of an instrument's copy, nil without one.
+func (r *reports) ofForward(instrument string) *wire.ForwardStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	status, ok := r.forwards[instrument]
+	if !ok {
+		return nil
+	}
+	return &status
 }
 
 // tick notices pods that ceased to report.

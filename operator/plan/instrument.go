@@ -25,6 +25,8 @@ type InstrumentView struct {
 	Bus      Bus
 	Gateways []GatewayReport
 	Reports  []InstrumentReport
+	// Forward is what the Site's lease holder last said of the copy; nil: nothing.
+	Forward *wire.ForwardStatus
 	// Pool that receives, its pods and Services: for the addresses.
 	Pool     *v1alpha1.IngestGateway
 	Pods     []corev1.Pod
@@ -52,6 +54,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 		Addresses:          v.addresses(),
 		LastReceived:       rounded(v.lastReceived()),
 		ReceivedToday:      v.receivedToday(),
+		Forward:            v.forward(),
 	}, soonest(wait, patienceEnds, figuresEvery)
 }
 
@@ -287,6 +290,27 @@ func (v InstrumentView) receivedToday() *v1alpha1.DayCounts {
 	}
 	return sum
 }
+
+// forward is how the copy is getting on, where one is declared and reported of.
+func (v InstrumentView) forward() *v1alpha1.ForwardStatus {
+	declared, said := v.Instrument.Spec.Forward, v.Forward
+	if declared == nil || said == nil || said.Address != declared.Address {
+		return nil
+	}
+	status := &v1alpha1.ForwardStatus{
+		Address: said.Address, Sent: int64(said.Sent.Items), Dropped: int64(said.Dropped.Items),
+		Backlog: int64(said.Backlog.Items), BacklogBytes: int64(said.Backlog.Bytes),
+		LastError: said.LastError[:min(len(said.LastError), maxForwardError)],
+	}
+	if said.Oldest != nil {
+		oldest := metav1.NewTime(said.Oldest.UTC().Truncate(time.Second))
+		status.Oldest = &oldest
+	}
+	return status
+}
+
+// maxForwardError is how long status.forward.lastError may be, in bytes.
+const maxForwardError = 1024
 
 func pods(n int) string {
 	if n == 1 {

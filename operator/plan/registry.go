@@ -82,6 +82,14 @@ func Entry(inst *v1alpha1.Instrument, gateway string, revision int64) wire.Instr
 		CadenceMillis:    spec.Cadence.Interval.Milliseconds(),
 		SegmentAgeMillis: spec.Archive.Segment.MaxAge.Milliseconds(),
 		SegmentSize:      spec.Archive.Segment.MaxSize.Value(),
+		Station:          spec.Station,
+		Forward:          forwardEntry(spec.Forward),
+	}
+	if spec.Naming != nil {
+		entry.Naming = string(spec.Naming.Template)
+	}
+	for _, alias := range spec.Archive.Aliases {
+		entry.Aliases = append(entry.Aliases, string(alias))
 	}
 	if spec.Archive.PackBelow != nil {
 		entry.PackBelow = spec.Archive.PackBelow.Value()
@@ -96,6 +104,13 @@ func Entry(inst *v1alpha1.Instrument, gateway string, revision int64) wire.Instr
 		entry.Ways[i] = wayEntry(&spec.Ways[i])
 	}
 	return entry
+}
+
+func forwardEntry(forward *v1alpha1.Forward) *wire.ForwardEntry {
+	if forward == nil {
+		return nil
+	}
+	return &wire.ForwardEntry{Address: forward.Address, Protocol: string(forward.Protocol), Until: forward.Until.UTC()}
 }
 
 func wayEntry(way *v1alpha1.Way) wire.WayEntry {

@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -43,6 +44,10 @@ type Object struct {
 	// then spooled are its parts there.
 	parts   *multipart
 	spooled []spool.Place
+
+	// Of CameTo.
+	port    uint16
+	framing string
 
 	// Of Whole.
 	receivedAt   time.Time
@@ -111,6 +116,10 @@ func (o *Object) handOver(ctx context.Context) error {
 	o.buffer = o.archive.cfg.Pool.NewBuffer(PartSize, o.wake)
 	return nil
 }
+
+// CameTo says to which port of the gateway the object came, and what stood around
+// its bytes there, as in wire.Record. It is called before Commit.
+func (o *Object) CameTo(port uint16, framing string) { o.port, o.framing = port, framing }
 
 // Whole says that all bytes have arrived, the last one just now, and whether
 // they are known to be all that the sender meant. Commit may be called from
@@ -287,13 +296,15 @@ func (a *Archive) isStored(ctx context.Context, n wire.Notice) (bool, error) {
 func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
 	cfg := &o.archive.cfg
 	key := wire.RawKey(cfg.Site, o.instrument.Name, receivedAt, digest)
-	return wire.Notice{Site: cfg.Site, Instrument: o.instrument.Name, Record: wire.Record{
+	n := wire.Notice{Site: cfg.Site, Instrument: o.instrument.Name, Record: wire.Record{
 		ID: key, Key: key, Size: o.size, Digest: digest,
 		MediaType: o.instrument.MediaType, State: wire.StateCurrent,
 		ReceivedAt: receivedAt, TimeSource: wire.TimeSourceReceived,
 		Completeness: o.completeness,
-		Source:       o.source.String(), Gateway: cfg.Gateway, Incarnation: cfg.Incarnation,
+		Source:       o.source.String(), Port: o.port, Framing: o.framing, Gateway: cfg.Gateway, Incarnation: cfg.Incarnation,
 	}}
+	n.Path = tree.Path(o.instrument.Naming, n.Instrument, o.instrument.Station, n.Record, 0)
+	return n
 }
 
 func putOptions(n wire.Notice) (objectstore.PutOptions, error) {

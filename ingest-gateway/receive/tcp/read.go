@@ -217,8 +217,17 @@ func (c *connection) end(framed bool) {
 	o := c.object
 	c.object = nil
 	c.between()
+	o.CameTo(c.port, c.stoodIn(framed))
 	o.Whole(c.completeness(framed))
 	c.receipts.commit(o)
+}
+
+// stoodIn says what stood around the bytes of an object.
+func (c *connection) stoodIn(framed bool) string {
+	if framed {
+		return c.way.Framing
+	}
+	return ""
 }
 
 // skip refuses the object, whose rest may still come.

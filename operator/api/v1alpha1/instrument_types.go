@@ -33,6 +33,8 @@ const (
 )
 
 // InstrumentSpec declares one instrument: who it is, how it sends, what is kept.
+// +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.naming) || !self.naming.template.contains('{station}')",message="naming.template holds {station}: set spec.station"
+// +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.archive) || !has(self.archive.aliases) || !self.archive.aliases.exists(t, t.contains('{station}'))",message="an alias holds {station}: set spec.station"
 type InstrumentSpec struct {
 	// SiteRef names the Site that receives.
 	// +required
@@ -91,10 +93,20 @@ type InstrumentSpec struct {
 	// +optional
 	Acknowledge Acknowledge `json:"acknowledge,omitempty"`
 
+	// Naming says under which paths objects are published. Without it they are
+	// published under their keys.
+	// +optional
+	Naming *Naming `json:"naming,omitempty"`
+
 	// Archive says how data is kept.
 	// +kubebuilder:default={}
 	// +optional
 	Archive InstrumentArchive `json:"archive,omitzero"`
+
+	// Forward sends a copy of what is received to another server, until a date:
+	// for the time in which an old server is still in use.
+	// +optional
+	Forward *Forward `json:"forward,omitempty"`
 
 	// State: Active receives and alerts; Maintenance receives and does not
 	// alert; Retired receives nothing, and its archive stays.
@@ -192,6 +204,14 @@ type InstrumentArchive struct {
 	// +kubebuilder:default={}
 	// +optional
 	Segment Segment `json:"segment,omitzero"`
+
+	// Aliases are further paths under which each object can be had, so that old
+	// URLs stay good. Times in them are those of receipt. Where several objects
+	// of a day have the same alias, the first that was received has it.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=set
+	// +optional
+	Aliases []PathTemplate `json:"aliases,omitempty"`
 }
 
 // Versions says what becomes of other bytes under a known name.
@@ -259,6 +279,10 @@ type InstrumentStatus struct {
 	// ReceivedToday sums up the ledger of the current UTC day.
 	// +optional
 	ReceivedToday *DayCounts `json:"receivedToday,omitempty"`
+
+	// Forward says how the copy of spec.forward is getting on.
+	// +optional
+	Forward *ForwardStatus `json:"forward,omitempty"`
 }
 
 // DayCounts sums up one UTC day of the ledger.

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tree knows under which paths objects can be had: those under which
+// they are published, aliases, the legacy tree, and keys; and which object a path
+// means.
+package tree
+
+import (
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/internal/naming"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// MaxPath is how long a path may be, in bytes: it travels in an object's
+// metadata, of which S3 takes 2 KB.
+const MaxPath = 512
+
+// Values are what a template is told of an object: its time is that of receipt,
+// but for an object whose name told the time of observation.
+func Values(instrument, station string, r wire.Record, sequence uint64) naming.Values {
+	return naming.Values{
+		Time: timeOf(r), Station: station, Instrument: instrument, Name: r.Name, Sequence: sequence,
+		ID: wire.ShortID(r.ReceivedAt, r.Digest), Digest: r.Digest.String(),
+	}
+}
+
+func timeOf(r wire.Record) time.Time {
+	if r.TimeSource == wire.TimeSourceName && r.ObservedFrom != nil {
+		return *r.ObservedFrom
+	}
+	return r.ReceivedAt
+}
+
+// Path returns the path that an object has by a template, or nothing where it has
+// none: it lacks the name that the template holds, or the path could not be part
+// of a key. Sequence is 0 where it is not known.
+func Path(t *naming.Template, instrument, station string, r wire.Record, sequence uint64) string {
+	if t == nil || r.Segment != nil || sequence == 0 && t.Has("sequence") {
+		return ""
+	}
+	text, err := t.Write(Values(instrument, station, r, sequence))
+	if err != nil || len(text) > MaxPath || wire.CheckName(text) != nil {
+		return ""
+	}
+	return text
+}
+
+// Told tells the number'th object of a path from the first, number 1: with ~ and
+// the number before the extension.
+func Told(text string, number int) string {
+	if number < 2 {
+		return text
+	}
+	folder, file := path.Split(text)
+	stem, extension := cutExtension(file)
+	return folder + stem + "~" + strconv.Itoa(number) + extension
+}
+
+// untold returns the path without what Told added; false where it added nothing.
+func untold(text string) (string, bool) {
+	folder, file := path.Split(text)
+	stem, extension := cutExtension(file)
+	i := strings.LastIndexByte(stem, '~')
+	if i <= 0 {
+		return text, false
+	}
+	n, err := strconv.Atoi(stem[i+1:])
+	if err != nil || n < 2 || strconv.Itoa(n) != stem[i+1:] {
+		return text, false
+	}
+	return folder + stem[:i] + extension, true
+}
+
+// cutExtension cuts at the first dot but one at the beginning: .tar.gz is one
+// extension.
+func cutExtension(file string) (stem, extension string) {
+	if len(file) < 2 {
+		return file, ""
+	}
+	if i := strings.IndexByte(file[1:], '.'); i >= 0 {
+		return file[:i+1], file[i+1:]
+	}
+	return file, ""
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Naming says under which paths objects are published.
+type Naming struct {
+	// Template of the paths. It must hold {id}, {digest}, {sequence} or {name},
+	// so that objects have paths of their own; where two of a day have the same
+	// all the same, the later one gets ~2 before its extension, and so on. The
+	// sequence counts an instrument's objects of a day, from 1. An object for
+	// which the template holds a {name} and which has none keeps its key.
+	// +kubebuilder:validation:XValidation:rule="self.contains('{id}') || self.contains('{digest') || self.contains('{sequence}') || self.contains('{name}')",message="a naming template holds {id}, {digest}, {sequence} or {name}: objects need paths of their own"
+	// +required
+	Template PathTemplate `json:"template"`
+}
+
+// PathTemplate is a relative path with fields in braces, as in
+// {year}/{month}/{day}/{station}_{hour}{minute}{second}-{digest:8}.jpg. Fields
+// are year, year2, month, day, doy (day of the year), hour, minute, second,
+// millisecond (of receipt, in UTC), station, instrument, name (the sender's),
+// id (milliseconds and digest, as in keys), sequence, and digest; {digest:16} is
+// its first 16 digits. It holds a day, by which objects are found, or {name}.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=512
+// +kubebuilder:validation:Pattern=`^([^{}]|\{(year|year2|month|day|doy|hour|minute|second|millisecond|station|instrument|name|id|sequence|digest(:([89]|[1-5][0-9]|6[0-4]))?)\})+$`
+// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, p == ” || p == '.' || p == '..')",message="a template is a relative path, without empty parts, . or .."
+// +kubebuilder:validation:XValidation:rule="self.contains('{name}') || ((self.contains('{year}') || self.contains('{year2}')) && (self.contains('{doy}') || (self.contains('{month}') && self.contains('{day}'))))",message="a template holds a day ({year}, {month} and {day}, or {year} and {doy}), by which objects are found, or {name}"
+// +kubebuilder:validation:XValidation:rule="!self.contains('{hour}') || ((self.contains('{year}') || self.contains('{year2}')) && (self.contains('{doy}') || (self.contains('{month}') && self.contains('{day}'))))",message="{hour} needs the day beside it"
+// +kubebuilder:validation:XValidation:rule="(!self.contains('{minute}') || self.contains('{hour}')) && (!self.contains('{second}') || self.contains('{minute}')) && (!self.contains('{millisecond}') || self.contains('{second}'))",message="{minute} needs {hour} beside it, {second} needs {minute}, {millisecond} needs {second}"
+// +kubebuilder:validation:XValidation:rule="(!self.contains('{month}') && !self.contains('{doy}')) || self.contains('{year}') || self.contains('{year2}')",message="{month} and {doy} need {year} or {year2} beside them"
+// +kubebuilder:validation:XValidation:rule="!self.contains('{day}') || ((self.contains('{year}') || self.contains('{year2}')) && self.contains('{month}'))",message="{day} needs {year} and {month} beside it"
+type PathTemplate string
+
+// Forward sends a copy of what is received to another server.
+type Forward struct {
+	// Address of the server, as host:port.
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=259
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(\\\\[[0-9a-fA-F:.]+\\\\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[0-9]{1,5}$') && int(self.substring(self.lastIndexOf(':') + 1)) >= 1 && int(self.substring(self.lastIndexOf(':') + 1)) <= 65535",message="an address is host:port, as in old.example.org:5000 or [2001:db8::7]:5000"
+	// +required
+	Address string `json:"address"`
+
+	// Protocol. TCP: each object, framed as it came; UDP: each datagram as one
+	// packet. An object that came by UntilClose, Idle or HTTP is one connection,
+	// and counts as delivered once the server has closed its side after the
+	// gateway closed its own. After a failure, or a gateway's death, the last
+	// objects may come twice; none is left out.
+	// +required
+	Protocol ForwardProtocol `json:"protocol"`
+
+	// Until when: what is received from then on is not forwarded.
+	// +required
+	Until metav1.Time `json:"until"`
+}
+
+// ForwardProtocol is how a copy is sent.
+// +kubebuilder:validation:Enum=TCP;UDP
+type ForwardProtocol string
+
+// The values of ForwardProtocol.
+const (
+	ForwardTCP ForwardProtocol = "TCP"
+	ForwardUDP ForwardProtocol = "UDP"
+)
+
+// ForwardStatus says how the copy is getting on. Figures are a minute old at most.
+type ForwardStatus struct {
+	// Address that it goes to.
+	// +required
+	Address string `json:"address"`
+	// Sent objects, or datagrams.
+	// +optional
+	Sent int64 `json:"sent"`
+	// Dropped were never sent: the stream that announced them was trimmed, or
+	// their bytes are gone.
+	// +optional
+	Dropped int64 `json:"dropped"`
+	// Backlog of objects, or of messages of datagrams, that wait to be sent.
+	// +optional
+	Backlog int64 `json:"backlog"`
+	// BacklogBytes is their size.
+	// +optional
+	BacklogBytes int64 `json:"backlogBytes"`
+	// Oldest of them was received then.
+	// +optional
+	Oldest *metav1.Time `json:"oldest,omitempty"`
+	// LastError says what keeps the next one from being sent; empty while all is well.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	LastError string `json:"lastError,omitempty"`
+}

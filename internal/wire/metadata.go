@@ -21,6 +21,8 @@ const (
 	MetadataDigest     = "Substorm-Sha256"
 	MetadataReceivedAt = "Substorm-Received-At"
 	MetadataRecord     = "Substorm-Record"
+	// MetadataMembers is how many members a pack has.
+	MetadataMembers = "Substorm-Members"
 )
 
 // ObjectMetadata returns the S3 user metadata of a stored object.

@@ -99,10 +99,10 @@ type memberRecord struct {
 	*Record
 }
 
-// MemberName is what a member is called in its pack: the key that it would have
-// as an object of its own.
+// MemberName is what a member is called in its pack: the key that it has, or
+// would have, as an object of its own.
 func MemberName(n Notice) string {
-	if _, packed := KeyOfID(n.ID); !packed {
+	if _, packed := KeyOfID(n.ID); n.ID != "" && !packed {
 		return n.ID
 	}
 	if n.Name != "" {

@@ -91,6 +91,7 @@ type Archive struct {
 	health  health
 	metrics metrics
 	homing  homing
+	packers packers
 
 	// cleaning counts what goes on after an object is done.
 	cleaning sync.WaitGroup
@@ -111,6 +112,7 @@ func New(cfg Config) *Archive {
 		cfg: cfg, slots: semaphore.NewWeighted(cfg.Concurrency), metrics: newMetrics(cfg.Metrics),
 		homing: homing{flying: map[string]chan outcome{}, adopted: make(chan struct{})},
 	}
+	a.openPackers()
 	if cfg.Spool != nil {
 		registerSpool(cfg.Metrics, cfg.Spool)
 	}

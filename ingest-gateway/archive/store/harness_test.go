@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -42,6 +44,8 @@ type lab struct {
 	notices *stream.Committer
 	metrics *prometheus.Registry
 	camera  *intake.Instrument
+	// packBelow of the camera, from the next life on.
+	packBelow int64
 }
 
 func newLab(t *testing.T, patience time.Duration) *lab {
@@ -138,6 +142,83 @@ func (l *lab) keys(t *testing.T, prefix string) []string {
 		keys = append(keys, info.Key)
 	}
 	return keys
+}
+
+// bytesOf returns what lies where a record says.
+func (l *lab) bytesOf(t *testing.T, r wire.Record) []byte {
+	t.Helper()
+	part := objectstore.All
+	if r.InPack() {
+		part = objectstore.Range{Offset: r.Offset, Length: r.Length}
+	}
+	body, _, err := l.objects.Get(t.Context(), r.Key, part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// checkArchive compares every notice with the bytes that it speaks of, and
+// returns what is announced by digest. Nothing may lie in the archive beside it.
+func (l *lab) checkArchive(t *testing.T) map[wire.Digest]int {
+	t.Helper()
+	found, ids := map[wire.Digest]int{}, map[string]bool{}
+	for _, n := range l.noticesIn(t) {
+		if ids[n.ID] {
+			t.Errorf("%s is announced twice", n.ID)
+		}
+		ids[n.ID] = true
+		found[n.Digest]++
+		if got := wire.Digest(sha256.Sum256(l.bytesOf(t, n.Record))); got != n.Digest {
+			t.Errorf("%s: the bytes have digest %s, want %s", n.ID, got, n.Digest)
+		}
+	}
+	for _, key := range l.keys(t, "o/") {
+		if !ids[key] {
+			t.Errorf("%s is stored and not announced", key)
+		}
+	}
+	for info, err := range l.objects.List(t.Context(), "packs/", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for m, err := range pack.Members(t.Context(), l.objects, info.Key, info.Size) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ids[m.ID] {
+				t.Errorf("%s is stored and not announced", m.ID)
+			}
+		}
+	}
+	return found
+}
+
+// noticesIn returns the notices that the stream holds.
+func (l *lab) noticesIn(t *testing.T) []wire.Notice {
+	t.Helper()
+	s, err := l.nats.JetStream(t).Stream(t.Context(), wire.NoticeStream("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []wire.Notice
+	for sequence := uint64(1); sequence <= s.CachedInfo().State.LastSeq; sequence++ {
+		m, err := s.GetMsg(t.Context(), sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := wire.DecodeNotice(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
 }
 
 // announced returns how many notices the stream holds.
@@ -243,4 +324,8 @@ func (c *cuttable) matches(b []byte) bool {
 		return true
 	}
 	return false
+}
+
+func testContext(t *testing.T) (context.Context, context.CancelFunc) {
+	return context.WithCancel(t.Context())
 }

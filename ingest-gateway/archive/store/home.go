@@ -59,13 +59,15 @@ func (h *homing) land(id string) chan outcome {
 	return settled
 }
 
-// BringHome stores and announces what waits in the spool, in its order, until
-// ctx ends.
+// BringHome stores and announces what waits in the spool, in its order, and
+// removes packs whose members went there, until ctx ends.
 func (a *Archive) BringHome(ctx context.Context) error {
+	var workers sync.WaitGroup
+	workers.Go(func() { a.discardPacks(ctx) })
+	defer workers.Wait()
 	if a.cfg.Spool == nil {
 		return nil
 	}
-	var workers sync.WaitGroup
 	for range homeward {
 		workers.Go(func() {
 			for ctx.Err() == nil {
@@ -81,7 +83,6 @@ func (a *Archive) BringHome(ctx context.Context) error {
 		})
 	}
 	workers.Go(func() { a.adopt(ctx) })
-	workers.Wait()
 	return nil
 }
 

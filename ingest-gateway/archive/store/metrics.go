@@ -17,6 +17,7 @@ type metrics struct {
 	unsafe prometheus.Gauge
 	// spooled are objects and bytes that were receipted into the spool.
 	spooled, spooledBytes *prometheus.CounterVec
+	packs, packed         prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -51,7 +52,13 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		Name: "substorm_gateway_spooled_bytes_total",
 		Help: "Bytes of objects that went to the spool, by instrument.",
 	}, []string{"instrument"})
-	reg.MustRegister(m.spooled, m.spooledBytes, m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
+	m.packs = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "substorm_gateway_packs_total", Help: "Packs of small objects that were stored.",
+	})
+	m.packed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "substorm_gateway_packed_total", Help: "Objects in those packs.",
+	})
+	reg.MustRegister(m.packs, m.packed, m.spooled, m.spooledBytes, m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
 	return m
 }
 

@@ -163,6 +163,11 @@ func (o *Object) keep(ctx context.Context, digest wire.Digest) (n wire.Notice, s
 		n = o.notice(o.receivedAt, digest)
 		return n, true, o.spool(n)
 	}
+	if o.mayPack() {
+		if n, spooled, packed, err := o.pack(ctx, digest); packed {
+			return n, spooled, err
+		}
+	}
 	may := o.maySpool() && o.parts == nil // what went to the store in parts is not here any more
 	try, cancel := ctx, context.CancelFunc(func() {})
 	if may {

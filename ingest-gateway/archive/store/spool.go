@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
@@ -64,9 +65,18 @@ func (o *Object) spool(n wire.Notice) error {
 		o.spooled = nil // the spool drops them where it takes no object
 		err = a.cfg.Spool.Object(n, nil, 0, parts...)
 	} else {
-		err = a.cfg.Spool.Object(n, o.buffer.Reader(), o.size)
+		return a.spoolObject(n, o.buffer.Reader())
 	}
 	if err != nil {
+		return fmt.Errorf("%w: %w", errSpool, err)
+	}
+	a.spooled(n)
+	return nil
+}
+
+// spoolObject keeps an object in the spool that is in memory.
+func (a *Archive) spoolObject(n wire.Notice, body io.ReadSeeker) error {
+	if err := a.cfg.Spool.Object(n, body, n.Size); err != nil {
 		return fmt.Errorf("%w: %w", errSpool, err)
 	}
 	a.spooled(n)

@@ -72,6 +72,7 @@ func (l *lab) live(t *testing.T, dir, incarnation, acknowledge string) *life {
 	next.Archive = New(cfg)
 	next.camera, err = intake.NewInstrument(wire.InstrumentEntry{
 		Instrument: "camera", MaxObjectSize: 1 << 30, MaxConnections: 1, MediaType: "image/jpeg", Acknowledge: acknowledge,
+		PackBelow: l.packBelow,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -155,56 +156,59 @@ func TestAcknowledge(t *testing.T) {
 		{"Spooled", "", "", ""},
 		{"Replicated", wire.CauseStoreUnavailable, wire.CauseStreamUnavailable, wire.CauseStoreUnavailable},
 	} {
-		t.Run(row.acknowledge, func(t *testing.T) {
-			l := newLab(t, time.Second)
-			v := l.live(t, t.TempDir(), "first", row.acknowledge)
-			seed := byte(0)
-			receipts := uint64(0)
-			try := func(when string, want wire.Cause, sizes ...int) {
-				t.Helper()
-				for _, size := range sizes {
-					seed++
-					o, err := v.receive(t, random(seed, size))
-					if err != nil {
-						o.Abort(CauseOf(err))
-					} else {
-						_, _, err = o.Commit(t.Context())
-					}
-					if err == nil {
-						receipts++
-					}
-					if (err == nil) != (want == "") || err != nil && CauseOf(err) != want {
-						t.Errorf("%s, %d bytes: %v, want cause %q", when, size, err, want)
+		for _, packBelow := range []int64{0, 64 << 10} {
+			t.Run(fmt.Sprintf("%s, packs below %d", row.acknowledge, packBelow), func(t *testing.T) {
+				l := newLab(t, time.Second)
+				l.packBelow = packBelow
+				v := l.live(t, t.TempDir(), "first", row.acknowledge)
+				seed := byte(0)
+				receipts := uint64(0)
+				try := func(when string, want wire.Cause, sizes ...int) {
+					t.Helper()
+					for _, size := range sizes {
+						seed++
+						o, err := v.receive(t, random(seed, size))
+						if err != nil {
+							o.Abort(CauseOf(err))
+						} else {
+							_, _, err = o.Commit(t.Context())
+						}
+						if err == nil {
+							receipts++
+						}
+						if (err == nil) != (want == "") || err != nil && CauseOf(err) != want {
+							t.Errorf("%s, %d bytes: %v, want cause %q", when, size, err, want)
+						}
 					}
 				}
-			}
-			try("all is well", "", 1000, PartSize+1)
-			l.minio.Kill()
-			try("the store is away", row.storeAway, 1000, 100_000)
-			if row.storeAway == "" {
-				try("the store is away", "", PartSize+1)
-			}
-			l.nats.Kill()
-			try("both are away", row.bothAway, 1000)
-			l.minio.Start()
-			try("JetStream is away", row.streamAway, 1000)
-			l.nats.Start()
-			await(t, "the spool is empty", func() (bool, string) {
-				st := v.cfg.Spool.Stats()
-				return st.Objects == 0, fmt.Sprintf("%+v", st)
+				try("all is well", "", 1000, PartSize+1)
+				l.minio.Kill()
+				try("the store is away", row.storeAway, 1000, 100_000)
+				if row.storeAway == "" {
+					try("the store is away", "", PartSize+1)
+				}
+				l.nats.Kill()
+				try("both are away", row.bothAway, 1000)
+				l.minio.Start()
+				try("JetStream is away", row.streamAway, 1000)
+				l.nats.Start()
+				await(t, "the spool is empty", func() (bool, string) {
+					st := v.cfg.Spool.Stats()
+					return st.Objects == 0, fmt.Sprintf("%+v", st)
+				})
+				try("all is well again", "", 1000)
+				if row.storeAway != "" {
+					return // a notice that was on its way may have arrived: that sender sends again
+				}
+				v.awaitColumns(t, receipts)
+				if n := l.announced(t); n != receipts {
+					t.Errorf("%d notices of %d objects", n, receipts)
+				}
+				if found := l.checkArchive(t); uint64(len(found)) != receipts {
+					t.Errorf("the archive holds %d of %d", len(found), receipts)
+				}
 			})
-			try("all is well again", "", 1000)
-			if row.storeAway != "" {
-				return // a notice that was on its way may have arrived: that sender sends again
-			}
-			v.awaitColumns(t, receipts)
-			if n := l.announced(t); n != receipts {
-				t.Errorf("%d notices of %d objects", n, receipts)
-			}
-			if keys := l.keys(t, "o/"); uint64(len(keys)) != receipts {
-				t.Errorf("the archive holds %d of %d", len(keys), receipts)
-			}
-		})
+		}
 	}
 }
 

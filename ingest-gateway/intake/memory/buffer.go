@@ -30,6 +30,7 @@ type Buffer struct {
 	inFile int64
 	slabs  [][]byte // all but the last are full
 	fill   int      // bytes in the last slab
+	spare  [][]byte // empty ones, of Reserve
 
 	// asked: a waiting buffer wants this one's memory.
 	asked atomic.Bool
@@ -108,7 +109,7 @@ func (b *Buffer) grow(s []byte) {
 // is in memory and nobody waits for one, else by writing to scratch.
 func (b *Buffer) more(ctx context.Context) error {
 	if b.file == nil {
-		if s := b.pool.trySlab(); s != nil {
+		if s := b.pool.trySlab(Slab); s != nil {
 			b.grow(s)
 			return nil
 		}
@@ -125,7 +126,7 @@ func (b *Buffer) more(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		case <-time.After(crowdedWait):
 		}
-		if s := b.pool.trySlab(); s != nil {
+		if s := b.pool.trySlab(Slab); s != nil {
 			b.grow(s)
 			return nil
 		}
@@ -133,6 +134,81 @@ func (b *Buffer) more(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// InMemory says whether all of the buffer's bytes are in memory.
+func (b *Buffer) InMemory() bool { return b.file == nil }
+
+// Reserve makes room for n more bytes by Write, where that takes neither waiting
+// nor scratch, and says whether it did. A buffer that is filled so is not asked
+// to yield its memory: who fills it must need no more to make progress.
+func (b *Buffer) Reserve(n int64) bool {
+	room := int64(0)
+	if len(b.slabs) > 0 {
+		room = int64(len(b.last()) - b.fill)
+	}
+	for _, s := range b.spare {
+		room += int64(len(s))
+	}
+	for room < n {
+		size := int64(Slab)
+		if len(b.slabs)+len(b.spare) == 0 && n <= FirstSlab {
+			size = FirstSlab
+		}
+		s := b.pool.trySlab(size)
+		if s == nil {
+			return false
+		}
+		b.spare = append(b.spare, s)
+		room += size
+	}
+	return true
+}
+
+// Write copies p into what Reserve made room for. Errors: io.ErrShortBuffer.
+func (b *Buffer) Write(p []byte) (n int, err error) {
+	for {
+		if len(b.slabs) > 0 {
+			copied := copy(b.last()[b.fill:], p[n:])
+			b.fill += copied
+			n += copied
+		}
+		if n == len(p) {
+			return n, nil
+		}
+		if !b.next() {
+			return n, io.ErrShortBuffer
+		}
+	}
+}
+
+// ReadFrom implements io.ReaderFrom as Write does: so io.Copy needs no buffer of
+// its own. It needs room for more than there is to read.
+func (b *Buffer) ReadFrom(r io.Reader) (n int64, err error) {
+	for {
+		if (len(b.slabs) == 0 || b.fill == len(b.last())) && !b.next() {
+			return n, io.ErrShortBuffer
+		}
+		got, err := r.Read(b.last()[b.fill:])
+		b.fill += got
+		n += int64(got)
+		switch {
+		case errors.Is(err, io.EOF):
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+	}
+}
+
+// next goes on with the next slab of Reserve, if there is one.
+func (b *Buffer) next() bool {
+	if len(b.spare) == 0 {
+		return false
+	}
+	b.slabs, b.fill = append(b.slabs, b.spare[0]), 0
+	b.spare = b.spare[1:]
+	return true
 }
 
 // Asked says whether the buffer should yield its memory.
@@ -217,7 +293,10 @@ func (b *Buffer) Release() {
 	for _, s := range b.slabs {
 		b.pool.putSlab(s)
 	}
-	b.slabs, b.fill = nil, 0
+	for _, s := range b.spare {
+		b.pool.putSlab(s)
+	}
+	b.slabs, b.spare, b.fill = nil, nil, 0
 	if b.file != nil {
 		_ = b.file.Close() // it has no name: closing removes it
 		b.pool.scratchUsed.Add(-b.inFile)
@@ -231,6 +310,9 @@ func (b *Buffer) Release() {
 func (b *Buffer) Reader() io.ReadSeeker {
 	return io.NewSectionReader(sealed{b}, 0, b.Size())
 }
+
+// Bytes returns the sealed buffer's bytes. It must not be used after Release.
+func (b *Buffer) Bytes() io.ReaderAt { return sealed{b} }
 
 // sealed reads a buffer that does not change any more: what is in the file
 // comes first, then the slabs.

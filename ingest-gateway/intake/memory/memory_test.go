@@ -215,7 +215,7 @@ func TestFull(t *testing.T) {
 // Room in memory lets a buffer go on that waits for scratch.
 func TestCrowdedGoesOn(t *testing.T) {
 	p := newPool(t, FirstSlab+Slab, FirstSlab)
-	big := p.trySlab()
+	big := p.trySlab(Slab)
 	data := random(t, 7, 3*FirstSlab)
 	b := p.NewBuffer(1<<20, func() {})
 	done := make(chan error, 1)

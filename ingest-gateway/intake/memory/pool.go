@@ -114,13 +114,14 @@ func (p *Pool) firstSlab(ctx context.Context) ([]byte, error) {
 	return p.free.get(FirstSlab), nil
 }
 
-// trySlab returns a slab where nobody waits for one, or nil.
-func (p *Pool) trySlab() []byte {
-	if !p.memory.TryAcquire(Slab) {
+// trySlab returns a slab of one of the two sizes where nobody waits for one, or
+// nil.
+func (p *Pool) trySlab(size int64) []byte {
+	if !p.memory.TryAcquire(size) {
 		return nil
 	}
-	p.memoryUsed.Add(Slab)
-	return p.free.get(Slab)
+	p.memoryUsed.Add(size)
+	return p.free.get(int(size))
 }
 
 func (p *Pool) putSlab(s []byte) {

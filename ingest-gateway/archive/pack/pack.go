@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pack stores many small objects as one: a pack is a plain tar, whose
+// members each have their record in PAX records. docs/formats.md describes it.
+//
+// Nothing that names an object in the archive ever needs to know the tar: a
+// record's offset and length are those of the member's bytes.
+package pack
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// MaxSize closes a pack, in bytes: it is where a store's rate, measured, does
+	// not grow any more with the size.
+	MaxSize = 8 << 20
+	// block is what everything in a tar is padded to, and trailer ends it
+	// (POSIX.1-2001, pax).
+	block   = 512
+	trailer = 2 * block
+	// mode of what `tar x` makes.
+	mode = 0o644
+)
+
+// zeros pads members and ends packs.
+var zeros [trailer]byte
+
+// header returns what stands before the bytes of a member. An ID in the notice
+// says that it had another place before.
+func header(n wire.Notice) ([]byte, error) {
+	records, err := wire.MemberPax(n)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	out.Grow(3 * block)
+	err = tar.NewWriter(&out).WriteHeader(&tar.Header{
+		Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: wire.MemberName(n), Size: n.Size, Mode: mode,
+		ModTime: n.ReceivedAt, PAXRecords: records,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("header of %s: %w", wire.MemberName(n), err)
+	}
+	return out.Bytes(), nil
+}
+
+// padding returns the zeros that follow the bytes of a member.
+func padding(size int64) []byte { return zeros[:(block-size%block)%block] }

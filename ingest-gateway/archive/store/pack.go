@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/pack"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// discardFor is how long after its first byte went out a pack may be removed
+	// again: long before the archivist's sweep, which announces what it finds,
+	// looks at it.
+	discardFor = 5 * time.Minute
+	// discardPause is between tries to remove packs.
+	discardPause = time.Second
+	// maxDiscards are remembered; members of others are announced by the sweep,
+	// and withdrawn as the repeats they are.
+	maxDiscards = 4096
+)
+
+// packers are the packers of objects by what happens where the store is away:
+// a pack must not be late for those that could be in the spool by then, nor be
+// given up for those that could not.
+type packers struct {
+	patient, spooling *pack.Packer
+	number            atomic.Uint64
+
+	mu       sync.Mutex
+	discards []discard
+}
+
+// discard is a pack that may be stored although nobody could be told so.
+type discard struct {
+	key   string
+	until time.Time
+}
+
+func (a *Archive) openPackers() {
+	packer := func(put func(context.Context, string, io.ReadSeeker, int64, wire.Digest, int) error) *pack.Packer {
+		return pack.NewPacker(pack.Config{
+			Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation, Number: &a.packers.number,
+			Pool: a.cfg.Pool, Put: put, Discard: a.discardPack,
+		})
+	}
+	a.packers.patient = packer(a.putPack)
+	a.packers.spooling = packer(func(ctx context.Context, key string, body io.ReadSeeker, size int64, digest wire.Digest, members int) error {
+		ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait+time.Duration(size)*time.Second/brisk)
+		defer cancel()
+		return a.putPack(ctx, key, body, size, digest, members)
+	})
+}
+
+func (a *Archive) putPack(ctx context.Context, key string, body io.ReadSeeker, size int64, digest wire.Digest, members int) error {
+	opts := objectstore.PutOptions{
+		ContentType: wire.MediaTypePack, Digest: digest, CreateOnly: true,
+		Metadata: map[string]string{wire.MetadataFormat: strconv.Itoa(wire.Format), wire.MetadataMembers: strconv.Itoa(members)},
+	}
+	err := a.request(ctx, "pack", size, func(ctx context.Context) error {
+		err := a.cfg.Objects.Put(ctx, key, body, size, opts)
+		if errors.Is(err, objectstore.ErrExists) {
+			return nil // a try whose answer was lost had arrived: the key is nobody else's
+		}
+		return err
+	})
+	if err == nil {
+		a.metrics.packs.Inc()
+		a.metrics.packed.Add(float64(members))
+	}
+	return err
+}
+
+// mayPack says whether the object is one of those that share packs. What lay in
+// scratch goes to the store under its own digest.
+func (o *Object) mayPack() bool {
+	return o.parts == nil && len(o.spooled) == 0 && o.size > 0 && o.size <= o.instrument.PackBelow && o.buffer.InMemory()
+}
+
+// pack stores the object in a pack or, as acknowledge allows, the spool; false
+// where there is no room for that.
+func (o *Object) pack(ctx context.Context, digest wire.Digest) (n wire.Notice, spooled, packed bool, err error) {
+	a := o.archive
+	raw := o.notice(o.receivedAt, digest)
+	packer := a.packers.patient
+	if o.maySpool() {
+		packer = a.packers.spooling
+	}
+	m, err := packer.Add(raw, o.buffer.Reader())
+	if errors.Is(err, pack.ErrNoRoom) {
+		return raw, false, false, nil
+	}
+	if err != nil {
+		return raw, false, true, err
+	}
+	defer m.Release()
+	o.buffer.Release()
+	err = m.Wait(ctx)
+	if err != nil && o.maySpool() && isAway(err) {
+		return raw, true, true, a.spoolObject(raw, m.Reader())
+	}
+	return m.Notice, false, true, err
+}
+
+// discardPack notes a pack that must go, if it exists: its members are elsewhere,
+// or will be sent again.
+func (a *Archive) discardPack(key string) {
+	a.packers.mu.Lock()
+	defer a.packers.mu.Unlock()
+	if len(a.packers.discards) < maxDiscards {
+		a.packers.discards = append(a.packers.discards, discard{key, time.Now().Add(discardFor)})
+	}
+}
+
+// discardPacks removes what discardPack noted, until ctx ends.
+func (a *Archive) discardPacks(ctx context.Context) {
+	for pause(ctx, discardPause) {
+		a.packers.mu.Lock()
+		all := a.packers.discards
+		a.packers.discards = nil
+		a.packers.mu.Unlock()
+		for i, d := range all {
+			try, cancel := context.WithTimeout(ctx, cleanTimeout)
+			var err error
+			if time.Now().Before(d.until) {
+				err = a.cfg.Objects.Delete(try, d.key)
+			}
+			cancel()
+			if err != nil { // the next try is for all that is left
+				a.packers.mu.Lock()
+				a.packers.discards = append(a.packers.discards, all[i:]...)
+				a.packers.mu.Unlock()
+				break
+			}
+		}
+	}
+}

@@ -60,19 +60,19 @@ func Told(text string, number int) string {
 	return folder + stem + "~" + strconv.Itoa(number) + extension
 }
 
-// untold returns the path without what Told added; false where it added nothing.
-func untold(text string) (string, bool) {
+// Untold returns the path without what Told added, and the number.
+func Untold(text string) (string, int) {
 	folder, file := path.Split(text)
 	stem, extension := cutExtension(file)
 	i := strings.LastIndexByte(stem, '~')
 	if i <= 0 {
-		return text, false
+		return text, 1
 	}
 	n, err := strconv.Atoi(stem[i+1:])
 	if err != nil || n < 2 || strconv.Itoa(n) != stem[i+1:] {
-		return text, false
+		return text, 1
 	}
-	return folder + stem[:i] + extension, true
+	return folder + stem[:i] + extension, n
 }
 
 // cutExtension cuts at the first dot but one at the beginning: .tar.gz is one

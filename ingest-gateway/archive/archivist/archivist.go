@@ -192,7 +192,7 @@ func (a *archivist) holdOnce(ctx context.Context) error {
 func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	writer := manifest.New(manifest.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow, Naming: a.naming,
 		PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Log: a.cfg.Log, Metrics: a.metrics.manifest,
 	})
 	sweeper := manifest.NewSweeper(manifest.SweepConfig{
@@ -230,6 +230,11 @@ func (a *archivist) repeatWindow(instrument string) time.Duration {
 		return time.Duration(e.RepeatWindowMillis) * time.Millisecond
 	}
 	return DefaultRepeatWindow
+}
+
+func (a *archivist) naming(instrument string) (template, station string) {
+	e, _ := a.cfg.Settings(instrument)
+	return e.Naming, e.Station
 }
 
 func (a *archivist) segmentLimits(instrument string) (time.Duration, int64) {

@@ -27,6 +27,7 @@ type day struct {
 	slots    map[int]*slot
 	nextPart int
 	open     []wire.Record
+	paths    paths
 
 	// repeats is the ledger's column; unsaved until the ledger has it.
 	repeats wire.Totals
@@ -82,10 +83,12 @@ func (w *Writer) slot(ctx context.Context, instrument string, r wire.Record) (*d
 
 // loadDay reads a day for the first time.
 func (w *Writer) loadDay(ctx context.Context, d *day, number int) error {
-	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2)
+	d.paths.template = w.template(d.instrument).Template
+	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2, &d.paths)
 	if err != nil {
 		return err
 	}
+	w.held += d.paths.cost()
 	d.nextPart, d.listed = l.nextPart, l.listed
 	d.repeats, d.unsaved = l.repeats, l.repeats.Objects > 0
 	for n, ids := range l.slots {
@@ -96,7 +99,7 @@ func (w *Writer) loadDay(ctx context.Context, d *day, number int) error {
 
 // loadSlots reads slots again that were forgotten, from a number on.
 func (w *Writer) loadSlots(ctx context.Context, d *day, number int) error {
-	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2)
+	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2, nil)
 	if err != nil {
 		return err
 	}
@@ -147,6 +150,7 @@ func (w *Writer) forget() {
 		w.held -= c.cost()
 		delete(c.day.slots, c.number)
 		if d := c.day; len(d.slots) == 0 && len(d.open) == 0 && !d.unsaved {
+			w.held -= d.paths.cost()
 			delete(w.days, d.dayKey)
 		}
 	}

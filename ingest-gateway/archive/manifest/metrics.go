@@ -16,7 +16,15 @@ type Metrics struct {
 	reread     prometheus.Counter
 	found      *prometheus.CounterVec
 	swept      prometheus.Gauge
+	paths      *prometheus.CounterVec
 }
+
+// How paths of objects came to be.
+const (
+	pathOwn       = "Own"       // as the template says
+	pathTold      = "Told"      // with a number: another object of the day has that of the template
+	pathUnchecked = "Unchecked" // as the template says, whatever others have: there is no memory to know
+)
 
 // What the sweep finds.
 const (
@@ -53,9 +61,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		swept: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_sweep_complete_timestamp_seconds", Help: "When the bucket was last swept."}),
 	}
+	m.paths = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_manifest_paths_total", Help: "Paths under which objects are published; Told ones got a number because another object has the same."}, []string{"path"})
+	for _, path := range []string{pathOwn, pathTold, pathUnchecked} {
+		m.paths.WithLabelValues(path)
+	}
 	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingStaging, findingUnreadable, findingOrphanRepeat} {
 		m.found.WithLabelValues(finding)
 	}
-	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept)
+	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept, m.paths)
 	return m
 }

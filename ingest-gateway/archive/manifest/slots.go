@@ -54,9 +54,9 @@ type dayListing struct {
 }
 
 // readDay reads a day's parts, and holds identities of the slot from and of as
-// many after it as room identities allow. Errors: those of objectstore, and of
-// files that cannot be decoded.
-func readDay(ctx context.Context, store objectstore.Store, site string, key dayKey, from, room int) (*dayListing, error) {
+// many after it as room identities allow. Paths, where given, learns which are
+// taken. Errors: those of objectstore, and of files that cannot be decoded.
+func readDay(ctx context.Context, store objectstore.Store, site string, key dayKey, from, room int, taken *paths) (*dayListing, error) {
 	files, err := read.List(ctx, store, site, key.instrument, key.day)
 	if err != nil {
 		return nil, err
@@ -73,6 +73,9 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 			l.repeats = l.repeats.Plus(repeatTotals(r))
 		}
 		l.add(slotOf(r), id, gone, room)
+		if taken != nil && !gone {
+			taken.learn(r.Path, room)
+		}
 	}
 	return l, nil
 }

@@ -52,6 +52,9 @@ type Config struct {
 	// RepeatWindow of an instrument: equal objects that were received this far
 	// apart or less are repeats; 0 where equal objects are real.
 	RepeatWindow func(instrument string) time.Duration
+	// Naming of an instrument's published paths; empty where it declares none.
+	// Optional.
+	Naming func(instrument string) (template, station string)
 	// PartInterval is how often parts are closed.
 	PartInterval time.Duration
 	// Memory bounds what is remembered of objects, in bytes.
@@ -75,6 +78,8 @@ type Writer struct {
 	caughtUp bool
 
 	days map[dayKey]*day
+	// templates by instrument, as Naming last said.
+	templates map[string]template
 	// held is the room that the identities in days take; uses and closes count
 	// uses of slots and closings of parts.
 	held         int
@@ -93,7 +98,7 @@ type Writer struct {
 func New(cfg Config) *Writer {
 	l := limitsOf(cfg.Memory)
 	return &Writer{
-		cfg: cfg, limits: l, days: make(map[dayKey]*day), closes: 1,
+		cfg: cfg, limits: l, days: make(map[dayKey]*day), templates: make(map[string]template), closes: 1,
 		index: newIndex(cfg.Site, l.index, cfg.Metrics), questions: make(chan question),
 	}
 }
@@ -245,6 +250,9 @@ func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
 // list adds a record to the open part of its day.
 func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	n.Record.ReceivedAt = n.Record.ReceivedAt.UTC()
+	if _, again := s.ids[read.HashID(n.ID)]; !again && n.State == wire.StateCurrent {
+		w.publish(d, &n)
+	}
 	s.ids[read.HashID(n.ID)] = n.State == wire.StateWithdrawn
 	s.closes = w.closes
 	d.listed[slotOf(n.Record)] = true

@@ -208,6 +208,7 @@ type InstrumentArchive struct {
 	// Aliases are further paths under which each object can be had, so that old
 	// URLs stay good. Times in them are those of receipt. Where several objects
 	// of a day have the same alias, the first that was received has it.
+	// +kubebuilder:validation:XValidation:rule="!self.exists(t, t.contains('{sequence}'))",message="an alias holds no {sequence}: an object does not know its own"
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=set
 	// +optional

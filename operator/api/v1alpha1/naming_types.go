@@ -25,7 +25,7 @@ type Naming struct {
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=512
 // +kubebuilder:validation:Pattern=`^([^{}]|\{(year|year2|month|day|doy|hour|minute|second|millisecond|station|instrument|name|id|sequence|digest(:([89]|[1-5][0-9]|6[0-4]))?)\})+$`
-// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, p == ” || p == '.' || p == '..')",message="a template is a relative path, without empty parts, . or .."
+// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, size(p) == 0 || p == '.' || p == '..')",message="a template is a relative path, without empty parts, . or .."
 // +kubebuilder:validation:XValidation:rule="self.contains('{name}') || ((self.contains('{year}') || self.contains('{year2}')) && (self.contains('{doy}') || (self.contains('{month}') && self.contains('{day}'))))",message="a template holds a day ({year}, {month} and {day}, or {year} and {doy}), by which objects are found, or {name}"
 // +kubebuilder:validation:XValidation:rule="!self.contains('{hour}') || ((self.contains('{year}') || self.contains('{year2}')) && (self.contains('{doy}') || (self.contains('{month}') && self.contains('{day}'))))",message="{hour} needs the day beside it"
 // +kubebuilder:validation:XValidation:rule="(!self.contains('{minute}') || self.contains('{hour}')) && (!self.contains('{second}') || self.contains('{minute}')) && (!self.contains('{millisecond}') || self.contains('{second}'))",message="{minute} needs {hour} beside it, {second} needs {minute}, {millisecond} needs {second}"

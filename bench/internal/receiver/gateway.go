@@ -3,6 +3,7 @@
 package receiver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,7 +45,7 @@ const (
 func entry(o Options) wire.InstrumentEntry {
 	e := wire.InstrumentEntry{
 		UID: "uid-" + instrument, Generation: 1, Revision: 1, Instrument: instrument, Gateway: pool,
-		MaxObjectSize: maxObject, MaxConnections: connections, Acknowledge: "Stored", MediaType: "application/octet-stream",
+		MaxObjectSize: maxObject, MaxConnections: connections, Acknowledge: cmp.Or(o.Acknowledge, "Stored"), MediaType: "application/octet-stream",
 		CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
 		Ways: []wire.WayEntry{{
 			Protocol: wire.ProtocolTCP, Port: uint16(o.Port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,

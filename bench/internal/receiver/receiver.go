@@ -57,6 +57,8 @@ type Options struct {
 	MemoryBudget int64 `json:"memoryBudget,omitempty"`
 	// Datagrams: the port takes UDP instead of TCP (Gateway receives none).
 	Datagrams bool `json:"datagrams,omitempty"`
+	// Acknowledge is spelled as in an Instrument; empty for Stored.
+	Acknowledge string `json:"acknowledge,omitempty"`
 	// Of Site.
 	Objects Bucket `json:"objects"`
 	NATS    string `json:"nats,omitempty"`

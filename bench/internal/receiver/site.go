@@ -3,6 +3,12 @@
 package receiver
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/substorm/substorm/e2e/parts"
@@ -27,4 +33,20 @@ func StartBackends(l testing.TB) Backends {
 func StartSite(l testing.TB, b Backends, o Options) *Process {
 	o.Kind, o.Port, o.Dir, o.Objects, o.NATS = Site, parts.FreePort(l), l.TempDir(), b.Bucket, b.NATS
 	return Start(l, o)
+}
+
+// Metric returns a figure of a gateway of kind Site, by its name without labels.
+func (p *Process) Metric(name string) (float64, error) {
+	resp, err := http.Get("http://" + loopback(p.Port()+1) + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, errors.Join(lines.Err(), fmt.Errorf("the gateway has no metric %s", name))
 }

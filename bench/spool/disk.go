@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxBatch is how many objects one sync covers at most.
+const maxBatch = 64
+
+// groupCommit writes objects of a size into one file for some time, each of so
+// many writers one after the other: whatever came meanwhile is written together
+// and synced once. It returns bytes a second. No record, no checksum, no
+// network: the disk itself.
+func groupCommit(dir string, size, writers int, duration time.Duration) (float64, error) {
+	f, err := os.Create(filepath.Join(dir, "disk"))
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	queue := make(chan chan error, writers)
+	written := make(chan error, 1)
+	go func() { written <- commitAll(f, queue, size) }()
+	var senders sync.WaitGroup
+	var objects atomic.Int64
+	begin := time.Now()
+	for range writers {
+		senders.Go(func() {
+			settled := make(chan error, 1)
+			for time.Since(begin) < duration {
+				queue <- settled
+				if <-settled != nil {
+					return
+				}
+				objects.Add(1)
+			}
+		})
+	}
+	senders.Wait()
+	took := time.Since(begin)
+	close(queue)
+	return float64(objects.Load()) * float64(size) / took.Seconds(), <-written
+}
+
+// commitAll writes an object for each of the queue, and answers after the sync.
+func commitAll(f *os.File, queue <-chan chan error, size int) error {
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(i * 31)
+	}
+	var failed error
+	for first := range queue {
+		batch := []chan error{first}
+		for len(batch) < maxBatch && len(queue) > 0 {
+			batch = append(batch, <-queue)
+		}
+		for range batch {
+			if _, err := f.Write(data); err != nil {
+				failed = errors.Join(failed, err)
+			}
+		}
+		if err := unix.Fdatasync(int(f.Fd())); err != nil {
+			failed = errors.Join(failed, err)
+		}
+		for _, b := range batch {
+			b <- failed
+		}
+	}
+	return failed
+}

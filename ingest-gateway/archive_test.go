@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -56,19 +57,56 @@ func (l *lab) keys(t *testing.T, prefix string) []string {
 	return keys
 }
 
-// digestOf reads an object and returns its metadata and the digest of its bytes.
-func (l *lab) digestOf(t *testing.T, key string) (wire.Digest, objectstore.Info) {
+// digestOf reads the bytes of an object, and returns their digest and number.
+func (l *lab) digestOf(t *testing.T, r wire.Record) (wire.Digest, int64) {
 	t.Helper()
-	body, info, err := l.store.Get(t.Context(), key, objectstore.All)
+	place := objectstore.All
+	if r.InPack() {
+		place = objectstore.Range{Offset: r.Offset, Length: r.Length}
+	}
+	body, _, err := l.store.Get(t.Context(), r.Key, place)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer body.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, body); err != nil {
+	n, err := io.Copy(h, body)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return wire.Digest(h.Sum(nil)), info
+	return wire.Digest(h.Sum(nil)), n
+}
+
+// stored returns what the bucket alone says of an instrument's objects, by ID,
+// those in packs included.
+func (l *lab) stored(t *testing.T, instrument string) map[string]wire.Notice {
+	t.Helper()
+	found := map[string]wire.Notice{}
+	for _, key := range l.keys(t, wire.InstrumentPrefix(l.site, instrument)) {
+		info, err := l.store.Head(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := wire.NoticeFromMetadata(key, info.Metadata)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[n.ID] = n
+	}
+	for info, err := range l.store.List(t.Context(), wire.PacksPrefix(l.site), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, err := range pack.Members(t.Context(), l.store, info.Key, info.Size) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n.Instrument == instrument {
+				found[n.ID] = n
+			}
+		}
+	}
+	return found
 }
 
 // ledger returns what the ledger has of a step, of all gateways and today and

@@ -110,7 +110,7 @@ func TestBudget(t *testing.T) {
 	}
 	for _, n := range l.notices(t) {
 		if n.Instrument == "radar" {
-			if digest, _ := l.digestOf(t, n.Key); digest != n.Digest {
+			if digest, _ := l.digestOf(t, n.Record); digest != n.Digest {
 				t.Errorf("the large object in the bucket is %s", digest)
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -31,15 +33,15 @@ func (l *lab) archived(t *testing.T, instrument string, objects [][]byte, comple
 	if len(notices) != len(objects) {
 		t.Fatalf("%d objects are announced, want %d", len(notices), len(objects))
 	}
+	kept := l.stored(t, instrument)
 	for i, n := range notices {
 		want := receiptOf(objects[i])
 		if n.Digest != want.Digest || n.Size != want.Bytes || n.Completeness != completeness[min(i, len(completeness)-1)] {
 			t.Errorf("object %d is announced as %s of %d bytes, %s", i, n.Digest, n.Size, n.Completeness)
 		}
-		digest, info := l.digestOf(t, n.Key)
-		kept, err := wire.NoticeFromMetadata(n.Key, info.Metadata)
-		if err != nil || digest != want.Digest || kept.Completeness != n.Completeness {
-			t.Errorf("object %d in the bucket: %s, %s, %v", i, digest, kept.Completeness, err)
+		digest, _ := l.digestOf(t, n.Record)
+		if diff := cmp.Diff(n, kept[n.ID]); digest != want.Digest || diff != "" {
+			t.Errorf("object %d in the bucket: %s, it says of itself (-notice +bucket):\n%s", i, digest, diff)
 		}
 	}
 }

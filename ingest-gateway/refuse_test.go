@@ -31,8 +31,8 @@ func (l *lab) expectRefused(t *testing.T, g *gateway, instrument string, cause w
 	if lines != 1 {
 		t.Errorf("%d log lines about the refusal", lines)
 	}
-	if keys := append(l.keys(t, wire.InstrumentPrefix(l.site, instrument)), l.keys(t, wire.StagingPrefix(l.site))...); len(keys) != 0 {
-		t.Errorf("the archive holds %v", keys)
+	if stored, staged := l.stored(t, instrument), l.keys(t, wire.StagingPrefix(l.site)); len(stored)+len(staged) != 0 {
+		t.Errorf("the archive holds %v, staging %v", stored, staged)
 	}
 }
 

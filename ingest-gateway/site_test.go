@@ -53,7 +53,7 @@ func tcpInstrument(name string, port int) wire.InstrumentEntry {
 			IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000,
 		}},
 		MaxObjectSize: 1 << 30, MaxConnections: 1024, Acknowledge: "Stored", MediaType: "image/jpeg",
-		CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
+		CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20, PackBelow: 64 << 10,
 	}
 }
 

@@ -63,8 +63,8 @@ func (l *lab) awaitHome(t *testing.T, g *gateway, s *sent) {
 	announced := map[wire.Digest]int{}
 	for _, n := range l.notices(t) {
 		announced[n.Digest]++
-		if digest, info := l.digestOf(t, n.Key); digest != n.Digest || info.Size != n.Size {
-			t.Errorf("%s holds %s, %d bytes", n.Key, digest, info.Size)
+		if digest, size := l.digestOf(t, n.Record); digest != n.Digest || size != n.Size {
+			t.Errorf("%s holds %s, %d bytes", n.ID, digest, size)
 		}
 	}
 	for d := range s.objects {
@@ -72,8 +72,8 @@ func (l *lab) awaitHome(t *testing.T, g *gateway, s *sent) {
 			t.Errorf("a receipted object is announced %d times", announced[d])
 		}
 	}
-	if keys := l.keys(t, wire.InstrumentPrefix(l.site, "camera")); len(keys) != len(s.objects) || len(announced) != len(s.objects) {
-		t.Errorf("the bucket holds %d objects, %d are announced, and %d have receipts", len(keys), len(announced), len(s.objects))
+	if stored := l.stored(t, "camera"); len(stored) != len(s.objects) || len(announced) != len(s.objects) {
+		t.Errorf("the bucket holds %d objects, %d are announced, and %d have receipts", len(stored), len(announced), len(s.objects))
 	}
 }
 

@@ -130,7 +130,7 @@ func instrument(name string) wire.InstrumentEntry {
 	return wire.InstrumentEntry{
 		UID: "uid-" + name, Generation: 1, Instrument: name, MaxObjectSize: 1 << 30, MaxConnections: 1024, Acknowledge: "Stored",
 		MediaType: "application/octet-stream", CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000,
-		SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
+		SegmentAgeMillis: 600_000, SegmentSize: 64 << 20, PackBelow: 64 << 10,
 	}
 }
 

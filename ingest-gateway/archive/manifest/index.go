@@ -4,7 +4,9 @@ package manifest
 
 import (
 	"slices"
+	"strconv"
 	"time"
+	"unique"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -40,8 +42,30 @@ type digestKey [16]byte
 // original is the first of equal objects.
 type original struct {
 	receivedMillis int64
-	// id is empty where it follows from time and digest, as that of a raw object.
-	id string
+	// key is that of the object, or of the pack in its ID: packs have many members.
+	// It is zero where it follows from time and digest, as that of a raw object.
+	key unique.Handle[string]
+	// offset in the pack; 0 for what is no member.
+	offset int64
+}
+
+// newOriginal returns the original with an ID. An ID that MemberID would not write
+// is kept whole.
+func newOriginal(receivedMillis int64, id string) original {
+	if key, packed := wire.KeyOfID(id); packed {
+		offset, err := strconv.ParseInt(id[len(key)+1:], 10, 64)
+		if err == nil && offset > 0 && wire.MemberID(key, offset) == id {
+			return original{receivedMillis, unique.Make(key), offset}
+		}
+	}
+	return original{receivedMillis, unique.Make(id), 0}
+}
+
+func (o original) id() string {
+	if o.offset > 0 {
+		return wire.MemberID(o.key.Value(), o.offset)
+	}
+	return o.key.Value()
 }
 
 func newIndex(site string, size int, metrics *Metrics) *index {
@@ -76,7 +100,7 @@ func (x *index) add(instrument string, r wire.Record) {
 	key := digestKey(r.Digest[:16])
 	o := original{receivedMillis: r.ReceivedAt.UnixMilli()}
 	if r.ID != x.rawID(instrument, o, r.Digest) {
-		o.id = r.ID
+		o = newOriginal(o.receivedMillis, r.ID)
 	}
 	i := x.of(instrument)
 	d := i.days[of]
@@ -126,10 +150,13 @@ func (x *index) find(instrument string, digest wire.Digest, at time.Time, window
 			}
 		}
 	}
-	if found && first.id == "" {
+	if !found {
+		return "", false
+	}
+	if first.key == (unique.Handle[string]{}) {
 		return x.rawID(instrument, first, digest), true
 	}
-	return first.id, found
+	return first.id(), true
 }
 
 // forgetOldest makes room by dropping the oldest day of any instrument but the

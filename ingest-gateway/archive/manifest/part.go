@@ -119,7 +119,8 @@ func (w *Writer) compare(ctx context.Context, key string, records []wire.Record)
 
 // withdrawAll takes back the repeats that closed parts list.
 func (w *Writer) withdrawAll(ctx context.Context) error {
-	cfg := withdrawConfig{js: w.cfg.JetStream, store: w.cfg.Store, lease: w.cfg.Lease, gateway: w.cfg.Gateway, log: w.cfg.Log}
+	cfg := withdrawConfig{js: w.cfg.JetStream, store: w.cfg.Store, lease: w.cfg.Lease, gateway: w.cfg.Gateway, log: w.cfg.Log,
+		originals: w.originals}
 	for _, n := range w.withdrawals {
 		err := withdraw(ctx, cfg, n)
 		var refused *jetstream.APIError

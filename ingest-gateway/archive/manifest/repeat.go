@@ -4,7 +4,6 @@ package manifest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -27,7 +26,7 @@ func (w *Writer) decide(ctx context.Context, n *wire.Notice) error {
 	if !found || id == n.ID {
 		return nil
 	}
-	stays, err := originalStays(ctx, w.cfg.Store, id, n.Record)
+	stays, err := w.originals.stays(ctx, id, *n)
 	if err != nil {
 		return err
 	}
@@ -39,20 +38,6 @@ func (w *Writer) decide(ctx context.Context, n *wire.Notice) error {
 	n.State, n.RepeatOf = wire.StateWithdrawn, id
 	w.withdrawals = append(w.withdrawals, *n)
 	return nil
-}
-
-// originalStays asks the store whether the object that a repeat repeats is
-// really there: only then may the repeat go.
-func originalStays(ctx context.Context, store objectstore.Store, originalID string, repeat wire.Record) (bool, error) {
-	key, packed := wire.KeyOfID(originalID)
-	if key == repeat.Key {
-		return false, nil // one object under two names
-	}
-	info, err := store.Head(ctx, key)
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil && (packed || info.Size == repeat.Size), err
 }
 
 // withdrawAgain goes on with a withdrawal that is listed already.
@@ -91,7 +76,7 @@ func withdrawnRecord(ctx context.Context, store objectstore.Store, site string, 
 // withdraw says that a repeat goes, and then lets it go. Its record in a closed
 // part comes first: whatever happens in between, the object is listed once.
 func withdraw(ctx context.Context, cfg withdrawConfig, n wire.Notice) error {
-	stays, err := originalStays(ctx, cfg.store, n.RepeatOf, n.Record)
+	stays, err := cfg.originals.stays(ctx, n.RepeatOf, n)
 	if err != nil {
 		return err
 	}
@@ -106,8 +91,8 @@ func withdraw(ctx context.Context, cfg withdrawConfig, n wire.Notice) error {
 	if _, err := publish(ctx, cfg.js, n, cfg.gateway); err != nil {
 		return err
 	}
-	if n.Offset != 0 || n.Length != 0 {
-		return nil // a member of a pack: its bytes go when the pack is rewritten
+	if n.InPack() {
+		return nil // its bytes go when the pack is rewritten
 	}
 	if !wire.IsOurs(n.Key) {
 		return nil // imported in place: not ours to remove
@@ -121,6 +106,8 @@ type withdrawConfig struct {
 	lease   Lease
 	gateway string
 	log     *slog.Logger
+
+	originals *originals
 }
 
 // publish returns whether the stream took the notice; it does not take one that

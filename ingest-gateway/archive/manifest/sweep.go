@@ -50,10 +50,15 @@ type Sweeper struct {
 	// stored is what the sweep read of storedDay.
 	stored    *dayListing
 	storedDay dayKey
+	originals *originals
+	// refused: the stream was full for something that this sweep found.
+	refused bool
 }
 
 // NewSweeper returns a sweeper that asks writer what is listed.
-func NewSweeper(cfg SweepConfig, writer *Writer) *Sweeper { return &Sweeper{cfg: cfg, writer: writer} }
+func NewSweeper(cfg SweepConfig, writer *Writer) *Sweeper {
+	return &Sweeper{cfg: cfg, writer: writer, originals: newOriginals(cfg.Store, writer.limits.ids/4)}
+}
 
 // Run sweeps at once and then each interval, until ctx ends. Errors: as Writer.Run.
 func (s *Sweeper) Run(ctx context.Context) error {
@@ -89,7 +94,7 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 	if err := s.awaitListed(ctx); err != nil {
 		return err
 	}
-	s.stored = nil
+	s.stored, s.refused = nil, false
 	whole := now.Sub(s.cursor.Whole) >= wholeSweep
 	for instrument, err := range s.cfg.Store.Folders(ctx, wire.SitePrefix(s.cfg.Site)) {
 		if err != nil {
@@ -99,12 +104,17 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
+	if err := s.sweepPacks(ctx, now); err != nil {
+		return err
+	}
 	if err := s.removeLeftovers(ctx, now); err != nil {
 		return err
 	}
-	s.cursor.Recent = now
-	if whole {
-		s.cursor.Whole = now
+	if !s.refused {
+		s.cursor.Recent = now
+		if whole {
+			s.cursor.Whole = now
+		}
 	}
 	value, err := s.cursor.Encode()
 	if err != nil {
@@ -256,20 +266,25 @@ func (s *Sweeper) announce(ctx context.Context, key string) error {
 	if err != nil || !ok {
 		return err
 	}
+	return s.announceNotice(ctx, n)
+}
+
+func (s *Sweeper) announceNotice(ctx context.Context, n wire.Notice) error {
 	if err := s.cfg.Lease.Check(); err != nil {
 		return err
 	}
 	taken, err := publish(ctx, s.cfg.JetStream, n, s.cfg.Gateway)
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) { // a full stream: what waits is found again
-		s.cfg.Log.Warn("an object in no manifest cannot be announced now", "object", key, "error", err)
+		s.cfg.Log.Warn("an object in no manifest cannot be announced now", "object", n.ID, "error", err)
+		s.refused = true
 		return nil
 	}
 	if err != nil || !taken {
 		return err
 	}
 	s.cfg.Metrics.found.WithLabelValues(findingUnannounced).Inc()
-	s.cfg.Log.Info("announced an object that was stored and in no manifest", "instrument", n.Instrument, "object", key)
+	s.cfg.Log.Info("announced an object that was stored and in no manifest", "instrument", n.Instrument, "object", n.ID)
 	return nil
 }
 
@@ -280,7 +295,7 @@ func (s *Sweeper) withdraw(ctx context.Context, of dayKey, key string) error {
 	if n.Record, err = withdrawnRecord(ctx, s.cfg.Store, s.cfg.Site, of, key); err != nil || n.Key != key {
 		return err // its part is still open: the writer's work
 	}
-	stays, err := originalStays(ctx, s.cfg.Store, n.RepeatOf, n.Record)
+	stays, err := s.originals.stays(ctx, n.RepeatOf, n)
 	if err != nil {
 		return err
 	}
@@ -290,7 +305,7 @@ func (s *Sweeper) withdraw(ctx context.Context, of dayKey, key string) error {
 		s.cfg.Metrics.found.WithLabelValues(findingWithdrawn).Inc()
 	}
 	err = withdraw(ctx, withdrawConfig{js: s.cfg.JetStream, store: s.cfg.Store, lease: s.cfg.Lease,
-		gateway: s.cfg.Gateway, log: s.cfg.Log}, n)
+		gateway: s.cfg.Gateway, log: s.cfg.Log, originals: s.originals}, n)
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) {
 		return nil

@@ -86,6 +86,7 @@ type Writer struct {
 	uses, closes uint64
 
 	index       *index
+	originals   *originals
 	open        int
 	withdrawals []wire.Notice
 	nextClose   time.Time
@@ -100,6 +101,7 @@ func New(cfg Config) *Writer {
 	return &Writer{
 		cfg: cfg, limits: l, days: make(map[dayKey]*day), templates: make(map[string]template), closes: 1,
 		index: newIndex(cfg.Site, l.index, cfg.Metrics), questions: make(chan question),
+		originals: newOriginals(cfg.Store, l.ids/4),
 	}
 }
 

@@ -10,6 +10,7 @@ package pack
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -26,6 +27,9 @@ const (
 	// mode of what `tar x` makes.
 	mode = 0o644
 )
+
+// ErrDamaged says that bytes do not have the digest with which they were received.
+var ErrDamaged = errors.New("damaged object")
 
 // zeros pads members and ends packs.
 var zeros [trailer]byte

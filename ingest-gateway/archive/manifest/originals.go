@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	read "github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// originalsFor is how long what was read of a day is believed: repeats come in
+// crowds, as when a sender sends a day again.
+const originalsFor = time.Minute
+
+// originals knows whether the objects that others repeat are really in the store:
+// only then may the repeats go. It belongs to one goroutine.
+type originals struct {
+	store objectstore.Store
+	room  int
+
+	// ids are members that have another place than their ID says, of a day of
+	// which that was read; nil where none was, or it has too many.
+	ids   map[read.IDHash]struct{}
+	day   dayKey
+	until time.Time
+}
+
+func newOriginals(store objectstore.Store, room int) *originals {
+	return &originals{store: store, room: room}
+}
+
+// stays asks the store whether the original of a repeat is there.
+func (o *originals) stays(ctx context.Context, id string, repeat wire.Notice) (bool, error) {
+	key, packed := wire.KeyOfID(id)
+	if key == repeat.Key && !packed {
+		return false, nil // one object under two names
+	}
+	info, err := o.store.Head(ctx, key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return o.moved(ctx, id, repeat)
+	}
+	return err == nil && (packed || info.Size == repeat.Size), err
+}
+
+// moved says whether an object that is not where its ID says is in a pack by now.
+func (o *originals) moved(ctx context.Context, id string, repeat wire.Notice) (bool, error) {
+	of, ok := wire.DayOfID(id)
+	if !ok {
+		return false, nil
+	}
+	day := dayKey{repeat.Instrument, of}
+	if o.ids != nil && o.day == day && time.Now().Before(o.until) {
+		_, there := o.ids[read.HashID(id)]
+		return there, nil
+	}
+	o.ids, o.day, o.until = nil, day, time.Now().Add(originalsFor)
+	ids := make(map[read.IDHash]struct{})
+	there := false
+	packs := map[string]bool{}
+	for r, err := range read.Day(ctx, o.store, repeat.Site, repeat.Instrument, of) {
+		if err != nil {
+			return false, err
+		}
+		if !r.InPack() || r.ID == wire.MemberID(r.Key, r.Offset) {
+			continue
+		}
+		if _, asked := packs[r.Key]; !asked {
+			_, err := o.store.Head(ctx, r.Key)
+			if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+				return false, err
+			}
+			packs[r.Key] = err == nil
+		}
+		if !packs[r.Key] {
+			continue
+		}
+		there = there || r.ID == id
+		if ids[read.HashID(r.ID)] = struct{}{}; len(ids) > o.room {
+			clear(ids)
+			packs = map[string]bool{r.Key: true}
+			o.until = time.Time{} // each is looked for by itself
+		}
+	}
+	if !o.until.IsZero() {
+		o.ids = ids
+	}
+	return there, nil
+}

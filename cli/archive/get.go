@@ -95,8 +95,14 @@ func find(ctx context.Context, store objectstore.Store, site, name string, s *se
 }
 
 func byKey(ctx context.Context, store objectstore.Store, site, key string, s *selection) (wire.Notice, error) {
+	if _, packed := wire.KeyOfID(key); packed {
+		return member(ctx, store, site, key, s)
+	}
 	info, err := store.Head(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
+		if n, err := byID(ctx, store, site, key, s); !errors.Is(err, errUnlisted) {
+			return n, err // it was packed since
+		}
 		return wire.Notice{}, fmt.Errorf("the bucket holds no object %q: substorm archive ls shows the keys", key)
 	}
 	if err != nil {
@@ -104,6 +110,9 @@ func byKey(ctx context.Context, store objectstore.Store, site, key string, s *se
 	}
 	if !wire.IsOurs(key) {
 		return inPlace(ctx, store, site, key, s)
+	}
+	if _, err := wire.ParsePackKey(key); err == nil {
+		return wire.Notice{}, fmt.Errorf("%s is a pack of %s objects: substorm archive ls shows them, each with a key of its own", key, info.Metadata[wire.MetadataMembers])
 	}
 	n, err := wire.NoticeFromMetadata(key, info.Metadata)
 	if err != nil {
@@ -142,7 +151,7 @@ func save(ctx context.Context, store objectstore.Store, n wire.Notice, output st
 		return fetch(ctx, store, n, out)
 	}
 	if output == "" {
-		output = path.Base(n.Key)
+		output = path.Base(wire.MemberName(n))
 		if n.Name != "" {
 			output = path.Base(n.Name)
 		}

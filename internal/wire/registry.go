@@ -186,6 +186,13 @@ func (h TokenHash) Matches(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(got.SHA256), []byte(h.SHA256)) == 1
 }
 
+// Valid says whether the hash can be read.
+func (h TokenHash) Valid() bool {
+	_, err := hex.DecodeString(h.Salt)
+	_, digestErr := ParseDigest(h.SHA256)
+	return err == nil && digestErr == nil
+}
+
 // Encode writes the entry as JSON.
 func (e InstrumentEntry) Encode() ([]byte, error) {
 	e.Format = Format

@@ -3,6 +3,7 @@
 package intake
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"net/netip"
 	"net/url"
@@ -281,4 +282,21 @@ func printable(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))
+}
+
+// Leaf returns the sender's certificate, nil where it showed none that was verified.
+func Leaf(state tls.ConnectionState) *x509.Certificate {
+	if len(state.VerifiedChains) == 0 {
+		return nil
+	}
+	return state.PeerCertificates[0]
+}
+
+// Nearly is the refusal of a sender with whom no connection came about.
+func (s *Snapshot) Nearly(c Claim, cause wire.Cause) Refusal {
+	way, ok := s.Lookup(c.Protocol, c.Port, c.Addr)
+	if !ok || s.severalFor(c) {
+		return Refusal{Cause: cause}
+	}
+	return Refusal{Cause: cause, Instrument: way.Instrument.Name}
 }

@@ -35,7 +35,7 @@ func newLimit(bytesPerSecond, objectsPerSecond int64) *Limit {
 	return l
 }
 
-// Chunk is how many bytes may be read before Read is told of them.
+// Chunk is how many bytes to read at a time at most.
 func (l *Limit) Chunk() int {
 	if l == nil || l.bytes == nil {
 		return math.MaxInt
@@ -43,14 +43,17 @@ func (l *Limit) Chunk() int {
 	return l.bytes.Burst()
 }
 
-// Read counts bytes that were read, at most Chunk, and returns how long nothing
-// more should be.
+// Read counts bytes that were read, and returns for how long nothing more should be.
 func (l *Limit) Read(n int) time.Duration {
 	if l == nil || l.bytes == nil {
 		return 0
 	}
 	now := time.Now()
-	return l.bytes.ReserveN(now, n).DelayFrom(now)
+	var wait time.Duration
+	for burst := l.bytes.Burst(); n > 0; n -= burst {
+		wait = l.bytes.ReserveN(now, min(n, burst)).DelayFrom(now)
+	}
+	return wait
 }
 
 // TakeDatagram says whether a datagram of n bytes may still come.

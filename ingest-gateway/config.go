@@ -30,6 +30,10 @@ type Config struct {
 	// FirstPort and LastPort bound the ports that data comes to.
 	FirstPort, LastPort uint16
 
+	// TLSDir has the certificate that senders see (tls.crt, tls.key), ClientCADir
+	// the authorities of theirs (ca.crt); both may be empty.
+	TLSDir, ClientCADir string
+
 	Objects objectstore.Config
 	NATS    stream.Config
 

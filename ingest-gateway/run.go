@@ -25,6 +25,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
@@ -58,11 +59,13 @@ type gateway struct {
 	// quarantined is what was found before there was an archive to count it.
 	quarantined []spool.Quarantine
 	registry    *intake.Registry
-	tcp         *tcp.Server
-	udp         *udp.Receiver
-	http        *telemetry.Server
-	health      health
-	reporter    *reporter
+	// certificates are nil where the pool has none.
+	certificates *certificate.Files
+	tcp          *tcp.Server
+	udp          *udp.Receiver
+	http         *telemetry.Server
+	health       health
+	reporter     *reporter
 
 	isArchivist atomic.Bool
 }
@@ -179,8 +182,11 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	}
 	g.registry = intake.NewRegistry()
 	registerRegistry(g.metrics, g.registry)
+	if err := g.openCertificates(); err != nil {
+		return err
+	}
 	g.tcp = tcp.NewServer(tcp.Config{
-		Registry: g.registry, Archive: g.archive, MaxConnections: limits.connections, Logger: g.log, Metrics: g.metrics,
+		Registry: g.registry, Certificates: g.certificates, Archive: g.archive, MaxConnections: limits.connections, Logger: g.log, Metrics: g.metrics,
 	})
 	g.reporter = newReporter(g)
 	g.http, err = telemetry.NewServer(telemetry.ServerConfig{
@@ -222,6 +228,7 @@ func (g *gateway) run(ctx context.Context) error {
 	room(alive, "report", g.reporter.run)
 	room(alive, "spool", g.archive.BringHome)
 	room(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
+	room(alive, "certificates", g.certificates.Run)
 	room(steady, "archivist", g.archivist)
 	room(steady, "health", g.seekBackends)
 	g.log.Info("receiving", "site", g.cfg.Site, "pool", g.cfg.Pool, "http", g.http.Address(),

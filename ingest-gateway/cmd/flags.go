@@ -59,6 +59,9 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.StringVar(&cfg.ListenHTTP, "listen-http", ":8080", "address of /healthz, /readyz and /metrics")
 	f.StringVar(ports, "ports", "30100-30149", "range of the ports that data comes to")
 
+	f.StringVar(&cfg.TLSDir, "tls-dir", "", "folder with tls.crt and tls.key: the certificate that senders see")
+	f.StringVar(&cfg.ClientCADir, "client-ca-dir", "", "folder with ca.crt: the authorities of the senders' certificates")
+
 	f.StringVar(&cfg.Objects.Endpoint, "s3-endpoint", "", "URL of the object store")
 	f.StringVar(&cfg.Objects.Bucket, "s3-bucket", "", "bucket of the archive")
 	f.StringVar(&cfg.Objects.Region, "s3-region", "us-east-1", "region of the bucket")

@@ -50,6 +50,9 @@ type Instrument struct {
 	// PackBelow is the size in bytes up to which an object may be stored in a pack.
 	PackBelow int64
 
+	// Limit is how much this gateway takes of it; nil for no limit.
+	Limit *Limit
+
 	// entry is what the instrument was made from, as it goes to the volume.
 	entry wire.InstrumentEntry
 }
@@ -62,6 +65,12 @@ type Way struct {
 	Port     uint16
 	// Sources that the instrument sends from; empty means any address.
 	Sources []netip.Prefix
+	// TLS is wire.TLSServer, wire.TLSMutual, or empty where bytes are plain.
+	TLS string
+	// CertificateNames, one of which the sender's certificate bears; empty: any.
+	CertificateNames []string
+	// Tokens, one of which the sender shows; empty: it shows none.
+	Tokens []wire.TokenHash
 
 	// Of TCP. Framing is one of wire's.
 	Framing string
@@ -108,6 +117,7 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 		SegmentSize:    e.SegmentSize,
 		PackBelow:      e.PackBelow,
 		Station:        e.Station,
+		Limit:          newLimit(e.BytesPerSecond, e.ObjectsPerSecond),
 		entry:          e,
 	}
 	if e.Versions != "" && e.Versions != wire.VersionsKeep {
@@ -141,6 +151,9 @@ func newWay(in *Instrument, e wire.WayEntry) (*Way, error) {
 		}
 		way.Sources = append(way.Sources, unmap(p))
 	}
+	if err := way.readIdentity(e); err != nil {
+		return nil, err
+	}
 	switch e.Protocol {
 	case wire.ProtocolTCP:
 		if err := way.readTCP(e); err != nil {
@@ -161,6 +174,28 @@ func newWay(in *Instrument, e wire.WayEntry) (*Way, error) {
 		return nil, fmt.Errorf("protocol %q is none that this gateway knows: upgrade it", e.Protocol)
 	}
 	return way, nil
+}
+
+// readIdentity reads what the sender must show. What this gateway does not know
+// it must not take for nothing.
+func (w *Way) readIdentity(e wire.WayEntry) error {
+	switch {
+	case e.TLS != "" && e.TLS != wire.TLSServer && e.TLS != wire.TLSMutual:
+		return fmt.Errorf("tls %q is none that this gateway knows: upgrade it", e.TLS)
+	case e.TLS != "" && e.Protocol == wire.ProtocolUDP:
+		return fmt.Errorf("tls %s over UDP: %w", e.TLS, wire.ErrMalformed)
+	case len(e.CertificateNames) > 0 && e.TLS != wire.TLSMutual:
+		return fmt.Errorf("certificate names without tls Mutual: %w", wire.ErrMalformed)
+	case len(e.Tokens) > 0 && (e.TLS == "" || e.Protocol != wire.ProtocolHTTP):
+		return fmt.Errorf("tokens over %s with tls %q, where none can be shown: %w", e.Protocol, e.TLS, wire.ErrMalformed)
+	}
+	for _, t := range e.Tokens {
+		if !t.Valid() {
+			return fmt.Errorf("a token's hash that is none: %w", wire.ErrMalformed)
+		}
+	}
+	w.TLS, w.CertificateNames, w.Tokens = e.TLS, e.CertificateNames, e.Tokens
+	return nil
 }
 
 // quietCadences is how many cadences a connection may be silent between objects:

@@ -9,6 +9,9 @@ import (
 
 // Registry is the snapshot in force. Any number of goroutines may ask it.
 type Registry struct {
+	// Refusals are of senders whom the registry did not know.
+	Refusals Refusals
+
 	current atomic.Pointer[Snapshot]
 }
 

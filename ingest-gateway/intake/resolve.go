@@ -61,9 +61,8 @@ func resolve(prev *Snapshot, b *bucket, scope Scope) *Snapshot {
 		Problems:    map[string]string{},
 		entries:     map[string]wire.InstrumentEntry{},
 		instruments: map[string]*Instrument{},
-		tcp:         map[uint16]*claims{},
-		udp:         map[uint16]*claims{},
-		http:        map[uint16]map[string]*claims{},
+		claims:      map[place]*claims{},
+		streams:     map[uint16]*Way{},
 	}
 	newer := b.epoch.After(prev.epoch)
 	next.complete = b.complete() && (b.marker.Revision >= prev.Revision || newer)
@@ -102,6 +101,10 @@ func resolve(prev *Snapshot, b *bucket, scope Scope) *Snapshot {
 
 // clash says what keeps w out, and what to do.
 func clash(w, holder *Way) string {
+	if w.encryptsOtherwise(holder) {
+		return fmt.Sprintf("%s port %d: instrument %s has it with tls %q, and it cannot have tls %q too: give both the same, or another port",
+			w.Protocol, w.Port, holder.Instrument.Name, holder.TLS, w.TLS)
+	}
 	if w.Protocol != holder.Protocol {
 		return fmt.Sprintf("%s port %d: instrument %s has it for %s: give one of them another port",
 			w.Protocol, w.Port, holder.Instrument.Name, holder.Protocol)

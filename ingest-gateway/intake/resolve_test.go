@@ -207,7 +207,7 @@ func TestLookupAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkLookup(b *testing.B) {
-	s := &Snapshot{instruments: map[string]*Instrument{}, tcp: map[uint16]*claims{}, udp: map[uint16]*claims{}}
+	s := &Snapshot{instruments: map[string]*Instrument{}, claims: map[place]*claims{}, streams: map[uint16]*Way{}}
 	for i := range 10_000 {
 		in, err := NewInstrument(entry(fmt.Sprintf("i%d", i), 1, fmt.Sprintf("UDP 30100 10.%d.%d.1/32", i/250, i%250)))
 		if err != nil {

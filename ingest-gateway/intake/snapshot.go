@@ -3,7 +3,7 @@
 package intake
 
 import (
-	"maps"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -27,73 +27,100 @@ type Snapshot struct {
 	entries     map[string]wire.InstrumentEntry
 	instruments map[string]*Instrument
 	// ways in force, in the order in which they were claimed.
-	ways     []*Way
-	tcp, udp map[uint16]*claims
-	// http by port, and then by the instrument that a path names.
-	http map[uint16]map[string]*claims
+	ways   []*Way
+	claims map[place]*claims
+	// streams is the first way on each port of TCP or HTTP: the others are alike.
+	streams map[uint16]*Way
 }
 
-// claims are the ways on one port of one protocol, ordered for lookup. No
-// address belongs to two instruments; of two ways of one instrument the longer
-// prefix counts.
+// place is where ways are told apart by their senders' addresses: a port of a
+// protocol and, over HTTP, the instrument that a path names.
+type place struct {
+	protocol   string
+	port       uint16
+	instrument string // of HTTP
+}
+
+func (w *Way) place() place {
+	p := place{protocol: w.Protocol, port: w.Port}
+	if w.Protocol == wire.ProtocolHTTP {
+		p.instrument = w.Instrument.Name
+	}
+	return p
+}
+
+// claims are the ways at one place, ordered for lookup. No
+// address belongs to two instruments that are not told apart by what their
+// senders show; of two ways of one instrument the longer prefix counts.
 type claims struct {
 	// bits are the lengths of the prefixes in use, longest first.
 	bits4, bits6 []int
-	byPrefix     map[netip.Prefix]*Way
-	any          *Way
+	byPrefix     map[netip.Prefix][]*Way
+	any          []*Way
 }
 
-// Lookup returns the way in that addr uses on a port of TCP or UDP, or false for
-// a stranger.
+// Lookup returns the first way in for an address on a port of TCP or UDP,
+// whatever else it asks of its sender, or false for a stranger. It takes no lock
+// and allocates nothing.
 func (s *Snapshot) Lookup(protocol string, port uint16, addr netip.Addr) (*Way, bool) {
-	ports := s.udp
-	if protocol == wire.ProtocolTCP {
-		ports = s.tcp
+	for way := range s.claims[place{protocol: protocol, port: port}].candidates(addr) {
+		return way, true
 	}
-	return ports[port].lookup(addr)
+	return nil, false
 }
 
-// LookupPath returns the way in over HTTP that addr uses on a port, where the
-// path names an instrument. Without such a way, known says whether the
+// LookupPath returns the first way in over HTTP for an address on a port, where
+// the path names an instrument. Without such a way, known says whether the
 // instrument has one on that port for other addresses.
 func (s *Snapshot) LookupPath(port uint16, instrument string, addr netip.Addr) (way *Way, known bool) {
-	c := s.http[port][instrument]
-	way, _ = c.lookup(addr)
-	return way, c != nil
+	c := s.claims[place{wire.ProtocolHTTP, port, instrument}]
+	for way := range c.candidates(addr) {
+		return way, true
+	}
+	return nil, c != nil
 }
 
-// lookup returns the way that addr uses. It takes no lock and allocates nothing.
-func (c *claims) lookup(addr netip.Addr) (*Way, bool) {
-	if c == nil {
-		return nil, false
-	}
-	addr = addr.Unmap().WithZone("")
-	bits := c.bits6
-	if addr.Is4() {
-		bits = c.bits4
-	}
-	for _, b := range bits {
-		prefix, err := addr.Prefix(b)
-		if err != nil {
-			continue
+// candidates are the ways in for an address, those with the longest prefix
+// first, then in the order in which they were claimed.
+func (c *claims) candidates(addr netip.Addr) iter.Seq[*Way] {
+	return func(yield func(*Way) bool) {
+		if c == nil {
+			return
 		}
-		if way := c.byPrefix[prefix]; way != nil {
-			return way, true
+		addr := addr.Unmap().WithZone("")
+		bits := c.bits6
+		if addr.Is4() {
+			bits = c.bits4
+		}
+		for _, b := range bits {
+			prefix, err := addr.Prefix(b)
+			if err != nil {
+				continue
+			}
+			for _, way := range c.byPrefix[prefix] {
+				if !yield(way) {
+					return
+				}
+			}
+		}
+		for _, way := range c.any {
+			if !yield(way) {
+				return
+			}
 		}
 	}
-	return c.any, c.any != nil
 }
 
 // Ports returns the ports of a protocol on which an instrument sends, ascending.
 func (s *Snapshot) Ports(protocol string) []uint16 {
-	switch protocol {
-	case wire.ProtocolTCP:
-		return slices.Sorted(maps.Keys(s.tcp))
-	case wire.ProtocolHTTP:
-		return slices.Sorted(maps.Keys(s.http))
-	default:
-		return slices.Sorted(maps.Keys(s.udp))
+	var ports []uint16
+	for p := range s.claims {
+		if p.protocol == protocol {
+			ports = append(ports, p.port)
+		}
 	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }
 
 // Instrument returns the instrument of that name, or nil.
@@ -108,41 +135,26 @@ func (s *Snapshot) Entry(instrument string) (wire.InstrumentEntry, bool) {
 	return e, ok
 }
 
-// claim adds a way, which overlaps none of another instrument. What was claimed
-// before stays.
+// claim adds a way, which conflicts with none of another instrument. What was
+// claimed before stays.
 func (s *Snapshot) claim(w *Way) {
 	if slices.Contains(s.ways, w) {
 		return
 	}
 	s.ways = append(s.ways, w)
-	switch w.Protocol {
-	case wire.ProtocolHTTP:
-		if s.http[w.Port] == nil {
-			s.http[w.Port] = map[string]*claims{}
-		}
-		addTo(s.http[w.Port], w.Instrument.Name, w)
-	case wire.ProtocolTCP:
-		addTo(s.tcp, w.Port, w)
-	default:
-		addTo(s.udp, w.Port, w)
+	if w.Protocol != wire.ProtocolUDP && s.streams[w.Port] == nil {
+		s.streams[w.Port] = w
 	}
-}
-
-func addTo[K comparable](m map[K]*claims, key K, w *Way) {
-	if m[key] == nil {
-		m[key] = &claims{byPrefix: map[netip.Prefix]*Way{}}
+	c := s.claims[w.place()]
+	if c == nil {
+		c = &claims{byPrefix: map[netip.Prefix][]*Way{}}
+		s.claims[w.place()] = c
 	}
-	m[key].add(w)
-}
-
-func (c *claims) add(w *Way) {
-	if len(w.Sources) == 0 && c.any == nil {
-		c.any = w
+	if len(w.Sources) == 0 {
+		c.any = append(c.any, w)
 	}
 	for _, p := range w.Sources {
-		if c.byPrefix[p] == nil {
-			c.byPrefix[p] = w
-		}
+		c.byPrefix[p] = append(c.byPrefix[p], w)
 		bits := &c.bits6
 		if p.Addr().Is4() {
 			bits = &c.bits4
@@ -154,39 +166,32 @@ func (c *claims) add(w *Way) {
 	}
 }
 
-// conflict returns a way that keeps w out, or nil: one of another instrument that
-// has an address of w, and on a port of HTTP one of raw TCP, or the reverse.
+// conflict returns a way that keeps w out, or nil: one of another instrument
+// whose senders cannot be told from those of w; on a port of HTTP one of raw TCP,
+// or the reverse; and on a port of HTTP a plain one where w is over TLS, or the
+// reverse.
 func (s *Snapshot) conflict(w *Way) *Way {
-	switch w.Protocol {
-	case wire.ProtocolHTTP: // paths tell instruments apart
-		if c := s.tcp[w.Port]; c != nil {
-			return c.first()
-		}
-		return nil
-	case wire.ProtocolTCP:
-		for _, name := range slices.Sorted(maps.Keys(s.http[w.Port])) {
-			return s.http[w.Port][name].first()
-		}
-		return s.tcp[w.Port].conflict(w)
-	default:
-		return s.udp[w.Port].conflict(w)
+	o := s.streams[w.Port]
+	if o != nil && w.Protocol != wire.ProtocolUDP &&
+		(o.Protocol != w.Protocol || o.encryptsOtherwise(w) && o.Instrument.Name != w.Instrument.Name) {
+		return o
 	}
+	return s.claims[w.place()].conflict(w)
 }
 
-func (c *claims) first() *Way {
-	if c.any != nil {
-		return c.any
-	}
-	return c.contained(netip.Prefix{}, func(*Way) bool { return true })
+// encryptsOtherwise: what a request over HTTP names is known only once it is
+// known whether it comes over TLS.
+func (w *Way) encryptsOtherwise(o *Way) bool {
+	return w.Protocol == wire.ProtocolHTTP && o.Protocol == w.Protocol && (w.TLS == "") != (o.TLS == "")
 }
 
 func (c *claims) conflict(w *Way) *Way {
 	if c == nil {
 		return nil
 	}
-	other := func(o *Way) bool { return o != nil && o.Instrument.Name != w.Instrument.Name }
-	if other(c.any) {
-		return c.any
+	other := func(o *Way) bool { return o.Instrument.Name != w.Instrument.Name && !o.apart(w) }
+	if i := slices.IndexFunc(c.any, other); i >= 0 {
+		return c.any[i]
 	}
 	if len(w.Sources) == 0 {
 		return c.contained(netip.Prefix{}, other)
@@ -197,8 +202,12 @@ func (c *claims) conflict(w *Way) *Way {
 			bits = c.bits4
 		}
 		for _, b := range bits { // the prefixes that hold p
-			if wider, err := p.Addr().Prefix(b); b <= p.Bits() && err == nil && other(c.byPrefix[wider]) {
-				return c.byPrefix[wider]
+			wider, err := p.Addr().Prefix(b)
+			if b > p.Bits() || err != nil {
+				continue
+			}
+			if i := slices.IndexFunc(c.byPrefix[wider], other); i >= 0 {
+				return c.byPrefix[wider][i]
 			}
 		}
 		if len(bits) > 0 && bits[0] > p.Bits() { // only then may p hold another
@@ -210,15 +219,24 @@ func (c *claims) conflict(w *Way) *Way {
 	return nil
 }
 
+// apart says whether the certificates of their senders tell two ways apart.
+func (w *Way) apart(o *Way) bool {
+	return len(w.CertificateNames) > 0 && len(o.CertificateNames) > 0 &&
+		!slices.ContainsFunc(w.CertificateNames, func(n string) bool { return slices.Contains(o.CertificateNames, n) })
+}
+
 // contained returns a way, of those that match accepts, with a prefix inside p
 // (anywhere, for the zero prefix); the least prefix decides, so that the answer
 // is always the same.
 func (c *claims) contained(p netip.Prefix, match func(*Way) bool) *Way {
 	var found *Way
 	var least netip.Prefix
-	for q, o := range c.byPrefix {
-		if (!p.IsValid() || p.Overlaps(q)) && match(o) && (found == nil || q.Compare(least) < 0) {
-			found, least = o, q
+	for q, ways := range c.byPrefix {
+		if p.IsValid() && !p.Overlaps(q) {
+			continue
+		}
+		if i := slices.IndexFunc(ways, match); i >= 0 && (found == nil || q.Compare(least) < 0) {
+			found, least = ways[i], q
 		}
 	}
 	return found

@@ -59,6 +59,7 @@ func goldenRecords() []goldenRecord {
 		{"registry-http.json", sampleHTTP().Encode, decoded(DecodeInstrumentEntry), sampleHTTP()},
 		{"name.json", sampleName().Encode, decoded(DecodeNameClaim), sampleName()},
 		{"notice-version.json", sampleNotice(sampleNamed(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleNamed(), "allsky-1")},
+		{"registry-identity.json", sampleIdentity().Encode, decoded(DecodeInstrumentEntry), sampleIdentity()},
 		{"registry-complete.json", RegistryComplete{Revision: 12, Count: 2}.Encode, decoded(DecodeRegistryComplete), RegistryComplete{Format: 1, Revision: 12, Count: 2}},
 		{"status-gateway.json", sampleGatewayStatus().Encode, decoded(DecodeGatewayStatus), sampleGatewayStatus()},
 		{"status-instrument.json", sampleInstrumentStatus().Encode, decoded(DecodeInstrumentStatus), sampleInstrumentStatus()},

@@ -16,6 +16,14 @@ type Cause string
 // The causes.
 const (
 	CauseUnknownSource      Cause = "UnknownSource"      // no instrument claims this address on this port
+	CauseUnknownInstrument  Cause = "UnknownInstrument"  // no instrument of the name that the sender gives
+	CauseBadCertificate     Cause = "BadCertificate"     // no certificate, one of another authority, or one without a declared name
+	CauseBadToken           Cause = "BadToken"           // no token, or another one
+	CauseTLSHandshake       Cause = "TLSHandshake"       // no TLS, or none that both sides understand, on a way that needs it
+	CauseProxyHeader        Cause = "ProxyHeader"        // no header of PROXY version 2 on the edge's port, or not in time
+	CauseRateLimited        Cause = "RateLimited"        // limits.bytesPerSecond, limits.objectsPerSecond
+	CauseQuarantined        Cause = "Quarantined"        // a stranger's, kept apart
+	CauseQuarantineFull     Cause = "QuarantineFull"     // a stranger's, and the quarantine is at its greatest size
 	CauseRetired            Cause = "Retired"            // the instrument is retired
 	CauseEmpty              Cause = "Empty"              // the sender closed without a byte
 	CauseObjectTooLarge     Cause = "ObjectTooLarge"     // limits.maxObjectSize

@@ -3,7 +3,11 @@
 package wire
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 )
@@ -67,6 +71,9 @@ type InstrumentEntry struct {
 	RepeatWindowMillis int64 `json:"repeatWindowMillis"`
 	SegmentAgeMillis   int64 `json:"segmentAgeMillis"`
 	SegmentSize        int64 `json:"segmentSize"`
+	// BytesPerSecond and ObjectsPerSecond that each gateway takes; 0 is no limit.
+	BytesPerSecond   int64 `json:"bytesPerSecond,omitempty"`
+	ObjectsPerSecond int64 `json:"objectsPerSecond,omitempty"`
 	// PackBelow is the size in bytes up to which an object may be stored in a
 	// pack; 0: each is an object of its own in the store.
 	PackBelow int64 `json:"packBelow,omitempty"`
@@ -105,6 +112,8 @@ const (
 	FramingIdle           = "Idle"
 	ReceiptLine           = "Line"
 	ReceiptClose          = "Close"
+	TLSServer             = "Server"
+	TLSMutual             = "Mutual"
 	VersionsKeep          = "Keep"
 )
 
@@ -115,6 +124,13 @@ type WayEntry struct {
 	Port     uint16 `json:"port"`
 	// Sources are CIDRs; empty means any address.
 	Sources []string `json:"sources,omitempty"`
+	// TLS is TLSServer or TLSMutual; empty where bytes are plain.
+	TLS string `json:"tls,omitempty"`
+	// CertificateNames, one of which the sender's certificate bears; empty: any
+	// that the pool's client authorities signed, where TLS is TLSMutual.
+	CertificateNames []string `json:"certificateNames,omitempty"`
+	// Tokens, one of which the sender shows; empty: it shows none.
+	Tokens []TokenHash `json:"tokens,omitempty"`
 
 	// Of TCP; the two durations also of HTTP. Framing and Receipt are spelled as
 	// in the Instrument.
@@ -142,6 +158,39 @@ type ExpectEntry struct {
 	// hexadecimal digits in lower case.
 	Magic   string `json:"magic,omitempty"`
 	Trailer string `json:"trailer,omitempty"`
+}
+
+// TokenHash is a bearer token as gateways know it. A token is long and random,
+// so that a fast hash of it cannot be reversed by trying.
+type TokenHash struct {
+	// Salt is in hexadecimal.
+	Salt string `json:"salt"`
+	// SHA256 of the salt's bytes and then the token's, in hexadecimal.
+	SHA256 string `json:"sha256"`
+}
+
+// HashToken returns the hash of a token.
+func HashToken(salt []byte, token string) TokenHash {
+	sum := sha256.Sum256(append(slices.Clip(salt), token...))
+	return TokenHash{Salt: hex.EncodeToString(salt), SHA256: hex.EncodeToString(sum[:])}
+}
+
+// Matches says whether token is the one that was hashed. It takes as long
+// whatever the difference. What cannot be read matches nothing.
+func (h TokenHash) Matches(token string) bool {
+	salt, err := hex.DecodeString(h.Salt)
+	if err != nil || token == "" {
+		return false
+	}
+	got := HashToken(salt, token)
+	return subtle.ConstantTimeCompare([]byte(got.SHA256), []byte(h.SHA256)) == 1
+}
+
+// Valid says whether the hash can be read.
+func (h TokenHash) Valid() bool {
+	_, err := hex.DecodeString(h.Salt)
+	_, digestErr := ParseDigest(h.SHA256)
+	return err == nil && digestErr == nil
 }
 
 // Encode writes the entry as JSON.

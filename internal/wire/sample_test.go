@@ -201,6 +201,16 @@ func sampleNamed() Record {
 	}
 }
 
+// sampleIdentity has what says who may send, and how much.
+func sampleIdentity() InstrumentEntry {
+	e := sampleFramings()
+	e.Ways = e.Ways[:2]
+	e.Ways[0].TLS, e.Ways[0].Tokens = TLSServer, []TokenHash{HashToken([]byte("0123456789abcdef"), "a token that is long and random")}
+	e.Ways[1].TLS, e.Ways[1].CertificateNames = TLSMutual, []string{"camera.example", "spiffe://field/camera"}
+	e.BytesPerSecond, e.ObjectsPerSecond = 25_000, 5
+	return e
+}
+
 func sampleGatewayStatus() GatewayStatus {
 	return GatewayStatus{
 		Format: Format, Gateway: "gateway-0", Pool: "gateway", Incarnation: "01k9zqv7r3", Node: "node-1", Address: "10.1.2.3",

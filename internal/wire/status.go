@@ -21,6 +21,22 @@ func InstrumentStatusKey(instrument, gateway string) string {
 	return "instrument." + instrument + "." + gateway
 }
 
+// RefusalStatusKey is where a gateway pod reports whom it took not quite for an
+// instrument.
+func RefusalStatusKey(instrument, gateway string) string {
+	return "refusal." + instrument + "." + gateway
+}
+
+// ParseRefusalStatusKey reads what RefusalStatusKey wrote, and returns false for
+// other keys.
+func ParseRefusalStatusKey(key string) (instrument, gateway string, ok bool) {
+	p := strings.Split(key, ".")
+	if len(p) != 3 || p[0] != "refusal" || slices.Contains(p, "") {
+		return "", "", false
+	}
+	return p[1], p[2], true
+}
+
 // ParseStatusKey reads what GatewayStatusKey or InstrumentStatusKey wrote; for
 // the former, instrument is empty. It returns false for other keys.
 func ParseStatusKey(key string) (instrument, gateway string, ok bool) {
@@ -108,4 +124,37 @@ func (s InstrumentStatus) Encode() ([]byte, error) {
 // DecodeInstrumentStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
 func DecodeInstrumentStatus(data []byte) (InstrumentStatus, error) {
 	return decode(data, func(s InstrumentStatus) int { return s.Format })
+}
+
+// RefusalStatus is whom a gateway pod refused that nearly was an instrument,
+// written when it changed and at most every GatewayReportInterval.
+type RefusalStatus struct {
+	Format      int       `json:"format"`
+	Incarnation string    `json:"incarnation"`
+	ReportedAt  time.Time `json:"reportedAt"`
+	// Refused by cause, since the incarnation began.
+	Refused map[Cause]Refused `json:"refused"`
+}
+
+// Refused counts refusals of one cause, and describes the last.
+type Refused struct {
+	Count uint64 `json:"count"`
+	// Source address, protocol and port of the last.
+	Source   string `json:"source"`
+	Protocol string `json:"protocol"`
+	Port     uint16 `json:"port"`
+	// Shown is what it showed instead of what is declared; never a token.
+	Shown string    `json:"shown,omitempty"`
+	At    time.Time `json:"at"`
+}
+
+// Encode writes the report as JSON.
+func (s RefusalStatus) Encode() ([]byte, error) {
+	s.Format = Format
+	return json.Marshal(s)
+}
+
+// DecodeRefusalStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeRefusalStatus(data []byte) (RefusalStatus, error) {
+	return decode(data, func(s RefusalStatus) int { return s.Format })
 }

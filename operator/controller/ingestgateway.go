@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -103,7 +104,7 @@ func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGa
 		return view, nil
 	}
 	view.SiteAccepted = plan.SiteAccepted(site)
-	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, siteSecrets(site.Site))
+	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, slices.Concat(siteSecrets(site.Site), plan.PoolSecrets(gateway)))
 	return view, err
 }
 

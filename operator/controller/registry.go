@@ -20,10 +20,11 @@ import (
 // a Site, which need not exist: its Instruments must be judged all the same.
 // What changes while it writes becomes the next revision, all at once.
 type registryReconciler struct {
-	client client.Client
-	links  *links
-	wakers *wakers
-	log    *slog.Logger
+	client  client.Client
+	links   *links
+	secrets *secretReader
+	wakers  *wakers
+	log     *slog.Logger
 }
 
 // Reconcile judges a Site's Instruments and writes what changed at once; it
@@ -41,11 +42,15 @@ func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if view.Site != nil {
 		accepted = plan.SiteAccepted(view)
 	}
-	verdicts := plan.Accept(view.Site, accepted, gateways, instruments)
+	secrets, err := r.secrets.read(ctx, req.Namespace, tokenSecrets(instruments))
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	verdicts := plan.Accept(view.Site, accepted, gateways, instruments, secrets)
 
 	var change plan.RegistryChange
 	if view.Site != nil && accepted.OK() {
-		change, err = r.write(ctx, req.NamespacedName, view, instruments, verdicts)
+		change, err = r.write(ctx, req.NamespacedName, view, instruments, verdicts, secrets)
 	}
 	changed, gone := r.links.facts(req.NamespacedName).judge(instruments, verdicts)
 	for _, entry := range change.Put {
@@ -64,7 +69,7 @@ func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 // write brings the registry up to date where JetStream is connected. Where it
 // isn't, its return wakes this controller.
 func (r *registryReconciler) write(ctx context.Context, site types.NamespacedName, view plan.SiteView,
-	instruments []v1alpha1.Instrument, verdicts map[string]plan.Verdict,
+	instruments []v1alpha1.Instrument, verdicts map[string]plan.Verdict, secrets plan.Secrets,
 ) (plan.RegistryChange, error) {
 	f := r.links.facts(site)
 	_, bus, registry, complete := f.snapshot()
@@ -72,7 +77,7 @@ func (r *registryReconciler) write(ctx context.Context, site types.NamespacedNam
 		return plan.RegistryChange{}, nil
 	}
 	seen := max(view.Site.Status.RegistryRevision, f.newestRevision(), f.reports.newestRevision())
-	change := plan.Registry(instruments, verdicts, registry.Entries, complete, seen)
+	change := plan.Registry(instruments, verdicts, secrets, registry.Entries, complete, seen)
 	if change.Complete == nil {
 		return change, nil
 	}
@@ -86,6 +91,14 @@ func (r *registryReconciler) write(ctx context.Context, site types.NamespacedNam
 	r.log.Info("wrote the registry", "site", site.String(), "revision", change.Complete.Revision,
 		"changed", len(change.Put), "removed", len(change.Delete), "entries", change.Complete.Count)
 	return change, nil
+}
+
+func tokenSecrets(instruments []v1alpha1.Instrument) []plan.SecretNeed {
+	var needs []plan.SecretNeed
+	for i := range instruments {
+		needs = append(needs, plan.TokenSecrets(&instruments[i])...)
+	}
+	return needs
 }
 
 // siteView reads what planners ask for about a Site; its Site is nil where

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -23,14 +24,15 @@ import (
 const (
 	// pollEvery is how soon a change of a Secret shows.
 	pollEvery = 3 * time.Second
-	// pollRate is how many Secrets a second are asked for at most. A Site needs about five.
-	pollRate = 5
+	// pollRate is how many Secrets a second are asked for at most. A Site needs
+	// about five, and one for each that holds tokens of its Instruments.
+	pollRate = 10
 	// pollTimeout bounds the wait for one answer.
 	pollTimeout = 10 * time.Second
 )
 
-// secretPoller asks for the version of each Secret that a Site or a pool uses,
-// and wakes those whose Secret was made, changed or deleted.
+// secretPoller asks for the version of each Secret that a Site, a pool or an
+// Instrument uses, and wakes those whose Secret was made, changed or deleted.
 //
 // It polls, since a watch would need the right to watch Secrets. RBAC cannot
 // grant that for metadata alone, nor for names that only the Sites know: whoever
@@ -62,8 +64,9 @@ func (p *secretPoller) Start(ctx context.Context) error {
 	}
 }
 
-// secretUsers are the Sites and pools that a Secret is for.
-type secretUsers struct{ sites, pools []types.NamespacedName }
+// secretUsers are who a Secret is for: Sites, pools, and the registries of Sites
+// whose Instruments' tokens it holds.
+type secretUsers struct{ sites, pools, registries []types.NamespacedName }
 
 // poll looks once at each Secret that was read, and forgets those that nobody uses any more.
 func (p *secretPoller) poll(ctx context.Context, limit *rate.Limiter) error {
@@ -93,6 +96,9 @@ func (p *secretPoller) poll(ctx context.Context, limit *rate.Limiter) error {
 			for _, pool := range use.pools {
 				p.wakers.gateways.wake(pool)
 			}
+			for _, site := range use.registries {
+				p.wakers.registries.wake(site)
+			}
 		}
 	}
 	return failed
@@ -102,8 +108,11 @@ func (p *secretPoller) poll(ctx context.Context, limit *rate.Limiter) error {
 func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*secretUsers, error) {
 	var sites v1alpha1.SiteList
 	var pools v1alpha1.IngestGatewayList
-	if err := errors.Join(p.client.List(ctx, &sites, client.UnsafeDisableDeepCopy), p.client.List(ctx, &pools, client.UnsafeDisableDeepCopy)); err != nil {
-		return nil, err
+	var instruments v1alpha1.InstrumentList
+	for _, list := range []client.ObjectList{&sites, &pools, &instruments} {
+		if err := p.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
 	}
 	users := map[types.NamespacedName]*secretUsers{}
 	of := func(namespace, name string) *secretUsers {
@@ -126,9 +135,17 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 		pool := client.ObjectKeyFromObject(&pools.Items[i])
 		own := of(pool.Namespace, plan.JetStreamSecret(pool.Name))
 		own.pools = append(own.pools, pool)
-		for _, need := range needs[types.NamespacedName{Namespace: pool.Namespace, Name: pools.Items[i].Spec.SiteRef.Name}] {
+		site := types.NamespacedName{Namespace: pool.Namespace, Name: pools.Items[i].Spec.SiteRef.Name}
+		for _, need := range slices.Concat(needs[site], plan.PoolSecrets(&pools.Items[i])) {
 			u := of(pool.Namespace, need.Name)
 			u.pools = append(u.pools, pool)
+		}
+	}
+	for i := range instruments.Items {
+		inst := &instruments.Items[i]
+		for _, need := range plan.TokenSecrets(inst) {
+			u := of(inst.Namespace, need.Name)
+			u.registries = append(u.registries, types.NamespacedName{Namespace: inst.Namespace, Name: inst.Spec.SiteRef.Name})
 		}
 	}
 	return users, nil

@@ -75,7 +75,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	s := &setup{mgr: mgr, wakers: wake, unchecked: cfg.Unchecked}
 	err = errors.Join(
 		mgr.Add(all), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
-		s.registries(&registryReconciler{mgr.GetClient(), all, wake, cfg.Log}),
+		s.registries(&registryReconciler{mgr.GetClient(), all, secrets, wake, cfg.Log}),
 		s.sites(&siteReconciler{mgr.GetClient(), all, secrets, statuses, cluster}),
 		s.gateways(&gatewayReconciler{client: mgr.GetClient(), reader: mgr.GetAPIReader(), links: all, secrets: secrets, statuses: statuses,
 			image: cfg.GatewayImage, pull: cfg.PullSecrets, ours: map[ownedObject]types.UID{}}),

@@ -26,8 +26,8 @@ type Verdict struct {
 
 // Accept judges all Instruments of one Site, by name. The older of two that
 // contradict each other wins. Site is nil where it doesn't exist, and accepted
-// what was found about it.
-func Accept(site *v1alpha1.Site, accepted Finding, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument) map[string]Verdict {
+// what was found about it. Secrets are those that exist of TokenSecrets.
+func Accept(site *v1alpha1.Site, accepted Finding, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets Secrets) map[string]Verdict {
 	byAge := make([]*v1alpha1.Instrument, len(instruments))
 	for i := range instruments {
 		byAge[i] = &instruments[i]
@@ -37,7 +37,7 @@ func Accept(site *v1alpha1.Site, accepted Finding, gateways []v1alpha1.IngestGat
 	verdicts := make(map[string]Verdict, len(instruments))
 	held := claims{}
 	for _, inst := range byAge {
-		in := application{site: site, siteAccepted: accepted, gateways: gateways, instrument: inst, held: held}
+		in := application{site: site, siteAccepted: accepted, gateways: gateways, instrument: inst, held: held, secrets: secrets}
 		in.gateway = chooseGateway(gateways, inst)
 		v := in.judge()
 		verdicts[inst.Name] = v
@@ -87,6 +87,7 @@ type application struct {
 	instrument   *v1alpha1.Instrument
 	gateway      *v1alpha1.IngestGateway
 	held         claims
+	secrets      Secrets
 }
 
 // What may be absent, and what may be a contradiction.
@@ -96,10 +97,13 @@ var (
 		siteIsNotAccepted,
 		gatewayDoesNotExist,
 		gatewayIsAmbiguous,
+		tokenDoesNotExist,
+		tokenIsGuessable,
 	}
 	contradictions = []check[application]{
 		sourceIsNoCIDR,
 		portIsOutOfRange,
+		tlsIsNotConfigured,
 		waysOverlap,
 		portIsTaken,
 	}
@@ -193,6 +197,10 @@ func waysOverlap(in application) (Finding, bool) {
 			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 				"spec.ways[%d] of type %s and an earlier way of type %s share port %d: give one of them another port",
 				i, way.Type, other.way, port(way))), true
+		case found && other.encryptsOtherwise(way):
+			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+				"spec.ways[%d] with tls %s and an earlier way with tls %s share HTTP port %d: give one of them another port",
+				i, wayTLS(way), other.tls, port(way))), true
 		case found:
 			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 				"spec.ways[%d] and an earlier way share %s port %d for %s: give one of them another port or other sources",
@@ -210,14 +218,19 @@ func portIsTaken(in application) (Finding, bool) {
 		if !found || in.instrument.Spec.State == v1alpha1.InstrumentRetired {
 			continue
 		}
+		if other.encryptsOtherwise(way) {
+			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+				"HTTP port %d of IngestGateway %q is, for the older Instrument %q, one with tls %s, and cannot have tls %s too: choose another port in spec.ways[%d], or the same tls",
+				port(way), in.gateway.Name, other.instrument, other.tls, wayTLS(way), i)), true
+		}
 		if other.way != way.Type {
 			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 				"port %d of IngestGateway %q belongs, for %s, to the older Instrument %q, and cannot take %s too: choose another port in spec.ways[%d]",
 				port(way), in.gateway.Name, other.way, other.instrument, way.Type, i)), true
 		}
 		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-			"%s port %d of IngestGateway %q belongs, for %s, to the older Instrument %q: choose another port in spec.ways[%d], or sources that do not overlap",
-			way.Type, port(way), in.gateway.Name, other.text(), other.instrument, i)), true
+			"%s port %d of IngestGateway %q belongs, for %s, to the older Instrument %q: choose another port in spec.ways[%d], or sources that do not overlap%s",
+			way.Type, port(way), in.gateway.Name, other.text(), other.instrument, i, otherIdentity(way))), true
 	}
 	return Finding{}, false
 }
@@ -237,6 +250,9 @@ type claim struct {
 	sources    []string
 	// prefixes are the sources; none means every address.
 	prefixes []netip.Prefix
+	// certificates are the names of which the sender's bears one; none means any.
+	certificates []string
+	tls          v1alpha1.WayTLS
 }
 
 func (c claims) add(gateway string, inst *v1alpha1.Instrument) {
@@ -247,24 +263,26 @@ func (c claims) add(gateway string, inst *v1alpha1.Instrument) {
 
 func (c claims) addWay(gateway, instrument string, way *v1alpha1.Way) {
 	at := portOf(gateway, way)
-	c[at] = append(c[at], claim{instrument, way.Type, way.Sources, prefixes(way.Sources)})
+	c[at] = append(c[at], claim{instrument, way.Type, way.Sources, prefixes(way.Sources), certificateNames(way), wayTLS(way)})
 }
 
 func portOf(gateway string, way *v1alpha1.Way) claimedPort {
 	return claimedPort{gateway, way.Type == v1alpha1.WayUDP, port(way)}
 }
 
-// holder returns who holds the way's port for an address that the way of an
-// instrument names too. A port carries either TCP or HTTP, whose paths tell
-// instruments apart.
+// holder returns who holds the way's port for an address, and a certificate, that
+// the way of an instrument names too. A port carries either TCP or HTTP, whose
+// paths tell instruments apart, and HTTP either plain or over TLS.
 func (c claims) holder(gateway, instrument string, way *v1alpha1.Way) (claim, bool) {
 	wanted := prefixes(way.Sources)
 	for _, other := range c[portOf(gateway, way)] {
 		switch {
 		case other.way != way.Type:
 			return other, true
+		case other.encryptsOtherwise(way):
+			return other, true
 		case way.Type == v1alpha1.WayHTTP && other.instrument != instrument:
-		case overlap(wanted, other.prefixes):
+		case overlap(wanted, other.prefixes) && !other.apart(way):
 			return other, true
 		}
 	}

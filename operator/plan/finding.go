@@ -59,6 +59,7 @@ var hopeless = []string{
 	v1alpha1.ReasonSecretNotFound,
 	v1alpha1.ReasonSecretIncomplete,
 	v1alpha1.ReasonPortOutOfRange,
+	v1alpha1.ReasonTLSNotConfigured,
 	v1alpha1.ReasonInvalidSource,
 	v1alpha1.ReasonAccessDenied,
 	v1alpha1.ReasonApplyFailed,

@@ -107,9 +107,9 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 
 func (v GatewayView) asked() int32 { return *replicas(v.Gateway.Spec.Replicas) }
 
-// poolLacksASecret: pods cannot start without the Secrets that the Site names.
+// poolLacksASecret: pods cannot start without the Secrets that Site and pool name.
 func poolLacksASecret(v GatewayView) (Finding, bool) {
-	return v.Secrets.Missing(slices.Concat(ObjectStoreSecrets(v.Site), JetStreamSecrets(v.Site)))
+	return v.Secrets.Missing(slices.Concat(ObjectStoreSecrets(v.Site), JetStreamSecrets(v.Site), PoolSecrets(v.Gateway)))
 }
 
 func applyFailed(v GatewayView) (Finding, bool) {

@@ -156,13 +156,13 @@ func (w world) planSite(out *planned, name string, site *v1alpha1.Site, sites []
 	if site != nil {
 		accepted = plan.SiteAccepted(view)
 	}
-	verdicts := plan.Accept(site, accepted, pools, mine)
+	verdicts := plan.Accept(site, accepted, pools, mine, secrets)
 	registry := w.Registry[name]
 	var complete *wire.RegistryComplete
 	if registry.Revision > 0 {
 		complete = &wire.RegistryComplete{Revision: registry.Revision, Count: len(registry.Entries)}
 	}
-	out.Registry[name] = plan.Registry(mine, verdicts, registry.Entries, complete, 0)
+	out.Registry[name] = plan.Registry(mine, verdicts, secrets, registry.Entries, complete, 0)
 
 	for i := range mine {
 		w.planInstrument(out, &mine[i], verdicts[mine[i].Name], registry, pools, view.Flowing)

@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
@@ -45,7 +48,7 @@ type Pool struct {
 	// Permissions is the hash of the pool's JetStream user; empty where the
 	// Site gives credentials.
 	Permissions string
-	// Secrets are those that exist of the ones that the Site names.
+	// Secrets are those that exist of the ones that the Site and the pool name.
 	Secrets Secrets
 }
 
@@ -69,7 +72,7 @@ func (p Pool) Objects() []Object {
 		objects = append(objects, Object{"Service", *s.Name, s})
 	}
 	objects = append(objects, Object{"PodDisruptionBudget", p.Gateway.Name, p.disruptionBudget()})
-	if _, missing := p.Secrets.Missing(podSecrets(p.Site)); missing {
+	if _, missing := p.Secrets.Missing(podSecrets(p.Site, p.Gateway)); missing {
 		return objects
 	}
 	return append(objects, Object{"StatefulSet", p.Gateway.Name, p.statefulSet()})
@@ -134,7 +137,48 @@ func (p Pool) arguments() []string {
 	if js.AccountKeySecretRef != nil {
 		args = append(args, "--nats-inbox-prefix="+InboxPrefix(p.Gateway.Name))
 	}
+	return append(args, p.senderArguments()...)
+}
+
+// senderArguments say who may send, beside the registry.
+func (p Pool) senderArguments() []string {
+	spec := &p.Gateway.Spec
+	var args []string
+	if spec.TLS != nil {
+		args = append(args, "--tls-dir="+tlsDir)
+		if spec.TLS.ClientCASecretRef != nil {
+			args = append(args, "--client-ca-dir="+clientCADir)
+		}
+	}
+	if spec.Edge != nil {
+		args = append(args, fmt.Sprintf("--edge-port=%d", spec.Edge.Port), "--edge-sources="+strings.Join(spec.Edge.Sources, ","))
+	}
+	if spec.UnknownSenders != v1alpha1.UnknownSendersQuarantine {
+		return args
+	}
+	q := quarantine(spec.Quarantine)
+	args = append(args, "--unknown-senders="+string(spec.UnknownSenders),
+		fmt.Sprintf("--quarantine-max-bytes=%d", q.MaxBytes.Value()), "--quarantine-max-age="+q.MaxAge.Duration.String())
+	if len(q.Ports) > 0 {
+		args = append(args, "--quarantine-ports="+joined(q.Ports))
+	}
 	return args
+}
+
+// quarantine: what the API server fills in where nothing is said at all.
+func quarantine(asked *v1alpha1.Quarantine) v1alpha1.Quarantine {
+	if asked != nil {
+		return *asked
+	}
+	return v1alpha1.Quarantine{MaxBytes: resource.MustParse("1Gi"), MaxAge: metav1.Duration{Duration: 7 * 24 * time.Hour}}
+}
+
+func joined(ports []int32) string {
+	all := make([]string, len(ports))
+	for i, p := range ports {
+		all[i] = strconv.Itoa(int(p))
+	}
+	return strings.Join(all, ",")
 }
 
 // JetStreamSecret is the name of the Secret with the pool's own credentials.

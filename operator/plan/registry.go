@@ -23,7 +23,10 @@ type RegistryChange struct {
 // Registry compares the accepted Instruments with what stands in the registry:
 // current by instrument, closed by complete (nil where the bucket has no
 // marker). Revision is the newest that was ever seen; a change gets the next one.
-func Registry(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, current map[string]wire.InstrumentEntry, complete *wire.RegistryComplete, revision int64) RegistryChange {
+// Secrets are those that exist of TokenSecrets.
+func Registry(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, secrets Secrets,
+	current map[string]wire.InstrumentEntry, complete *wire.RegistryComplete, revision int64,
+) RegistryChange {
 	if complete != nil {
 		revision = max(revision, complete.Revision)
 	}
@@ -36,7 +39,7 @@ func Registry(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, cu
 		was, exists := current[inst.Name]
 		if verdict.OK() {
 			keep[inst.Name] = true
-			entry := Entry(inst, verdict.Gateway, next)
+			entry := entryOf(inst, verdict.Gateway, next, secrets, was)
 			if !exists || !sameEntry(was, entry) {
 				change.Put = append(change.Put, entry)
 			}
@@ -63,8 +66,8 @@ func sameEntry(a, b wire.InstrumentEntry) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Entry is an Instrument as gateways know it.
-func Entry(inst *v1alpha1.Instrument, gateway string, revision int64) wire.InstrumentEntry {
+// entryOf is an Instrument as gateways know it. Was is the entry that stands.
+func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets Secrets, was wire.InstrumentEntry) wire.InstrumentEntry {
 	spec := &inst.Spec
 	entry := wire.InstrumentEntry{
 		Format:           wire.Format,
@@ -100,8 +103,19 @@ func Entry(inst *v1alpha1.Instrument, gateway string, revision int64) wire.Instr
 	if spec.Archive.RepeatWindow != nil {
 		entry.RepeatWindowMillis = spec.Archive.RepeatWindow.Milliseconds()
 	}
+	if spec.Limits.BytesPerSecond != nil {
+		entry.BytesPerSecond = spec.Limits.BytesPerSecond.Value()
+	}
+	if spec.Limits.ObjectsPerSecond != nil {
+		entry.ObjectsPerSecond = int64(*spec.Limits.ObjectsPerSecond)
+	}
+	var hashes []wire.TokenHash
+	for i := range was.Ways {
+		hashes = append(hashes, was.Ways[i].Tokens...)
+	}
 	for i := range spec.Ways {
 		entry.Ways[i] = wayEntry(&spec.Ways[i])
+		entry.Ways[i].Tokens = tokenHashes(inst, &spec.Ways[i], secrets, hashes)
 	}
 	return entry
 }
@@ -118,6 +132,10 @@ func wayEntry(way *v1alpha1.Way) wire.WayEntry {
 	for _, p := range prefixes(way.Sources) {
 		entry.Sources = append(entry.Sources, p.String())
 	}
+	if mode := wayTLS(way); mode != v1alpha1.TLSNone {
+		entry.TLS = string(mode)
+	}
+	entry.CertificateNames = certificateNames(way)
 	if way.TCP != nil {
 		entry.Framing = string(way.TCP.Framing)
 		entry.Receipt = string(way.TCP.Receipt)

@@ -20,6 +20,8 @@ const (
 	KeyAccountID       = "account.id"
 	KeyUserCreds       = "user.creds"
 	KeyCA              = "ca.crt"
+	KeyCertificate     = corev1.TLSCertKey
+	KeyPrivateKey      = corev1.TLSPrivateKeyKey
 )
 
 // SecretNeed is a Secret that a Site names, and what it must hold.
@@ -57,10 +59,22 @@ func JetStreamSecrets(site *v1alpha1.Site) []SecretNeed {
 	return needs
 }
 
+// PoolSecrets are the Secrets that a pool itself names.
+func PoolSecrets(gw *v1alpha1.IngestGateway) []SecretNeed {
+	if gw.Spec.TLS == nil {
+		return nil
+	}
+	needs := []SecretNeed{{"spec.tls.secretRef", gw.Spec.TLS.SecretRef.Name, []string{KeyCertificate, KeyPrivateKey}}}
+	if ref := gw.Spec.TLS.ClientCASecretRef; ref != nil {
+		needs = append(needs, SecretNeed{"spec.tls.clientCASecretRef", ref.Name, []string{KeyCA}})
+	}
+	return needs
+}
+
 // podSecrets are the Secrets that gateway pods mount: all but the account's key,
 // which only the operator sees.
-func podSecrets(site *v1alpha1.Site) []SecretNeed {
-	return slices.DeleteFunc(slices.Concat(ObjectStoreSecrets(site), JetStreamSecrets(site)), func(n SecretNeed) bool {
+func podSecrets(site *v1alpha1.Site, gw *v1alpha1.IngestGateway) []SecretNeed {
+	return slices.DeleteFunc(slices.Concat(ObjectStoreSecrets(site), JetStreamSecrets(site), PoolSecrets(gw)), func(n SecretNeed) bool {
 		return slices.Contains(n.Keys, KeyAccountSeed)
 	})
 }

@@ -13,12 +13,21 @@ import (
 // podsService is the name of the headless Service that names the pods.
 func podsService(pool string) string { return pool + "-pods" }
 
+// podsService also names the edge's port: a proxy that speaks to pods finds
+// them, and it, by the endpoints.
 func (p Pool) podsService() *coreac.ServiceApplyConfiguration {
-	return p.service(podsService(p.Gateway.Name)).WithSpec(coreac.ServiceSpec().
+	spec := coreac.ServiceSpec().
 		WithClusterIP(corev1.ClusterIPNone).
 		WithSelector(PodLabels(p.Gateway.Name)).
-		WithPorts(coreac.ServicePort().
-			WithName("http").WithProtocol(corev1.ProtocolTCP).WithPort(httpPort).WithTargetPort(intstr.FromInt32(httpPort))))
+		WithPorts(tcpPort("http", httpPort))
+	if edge := p.Gateway.Spec.Edge; edge != nil {
+		spec.WithPorts(tcpPort("edge", edge.Port))
+	}
+	return p.service(podsService(p.Gateway.Name)).WithSpec(spec)
+}
+
+func tcpPort(name string, port int32) *coreac.ServicePortApplyConfiguration {
+	return coreac.ServicePort().WithName(name).WithProtocol(corev1.ProtocolTCP).WithPort(port).WithTargetPort(intstr.FromInt32(port))
 }
 
 // dataServices carry what senders send: every port of the range from the

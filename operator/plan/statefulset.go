@@ -19,6 +19,8 @@ const (
 	objectStoreTLSDir = "/etc/substorm/s3-tls"
 	jetStreamDir      = "/etc/substorm/jetstream"
 	jetStreamTLSDir   = "/etc/substorm/nats-tls"
+	tlsDir            = "/etc/substorm/tls"
+	clientCADir       = "/etc/substorm/client-ca"
 )
 
 const (
@@ -179,6 +181,12 @@ func (p Pool) secretMounts() []secretMount {
 	}
 	if js.TLS != nil {
 		all = append(all, secretMount{"nats-tls", js.TLS.SecretRef.Name, jetStreamTLSDir})
+	}
+	if tls := p.Gateway.Spec.TLS; tls != nil {
+		all = append(all, secretMount{"tls", tls.SecretRef.Name, tlsDir})
+		if tls.ClientCASecretRef != nil {
+			all = append(all, secretMount{"client-ca", tls.ClientCASecretRef.Name, clientCADir})
+		}
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -35,6 +36,29 @@ var withoutLine = map[wire.Cause]bool{
 	wire.CauseStreamFull:        true,
 }
 
+// refuseSender refuses a connection of somebody who is nobody that may send.
+func (c *connection) refuseSender(refusal intake.Refusal, err error) {
+	s := c.server
+	s.cfg.Registry.Refusals.Note(refusal, wire.ProtocolTCP, c.port, c.source.Addr(), 1)
+	name := wire.UnknownInstrument
+	if refusal.Cause == wire.CauseRetired {
+		name = refusal.Name()
+	}
+	s.cfg.Archive.Refused(name, refusal.Cause)
+	s.refusals.sayNearly(name, refusal, c.source, c.port, err)
+	if way, ok := s.cfg.Registry.Lookup(wire.ProtocolTCP, c.port, c.source.Addr()); ok && way.CloseReceipt {
+		return // it cannot bear a line; linger is {1,0}: closing resets
+	}
+	switch {
+	case c.transport == nil: // the handshake failed: TLS has told why
+		if c.conn.CloseWrite() == nil {
+			c.letRead()
+		}
+	case c.say(wire.Receipt{Refused: refusal.Cause}) == nil && c.transport.endWriting() == nil:
+		c.letRead()
+	}
+}
+
 // refuseUnread refuses a connection of which nothing is read.
 func (c *connection) refuseUnread(instrument string, cause wire.Cause) {
 	c.server.cfg.Archive.Refused(instrument, cause)
@@ -48,9 +72,14 @@ func (c *connection) refuse(instrument string, cause wire.Cause, size int64, err
 	if withoutLine[cause] || (c.way != nil && c.way.CloseReceipt) {
 		return // linger is {1,0}: closing resets
 	}
-	if c.say(wire.Receipt{Refused: cause}) != nil || c.conn.CloseWrite() != nil {
+	if c.say(wire.Receipt{Refused: cause}) != nil || c.transport.endWriting() != nil {
 		return
 	}
+	c.letRead()
+}
+
+// letRead reads until the sender has had its chance to read what was written last.
+func (c *connection) letRead() {
 	if c.discard() {
 		_ = c.conn.SetLinger(-1)
 	}
@@ -61,7 +90,7 @@ func (c *connection) say(r wire.Receipt) error {
 	if err := c.conn.SetWriteDeadline(time.Now().Add(sayTimeout)); err != nil {
 		return err
 	}
-	_, err := io.WriteString(c.conn, r.Line())
+	_, err := io.WriteString(c.transport, r.Line())
 	return err
 }
 

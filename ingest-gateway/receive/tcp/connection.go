@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
@@ -24,10 +23,13 @@ var past = time.Unix(1, 0)
 // reads; receipts of framed objects are written by another one.
 type connection struct {
 	server *Server
-	conn   *net.TCPConn
-	raw    syscall.RawConn
-	source netip.AddrPort
-	port   uint16
+	// conn is the socket, and transport what carries the bytes on it.
+	conn      *net.TCPConn
+	transport transport
+	source    netip.AddrPort
+	port      uint16
+	// claim is what the sender showed of who it is.
+	claim intake.Claim
 	// accepted is the way for which the connection was accepted; way is that of
 	// the current object: its limits may have changed since.
 	accepted, way *intake.Way
@@ -44,7 +46,8 @@ type connection struct {
 	took bool
 	// skipping: what comes is the rest of an object that is refused already.
 	skipping bool
-	vector   [2][]byte // of readAhead
+	// paced is when reading may go on, within the instrument's limits.
+	paced time.Time
 
 	// receipts are those of framed objects; nil for UntilClose.
 	receipts *receipts
@@ -63,11 +66,6 @@ func (c *connection) drain() {
 // run receives what the sender sends, stores it, and writes receipts.
 func (c *connection) run() {
 	s := c.server
-	var err error
-	if c.raw, err = c.conn.SyscallConn(); err != nil { // it is closed already
-		c.refuseUnread(c.way.Instrument.Name, wire.CauseReset)
-		return
-	}
 	s.mu.Lock()
 	s.begun[c] = struct{}{}
 	c.draining.Store(s.closed)
@@ -88,6 +86,11 @@ func (c *connection) run() {
 
 // runUntilClose receives one object, whose end is the sender's.
 func (c *connection) runUntilClose() {
+	if _, err := c.paceObject(); err != nil {
+		c.refuseUnread(c.way.Instrument.Name, cutOf(err).cause)
+		return
+	}
+	c.heard = time.Now()
 	c.began = c.heard
 	c.object = c.server.cfg.Archive.Begin(c.way.Instrument, c.source, c.interrupt)
 	for {
@@ -131,7 +134,14 @@ func (c *connection) finish() {
 	if !c.way.CloseReceipt && c.acknowledge(receipt, receivedAt) != nil {
 		return
 	}
-	_ = c.conn.SetLinger(-1) // the line goes out, and then a clean end
+	c.endCleanly() // the line goes out, and then a clean end
+}
+
+// endCleanly makes the close that follows a clean end, and no reset.
+func (c *connection) endCleanly() {
+	if c.transport.farewell() == nil {
+		_ = c.conn.SetLinger(-1)
+	}
 }
 
 // acknowledge writes the receipt of an object that is safe, and counts it.
@@ -162,11 +172,11 @@ func (c *connection) runFramed(f framing) {
 	case !c.receipts.close():
 		// An object has no receipt. Linger is {1,0}: closing resets.
 	case errors.Is(err, io.EOF):
-		_ = c.conn.SetLinger(-1) // the sender has ended, and has all its receipts
+		c.endCleanly() // the sender has ended, and has all its receipts
 	case c.way.CloseReceipt:
 		// A clean end that is not an answer to the sender's own would pass for the
 		// receipt of what it sent meanwhile: reset.
-	case c.conn.CloseWrite() == nil:
+	case c.transport.endWriting() == nil:
 		c.discard()
 		_ = c.conn.SetLinger(-1)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -18,6 +19,7 @@ type metrics struct {
 	refused     *prometheus.CounterVec
 	unexpected  *prometheus.CounterVec
 	waits       *prometheus.CounterVec
+	paced       *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -38,8 +40,12 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Name: "substorm_gateway_pipeline_waits_total",
 			Help: "Times that a connection was not read from because as many of its objects as may be were on their way, by instrument.",
 		}, []string{"instrument"}),
+		paced: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_gateway_paced_total",
+			Help: "Times that a connection was not read from, for at most 50 ms, because of limits.bytesPerSecond, by instrument.",
+		}, []string{"instrument"}),
 	}
-	reg.MustRegister(m.connections, m.refused, m.unexpected, m.waits)
+	reg.MustRegister(m.connections, m.refused, m.unexpected, m.waits, m.paced)
 	return m
 }
 
@@ -69,12 +75,28 @@ type refusalLimit struct {
 const refusalBurst = 10
 
 func (r *refusals) say(instrument string, cause wire.Cause, source netip.AddrPort, size int64, err error) {
+	r.tell(instrument, cause, err, "source", source, "bytes", size)
+}
+
+// sayNearly is for somebody who is nobody that may send.
+func (r *refusals) sayNearly(instrument string, refusal intake.Refusal, source netip.AddrPort, port uint16, err error) {
+	args := []any{"source", source, "port", port}
+	if refusal.Instrument != "" && refusal.Instrument != instrument {
+		args = append(args, "nearly", refusal.Instrument)
+	}
+	if refusal.Shown != "" {
+		args = append(args, "shown", refusal.Shown)
+	}
+	r.tell(instrument, refusal.Cause, err, args...)
+}
+
+func (r *refusals) tell(instrument string, cause wire.Cause, err error, more ...any) {
 	r.metrics.refused.WithLabelValues(instrument, string(cause)).Inc()
 	quiet, ok := r.allow(refusalKey{instrument, cause})
 	if !ok {
 		return
 	}
-	args := []any{"instrument", instrument, "cause", cause, "source", source, "bytes", size}
+	args := append([]any{"instrument", instrument, "cause", cause}, more...)
 	if err != nil {
 		args = append(args, "error", err)
 	}

@@ -74,14 +74,19 @@ func (c *connection) fill(limit int64, ahead []byte) (got []byte, n int, err err
 			}
 			continue
 		}
+		room = room[:min(len(room), c.way.Instrument.Limit.Chunk())]
 		if int64(len(room)) < limit {
 			ahead = nil // it does not end in this room
 		} else {
 			room = room[:limit]
 		}
-		n, m, err := c.readAhead(room, ahead)
+		if c.pace() {
+			continue
+		}
+		n, m, err := c.transport.readAhead(room, ahead)
 		if n > 0 {
 			c.heard = time.Now()
+			c.count(n)
 			return room[:n], m, nil
 		}
 		if err := readError(err); err != nil {
@@ -90,9 +95,12 @@ func (c *connection) fill(limit int64, ahead []byte) (got []byte, n int, err err
 	}
 }
 
-// readError sorts an error of a socket: nil for a deadline, io.EOF, *cut.
+// readError sorts an error of a transport: nil for a deadline, io.EOF, *cut.
 func readError(err error) error {
+	var why *cut
 	switch {
+	case errors.As(err, &why):
+		return why
 	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
 		return nil
 	case errors.Is(err, io.EOF):
@@ -140,7 +148,7 @@ func (c *connection) read(into []byte) (int, error) {
 		if err := c.ended(); err != nil {
 			return 0, err
 		}
-		n, err := c.conn.Read(into)
+		n, err := c.transport.read(into)
 		if n > 0 {
 			c.heard = time.Now()
 			c.started()
@@ -159,7 +167,7 @@ func (c *connection) await() error {
 		if err := c.ended(); err != nil {
 			return err
 		}
-		err := c.readable()
+		err := c.transport.readable()
 		if err == nil {
 			c.heard = time.Now()
 			c.started()
@@ -184,8 +192,8 @@ func (c *connection) between() { c.began, c.skipping = time.Time{}, false }
 // begin begins an object, once there is room for one more on its way. Errors:
 // errLeave, *cut.
 func (c *connection) begin() error {
-	way, ok := c.server.cfg.Registry.Lookup(wire.ProtocolTCP, c.port, c.source.Addr())
-	if c.draining.Load() || !ok || !goesOn(c.accepted, way) {
+	way, refusal := c.server.cfg.Registry.Identify(c.claim)
+	if c.draining.Load() || refusal.Cause != "" || !goesOn(c.accepted, way) {
 		// What was read of the object is a few bytes; its sender has no receipt and
 		// sends it again, over a connection that is judged anew.
 		c.between()
@@ -196,7 +204,9 @@ func (c *connection) begin() error {
 	if err != nil {
 		return err
 	}
-	if waited { // it was not the sender who kept us waiting
+	if slowed, err := c.paceObject(); err != nil {
+		return err
+	} else if waited || slowed { // it was not the sender who kept us waiting
 		c.heard = time.Now()
 		c.began = c.heard
 	}
@@ -209,7 +219,7 @@ func (c *connection) begin() error {
 // objects of another: the same instrument's, framed and receipted alike.
 func goesOn(accepted, now *intake.Way) bool {
 	return now == accepted || now.Instrument.UID == accepted.Instrument.UID && now.Instrument.Name == accepted.Instrument.Name &&
-		!now.Instrument.Retired && now.Framing == accepted.Framing && now.CloseReceipt == accepted.CloseReceipt
+		now.Framing == accepted.Framing && now.CloseReceipt == accepted.CloseReceipt && now.TLS == accepted.TLS
 }
 
 // end hands a whole object over and goes on with the next.
@@ -257,7 +267,7 @@ func (c *connection) ended() error {
 		return nil
 	case c.way.IdleAfter == 0:
 		return &cut{cause: wire.CauseStalled}
-	case c.readNow(nil) != 0:
+	case c.transport.readNow(nil) != 0:
 		// We were late, not the sender.
 		c.heard = now
 		return nil
@@ -309,7 +319,7 @@ func earlier(a, b time.Time) time.Time {
 // when there is something to read. Errors: io.EOF, *cut.
 func (c *connection) makeRoom() error {
 	if !c.object.HoldsMemory() {
-		if err := c.readable(); err != nil {
+		if err := c.transport.readable(); err != nil {
 			return readError(err)
 		}
 	}
@@ -345,10 +355,11 @@ func (c *connection) takeArrived(limit int64) []byte {
 		return nil
 	}
 	room = room[:min(int64(len(room)), limit)]
-	n := c.readNow(room)
+	n := c.transport.readNow(room)
 	if n <= 0 {
 		return nil // the next read tells why
 	}
 	c.took, c.heard = true, time.Now()
+	c.count(n)
 	return room[:n]
 }

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -37,9 +39,11 @@ var errDraining = errors.New("the gateway is draining")
 // Config says who receives.
 type Config struct {
 	Registry *intake.Registry
-	Archive  *store.Archive
-	Logger   *slog.Logger
-	Metrics  prometheus.Registerer
+	// Certificates of the pool; nil where it has none.
+	Certificates *certificate.Files
+	Archive      *store.Archive
+	Logger       *slog.Logger
+	Metrics      prometheus.Registerer
 	// MaxConnections open at a time, of all instruments; beyond, the kernel's
 	// queues hold new ones.
 	MaxConnections int64
@@ -128,20 +132,44 @@ func (s *Server) accept(port uint16, l net.Listener) {
 		}
 		conn := c.(*net.TCPConn)
 		_ = conn.SetLinger(0)
-		if s.slots.Acquire(s.ctx, 1) != nil {
-			_ = conn.Close()
-			return
-		}
-		if !s.begin() {
+		if !s.admit() {
 			_ = conn.Close()
 			return
 		}
 		go func() {
-			defer s.connections.Done()
-			defer s.slots.Release(1)
-			s.serve(conn, port)
+			defer s.leaveSlot()
+			s.serve(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort(), port)
 		}()
 	}
+}
+
+// Serve receives one connection that was accepted elsewhere, as if its sender
+// had connected to port from source, and closes it. Its linger is {1,0} already.
+func (s *Server) Serve(conn *net.TCPConn, source netip.AddrPort, port uint16) {
+	if !s.admit() {
+		_ = conn.Close()
+		return
+	}
+	defer s.leaveSlot()
+	s.serve(conn, source, port)
+}
+
+// admit waits until one more connection may be open, and counts it. It is false
+// once the server is closed.
+func (s *Server) admit() bool {
+	if s.slots.Acquire(s.ctx, 1) != nil {
+		return false
+	}
+	if !s.begin() {
+		s.slots.Release(1)
+		return false
+	}
+	return true
+}
+
+func (s *Server) leaveSlot() {
+	s.slots.Release(1)
+	s.connections.Done()
 }
 
 // begin counts a connection, unless the server is closed.
@@ -155,26 +183,48 @@ func (s *Server) begin() bool {
 }
 
 // serve receives one connection.
-func (s *Server) serve(conn *net.TCPConn, port uint16) {
+func (s *Server) serve(conn *net.TCPConn, source netip.AddrPort, port uint16) {
 	defer conn.Close()
-	source := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 	c := &connection{server: s, conn: conn, source: unmapped(source), port: port, heard: time.Now()}
-	way, ok := s.cfg.Registry.Lookup(wire.ProtocolTCP, port, c.source.Addr())
-	if !ok {
-		c.refuseUnread(wire.UnknownInstrument, wire.CauseUnknownSource)
+	c.claim = intake.Claim{Protocol: wire.ProtocolTCP, Port: port, Addr: c.source.Addr()}
+	mode, _ := s.cfg.Registry.Current().TLS(wire.ProtocolTCP, port, c.source.Addr())
+	if failed := c.open(mode); failed != nil {
+		refusal := s.cfg.Registry.Current().Nearly(c.claim, failed.cause)
+		c.refuseSender(refusal, failed.err)
+		return
+	}
+	way, refusal := s.cfg.Registry.Identify(c.claim)
+	if refusal.Cause != "" {
+		c.refuseSender(refusal, nil)
 		return
 	}
 	c.accepted, c.way = way, way
-	name := way.Instrument.Name
-	switch {
-	case way.Instrument.Retired:
-		c.refuseUnread(name, wire.CauseRetired)
-	case !s.enter(way.Instrument):
-		c.refuseUnread(name, wire.CauseTooManyConnections)
-	default:
-		defer s.leave(name)
-		c.run()
+	if !s.enter(way.Instrument) {
+		c.refuseUnread(way.Instrument.Name, wire.CauseTooManyConnections)
+		return
 	}
+	defer s.leave(way.Instrument.Name)
+	c.heard = time.Now()
+	c.run()
+}
+
+// open makes the transport, and completes the claim with what the sender shows.
+func (c *connection) open(mode string) *cut {
+	if mode == "" {
+		p, err := newPlain(c.conn)
+		if err != nil { // it is closed already
+			return &cut{wire.CauseReset, err}
+		}
+		c.transport = p
+		return nil
+	}
+	c.claim.Encrypted = true
+	t, cert, failed := newSecure(c.server.ctx, c.conn, c.server.cfg.Certificates, mode)
+	if failed != nil {
+		return failed
+	}
+	c.transport, c.claim.Certificate = t, cert
+	return nil
 }
 
 // enter counts a connection of an instrument, unless it has as many as it may.

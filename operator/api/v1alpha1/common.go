@@ -88,6 +88,9 @@ const (
 	ReasonSecretIncomplete = "SecretIncomplete"
 	// ReasonPortOutOfRange: the port is outside the IngestGateway's range.
 	ReasonPortOutOfRange = "PortOutOfRange"
+	// ReasonTLSNotConfigured: a way asks for TLS that its IngestGateway has no
+	// certificate, or no client authority, for.
+	ReasonTLSNotConfigured = "TLSNotConfigured"
 	// ReasonInvalidSource: a way names a source that is no CIDR.
 	ReasonInvalidSource = "InvalidSource"
 	// ReasonUnreachable: a backend does not answer.

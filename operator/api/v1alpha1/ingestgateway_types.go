@@ -14,6 +14,10 @@ const ConditionProgrammed = "Programmed"
 
 // IngestGatewaySpec declares a pool of gateway pods: the way in.
 // +kubebuilder:validation:XValidation:rule="self.service.type != 'NodePort' || (self.ports.first >= 30000 && self.ports.last <= 32767)",message="with service.type NodePort the port range must lie within 30000-32767: senders use the same port on every node"
+// +kubebuilder:validation:XValidation:rule="!has(self.edge) || self.edge.port < self.ports.first || self.edge.port > self.ports.last",message="edge.port must lie outside spec.ports: those are for senders without a PROXY header"
+// +kubebuilder:validation:XValidation:rule="!has(self.edge) || self.edge.port != 8080",message="edge.port 8080 is taken by the gateway's health and metrics"
+// +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || self.unknownSenders == 'Quarantine'",message="quarantine needs unknownSenders Quarantine"
+// +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || !has(self.quarantine.ports) || self.quarantine.ports.all(p, p >= self.ports.first && p <= self.ports.last)",message="quarantine.ports must lie within spec.ports"
 type IngestGatewaySpec struct {
 	// SiteRef names the Site that the pool receives for.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: a pool's volumes belong to one Site"
@@ -44,11 +48,26 @@ type IngestGatewaySpec struct {
 	// +optional
 	Service GatewayService `json:"service,omitzero"`
 
+	// TLS is the pool's certificate, and whose certificates it takes: for ways
+	// with tls Server or Mutual.
+	// +optional
+	TLS *GatewayTLS `json:"tls,omitempty"`
+
+	// Edge is a port for a proxy in front of the pool.
+	// +optional
+	Edge *GatewayEdge `json:"edge,omitempty"`
+
 	// UnknownSenders says what becomes of data from an address that no
-	// Instrument names. Refuse: it is refused and counted.
+	// Instrument names. Refuse: it is refused and counted. Quarantine: what comes
+	// over plain TCP and UDP is kept apart, bounded and unpublished, until
+	// `substorm adopt` gives it to an Instrument or it is too old.
 	// +kubebuilder:default=Refuse
 	// +optional
 	UnknownSenders UnknownSenders `json:"unknownSenders,omitempty"`
+
+	// Quarantine bounds what is kept of unknown senders.
+	// +optional
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
 
 	// Memory bounds what received and not yet stored data may occupy.
 	// +kubebuilder:default={}
@@ -124,11 +143,14 @@ type GatewayService struct {
 }
 
 // UnknownSenders says what becomes of data that no Instrument claims.
-// +kubebuilder:validation:Enum=Refuse
+// +kubebuilder:validation:Enum=Refuse;Quarantine
 type UnknownSenders string
 
-// UnknownSendersRefuse refuses and counts what strangers send.
-const UnknownSendersRefuse UnknownSenders = "Refuse"
+// The values of UnknownSenders.
+const (
+	UnknownSendersRefuse     UnknownSenders = "Refuse"
+	UnknownSendersQuarantine UnknownSenders = "Quarantine"
+)
 
 // GatewayMemory bounds received data in memory.
 type GatewayMemory struct {

@@ -154,6 +154,19 @@ type Limits struct {
 	// +kubebuilder:default=1024
 	// +optional
 	MaxConnections int32 `json:"maxConnections,omitempty"`
+
+	// BytesPerSecond that each gateway pod takes. TCP and HTTP are read no
+	// faster; datagrams beyond it are dropped and counted. Default: no limit.
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1'))",message="bytesPerSecond is at least 1"
+	// +optional
+	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
+
+	// ObjectsPerSecond that each gateway pod takes. TCP is read no faster; HTTP
+	// answers 429 with Retry-After. It says nothing about datagrams. Default: no
+	// limit.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	ObjectsPerSecond *int32 `json:"objectsPerSecond,omitempty"`
 }
 
 // Acknowledge says when the sender gets its receipt.

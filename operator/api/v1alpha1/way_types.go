@@ -11,6 +11,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="(self.type == 'TCP') == has(self.tcp)",message="tcp is set exactly when type is TCP"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'UDP') == has(self.udp)",message="udp is set exactly when type is UDP"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'HTTP') == has(self.http)",message="http is set exactly when type is HTTP"
+// +kubebuilder:validation:XValidation:rule="!has(self.clientCertificate) || has(self.tcp) && has(self.tcp.tls) && self.tcp.tls == 'Mutual' || has(self.http) && has(self.http.tls) && self.http.tls == 'Mutual'",message="clientCertificate needs a way with tls Mutual: only there a sender shows a certificate"
+// +kubebuilder:validation:XValidation:rule="!has(self.tokenSecretRef) || has(self.http) && has(self.http.tls) && self.http.tls != 'None'",message="tokenSecretRef needs a way of type HTTP with tls Server or Mutual: elsewhere a sender cannot show a token, or anyone could read it"
 type Way struct {
 	// Type of the way: TCP and HTTP for objects, UDP for datagrams.
 	// +required
@@ -18,14 +20,26 @@ type Way struct {
 
 	// Sources are the addresses that the instrument sends from, as CIDRs
 	// ("192.0.2.7/32", "2001:db8::/64"). Default: any. Two instruments may
-	// share a port where no address belongs to both, and any number a port of
-	// HTTP, whose paths name them.
+	// share a port where no address belongs to both, or over TCP no certificate,
+	// and any number a port of HTTP, whose paths name them.
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a source is a CIDR such as 192.0.2.7/32"
 	// +kubebuilder:validation:items:MaxLength=64
 	// +listType=set
 	// +optional
 	Sources []string `json:"sources,omitempty"`
+
+	// ClientCertificate that the instrument shows, beside coming from one of the
+	// sources: all that is declared must hold.
+	// +optional
+	ClientCertificate *ClientCertificate `json:"clientCertificate,omitempty"`
+
+	// TokenSecretRef names what the instrument shows as a bearer token, beside
+	// all else that is declared: at least 16 characters. Of a value with several
+	// lines each is a token, so that one can be replaced while the old one is
+	// still in use. Gateways know tokens as salted hashes only.
+	// +optional
+	TokenSecretRef *SecretKeyReference `json:"tokenSecretRef,omitempty"`
 
 	// TCP: each connection carries objects.
 	// +optional
@@ -51,7 +65,7 @@ const (
 	WayHTTP WayType = "HTTP"
 )
 
-// TCPWay receives objects over raw TCP. Bytes on this way are plain.
+// TCPWay receives objects over raw TCP, or over TLS on it.
 // +kubebuilder:validation:XValidation:rule="has(self.idleAfter) == (has(self.framing) && self.framing == 'Idle')",message="idleAfter is set exactly when framing is Idle"
 type TCPWay struct {
 	// Port of the gateway, within the IngestGateway's range.
@@ -59,6 +73,14 @@ type TCPWay struct {
 	// +kubebuilder:validation:Maximum=65535
 	// +required
 	Port int32 `json:"port"`
+
+	// TLS of the way. None: bytes are plain. Server: the pool shows its
+	// certificate. Mutual: the instrument shows one, too, and the pool's client
+	// authorities must have signed it. An IngestGateway needs spec.tls for both.
+	// Over TLS an end without close_notify cuts the object off.
+	// +kubebuilder:default=None
+	// +optional
+	TLS WayTLS `json:"tls,omitempty"`
 
 	// Framing says where an object ends. UntilClose: all bytes until the
 	// sender closes its side are one object. Lines: what stands before each LF
@@ -189,6 +211,14 @@ type HTTPWay struct {
 	// +kubebuilder:validation:Maximum=65535
 	// +required
 	Port int32 `json:"port"`
+
+	// TLS of the way. None: plain HTTP. Server: the pool shows its certificate.
+	// Mutual: the instrument shows one, too, and the pool's client authorities
+	// must have signed it. An IngestGateway needs spec.tls for both. Either all
+	// ways of a port are over TLS or none is.
+	// +kubebuilder:default=None
+	// +optional
+	TLS WayTLS `json:"tls,omitempty"`
 
 	// IdleTimeout ends a request of whose body nothing arrives.
 	// +kubebuilder:default="60s"

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package certificate holds the pool's certificate, and the authorities whose
+// certificates it takes, and follows their files as they are renewed.
+package certificate
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Names of the files: keys of Secrets.
+const (
+	fileCertificate = "tls.crt"
+	filePrivateKey  = "tls.key"
+	fileAuthorities = "ca.crt"
+)
+
+// lookInterval is how often the files are looked at. The kubelet takes up to a
+// minute to bring a changed Secret.
+const lookInterval = 5 * time.Second
+
+var (
+	errNoCertificate = errors.New("the sender showed no certificate")
+	errNone          = errors.New("the pool has no certificate: give its IngestGateway spec.tls.secretRef")
+	errNoAuthority   = errors.New("the pool knows no authority of client certificates: give its IngestGateway spec.tls.clientCASecretRef")
+)
+
+// Config says where the files are.
+type Config struct {
+	// Dir has tls.crt and tls.key.
+	Dir string
+	// ClientCADir has ca.crt; empty where no client authority is known.
+	ClientCADir string
+	Logger      *slog.Logger
+	Metrics     prometheus.Registerer
+}
+
+// Files are the certificates in force. Any number of goroutines may ask them. A
+// nil Files has none.
+type Files struct {
+	cfg     Config
+	current atomic.Pointer[loaded]
+}
+
+// loaded is what the files held at one moment.
+type loaded struct {
+	sum            [sha256.Size]byte
+	server, mutual *tls.Config // mutual is nil without a client authority
+	expires        time.Time
+}
+
+// Open reads the files. Errors name the file and what is wrong with it.
+func Open(cfg Config) (*Files, error) {
+	f := &Files{cfg: cfg}
+	now, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	f.current.Store(now)
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "substorm_gateway_certificate_expiry_seconds",
+			Help: "When the certificate that senders see expires, in seconds since the Unix epoch.",
+		}, func() float64 { return float64(f.current.Load().expires.Unix()) }))
+	}
+	return f, nil
+}
+
+// Run follows the files until ctx ends. What cannot be read changes nothing.
+func (f *Files) Run(ctx context.Context) error {
+	if f == nil {
+		return nil
+	}
+	tick := time.NewTicker(lookInterval)
+	defer tick.Stop()
+	for said := ""; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now, err := f.load()
+		switch {
+		case err != nil && err.Error() != said:
+			said = err.Error()
+			f.cfg.Logger.Error("a renewed certificate cannot be used: the one before stays in force", "error", err)
+		case err == nil && now.sum != f.current.Load().sum:
+			said = ""
+			f.current.Store(now)
+			f.cfg.Logger.Info("took a renewed certificate", "expires", now.expires)
+		}
+	}
+}
+
+// Config returns how a connection shakes hands. Mode is wire.TLSServer or
+// wire.TLSMutual. It errs where the pool has no certificate for that.
+func (f *Files) Config(mode string) (*tls.Config, error) {
+	if f == nil {
+		return nil, errNone
+	}
+	now := f.current.Load()
+	if mode != wire.TLSMutual {
+		return now.server, nil
+	}
+	if now.mutual == nil {
+		return nil, errNoAuthority
+	}
+	return now.mutual, nil
+}
+
+// Refused says whether an error of a handshake is about the sender's certificate.
+func Refused(err error) bool {
+	var unverified *tls.CertificateVerificationError
+	return errors.Is(err, errNoCertificate) || errors.As(err, &unverified)
+}
+
+// load reads the files as they are now.
+func (f *Files) load() (*loaded, error) {
+	crt, err := os.ReadFile(filepath.Join(f.cfg.Dir, fileCertificate))
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	key, err := os.ReadFile(filepath.Join(f.cfg.Dir, filePrivateKey))
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	pair, err := tls.X509KeyPair(crt, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate in %s: %w", f.cfg.Dir, err)
+	}
+	now := &loaded{server: config(pair), expires: pair.Leaf.NotAfter}
+	var authorities []byte
+	if f.cfg.ClientCADir != "" {
+		if authorities, err = os.ReadFile(filepath.Join(f.cfg.ClientCADir, fileAuthorities)); err != nil {
+			return nil, fmt.Errorf("client authorities: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(authorities) {
+			return nil, fmt.Errorf("client authorities: %s in %s holds no certificate", fileAuthorities, f.cfg.ClientCADir)
+		}
+		now.mutual = mutual(pair, pool)
+	}
+	now.sum = sha256.Sum256(bytes.Join([][]byte{crt, key, authorities}, []byte{0}))
+	return now, nil
+}
+
+// config: no tickets, so that each connection is judged by what is in force now.
+func config(pair tls.Certificate) *tls.Config {
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true,
+	}
+}
+
+// mutual: the certificate is verified by crypto/tls; that there is one, by us, so
+// that the refusal can be told from another one's.
+func mutual(pair tls.Certificate, authorities *x509.CertPool) *tls.Config {
+	cfg := config(pair)
+	cfg.ClientAuth, cfg.ClientCAs = tls.VerifyClientCertIfGiven, authorities
+	cfg.VerifyConnection = func(state tls.ConnectionState) error {
+		if len(state.VerifiedChains) == 0 {
+			return errNoCertificate
+		}
+		return nil
+	}
+	return cfg
+}

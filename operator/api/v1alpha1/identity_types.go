@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// WayTLS says whether bytes on a way are encrypted, and who shows a certificate.
+// +kubebuilder:validation:Enum=None;Server;Mutual
+type WayTLS string
+
+// The values of WayTLS.
+const (
+	TLSNone   WayTLS = "None"
+	TLSServer WayTLS = "Server"
+	TLSMutual WayTLS = "Mutual"
+)
+
+// ClientCertificate says which certificates an instrument shows.
+type ClientCertificate struct {
+	// Names, one of which the certificate must bear: as a DNS name or URI among
+	// its subject alternative names, or as the common name of its subject. A
+	// wildcard stands for nothing but itself.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	// +required
+	Names []string `json:"names"`
+}
+
+// SecretKeyReference names a key of a Secret in the same namespace.
+type SecretKeyReference struct {
+	// Name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+
+	// Key of the Secret's data.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	// +required
+	Key string `json:"key"`
+}
+
+// GatewayTLS is how a pool shows who it is, and recognizes its senders.
+type GatewayTLS struct {
+	// SecretRef names a Secret of type kubernetes.io/tls: tls.crt and tls.key are
+	// the pool's certificate. A renewed one is taken within two minutes, without
+	// a restart; connections that are open go on.
+	// +required
+	SecretRef LocalReference `json:"secretRef"`
+
+	// ClientCASecretRef names a Secret whose ca.crt holds the authorities that
+	// sign the certificates of instruments. Ways with tls Mutual need it.
+	// +optional
+	ClientCASecretRef *LocalReference `json:"clientCASecretRef,omitempty"`
+}
+
+// GatewayEdge is a port for a proxy that tells who it speaks for by the PROXY
+// protocol, version 2. The destination port and the source in its header select
+// the way, and TLS is the gateway's.
+type GatewayEdge struct {
+	// Port of the gateway, outside spec.ports. What comes there without a header
+	// of version 2 is refused.
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	// +required
+	Port int32 `json:"port"`
+
+	// Sources are the addresses of the proxies, as CIDRs; others are refused.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a source is a CIDR such as 192.0.2.7/32"
+	// +kubebuilder:validation:items:MaxLength=64
+	// +listType=set
+	// +required
+	Sources []string `json:"sources"`
+}
+
+// Quarantine bounds what is kept of unknown senders.
+type Quarantine struct {
+	// MaxBytes that each gateway pod keeps. The oldest stay: what comes beyond is
+	// refused and counted.
+	// +kubebuilder:default="1Gi"
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1Mi'))",message="quarantine.maxBytes is at least 1Mi"
+	// +optional
+	MaxBytes resource.Quantity `json:"maxBytes,omitzero"`
+
+	// MaxAge after which it is removed.
+	// +kubebuilder:default="168h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="maxAge must be longer than nothing"
+	// +optional
+	MaxAge metav1.Duration `json:"maxAge,omitzero"`
+
+	// Ports of spec.ports that are open to unknown senders even where no
+	// Instrument names them, over TCP and UDP.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
+	// +listType=set
+	// +optional
+	Ports []int32 `json:"ports,omitempty"`
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+const (
+	// minToken is the least length of a token, in bytes: gateways hold a fast
+	// hash of it, which says nothing only about what nobody can guess.
+	minToken = 16
+	// maxTokens bounds how many of them a way has: each is tried.
+	maxTokens = 8
+	// saltSize in bytes.
+	saltSize = 16
+)
+
+// wayTLS returns a way's tls, TLSNone where it says nothing.
+func wayTLS(way *v1alpha1.Way) v1alpha1.WayTLS {
+	switch {
+	case way.TCP != nil:
+		return cmp.Or(way.TCP.TLS, v1alpha1.TLSNone)
+	case way.HTTP != nil:
+		return cmp.Or(way.HTTP.TLS, v1alpha1.TLSNone)
+	default:
+		return v1alpha1.TLSNone
+	}
+}
+
+func certificateNames(way *v1alpha1.Way) []string {
+	if way.ClientCertificate == nil {
+		return nil
+	}
+	return way.ClientCertificate.Names
+}
+
+// tlsIsNotConfigured: a way is never plain that asks for TLS.
+func tlsIsNotConfigured(in application) (Finding, bool) {
+	tls := in.gateway.Spec.TLS
+	for i := range in.instrument.Spec.Ways {
+		switch mode := wayTLS(&in.instrument.Spec.Ways[i]); {
+		case mode == v1alpha1.TLSNone:
+		case tls == nil:
+			return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
+				"spec.ways[%d] has tls %s, and IngestGateway %q has no certificate: give it one with spec.tls.secretRef, or set tls to None",
+				i, mode, in.gateway.Name)), true
+		case mode == v1alpha1.TLSMutual && tls.ClientCASecretRef == nil:
+			return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
+				"spec.ways[%d] has tls Mutual, and IngestGateway %q knows no authority of client certificates: name one in its spec.tls.clientCASecretRef, or set tls to Server",
+				i, in.gateway.Name)), true
+		}
+	}
+	return Finding{}, false
+}
+
+// TokenSecrets are the Secrets whose tokens an Instrument's senders show.
+func TokenSecrets(inst *v1alpha1.Instrument) []SecretNeed {
+	var needs []SecretNeed
+	for i := range inst.Spec.Ways {
+		if ref := inst.Spec.Ways[i].TokenSecretRef; ref != nil {
+			needs = append(needs, SecretNeed{fmt.Sprintf("spec.ways[%d].tokenSecretRef", i), ref.Name, []string{ref.Key}})
+		}
+	}
+	return needs
+}
+
+// tokenDoesNotExist: the token that was last programmed stays, so that a Secret
+// that is made anew cuts nobody off.
+func tokenDoesNotExist(in application) (Finding, bool) {
+	f, missing := in.secrets.Missing(TokenSecrets(in.instrument))
+	f.Message += "; until then the token that was last programmed is in force"
+	return f, missing
+}
+
+func tokenIsGuessable(in application) (Finding, bool) {
+	for i := range in.instrument.Spec.Ways {
+		ref := in.instrument.Spec.Ways[i].TokenSecretRef
+		if ref == nil {
+			continue
+		}
+		tokens := tokensOf(in.secrets[ref.Name], ref.Key)
+		if len(tokens) <= maxTokens && !slices.ContainsFunc(tokens, func(t string) bool { return len(t) < minToken }) {
+			continue
+		}
+		return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
+			"%s of Secret %q, which spec.ways[%d].tokenSecretRef names, must hold 1 to %d lines of at least %d characters each: "+
+				"make a token with `openssl rand -hex 32`; until then the token that was last programmed is in force",
+			ref.Key, ref.Name, i, maxTokens, minToken)), true
+	}
+	return Finding{}, false
+}
+
+// tokensOf returns the lines of a Secret's value that are not empty.
+func tokensOf(secret *corev1.Secret, key string) []string {
+	if secret == nil {
+		return nil
+	}
+	return strings.Fields(string(secret.Data[key]))
+}
+
+// tokenHashes hashes a way's tokens. A token that stood in the entry before
+// keeps its salt: an entry changes only where a token does.
+func tokenHashes(inst *v1alpha1.Instrument, way *v1alpha1.Way, secrets Secrets, was []wire.TokenHash) []wire.TokenHash {
+	if way.TokenSecretRef == nil {
+		return nil
+	}
+	secret := secrets[way.TokenSecretRef.Name]
+	var hashes []wire.TokenHash
+	for _, token := range tokensOf(secret, way.TokenSecretRef.Key) {
+		if i := slices.IndexFunc(was, func(h wire.TokenHash) bool { return h.Matches(token) }); i >= 0 {
+			hashes = append(hashes, was[i])
+			continue
+		}
+		hashes = append(hashes, wire.HashToken(salt(inst, secret, way.TokenSecretRef.Key, len(hashes)), token))
+	}
+	return hashes
+}
+
+// salt is one that no other token has: a Secret's uid and version are used once.
+// It need not be secret, and a planner cannot draw lots.
+func salt(inst *v1alpha1.Instrument, secret *corev1.Secret, key string, line int) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "substorm token salt\n%s\n%s\n%s\n%s\n%d",
+		inst.UID, secret.UID, secret.ResourceVersion, hex.EncodeToString([]byte(key)), line))
+	return sum[:saltSize]
+}
+
+// apart says whether two ways with an address in common are told apart by the
+// certificates that their senders show.
+func (c claim) apart(way *v1alpha1.Way) bool {
+	names := certificateNames(way)
+	return len(names) > 0 && len(c.certificates) > 0 &&
+		!slices.ContainsFunc(names, func(n string) bool { return slices.Contains(c.certificates, n) })
+}
+
+// encryptsOtherwise: what a request over HTTP names is known only once it is
+// known whether it comes over TLS.
+func (c claim) encryptsOtherwise(way *v1alpha1.Way) bool {
+	return way.Type == v1alpha1.WayHTTP && c.way == way.Type &&
+		(c.tls == v1alpha1.TLSNone) != (wayTLS(way) == v1alpha1.TLSNone)
+}
+
+// otherIdentity is what else tells the senders of a way apart.
+func otherIdentity(way *v1alpha1.Way) string {
+	if wayTLS(way) == v1alpha1.TLSMutual {
+		return ", or clientCertificate names that differ"
+	}
+	return ""
+}

@@ -69,7 +69,8 @@ func parsePort(s string) (int, error) {
 
 // roster knows which addresses answered and which to try next. It spreads
 // objects over the addresses that work and comes back to the others after a
-// pause that grows from one second to thirty.
+// pause that grows from one second to thirty, a little of it by chance: senders
+// that lost a server together do not come back to it together.
 type roster struct {
 	mu    sync.Mutex
 	addrs []rosterEntry
@@ -136,7 +137,8 @@ func (r *roster) note(address string, failure bool) {
 			e.failures, e.retryAt = 0, time.Time{}
 			return
 		}
-		e.retryAt = r.now().Add(min(time.Second<<min(e.failures, 5), 30*time.Second))
+		pause := min(time.Second<<min(e.failures, 5), 30*time.Second)
+		e.retryAt = r.now().Add(pause - rand.N(pause/4))
 		e.failures++
 	}
 }

@@ -40,6 +40,9 @@ var errEmpty = errors.New("it is empty: an object has at least one byte")
 // buffers carry an object from its file to its socket.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
 
+// maxWrite is how much is written at a time, in bytes.
+const maxWrite = 32 << 10
+
 // sender has what all connections share.
 type sender struct {
 	dialer         net.Dialer
@@ -47,13 +50,45 @@ type sender struct {
 	// sent is called with each number of bytes that the kernel took, and lost with
 	// those that must be sent again.
 	sent, lost func(int64)
+	// pace, where set, says how many of so many bytes may be written now, and
+	// waits until at least one may.
+	pace func(n int) int
+	// writeBuffer of sockets, in bytes; 0 leaves it to the system.
+	writeBuffer int
+	// connected, where set, is called with the time that a server took to accept.
+	connected func(time.Duration)
+}
+
+// dial connects to a server within a time; 0 is the sender's own.
+func (s *sender) dial(ctx context.Context, address string, within time.Duration) (*net.TCPConn, error) {
+	if within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	begin := time.Now()
+	conn, err := s.dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if s.connected != nil {
+		s.connected(time.Since(begin))
+	}
+	tcp := conn.(*net.TCPConn)
+	// Whatever ends the connection amid bytes (an error, Ctrl-C, SIGKILL) is a reset
+	// to the server and not the end of an object, so that nobody archives a half.
+	err = tcp.SetLinger(0)
+	if err == nil && s.writeBuffer > 0 {
+		err = tcp.SetWriteBuffer(s.writeBuffer)
+	}
+	if err != nil {
+		_ = tcp.Close()
+		return nil, err
+	}
+	return tcp, nil
 }
 
 // attempt sends an object over one connection and waits for its receipt.
-//
-// The connection lingers for zero seconds: whatever ends it before the last
-// byte (an error, Ctrl-C, SIGKILL) is a reset to the server and not the end of
-// an object, so that nobody archives a half.
 func (s *sender) attempt(ctx context.Context, address string, it item) verdict {
 	body, err := it.open()
 	if err != nil {
@@ -69,19 +104,15 @@ func (s *sender) attempt(ctx context.Context, address string, it item) verdict {
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return verdict{local: true, err: err}
 	}
-	conn, err := s.dialer.DialContext(ctx, "tcp", address)
+	tcp, err := s.dial(ctx, address, it.connectWithin)
 	if err != nil {
 		return verdict{err: err}
 	}
-	defer conn.Close()
-	tcp := conn.(*net.TCPConn)
-	if err := tcp.SetLinger(0); err != nil {
-		return verdict{err: err}
-	}
+	defer tcp.Close()
 	defer context.AfterFunc(ctx, func() { tcp.Close() })()
 
 	answer := listen(tcp)
-	v := s.transmit(tcp, body, *buffer, n, answer)
+	v := s.transmit(tcp, it, body, *buffer, n, answer)
 	v = s.judge(ctx, tcp, v, answer)
 	if !v.receipted {
 		s.lost(v.taken)
@@ -92,6 +123,7 @@ func (s *sender) attempt(ctx context.Context, address string, it item) verdict {
 // line is what a server said, or why it said nothing.
 type line struct {
 	text string
+	at   time.Time // when it was read
 	err  error
 }
 
@@ -101,7 +133,7 @@ func listen(conn *net.TCPConn) <-chan line {
 	answer := make(chan line, 1)
 	go func() {
 		text, err := readLine(conn)
-		answer <- line{text, err}
+		answer <- line{text: text, err: err}
 		if err == nil {
 			_ = conn.SetWriteDeadline(time.Now())
 		}
@@ -131,7 +163,7 @@ func readLine(conn *net.TCPConn) (string, error) {
 }
 
 // transmit sends buffer[:n] and the rest of body, then half-closes.
-func (s *sender) transmit(conn *net.TCPConn, body io.Reader, buffer []byte, n int, answer <-chan line) verdict {
+func (s *sender) transmit(conn *net.TCPConn, it item, body io.Reader, buffer []byte, n int, answer <-chan line) verdict {
 	var v verdict
 	digest := sha256.New()
 	for n > 0 {
@@ -149,6 +181,9 @@ func (s *sender) transmit(conn *net.TCPConn, body io.Reader, buffer []byte, n in
 		}
 	}
 	v.digest = sum(digest)
+	if err := it.changed(v.digest); err != nil {
+		return verdict{local: true, err: err, taken: v.taken}
+	}
 	v.err = conn.CloseWrite()
 	v.whole = v.err == nil
 	return v
@@ -157,7 +192,10 @@ func (s *sender) transmit(conn *net.TCPConn, body io.Reader, buffer []byte, n in
 // write sends b unless the server answers before, and returns how much was taken.
 func (s *sender) write(conn *net.TCPConn, b []byte, answer <-chan line) (taken int64, err error) {
 	for len(b) > 0 {
-		part := b[:min(len(b), 32<<10)]
+		part := b[:min(len(b), maxWrite)]
+		if s.pace != nil {
+			part = part[:s.pace(len(part))]
+		}
 		if err := conn.SetWriteDeadline(time.Now().Add(s.receiptTimeout)); err != nil {
 			return taken, err
 		}

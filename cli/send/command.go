@@ -30,6 +30,7 @@ func Command() *cobra.Command {
 	var cfg Config
 	var to []string
 	var from, framing string
+	var waiting queueFlags
 	cmd := &cobra.Command{
 		Use:   "send --to HOST:PORT[,HOST:PORT] FILE... | DIR | -",
 		Short: "Send files, folders or lines, and believe only a receipt",
@@ -46,6 +47,11 @@ An object that is interrupted half-way is reset, so no half arrives as a whole.
 has a connection of its own, with length-prefixed there is one to each server, and
 --parallel objects are on their way over all of them.
 
+With --queue objects wait on the disk until they have their receipt: what has none
+is sent after a restart or a power cut. With --watch, which never ends, new files
+of folders are sent as they come; see "substorm send service" to have that run by
+the system. See docs/sender.md.
+
 With --udp each file, or each line with --lines, is one datagram. UDP has no
 receipt: what is counted is what was sent.
 
@@ -55,6 +61,8 @@ tries, server. It exits with 0 only when everything was received.`,
 		Example: `  substorm send --to gateway.example:30101 frame.jpg
   substorm send --to node1:30101-30104,node2:30101-30104 --parallel 8 --report receipts.jsonl /data/2026/11/21
   substorm send --to gateway.example:30103 --framing length-prefixed --parallel 32 /data/spectra
+  substorm send --to node1:30103,node2:30103 --framing length-prefixed --watch /data/spectra --queue /var/lib/substorm-send \
+      --newest-first --backfill-share 20% --max-rate 25k --daily-budget 500M
   tail -F mag.txt | substorm send --udp --lines --to gateway.example:30102 -`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if cfg.Addresses, err = ParseAddresses(to); err != nil {
@@ -72,6 +80,9 @@ tries, server. It exits with 0 only when everything was received.`,
 				return usage.Errorf("--framing is of TCP: over UDP each packet is a datagram")
 			}
 			if err := cfg.check(); err != nil {
+				return err
+			}
+			if err := waiting.parse(cmd, &cfg); err != nil {
 				return err
 			}
 			if cfg.UDP && !cmd.Flags().Changed("rate") {
@@ -93,6 +104,7 @@ tries, server. It exits with 0 only when everything was received.`,
 	f.DurationVar(&cfg.ReceiptTimeout, "receipt-timeout", receiptTimeout, "how long a server may take to give the receipt, or to take more bytes")
 	f.DurationVar(&cfg.GiveUpAfter, "give-up-after", 5*time.Minute, "how long to go on trying an object; 0 tries each server and port once")
 	f.StringVar(&cfg.Report, "report", "", "append a line of JSON for each object to this file")
+	waiting.add(cmd)
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print nothing but errors")
 	return cmd
 }

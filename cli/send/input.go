@@ -13,8 +13,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // maxLine is the longest line that --lines sends, in bytes.
@@ -26,8 +28,22 @@ const stdinName = "-"
 // item is one thing to send. It can be opened as often as it must be sent.
 type item struct {
 	name string
-	size int64 // in bytes; -1 where only its end will tell
+	path string // of a file that stays as it is
+	size int64  // in bytes; -1 where only its end will tell
 	open func() (io.ReadCloser, error)
+	// check, where set, says what is wrong with bytes of that digest: then their
+	// end is never sent.
+	check func(wire.Digest) error
+	// connectWithin is how long a server may take to accept; 0 is what the run says.
+	connectWithin time.Duration
+}
+
+// changed says what is wrong with what was read.
+func (it item) changed(digest wire.Digest) error {
+	if it.check == nil {
+		return nil
+	}
+	return it.check(digest)
 }
 
 // input is what the command line names.
@@ -129,7 +145,7 @@ func files(path string) iter.Seq2[item, error] {
 }
 
 func fileItem(name string, size int64) item {
-	return item{name: name, size: size, open: func() (io.ReadCloser, error) { return os.Open(name) }}
+	return item{name: name, path: name, size: size, open: func() (io.ReadCloser, error) { return os.Open(name) }}
 }
 
 func (in input) linesOf(name string, yield func(item, error) bool) bool {
@@ -182,6 +198,6 @@ func (in input) wholeStdin(yield func(item, error) bool) bool {
 		return yield(item{}, fmt.Errorf("keep standard input in %s: %w", f.Name(), err))
 	}
 	kept := fileItem(f.Name(), size)
-	kept.name = stdinName
+	kept.name, kept.path = stdinName, ""
 	return yield(kept, nil)
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"net"
 	"os"
 	"sync"
@@ -34,12 +33,11 @@ type pipes struct {
 type door struct {
 	mu   sync.Mutex // held while dialing: one connection, however many ask
 	pipe *pipe
+	// deafUntil is when heartbeats are tried again.
+	deafUntil time.Time
 }
 
 func newPipes(s *sender) *pipes { return &pipes{sender: s, doors: map[string]*door{}} }
-
-// prefixSize is the size of a length, in bytes.
-const prefixSize = 4
 
 // attempt sends an object and waits for its receipt.
 func (p *pipes) attempt(ctx context.Context, address string, it item) verdict {
@@ -54,14 +52,14 @@ func (p *pipes) attempt(ctx context.Context, address string, it item) verdict {
 		return verdict{local: true, err: err}
 	case size == 0:
 		return verdict{local: true, err: errEmpty}
-	case size > math.MaxUint32:
+	case size > wire.MaxPrefixed:
 		return verdict{local: true, err: fmt.Errorf("it has %d bytes, more than a length prefix can say: send it with --framing until-close", size)}
 	}
-	c, err := p.open(ctx, address)
+	c, err := p.open(ctx, address, it.connectWithin)
 	if err != nil {
 		return verdict{err: err}
 	}
-	v := c.send(ctx, body, size)
+	v := c.send(ctx, it, body, size)
 	if !v.receipted {
 		p.sender.lost(v.taken)
 	}
@@ -83,7 +81,7 @@ func sizeOf(body io.Reader, it item) (int64, error) {
 }
 
 // open returns the connection to a server, a new one where there is none.
-func (p *pipes) open(ctx context.Context, address string) (*pipe, error) {
+func (p *pipes) open(ctx context.Context, address string, within time.Duration) (*pipe, error) {
 	p.mu.Lock()
 	d := p.doors[address]
 	if d == nil {
@@ -96,14 +94,8 @@ func (p *pipes) open(ctx context.Context, address string) (*pipe, error) {
 	if d.pipe != nil && d.pipe.usable() {
 		return d.pipe, nil
 	}
-	conn, err := p.sender.dialer.DialContext(ctx, "tcp", address)
+	tcp, err := p.sender.dial(ctx, address, within)
 	if err != nil {
-		return nil, err
-	}
-	tcp := conn.(*net.TCPConn)
-	// As for single objects: whatever ends the connection amid bytes is a reset.
-	if err := tcp.SetLinger(0); err != nil {
-		_ = tcp.Close()
 		return nil, err
 	}
 	d.pipe = newPipe(ctx, p.sender, tcp)
@@ -196,7 +188,7 @@ func (c *pipe) listen() {
 			c.end(line{err: err})
 			return
 		}
-		if !c.answer(line{text: string(text)}) {
+		if !c.answer(line{text: string(text), at: time.Now()}) {
 			return
 		}
 	}
@@ -236,14 +228,14 @@ func (c *pipe) touch() {
 }
 
 // send sends an object when it is its turn, and waits for its answer.
-func (c *pipe) send(ctx context.Context, body io.Reader, size int64) verdict {
+func (c *pipe) send(ctx context.Context, it item, body io.Reader, size int64) verdict {
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():
 		return verdict{err: ctx.Err()}
 	}
 	p := c.enter()
-	v := c.transmit(body, size, p)
+	v := c.transmit(it, body, size, p)
 	if v.local {
 		// The length that was announced will not come.
 		c.end(line{err: fmt.Errorf("the connection was given up amid another object: %w", v.err)})
@@ -297,13 +289,13 @@ func (c *pipe) left(p *parcel, whole bool) {
 }
 
 // transmit writes an object's length and bytes, unless its answer comes before.
-func (c *pipe) transmit(body io.Reader, size int64, p *parcel) verdict {
+func (c *pipe) transmit(it item, body io.Reader, size int64, p *parcel) verdict {
 	var v verdict
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	b, digest := *buffer, sha256.New()
 	binary.BigEndian.PutUint32(b, uint32(size))
-	for begin, left := prefixSize, size; left > 0; begin = 0 {
+	for begin, left := wire.PrefixSize, size; left > 0; begin = 0 {
 		n, err := io.ReadFull(body, b[begin:min(int64(len(b)), int64(begin)+left)])
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errors.New("it became shorter while it was sent")
@@ -314,6 +306,11 @@ func (c *pipe) transmit(body io.Reader, size int64, p *parcel) verdict {
 		digest.Write(b[begin : begin+n])
 		left -= int64(n)
 		v.bytes += int64(n)
+		if left == 0 {
+			if err := it.changed(sum(digest)); err != nil {
+				return verdict{local: true, err: err, taken: v.taken}
+			}
+		}
 		taken, err := c.sender.write(c.conn, b[:begin+n], p.answer)
 		v.taken += taken
 		if err != nil || taken < int64(begin+n) || len(p.answer) > 0 && left > 0 {

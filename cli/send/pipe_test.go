@@ -25,7 +25,7 @@ import (
 // receivePrefixed reads the next object of a connection. It returns false where
 // the sender ended it between objects.
 func (p *peer) receivePrefixed(c *net.TCPConn) (wire.Receipt, bool) {
-	var prefix [prefixSize]byte
+	var prefix [wire.PrefixSize]byte
 	digest := sha256.New()
 	_, err := io.ReadFull(c, prefix[:])
 	ended := errors.Is(err, io.EOF)
@@ -213,12 +213,12 @@ func TestPipeIsOver(t *testing.T) {
 	p := newPeer(t, func(p *peer, c *net.TCPConn) { p.say(c, "refused Retired\n") })
 	all := newPipes(&sender{receiptTimeout: 20 * time.Second, sent: func(int64) {}, lost: func(int64) {}})
 	defer all.close()
-	c, err := all.open(t.Context(), p.address())
+	c, err := all.open(t.Context(), p.address(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, func() bool { return !c.usable() })
-	v := c.send(t.Context(), strings.NewReader("an object"), 9)
+	v := c.send(t.Context(), item{}, strings.NewReader("an object"), 9)
 	if v.refused != wire.CauseRetired || v.whole || v.receipted || v.taken != 0 {
 		t.Errorf("verdict %+v", v)
 	}
@@ -320,12 +320,12 @@ func TestPipeLocal(t *testing.T) {
 func TestPipeInterrupt(t *testing.T) {
 	started := make(chan struct{})
 	p := newPeer(t, afterSome(1, func(p *peer, c *net.TCPConn) {
-		_, _ = io.ReadFull(c, make([]byte, prefixSize))
+		_, _ = io.ReadFull(c, make([]byte, wire.PrefixSize))
 		close(started)
 		p.receive(c)
 	}))
 	first, second := randomFile(t, 100), randomFile(t, 100)
-	if err := os.Truncate(second, 4<<30-1); err != nil {
+	if err := os.Truncate(second, 2<<30-1); err != nil {
 		t.Fatal(err)
 	}
 	cfg := pipeConfig(t, first, second)

@@ -47,14 +47,19 @@ type Config struct {
 	// Report is a file that gets a line of JSON for each object; none where empty.
 	Report string
 	Quiet  bool
-	// Messages go here: progress and the summary.
+	// Messages go here: progress and the summary, or, with a queue, the log.
 	Messages io.Writer
+
+	Queue QueueConfig
 }
 
 // Run sends everything and returns an error that says what was not received.
 // When ctx ends it resets what is on its way and returns an error that wraps
 // context.Canceled.
 func Run(ctx context.Context, cfg Config) error {
+	if cfg.Queue.Dir != "" {
+		return serve(ctx, cfg)
+	}
 	t := newTally(cfg.UDP)
 	var rest leftovers
 	defer rest.remove()
@@ -168,7 +173,7 @@ func (r *run) feed(ctx context.Context) (items <-chan item, end <-chan error) {
 func (r *run) sendObjects(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &sender{dialer: r.dialer(), receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost}
+	s := &sender{dialer: r.cfg.dialer(), receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost}
 	d := &delivery{attempt: s.attempt, roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, again: r.again}
 	if r.cfg.Framing == wire.FramingLengthPrefixed {
 		p := newPipes(s)
@@ -199,7 +204,7 @@ func (r *run) sendObjects(ctx context.Context) error {
 func (r *run) sendDatagrams(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := &datagrams{dialer: r.dialer(), roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, turned: r.turned}
+	d := &datagrams{dialer: r.cfg.dialer(), roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, turned: r.turned}
 	items, end := r.feed(ctx)
 	for ctx.Err() == nil {
 		select {
@@ -227,14 +232,14 @@ func (r *run) ended(ctx context.Context, end <-chan error) error {
 	return <-end
 }
 
-func (r *run) dialer() net.Dialer {
-	d := net.Dialer{Timeout: r.cfg.ConnectTimeout}
+func (cfg *Config) dialer() net.Dialer {
+	d := net.Dialer{Timeout: cfg.ConnectTimeout}
 	switch {
-	case !r.cfg.From.IsValid():
-	case r.cfg.UDP:
-		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(r.cfg.From, 0))
+	case !cfg.From.IsValid():
+	case cfg.UDP:
+		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(cfg.From, 0))
 	default:
-		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(r.cfg.From, 0))
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(cfg.From, 0))
 	}
 	return d
 }

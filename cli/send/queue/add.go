@@ -3,7 +3,6 @@
 package queue
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -20,16 +19,23 @@ import (
 type Source struct {
 	// Name under which people know it.
 	Name string
-	// Path of a file; or Data, where it is none.
+	// Path of a file; or, where it is none, Open of its bytes.
 	Path string
-	Data []byte
+	Open func() (io.ReadCloser, error)
 	// Observed is the file's time, or that of Data.
 	Observed time.Time
 	// Key by which the file is known after it was taken; the zero value for what
 	// nobody asks for again.
 	Key Key
-	// Move takes the file away from where it lies.
+	// Move takes the file away from where it lies. It needs no key.
 	Move bool
+}
+
+func (s Source) open() (io.ReadCloser, error) {
+	if s.Path != "" {
+		return os.Open(s.Path)
+	}
+	return s.Open()
 }
 
 // addition is a source on its way into the queue.
@@ -124,15 +130,11 @@ func (q *Queue) prepareCopy(s Source) (addition, bool, error) {
 }
 
 func (q *Queue) copyTo(path string, s Source) (size int64, sum [sha256.Size]byte, err error) {
-	var in io.Reader = bytes.NewReader(s.Data)
-	if s.Path != "" {
-		f, err := os.Open(s.Path)
-		if err != nil {
-			return 0, sum, err
-		}
-		defer f.Close()
-		in = f
+	in, err := s.open()
+	if err != nil {
+		return 0, sum, err
 	}
+	defer in.Close()
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o640)
 	if err != nil {
 		return 0, sum, err
@@ -166,9 +168,7 @@ func (q *Queue) commit(adding []addition) (entries []Entry, err error) {
 			leftovers = append(leftovers, a.source.Path)
 		case a.source.Move:
 			left[filepath.Dir(a.source.Path)] = true
-			continue // nobody finds it where it lay
-		}
-		if a.source.Key != (Key{}) {
+		case a.source.Key != (Key{}):
 			taken = append(taken, Record{Type: TypeTaken, At: now, Key: hex.EncodeToString(a.source.Key[:]), Path: a.source.Path})
 		}
 	}
@@ -184,7 +184,7 @@ func (q *Queue) commit(adding []addition) (entries []Entry, err error) {
 		failed = append(failed, q.journal.write(taken...))
 		q.mu.Unlock()
 	}
-	for _, path := range leftovers {
+	for _, path := range leftovers { // a kill before that: it is taken, and sent, twice
 		failed = append(failed, os.Remove(path))
 	}
 	return entries, errors.Join(failed...)

@@ -52,9 +52,9 @@ func fillForEver(dir string, unsafe bool) error {
 		for i := range 1 + rand.IntN(5) {
 			data := make([]byte, 1+rand.IntN(100_000))
 			_, _ = random.Read(data)
-			s := Source{Name: fmt.Sprintf("%x", sumOf(data)), Data: data, Observed: time.Now()}
+			s := Source{Name: fmt.Sprintf("%x", sumOf(data)), Open: text(string(data)), Observed: time.Now()}
 			if i%2 == 0 {
-				s.Path, s.Data, s.Move = filepath.Join(watched, s.Name), nil, rand.IntN(2) == 0
+				s.Path, s.Open, s.Move = filepath.Join(watched, s.Name), nil, rand.IntN(2) == 0
 				if err := os.WriteFile(s.Path, data, 0o640); err != nil {
 					return err
 				}

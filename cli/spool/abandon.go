@@ -141,7 +141,7 @@ func (a *abandonment) find(ctx context.Context) (Spool, error) {
 
 // plan reads the pod's columns, and what of its objects the archive holds.
 func (a *abandonment) plan(ctx context.Context, s Spool) (closing, error) {
-	ledger, brought := map[instrumentDay]columns{}, map[instrumentDay]count{}
+	ledger, brought := map[instrumentDay]columns{}, map[instrumentDay]wire.Totals{}
 	a.ledgerAt = map[string]uint64{}
 	err := each(ctx, a.ledger, "*.*.*."+a.pod, func(e jetstream.KeyValueEntry) error {
 		instrument, day, step, _, err := wire.ParseLedgerKey(e.Key())
@@ -198,18 +198,18 @@ func (c columns) open() bool {
 	return false
 }
 
-// broughtHome counts the objects of a day that the pod received and that other
+// broughtHome sums up the objects of a day that the pod received and that other
 // pods archived from their copies.
-func (a *abandonment) broughtHome(ctx context.Context, at instrumentDay) (n count, err error) {
+func (a *abandonment) broughtHome(ctx context.Context, at instrumentDay) (sum wire.Totals, err error) {
 	for r, err := range manifest.Records(ctx, a.store, a.site, at.Instrument, at.Day) {
 		if err != nil {
-			return n, fmt.Errorf("manifest of %s, %s: %w", at.Instrument, at.Day, err)
+			return sum, fmt.Errorf("manifest of %s, %s: %w", at.Instrument, at.Day, err)
 		}
 		if r.Gateway == a.pod && r.BroughtBy != "" {
-			n = n.plus(count{1, uint64(r.Size)})
+			sum = sum.Plus(wire.Totals{Objects: 1, ObjectBytes: uint64(r.Size), Digest: r.Digest})
 		}
 	}
-	return n, nil
+	return sum, nil
 }
 
 var errNotConfirmed = errors.New("nothing was changed")
@@ -255,7 +255,7 @@ func (a *abandonment) describe(s Spool, c closing) error {
 // on without the pod. What was written before it failed is not written again.
 func (a *abandonment) carryOut(ctx context.Context, s Spool, c closing) error {
 	for at, steps := range c.changed {
-		for _, step := range []wire.Step{wire.StepReceived, wire.StepStored} {
+		for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
 			entry, changed := steps[step]
 			if !changed {
 				continue

@@ -43,7 +43,7 @@ type loss struct {
 type closing struct {
 	// lost is what was receipted and is in no archive.
 	lost []loss
-	// home is what the pod had receipted that others brought home.
+	// home is what waited in the spool and is, or will be, in the archive.
 	home count
 	// changed are the entries to write, by their day; only those that change.
 	changed map[instrumentDay]columns
@@ -64,84 +64,93 @@ type report struct {
 	incarnation string
 }
 
+// broughtHome stands, in a pod's columns, for the lives of the pods that archived
+// its objects from their copies.
+const broughtHome = "brought"
+
 // closeLedger says how to close the ledger of a pod: what is received and neither
 // stored nor brought home by another pod, which had a copy, is lost. What of the
 // pod's report no column holds, since JetStream was away when it was received, is
 // lost on the day of that report, of an instrument that nobody knows.
-func closeLedger(ledger map[instrumentDay]columns, brought map[instrumentDay]count, r report) closing {
+func closeLedger(ledger map[instrumentDay]columns, brought map[instrumentDay]wire.Totals, r report) closing {
 	c := closing{changed: map[instrumentDay]columns{}}
-	var known count // of what was in the spool
-	for _, at := range slices.SortedFunc(maps.Keys(ledger), byDay) {
-		known = known.plus(c.closeDay(at, ledger[at], brought[at]))
-		if at.Day >= r.first {
-			known = known.plus(abandonedBefore(ledger[at]))
+	days := maps.Clone(ledger)
+	for at, b := range brought {
+		if _, known := days[at]; !known && b.Objects > 0 {
+			days[at] = columns{}
 		}
 	}
-	for _, n := range brought {
-		c.home = c.home.plus(n)
+	var known count // of what was in the spool
+	for _, at := range slices.SortedFunc(maps.Keys(days), byDay) {
+		b := brought[at]
+		waited := c.closeDay(at, days[at], b)
+		if at.Day < r.first {
+			b = wire.Totals{}
+		}
+		known = known.plus(waited).plus(count{b.Objects, b.ObjectBytes}.less(waited))
+		if at.Day >= r.first {
+			known.Objects += days[at][wire.StepReceived].Sum().Unfinished[wire.CauseSpoolAbandoned] // of a run that did not come to its end
+		}
 	}
-	if rest := r.less(known.plus(c.unlisted(ledger, brought))); rest.Objects > 0 {
+	if rest := r.less(known); rest.Objects > 0 {
 		c.addUnknown(instrumentDay{wire.UnknownInstrument, r.day}, ledger, rest, r.incarnation)
 	}
 	return c
-}
-
-// unlisted is what was brought home and no column says was received.
-func (c *closing) unlisted(ledger map[instrumentDay]columns, brought map[instrumentDay]count) (sum count) {
-	for at, n := range brought {
-		received, announced := ledger[at][wire.StepReceived].Sum(), ledger[at][wire.StepAnnounced].Sum()
-		waited := count{received.Objects, received.ObjectBytes}.less(count{announced.Objects, announced.ObjectBytes})
-		sum = sum.plus(n.less(waited))
-	}
-	return sum
-}
-
-// abandonedBefore is what an earlier run, which did not come to its end, wrote.
-func abandonedBefore(c columns) (n count) {
-	n.Objects = c[wire.StepReceived].Sum().Unfinished[wire.CauseSpoolAbandoned]
-	return n
 }
 
 func byDay(a, b instrumentDay) int {
 	return cmp.Or(cmp.Compare(a.Instrument, b.Instrument), cmp.Compare(a.Day, b.Day))
 }
 
-// closeDay makes received and stored what announced is, and names what is lost.
-// It returns what waited to be announced.
-func (c *closing) closeDay(at instrumentDay, was columns, brought count) (waited count) {
-	received, stored := clone(was[wire.StepReceived]), clone(was[wire.StepStored])
-	var lost count
-	for _, incarnation := range slices.Sorted(maps.Keys(received.Incarnations)) {
-		r, a := received.Incarnations[incarnation], was[wire.StepAnnounced].Incarnations[incarnation]
+// closeDay makes the columns agree, and names what is lost. It returns what waited
+// to be announced.
+func (c *closing) closeDay(at instrumentDay, was columns, brought wire.Totals) (waited count) {
+	is := columns{}
+	for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
+		is[step] = clone(was[step])
+	}
+	var missing count
+	last := ""
+	for _, incarnation := range slices.Sorted(maps.Keys(was[wire.StepReceived].Incarnations)) {
+		r, s, a := is.of(incarnation)
 		if r.Objects <= a.Objects {
 			continue
 		}
-		announced := count{a.Objects, a.ObjectBytes}
-		missing := count{r.Objects, r.ObjectBytes}.less(announced)
-		s, storedAny := stored.Incarnations[incarnation]
-		// What is stored and not announced is found by the sweep.
-		swept := count{s.Objects, s.ObjectBytes}.less(announced)
-		gone := missing.less(swept)
-		c.home = c.home.plus(missing.less(gone))
-		gone, brought = gone.less(brought), brought.less(gone)
-		r.Objects, r.ObjectBytes, r.Digest = a.Objects, a.ObjectBytes, a.Digest
-		received.Incarnations[incarnation] = abandon(r, gone)
-		if storedAny {
-			s.Objects, s.ObjectBytes, s.Digest = a.Objects, a.ObjectBytes, a.Digest
-			stored.Incarnations[incarnation] = s
+		home := a
+		if s.Objects > a.Objects { // the sweep announces it
+			home = s
 		}
-		waited, lost = waited.plus(missing), lost.plus(gone)
+		received, safe := count{r.Objects, r.ObjectBytes}, count{home.Objects, home.ObjectBytes}
+		waited = waited.plus(received.less(count{a.Objects, a.ObjectBytes}))
+		missing = missing.plus(received.less(safe))
+		for step, t := range map[wire.Step]wire.Totals{wire.StepReceived: r, wire.StepStored: s, wire.StepAnnounced: a} {
+			t.Objects, t.ObjectBytes, t.Digest = home.Objects, home.ObjectBytes, home.Digest
+			is[step].Incarnations[incarnation] = t
+		}
+		last = incarnation
 	}
-	if waited.Objects > 0 {
-		c.changed[at] = columns{wire.StepReceived: received}
-		if len(stored.Incarnations) > 0 {
-			c.changed[at][wire.StepStored] = stored
+	credited := was[wire.StepReceived].Incarnations[broughtHome]
+	fresh := count{brought.Objects, brought.ObjectBytes}.less(count{credited.Objects, credited.ObjectBytes})
+	lost := missing.less(fresh)
+	c.home = c.home.plus(waited.less(lost)).plus(fresh.less(missing))
+	if fresh.Objects > 0 {
+		for step := range is {
+			is[step].Incarnations[broughtHome] = brought
 		}
 	}
 	if lost.Objects > 0 {
+		is[wire.StepReceived].Incarnations[last] = abandon(is[wire.StepReceived].Incarnations[last], lost)
 		c.lost = append(c.lost, loss{at, lost})
 	}
+	if waited.Objects > 0 || fresh.Objects > 0 {
+		c.changed[at] = is
+	}
 	return waited
+}
+
+// of returns an incarnation's totals.
+func (c columns) of(incarnation string) (received, stored, announced wire.Totals) {
+	return c[wire.StepReceived].Incarnations[incarnation], c[wire.StepStored].Incarnations[incarnation], c[wire.StepAnnounced].Incarnations[incarnation]
 }
 
 // abandon names a loss.

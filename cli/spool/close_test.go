@@ -14,9 +14,13 @@ import (
 func lives(objects ...uint64) wire.LedgerEntry {
 	e := wire.LedgerEntry{Incarnations: map[string]wire.Totals{}}
 	for i, n := range objects {
-		e.Incarnations[string(rune('a'+i))] = wire.Totals{Objects: n, ObjectBytes: 10 * n, Digest: wire.Digest{31: byte(n)}}
+		e.Incarnations[string(rune('a'+i))] = total(n)
 	}
 	return e
+}
+
+func total(n uint64) wire.Totals {
+	return wire.Totals{Objects: n, ObjectBytes: 10 * n, Digest: wire.Digest{31: byte(n)}}
 }
 
 func tens(n uint64) count { return count{n, 10 * n} }
@@ -30,7 +34,7 @@ func TestCloseLedger(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		ledger   map[instrumentDay]columns
-		brought  map[instrumentDay]count
+		brought  map[instrumentDay]wire.Totals
 		reported uint64
 		lost     []loss
 		home     uint64
@@ -49,12 +53,12 @@ func TestCloseLedger(t *testing.T) {
 		},
 		"a peer brought home a part": {
 			ledger:   map[instrumentDay]columns{camera: day(lives(10), lives(6), lives(6))},
-			brought:  map[instrumentDay]count{camera: tens(3)},
+			brought:  map[instrumentDay]wire.Totals{camera: total(3)},
 			reported: 4, lost: []loss{{camera, tens(1)}}, home: 3,
 		},
 		"a peer brought home everything": {
 			ledger:   map[instrumentDay]columns{camera: day(lives(10), lives(6), lives(6))},
-			brought:  map[instrumentDay]count{camera: tens(4)},
+			brought:  map[instrumentDay]wire.Totals{camera: total(4)},
 			reported: 4, home: 4,
 		},
 		"JetStream was away, and the columns know nothing of it": {
@@ -63,7 +67,7 @@ func TestCloseLedger(t *testing.T) {
 		},
 		"the same, and a peer brought home three": {
 			ledger:   map[instrumentDay]columns{camera: day(lives(6), lives(6), lives(6))},
-			brought:  map[instrumentDay]count{camera: tens(2), radar: tens(1)},
+			brought:  map[instrumentDay]wire.Totals{camera: total(2), radar: total(1)},
 			reported: 4, lost: []loss{{unknown, tens(1)}}, home: 3,
 		},
 		"the columns know more than the last report": {

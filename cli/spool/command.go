@@ -19,6 +19,8 @@ func Command() *cobra.Command {
 		Long: `A spool is what a gateway pod has receipted and not yet stored and announced. It
 lies on the pod's volume and goes home by itself once the object store and
 JetStream answer. Where the backends are is found as for substorm archive.`,
+		Example: `  substorm spool ls
+  substorm spool abandon north-1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

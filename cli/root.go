@@ -10,6 +10,7 @@ import (
 	"github.com/substorm/substorm/cli/quickstart"
 	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/cli/simulate"
+	"github.com/substorm/substorm/cli/spool"
 	"github.com/substorm/substorm/cli/status"
 	"github.com/substorm/substorm/cli/usage"
 )
@@ -41,6 +42,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	root.AddCommand(archive.Command())
 	root.AddCommand(importer.Command())
 	root.AddCommand(status.Command())
+	root.AddCommand(spool.Command())
 	root.AddCommand(quickstart.Command())
 	root.AddCommand(versionCommand())
 	explainArguments(root)

@@ -24,7 +24,9 @@ type reporter struct {
 	g    *gateway
 	kv   jetstream.KeyValue
 	wake chan struct{}
-	said map[string]wire.InstrumentStatus
+	// stopped: nothing is received any more.
+	stopped bool
+	said    map[string]wire.InstrumentStatus
 	// others are the totals of earlier incarnations, by ledger key.
 	others map[string]others
 }
@@ -73,6 +75,7 @@ func (r *reporter) run(ctx context.Context) error {
 
 // last reports once more, at the end.
 func (r *reporter) last(ctx context.Context) {
+	r.stopped = true
 	if r.reportGateway(ctx) == nil {
 		r.reportInstruments(ctx)
 	}
@@ -86,7 +89,7 @@ func (r *reporter) reportGateway(ctx context.Context) error {
 		StartedAt: g.startedAt, ReportedAt: time.Now().UTC(),
 		Revision: s.Revision, Datapath: datapath, Problems: s.Problems,
 		Draining: g.health.draining.Load(), Archivist: g.isArchivist.Load(),
-		Spool: g.spoolStatus(),
+		Spool: g.spoolStatus(), Stopped: r.stopped,
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -30,7 +32,7 @@ func fromCluster(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(b.objectStore(site, secrets), b.jetStream(site, secrets, o.ImportFor)); err != nil {
+	if err := errors.Join(b.objectStore(site, secrets), b.jetStream(site, secrets, o)); err != nil {
 		return nil, fmt.Errorf("Site %s/%s: %w", site.Namespace, site.Name, err)
 	}
 	return b, b.override(o)
@@ -61,7 +63,7 @@ func (b *Backend) objectStore(site *v1alpha1.Site, secrets plan.Secrets) (err er
 	return err
 }
 
-func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, importFor string) (err error) {
+func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, o Options) (err error) {
 	spec := site.Spec.JetStream
 	b.nats.Servers = spec.Servers
 	if ref := spec.CredentialsSecretRef; ref != nil {
@@ -69,8 +71,11 @@ func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, importFor
 	}
 	if ref := spec.AccountKeySecretRef; ref != nil {
 		user, age := reader(site.Spec.Code), userAge
-		if importFor != "" {
-			user, age = importer(site.Spec.Code, importFor), importerAge
+		switch {
+		case o.ImportFor != "":
+			user, age = importer(site.Spec.Code, o.ImportFor), importerAge
+		case o.AbandonPod != "":
+			user = abandoner(site.Spec.Code, o.AbandonPod)
 		}
 		b.nats.InboxPrefix = user.InboxPrefix
 		if b.nats.Credentials, err = issue(user, secrets[ref.Name], age); err != nil {
@@ -79,6 +84,19 @@ func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, importFor
 	}
 	b.nats.TLS, err = tlsOf(spec.TLS, secrets)
 	return err
+}
+
+// DeleteVolumeClaim deletes a PersistentVolumeClaim in the Site's namespace; one
+// that does not exist is no error.
+func (b *Backend) DeleteVolumeClaim(ctx context.Context, name string) error {
+	if b.cluster == nil {
+		return errors.New("no cluster was asked: name a Site with --site")
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster.Namespace, Name: name}}
+	if err := b.cluster.Client.Delete(ctx, claim); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete PersistentVolumeClaim %s/%s: %w", b.cluster.Namespace, name, err)
+	}
+	return nil
 }
 
 func tlsOf(ref *v1alpha1.TLS, secrets plan.Secrets) (*tls.Config, error) {

@@ -57,6 +57,15 @@ func importer(code, instrument string) plan.JetStreamUser {
 	return u
 }
 
+// abandoner is reader, and may write one gateway pod's columns of the ledger and
+// remove its report.
+func abandoner(code, pod string) plan.JetStreamUser {
+	u := reader(code)
+	u.Name = "substorm spool abandon " + pod
+	u.Publish = append(u.Publish, "$KV."+wire.LedgerBucket(code)+".*.*.*."+pod, "$KV."+wire.StatusBucket(code)+"."+wire.GatewayStatusKey(pod))
+	return u
+}
+
 // issue makes credentials that are good for so long, with an account's signing key.
 func issue(u plan.JetStreamUser, account *corev1.Secret, age time.Duration) ([]byte, error) {
 	signer, err := nkeys.FromSeed(bytes.TrimSpace(account.Data[plan.KeyAccountSeed]))

@@ -131,6 +131,9 @@ func (r *Report) addGateway(g *v1alpha1.IngestGateway, newest int64) {
 	}
 	r.Gateways = append(r.Gateways, line)
 	r.problems("ingestgateway/"+g.Name, g.Namespace, g.Generation, g.Status.ObservedGeneration, g.Status.Conditions, gatewayConditions)
+	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionSpoolStranded); c != nil && c.Status == metav1.ConditionTrue {
+		r.Problems = append(r.Problems, problem("ingestgateway/"+g.Name, g.Namespace, *c))
+	}
 }
 
 func (r *Report) addInstrument(i *v1alpha1.Instrument) {

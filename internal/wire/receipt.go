@@ -45,6 +45,7 @@ const (
 	CauseDigestMismatch     Cause = "DigestMismatch"     // the bytes have not the digest that came with them
 	CauseNameConflict       Cause = "NameConflict"       // other bytes have the name
 	CauseRepeated           Cause = "Repeated"           // the same bytes have the name: receipted, and not kept once more
+	CauseSpoolAbandoned     Cause = "SpoolAbandoned"     // receipted into the spool of a pod that was given up with what was in it
 	CauseStreamGone         Cause = "StreamGone"         // the stream was deleted before its telemetry was in a segment
 )
 

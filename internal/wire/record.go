@@ -98,6 +98,9 @@ type Record struct {
 	// Gateway and Incarnation received the object.
 	Gateway     string `json:"gateway"`
 	Incarnation string `json:"incarnation"`
+	// BroughtBy is the gateway that stored the object from its copy of Gateway's
+	// spool; empty where Gateway did.
+	BroughtBy string `json:"broughtBy,omitempty"`
 
 	// Segment is set where the object is a segment.
 	Segment *SegmentRange `json:"segment,omitempty"`

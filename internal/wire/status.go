@@ -74,6 +74,27 @@ type GatewayStatus struct {
 	Archivist bool `json:"archivist,omitempty"`
 	// Spool is what is receipted and waits on the pod's volume.
 	Spool *SpoolStatus `json:"spool,omitempty"`
+	// Stopped: these are the pod's last words. Whoever ends without them may have
+	// received more since.
+	Stopped bool `json:"stopped,omitempty"`
+
+	// Replica is where the pod takes copies of what waits in the spools of its
+	// pool's other pods, as host:port; empty where it takes none.
+	Replica string `json:"replica,omitempty"`
+	// Peer is the pod that its own copies go to; empty where there is none.
+	Peer string `json:"peer,omitempty"`
+	// Copies are what the pod keeps for others.
+	Copies []CopiesStatus `json:"copies,omitempty"`
+}
+
+// CopiesStatus says what a gateway keeps of another one's spool.
+type CopiesStatus struct {
+	// Owner is the pod that received the objects.
+	Owner   string `json:"owner"`
+	Objects int64  `json:"objects"`
+	Bytes   int64  `json:"bytes"`
+	// Oldest is when the oldest of them was received.
+	Oldest *time.Time `json:"oldest,omitempty"`
 }
 
 // SpoolStatus says what waits in a gateway's spool.

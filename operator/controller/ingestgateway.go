@@ -61,6 +61,10 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	// How many pods there are decides, with their spools, how few there may be.
+	if err := r.readPods(ctx, &view); err != nil {
+		return ctrl.Result{}, err
+	}
 	var failed error
 	if plan.GatewayAccepted(view).OK() {
 		view.Failed, failed = r.apply(ctx, view)
@@ -127,7 +131,7 @@ func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView
 // apply makes the pool's objects what they should be. What the API server
 // refuses is a finding; what failed otherwise is an error and worth another try.
 func (r *gatewayReconciler) apply(ctx context.Context, view plan.GatewayView) (*plan.Finding, error) {
-	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Image: r.image, PullSecrets: r.pull, Secrets: view.Secrets}
+	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Replicas: view.Replicas(), Image: r.image, PullSecrets: r.pull, Secrets: view.Secrets}
 	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		finding, err := r.applyUser(ctx, view, &pool)
 		if finding != nil || err != nil {

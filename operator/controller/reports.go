@@ -49,14 +49,17 @@ func newReports(log *slog.Logger) *reports {
 // take stores one entry of the status bucket. Replayed entries were written
 // before the watch began: the server's clock says when. All others came now.
 func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Time) {
+	instrument, pod, ok := wire.ParseStatusKey(entry.Key())
 	if entry.Operation() != jetstream.KeyValuePut {
+		if ok && instrument == "" {
+			r.forgetGateway(pod)
+		}
 		return
 	}
 	if instrument, ok := wire.ParseForwardStatusKey(entry.Key()); ok {
 		r.takeForward(instrument, entry.Value())
 		return
 	}
-	instrument, pod, ok := wire.ParseStatusKey(entry.Key())
 	if !ok {
 		return
 	}
@@ -87,12 +90,24 @@ func (r *reports) takeGateway(value []byte, seen, now time.Time) error {
 	r.mu.Unlock()
 	switch {
 	case was == nil || was.alive != next.alive || was.Incarnation != status.Incarnation ||
-		was.Draining != status.Draining || was.Datapath != status.Datapath || !maps.Equal(was.Problems, status.Problems):
+		was.Draining != status.Draining || was.Stopped != status.Stopped || plan.HoldsData(&was.GatewayStatus) != plan.HoldsData(&status) ||
+		was.Peer != status.Peer || was.Datapath != status.Datapath || !maps.Equal(was.Problems, status.Problems):
 		r.gatewayChanged(status.Pool, false)
 	case was.Revision != status.Revision:
 		r.gatewayChanged(status.Pool, true)
 	}
 	return nil
+}
+
+// forgetGateway: somebody removed a pod's report, as who gives up its spool does.
+func (r *reports) forgetGateway(pod string) {
+	r.mu.Lock()
+	was := r.gateways[pod]
+	delete(r.gateways, pod)
+	r.mu.Unlock()
+	if was != nil {
+		r.gatewayChanged(was.Pool, false)
+	}
 }
 
 func (r *reports) takeInstrument(instrument, pod string, value []byte, seen time.Time) error {

@@ -84,12 +84,20 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	c := conditions{now: v.Now, generation: v.Gateway.Generation, was: v.Gateway.Status.Conditions}
 	c.set(v1alpha1.ConditionAccepted, accepted)
 	c.set(v1alpha1.ConditionProgrammed, programmed)
+	for kind, look := range map[string]check[GatewayView]{
+		v1alpha1.ConditionScaleDownHeld: scaleDownIsHeld, v1alpha1.ConditionSpoolStranded: spoolIsStranded,
+	} {
+		if f, found := look(v); found {
+			c.set(kind, f)
+		}
+	}
 	patienceEnds := c.finish(first(v, []check[GatewayView]{
 		func(GatewayView) (Finding, bool) { return accepted, !accepted.OK() },
 		poolLacksASecret,
 		applyFailed,
 		podsAreNotReady,
 		func(GatewayView) (Finding, bool) { return programmed, programmed.Status == "False" },
+		podsAreKept,
 	}, good(v1alpha1.ReasonReady, count(v.asked(), v.asked())+" pods receive")))
 
 	status := v1alpha1.IngestGatewayStatus{
@@ -102,10 +110,10 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	}
 	status.Datapath, status.RegistryRevision = v.inUse()
 	status.Spool = v.spool()
-	return status, soonest(patienceEnds, figuresEvery)
+	return status, soonest(patienceEnds, v.strandsIn(), figuresEvery)
 }
 
-func (v GatewayView) asked() int32 { return *replicas(v.Gateway.Spec.Replicas) }
+func (v GatewayView) asked() int32 { return *replicasOf(v.Gateway.Spec.Replicas) }
 
 // poolLacksASecret: pods cannot start without the Secrets that Site and pool name.
 func poolLacksASecret(v GatewayView) (Finding, bool) {
@@ -131,7 +139,7 @@ func NotOurs(kind, name string) Finding {
 }
 
 func podsAreNotReady(v GatewayView) (Finding, bool) {
-	lacks := rolledOut(v.StatefulSet, v.asked())
+	lacks := rolledOut(v.StatefulSet, v.Replicas())
 	if lacks == "" {
 		return Finding{}, false
 	}
@@ -162,7 +170,7 @@ func poolsReportsAreNotRead(v GatewayView) (Finding, bool) {
 }
 
 func noPodIsReady(v GatewayView) (Finding, bool) {
-	return bad(v1alpha1.ReasonNotReported, "no pod is ready"), v.asked() > 0 && len(v.ready()) == 0
+	return bad(v1alpha1.ReasonNotReported, "no pod is ready"), v.Replicas() > 0 && len(v.ready()) == 0
 }
 
 func podDoesNotReport(v GatewayView) (Finding, bool) {

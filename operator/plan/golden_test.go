@@ -222,7 +222,7 @@ func (w world) planPool(out *planned, pool *v1alpha1.IngestGateway, site *v1alph
 	if site == nil {
 		return
 	}
-	p := plan.Pool{Gateway: pool, Site: site, Image: "substorm/ingest-gateway:dev", Secrets: view.Secrets}
+	p := plan.Pool{Gateway: pool, Site: site, Replicas: view.Replicas(), Image: "substorm/ingest-gateway:dev", Secrets: view.Secrets}
 	if site.Spec.JetStream.AccountKeySecretRef != nil {
 		user := plan.GatewayUser(site, pool.Name)
 		out.Users[pool.Name] = user

@@ -41,6 +41,8 @@ const gatewayName = "ingest-gateway"
 type Pool struct {
 	Gateway *v1alpha1.IngestGateway
 	Site    *v1alpha1.Site
+	// Replicas is how many pods there should be, see GatewayView.Replicas.
+	Replicas int32
 	// Image of the gateway.
 	Image string
 	// PullSecrets name Secrets with which Image is pulled.

@@ -35,7 +35,7 @@ const (
 func (p Pool) statefulSet() *appsac.StatefulSetApplyConfiguration {
 	gw := p.Gateway
 	spec := appsac.StatefulSetSpec().
-		WithReplicas(*replicas(gw.Spec.Replicas)).
+		WithReplicas(p.Replicas).
 		WithServiceName(podsService(gw.Name)).
 		WithPodManagementPolicy(appsv1.ParallelPodManagement).
 		WithSelector(metaac.LabelSelector().WithMatchLabels(PodLabels(gw.Name))).
@@ -51,7 +51,7 @@ func (p Pool) statefulSet() *appsac.StatefulSetApplyConfiguration {
 }
 
 // replicas: one where nothing is said.
-func replicas(asked *int32) *int32 {
+func replicasOf(asked *int32) *int32 {
 	if asked == nil {
 		one := int32(1)
 		return &one
@@ -233,7 +233,7 @@ func rolledOut(set *appsv1.StatefulSet, asked int32) string {
 	switch {
 	case set == nil:
 		return "its StatefulSet is not there yet"
-	case set.Status.ObservedGeneration < set.Generation || *replicas(set.Spec.Replicas) != asked:
+	case set.Status.ObservedGeneration < set.Generation || *replicasOf(set.Spec.Replicas) != asked:
 		return "its StatefulSet is being changed"
 	case set.Status.ReadyReplicas < asked:
 		return count(set.Status.ReadyReplicas, asked) + " pods receive"

@@ -42,7 +42,8 @@ func recounted(was, is *v1alpha1.SiteStatus) bool {
 // GatewayUrgency compares what stands with what is planned.
 func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		was.Replicas != is.Replicas || was.ReadyReplicas != is.ReadyReplicas || was.Selector != is.Selector || was.Datapath != is.Datapath)
+		was.Replicas != is.Replicas || was.ReadyReplicas != is.ReadyReplicas || was.Selector != is.Selector || was.Datapath != is.Datapath ||
+			(was.Spool == nil) != (is.Spool == nil))
 }
 
 // InstrumentUrgency compares what stands with what is planned.

@@ -12,6 +12,22 @@ import (
 // revision that holds the resource's latest generation.
 const ConditionProgrammed = "Programmed"
 
+const (
+	// ConditionScaleDownHeld of an IngestGateway is present and True while pods
+	// stay that spec.replicas no longer asks for: their spools are not empty.
+	ConditionScaleDownHeld = "ScaleDownHeld"
+	// ConditionSpoolStranded of an IngestGateway is present and True while objects
+	// that were receipted lie on the volume of a pod that does not report.
+	ConditionSpoolStranded = "SpoolStranded"
+
+	// ReasonSpoolNotEmpty: a pod that is to stop has something to bring home.
+	ReasonSpoolNotEmpty = "SpoolNotEmpty"
+	// ReasonSpoolUnknown: nobody knows what the spool of such a pod holds.
+	ReasonSpoolUnknown = "SpoolUnknown"
+	// ReasonPodSilent: a pod with objects in its spool has ceased to report.
+	ReasonPodSilent = "PodSilent"
+)
+
 // IngestGatewaySpec declares a pool of gateway pods: the way in.
 // +kubebuilder:validation:XValidation:rule="self.service.type != 'NodePort' || (self.ports.first >= 30000 && self.ports.last <= 32767)",message="with service.type NodePort the port range must lie within 30000-32767: senders use the same port on every node"
 // +kubebuilder:validation:XValidation:rule="!has(self.edge) || self.edge.port < self.ports.first || self.edge.port > self.ports.last",message="edge.port must lie outside spec.ports: those are for senders without a PROXY header"
@@ -24,7 +40,8 @@ type IngestGatewaySpec struct {
 	// +required
 	SiteRef LocalReference `json:"siteRef"`
 
-	// Replicas is how many pods are asked for.
+	// Replicas is how many pods are asked for. A pod stays until its spool is
+	// empty; the condition ScaleDownHeld says which and why.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=1
@@ -179,7 +196,7 @@ type IngestGatewayStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Programmed.
+	// Conditions: Ready, Accepted, Programmed, ScaleDownHeld, SpoolStranded.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

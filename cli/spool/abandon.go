@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spool
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// abandonment is one run of the command.
+type abandonment struct {
+	pod               string
+	yes, deleteVolume bool
+
+	in       io.Reader
+	out      io.Writer
+	site     string
+	store    objectstore.Store
+	ledger   jetstream.KeyValue
+	reports  jetstream.KeyValue
+	js       jetstream.JetStream
+	volume   func(context.Context) error
+	ledgerAt map[string]uint64 // revisions of entries
+}
+
+func abandonCommand(o *backend.Options) *cobra.Command {
+	a := &abandonment{}
+	cmd := &cobra.Command{
+		Use:   "abandon POD",
+		Short: "Give up the spool of a pod that will never return, and close its ledger",
+		Long: `Says that the volume of a gateway pod is lost with what was in its spool. What the
+pod had receipted and is not in the archive is lost: the ledger names it, with the
+cause SpoolAbandoned, and closes. What other pods have copies of (acknowledge:
+Replicated) is brought home by them, and is not lost; where they are not done yet
+the command says so and does nothing.
+
+A pod that still reports is never given up: it brings its spool home itself.
+Should the volume turn up later after all, start the pod on it: what is in the
+spool goes home, and the pod makes its columns of the ledger exact again.`,
+		Example: `  substorm spool ls
+  substorm spool abandon north-1
+  substorm spool abandon north-1 --yes --delete-volume`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.pod, a.in, a.out = args[0], cmd.InOrStdin(), cmd.OutOrStdout()
+			if a.deleteVolume && o.Code != "" {
+				return usage.Errorf("--delete-volume needs the cluster: leave --code out and name a Site with --site")
+			}
+			opts := *o
+			opts.AbandonPod = a.pod
+			return a.run(cmd.Context(), opts)
+		},
+	}
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&a.deleteVolume, "delete-volume", false, "delete the pod's PersistentVolumeClaim, and the data on it, too")
+	return cmd
+}
+
+func (a *abandonment) run(ctx context.Context, o backend.Options) error {
+	b, err := backend.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	a.site = b.Code
+	a.volume = func(ctx context.Context) error { return b.DeleteVolumeClaim(ctx, volumeClaim(a.pod)) }
+	if a.store, err = b.Store(ctx); err != nil {
+		return err
+	}
+	if a.js, err = b.JetStream(ctx); err != nil {
+		return err
+	}
+	if a.reports, err = a.js.KeyValue(ctx, wire.StatusBucket(a.site)); err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.StatusBucket(a.site), err)
+	}
+	if a.ledger, err = a.js.KeyValue(ctx, wire.LedgerBucket(a.site)); err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(a.site), err)
+	}
+	spool, err := a.find(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := a.plan(ctx, spool)
+	if err != nil {
+		return err
+	}
+	if err := a.confirm(spool, c); err != nil {
+		return err
+	}
+	return a.carryOut(ctx, spool, c)
+}
+
+// volumeClaim is the name of the claim that a StatefulSet makes for a pod.
+func volumeClaim(pod string) string { return "data-" + pod }
+
+// find returns the pod's spool, if it may be given up.
+func (a *abandonment) find(ctx context.Context) (Spool, error) {
+	spools, err := Read(ctx, a.js, a.site, time.Now())
+	if err != nil {
+		return Spool{}, err
+	}
+	i := slices.IndexFunc(spools, func(s Spool) bool { return s.Pod == a.pod })
+	if i < 0 {
+		var names []string
+		for _, s := range spools {
+			names = append(names, s.Pod)
+		}
+		return Spool{}, fmt.Errorf("no gateway pod %q has reported, or it was given up before; there are: %s", a.pod, strings.Join(names, ", "))
+	}
+	if s := spools[i]; !s.Silent {
+		return Spool{}, fmt.Errorf("pod %s reported %s ago: it is not lost, and brings its spool home itself; stop it first if its volume is to be given up",
+			a.pod, age(time.Since(s.ReportedAt)))
+	}
+	for _, s := range spools {
+		for _, c := range s.Copies {
+			if c.Owner == a.pod && c.Objects > 0 && !s.Silent {
+				return Spool{}, fmt.Errorf("pod %s has copies of %d objects of %s and is about to bring them home: "+
+					"wait until `substorm spool ls` shows none", s.Pod, c.Objects, a.pod)
+			}
+		}
+	}
+	return spools[i], nil
+}
+
+// plan reads the pod's columns, and what of its objects the archive holds.
+func (a *abandonment) plan(ctx context.Context, s Spool) (closing, error) {
+	ledger, brought := map[instrumentDay]columns{}, map[instrumentDay]wire.Totals{}
+	a.ledgerAt = map[string]uint64{}
+	err := each(ctx, a.ledger, "*.*.*."+a.pod, func(e jetstream.KeyValueEntry) error {
+		instrument, day, step, _, err := wire.ParseLedgerKey(e.Key())
+		if err != nil {
+			return err
+		}
+		entry, err := wire.DecodeLedgerEntry(e.Value())
+		if err != nil {
+			return fmt.Errorf("ledger entry %s: %w", e.Key(), err)
+		}
+		at := instrumentDay{instrument, day}
+		if ledger[at] == nil {
+			ledger[at] = columns{}
+		}
+		ledger[at][step] = entry
+		a.ledgerAt[e.Key()] = e.Revision()
+		return nil
+	})
+	if err != nil {
+		return closing{}, err
+	}
+	r := report{count: count{uint64(s.Objects), uint64(s.Bytes)}, day: wire.DayOf(s.ReportedAt), incarnation: s.incarnation}
+	r.first = r.day
+	if s.Oldest != nil {
+		r.first = min(r.first, wire.DayOf(*s.Oldest))
+	}
+	for instrument, err := range manifest.Instruments(ctx, a.store, a.site) {
+		if err != nil {
+			return closing{}, err
+		}
+		for day, err := range manifest.Days(ctx, a.store, a.site, instrument) {
+			if err != nil {
+				return closing{}, err
+			}
+			at := instrumentDay{instrument, day}
+			if day < r.first && !ledger[at].open() {
+				continue
+			}
+			if brought[at], err = a.broughtHome(ctx, at); err != nil {
+				return closing{}, err
+			}
+		}
+	}
+	return closeLedger(ledger, brought, r), nil
+}
+
+// open: something was received and not announced.
+func (c columns) open() bool {
+	for incarnation, r := range c[wire.StepReceived].Incarnations {
+		if r.Objects > c[wire.StepAnnounced].Incarnations[incarnation].Objects {
+			return true
+		}
+	}
+	return false
+}
+
+// broughtHome sums up the objects of a day that the pod received and that other
+// pods archived from their copies.
+func (a *abandonment) broughtHome(ctx context.Context, at instrumentDay) (sum wire.Totals, err error) {
+	for r, err := range manifest.Records(ctx, a.store, a.site, at.Instrument, at.Day) {
+		if err != nil {
+			return sum, fmt.Errorf("manifest of %s, %s: %w", at.Instrument, at.Day, err)
+		}
+		if r.Gateway == a.pod && r.BroughtBy != "" {
+			sum = sum.Plus(wire.Totals{Objects: 1, ObjectBytes: uint64(r.Size), Digest: r.Digest})
+		}
+	}
+	return sum, nil
+}
+
+var errNotConfirmed = errors.New("nothing was changed")
+
+// confirm says what will be lost, and asks.
+func (a *abandonment) confirm(s Spool, c closing) error {
+	if err := a.describe(s, c); err != nil || a.yes {
+		return err
+	}
+	if _, err := fmt.Fprintf(a.out, "This closes the ledger for good. Type the pod's name to go on: "); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(a.in).ReadString('\n')
+	if strings.TrimSpace(line) == a.pod {
+		return nil
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return fmt.Errorf("%w: %q is not the pod's name (--yes does not ask)", errNotConfirmed, strings.TrimSpace(line))
+}
+
+func (a *abandonment) describe(s Spool, c closing) error {
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "Pod %s on node %s has been silent for %s.\n", s.Pod, s.Node, age(time.Since(s.ReportedAt)))
+	fmt.Fprintf(t, "Its last report: %d objects, %s in its spool.\n", s.Objects, humanize.IBytes(uint64(s.Bytes)))
+	if c.home.Objects > 0 {
+		fmt.Fprintf(t, "At home nevertheless: %d objects, %s.\n", c.home.Objects, humanize.IBytes(c.home.Bytes))
+	}
+	if len(c.lost) == 0 {
+		fmt.Fprintln(t, "Nothing is known to be lost.")
+		return t.Flush()
+	}
+	fmt.Fprintln(t, "\nINSTRUMENT\tDAY\tLOST\tBYTES")
+	for _, l := range c.lost {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", l.Instrument, l.Day, l.Objects, humanize.IBytes(l.Bytes))
+	}
+	fmt.Fprintln(t)
+	return t.Flush()
+}
+
+// carryOut writes the ledger, and then removes the report, which lets the pool go
+// on without the pod. What was written before it failed is not written again.
+func (a *abandonment) carryOut(ctx context.Context, s Spool, c closing) error {
+	for at, steps := range c.changed {
+		for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
+			entry, changed := steps[step]
+			if !changed {
+				continue
+			}
+			if err := a.write(ctx, wire.LedgerKey(at.Instrument, at.Day, step, a.pod), entry); err != nil {
+				return err
+			}
+		}
+	}
+	err := a.reports.Delete(ctx, wire.GatewayStatusKey(a.pod), jetstream.LastRevision(s.revision))
+	if err != nil {
+		return fmt.Errorf("remove the report of %s: %w: has it just come back? See substorm spool ls", a.pod, err)
+	}
+	lost := c.total()
+	if _, err := fmt.Fprintf(a.out, "Given up: %d objects, %s, are lost with the spool of %s.\n", lost.Objects, humanize.IBytes(lost.Bytes), a.pod); err != nil {
+		return err
+	}
+	claim := volumeClaim(a.pod)
+	if !a.deleteVolume {
+		_, err := fmt.Fprintf(a.out, "Its volume stays: PersistentVolumeClaim %s. Where its node is gone for good, --delete-volume lets the pod start elsewhere.\n", claim)
+		return err
+	}
+	if err := a.volume(ctx); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "PersistentVolumeClaim %s is deleted; it goes once no pod uses it: on a node that is lost, "+
+		"kubectl delete pod %s --grace-period=0 --force\n", claim, a.pod)
+	return err
+}
+
+// write writes an entry that is as it was read.
+func (a *abandonment) write(ctx context.Context, key string, entry wire.LedgerEntry) error {
+	value, err := entry.Encode()
+	if err != nil {
+		return err
+	}
+	if revision, exists := a.ledgerAt[key]; exists {
+		_, err = a.ledger.Update(ctx, key, value, revision)
+	} else {
+		_, err = a.ledger.Create(ctx, key, value)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s of the ledger: %w: run the command again", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spool
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// silentAfter is when a pod counts as one that no longer reports: three missed
+// reports and a grace period.
+const silentAfter = 3*wire.GatewayReportInterval + 15*time.Second
+
+// Spool is one pod's.
+type Spool struct {
+	Pod  string `json:"pod"`
+	Pool string `json:"pool"`
+	Node string `json:"node,omitempty"`
+	// ReportedAt is when the pod last reported, by the server's clock. Silent: it
+	// has ceased to, and what it received since is not in the figures.
+	ReportedAt time.Time `json:"reportedAt"`
+	Silent     bool      `json:"silent"`
+	// Stopped: it said that these are its last words.
+	Stopped bool `json:"stopped,omitempty"`
+
+	Objects     int64      `json:"objects"`
+	Bytes       int64      `json:"bytes"`
+	Oldest      *time.Time `json:"oldest,omitempty"`
+	Quarantined int64      `json:"quarantined,omitempty"`
+	// Copies are what it keeps for other pods.
+	Copies []wire.CopiesStatus `json:"copies,omitempty"`
+
+	incarnation string
+	revision    uint64 // of the report
+}
+
+func listCommand(o *backend.Options) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the pods' spools",
+		Long: `Lists what each gateway pod last said of its spool. A pod that is silent is named
+so: what it received after its last report is not in the figures.`,
+		Example: `  substorm spool ls
+  kubectl substorm spool ls -n substorm -o json | jq 'select(.silent)'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "" && output != "json" {
+				return usage.Errorf("-o %s: there is json", output)
+			}
+			b, err := backend.Open(cmd.Context(), *o)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			js, err := b.JetStream(cmd.Context())
+			if err != nil {
+				return err
+			}
+			spools, err := Read(cmd.Context(), js, b.Code, time.Now())
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return printJSON(cmd.OutOrStdout(), spools)
+			}
+			return printTable(cmd.OutOrStdout(), spools, time.Now())
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json: a spool per line")
+	return cmd
+}
+
+// Read returns what each pod of a Site last reported of its spool, by pod.
+func Read(ctx context.Context, js jetstream.JetStream, site string, now time.Time) ([]Spool, error) {
+	kv, err := js.KeyValue(ctx, wire.StatusBucket(site))
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, fmt.Errorf("NATS has no bucket %s: is the Site ready? See substorm status", wire.StatusBucket(site))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(site), err)
+	}
+	var spools []Spool
+	err = each(ctx, kv, wire.GatewayStatusKey("*"), func(e jetstream.KeyValueEntry) error {
+		s, err := wire.DecodeGatewayStatus(e.Value())
+		if err != nil {
+			return fmt.Errorf("report %s: %w", e.Key(), err)
+		}
+		spools = append(spools, spoolOf(s, e, now))
+		return nil
+	})
+	slices.SortFunc(spools, func(a, b Spool) int { return cmp.Compare(a.Pod, b.Pod) })
+	return spools, err
+}
+
+func spoolOf(s wire.GatewayStatus, e jetstream.KeyValueEntry, now time.Time) Spool {
+	out := Spool{
+		Pod: s.Gateway, Pool: s.Pool, Node: s.Node, ReportedAt: e.Created(), Stopped: s.Stopped, Copies: s.Copies,
+		Silent: now.Sub(e.Created()) > silentAfter, incarnation: s.Incarnation, revision: e.Revision(),
+	}
+	if s.Spool != nil {
+		out.Objects, out.Bytes, out.Oldest, out.Quarantined = s.Spool.Objects, s.Spool.Bytes, s.Spool.Oldest, s.Spool.Quarantined
+	}
+	return out
+}
+
+// each calls f for every entry of a bucket whose key matches.
+func each(ctx context.Context, kv jetstream.KeyValue, match string, f func(jetstream.KeyValueEntry) error) error {
+	watcher, err := kv.Watch(ctx, match, jetstream.IgnoreDeletes())
+	if err != nil {
+		return fmt.Errorf("read bucket %s: %w", kv.Bucket(), err)
+	}
+	defer func() { _ = watcher.Stop() }() // it ends with the connection at the latest
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case entry, ok := <-watcher.Updates():
+			if !ok {
+				return fmt.Errorf("read bucket %s: the connection ended", kv.Bucket())
+			}
+			if entry == nil { // all that there was has come
+				return nil
+			}
+			if err := f(entry); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func printJSON(w io.Writer, spools []Spool) error {
+	enc := json.NewEncoder(w)
+	for _, s := range spools {
+		if err := enc.Encode(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printTable(w io.Writer, spools []Spool, now time.Time) error {
+	if len(spools) == 0 {
+		_, err := fmt.Fprintln(w, "No gateway has reported yet.")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "POD\tNODE\tREPORTS\tOBJECTS\tBYTES\tOLDEST\tCORRUPT\tKEEPS COPIES OF")
+	for _, s := range spools {
+		oldest := "-"
+		if s.Oldest != nil {
+			oldest = age(now.Sub(*s.Oldest))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", s.Pod, cmp.Or(s.Node, "-"), s.reports(now), s.Objects,
+			humanize.IBytes(uint64(s.Bytes)), oldest, s.Quarantined, cmp.Or(s.copies(), "-"))
+	}
+	return t.Flush()
+}
+
+func (s *Spool) reports(now time.Time) string {
+	switch {
+	case !s.Silent:
+		return "yes"
+	case s.Stopped:
+		return "stopped " + age(now.Sub(s.ReportedAt)) + " ago"
+	default:
+		return "SILENT for " + age(now.Sub(s.ReportedAt))
+	}
+}
+
+func (s *Spool) copies() string {
+	var all []string
+	for _, c := range s.Copies {
+		all = append(all, fmt.Sprintf("%s (%d)", c.Owner, c.Objects))
+	}
+	return strings.Join(all, ", ")
+}
+
+// age is a duration in its largest unit, and the next one.
+func age(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return d.Truncate(time.Second).String()
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	}
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// maxReplicas is the greatest spec.replicas: no report, whatever it says, makes
+// a pool larger.
+const maxReplicas = 100
+
+// Replicas is how many pods there should be: those that are asked for, and up to
+// the highest one whose volume holds what is receipted and not at home. Removed
+// pods come back for that: their volumes stay.
+func (v GatewayView) Replicas() int32 {
+	n, _ := v.hold()
+	return n
+}
+
+// hold returns how many pods there should be, and what keeps those that are not
+// asked for.
+func (v GatewayView) hold() (replicas int32, why *Finding) {
+	asked, current := v.asked(), v.asked()
+	if v.StatefulSet != nil {
+		current = *replicasOf(v.StatefulSet.Spec.Replicas)
+	}
+	if current > asked && !v.Bus.Up {
+		f := good(v1alpha1.ReasonSpoolUnknown, fmt.Sprintf("%d pods stay, and %d are asked for: the operator does not reach JetStream, "+
+			"so it does not know what their spools hold; see the conditions of Site %q", current, asked, v.Gateway.Spec.SiteRef.Name))
+		return current, &f
+	}
+	reason, notes := v1alpha1.ReasonSpoolUnknown, []string(nil)
+	replicas = asked
+	for _, r := range v.reports() {
+		n, ok := ordinal(v.Gateway.Name, r.Gateway)
+		if !ok || n < asked || n >= maxReplicas {
+			continue
+		}
+		note, holds := v.keeps(r)
+		if note == "" {
+			continue
+		}
+		if holds {
+			reason = v1alpha1.ReasonSpoolNotEmpty
+		}
+		replicas = max(replicas, n+1)
+		notes = append(notes, note)
+	}
+	if replicas == asked {
+		return asked, nil
+	}
+	f := good(reason, fmt.Sprintf("%d pods stay, and %d are asked for: %s", replicas, asked, strings.Join(notes, "; ")))
+	return replicas, &f
+}
+
+// keeps says what keeps a pod that is not asked for, or "", and whether it is
+// known to hold something.
+func (v GatewayView) keeps(r GatewayReport) (note string, holds bool) {
+	switch {
+	case HoldsData(&r.GatewayStatus):
+		return fmt.Sprintf("%s has %s", r.Gateway, holding(&r.GatewayStatus)), true
+	case !r.Stopped && v.Now.Sub(r.Seen) > reportAge:
+		return fmt.Sprintf("%s has not reported since %s, so nobody knows what its spool holds: if it never will, "+
+			"give it up with `kubectl substorm spool abandon %s`", r.Gateway, stamp(r.Seen), r.Gateway), false
+	default:
+		return "", false
+	}
+}
+
+// HoldsData says whether a pod's volume has what is receipted and not at home.
+func HoldsData(s *wire.GatewayStatus) bool {
+	return s.Spool != nil && s.Spool.Objects > 0 || len(s.Copies) > 0
+}
+
+// holding says what a pod's volume has.
+func holding(s *wire.GatewayStatus) string {
+	var parts []string
+	if spool := s.Spool; spool != nil && spool.Objects > 0 {
+		part := fmt.Sprintf("%d objects (%s) in its spool", spool.Objects, humanize.IBytes(uint64(spool.Bytes)))
+		if spool.Oldest != nil {
+			part += ", the oldest received at " + stamp(*spool.Oldest)
+		}
+		parts = append(parts, part)
+	}
+	for _, c := range s.Copies {
+		parts = append(parts, fmt.Sprintf("copies of %d objects of %s", c.Objects, c.Owner))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// reports are the pool's pods' last reports, whenever that was, by pod.
+func (v GatewayView) reports() []GatewayReport {
+	mine := slices.DeleteFunc(slices.Clone(v.Reports), func(r GatewayReport) bool { return r.Pool != v.Gateway.Name })
+	slices.SortFunc(mine, func(a, b GatewayReport) int {
+		m, _ := ordinal(v.Gateway.Name, a.Gateway)
+		n, _ := ordinal(v.Gateway.Name, b.Gateway)
+		return cmp.Or(cmp.Compare(m, n), cmp.Compare(a.Gateway, b.Gateway))
+	})
+	return mine
+}
+
+// ordinal is the number of a StatefulSet's pod.
+func ordinal(pool, pod string) (int32, bool) {
+	digits, ok := strings.CutPrefix(pod, pool+"-")
+	n, err := strconv.ParseInt(digits, 10, 32)
+	return int32(n), ok && err == nil && n >= 0 && digits == strconv.FormatInt(n, 10)
+}
+
+func scaleDownIsHeld(v GatewayView) (Finding, bool) {
+	if _, why := v.hold(); why != nil {
+		return *why, true
+	}
+	return Finding{}, false
+}
+
+// podsAreKept: what is asked for is not so yet.
+func podsAreKept(v GatewayView) (Finding, bool) {
+	_, why := v.hold()
+	if why == nil {
+		return Finding{}, false
+	}
+	return bad(v1alpha1.ConditionScaleDownHeld, why.Message), true
+}
+
+// spoolIsStranded: a pod that held objects has been silent for longer than a
+// restart's report takes. While nobody's reports are read, what was found stands.
+func spoolIsStranded(v GatewayView) (Finding, bool) {
+	if !v.Bus.Up {
+		was := condition(v.Gateway.Status.Conditions, v1alpha1.ConditionSpoolStranded)
+		if was == nil {
+			return Finding{}, false
+		}
+		return Finding{was.Status, was.Reason, was.Message}, true
+	}
+	var notes []string
+	for _, r := range v.reports() {
+		if in, holds := v.strandIn(r); !holds || in > 0 {
+			continue
+		}
+		node := r.Node
+		if node == "" {
+			node = "unknown"
+		}
+		note := fmt.Sprintf("pod %s on node %s has %s, and has not reported since %s", r.Gateway, node,
+			holding(&wire.GatewayStatus{Spool: r.Spool}), stamp(r.Seen))
+		if kept := v.copiesOf(r.Gateway); kept != "" {
+			note += " (" + kept + ")"
+		}
+		notes = append(notes, note)
+	}
+	if len(notes) == 0 {
+		return Finding{}, false
+	}
+	return good(v1alpha1.ReasonPodSilent, strings.Join(notes, "; ")+
+		": bring pod and node back, and they go home; what never returns is given up with `kubectl substorm spool abandon POD`"), true
+}
+
+// strandIn returns after how long of further silence a pod's spool is stranded,
+// and false where it is empty.
+func (v GatewayView) strandIn(r GatewayReport) (time.Duration, bool) {
+	seen := r.Seen
+	if v.Bus.Since.After(seen) {
+		seen = v.Bus.Since // nobody could have reported before
+	}
+	return max(0, seen.Add(reportAge+reportGrace).Sub(v.Now)), r.Spool != nil && r.Spool.Objects > 0
+}
+
+// strandsIn returns when to look again for stranded spools, or 0: after the
+// reports of pods that report have aged.
+func (v GatewayView) strandsIn() (wait time.Duration) {
+	for _, r := range v.reports() {
+		if in, holds := v.strandIn(r); holds && in > 0 {
+			wait = soonest(wait, in+time.Second)
+		}
+	}
+	return wait
+}
+
+// copiesOf says who keeps copies of a pod's spool, or "".
+func (v GatewayView) copiesOf(pod string) string {
+	alive, _ := fresh(v.Reports, v.Gateway.Name, v.Now)
+	var kept []string
+	for _, r := range alive {
+		for _, c := range r.Copies {
+			if c.Owner == pod && c.Objects > 0 {
+				kept = append(kept, fmt.Sprintf("%s brings home copies of %d", r.Gateway, c.Objects))
+			}
+		}
+	}
+	slices.Sort(kept)
+	return strings.Join(kept, ", ")
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	rounds  = 5
+	rounds = 5
 	// storeWindow is how long the store by itself is measured.
 	storeWindow = 2 * time.Second
-	senders = 64
+	senders     = 64
 	// patience is how long the spool may take to empty.
 	patience = 3 * time.Minute
 )

@@ -33,8 +33,8 @@ import (
 const (
 	SiteCode    = "hub"
 	BucketName  = "archive"
+	Instrument  = "camera"
 	pool, pod   = "north", "north-0"
-	instrument  = "camera"
 	maxObject   = 1 << 30
 	connections = 20_000
 	scratch     = 8 << 30
@@ -44,7 +44,7 @@ const (
 // entry is the instrument that sends to a port.
 func entry(o Options) wire.InstrumentEntry {
 	e := wire.InstrumentEntry{
-		UID: "uid-" + instrument, Generation: 1, Revision: 1, Instrument: instrument, Gateway: pool,
+		UID: "uid-" + Instrument, Generation: 1, Revision: 1, Instrument: Instrument, Gateway: pool,
 		MaxObjectSize: maxObject, MaxConnections: connections, Acknowledge: cmp.Or(o.Acknowledge, "Stored"), MediaType: "application/octet-stream",
 		CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
 		Ways: []wire.WayEntry{{
@@ -147,7 +147,7 @@ func serveSite(ctx context.Context, o Options, ready func(string)) error {
 		done <- ingestgateway.Run(ctx, ingestgateway.Config{
 			Site: SiteCode, Pool: pool, Gateway: pod, DataDir: filepath.Join(o.Dir, "data"), ListenHTTP: listen,
 			FirstPort: 1, LastPort: 65535, Objects: o.Objects.Config(), NATS: stream.Config{Servers: []string{o.NATS}},
-			MemoryBudget: o.MemoryBudget, DrainTimeout: 10 * time.Second, ObservationRetention: time.Hour, NoticeRetention: time.Hour,
+			MemoryBudget: o.MemoryBudget, PartInterval: o.PartInterval, DrainTimeout: 10 * time.Second, ObservationRetention: time.Hour, NoticeRetention: time.Hour,
 			LogLevel: "error", Log: os.Stderr,
 		})
 	}()
@@ -181,7 +181,7 @@ func declare(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if _, err := registry.Put(ctx, wire.RegistryInstrumentKey(instrument), value); err != nil {
+	if _, err := registry.Put(ctx, wire.RegistryInstrumentKey(Instrument), value); err != nil {
 		return err
 	}
 	marker, err := wire.RegistryComplete{Revision: 1, Count: 1}.Encode()

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,6 +60,8 @@ type Options struct {
 	Datagrams bool `json:"datagrams,omitempty"`
 	// Acknowledge is spelled as in an Instrument; empty for Stored.
 	Acknowledge string `json:"acknowledge,omitempty"`
+	// PartInterval is how often Site closes manifest parts; 0 is its default.
+	PartInterval time.Duration `json:"partInterval,omitempty"`
 	// Of Site.
 	Objects Bucket `json:"objects"`
 	NATS    string `json:"nats,omitempty"`

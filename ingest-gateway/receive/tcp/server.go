@@ -187,7 +187,7 @@ func (s *Server) serve(conn *net.TCPConn, source netip.AddrPort, port uint16) {
 	defer conn.Close()
 	c := &connection{server: s, conn: conn, source: unmapped(source), port: port, heard: time.Now()}
 	c.claim = intake.Claim{Protocol: wire.ProtocolTCP, Port: port, Addr: c.source.Addr()}
-	mode, _ := s.cfg.Registry.Current().TLS(wire.ProtocolTCP, port, c.source.Addr())
+	mode, _ := s.cfg.Registry.Current().TLS(port, c.source.Addr())
 	if failed := c.open(mode); failed != nil {
 		refusal := s.cfg.Registry.Current().Nearly(c.claim, failed.cause)
 		c.refuseSender(refusal, failed.err)

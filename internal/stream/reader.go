@@ -117,6 +117,9 @@ func (r *Reader) fetch(ctx context.Context, most int, wait time.Duration) ([]Mes
 	call, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	batch, err := r.consumer.Fetch(most, jetstream.FetchContext(call))
+	if err != nil && call.Err() != nil && ctx.Err() == nil {
+		return nil, nil // the wait was over before anything was asked
+	}
 	if err != nil {
 		return nil, err
 	}

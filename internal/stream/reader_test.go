@@ -205,6 +205,22 @@ func TestReaderSilence(t *testing.T) {
 	}
 }
 
+// A wait that is over before anything could be asked is silence, no failure.
+func TestReaderNoTime(t *testing.T) {
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	epoch := makeStream(t, js)
+	publish(t, js, "r.a", 1, 3)
+	r := stream.NewReader(js, stream.ReaderConfig{Stream: "R", Epoch: epoch})
+	for range 3 {
+		if got, err := r.Next(t.Context(), 7, time.Nanosecond); err != nil || len(got) > 0 {
+			t.Fatalf("got %d messages, %v; want none and no error", len(got), err)
+		}
+	}
+	if got := readAll(t, r); len(got) != 3 {
+		t.Errorf("read %d messages of 3", len(got))
+	}
+}
+
 func TestReaderEpoch(t *testing.T) {
 	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
 	epoch := makeStream(t, js)

@@ -31,9 +31,9 @@ const (
 	scratchShare = 0.25
 	// connectionShare is the part of the memory limit that connections may take
 	// beside the budget, connectionCost what one takes: a goroutine, a socket,
-	// the state of a digest.
-	connectionShare = 8
-	connectionCost  = 32 << 10
+	// the state of a digest. Idle ones take half of it (make bench NAME=ingest-memory).
+	connectionShare = 6
+	connectionCost  = 16 << 10
 	minConnections  = 256
 	// heapShare is the part of the memory limit at which Go's heap is collected
 	// as hard as it takes; the rest is stacks and what others read in vain.

@@ -63,9 +63,9 @@ func TestBudgetUnderLimit(t *testing.T) {
 		want          limits
 	}{
 		{0, 0, limits{256 << 20, tcp.DefaultMaxConnections}},
-		{96 << 20, 0, limits{48 << 20, 384}},
-		{512 << 20, 0, limits{256 << 20, 2048}},
-		{96 << 20, 16 << 20, limits{16 << 20, 384}},
+		{96 << 20, 0, limits{48 << 20, 1024}},
+		{512 << 20, 0, limits{256 << 20, 5461}},
+		{96 << 20, 16 << 20, limits{16 << 20, 1024}},
 		{1 << 20, 0, limits{minMemoryBudget, minConnections}},
 	} {
 		if got := limitsUnder(c.limit, c.budget); got != c.want {

@@ -31,7 +31,7 @@ import (
 
 // DefaultMaxConnections bounds what goroutines and file descriptors take; each
 // connection needs some 20 KiB beside its share of the memory budget.
-const DefaultMaxConnections = 8192
+const DefaultMaxConnections = 16_384
 
 // errDraining ends connections that did not finish in time.
 var errDraining = errors.New("the gateway is draining")

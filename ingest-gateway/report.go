@@ -68,6 +68,7 @@ func (r *reporter) run(ctx context.Context) error {
 		case <-tick.C:
 			if !said {
 				r.reportInstruments(ctx)
+				r.reportRefusals(ctx)
 			}
 		}
 	}
@@ -78,6 +79,20 @@ func (r *reporter) last(ctx context.Context) {
 	r.stopped = true
 	if r.reportGateway(ctx) == nil {
 		r.reportInstruments(ctx)
+		r.reportRefusals(ctx)
+	}
+}
+
+// reportRefusals tells for which instruments somebody was refused who was nearly
+// one of them.
+func (r *reporter) reportRefusals(ctx context.Context) {
+	for name, refused := range r.g.registry.Refusals.Changed() {
+		err := r.put(ctx, wire.RefusalStatusKey(name, r.g.cfg.Gateway), wire.RefusalStatus{
+			Incarnation: r.g.incarnation, ReportedAt: time.Now().UTC(), Refused: refused,
+		})
+		if err != nil {
+			r.g.registry.Refusals.Again(name)
+		}
 	}
 }
 

@@ -85,6 +85,9 @@ func newSecure(ctx context.Context, conn *net.TCPConn, certificates *certificate
 func (s *secure) read(into []byte) (int, error) {
 	if s.have && len(into) > 0 {
 		into[0], s.have = s.stash[0], false
+		if len(into) == 1 {
+			return 1, nil
+		}
 		return 1 + max(s.readNow(into[1:]), 0), nil // an end is told again by the next read
 	}
 	n, err := s.Read(into)

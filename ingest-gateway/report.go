@@ -29,6 +29,8 @@ type reporter struct {
 	said    map[string]wire.InstrumentStatus
 	// others are the totals of earlier incarnations, by ledger key.
 	others map[string]others
+	// heard heartbeats are reported, so many of them.
+	heard uint64
 }
 
 type others struct {
@@ -68,6 +70,7 @@ func (r *reporter) run(ctx context.Context) error {
 		case <-tick.C:
 			if !said {
 				r.reportInstruments(ctx)
+				r.reportSenders(ctx)
 			}
 		}
 	}
@@ -78,6 +81,7 @@ func (r *reporter) last(ctx context.Context) {
 	r.stopped = true
 	if r.reportGateway(ctx) == nil {
 		r.reportInstruments(ctx)
+		r.reportSenders(ctx)
 	}
 }
 
@@ -120,6 +124,17 @@ func (r *reporter) reportInstruments(ctx context.Context) {
 		}
 		r.said[name] = wire.InstrumentStatus{LastReceived: last, Day: day, Objects: own.Objects, Datagrams: own.Datagrams}
 	}
+}
+
+// reportSenders reports what senders said of themselves since the last time.
+func (r *reporter) reportSenders(ctx context.Context) {
+	news, heard := r.g.senders.since(r.heard)
+	for instrument, status := range news {
+		if r.put(ctx, wire.SenderStatusKey(instrument), status) != nil {
+			return // all of them next time
+		}
+	}
+	r.heard = heard
 }
 
 // earlier returns what the pod's earlier incarnations received on a day, as far

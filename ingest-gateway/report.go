@@ -29,6 +29,8 @@ type reporter struct {
 	said    map[string]wire.InstrumentStatus
 	// others are the totals of earlier incarnations, by ledger key.
 	others map[string]others
+	// heard heartbeats are reported, so many of them.
+	heard uint64
 }
 
 type others struct {
@@ -69,6 +71,7 @@ func (r *reporter) run(ctx context.Context) error {
 			if !said {
 				r.reportInstruments(ctx)
 				r.reportRefusals(ctx)
+				r.reportSenders(ctx)
 			}
 		}
 	}
@@ -93,6 +96,7 @@ func (r *reporter) reportRefusals(ctx context.Context) {
 		if err != nil {
 			r.g.registry.Refusals.Again(name)
 		}
+		r.reportSenders(ctx)
 	}
 }
 
@@ -135,6 +139,17 @@ func (r *reporter) reportInstruments(ctx context.Context) {
 		}
 		r.said[name] = wire.InstrumentStatus{LastReceived: last, Day: day, Objects: own.Objects, Datagrams: own.Datagrams}
 	}
+}
+
+// reportSenders reports what senders said of themselves since the last time.
+func (r *reporter) reportSenders(ctx context.Context) {
+	news, heard := r.g.senders.since(r.heard)
+	for instrument, status := range news {
+		if r.put(ctx, wire.SenderStatusKey(instrument), status) != nil {
+			return // all of them next time
+		}
+	}
+	r.heard = heard
 }
 
 // earlier returns what the pod's earlier incarnations received on a day, as far

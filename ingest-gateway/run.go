@@ -66,6 +66,7 @@ type gateway struct {
 	http         *telemetry.Server
 	health       health
 	reporter     *reporter
+	senders      *senders
 
 	isArchivist atomic.Bool
 }
@@ -182,11 +183,14 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	}
 	g.registry = intake.NewRegistry()
 	registerRegistry(g.metrics, g.registry)
+	g.senders = newSenders(g.cfg.Gateway, func(instrument string) bool { _, ok := g.registry.Current().Instruments()[instrument]; return ok })
+	g.metrics.MustRegister(g.senders)
 	if err := g.openCertificates(); err != nil {
 		return err
 	}
 	g.tcp = tcp.NewServer(tcp.Config{
 		Registry: g.registry, Certificates: g.certificates, Archive: g.archive, MaxConnections: limits.connections, Logger: g.log, Metrics: g.metrics,
+		Heartbeat: g.senders.heartbeat,
 	})
 	g.reporter = newReporter(g)
 	g.http, err = telemetry.NewServer(telemetry.ServerConfig{

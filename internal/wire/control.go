@@ -171,9 +171,24 @@ func (a HeartbeatAnswer) Offset(sent, heard time.Time) (offset, roundTrip time.D
 	return there/2 + back/2, heard.Sub(sent) - a.Answered.Sub(a.Received)
 }
 
-// SenderStatus is what a gateway pod last heard of an instrument's sender.
+const senderKey = "sender."
+
+// SenderStatusKey is where the gateway pod that last heard an instrument's
+// sender reports about it.
+func SenderStatusKey(instrument string) string { return senderKey + instrument }
+
+// ParseSenderStatusKey returns the instrument that a key of the status bucket
+// names, and false for other keys.
+func ParseSenderStatusKey(key string) (instrument string, ok bool) {
+	instrument, ok = strings.CutPrefix(key, senderKey)
+	return instrument, ok && instrument != "" && !strings.Contains(instrument, ".")
+}
+
+// SenderStatus is what an instrument's sender last said of itself.
 type SenderStatus struct {
-	// ReportedAt by the gateway's clock.
+	Format int `json:"format"`
+	// Gateway is the pod that heard it, at ReportedAt by its clock.
+	Gateway    string    `json:"gateway"`
 	ReportedAt time.Time `json:"reportedAt"`
 	// As in Heartbeat.
 	ClockOffset  *Span      `json:"clockOffset,omitempty"`
@@ -185,10 +200,21 @@ type SenderStatus struct {
 	Version      string     `json:"version,omitempty"`
 }
 
-// StatusOf is what a gateway that heard it at a time reports of a heartbeat.
-func (h Heartbeat) StatusOf(at time.Time) SenderStatus {
+// StatusAt is what a gateway that heard it at a time reports of a heartbeat.
+func (h Heartbeat) StatusAt(received time.Time, gateway string) SenderStatus {
 	return SenderStatus{
-		ReportedAt: at, ClockOffset: h.ClockOffset, RoundTrip: h.RoundTrip,
+		Gateway: gateway, ReportedAt: received, ClockOffset: h.ClockOffset, RoundTrip: h.RoundTrip,
 		QueueObjects: h.QueueObjects, QueueBytes: h.QueueBytes, Oldest: h.Oldest, SetAside: h.SetAside, Version: h.Version,
 	}
+}
+
+// Encode writes the report as JSON.
+func (s SenderStatus) Encode() ([]byte, error) {
+	s.Format = Format
+	return json.Marshal(s)
+}
+
+// DecodeSenderStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeSenderStatus(data []byte) (SenderStatus, error) {
+	return decode(data, func(s SenderStatus) int { return s.Format })
 }

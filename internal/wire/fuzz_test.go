@@ -210,6 +210,7 @@ func FuzzDecodeSegmentCursor(f *testing.F) { fuzzRecord(f, DecodeSegmentCursor, 
 func FuzzDecodeStreamCursor(f *testing.F)  { fuzzRecord(f, DecodeStreamCursor, "cursor-stream.json") }
 func FuzzDecodeSweepCursor(f *testing.F)   { fuzzRecord(f, DecodeSweepCursor, "cursor-sweep.json") }
 func FuzzDecodeForwardCursor(f *testing.F) { fuzzRecord(f, DecodeForwardCursor, "cursor-forward.json") }
+func FuzzDecodeSenderStatus(f *testing.F)  { fuzzRecord(f, DecodeSenderStatus, "status-sender.json") }
 func FuzzDecodeForwardStatus(f *testing.F) { fuzzRecord(f, DecodeForwardStatus, "status-forward.json") }
 func FuzzDecodeConditionChange(f *testing.F) {
 	fuzzRecord(f, DecodeConditionChange, "condition-change.json")

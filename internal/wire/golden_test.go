@@ -63,7 +63,7 @@ func goldenRecords() []goldenRecord {
 		{"registry-complete.json", RegistryComplete{Revision: 12, Count: 2}.Encode, decoded(DecodeRegistryComplete), RegistryComplete{Format: 1, Revision: 12, Count: 2}},
 		{"status-gateway.json", sampleGatewayStatus().Encode, decoded(DecodeGatewayStatus), sampleGatewayStatus()},
 		{"status-instrument.json", sampleInstrumentStatus().Encode, decoded(DecodeInstrumentStatus), sampleInstrumentStatus()},
-		{"status-sender.json", sampleSenderReport().Encode, decoded(DecodeInstrumentStatus), sampleSenderReport()},
+		{"status-sender.json", sampleSenderStatus().Encode, decoded(DecodeSenderStatus), sampleSenderStatus()},
 		{"heartbeat.json", func() ([]byte, error) { f, err := sampleHeartbeat().Frame(); return f[PrefixSize:], err }, decoded(DecodeHeartbeat), sampleHeartbeat()},
 		{"heartbeat-answer.txt", func() ([]byte, error) { return []byte(sampleHeartbeatAnswer().Line()), nil }, decodeHeartbeatAnswer, sampleHeartbeatAnswer()},
 		{"cursor-segment.json", sampleCursor().Encode, decoded(DecodeSegmentCursor), sampleCursor()},

@@ -282,8 +282,8 @@ func sampleHeartbeatAnswer() HeartbeatAnswer {
 	return HeartbeatAnswer{Received: sampleTime, Answered: sampleTime.Add(20 * time.Millisecond)}
 }
 
-func sampleSenderReport() InstrumentStatus {
-	s := sampleInstrumentStatus()
-	s.Sender = ptr(sampleHeartbeat().StatusOf(sampleTime))
+func sampleSenderStatus() SenderStatus {
+	s := sampleHeartbeat().StatusAt(sampleTime, "gateway-0")
+	s.Format = Format
 	return s
 }

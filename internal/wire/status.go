@@ -132,8 +132,6 @@ type InstrumentStatus struct {
 	Objects   uint64 `json:"objects"`
 	Datagrams uint64 `json:"datagrams"`
 	Bytes     uint64 `json:"bytes"`
-	// Sender is what its sender last said of itself; nil where it says nothing.
-	Sender *SenderStatus `json:"sender,omitempty"`
 }
 
 // Encode writes the report as JSON.

@@ -86,11 +86,13 @@ func (c *connection) letRead() {
 }
 
 // say writes a receipt line.
-func (c *connection) say(r wire.Receipt) error {
+func (c *connection) say(r wire.Receipt) error { return c.sayLine(r.Line()) }
+
+func (c *connection) sayLine(line string) error {
 	if err := c.conn.SetWriteDeadline(time.Now().Add(sayTimeout)); err != nil {
 		return err
 	}
-	_, err := io.WriteString(c.transport, r.Line())
+	_, err := io.WriteString(c.transport, line)
 	return err
 }
 

@@ -4,7 +4,6 @@ package tcp
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 
@@ -16,7 +15,7 @@ import (
 // Bytes go from the socket into the object's own memory. The end of an object
 // is known beforehand (a length), or found in what was read (a line): then the
 // beginning of the next one was read with it, and only that is copied, at most
-// prefixSize or heldLine bytes.
+// wire.PrefixSize or heldLine bytes.
 type framing interface {
 	// receive receives objects until the connection ends. Errors: io.EOF where
 	// the sender ended it, and not within an object that its end cuts off;
@@ -56,6 +55,9 @@ type input interface {
 	end(framed bool)
 	// skip refuses the object. What still comes of it is for read, up to between.
 	skip(cause wire.Cause)
+
+	// control takes the body of a control frame; it keeps nothing of it.
+	control(body []byte) error
 }
 
 // newFraming returns a reader for one connection, nil for wire.FramingUntilClose.
@@ -72,21 +74,27 @@ func newFraming(name string) framing {
 	}
 }
 
-// prefixSize is the size of a length, in bytes.
-const prefixSize = 4
-
-// lengthPrefixed: a length of prefixSize bytes, unsigned and big-endian, then so
-// many bytes. Length 0 is no object: it keeps a connection alive.
+// lengthPrefixed: a length of wire.PrefixSize bytes, unsigned and big-endian, then so
+// many bytes. Length 0 is no object: it keeps a connection alive. With its top bit
+// set it begins a control frame, which is no object either.
 type lengthPrefixed struct {
-	prefix [prefixSize]byte
+	prefix [wire.PrefixSize]byte
 	have   int // of prefix
+	// body of the last control frame; most connections never have one.
+	body []byte
 }
 
 func (p *lengthPrefixed) receive(in input) error {
 	for {
-		length, err := p.next(in)
+		length, control, err := p.next(in)
 		if err != nil {
 			return err
+		}
+		if control && length <= wire.MaxControl {
+			if err := p.control(in, length); err != nil {
+				return err
+			}
+			continue
 		}
 		if length == 0 {
 			in.between()
@@ -95,11 +103,11 @@ func (p *lengthPrefixed) receive(in input) error {
 		if err := in.begin(); err != nil {
 			return err
 		}
-		if length > in.limit() {
+		if control || length > in.limit() {
 			in.skip(wire.CauseObjectTooLarge)
-			return errLeave // up to 4 GiB would have to be read, for nothing
+			return errLeave // up to 2 GiB would have to be read, for nothing
 		}
-		if err := p.body(in, length); err != nil {
+		if err := p.object(in, length); err != nil {
 			return err
 		}
 		in.end(true)
@@ -109,24 +117,51 @@ func (p *lengthPrefixed) receive(in input) error {
 	}
 }
 
-// next reads a length.
-func (p *lengthPrefixed) next(in input) (int64, error) {
-	for p.have < prefixSize {
-		n, err := in.read(p.prefix[p.have:])
-		if errors.Is(err, io.EOF) && p.have > 0 {
-			return 0, &cut{cause: wire.CauseTruncated}
-		}
-		if err != nil {
-			return 0, err
-		}
-		p.have += n
+// next reads a prefix.
+func (p *lengthPrefixed) next(in input) (length int64, control bool, err error) {
+	if err := readFull(in, p.prefix[:], p.have); err != nil {
+		return 0, false, err
 	}
 	p.have = 0
-	return int64(binary.BigEndian.Uint32(p.prefix[:])), nil
+	length, control = wire.ParsePrefix(p.prefix)
+	return length, control, nil
 }
 
-// body reads an object, and what comes with its last bytes of the next length.
-func (p *lengthPrefixed) body(in input, left int64) error {
+// readFull reads what is not an object's until into is full, of which have is
+// there already.
+func readFull(in input, into []byte, have int) error {
+	for have < len(into) {
+		n, err := in.read(into[have:])
+		if errors.Is(err, io.EOF) && have > 0 {
+			return &cut{cause: wire.CauseTruncated}
+		}
+		if err != nil {
+			return err
+		}
+		have += n
+	}
+	return nil
+}
+
+// control reads a control frame.
+func (p *lengthPrefixed) control(in input, length int64) error {
+	if p.body == nil {
+		p.body = make([]byte, wire.MaxControl)
+	}
+	body := p.body[:length]
+	err := readFull(in, body, 0)
+	if errors.Is(err, io.EOF) {
+		return &cut{cause: wire.CauseTruncated}
+	}
+	if err != nil {
+		return err
+	}
+	in.between()
+	return in.control(body)
+}
+
+// object reads an object, and what comes with its last bytes of the next length.
+func (p *lengthPrefixed) object(in input, left int64) error {
 	for left > 0 {
 		got, ahead, err := in.fill(left, p.prefix[:])
 		if errors.Is(err, io.EOF) {

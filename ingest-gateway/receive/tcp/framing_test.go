@@ -27,6 +27,7 @@ type foundObject struct {
 	Bytes   string
 	Framed  bool
 	Refused bool
+	Control bool
 }
 
 // stream is an input that cuts data into reads of any size, with pauses between
@@ -171,6 +172,14 @@ func (s *stream) skip(cause wire.Cause) {
 	s.open, s.skipping = false, true
 }
 
+func (s *stream) control(body []byte) error {
+	if s.open || s.began {
+		s.t.Fatalf("a control frame, open %v, began %v", s.open, s.began)
+	}
+	s.found.Objects = append(s.found.Objects, foundObject{Bytes: string(body), Control: true})
+	return nil
+}
+
 func newStream(t testing.TB, data []byte, seed uint64, limit int64) *stream {
 	return &stream{t: t, data: data, random: rand.New(rand.NewPCG(seed, 7)), max: limit}
 }
@@ -220,15 +229,17 @@ func wantLines(data []byte, limit int64) found {
 func wantLengthPrefixed(data []byte, limit int64) found {
 	var want found
 	for {
-		if len(data) < prefixSize {
+		if len(data) < wire.PrefixSize {
 			want.End = map[bool]string{true: "EOF", false: string(wire.CauseTruncated)}[len(data) == 0]
 			return want
 		}
 		n := int64(binary.BigEndian.Uint32(data))
-		data = data[prefixSize:]
+		data = data[wire.PrefixSize:]
+		control := n >= 1<<31
+		n &= 1<<31 - 1
 		switch {
-		case n == 0:
-		case n > limit:
+		case n == 0 && !control:
+		case !control && n > limit, control && n > 4096:
 			want.Objects = append(want.Objects, foundObject{Refused: true})
 			want.End = "leave"
 			return want
@@ -236,7 +247,7 @@ func wantLengthPrefixed(data []byte, limit int64) found {
 			want.End = string(wire.CauseTruncated)
 			return want
 		default:
-			want.Objects = append(want.Objects, foundObject{Bytes: string(data[:n]), Framed: true})
+			want.Objects = append(want.Objects, foundObject{Bytes: string(data[:n]), Framed: !control, Control: control})
 			data = data[n:]
 		}
 	}
@@ -277,6 +288,7 @@ func FuzzLengthPrefixed(f *testing.F) {
 	for _, data := range [][]byte{
 		nil, prefixed(""), prefixed("one"), prefixed("four", "fives", "x"), prefixed("one", "", "", "two"), prefixed(long, "x", long), prefixed("one")[:6], prefixed("one", "two")[:9],
 		{0}, {0, 0, 0}, {0xff, 0xff, 0xff, 0xff, 1, 2, 3}, append(prefixed("one"), 0x80, 0, 0, 0), []byte("GET / HTTP/1.1\r\n\r\n"),
+		append(append(prefixed("one"), 0x80, 0, 0, 2, '{', '}'), prefixed("two")...), {0x80, 0, 0, 9, '{'}, {0x80, 0, 0x10, 1}, append([]byte{0x80, 0, 0x10, 0}, long...),
 	} {
 		f.Add(data, uint64(1), uint16(60_000))
 		f.Add(data, uint64(2), uint16(3))

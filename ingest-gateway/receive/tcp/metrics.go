@@ -20,6 +20,7 @@ type metrics struct {
 	unexpected  *prometheus.CounterVec
 	waits       *prometheus.CounterVec
 	paced       *prometheus.CounterVec
+	controls    *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -44,8 +45,12 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Name: "substorm_gateway_paced_total",
 			Help: "Times that a connection was not read from, for at most 50 ms, because of limits.bytesPerSecond, by instrument.",
 		}, []string{"instrument"}),
+		controls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_gateway_control_frames_total",
+			Help: "Control frames of senders, by instrument and type: heartbeat, or passed over as unknown or malformed.",
+		}, []string{"instrument", "type"}),
 	}
-	reg.MustRegister(m.connections, m.refused, m.unexpected, m.waits, m.paced)
+	reg.MustRegister(m.connections, m.refused, m.unexpected, m.waits, m.paced, m.controls)
 	return m
 }
 

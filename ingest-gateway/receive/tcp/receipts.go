@@ -43,6 +43,10 @@ type flight struct {
 	receipt    wire.Receipt
 	receivedAt time.Time
 	err        error
+
+	// heartbeat is when a heartbeat was received, whose answer this is; zero for
+	// objects.
+	heartbeat time.Time
 }
 
 func newReceipts(c *connection) *receipts {
@@ -87,6 +91,18 @@ func (r *receipts) commit(o *store.Object) {
 			f.receipt.Refused = store.CauseOf(f.err)
 		}
 	}()
+}
+
+// heartbeat puts the answer to a heartbeat behind the receipts of what came
+// before. Errors: *cut.
+func (r *receipts) heartbeat(received time.Time) error {
+	if _, err := r.enter(); err != nil {
+		return err
+	}
+	f := &flight{done: make(chan struct{}), token: true, heartbeat: received}
+	close(f.done)
+	r.queue <- f
+	return nil
 }
 
 // refuse puts a refusal behind the receipts of what came before. Token: the
@@ -137,6 +153,12 @@ func (r *receipts) write() {
 // answer writes one line.
 func (r *receipts) answer(f *flight) {
 	c := r.c
+	if !f.heartbeat.IsZero() {
+		if !c.accepted.CloseReceipt && r.failed() == "" && c.sayLine(wire.HeartbeatAnswer{Received: f.heartbeat, Answered: time.Now()}.Line()) != nil {
+			r.fail(wire.CauseReset)
+		}
+		return
+	}
 	if cause := f.receipt.Refused; cause != "" {
 		c.server.refusals.say(c.accepted.Instrument.Name, cause, c.source, f.size, f.err)
 		switch {

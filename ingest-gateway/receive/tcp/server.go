@@ -44,6 +44,8 @@ type Config struct {
 	Archive      *store.Archive
 	Logger       *slog.Logger
 	Metrics      prometheus.Registerer
+	// Heartbeat, where set, gets what a sender says of itself, and when it came.
+	Heartbeat func(instrument string, h wire.Heartbeat, received time.Time)
 	// MaxConnections open at a time, of all instruments; beyond, the kernel's
 	// queues hold new ones.
 	MaxConnections int64

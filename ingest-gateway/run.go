@@ -256,6 +256,7 @@ func (g *gateway) archivist(ctx context.Context) error {
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		JetStream: g.js, Store: g.objects,
 		Settings:             func(name string) (wire.InstrumentEntry, bool) { return g.registry.Current().Entry(name) },
+		Declared:             func() ([]wire.InstrumentEntry, bool) { return g.registry.Current().Entries() },
 		PartInterval:         g.cfg.PartInterval,
 		ObservationRetention: g.cfg.ObservationRetention, NoticeRetention: g.cfg.NoticeRetention,
 		Memory: g.archiveMemory, ScratchDir: filepath.Join(g.cfg.DataDir, "segments"),

@@ -29,6 +29,7 @@ asked, and the --s3-… and --nats-… flags or their variables say everything.`
 	o.AddFlags(cmd.PersistentFlags())
 	cmd.AddCommand(listCommand(o))
 	cmd.AddCommand(getCommand(o))
+	cmd.AddCommand(catCommand(o))
 	cmd.AddCommand(ledgerCommand(o))
 	return cmd
 }

@@ -4,8 +4,6 @@ package archive
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +19,7 @@ import (
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -28,11 +27,13 @@ func getCommand(o *backend.Options) *cobra.Command {
 	var output string
 	var s selection
 	cmd := &cobra.Command{
-		Use:   "get KEY | DIGEST",
+		Use:   "get KEY | DIGEST | PATH | ALIAS",
 		Short: "Fetch one object and verify its digest",
 		Long: `Fetches the object of a key, or of a SHA-256 (or its first eight or more digits)
-that the archive lists, and compares its bytes with its digest. A file of other
-bytes is not left behind; what went to standard output is followed by an error.`,
+that the archive lists, or that is published under a path or has it as an alias,
+and compares its bytes with its digest. A file of other bytes is not left behind;
+what went to standard output is followed by an error. Paths and aliases are those
+that the Instruments declare: they are read from the registry.`,
 		Example: `  substorm archive get o/demo/allsky-1/r/2026/11/21/1795305598987-9dff50df08c63581
   substorm archive get 9dff50df08c63581 -o frame.pgm.gz
   substorm archive get 9dff50df08c63581 --day today -o - | gunzip | file -`,
@@ -50,7 +51,7 @@ bytes is not left behind; what went to standard output is followed by an error.`
 			if err != nil {
 				return err
 			}
-			n, err := find(cmd.Context(), store, b.Code, args[0], &s)
+			n, err := resolve(cmd.Context(), b, store, args[0], &s)
 			if err != nil {
 				return err
 			}
@@ -58,7 +59,7 @@ bytes is not left behind; what went to standard output is followed by an error.`
 		},
 	}
 	s.addFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - is standard output (default: the last part of the key)")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - is standard output (default: the last part of its path, name or key)")
 	return cmd
 }
 
@@ -152,7 +153,10 @@ func save(ctx context.Context, store objectstore.Store, n wire.Notice, output st
 	}
 	if output == "" {
 		output = path.Base(wire.MemberName(n))
-		if n.Name != "" {
+		switch {
+		case n.Path != "":
+			output = path.Base(n.Path)
+		case n.Name != "":
 			output = path.Base(n.Name)
 		}
 	}
@@ -181,24 +185,13 @@ func save(ctx context.Context, store objectstore.Store, n wire.Notice, output st
 	return err
 }
 
-// fetch copies an object's bytes and compares them with its digest and size.
+// fetch copies an object's bytes, which are compared with its digest and size.
 func fetch(ctx context.Context, store objectstore.Store, n wire.Notice, out io.Writer) error {
-	part := objectstore.All
-	if n.Length > 0 {
-		part = objectstore.Range{Offset: n.Offset, Length: n.Length}
-	}
-	body, _, err := store.Get(ctx, n.Key, part)
+	body, err := tree.Open(ctx, store, n.Record)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	digest := sha256.New()
-	size, err := io.Copy(io.MultiWriter(out, digest), body)
-	if err != nil {
-		return fmt.Errorf("fetch %s: %w", n.Key, err)
-	}
-	if got := hex.EncodeToString(digest.Sum(nil)); got != n.Digest.String() || size != n.Size {
-		return fmt.Errorf("%s is damaged: its bytes (%d, sha-256 %s) are not those that were received (%d, %s)", n.Key, size, got, n.Size, n.Digest)
-	}
-	return nil
+	_, err = io.Copy(out, body)
+	return err
 }

@@ -30,9 +30,13 @@ func listCommand(o *backend.Options) *cobra.Command {
 day of receipt. A new object appears once the part that lists it is closed,
 within about a minute.
 
--o json prints one notice per line: everything that is known of the object.`,
+-o json prints one notice per line: everything that is known of the object.
+
+--legacy lists the legacy tree instead: for each sender's address, port of the
+gateways and day one path, under which substorm archive cat writes all that came.`,
 		Example: `  substorm archive ls --day today
   substorm archive ls --instrument mag-1 --from 2026-11-01 --to 2026-11-30 -o wide
+  substorm archive ls --legacy --day yesterday
   substorm archive ls -o json | jq -r 'select(.size > 1e6) | .key'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,6 +47,9 @@ within about a minute.
 			if err != nil {
 				return err
 			}
+			if l.legacy && (l.repeats || l.output != "") {
+				return usage.Errorf("--legacy lists paths, not objects: leave -o and --repeats out")
+			}
 			b, err := backend.Open(cmd.Context(), *o)
 			if err != nil {
 				return err
@@ -52,11 +59,15 @@ within about a minute.
 			if err != nil {
 				return err
 			}
+			if l.legacy {
+				return l.printLegacy(cmd.Context(), store, b.Code, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
 			return l.print(cmd.Context(), store, b.Code, format, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	l.addFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&l.output, "output", "o", "", "wide or json (one object per line)")
+	cmd.Flags().BoolVar(&l.legacy, "legacy", false, "list the legacy tree: address, port and day")
 	cmd.Flags().BoolVar(&l.repeats, "repeats", false, "also list repeats, which were taken back (state Withdrawn)")
 	return cmd
 }
@@ -66,6 +77,7 @@ type listing struct {
 	selection
 	output  string
 	repeats bool
+	legacy  bool
 }
 
 // print lists as it reads: a large archive needs no more memory than a day of it.
@@ -185,6 +197,7 @@ var (
 		{"MEDIA TYPE", 30, func(n wire.Notice) string { return orDash(n.MediaType) }},
 		{"SOURCE", 24, func(n wire.Notice) string { return orDash(n.Source) }},
 		{"GATEWAY", 16, func(n wire.Notice) string { return orDash(n.Gateway) }},
+		{"PATH", 40, func(n wire.Notice) string { return orDash(n.Path) }},
 		keyColumn,
 	}
 )

@@ -118,6 +118,9 @@ func (b *Backend) Store(ctx context.Context) (objectstore.Store, error) {
 	return store, nil
 }
 
+// KnowsJetStream says whether anything tells where the Site's JetStream is.
+func (b *Backend) KnowsJetStream() bool { return len(b.nats.Servers) > 0 }
+
 // JetStream connects to the Site's JetStream.
 func (b *Backend) JetStream(ctx context.Context) (jetstream.JetStream, error) {
 	cfg := b.nats

@@ -22,12 +22,12 @@ const (
 	importerAge = 30 * 24 * time.Hour
 )
 
-// reader is a JetStream user that reads a Site's ledger, its gateways' reports
+// reader is a JetStream user that reads a Site's ledger, registry, its gateways' reports
 // and single messages of its streams, and may do nothing else.
 func reader(code string) plan.JetStreamUser {
 	u := plan.JetStreamUser{Name: "substorm cli", InboxPrefix: "_INBOX_cli_" + code, Publish: []string{"$JS.API.INFO"}}
 	u.Subscribe = []string{u.InboxPrefix + ".>"}
-	for _, bucket := range []string{wire.LedgerBucket(code), wire.StatusBucket(code)} {
+	for _, bucket := range []string{wire.LedgerBucket(code), wire.StatusBucket(code), wire.RegistryBucket(code)} {
 		stream := "KV_" + bucket
 		for _, api := range []string{"STREAM.INFO", "CONSUMER.CREATE", "CONSUMER.INFO", "CONSUMER.DELETE", "CONSUMER.MSG.NEXT", "DIRECT.GET"} {
 			u.Publish = append(u.Publish, "$JS.API."+api+"."+stream, "$JS.API."+api+"."+stream+".>")

@@ -129,6 +129,12 @@ func (s *Snapshot) Instrument(name string) *Instrument { return s.instruments[na
 // Instruments returns the instruments by name. Do not change the map.
 func (s *Snapshot) Instruments() map[string]*Instrument { return s.instruments }
 
+// Entries returns the registry's entries of all pools, and false where there was
+// no registry yet.
+func (s *Snapshot) Entries() ([]wire.InstrumentEntry, bool) {
+	return slices.Collect(maps.Values(s.entries)), s.Revision > 0
+}
+
 // Entry returns the registry's entry of an instrument of any pool.
 func (s *Snapshot) Entry(instrument string) (wire.InstrumentEntry, bool) {
 	e, ok := s.entries[instrument]

@@ -42,8 +42,7 @@ type ForwardCursor struct {
 	SeenNext uint64        `json:"seenNext"`
 }
 
-// ForwardTotals count what is copied: objects, or messages of datagrams, and
-// their bytes.
+// ForwardTotals count what is copied: objects, or datagrams, and their bytes.
 type ForwardTotals struct {
 	Items uint64 `json:"items"`
 	Bytes uint64 `json:"bytes"`

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package archivist is what one gateway of a Site does for all of them: it holds
-// the lease and writes manifests, cuts segments, sweeps the bucket and trims the
-// streams. When it dies another goes on where it stopped.
+// the lease and writes manifests, cuts segments, sweeps the bucket, trims the
+// streams and forwards copies. When it dies another goes on where it stopped.
 package archivist
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/forward"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -59,6 +60,10 @@ type Config struct {
 	// Settings returns an instrument's entry of the registry, and false for one
 	// that the registry does not know.
 	Settings func(instrument string) (wire.InstrumentEntry, bool)
+
+	// Declared returns the entries of all instruments of the registry, and false
+	// before there is one. Without it nothing is forwarded.
+	Declared func() ([]wire.InstrumentEntry, bool)
 
 	// PartInterval is how often manifest parts are closed (a minute).
 	PartInterval time.Duration
@@ -207,6 +212,13 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	group.Go(func() error { return writer.Run(ctx) })
 	group.Go(func() error { return sweeper.Run(ctx) })
 	group.Go(func() error { return cutter.Run(ctx) })
+	if a.cfg.Declared != nil {
+		forwarder := forward.New(forward.Config{
+			Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
+			Declared: a.cfg.Declared, Log: a.cfg.Log, Metrics: a.metrics.forward,
+		})
+		group.Go(func() error { return forwarder.Run(ctx) })
+	}
 	for _, t := range []trimmer{
 		{js: a.cfg.JetStream, stream: wire.ObservationStream(a.cfg.Site), retention: a.cfg.ObservationRetention, archived: cutter.Archived},
 		{js: a.cfg.JetStream, stream: wire.NoticeStream(a.cfg.Site), retention: a.cfg.NoticeRetention, archived: writer.Listed},

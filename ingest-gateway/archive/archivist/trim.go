@@ -19,13 +19,10 @@ import (
 // before its retention is over, a part of its messages at a time: a stream that
 // is full refuses what instruments send.
 const (
-	fullFrom    = 0.9
-	trimPart    = 5 // one in five
-	seekTimeout = 5 * time.Second
+	fullFrom = 0.9
+	trimPart = 5 // one in five
 	// archivedPoll is how often a trimmer looks whether it is known what is archived.
 	archivedPoll = 10 * time.Millisecond
-	// seekConsumerIdle is when the server forgets the consumer that found a time.
-	seekConsumerIdle = 10 * time.Second
 )
 
 // trimmer removes from one base stream what is archived and older than its
@@ -90,7 +87,7 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 	}
 	limit := info.State.FirstSeq
 	if expired := now.Add(-t.retention); info.State.FirstTime.Before(expired) {
-		if limit, err = firstSince(ctx, s, expired); err != nil {
+		if limit, err = stream.FirstSince(ctx, t.js, t.stream, expired); err != nil {
 			return err
 		}
 	}
@@ -110,29 +107,4 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 	}
 	t.metrics.trimmed.WithLabelValues(t.stream).Add(float64(limit - info.State.FirstSeq))
 	return nil
-}
-
-// firstSince returns the sequence of the first message that the stream took at
-// or after an instant, or the one after its last.
-func firstSince(ctx context.Context, s jetstream.Stream, at time.Time) (uint64, error) {
-	after := s.CachedInfo().State.LastSeq + 1 // as it was before the look: what comes later is younger
-	consumer, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at, AckPolicy: jetstream.AckNonePolicy,
-		HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: seekConsumerIdle,
-	})
-	if err != nil {
-		return 0, fmt.Errorf("look for the first message since %s: %w", wire.FormatTime(at), err)
-	}
-	if consumer.CachedInfo().NumPending == 0 {
-		return after, nil
-	}
-	m, err := consumer.Next(jetstream.FetchMaxWait(seekTimeout))
-	if err != nil {
-		return 0, fmt.Errorf("look for the first message since %s: %w", wire.FormatTime(at), err)
-	}
-	meta, err := m.Metadata()
-	if err != nil {
-		return 0, err
-	}
-	return meta.Sequence.Stream, nil
 }

@@ -77,7 +77,7 @@ type ForwardStatus struct {
 	// their bytes are gone.
 	// +optional
 	Dropped int64 `json:"dropped"`
-	// Backlog of objects, or of messages of datagrams, that wait to be sent.
+	// Backlog of objects, or of datagrams, that wait to be sent.
 	// +optional
 	Backlog int64 `json:"backlog"`
 	// BacklogBytes is their size.

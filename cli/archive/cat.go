@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+func catCommand(o *backend.Options) *cobra.Command {
+	var s selection
+	cmd := &cobra.Command{
+		Use:   "cat KEY | DIGEST | PATH | ALIAS | legacy/ADDRESS/PORT/YYYY/MM/DD",
+		Short: "Write an object, or a day of the legacy tree, to standard output",
+		Long: `Writes the bytes of an object: of a key or a digest, or that is published under a
+path or has it as an alias. A path of the legacy tree stands for all objects that
+came from one address to one port of the gateways in one UTC day, in the order in
+which they were received, byte for byte as they came: an old server that appends
+what it gets would hold the same. Repeats, which were taken back, are left out.
+
+Digests are checked as bytes pass; where one differs, what was written is followed
+by an error.`,
+		Example: `  substorm archive cat 2026/11/21/rank_120000-9dff50df.jpg | file -
+  substorm archive cat legacy/192.0.2.7/30100/2026/11/21 > today.dat
+  substorm archive ls --legacy --day today`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := s.days(); err != nil {
+				return err
+			}
+			b, err := backend.Open(cmd.Context(), *o)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			store, err := b.Store(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if wire.IsLegacyPath(args[0]) {
+				return s.catLegacy(cmd.Context(), store, b.Code, args[0], cmd.OutOrStdout())
+			}
+			n, err := resolve(cmd.Context(), b, store, args[0], &s)
+			if err != nil {
+				return err
+			}
+			return fetch(cmd.Context(), store, n, cmd.OutOrStdout())
+		},
+	}
+	s.addFlags(cmd.Flags())
+	return cmd
+}
+
+// catLegacy writes what came from one address to one port in one day.
+func (s *selection) catLegacy(ctx context.Context, store objectstore.Store, site, path string, out io.Writer) error {
+	l, err := wire.ParseLegacyPath(path)
+	if err != nil {
+		return usage.Errorf("%v: substorm archive ls --legacy shows those that there are", err)
+	}
+	instruments, err := s.archived(ctx, store, site)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriter(out)
+	objects := 0
+	for n, err := range tree.Legacy(ctx, store, site, l, instruments) {
+		if err != nil {
+			return err
+		}
+		objects++
+		if err := tree.Append(ctx, store, n.Record, buffered); err != nil {
+			return err
+		}
+	}
+	if objects == 0 {
+		return fmt.Errorf("the archive of site %s lists nothing that came from %s to port %d on %s: substorm archive ls --legacy shows what there is; what is received is listed within about a minute",
+			site, l.Address, l.Port, l.Day)
+	}
+	return buffered.Flush()
+}
+
+// archived are the instruments within the selection of which the archive lists anything.
+func (s *selection) archived(ctx context.Context, store objectstore.Store, site string) ([]string, error) {
+	var names []string
+	for name, err := range manifest.Instruments(ctx, store, site) {
+		if err != nil {
+			return nil, err
+		}
+		if s.holdsInstrument(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}

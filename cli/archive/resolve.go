@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// resolve returns the notice of an object by its key, the beginning of its
+// digest, the path under which it is published, or an alias.
+func resolve(ctx context.Context, b *backend.Backend, store objectstore.Store, name string, s *selection) (wire.Notice, error) {
+	if digestPrefix.MatchString(name) || wire.IsOurs(name) {
+		return find(ctx, store, b.Code, name, s)
+	}
+	if _, err := store.Head(ctx, name); err == nil {
+		return find(ctx, store, b.Code, name, s) // it was imported where it lies
+	} else if !errors.Is(err, objectstore.ErrNotFound) {
+		return wire.Notice{}, err
+	}
+	if !b.KnowsJetStream() {
+		return wire.Notice{}, fmt.Errorf("the bucket holds no object %q: substorm archive ls shows the keys; to look for a path or an alias, "+
+			"which the registry tells, give --nats-servers", name)
+	}
+	instruments, err := declared(ctx, b, s)
+	if err != nil {
+		return wire.Notice{}, err
+	}
+	n, err := tree.Find(ctx, store, b.Code, name, instruments)
+	if errors.Is(err, tree.ErrNoPath) {
+		return wire.Notice{}, fmt.Errorf("%w of site %s: no key, no published path and no alias of %d instruments; a new object has its paths once it is listed, within a minute: substorm archive ls -o wide shows them",
+			err, b.Code, len(instruments))
+	}
+	return n, err
+}
+
+// declared are the instruments of the registry within the selection.
+func declared(ctx context.Context, b *backend.Backend, s *selection) ([]tree.Instrument, error) {
+	js, err := b.JetStream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kv, err := js.KeyValue(ctx, wire.RegistryBucket(b.Code))
+	if err != nil {
+		return nil, fmt.Errorf("registry of site %s: %w", b.Code, err)
+	}
+	watch, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, fmt.Errorf("registry of site %s: %w", b.Code, err)
+	}
+	defer func() { _ = watch.Stop() }()
+	var all []tree.Instrument
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case e := <-watch.Updates():
+			if e == nil {
+				return all, nil
+			}
+			name, ok := wire.ParseRegistryInstrumentKey(e.Key())
+			if !ok || !s.holdsInstrument(name) {
+				continue
+			}
+			entry, err := wire.DecodeInstrumentEntry(e.Value())
+			if err != nil {
+				return nil, fmt.Errorf("registry of site %s: %s: %w", b.Code, e.Key(), err)
+			}
+			in, err := tree.OfEntry(entry)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, in)
+		}
+	}
+}

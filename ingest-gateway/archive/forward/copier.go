@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	readWait  = 500 * time.Millisecond
+	sendBatch = 64
+	lookBatch = 1000
+	// saveInterval is how often a position is saved where nothing was sent.
+	saveInterval = 30 * time.Second
+
+	firstPause = 500 * time.Millisecond
+	lastPause  = 15 * time.Second
+)
+
+// copier sends the copy of one instrument.
+type copier struct {
+	cfg        *Config
+	instrument string
+	entry      wire.ForwardEntry
+	reports    jetstream.KeyValue
+	cell       *stream.Cell
+	log        *slog.Logger
+
+	mu     sync.Mutex
+	cursor wire.ForwardCursor
+	// oldest is when the first of the backlog was received.
+	oldest    time.Time
+	lastError string
+
+	// saving guards cell and saved.
+	saving sync.Mutex
+	saved  time.Time
+}
+
+// item is a message that is to be sent.
+type item struct {
+	sequence   uint64
+	receivedAt time.Time
+	weight     wire.ForwardTotals
+	// notice of an object; of telemetry, data is the message.
+	notice wire.Notice
+	data   []byte
+}
+
+// way is how a protocol is copied.
+type way interface {
+	// follows returns the stream and the subject that are followed, and whether
+	// headers say what a message weighs.
+	follows(site, instrument string) (name, subject string, headersOnly bool)
+	// item returns what a message asks to be sent, and false for nothing. Errors:
+	// wire.ErrNewerFormat.
+	item(m stream.Message) (item, bool, error)
+	// send sends the first of some items, and returns how many. It returns an
+	// error where the next one must be tried again; errGone where it cannot be
+	// sent, ever, and errRepeat where it need not be.
+	send(ctx context.Context, items []item) (done int, err error)
+}
+
+var (
+	// errGone: the bytes are not in the store any more, or not those that were received.
+	errGone = errors.New("it is left out")
+	// errRepeat: the object was taken back as a repeat of one that came before.
+	errRepeat = errors.New("it repeats an earlier one")
+)
+
+func (c *copier) way() way {
+	if c.entry.Protocol == wire.ProtocolUDP {
+		return &datagrams{c}
+	}
+	return &objects{copier: c}
+}
+
+// run sends until ctx ends.
+func (c *copier) run(ctx context.Context) {
+	reporting := make(chan struct{})
+	go func() {
+		defer close(reporting)
+		c.report(ctx)
+	}()
+	defer func() { <-reporting }()
+	defer c.saveLast(ctx)
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		err := c.follow(ctx, c.way())
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		c.failed(err)
+		if !wait(ctx, pause) {
+			return
+		}
+	}
+}
+
+// follow sends what comes until something other than the old server fails.
+func (c *copier) follow(ctx context.Context, w way) error {
+	epoch, err := c.begin(ctx, w)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	name, subject, headersOnly := w.follows(c.cfg.Site, c.instrument)
+	c.mu.Lock()
+	sender := stream.NewReader(c.cfg.JetStream, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: subject, Start: c.cursor.Next})
+	ahead := stream.NewReader(c.cfg.JetStream, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: subject, Start: c.cursor.SeenNext, HeadersOnly: headersOnly})
+	c.mu.Unlock()
+	counting := make(chan error, 1)
+	go func() {
+		err := c.lookAhead(ctx, w, ahead)
+		cancel()
+		counting <- err
+	}()
+	err = c.sendAll(ctx, w, sender)
+	cancel()
+	if err2 := <-counting; errors.Is(err, context.Canceled) {
+		err = err2
+	}
+	return err
+}
+
+// begin finds where the copy stopped, or where it begins.
+func (c *copier) begin(ctx context.Context, w way) (epoch string, err error) {
+	name, _, _ := w.follows(c.cfg.Site, c.instrument)
+	epoch, _, err = stream.Epoch(ctx, c.cfg.JetStream, name)
+	if err != nil {
+		return "", err
+	}
+	data, err := c.cell.Load(ctx)
+	if err != nil {
+		return "", err
+	}
+	var cursor wire.ForwardCursor
+	if data != nil {
+		if cursor, err = wire.DecodeForwardCursor(data); err != nil {
+			return "", fmt.Errorf("cursor %s: %w", wire.ForwardCursorKey(c.instrument), err)
+		}
+	}
+	switch {
+	case data == nil || cursor.Protocol != c.entry.Protocol:
+		next, err := stream.FirstSince(ctx, c.cfg.JetStream, name, time.Now().Add(-announcedBefore))
+		if err != nil {
+			return "", err
+		}
+		cursor = wire.ForwardCursor{Protocol: c.entry.Protocol, Epoch: epoch, Next: next, SeenNext: next}
+		c.log.Info("a copy begins", "protocol", c.entry.Protocol, "until", c.entry.Until)
+	case cursor.Epoch != epoch:
+		c.log.Warn("the stream was made anew: what it had for the copy is lost", "stream", name, "items", backlog(cursor).Items)
+		cursor.Epoch, cursor.Next, cursor.SeenNext = epoch, 1, 1
+		cursor.Dropped = plus(cursor.Dropped, backlog(cursor))
+	}
+	c.mu.Lock()
+	c.cursor = cursor
+	c.mu.Unlock()
+	return epoch, c.save(ctx)
+}
+
+// sendAll sends what the reader finds.
+func (c *copier) sendAll(ctx context.Context, w way, reader *stream.Reader) error {
+	for {
+		messages, err := reader.Next(ctx, sendBatch, readWait)
+		if err != nil {
+			return err
+		}
+		var items []item
+		for _, m := range messages {
+			i, ok, err := w.item(m)
+			if err != nil {
+				return fmt.Errorf("message %d on %s: %w", m.Sequence, m.Subject, err)
+			}
+			if ok {
+				i.sequence = m.Sequence
+				items = append(items, i)
+			}
+		}
+		if err := c.sendItems(ctx, w, items); err != nil {
+			return err
+		}
+		next, _ := reader.Position()
+		if err := c.reached(ctx, next); err != nil {
+			return err
+		}
+	}
+}
+
+// sendItems sends some items, and tries for as long as it takes.
+func (c *copier) sendItems(ctx context.Context, w way, items []item) error {
+	for pause := firstPause; len(items) > 0; {
+		c.setOldest(items[0].receivedAt)
+		done, err := w.send(ctx, items)
+		if done > 0 {
+			pause = firstPause
+			if err := c.sent(ctx, items[:done]); err != nil {
+				return err
+			}
+			items = items[done:]
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errGone), errors.Is(err, errRepeat):
+			if err := c.leaveOut(ctx, items[0], err); err != nil {
+				return err
+			}
+			items = items[1:]
+		case err != nil:
+			c.failed(err)
+			if !wait(ctx, pause) {
+				return ctx.Err()
+			}
+			pause = min(2*pause, lastPause)
+		}
+	}
+	c.setOldest(time.Time{})
+	return nil
+}
+
+// sent notes what was sent.
+func (c *copier) sent(ctx context.Context, items []item) error {
+	c.mu.Lock()
+	for _, i := range items {
+		c.cursor.Sent = plus(c.cursor.Sent, i.weight)
+		c.cfg.Metrics.sent(c.instrument, i.weight)
+	}
+	c.cursor.Next = items[len(items)-1].sequence + 1
+	recovered := c.lastError != ""
+	c.lastError = ""
+	c.mu.Unlock()
+	if recovered {
+		c.log.Info("the copy goes on")
+	}
+	return c.save(ctx)
+}
+
+// leaveOut notes an item that is not sent, and why.
+func (c *copier) leaveOut(ctx context.Context, i item, why error) error {
+	c.mu.Lock()
+	if errors.Is(why, errGone) {
+		c.cursor.Dropped = plus(c.cursor.Dropped, i.weight)
+		c.cfg.Metrics.droppedItems(c.instrument, i.weight.Items)
+		c.log.Error("an object is left out of the copy", "object", i.notice.ID, "error", why)
+	} else { // its equal was sent
+		c.cursor.Sent = plus(c.cursor.Sent, i.weight)
+	}
+	c.cursor.Next = i.sequence + 1
+	c.mu.Unlock()
+	return c.save(ctx)
+}
+
+// reached notes that all before a place of the stream is sent. Where the look
+// ahead is no further, what was seen and neither sent nor left out is what the
+// stream lost meanwhile.
+func (c *copier) reached(ctx context.Context, next uint64) error {
+	c.mu.Lock()
+	c.cursor.Next = max(c.cursor.Next, next)
+	lost := wire.ForwardTotals{}
+	if c.cursor.SeenNext <= c.cursor.Next {
+		lost = backlog(c.cursor)
+		c.cursor.Dropped = plus(c.cursor.Dropped, lost)
+	}
+	c.mu.Unlock()
+	if lost.Items > 0 {
+		c.cfg.Metrics.droppedItems(c.instrument, lost.Items)
+		c.log.Error("the stream was trimmed of what the copy still needed", "items", lost.Items, "bytes", lost.Bytes)
+	}
+	if lost.Items > 0 {
+		return c.save(ctx)
+	}
+	return c.saveNowAndThen(ctx)
+}
+
+// saveLast saves the position at the end: how far the look ahead came is saved
+// only now and then.
+func (c *copier) saveLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+	defer cancel()
+	c.mu.Lock()
+	began := c.cursor.Epoch != ""
+	c.mu.Unlock()
+	if began {
+		_ = c.save(ctx) // the next one counts again
+	}
+}
+
+func (c *copier) saveNowAndThen(ctx context.Context) error {
+	c.saving.Lock()
+	due := time.Since(c.saved) >= saveInterval
+	c.saving.Unlock()
+	if !due {
+		return nil
+	}
+	return c.save(ctx)
+}
+
+// save writes the position.
+func (c *copier) save(ctx context.Context) error {
+	if err := c.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	c.saving.Lock()
+	defer c.saving.Unlock()
+	c.mu.Lock()
+	value, err := c.cursor.Encode()
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := c.cell.Store(ctx, value); err != nil {
+		return err
+	}
+	c.saved = time.Now()
+	return nil
+}
+
+// lookAhead counts what there is to send, whether or not the old server takes it.
+func (c *copier) lookAhead(ctx context.Context, w way, reader *stream.Reader) error {
+	for {
+		messages, err := reader.Next(ctx, lookBatch, readWait)
+		if err != nil {
+			return err
+		}
+		var seen wire.ForwardTotals
+		for _, m := range messages {
+			i, ok, err := w.item(m)
+			if err != nil {
+				return fmt.Errorf("message %d on %s: %w", m.Sequence, m.Subject, err)
+			}
+			if ok {
+				seen = plus(seen, i.weight)
+			}
+		}
+		next, _ := reader.Position()
+		c.mu.Lock()
+		c.cursor.Seen = plus(c.cursor.Seen, seen)
+		c.cursor.SeenNext = next
+		c.mu.Unlock()
+		if err := c.saveNowAndThen(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *copier) setOldest(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.oldest = at
+}
+
+// failed notes why the next item is not sent yet, and says so once.
+func (c *copier) failed(err error) {
+	c.cfg.Metrics.failed(c.instrument)
+	c.mu.Lock()
+	said := c.lastError
+	c.lastError = err.Error()
+	c.mu.Unlock()
+	if said == "" {
+		c.log.Warn("the copy waits", "error", err)
+	}
+}
+
+// backlog is what was seen and is neither sent nor dropped. The sender may be a
+// little further than the look ahead.
+func backlog(c wire.ForwardCursor) wire.ForwardTotals {
+	return minus(c.Seen, plus(c.Sent, c.Dropped))
+}
+
+func plus(a, b wire.ForwardTotals) wire.ForwardTotals {
+	return wire.ForwardTotals{Items: a.Items + b.Items, Bytes: a.Bytes + b.Bytes}
+}
+
+// minus stops at nothing.
+func minus(a, b wire.ForwardTotals) wire.ForwardTotals {
+	return wire.ForwardTotals{Items: a.Items - min(a.Items, b.Items), Bytes: a.Bytes - min(a.Bytes, b.Bytes)}
+}
+
+// wait returns false where ctx ended. The pause varies: not all come back at once.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d/2 + rand.N(d)):
+		return true
+	}
+}

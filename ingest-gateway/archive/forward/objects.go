@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	dialTimeout = 10 * time.Second
+	// stall is how long a server may take nothing, or not end a connection.
+	stall = 5 * time.Minute
+	// damagedTries is how often an object is fetched whose bytes are wrong.
+	damagedTries = 3
+)
+
+// objects copies objects over TCP. Objects that came with something around them,
+// which tells them apart, share a connection; each other one has its own, which
+// ends as its end. An object counts as sent when the server ended its side after
+// we ended ours: it has read everything then. A connection of which that is not
+// known yet is reset if we die, so that the server can tell.
+type objects struct {
+	*copier
+	// damaged is the object whose bytes were wrong lately, so many times.
+	damaged string
+	tries   int
+}
+
+func (o *objects) follows(site, instrument string) (string, string, bool) {
+	return wire.NoticeStream(site), wire.NoticeSubject(site, instrument), false
+}
+
+func (o *objects) item(m stream.Message) (item, bool, error) {
+	n, err := wire.DecodeNotice(m.Data)
+	if errors.Is(err, wire.ErrNewerFormat) {
+		return item{}, false, err
+	}
+	if err != nil || n.State != wire.StateCurrent || n.Segment != nil || n.Gateway == wire.ImportWriter || !n.ReceivedAt.Before(o.entry.Until) {
+		return item{}, false, nil // what cannot be read no manifest lists, either
+	}
+	return item{receivedAt: n.ReceivedAt, notice: n, weight: wire.ForwardTotals{Items: 1, Bytes: uint64(n.Size)}}, true, nil
+}
+
+func (o *objects) send(ctx context.Context, items []item) (int, error) {
+	c, err := o.dial(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer c.close()
+	items = o.together(items)
+	for i := range items {
+		err := o.write(ctx, c, &items[i].notice)
+		if err != nil && i > 0 && (errors.Is(err, errGone) || errors.Is(err, errRepeat)) {
+			items = items[:i] // it is the next one's turn to be left out
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if err := c.finish(); err != nil {
+		return 0, err
+	}
+	return len(items), nil
+}
+
+// together returns those of the first items that share a connection. One whose
+// bytes were wrong spoils no other's.
+func (o *objects) together(items []item) []item {
+	framing := items[0].notice.Framing
+	n := 1
+	for framing != "" && n < len(items) && items[n].notice.Framing == framing && items[n].notice.ID != o.damaged {
+		n++
+	}
+	return items[:n]
+}
+
+// write sends an object's bytes. Where they lie elsewhere by now, notice says so then.
+func (o *objects) write(ctx context.Context, c *connection, n *wire.Notice) error {
+	for {
+		err := tree.Append(ctx, o.cfg.Store, n.Record, c)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, objectstore.ErrNotFound):
+			if err := o.locate(ctx, n); err != nil {
+				return err
+			}
+			continue
+		case errors.Is(err, tree.ErrDamaged) && o.isDamaged(n.ID):
+			return fmt.Errorf("%w: %w", errGone, err)
+		}
+		return fmt.Errorf("send %s: %w", n.ID, err)
+	}
+}
+
+// isDamaged says whether an object's bytes were wrong once too often.
+func (o *objects) isDamaged(id string) bool {
+	if o.damaged != id {
+		o.damaged, o.tries = id, 0
+	}
+	o.tries++
+	return o.tries >= damagedTries
+}
+
+// locate finds where an object lies that is not any more where its notice says.
+func (o *objects) locate(ctx context.Context, n *wire.Notice) error {
+	day := wire.DayOf(n.ReceivedAt)
+	for r, err := range manifest.Records(ctx, o.cfg.Store, o.cfg.Site, n.Instrument, day) {
+		switch {
+		case err != nil:
+			return err
+		case r.ID != n.ID:
+		case r.State == wire.StateWithdrawn:
+			return errRepeat
+		case r.State == wire.StateCurrent && (r.Key != n.Key || r.Offset != n.Offset):
+			n.Record = r
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %s holds no %s any more", errGone, "the store", n.Key)
+}
+
+// connection goes to an old server.
+type connection struct {
+	*net.TCPConn
+	stop    func() bool
+	stall   time.Duration
+	written int64
+}
+
+func (o *objects) dial(ctx context.Context) (*connection, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", o.entry.Address)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{TCPConn: conn.(*net.TCPConn), stall: o.cfg.stall}
+	_ = c.SetLinger(0) // a death resets
+	c.stop = context.AfterFunc(ctx, func() { c.TCPConn.Close() })
+	return c, nil
+}
+
+func (c *connection) close() {
+	c.stop()
+	c.TCPConn.Close()
+}
+
+// Write writes as fast as the server reads.
+func (c *connection) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
+		return 0, err
+	}
+	n, err := c.TCPConn.Write(p)
+	c.written += int64(n)
+	return n, err
+}
+
+// ReadFrom is hidden, so that copying to a connection goes by Write.
+func (c *connection) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(writeOnly{c}, r)
+}
+
+type writeOnly struct{ io.Writer }
+
+// finish ends our side and waits for the server to end its own. What it says
+// meanwhile, receipts perhaps, nobody needs.
+func (c *connection) finish() error {
+	if err := c.CloseWrite(); err != nil {
+		return err
+	}
+	if err := c.SetReadDeadline(time.Now().Add(c.stall)); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, c.TCPConn); err != nil {
+		return fmt.Errorf("the server does not end the connection: %w", err)
+	}
+	return c.SetLinger(-1)
+}

@@ -12,6 +12,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -35,6 +36,10 @@ type Files struct {
 	InEffect []string
 	// NextPart and NextVersion are the first free numbers.
 	NextPart, NextVersion int
+	// Replaced are the keys that the compacted day in effect names. CompactedAt
+	// is when it was stored, by the store's clock; zero where there is none.
+	Replaced    []string
+	CompactedAt time.Time
 }
 
 // List finds the manifest files of a day. A day of which nothing is listed has
@@ -51,7 +56,9 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 			return Files{}, err
 		}
 		if name.Compacted {
-			files.NextVersion = max(files.NextVersion, name.Number+1)
+			if name.Number >= files.NextVersion {
+				files.NextVersion, files.CompactedAt = name.Number+1, info.ModifiedAt
+			}
 			continue
 		}
 		files.NextPart = max(files.NextPart, name.Number+1)
@@ -64,6 +71,7 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 		if err != nil {
 			return Files{}, err
 		}
+		files.Replaced = header.Replaces
 		for _, part := range header.Replaces {
 			replaced[part] = true
 		}

@@ -39,7 +39,7 @@ func Days(ctx context.Context, store objectstore.Store, site, instrument string)
 
 // Day yields the objects that the archive holds of an instrument and day, each
 // once, about in the order in which they were announced. Objects that were taken
-// back as repeats are left out. After an error it ends; then what it yielded is
+// back as repeats, or whose bytes were taken out, are left out. After an error it ends; then what it yielded is
 // not the whole day. Errors: those of objectstore, wire.ErrMalformed and
 // wire.ErrNewerFormat.
 //
@@ -47,7 +47,7 @@ func Days(ctx context.Context, store objectstore.Store, site, instrument string)
 func Day(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		for r, err := range Records(ctx, store, site, instrument, day) {
-			if err == nil && r.State == wire.StateWithdrawn {
+			if err == nil && (r.State == wire.StateWithdrawn || r.State == wire.StatePurged) {
 				continue
 			}
 			if !yield(r, err) {
@@ -57,7 +57,8 @@ func Day(ctx context.Context, store objectstore.Store, site, instrument string, 
 	}
 }
 
-// Records is Day with the repeats, whose state is wire.StateWithdrawn. Where the
+// Records is Day with those that it leaves out: repeats, whose state is
+// wire.StateWithdrawn, and wire.StatePurged. Where the
 // files list an object as both, it is withdrawn.
 func Records(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {

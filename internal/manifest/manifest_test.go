@@ -113,7 +113,12 @@ func TestDay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(manifest.Files{InEffect: []string{version(2), part(11)}, NextPart: 12, NextVersion: 3}, files); diff != "" {
+	if files.CompactedAt.IsZero() {
+		t.Error("nothing says when the day was compacted")
+	}
+	files.CompactedAt = time.Time{}
+	if diff := cmp.Diff(manifest.Files{InEffect: []string{version(2), part(11)}, NextPart: 12, NextVersion: 3,
+		Replaced: []string{part(1), part(2), part(10)}}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }

@@ -9,11 +9,13 @@ import (
 
 // The keys of the archivist's other cursors: how far the notices are listed in
 // manifests, how far the telemetry of all channels is in announced segments
-// (both a StreamCursor), and how far the bucket was swept (a SweepCursor).
+// (both a StreamCursor), how far the bucket was swept (a SweepCursor), and which
+// days are compacted (a CompactCursor).
 const (
 	NoticeCursorKey      = "notices"
 	ObservationCursorKey = "observations"
 	SweepCursorKey       = "sweep"
+	CompactCursorKey     = "compact"
 )
 
 // StreamCursor says how far a stream is archived.
@@ -54,6 +56,25 @@ func (c SweepCursor) Encode() ([]byte, error) {
 // DecodeSweepCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
 func DecodeSweepCursor(data []byte) (SweepCursor, error) {
 	return decode(data, func(c SweepCursor) int { return c.Format })
+}
+
+// CompactCursor says which closed days need no more work.
+type CompactCursor struct {
+	Format int `json:"format"`
+	// Through is the last day of those that are compacted, and free of what that
+	// replaced.
+	Through Day `json:"through"`
+}
+
+// Encode writes the cursor as JSON.
+func (c CompactCursor) Encode() ([]byte, error) {
+	c.Format = Format
+	return json.Marshal(c)
+}
+
+// DecodeCompactCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeCompactCursor(data []byte) (CompactCursor, error) {
+	return decode(data, func(c CompactCursor) int { return c.Format })
 }
 
 // SegmentCursorKey is the key of a channel's SegmentCursor.

@@ -208,6 +208,7 @@ func FuzzDecodeInstrumentStatus(f *testing.F) {
 }
 func FuzzDecodeSegmentCursor(f *testing.F) { fuzzRecord(f, DecodeSegmentCursor, "cursor-segment.json") }
 func FuzzDecodeStreamCursor(f *testing.F)  { fuzzRecord(f, DecodeStreamCursor, "cursor-stream.json") }
+func FuzzDecodeCompactCursor(f *testing.F) { fuzzRecord(f, DecodeCompactCursor, "cursor-compact.json") }
 func FuzzDecodeSweepCursor(f *testing.F)   { fuzzRecord(f, DecodeSweepCursor, "cursor-sweep.json") }
 func FuzzDecodeForwardCursor(f *testing.F) { fuzzRecord(f, DecodeForwardCursor, "cursor-forward.json") }
 func FuzzDecodeSenderStatus(f *testing.F)  { fuzzRecord(f, DecodeSenderStatus, "status-sender.json") }

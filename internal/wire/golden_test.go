@@ -69,6 +69,7 @@ func goldenRecords() []goldenRecord {
 		{"cursor-segment.json", sampleCursor().Encode, decoded(DecodeSegmentCursor), sampleCursor()},
 		{"cursor-stream.json", sampleStreamCursor().Encode, decoded(DecodeStreamCursor), sampleStreamCursor()},
 		{"cursor-sweep.json", sampleSweepCursor().Encode, decoded(DecodeSweepCursor), sampleSweepCursor()},
+		{"cursor-compact.json", CompactCursor{Through: "2026-11-19"}.Encode, decoded(DecodeCompactCursor), CompactCursor{Format: 1, Through: "2026-11-19"}},
 		{"site-marker.json", sampleMarker().Encode, decoded(DecodeSiteMarker), sampleMarker()},
 		{"condition-change.json", sampleConditionChange().Encode, decoded(DecodeConditionChange), sampleConditionChange()},
 		{"lease.json", sampleLease().Encode, decoded(DecodeLease), sampleLease()},

@@ -36,7 +36,8 @@ type ManifestHeader struct {
 
 // Manifest is a part or a compacted day: JSON lines, compressed with zstd. A
 // record with State Current is an entry; one with State Withdrawn is a repeat
-// that was, or still must be, taken out of the store.
+// that was, or still must be, taken out of the store. A record of a compacted day
+// stands for all of the same ID in what it replaces.
 type Manifest struct {
 	Header  ManifestHeader
 	Records []Record
@@ -69,6 +70,49 @@ func (m Manifest) Encode() ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// ManifestWriter writes the lines of a manifest that is too large to be held in
+// memory. Its header counts them, and so is known only at the end: the file is the
+// header's frame (RFC 8878), which Close returns, and then what was written to w.
+type ManifestWriter struct {
+	header ManifestHeader
+	frame  *zstd.Encoder
+	lines  *json.Encoder
+}
+
+// NewManifestWriter begins a manifest. Counts and observation times of the header
+// are computed.
+func NewManifestWriter(w io.Writer, h ManifestHeader) (*ManifestWriter, error) {
+	frame, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	h.Format, h.Entries, h.Repeats, h.ObservedFrom, h.ObservedTo = Format, 0, 0, nil, nil
+	return &ManifestWriter{header: h, frame: frame, lines: json.NewEncoder(frame)}, nil
+}
+
+// Add writes a record.
+func (m *ManifestWriter) Add(r Record) error {
+	m.header.count(&r)
+	return m.lines.Encode(r)
+}
+
+// Close ends the lines and returns the frame that goes before them.
+func (m *ManifestWriter) Close() ([]byte, error) {
+	if err := m.frame.Close(); err != nil {
+		return nil, err
+	}
+	line, err := json.Marshal(m.header)
+	if err != nil {
+		return nil, err
+	}
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return z.EncodeAll(append(line, '\n'), nil), nil
 }
 
 func (h *ManifestHeader) count(r *Record) {

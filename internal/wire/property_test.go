@@ -161,3 +161,34 @@ func TestAppendDatagramAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A manifest that is written record by record is like one that is written whole.
+func TestManifestWriter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := Manifest{Header: ManifestHeader{Format: Format, Site: "thule", Instrument: "allsky-1", Day: "2026-11-21", Writer: "w", Incarnation: "i",
+			Replaces: []string{"a", "b"}}, Records: rapid.SliceOf(anyRecord()).Draw(t, "records")}
+		var lines bytes.Buffer
+		w, err := NewManifestWriter(&lines, want.Header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range want.Records {
+			if err := w.Add(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		head, err := w.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := want.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err1 := DecodeManifest(bytes.NewReader(data))
+		streamed, err2 := DecodeManifest(bytes.NewReader(append(head, lines.Bytes()...)))
+		if diff := cmp.Diff(whole, streamed); err1 != nil || err2 != nil || diff != "" {
+			t.Fatalf("%v, %v (-whole +streamed):\n%s", err1, err2, diff)
+		}
+	})
+}

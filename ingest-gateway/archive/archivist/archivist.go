@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
@@ -74,10 +75,13 @@ type Config struct {
 	// stay in the streams (72 hours), and TrimInterval how often they are
 	// trimmed (a minute).
 	ObservationRetention, NoticeRetention, TrimInterval time.Duration
+	// Compaction of closed days: see compact.Config for the defaults.
+	CompactInterval, CompactAfter, CompactGrace time.Duration
+	PackSize                                    int64
 	// Memory bounds what is remembered of the objects of the archive, in bytes (32 MiB).
 	Memory int64
-	// ScratchDir holds the segment that is being cut; it is emptied of segments
-	// when Run begins. It needs room for one segment.
+	// ScratchDir holds the segment that is being cut, and the pack and the manifest
+	// that are compacted; it is emptied of segments when Run begins.
 	ScratchDir string
 
 	// Holding hears when we begin and when we stop to hold the lease. Optional.
@@ -219,6 +223,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 		})
 		group.Go(func() error { return forwarder.Run(ctx) })
 	}
+	group.Go(func() error { return a.compactor(lease).Run(ctx) })
 	for _, t := range []trimmer{
 		{js: a.cfg.JetStream, stream: wire.ObservationStream(a.cfg.Site), retention: a.cfg.ObservationRetention, archived: cutter.Archived},
 		{js: a.cfg.JetStream, stream: wire.NoticeStream(a.cfg.Site), retention: a.cfg.NoticeRetention, archived: writer.Listed},
@@ -235,6 +240,21 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 		}
 	})
 	return group.Wait()
+}
+
+func (a *archivist) compactor(lease *stream.Lease) *compact.Compactor {
+	return compact.New(compact.Config{
+		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, PackBelow: a.packBelow,
+		Interval: a.cfg.CompactInterval, CloseAfter: a.cfg.CompactAfter, Grace: a.cfg.CompactGrace, PackSize: a.cfg.PackSize,
+		ScratchDir: a.cfg.ScratchDir, Log: a.cfg.Log, Metrics: a.metrics.compact,
+	})
+}
+
+// packBelow: of what the registry does not know (any more), only members move.
+func (a *archivist) packBelow(instrument string) int64 {
+	e, _ := a.cfg.Settings(instrument)
+	return e.PackBelow
 }
 
 func (a *archivist) repeatWindow(instrument string) time.Duration {

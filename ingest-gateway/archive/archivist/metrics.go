@@ -5,6 +5,7 @@ package archivist
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
@@ -14,6 +15,7 @@ type metrics struct {
 	manifest *manifest.Metrics
 	segment  *segment.Metrics
 	forward  *forward.Metrics
+	compact  *compact.Metrics
 	held     prometheus.Gauge
 	failures prometheus.Counter
 	lag      *prometheus.GaugeVec
@@ -25,6 +27,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		manifest: manifest.NewMetrics(registry),
 		segment:  segment.NewMetrics(registry),
 		forward:  forward.NewMetrics(registry),
+		compact:  compact.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{

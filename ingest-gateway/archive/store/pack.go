@@ -21,8 +21,12 @@ const (
 	// again: long before the archivist's sweep, which announces what it finds,
 	// looks at it.
 	discardFor = 5 * time.Minute
-	// discardPause is between tries to remove packs.
-	discardPause = time.Second
+	// discardPause is between looks for packs to remove. A request may arrive after
+	// it was given up, as where the store was paused: each pack is removed again
+	// after firstDiscard, and after pauses that grow by a factor.
+	discardPause  = time.Second
+	firstDiscard  = 4 * time.Second
+	discardFactor = 4
 	// maxDiscards are remembered; members of others are announced by the sweep,
 	// and withdrawn as the repeats they are.
 	maxDiscards = 4096
@@ -41,8 +45,9 @@ type packers struct {
 
 // discard is a pack that may be stored although nobody could be told so.
 type discard struct {
-	key   string
-	until time.Time
+	key         string
+	next, until time.Time
+	pause       time.Duration
 }
 
 func (a *Archive) openPackers() {
@@ -115,8 +120,9 @@ func (o *Object) pack(ctx context.Context, digest wire.Digest) (n wire.Notice, s
 func (a *Archive) discardPack(key string) {
 	a.packers.mu.Lock()
 	defer a.packers.mu.Unlock()
+	now := time.Now()
 	if len(a.packers.discards) < maxDiscards {
-		a.packers.discards = append(a.packers.discards, discard{key, time.Now().Add(discardFor)})
+		a.packers.discards = append(a.packers.discards, discard{key, now, now.Add(discardFor), firstDiscard})
 	}
 }
 
@@ -127,19 +133,37 @@ func (a *Archive) discardPacks(ctx context.Context) {
 		all := a.packers.discards
 		a.packers.discards = nil
 		a.packers.mu.Unlock()
+		left := all[:0]
 		for i, d := range all {
-			try, cancel := context.WithTimeout(ctx, cleanTimeout)
-			var err error
-			if time.Now().Before(d.until) {
-				err = a.cfg.Objects.Delete(try, d.key)
-			}
-			cancel()
+			again, err := a.discardOnce(ctx, d)
 			if err != nil { // the next try is for all that is left
-				a.packers.mu.Lock()
-				a.packers.discards = append(a.packers.discards, all[i:]...)
-				a.packers.mu.Unlock()
+				left = append(left, all[i:]...)
 				break
 			}
+			if again.pause > 0 {
+				left = append(left, again)
+			}
 		}
+		a.packers.mu.Lock()
+		a.packers.discards = append(a.packers.discards, left...)
+		a.packers.mu.Unlock()
 	}
+}
+
+// discardOnce removes a pack where it is time for that, and returns when that is
+// to be done again: zero for never.
+func (a *Archive) discardOnce(ctx context.Context, d discard) (discard, error) {
+	switch now := time.Now(); {
+	case now.After(d.until):
+		return discard{}, nil
+	case now.Before(d.next):
+		return d, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
+	defer cancel()
+	if err := a.cfg.Objects.Delete(ctx, d.key); err != nil {
+		return d, err
+	}
+	d.next, d.pause = time.Now().Add(d.pause), discardFactor*d.pause
+	return d, nil
 }

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compact
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// A closed day becomes packs of one instrument and one file a manifest; what that
+// replaces goes when readers have had their time, and not before.
+func TestCompact(t *testing.T) {
+	l := newLab(t)
+	_, own := l.fill()
+	repeat := l.pack(object{"sonde", noon.Add(time.Hour), "again"})[0]
+	repeat.State, repeat.RepeatOf = wire.StateWithdrawn, own[0].ID
+	l.list(repeat)
+	before := l.keys("packs/")
+	c := l.compactor()
+	if err := c.pass(t.Context(), noon.Add(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := manifest.List(t.Context(), l.store, site, "sonde", day); err != nil || !files.CompactedAt.IsZero() {
+		t.Errorf("a day that is still open is compacted: %+v, %v", files, err)
+	}
+	if err := c.pass(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	packed, of := l.check(), map[string]string{}
+	for id, r := range packed {
+		switch file, err := wire.ParsePackKey(r.Key); {
+		case id == own[5].ID:
+			if r.Key != id {
+				t.Errorf("a large object moved to %s", r.Key)
+			}
+		case err != nil || !file.Compacted() || file.Day != day:
+			t.Errorf("%s lies in %q, %v", id, r.Key, err)
+		case of[r.Key] != "" && of[r.Key] != l.current[id]:
+			t.Errorf("%s holds objects of two instruments", r.Key)
+		default:
+			of[r.Key] = l.current[id]
+		}
+	}
+	if len(of) < 3 || len(of) > 8 { // 120 KB in packs of 100 KB, 60 KB in packs of 2 KiB more each
+		t.Errorf("there are %d packs", len(of))
+	}
+	for _, instrument := range []string{"sonde", "camera"} {
+		files, err := manifest.List(t.Context(), l.store, site, instrument, day)
+		if err != nil || len(files.InEffect) != 1 || files.NextPart <= 6 {
+			t.Errorf("%s: %+v, %v", instrument, files, err)
+		}
+	}
+	for _, key := range before { // readers may hold these places
+		if _, err := l.store.Head(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+	}
+	if c.cursor.Through != "" {
+		t.Errorf("the day is not done, the cursor says through %s", c.cursor.Through)
+	}
+
+	if err := c.pass(t.Context(), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	l.check()
+	if left := l.keys("packs/"); len(left) != len(of) {
+		t.Errorf("packs left: %v", left)
+	}
+	if left := l.keys("o/"); len(left) != 1 || left[0] != own[5].ID {
+		t.Errorf("objects of their own left: %v", left)
+	}
+	if c.cursor.Through != day {
+		t.Errorf("the cursor says through %q", c.cursor.Through)
+	}
+
+	// What comes late is compacted too, and nothing else is touched.
+	late := l.pack(object{"sonde", noon.Add(2 * time.Hour), "late"})
+	l.list(late...)
+	after := l.keys("packs/")
+	if err := l.compactor().pass(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if r := l.check()[late[0].ID]; r.Key == late[0].Key {
+		t.Errorf("it still lies in %s", r.Key)
+	}
+	if n := len(l.keys("packs/")); n != len(after)+1 {
+		t.Errorf("%d packs, want %d", n, len(after)+1)
+	}
+}
+
+// Nothing that was stored and that no manifest lists is removed: it is announced.
+func TestUnlistedMembersStay(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	forgotten := l.pack(object{"sonde", noon, "forgotten"}, object{"radar", noon, "of an instrument that lists nothing"})
+	c := l.compactor()
+	for range 2 {
+		if err := c.pass(t.Context(), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range forgotten {
+		l.read(n.Record)
+	}
+	if c.cursor.Through != "" {
+		t.Errorf("the cursor says through %q", c.cursor.Through)
+	}
+	s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().State.Msgs; n != 2 {
+		t.Errorf("%d notices, want 2", n)
+	}
+}
+
+// A kill at each write leaves an archive that is whole, and the next pass ends as
+// if there had been none.
+func TestCompactKilled(t *testing.T) {
+	l := newLab(t)
+	for writes := 0; ; writes++ {
+		l.clear()
+		l.fill()
+		kv, err := l.js.KeyValue(t.Context(), wire.CursorBucket(site))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kv.Purge(t.Context(), wire.CompactCursorKey); err != nil {
+			t.Fatal(err)
+		}
+		killed := 0
+		l.store.writes = writes
+		for _, at := range []time.Time{now, time.Now().Add(time.Hour)} {
+			err := l.compactor().pass(t.Context(), at)
+			if err != nil && !errors.Is(err, errKilled) {
+				t.Fatal(err)
+			}
+			if err != nil {
+				killed++
+			}
+		}
+		l.store.writes = -1
+		l.check()
+		for _, at := range []time.Time{now, time.Now().Add(time.Hour)} {
+			if err := l.compactor().pass(t.Context(), at); err != nil {
+				t.Fatalf("after a kill at write %d: %v", writes, err)
+			}
+		}
+		l.check()
+		if left := l.keys("o/"); len(left) != 1 {
+			t.Errorf("after a kill at write %d: objects of their own left: %v", writes, left)
+		}
+		for _, key := range l.keys("packs/") {
+			if !strings.Contains(key, wire.ArchivistWriter) {
+				t.Errorf("after a kill at write %d: %s is left", writes, key)
+			}
+		}
+		if killed == 0 {
+			t.Logf("%d writes", writes)
+			return
+		}
+	}
+}
+
+// A pack without one of its members: the others stay readable at any time, the
+// bytes of the one are gone at the end, wherever the rewrite was killed.
+func TestRewrite(t *testing.T) {
+	l := newLab(t)
+	for writes := 0; ; writes++ {
+		l.clear()
+		shared, _ := l.fill()
+		out := shared[2][7]
+		l.store.writes = writes
+		err := l.compactor().Rewrite(t.Context(), out.Key, out.ID)
+		if err != nil && !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		l.store.writes = -1
+		if err != nil {
+			delete(l.current, out.ID)
+			if found := l.listedToo(out); found {
+				l.current[out.ID] = out.Instrument
+			}
+			l.check()
+			if err := l.compactor().Rewrite(t.Context(), out.Key, out.ID); err != nil {
+				t.Fatalf("after a kill at write %d: %v", writes, err)
+			}
+		}
+		delete(l.current, out.ID)
+		l.check()
+		for _, key := range l.keys("packs/") {
+			if key == out.Key {
+				t.Errorf("after a kill at write %d: the pack is still there", writes)
+			}
+		}
+		purged := 0
+		for r, err := range manifest.Records(t.Context(), l.store, site, out.Instrument, day) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.ID == out.ID && r.State == wire.StatePurged {
+				purged++
+			}
+		}
+		if purged != 1 {
+			t.Errorf("the manifest has %d lines of what was taken out", purged)
+		}
+		if err == nil {
+			t.Logf("%d writes", writes)
+			return
+		}
+	}
+}
+
+// listedToo says whether a member is still listed.
+func (l *lab) listedToo(n wire.Notice) bool {
+	l.t.Helper()
+	for r, err := range manifest.Day(l.t.Context(), l.store, site, n.Instrument, day) {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if r.ID == n.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// Rewriting waits for the sweep where a member is in no manifest.
+func TestRewriteUnlisted(t *testing.T) {
+	l := newLab(t)
+	members := l.pack(object{"sonde", noon, "one"}, object{"sonde", noon, "two"}, object{"sonde", noon, "three"})
+	l.list(members[:2]...)
+	if err := l.compactor().Rewrite(t.Context(), members[0].Key, members[0].ID); !errors.Is(err, ErrUnlisted) {
+		t.Errorf("%v, want ErrUnlisted", err)
+	}
+	l.check()
+	l.read(members[2].Record)
+}
+
+// What is damaged stays where it lies, and keeps its pack.
+func TestDamaged(t *testing.T) {
+	l := newLab(t)
+	shared, _ := l.fill()
+	bad := shared[1][3]
+	wrong := bad
+	wrong.Digest[0]++
+	wrong.ID = bad.ID
+	c := l.compactor()
+	moved, err := c.repack(t.Context(), bad.Instrument, []wire.Record{shared[1][1].Record, wrong.Record, shared[1][5].Record})
+	if err != nil || len(moved) != 2 {
+		t.Errorf("%d moved, %v", len(moved), err)
+	}
+	if _, there := moved[bad.ID]; there {
+		t.Error("the damaged object moved")
+	}
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compact tidies closed days: small objects of an instrument move into
+// packs of their own, the day's manifest becomes one file, and what nobody names
+// any more is removed after a while. It also rewrites a pack without one of its
+// members.
+//
+// The order, in which a kill at any point harms nothing: new packs, which nobody
+// names yet; then a new version of each manifest, with the new places; then,
+// readers having had their time, the old packs go. What is done twice comes out
+// the same: a pack's key and bytes follow from what it holds, and a version is
+// stored once.
+package compact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Defaults of Config.
+const (
+	// DefaultInterval is how often days are looked at.
+	DefaultInterval = time.Hour
+	// DefaultCloseAfter is when a day is closed, after its end.
+	DefaultCloseAfter = 24 * time.Hour
+	// DefaultGrace is how long what was replaced stays: a reader that holds a place
+	// reads it within that.
+	DefaultGrace = 24 * time.Hour
+	// DefaultPackSize bounds a compacted pack, in bytes.
+	DefaultPackSize = 64 << 20
+	// again is for how many days back data that came late is still compacted.
+	again = 8
+)
+
+// ErrFenced: another wrote a version of the manifest meanwhile. Begin anew.
+var ErrFenced = errors.New("another compacted the day")
+
+// Lease says whether we may still write, see stream.Lease.
+type Lease interface{ Check() error }
+
+// Config says whose days these are. Durations and sizes that are not set have
+// the defaults.
+type Config struct {
+	Site, Gateway, Incarnation string
+
+	JetStream jetstream.JetStream
+	Store     objectstore.Store
+	Lease     Lease
+	// PackBelow is the size, in bytes, of the objects of an instrument that are
+	// packed.
+	PackBelow func(instrument string) int64
+	// Interval, CloseAfter, Grace and PackSize are as their defaults say.
+	Interval, CloseAfter, Grace time.Duration
+	PackSize                    int64
+	// ScratchDir holds a pack and a manifest while they are written.
+	ScratchDir string
+
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Metrics outlive the compactors of one process.
+type Metrics struct {
+	packs, members, removed prometheus.Counter
+	damaged                 prometheus.Counter
+	through                 prometheus.Gauge
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		packs:   counter("substorm_compact_packs_total", "Packs of closed days written by this gateway."),
+		members: counter("substorm_compact_members_total", "Objects in those packs."),
+		removed: counter("substorm_compact_removed_total", "Objects and packs removed whose bytes lie elsewhere by now."),
+		damaged: counter("substorm_compact_damaged_total", "Objects left where they are: what lies there is not what was received."),
+		through: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "substorm_compact_through_timestamp_seconds", Help: "The end of the last day that needs no more work."}),
+	}
+	registry.MustRegister(m.packs, m.members, m.removed, m.damaged, m.through)
+	return m
+}
+
+// Compactor works while one lease lasts.
+type Compactor struct {
+	cfg    Config
+	cell   *stream.Cell
+	cursor wire.CompactCursor
+	// collected says of days that are free of what was replaced when their newest
+	// manifest was stored.
+	collected map[wire.Day]time.Time
+}
+
+// New returns a compactor; Run runs it.
+func New(cfg Config) *Compactor {
+	for _, d := range []struct {
+		value *time.Duration
+		or    time.Duration
+	}{{&cfg.Interval, DefaultInterval}, {&cfg.CloseAfter, DefaultCloseAfter}, {&cfg.Grace, DefaultGrace}} {
+		if *d.value <= 0 {
+			*d.value = d.or
+		}
+	}
+	if cfg.PackSize <= 0 {
+		cfg.PackSize = DefaultPackSize
+	}
+	return &Compactor{cfg: cfg, collected: map[wire.Day]time.Time{}}
+}
+
+// Run compacts closed days, at once and then each interval, until ctx ends.
+// Errors: wire.ErrNewerFormat, ErrFenced, stream.ErrLeaseLost, and what keeps
+// JetStream or the store from answering.
+func (c *Compactor) Run(ctx context.Context) error {
+	if err := c.load(ctx); err != nil {
+		return err
+	}
+	for {
+		if err := c.pass(ctx, time.Now().UTC()); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(c.cfg.Interval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *Compactor) load(ctx context.Context) error {
+	cursors, err := c.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(c.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(c.cfg.Site), err)
+	}
+	c.cell = stream.NewCell(cursors, wire.CompactCursorKey)
+	data, err := c.cell.Load(ctx)
+	if err != nil || data == nil {
+		return err
+	}
+	if c.cursor, err = wire.DecodeCompactCursor(data); err != nil {
+		return fmt.Errorf("cursor %s: %w", wire.CompactCursorKey, err)
+	}
+	return nil
+}
+
+// pass looks at all days that may need work, the oldest first.
+func (c *Compactor) pass(ctx context.Context, now time.Time) error {
+	days, err := c.days(ctx, now)
+	if err != nil {
+		return err
+	}
+	through := true // all before are done
+	for _, d := range days {
+		done, err := c.day(ctx, d.day, d.instruments, now)
+		if err != nil {
+			return fmt.Errorf("compact %s: %w", d.day, err)
+		}
+		through = through && done
+		if !through || d.day <= c.cursor.Through {
+			continue
+		}
+		c.cursor.Through = d.day
+		value, err := c.cursor.Encode()
+		if err != nil {
+			return err
+		}
+		if err := c.cell.Store(ctx, value); err != nil {
+			return err
+		}
+		if start, err := d.day.Start(); err == nil {
+			c.cfg.Metrics.through.Set(float64(start.AddDate(0, 0, 1).Unix()))
+		}
+	}
+	return nil
+}
+
+// openDay is a day with those instruments of which something is listed.
+type openDay struct {
+	day         wire.Day
+	instruments []string
+}
+
+// days returns the closed days that may need work, in order.
+func (c *Compactor) days(ctx context.Context, now time.Time) ([]openDay, error) {
+	from := min(c.cursor.Through, wire.DayOf(now.AddDate(0, 0, -again)))
+	last := wire.DayOf(now.Add(-c.cfg.CloseAfter - 24*time.Hour))
+	found := map[wire.Day][]string{}
+	for instrument, err := range manifest.Instruments(ctx, c.cfg.Store, c.cfg.Site) {
+		if err != nil {
+			return nil, err
+		}
+		for day, err := range manifest.Days(ctx, c.cfg.Store, c.cfg.Site, instrument) {
+			if err != nil {
+				return nil, err
+			}
+			if day >= from && day <= last {
+				found[day] = append(found[day], instrument)
+			}
+		}
+	}
+	return inOrder(found), nil
+}
+
+// day does what is to be done for one day, and says whether all is done.
+func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string, now time.Time) (bool, error) {
+	var newest time.Time
+	for _, instrument := range instruments {
+		at, err := c.compact(ctx, instrument, day)
+		if err != nil {
+			return false, fmt.Errorf("instrument %s: %w", instrument, err)
+		}
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	switch {
+	case c.collected[day].Equal(newest):
+		return true, nil
+	case now.Sub(newest) < c.cfg.Grace:
+		return false, nil
+	}
+	done, err := c.collect(ctx, day, instruments)
+	if err != nil {
+		return false, err
+	}
+	if done {
+		c.collected[day] = newest
+	}
+	return done, nil
+}

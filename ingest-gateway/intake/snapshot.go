@@ -4,6 +4,7 @@ package intake
 
 import (
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"

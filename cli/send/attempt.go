@@ -5,6 +5,7 @@ package send
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash"
@@ -45,7 +46,9 @@ const maxWrite = 32 << 10
 
 // sender has what all connections share.
 type sender struct {
-	dialer         net.Dialer
+	dialer net.Dialer
+	// tls is nil where bytes are plain.
+	tls            *tls.Config
 	receiptTimeout time.Duration
 	// sent is called with each number of bytes that the kernel took, and lost with
 	// those that must be sent again.
@@ -60,32 +63,36 @@ type sender struct {
 }
 
 // dial connects to a server within a time; 0 is the sender's own.
-func (s *sender) dial(ctx context.Context, address string, within time.Duration) (*net.TCPConn, error) {
+func (s *sender) dial(ctx context.Context, address string, within time.Duration) (socket, error) {
 	if within > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, within)
 		defer cancel()
 	}
 	begin := time.Now()
-	conn, err := s.dialer.DialContext(ctx, "tcp", address)
+	stream, err := s.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	if s.connected != nil {
 		s.connected(time.Since(begin))
 	}
-	tcp := conn.(*net.TCPConn)
+	tcp := stream.(*net.TCPConn)
 	// Whatever ends the connection amid bytes (an error, Ctrl-C, SIGKILL) is a reset
 	// to the server and not the end of an object, so that nobody archives a half.
 	err = tcp.SetLinger(0)
 	if err == nil && s.writeBuffer > 0 {
 		err = tcp.SetWriteBuffer(s.writeBuffer)
 	}
+	var conn socket
+	if err == nil {
+		conn, err = s.shake(ctx, tcp, address)
+	}
 	if err != nil {
 		_ = tcp.Close()
 		return nil, err
 	}
-	return tcp, nil
+	return conn, nil
 }
 
 // attempt sends an object over one connection and waits for its receipt.
@@ -129,7 +136,7 @@ type line struct {
 
 // listen reads the server's line while we still send: a refusal may come early,
 // and then ends our writing.
-func listen(conn *net.TCPConn) <-chan line {
+func listen(conn socket) <-chan line {
 	answer := make(chan line, 1)
 	go func() {
 		text, err := readLine(conn)
@@ -142,7 +149,7 @@ func listen(conn *net.TCPConn) <-chan line {
 }
 
 // readLine reads up to the first LF.
-func readLine(conn *net.TCPConn) (string, error) {
+func readLine(conn socket) (string, error) {
 	var text []byte
 	chunk := make([]byte, 256)
 	for {
@@ -163,7 +170,7 @@ func readLine(conn *net.TCPConn) (string, error) {
 }
 
 // transmit sends buffer[:n] and the rest of body, then half-closes.
-func (s *sender) transmit(conn *net.TCPConn, it item, body io.Reader, buffer []byte, n int, answer <-chan line) verdict {
+func (s *sender) transmit(conn socket, it item, body io.Reader, buffer []byte, n int, answer <-chan line) verdict {
 	var v verdict
 	digest := sha256.New()
 	for n > 0 {
@@ -190,7 +197,7 @@ func (s *sender) transmit(conn *net.TCPConn, it item, body io.Reader, buffer []b
 }
 
 // write sends b unless the server answers before, and returns how much was taken.
-func (s *sender) write(conn *net.TCPConn, b []byte, answer <-chan line) (taken int64, err error) {
+func (s *sender) write(conn socket, b []byte, answer <-chan line) (taken int64, err error) {
 	for len(b) > 0 {
 		part := b[:min(len(b), maxWrite)]
 		if s.pace != nil {
@@ -221,7 +228,7 @@ func (s *sender) write(conn *net.TCPConn, b []byte, answer <-chan line) (taken i
 const lateWord = 2 * time.Second
 
 // judge waits for the server's word and says what it means.
-func (s *sender) judge(ctx context.Context, conn *net.TCPConn, v verdict, answer <-chan line) verdict {
+func (s *sender) judge(ctx context.Context, conn socket, v verdict, answer <-chan line) verdict {
 	if v.local {
 		return v
 	}
@@ -259,10 +266,10 @@ func (s *sender) silence(err error, whole bool) error {
 }
 
 // read judges the server's line, and lets a connection with a receipt end in peace.
-func (s *sender) read(conn *net.TCPConn, v verdict, text string) verdict {
+func (s *sender) read(conn socket, v verdict, text string) verdict {
 	v = v.judged(text)
 	if v.receipted {
-		_ = conn.SetLinger(-1)
+		conn.finish()
 	}
 	return v
 }

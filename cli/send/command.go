@@ -31,6 +31,7 @@ func Command() *cobra.Command {
 	var to []string
 	var from, framing string
 	var waiting queueFlags
+	var secured tlsFlags
 	cmd := &cobra.Command{
 		Use:   "send --to HOST:PORT[,HOST:PORT] FILE... | DIR | -",
 		Short: "Send files, folders or lines, and believe only a receipt",
@@ -46,6 +47,9 @@ An object that is interrupted half-way is reset, so no half arrives as a whole.
 --framing says what tcp.framing of the Instrument is. With until-close each object
 has a connection of its own, with length-prefixed there is one to each server, and
 --parallel objects are on their way over all of them.
+
+Over TLS (--tls, --tls-ca) the server is known by its certificate, and with
+--tls-cert and --tls-key it knows the sender by one.
 
 With --queue objects wait on the disk until they have their receipt: what has none
 is sent after a restart or a power cut. With --watch, which never ends, new files
@@ -79,6 +83,12 @@ tries, server. It exits with 0 only when everything was received.`,
 			if cfg.UDP && cmd.Flags().Changed("framing") {
 				return usage.Errorf("--framing is of TCP: over UDP each packet is a datagram")
 			}
+			if cfg.TLS, err = secured.config(); err != nil {
+				return err
+			}
+			if cfg.UDP && cfg.TLS != nil {
+				return usage.Errorf("--tls is of TCP: datagrams are plain")
+			}
 			if err := cfg.check(); err != nil {
 				return err
 			}
@@ -104,6 +114,7 @@ tries, server. It exits with 0 only when everything was received.`,
 	f.DurationVar(&cfg.ReceiptTimeout, "receipt-timeout", receiptTimeout, "how long a server may take to give the receipt, or to take more bytes")
 	f.DurationVar(&cfg.GiveUpAfter, "give-up-after", 5*time.Minute, "how long to go on trying an object; 0 tries each server and port once")
 	f.StringVar(&cfg.Report, "report", "", "append a line of JSON for each object to this file")
+	secured.add(cmd)
 	waiting.add(cmd)
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print nothing but errors")
 	return cmd

@@ -114,7 +114,7 @@ func (p *pipes) close() {
 // pipe is one connection.
 type pipe struct {
 	sender *sender
-	conn   *net.TCPConn
+	conn   socket
 	stop   func() bool
 	// turn is held by who writes.
 	turn chan struct{}
@@ -136,7 +136,7 @@ type parcel struct {
 	leaving bool      // it is being written
 }
 
-func newPipe(ctx context.Context, s *sender, conn *net.TCPConn) *pipe {
+func newPipe(ctx context.Context, s *sender, conn socket) *pipe {
 	c := &pipe{sender: s, conn: conn, turn: make(chan struct{}, 1), gone: make(chan struct{})}
 	c.stop = context.AfterFunc(ctx, func() { c.end(line{err: ctx.Err()}) })
 	go c.listen()
@@ -170,7 +170,7 @@ func (c *pipe) finish() {
 	c.stop()
 	c.mu.Lock()
 	if len(c.waiting) == 0 && c.over == nil {
-		_ = c.conn.SetLinger(-1)
+		c.conn.finish()
 	}
 	c.mu.Unlock()
 	c.end(line{err: net.ErrClosed})

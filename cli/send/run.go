@@ -4,6 +4,7 @@ package send
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,10 @@ type Config struct {
 	Parallel int
 	// Rate of objects or datagrams a second; 0 is no limit.
 	Rate float64
+
+	// TLS is how to send over TLS; nil for plain bytes. The server's name is that
+	// of its address.
+	TLS *tls.Config
 
 	ConnectTimeout time.Duration
 	// ReceiptTimeout is how long a server may take to answer, and to take more bytes.
@@ -173,7 +178,7 @@ func (r *run) feed(ctx context.Context) (items <-chan item, end <-chan error) {
 func (r *run) sendObjects(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &sender{dialer: r.cfg.dialer(), receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost}
+	s := &sender{dialer: r.cfg.dialer(), tls: r.cfg.TLS, receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost}
 	d := &delivery{attempt: s.attempt, roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, again: r.again}
 	if r.cfg.Framing == wire.FramingLengthPrefixed {
 		p := newPipes(s)

@@ -101,7 +101,7 @@ func newService(ctx context.Context, cfg Config, q *queue.Queue, list *report, l
 	day, spent := q.Spent()
 	s.schedule.budget.day, s.schedule.budget.spent = wire.Day(day), spent
 	s.schedule.add(q.Waiting()...)
-	to := &sender{dialer: cfg.dialer(), receiptTimeout: cfg.ReceiptTimeout, sent: s.spend, lost: func(int64) {}, connected: s.connected}
+	to := &sender{dialer: cfg.dialer(), tls: cfg.TLS, receiptTimeout: cfg.ReceiptTimeout, sent: s.spend, lost: func(int64) {}, connected: s.connected}
 	if rate := cfg.Queue.MaxRate; rate > 0 {
 		to.pace, to.writeBuffer = newPacer(ctx, rate).take, writeBuffer(rate)
 	}

@@ -65,12 +65,16 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 		r.takeForward(instrument, entry.Value())
 		return
 	}
-	if !ok {
-		return
-	}
 	seen := now
 	if replayed && entry.Created().Before(now) {
 		seen = entry.Created()
+	}
+	if instrument, ok := wire.ParseSenderStatusKey(entry.Key()); ok {
+		r.takeSender(instrument, entry.Value(), seen)
+		return
+	}
+	if !ok {
+		return
 	}
 	var err error
 	if instrument == "" {

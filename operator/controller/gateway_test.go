@@ -160,6 +160,19 @@ func (g *gateway) report(s wire.GatewayStatus) {
 	}
 }
 
+// heard reports a heartbeat of an instrument's sender.
+func (g *gateway) heard(instrument string, offset time.Duration) {
+	g.t.Helper()
+	roundTrip := wire.Span(20 * time.Millisecond)
+	data, err := wire.SenderStatus{Gateway: g.pod, ReportedAt: time.Now(), ClockOffset: (*wire.Span)(&offset), RoundTrip: &roundTrip, QueueObjects: 7}.Encode()
+	if err == nil {
+		err = g.put(wire.StatusBucket("hub"), wire.SenderStatusKey(instrument), data)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
 // received reports that data of an instrument was received a while ago.
 func (g *gateway) received(instrument string, ago time.Duration, objects uint64) {
 	g.t.Helper()

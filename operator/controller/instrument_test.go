@@ -76,6 +76,18 @@ func TestInstrumentFromApplyToData(t *testing.T) {
 		t.Errorf("lastReceived is not rounded to ten minutes: %v", s.LastReceived)
 	}
 
+	w.awaits("Instrument", "camera", "ClockTrusted", "Unknown/NoHeartbeat")
+	g.heard("camera", -time.Hour)
+	c = w.awaits("Instrument", "camera", "ClockTrusted", "False/ClockOff")
+	says(t, c, "1h0m0s ahead", "spec.clock.maxSkew (2s)")
+	g.heard("camera", time.Second)
+	w.awaits("Instrument", "camera", "ClockTrusted", "True/WithinMaxSkew")
+	w.awaits("Instrument", "camera", "Ready", "True/Ready")
+	w.status("Instrument", "camera", &s)
+	if s.Sender == nil || s.Sender.QueueObjects != 7 || s.Sender.ClockOffset == nil || s.Sender.ClockOffset.Duration != time.Second {
+		t.Errorf("sender: %+v", s.Sender)
+	}
+
 	stop()
 	w.awaits("Instrument", "camera", "Ready", "False/NotReported")
 	c = w.awaits("Instrument", "camera", "DataFlowing", "Unknown/NoReport")

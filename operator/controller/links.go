@@ -61,6 +61,9 @@ func (l *links) at(key types.NamespacedName) *siteLink {
 				l.wakers.instruments.wake(types.NamespacedName{Namespace: key.Namespace, Name: instrument})
 			}
 		}
+		s.facts.reports.senderChanged = func(instrument string) {
+			l.wakers.instruments.wake(types.NamespacedName{Namespace: key.Namespace, Name: instrument})
+		}
 		l.sites[key] = s
 	}
 	return s

@@ -23,7 +23,10 @@ type reports struct {
 	gatewayChanged func(pool string, followed bool)
 	// dataArrived is called when new data of an instrument is reported.
 	dataArrived func(instrument string)
-	log         *slog.Logger
+	// senderChanged is called when an instrument's sender says something that its
+	// condition may depend on.
+	senderChanged func(instrument string)
+	log           *slog.Logger
 
 	mu       sync.Mutex
 	gateways map[string]*gatewayReport
@@ -31,6 +34,8 @@ type reports struct {
 	instruments map[string]map[string]plan.InstrumentReport
 	// forwards by instrument.
 	forwards map[string]wire.ForwardStatus
+	// senders by instrument.
+	senders map[string]plan.SenderReport
 }
 
 type gatewayReport struct {
@@ -43,7 +48,7 @@ const aliveFor = 3 * wire.GatewayReportInterval
 
 func newReports(log *slog.Logger) *reports {
 	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
-		forwards: map[string]wire.ForwardStatus{}}
+		forwards: map[string]wire.ForwardStatus{}, senders: map[string]plan.SenderReport{}}
 }
 
 // take stores one entry of the status bucket. Replayed entries were written
@@ -60,12 +65,16 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 		r.takeForward(instrument, entry.Value())
 		return
 	}
-	if !ok {
-		return
-	}
 	seen := now
 	if replayed && entry.Created().Before(now) {
 		seen = entry.Created()
+	}
+	if instrument, ok := wire.ParseSenderStatusKey(entry.Key()); ok {
+		r.takeSender(instrument, entry.Value(), seen)
+		return
+	}
+	if !ok {
+		return
 	}
 	var err error
 	if instrument == "" {
@@ -143,6 +152,34 @@ func (r *reports) takeForward(instrument string, value []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forwards[instrument] = status
+}
+
+// takeSender stores what a sender says of itself.
+func (r *reports) takeSender(instrument string, value []byte, seen time.Time) {
+	status, err := wire.DecodeSenderStatus(value)
+	if err != nil {
+		r.log.Warn("the report of a sender cannot be read", "instrument", instrument, "error", err)
+		return
+	}
+	report := plan.SenderReport{SenderStatus: status, Seen: seen}
+	r.mu.Lock()
+	was, known := r.senders[instrument]
+	r.senders[instrument] = report
+	r.mu.Unlock()
+	if !known || report.Differs(was) {
+		r.senderChanged(instrument)
+	}
+}
+
+// ofSender returns the last report of an instrument's sender, nil without one.
+func (r *reports) ofSender(instrument string) *plan.SenderReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report, ok := r.senders[instrument]
+	if !ok {
+		return nil
+	}
+	return &report
 }
 
 // ofForward returns the last report of an instrument's copy, nil without one.

@@ -27,6 +27,8 @@ type InstrumentView struct {
 	Reports  []InstrumentReport
 	// Forward is what the Site's lease holder last said of the copy; nil: nothing.
 	Forward *wire.ForwardStatus
+	// Sender is what the sender last said of itself; nil: nothing.
+	Sender *SenderReport
 	// Pool that receives, its pods and Services: for the addresses.
 	Pool     *v1alpha1.IngestGateway
 	Pods     []corev1.Pod
@@ -37,10 +39,12 @@ type InstrumentView struct {
 func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duration) {
 	programmed := v.programmed()
 	flowing, wait := v.dataFlowing()
+	clock, silent := v.clockTrusted()
 	c := conditions{now: v.Now, generation: v.Instrument.Generation, was: v.Instrument.Status.Conditions}
 	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
 	c.set(v1alpha1.ConditionProgrammed, programmed)
 	c.set(v1alpha1.ConditionDataFlowing, flowing)
+	c.set(v1alpha1.ConditionClockTrusted, clock)
 	if f, limited := acknowledgeIsLimited(v); limited {
 		c.set(v1alpha1.ConditionAcknowledgeLimited, f)
 	}
@@ -55,7 +59,8 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 		LastReceived:       rounded(v.lastReceived()),
 		ReceivedToday:      v.receivedToday(),
 		Forward:            v.forward(),
-	}, soonest(wait, patienceEnds, figuresEvery)
+		Sender:             v.sender(),
+	}, soonest(wait, silent, patienceEnds, figuresEvery)
 }
 
 // pool is who receives: the verdict's, or, while something is absent, that of

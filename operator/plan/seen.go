@@ -44,6 +44,13 @@ type InstrumentReport struct {
 	Bytes        uint64    `json:"bytes"`
 }
 
+// SenderReport is what an instrument's sender last said of itself, and when the
+// operator saw it, by its own clock.
+type SenderReport struct {
+	wire.SenderStatus
+	Seen time.Time `json:"seen"`
+}
+
 // RegistryState is what stands in a Site's registry as the operator knows it.
 type RegistryState struct {
 	// Revision that is complete, and when it became so. 0: not known yet.

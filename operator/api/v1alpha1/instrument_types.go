@@ -11,8 +11,22 @@ import (
 // receipts mean something other than spec.acknowledge asks for.
 const ConditionAcknowledgeLimited = "AcknowledgeLimited"
 
+// ConditionClockTrusted of an Instrument says whether its sender's clock is within
+// spec.clock.maxSkew of the gateways'. Data is received, and keeps its times,
+// whatever it says. Unknown: no sender has reported its clock lately.
+const ConditionClockTrusted = "ClockTrusted"
+
 // Reasons of an Instrument's conditions.
 const (
+	ReasonWithinMaxSkew = "WithinMaxSkew"
+	// ReasonClockOff: the sender's clock is further off than spec.clock.maxSkew.
+	ReasonClockOff = "ClockOff"
+	// ReasonNoHeartbeat: the sender says nothing of itself.
+	ReasonNoHeartbeat = "NoHeartbeat"
+	// ReasonNotMeasured: the sender reports and has not compared clocks yet.
+	ReasonNotMeasured = "NotMeasured"
+	// ReasonUncertain: the link is too slow to tell how far the clock is off.
+	ReasonUncertain    = "Uncertain"
 	ReasonFlowing      = "Flowing"
 	ReasonOverdue      = "Overdue"
 	ReasonNotObserving = "NotObserving"
@@ -33,6 +47,7 @@ const (
 )
 
 // InstrumentSpec declares one instrument: who it is, how it sends, what is kept.
+// +kubebuilder:validation:XValidation:rule="!self.ways.exists(w, has(w.tcp) && has(w.tcp.framing) && w.tcp.framing == 'LengthPrefixed') || !has(self.limits) || !has(self.limits.maxObjectSize) || quantity(string(self.limits.maxObjectSize)).isLessThan(quantity('2Gi'))",message="with the framing LengthPrefixed limits.maxObjectSize is below 2Gi: a length has 31 bits"
 // +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.naming) || !self.naming.template.contains('{station}')",message="naming.template holds {station}: set spec.station"
 // +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.archive) || !has(self.archive.aliases) || !self.archive.aliases.exists(t, t.contains('{station}'))",message="an alias holds {station}: set spec.station"
 type InstrumentSpec struct {
@@ -76,6 +91,11 @@ type InstrumentSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Cadence Cadence `json:"cadence,omitzero"`
+
+	// Clock says how exact the instrument's clock must be.
+	// +kubebuilder:default={}
+	// +optional
+	Clock Clock `json:"clock,omitzero"`
 
 	// Limits on what the instrument may send.
 	// +kubebuilder:default={}
@@ -138,6 +158,19 @@ type Cadence struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="interval must be longer than nothing"
 	// +optional
 	Interval metav1.Duration `json:"interval,omitzero"`
+}
+
+// Clock says how exact an instrument's clock must be.
+type Clock struct {
+	// MaxSkew is how far the clock may be off before the condition ClockTrusted is
+	// False. Data is never refused or re-timed for it.
+	// +kubebuilder:default="2s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="maxSkew must be longer than nothing"
+	// +optional
+	MaxSkew metav1.Duration `json:"maxSkew,omitzero"`
 }
 
 // Limits on what an instrument may send.
@@ -273,7 +306,7 @@ type InstrumentStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Programmed, DataFlowing, AcknowledgeLimited.
+	// Conditions: Ready, Accepted, Programmed, DataFlowing, ClockTrusted, AcknowledgeLimited.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -297,6 +330,39 @@ type InstrumentStatus struct {
 	// Forward says how the copy of spec.forward is getting on.
 	// +optional
 	Forward *ForwardStatus `json:"forward,omitempty"`
+
+	// Sender is what the sender in the field last said of itself. Senders that keep
+	// a queue and use the framing LengthPrefixed do: substorm send.
+	// +optional
+	Sender *SenderStatus `json:"sender,omitempty"`
+}
+
+// SenderStatus is what a sender in the field says of itself.
+type SenderStatus struct {
+	// ReportedAt is when it last reported, rounded down to ten minutes.
+	// +required
+	ReportedAt metav1.Time `json:"reportedAt"`
+	// ClockOffset is what must be added to its clock to get the gateways', rounded;
+	// it is negative where its clock is ahead.
+	// +optional
+	ClockOffset *metav1.Duration `json:"clockOffset,omitempty"`
+	// QueueObjects that wait for their receipt.
+	// +optional
+	QueueObjects int64 `json:"queueObjects"`
+	// QueueBytes of these.
+	// +optional
+	QueueBytes int64 `json:"queueBytes"`
+	// Oldest is when the oldest of these was observed, by the sender's clock.
+	// +optional
+	Oldest *metav1.Time `json:"oldest,omitempty"`
+	// SetAside objects since the sender started: no gateway takes them, or the
+	// disk changed them. Somebody must look at the sender's queue.
+	// +optional
+	SetAside int64 `json:"setAside,omitempty"`
+	// Version of the sender.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Version string `json:"version,omitempty"`
 }
 
 // DayCounts sums up one UTC day of the ledger.

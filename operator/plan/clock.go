@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// heartbeatAge is how old the last heartbeat may be: senders on metered links
+// send one each few minutes.
+const heartbeatAge = 15 * time.Minute
+
+// May the instrument's clock be trusted?
+var clockChecks = []check[InstrumentView]{
+	reportsOfSendersAreNotRead,
+	senderIsSilent,
+	clockIsNotMeasured,
+	clockIsOff,
+	clockIsUncertain,
+}
+
+// Differs says whether conditions may differ for a report that follows another.
+func (r SenderReport) Differs(was SenderReport) bool {
+	offset := func(r SenderReport) time.Duration {
+		if r.ClockOffset == nil {
+			return 0
+		}
+		return roundedOffset(time.Duration(*r.ClockOffset))
+	}
+	return r.Seen.Sub(was.Seen) > heartbeatAge || (r.ClockOffset == nil) != (was.ClockOffset == nil) || offset(r) != offset(was)
+}
+
+func (v InstrumentView) clockTrusted() (Finding, time.Duration) {
+	f := first(v, clockChecks, good(v1alpha1.ReasonWithinMaxSkew, fmt.Sprintf("the sender's clock is within %s of the gateways'", v.maxSkew())))
+	if v.Sender == nil {
+		return f, 0
+	}
+	return f, v.Sender.Seen.Add(heartbeatAge).Sub(v.Now) + time.Second
+}
+
+func (v InstrumentView) maxSkew() time.Duration {
+	if d := v.Instrument.Spec.Clock.MaxSkew.Duration; d > 0 {
+		return d
+	}
+	return 2 * time.Second // an Instrument of before spec.clock
+}
+
+func reportsOfSendersAreNotRead(v InstrumentView) (Finding, bool) {
+	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionClockTrusted)
+	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > heartbeatAge {
+		return Finding{}, false
+	}
+	return Finding{was.Status, was.Reason, was.Message}, true
+}
+
+func senderIsSilent(v InstrumentView) (Finding, bool) {
+	switch {
+	case v.Sender == nil:
+		return unknown(v1alpha1.ReasonNoHeartbeat, "its sender reports no clock: substorm send does, with a queue and the framing LengthPrefixed"), true
+	case v.Now.Sub(v.Sender.Seen) > heartbeatAge:
+		return unknown(v1alpha1.ReasonNoHeartbeat, fmt.Sprintf(
+			"its sender reported last at %s: look at the sender and its way to the gateways", v.Sender.Seen.UTC().Format(time.RFC3339))), true
+	default:
+		return Finding{}, false
+	}
+}
+
+func clockIsNotMeasured(v InstrumentView) (Finding, bool) {
+	return unknown(v1alpha1.ReasonNotMeasured, "its sender has not compared clocks yet"), v.Sender.ClockOffset == nil
+}
+
+// offset of the sender's clock, and by how much the measurement may be wrong.
+func (v InstrumentView) offset() (offset, uncertain time.Duration) {
+	if v.Sender.RoundTrip != nil {
+		uncertain = time.Duration(*v.Sender.RoundTrip) / 2
+	}
+	return time.Duration(*v.Sender.ClockOffset), uncertain
+}
+
+// clockIsOff: by more than what the measurement may be wrong.
+func clockIsOff(v InstrumentView) (Finding, bool) {
+	offset, uncertain := v.offset()
+	side := "behind"
+	if offset < 0 {
+		side = "ahead of"
+	}
+	return bad(v1alpha1.ReasonClockOff, fmt.Sprintf(
+			"the sender's clock is %s %s the gateways', more than spec.clock.maxSkew (%s): set it, by NTP or GPS; data is received and keeps its times",
+			roundedOffset(offset).Abs(), side, v.maxSkew())),
+		offset.Abs()-uncertain > v.maxSkew()
+}
+
+func clockIsUncertain(v InstrumentView) (Finding, bool) {
+	offset, uncertain := v.offset()
+	return unknown(v1alpha1.ReasonUncertain, fmt.Sprintf(
+			"the sender's clock may be off by %s, right to within %s: the link is too slow to tell", roundedOffset(offset).Abs(), roundedOffset(uncertain))),
+		offset.Abs() > v.maxSkew()
+}
+
+// roundedOffset keeps two or three digits: a status is not written for each
+// heartbeat.
+func roundedOffset(d time.Duration) time.Duration {
+	step := time.Millisecond
+	for d.Abs() >= 100*step {
+		step *= 10
+	}
+	return d.Round(step)
+}
+
+// sender is what is shown of the sender, while it is not long gone.
+func (v InstrumentView) sender() *v1alpha1.SenderStatus {
+	said := v.Sender
+	if said == nil {
+		return nil
+	}
+	status := &v1alpha1.SenderStatus{
+		ReportedAt: *rounded(said.Seen), QueueObjects: said.QueueObjects, QueueBytes: said.QueueBytes,
+		SetAside: said.SetAside, Version: said.Version[:min(len(said.Version), maxVersion)],
+	}
+	if said.ClockOffset != nil {
+		status.ClockOffset = &metav1.Duration{Duration: roundedOffset(time.Duration(*said.ClockOffset))}
+	}
+	if said.Oldest != nil {
+		oldest := metav1.NewTime(said.Oldest.UTC().Truncate(time.Second))
+		status.Oldest = &oldest
+	}
+	return status
+}
+
+// maxVersion is how long status.sender.version may be, in bytes.
+const maxVersion = 128

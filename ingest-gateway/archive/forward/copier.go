@@ -19,7 +19,6 @@ import (
 
 const (
 	readWait  = 500 * time.Millisecond
-	sendBatch = 64
 	lookBatch = 1000
 	// saveInterval is how often a position is saved where nothing was sent.
 	saveInterval = 30 * time.Second
@@ -42,6 +41,8 @@ type copier struct {
 	// oldest is when the first of the backlog was received.
 	oldest    time.Time
 	lastError string
+	// held are the items in hand.
+	held []item
 
 	// saving guards cell and saved.
 	saving sync.Mutex
@@ -63,6 +64,8 @@ type way interface {
 	// follows returns the stream and the subject that are followed, and whether
 	// headers say what a message weighs.
 	follows(site, instrument string) (name, subject string, headersOnly bool)
+	// batch is how many messages are in hand at a time.
+	batch() int
 	// item returns what a message asks to be sent, and false for nothing. Errors:
 	// wire.ErrNewerFormat.
 	item(m stream.Message) (item, bool, error)
@@ -177,7 +180,7 @@ func (c *copier) begin(ctx context.Context, w way) (epoch string, err error) {
 // sendAll sends what the reader finds.
 func (c *copier) sendAll(ctx context.Context, w way, reader *stream.Reader) error {
 	for {
-		messages, err := reader.Next(ctx, sendBatch, readWait)
+		messages, err := reader.Next(ctx, w.batch(), readWait)
 		if err != nil {
 			return err
 		}
@@ -205,7 +208,7 @@ func (c *copier) sendAll(ctx context.Context, w way, reader *stream.Reader) erro
 // sendItems sends some items, and tries for as long as it takes.
 func (c *copier) sendItems(ctx context.Context, w way, items []item) error {
 	for pause := firstPause; len(items) > 0; {
-		c.setOldest(items[0].receivedAt)
+		c.hold(items)
 		done, err := w.send(ctx, items)
 		if done > 0 {
 			pause = firstPause
@@ -230,7 +233,7 @@ func (c *copier) sendItems(ctx context.Context, w way, items []item) error {
 			pause = min(2*pause, lastPause)
 		}
 	}
-	c.setOldest(time.Time{})
+	c.hold(nil)
 	return nil
 }
 
@@ -279,10 +282,7 @@ func (c *copier) reached(ctx context.Context, next uint64) error {
 	}
 	c.mu.Unlock()
 	if lost.Items > 0 {
-		c.cfg.Metrics.droppedItems(c.instrument, lost.Items)
-		c.log.Error("the stream was trimmed of what the copy still needed", "items", lost.Items, "bytes", lost.Bytes)
-	}
-	if lost.Items > 0 {
+		c.saysLost(lost)
 		return c.save(ctx)
 	}
 	return c.saveNowAndThen(ctx)
@@ -333,6 +333,7 @@ func (c *copier) save(ctx context.Context) error {
 
 // lookAhead counts what there is to send, whether or not the old server takes it.
 func (c *copier) lookAhead(ctx context.Context, w way, reader *stream.Reader) error {
+	var l losses
 	for {
 		messages, err := reader.Next(ctx, lookBatch, readWait)
 		if err != nil {
@@ -353,16 +354,23 @@ func (c *copier) lookAhead(ctx context.Context, w way, reader *stream.Reader) er
 		c.cursor.Seen = plus(c.cursor.Seen, seen)
 		c.cursor.SeenNext = next
 		c.mu.Unlock()
+		if err := c.lost(ctx, w, &l); err != nil {
+			return err
+		}
 		if err := c.saveNowAndThen(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-func (c *copier) setOldest(at time.Time) {
+// hold notes what is in hand.
+func (c *copier) hold(items []item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.oldest = at
+	c.held, c.oldest = items, time.Time{}
+	if len(items) > 0 {
+		c.oldest = items[0].receivedAt
+	}
 }
 
 // failed notes why the next item is not sent yet, and says so once.

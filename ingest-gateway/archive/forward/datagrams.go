@@ -34,6 +34,9 @@ func (d *datagrams) follows(site, instrument string) (string, string, bool) {
 	return wire.ObservationStream(site), wire.ObservationSubject(site, instrument, ">"), true
 }
 
+// batch is of messages of up to 256 KiB.
+func (d *datagrams) batch() int { return 4 }
+
 func (d *datagrams) item(m stream.Message) (item, bool, error) {
 	if format, err := strconv.Atoi(m.Header.Get(wire.HeaderFormat)); err == nil && format > wire.Format {
 		return item{}, false, wire.CheckFormat(format)

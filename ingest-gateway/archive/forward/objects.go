@@ -41,6 +41,9 @@ func (o *objects) follows(site, instrument string) (string, string, bool) {
 	return wire.NoticeStream(site), wire.NoticeSubject(site, instrument), false
 }
 
+// batch also bounds how many share a connection, and so how many may come twice.
+func (o *objects) batch() int { return 64 }
+
 func (o *objects) item(m stream.Message) (item, bool, error) {
 	n, err := wire.DecodeNotice(m.Data)
 	if errors.Is(err, wire.ErrNewerFormat) {

@@ -37,7 +37,7 @@ func FuzzSegment(f *testing.F) {
 
 // FuzzMeta puts any meta into a record whose checksums are right.
 func FuzzMeta(f *testing.F) {
-	meta, err := encodeObject(goldenNotice([]byte("body"), 1), nil)
+	meta, err := encodeObject(goldenNotice([]byte("body"), 1), "", nil)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func FuzzMeta(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	parts, err := encodeObject(goldenNotice([]byte("body"), 1), []Place{{Segment: 1, Offset: 36, Size: 4}, {Segment: 9, Offset: -1, Size: 1 << 62}})
+	parts, err := encodeObject(goldenNotice([]byte("body"), 1), "", []Place{{Segment: 1, Offset: 36, Size: 4}, {Segment: 9, Offset: -1, Size: 1 << 62}})
 	if err != nil {
 		f.Fatal(err)
 	}

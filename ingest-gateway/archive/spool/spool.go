@@ -108,7 +108,7 @@ type Spool struct {
 	work     chan struct{} // has something where the writer should look
 
 	given   map[uint64]time.Time // when it was received, by sequence
-	arrived chan struct{}     // has something where Next should look
+	arrived chan struct{}        // has something where Next should look
 	stats   Stats
 
 	// reading guards the cursor and what only it uses.

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/substorm/substorm/e2e/parts"
-	"github.com/substorm/substorm/ingest-gateway/archive/replica"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -27,7 +26,7 @@ func newPair(t *testing.T, after string) *pair {
 	t.Helper()
 	p := &pair{lab: newLab(t), port: parts.FreePort(t)}
 	p.declare(t, spoolingCamera(p.port, "Replicated"))
-	p.tls = parts.NewCA(t).Dir(t, "north", replica.Name("north"))
+	p.tls = parts.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
 	options := func(name, node string) gatewayOptions {
 		return gatewayOptions{name: name, dir: t.TempDir(), flags: []string{
 			"--node", node, "--pod-ip", "127.0.0.1", "--replica-listen", fmt.Sprintf("127.0.0.1:%d", parts.FreePort(t)),

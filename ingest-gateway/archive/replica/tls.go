@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // Certificates are a pool's: a folder with ca.crt, tls.crt and tls.key, which is
@@ -34,9 +36,6 @@ func LoadCertificates(dir, pool string) (*Certificates, error) {
 	_, _, err := c.current()
 	return c, err
 }
-
-// Name is the DNS name in the certificates of a pool's gateways.
-func Name(pool string) string { return pool + ".gateways.substorm" }
 
 func (c *Certificates) current() (*tls.Certificate, *x509.CertPool, error) {
 	c.mu.Lock()
@@ -81,7 +80,9 @@ func (c *Certificates) server() *tls.Config {
 		return &tls.Config{
 			MinVersion: tls.VersionTLS13, NextProtos: base.NextProtos,
 			Certificates: []tls.Certificate{*pair}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
-			VerifyConnection: func(s tls.ConnectionState) error { return s.PeerCertificates[0].VerifyHostname(Name(c.pool)) },
+			VerifyConnection: func(s tls.ConnectionState) error {
+				return s.PeerCertificates[0].VerifyHostname(wire.GatewayName(c.pool))
+			},
 		}, nil
 	}
 	return base
@@ -90,7 +91,7 @@ func (c *Certificates) server() *tls.Config {
 // client verifies against the authority that stands when it connects.
 func (c *Certificates) client() *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, ServerName: Name(c.pool),
+		MinVersion: tls.VersionTLS13, ServerName: wire.GatewayName(c.pool),
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			pair, _, err := c.current()
 			return pair, err
@@ -108,7 +109,7 @@ func (c *Certificates) client() *tls.Config {
 			for _, cert := range s.PeerCertificates[1:] {
 				chain.AddCert(cert)
 			}
-			_, err = s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: chain, DNSName: Name(c.pool)})
+			_, err = s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: chain, DNSName: wire.GatewayName(c.pool)})
 			return err
 		},
 	}

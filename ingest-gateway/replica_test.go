@@ -86,7 +86,7 @@ func (p *pair) awaitArchived(t *testing.T, s *sent) {
 		return true, ""
 	})
 	for _, key := range p.keys(t, wire.InstrumentPrefix(p.site, "camera")) {
-		digest, _ := p.digestOf(t, key)
+		digest, _ := p.digestOf(t, wire.Record{Key: key})
 		if s.objects[digest] != 1 {
 			t.Errorf("%s holds what nobody sent: %s", key, digest)
 		}

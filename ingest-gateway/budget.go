@@ -24,11 +24,13 @@ const (
 	// archiveShare is the part of the budget that is for what the archivist
 	// remembers; every gateway keeps it free, because any may become the archivist.
 	archiveShare = 8
-	// spoolShare is the part of the volume that the spool may take, of what is
-	// free or its own already; scratchShare is that of what is free which scratch
-	// may take. Counters, the registry and a segment on its way need some too.
-	spoolShare   = 0.5
-	scratchShare = 0.25
+	// spoolShare and copiesShare are the parts of the volume that the spool and
+	// copies of others' spools may take, of what is free or their own already;
+	// scratchShare is that of what is free which scratch may take. Counters, the
+	// registry and a segment on its way need some too.
+	spoolShare   = 0.45
+	copiesShare  = 0.2
+	scratchShare = 0.2
 	// connectionShare is the part of the memory limit that connections may take
 	// beside the budget, connectionCost what one takes: a goroutine, a socket,
 	// the state of a digest. Idle ones take half of it (make bench NAME=ingest-memory).

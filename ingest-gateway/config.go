@@ -40,9 +40,11 @@ type Config struct {
 	// MemoryBudget in bytes for what is received and not yet safe; 0 means half
 	// of the control group's memory limit, or 256 MiB where there is none.
 	MemoryBudget int64
-	// SpoolSize bounds the spool, in bytes; 0 is half of what the volume has free
-	// or the spool holds already.
+	// SpoolSize bounds the spool, in bytes; 0 is 45% of what the volume has free or
+	// the spool holds already.
 	SpoolSize int64
+	// Replica says how spools are copied within the pool.
+	Replica ReplicaConfig
 	// DrainTimeout is how long what was begun may take to finish.
 	DrainTimeout time.Duration
 	// ObservationRetention and NoticeRetention are how long archived messages
@@ -83,6 +85,9 @@ func (c *Config) check() error {
 	}
 	if c.SpoolSize < 0 {
 		errs = append(errs, fmt.Errorf("--spool-size %d is negative", c.SpoolSize))
+	}
+	if c.Replica.Listen != "" && (c.Replica.TLSDir == "" || c.Replica.After <= 0) {
+		errs = append(errs, errors.New("--replica-listen needs --replica-tls-dir, and --replica-after must be positive"))
 	}
 	if c.DrainTimeout <= 0 || c.ObservationRetention <= 0 || c.NoticeRetention <= 0 {
 		errs = append(errs, errors.New("--drain-timeout, --observation-retention and --notice-retention must be positive"))

@@ -53,7 +53,7 @@ func (g *gateway) finish() error {
 	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
 	defer cancel()
 	err := errors.Join(g.messages.Close(ctx), g.notices.Close(ctx))
-	err = errors.Join(err, g.ledger.Close(ctx), g.spool.Close())
+	err = errors.Join(err, g.ledger.Close(ctx), g.spool.Close(), g.replicas.close())
 	if err != nil {
 		// Nothing that was receipted is lost: the next incarnation recounts.
 		g.log.Warn("stopped before everything was written", "error", err)
@@ -83,6 +83,7 @@ func (g *gateway) close(ctx context.Context) {
 	if g.spool != nil {
 		_ = g.spool.Close()
 	}
+	_ = g.replicas.close()
 	if g.nc != nil {
 		g.nc.Close()
 	}

@@ -102,14 +102,16 @@ func (r *reporter) reportRefusals(ctx context.Context) {
 
 func (r *reporter) reportGateway(ctx context.Context) error {
 	g, s := r.g, r.g.registry.Current()
-	return r.put(ctx, wire.GatewayStatusKey(g.cfg.Gateway), wire.GatewayStatus{
+	status := wire.GatewayStatus{
 		Gateway: g.cfg.Gateway, Pool: g.cfg.Pool, Incarnation: g.incarnation,
 		Node: g.cfg.Node, Address: g.cfg.PodIP,
 		StartedAt: g.startedAt, ReportedAt: time.Now().UTC(),
 		Revision: s.Revision, Datapath: datapath, Problems: s.Problems,
 		Draining: g.health.draining.Load(), Archivist: g.isArchivist.Load(),
 		Spool: g.spoolStatus(), Stopped: r.stopped,
-	})
+	}
+	g.addCopies(&status)
+	return r.put(ctx, wire.GatewayStatusKey(g.cfg.Gateway), status)
 }
 
 // datapath is how datagrams are read, spelled as in the IngestGateway.

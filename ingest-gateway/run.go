@@ -56,6 +56,7 @@ type gateway struct {
 	archiveMemory int64
 	archive       *store.Archive
 	spool         *spool.Spool
+	replicas      *replicas
 	// quarantined is what was found before there was an archive to count it.
 	quarantined []spool.Quarantine
 	registry    *intake.Registry
@@ -172,10 +173,13 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		Notices: g.notices, Observations: g.messages, Ledger: g.ledger, JetStream: g.js,
 	})
+	if err := g.openReplicas(); err != nil {
+		return err
+	}
 	g.archive = store.New(store.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		Objects: g.objects, Announcer: announcer, Ledger: g.ledger, Pool: g.pool,
-		Spool: g.spool, Publisher: announcer, JetStream: g.js,
+		Spool: g.spool, Copier: g.copier(), Publisher: announcer, JetStream: g.js,
 		Logger: g.log, Metrics: g.metrics,
 	})
 	for _, q := range g.quarantined {
@@ -231,6 +235,7 @@ func (g *gateway) run(ctx context.Context) error {
 	room(alive, "ledger", func(ctx context.Context) error { return g.ledger.Run(ctx, g.js) })
 	room(alive, "report", g.reporter.run)
 	room(alive, "spool", g.archive.BringHome)
+	g.runReplicas(alive, steady, room)
 	room(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
 	room(alive, "certificates", g.certificates.Run)
 	room(steady, "archivist", g.archivist)

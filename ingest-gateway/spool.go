@@ -20,7 +20,7 @@ func (g *gateway) openSpool() (map[string]map[string]ledger.Spooled, error) {
 	size := g.cfg.SpoolSize
 	if size == 0 {
 		var err error
-		if size, err = spoolSize(g.cfg.DataDir, dir); err != nil {
+		if size, err = shareOf(g.cfg.DataDir, dir, spoolShare); err != nil {
 			return nil, err
 		}
 	}
@@ -52,8 +52,8 @@ func (g *gateway) openSpool() (map[string]map[string]ledger.Spooled, error) {
 	return spooled, g.spool.Waiting(func(n wire.Notice, _ bool) { count(n) })
 }
 
-// spoolSize returns how many bytes the spool may take.
-func spoolSize(volume, dir string) (int64, error) {
+// shareOf returns how many bytes a folder may take of its volume.
+func shareOf(volume, dir string, share float64) (int64, error) {
 	free, err := freeSpace(volume)
 	if err != nil {
 		return 0, err
@@ -71,7 +71,7 @@ func spoolSize(volume, dir string) (int64, error) {
 		}
 		return err
 	})
-	return int64(spoolShare * free), err
+	return int64(share * free), err
 }
 
 // spoolStatus is what the Site is told of the spool.

@@ -41,8 +41,9 @@ func NewCA(t testing.TB) *CA {
 		PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// Issue makes a certificate for a server on loopback or for a client, in PEM.
-func (c *CA) Issue(t testing.TB, commonName string) (certificate, key []byte) {
+// Issue makes a certificate for a server on loopback or for a client, in PEM,
+// which is good for further DNS names too.
+func (c *CA) Issue(t testing.TB, commonName string, names ...string) (certificate, key []byte) {
 	t.Helper()
 	leaf := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
@@ -50,7 +51,7 @@ func (c *CA) Issue(t testing.TB, commonName string) (certificate, key []byte) {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:    []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		DNSNames:    append([]string{"localhost"}, names...), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, c.cert, &leaf.PublicKey, c.key))(t)
 	raw := must(x509.MarshalECPrivateKey(leaf))(t)
@@ -60,10 +61,10 @@ func (c *CA) Issue(t testing.TB, commonName string) (certificate, key []byte) {
 
 // Dir makes a folder with ca.crt and a new tls.crt and tls.key, as a Secret of
 // ours is mounted.
-func (c *CA) Dir(t testing.TB, commonName string) string {
+func (c *CA) Dir(t testing.TB, commonName string, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	certificate, key := c.Issue(t, commonName)
+	certificate, key := c.Issue(t, commonName, names...)
 	write(t, filepath.Join(dir, "ca.crt"), c.PEM)
 	write(t, filepath.Join(dir, "tls.crt"), certificate)
 	write(t, filepath.Join(dir, "tls.key"), key)

@@ -74,7 +74,10 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.StringVar(&cfg.NATS.InboxPrefix, "nats-inbox-prefix", "", "prefix of reply subjects that the credentials allow")
 
 	f.Int64Var(&cfg.MemoryBudget, "memory-budget", 0, "bytes for what is received and not yet safe (0: half of the memory limit)")
-	f.Int64Var(&cfg.SpoolSize, "spool-size", 0, "bytes on the volume for what is receipted and not yet at home (0: half of what is free)")
+	f.Int64Var(&cfg.SpoolSize, "spool-size", 0, "bytes on the volume for what is receipted and not yet at home (0: 45% of what is free)")
+	f.StringVar(&cfg.Replica.Listen, "replica-listen", "", "address on which copies of other gateways' spools are taken (empty: no copies, acknowledge Replicated acts as Stored)")
+	f.StringVar(&cfg.Replica.TLSDir, "replica-tls-dir", "", "folder with the pool's ca.crt, tls.crt and tls.key")
+	f.DurationVar(&cfg.Replica.After, "replica-after", 5*time.Minute, "how long a gateway may be silent before others bring home their copies of its spool")
 	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", time.Minute, "how long what was begun may take to finish")
 	f.DurationVar(&cfg.ObservationRetention, "observation-retention", 72*time.Hour, "how long archived telemetry stays on its stream")
 	f.DurationVar(&cfg.NoticeRetention, "notice-retention", 72*time.Hour, "how long listed notices stay on their stream")

@@ -13,6 +13,10 @@ import (
 // are an absence.
 const GatewayReportInterval = 2 * time.Second
 
+// GatewayName is the DNS name in the certificate that a pool's gateways show each
+// other.
+func GatewayName(pool string) string { return pool + ".gateways.substorm" }
+
 // GatewayStatusKey is where a gateway pod reports about itself.
 func GatewayStatusKey(gateway string) string { return "gateway." + gateway }
 

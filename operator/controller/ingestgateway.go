@@ -138,6 +138,9 @@ func (r *gatewayReconciler) apply(ctx context.Context, view plan.GatewayView) (*
 			return finding, err
 		}
 	}
+	if finding, err := r.applyPeers(ctx, view, pool); finding != nil || err != nil {
+		return finding, err
+	}
 	objects := pool.Objects()
 	for _, o := range objects {
 		finding, err := r.applyObject(ctx, view.Gateway, o)

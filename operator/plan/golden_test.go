@@ -69,6 +69,8 @@ type planned struct {
 	Markers        map[string]markerVerdict                `json:"markers,omitempty"`
 	Users          map[string]plan.JetStreamUser           `json:"users,omitempty"`
 	Objects        map[string][]plan.Object                `json:"objects,omitempty"`
+	// Replicas are how many pods there should be, by pool.
+	Replicas map[string]int32 `json:"replicas,omitempty"`
 }
 
 type markerVerdict struct {
@@ -128,6 +130,7 @@ func (w world) plan(t *testing.T) planned {
 		Instruments: map[string]v1alpha1.InstrumentStatus{}, Registry: map[string]plan.RegistryChange{},
 		Streams: map[string][]plan.Stream{}, Buckets: map[string][]plan.Bucket{},
 		Markers: map[string]markerVerdict{}, Users: map[string]plan.JetStreamUser{}, Objects: map[string][]plan.Object{},
+		Replicas: map[string]int32{},
 	}
 	siteOf := map[string]*v1alpha1.Site{}
 	names := map[string]bool{}
@@ -220,6 +223,7 @@ func (w world) planPool(out *planned, pool *v1alpha1.IngestGateway, site *v1alph
 	}
 	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[plan.LabelInstance] == pool.Name })
 	out.IngestGateways[pool.Name], _ = plan.GatewayStatus(view)
+	out.Replicas[pool.Name] = view.Replicas()
 	if site == nil {
 		return
 	}
@@ -251,6 +255,8 @@ func (p planned) only(show []string) planned {
 			out.Markers = p.Markers
 		case "users":
 			out.Users = p.Users
+		case "replicas":
+			out.Replicas = p.Replicas
 		case "objects":
 			out.Objects = p.Objects
 		default:

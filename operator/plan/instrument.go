@@ -265,11 +265,26 @@ func dataIsOverdue(v InstrumentView) (Finding, bool) {
 		last.UTC().Format(time.RFC3339), v.Instrument.Spec.Cadence.Interval.Duration)), v.Now.After(v.overdueFrom())
 }
 
+// acknowledgeIsLimited: a gateway that reports has nobody to copy its spool to.
 func acknowledgeIsLimited(v InstrumentView) (Finding, bool) {
-	return good(v1alpha1.ReasonNoReplica,
-		"spec.acknowledge asks for Replicated, which needs the spools of two gateways, and they do not copy to each other yet: "+
-			"receipts mean Stored, so none is given while the object store or JetStream is away",
-	), v.Instrument.Spec.Acknowledge == v1alpha1.AcknowledgeReplicated
+	if v.Instrument.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated || !v.Bus.Up {
+		was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionAcknowledgeLimited)
+		if was == nil || v.Instrument.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated {
+			return Finding{}, false
+		}
+		return Finding{was.Status, was.Reason, was.Message}, true // nobody can say otherwise
+	}
+	alive, _ := fresh(v.Gateways, v.pool(), v.Now)
+	var alone []string
+	for _, g := range alive {
+		if g.Peer == "" && !g.Draining && !g.Stopped {
+			alone = append(alone, g.Gateway)
+		}
+	}
+	return good(v1alpha1.ReasonNoReplica, fmt.Sprintf(
+		"spec.acknowledge asks for Replicated, and %s has no gateway of its pool on another node to copy its spool to: its receipts mean Stored, "+
+			"so it gives none while the object store or JetStream is away; run at least 2 pods on 2 nodes", list(alone)),
+	), len(alone) > 0
 }
 
 func rounded(t time.Time) *metav1.Time {

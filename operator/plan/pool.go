@@ -129,6 +129,8 @@ func (p Pool) arguments() []string {
 		"--s3-credentials-dir=" + objectStoreDir,
 		"--nats-servers=" + strings.Join(js.Servers, ","),
 		"--nats-credentials=" + jetStreamDir + "/" + KeyUserCreds,
+		"--replica-listen=:" + strconv.Itoa(peersPort),
+		"--replica-tls-dir=" + peersDir,
 	}
 	if store.TLS != nil {
 		args = append(args, "--s3-tls-dir="+objectStoreTLSDir)

@@ -21,10 +21,13 @@ const (
 	jetStreamTLSDir   = "/etc/substorm/nats-tls"
 	tlsDir            = "/etc/substorm/tls"
 	clientCADir       = "/etc/substorm/client-ca"
+	peersDir          = "/etc/substorm/peers"
 )
 
 const (
 	httpPort = 8080
+	// peersPort is where a pool's gateways keep copies of each other's spools.
+	peersPort = 8443
 	// userID is the user and group of every image of ours.
 	userID = 65532
 	// stopMargin is what the kubelet gives a pod beyond its drain.
@@ -119,7 +122,8 @@ func (p Pool) container() *coreac.ContainerApplyConfiguration {
 			podField("POD_NAME", "metadata.name"),
 			podField("NODE_NAME", "spec.nodeName"),
 			podField("POD_IP", "status.podIP")).
-		WithPorts(coreac.ContainerPort().WithName("http").WithContainerPort(httpPort).WithProtocol(corev1.ProtocolTCP)).
+		WithPorts(coreac.ContainerPort().WithName("http").WithContainerPort(httpPort).WithProtocol(corev1.ProtocolTCP),
+			coreac.ContainerPort().WithName("peers").WithContainerPort(peersPort).WithProtocol(corev1.ProtocolTCP)).
 		WithReadinessProbe(probe("/readyz").WithPeriodSeconds(2).WithTimeoutSeconds(2).WithFailureThreshold(2)).
 		WithLivenessProbe(probe("/healthz").WithPeriodSeconds(10).WithTimeoutSeconds(5).WithFailureThreshold(6)).
 		WithResources(p.resources()).
@@ -175,6 +179,7 @@ func (p Pool) secretMounts() []secretMount {
 	all := []secretMount{
 		{"s3", store.CredentialsSecretRef.Name, objectStoreDir},
 		{"jetstream", p.credentialsSecret(), jetStreamDir},
+		{"peers", PeersSecret(p.Gateway.Name), peersDir},
 	}
 	if store.TLS != nil {
 		all = append(all, secretMount{"s3-tls", store.TLS.SecretRef.Name, objectStoreTLSDir})

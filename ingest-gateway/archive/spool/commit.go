@@ -45,7 +45,12 @@ type request struct {
 // ErrClosed, body's, or the file system's; then nothing is kept, of the parts
 // neither.
 func (s *Spool) Object(n wire.Notice, body io.Reader, size int64, parts ...Place) error {
-	meta, err := encodeObject(n, parts)
+	return s.Copied(n, "", body, size, parts...)
+}
+
+// Copied is Object for an object that another gateway has a copy of.
+func (s *Spool) Copied(n wire.Notice, peer string, body io.Reader, size int64, parts ...Place) error {
+	meta, err := encodeObject(n, peer, parts)
 	if err == nil && size > MaxBody {
 		err = fmt.Errorf("spool: a body of %d bytes belongs into parts of %d", size, MaxBody)
 	}
@@ -60,7 +65,7 @@ func (s *Spool) Object(n wire.Notice, body io.Reader, size int64, parts ...Place
 
 // Notice appends an object that is stored and waits for its announcement.
 func (s *Spool) Notice(n wire.Notice) error {
-	meta, err := encodeObject(n, nil)
+	meta, err := encodeObject(n, "", nil)
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func (s *Spool) readOn(g *segment, size int64) (*Entry, error) {
 		g.unread--
 		g.unreadBytes -= e.Size
 		g.open++
-		s.given[e.sequence] = e
+		s.given[e.sequence] = e.Notice.ReceivedAt
 		s.mu.Unlock()
 		return e, nil
 	}
@@ -179,7 +179,7 @@ func (s *Spool) readEntry(g *segment, f *os.File, offset, size int64) (*Entry, i
 		return nil, 0, err
 	}
 	e := &Entry{
-		Notice: m.Notice, Stored: r.kind == kindNotice, Size: m.size(&r),
+		Notice: m.Notice, Peer: m.Peer, Stored: r.kind == kindNotice, Size: m.size(&r),
 		spool: s, sequence: r.sequence, segment: g, offset: offset, size: r.size(), meta: int64(len(r.meta)), parts: m.Parts,
 	}
 	return e, end, nil

@@ -20,6 +20,8 @@ type Entry struct {
 	Stored bool
 	// Size of the object's bytes in the spool.
 	Size int64
+	// Peer is the gateway that has a copy; empty where there is none.
+	Peer string
 
 	spool    *Spool
 	sequence uint64
@@ -42,17 +44,64 @@ func (e *Entry) runs() ([]run, error) {
 	if len(e.parts) == 0 {
 		return []run{{e.segment, e.offset + headSize + e.meta, e.Size}}, nil
 	}
-	e.spool.mu.Lock()
-	defer e.spool.mu.Unlock()
-	runs := make([]run, 0, len(e.parts))
-	for _, p := range e.parts {
-		g := e.spool.segment(p.Segment)
+	runs, err := e.spool.runs(e.parts)
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, e.Notice.Key)
+	}
+	return runs, err
+}
+
+func (s *Spool) runs(parts []Place) ([]run, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	runs := make([]run, 0, len(parts))
+	for _, p := range parts {
+		g := s.segment(p.Segment)
 		if g == nil {
-			return nil, fmt.Errorf("%w: segment %d, which holds a part of %s, is gone", ErrCorrupt, p.Segment, e.Notice.Key)
+			return nil, fmt.Errorf("%w: segment %d, which holds a part, is gone", ErrCorrupt, p.Segment)
 		}
 		runs = append(runs, run{g, p.Offset + headSize, p.Size})
 	}
 	return runs, nil
+}
+
+// Parts returns a reader of parts of which there is no object yet.
+func (s *Spool) Parts(parts []Place) (*Reader, error) {
+	r, size := &Reader{}, int64(0)
+	for _, p := range parts {
+		size += p.Size
+	}
+	var err error
+	r.runs, err = s.runs(parts)
+	r.SectionReader = io.NewSectionReader(runsAt{r}, 0, size)
+	return r, err
+}
+
+// Ref finds an entry that Next returned and that is not done yet. It takes less
+// memory than the entry.
+type Ref struct {
+	segment *segment
+	offset  int64
+}
+
+// Ref returns where the entry lies.
+func (e *Entry) Ref() Ref { return Ref{e.segment, e.offset} }
+
+// At reads an entry anew. Errors: ErrCorrupt, or the file system's.
+func (s *Spool) At(r Ref) (*Entry, error) {
+	f, err := os.Open(r.segment.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s.mu.Lock()
+	size := r.segment.size
+	s.mu.Unlock()
+	e, _, err := s.readEntry(r.segment, f, r.offset, size)
+	if err == nil && e == nil {
+		err = fmt.Errorf("%w: no object lies at %d of segment %d", ErrCorrupt, r.offset, r.segment.number)
+	}
+	return e, err
 }
 
 // Verify reads the object and compares checksums. Errors: ErrCorrupt, or the

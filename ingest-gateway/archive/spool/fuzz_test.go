@@ -37,11 +37,11 @@ func FuzzSegment(f *testing.F) {
 
 // FuzzMeta puts any meta into a record whose checksums are right.
 func FuzzMeta(f *testing.F) {
-	meta, err := encodeObject(goldenNotice([]byte("body"), 1), nil)
+	meta, err := encodeObject(goldenNotice([]byte("body"), 1), "", nil)
 	if err != nil {
 		f.Fatal(err)
 	}
-	parts, err := encodeObject(goldenNotice([]byte("body"), 1), []Place{{Segment: 1, Offset: 36, Size: 4}, {Segment: 9, Offset: -1, Size: 1 << 62}})
+	parts, err := encodeObject(goldenNotice([]byte("body"), 1), "", []Place{{Segment: 1, Offset: 36, Size: 4}, {Segment: 9, Offset: -1, Size: 1 << 62}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func goldenSegment(t testing.TB) []byte {
 		return p
 	}
 	object := func(n wire.Notice, parts ...Place) []byte {
-		meta, err := encodeObject(n, parts)
+		meta, err := encodeObject(n, "", parts)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -144,6 +144,8 @@ type Place struct {
 type objectMeta struct {
 	Notice wire.Notice `json:"notice"`
 	Parts  []Place     `json:"parts,omitempty"`
+	// Peer is the gateway that has a copy.
+	Peer string `json:"peer,omitempty"`
 }
 
 // size is that of the object in the spool.
@@ -155,9 +157,9 @@ func (m *objectMeta) size(r *record) int64 {
 	return n
 }
 
-func encodeObject(n wire.Notice, parts []Place) ([]byte, error) {
+func encodeObject(n wire.Notice, peer string, parts []Place) ([]byte, error) {
 	n.Format = wire.Format
-	meta, err := json.Marshal(objectMeta{Notice: n, Parts: parts})
+	meta, err := json.Marshal(objectMeta{Notice: n, Parts: parts, Peer: peer})
 	if err == nil && len(meta) > maxMeta {
 		err = fmt.Errorf("spool record of %s: %d bytes of metadata", n.Key, len(meta))
 	}

@@ -107,8 +107,8 @@ type Spool struct {
 	closed   bool
 	work     chan struct{} // has something where the writer should look
 
-	given   map[uint64]*Entry // by sequence
-	arrived chan struct{}     // has something where Next should look
+	given   map[uint64]time.Time // when it was received, by sequence
+	arrived chan struct{}        // has something where Next should look
 	stats   Stats
 
 	// reading guards the cursor and what only it uses.
@@ -131,7 +131,7 @@ func Open(cfg Config) (*Spool, error) {
 	}
 	s := &Spool{
 		cfg: cfg, sequence: 1, number: 1, work: make(chan struct{}, 1), arrived: make(chan struct{}, 1),
-		given: map[uint64]*Entry{}, stopped: make(chan struct{}),
+		given: map[uint64]time.Time{}, stopped: make(chan struct{}),
 	}
 	s.stats.Size = cfg.Size
 	if err := s.recover(); err != nil {
@@ -176,9 +176,9 @@ func (s *Spool) Stats() Stats {
 	defer s.mu.Unlock()
 	st := s.stats
 	st.Used = s.used
-	for _, e := range s.given {
-		if st.Oldest.IsZero() || e.Notice.ReceivedAt.Before(st.Oldest) {
-			st.Oldest = e.Notice.ReceivedAt
+	for _, at := range s.given {
+		if st.Oldest.IsZero() || at.Before(st.Oldest) {
+			st.Oldest = at
 		}
 	}
 	for _, g := range s.segments {

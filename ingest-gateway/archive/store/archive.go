@@ -76,6 +76,8 @@ type Config struct {
 	Spool *spool.Spool
 	// Publisher publishes what may be in the spool. It is needed with one.
 	Publisher *announce.Announcer
+	// Copier has copies kept for Replicated; without one that acts as Stored.
+	Copier Copier
 	// ShortWait is how long store and JetStream may take, one after the other,
 	// before an object goes to the spool instead (StoredOrSpooled).
 	ShortWait time.Duration

@@ -175,6 +175,7 @@ func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 	if err := a.cfg.Spool.Done(e); err != nil {
 		return err
 	}
+	a.isHome(e.Peer, e.Notice.ID)
 	if adopted {
 		a.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
 	}
@@ -191,6 +192,7 @@ func (a *Archive) wasHome(e *spool.Entry, by string) error {
 			return err
 		}
 	}
+	a.isHome(e.Peer, n.ID)
 	return a.cfg.Spool.Done(e)
 }
 

@@ -161,7 +161,7 @@ func (o *Object) Commit(ctx context.Context) (wire.Receipt, time.Time, error) {
 func (o *Object) keep(ctx context.Context, digest wire.Digest) (n wire.Notice, spooled bool, err error) {
 	if len(o.spooled) > 0 || o.parts == nil && o.mustSpool() {
 		n = o.notice(o.receivedAt, digest)
-		return n, true, o.spool(n)
+		return n, true, o.spool(ctx, n)
 	}
 	if o.mayPack() {
 		if n, spooled, packed, err := o.pack(ctx, digest); packed {
@@ -176,7 +176,11 @@ func (o *Object) keep(ctx context.Context, digest wire.Digest) (n wire.Notice, s
 	defer cancel()
 	n, err = o.store(try, digest)
 	if may && isAway(err) && n.Key != "" {
-		return n, true, o.spool(n)
+		err = o.spool(ctx, n)
+		if err == nil || !o.isReplicated() {
+			return n, true, err
+		}
+		n, err = o.store(ctx, digest) // no peer has a copy: the receipt means Stored
 	}
 	return n, false, err
 }
@@ -280,22 +284,8 @@ func (o *Object) store(ctx context.Context, digest wire.Digest) (wire.Notice, er
 // isStored says whether what lies under the notice's key is the notice's
 // object: a try whose answer was lost had arrived.
 func (a *Archive) isStored(ctx context.Context, n wire.Notice) (bool, error) {
-	var info objectstore.Info
-	err := a.request(ctx, "head", 0, func(ctx context.Context) (err error) {
-		info, err = a.cfg.Objects.Head(ctx, n.Key)
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
-	there, err := wire.NoticeFromMetadata(n.Key, info.Metadata)
-	if err != nil { // not ours, whatever it is
-		a.cfg.Logger.Warn("an object lies where another should be stored: the other takes the next key",
-			"instrument", n.Instrument, "key", n.Key, "error", err)
-		return false, nil
-	}
-	return there.Gateway == n.Gateway && there.Incarnation == n.Incarnation &&
-		there.ReceivedAt.Equal(n.ReceivedAt) && there.Source == n.Source, nil
+	there, err := a.lookUp(ctx, n)
+	return err == nil && sameObject(there, n), err
 }
 
 func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {

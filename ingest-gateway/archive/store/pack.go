@@ -110,7 +110,7 @@ func (o *Object) pack(ctx context.Context, digest wire.Digest) (n wire.Notice, s
 	o.buffer.Release()
 	err = m.Wait(ctx)
 	if err != nil && o.maySpool() && isAway(err) {
-		return raw, true, true, a.spoolObject(raw, m.Reader())
+		return raw, true, true, o.spoolBytes(ctx, raw, m.Reader())
 	}
 	return m.Notice, false, true, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
@@ -18,19 +19,35 @@ import (
 const brisk = 4 << 20
 
 // The values of acknowledge, as in the Instrument's spec. Replicated needs a
-// second gateway's spool and acts as Stored until there is that.
+// second gateway's spool and acts as Stored while there is none.
 const (
 	storedOrSpooled = "StoredOrSpooled"
 	spooledOnly     = "Spooled"
+	replicated      = "Replicated"
 )
 
 // errSpool: the spool did not take the object.
 var errSpool = errors.New("spool")
 
+// Copier has other gateways keep copies of what goes to the spool.
+type Copier interface {
+	// Peer is who would; empty where nobody does.
+	Peer() string
+	// Copy returns who has the object on its disk. Errors: replica.ErrNoPeer, ctx's.
+	Copy(ctx context.Context, n wire.Notice, body io.ReadSeeker) (peer string, err error)
+	// Done says, sooner or later, that an object is at home.
+	Done(peer, id string)
+}
+
 // maySpool says whether a receipt may mean that the object is in the spool.
 func (o *Object) maySpool() bool {
 	how := o.instrument.Acknowledge
-	return o.archive.cfg.Spool != nil && (how == storedOrSpooled || how == spooledOnly)
+	return o.archive.cfg.Spool != nil && (how == storedOrSpooled || how == spooledOnly || o.isReplicated() && o.archive.cfg.Copier.Peer() != "")
+}
+
+// isReplicated says whether what goes to the spool needs a copy elsewhere.
+func (o *Object) isReplicated() bool {
+	return o.archive.cfg.Copier != nil && o.instrument.Acknowledge == replicated
 }
 
 // mustSpool says whether the object goes there without asking the store.
@@ -52,35 +69,69 @@ func (o *Object) spoolPart() error {
 }
 
 // spool keeps the whole object in the spool. After that it is received.
-func (o *Object) spool(n wire.Notice) error {
-	a := o.archive
-	var err error
-	if len(o.spooled) > 0 {
-		if o.buffer.Size() > 0 {
-			if err := o.spoolPart(); err != nil {
-				return err
-			}
-		}
-		parts := o.spooled
-		o.spooled = nil // the spool drops them where it takes no object
-		err = a.cfg.Spool.Object(n, nil, 0, parts...)
-	} else {
-		return a.spoolObject(n, o.buffer.Reader())
+func (o *Object) spool(ctx context.Context, n wire.Notice) error {
+	if len(o.spooled) == 0 {
+		return o.spoolBytes(ctx, n, o.buffer.Reader())
 	}
+	if o.buffer.Size() > 0 {
+		if err := o.spoolPart(); err != nil {
+			return err
+		}
+	}
+	a := o.archive
+	body, err := a.cfg.Spool.Parts(o.spooled)
 	if err != nil {
+		return fmt.Errorf("%w: %w", errSpool, err)
+	}
+	defer body.Close()
+	peer, err := o.copy(ctx, n, body)
+	if err != nil {
+		return err
+	}
+	parts := o.spooled
+	o.spooled = nil // the spool drops them where it takes no object
+	return a.inSpool(n, peer, a.cfg.Spool.Copied(n, peer, nil, 0, parts...))
+}
+
+// spoolBytes keeps an object in the spool that is in memory.
+func (o *Object) spoolBytes(ctx context.Context, n wire.Notice, body io.ReadSeeker) error {
+	peer, err := o.copy(ctx, n, body)
+	if err != nil {
+		return err
+	}
+	if _, err := body.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return o.archive.inSpool(n, peer, o.archive.cfg.Spool.Copied(n, peer, body, n.Size))
+}
+
+// inSpool counts an object that is in the spool, unless that failed: then no
+// copy is to be kept either.
+func (a *Archive) inSpool(n wire.Notice, peer string, err error) error {
+	if err != nil {
+		a.isHome(peer, n.ID)
 		return fmt.Errorf("%w: %w", errSpool, err)
 	}
 	a.spooled(n)
 	return nil
 }
 
-// spoolObject keeps an object in the spool that is in memory.
-func (a *Archive) spoolObject(n wire.Notice, body io.ReadSeeker) error {
-	if err := a.cfg.Spool.Object(n, body, n.Size); err != nil {
-		return fmt.Errorf("%w: %w", errSpool, err)
+// copy has a peer keep a copy, where acknowledge asks for that, and returns who
+// does. It comes before the spool: what has no receipt is in neither.
+func (o *Object) copy(ctx context.Context, n wire.Notice, body io.ReadSeeker) (peer string, err error) {
+	if !o.isReplicated() {
+		return "", nil
 	}
-	a.spooled(n)
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, o.archive.cfg.ShortWait+time.Duration(n.Size)*time.Second/brisk)
+	defer cancel()
+	return o.archive.cfg.Copier.Copy(ctx, n, body)
+}
+
+// isHome tells a peer that it may forget its copy.
+func (a *Archive) isHome(peer, id string) {
+	if peer != "" && a.cfg.Copier != nil {
+		a.cfg.Copier.Done(peer, id)
+	}
 }
 
 // spooled counts an object that is safe in the spool.

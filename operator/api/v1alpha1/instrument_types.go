@@ -38,7 +38,7 @@ const (
 	ReasonNoReport    = "NoReport"
 	ReasonProgrammed  = "Programmed"
 	ReasonNotReported = "NotReported"
-	// ReasonNoReplica: gateways do not copy their spools to each other.
+	// ReasonNoReplica: a gateway has none on another node to copy its spool to.
 	ReasonNoReplica = "NoReplica"
 	// ReasonGatewayProblem: a gateway pod cannot receive for the Instrument.
 	ReasonGatewayProblem = "GatewayProblem"
@@ -106,7 +106,7 @@ type InstrumentSpec struct {
 	// in the store and its notice acknowledged. StoredOrSpooled: each of the
 	// two, or fsynced in the gateway's spool. Spooled: fsynced in the spool.
 	// Replicated: in the spools of two gateways on different nodes, or stored;
-	// until gateways copy to each other it acts as Stored, and the condition
+	// a gateway that is alone acts as Stored, and the condition
 	// AcknowledgeLimited says so. While the object store or JetStream is away,
 	// Stored gives no receipt; the spools take what comes until they are full.
 	// +kubebuilder:default=StoredOrSpooled

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+)
+
+const (
+	// look is how often the log is looked through for what nobody brings home.
+	look = 10 * time.Second
+	// homeward is how many copies go home at a time.
+	homeward = 8
+	// round is how many are looked at before the owner is asked after again.
+	round = 256
+)
+
+// Owner is what is known of an owner.
+type Owner struct {
+	// Silent is for how long it has not reported, while it could have.
+	Silent time.Duration
+	// SpoolSince is when the oldest object that it says it has in its spool was
+	// received; zero where it says that the spool is empty.
+	SpoolSince time.Time
+}
+
+// HomeConfig says when copies go home, and how.
+type HomeConfig struct {
+	// After is how long an owner may be silent, and how old a copy may be that the
+	// owner says it does not have any more.
+	After time.Duration
+	// Owner returns what is known of an owner, and false where nothing can be:
+	// JetStream is away.
+	Owner func(name string) (Owner, bool)
+	// Bring archives an object unless it is there. It may be called for many.
+	Bring func(ctx context.Context, e *spool.Entry) error
+	// Every is how often to look; 0 is a default.
+	Every time.Duration
+}
+
+// BringHome brings home what owners that are silent left, until ctx ends.
+func (l *Log) BringHome(ctx context.Context, cfg HomeConfig) error {
+	if cfg.Every <= 0 {
+		cfg.Every = look
+	}
+	tick := time.NewTicker(cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, o := range l.all() {
+			o.bringHome(ctx, cfg, l)
+		}
+	}
+}
+
+func (l *Log) all() []*owner {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*owner, 0, len(l.owners))
+	for _, o := range l.owners {
+		all = append(all, o)
+	}
+	return all
+}
+
+// bringHome brings home one owner's copies, as long as that is called for.
+func (o *owner) bringHome(ctx context.Context, cfg HomeConfig, l *Log) {
+	brought := 0
+	for ctx.Err() == nil {
+		known, ok := cfg.Owner(o.name)
+		if !ok {
+			break
+		}
+		due := o.due(cfg, known)
+		if len(due) == 0 {
+			break
+		}
+		n, err := o.bring(ctx, cfg, due)
+		brought += n
+		if err != nil && ctx.Err() == nil {
+			l.cfg.Logger.Warn("copies of another gateway's spool are not home yet: it is tried again", "owner", o.name, "error", err)
+			break
+		}
+	}
+	if brought > 0 {
+		l.cfg.Logger.Info("copies of another gateway's spool are at home", "owner", o.name, "objects", brought)
+	}
+}
+
+// due returns copies that the owner will not bring home: it is silent, or it
+// does not have them in its spool any more and never said what became of them.
+func (o *owner) due(cfg HomeConfig, known Owner) [][16]byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var due [][16]byte
+	for k, c := range o.copies {
+		forgotten := time.Since(c.receivedAt) > cfg.After && (known.SpoolSince.IsZero() || c.receivedAt.Before(known.SpoolSince))
+		if !c.busy && (known.Silent > cfg.After || forgotten) {
+			due = append(due, k)
+		}
+		if len(due) == round {
+			break
+		}
+	}
+	for _, k := range due {
+		c := o.copies[k]
+		c.busy = true
+		o.copies[k] = c
+	}
+	return due
+}
+
+// bring brings copies home, and returns how many are.
+func (o *owner) bring(ctx context.Context, cfg HomeConfig, due [][16]byte) (int, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(homeward)
+	home := make(chan struct{}, len(due))
+	for _, k := range due {
+		group.Go(func() error {
+			err := o.bringOne(ctx, cfg, k)
+			if err == nil {
+				home <- struct{}{}
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	return len(home), err
+}
+
+func (o *owner) bringOne(ctx context.Context, cfg HomeConfig, k [16]byte) error {
+	o.mu.Lock()
+	c := o.copies[k]
+	o.mu.Unlock()
+	e, err := o.spool.At(c.ref)
+	if err == nil {
+		err = cfg.Bring(ctx, e)
+	}
+	if errors.Is(err, spool.ErrCorrupt) && e != nil {
+		err = errors.Join(e.Quarantine(err)) // which is also Done
+	} else if err == nil {
+		err = o.spool.Done(e)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err == nil {
+		delete(o.copies, k)
+		return nil
+	}
+	c.busy = false
+	o.copies[k] = c
+	return err
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// BringCopy archives an object of which this gateway has a copy, unless it is
+// there. It counts nothing: the gateway that received it counts it once it is
+// back, and where it never is, who gives up its spool does. Errors:
+// spool.ErrCorrupt, of the store, stream.ErrUnavailable, ctx's.
+func (a *Archive) BringCopy(ctx context.Context, e *spool.Entry) error {
+	if err := e.Verify(); err != nil {
+		return err
+	}
+	n := e.Notice
+	n.BroughtBy = a.cfg.Gateway
+	for {
+		there, err := a.lookUp(ctx, n)
+		switch {
+		case errors.Is(err, objectstore.ErrNotFound):
+			if err := a.putEntry(ctx, e, n); err == nil {
+				return a.announceCopy(ctx, n)
+			} else if !errors.Is(err, objectstore.ErrExists) {
+				return err
+			}
+		case err != nil:
+			return err
+		case !sameObject(there, n): // as the gateway that received it would
+			n.ReceivedAt = n.ReceivedAt.Add(time.Millisecond)
+			n.Key = wire.RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest)
+			n.ID = n.Key
+		case there.BroughtBy == a.cfg.Gateway:
+			return a.announceCopy(ctx, n) // an earlier life may have not
+		default:
+			return nil // who stored it announces it, or the sweep does
+		}
+	}
+}
+
+// announceCopy publishes as the sweep does: no gateway counts it as its own.
+func (a *Archive) announceCopy(ctx context.Context, n wire.Notice) error {
+	msg, err := stream.NoticeMessage(n, a.cfg.Gateway)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Patience)
+	defer cancel()
+	if _, err := a.cfg.JetStream.PublishMsg(ctx, msg); err != nil {
+		return fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// lookUp returns what lies under a notice's key; of what is not ours nothing is
+// known. Errors: objectstore.ErrNotFound, or of the store.
+func (a *Archive) lookUp(ctx context.Context, n wire.Notice) (there wire.Notice, err error) {
+	var info objectstore.Info
+	err = a.request(ctx, "head", 0, func(ctx context.Context) (err error) {
+		info, err = a.cfg.Objects.Head(ctx, n.Key)
+		return err
+	})
+	if err != nil {
+		return wire.Notice{}, err
+	}
+	if there, err = wire.NoticeFromMetadata(n.Key, info.Metadata); err != nil {
+		a.cfg.Logger.Warn("an object lies where another should be stored: the other takes the next key",
+			"instrument", n.Instrument, "key", n.Key, "error", err)
+		return wire.Notice{}, nil
+	}
+	return there, nil
+}
+
+// sameObject: one is the other, whoever stored it.
+func sameObject(a, b wire.Notice) bool {
+	return a.Gateway == b.Gateway && a.Incarnation == b.Incarnation && a.ReceivedAt.Equal(b.ReceivedAt) && a.Source == b.Source
+}

@@ -138,7 +138,7 @@ func (r *receipts) write() {
 func (r *receipts) answer(f *flight) {
 	c := r.c
 	if cause := f.receipt.Refused; cause != "" {
-		c.server.refusals.say(c.accepted.Instrument.Name, cause, c.source, f.size, f.err)
+		c.server.refusals.Say(c.accepted.Instrument.Name, cause, c.source, f.size, f.err)
 		switch {
 		case withoutLine[cause]:
 			r.fail(cause)

@@ -57,6 +57,10 @@ type Order struct {
 	// Duration after which no sender begins another object; each sends one at least.
 	Duration time.Duration `json:"duration"`
 
+	// InFlight makes each sender one connection with length-prefixed objects, of which
+	// so many may wait for their receipts.
+	InFlight int `json:"inFlight,omitempty"`
+
 	// Rate makes objects due at random instants (Poisson), so many a second on
 	// average, whether or not earlier ones were received; then each sender waits
 	// for the next one that is due.
@@ -166,6 +170,8 @@ func carryOut(o Order) Outcome {
 	switch {
 	case o.Hold:
 		return hold(o)
+	case o.InFlight > 0:
+		return pipelined(o)
 	case o.Rate > 0:
 		return atRate(o, put)
 	default:

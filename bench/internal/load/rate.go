@@ -37,14 +37,19 @@ func atRate(o Order, put func(*body) error) Outcome {
 		})
 	}
 	begin := time.Now()
-	random := rand.New(rand.NewPCG(uint64(o.Size), uint64(o.Rate*1000)))
-	for at := begin; at.Sub(begin) < o.Duration; at = at.Add(time.Duration(random.ExpFloat64() / o.Rate * float64(time.Second))) {
-		time.Sleep(time.Until(at))
-		due <- at
-	}
+	arrivals(o, begin, func(at time.Time) { due <- at })
 	close(due)
 	senders.Wait()
 	out.BytesPerSecond = float64(out.Objects) * float64(o.Size) / time.Since(begin).Seconds()
 	out.P50, out.P99 = float64(histogram.ValueAtQuantile(50))/1000, float64(histogram.ValueAtQuantile(99))/1000
 	return out
+}
+
+// arrivals calls due when an object is, at random instants (Poisson).
+func arrivals(o Order, begin time.Time, due func(time.Time)) {
+	random := rand.New(rand.NewPCG(uint64(o.Size), uint64(o.Rate*1000)))
+	for at := begin; at.Sub(begin) < o.Duration; at = at.Add(time.Duration(random.ExpFloat64() / o.Rate * float64(time.Second))) {
+		time.Sleep(time.Until(at))
+		due(at)
+	}
 }

@@ -47,8 +47,9 @@ func entry(o Options) wire.InstrumentEntry {
 		UID: "uid-" + Instrument, Generation: 1, Revision: 1, Instrument: Instrument, Gateway: pool,
 		MaxObjectSize: maxObject, MaxConnections: connections, Acknowledge: cmp.Or(o.Acknowledge, "Stored"), MediaType: "application/octet-stream",
 		CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
+		PackBelow: o.PackBelow,
 		Ways: []wire.WayEntry{{
-			Protocol: wire.ProtocolTCP, Port: uint16(o.Port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
+			Protocol: wire.ProtocolTCP, Port: uint16(o.Port), Framing: cmp.Or(o.Framing, wire.FramingUntilClose), Receipt: wire.ReceiptLine,
 			IdleTimeoutMillis: 300_000, MaxAgeMillis: 3_600_000,
 		}},
 	}

@@ -60,6 +60,10 @@ type Options struct {
 	Datagrams bool `json:"datagrams,omitempty"`
 	// Acknowledge is spelled as in an Instrument; empty for Stored.
 	Acknowledge string `json:"acknowledge,omitempty"`
+	// Framing is spelled as in an Instrument; empty for UntilClose.
+	Framing string `json:"framing,omitempty"`
+	// PackBelow is the size in bytes up to which objects share packs; 0 for none.
+	PackBelow int64 `json:"packBelow,omitempty"`
 	// PartInterval is how often Site closes manifest parts; 0 is its default.
 	PartInterval time.Duration `json:"partInterval,omitempty"`
 	// Of Site.

@@ -4,6 +4,7 @@ package receiver
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,7 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // Backends are what a Site needs: a store and JetStream, both real.
@@ -26,6 +31,31 @@ func StartBackends(l testing.TB) Backends {
 	parts.CreateSite(l, nats.JetStream(l), SiteCode)
 	minio.Bucket(l, BucketName)
 	return Backends{Bucket: BucketOf(minio.Config(BucketName)), NATS: nats.URL()}
+}
+
+// noticeBytes is room for some millions of notices.
+const noticeBytes = 4 << 30
+
+// ManyNotices makes the Site's stream of notices as large as a flood of small
+// objects needs: what is in manifests stays in it for an hour.
+func (b Backends) ManyNotices(ctx context.Context) error {
+	nc, err := nats.Connect(b.NATS)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	s, err := js.Stream(ctx, wire.NoticeStream(SiteCode))
+	if err != nil {
+		return err
+	}
+	cfg := s.CachedInfo().Config
+	cfg.MaxBytes = noticeBytes
+	_, err = js.UpdateStream(ctx, cfg)
+	return err
 }
 
 // StartSite starts a gateway with a volume of its own. Of o, Kind, Port, Dir and

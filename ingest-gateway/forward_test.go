@@ -167,6 +167,38 @@ func TestForwardBehindTheReceipt(t *testing.T) {
 	}
 }
 
+// Lines that come faster than they are stored are copied as they came: all that
+// one connection brings, byte for byte.
+func TestForwardedLines(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	old := newRTEMP(t)
+	port := parts.FreePort(t)
+	sensor := framed("sensor", port, wire.FramingLines)
+	sensor.RepeatWindowMillis = 0
+	sensor.Forward = &wire.ForwardEntry{Address: old.listener.Addr().String(), Protocol: wire.ProtocolTCP, Until: time.Now().Add(time.Hour)}
+	revision := l.declare(t, sensor)
+	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "500ms"}})
+	g.awaitReady()
+	l.awaitRevision(t, g.name, revision)
+	var text bytes.Buffer
+	var objects [][]byte
+	for i := range 1000 {
+		line := fmt.Appendf(nil, "%d;%x", i, random(uint64(i), i%300))
+		objects = append(objects, line)
+		text.Write(append(line, '\n'))
+	}
+	d := newDialog(t, port)
+	d.write(text.Bytes())
+	d.stored(objects...)
+	await(t, "the old server has all lines in their order", func() (bool, string) {
+		old.mu.Lock()
+		defer old.mu.Unlock()
+		got := bytes.Join(old.pieces, nil)
+		return bytes.Equal(got, text.Bytes()), fmt.Sprintf("%d bytes of %d in %d connections", len(got), text.Len(), len(old.pieces))
+	})
+}
+
 // Objects say what stood around them on their connection.
 func TestFramingIsNoted(t *testing.T) {
 	t.Parallel()

@@ -32,8 +32,11 @@ type ForwardCursor struct {
 	// Epoch names it.
 	Protocol string `json:"protocol"`
 	Epoch    string `json:"epoch"`
-	// Next is the first stream sequence that may not be sent yet.
-	Next uint64 `json:"next"`
+	// Next is the first stream sequence that may not be sent yet; of those behind
+	// it, Done are sent, in ascending order: objects are put in the order in which
+	// they were received.
+	Next uint64   `json:"next"`
+	Done []uint64 `json:"done,omitempty"`
 	// Sent and Dropped so far. Seen is what there was to send below SeenNext:
 	// what the stream lost of it meanwhile is what is missing at the end.
 	Sent     ForwardTotals `json:"sent"`

@@ -49,6 +49,7 @@ func goldenRecords() []goldenRecord {
 		{"notice-published.json", sampleNotice(samplePublished(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(samplePublished(), "allsky-1")},
 		{"registry-leaving.json", sampleLeaving().Encode, decoded(DecodeInstrumentEntry), sampleLeaving()},
 		{"cursor-forward.json", sampleForwardCursor().Encode, decoded(DecodeForwardCursor), sampleForwardCursor()},
+		{"cursor-forward-done.json", sampleForwardCursorDone().Encode, decoded(DecodeForwardCursor), sampleForwardCursorDone()},
 		{"status-forward.json", sampleForwardStatus().Encode, decoded(DecodeForwardStatus), sampleForwardStatus()},
 		{"ledger.json", sampleLedger().Encode, decoded(DecodeLedgerEntry), sampleLedger()},
 		{"registry-instrument.json", sampleInstrument().Encode, decoded(DecodeInstrumentEntry), sampleInstrument()},

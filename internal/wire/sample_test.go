@@ -75,6 +75,12 @@ func sampleForwardCursor() ForwardCursor {
 		Sent: ForwardTotals{100, 5000}, Dropped: ForwardTotals{2, 20}, Seen: ForwardTotals{110, 5500}, SeenNext: 4799}
 }
 
+func sampleForwardCursorDone() ForwardCursor {
+	c := sampleForwardCursor()
+	c.Done = []uint64{4712, 4715}
+	return c
+}
+
 func sampleForwardStatus() ForwardStatus {
 	return ForwardStatus{Format: Format, ReportedAt: sampleTime, Gateway: "gateway-1", Address: "old.example.org:5000",
 		Sent: ForwardTotals{100, 5000}, Dropped: ForwardTotals{2, 20}, Backlog: ForwardTotals{8, 480}, Oldest: ptr(sampleTime.Add(-time.Minute)),

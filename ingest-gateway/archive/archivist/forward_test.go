@@ -223,6 +223,19 @@ func TestForwardedObjects(t *testing.T) {
 	for i := range 5 {
 		send(fmt.Sprintf("late %d;", i), "")
 	}
+	var late []wire.Notice // stored side by side, and announced as it happens
+	for i := range 40 {
+		body := fmt.Sprintf("line %d of many", i)
+		n := l.putObject(camera, object{now.Add(time.Duration(objects) * time.Millisecond), body})
+		n.Framing = wire.FramingLines
+		objects++
+		expected.WriteString(body + "\n")
+		late = append(late, n)
+	}
+	rand.Shuffle(len(late), func(i, j int) { late[i], late[j] = late[j], late[i] })
+	for _, n := range late {
+		l.announce(n)
+	}
 	old.up()
 	l.await("the old server has all", func() bool { return old.received() == expected.String() })
 	l.await("the figures say so", func() bool {
@@ -291,10 +304,10 @@ func TestForwardLosesTheStream(t *testing.T) {
 	l.forwarding(old.address, wire.ProtocolTCP)
 	now := time.Now().UTC()
 	stop := l.run(l.forwardConfig("a"))
-	for i := range 100 {
-		l.send(camera, now.Add(time.Duration(i)*time.Millisecond), fmt.Sprintf("object %02d;", i))
+	for i := range 600 {
+		l.send(camera, now.Add(time.Duration(i)*time.Millisecond), fmt.Sprintf("object %d;", i))
 	}
-	l.await("the backlog is reported", func() bool { return l.forwardStatus(camera).Backlog.Items == 100 })
+	l.await("the backlog is reported", func() bool { return l.forwardStatus(camera).Backlog.Items == 600 })
 	s, err := l.js.Stream(t.Context(), wire.NoticeStream(l.site))
 	if err != nil {
 		t.Fatal(err)
@@ -305,22 +318,22 @@ func TestForwardLosesTheStream(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	purge(81) // up to 64 are in hand and not lost yet, the others are
+	purge(581) // up to 512 are in hand and not lost yet, the others are
 	l.await("the loss is counted while the old server is away", func() bool {
 		s := l.forwardStatus(camera)
-		return s.Sent.Items == 0 && s.Dropped.Items >= 16 && s.Dropped.Items+s.Backlog.Items == 100 && s.Oldest != nil
+		return s.Sent.Items == 0 && s.Dropped.Items >= 68 && s.Dropped.Items+s.Backlog.Items == 600 && s.Oldest != nil
 	})
 	stop()
-	purge(91)
+	purge(591)
 	old.up()
 	l.run(l.forwardConfig("b"))
 	l.await("the loss is counted", func() bool {
 		s := l.forwardStatus(camera)
-		return s.Sent.Items == 10 && s.Dropped.Items == 90 && s.Backlog.Items == 0
+		return s.Sent.Items == 10 && s.Dropped.Items == 590 && s.Backlog.Items == 0
 	})
 	var want bytes.Buffer
-	for i := 90; i < 100; i++ {
-		fmt.Fprintf(&want, "object %02d;", i)
+	for i := 590; i < 600; i++ {
+		fmt.Fprintf(&want, "object %d;", i)
 	}
 	if got := old.received(); got != want.String() {
 		t.Errorf("the old server has %q", got)

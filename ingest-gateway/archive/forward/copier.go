@@ -18,7 +18,9 @@ import (
 )
 
 const (
-	readWait  = 500 * time.Millisecond
+	// readWait and lookWait are how long messages are collected, to ask less often.
+	readWait  = time.Second
+	lookWait  = 2 * time.Second
 	lookBatch = 1000
 	// saveInterval is how often a position is saved where nothing was sent.
 	saveInterval = 30 * time.Second
@@ -36,13 +38,10 @@ type copier struct {
 	cell       *stream.Cell
 	log        *slog.Logger
 
-	mu     sync.Mutex
-	cursor wire.ForwardCursor
-	// oldest is when the first of the backlog was received.
-	oldest    time.Time
+	mu        sync.Mutex
+	cursor    wire.ForwardCursor
 	lastError string
-	// held are the items in hand.
-	held []item
+	window    window
 
 	// saving guards cell and saved.
 	saving sync.Mutex
@@ -53,6 +52,8 @@ type copier struct {
 type item struct {
 	sequence   uint64
 	receivedAt time.Time
+	// at is when the stream took it, by the server's clock; readAt when we did.
+	at, readAt time.Time
 	weight     wire.ForwardTotals
 	// notice of an object; of telemetry, data is the message.
 	notice wire.Notice
@@ -64,8 +65,9 @@ type way interface {
 	// follows returns the stream and the subject that are followed, and whether
 	// headers say what a message weighs.
 	follows(site, instrument string) (name, subject string, headersOnly bool)
-	// batch is how many messages are in hand at a time.
-	batch() int
+	// room is how many messages are in hand at a time, and settle how long they are
+	// held so that they can be put in the order in which they were received.
+	room() (messages int, settle time.Duration)
 	// item returns what a message asks to be sent, and false for nothing. Errors:
 	// wire.ErrNewerFormat.
 	item(m stream.Message) (item, bool, error)
@@ -168,47 +170,67 @@ func (c *copier) begin(ctx context.Context, w way) (epoch string, err error) {
 		c.log.Info("a copy begins", "protocol", c.entry.Protocol, "until", c.entry.Until)
 	case cursor.Epoch != epoch:
 		c.log.Warn("the stream was made anew: what it had for the copy is lost", "stream", name, "items", backlog(cursor).Items)
-		cursor.Epoch, cursor.Next, cursor.SeenNext = epoch, 1, 1
+		cursor.Epoch, cursor.Next, cursor.Done, cursor.SeenNext = epoch, 1, nil, 1
 		cursor.Dropped = plus(cursor.Dropped, backlog(cursor))
 	}
 	c.mu.Lock()
-	c.cursor = cursor
+	c.cursor, c.window = cursor, newWindow(cursor)
 	c.mu.Unlock()
 	return epoch, c.save(ctx)
 }
 
 // sendAll sends what the reader finds.
 func (c *copier) sendAll(ctx context.Context, w way, reader *stream.Reader) error {
+	room, settle := w.room()
 	for {
-		messages, err := reader.Next(ctx, w.batch(), readWait)
-		if err != nil {
+		if err := c.fill(ctx, w, reader, room); err != nil {
 			return err
 		}
-		var items []item
-		for _, m := range messages {
-			i, ok, err := w.item(m)
-			if err != nil {
-				return fmt.Errorf("message %d on %s: %w", m.Sequence, m.Subject, err)
-			}
-			if ok {
-				i.sequence = m.Sequence
-				items = append(items, i)
-			}
-		}
-		if err := c.sendItems(ctx, w, items); err != nil {
+		c.mu.Lock()
+		ready := c.window.ready(time.Now(), settle, room)
+		c.mu.Unlock()
+		if err := c.sendItems(ctx, w, ready); err != nil {
 			return err
 		}
-		next, _ := reader.Position()
-		if err := c.reached(ctx, next); err != nil {
+		if err := c.reached(ctx); err != nil {
 			return err
 		}
 	}
 }
 
+// fill reads as much as there is room for.
+func (c *copier) fill(ctx context.Context, w way, reader *stream.Reader, room int) error {
+	c.mu.Lock()
+	room -= len(c.window.items)
+	c.mu.Unlock()
+	if room <= 0 {
+		return nil
+	}
+	messages, err := reader.Next(ctx, room, readWait)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	next, _ := reader.Position()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range messages {
+		i, ok, err := w.item(m)
+		if err != nil {
+			return fmt.Errorf("message %d on %s: %w", m.Sequence, m.Subject, err)
+		}
+		if ok {
+			i.sequence, i.at, i.readAt = m.Sequence, m.At, now
+			c.window.add(i)
+		}
+	}
+	c.window.next = next
+	return nil
+}
+
 // sendItems sends some items, and tries for as long as it takes.
 func (c *copier) sendItems(ctx context.Context, w way, items []item) error {
 	for pause := firstPause; len(items) > 0; {
-		c.hold(items)
 		done, err := w.send(ctx, items)
 		if done > 0 {
 			pause = firstPause
@@ -233,7 +255,6 @@ func (c *copier) sendItems(ctx context.Context, w way, items []item) error {
 			pause = min(2*pause, lastPause)
 		}
 	}
-	c.hold(nil)
 	return nil
 }
 
@@ -244,7 +265,7 @@ func (c *copier) sent(ctx context.Context, items []item) error {
 		c.cursor.Sent = plus(c.cursor.Sent, i.weight)
 		c.cfg.Metrics.sent(c.instrument, i.weight)
 	}
-	c.cursor.Next = items[len(items)-1].sequence + 1
+	c.done(items...)
 	recovered := c.lastError != ""
 	c.lastError = ""
 	c.mu.Unlock()
@@ -264,19 +285,25 @@ func (c *copier) leaveOut(ctx context.Context, i item, why error) error {
 	} else { // its equal was sent
 		c.cursor.Sent = plus(c.cursor.Sent, i.weight)
 	}
-	c.cursor.Next = i.sequence + 1
+	c.done(i)
 	c.mu.Unlock()
 	return c.save(ctx)
 }
 
-// reached notes that all before a place of the stream is sent. Where the look
-// ahead is no further, what was seen and neither sent nor left out is what the
-// stream lost meanwhile.
-func (c *copier) reached(ctx context.Context, next uint64) error {
+// done takes items out of the window, and moves the cursor. The caller holds mu.
+func (c *copier) done(items ...item) {
+	c.window.remove(items)
+	c.cursor.Next, c.cursor.Done = c.window.position()
+}
+
+// reached notes how far all is sent. Where nothing waits and the look ahead is no
+// further, what was seen and neither sent nor left out is what the stream lost
+// meanwhile.
+func (c *copier) reached(ctx context.Context) error {
 	c.mu.Lock()
-	c.cursor.Next = max(c.cursor.Next, next)
+	c.cursor.Next, c.cursor.Done = c.window.position()
 	lost := wire.ForwardTotals{}
-	if c.cursor.SeenNext <= c.cursor.Next {
+	if len(c.window.items) == 0 && c.cursor.SeenNext <= c.cursor.Next {
 		lost = backlog(c.cursor)
 		c.cursor.Dropped = plus(c.cursor.Dropped, lost)
 	}
@@ -335,7 +362,7 @@ func (c *copier) save(ctx context.Context) error {
 func (c *copier) lookAhead(ctx context.Context, w way, reader *stream.Reader) error {
 	var l losses
 	for {
-		messages, err := reader.Next(ctx, lookBatch, readWait)
+		messages, err := reader.Next(ctx, lookBatch, lookWait)
 		if err != nil {
 			return err
 		}
@@ -360,16 +387,6 @@ func (c *copier) lookAhead(ctx context.Context, w way, reader *stream.Reader) er
 		if err := c.saveNowAndThen(ctx); err != nil {
 			return err
 		}
-	}
-}
-
-// hold notes what is in hand.
-func (c *copier) hold(items []item) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held, c.oldest = items, time.Time{}
-	if len(items) > 0 {
-		c.oldest = items[0].receivedAt
 	}
 }
 

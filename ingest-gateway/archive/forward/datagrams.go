@@ -34,8 +34,8 @@ func (d *datagrams) follows(site, instrument string) (string, string, bool) {
 	return wire.ObservationStream(site), wire.ObservationSubject(site, instrument, ">"), true
 }
 
-// batch is of messages of up to 256 KiB.
-func (d *datagrams) batch() int { return 4 }
+// room is for messages of up to 256 KiB. They were announced in their order.
+func (d *datagrams) room() (int, time.Duration) { return 4, 0 }
 
 func (d *datagrams) item(m stream.Message) (item, bool, error) {
 	if format, err := strconv.Atoi(m.Header.Get(wire.HeaderFormat)); err == nil && format > wire.Format {

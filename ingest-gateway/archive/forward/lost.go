@@ -5,6 +5,7 @@ package forward
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/substorm/substorm/internal/stream"
@@ -49,12 +50,12 @@ func (c *copier) lost(ctx context.Context, w way, l *losses) error {
 	}
 	l.first, l.counted = first, time.Now()
 	reader := stream.NewReader(c.cfg.JetStream, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: subject, Start: first, HeadersOnly: headersOnly})
-	left, err := weigh(ctx, w, reader, cursor.SeenNext)
+	left, err := weigh(ctx, w, reader, cursor.SeenNext, cursor.Done)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
-	for _, i := range c.held { // the stream lost these, and we did not
+	for _, i := range c.window.items { // the stream lost these, and we did not
 		if i.sequence < first {
 			left = plus(left, i.weight)
 		}
@@ -77,8 +78,8 @@ func (c *copier) saysLost(gone wire.ForwardTotals) {
 	c.log.Error("the stream was trimmed of what the copy still needed", "items", gone.Items, "bytes", gone.Bytes)
 }
 
-// weigh sums up what a reader finds before a place of the stream.
-func weigh(ctx context.Context, w way, reader *stream.Reader, until uint64) (wire.ForwardTotals, error) {
+// weigh sums up what a reader finds before a place of the stream, and is not done.
+func weigh(ctx context.Context, w way, reader *stream.Reader, until uint64, done []uint64) (wire.ForwardTotals, error) {
 	var sum wire.ForwardTotals
 	for {
 		if next, _ := reader.Position(); next >= until {
@@ -96,7 +97,7 @@ func weigh(ctx context.Context, w way, reader *stream.Reader, until uint64) (wir
 			if err != nil {
 				return sum, fmt.Errorf("message %d on %s: %w", m.Sequence, m.Subject, err)
 			}
-			if ok {
+			if _, sent := slices.BinarySearch(done, m.Sequence); ok && !sent {
 				sum = plus(sum, i.weight)
 			}
 		}

@@ -21,6 +21,8 @@ const (
 	dialTimeout = 10 * time.Second
 	// stall is how long a server may take nothing, or not end a connection.
 	stall = 5 * time.Minute
+	// maxTogether bounds how many share a connection, and so how many may come twice.
+	maxTogether = 64
 	// damagedTries is how often an object is fetched whose bytes are wrong.
 	damagedTries = 3
 )
@@ -41,8 +43,10 @@ func (o *objects) follows(site, instrument string) (string, string, bool) {
 	return wire.NoticeStream(site), wire.NoticeSubject(site, instrument), false
 }
 
-// batch also bounds how many share a connection, and so how many may come twice.
-func (o *objects) batch() int { return 64 }
+// room: some hundreds of small records. What is stored and announced within two
+// seconds of its neighbors, as all is but what was spooled or is large, is sent in
+// the order in which it was received.
+func (o *objects) room() (int, time.Duration) { return 512, 2 * time.Second }
 
 func (o *objects) item(m stream.Message) (item, bool, error) {
 	n, err := wire.DecodeNotice(m.Data)
@@ -83,7 +87,7 @@ func (o *objects) send(ctx context.Context, items []item) (int, error) {
 func (o *objects) together(items []item) []item {
 	framing := items[0].notice.Framing
 	n := 1
-	for framing != "" && n < len(items) && items[n].notice.Framing == framing && items[n].notice.ID != o.damaged {
+	for framing != "" && n < min(len(items), maxTogether) && items[n].notice.Framing == framing && items[n].notice.ID != o.damaged {
 		n++
 	}
 	return items[:n]

@@ -98,8 +98,7 @@ func (c *copier) status() wire.ForwardStatus {
 	defer c.mu.Unlock()
 	s := wire.ForwardStatus{Gateway: c.cfg.Gateway, Address: c.entry.Address,
 		Sent: c.cursor.Sent, Dropped: c.cursor.Dropped, Backlog: backlog(c.cursor), LastError: c.lastError}
-	if !c.oldest.IsZero() && s.Backlog.Items > 0 {
-		oldest := c.oldest.UTC()
+	if oldest := c.window.oldest().UTC(); !oldest.IsZero() && s.Backlog.Items > 0 {
 		s.Oldest = &oldest
 	}
 	return s

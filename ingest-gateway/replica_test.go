@@ -74,9 +74,9 @@ func (p *pair) receipts(t *testing.T, s *sent, sizes ...int) {
 func (p *pair) awaitArchived(t *testing.T, s *sent) {
 	t.Helper()
 	await(t, "all objects are listed, once", func() (bool, string) {
-		listed, keys := p.listing(t, "camera"), p.keys(t, wire.InstrumentPrefix(p.site, "camera"))
-		if len(listed) != len(s.objects) || len(keys) != len(s.objects) {
-			return false, fmt.Sprintf("%d listed, %d keys, %d receipted", len(listed), len(keys), len(s.objects))
+		listed, stored := p.listing(t, "camera"), p.stored(t, "camera")
+		if len(listed) != len(s.objects) || len(stored) != len(s.objects) {
+			return false, fmt.Sprintf("%d listed, %d stored, %d receipted", len(listed), len(stored), len(s.objects))
 		}
 		for d := range s.objects {
 			if listed[d] != 1 {
@@ -85,10 +85,9 @@ func (p *pair) awaitArchived(t *testing.T, s *sent) {
 		}
 		return true, ""
 	})
-	for _, key := range p.keys(t, wire.InstrumentPrefix(p.site, "camera")) {
-		digest, _ := p.digestOf(t, wire.Record{Key: key})
-		if s.objects[digest] != 1 {
-			t.Errorf("%s holds what nobody sent: %s", key, digest)
+	for id, n := range p.stored(t, "camera") {
+		if digest, _ := p.digestOf(t, n.Record); s.objects[digest] != 1 {
+			t.Errorf("%s holds what nobody sent: %s", id, digest)
 		}
 	}
 }

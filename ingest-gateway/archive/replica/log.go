@@ -53,6 +53,8 @@ type owner struct {
 
 	mu     sync.Mutex
 	copies map[[16]byte]copied
+	// news is closed when something was added to copies.
+	news chan struct{}
 	// all of what the spool held when it was opened is in copies.
 	indexed chan struct{}
 	stop    context.CancelFunc
@@ -108,7 +110,7 @@ func (l *Log) owner(name string) (*owner, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	o := &owner{name: name, spool: s, copies: map[[16]byte]copied{}, indexed: make(chan struct{}), stop: cancel}
+	o := &owner{name: name, spool: s, copies: map[[16]byte]copied{}, news: make(chan struct{}), indexed: make(chan struct{}), stop: cancel}
 	if s.Stats().Objects == 0 {
 		close(o.indexed)
 		go o.index(ctx, nil, l.cfg.Logger)
@@ -146,6 +148,8 @@ func (o *owner) index(ctx context.Context, indexed chan struct{}, log *slog.Logg
 		_, twice := o.copies[k]
 		if !twice {
 			o.copies[k] = copied{ref: e.Ref(), receivedAt: e.Notice.ReceivedAt}
+			close(o.news)
+			o.news = make(chan struct{})
 		}
 		o.mu.Unlock()
 		if twice {
@@ -154,12 +158,28 @@ func (o *owner) index(ctx context.Context, indexed chan struct{}, log *slog.Logg
 	}
 }
 
-// has says whether there is a copy of an id.
-func (o *owner) has(id string) bool {
+// has says whether there is a copy of an id, and what is closed when there are more.
+func (o *owner) has(id string) (bool, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, ok := o.copies[key(id)]
-	return ok
+	return ok, o.news
+}
+
+// awaitIndexed waits until a copy that is on the disk is in copies: its owner may
+// say at once that it is at home.
+func (o *owner) awaitIndexed(ctx context.Context, id string) error {
+	for {
+		ok, more := o.has(id)
+		if ok {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Keep reads an object and returns once it is on the disk. Body is the object's
@@ -170,7 +190,7 @@ func (l *Log) Keep(ctx context.Context, name string, n wire.Notice, body io.Read
 	if err != nil {
 		return err
 	}
-	if o.has(n.ID) {
+	if ok, _ := o.has(n.ID); ok {
 		return nil // the answer to an earlier try was lost
 	}
 	if used, copies := l.used(), o.spool.Stats().Objects; used+n.Size > l.cfg.Size || copies >= maxCopies {
@@ -184,7 +204,10 @@ func (l *Log) Keep(ctx context.Context, name string, n wire.Notice, body io.Read
 	if r.size != n.Size || wire.Digest(r.digest.Sum(nil)) != n.Digest {
 		return fmt.Errorf("%d bytes of %s are not what its notice says: %w", r.size, n.ID, wire.ErrMalformed)
 	}
-	return r.commit(n)
+	if err := r.commit(n); err != nil {
+		return err
+	}
+	return o.awaitIndexed(ctx, n.ID)
 }
 
 func (l *Log) used() (sum int64) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/archive/replica"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/internal/stream"
@@ -147,19 +148,26 @@ func (v *life) awaitColumns(t *testing.T, objects uint64) {
 func TestAcknowledge(t *testing.T) {
 	for _, row := range []struct {
 		acknowledge string
+		// peer: another gateway keeps copies.
+		peer bool
 		// away is what a sender gets while the store, JetStream, or both are away:
 		// no cause is a receipt.
 		storeAway, streamAway, bothAway wire.Cause
 	}{
-		{"Stored", wire.CauseStoreUnavailable, wire.CauseStreamUnavailable, wire.CauseStoreUnavailable},
-		{"StoredOrSpooled", "", "", ""},
-		{"Spooled", "", "", ""},
-		{"Replicated", wire.CauseStoreUnavailable, wire.CauseStreamUnavailable, wire.CauseStoreUnavailable},
+		{"Stored", true, wire.CauseStoreUnavailable, wire.CauseStreamUnavailable, wire.CauseStoreUnavailable},
+		{"StoredOrSpooled", true, "", "", ""},
+		{"Spooled", true, "", "", ""},
+		{"Replicated", true, "", "", ""},
+		{"Replicated", false, wire.CauseStoreUnavailable, wire.CauseStreamUnavailable, wire.CauseStoreUnavailable},
 	} {
 		for _, packBelow := range []int64{0, 64 << 10} {
-			t.Run(fmt.Sprintf("%s, packs below %d", row.acknowledge, packBelow), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, peer %t, packs below %d", row.acknowledge, row.peer, packBelow), func(t *testing.T) {
 				l := newLab(t, time.Second)
 				l.packBelow = packBelow
+				var kept *replica.Log
+				if row.peer {
+					kept, l.cfg.Copier = l.peer(t)
+				}
 				v := l.live(t, t.TempDir(), "first", row.acknowledge)
 				seed := byte(0)
 				receipts := uint64(0)
@@ -189,6 +197,9 @@ func TestAcknowledge(t *testing.T) {
 				}
 				l.nats.Kill()
 				try("both are away", row.bothAway, 1000)
+				if inTwo := row.acknowledge == "Replicated"; row.peer && inTwo != (copies(kept) > 0) {
+					t.Errorf("the peer has copies of %d objects", copies(kept))
+				}
 				l.minio.Start()
 				try("JetStream is away", row.streamAway, 1000)
 				l.nats.Start()
@@ -196,6 +207,7 @@ func TestAcknowledge(t *testing.T) {
 					st := v.cfg.Spool.Stats()
 					return st.Objects == 0, fmt.Sprintf("%+v", st)
 				})
+				await(t, "nobody keeps copies", func() (bool, string) { return kept == nil || copies(kept) == 0, "" })
 				try("all is well again", "", 1000)
 				if row.storeAway != "" {
 					return // a notice that was on its way may have arrived: that sender sends again

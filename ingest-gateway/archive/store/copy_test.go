@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/ingest-gateway/archive/replica"
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// peer starts a second gateway's log of copies, and returns it with what has
+// copies kept there.
+func (l *lab) peer(t *testing.T) (*replica.Log, *replica.Peers) {
+	t.Helper()
+	pool, err := memory.NewPool(memory.Config{Budget: 1 << 20, ScratchDir: filepath.Join(t.TempDir(), "scratch"), ScratchSize: 1 << 28})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	log, err := replica.OpenLog(replica.LogConfig{Dir: t.TempDir(), Size: 1 << 30, Pool: pool, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificates, err := replica.LoadCertificates(parts.NewCA(t).Dir(t, "north", wire.GatewayName("north")), "north")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := replica.NewServer(replica.ServerConfig{
+		Address: "127.0.0.1:0", Site: "hub", Pool: "north", Gateway: "north-1", TLS: certificates, Log: log, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(t.Context()) }()
+	t.Cleanup(func() {
+		server.Close()
+		<-served
+		_ = log.Close()
+	})
+	file := filepath.Join(t.TempDir(), "peers.json")
+	known, err := json.Marshal(map[string]any{"north-1": map[string]any{"at": time.Now(), "status": wire.GatewayStatus{
+		Gateway: "north-1", Pool: "north", Node: "b", Replica: fmt.Sprintf("127.0.0.1:%d", server.Port())}}})
+	if err == nil {
+		err = os.WriteFile(file, known, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers := replica.NewPeers(replica.PeersConfig{Pool: "north", Gateway: "north-0", Node: "a", TLS: certificates, File: file, Logger: quiet})
+	go func() { _ = peers.Run(t.Context()) }()
+	return log, peers
+}
+
+// putInto keeps an object in a log, in parts where it is large.
+func putInto(s *spool.Spool, n wire.Notice, data []byte) error {
+	if len(data) <= spool.MaxBody {
+		return s.Object(n, bytes.NewReader(data), n.Size)
+	}
+	var places []spool.Place
+	for len(data) > 0 {
+		part := data[:min(len(data), spool.MaxBody)]
+		data = data[len(part):]
+		place, err := s.Part(bytes.NewReader(part), int64(len(part)))
+		if err != nil {
+			return err
+		}
+		places = append(places, place)
+	}
+	return s.Object(n, nil, 0, places...)
+}
+
+func copies(log *replica.Log) (objects int64) {
+	for _, c := range log.Status() {
+		objects += c.Objects
+	}
+	return objects
+}
+
+// A copy is archived once, whoever comes first, and counted by nobody but who
+// received it.
+func TestBringCopy(t *testing.T) {
+	for name, size := range map[string]int{"in one request": 10_000, "in parts": PartSize + 5} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, enough)
+			v := l.live(t, t.TempDir(), "first", "Spooled")
+			kept, err := spool.Open(spool.Config{Dir: t.TempDir(), Size: 1 << 30})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer kept.Close()
+			bring := func(gateway string, body []byte, n wire.Notice) error {
+				t.Helper()
+				if err := putInto(kept, n, body); err != nil {
+					t.Fatal(err)
+				}
+				e, err := kept.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				v.cfg.Gateway = gateway
+				defer func() { v.cfg.Gateway = "north-0" }()
+				return v.BringCopy(t.Context(), e)
+			}
+			note := func(seed byte) ([]byte, wire.Notice) {
+				data := random(seed, size)
+				o, err := v.receive(t, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.size = int64(size)
+				o.digest.Write(data)
+				n := o.notice(v.clock.now(), o.digest.digest())
+				o.Abort(wire.CauseReset)
+				return data, n
+			}
+			data, n := note(1)
+			for _, gateway := range []string{"north-1", "north-1", "north-2"} {
+				if err := bring(gateway, data, n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			info, err := l.objects.Head(t.Context(), n.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			there, err := wire.NoticeFromMetadata(n.Key, info.Metadata)
+			if err != nil || there.BroughtBy != "north-1" || there.Gateway != "north-0" || there.Digest != n.Digest {
+				t.Errorf("the archive says %+v, %v", there, err)
+			}
+			if got := l.announced(t); got != 1 {
+				t.Errorf("%d notices", got)
+			}
+			if s := v.ledger.Totals("camera", wire.DayOf(time.Now()), wire.StepReceived); s.Objects != 0 {
+				t.Errorf("somebody counts it: %+v", s)
+			}
+
+			// What lies under its key is another object: it takes the next key.
+			data, n = note(2)
+			if err := l.objects.Put(t.Context(), n.Key, bytes.NewReader(nil), 0, objectstore.PutOptions{CreateOnly: true}); err != nil {
+				t.Fatal(err)
+			}
+			if err := bring("north-1", data, n); err != nil {
+				t.Fatal(err)
+			}
+			next := wire.RawKey("hub", "camera", n.ReceivedAt.Add(time.Millisecond), n.Digest)
+			if _, err := l.objects.Head(t.Context(), next); err != nil {
+				t.Errorf("%s: %v", next, err)
+			}
+		})
+	}
+}

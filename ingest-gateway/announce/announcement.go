@@ -36,6 +36,9 @@ func (d *Announcement) Count() {
 	count(n.Instrument, n.ReceivedAt, n.Size, n.Digest, d.ack.Sequence)
 }
 
+// Duplicate says that the stream had the notice already: another published it, within the last two minutes.
+func (d *Announcement) Duplicate() bool { return d.ack.Duplicate }
+
 // Leave says that an earlier incarnation published the message, and that it is counted there.
 func (d *Announcement) Leave() { d.publication.NotAnnounced() }
 

@@ -24,10 +24,12 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -78,6 +80,8 @@ type Config struct {
 	Publisher *announce.Announcer
 	// Copier has copies kept for Replicated; without one that acts as Stored.
 	Copier Copier
+	// Names claims names of objects; without it objects may have none.
+	Names *names.Names
 	// ShortWait is how long store and JetStream may take, one after the other,
 	// before an object goes to the spool instead (StoredOrSpooled).
 	ShortWait time.Duration
@@ -154,6 +158,10 @@ func CauseOf(err error) wire.Cause {
 	switch {
 	case errors.As(err, &f):
 		return f.Cause
+	case errors.Is(err, names.ErrConflict):
+		return wire.CauseNameConflict
+	case errors.Is(err, stream.ErrUnavailable):
+		return wire.CauseStreamUnavailable
 	case errors.Is(err, memory.ErrFull), errors.Is(err, errSpool):
 		return wire.CauseNoSpace
 	default:

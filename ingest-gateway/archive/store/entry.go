@@ -19,6 +19,9 @@ import (
 // Errors: spool.ErrCorrupt, ctx's.
 func (a *Archive) storeEntry(ctx context.Context, e *spool.Entry) (wire.Notice, error) {
 	n := e.Notice
+	if n.Name != "" {
+		return a.storeNamedEntry(ctx, e)
+	}
 	verified := false
 	for said := false; ; {
 		var err error

@@ -142,9 +142,12 @@ func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 	adopted := n.Incarnation != a.cfg.Incarnation
 	if !e.Stored {
 		var err error
-		if n, err = a.storeEntry(ctx, e); errors.Is(err, spool.ErrCorrupt) {
+		switch n, err = a.storeEntry(ctx, e); {
+		case errors.Is(err, spool.ErrCorrupt):
 			return a.quarantine(ctx, e, adopted, err)
-		} else if err != nil {
+		case errors.Is(err, errRepeated):
+			return a.finishRepeated(ctx, e, adopted)
+		case err != nil:
 			return err
 		}
 		if !adopted {
@@ -157,7 +160,10 @@ func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if by := a.homing.before[e.Notice.ID]; by != "" {
+		if by := a.homing.before[n.ID]; by != "" {
+			if n.ID != e.Notice.ID { // so adopt could not know
+				a.cfg.Ledger.Unreceive(n.Instrument, n.ReceivedAt, n.Size, n.Digest, true)
+			}
 			return a.wasHome(e, by)
 		}
 	}
@@ -180,6 +186,7 @@ func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 		a.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
 	}
 	d.Count()
+	a.named(n)
 	a.metrics.received(n.Instrument, n.Size)
 	return nil
 }

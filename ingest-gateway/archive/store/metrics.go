@@ -18,6 +18,9 @@ type metrics struct {
 	// spooled are objects and bytes that were receipted into the spool.
 	spooled, spooledBytes *prometheus.CounterVec
 	packs, packed         prometheus.Counter
+	// repeated are objects whose bytes were there under their name; conflicts those
+	// from the spool whose name others have.
+	repeated, conflicts *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -58,7 +61,15 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	m.packed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "substorm_gateway_packed_total", Help: "Objects in those packs.",
 	})
-	reg.MustRegister(m.packs, m.packed, m.spooled, m.spooledBytes, m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
+	m.repeated = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_gateway_repeated_total",
+		Help: "Objects whose bytes were there under their name already, by instrument: receipted, and not kept once more.",
+	}, []string{"instrument"})
+	m.conflicts = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_gateway_name_conflicts_total",
+		Help: "Objects that were receipted into the spool while JetStream was away and found their name taken, by instrument: they are kept as the next version.",
+	}, []string{"instrument"})
+	reg.MustRegister(m.packs, m.packed, m.repeated, m.conflicts, m.spooled, m.spooledBytes, m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
 	return m
 }
 

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -48,6 +49,8 @@ type Object struct {
 	// Of CameTo.
 	port    uint16
 	framing string
+	// name and mediaType are what the sender says, see Describe.
+	name, mediaType string
 
 	// Of Whole.
 	receivedAt   time.Time
@@ -136,6 +139,23 @@ func (o *Object) Whole(c wire.Completeness) {
 // is counted and its memory given back in either case. Ctx ends where the gateway
 // can wait no longer.
 func (o *Object) Commit(ctx context.Context) (wire.Receipt, time.Time, error) {
+	kept, err := o.Keep(ctx)
+	if err != nil {
+		return wire.Receipt{}, time.Time{}, err
+	}
+	return wire.Receipt{Digest: kept.Digest, Bytes: kept.Size}, kept.ReceivedAt, nil
+}
+
+// Kept is what became of an object that may be receipted.
+type Kept struct {
+	wire.Record
+	// Again: an equal object has the name, and the record is that one's; nothing
+	// new is kept.
+	Again bool
+}
+
+// Keep is Commit, and tells more.
+func (o *Object) Keep(ctx context.Context) (Kept, error) {
 	defer o.release()
 	if o.receivedAt.IsZero() {
 		o.Whole(wire.CompletenessUnverified)
@@ -143,46 +163,82 @@ func (o *Object) Commit(ctx context.Context) (wire.Receipt, time.Time, error) {
 	o.archive.metrics.unsafe.Inc()
 	defer o.archive.metrics.unsafe.Dec()
 	digest := o.digest.digest()
-	n, spooled, err := o.keep(ctx, digest)
-	if err != nil {
-		err = failure(ctx, CauseOf(err), err)
-		o.count(err)
-		return wire.Receipt{}, time.Time{}, err
+	var n wire.Notice
+	var what outcomeOf
+	var err error
+	if o.name != "" {
+		n, what, err = o.keepNamed(ctx, o.notice(o.receivedAt, digest))
+	} else {
+		n, what, err = o.keep(ctx, digest)
 	}
-	if !spooled {
-		if err := o.storedAt(ctx, n); err != nil {
-			return wire.Receipt{}, time.Time{}, failure(ctx, stream.CauseOf(err), err)
+	switch {
+	case err != nil:
+		counted := new(countedError)
+		isCounted := errors.As(err, &counted)
+		if err = failure(ctx, CauseOf(err), err); !isCounted {
+			o.count(err)
 		}
+		return Kept{}, err
+	case what == repeated:
+		return Kept{Record: n.Record, Again: true}, nil
+	case what == stored:
+		if err := o.storedAt(ctx, n); err != nil {
+			return Kept{}, failure(ctx, stream.CauseOf(err), err)
+		}
+		o.archive.named(n)
 	}
-	return wire.Receipt{Digest: digest, Bytes: n.Size}, n.ReceivedAt, nil
+	return Kept{Record: n.Record}, nil
 }
 
+// outcomeOf says where an object is that may be receipted.
+type outcomeOf int
+
+const (
+	// stored: in the store; it is to be counted and announced.
+	stored outcomeOf = iota
+	// spooled: in the spool, and counted.
+	spooled
+	// repeated: an equal object has the name, and is announced or will be; counted.
+	repeated
+)
+
 // keep puts the object into the store or, as acknowledge allows, the spool.
-func (o *Object) keep(ctx context.Context, digest wire.Digest) (n wire.Notice, spooled bool, err error) {
-	if len(o.spooled) > 0 || o.parts == nil && o.mustSpool() {
+func (o *Object) keep(ctx context.Context, digest wire.Digest) (n wire.Notice, what outcomeOf, err error) {
+	if o.goesToSpool() {
 		n = o.notice(o.receivedAt, digest)
-		return n, true, o.spool(ctx, n)
+		return n, spooled, o.spool(ctx, n)
 	}
 	if o.mayPack() {
-		if n, spooled, packed, err := o.pack(ctx, digest); packed {
-			return n, spooled, err
+		if n, inSpool, packed, err := o.pack(ctx, digest); packed {
+			if inSpool {
+				what = spooled
+			}
+			return n, what, err
 		}
 	}
-	may := o.maySpool() && o.parts == nil // what went to the store in parts is not here any more
-	try, cancel := ctx, context.CancelFunc(func() {})
-	if may {
-		try, cancel = context.WithTimeout(ctx, o.archive.cfg.ShortWait+time.Duration(o.size)*time.Second/brisk)
-	}
+	try, cancel, may := o.shortly(ctx)
 	defer cancel()
 	n, err = o.store(try, digest)
 	if may && isAway(err) && n.Key != "" {
 		err = o.spool(ctx, n)
 		if err == nil || !o.isReplicated() {
-			return n, true, err
+			return n, spooled, err
 		}
 		n, err = o.store(ctx, digest) // no peer has a copy: the receipt means Stored
 	}
-	return n, false, err
+	return n, stored, err
+}
+
+func (o *Object) goesToSpool() bool { return len(o.spooled) > 0 || o.parts == nil && o.mustSpool() }
+
+// shortly bounds how long the store may take where the object may go to the
+// spool instead.
+func (o *Object) shortly(ctx context.Context) (context.Context, context.CancelFunc, bool) {
+	if !o.maySpool() || o.parts != nil { // what went to the store in parts is not here any more
+		return ctx, func() {}, false
+	}
+	try, cancel := context.WithTimeout(ctx, o.archive.cfg.ShortWait+time.Duration(o.size)*time.Second/brisk)
+	return try, cancel, true
 }
 
 // storedAt counts an object that is in the store, and has it announced.
@@ -292,8 +348,8 @@ func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
 	cfg := &o.archive.cfg
 	key := wire.RawKey(cfg.Site, o.instrument.Name, receivedAt, digest)
 	n := wire.Notice{Site: cfg.Site, Instrument: o.instrument.Name, Record: wire.Record{
-		ID: key, Key: key, Size: o.size, Digest: digest,
-		MediaType: o.instrument.MediaType, State: wire.StateCurrent,
+		ID: key, Key: key, Name: o.name, Size: o.size, Digest: digest,
+		MediaType: cmp.Or(o.mediaType, o.instrument.MediaType), State: wire.StateCurrent,
 		ReceivedAt: receivedAt, TimeSource: wire.TimeSourceReceived,
 		Completeness: o.completeness,
 		Source:       o.source.String(), Port: o.port, Framing: o.framing, Gateway: cfg.Gateway, Incarnation: cfg.Incarnation,

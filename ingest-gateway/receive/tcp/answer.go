@@ -45,7 +45,7 @@ func (c *connection) refuseSender(refusal intake.Refusal, err error) {
 		name = refusal.Name()
 	}
 	s.cfg.Archive.Refused(name, refusal.Cause)
-	s.refusals.sayNearly(name, refusal, c.source, c.port, err)
+	s.refusals.SayNearly(name, refusal, c.source, c.port, err)
 	if way, ok := s.cfg.Registry.Lookup(wire.ProtocolTCP, c.port, c.source.Addr()); ok && way.CloseReceipt {
 		return // it cannot bear a line; linger is {1,0}: closing resets
 	}
@@ -68,7 +68,7 @@ func (c *connection) refuseUnread(instrument string, cause wire.Cause) {
 // refuse counts and logs why there is no receipt and, where that helps, tells
 // the sender.
 func (c *connection) refuse(instrument string, cause wire.Cause, size int64, err error) {
-	c.server.refusals.say(instrument, cause, c.source, size, err)
+	c.server.refusals.Say(instrument, cause, c.source, size, err)
 	if withoutLine[cause] || (c.way != nil && c.way.CloseReceipt) {
 		return // linger is {1,0}: closing resets
 	}

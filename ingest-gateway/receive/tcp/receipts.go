@@ -160,7 +160,7 @@ func (r *receipts) answer(f *flight) {
 		return
 	}
 	if cause := f.receipt.Refused; cause != "" {
-		c.server.refusals.say(c.accepted.Instrument.Name, cause, c.source, f.size, f.err)
+		c.server.refusals.Say(c.accepted.Instrument.Name, cause, c.source, f.size, f.err)
 		switch {
 		case withoutLine[cause]:
 			r.fail(cause)

@@ -26,6 +26,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
+	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -46,6 +47,11 @@ type Config struct {
 	Metrics      prometheus.Registerer
 	// Heartbeat, where set, gets what a sender says of itself, and when it came.
 	Heartbeat func(instrument string, h wire.Heartbeat, received time.Time)
+	// Refusals counts what is refused; nil makes one.
+	Refusals *refusal.Log
+	// Slots bound the connections open at a time, of all instruments and ways in;
+	// nil makes MaxConnections.
+	Slots *semaphore.Weighted
 	// MaxConnections open at a time, of all instruments; beyond, the kernel's
 	// queues hold new ones.
 	MaxConnections int64
@@ -59,7 +65,7 @@ type Server struct {
 	slots    *semaphore.Weighted
 	lingers  *semaphore.Weighted
 	metrics  metrics
-	refusals refusals
+	refusals *refusal.Log
 
 	connections sync.WaitGroup
 
@@ -77,13 +83,18 @@ func NewServer(cfg Config) *Server {
 	}
 	s := &Server{
 		cfg: cfg, metrics: newMetrics(cfg.Metrics),
-		slots:     semaphore.NewWeighted(cfg.MaxConnections),
+		slots:     cfg.Slots,
 		lingers:   semaphore.NewWeighted(maxLingers),
 		listeners: map[uint16]net.Listener{},
 		open:      map[string]int{},
 		begun:     map[*connection]struct{}{},
 	}
-	s.refusals = refusals{log: cfg.Logger, metrics: &s.metrics}
+	if s.slots == nil {
+		s.slots = semaphore.NewWeighted(cfg.MaxConnections)
+	}
+	if s.refusals = cfg.Refusals; s.refusals == nil {
+		s.refusals = refusal.New(cfg.Logger, cfg.Metrics)
+	}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
 	return s
 }

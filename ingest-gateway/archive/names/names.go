@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package names claims the names that senders give their objects, in the key-value
+// bucket of the Site that all gateways share: whoever is first has the name.
+package names
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// ErrConflict says that other bytes have the name.
+var ErrConflict = errors.New("another object has this name")
+
+const (
+	// marks is how many names wait to be marked as announced; beyond, a name is
+	// not marked, and a repeat of its object costs more.
+	marks = 4096
+	// markTimeout bounds one mark.
+	markTimeout = 10 * time.Second
+	// staleWait is how long a replica that does not know an entry yet is given.
+	staleWait = 20 * time.Millisecond
+)
+
+// Config says whose names.
+type Config struct {
+	Site      string
+	JetStream jetstream.JetStream
+	Logger    *slog.Logger
+}
+
+// Names claims names. Its methods may be called from many goroutines.
+type Names struct {
+	cfg   Config
+	marks chan mark
+	kv    atomic.Pointer[jetstream.KeyValue]
+}
+
+type mark struct {
+	instrument, name string
+	version          int
+}
+
+// New returns Names; Run marks what is announced.
+func New(cfg Config) *Names { return &Names{cfg: cfg, marks: make(chan mark, marks)} }
+
+// Wanted is an object that wants a name.
+type Wanted struct {
+	Instrument, Name string
+	Digest           wire.Digest
+	Size             int64
+	ReceivedAt       time.Time
+	// Gateway and Incarnation that received it.
+	Gateway, Incarnation string
+	// KeepVersions: it becomes the next version where another has the name.
+	KeepVersions bool
+}
+
+// Held is the version of a name that has the wanted digest.
+type Held struct {
+	wire.NameVersion
+	// Supersedes is the ID of the version before; empty for the first.
+	Supersedes string
+	// Own: it was the wanted object, in this call or an earlier one, that claimed
+	// the version; otherwise one that is equal to it did.
+	Own bool
+}
+
+// Claim gives the name to the object, or says which equal object has it. Errors:
+// ErrConflict, stream.ErrUnavailable where JetStream does not answer,
+// wire.ErrMalformed, wire.ErrNewerFormat.
+func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
+	kv, err := n.bucket(ctx)
+	if err != nil {
+		return Held{}, err
+	}
+	key := wire.NameKey(w.Instrument, w.Name)
+	first := n.version(w, 1)
+	value, err := wire.NameClaim{Name: w.Name, Versions: []wire.NameVersion{first}}.Encode()
+	if err != nil {
+		return Held{}, err
+	}
+	if _, err = kv.Create(ctx, key, value); err == nil {
+		return Held{NameVersion: first, Own: true}, nil
+	}
+	if !taken(err) {
+		return Held{}, unavailable(w.Name, err)
+	}
+	for {
+		if held, done, err := n.join(ctx, kv, key, w); done || err != nil {
+			return held, err
+		}
+	}
+}
+
+// taken says that an entry is there already, or is another than was read.
+func taken(err error) bool {
+	return errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch)
+}
+
+// join looks who has the name, and where versions are kept adds one. Done is
+// false where another changed the claim meanwhile.
+func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w Wanted) (held Held, done bool, err error) {
+	claim, revision, err := read(ctx, kv, key)
+	if err != nil {
+		return Held{}, false, err
+	}
+	if claim.Name != w.Name {
+		return Held{}, false, fmt.Errorf("name %q: its claim is of %q: %w", w.Name, claim.Name, wire.ErrMalformed)
+	}
+	if v, found := claim.Find(w.Digest); found {
+		own := v.Gateway == w.Gateway && v.Incarnation == w.Incarnation && v.ReceivedAt.Equal(w.ReceivedAt)
+		return Held{v, supersedes(claim, v), own}, true, nil
+	}
+	if !w.KeepVersions {
+		return Held{NameVersion: claim.Latest()}, false, fmt.Errorf("name %q of instrument %s: %w", w.Name, w.Instrument, ErrConflict)
+	}
+	v := n.version(w, len(claim.Versions)+1)
+	claim.Versions = append(claim.Versions, v)
+	value, err := claim.Encode()
+	if err != nil {
+		return Held{}, false, err
+	}
+	if _, err = kv.Update(ctx, key, value, revision); err == nil {
+		return Held{v, supersedes(claim, v), true}, true, nil
+	}
+	if taken(err) {
+		return Held{}, false, nil
+	}
+	return Held{}, false, unavailable(w.Name, err)
+}
+
+func supersedes(c wire.NameClaim, v wire.NameVersion) string {
+	if v.Version == 1 {
+		return ""
+	}
+	return c.Versions[v.Version-2].Key
+}
+
+func (n *Names) version(w Wanted, number int) wire.NameVersion {
+	return wire.NameVersion{
+		Version: number, Digest: w.Digest, Size: w.Size, Key: wire.NamedKey(n.cfg.Site, w.Instrument, w.Name, number),
+		ReceivedAt: w.ReceivedAt, Gateway: w.Gateway, Incarnation: w.Incarnation,
+	}
+}
+
+// Lookup returns who has a name; false for nobody. Errors: as Claim's, but for
+// ErrConflict.
+func (n *Names) Lookup(ctx context.Context, instrument, name string) (wire.NameClaim, bool, error) {
+	kv, err := n.bucket(ctx)
+	if err != nil {
+		return wire.NameClaim{}, false, err
+	}
+	e, err := kv.Get(ctx, wire.NameKey(instrument, name))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return wire.NameClaim{}, false, nil
+	}
+	if err != nil {
+		return wire.NameClaim{}, false, unavailable(name, err)
+	}
+	c, err := wire.DecodeNameClaim(e.Value())
+	return c, err == nil, err
+}
+
+// read returns a claim that exists, though the replica that is asked may not
+// know it yet.
+func read(ctx context.Context, kv jetstream.KeyValue, key string) (wire.NameClaim, uint64, error) {
+	for {
+		e, err := kv.Get(ctx, key)
+		if err == nil {
+			c, err := wire.DecodeNameClaim(e.Value())
+			return c, e.Revision(), err
+		}
+		if !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return wire.NameClaim{}, 0, unavailable(key, err)
+		}
+		select {
+		case <-ctx.Done():
+			return wire.NameClaim{}, 0, unavailable(key, ctx.Err())
+		case <-time.After(staleWait):
+		}
+	}
+}
+
+func (n *Names) bucket(ctx context.Context) (jetstream.KeyValue, error) {
+	if kv := n.kv.Load(); kv != nil {
+		return *kv, nil
+	}
+	kv, err := n.cfg.JetStream.KeyValue(ctx, wire.NamesBucket(n.cfg.Site))
+	if err != nil {
+		return nil, unavailable("bucket "+wire.NamesBucket(n.cfg.Site), err)
+	}
+	n.kv.Store(&kv)
+	return kv, nil
+}
+
+func unavailable(what string, err error) error {
+	return fmt.Errorf("name %q: %w: %w", what, stream.ErrUnavailable, err)
+}
+
+// Announced notes, some time later, that a version is stored and announced: a
+// repeat of its object is then told from the claim alone.
+func (n *Names) Announced(instrument, name string, version int) {
+	select {
+	case n.marks <- mark{instrument, name, version}:
+	default:
+	}
+}
+
+// Run marks claims until ctx ends.
+func (n *Names) Run(ctx context.Context) error {
+	for {
+		select {
+		case m := <-n.marks:
+			n.mark(ctx, m)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// mark is best effort: without it a repeat costs more, and is no more wrong.
+func (n *Names) mark(ctx context.Context, m mark) {
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
+	defer cancel()
+	err := n.tryMark(ctx, m)
+	if err != nil && ctx.Err() == nil {
+		n.cfg.Logger.Debug("a name is not marked as announced", "instrument", m.instrument, "name", m.name, "error", err)
+	}
+}
+
+func (n *Names) tryMark(ctx context.Context, m mark) error {
+	kv, err := n.bucket(ctx)
+	if err != nil {
+		return err
+	}
+	key := wire.NameKey(m.instrument, m.name)
+	for {
+		claim, revision, err := read(ctx, kv, key)
+		if err != nil {
+			return err
+		}
+		if m.version > len(claim.Versions) || claim.Versions[m.version-1].Announced {
+			return nil
+		}
+		claim.Versions[m.version-1].Announced = true
+		value, err := claim.Encode()
+		if err != nil {
+			return err
+		}
+		if _, err = kv.Update(ctx, key, value, revision); !taken(err) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/announce"
+	"github.com/substorm/substorm/ingest-gateway/archive/names"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// An object that has a name is stored under it, once: its name is claimed first,
+// for its digest, and whoever sends the same bytes again is told that they are
+// there. Where JetStream is away and the object may go to the spool, it goes
+// there without a claim, under a key of its own, and claims its name on its way
+// home.
+
+// duplicateWindow is how long JetStream knows a notice: later the manifest tells
+// whether an object was announced. It is a little shorter than the stream's.
+const duplicateWindow = 90 * time.Second
+
+// joinLook is how often a repeat looks whether the first is announced.
+const joinLook = 25 * time.Millisecond
+
+// Describe says what the sender says of the object: its name and its media
+// type, where they are not empty.
+func (o *Object) Describe(name, mediaType string) { o.name, o.mediaType = name, mediaType }
+
+// keepNamed puts an object that has a name into the store or, as acknowledge
+// allows, the spool.
+func (o *Object) keepNamed(ctx context.Context, n wire.Notice) (wire.Notice, outcomeOf, error) {
+	a := o.archive
+	held, err := o.claim(ctx, n)
+	switch {
+	case errors.Is(err, stream.ErrUnavailable) && o.maySpool() && o.parts == nil:
+		return n, spooled, o.spool(ctx, n)
+	case err != nil:
+		return n, stored, err
+	}
+	place(&n, held)
+	if held.Announced && !held.Own {
+		a.repeated(o, n)
+		return there(n, held), repeated, nil
+	}
+	if o.goesToSpool() {
+		return n, spooled, o.spool(ctx, n)
+	}
+	try, cancel, may := o.shortly(ctx)
+	defer cancel()
+	err = o.storeNamed(try, n)
+	switch {
+	case may && isAway(err):
+		return n, spooled, o.spool(ctx, n)
+	case errors.Is(err, objectstore.ErrExists):
+		n, err = a.join(ctx, o, n)
+		return n, repeated, err
+	}
+	return n, stored, err
+}
+
+// claim gives the object its name. JetStream gets as long as a notice does.
+func (o *Object) claim(ctx context.Context, n wire.Notice) (names.Held, error) {
+	a := o.archive
+	wait := a.cfg.Patience
+	if o.maySpool() && o.parts == nil {
+		if wait = a.cfg.ShortWait; a.homing.streamAway.Load() {
+			return names.Held{}, stream.ErrUnavailable // what goes home asks anyway
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return a.cfg.Names.Claim(ctx, wanted(n, o.instrument.KeepVersions))
+}
+
+func wanted(n wire.Notice, keepVersions bool) names.Wanted {
+	return names.Wanted{
+		Instrument: n.Instrument, Name: n.Name, Digest: n.Digest, Size: n.Size,
+		ReceivedAt: n.ReceivedAt, Gateway: n.Gateway, Incarnation: n.Incarnation, KeepVersions: keepVersions,
+	}
+}
+
+// place gives a notice the key of the version that it claimed.
+func place(n *wire.Notice, held names.Held) {
+	n.ID, n.Key, n.Supersedes = held.Key, held.Key, held.Supersedes
+	if held.Version > 1 {
+		n.Version = held.Version
+	}
+}
+
+// there is the notice of the equal object that has the name.
+func there(n wire.Notice, held names.Held) wire.Notice {
+	n.ReceivedAt, n.Gateway, n.Incarnation = held.ReceivedAt, held.Gateway, held.Incarnation
+	return n
+}
+
+// storeNamed puts the object under its key. Error ErrExists: another object is
+// there.
+func (o *Object) storeNamed(ctx context.Context, n wire.Notice) error {
+	a := o.archive
+	if o.parts != nil {
+		if err := o.parts.finish(ctx, o.buffer, o.part.digest()); err != nil {
+			return err
+		}
+	}
+	opts, err := putOptions(n)
+	if err != nil {
+		return err
+	}
+	if o.parts != nil {
+		err = o.parts.copyTo(ctx, n.Key, opts)
+	} else {
+		err = a.request(ctx, "put", o.size, func(ctx context.Context) error {
+			return a.cfg.Objects.Put(ctx, n.Key, o.buffer.Reader(), o.size, opts)
+		})
+	}
+	if !errors.Is(err, objectstore.ErrExists) {
+		return err
+	}
+	if ours, headErr := a.isStored(ctx, n); headErr != nil || ours {
+		return headErr
+	}
+	return err
+}
+
+// named notes that an object with a name is announced, or sure to be.
+func (a *Archive) named(n wire.Notice) {
+	if n.Name != "" {
+		a.cfg.Names.Announced(n.Instrument, n.Name, max(n.Version, 1))
+	}
+}
+
+// repeated counts an object whose bytes are there already, under its name.
+func (a *Archive) repeated(o *Object, n wire.Notice) {
+	a.cfg.Ledger.Unfinished(n.Instrument, o.began, wire.CauseRepeated, n.Size)
+	a.metrics.repeated.WithLabelValues(n.Instrument).Inc()
+}
+
+// join sees to it that the equal object which lies under the name is announced,
+// whoever stored it, and counts both. An error is not counted yet.
+func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Notice, error) {
+	first, announced, err := a.found(ctx, n)
+	if err != nil {
+		return n, err
+	}
+	announced = announced || a.awaitAnnounced(ctx, n)
+	if announced {
+		a.repeated(o, n)
+		a.named(first)
+		return first, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Patience)
+	defer cancel()
+	// What is known only after ctx ended is counted as if it were known before;
+	// the sender has no receipt then.
+	_, err = a.cfg.Publisher.Publish(ctx, first, func(d *announce.Announcement, err error) {
+		switch {
+		case err != nil:
+			a.cfg.Ledger.Unfinished(n.Instrument, o.began, stream.CauseOf(err), n.Size)
+		case d.Duplicate():
+			d.Leave()
+			a.repeated(o, n)
+		default:
+			a.countFirst(o, first, d)
+		}
+	})
+	if err != nil {
+		return n, &countedError{err}
+	}
+	a.named(first)
+	return first, nil
+}
+
+// awaitAnnounced gives whoever stored the object a short while to announce it: of
+// two who do, both would count it.
+func (a *Archive) awaitAnnounced(ctx context.Context, n wire.Notice) bool {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
+	defer cancel()
+	for {
+		claim, _, err := a.cfg.Names.Lookup(ctx, n.Instrument, n.Name)
+		if err == nil {
+			if v, found := claim.Find(n.Digest); found && v.Announced {
+				return true
+			}
+		}
+		if !pause(ctx, joinLook) {
+			return false
+		}
+	}
+}
+
+// countFirst counts that an object was announced, which another try stored: it is
+// received by this incarnation, which adopts what another one began.
+func (a *Archive) countFirst(o *Object, first wire.Notice, d *announce.Announcement) {
+	if first.Incarnation != a.cfg.Incarnation {
+		a.repeated(o, first)
+	}
+	a.adoptFirst(first)
+	d.Count()
+}
+
+// adoptFirst counts an object as received that another try stored and never
+// announced.
+func (a *Archive) adoptFirst(first wire.Notice) {
+	l := a.cfg.Ledger
+	if first.Incarnation == a.cfg.Incarnation {
+		l.Received(first.Instrument, first.ReceivedAt, first.Size, first.Digest)
+	} else {
+		l.Adopt(first.Instrument, first.ReceivedAt, first.Size, first.Digest)
+		l.Stored(first.Instrument, first.ReceivedAt, first.Size, first.Digest)
+	}
+	a.metrics.received(first.Instrument, first.Size)
+}
+
+// countedError is an error of an object that the ledger counts already.
+type countedError struct{ error }
+
+func (e *countedError) Unwrap() error { return e.error }
+
+// found returns the object that lies under n's key, which must be equal to n, and
+// whether it is known that it was announced.
+func (a *Archive) found(ctx context.Context, n wire.Notice) (first wire.Notice, announced bool, err error) {
+	var info objectstore.Info
+	err = a.request(ctx, "head", 0, func(ctx context.Context) (err error) {
+		info, err = a.cfg.Objects.Head(ctx, n.Key)
+		return err
+	})
+	if err != nil {
+		return n, false, err
+	}
+	first, err = wire.NoticeFromMetadata(n.Key, info.Metadata)
+	if err == nil && first.Digest != n.Digest {
+		err = names.ErrConflict
+	}
+	if err != nil {
+		return n, false, fmt.Errorf("what lies under %s is not what claimed its name: %w", n.Key, err)
+	}
+	if time.Since(info.ModifiedAt) < duplicateWindow {
+		return first, false, nil
+	}
+	announced, err = a.listed(ctx, first)
+	return first, announced, err
+}
+
+// listed says whether the manifest lists an object.
+func (a *Archive) listed(ctx context.Context, n wire.Notice) (bool, error) {
+	files, err := manifest.List(ctx, a.cfg.Objects, n.Site, n.Instrument, wire.DayOf(n.ReceivedAt))
+	if err != nil {
+		return false, err
+	}
+	for r, err := range files.Lines(ctx, a.cfg.Objects) {
+		if err != nil || r.ID == n.ID {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/names"
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// errRepeated says that an equal object has the name of one from the spool, and
+// is announced.
+var errRepeated = errors.New("an equal object has the name")
+
+// storeNamedEntry puts a spooled object under its name, and tries until ctx ends.
+// It was receipted: where other bytes have the name meanwhile, it is the next
+// version, whatever the instrument says. Errors: errRepeated, spool.ErrCorrupt,
+// ctx's.
+func (a *Archive) storeNamedEntry(ctx context.Context, e *spool.Entry) (wire.Notice, error) {
+	verified := false
+	for said := false; ; {
+		n := e.Notice
+		var err error
+		if !verified {
+			err = e.Verify()
+			verified = err == nil
+		}
+		if err == nil {
+			err = a.claimEntry(ctx, &n)
+		}
+		if err == nil {
+			err = a.putNamedEntry(ctx, e, n)
+		}
+		switch {
+		case err == nil || errors.Is(err, spool.ErrCorrupt) || errors.Is(err, errRepeated):
+			return n, err
+		case ctx.Err() != nil:
+			return n, fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+		if !said && !isAway(err) {
+			a.cfg.Logger.Warn("a spooled object does not get to its name: it is tried again", "instrument", n.Instrument, "name", n.Name, "error", err)
+			said = true
+		}
+		pause(ctx, homePause)
+	}
+}
+
+// claimEntry gives a spooled object its name, where it has none yet.
+func (a *Archive) claimEntry(ctx context.Context, n *wire.Notice) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Patience)
+	defer cancel()
+	held, err := a.cfg.Names.Claim(ctx, wanted(*n, false))
+	if errors.Is(err, names.ErrConflict) {
+		if held, err = a.cfg.Names.Claim(ctx, wanted(*n, true)); err == nil && held.Own {
+			a.metrics.conflicts.WithLabelValues(n.Instrument).Inc()
+			a.cfg.Logger.Warn("the name of a spooled object was taken meanwhile: it is kept as the name's next version",
+				"instrument", n.Instrument, "name", n.Name, "version", held.Version, "cause", wire.CauseNameConflict)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if place(n, held); held.Announced && !held.Own {
+		return errRepeated
+	}
+	return nil
+}
+
+// putNamedEntry sends the object once. Where another lies there, which is equal,
+// that one is announced.
+func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Notice) error {
+	err := a.putEntry(ctx, e, n)
+	if !errors.Is(err, objectstore.ErrExists) {
+		return err
+	}
+	if ours, err := a.isStored(ctx, n); err != nil || ours {
+		return err
+	}
+	first, announced, err := a.found(ctx, n)
+	if err != nil {
+		return err
+	}
+	if announced = announced || a.awaitAnnounced(ctx, n); !announced {
+		d, _, err := a.announceEntry(ctx, first)
+		if err != nil {
+			return err
+		}
+		if d.Duplicate() {
+			d.Leave()
+		} else {
+			a.adoptFirst(first)
+			d.Count()
+		}
+	}
+	a.named(first)
+	return errRepeated
+}
+
+// finishRepeated finishes an entry of which an equal object is announced under
+// its name. It was counted as received, and is not kept once more.
+func (a *Archive) finishRepeated(ctx context.Context, e *spool.Entry, adopted bool) error {
+	n := e.Notice
+	if adopted {
+		select {
+		case <-a.homing.adopted:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		a.cfg.Ledger.ObjectBegun(n.Instrument, n.ReceivedAt)
+	}
+	if err := a.cfg.Spool.Done(e); err != nil {
+		return err
+	}
+	a.cfg.Ledger.Unreceive(n.Instrument, n.ReceivedAt, n.Size, n.Digest, adopted)
+	a.cfg.Ledger.Unfinished(n.Instrument, n.ReceivedAt, wire.CauseRepeated, n.Size)
+	a.metrics.repeated.WithLabelValues(n.Instrument).Inc()
+	return nil
+}

@@ -36,7 +36,10 @@ func (g *gateway) drain(unsettle func()) {
 	unsettle()
 	var ways sync.WaitGroup
 	ways.Go(func() {
+		var objects sync.WaitGroup
+		objects.Go(func() { g.web.Drain(ctx) })
 		g.tcp.Drain(ctx)
+		objects.Wait()
 		g.archive.Wait(ctx)
 		g.archive.Flush(ctx)
 	})

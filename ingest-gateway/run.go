@@ -18,15 +18,19 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/archivist"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/ingest-gateway/receive/http"
+	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp/kernel"
@@ -60,9 +64,11 @@ type gateway struct {
 	// quarantined is what was found before there was an archive to count it.
 	quarantined []spool.Quarantine
 	registry    *intake.Registry
+	names       *names.Names
 	// certificates are nil where the pool has none.
 	certificates *certificate.Files
 	tcp          *tcp.Server
+	web          *http.Server
 	udp          *udp.Receiver
 	http         *telemetry.Server
 	health       health
@@ -176,10 +182,11 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	if err := g.openReplicas(); err != nil {
 		return err
 	}
+	g.names = names.New(names.Config{Site: g.cfg.Site, JetStream: g.js, Logger: g.log})
 	g.archive = store.New(store.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		Objects: g.objects, Announcer: announcer, Ledger: g.ledger, Pool: g.pool,
-		Spool: g.spool, Copier: g.copier(), Publisher: announcer, JetStream: g.js,
+		Spool: g.spool, Copier: g.copier(), Publisher: announcer, JetStream: g.js, Names: g.names,
 		Logger: g.log, Metrics: g.metrics,
 	})
 	for _, q := range g.quarantined {
@@ -192,9 +199,14 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	if err := g.openCertificates(); err != nil {
 		return err
 	}
+	refusals, slots := refusal.New(g.log, g.metrics), semaphore.NewWeighted(limits.connections)
 	g.tcp = tcp.NewServer(tcp.Config{
-		Registry: g.registry, Certificates: g.certificates, Archive: g.archive, MaxConnections: limits.connections, Logger: g.log, Metrics: g.metrics,
+		Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Refusals: refusals, Slots: slots, Logger: g.log, Metrics: g.metrics,
 		Heartbeat: g.senders.heartbeat,
+	})
+	g.web = http.NewServer(http.Config{
+		Site: g.cfg.Site, Registry: g.registry, Archive: g.archive, Names: g.names, Objects: g.objects,
+		Refusals: refusals, Slots: slots, Logger: g.log, Metrics: g.metrics,
 	})
 	g.reporter = newReporter(g)
 	g.http, err = telemetry.NewServer(telemetry.ServerConfig{
@@ -236,6 +248,7 @@ func (g *gateway) run(ctx context.Context) error {
 	room(alive, "report", g.reporter.run)
 	room(alive, "spool", g.archive.BringHome)
 	g.runReplicas(alive, steady, room)
+	room(alive, "names", g.names.Run)
 	room(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
 	room(alive, "certificates", g.certificates.Run)
 	room(steady, "archivist", g.archivist)
@@ -278,8 +291,12 @@ func (g *gateway) archivist(ctx context.Context) error {
 func (g *gateway) listen(s *intake.Snapshot) map[string]string {
 	problems := map[string]string{}
 	failed := map[string]map[uint16]error{
-		wire.ProtocolTCP: g.tcp.Listen(s.Ports(wire.ProtocolTCP)),
-		wire.ProtocolUDP: g.udp.Listen(s.Ports(wire.ProtocolUDP)),
+		wire.ProtocolTCP:  g.tcp.Listen(s.Ports(wire.ProtocolTCP)),
+		wire.ProtocolHTTP: g.web.Listen(s.Ports(wire.ProtocolHTTP)),
+		wire.ProtocolUDP:  g.udp.Listen(s.Ports(wire.ProtocolUDP)),
+	}
+	if len(failed[wire.ProtocolTCP]) > 0 { // HTTP may have had the port until now
+		failed[wire.ProtocolTCP] = g.tcp.Listen(s.Ports(wire.ProtocolTCP))
 	}
 	for name, in := range s.Instruments() {
 		for _, w := range in.Ways {

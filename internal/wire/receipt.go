@@ -24,6 +24,7 @@ const (
 	CauseRateLimited        Cause = "RateLimited"        // limits.bytesPerSecond, limits.objectsPerSecond
 	CauseQuarantined        Cause = "Quarantined"        // a stranger's, kept apart
 	CauseQuarantineFull     Cause = "QuarantineFull"     // a stranger's, and the quarantine is at its greatest size
+	CauseBadRequest         Cause = "BadRequest"         // a request over HTTP that cannot be understood
 	CauseRetired            Cause = "Retired"            // the instrument is retired
 	CauseEmpty              Cause = "Empty"              // the sender closed without a byte
 	CauseObjectTooLarge     Cause = "ObjectTooLarge"     // limits.maxObjectSize

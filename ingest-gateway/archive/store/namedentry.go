@@ -116,6 +116,7 @@ func (a *Archive) finishRepeated(ctx context.Context, e *spool.Entry, adopted bo
 	if err := a.cfg.Spool.Done(e); err != nil {
 		return err
 	}
+	a.isHome(e.Peer, n.ID)
 	a.cfg.Ledger.Unreceive(n.Instrument, n.ReceivedAt, n.Size, n.Digest, adopted)
 	a.cfg.Ledger.Unfinished(n.Instrument, n.ReceivedAt, wire.CauseRepeated, n.Size)
 	a.metrics.repeated.WithLabelValues(n.Instrument).Inc()

@@ -66,6 +66,9 @@ func (s *sum) digest() wire.Digest { return wire.Digest(s.Sum(nil)) }
 // Size is how many bytes have arrived.
 func (o *Object) Size() int64 { return o.size }
 
+// Digest is that of what has arrived.
+func (o *Object) Digest() wire.Digest { return o.digest.digest() }
+
 // HoldsMemory says whether Space returns without waiting for a first slab.
 func (o *Object) HoldsMemory() bool { return o.buffer.HoldsMemory() }
 

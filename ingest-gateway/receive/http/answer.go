@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package http
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Retry-After in seconds: of what another gateway, or a moment, may change, and
+// of what takes a server to come back.
+const (
+	retrySoon = 1
+	retryAway = 5
+)
+
+// verdict is how a cause is told to the sender.
+type verdict struct {
+	status int
+	// retryAfter in seconds; 0 for none.
+	retryAfter int
+	// advice is what to do.
+	advice string
+}
+
+var verdicts = map[wire.Cause]verdict{
+	wire.CauseBadRequest:         {http.StatusBadRequest, 0, ""},
+	wire.CauseDigestMismatch:     {http.StatusBadRequest, 0, "send the object again; if that fails too, the file has changed since its digest was computed"},
+	wire.CauseUnknownSource:      {http.StatusForbidden, 0, "add the sender's address to the way's sources, or send from one of these"},
+	wire.CauseUnknownInstrument:  {http.StatusNotFound, 0, "send to /in/<instrument>/ of an Instrument that has a way of type HTTP on this port"},
+	wire.CauseStalled:            {http.StatusRequestTimeout, 0, "send again, without pauses longer than http.idleTimeout"},
+	wire.CauseTooOld:             {http.StatusRequestTimeout, 0, "send again faster, or by tus, or raise http.maxAge"},
+	wire.CauseNameConflict:       {http.StatusConflict, 0, "choose another name, or set archive.versions: Keep"},
+	wire.CauseRetired:            {http.StatusGone, 0, "the Instrument's state is Retired: set it to Active"},
+	wire.CauseObjectTooLarge:     {http.StatusRequestEntityTooLarge, 0, "send smaller objects, or raise limits.maxObjectSize"},
+	wire.CauseTooManyConnections: {http.StatusTooManyRequests, retrySoon, "send fewer at a time, or raise limits.maxConnections"},
+	wire.CauseReset:              {http.StatusBadRequest, 0, "the body ended early: send again"},
+}
+
+// unsafe is the verdict of what may be taken if it is sent again.
+var unsafe = verdict{http.StatusServiceUnavailable, retryAway, "the object is not safe here: send it again"}
+
+// problem is a document of RFC 9457, with the cause as metrics and ledger spell it.
+type problem struct {
+	Type   string     `json:"type"`
+	Title  string     `json:"title"`
+	Status int        `json:"status"`
+	Detail string     `json:"detail"`
+	Cause  wire.Cause `json:"cause"`
+}
+
+// refuse counts, logs and answers that an object is not taken, of which size
+// bytes had come. It was counted in the ledger already.
+func (q *request) refuse(cause wire.Cause, size int64, err error) {
+	q.server.cfg.Refusals.Say(q.name(), cause, q.source, size, err)
+	v, known := verdicts[cause]
+	if !known {
+		v = unsafe
+	}
+	detail := q.r.URL.Path
+	if err != nil && v.status < http.StatusInternalServerError {
+		detail += ": " + err.Error()
+	}
+	if v.advice != "" {
+		detail += ": " + v.advice
+	}
+	q.answerProblem(v, cause, detail)
+}
+
+// refuseUnread is refuse for a request of whose body nothing was read, and which
+// the ledger knows nothing of.
+func (q *request) refuseUnread(cause wire.Cause, err error) {
+	q.server.cfg.Archive.Refused(q.name(), cause)
+	q.refuse(cause, 0, err)
+}
+
+func (q *request) answerProblem(v verdict, cause wire.Cause, detail string) {
+	body, err := json.Marshal(problem{"about:blank", http.StatusText(v.status), v.status, detail, cause})
+	if err != nil { // never: it is text
+		body = nil
+	}
+	h := q.w.Header()
+	if v.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(v.retryAfter))
+	}
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	linger := q.unread && q.r.ProtoMajor == 1
+	if linger {
+		h.Set("Connection", "close")
+		_ = q.control.EnableFullDuplex()
+	}
+	_ = q.control.SetWriteDeadline(time.Now().Add(answerTimeout))
+	q.w.WriteHeader(v.status)
+	_, _ = q.w.Write(body)
+	if linger {
+		_ = q.control.Flush()
+		q.discard()
+	}
+}
+
+// answerKept is the receipt.
+func (q *request) answerKept(kept store.Kept) {
+	h := q.w.Header()
+	h.Set("Location", (&url.URL{Path: "/" + kept.ID}).EscapedPath())
+	h.Set("ETag", `"`+kept.Digest.String()+`"`)
+	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(kept.Digest[:])+":")
+	status := http.StatusCreated
+	if kept.Again {
+		status = http.StatusOK
+	}
+	q.answerReceipt(status, kept)
+}
+
+// answerReceipt writes an answer that says that an object is safe, and counts it
+// where that could be written.
+func (q *request) answerReceipt(status int, kept store.Kept) {
+	h := q.w.Header()
+	if status != http.StatusNoContent {
+		h.Set("Content-Length", "0")
+	}
+	_ = q.control.SetWriteDeadline(time.Now().Add(answerTimeout))
+	q.w.WriteHeader(status)
+	if err := q.control.Flush(); err != nil {
+		q.server.cfg.Logger.Warn("receipt not delivered: the object is safe, and a repeat of it is told",
+			"instrument", q.name(), "source", q.source, "sha256", kept.Digest.String(), "error", err)
+		return
+	}
+	if !kept.Again {
+		q.server.cfg.Archive.Acknowledged(q.way.Instrument, kept.ReceivedAt)
+	}
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package http
+
+import (
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// request is one request. It belongs to one goroutine.
+type request struct {
+	server  *Server
+	w       http.ResponseWriter
+	r       *http.Request
+	control *http.ResponseController
+	source  netip.AddrPort
+	port    uint16
+	began   time.Time
+	// way is nil for strangers.
+	way *intake.Way
+	// unread: something of the body may still come.
+	unread bool
+}
+
+// name is the instrument's, for metrics and logs.
+func (q *request) name() string {
+	if q.way == nil {
+		return wire.UnknownInstrument
+	}
+	return q.way.Instrument.Name
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := &request{server: s, w: w, r: r, control: http.NewResponseController(w), began: time.Now(), unread: r.ContentLength != 0}
+	q.port, q.source = addresses(r)
+	// Until its body is read for an object, a request may not take long.
+	_ = q.control.SetReadDeadline(q.began.Add(headerTimeout))
+	instrument, rest, ok := wire.ParseUploadPath(r.URL.Path)
+	if !ok {
+		q.refuseUnread(wire.CauseUnknownInstrument, nil)
+		return
+	}
+	way, known := s.cfg.Registry.LookupPath(q.port, instrument, q.source.Addr())
+	switch {
+	case way == nil && known:
+		q.refuseUnread(wire.CauseUnknownSource, nil)
+		return
+	case way == nil:
+		q.refuseUnread(wire.CauseUnknownInstrument, nil)
+		return
+	}
+	q.way = way
+	switch {
+	case way.Instrument.Retired:
+		q.refuseUnread(wire.CauseRetired, nil)
+	case !s.enter(way.Instrument):
+		q.refuseUnread(wire.CauseTooManyConnections, nil)
+	default:
+		defer s.leave(way.Instrument.Name)
+		q.route(rest)
+	}
+}
+
+func (q *request) route(rest string) {
+	switch method := q.r.Method; {
+	case rest == "" && method == http.MethodPost:
+		q.receive("")
+	case rest == "":
+		q.notAllowed("POST")
+	case method == http.MethodPut:
+		q.receive(rest)
+	default:
+		q.notAllowed("PUT")
+	}
+}
+
+func (q *request) notAllowed(allow string) {
+	q.w.Header().Set("Allow", allow)
+	q.answerProblem(verdict{status: http.StatusMethodNotAllowed}, wire.CauseBadRequest,
+		q.r.Method+" "+q.r.URL.Path+": this path takes "+allow)
+}

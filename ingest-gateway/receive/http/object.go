@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package http
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// maxMediaType is how long a media type may be, in bytes, as an Instrument's.
+const maxMediaType = 127
+
+// receive receives one object, under a name or without.
+func (q *request) receive(name string) {
+	mediaType, wanted, err := q.readHeader(name)
+	if err != nil {
+		q.refuseUnread(wire.CauseBadRequest, err)
+		return
+	}
+	if q.r.ContentLength > q.limit() {
+		q.refuseUnread(wire.CauseObjectTooLarge, nil)
+		return
+	}
+	if name != "" && q.known(name, wanted) {
+		return
+	}
+	b := newBody(q)
+	o := q.server.cfg.Archive.Begin(q.way.Instrument, q.source, b.wake)
+	o.Describe(name, mediaType)
+	if cause, err := b.readInto(o, q.limit()); cause != "" {
+		size := o.Size()
+		o.Abort(cause)
+		q.refuse(cause, size, err)
+		return
+	}
+	if err := wanted.addTrailer(q.r.Trailer); err != nil {
+		o.Abort(wire.CauseBadRequest)
+		q.refuse(wire.CauseBadRequest, o.Size(), err)
+		return
+	}
+	q.keep(o, wanted)
+}
+
+// keep stores a whole object and answers.
+func (q *request) keep(o *store.Object, wanted digests) {
+	size := o.Size()
+	if err := wanted.check(o.Digest()); err != nil {
+		o.Abort(wire.CauseDigestMismatch)
+		q.refuse(wire.CauseDigestMismatch, size, err)
+		return
+	}
+	o.Whole(wire.CompletenessVerified)
+	kept, err := o.Keep(q.server.ctx)
+	if err != nil {
+		q.refuse(store.CauseOf(err), size, err)
+		return
+	}
+	q.answerKept(kept)
+}
+
+// limit is the greatest size of an object, in bytes.
+func (q *request) limit() int64 { return min(q.way.Instrument.MaxObjectSize, store.MaxObjectSize) }
+
+// readHeader reads what a request says of its object. Errors tell the sender what
+// to do.
+func (q *request) readHeader(name string) (mediaType string, wanted digests, err error) {
+	if name != "" {
+		if err := wire.CheckSentName(name); err != nil {
+			return "", nil, err
+		}
+	}
+	if q.r.Header.Get("Content-Range") != "" {
+		return "", nil, errors.New("Content-Range: an object is sent whole, or in parts by tus")
+	}
+	if mediaType, err = mediaTypeOf(q.r.Header); err != nil {
+		return "", nil, err
+	}
+	wanted, err = digestsOf(q.r.Header)
+	return mediaType, wanted, err
+}
+
+// mediaTypeOf returns what Content-Type says; "" where it says nothing, or what
+// curl says of whatever it posts.
+func mediaTypeOf(h http.Header) (string, error) {
+	said := h.Get("Content-Type")
+	if said == "" {
+		return "", nil
+	}
+	mediaType, _, err := mime.ParseMediaType(said)
+	switch {
+	case err != nil || len(said) > maxMediaType || strings.ContainsFunc(said, func(r rune) bool { return r < ' ' || r > '~' }):
+		return "", fmt.Errorf("Content-Type %.200q is no media type of at most %d bytes", said, maxMediaType)
+	case mediaType == "application/x-www-form-urlencoded":
+		return "", nil
+	case strings.HasPrefix(mediaType, "multipart/"):
+		return "", fmt.Errorf("Content-Type %s: send the object itself as the body (curl -T FILE, or --data-binary @FILE), not a form", mediaType)
+	}
+	return said, nil
+}
+
+// known answers a request that waits for "100 Continue" where the claim of the
+// name alone tells how it ends: so nobody sends what is there, or is not wanted.
+func (q *request) known(name string, wanted digests) bool {
+	digest, said := wanted.sha256()
+	if !said || !strings.EqualFold(q.r.Header.Get("Expect"), "100-continue") {
+		return false
+	}
+	claim, found, err := q.server.cfg.Names.Lookup(q.server.ctx, q.way.Instrument.Name, name)
+	if err != nil || !found {
+		return false
+	}
+	v, equal := claim.Find(digest)
+	switch {
+	case equal && v.Announced:
+		q.server.cfg.Archive.Refused(q.name(), wire.CauseRepeated)
+		q.answerKept(store.Kept{Again: true, Record: wire.Record{ID: v.Key, Key: v.Key, Digest: v.Digest, Size: v.Size}})
+		return true
+	case !equal && claim.Latest().Announced && !q.way.Instrument.KeepVersions:
+		q.refuseUnread(wire.CauseNameConflict, nil)
+		return true
+	}
+	return false
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package http receives objects over HTTP: PUT stores one under a name, POST one
+// without, and uploads by tus 1.0 (tus.io) go on where they were interrupted,
+// through whichever gateway. The answer is the receipt: 201 or 200 say that the
+// object is as safe as its instrument's "acknowledge" says, everything else that
+// nothing was receipted.
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/names"
+	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// headerTimeout bounds a request's header, from its first byte or the
+	// connection's beginning.
+	headerTimeout = 10 * time.Second
+	// keepAlive is how long a connection may be silent between two requests.
+	keepAlive = 2 * time.Minute
+	// maxHeader bounds a request's header in bytes.
+	maxHeader = 16 << 10
+	// answerTimeout is how long an answer may take into the kernel's buffer.
+	answerTimeout = 30 * time.Second
+)
+
+// errDraining ends what did not finish in time.
+var errDraining = errors.New("the gateway is draining")
+
+// Config says who receives.
+type Config struct {
+	Site     string
+	Registry *intake.Registry
+	Archive  *store.Archive
+	Names    *names.Names
+	// Objects holds what has arrived of uploads that are not whole.
+	Objects  objectstore.Store
+	Refusals *refusal.Log
+	// Slots bound the connections open at a time, of all instruments.
+	Slots   *semaphore.Weighted
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Server has a listener for each port.
+type Server struct {
+	cfg     Config
+	ctx     context.Context
+	cut     context.CancelCauseFunc
+	http    *http.Server
+	metrics metrics
+	lingers *semaphore.Weighted
+
+	mu        sync.Mutex
+	listeners map[uint16]net.Listener
+	closed    bool
+	open      map[string]int // requests by instrument
+}
+
+// NewServer returns a server without a port.
+func NewServer(cfg Config) *Server {
+	s := &Server{
+		cfg: cfg, metrics: newMetrics(cfg.Metrics), lingers: semaphore.NewWeighted(maxLingers),
+		listeners: map[uint16]net.Listener{}, open: map[string]int{},
+	}
+	s.ctx, s.cut = context.WithCancelCause(context.Background())
+	s.http = &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	return s
+}
+
+// Listen makes ports the set of ports that are received from, and returns an
+// error for each that could not be opened. Connections of a port that closes go
+// on, and each request is judged anew.
+func (s *Server) Listen(ports []uint16) map[uint16]error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	for port, l := range s.listeners {
+		if !slices.Contains(ports, port) {
+			delete(s.listeners, port)
+			_ = l.Close()
+			s.cfg.Logger.Info("stopped listening", "protocol", wire.ProtocolHTTP, "port", port)
+		}
+	}
+	failed := map[uint16]error{}
+	for _, port := range ports {
+		if s.listeners[port] != nil {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err != nil {
+			failed[port] = err
+			continue
+		}
+		s.listeners[port] = l
+		go s.serve(l)
+		s.cfg.Logger.Info("listening", "protocol", wire.ProtocolHTTP, "port", port)
+	}
+	return failed
+}
+
+func (s *Server) serve(l net.Listener) {
+	err := s.http.Serve(&listener{Listener: l, server: s})
+	if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		s.cfg.Logger.Error("a port is not received from any more", "address", l.Addr().String(), "error", err)
+	}
+}
+
+// listener accepts as many connections as there are slots.
+type listener struct {
+	net.Listener
+	server *Server
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.server.cfg.Slots.Acquire(l.server.ctx, 1); err != nil {
+		_ = c.Close()
+		return nil, net.ErrClosed
+	}
+	return &conn{Conn: c, release: sync.OnceFunc(func() { l.server.cfg.Slots.Release(1) })}, nil
+}
+
+// conn gives its slot back when it is closed.
+type conn struct {
+	net.Conn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
+// enter counts a request of an instrument, unless it has as many as it may have
+// connections.
+func (s *Server) enter(in *intake.Instrument) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[in.Name] >= in.MaxConnections {
+		return false
+	}
+	s.open[in.Name]++
+	s.metrics.requests.WithLabelValues(in.Name).Inc()
+	return true
+}
+
+func (s *Server) leave(instrument string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.metrics.requests.WithLabelValues(instrument).Dec()
+	if s.open[instrument]--; s.open[instrument] == 0 {
+		delete(s.open, instrument)
+		s.metrics.requests.DeleteLabelValues(instrument)
+	}
+}
+
+// Drain stops accepting, and returns once all requests that were begun are
+// answered. When ctx ends, what is left is cut off.
+func (s *Server) Drain(ctx context.Context) {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	if s.http.Shutdown(ctx) != nil {
+		s.cut(errDraining)
+		_ = s.http.Close()
+	}
+}
+
+// addresses returns the port that a request came to, and where it came from.
+func addresses(r *http.Request) (port uint16, source netip.AddrPort) {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		port = local.AddrPort().Port()
+	}
+	source, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil { // never: net/http writes it
+		return port, netip.AddrPort{}
+	}
+	return port, netip.AddrPortFrom(source.Addr().Unmap().WithZone(""), source.Port())
+}

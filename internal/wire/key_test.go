@@ -220,16 +220,13 @@ func TestMetadataOfNamesFitsS3(t *testing.T) {
 		r.ID, r.Supersedes = r.Key, r.Key
 		r.Gateway, r.Incarnation, r.Source = label, strings.Repeat("b", 16), "[2001:0db8:0000:0000:0000:0000:0000:0001]:65535"
 		r.MediaType = "application/" + strings.Repeat("x", 115)
-		metadata, err := ObjectMetadata(Notice{Site: label[:16], Instrument: label, Record: r})
-		if err != nil {
-			t.Fatal(err)
+		r.Port, r.Framing = 65535, FramingLengthPrefixed
+		if !MetadataFits(Notice{Site: label[:16], Instrument: label, Record: r}) {
+			t.Errorf("metadata of %q does not fit", name)
 		}
-		size := 0
-		for key, value := range metadata {
-			size += len("x-amz-meta-") + len(key) + len(value)
-		}
-		if size > 2048 {
-			t.Errorf("metadata of %d bytes, S3 takes 2048", size)
+		r.Path = strings.Repeat("p", 512)
+		if MetadataFits(Notice{Site: label[:16], Instrument: label, Record: r}) {
+			t.Error("metadata beyond 2 KB is said to fit")
 		}
 	}
 	for _, bad := range []string{"", strings.Repeat("n", MaxSentName+1), strings.Repeat("é", MaxSentName/6+1), "a//b", "../a", "/a", "a/", "a\x00"} {

@@ -40,6 +40,23 @@ func ObjectMetadata(n Notice) (map[string]string, error) {
 	}, nil
 }
 
+// maxMetadata is what S3 takes of user metadata, in bytes (Amazon S3 User Guide,
+// "Working with object metadata"), and metadataPrefix what each of its names begins with.
+const (
+	maxMetadata    = 2048
+	metadataPrefix = "x-amz-meta-"
+)
+
+// MetadataFits says whether S3 takes the metadata of an object.
+func MetadataFits(n Notice) bool {
+	metadata, err := ObjectMetadata(n)
+	size := 0
+	for name, value := range metadata {
+		size += len(metadataPrefix) + len(name) + len(value)
+	}
+	return err == nil && size <= maxMetadata
+}
+
 // asciiJSON writes all but ASCII as \u escapes: S3 metadata travels in HTTP headers.
 func asciiJSON(text []byte) string {
 	var out strings.Builder

@@ -92,6 +92,9 @@ func place(n *wire.Notice, held names.Held) {
 	if held.Version > 1 {
 		n.Version = held.Version
 	}
+	if !wire.MetadataFits(*n) { // whoever publishes it does without
+		n.Path = ""
+	}
 }
 
 // there is the notice of the equal object that has the name.

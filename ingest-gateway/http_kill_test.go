@@ -72,7 +72,7 @@ func TestKillAfterTheLastByteOfAName(outer *testing.T) {
 			if len(announced) != 1 || announced[0].Digest != sha256.Sum256(object) || announced[0].Name != name {
 				t.Fatalf("announced: %+v", announced)
 			}
-			if digest, _ := l.digestOf(t, announced[0].Key); digest != announced[0].Digest {
+			if digest, _ := l.digestOf(t, announced[0].Record); digest != announced[0].Digest {
 				t.Errorf("in the bucket is %s", digest)
 			}
 			for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
@@ -125,7 +125,7 @@ func TestNamesFromTheSpool(t *testing.T) {
 	for key, object := range map[string][]byte{
 		"n/taken": other, "v/2/taken": taken, "n/same": same, "n/alone": alone,
 	} {
-		if digest, _ := l.digestOf(t, "o/hub/camera/"+key); digest != sha256.Sum256(object) {
+		if digest, _ := l.digestOf(t, wire.Record{Key: "o/hub/camera/" + key}); digest != sha256.Sum256(object) {
 			t.Errorf("under %s is another object", key)
 		}
 	}

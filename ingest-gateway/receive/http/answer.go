@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -35,6 +36,10 @@ var verdicts = map[wire.Cause]verdict{
 	wire.CauseDigestMismatch:     {http.StatusBadRequest, 0, "send the object again; if that fails too, the file has changed since its digest was computed"},
 	wire.CauseUnknownSource:      {http.StatusForbidden, 0, "add the sender's address to the way's sources, or send from one of these"},
 	wire.CauseUnknownInstrument:  {http.StatusNotFound, 0, "send to /in/<instrument>/ of an Instrument that has a way of type HTTP on this port"},
+	wire.CauseBadToken:           {http.StatusUnauthorized, 0, "show the token of the Instrument's tokenSecretRef: Authorization: Bearer …"},
+	wire.CauseBadCertificate:     {http.StatusForbidden, 0, "show a certificate of the pool's client authorities, with a name that the Instrument declares"},
+	wire.CauseTLSHandshake:       {http.StatusForbidden, 0, "send over TLS where http.tls says so, and only there"},
+	wire.CauseRateLimited:        {http.StatusTooManyRequests, retrySoon, "send fewer a second, or raise limits.objectsPerSecond"},
 	wire.CauseStalled:            {http.StatusRequestTimeout, 0, "send again, without pauses longer than http.idleTimeout"},
 	wire.CauseTooOld:             {http.StatusRequestTimeout, 0, "send again faster, or by tus, or raise http.maxAge"},
 	wire.CauseNameConflict:       {http.StatusConflict, 0, "choose another name, or set archive.versions: Keep"},
@@ -81,13 +86,33 @@ func (q *request) refuseUnread(cause wire.Cause, err error) {
 	q.refuse(cause, 0, err)
 }
 
+// refuseSender refuses somebody who is nobody that may send.
+func (q *request) refuseSender(refusal intake.Refusal) {
+	cfg := &q.server.cfg
+	cfg.Registry.Refusals.Note(refusal, wire.ProtocolHTTP, q.port, q.source.Addr(), 1)
+	name := wire.UnknownInstrument
+	if refusal.Cause == wire.CauseRetired {
+		name = refusal.Name()
+	}
+	cfg.Archive.Refused(name, refusal.Cause)
+	cfg.Refusals.SayNearly(name, refusal, q.source, q.port, nil)
+	v, known := verdicts[refusal.Cause]
+	if !known {
+		v = unsafe
+	}
+	if v.status == http.StatusUnauthorized {
+		q.w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	q.answerProblem(v, refusal.Cause, q.r.URL.Path+": "+v.advice)
+}
+
 func (q *request) answerProblem(v verdict, cause wire.Cause, detail string) {
 	body, err := json.Marshal(problem{"about:blank", http.StatusText(v.status), v.status, detail, cause})
 	if err != nil { // never: it is text
 		body = nil
 	}
 	h := q.w.Header()
-	if v.retryAfter > 0 {
+	if v.retryAfter > 0 && h.Get("Retry-After") == "" {
 		h.Set("Retry-After", strconv.Itoa(v.retryAfter))
 	}
 	h.Set("Content-Type", "application/problem+json")

@@ -153,9 +153,24 @@ func (b *body) pump() {
 		if err != nil {
 			return
 		}
-		if _, ok := <-b.more; !ok {
+		if _, ok := <-b.more; !ok || !b.pace(n) {
 			return
 		}
+	}
+}
+
+// pace waits while the instrument has sent as much as it may, unless the body is
+// given up meanwhile.
+func (b *body) pace(n int) bool {
+	wait := b.q.way.Instrument.Limit.Read(n)
+	if wait <= 0 {
+		return true
+	}
+	select {
+	case <-time.After(wait):
+		return true
+	case _, ok := <-b.more:
+		return ok
 	}
 }
 

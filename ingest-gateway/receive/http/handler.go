@@ -5,6 +5,7 @@ package http
 import (
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
@@ -45,25 +46,35 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.refuseUnread(wire.CauseUnknownInstrument, nil)
 		return
 	}
-	way, known := s.cfg.Registry.LookupPath(q.port, instrument, q.source.Addr())
-	switch {
-	case way == nil && known:
-		q.refuseUnread(wire.CauseUnknownSource, nil)
-		return
-	case way == nil:
-		q.refuseUnread(wire.CauseUnknownInstrument, nil)
+	way, refusal := s.cfg.Registry.Identify(q.claim(instrument))
+	if refusal.Cause != "" {
+		q.refuseSender(refusal)
 		return
 	}
 	q.way = way
 	switch {
-	case way.Instrument.Retired:
-		q.refuseUnread(wire.CauseRetired, nil)
 	case !s.enter(way.Instrument):
 		q.refuseUnread(wire.CauseTooManyConnections, nil)
 	default:
 		defer s.leave(way.Instrument.Name)
 		q.route(rest)
 	}
+}
+
+// claim is what the sender shows of who it is.
+func (q *request) claim(instrument string) intake.Claim {
+	c := intake.Claim{Protocol: wire.ProtocolHTTP, Port: q.port, Addr: q.source.Addr(), Instrument: instrument}
+	if state := q.r.TLS; state != nil {
+		c.Encrypted = true
+		if len(state.VerifiedChains) > 0 {
+			c.Certificate = state.PeerCertificates[0]
+		}
+	}
+	scheme, token, _ := strings.Cut(q.r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		c.Token = strings.TrimSpace(token)
+	}
+	return c
 }
 
 func (q *request) route(rest string) {

@@ -5,8 +5,10 @@ package http
 import (
 	"errors"
 	"fmt"
+	"math"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
@@ -27,7 +29,7 @@ func (q *request) receive(name string) {
 		q.refuseUnread(wire.CauseObjectTooLarge, nil)
 		return
 	}
-	if name != "" && q.known(name, wanted) {
+	if !q.mayBegin() || name != "" && q.known(name, wanted) {
 		return
 	}
 	b := newBody(q)
@@ -46,6 +48,17 @@ func (q *request) receive(name string) {
 		return
 	}
 	q.keep(o, wanted)
+}
+
+// mayBegin says whether the instrument may send one more object now; otherwise the
+// sender is told when.
+func (q *request) mayBegin() bool {
+	wait, ok := q.way.Instrument.Limit.TakeObject()
+	if !ok {
+		q.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		q.refuseUnread(wire.CauseRateLimited, nil)
+	}
+	return ok
 }
 
 // keep stores a whole object and answers.

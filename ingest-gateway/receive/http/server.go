@@ -9,6 +9,7 @@ package http
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
 	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -49,8 +51,10 @@ var errDraining = errors.New("the gateway is draining")
 type Config struct {
 	Site     string
 	Registry *intake.Registry
-	Archive  *store.Archive
-	Names    *names.Names
+	// Certificates of the pool; nil where it has none.
+	Certificates *certificate.Files
+	Archive      *store.Archive
+	Names        *names.Names
 	// Objects holds what has arrived of uploads that are not whole.
 	Objects  objectstore.Store
 	Refusals *refusal.Log
@@ -116,14 +120,14 @@ func (s *Server) Listen(ports []uint16) map[uint16]error {
 			continue
 		}
 		s.listeners[port] = l
-		go s.serve(l)
+		go s.serve(port, l)
 		s.cfg.Logger.Info("listening", "protocol", wire.ProtocolHTTP, "port", port)
 	}
 	return failed
 }
 
-func (s *Server) serve(l net.Listener) {
-	err := s.http.Serve(&listener{Listener: l, server: s})
+func (s *Server) serve(port uint16, l net.Listener) {
+	err := s.http.Serve(&listener{Listener: l, server: s, port: port})
 	if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		s.cfg.Logger.Error("a port is not received from any more", "address", l.Addr().String(), "error", err)
 	}
@@ -133,6 +137,7 @@ func (s *Server) serve(l net.Listener) {
 type listener struct {
 	net.Listener
 	server *Server
+	port   uint16
 }
 
 // Accept implements net.Listener.
@@ -145,7 +150,25 @@ func (l *listener) Accept() (net.Conn, error) {
 		_ = c.Close()
 		return nil, net.ErrClosed
 	}
-	return &conn{Conn: c, release: sync.OnceFunc(func() { l.server.cfg.Slots.Release(1) })}, nil
+	return l.server.secure(l.port, &conn{Conn: c, release: sync.OnceFunc(func() { l.server.cfg.Slots.Release(1) })}), nil
+}
+
+// secure puts TLS on a connection where a way on its port is over TLS. Whether a
+// certificate must be shown is judged with each request, whose path says for whom.
+func (s *Server) secure(port uint16, c net.Conn) net.Conn {
+	mode := s.cfg.Registry.Current().PortTLS(wire.ProtocolHTTP, port)
+	if mode == "" {
+		return c
+	}
+	cfg, err := s.cfg.Certificates.Config(mode)
+	if err != nil {
+		s.cfg.Logger.Error("a connection cannot be made secure", "port", port, "error", err)
+		_ = c.Close()
+		return c
+	}
+	cfg = cfg.Clone()
+	cfg.NextProtos, cfg.VerifyConnection = []string{"h2", "http/1.1"}, nil
+	return tls.Server(c, cfg)
 }
 
 // conn gives its slot back when it is closed.

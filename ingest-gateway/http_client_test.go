@@ -61,7 +61,7 @@ func ask(method, url string, body io.Reader, header ...string) reply {
 	r := reply{status: resp.StatusCode, header: resp.Header}
 	b, err := io.ReadAll(resp.Body)
 	r.text, r.err = string(b), err
-	if resp.Header.Get("Content-Type") == "application/problem+json" {
+	if resp.Header.Get("Content-Type") == "application/problem+json" && len(b) > 0 {
 		if err := json.Unmarshal(b, &r.problem); err != nil {
 			r.err = err
 		}

@@ -205,7 +205,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 		Heartbeat: g.senders.heartbeat,
 	})
 	g.web = http.NewServer(http.Config{
-		Site: g.cfg.Site, Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Names: g.names, Objects: g.objects,
+		Site: g.cfg.Site, Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Names: g.names, Objects: g.objects, Pool: g.pool,
 		Refusals: refusals, Slots: slots, Logger: g.log, Metrics: g.metrics,
 	})
 	g.reporter = newReporter(g)

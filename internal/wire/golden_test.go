@@ -57,6 +57,8 @@ func goldenRecords() []goldenRecord {
 		{"notice-packed.json", sampleNotice(samplePacked(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(samplePacked(), "allsky-1")},
 		{"notice-repacked.json", sampleNotice(sampleRepacked(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleRepacked(), "allsky-1")},
 		{"registry-http.json", sampleHTTP().Encode, decoded(DecodeInstrumentEntry), sampleHTTP()},
+		{"upload-info.json", sampleUpload().Encode, decoded(DecodeUploadInfo), sampleUpload()},
+		{"upload-done.json", sampleUploadDone().Encode, decoded(DecodeUploadDone), sampleUploadDone()},
 		{"name.json", sampleName().Encode, decoded(DecodeNameClaim), sampleName()},
 		{"notice-version.json", sampleNotice(sampleNamed(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleNamed(), "allsky-1")},
 		{"registry-identity.json", sampleIdentity().Encode, decoded(DecodeInstrumentEntry), sampleIdentity()},

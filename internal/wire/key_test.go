@@ -395,3 +395,26 @@ func TestMalformedMembers(t *testing.T) {
 		}
 	}
 }
+
+func TestUploadKeys(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef"
+	for key, want := range map[string]UploadFile{
+		UploadInfoKey("hub", "camera", id):               {Offset: -1},
+		UploadDoneKey("hub", "camera", id):               {Offset: -1, Done: true},
+		UploadPieceKey("hub", "camera", id, 0):           {},
+		UploadPieceKey("hub", "camera", id, 123_456_789): {Offset: 123_456_789},
+	} {
+		want.Prefix, want.Instrument, want.ID = UploadPrefix("hub", "camera", id), "camera", id
+		if got, ok := ParseUploadKey(key); !ok || got != want || !strings.HasPrefix(key, StagingPrefix("hub")) {
+			t.Errorf("%s: got %+v, %v", key, got, ok)
+		}
+	}
+	for _, bad := range []string{"", StagingKey("hub", "camera", "x"), UploadPrefix("hub", "camera", id), UploadPrefix("hub", "camera", id) + "12", UploadInfoKey("hub", "camera", "../x")} {
+		if got, ok := ParseUploadKey(bad); ok {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
+	}
+	if !IsUploadID(id) || IsUploadID("") || IsUploadID(id+"0") || IsUploadID("../../../../../../../../../../../../x") {
+		t.Error("ids of uploads")
+	}
+}

@@ -180,6 +180,15 @@ func sampleHTTP() InstrumentEntry {
 	return e
 }
 
+func sampleUpload() UploadInfo {
+	return UploadInfo{Format: Format, Length: 70_000_000, Name: "2026/frame 7.jpg", MediaType: "image/jpeg", Digest: ptr(sampleDigest("frame")),
+		Metadata: "filename MjAyNi9mcmFtZSA3LmpwZw==", CreatedAt: sampleTime, ExpiryMillis: 604_800_000}
+}
+
+func sampleUploadDone() UploadDone {
+	return UploadDone{Format: Format, ID: NamedKey("thule", "allsky-1", "2026/frame 7.jpg", 1), Digest: sampleDigest("frame")}
+}
+
 // sampleName has a name that has two versions.
 func sampleName() NameClaim {
 	const name = "2026/frame 7.jpg"

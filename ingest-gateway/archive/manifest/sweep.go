@@ -320,7 +320,7 @@ func (s *Sweeper) removeLeftovers(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if info.ModifiedAt.After(before) {
+		if _, isUpload := wire.ParseUploadKey(info.Key); isUpload || info.ModifiedAt.After(before) {
 			continue
 		}
 		if err := s.cfg.Lease.Check(); err != nil {
@@ -330,6 +330,9 @@ func (s *Sweeper) removeLeftovers(ctx context.Context, now time.Time) error {
 			return err
 		}
 		s.cfg.Metrics.found.WithLabelValues(findingStaging).Inc()
+	}
+	if err := s.removeUploads(ctx, now); err != nil {
+		return err
 	}
 	for _, prefix := range []string{wire.StagingPrefix(s.cfg.Site), wire.SitePrefix(s.cfg.Site)} {
 		aborted, err := s.cfg.Store.AbortOldUploads(ctx, prefix, before)

@@ -122,6 +122,13 @@ func (a *Archive) request(ctx context.Context, operation string, size int64, f f
 	}
 }
 
+// Request asks the store for something beside objects, as patiently as for these
+// and within the same bound on requests. Size is how many bytes f moves. Errors
+// are f's last.
+func (a *Archive) Request(ctx context.Context, operation string, size int64, f func(context.Context) error) error {
+	return a.request(ctx, operation, size, f)
+}
+
 func (a *Archive) try(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

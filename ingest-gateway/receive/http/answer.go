@@ -134,14 +134,20 @@ func (q *request) answerProblem(v verdict, cause wire.Cause, detail string) {
 // answerKept is the receipt.
 func (q *request) answerKept(kept store.Kept) {
 	h := q.w.Header()
-	h.Set("Location", (&url.URL{Path: "/" + kept.ID}).EscapedPath())
-	h.Set("ETag", `"`+kept.Digest.String()+`"`)
-	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(kept.Digest[:])+":")
+	h.Set("Location", locationOf(kept))
+	setDigest(h, kept.Digest)
 	status := http.StatusCreated
 	if kept.Again {
 		status = http.StatusOK
 	}
 	q.answerReceipt(status, kept)
+}
+
+func locationOf(kept store.Kept) string { return (&url.URL{Path: "/" + kept.ID}).EscapedPath() }
+
+func setDigest(h http.Header, d wire.Digest) {
+	h.Set("ETag", `"`+d.String()+`"`)
+	h.Set("Repr-Digest", algorithm+"=:"+base64.StdEncoding.EncodeToString(d[:])+":")
 }
 
 // answerReceipt writes an answer that says that an object is safe, and counts it

@@ -38,18 +38,30 @@ type body struct {
 	q      *request
 	buffer *[]byte
 	// arrived hears of what lies in buffer; more lets the goroutine go on.
-	arrived chan piece
+	arrived chan arrival
 	more    chan struct{}
 	woken   chan struct{}
 }
 
-type piece struct {
+type arrival struct {
 	n   int
 	err error
 }
 
+// sink takes what arrives: an object, or a run of an upload's bytes.
+type sink interface {
+	Size() int64
+	// Room and Space return a place for the next bytes, Advance takes them.
+	Room() []byte
+	Space(ctx context.Context) ([]byte, error)
+	Advance(space []byte, n int)
+	// Asked: another waits for the memory, which Yield gives back.
+	Asked() bool
+	Yield() error
+}
+
 func newBody(q *request) *body {
-	return &body{q: q, arrived: make(chan piece, 1), more: make(chan struct{}, 1), woken: make(chan struct{}, 1)}
+	return &body{q: q, arrived: make(chan arrival, 1), more: make(chan struct{}, 1), woken: make(chan struct{}, 1)}
 }
 
 // wake brings readInto to ask whether the object's memory is asked back.
@@ -62,7 +74,7 @@ func (b *body) wake() {
 
 // readInto reads the body to its end, at most limit bytes. It returns the cause
 // for which the object is to be given up; "" once all of it has arrived.
-func (b *body) readInto(o *store.Object, limit int64) (wire.Cause, error) {
+func (b *body) readInto(o sink, limit int64) (wire.Cause, error) {
 	b.buffer = buffers.Get().(*[]byte)
 	go b.pump()
 	cause, waiting, err := b.take(o, limit)
@@ -72,7 +84,7 @@ func (b *body) readInto(o *store.Object, limit int64) (wire.Cause, error) {
 
 // take moves what arrives into the object. Waiting: the sender may be waited for
 // all the same.
-func (b *body) take(o *store.Object, limit int64) (cause wire.Cause, waiting bool, err error) {
+func (b *body) take(o sink, limit int64) (cause wire.Cause, waiting bool, err error) {
 	for {
 		select {
 		case p := <-b.arrived:
@@ -103,7 +115,7 @@ func (b *body) take(o *store.Object, limit int64) (cause wire.Cause, waiting boo
 }
 
 // put copies into the object what arrived. It waits for memory and for the store.
-func (b *body) put(o *store.Object, from []byte) (wire.Cause, error) {
+func (b *body) put(o sink, from []byte) (wire.Cause, error) {
 	for len(from) > 0 {
 		room := o.Room()
 		if room == nil {
@@ -126,7 +138,7 @@ func (b *body) put(o *store.Object, from []byte) (wire.Cause, error) {
 }
 
 // space waits for a place, as long as the sender might keep us waiting.
-func (b *body) space(o *store.Object) ([]byte, wire.Cause, error) {
+func (b *body) space(o sink) ([]byte, wire.Cause, error) {
 	until := earlier(time.Now().Add(b.q.way.IdleTimeout), b.q.began.Add(b.q.way.MaxAge))
 	ctx, cancel := context.WithDeadline(b.q.server.ctx, until)
 	defer cancel()
@@ -149,7 +161,7 @@ func (b *body) pump() {
 	for {
 		_ = b.q.control.SetReadDeadline(earlier(time.Now().Add(b.q.way.IdleTimeout), b.q.began.Add(b.q.way.MaxAge)))
 		n, err := b.q.r.Body.Read(*b.buffer)
-		b.arrived <- piece{n, err}
+		b.arrived <- arrival{n, err}
 		if err != nil {
 			return
 		}

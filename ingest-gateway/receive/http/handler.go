@@ -78,15 +78,22 @@ func (q *request) claim(instrument string) intake.Claim {
 }
 
 func (q *request) route(rest string) {
-	switch method := q.r.Method; {
+	upload, isUpload := strings.CutPrefix(rest, uploadsFolder+"/")
+	switch method := q.method(); {
+	case method == http.MethodOptions:
+		q.describe()
+	case isUpload || rest == uploadsFolder:
+		q.routeUpload(method, upload)
+	case rest == "" && method == http.MethodPost && q.r.Header.Get(headerResumable) != "":
+		q.createUpload()
 	case rest == "" && method == http.MethodPost:
 		q.receive("")
 	case rest == "":
-		q.notAllowed("POST")
+		q.notAllowed("POST, OPTIONS")
 	case method == http.MethodPut:
 		q.receive(rest)
 	default:
-		q.notAllowed("PUT")
+		q.notAllowed("PUT, OPTIONS")
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
+	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -55,8 +56,10 @@ type Config struct {
 	Certificates *certificate.Files
 	Archive      *store.Archive
 	Names        *names.Names
-	// Objects holds what has arrived of uploads that are not whole.
+	// Objects holds what has arrived of uploads that are not whole, and Pool what
+	// is on its way there.
 	Objects  objectstore.Store
+	Pool     *memory.Pool
 	Refusals *refusal.Log
 	// Slots bound the connections open at a time, of all instruments.
 	Slots   *semaphore.Weighted

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package http
+
+import (
+	"crypto/rand"
+	"crypto/sha1" //nolint:gosec // the protocol names it, against errors of transport
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// The protocol is tus 1.0.0 (tus.io/protocols/resumable-upload) with the
+// extensions creation, creation-with-upload, expiration, checksum and termination.
+const (
+	headerResumable = "Tus-Resumable"
+	headerOffset    = "Upload-Offset"
+	headerLength    = "Upload-Length"
+	tusVersion      = "1.0.0"
+	tusExtensions   = "creation,creation-with-upload,expiration,checksum,termination"
+	offsetStream    = "application/offset+octet-stream"
+	// statusChecksumMismatch is that of the extension checksum.
+	statusChecksumMismatch = 460
+	// uploadsFolder holds uploads: no name begins so.
+	uploadsFolder = ".uploads"
+)
+
+// checksums are the algorithms of Upload-Checksum.
+var checksums = map[string]func() hash.Hash{"sha1": sha1.New, "sha256": sha256.New}
+
+// method is the request's, or what it says instead where its own cannot be sent.
+func (q *request) method() string {
+	if override := q.r.Header.Get("X-HTTP-Method-Override"); override != "" && q.r.Method == http.MethodPost {
+		return strings.ToUpper(override)
+	}
+	return q.r.Method
+}
+
+// describe answers OPTIONS.
+func (q *request) describe() {
+	h := q.w.Header()
+	h.Set(headerResumable, tusVersion)
+	h.Set("Tus-Version", tusVersion)
+	h.Set("Tus-Extension", tusExtensions)
+	h.Set("Tus-Max-Size", strconv.FormatInt(q.limit(), 10))
+	h.Set("Tus-Checksum-Algorithm", "sha1,sha256")
+	q.w.WriteHeader(http.StatusNoContent)
+}
+
+// routeUpload answers for an upload's own path.
+func (q *request) routeUpload(method, id string) {
+	h := q.w.Header()
+	h.Set(headerResumable, tusVersion)
+	h.Set("Cache-Control", "no-store")
+	if q.r.Header.Get(headerResumable) != tusVersion {
+		h.Set("Tus-Version", tusVersion)
+		q.failUpload(http.StatusPreconditionFailed, wire.CauseBadRequest, fmt.Errorf("%s must be %s", headerResumable, tusVersion))
+		return
+	}
+	if method != http.MethodHead && method != http.MethodPatch && method != http.MethodDelete {
+		q.notAllowed("HEAD, PATCH, DELETE, OPTIONS")
+		return
+	}
+	u, err := q.server.openUpload(q.server.ctx, q.name(), id)
+	if err != nil {
+		q.failUploadBy(err)
+		return
+	}
+	switch method {
+	case http.MethodHead:
+		q.tellUpload(u)
+	case http.MethodPatch:
+		q.patchUpload(u)
+	default:
+		q.terminateUpload(u)
+	}
+}
+
+// failUpload answers that an upload goes no further; what has arrived of it stays.
+func (q *request) failUpload(status int, cause wire.Cause, err error) {
+	q.server.cfg.Refusals.Say(q.name(), cause, q.source, 0, err)
+	v := verdict{status: status}
+	if status == http.StatusServiceUnavailable {
+		v.retryAfter, err = retryAway, errors.New("what was sent is not safe here: ask for the offset (HEAD), and go on from there")
+	}
+	q.answerProblem(v, cause, q.r.URL.Path+": "+err.Error())
+}
+
+// failUploadBy sorts an error of an upload.
+func (q *request) failUploadBy(err error) {
+	switch {
+	case errors.Is(err, errNoUpload):
+		q.failUpload(http.StatusNotFound, wire.CauseBadRequest, err)
+	case errors.Is(err, errMoved):
+		q.failUpload(http.StatusConflict, wire.CauseBadRequest, err)
+	default:
+		q.failUpload(http.StatusServiceUnavailable, store.CauseOf(err), err)
+	}
+}
+
+// createUpload answers the POST that begins an upload, and may bring its first bytes.
+func (q *request) createUpload() {
+	h := q.w.Header()
+	h.Set(headerResumable, tusVersion)
+	if q.r.Header.Get(headerResumable) != tusVersion {
+		h.Set("Tus-Version", tusVersion)
+		q.failUpload(http.StatusPreconditionFailed, wire.CauseBadRequest, fmt.Errorf("%s must be %s", headerResumable, tusVersion))
+		return
+	}
+	info, err := q.readUploadHeader()
+	if err != nil {
+		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, err)
+		return
+	}
+	if info.Length > q.limit() {
+		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("%d bytes, %d may be", info.Length, q.limit()))
+		return
+	}
+	if !q.mayBegin() {
+		return
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	u := &upload{server: q.server, instrument: q.name(), id: hex.EncodeToString(id), info: info, heard: info.CreatedAt}
+	if err := u.create(q.server.ctx); err != nil {
+		q.failUploadBy(err)
+		return
+	}
+	q.server.metrics.uploads.WithLabelValues(q.name(), "created").Inc()
+	h.Set("Location", wire.UploadPath(q.name())+uploadsFolder+"/"+u.id)
+	if q.r.Header.Get("Content-Type") == offsetStream || info.Length == 0 {
+		q.takeBytes(u, http.StatusCreated)
+		return
+	}
+	q.answerUpload(http.StatusCreated, u)
+}
+
+// readUploadHeader reads what the request that begins an upload says of it.
+func (q *request) readUploadHeader() (wire.UploadInfo, error) {
+	info := wire.UploadInfo{
+		Metadata: q.r.Header.Get("Upload-Metadata"), CreatedAt: time.Now().UTC(), ExpiryMillis: q.way.UploadExpiry.Milliseconds(),
+	}
+	length, err := strconv.ParseInt(q.r.Header.Get(headerLength), 10, 64)
+	if err != nil || length < 0 {
+		return info, fmt.Errorf("%s %.40q is no number of bytes; it cannot be deferred", headerLength, q.r.Header.Get(headerLength))
+	}
+	info.Length = length
+	said, err := parseUploadMetadata(info.Metadata)
+	if err != nil {
+		return info, err
+	}
+	if info.Name = said["filename"]; info.Name != "" {
+		if err := wire.CheckSentName(info.Name); err != nil {
+			return info, fmt.Errorf("Upload-Metadata: %w", err)
+		}
+	}
+	if info.MediaType, err = mediaTypeOf(http.Header{"Content-Type": {said["filetype"]}}); err != nil {
+		return info, fmt.Errorf("Upload-Metadata: %w", err)
+	}
+	wanted, err := digestsOf(http.Header{"Repr-Digest": q.r.Header.Values("Repr-Digest")})
+	if digest, found := wanted.sha256(); found {
+		info.Digest = &digest
+	}
+	return info, err
+}
+
+// maxUploadMetadata bounds Upload-Metadata in bytes.
+const maxUploadMetadata = 4 << 10
+
+// parseUploadMetadata reads the header Upload-Metadata: pairs of a key and a
+// value in base64, apart by commas.
+func parseUploadMetadata(header string) (map[string]string, error) {
+	said := map[string]string{}
+	if header == "" {
+		return said, nil
+	}
+	if len(header) > maxUploadMetadata {
+		return nil, fmt.Errorf("Upload-Metadata of %d bytes, there may be %d", len(header), maxUploadMetadata)
+	}
+	for pair := range strings.SplitSeq(header, ",") {
+		key, coded, _ := strings.Cut(strings.TrimSpace(pair), " ")
+		value, err := base64.StdEncoding.DecodeString(strings.TrimSpace(coded))
+		if _, twice := said[key]; err != nil || key == "" || twice {
+			return nil, fmt.Errorf("Upload-Metadata: %.100q is no key, used once, and its value in base64", pair)
+		}
+		said[key] = string(value)
+	}
+	return said, nil
+}
+
+// patchUpload answers the PATCH that brings bytes.
+func (q *request) patchUpload(u *upload) {
+	offset, err := strconv.ParseInt(q.r.Header.Get(headerOffset), 10, 64)
+	switch {
+	case q.r.Header.Get("Content-Type") != offsetStream:
+		q.failUpload(http.StatusUnsupportedMediaType, wire.CauseBadRequest, errors.New("Content-Type must be "+offsetStream))
+	case err != nil || offset < 0:
+		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, fmt.Errorf("%s %.40q is no number of bytes", headerOffset, q.r.Header.Get(headerOffset)))
+	case offset != u.offset:
+		q.w.Header().Set(headerOffset, strconv.FormatInt(u.offset, 10))
+		q.failUpload(http.StatusConflict, wire.CauseBadRequest, fmt.Errorf("%s is %d, and %d bytes have arrived: go on from there", headerOffset, offset, u.offset))
+	default:
+		q.takeBytes(u, http.StatusNoContent)
+	}
+}
+
+// takeBytes takes a request's body as the next bytes of an upload, finishes the
+// upload where these are the last, and answers.
+func (q *request) takeBytes(u *upload, status int) {
+	check, err := q.checksum()
+	if err != nil {
+		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, err)
+		return
+	}
+	left := u.info.Length - u.offset
+	if q.r.ContentLength > left {
+		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("%d bytes more than %s says", q.r.ContentLength-left, headerLength))
+		return
+	}
+	u.remove(q.server.ctx, u.orphans)
+	u.orphans = nil
+	b := newBody(q)
+	p := newPieces(u, check.hash, b.wake)
+	cause, readErr := b.readInto(p, left)
+	if cause != "" && check.hash != nil {
+		check.want = nil // what is cut off cannot be right
+	}
+	right, err := p.finish(q.server.ctx, check.isRight)
+	switch {
+	case err != nil:
+		q.failUploadBy(err)
+	case cause == wire.CauseObjectTooLarge:
+		q.failUpload(http.StatusRequestEntityTooLarge, cause, fmt.Errorf("more bytes than %s says", headerLength))
+	case cause != "":
+		q.refuse(cause, p.size, readErr)
+	case !right:
+		q.failUpload(statusChecksumMismatch, wire.CauseDigestMismatch, errors.New("the bytes that arrived have not the checksum of Upload-Checksum: send them again"))
+	case u.whole():
+		q.finishUpload(u, status)
+	default:
+		q.answerUpload(status, u)
+	}
+}
+
+// uploadChecksum is what Upload-Checksum says; its zero value says nothing.
+type uploadChecksum struct {
+	hash hash.Hash
+	want []byte
+}
+
+func (c uploadChecksum) isRight(sum []byte) bool { return string(sum) == string(c.want) }
+
+func (q *request) checksum() (uploadChecksum, error) {
+	header := q.r.Header.Get("Upload-Checksum")
+	if header == "" {
+		return uploadChecksum{}, nil
+	}
+	algorithm, coded, _ := strings.Cut(header, " ")
+	make, known := checksums[algorithm]
+	want, err := base64.StdEncoding.DecodeString(coded)
+	if !known || err != nil {
+		return uploadChecksum{}, fmt.Errorf("Upload-Checksum %.100q is not sha1 or sha256, and the checksum in base64", header)
+	}
+	return uploadChecksum{make(), want}, nil
+}
+
+// answerUpload answers where an upload stands.
+func (q *request) answerUpload(status int, u *upload) {
+	h := q.w.Header()
+	h.Set(headerOffset, strconv.FormatInt(u.offset, 10))
+	if u.heard = time.Now(); status != http.StatusOK {
+		h.Set("Upload-Expires", u.expires().UTC().Format(http.TimeFormat))
+	}
+	if status != http.StatusNoContent {
+		h.Set("Content-Length", "0")
+	}
+	_ = q.control.SetWriteDeadline(time.Now().Add(answerTimeout))
+	q.w.WriteHeader(status)
+}
+
+// tellUpload answers HEAD. An upload of which all bytes have arrived is in the
+// archive before that is said: its sender forgets it then.
+func (q *request) tellUpload(u *upload) {
+	h := q.w.Header()
+	h.Set(headerLength, strconv.FormatInt(u.info.Length, 10))
+	if u.info.Metadata != "" {
+		h.Set("Upload-Metadata", u.info.Metadata)
+	}
+	if u.whole() {
+		q.finishUpload(u, http.StatusOK)
+		return
+	}
+	h.Set("Upload-Expires", u.expires().UTC().Format(http.TimeFormat))
+	q.answerUpload(http.StatusOK, u)
+}
+
+func (q *request) terminateUpload(u *upload) {
+	if err := u.terminate(q.server.ctx); err != nil {
+		q.failUploadBy(err)
+		return
+	}
+	q.server.metrics.uploads.WithLabelValues(q.name(), "terminated").Inc()
+	q.w.WriteHeader(http.StatusNoContent)
+}
+
+// finishUpload puts an upload whose bytes have all arrived into the archive, where
+// that is not done, and answers with the receipt.
+func (q *request) finishUpload(u *upload, status int) {
+	h := q.w.Header()
+	h.Set(headerOffset, strconv.FormatInt(u.offset, 10))
+	if u.isDone {
+		done, err := u.done(q.server.ctx)
+		if err != nil {
+			q.failUploadBy(err)
+			return
+		}
+		q.receiptOfUpload(status, store.Kept{Record: wire.Record{ID: done.ID, Digest: done.Digest}, Again: true})
+		return
+	}
+	o := q.server.cfg.Archive.Begin(q.way.Instrument, q.source, func() {})
+	o.Describe(u.info.Name, u.info.MediaType)
+	o.CameTo(q.port, "")
+	if err := u.copyTo(q.server.ctx, o); err != nil {
+		o.Abort(store.CauseOf(err))
+		q.failUploadBy(err)
+		return
+	}
+	if want := u.info.Digest; want != nil && *want != o.Digest() {
+		o.Abort(wire.CauseDigestMismatch)
+		q.failUpload(http.StatusBadRequest, wire.CauseDigestMismatch, fmt.Errorf("Repr-Digest said sha-256 %s, and the bytes that arrived have %s: begin anew", want, o.Digest()))
+		return
+	}
+	o.Whole(wire.CompletenessVerified)
+	kept, err := o.Keep(q.server.ctx)
+	if err != nil {
+		q.refuse(store.CauseOf(err), u.info.Length, err)
+		return
+	}
+	u.finished(q.server.ctx, kept.Record)
+	q.server.metrics.uploads.WithLabelValues(q.name(), "finished").Inc()
+	q.receiptOfUpload(status, kept)
+}
+
+// receiptOfUpload says where the upload's object is: Location is the upload's own.
+func (q *request) receiptOfUpload(status int, kept store.Kept) {
+	h := q.w.Header()
+	h.Set("Content-Location", locationOf(kept))
+	setDigest(h, kept.Digest)
+	q.answerReceipt(status, kept)
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package http
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// maxUploadFile bounds what is read of the small files of an upload, in bytes.
+const maxUploadFile = 64 << 10
+
+// errNoUpload says that there is no upload of that id, or no more.
+var errNoUpload = errors.New("there is no such upload, or no more: begin anew")
+
+// upload is an upload by tus as the bucket has it.
+type upload struct {
+	server         *Server
+	instrument, id string
+	info           wire.UploadInfo
+	// pieces that follow each other from the first byte, and what is behind a gap:
+	// left by requests that were given up.
+	pieces, orphans []run
+	// offset is how many bytes have arrived.
+	offset int64
+	// heard is when the last of them did.
+	heard time.Time
+	// isDone: the object is in the archive, and done says which.
+	isDone bool
+}
+
+// run is a piece.
+type run struct {
+	key          string
+	offset, size int64
+}
+
+func (u *upload) whole() bool { return u.offset == u.info.Length }
+
+func (u *upload) expires() time.Time {
+	return u.heard.Add(time.Duration(u.info.ExpiryMillis) * time.Millisecond)
+}
+
+// openUpload reads what the bucket has of an upload. Errors: errNoUpload, and
+// those of the store.
+func (s *Server) openUpload(ctx context.Context, instrument, id string) (*upload, error) {
+	if !wire.IsUploadID(id) {
+		return nil, errNoUpload
+	}
+	u := &upload{server: s, instrument: instrument, id: id}
+	data, err := u.read(ctx, wire.UploadInfoKey(s.cfg.Site, instrument, id))
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, errNoUpload
+	}
+	if err != nil {
+		return nil, err
+	}
+	if u.info, err = wire.DecodeUploadInfo(data); err != nil {
+		return nil, fmt.Errorf("upload %s: %w", id, err)
+	}
+	u.heard = u.info.CreatedAt
+	if err := u.list(ctx); err != nil {
+		return nil, err
+	}
+	if time.Now().After(u.expires()) {
+		return nil, errNoUpload
+	}
+	return u, nil
+}
+
+// list finds the pieces.
+func (u *upload) list(ctx context.Context) error {
+	return u.server.cfg.Archive.Request(ctx, "list", 0, func(ctx context.Context) error {
+		u.pieces, u.orphans, u.offset, u.isDone = nil, nil, 0, false
+		for info, err := range u.server.cfg.Objects.List(ctx, u.prefix(), "") {
+			if err != nil {
+				return err
+			}
+			file, ok := wire.ParseUploadKey(info.Key)
+			switch {
+			case !ok:
+				continue
+			case file.Done:
+				u.isDone, u.offset = true, u.info.Length
+			case file.Offset < 0:
+				continue
+			case !u.isDone && file.Offset == u.offset:
+				u.pieces = append(u.pieces, run{info.Key, file.Offset, info.Size})
+				u.offset += info.Size
+			default:
+				u.orphans = append(u.orphans, run{info.Key, file.Offset, info.Size})
+			}
+			if info.ModifiedAt.After(u.heard) {
+				u.heard = info.ModifiedAt
+			}
+		}
+		if u.isDone { // done.json comes behind the digits
+			u.offset = u.info.Length
+		}
+		return nil
+	})
+}
+
+func (u *upload) prefix() string { return wire.UploadPrefix(u.server.cfg.Site, u.instrument, u.id) }
+
+// read reads a small file.
+func (u *upload) read(ctx context.Context, key string) (data []byte, err error) {
+	err = u.server.cfg.Archive.Request(ctx, "get", 0, func(ctx context.Context) error {
+		body, _, err := u.server.cfg.Objects.Get(ctx, key, objectstore.All)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		data, err = io.ReadAll(io.LimitReader(body, maxUploadFile))
+		return err
+	})
+	return data, err
+}
+
+// put creates a file of the upload, from memory.
+func (u *upload) put(ctx context.Context, key string, data []byte) error {
+	return u.server.cfg.Archive.Request(ctx, "put", int64(len(data)), func(ctx context.Context) error {
+		return u.server.cfg.Objects.Put(ctx, key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{CreateOnly: true})
+	})
+}
+
+// create writes what the upload will be. The id is nobody else's.
+func (u *upload) create(ctx context.Context) error {
+	data, err := u.info.Encode()
+	if err != nil {
+		return err
+	}
+	err = u.put(ctx, wire.UploadInfoKey(u.server.cfg.Site, u.instrument, u.id), data)
+	if errors.Is(err, objectstore.ErrExists) {
+		return nil // a try whose answer was lost had arrived
+	}
+	return err
+}
+
+// finished notes which object the upload became, and removes its bytes.
+func (u *upload) finished(ctx context.Context, r wire.Record) {
+	data, err := wire.UploadDone{ID: r.ID, Digest: r.Digest}.Encode()
+	if err == nil {
+		err = u.put(ctx, wire.UploadDoneKey(u.server.cfg.Site, u.instrument, u.id), data)
+	}
+	if err != nil && !errors.Is(err, objectstore.ErrExists) {
+		// Whoever asks again has it made again, and told from the first by its bytes.
+		u.server.cfg.Logger.Warn("an upload is in the archive, and not marked so", "instrument", u.instrument, "upload", u.id, "error", err)
+		return
+	}
+	u.remove(ctx, append(u.pieces, u.orphans...))
+}
+
+// done reads which object the upload became.
+func (u *upload) done(ctx context.Context) (wire.UploadDone, error) {
+	data, err := u.read(ctx, wire.UploadDoneKey(u.server.cfg.Site, u.instrument, u.id))
+	if err != nil {
+		return wire.UploadDone{}, err
+	}
+	return wire.DecodeUploadDone(data)
+}
+
+// remove removes pieces; what it leaves the sweep removes.
+func (u *upload) remove(ctx context.Context, pieces []run) {
+	for _, p := range pieces {
+		if err := u.server.cfg.Objects.Delete(ctx, p.key); err != nil {
+			u.server.cfg.Logger.Warn("pieces of an upload are left to the sweep", "instrument", u.instrument, "upload", u.id, "error", err)
+			return
+		}
+	}
+}
+
+// terminate removes the upload: from then on there is none.
+func (u *upload) terminate(ctx context.Context) error {
+	key := wire.UploadInfoKey(u.server.cfg.Site, u.instrument, u.id)
+	err := u.server.cfg.Archive.Request(ctx, "delete", 0, func(ctx context.Context) error { return u.server.cfg.Objects.Delete(ctx, key) })
+	if err == nil {
+		u.remove(ctx, append(append(u.pieces, u.orphans...), run{key: wire.UploadDoneKey(u.server.cfg.Site, u.instrument, u.id)}))
+	}
+	return err
+}

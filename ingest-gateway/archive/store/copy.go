@@ -24,6 +24,14 @@ func (a *Archive) BringCopy(ctx context.Context, e *spool.Entry) error {
 	}
 	n := e.Notice
 	n.BroughtBy = a.cfg.Gateway
+	if n.Name != "" {
+		switch err := a.claimEntry(ctx, &n); {
+		case errors.Is(err, errRepeated):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
 	for {
 		there, err := a.lookUp(ctx, n)
 		switch {
@@ -35,6 +43,8 @@ func (a *Archive) BringCopy(ctx context.Context, e *spool.Entry) error {
 			}
 		case err != nil:
 			return err
+		case !sameObject(there, n) && n.Name != "":
+			return nil // an equal one has the name
 		case !sameObject(there, n): // as the gateway that received it would
 			n.ReceivedAt = n.ReceivedAt.Add(time.Millisecond)
 			n.Key = wire.RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"time"
 
@@ -33,6 +34,10 @@ type Config struct {
 	// TLSDir has the certificate that senders see (tls.crt, tls.key), ClientCADir
 	// the authorities of theirs (ca.crt); both may be empty.
 	TLSDir, ClientCADir string
+	// EdgePort takes connections of the proxies in EdgeSources, by the PROXY
+	// protocol; 0 for none.
+	EdgePort    uint16
+	EdgeSources []netip.Prefix
 
 	Objects objectstore.Config
 	NATS    stream.Config
@@ -82,6 +87,9 @@ func (c *Config) check() error {
 	}
 	if c.MemoryBudget != 0 && c.MemoryBudget < minMemoryBudget {
 		errs = append(errs, fmt.Errorf("--memory-budget %d: at least %d bytes are needed", c.MemoryBudget, minMemoryBudget))
+	}
+	if c.EdgePort != 0 && (len(c.EdgeSources) == 0 || c.FirstPort <= c.EdgePort && c.EdgePort <= c.LastPort) {
+		errs = append(errs, fmt.Errorf("--edge-port %d needs --edge-sources, and lies outside --ports", c.EdgePort))
 	}
 	if c.SpoolSize < 0 {
 		errs = append(errs, fmt.Errorf("--spool-size %d is negative", c.SpoolSize))

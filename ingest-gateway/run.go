@@ -30,6 +30,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/ingest-gateway/receive/http"
+	"github.com/substorm/substorm/ingest-gateway/receive/proxy"
 	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
@@ -67,13 +68,15 @@ type gateway struct {
 	names       *names.Names
 	// certificates are nil where the pool has none.
 	certificates *certificate.Files
-	tcp          *tcp.Server
-	web          *http.Server
-	udp          *udp.Receiver
-	http         *telemetry.Server
-	health       health
-	reporter     *reporter
-	senders      *senders
+	// edge is nil where no proxy is believed.
+	edge     *proxy.Server
+	tcp      *tcp.Server
+	web      *http.Server
+	udp      *udp.Receiver
+	http     *telemetry.Server
+	health   health
+	reporter *reporter
+	senders  *senders
 
 	isArchivist atomic.Bool
 }
@@ -208,6 +211,9 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 		Site: g.cfg.Site, Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Names: g.names, Objects: g.objects,
 		Refusals: refusals, Slots: slots, Logger: g.log, Metrics: g.metrics,
 	})
+	if err := g.openEdge(); err != nil {
+		return err
+	}
 	g.reporter = newReporter(g)
 	g.http, err = telemetry.NewServer(telemetry.ServerConfig{
 		Address: g.cfg.ListenHTTP, Metrics: g.metrics, Ready: g.ready,
@@ -251,6 +257,7 @@ func (g *gateway) run(ctx context.Context) error {
 	room(alive, "names", g.names.Run)
 	room(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
 	room(alive, "certificates", g.certificates.Run)
+	room(steady, "edge", g.edge.Run)
 	room(steady, "archivist", g.archivist)
 	room(steady, "health", g.seekBackends)
 	g.log.Info("receiving", "site", g.cfg.Site, "pool", g.cfg.Pool, "http", g.http.Address(),

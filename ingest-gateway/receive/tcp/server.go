@@ -167,6 +167,12 @@ func (s *Server) Serve(conn *net.TCPConn, source netip.AddrPort, port uint16) {
 	s.serve(conn, source, port)
 }
 
+// Refused counts a connection that was refused before it was one of a port's.
+func (s *Server) Refused(source netip.AddrPort, cause wire.Cause, err error) {
+	s.cfg.Archive.Refused(wire.UnknownInstrument, cause)
+	s.cfg.Refusals.Say(wire.UnknownInstrument, cause, source, 0, err)
+}
+
 // admit waits until one more connection may be open, and counts it. It is false
 // once the server is closed.
 func (s *Server) admit() bool {

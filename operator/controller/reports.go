@@ -27,8 +27,8 @@ type reports struct {
 	// condition may depend on.
 	senderChanged func(instrument string)
 	// refused is called when somebody was refused who nearly was an instrument.
-	refused       func(instrument string)
-	log           *slog.Logger
+	refused func(instrument string)
+	log     *slog.Logger
 
 	mu       sync.Mutex
 	gateways map[string]*gatewayReport

@@ -38,6 +38,13 @@ type Config struct {
 	// protocol; 0 for none.
 	EdgePort    uint16
 	EdgeSources []netip.Prefix
+	// UnknownSenders is Refuse, also where it is empty, or Quarantine: then what
+	// they send is kept, up to QuarantineMaxBytes and for QuarantineMaxAge, and
+	// QuarantinePorts are open beside those of instruments.
+	UnknownSenders     string
+	QuarantineMaxBytes int64
+	QuarantineMaxAge   time.Duration
+	QuarantinePorts    []uint
 
 	Objects objectstore.Config
 	NATS    stream.Config
@@ -63,6 +70,12 @@ type Config struct {
 	LogLevel string
 	Log      io.Writer
 }
+
+// Values of Config.UnknownSenders.
+const (
+	unknownSendersRefuse     = "Refuse"
+	unknownSendersQuarantine = "Quarantine"
+)
 
 // check fills in what may be left out and returns what is missing or wrong, all
 // of it.
@@ -90,6 +103,15 @@ func (c *Config) check() error {
 	}
 	if c.EdgePort != 0 && (len(c.EdgeSources) == 0 || c.FirstPort <= c.EdgePort && c.EdgePort <= c.LastPort) {
 		errs = append(errs, fmt.Errorf("--edge-port %d needs --edge-sources, and lies outside --ports", c.EdgePort))
+	}
+	switch c.UnknownSenders {
+	case "", unknownSendersRefuse:
+	case unknownSendersQuarantine:
+		if c.QuarantineMaxBytes <= 0 || c.QuarantineMaxAge <= 0 {
+			errs = append(errs, errors.New("--quarantine-max-bytes and --quarantine-max-age must be positive"))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("--unknown-senders %q is neither %s nor %s", c.UnknownSenders, unknownSendersRefuse, unknownSendersQuarantine))
 	}
 	if c.SpoolSize < 0 {
 		errs = append(errs, fmt.Errorf("--spool-size %d is negative", c.SpoolSize))

@@ -5,8 +5,12 @@ package ingestgateway
 import (
 	"net"
 	"net/netip"
+	"path/filepath"
+	"slices"
 
+	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
+	"github.com/substorm/substorm/ingest-gateway/quarantine"
 	"github.com/substorm/substorm/ingest-gateway/receive/proxy"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -40,4 +44,34 @@ func (g *gateway) serveBehindEdge(conn *net.TCPConn, source netip.AddrPort, port
 		return
 	}
 	g.tcp.Serve(conn, source, port)
+}
+
+// openQuarantine makes the quarantine, where unknown senders are not just refused.
+func (g *gateway) openQuarantine() (err error) {
+	if g.cfg.UnknownSenders != unknownSendersQuarantine {
+		return nil
+	}
+	g.strangers, err = quarantine.Open(quarantine.Config{
+		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Objects: g.objects, Dir: filepath.Join(g.cfg.DataDir, "quarantine"),
+		MaxBytes: g.cfg.QuarantineMaxBytes, MaxAge: g.cfg.QuarantineMaxAge, Logger: g.log, Metrics: g.metrics,
+	})
+	return err
+}
+
+// portsOf are the ports of a protocol on which somebody may send: an instrument,
+// or a stranger.
+func (g *gateway) portsOf(s *intake.Snapshot, protocol string) []uint16 {
+	ports := s.Ports(protocol)
+	if g.strangers == nil {
+		return ports
+	}
+	for _, p := range g.cfg.QuarantinePorts {
+		port := uint16(p)
+		taken := protocol == wire.ProtocolTCP && slices.Contains(s.Ports(wire.ProtocolHTTP), port)
+		if port >= g.cfg.FirstPort && port <= g.cfg.LastPort && !taken {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }

@@ -162,8 +162,12 @@ func (s *Server) Serve(c *net.TCPConn, source netip.AddrPort, port uint16) {
 	}
 	introduced := &conn{Conn: c, release: sync.OnceFunc(func() { s.cfg.Slots.Release(1) }),
 		local: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.IPv4Unspecified(), port)), remote: net.TCPAddrFromAddrPort(source)}
-	_ = c.SetLinger(-1)                                         // what HTTP ends, its own framing ends
-	_ = s.http.Serve(&single{conn: s.secure(port, introduced)}) // ends at once: its connection goes on
+	_ = c.SetLinger(-1) // what HTTP ends, its own framing ends
+	only := &single{conn: s.secure(port, introduced)}
+	_ = s.http.Serve(only) // ends at once: its connection goes on
+	if only.conn != nil {  // the server takes no more
+		_ = only.conn.Close()
+	}
 }
 
 // single is a listener with one connection.

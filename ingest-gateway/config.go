@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"time"
 
@@ -33,6 +34,17 @@ type Config struct {
 	// TLSDir has the certificate that senders see (tls.crt, tls.key), ClientCADir
 	// the authorities of theirs (ca.crt); both may be empty.
 	TLSDir, ClientCADir string
+	// EdgePort takes connections of the proxies in EdgeSources, by the PROXY
+	// protocol; 0 for none.
+	EdgePort    uint16
+	EdgeSources []netip.Prefix
+	// UnknownSenders is Refuse, also where it is empty, or Quarantine: then what
+	// they send is kept, up to QuarantineMaxBytes and for QuarantineMaxAge, and
+	// QuarantinePorts are open beside those of instruments.
+	UnknownSenders     string
+	QuarantineMaxBytes int64
+	QuarantineMaxAge   time.Duration
+	QuarantinePorts    []uint
 
 	Objects objectstore.Config
 	NATS    stream.Config
@@ -59,6 +71,12 @@ type Config struct {
 	Log      io.Writer
 }
 
+// Values of Config.UnknownSenders.
+const (
+	unknownSendersRefuse     = "Refuse"
+	unknownSendersQuarantine = "Quarantine"
+)
+
 // check fills in what may be left out and returns what is missing or wrong, all
 // of it.
 func (c *Config) check() error {
@@ -82,6 +100,18 @@ func (c *Config) check() error {
 	}
 	if c.MemoryBudget != 0 && c.MemoryBudget < minMemoryBudget {
 		errs = append(errs, fmt.Errorf("--memory-budget %d: at least %d bytes are needed", c.MemoryBudget, minMemoryBudget))
+	}
+	if c.EdgePort != 0 && (len(c.EdgeSources) == 0 || c.FirstPort <= c.EdgePort && c.EdgePort <= c.LastPort) {
+		errs = append(errs, fmt.Errorf("--edge-port %d needs --edge-sources, and lies outside --ports", c.EdgePort))
+	}
+	switch c.UnknownSenders {
+	case "", unknownSendersRefuse:
+	case unknownSendersQuarantine:
+		if c.QuarantineMaxBytes <= 0 || c.QuarantineMaxAge <= 0 {
+			errs = append(errs, errors.New("--quarantine-max-bytes and --quarantine-max-age must be positive"))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("--unknown-senders %q is neither %s nor %s", c.UnknownSenders, unknownSendersRefuse, unknownSendersQuarantine))
 	}
 	if c.SpoolSize < 0 {
 		errs = append(errs, fmt.Errorf("--spool-size %d is negative", c.SpoolSize))

@@ -29,7 +29,9 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/ingest-gateway/quarantine"
 	"github.com/substorm/substorm/ingest-gateway/receive/http"
+	"github.com/substorm/substorm/ingest-gateway/receive/proxy"
 	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
@@ -67,13 +69,17 @@ type gateway struct {
 	names       *names.Names
 	// certificates are nil where the pool has none.
 	certificates *certificate.Files
-	tcp          *tcp.Server
-	web          *http.Server
-	udp          *udp.Receiver
-	http         *telemetry.Server
-	health       health
-	reporter     *reporter
-	senders      *senders
+	// edge is nil where no proxy is believed.
+	edge *proxy.Server
+	// strangers is nil where unknown senders are refused.
+	strangers *quarantine.Quarantine
+	tcp       *tcp.Server
+	web       *http.Server
+	udp       *udp.Receiver
+	http      *telemetry.Server
+	health    health
+	reporter  *reporter
+	senders   *senders
 
 	isArchivist atomic.Bool
 }
@@ -196,18 +202,29 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	registerRegistry(g.metrics, g.registry)
 	g.senders = newSenders(g.cfg.Gateway, func(instrument string) bool { _, ok := g.registry.Current().Instruments()[instrument]; return ok })
 	g.metrics.MustRegister(g.senders)
-	if err := g.openCertificates(); err != nil {
+	if err := errors.Join(g.openCertificates(), g.openQuarantine()); err != nil {
 		return err
 	}
 	refusals, slots := refusal.New(g.log, g.metrics), semaphore.NewWeighted(limits.connections)
-	g.tcp = tcp.NewServer(tcp.Config{
+	tcpConfig := tcp.Config{
 		Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Refusals: refusals, Slots: slots, Logger: g.log, Metrics: g.metrics,
 		Heartbeat: g.senders.heartbeat,
-	})
+	}
+	udpConfig := udp.Config{
+		Source: kernel.New(kernel.Config{}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
+		Budget: limits.telemetry(), Logger: g.log, Metrics: g.metrics,
+	}
+	if g.strangers != nil {
+		tcpConfig.Strangers, udpConfig.Strangers = g.strangers, g.strangers
+	}
+	g.tcp = tcp.NewServer(tcpConfig)
 	g.web = http.NewServer(http.Config{
 		Site: g.cfg.Site, Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Names: g.names, Objects: g.objects, Pool: g.pool,
 		Refusals: refusals, Slots: slots, Logger: g.log, Metrics: g.metrics,
 	})
+	if err := g.openEdge(); err != nil {
+		return err
+	}
 	g.reporter = newReporter(g)
 	g.http, err = telemetry.NewServer(telemetry.ServerConfig{
 		Address: g.cfg.ListenHTTP, Metrics: g.metrics, Ready: g.ready,
@@ -215,10 +232,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	if err != nil {
 		return err
 	}
-	g.udp = udp.NewReceiver(udp.Config{
-		Source: kernel.New(kernel.Config{}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
-		Budget: limits.telemetry(), Logger: g.log, Metrics: g.metrics,
-	})
+	g.udp = udp.NewReceiver(udpConfig)
 	return nil
 }
 
@@ -251,6 +265,8 @@ func (g *gateway) run(ctx context.Context) error {
 	room(alive, "names", g.names.Run)
 	room(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
 	room(alive, "certificates", g.certificates.Run)
+	room(steady, "edge", g.edge.Run)
+	room(alive, "quarantine", g.strangers.Run)
 	room(steady, "archivist", g.archivist)
 	room(steady, "health", g.seekBackends)
 	g.log.Info("receiving", "site", g.cfg.Site, "pool", g.cfg.Pool, "http", g.http.Address(),
@@ -291,12 +307,12 @@ func (g *gateway) archivist(ctx context.Context) error {
 func (g *gateway) listen(s *intake.Snapshot) map[string]string {
 	problems := map[string]string{}
 	failed := map[string]map[uint16]error{
-		wire.ProtocolTCP:  g.tcp.Listen(s.Ports(wire.ProtocolTCP)),
+		wire.ProtocolTCP:  g.tcp.Listen(g.portsOf(s, wire.ProtocolTCP)),
 		wire.ProtocolHTTP: g.web.Listen(s.Ports(wire.ProtocolHTTP)),
-		wire.ProtocolUDP:  g.udp.Listen(s.Ports(wire.ProtocolUDP)),
+		wire.ProtocolUDP:  g.udp.Listen(g.portsOf(s, wire.ProtocolUDP)),
 	}
 	if len(failed[wire.ProtocolTCP]) > 0 { // HTTP may have had the port until now
-		failed[wire.ProtocolTCP] = g.tcp.Listen(s.Ports(wire.ProtocolTCP))
+		failed[wire.ProtocolTCP] = g.tcp.Listen(g.portsOf(s, wire.ProtocolTCP))
 	}
 	for name, in := range s.Instruments() {
 		for _, w := range in.Ways {

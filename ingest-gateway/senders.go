@@ -3,7 +3,16 @@
 package ingestgateway
 
 import (
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+
+	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
+	"github.com/substorm/substorm/ingest-gateway/quarantine"
+	"github.com/substorm/substorm/ingest-gateway/receive/proxy"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // openCertificates reads the pool's certificate, where it has one.
@@ -15,4 +24,54 @@ func (g *gateway) openCertificates() (err error) {
 		Dir: g.cfg.TLSDir, ClientCADir: g.cfg.ClientCADir, Logger: g.log, Metrics: g.metrics,
 	})
 	return err
+}
+
+// openEdge opens the port for proxies, where there are any.
+func (g *gateway) openEdge() (err error) {
+	if g.cfg.EdgePort == 0 {
+		return nil
+	}
+	g.edge, err = proxy.Listen(proxy.Config{
+		Port: g.cfg.EdgePort, Sources: g.cfg.EdgeSources, Serve: g.serveBehindEdge, Refused: g.tcp.Refused, Logger: g.log,
+	})
+	return err
+}
+
+// serveBehindEdge hands a connection to the way in that its header selects.
+func (g *gateway) serveBehindEdge(conn *net.TCPConn, source netip.AddrPort, port uint16) {
+	if g.registry.Current().Serves(wire.ProtocolHTTP, port) {
+		g.web.Serve(conn, source, port)
+		return
+	}
+	g.tcp.Serve(conn, source, port)
+}
+
+// openQuarantine makes the quarantine, where unknown senders are not just refused.
+func (g *gateway) openQuarantine() (err error) {
+	if g.cfg.UnknownSenders != unknownSendersQuarantine {
+		return nil
+	}
+	g.strangers, err = quarantine.Open(quarantine.Config{
+		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Objects: g.objects, Dir: filepath.Join(g.cfg.DataDir, "quarantine"),
+		MaxBytes: g.cfg.QuarantineMaxBytes, MaxAge: g.cfg.QuarantineMaxAge, Logger: g.log, Metrics: g.metrics,
+	})
+	return err
+}
+
+// portsOf are the ports of a protocol on which somebody may send: an instrument,
+// or a stranger.
+func (g *gateway) portsOf(s *intake.Snapshot, protocol string) []uint16 {
+	ports := s.Ports(protocol)
+	if g.strangers == nil {
+		return ports
+	}
+	for _, p := range g.cfg.QuarantinePorts {
+		port := uint16(p)
+		taken := protocol == wire.ProtocolTCP && slices.Contains(s.Ports(wire.ProtocolHTTP), port)
+		if port >= g.cfg.FirstPort && port <= g.cfg.LastPort && !taken {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }

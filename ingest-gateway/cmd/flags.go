@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -62,6 +63,13 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.StringVar(&cfg.TLSDir, "tls-dir", "", "folder with tls.crt and tls.key: the certificate that senders see")
 	f.StringVar(&cfg.ClientCADir, "client-ca-dir", "", "folder with ca.crt: the authorities of the senders' certificates")
 
+	f.Uint16Var(&cfg.EdgePort, "edge-port", 0, "port for proxies that speak the PROXY protocol, version 2 (0: none)")
+	f.Var(prefixes{&cfg.EdgeSources}, "edge-sources", "addresses of those proxies, as CIDRs")
+	f.StringVar(&cfg.UnknownSenders, "unknown-senders", "Refuse", "what becomes of data that no instrument claims: Refuse or Quarantine")
+	f.Int64Var(&cfg.QuarantineMaxBytes, "quarantine-max-bytes", 1<<30, "bytes of the bucket that this pod keeps of unknown senders")
+	f.DurationVar(&cfg.QuarantineMaxAge, "quarantine-max-age", 168*time.Hour, "how long they are kept")
+	f.UintSliceVar(&cfg.QuarantinePorts, "quarantine-ports", nil, "ports that are open to unknown senders beside those of instruments")
+
 	f.StringVar(&cfg.Objects.Endpoint, "s3-endpoint", "", "URL of the object store")
 	f.StringVar(&cfg.Objects.Bucket, "s3-bucket", "", "bucket of the archive")
 	f.StringVar(&cfg.Objects.Region, "s3-region", "us-east-1", "region of the bucket")
@@ -112,3 +120,30 @@ func parsePorts(s string) (first, last uint16, err error) {
 	}
 	return uint16(a), uint16(b), nil
 }
+
+// prefixes is a flag of CIDRs, separated by commas.
+type prefixes struct{ to *[]netip.Prefix }
+
+func (p prefixes) String() string {
+	if p.to == nil {
+		return ""
+	}
+	all := make([]string, len(*p.to))
+	for i, prefix := range *p.to {
+		all[i] = prefix.String()
+	}
+	return strings.Join(all, ",")
+}
+
+func (p prefixes) Set(s string) error {
+	for text := range strings.SplitSeq(s, ",") {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("%q is no CIDR such as 192.0.2.7/32", text)
+		}
+		*p.to = append(*p.to, prefix.Masked())
+	}
+	return nil
+}
+
+func (p prefixes) Type() string { return "cidrs" }

@@ -124,6 +124,12 @@ func (s *Snapshot) Ports(protocol string) []uint16 {
 	return slices.Compact(ports)
 }
 
+// Serves says whether an instrument sends by a protocol, TCP or HTTP, on a port.
+func (s *Snapshot) Serves(protocol string, port uint16) bool {
+	w := s.streams[port]
+	return w != nil && w.Protocol == protocol
+}
+
 // Instrument returns the instrument of that name, or nil.
 func (s *Snapshot) Instrument(name string) *Instrument { return s.instruments[name] }
 

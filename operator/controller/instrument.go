@@ -4,12 +4,14 @@ package controller
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -24,9 +26,10 @@ type instrumentReconciler struct {
 	links    *links
 	wakers   *wakers
 	statuses *statusWriter
+	recorder recorder.EventRecorder
 }
 
-// Reconcile plans the status of one Instrument.
+// Reconcile plans the status of one Instrument, and tells of refusals.
 func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	name := resource{kindInstrument, req.NamespacedName}
 	inst := &v1alpha1.Instrument{}
@@ -44,6 +47,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	if !judged {
 		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
 	}
+	retell := r.tellRefusals(f, inst)
 	view := plan.InstrumentView{Now: r.links.now(), Instrument: inst, Verdict: verdict, Entry: entry,
 		Gateways: f.reports.ofGateways(), Reports: f.reports.ofInstrument(inst.Name),
 		Forward: f.reports.ofForward(inst.Name), Sender: f.reports.ofSender(inst.Name)}
@@ -67,7 +71,25 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 		was: &inst.Status, is: &status, wasConds: inst.Status.Conditions, isConds: status.Conditions,
 		urgency: plan.InstrumentUrgency(&inst.Status, &status),
 	})
-	return ctrl.Result{RequeueAfter: wait}, nil
+	return ctrl.Result{RequeueAfter: earlier(wait, retell)}, nil
+}
+
+// tellRefusals tells the people of an Instrument whom gateways nearly took for
+// it, and returns when to look again.
+func (r *instrumentReconciler) tellRefusals(f *facts, inst *v1alpha1.Instrument) time.Duration {
+	events, wait := f.reports.refusalsDue(inst.Name, r.links.now())
+	for _, e := range events {
+		r.recorder.Eventf(inst, nil, corev1.EventTypeWarning, string(e.Cause), "Refuse", "%s", e.Message)
+	}
+	return wait
+}
+
+// earlier returns the lesser of two waits, of which 0 is none.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // readPool reads what the addresses are made from.

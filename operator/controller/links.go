@@ -64,6 +64,7 @@ func (l *links) at(key types.NamespacedName) *siteLink {
 		s.facts.reports.senderChanged = func(instrument string) {
 			l.wakers.instruments.wake(types.NamespacedName{Namespace: key.Namespace, Name: instrument})
 		}
+		s.facts.reports.refused = s.facts.reports.senderChanged
 		l.sites[key] = s
 	}
 	return s

@@ -26,7 +26,9 @@ type reports struct {
 	// senderChanged is called when an instrument's sender says something that its
 	// condition may depend on.
 	senderChanged func(instrument string)
-	log           *slog.Logger
+	// refused is called when somebody was refused who nearly was an instrument.
+	refused func(instrument string)
+	log     *slog.Logger
 
 	mu       sync.Mutex
 	gateways map[string]*gatewayReport
@@ -36,6 +38,8 @@ type reports struct {
 	forwards map[string]wire.ForwardStatus
 	// senders by instrument.
 	senders map[string]plan.SenderReport
+	// refusals by instrument.
+	refusals map[string]*plan.Refusals
 }
 
 type gatewayReport struct {
@@ -48,7 +52,7 @@ const aliveFor = 3 * wire.GatewayReportInterval
 
 func newReports(log *slog.Logger) *reports {
 	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
-		forwards: map[string]wire.ForwardStatus{}, senders: map[string]plan.SenderReport{}}
+		forwards: map[string]wire.ForwardStatus{}, senders: map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{}}
 }
 
 // take stores one entry of the status bucket. Replayed entries were written
@@ -63,6 +67,10 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	}
 	if instrument, ok := wire.ParseForwardStatusKey(entry.Key()); ok {
 		r.takeForward(instrument, entry.Value())
+		return
+	}
+	if name, pod, ok := wire.ParseRefusalStatusKey(entry.Key()); ok {
+		r.takeRefusals(name, pod, entry.Value(), replayed, now)
 		return
 	}
 	seen := now
@@ -117,6 +125,33 @@ func (r *reports) forgetGateway(pod string) {
 	if was != nil {
 		r.gatewayChanged(was.Pool, false)
 	}
+}
+
+func (r *reports) takeRefusals(instrument, pod string, value []byte, replayed bool, now time.Time) {
+	status, err := wire.DecodeRefusalStatus(value)
+	if err != nil {
+		r.log.Warn("a gateway's report cannot be read", "instrument", instrument, "gateway", pod, "error", err)
+		return
+	}
+	r.mu.Lock()
+	if r.refusals[instrument] == nil {
+		r.refusals[instrument] = &plan.Refusals{}
+	}
+	r.refusals[instrument].Take(pod, status, replayed, now)
+	r.mu.Unlock()
+	r.refused(instrument)
+}
+
+// refusalsDue returns what is to be told of an instrument's refusals, and when
+// to ask again.
+func (r *reports) refusalsDue(instrument string, now time.Time) ([]plan.RefusalEvent, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	refusals := r.refusals[instrument]
+	if refusals == nil {
+		return nil, 0
+	}
+	return refusals.Due(now)
 }
 
 func (r *reports) takeInstrument(instrument, pod string, value []byte, seen time.Time) error {

@@ -79,7 +79,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		s.sites(&siteReconciler{mgr.GetClient(), all, secrets, statuses, cluster}),
 		s.gateways(&gatewayReconciler{client: mgr.GetClient(), reader: mgr.GetAPIReader(), links: all, secrets: secrets, statuses: statuses,
 			image: cfg.GatewayImage, pull: cfg.PullSecrets, ours: map[ownedObject]types.UID{}}),
-		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses}, all),
+		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses, mgr.GetEventRecorder(plan.FieldOwner)}, all),
 	)
 	if err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)

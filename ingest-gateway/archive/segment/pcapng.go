@@ -87,3 +87,27 @@ func networkLayer(source netip.Addr, udp *layers.UDP) (gopacket.SerializableLaye
 	}
 	return ip, udp.SetNetworkLayerForChecksum(ip)
 }
+
+// Packets writes datagrams as segments hold them.
+type Packets struct{ w *packetWriter }
+
+// NewPackets begins with the head of a file; comment stands in it.
+func NewPackets(w io.Writer, comment string) (*Packets, error) {
+	p, err := newPacketWriter(w, comment)
+	if err != nil {
+		return nil, err
+	}
+	return &Packets{p}, p.flush()
+}
+
+// Write writes one datagram. Errors: wire.ErrMalformed for one that is no packet,
+// which leaves the others as they are, and those of the writer below.
+func (p *Packets) Write(d wire.Datagram) error {
+	if err := p.w.write(d); err != nil {
+		return err
+	}
+	return p.w.flush()
+}
+
+// Flush writes what is held back.
+func (p *Packets) Flush() error { return p.w.flush() }

@@ -156,6 +156,42 @@ func (l *listener) Accept() (net.Conn, error) {
 	return l.server.secure(l.port, &conn{Conn: c, release: sync.OnceFunc(func() { l.server.cfg.Slots.Release(1) })}), nil
 }
 
+// Serve receives one connection that was accepted elsewhere, as if its sender had
+// connected to port from source.
+func (s *Server) Serve(c *net.TCPConn, source netip.AddrPort, port uint16) {
+	if s.cfg.Slots.Acquire(s.ctx, 1) != nil {
+		_ = c.Close()
+		return
+	}
+	introduced := &conn{Conn: c, release: sync.OnceFunc(func() { s.cfg.Slots.Release(1) }),
+		local: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.IPv4Unspecified(), port)), remote: net.TCPAddrFromAddrPort(source)}
+	_ = c.SetLinger(-1) // what HTTP ends, its own framing ends
+	only := &single{conn: s.secure(port, introduced)}
+	_ = s.http.Serve(only) // ends at once: its connection goes on
+	if only.conn != nil {  // the server takes no more
+		_ = only.conn.Close()
+	}
+}
+
+// single is a listener with one connection.
+type single struct{ conn net.Conn }
+
+// Accept implements net.Listener.
+func (l *single) Accept() (net.Conn, error) {
+	c := l.conn
+	l.conn = nil
+	if c == nil {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+// Close implements net.Listener.
+func (l *single) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (l *single) Addr() net.Addr { return &net.TCPAddr{} }
+
 // secure puts TLS on a connection where a way on its port is over TLS. Whether a
 // certificate must be shown is judged with each request, whose path says for whom.
 func (s *Server) secure(port uint16, c net.Conn) net.Conn {
@@ -178,6 +214,24 @@ func (s *Server) secure(port uint16, c net.Conn) net.Conn {
 type conn struct {
 	net.Conn
 	release func()
+	// local and remote are what an edge says; nil for the socket's own.
+	local, remote *net.TCPAddr
+}
+
+// LocalAddr implements net.Conn.
+func (c *conn) LocalAddr() net.Addr {
+	if c.local != nil {
+		return c.local
+	}
+	return c.Conn.LocalAddr()
+}
+
+// RemoteAddr implements net.Conn.
+func (c *conn) RemoteAddr() net.Addr {
+	if c.remote != nil {
+		return c.remote
+	}
+	return c.Conn.RemoteAddr()
 }
 
 // Close implements net.Conn.

@@ -43,8 +43,10 @@ type Config struct {
 	// Certificates of the pool; nil where it has none.
 	Certificates *certificate.Files
 	Archive      *store.Archive
-	Logger       *slog.Logger
-	Metrics      prometheus.Registerer
+	// Strangers takes what unknown senders send over plain TCP; nil refuses it.
+	Strangers Strangers
+	Logger    *slog.Logger
+	Metrics   prometheus.Registerer
 	// Heartbeat, where set, gets what a sender says of itself, and when it came.
 	Heartbeat func(instrument string, h wire.Heartbeat, received time.Time)
 	// Refusals counts what is refused; nil makes one.
@@ -167,6 +169,12 @@ func (s *Server) Serve(conn *net.TCPConn, source netip.AddrPort, port uint16) {
 	s.serve(conn, source, port)
 }
 
+// Refused counts a connection that was refused before it was one of a port's.
+func (s *Server) Refused(source netip.AddrPort, cause wire.Cause, err error) {
+	s.cfg.Archive.Refused(wire.UnknownInstrument, cause)
+	s.cfg.Refusals.Say(wire.UnknownInstrument, cause, source, 0, err)
+}
+
 // admit waits until one more connection may be open, and counts it. It is false
 // once the server is closed.
 func (s *Server) admit() bool {
@@ -208,7 +216,9 @@ func (s *Server) serve(conn *net.TCPConn, source netip.AddrPort, port uint16) {
 	}
 	way, refusal := s.cfg.Registry.Identify(c.claim)
 	if refusal.Cause != "" {
-		c.refuseSender(refusal, nil)
+		if !c.quarantine(refusal) {
+			c.refuseSender(refusal, nil)
+		}
 		return
 	}
 	c.accepted, c.way = way, way

@@ -37,6 +37,8 @@ const maxSenders = 4096
 type flowKey struct {
 	instrument, channel string
 	dropped             wire.Cause
+	// near is the instrument that who is dropped nearly was.
+	near string
 }
 
 // flow is what comes from one instrument on one channel of a port.
@@ -48,6 +50,8 @@ type flow struct {
 	dayEnd  int64
 	counter ledger.DatagramCounter
 	message *message // nil while none is open
+	// limit of the instrument; nil for none.
+	limit *intake.Limit
 	// class of the buffer that the last message needed.
 	class int
 
@@ -147,17 +151,21 @@ func (p *port) sender(addr netip.Addr) *flow {
 	if f := p.senders[addr]; f != nil {
 		return f
 	}
-	key := flowKey{instrument: wire.UnknownInstrument, dropped: wire.CauseUnknownSource}
-	if way, ok := p.snapshot.Lookup(wire.ProtocolUDP, p.number, addr); ok {
+	way, refusal := p.snapshot.Identify(intake.Claim{Protocol: wire.ProtocolUDP, Port: p.number, Addr: addr})
+	key := flowKey{instrument: wire.UnknownInstrument, dropped: refusal.Cause, near: refusal.Instrument}
+	switch {
+	case way != nil:
 		key = flowKey{instrument: way.Instrument.Name, channel: way.Channel}
-		if way.Instrument.Retired {
-			key.dropped = wire.CauseRetired
-		}
+	case refusal.Cause == wire.CauseRetired:
+		key.instrument = refusal.Name()
 	}
 	f := p.flows[key]
 	if f == nil {
 		f = p.newFlow(key)
 		p.flows[key] = f
+	}
+	if way != nil {
+		f.limit = way.Instrument.Limit
 	}
 	if len(p.senders) >= maxSenders {
 		clear(p.senders)
@@ -177,8 +185,10 @@ func (p *port) newFlow(key flowKey) *flow {
 func (p *port) put(f *flow, packet *Packet, now time.Time) {
 	switch {
 	case f.dropped != "":
-		p.drop(f, f.dropped)
-		p.r.logStranger(f, packet)
+		p.refuse(f, packet)
+		return
+	case !f.limit.TakeDatagram(len(packet.Payload), now):
+		p.drop(f, wire.CauseRateLimited)
 		return
 	case packet.Truncated:
 		p.drop(f, wire.CauseTruncated)
@@ -194,6 +204,19 @@ func (p *port) put(f *flow, packet *Packet, now time.Time) {
 	})
 	m.datagrams++
 	m.bytes += len(packet.Payload)
+}
+
+// refuse drops a datagram of somebody who is nobody that may send, or has it kept apart.
+func (p *port) refuse(f *flow, packet *Packet) {
+	cause := f.dropped
+	if p.r.cfg.Strangers != nil && cause == wire.CauseUnknownSource && !packet.Truncated {
+		cause = p.r.cfg.Strangers.Datagram(wire.Datagram{
+			ReceivedAt: time.Unix(0, packet.ReceivedAt), Source: packet.Source, DestinationPort: p.number, Payload: packet.Payload,
+		})
+	}
+	p.drop(f, cause)
+	p.r.cfg.Registry.Refusals.Note(intake.Refusal{Cause: f.dropped, Instrument: f.near}, wire.ProtocolUDP, p.number, packet.Source.Addr(), 1)
+	p.r.logStranger(f, packet)
 }
 
 // space returns the flow's message with room for n more bytes, or nil where memory is short or nothing

@@ -18,6 +18,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // Announcer publishes telemetry messages, see announce.Announcer.
@@ -31,6 +32,11 @@ type Config struct {
 	Registry  *intake.Registry
 	Announcer Announcer
 	Ledger    *ledger.Ledger
+	// Strangers takes datagrams of unknown senders, and says what each counts as;
+	// nil drops them.
+	Strangers interface {
+		Datagram(wire.Datagram) wire.Cause
+	}
 	// Budget in bytes for datagrams that JetStream has not acknowledged yet. When it is spent, datagrams are dropped
 	// and counted.
 	Budget int64

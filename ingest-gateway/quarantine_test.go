@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// quarantined returns what lies in the quarantine.
+func (l *lab) quarantined(t *testing.T) map[string]wire.Quarantined {
+	t.Helper()
+	all := map[string]wire.Quarantined{}
+	for _, key := range l.keys(t, wire.QuarantinePrefix(l.site)) {
+		info, err := l.store.Head(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[key], err = wire.QuarantinedFromMetadata(info.Metadata); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func (l *lab) content(t *testing.T, key string) []byte {
+	t.Helper()
+	body, _, err := l.store.Get(t.Context(), key, objectstore.Range{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	b, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestQuarantine: what strangers send is kept apart within its bounds, with a
+// receipt for what is safe, and never announced.
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	elsewhere, nobodys, telemetry := parts.FreePort(t), parts.FreePort(t), parts.FreePort(t)
+	camera := tcpInstrument("camera", elsewhere)
+	camera.Ways[0].Sources = []string{"192.0.2.0/24"}
+	mag := tcpInstrument("mag", 0)
+	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(telemetry), Channel: "raw", Sources: []string{"192.0.2.0/24"}}}
+	const maxBytes = 300_000
+	g := l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine", "--quarantine-max-bytes", fmt.Sprint(maxBytes),
+		"--quarantine-ports", fmt.Sprint(nobodys)}})
+	l.awaitRevision(t, g.name, l.declare(t, camera, mag))
+	begun := time.Now().Add(-time.Second)
+
+	// Until the bucket was looked at nothing is kept, and senders are reset.
+	var first answer
+	object := append([]byte("SIMPLE  =                    T"), random(1, 100_000)...)
+	await(t, "the quarantine takes something", func() (bool, string) {
+		first = send(t, elsewhere, object)
+		return first.line != "", fmt.Sprint(first.err)
+	})
+	if got := first.receipt(t); got != receiptOf(object) {
+		t.Fatalf("receipt %+v", got)
+	}
+	second := random(2, 50_000)
+	if got := send(t, nobodys, second).receipt(t); got != receiptOf(second) {
+		t.Fatalf("receipt %+v", got)
+	}
+	if got := send(t, nobodys, nil).receipt(t); got.Refused != wire.CauseEmpty {
+		t.Errorf("nothing is answered with %+v", got)
+	}
+	kept := l.quarantined(t)
+	if len(kept) != 2 {
+		t.Fatalf("%d objects are kept: %v", len(kept), kept)
+	}
+	for key, is := range kept {
+		want, port, looks := object, elsewhere, "image/fits"
+		if int(is.Port) == nobodys {
+			want, port, looks = second, nobodys, "application/octet-stream"
+		}
+		if is.Digest != receiptOf(want).Digest || is.Size != int64(len(want)) || int(is.Port) != port || is.Looks != looks || is.Protocol != wire.ProtocolTCP ||
+			!strings.HasPrefix(is.Source, "127.0.0.1:") || is.ReceivedAt.Before(begun) || !bytes.Equal(l.content(t, key), want) {
+			t.Errorf("%s: %+v", key, is)
+		}
+	}
+	l.awaitRefusal(t, g, "camera", wire.CauseUnknownSource, 1)
+
+	// The bound holds: the oldest stays.
+	if got := send(t, elsewhere, random(3, 200_000)).receipt(t); got.Refused != wire.CauseQuarantineFull {
+		t.Errorf("beyond the bound: %+v", got)
+	}
+	conn, err := net.Dial("udp", loopback(telemetry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const datagrams, size = 60, 1200 // more than a segment holds
+	for i := range datagrams {
+		if _, err := conn.Write(random(uint64(100+i), size)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	var segment string
+	await(t, "a segment is kept", func() (bool, string) {
+		for key, is := range l.quarantined(t) {
+			if is.Protocol == wire.ProtocolUDP {
+				segment = key
+			}
+		}
+		return segment != "", fmt.Sprint(l.keys(t, wire.QuarantinePrefix(l.site)))
+	})
+	is := l.quarantined(t)[segment]
+	if is.Source != "127.0.0.1" || int(is.Port) != telemetry || is.FirstAt == nil || is.FirstAt.After(is.ReceivedAt) || is.Looks != wire.MediaTypeSegment {
+		t.Errorf("%+v", is)
+	}
+	in, err := pcapgo.NewNgReader(bytes.NewReader(l.content(t, segment)), pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for ; ; n++ {
+		data, _, err := in.ReadPacketData()
+		if err != nil {
+			break
+		}
+		udp, _ := gopacket.NewPacket(data, layers.LayerTypeIPv4, gopacket.Default).Layer(layers.LayerTypeUDP).(*layers.UDP)
+		if udp == nil || int(udp.DstPort) != telemetry || !bytes.Equal(udp.Payload, random(uint64(100+n), size)) {
+			t.Fatalf("packet %d is another", n)
+		}
+	}
+	if n != is.Datagrams || n < 40 {
+		t.Errorf("%d packets, %d datagrams", n, is.Datagrams)
+	}
+	if err := g.stop(); err != nil { // which stores the rest
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, is := range l.quarantined(t) {
+		sum += is.Datagrams
+	}
+	if sum != datagrams {
+		t.Errorf("%d of %d datagrams are kept", sum, datagrams)
+	}
+	if notices := l.notices(t); len(notices) != 0 {
+		t.Errorf("announced: %+v", notices)
+	}
+
+	// What is older than the greatest age goes, of this gateway and of others.
+	old := wire.QuarantineKey(l.site, "north-7", time.Now().Add(-2*time.Hour), receiptOf(object).Digest)
+	if err := l.store.Put(t.Context(), old, bytes.NewReader(object), int64(len(object)), objectstore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine", "--quarantine-max-age", "1h"}})
+	await(t, "only the old is removed", func() (bool, string) {
+		keys := l.keys(t, wire.QuarantinePrefix(l.site))
+		return len(keys) >= 3 && !slices.Contains(keys, old), fmt.Sprint(keys)
+	})
+}
+
+// TestLimits: an instrument that sends more than it may is slowed down over TCP,
+// and loses datagrams that are counted; others are not touched.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	slow := framed("slow", parts.FreePort(t), wire.FramingLengthPrefixed)
+	slow.BytesPerSecond = 100_000
+	few := framed("few", parts.FreePort(t), wire.FramingLengthPrefixed)
+	few.ObjectsPerSecond = 5
+	mag := tcpInstrument("mag", 0)
+	udpPort := parts.FreePort(t)
+	mag.BytesPerSecond = 1000
+	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
+	g := l.start(t, gatewayOptions{})
+	l.awaitRevision(t, g.name, l.declare(t, slow, few, mag))
+
+	t.Run("bytes", func(t *testing.T) {
+		d := newDialog(t, int(slow.Ways[0].Port))
+		object := random(1, 300_000)
+		begin := time.Now()
+		d.write(prefixed(object))
+		d.stored(object)
+		// The first 100,000 come at once, and after the last, as many at most, nobody
+		// waits. A machine that is slow makes it longer, none shorter.
+		if took := time.Since(begin); took < 990*time.Millisecond {
+			t.Errorf("300,000 bytes at 100,000 a second took %v", took)
+		}
+		if g.number(`substorm_gateway_paced_total{instrument="slow"}`) == 0 {
+			t.Error("nothing was paced")
+		}
+	})
+	t.Run("objects", func(t *testing.T) {
+		d := newDialog(t, int(few.Ways[0].Port))
+		var objects [][]byte
+		for i := range 12 {
+			objects = append(objects, random(uint64(i), 100))
+		}
+		begin := time.Now()
+		d.write(prefixed(objects...))
+		d.stored(objects...)
+		if took := time.Since(begin); took < 1300*time.Millisecond {
+			t.Errorf("12 objects at 5 a second took %v", took)
+		}
+	})
+	t.Run("datagrams", func(t *testing.T) {
+		conn, err := net.Dial("udp", loopback(udpPort))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		const sent, size = 200, 1000 // 64 KiB may come at once
+		for i := range sent {
+			if _, err := conn.Write(random(uint64(i), size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var totals wire.Totals
+		l.awaitLedger(t, "mag", wire.StepReceived, func(s wire.Totals) bool {
+			totals = s
+			return s.Datagrams+s.Dropped[wire.CauseRateLimited] == sent
+		})
+		if dropped := totals.Dropped[wire.CauseRateLimited]; dropped == 0 || totals.Datagrams < 60 {
+			t.Errorf("%d kept, %d dropped", totals.Datagrams, dropped)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// AdoptWriter stands in the place of a gateway for what was adopted out of the
+// quarantine: in records, as the source of notices, and in the ledger.
+const AdoptWriter = "_adopt"
+
+// MetadataQuarantined is Quarantined as JSON, in the user metadata of what lies
+// in the quarantine.
+const MetadataQuarantined = "Substorm-Quarantined"
+
+// QuarantinePrefix is what all of a Site's quarantine begins with.
+func QuarantinePrefix(site string) string { return "quarantine/" + site + "/" }
+
+// QuarantineKey is where a gateway keeps what a stranger sent:
+// quarantine/<site>/<gateway>/<13-digit ms>-<16 hex of digest>.
+func QuarantineKey(site, gateway string, receivedAt time.Time, digest Digest) string {
+	return QuarantinePrefix(site) + gateway + "/" + ShortID(receivedAt, digest)
+}
+
+// ParseQuarantineKey reads what QuarantineKey wrote. It returns false for other
+// keys, adoptions among them.
+func ParseQuarantineKey(key string) (gateway string, receivedAt time.Time, ok bool) {
+	p := strings.Split(key, "/")
+	if len(p) != 4 || p[0] != "quarantine" || strings.HasPrefix(p[2], "_") || p[2] == "" {
+		return "", time.Time{}, false
+	}
+	millis, digest, _ := strings.Cut(p[3], "-")
+	ms, err := strconv.ParseInt(millis, 10, 64)
+	if err != nil || len(millis) != 13 || len(digest) != 16 {
+		return "", time.Time{}, false
+	}
+	return p[2], time.UnixMilli(ms).UTC(), true
+}
+
+// AdoptionPrefix is what the keys of a Site's adoptions on their way begin with.
+func AdoptionPrefix(site string) string { return QuarantinePrefix(site) + AdoptWriter + "/" }
+
+// AdoptionKey is where an adoption stands until it is done.
+func AdoptionKey(site, id string) string { return AdoptionPrefix(site) + id + ".json" }
+
+// Quarantined describes what a stranger sent.
+type Quarantined struct {
+	Format int `json:"format"`
+	// Protocol is ProtocolTCP for an object, ProtocolUDP for datagrams as a segment.
+	Protocol string `json:"protocol"`
+	// Source is the sender's address, of TCP with its port. Port is the gateway's.
+	Source string `json:"source"`
+	Port   uint16 `json:"port"`
+	// ReceivedAt is when the last byte came, FirstAt the first datagram.
+	ReceivedAt time.Time  `json:"receivedAt"`
+	FirstAt    *time.Time `json:"firstAt,omitempty"`
+	Datagrams  int        `json:"datagrams,omitempty"`
+	Size       int64      `json:"size"`
+	Digest     Digest     `json:"sha256"`
+	// Looks is what the bytes look like, as a media type.
+	Looks string `json:"looks,omitempty"`
+}
+
+// Metadata is the S3 user metadata.
+func (q Quarantined) Metadata() (map[string]string, error) {
+	q.Format = Format
+	b, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{MetadataFormat: strconv.Itoa(Format), MetadataQuarantined: asciiJSON(b)}, nil
+}
+
+// QuarantinedFromMetadata reads what Metadata wrote. Errors: ErrMalformed,
+// ErrNewerFormat.
+func QuarantinedFromMetadata(metadata map[string]string) (Quarantined, error) {
+	return decode([]byte(metadata[MetadataQuarantined]), func(q Quarantined) int { return q.Format })
+}
+
+// Adoption is the decision that an instrument gets some of the quarantine. It is
+// written before anything is moved, so that one that was cut short is finished,
+// and counted once.
+type Adoption struct {
+	Format     int       `json:"format"`
+	ID         string    `json:"id"`
+	Instrument string    `json:"instrument"`
+	DecidedAt  time.Time `json:"decidedAt"`
+	Items      []Adopted `json:"items"`
+}
+
+// Adopted is one thing that is adopted.
+type Adopted struct {
+	// From is its key in the quarantine.
+	From string `json:"from"`
+	Quarantined
+}
+
+// Encode writes the adoption as JSON.
+func (a Adoption) Encode() ([]byte, error) {
+	a.Format = Format
+	return json.Marshal(a)
+}
+
+// DecodeAdoption reads an adoption. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeAdoption(data []byte) (Adoption, error) {
+	a, err := decode(data, func(a Adoption) int { return a.Format })
+	if err == nil && (a.ID == "" || a.Instrument == "") {
+		return Adoption{}, fmt.Errorf("an adoption without an id or instrument: %w", ErrMalformed)
+	}
+	return a, err
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// TestTokensReachTheRegistry: as hashes, anew once their Secret changes, and the
+// old one stays in force while there is none.
+func TestTokensReachTheRegistry(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	first, _, ports := w.ports()
+	const old, renewed = "0123456789abcdef-the-old-token", "fedcba9876543210-the-new-token"
+	w.secret("pool-tls", map[string]string{"tls.crt": "c", "tls.key": "k"})
+	w.applySite("hub", "hub")
+	w.applyPool("pool", ports+", tls: {secretRef: {name: pool-tls}}")
+	w.apply(fmt.Sprintf(`
+apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: camera}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: HTTP, tokenSecretRef: {name: tokens, key: camera}, http: {port: %d, tls: Server}}]}
+`, first))
+	c := w.awaits("Instrument", "camera", "Accepted", "False/SecretNotFound")
+	says(t, c, `Secret "tokens"`, "spec.ways[0].tokenSecretRef", "create it")
+
+	tokens := w.secret("tokens", map[string]string{"camera": old})
+	g := w.gateway("pool", "pool-0")
+	g.follow()
+	takes := func(what string, want ...string) {
+		t.Helper()
+		eventually(t, what, func() error {
+			e, err := g.entry("camera")
+			if err != nil {
+				return err
+			}
+			raw, _ := e.Encode()
+			for _, token := range []string{old, renewed} {
+				if strings.Contains(string(raw), token) {
+					t.Fatal("the registry holds a token")
+				}
+			}
+			var got []string
+			for _, h := range e.Ways[0].Tokens {
+				for _, token := range []string{old, renewed} {
+					if h.Matches(token) {
+						got = append(got, token)
+					}
+				}
+			}
+			if strings.Join(got, ",") != strings.Join(want, ",") || e.Ways[0].TLS != wire.TLSServer {
+				return fmt.Errorf("it takes %q with tls %q", got, e.Ways[0].TLS)
+			}
+			return nil
+		})
+	}
+	takes("the token", old)
+	before, err := g.entry("camera")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	changed := time.Now()
+	tokens.StringData = map[string]string{"camera": old + "\n" + renewed + "\n"}
+	if err := w.Update(t.Context(), tokens); err != nil {
+		t.Fatal(err)
+	}
+	takes("both tokens", old, renewed)
+	t.Logf("in the registry %v after the Secret changed", time.Since(changed).Round(time.Millisecond))
+	if after, err := g.entry("camera"); err != nil || after.Ways[0].Tokens[0] != before.Ways[0].Tokens[0] {
+		t.Errorf("the hash of a token that stayed has changed: %v", err)
+	}
+
+	w.remove(&corev1.Secret{ObjectMeta: tokens.ObjectMeta})
+	c = w.awaits("Instrument", "camera", "Accepted", "False/SecretNotFound")
+	says(t, c, "until then the token that was last programmed is in force")
+	takes("both tokens, still", old, renewed)
+}
+
+// TestRefusalsBecomeEvents: of the instrument that a sender nearly was.
+func TestRefusalsBecomeEvents(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	first, _, ports := w.ports()
+	w.applySite("hub", "hub")
+	w.applyPool("pool", ports)
+	w.applyInstrument("camera", first, "")
+	g := w.gateway("pool", "pool-0")
+	g.follow()
+	g.awaitPort("camera", first)
+	w.awaits("Instrument", "camera", "Ready", "True/Ready")
+	refused := func(count uint64) {
+		t.Helper()
+		now := time.Now()
+		data, err := wire.RefusalStatus{Incarnation: "one", ReportedAt: now, Refused: map[wire.Cause]wire.Refused{
+			wire.CauseUnknownSource: {Count: count, Source: "198.51.100.7", Protocol: "TCP", Port: uint16(first), At: now},
+		}}.Encode()
+		if err == nil {
+			err = g.put(wire.StatusBucket("hub"), wire.RefusalStatusKey("camera", "pool-0"), data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(1)
+	w.sawEvent("camera", "Refuse", string(wire.CauseUnknownSource), "Warning")
+	for n := range uint64(20) { // one event in ten minutes
+		refused(2 + n)
+	}
+	refused(30)
+	g.received("camera", 0, 1) // reported later: all refusals were taken
+	w.awaits("Instrument", "camera", "DataFlowing", "True/Flowing")
+	var events eventsv1.EventList
+	if err := w.List(t.Context(), &events, client.InNamespace(w.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	var told []error
+	for i := range events.Items {
+		if e := &events.Items[i]; e.Action == "Refuse" {
+			told = append(told, errors.New(e.Note))
+		}
+	}
+	if len(told) != 1 || !strings.Contains(told[0].Error(), "at 198.51.100.7 on TCP port") || !strings.Contains(told[0].Error(), "add the address") {
+		t.Errorf("events: %v", told)
+	}
+}

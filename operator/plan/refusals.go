@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// refusalEvery is how often an instrument's people are told of refusals of one
+// cause.
+const refusalEvery = 10 * time.Minute
+
+// Refusals are what gateways reported about those who nearly were an instrument,
+// and what was told of it.
+type Refusals struct {
+	// seen counts by pod and cause.
+	seen map[string]podRefusals
+	// due by cause.
+	due map[wire.Cause]*refusalsDue
+}
+
+type podRefusals struct {
+	incarnation string
+	counts      map[wire.Cause]uint64
+}
+
+type refusalsDue struct {
+	told  time.Time // when the last event was due; zero for never
+	count uint64    // not told yet
+	since time.Time // when the first of these was reported
+	last  wire.Refused
+}
+
+// RefusalEvent is for the people who declared an instrument.
+type RefusalEvent struct {
+	Cause   wire.Cause `json:"cause"`
+	Message string     `json:"message"`
+}
+
+// Take notes what a pod reported. What was reported before the operator looked
+// (replayed) is told where it is younger than an event would be.
+func (r *Refusals) Take(pod string, report wire.RefusalStatus, replayed bool, now time.Time) {
+	if r.seen == nil {
+		r.seen, r.due = map[string]podRefusals{}, map[wire.Cause]*refusalsDue{}
+	}
+	was := r.seen[pod]
+	if was.incarnation != report.Incarnation {
+		was = podRefusals{incarnation: report.Incarnation}
+	}
+	is := podRefusals{incarnation: report.Incarnation, counts: map[wire.Cause]uint64{}}
+	for cause, refused := range report.Refused {
+		is.counts[cause] = refused.Count
+		more := refused.Count - min(was.counts[cause], refused.Count)
+		// How long ago it was is right even where the pod's clock is wrong.
+		if more == 0 || replayed && report.ReportedAt.Sub(refused.At) > refusalEvery {
+			continue
+		}
+		d := r.due[cause]
+		if d == nil {
+			d = &refusalsDue{}
+			r.due[cause] = d
+		}
+		if d.count == 0 {
+			d.since = now
+		}
+		d.count, d.last = d.count+more, refused
+	}
+	r.seen[pod] = is
+}
+
+// Due returns the events that are to be told now, and after how long to ask again;
+// 0 where nothing waits.
+func (r *Refusals) Due(now time.Time) (events []RefusalEvent, wait time.Duration) {
+	for _, cause := range slices.Sorted(maps.Keys(r.due)) {
+		d := r.due[cause]
+		if d.count == 0 {
+			continue
+		}
+		if left := refusalEvery - now.Sub(d.told); !d.told.IsZero() && left > 0 {
+			wait = soonest(wait, left)
+			continue
+		}
+		events = append(events, RefusalEvent{Cause: cause, Message: d.text(cause)})
+		d.told, d.count = now, 0
+	}
+	return events, wait
+}
+
+// text says who was refused, why, and what to do.
+func (d *refusalsDue) text(cause wire.Cause) string {
+	times := "a sender was refused"
+	if d.count > 1 {
+		times = fmt.Sprintf("senders were refused %d times since %s, the last one", d.count, d.since.UTC().Format(time.RFC3339))
+	}
+	shown := ""
+	if d.last.Shown != "" {
+		shown = " It showed " + d.last.Shown + "."
+	}
+	return fmt.Sprintf("%s at %s on %s port %d: %s.%s %s",
+		times, d.last.Source, d.last.Protocol, d.last.Port, refusalWhy(cause), shown, refusalStep(cause))
+}
+
+func refusalWhy(cause wire.Cause) string {
+	switch cause {
+	case wire.CauseUnknownSource:
+		return "no Instrument has its address among the sources of a way on that port, and this one's are the nearest"
+	case wire.CauseUnknownInstrument:
+		return "no Instrument has the name that it gave there"
+	case wire.CauseBadCertificate:
+		return "its certificate is missing, of another authority, or for another name than spec.ways[].clientCertificate.names"
+	case wire.CauseBadToken:
+		return "its token is missing, or another one than spec.ways[].tokenSecretRef names"
+	case wire.CauseTLSHandshake:
+		return "no TLS connection came about, and the way has tls"
+	case wire.CauseRetired:
+		return "the Instrument is retired"
+	default:
+		return string(cause)
+	}
+}
+
+func refusalStep(cause wire.Cause) string {
+	switch cause {
+	case wire.CauseUnknownSource:
+		return "If it is this instrument, add the address to spec.ways[].sources."
+	case wire.CauseUnknownInstrument:
+		return "If it is this instrument, correct the name in the path that it sends to."
+	case wire.CauseBadCertificate:
+		return "If it is this instrument, add the name, or have the pool's client authority (spec.tls.clientCASecretRef of the IngestGateway) sign its certificate."
+	case wire.CauseBadToken:
+		return "If it is this instrument, compare its token with the Secret's."
+	case wire.CauseTLSHandshake:
+		return "If it is this instrument, have it send over TLS 1.2 or newer, and trust the authority of the pool's certificate."
+	case wire.CauseRetired:
+		return "If it should send again, set spec.state to Active."
+	default:
+		return "See the log of the gateway."
+	}
+}

@@ -6,9 +6,11 @@ package send
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,7 +93,7 @@ func (k *link) pump(to, from *net.TCPConn, up bool) {
 			_, _ = to.SetLinger(0), to.Close()
 			return
 		}
-		if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
 			continue
 		}
 		if k.silent.Load() {
@@ -112,7 +114,7 @@ func (k *link) pump(to, from *net.TCPConn, up bool) {
 			return
 		}
 		if _, werr := to.Write(chunk[:n]); werr != nil || err != nil {
-			if err != nil && err != io.EOF {
+			if err != nil && !errors.Is(err, io.EOF) {
 				_, _ = to.SetLinger(0), to.Close()
 			}
 			if werr != nil {

@@ -1,7 +1,7 @@
 # `make help` explains every target. Everything costly is built once, into a cache outside the checkout
 # (go run ./hack/parts, SUBSTORM_CACHE), and shows its progress.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test e2e e2e-all bench build images cluster-up cluster-down generate golden fmt lint check-generated
+.PHONY: help demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden fmt lint check-generated
 
 # Name of the benchmark in bench/ for `make bench`, nodes of the cluster for `make cluster-up`.
 NAME ?=
@@ -38,6 +38,9 @@ build: ## Build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ingest-gateway ./ingest-gateway/cmd
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/substorm ./cli/cmd
 
+send-binaries: ## Build substorm-send for computers in the field (Linux, Windows; static) into bin/send/
+	@./hack/send-binaries.sh
+
 images: ## Assemble the container images without an engine (with one: docker build --target NAME .)
 	@go run ./hack/images
 
@@ -60,6 +63,7 @@ fmt: ## Format Go code and sort imports
 
 lint: ## Check the rules of the house (.golangci.yml) and the charts
 	"$$($(PART) golangci-lint)" run
+	./hack/send-binaries.sh --vet
 	@# Without what helm says for information: that it follows the link to crds.
 	@said=$$("$$($(PART) helm)" lint --strict --quiet charts/substorm*/ 2>&1); failed=$$?; \
 	echo "$$said" | sed '/^level=INFO /d; /^$$/d' >&2; exit $$failed

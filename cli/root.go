@@ -37,7 +37,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(send.Command())
+	root.AddCommand(send.Command("send"))
 	root.AddCommand(simulate.Command())
 	root.AddCommand(archive.Command())
 	root.AddCommand(importer.Command())

@@ -49,8 +49,9 @@ func TestRoster(t *testing.T) {
 	r.failed("a")
 	r.failed("b")
 	r.failed("c")
+	r.failed("c")
 	r.next = 0
-	next("a") // a's pause ends first: b failed twice
+	next("a") // a's pause ends first: the others failed twice
 	now = now.Add(time.Minute)
 	r.next = 1
 	next("b")

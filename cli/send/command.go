@@ -3,7 +3,9 @@
 package send
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"math"
 	"net/netip"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/substorm/substorm/cli/send/service"
 	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -25,16 +28,62 @@ const (
 	receiptTimeout = time.Minute
 )
 
-// Command returns `substorm send`.
-func Command() *cobra.Command {
-	var cfg Config
-	var to []string
-	var from, framing string
-	var waiting queueFlags
-	var secured tlsFlags
+// options are the flags as they are written.
+type options struct {
+	cfg           Config
+	to            []string
+	from, framing string
+	waiting       queueFlags
+	secured       tlsFlags
+}
+
+// Command returns `substorm send`. Prefix are the words between a program and
+// its flags by which this command is called: "send", or none.
+func Command(prefix ...string) *cobra.Command {
+	cmd := command()
+	cmd.AddCommand(service.Command(prefix, parseForService))
+	return cmd
+}
+
+// parseForService reads a command line that the system is to run.
+func parseForService(args []string) (service.Sender, error) {
+	cmd, o := newCommand()
+	if err := cmd.ParseFlags(args); err != nil {
+		return service.Sender{}, usage.Errorf("behind --: %w", err)
+	}
+	if err := o.complete(cmd); err != nil {
+		return service.Sender{}, err
+	}
+	q := o.cfg.Queue
+	return service.Sender{Queue: q.Dir, Watch: q.Watch, Move: q.Move}, nil
+}
+
+func command() *cobra.Command {
+	cmd, o := newCommand()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.complete(cmd); err != nil {
+			return err
+		}
+		cfg := o.cfg
+		cfg.Paths, cfg.Stdin = args, cmd.InOrStdin()
+		if cfg.Queue.Dir == "" {
+			cfg.Messages = cmd.ErrOrStderr()
+			return Run(cmd.Context(), cfg)
+		}
+		return service.Run(cmd.Context(), cmd.ErrOrStderr(), func(ctx context.Context, messages io.Writer) error {
+			cfg.Messages = messages
+			return Run(ctx, cfg)
+		})
+	}
+	return cmd
+}
+
+func newCommand() (*cobra.Command, *options) {
+	o := &options{}
 	cmd := &cobra.Command{
-		Use:   "send --to HOST:PORT[,HOST:PORT] FILE... | DIR | -",
+		Use:   "send --to HOST:PORT[,HOST:PORT] FILE... | DIR | - | --watch DIR --queue DIR",
 		Short: "Send files, folders or lines, and believe only a receipt",
+		Args:  cobra.ArbitraryArgs,
 		Long: `Sends each file as one object over TCP. An object counts as received only when the
 server answers with a receipt for its very digest and size; a connection that
 merely closes means "unknown", and the object is sent again, to the next server
@@ -68,56 +117,62 @@ tries, server. It exits with 0 only when everything was received.`,
   substorm send --to node1:30103,node2:30103 --framing length-prefixed --watch /data/spectra --queue /var/lib/substorm-send \
       --newest-first --backfill-share 20% --max-rate 25k --daily-budget 500M
   tail -F mag.txt | substorm send --udp --lines --to gateway.example:30102 -`,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if cfg.Addresses, err = ParseAddresses(to); err != nil {
-				return err
-			}
-			if from != "" {
-				if cfg.From, err = netip.ParseAddr(from); err != nil {
-					return usage.Errorf("--from %q is no IP address", from)
-				}
-			}
-			if cfg.Framing, err = parseFraming(framing); err != nil {
-				return err
-			}
-			if cfg.UDP && cmd.Flags().Changed("framing") {
-				return usage.Errorf("--framing is of TCP: over UDP each packet is a datagram")
-			}
-			if cfg.TLS, err = secured.config(); err != nil {
-				return err
-			}
-			if cfg.UDP && cfg.TLS != nil {
-				return usage.Errorf("--tls is of TCP: datagrams are plain")
-			}
-			if err := cfg.check(); err != nil {
-				return err
-			}
-			if err := waiting.parse(cmd, &cfg); err != nil {
-				return err
-			}
-			if cfg.UDP && !cmd.Flags().Changed("rate") {
-				cfg.Rate = udpRate
-			}
-			cfg.Paths, cfg.Stdin, cfg.Messages = args, cmd.InOrStdin(), cmd.ErrOrStderr()
-			return Run(cmd.Context(), cfg)
-		},
 	}
-	f := cmd.Flags()
-	f.StringSliceVar(&to, "to", nil, "servers: host:port or host:first-last, separated by commas")
+	o.flags(cmd)
+	return cmd, o
+}
+
+// complete reads the flags and finds what makes no sense.
+func (o *options) complete(cmd *cobra.Command) (err error) {
+	cfg := &o.cfg
+	if cfg.Addresses, err = ParseAddresses(o.to); err != nil {
+		return err
+	}
+	if o.from != "" {
+		if cfg.From, err = netip.ParseAddr(o.from); err != nil {
+			return usage.Errorf("--from %q is no IP address", o.from)
+		}
+	}
+	if cfg.Framing, err = parseFraming(o.framing); err != nil {
+		return err
+	}
+	if cfg.UDP && cmd.Flags().Changed("framing") {
+		return usage.Errorf("--framing is of TCP: over UDP each packet is a datagram")
+	}
+	if cfg.TLS, err = o.secured.config(); err != nil {
+		return err
+	}
+	if cfg.UDP && cfg.TLS != nil {
+		return usage.Errorf("--tls is of TCP: datagrams are plain")
+	}
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	if err := o.waiting.parse(cmd, cfg); err != nil {
+		return err
+	}
+	if cfg.UDP && !cmd.Flags().Changed("rate") {
+		cfg.Rate = udpRate
+	}
+	return nil
+}
+
+func (o *options) flags(cmd *cobra.Command) {
+	cfg, f := &o.cfg, cmd.Flags()
+	f.StringSliceVar(&o.to, "to", nil, "servers: host:port or host:first-last, separated by commas")
 	f.BoolVar(&cfg.UDP, "udp", false, "send datagrams over UDP, which has no receipt")
 	f.BoolVar(&cfg.Lines, "lines", false, "send each line, without its end, as an object or datagram of its own; empty lines are passed over")
-	f.StringVar(&framing, "framing", "until-close", "tcp.framing of the Instrument: until-close or length-prefixed")
-	f.StringVar(&from, "from", "", "local address to send from (instruments are known by it)")
+	f.StringVar(&o.framing, "framing", "until-close", "tcp.framing of the Instrument: until-close or length-prefixed")
+	f.StringVar(&o.from, "from", "", "local address to send from (instruments are known by it)")
 	f.IntVar(&cfg.Parallel, "parallel", 4, "objects on their way at the same time")
 	f.Float64Var(&cfg.Rate, "rate", 0, fmt.Sprintf("objects or datagrams a second; 0 is no limit (default over UDP %d)", udpRate))
 	f.DurationVar(&cfg.ConnectTimeout, "connect-timeout", connectTimeout, "how long a server may take to accept")
 	f.DurationVar(&cfg.ReceiptTimeout, "receipt-timeout", receiptTimeout, "how long a server may take to give the receipt, or to take more bytes")
 	f.DurationVar(&cfg.GiveUpAfter, "give-up-after", 5*time.Minute, "how long to go on trying an object; 0 tries each server and port once")
 	f.StringVar(&cfg.Report, "report", "", "append a line of JSON for each object to this file")
-	secured.add(cmd)
-	waiting.add(cmd)
+	o.secured.add(cmd)
+	o.waiting.add(cmd)
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print nothing but errors")
-	return cmd
 }
 
 // parseFraming reads what --framing takes: a name as flags are spelled, or as in

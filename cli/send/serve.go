@@ -39,8 +39,8 @@ type QueueConfig struct {
 	Heartbeat time.Duration
 }
 
-// service sends what is in a queue.
-type service struct {
+// keeper sends what is in a queue, and keeps it until then.
+type keeper struct {
 	cfg   Config
 	queue *queue.Queue
 	log   *slog.Logger
@@ -79,7 +79,7 @@ func serve(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, list.close()) }()
-	s := newService(ctx, cfg, q, list, log)
+	s := newKeeper(ctx, cfg, q, list, log)
 	found := q.Report()
 	log.Info("queue opened", "queue", cfg.Queue.Dir, "objects", found.Owed, "bytes", found.OwedBytes, "adopted", found.Adopted, "badRecords", found.BadRecords)
 	return s.run(ctx)
@@ -92,8 +92,8 @@ func levelOf(quiet bool) slog.Level {
 	return slog.LevelInfo
 }
 
-func newService(ctx context.Context, cfg Config, q *queue.Queue, list *report, log *slog.Logger) *service {
-	s := &service{
+func newKeeper(ctx context.Context, cfg Config, q *queue.Queue, list *report, log *slog.Logger) *keeper {
+	s := &keeper{
 		cfg: cfg, queue: q, log: log, report: list, changed: make(chan struct{}),
 		schedule: newSchedule(cfg.Queue.NewestFirst, cfg.Queue.BackfillShare, cfg.Queue.DailyBudget),
 		troubles: troubles{progress: logged{log}},
@@ -121,7 +121,7 @@ func (l logged) say(text string) { l.log.Warn(text) }
 func (logged) stop()             {}
 
 // run returns nil when the queue is empty or, with watched folders, when ctx ends.
-func (s *service) run(ctx context.Context) error {
+func (s *keeper) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var helpers, workers sync.WaitGroup
@@ -155,7 +155,7 @@ func (s *service) run(ctx context.Context) error {
 }
 
 // conclude says what is left.
-func (s *service) conclude(ended error) error {
+func (s *keeper) conclude(ended error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	objects, bytes, _ := s.schedule.owed()
@@ -172,7 +172,7 @@ func (s *service) conclude(ended error) error {
 }
 
 // fill puts what there is to send into the queue.
-func (s *service) fill(ctx context.Context) error {
+func (s *keeper) fill(ctx context.Context) error {
 	if len(s.cfg.Queue.Watch) > 0 {
 		s.watch(ctx)
 		return nil
@@ -192,7 +192,7 @@ const (
 	scanRest      = 9
 )
 
-func (s *service) watch(ctx context.Context) {
+func (s *keeper) watch(ctx context.Context) {
 	w := &watcher{
 		dirs: s.cfg.Queue.Watch, ignore: append(ignored[:len(ignored):len(ignored)], s.cfg.Queue.Ignore...), settle: s.cfg.Queue.Settle, move: s.cfg.Queue.Move,
 		queue: s.queue, took: s.add, now: time.Now, log: s.log,
@@ -212,12 +212,12 @@ func (s *service) watch(ctx context.Context) {
 }
 
 // wake lets who waits look again. The caller holds mu.
-func (s *service) wake() {
+func (s *keeper) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-func (s *service) add(entries []queue.Entry) {
+func (s *keeper) add(entries []queue.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.schedule.add(entries...)
@@ -225,14 +225,14 @@ func (s *service) add(entries []queue.Entry) {
 }
 
 // spend counts bytes that the system took.
-func (s *service) spend(n int64) {
+func (s *keeper) spend(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.schedule.budget.spent += n
 }
 
 // noteSpent writes down what counts for the day. The caller holds mu.
-func (s *service) noteSpent() {
+func (s *keeper) noteSpent() {
 	b := &s.schedule.budget
 	if b.limit == 0 {
 		return
@@ -244,14 +244,14 @@ func (s *service) noteSpent() {
 
 // connected notes how long a server took to accept. The longest counts, and is
 // forgotten slowly.
-func (s *service) connected(d time.Duration) {
+func (s *keeper) connected(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dialed = max(d, s.dialed-s.dialed/8)
 }
 
 // next waits for something to send. It returns false where the run ends.
-func (s *service) next(ctx context.Context) (queue.Entry, bool) {
+func (s *keeper) next(ctx context.Context) (queue.Entry, bool) {
 	for {
 		s.mu.Lock()
 		now := time.Now()

@@ -12,7 +12,7 @@ import (
 )
 
 // beats sends a heartbeat at once and then every so often.
-func (s *service) beats(ctx context.Context) {
+func (s *keeper) beats(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		may := s.schedule.budget.beats(time.Now())
@@ -30,7 +30,7 @@ func (s *service) beats(ctx context.Context) {
 }
 
 // heartbeat is what we say of ourselves.
-func (s *service) heartbeat(now time.Time) ([]byte, error) {
+func (s *keeper) heartbeat(now time.Time) ([]byte, error) {
 	h := wire.Heartbeat{SentAt: now.UTC(), Version: build.Version()}
 	if offset, roundTrip, ok := s.clock.estimate(); ok {
 		h.ClockOffset, h.RoundTrip = (*wire.Span)(&offset), (*wire.Span)(&roundTrip)
@@ -47,7 +47,7 @@ func (s *service) heartbeat(now time.Time) ([]byte, error) {
 	return h.Frame()
 }
 
-func (s *service) heard(answer wire.HeartbeatAnswer, sent, heard time.Time) {
+func (s *keeper) heard(answer wire.HeartbeatAnswer, sent, heard time.Time) {
 	offset, roundTrip := answer.Offset(sent, heard)
 	s.clock.add(offset, roundTrip)
 }

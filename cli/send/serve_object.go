@@ -23,7 +23,7 @@ const (
 )
 
 // connectWithin is how long a server may take to accept.
-func (s *service) connectWithin() time.Duration {
+func (s *keeper) connectWithin() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.cfg.Addresses) == 1 {
@@ -35,7 +35,7 @@ func (s *service) connectWithin() time.Duration {
 var errDamaged = errors.New("it has other bytes than were queued: the disk or somebody changed it")
 
 // send tries to send an entry, once to each server.
-func (s *service) send(ctx context.Context, e queue.Entry, cancel context.CancelCauseFunc) {
+func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelCauseFunc) {
 	damaged := false
 	it := item{
 		name: e.Name, size: e.Size, connectWithin: s.connectWithin(),
@@ -78,7 +78,7 @@ func (s *service) send(ctx context.Context, e queue.Entry, cancel context.Cancel
 }
 
 // back changes the schedule for an entry that is not on its way any more.
-func (s *service) back(change func()) {
+func (s *keeper) back(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
@@ -86,7 +86,7 @@ func (s *service) back(change func()) {
 	s.wake()
 }
 
-func (s *service) received(e queue.Entry, result Result) {
+func (s *keeper) received(e queue.Entry, result Result) {
 	if err := s.queue.Done(e); err != nil { // sent again after a restart, which does no harm
 		s.log.Error("a file with a receipt cannot be removed from the queue", "entry", e.File(), "error", err)
 	}
@@ -99,11 +99,11 @@ func (s *service) received(e queue.Entry, result Result) {
 	})
 }
 
-func (s *service) damaged(e queue.Entry, result Result) { s.putAside(e, queue.Damaged, result) }
-func (s *service) refused(e queue.Entry, result Result) { s.putAside(e, queue.Refused, result) }
+func (s *keeper) damaged(e queue.Entry, result Result) { s.putAside(e, queue.Damaged, result) }
+func (s *keeper) refused(e queue.Entry, result Result) { s.putAside(e, queue.Refused, result) }
 
 // putAside takes an entry out that no try can help.
-func (s *service) putAside(e queue.Entry, folder string, result Result) {
+func (s *keeper) putAside(e queue.Entry, folder string, result Result) {
 	err := s.queue.SetAside(e, folder, result.Error)
 	s.log.Error("set aside: put it back into objects once that is mended", "entry", folder+"/"+e.File(), "why", result.Error, "error", err)
 	s.back(func() {
@@ -113,7 +113,7 @@ func (s *service) putAside(e queue.Entry, folder string, result Result) {
 }
 
 // unreadable leaves an entry that cannot be read to whoever looks at the log.
-func (s *service) unreadable(e queue.Entry, result Result) {
+func (s *keeper) unreadable(e queue.Entry, result Result) {
 	f, err := s.queue.Open(e)
 	if err == nil {
 		_ = f.Close()
@@ -126,17 +126,17 @@ func (s *service) unreadable(e queue.Entry, result Result) {
 	})
 }
 
-func (s *service) unsent(e queue.Entry, result Result) {
+func (s *keeper) unsent(e queue.Entry, result Result) {
 	s.troubles.say(string(result.Outcome)+string(result.Cause), fmt.Sprintf("not received, stays in the queue: %s: %s (%s)", e.Name, result.Error, result.Server))
 	s.back(func() { s.schedule.unsent(e, time.Now()) })
 }
 
-func (s *service) again(it item, address string, err error) {
+func (s *keeper) again(it item, address string, err error) {
 	s.troubles.say(address+err.Error(), fmt.Sprintf("%s: %s: %v: trying the next server", address, it.name, err))
 }
 
 // queueInput queues what the command line names.
-func (s *service) queueInput(ctx context.Context) error {
+func (s *keeper) queueInput(ctx context.Context) error {
 	if len(s.cfg.Paths) == 0 {
 		return nil
 	}
@@ -187,7 +187,7 @@ func ended(ctx context.Context, done <-chan error) error {
 }
 
 // batch takes what has come, at least one; nil at the end.
-func (s *service) batch(ctx context.Context, sources <-chan queue.Source) []queue.Source {
+func (s *keeper) batch(ctx context.Context, sources <-chan queue.Source) []queue.Source {
 	var batch []queue.Source
 	select {
 	case one, ok := <-sources:

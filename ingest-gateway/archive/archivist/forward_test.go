@@ -16,9 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -164,6 +166,26 @@ func (l *lab) sendFramed(at time.Time, body, framing string) {
 	l.announce(n)
 }
 
+// announceAtOnce announces objects without waiting for one before the next: what
+// is announced within two seconds is put in order.
+func (l *lab) announceAtOnce(notices []wire.Notice) {
+	l.t.Helper()
+	var messages []*nats.Msg
+	for _, n := range notices {
+		m, err := stream.NoticeMessage(n, "gateway-0")
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		messages = append(messages, m)
+	}
+	for _, m := range messages {
+		if _, err := l.js.PublishMsgAsync(m); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	<-l.js.PublishAsyncComplete()
+}
+
 // A copy is byte for byte what came, in its order, whatever the framing, with the
 // old server away for a while, hanging for a while, and the lease passing on. All
 // that while the archive goes on.
@@ -233,9 +255,7 @@ func TestForwardedObjects(t *testing.T) {
 		late = append(late, n)
 	}
 	rand.Shuffle(len(late), func(i, j int) { late[i], late[j] = late[j], late[i] })
-	for _, n := range late {
-		l.announce(n)
-	}
+	l.announceAtOnce(late)
 	old.up()
 	l.await("the old server has all", func() bool { return old.received() == expected.String() })
 	l.await("the figures say so", func() bool {

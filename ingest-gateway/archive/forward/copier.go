@@ -211,7 +211,7 @@ func (c *copier) fill(ctx context.Context, w way, reader *stream.Reader, room in
 		return err
 	}
 	now := time.Now()
-	next, _ := reader.Position()
+	next, caughtUp := reader.Position()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range messages {
@@ -224,7 +224,7 @@ func (c *copier) fill(ctx context.Context, w way, reader *stream.Reader, room in
 			c.window.add(i)
 		}
 	}
-	c.window.next = next
+	c.window.next, c.window.caughtUp = next, caughtUp
 	return nil
 }
 

@@ -17,8 +17,9 @@ import (
 type window struct {
 	// items by receive time.
 	items []item
-	// next is the first sequence that was not read yet.
-	next uint64
+	// next is the first sequence that was not read yet; caughtUp: there was none.
+	next     uint64
+	caughtUp bool
 	// sent are sequences that were sent before earlier ones were.
 	sent map[uint64]bool
 }
@@ -44,9 +45,9 @@ func inOrder(a, b item) int {
 	return cmp.Or(a.receivedAt.Compare(b.receivedAt), cmp.Compare(a.sequence, b.sequence))
 }
 
-// ready returns the first items that were held for long enough: so long by our
-// clock, or by the server's, with which the newest is compared. Of a full window
-// at least one is ready.
+// ready returns the first items that were held for long enough: what the stream
+// took so long after them was read, or they were read so long ago and there is no
+// more. Of a full window at least one is ready.
 func (w *window) ready(now time.Time, settle time.Duration, room int) []item {
 	var newest time.Time
 	for _, i := range w.items {
@@ -55,7 +56,7 @@ func (w *window) ready(now time.Time, settle time.Duration, room int) []item {
 		}
 	}
 	n := 0
-	for n < len(w.items) && (now.Sub(w.items[n].readAt) >= settle || newest.Sub(w.items[n].at) >= settle) {
+	for n < len(w.items) && (w.caughtUp && now.Sub(w.items[n].readAt) >= settle || newest.Sub(w.items[n].at) >= settle) {
 		n++
 	}
 	if n == 0 && len(w.items) > 0 && len(w.items) >= room {

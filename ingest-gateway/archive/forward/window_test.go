@@ -29,7 +29,7 @@ func TestWindow(t *testing.T) {
 	for sequence, received := range map[uint64]int{10: 3, 11: 1, 12: 0, 13: 2} {
 		w.add(item{sequence: sequence, receivedAt: at(received), at: at(10), readAt: at(100)})
 	}
-	w.next = 14
+	w.next, w.caughtUp = 14, true
 	if got := w.ready(at(101), 2*time.Second, 512); len(got) > 0 {
 		t.Errorf("%v are ready too soon", sequences(got))
 	}
@@ -38,6 +38,10 @@ func TestWindow(t *testing.T) {
 	}
 	if diff := cmp.Diff([]uint64{11, 13, 10}, sequences(w.ready(at(102), 2*time.Second, 512))); diff != "" {
 		t.Errorf("ready:\n%s", diff)
+	}
+	w.caughtUp = false
+	if got := w.ready(at(102), 2*time.Second, 512); len(got) > 0 {
+		t.Errorf("%v are ready although there is more", sequences(got))
 	}
 	w.add(item{sequence: 14, receivedAt: at(50), at: at(12), readAt: at(100)})
 	w.next = 15
@@ -57,6 +61,7 @@ func TestWindow(t *testing.T) {
 	position(10, 11, 12, 13)
 	w.remove(ready[2:])
 	position(14)
+	w.caughtUp = true
 	w.remove(w.ready(at(200), 0, 512))
 	position(15)
 }

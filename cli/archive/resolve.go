@@ -36,8 +36,8 @@ func resolve(ctx context.Context, b *backend.Backend, store objectstore.Store, n
 	}
 	n, err := tree.Find(ctx, store, b.Code, name, instruments)
 	if errors.Is(err, tree.ErrNoPath) {
-		return wire.Notice{}, fmt.Errorf("%w of site %s: no key, no published path and no alias of %d instruments; a new object has its paths once it is listed, within a minute: substorm archive ls -o wide shows them",
-			err, b.Code, len(instruments))
+		return wire.Notice{}, fmt.Errorf("%w of site %s: no key, no published path and no alias of %d instruments; "+
+			"a new object has its paths once it is listed, within a minute: substorm archive ls -o wide shows them", err, b.Code, len(instruments))
 	}
 	return n, err
 }

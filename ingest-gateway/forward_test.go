@@ -162,7 +162,7 @@ func TestForwardBehindTheReceipt(t *testing.T) {
 	if !strings.Contains(last.Path, "/rank_") {
 		t.Errorf("published under %q", last.Path)
 	}
-	if found, err := tree.Find(t.Context(), l.store, l.site, last.Path, []tree.Instrument{in}); err != nil || found.ID != last.ID {
+	if found, err := tree.Find(t.Context(), l.store, nil, l.site, last.Path, []tree.Instrument{in}); err != nil || found.ID != last.ID {
 		t.Errorf("under %q is %s, %v, want %s", last.Path, found.ID, err, last.ID)
 	}
 }

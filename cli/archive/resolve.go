@@ -30,11 +30,15 @@ func resolve(ctx context.Context, b *backend.Backend, store objectstore.Store, n
 		return wire.Notice{}, fmt.Errorf("the bucket holds no object %q: substorm archive ls shows the keys; to look for a path or an alias, "+
 			"which the registry tells, give --nats-servers", name)
 	}
-	instruments, err := declared(ctx, b, s)
+	js, err := b.JetStream(ctx)
 	if err != nil {
 		return wire.Notice{}, err
 	}
-	n, err := tree.Find(ctx, store, b.Code, name, instruments)
+	instruments, err := declared(ctx, js, b.Code, s)
+	if err != nil {
+		return wire.Notice{}, err
+	}
+	n, err := tree.Find(ctx, store, claims(js, b.Code), b.Code, name, instruments)
 	if errors.Is(err, tree.ErrNoPath) {
 		return wire.Notice{}, fmt.Errorf("%w of site %s: no key, no published path and no alias of %d instruments; "+
 			"a new object has its paths once it is listed, within a minute: substorm archive ls -o wide shows them", err, b.Code, len(instruments))
@@ -42,19 +46,37 @@ func resolve(ctx context.Context, b *backend.Backend, store objectstore.Store, n
 	return n, err
 }
 
-// declared are the instruments of the registry within the selection.
-func declared(ctx context.Context, b *backend.Backend, s *selection) ([]tree.Instrument, error) {
-	js, err := b.JetStream(ctx)
-	if err != nil {
-		return nil, err
+// claims looks names up in the Site's bucket of them.
+func claims(js jetstream.JetStream, site string) tree.Names {
+	return func(ctx context.Context, instrument, name string) (wire.NameClaim, bool, error) {
+		kv, err := js.KeyValue(ctx, wire.NamesBucket(site))
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			return wire.NameClaim{}, false, nil
+		}
+		if err != nil {
+			return wire.NameClaim{}, false, fmt.Errorf("names of site %s: %w", site, err)
+		}
+		e, err := kv.Get(ctx, wire.NameKey(instrument, name))
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return wire.NameClaim{}, false, nil
+		}
+		if err != nil {
+			return wire.NameClaim{}, false, fmt.Errorf("names of site %s: %w", site, err)
+		}
+		claim, err := wire.DecodeNameClaim(e.Value())
+		return claim, err == nil, err
 	}
-	kv, err := js.KeyValue(ctx, wire.RegistryBucket(b.Code))
+}
+
+// declared are the instruments of the registry within the selection.
+func declared(ctx context.Context, js jetstream.JetStream, site string, s *selection) ([]tree.Instrument, error) {
+	kv, err := js.KeyValue(ctx, wire.RegistryBucket(site))
 	if err != nil {
-		return nil, fmt.Errorf("registry of site %s: %w", b.Code, err)
+		return nil, fmt.Errorf("registry of site %s: %w", site, err)
 	}
 	watch, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
 	if err != nil {
-		return nil, fmt.Errorf("registry of site %s: %w", b.Code, err)
+		return nil, fmt.Errorf("registry of site %s: %w", site, err)
 	}
 	defer func() { _ = watch.Stop() }()
 	var all []tree.Instrument
@@ -72,7 +94,7 @@ func declared(ctx context.Context, b *backend.Backend, s *selection) ([]tree.Ins
 			}
 			entry, err := wire.DecodeInstrumentEntry(e.Value())
 			if err != nil {
-				return nil, fmt.Errorf("registry of site %s: %s: %w", b.Code, e.Key(), err)
+				return nil, fmt.Errorf("registry of site %s: %s: %w", site, e.Key(), err)
 			}
 			in, err := tree.OfEntry(entry)
 			if err != nil {

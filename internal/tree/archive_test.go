@@ -5,6 +5,7 @@ package tree
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -173,9 +174,14 @@ func TestFind(t *testing.T) {
 	named.ID = named.Key
 	put(t, store, named, "named")
 
+	claims := map[string]wire.NameClaim{}
+	names := func(_ context.Context, instrument, name string) (wire.NameClaim, bool, error) {
+		claim, ok := claims[instrument+"."+name]
+		return claim, ok, nil
+	}
 	found := func(path, id string) {
 		t.Helper()
-		n, err := Find(t.Context(), store, site, path, []Instrument{other, in})
+		n, err := Find(t.Context(), store, names, site, path, []Instrument{other, in})
 		switch {
 		case id == "" && !errors.Is(err, ErrNoPath):
 			t.Errorf("%q: %s %v, want ErrNoPath", path, n.ID, err)
@@ -193,6 +199,20 @@ func TestFind(t *testing.T) {
 	found("rank/26324/1200.jpg", "")
 	found("old/2015/frame 1.fits", named.ID)
 	found("old/2015/frame 2.fits", "")
+	corrected := record(noon.Add(time.Hour), "corrected")
+	corrected.Name, corrected.Supersedes = named.Name, named.ID
+	corrected.Key = wire.NamedKey(site, camera, named.Name, 2)
+	corrected.ID = corrected.Key
+	put(t, store, corrected, "corrected")
+	found("old/2015/frame 1.fits", corrected.ID)
+	packed := pack(t, store, "packs/thule/2026/11/25/1795305598987-gateway-0-one-1.tar", noon.AddDate(0, 0, 4), "packed")[0]
+	packed.Name = "2015/packed.fits"
+	list(t, store, camera, "2026-11-25", 1, packed)
+	found("old/2015/packed.fits", "")
+	claims[camera+".2015/packed.fits"] = wire.NameClaim{Name: packed.Name, Versions: []wire.NameVersion{{Version: 1, Digest: packed.Digest, Key: packed.ID, ReceivedAt: packed.ReceivedAt}}}
+	found("old/2015/packed.fits", packed.ID)
+	claims[camera+".2015/frame 1.fits"] = wire.NameClaim{Name: named.Name, Versions: []wire.NameVersion{{Version: 1, Digest: named.Digest, ReceivedAt: noon}}}
+	found("old/2015/frame 1.fits", corrected.ID) // claimed, and not listed yet
 	found("2026/11/22/rank-00000000.jpg", "")
 	found("2026/13/22/rank-00000000.jpg", "")
 	found("../x", "")
@@ -202,7 +222,7 @@ func TestFind(t *testing.T) {
 	if err := store.Put(t.Context(), wire.ManifestPartKey(site, camera, "2026-11-23", 2), strings.NewReader("damaged"), 7, objectstore.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Find(t.Context(), store, site, "2026/11/23/rank-00000000.jpg", []Instrument{in}); !errors.Is(err, wire.ErrMalformed) {
+	if _, err := Find(t.Context(), store, nil, site, "2026/11/23/rank-00000000.jpg", []Instrument{in}); !errors.Is(err, wire.ErrMalformed) {
 		t.Errorf("of a day that cannot be read: %v", err)
 	}
 }
@@ -258,14 +278,12 @@ func FuzzCandidates(f *testing.F) {
 			return
 		}
 		in := Instrument{Name: camera, Station: "rank", Naming: parsed, Aliases: []*naming.Template{parsed}}
-		for _, c := range Candidates(site, path, []Instrument{in}) {
-			if (c.Key == "") == (c.Day == "") {
+		for _, c := range Candidates(path, []Instrument{in}) {
+			if (c.Name == "") == (c.Day == "") {
 				t.Fatalf("candidate %+v", c)
 			}
-			if c.Key != "" {
-				if err := wire.CheckName(strings.TrimPrefix(c.Key, wire.NamedKey(site, camera, "", 1))); err != nil {
-					t.Fatal(err)
-				}
+			if c.Name != "" && wire.CheckName(c.Name) != nil {
+				t.Fatalf("name %q", c.Name)
 			}
 			r := record(noon, "x")
 			if r.Path = Path(parsed, camera, "rank", r, 0); c.Matches(r) && r.Path != path {

@@ -37,20 +37,24 @@ func OfEntry(e wire.InstrumentEntry) (Instrument, error) {
 	return in, nil
 }
 
-// Candidate says where the object of a path can be, if there is one: under a key,
-// or in the manifest of a day.
+// Candidate says where the object of a path can be, if there is one: under the key
+// of a name, or in the manifest of a day.
 type Candidate struct {
 	Instrument string
-	// Key of a named object; empty where it is to be looked for in Day.
-	Key string
-	Day wire.Day
+	// Name of an object, whose key follows from it; empty where it is to be looked
+	// for in Day.
+	Name string
+	Day  wire.Day
+	// Newest: of several objects the one that was received last has the path, for
+	// they are versions of one name; else that which was received first.
+	Newest bool
 	// Matches says whether an object has the path.
 	Matches func(wire.Record) bool
 }
 
 // Candidates returns where to look for the object that is published under a path,
 // or has it as an alias, the likeliest first. It asks nobody.
-func Candidates(site, path string, instruments []Instrument) []Candidate {
+func Candidates(path string, instruments []Instrument) []Candidate {
 	if wire.CheckName(path) != nil || len(path) > wire.MaxKey {
 		return nil
 	}
@@ -58,14 +62,14 @@ func Candidates(site, path string, instruments []Instrument) []Candidate {
 	for _, in := range instruments {
 		published := func(r wire.Record) bool { return r.Path == path }
 		base, _ := Untold(path)
-		all = append(all, in.candidates(site, in.Naming, path, published)...)
+		all = append(all, in.candidates(in.Naming, path, true, published)...)
 		if base != path {
-			all = append(all, in.candidates(site, in.Naming, base, published)...)
+			all = append(all, in.candidates(in.Naming, base, true, published)...)
 		}
 	}
 	for _, in := range instruments {
 		for _, alias := range in.Aliases {
-			all = append(all, in.candidates(site, alias, path, func(r wire.Record) bool {
+			all = append(all, in.candidates(alias, path, alias.Has("name"), func(r wire.Record) bool {
 				return Path(alias, in.Name, in.Station, r, 0) == path
 			})...)
 		}
@@ -75,7 +79,7 @@ func Candidates(site, path string, instruments []Instrument) []Candidate {
 
 // candidates of one template. An object whose name told its time may be received,
 // and listed, a day later.
-func (in Instrument) candidates(site string, t *naming.Template, path string, matches func(wire.Record) bool) []Candidate {
+func (in Instrument) candidates(t *naming.Template, path string, newest bool, matches func(wire.Record) bool) []Candidate {
 	if t == nil {
 		return nil
 	}
@@ -85,11 +89,11 @@ func (in Instrument) candidates(site string, t *naming.Template, path string, ma
 	}
 	var all []Candidate
 	if v.Name != "" && wire.CheckName(v.Name) == nil {
-		all = append(all, Candidate{Instrument: in.Name, Key: wire.NamedKey(site, in.Name, v.Name, 1), Matches: matches})
+		all = append(all, Candidate{Instrument: in.Name, Name: v.Name, Newest: true, Matches: matches})
 	}
 	if t.HasTime() {
 		for _, day := range []wire.Day{wire.DayOf(v.Time), wire.DayOf(v.Time.Add(24 * time.Hour))} {
-			all = append(all, Candidate{Instrument: in.Name, Day: day, Matches: matches})
+			all = append(all, Candidate{Instrument: in.Name, Day: day, Newest: newest, Matches: matches})
 		}
 	}
 	return all

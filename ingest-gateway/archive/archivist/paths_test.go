@@ -68,7 +68,15 @@ func TestPathsThatClash(t *testing.T) {
 	l.await("six objects are listed", func() bool { return len(l.listed(camera)) == 6 })
 	l.publish(camera, noon.Add(4*time.Minute), "dark")
 	l.await("seven objects are listed", func() bool { return len(l.listed(camera)) == 7 })
+	correction := l.notice(camera, object{noon.Add(5 * time.Minute), "correction"})
+	correction.Path, correction.Supersedes, correction.Name = other, first.ID, "x"
+	correction.ReceivedAt = yesterday.Add(5 * time.Minute)
+	l.announce(correction)
+	l.await("the correction is listed", func() bool { return len(l.listed(camera)) == 8 })
 	paths := l.paths(camera)
+	if n := len(slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path != other })); n != 2 {
+		t.Errorf("%d versions are published under %q, want 2", n, other)
+	}
 	for _, number := range []int{1, 2, 3, 4} {
 		if !slices.Contains(paths, tree.Told(base, number)) {
 			t.Errorf("%q is missing in %q", tree.Told(base, number), paths)
@@ -77,8 +85,8 @@ func TestPathsThatClash(t *testing.T) {
 	if len(slices.Compact(paths)) != 6 {
 		t.Errorf("%q are not six paths", paths)
 	}
-	if n := gauge(t, cfg, "substorm_manifest_paths_total"); n != 3 {
-		t.Errorf("%v paths were made, want 3", n)
+	if n := gauge(t, cfg, "substorm_manifest_paths_total"); n != 4 {
+		t.Errorf("%v paths were made, want 4", n)
 	}
 }
 

@@ -121,7 +121,12 @@ func (w *Writer) publish(d *day, n *wire.Notice) {
 		return
 	}
 	before := d.paths.cost()
-	path := d.paths.own(n.Path)
+	path := n.Path
+	if n.Supersedes != "" {
+		d.paths.take(path, 1) // it may have that of the version that it replaces
+	} else {
+		path = d.paths.own(path)
+	}
 	w.held += d.paths.cost() - before
 	if path == n.Path {
 		w.cfg.Metrics.paths.WithLabelValues(pathOwn).Inc()

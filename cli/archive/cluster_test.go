@@ -72,6 +72,14 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 	if out != "frame" {
 		t.Errorf("got %q", out)
 	}
+	declare(t, js)
+	out, _ = must(t, append([]string{"cat", "rank/26325/13.txt"}, at...)...)
+	if out != "frame 2" {
+		t.Errorf("by its alias: %q", out)
+	}
+	if _, _, err := run(t, append([]string{"cat", "old/nothing"}, at...)...); err == nil || !strings.Contains(err.Error(), "no object has this path") {
+		t.Errorf("by the name of nothing: %v", err)
+	}
 	out, _ = must(t, append([]string{"ledger"}, at...)...)
 	if !strings.Contains(out, "mag-1") || !strings.Contains(out, "KernelBuffer=4") {
 		t.Errorf("ledger:\n%s", out)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -60,24 +61,30 @@ func TestLegacyTree(t *testing.T) {
 	}
 }
 
-// TestPathsAndAliases: an object by all that leads to it.
-func TestPathsAndAliases(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
-	server := parts.NATS(t, parts.NATSOptions{})
-	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+// declare writes a registry entry with paths and aliases.
+func declare(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
 	kv, err := js.KeyValue(t.Context(), wire.RegistryBucket(site))
 	if err != nil {
 		t.Fatal(err)
 	}
 	entry, err := wire.InstrumentEntry{Instrument: "allsky-1", Station: "rank", Naming: "{year}/{month}/{day}/{station}-{digest:8}.txt",
-		Aliases: []string{"rank/{year2}{doy}/{hour}.txt"}}.Encode()
+		Aliases: []string{"rank/{year2}{doy}/{hour}.txt", "old/{name}"}}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := kv.Put(t.Context(), wire.RegistryInstrumentKey("allsky-1"), entry); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestPathsAndAliases: an object by all that leads to it.
+func TestPathsAndAliases(t *testing.T) {
+	f := newFixture(t, parts.MinIOOptions{})
+	server := parts.NATS(t, parts.NATSOptions{})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, site)
+	declare(t, js)
 	published := put(t, f.store, "allsky-1", "published", noon.AddDate(0, 0, 2))
 	published.Path = "2026/11/23/rank-" + published.Digest.String()[:8] + ".txt"
 	list(t, f.store, "allsky-1", "2026-11-23", 1, published)

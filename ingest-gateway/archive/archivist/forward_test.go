@@ -134,6 +134,7 @@ func (l *lab) declared() ([]wire.InstrumentEntry, bool) {
 func (l *lab) forwardConfig(gateway string) Config {
 	cfg := l.config(gateway)
 	cfg.Declared = l.declared
+	cfg.SweepAge = time.Hour // what a test has stored and not announced yet, the sweep leaves alone
 	return cfg
 }
 

@@ -187,9 +187,11 @@ func (s *keeper) fill(ctx context.Context) error {
 
 // Every rememberEvery what is known of files that are gone is forgotten. A scan
 // is followed by a pause scanRest times as long, however many files there are.
+// One that failed, on a full disk say, by scanMend of the usual pauses.
 const (
 	rememberEvery = time.Hour
 	scanRest      = 9
+	scanMend      = 20
 )
 
 func (s *keeper) watch(ctx context.Context) {
@@ -201,12 +203,15 @@ func (s *keeper) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		begin := time.Now()
 		remember := begin.Sub(remembered) > rememberEvery
-		if w.scan(ctx, remember) && remember {
+		pause := s.cfg.Queue.ScanInterval
+		if !w.scan(ctx, remember) {
+			pause *= scanMend
+		} else if remember {
 			remembered = begin
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(max(s.cfg.Queue.ScanInterval, scanRest*time.Since(begin))):
+		case <-time.After(max(pause, scanRest*time.Since(begin))):
 		}
 	}
 }

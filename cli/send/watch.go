@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/substorm/substorm/cli/send/queue"
@@ -64,10 +65,12 @@ func (w *watcher) scan(ctx context.Context, remember bool) bool {
 	whole := true
 	for _, dir := range w.dirs {
 		err := filepath.WalkDir(dir, s.visit)
-		if err = errors.Join(err, s.flush()); ctx.Err() != nil {
+		err = errors.Join(err, s.flush())
+		if ctx.Err() != nil {
 			return false
 		}
-		whole = w.mention(dir, err) && whole
+		whole = w.mention(dir, errors.Join(append(s.failures, err)...)) && whole
+		s.failures = nil
 	}
 	w.seen = s.seen
 	if remember && whole {
@@ -80,7 +83,8 @@ func (w *watcher) scan(ctx context.Context, remember bool) bool {
 func (w *watcher) mention(dir string, err error) bool {
 	text := ""
 	if err != nil {
-		text = err.Error()
+		text, _, _ = strings.Cut(err.Error(), "\n") // the first tells
+		_, text, _ = strings.Cut(text, ": ")        // whichever file it was
 	}
 	if w.silent == nil {
 		w.silent = map[string]string{}
@@ -105,6 +109,22 @@ type scanning struct {
 
 	batch []queue.Source
 	bytes int64
+	// failures are the first ones: what cannot be taken does not keep the rest.
+	failures []error
+}
+
+// shownFailed is how many failures of a scan are logged.
+const shownFailed = 5
+
+// fail notes an error. It returns one that ends the scan: that of a full disk.
+func (s *scanning) fail(err error) error {
+	if queue.IsFull(err) {
+		return err
+	}
+	if err != nil && len(s.failures) < shownFailed {
+		s.failures = append(s.failures, err)
+	}
+	return nil
 }
 
 func (s *scanning) visit(path string, d fs.DirEntry, err error) error {
@@ -113,8 +133,10 @@ func (s *scanning) visit(path string, d fs.DirEntry, err error) error {
 		return s.ctx.Err()
 	case errors.Is(err, fs.ErrNotExist) && d != nil && path != s.root(path):
 		return nil // it went while we looked
-	case err != nil:
+	case err != nil && (d == nil || path == s.root(path)):
 		return err
+	case err != nil: // a folder that cannot be read
+		return s.fail(err)
 	case d.IsDir():
 		if path != s.root(path) && s.ignores(d.Name()) {
 			return fs.SkipDir
@@ -127,8 +149,11 @@ func (s *scanning) visit(path string, d fs.DirEntry, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil || !info.Mode().IsRegular() {
-		return err
+	if err != nil {
+		return s.fail(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil
 	}
 	return s.file(path, info)
 }
@@ -195,7 +220,7 @@ func (s *scanning) flush() error {
 	if len(entries) > 0 {
 		s.took(entries)
 	}
-	return err
+	return s.fail(err)
 }
 
 // checkFolders finds folders that cannot be watched.

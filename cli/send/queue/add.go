@@ -62,6 +62,9 @@ func (q *Queue) Add(sources ...Source) ([]Entry, error) {
 		if err != nil && !gone(s) {
 			failed = append(failed, fmt.Errorf("take %s: %w", s.Name, err))
 		}
+		if IsFull(err) {
+			break // the others would only wear the disk
+		}
 		if ok {
 			adding = append(adding, a)
 		}

@@ -91,6 +91,11 @@ func TestWithoutUs(t *testing.T) {
 		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP(camera, tcp), parts.InstrumentUDP(magnetometer, udp)}})
 
 	frames, lines := observations(t)
+	small := filepath.Join(t.TempDir(), "small.pgm")
+	if err := os.WriteFile(small, []byte("P5 2 2 255\nsky."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	frames = append([]string{small}, frames...)
 	at := time.Now().UTC()
 	sendAll(t, send.Config{Addresses: []string{parts.Loopback(tcp)}, Paths: frames})
 	sendAll(t, send.Config{Addresses: []string{parts.Loopback(tcp)}, Paths: frames[:1]}) // again: the archive keeps one
@@ -117,7 +122,10 @@ func TestWithoutUs(t *testing.T) {
 	if n := strings.Count(string(listed), "\n"); err != nil || n != len(frames) {
 		t.Errorf("%d frames listed, %d sent (%v)", n, len(frames), err)
 	}
-	if !strings.Contains(string(out), "frame: OK") || !strings.Contains(string(out), "x-amz-meta-substorm-sha256") {
+	if got, err := os.ReadFile(filepath.Join(dir, "smallest")); err != nil || string(got) != "P5 2 2 255\nsky." || !strings.Contains(string(listed), `"offset":`) {
+		t.Errorf("the smallest frame, which lies in a pack, is %q (%v)", got, err)
+	}
+	if !strings.Contains(string(out), "smallest: OK") || !strings.Contains(string(out), "frame: OK") || !strings.Contains(string(out), "x-amz-meta-substorm-sha256") {
 		t.Error("neither digest nor metadata was shown")
 	}
 }

@@ -65,6 +65,9 @@ type Config struct {
 
 	// PartInterval is how often manifest parts are closed; 0 means each minute.
 	PartInterval time.Duration
+	// CompactAfter is how long after its end a day is compacted, CompactGrace how
+	// long what that replaces stays; 0 means a day each.
+	CompactAfter, CompactGrace time.Duration
 
 	// LogLevel is debug, info, warn or error; Log gets the lines.
 	LogLevel string

@@ -289,9 +289,10 @@ func (g *gateway) archivist(ctx context.Context) error {
 	return archivist.Run(ctx, archivist.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		JetStream: g.js, Store: g.objects,
-		Settings:             func(name string) (wire.InstrumentEntry, bool) { return g.registry.Current().Entry(name) },
-		Declared:             func() ([]wire.InstrumentEntry, bool) { return g.registry.Current().Entries() },
-		PartInterval:         g.cfg.PartInterval,
+		Settings:     func(name string) (wire.InstrumentEntry, bool) { return g.registry.Current().Entry(name) },
+		Declared:     func() ([]wire.InstrumentEntry, bool) { return g.registry.Current().Entries() },
+		PartInterval: g.cfg.PartInterval,
+		CompactAfter: g.cfg.CompactAfter, CompactGrace: g.cfg.CompactGrace,
 		ObservationRetention: g.cfg.ObservationRetention, NoticeRetention: g.cfg.NoticeRetention,
 		Memory: g.archiveMemory, ScratchDir: filepath.Join(g.cfg.DataDir, "segments"),
 		Holding: func(held bool) {

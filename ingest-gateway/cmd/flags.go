@@ -90,6 +90,8 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.DurationVar(&cfg.ObservationRetention, "observation-retention", 72*time.Hour, "how long archived telemetry stays on its stream")
 	f.DurationVar(&cfg.NoticeRetention, "notice-retention", 72*time.Hour, "how long listed notices stay on their stream")
 	f.DurationVar(&cfg.PartInterval, "part-interval", time.Minute, "how often manifest parts are closed")
+	f.DurationVar(&cfg.CompactAfter, "compact-after", 24*time.Hour, "how long after its end a day is compacted")
+	f.DurationVar(&cfg.CompactGrace, "compact-grace", 24*time.Hour, "how long readers may use what a compaction replaced")
 	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")
 }
 

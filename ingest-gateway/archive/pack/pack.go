@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -37,18 +38,25 @@ var zeros [trailer]byte
 // header returns what stands before the bytes of a member. An ID in the notice
 // says that it had another place before.
 func header(n wire.Notice) ([]byte, error) {
+	name := wire.MemberName(n)
 	records, err := wire.MemberPax(n)
 	if err != nil {
 		return nil, err
 	}
+	if head := quickHeader(name, n.Size, n.ReceivedAt, records); head != nil {
+		return head, nil
+	}
+	return tarHeader(name, n.Size, n.ReceivedAt, records)
+}
+
+func tarHeader(name string, size int64, at time.Time, records map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	out.Grow(3 * block)
-	err = tar.NewWriter(&out).WriteHeader(&tar.Header{
-		Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: wire.MemberName(n), Size: n.Size, Mode: mode,
-		ModTime: n.ReceivedAt, PAXRecords: records,
+	err := tar.NewWriter(&out).WriteHeader(&tar.Header{
+		Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: name, Size: size, Mode: mode, ModTime: at, PAXRecords: records,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("header of %s: %w", wire.MemberName(n), err)
+		return nil, fmt.Errorf("header of %s: %w", name, err)
 	}
 	return out.Bytes(), nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -205,6 +206,63 @@ func FuzzMembers(f *testing.F) {
 				t.Errorf("member %+v of a pack of %d bytes, after %d", n, len(data), last)
 			}
 			last = n.Offset + n.Length
+		}
+	})
+}
+
+// TestQuickHeader: our own headers are those of archive/tar, byte for byte.
+func TestQuickHeader(t *testing.T) {
+	quick := 0
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Unix(rapid.Int64Range(0, 1<<34).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "fraction")).UTC()
+		if rapid.Bool().Draw(t, "round") {
+			at = at.Truncate(time.Millisecond)
+		}
+		name := "o/thule/" + rapid.StringMatching(`[a-z0-9-]{1,63}/[a-z]{0,30}/[a-zé]{1,20}`).Draw(t, "name")
+		records := map[string]string{wire.PaxFormat: "1",
+			wire.PaxRecord: rapid.StringMatching(`[ -~é]{1,1000}`).Draw(t, "record")}
+		size := rapid.Int64Range(0, 1<<34).Draw(t, "size")
+		got := quickHeader(name, size, at, records)
+		if got == nil {
+			return
+		}
+		quick++
+		want, err := tarHeader(name, size, at, records)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%v (-tar +quick):\n%s", err, cmp.Diff(want, got))
+		}
+	})
+	if quick == 0 {
+		t.Error("no header was of our own making")
+	}
+	if n := notice("allsky-1", "frame", sampleTime); quickHeader(wire.MemberName(n), n.Size, n.ReceivedAt, map[string]string{wire.PaxFormat: "1", wire.PaxRecord: "{}"}) == nil {
+		t.Error("the header of a usual member is not")
+	}
+}
+
+func BenchmarkHeader(b *testing.B) {
+	n := notice("allsky-1", "frame", sampleTime)
+	records, err := wire.MemberPax(n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("ours", func(b *testing.B) {
+		for b.Loop() {
+			quickHeader(wire.MemberName(n), n.Size, n.ReceivedAt, records)
+		}
+	})
+	b.Run("tar", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := tarHeader(wire.MemberName(n), n.Size, n.ReceivedAt, records); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("pax", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := wire.MemberPax(n); err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 }

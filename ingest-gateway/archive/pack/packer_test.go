@@ -39,7 +39,9 @@ type bench struct {
 
 type pool struct{ *memory.Pool }
 
-func newBench(t *testing.T, budget int64) *bench {
+// newBench returns a packer with so many packs on their way at most: with one, no
+// pack goes because of its age.
+func newBench(t *testing.T, budget int64, flying int) *bench {
 	t.Helper()
 	p, err := memory.NewPool(memory.Config{Budget: budget, ScratchDir: filepath.Join(t.TempDir(), "scratch"), ScratchSize: 1 << 20})
 	if err != nil {
@@ -47,7 +49,7 @@ func newBench(t *testing.T, budget int64) *bench {
 	}
 	b := &bench{pool: &pool{p}, puts: make(chan *put, 1000)}
 	b.Packer = NewPacker(Config{
-		Site: "thule", Gateway: "gateway-0", Incarnation: "one", Number: new(atomic.Uint64), Pool: p, Flying: 2,
+		Site: "thule", Gateway: "gateway-0", Incarnation: "one", Number: new(atomic.Uint64), Pool: p, Flying: flying,
 		Put: func(ctx context.Context, key string, body io.ReadSeeker, size int64, digest wire.Digest, members int) error {
 			if _, err := body.Seek(0, io.SeekStart); err != nil {
 				return err
@@ -138,7 +140,7 @@ func arrived(t *testing.T, f *put, err error, all ...*Member) {
 // A lone object waits for nothing; what comes while it is on its way goes with
 // the next, as soon as it has arrived.
 func TestIdleStore(t *testing.T) {
-	b := newBench(t, 64<<20)
+	b := newBench(t, 64<<20, 1)
 	first := b.add(t, "one", sampleTime)
 	flight := b.next(t)
 	second, third := b.add(t, "two", sampleTime), b.add(t, "three", sampleTime)
@@ -157,7 +159,7 @@ func TestIdleStore(t *testing.T) {
 // While the store is busy a pack goes when it is old enough; no more than so many
 // at a time.
 func TestBusyStore(t *testing.T) {
-	b := newBench(t, 64<<20)
+	b := newBench(t, 64<<20, 2)
 	first := b.add(t, "one", sampleTime)
 	one := b.next(t)
 	second := b.add(t, "two", sampleTime)
@@ -173,26 +175,26 @@ func TestBusyStore(t *testing.T) {
 
 // A pack closes at its size and at the day's end.
 func TestFullPack(t *testing.T) {
-	b := newBench(t, 64<<20)
+	b := newBench(t, 64<<20, 1)
 	all := []*Member{b.add(t, "one", sampleTime)}
 	one := b.next(t)
 	body := strings.Repeat("x", 1<<20)
 	for range 9 {
 		all = append(all, b.add(t, body, sampleTime))
 	}
-	full := b.next(t)
-	if full.members != 7 || len(full.data) > MaxSize {
-		t.Errorf("a full pack has %d members and %d bytes", full.members, len(full.data))
-	}
 	tomorrow := b.add(t, "tomorrow", sampleTime.Add(time.Hour))
 	arrived(t, one, nil, all[0])
-	rest := b.next(t)
+	full := b.next(t)
+	if full.members != 7 || len(full.data) > MaxSize {
+		t.Fatalf("a full pack has %d members and %d bytes", full.members, len(full.data))
+	}
 	arrived(t, full, nil, all[1:8]...)
+	rest := b.next(t)
+	arrived(t, rest, nil, all[8:]...)
 	last := b.next(t)
 	if rest.members != 2 || last.members != 1 {
 		t.Errorf("then go %d and %d", rest.members, last.members)
 	}
-	arrived(t, rest, nil, all[8:]...)
 	arrived(t, last, nil, tomorrow)
 	if file, err := wire.ParsePackKey(last.key); err != nil || file.Day != "2026-11-22" {
 		t.Errorf("the pack of the next day is %s", last.key)
@@ -201,7 +203,7 @@ func TestFullPack(t *testing.T) {
 
 // Where there is no memory for a copy, an object is told so at once.
 func TestNoRoom(t *testing.T) {
-	b := newBench(t, 400<<10)
+	b := newBench(t, 400<<10, 1)
 	body := strings.Repeat("x", 60<<10)
 	first := b.add(t, body, sampleTime)
 	one := b.next(t)
@@ -222,7 +224,7 @@ func TestNoRoom(t *testing.T) {
 
 // A pack that fails fails for all its members, whose bytes can still be read.
 func TestFailure(t *testing.T) {
-	b := newBench(t, 64<<20)
+	b := newBench(t, 64<<20, 1)
 	first := b.add(t, "one", sampleTime)
 	one := b.next(t)
 	second, third := b.add(t, "two", sampleTime), b.add(t, "three", sampleTime)
@@ -245,7 +247,7 @@ func TestFailure(t *testing.T) {
 
 // A pack is given up once nobody waits for it, and not before.
 func TestGivenUp(t *testing.T) {
-	b := newBench(t, 64<<20)
+	b := newBench(t, 64<<20, 1)
 	first := b.add(t, "one", sampleTime)
 	one := b.next(t)
 	second, third := b.add(t, "two", sampleTime), b.add(t, "three", sampleTime)
@@ -268,7 +270,7 @@ func TestGivenUp(t *testing.T) {
 
 // Many at once: every member is in exactly one pack, where its notice says.
 func TestManyAtOnce(t *testing.T) {
-	b := newBench(t, 16<<20)
+	b := newBench(t, 16<<20, 4)
 	go func() {
 		for f := range b.puts {
 			f.answer <- nil

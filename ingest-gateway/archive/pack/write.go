@@ -21,8 +21,10 @@ type Writer struct {
 // NewWriter begins the pack that will lie under key.
 func NewWriter(key string, out io.Writer) *Writer { return &Writer{key: key, out: out} }
 
-// Size is how many bytes were written, Members how many members.
-func (w *Writer) Size() int64  { return w.at }
+// Size is how many bytes were written.
+func (w *Writer) Size() int64 { return w.at }
+
+// Members is how many were added.
 func (w *Writer) Members() int { return w.members }
 
 // Add copies an object from body, whose next n.Size bytes it is, and returns its

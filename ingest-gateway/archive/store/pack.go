@@ -95,8 +95,8 @@ func (o *Object) mayPack() bool {
 func (o *Object) pack(ctx context.Context, digest wire.Digest) (n wire.Notice, spooled, packed bool, err error) {
 	a := o.archive
 	raw := o.notice(o.receivedAt, digest)
-	packer := a.packers.patient
-	if o.maySpool() {
+	packer, may := a.packers.patient, o.maySpool()
+	if may {
 		packer = a.packers.spooling
 	}
 	m, err := packer.Add(raw, o.buffer.Reader())
@@ -109,7 +109,7 @@ func (o *Object) pack(ctx context.Context, digest wire.Digest) (n wire.Notice, s
 	defer m.Release()
 	o.buffer.Release()
 	err = m.Wait(ctx)
-	if err != nil && o.maySpool() && isAway(err) {
+	if err != nil && may && isAway(err) {
 		return raw, true, true, o.spoolBytes(ctx, raw, m.Reader())
 	}
 	return m.Notice, false, true, err

@@ -5,6 +5,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/substorm/substorm/cli/adopt"
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/cli/importer"
 	"github.com/substorm/substorm/cli/quickstart"
@@ -43,6 +44,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	root.AddCommand(importer.Command())
 	root.AddCommand(status.Command())
 	root.AddCommand(spool.Command())
+	root.AddCommand(adopt.Command())
 	root.AddCommand(quickstart.Command())
 	root.AddCommand(versionCommand())
 	explainArguments(root)

@@ -75,6 +75,8 @@ func goldenRecords() []goldenRecord {
 		{"cursor-compact.json", CompactCursor{Through: "2026-11-19"}.Encode, decoded(DecodeCompactCursor), CompactCursor{Format: 1, Through: "2026-11-19"}},
 		{"site-marker.json", sampleMarker().Encode, decoded(DecodeSiteMarker), sampleMarker()},
 		{"condition-change.json", sampleConditionChange().Encode, decoded(DecodeConditionChange), sampleConditionChange()},
+		{"status-refusal.json", sampleRefusal().Encode, decoded(DecodeRefusalStatus), sampleRefusal()},
+		{"adoption.json", sampleAdoption().Encode, decoded(DecodeAdoption), sampleAdoption()},
 		{"lease.json", sampleLease().Encode, decoded(DecodeLease), sampleLease()},
 		{"receipt-stored.txt", func() ([]byte, error) { return []byte(Receipt{Digest: sampleDigest("frame"), Bytes: 5}.Line()), nil },
 			decodeReceipt, Receipt{Digest: sampleDigest("frame"), Bytes: 5}},

@@ -302,3 +302,19 @@ func sampleSenderStatus() SenderStatus {
 	s.Format = Format
 	return s
 }
+
+func sampleRefusal() RefusalStatus {
+	return RefusalStatus{Format: Format, Incarnation: "01k9zqv7r3", ReportedAt: sampleTime, Refused: map[Cause]Refused{
+		CauseBadCertificate: {Count: 3, Source: "192.0.2.9", Protocol: ProtocolTCP, Port: 30101, Shown: "a certificate for other.example", At: sampleTime.Add(-time.Minute)},
+	}}
+}
+
+func sampleAdoption() Adoption {
+	first := sampleTime.Add(-time.Minute)
+	return Adoption{Format: Format, ID: "9dff50df08c63581", Instrument: "allsky-1", DecidedAt: sampleTime, Items: []Adopted{
+		{From: QuarantineKey("thule", "gateway-0", sampleTime, sampleDigest("frame")), Quarantined: Quarantined{Format: Format, Protocol: ProtocolTCP,
+			Source: "192.0.2.9:40001", Port: 30101, ReceivedAt: sampleTime, Size: 5, Digest: sampleDigest("frame"), Looks: "image/jpeg"}},
+		{From: QuarantineKey("thule", "gateway-1", sampleTime, sampleDigest("segment")), Quarantined: Quarantined{Format: Format, Protocol: ProtocolUDP,
+			Source: "192.0.2.9", Port: 30102, ReceivedAt: sampleTime, FirstAt: &first, Datagrams: 7, Size: 700, Digest: sampleDigest("segment"), Looks: MediaTypeSegment}},
+	}}
+}

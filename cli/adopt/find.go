@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adopt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// lookers is how many objects are asked about at a time.
+const lookers = 16
+
+// sender is somebody who sent to a port.
+type sender struct {
+	protocol string
+	source   netip.Addr
+	port     uint16
+}
+
+// found is what a sender sent.
+type found struct {
+	sender
+	items       []wire.Adopted
+	bytes       int64
+	datagrams   int
+	first, last time.Time
+	looks       string // "various" where it is not always the same
+}
+
+// find reads what lies in the quarantine, as far as the flags ask for it.
+func (a *adoption) find(ctx context.Context) ([]*found, error) {
+	var mu sync.Mutex
+	bySender := map[sender]*found{}
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(lookers)
+	for info, err := range a.store.List(ctx, wire.QuarantinePrefix(a.site), "") {
+		if err != nil {
+			return nil, errors.Join(err, work.Wait())
+		}
+		if _, _, ok := wire.ParseQuarantineKey(info.Key); !ok {
+			continue
+		}
+		work.Go(func() error {
+			item, from, err := a.look(ctx, info.Key)
+			if errors.Is(err, objectstore.ErrNotFound) {
+				return nil // removed meanwhile
+			}
+			if err != nil {
+				return err
+			}
+			if !a.matches(from) {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if bySender[from] == nil {
+				bySender[from] = &found{sender: from, looks: item.Looks, first: item.ReceivedAt}
+			}
+			bySender[from].add(item)
+			return nil
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return nil, err
+	}
+	var all []*found
+	for _, f := range bySender {
+		slices.SortFunc(f.items, func(a, b wire.Adopted) int { return cmp.Compare(a.From, b.From) })
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b *found) int {
+		return cmp.Or(cmp.Compare(a.port, b.port), a.source.Compare(b.source), cmp.Compare(a.protocol, b.protocol))
+	})
+	return all, nil
+}
+
+func (a *adoption) look(ctx context.Context, key string) (wire.Adopted, sender, error) {
+	info, err := a.store.Head(ctx, key)
+	if err != nil {
+		return wire.Adopted{}, sender{}, err
+	}
+	what, err := wire.QuarantinedFromMetadata(info.Metadata)
+	if err != nil {
+		return wire.Adopted{}, sender{}, fmt.Errorf("%s: %w", key, err)
+	}
+	source, err := netip.ParseAddr(what.Source)
+	if err != nil {
+		var withPort netip.AddrPort
+		if withPort, err = netip.ParseAddrPort(what.Source); err != nil {
+			return wire.Adopted{}, sender{}, fmt.Errorf("%s: source %q: %w", key, what.Source, wire.ErrMalformed)
+		}
+		source = withPort.Addr()
+	}
+	return wire.Adopted{From: key, Quarantined: what}, sender{what.Protocol, source.Unmap(), what.Port}, nil
+}
+
+func (f *found) add(item wire.Adopted) {
+	f.items = append(f.items, item)
+	f.bytes += item.Size
+	f.datagrams += item.Datagrams
+	first := item.ReceivedAt
+	if item.FirstAt != nil {
+		first = *item.FirstAt
+	}
+	if first.Before(f.first) {
+		f.first = first
+	}
+	if item.ReceivedAt.After(f.last) {
+		f.last = item.ReceivedAt
+	}
+	if item.Looks != f.looks {
+		f.looks = "various"
+	}
+}
+
+func table(out io.Writer, all []*found) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(out, "The quarantine holds nothing of the kind.")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "SOURCE\tPROTOCOL\tPORT\tOBJECTS\tDATAGRAMS\tBYTES\tFIRST\tLAST\tLOOKS LIKE")
+	for _, f := range all {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", f.source, f.protocol, f.port, len(f.items), f.datagrams,
+			humanize.IBytes(uint64(f.bytes)), f.first.UTC().Format(time.RFC3339), f.last.UTC().Format(time.RFC3339), f.looks)
+	}
+	return w.Flush()
+}
+
+// manifests prints an Instrument for each sender. What only a person knows is
+// left to be filled in.
+func manifests(out io.Writer, all []*found) error {
+	for i, f := range all {
+		if i > 0 {
+			fmt.Fprintln(out, "---")
+		}
+		fmt.Fprintf(out, "# %s, %s from %s to %s; looks like %s. Complete siteRef, type and name.\n",
+			plural(len(f.items), "object"), humanize.IBytes(uint64(f.bytes)), f.first.UTC().Format(time.RFC3339), f.last.UTC().Format(time.RFC3339), f.looks)
+		way := fmt.Sprintf("{type: TCP, sources: [%q], tcp: {port: %d}}", prefixOf(f.source), f.port)
+		if f.protocol == wire.ProtocolUDP {
+			way = fmt.Sprintf("{type: UDP, sources: [%q], udp: {port: %d}}", prefixOf(f.source), f.port)
+		}
+		media := ""
+		if f.protocol == wire.ProtocolTCP && f.looks != "various" && !strings.ContainsAny(f.looks, "; ") {
+			media = "\n  archive: {mediaType: " + f.looks + "}"
+		}
+		_, err := fmt.Fprintf(out, `apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: %s}
+spec:
+  siteRef: {name: CHANGE-ME}
+  type: Unknown
+  ways:
+  - %s%s
+`, nameOf(f), way, media)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func prefixOf(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
+
+func nameOf(f *found) string {
+	address := strings.NewReplacer(".", "-", ":", "-").Replace(f.source.StringExpanded())
+	return fmt.Sprintf("from-%s-%s-%d", address, strings.ToLower(f.protocol), f.port)
+}

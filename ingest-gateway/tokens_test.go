@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// over is a client of HTTPS, with HTTP/1.1 or HTTP/2.
+func (l *tlsLab) over(cfg *tls.Config, two bool) *http.Client {
+	transport := &http.Transport{TLSClientConfig: cfg.Clone(), ForceAttemptHTTP2: two, DisableKeepAlives: true}
+	if !two {
+		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	}
+	return &http.Client{Timeout: patience, Transport: transport}
+}
+
+func putOver(t *testing.T, c *http.Client, port int, path, token string, object []byte) (status int, text string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPut, fmt.Sprintf("https://localhost:%d/in/%s", port, path), bytes.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b)
+}
+
+// TestTokens: over HTTPS the path names the instrument, and its token, its
+// certificate and its source must all be there.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	l := newTLSLab(t)
+	const mine, newer, hers, third = "0123456789abcdef-camera-old", "0123456789abcdef-camera-new", "0123456789abcdef-radar", "0123456789abcdef-both"
+	port := parts.FreePort(t)
+	camera, radar, both := httpInstrument("camera", port), httpInstrument("radar", port), httpInstrument("both", port)
+	camera.Ways[0].TLS, camera.Ways[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("salt"), mine), wire.HashToken([]byte("pepper"), newer)}
+	radar.Ways[0].TLS, radar.Ways[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("thyme"), hers)}
+	both.Ways[0].TLS, both.Ways[0].CertificateNames, both.Ways[0].Tokens = wire.TLSMutual, []string{"it"}, []wire.TokenHash{wire.HashToken([]byte("rosemary"), third)}
+	l.awaitRevision(t, l.gateway.name, l.declare(t, camera, radar, both))
+	awaitListening(t, port)
+	anybody, it, stranger := l.client(t, nil, ""), l.client(t, l.field, "it"), l.client(t, l.field, "another")
+	for i, c := range []struct {
+		path, token string
+		cfg         *tls.Config
+		status      int
+		cause       wire.Cause
+	}{
+		{"camera/a", mine, anybody, 201, ""},
+		{"camera/b", newer, anybody, 201, ""},
+		{"camera/c", mine, it, 201, ""},
+		{"camera/d", "", anybody, 401, wire.CauseBadToken},
+		{"camera/e", hers, anybody, 401, wire.CauseBadToken},
+		{"camera/f", mine + "x", anybody, 401, wire.CauseBadToken},
+		{"nobody/g", mine, anybody, 404, wire.CauseUnknownInstrument},
+		{"both/h", third, it, 201, ""},
+		{"both/i", third, anybody, 403, wire.CauseBadCertificate},
+		{"both/j", third, stranger, 403, wire.CauseBadCertificate},
+		{"both/k", mine, it, 401, wire.CauseBadToken},
+	} {
+		status, text := putOver(t, l.over(c.cfg, i%2 == 0), port, c.path, c.token, random(uint64(i), 1000))
+		if status != c.status || !strings.Contains(text, string(c.cause)) {
+			t.Errorf("PUT %s with %q: %d %s, want %d %s", c.path, c.token, status, text, c.status, c.cause)
+		}
+	}
+	if seen := l.awaitRefusal(t, l.gateway, "radar", wire.CauseBadToken, 1); !strings.Contains(seen.Shown, "camera") {
+		t.Errorf("radar's people are told %+v", seen)
+	}
+	for _, secret := range []string{mine, newer, hers, third} {
+		if strings.Contains(l.gateway.readLog(), secret) {
+			t.Error("the log holds a token")
+		}
+	}
+	if status, text := putOver(t, &http.Client{Timeout: patience}, port, "camera/l", mine, nil); status != 0 {
+		t.Errorf("a certificate of nobody's authority is taken: %d %s", status, text)
+	}
+
+	// A token that is taken away is refused as soon as the registry says so.
+	camera.Generation, camera.Ways[0].Tokens = 2, camera.Ways[0].Tokens[1:]
+	l.awaitRevision(t, l.gateway.name, l.declare(t, camera, radar, both))
+	if status, text := putOver(t, l.over(anybody, true), port, "camera/m", mine, random(20, 10)); status != 401 {
+		t.Errorf("a revoked token: %d %s", status, text)
+	}
+	if status, text := putOver(t, l.over(anybody, true), port, "camera/n", newer, random(21, 10)); status != 201 {
+		t.Errorf("the one that stayed: %d %s", status, text)
+	}
+}
+
+// TestEdgeToHTTP: behind a proxy, a header that names a port of HTTP selects it.
+func TestEdgeToHTTP(t *testing.T) {
+	t.Parallel()
+	edge, port := parts.FreePort(t), parts.FreePort(t)
+	for edge <= 30000 {
+		edge += 20000 // beyond the gateways' range
+	}
+	l := newTLSLab(t, "--edge-port", fmt.Sprint(edge), "--edge-sources", "127.0.0.0/8")
+	camera := httpInstrument("camera", port)
+	camera.Ways[0].TLS, camera.Ways[0].Sources = wire.TLSServer, []string{"198.51.100.7/32"}
+	l.awaitRevision(t, l.gateway.name, l.declare(t, camera))
+	for source, want := range map[string]string{"198.51.100.7:4001": "201", "198.51.100.8:4001": "403"} {
+		conn := dial(t, edge)
+		if _, err := conn.Write(header(t, 2, source, port)); err != nil {
+			t.Fatal(err)
+		}
+		over := tls.Client(conn, l.client(t, nil, ""))
+		if _, err := fmt.Fprintf(over, "PUT /in/camera/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nConnection: close\r\n\r\nframe", want); err != nil {
+			t.Fatal(err)
+		}
+		if a := hear(over); !strings.HasPrefix(a.line, "HTTP/1.1 "+want) {
+			t.Errorf("from %s: %q, %v", source, a.line, a.err)
+		}
+		conn.Close()
+	}
+	for _, n := range l.notices(t) {
+		if n.Source != "198.51.100.7:4001" || int(n.Port) != port {
+			t.Errorf("the notice says that it came from %s to %d", n.Source, n.Port)
+		}
+	}
+}

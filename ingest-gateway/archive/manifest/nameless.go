@@ -16,10 +16,11 @@ import (
 // name, that one goes, though it may have come first.
 
 // withdrawNameless withdraws the objects without a name that are equal to one
-// that has one and is listed.
+// that has one and is listed. Nothing goes for what lies where others can change
+// it, or for a digest that nobody computed.
 func (w *Writer) withdrawNameless(ctx context.Context, n wire.Notice) error {
 	window := w.cfg.RepeatWindow(n.Instrument)
-	if n.Name == "" || n.Segment != nil || window <= 0 {
+	if !wire.IsNamedID(n.ID) || n.Name == "" || n.DigestSource != "" || window <= 0 {
 		return nil
 	}
 	for _, id := range w.index.all(n.Instrument, n.Digest, n.ReceivedAt, window) {

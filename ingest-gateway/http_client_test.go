@@ -33,8 +33,8 @@ type reply struct {
 		Status        int
 		Cause         wire.Cause
 	}
-	text string
-	err  error
+	text, proto string
+	err         error
 }
 
 func (r reply) String() string {
@@ -46,6 +46,10 @@ var client = &http.Client{Timeout: patience, Transport: &http.Transport{DisableK
 
 // ask sends a request; header has names and values in turn.
 func ask(method, url string, body io.Reader, header ...string) reply {
+	return askBy(client, method, url, body, header...)
+}
+
+func askBy(client *http.Client, method, url string, body io.Reader, header ...string) reply {
 	req, err := http.NewRequest(method, url, body)
 	if err != nil {
 		return reply{err: err}
@@ -58,7 +62,7 @@ func ask(method, url string, body io.Reader, header ...string) reply {
 		return reply{err: err}
 	}
 	defer resp.Body.Close()
-	r := reply{status: resp.StatusCode, header: resp.Header}
+	r := reply{status: resp.StatusCode, header: resp.Header, proto: resp.Proto}
 	b, err := io.ReadAll(resp.Body)
 	r.text, r.err = string(b), err
 	if resp.Header.Get("Content-Type") == "application/problem+json" && len(b) > 0 {

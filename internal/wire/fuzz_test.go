@@ -195,9 +195,12 @@ func fuzzRecord[T encoder](f *testing.F, decode func([]byte) (T, error), files .
 func FuzzDecodeNotice(f *testing.F) {
 	fuzzRecord(f, DecodeNotice, "notice-raw.json", "notice-imported.json", "notice-segment.json", "notice-withdrawn.json")
 }
+func FuzzDecodeNameClaim(f *testing.F)   { fuzzRecord(f, DecodeNameClaim, "name.json") }
+func FuzzDecodeUploadInfo(f *testing.F)  { fuzzRecord(f, DecodeUploadInfo, "upload-info.json") }
+func FuzzDecodeUploadDone(f *testing.F)  { fuzzRecord(f, DecodeUploadDone, "upload-done.json") }
 func FuzzDecodeLedgerEntry(f *testing.F) { fuzzRecord(f, DecodeLedgerEntry, "ledger.json") }
 func FuzzDecodeInstrumentEntry(f *testing.F) {
-	fuzzRecord(f, DecodeInstrumentEntry, "registry-instrument.json", "registry-framings.json")
+	fuzzRecord(f, DecodeInstrumentEntry, "registry-instrument.json", "registry-framings.json", "registry-http.json")
 }
 func FuzzDecodeRegistryComplete(f *testing.F) {
 	fuzzRecord(f, DecodeRegistryComplete, "registry-complete.json")

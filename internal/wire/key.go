@@ -62,6 +62,12 @@ func KeyOfID(id string) (key string, packed bool) {
 	return id[:i], true
 }
 
+// IsNamedID says whether the object with an ID has a name that its sender gave.
+func IsNamedID(id string) bool {
+	p := strings.SplitN(id, "/", 5)
+	return len(p) == 5 && p[0] == "o" && (p[3] == "n" || p[3] == "v")
+}
+
 // reserved are the prefixes under which a bucket holds what Substorm wrote.
 var reserved = []string{"o/", "packs/", "manifest/", "ledger/", "staging/", "site/"}
 

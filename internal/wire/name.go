@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -114,5 +115,8 @@ func ParseUploadPath(path string) (instrument, rest string, ok bool) {
 		return "", "", false
 	}
 	instrument, rest, ok = strings.Cut(after, "/")
-	return instrument, rest, ok && instrument != ""
+	return instrument, rest, ok && instrumentLabel.MatchString(instrument)
 }
+
+// instrumentLabel is what an instrument's name is.
+var instrumentLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)

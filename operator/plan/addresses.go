@@ -36,7 +36,11 @@ func (v InstrumentView) addresses() []v1alpha1.WayAddress {
 func (v InstrumentView) address(way *v1alpha1.Way, host string) v1alpha1.WayAddress {
 	a := v1alpha1.WayAddress{Type: way.Type, Address: host}
 	if way.HTTP != nil {
-		a.URL = "http://" + host + wire.UploadPath(v.Instrument.Name)
+		scheme := "http://"
+		if t := way.HTTP.TLS; t == v1alpha1.TLSServer || t == v1alpha1.TLSMutual {
+			scheme = "https://"
+		}
+		a.URL = scheme + host + wire.UploadPath(v.Instrument.Name)
 	}
 	return a
 }

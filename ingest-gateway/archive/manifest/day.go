@@ -180,12 +180,18 @@ func (w *Writer) loadWindow(ctx context.Context, instrument string) error {
 		if err != nil {
 			return err
 		}
+		gone := make(idSet) // nobody may go for what went itself, in whichever order it is listed
 		for r, err := range files.Lines(ctx, w.cfg.Store) {
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case r.State == wire.StateWithdrawn:
+				gone[read.HashID(r.ID)] = true
+				w.index.remove(instrument, r.Digest, r.ID)
+			case !gone[read.HashID(r.ID)]:
+				w.index.add(instrument, r)
+				known++
 			}
-			w.index.add(instrument, r)
-			known++
 		}
 	}
 	w.index.setLoaded(instrument)

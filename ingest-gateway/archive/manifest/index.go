@@ -153,10 +153,65 @@ func (x *index) find(instrument string, digest wire.Digest, at time.Time, window
 	if !found {
 		return "", false
 	}
-	if first.key == (unique.Handle[string]{}) {
-		return x.rawID(instrument, first, digest), true
+	return x.idOf(instrument, first, digest), true
+}
+
+// all returns the IDs of all objects with the digest that were received within the
+// window before or after at.
+func (x *index) all(instrument string, digest wire.Digest, at time.Time, window time.Duration) []string {
+	var ids []string
+	for _, d := range x.of(instrument).days {
+		for _, o := range d.equal(digest) {
+			if at.Sub(time.UnixMilli(o.receivedMillis)).Abs() <= window {
+				ids = append(ids, x.idOf(instrument, o, digest))
+			}
+		}
 	}
-	return first.id(), true
+	slices.Sort(ids)
+	return ids
+}
+
+// remove forgets an object: no other may go for it.
+func (x *index) remove(instrument string, digest wire.Digest, id string) {
+	key := digestKey(digest[:16])
+	for _, d := range x.of(instrument).days {
+		left := slices.DeleteFunc(d.equal(digest), func(o original) bool { return x.idOf(instrument, o, digest) == id })
+		was := 0
+		if _, ok := d.first[key]; ok {
+			was = 1 + len(d.more[key])
+		}
+		if len(left) == was {
+			continue
+		}
+		delete(d.first, key)
+		delete(d.more, key)
+		if len(left) > 0 {
+			d.first[key] = left[0]
+		}
+		if len(left) > 1 {
+			d.more[key] = left[1:]
+		}
+		d.count -= was - len(left)
+		x.count -= was - len(left)
+	}
+	x.metrics.indexed.Set(float64(x.count))
+}
+
+// equal returns the objects of the day with the digest, in a slice of its own.
+func (d *indexDay) equal(digest wire.Digest) []original {
+	key := digestKey(digest[:16])
+	first, ok := d.first[key]
+	if !ok {
+		return nil
+	}
+	return append([]original{first}, d.more[key]...)
+}
+
+func (x *index) idOf(instrument string, o original, digest wire.Digest) string {
+	if o.key == (unique.Handle[string]{}) {
+		return x.rawID(instrument, o, digest)
+	}
+	return o.id()
 }
 
 // forgetOldest makes room by dropping the oldest day of any instrument but the

@@ -222,6 +222,9 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 		if withdrawn && n.State == wire.StateCurrent {
 			return w.withdrawAgain(ctx, d, n) // what followed the part may not have been finished
 		}
+		if n.State == wire.StateCurrent {
+			return w.withdrawNameless(ctx, n)
+		}
 		return nil
 	}
 	if n.State == wire.StateCurrent {
@@ -230,6 +233,9 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 		}
 	}
 	w.list(d, s, n)
+	if n.State == wire.StateCurrent {
+		return w.withdrawNameless(ctx, n)
+	}
 	return nil
 }
 

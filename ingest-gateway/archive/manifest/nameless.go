@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	read "github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// An object that has a name keeps it: where it came by another way too, without a
+// name, that one goes, though it may have come first.
+
+// withdrawNameless withdraws the objects without a name that are equal to one
+// that has one and is listed. Nothing goes for what lies where others can change
+// it, or for a digest that nobody computed.
+func (w *Writer) withdrawNameless(ctx context.Context, n wire.Notice) error {
+	window := w.cfg.RepeatWindow(n.Instrument)
+	if !wire.IsNamedID(n.ID) || n.Name == "" || n.DigestSource != "" || window <= 0 {
+		return nil
+	}
+	for _, id := range w.index.all(n.Instrument, n.Digest, n.ReceivedAt, window) {
+		if id == n.ID || wire.IsNamedID(id) {
+			continue
+		}
+		r, found, err := w.recordOf(ctx, n, id)
+		if err != nil {
+			return err
+		}
+		w.index.remove(n.Instrument, n.Digest, id)
+		if !found || r.Size != n.Size || r.Name != "" {
+			continue
+		}
+		d, s, err := w.slot(ctx, n.Instrument, r)
+		if err != nil {
+			return err
+		}
+		if s.ids[read.HashID(id)] {
+			continue // it is withdrawn
+		}
+		gone := n
+		gone.Record = r
+		gone.State, gone.RepeatOf = wire.StateWithdrawn, n.ID
+		w.list(d, s, gone)
+		w.withdrawals = append(w.withdrawals, gone)
+	}
+	return nil
+}
+
+// recordOf returns the record of an earlier object: from an open part, from the
+// object itself, or from the closed parts of its day.
+func (w *Writer) recordOf(ctx context.Context, n wire.Notice, id string) (wire.Record, bool, error) {
+	for key, d := range w.days {
+		if key.instrument != n.Instrument {
+			continue
+		}
+		if i := slices.IndexFunc(d.open, func(r wire.Record) bool { return r.ID == id }); i >= 0 {
+			return d.open[i], true, nil
+		}
+	}
+	if key, packed := wire.KeyOfID(id); !packed {
+		info, err := w.cfg.Store.Head(ctx, key)
+		if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+			return wire.Record{}, false, err
+		}
+		if err == nil {
+			if there, err := wire.NoticeFromMetadata(key, info.Metadata); err == nil {
+				return there.Record, true, nil
+			}
+		}
+	}
+	of, ok := wire.DayOfID(id)
+	if !ok {
+		return wire.Record{}, false, nil
+	}
+	var last wire.Record
+	files, err := read.List(ctx, w.cfg.Store, n.Site, n.Instrument, of)
+	if err != nil {
+		return wire.Record{}, false, err
+	}
+	for r, err := range files.Lines(ctx, w.cfg.Store) {
+		if err != nil {
+			return wire.Record{}, false, err
+		}
+		if r.ID == id && (last.ID == "" || r.State == wire.StateCurrent) {
+			last = r // a later line tells its place
+		}
+	}
+	return last, last.State == wire.StateCurrent, nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Over TLS, in both versions of HTTP, with tokens and certificates that tell who
+// may send for the instrument that the path names.
+func TestHTTPOverTLS(t *testing.T) {
+	t.Parallel()
+	l := newTLSLab(t)
+	port := parts.FreePort(t)
+	token := tlsWay(httpInstrument("token", port), wire.TLSServer)
+	token.Ways[0].Tokens = []wire.TokenHash{wire.HashToken([]byte("0123456789abcdef"), "a token of enough letters")}
+	l.awaitRevision(t, l.gateway.name, l.declare(t, token, tlsWay(httpInstrument("camera", port), wire.TLSMutual, "camera.example")))
+	url := func(instrument string, n int) string {
+		return fmt.Sprintf("https://localhost:%d/in/%s/%d", port, instrument, n)
+	}
+	for i, h2 := range []bool{false, true} {
+		object := random(uint64(i), 20<<20)
+		as := func(cfg *tls.Config) *http.Client {
+			transport := &http.Transport{TLSClientConfig: cfg, ForceAttemptHTTP2: h2, DialContext: (&net.Dialer{}).DialContext}
+			t.Cleanup(transport.CloseIdleConnections)
+			return &http.Client{Timeout: patience, Transport: transport}
+		}
+		send := func(c *http.Client, url string, header ...string) reply {
+			r := askBy(c, http.MethodPut, url, io.MultiReader(bytes.NewReader(object)), header...)
+			if want := "HTTP/1.1"; r.err == nil && (r.proto == want) == h2 {
+				t.Errorf("the protocol is %s", r.proto)
+			}
+			return r
+		}
+		nobody, camera := as(l.client(t, nil, "")), as(l.client(t, l.field, "camera.example"))
+		send(nobody, url("token", i), "Authorization", "Bearer a token of enough letters").wantReceipt(t, 201, object)
+		wrong := send(nobody, url("token", i), "Authorization", "Bearer another token, and long enough")
+		wrong.wantRefusal(t, 401, wire.CauseBadToken)
+		if wrong.header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("401 without WWW-Authenticate: %v", wrong)
+		}
+		send(camera, url("camera", i)).wantReceipt(t, 201, object)
+		send(nobody, url("camera", i)).wantRefusal(t, 403, wire.CauseBadCertificate)
+		send(as(l.client(t, l.field, "stranger.example")), url("camera", i)).wantRefusal(t, 403, wire.CauseBadCertificate)
+	}
+	// Plain bytes reach nobody.
+	if r := put(in(port, "token", "x"), []byte("x"), "Authorization", "Bearer a token of enough letters"); r.status == 201 || r.status == 200 {
+		t.Errorf("over plain HTTP: %v", r)
+	}
+}
+
+// Senders that say nothing, or a byte now and then, hold neither memory nor the
+// way for others.
+func TestHTTPSlowSenders(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := parts.FreePort(t)
+	e := httpInstrument("camera", port)
+	narrow := httpInstrument("narrow", port)
+	narrow.MaxConnections = 1
+	l.declare(t, e, narrow)
+	g := l.start(t, gatewayOptions{flags: []string{"--memory-budget", "8388608"}})
+	g.awaitReady()
+	awaitListening(t, port)
+	// Half of them chunked; in all far more than the budget's first slabs.
+	const slow = 256
+	for i := range slow {
+		conn := dial(t, port)
+		t.Cleanup(func() { conn.Close() })
+		head := "Content-Length: 1000000\r\n\r\n"
+		if i%2 == 0 {
+			head = "Transfer-Encoding: chunked\r\n\r\n400\r\n"
+		}
+		if _, err := fmt.Fprintf(conn, "PUT /in/camera/slow/%d HTTP/1.1\r\nHost: x\r\n%s%s", i, head, random(uint64(i), 500)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "all of them are being received", func() (bool, string) {
+		n := g.metric(`substorm_gateway_http_requests{instrument="camera"}`)
+		return n == fmt.Sprint(slow), n
+	})
+	for i := range 4 {
+		object := random(uint64(1000+i), 3<<20)
+		put(in(port, "camera", fmt.Sprintf("quick/%d", i)), object).wantReceipt(t, 201, object)
+	}
+	// A header that does not end is cut off.
+	conn := dial(t, port)
+	defer conn.Close()
+	if _, err := fmt.Fprint(conn, "PUT /in/camera/never HTTP/1.1\r\nHost: "); err != nil {
+		t.Fatal(err)
+	}
+	if a := hear(conn); a.err != nil {
+		t.Errorf("a header that does not end: %q, %v", a.line, a.err)
+	}
+	// And too many at a time are told so.
+	busy := dial(t, port)
+	defer busy.Close()
+	if _, err := fmt.Fprint(busy, "PUT /in/narrow/first HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the only request that may be is", func() (bool, string) {
+		n := g.metric(`substorm_gateway_http_requests{instrument="narrow"}`)
+		return n == "1", n
+	})
+	r := put(in(port, "narrow", "second"), []byte("x"))
+	if r.wantRefusal(t, 429, wire.CauseTooManyConnections); r.header.Get("Retry-After") == "" {
+		t.Errorf("429 without Retry-After: %v", r)
+	}
+}

@@ -117,7 +117,7 @@ func (r *Reader) fetch(ctx context.Context, most int, wait time.Duration) ([]Mes
 	call, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	batch, err := r.consumer.Fetch(most, jetstream.FetchContext(call))
-	if err != nil && call.Err() != nil && ctx.Err() == nil {
+	if end, _ := call.Deadline(); err != nil && !time.Now().Before(end) && ctx.Err() == nil {
 		return nil, nil // the wait was over before anything was asked
 	}
 	if err != nil {

@@ -168,7 +168,7 @@ func (s *Snapshot) nearestOther(c Claim) Refusal {
 		return Refusal{Cause: wire.CauseUnknownSource, Instrument: s.neighbour(c)}
 	}
 	if in := s.instruments[c.Instrument]; in != nil {
-		if slices.ContainsFunc(in.Ways, func(w *Way) bool { return w.Protocol == c.Protocol && w.Port == c.Port }) {
+		if s.claims[c.place()] != nil {
 			return Refusal{Cause: wire.CauseUnknownSource, Instrument: in.Name}
 		}
 		return Refusal{Cause: wire.CauseUnknownInstrument, Instrument: in.Name, Shown: "its name, on another port"}

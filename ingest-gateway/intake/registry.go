@@ -25,11 +25,6 @@ func NewRegistry() *Registry {
 // Current returns the snapshot in force.
 func (r *Registry) Current() *Snapshot { return r.current.Load() }
 
-// LookupPath asks the snapshot in force, see Snapshot.LookupPath.
-func (r *Registry) LookupPath(port uint16, instrument string, addr netip.Addr) (*Way, bool) {
-	return r.Current().LookupPath(port, instrument, addr)
-}
-
 // Lookup asks the snapshot in force, see Snapshot.Lookup.
 func (r *Registry) Lookup(protocol string, port uint16, addr netip.Addr) (*Way, bool) {
 	return r.Current().Lookup(protocol, port, addr)

@@ -240,7 +240,8 @@ func TestPathsTellInstrumentsApart(t *testing.T) {
 		{"camera", "192.0.2.7", 30101, false, false},
 		{"later", "192.0.2.7", 30101, false, false},
 	} {
-		way, known := s.LookupPath(c.port, c.instrument, netip.MustParseAddr(c.addr))
+		way, refusal := s.Identify(Claim{Protocol: wire.ProtocolHTTP, Port: c.port, Addr: netip.MustParseAddr(c.addr), Instrument: c.instrument})
+		known := refusal.Cause != wire.CauseUnknownInstrument
 		if (way != nil) != c.found || known != c.known {
 			t.Errorf("%s from %s on %d: way %v, known %v", c.instrument, c.addr, c.port, way, known)
 		}

@@ -70,17 +70,6 @@ func (s *Snapshot) Lookup(protocol string, port uint16, addr netip.Addr) (*Way, 
 	return nil, false
 }
 
-// LookupPath returns the first way in over HTTP for an address on a port, where
-// the path names an instrument. Without such a way, known says whether the
-// instrument has one on that port for other addresses.
-func (s *Snapshot) LookupPath(port uint16, instrument string, addr netip.Addr) (way *Way, known bool) {
-	c := s.claims[place{wire.ProtocolHTTP, port, instrument}]
-	for way := range c.candidates(addr) {
-		return way, true
-	}
-	return nil, c != nil
-}
-
 // candidates are the ways in for an address, those with the longest prefix
 // first, then in the order in which they were claimed.
 func (c *claims) candidates(addr netip.Addr) iter.Seq[*Way] {

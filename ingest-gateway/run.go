@@ -195,6 +195,9 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 		Spool: g.spool, Copier: g.copier(), Publisher: announcer, JetStream: g.js, Names: g.names,
 		Logger: g.log, Metrics: g.metrics,
 	})
+	if err := g.archive.KeepTime(filepath.Join(g.cfg.DataDir, "clock")); err != nil {
+		return err
+	}
 	for _, q := range g.quarantined {
 		g.archive.Quarantined(q)
 	}

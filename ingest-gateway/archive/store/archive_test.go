@@ -7,6 +7,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -270,5 +273,42 @@ func TestClockNeverStepsBack(t *testing.T) {
 	}
 	if t2 := c.after(2_000_000); t2.UnixNano() != 2_000_000 {
 		t.Errorf("at 2000000 the clock says %v", t2)
+	}
+}
+
+// A clock that has stepped back while the gateway was away is no news either,
+// unless it was hours ahead before.
+func TestClockAcrossLives(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "clock")
+	live := func(now time.Time) *clock {
+		t.Helper()
+		c := &clock{}
+		if err := c.open(file, now, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.file.Close() })
+		return c
+	}
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	told := time.Time{}
+	for _, now := range []time.Time{noon, noon.Add(time.Second / 3), noon.Add(-10 * time.Minute), noon.Add(time.Minute), noon.Add(-50 * time.Minute)} {
+		c := live(now)
+		for range 3 {
+			next := c.after(now.UnixNano())
+			if !next.After(told) {
+				t.Errorf("at %v the clock says %v, after %v", now, next, told)
+			}
+			told = next
+		}
+	}
+	right := noon.Add(-24 * time.Hour)
+	if got := live(right).after(right.UnixNano()); !got.Equal(right) {
+		t.Errorf("set back by a day the clock says %v", got)
+	}
+	if err := os.WriteFile(file, []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := live(right).after(right.UnixNano()); !got.Equal(right) {
+		t.Errorf("with a broken file the clock says %v", got)
 	}
 }

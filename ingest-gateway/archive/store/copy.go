@@ -25,10 +25,9 @@ func (a *Archive) BringCopy(ctx context.Context, e *spool.Entry) error {
 	n := e.Notice
 	n.BroughtBy = a.cfg.Gateway
 	if n.Name != "" {
-		switch err := a.claimEntry(ctx, &n); {
-		case errors.Is(err, errRepeated):
-			return nil
-		case err != nil:
+		if err := a.claimEntry(ctx, &n); errors.Is(err, errRepeated) {
+			return nil // an equal object has the name, and is announced
+		} else if err != nil {
 			return err
 		}
 	}
@@ -44,7 +43,7 @@ func (a *Archive) BringCopy(ctx context.Context, e *spool.Entry) error {
 		case err != nil:
 			return err
 		case !sameObject(there, n) && n.Name != "":
-			return nil // an equal one has the name
+			return nil // an equal object, whose gateway announces it
 		case !sameObject(there, n): // as the gateway that received it would
 			n.ReceivedAt = n.ReceivedAt.Add(time.Millisecond)
 			n.Key = wire.RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest)
@@ -68,6 +67,7 @@ func (a *Archive) announceCopy(ctx context.Context, n wire.Notice) error {
 	if _, err := a.cfg.JetStream.PublishMsg(ctx, msg); err != nil {
 		return fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrUnavailable, err)
 	}
+	a.named(n)
 	return nil
 }
 

@@ -178,10 +178,9 @@ func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 	}
 	// The spool forgets it before the ledger counts it: so the next incarnation
 	// finds in the stream what this one announced and the spool still has.
-	if err := a.cfg.Spool.Done(e); err != nil {
+	if err := a.finish(e); err != nil {
 		return err
 	}
-	a.isHome(e.Peer, e.Notice.ID)
 	if adopted {
 		a.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
 	}
@@ -199,8 +198,7 @@ func (a *Archive) wasHome(e *spool.Entry, by string) error {
 			return err
 		}
 	}
-	a.isHome(e.Peer, n.ID)
-	return a.cfg.Spool.Done(e)
+	return a.finish(e)
 }
 
 // quarantine keeps a corrupt entry apart. It was receipted: the ledger says that

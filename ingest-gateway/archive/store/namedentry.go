@@ -113,7 +113,7 @@ func (a *Archive) finishRepeated(ctx context.Context, e *spool.Entry, adopted bo
 		}
 		a.cfg.Ledger.ObjectBegun(n.Instrument, n.ReceivedAt)
 	}
-	if err := a.cfg.Spool.Done(e); err != nil {
+	if err := a.finish(e); err != nil {
 		return err
 	}
 	a.isHome(e.Peer, n.ID)

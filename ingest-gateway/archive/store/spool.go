@@ -127,6 +127,15 @@ func (o *Object) copy(ctx context.Context, n wire.Notice, body io.ReadSeeker) (p
 	return o.archive.cfg.Copier.Copy(ctx, n, body)
 }
 
+// finish says that an entry is at home.
+func (a *Archive) finish(e *spool.Entry) error {
+	if err := a.cfg.Spool.Done(e); err != nil {
+		return err
+	}
+	a.isHome(e.Peer, e.Notice.ID)
+	return nil
+}
+
 // isHome tells a peer that it may forget its copy.
 func (a *Archive) isHome(peer, id string) {
 	if peer != "" && a.cfg.Copier != nil {

@@ -64,6 +64,8 @@ func goldenRecords() []goldenRecord {
 		{"notice-version.json", sampleNotice(sampleNamed(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleNamed(), "allsky-1")},
 		{"registry-identity.json", sampleIdentity().Encode, decoded(DecodeInstrumentEntry), sampleIdentity()},
 		{"registry-complete.json", RegistryComplete{Revision: 12, Count: 2}.Encode, decoded(DecodeRegistryComplete), RegistryComplete{Format: 1, Revision: 12, Count: 2}},
+		{"notice-brought.json", sampleNotice(sampleBrought(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleBrought(), "allsky-1")},
+		{"status-gateway-copies.json", sampleGatewayWithCopies().Encode, decoded(DecodeGatewayStatus), sampleGatewayWithCopies()},
 		{"status-gateway.json", sampleGatewayStatus().Encode, decoded(DecodeGatewayStatus), sampleGatewayStatus()},
 		{"status-instrument.json", sampleInstrumentStatus().Encode, decoded(DecodeInstrumentStatus), sampleInstrumentStatus()},
 		{"status-sender.json", sampleSenderStatus().Encode, decoded(DecodeSenderStatus), sampleSenderStatus()},

@@ -235,6 +235,21 @@ func sampleGatewayStatus() GatewayStatus {
 	}
 }
 
+func sampleGatewayWithCopies() GatewayStatus {
+	return GatewayStatus{
+		Format: Format, Gateway: "gateway-1", Pool: "gateway", Incarnation: "01k9zqv7r4", Node: "node-2", Address: "10.1.2.4",
+		StartedAt: sampleTime.Add(-time.Hour), ReportedAt: sampleTime, Revision: 12, Datapath: "Kernel", Stopped: true,
+		Spool: &SpoolStatus{Size: 10_000_000_000}, Replica: "10.1.2.4:8443", Peer: "gateway-0",
+		Copies: []CopiesStatus{{Owner: "gateway-0", Objects: 5, Bytes: 1_000_000, Oldest: ptr(sampleTime.Add(-20 * time.Minute))}},
+	}
+}
+
+func sampleBrought() Record {
+	r := sampleRaw()
+	r.BroughtBy = "gateway-1"
+	return r
+}
+
 func sampleInstrumentStatus() InstrumentStatus {
 	return InstrumentStatus{Format: Format, ReportedAt: sampleTime, LastReceived: sampleTime.Add(-time.Second),
 		Day: "2026-11-21", Objects: 3, Datagrams: 600, Bytes: 21_015}

@@ -219,7 +219,7 @@ func TestClockSteppedBack(t *testing.T) {
 	if err := os.WriteFile(file, binary.LittleEndian.AppendUint64(nil, uint64(ahead.UnixNano())), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g = l.start(t, gatewayOptions{dir: dir})
+	l.start(t, gatewayOptions{dir: dir})
 	for seed := range uint64(3) {
 		mustSend(t, port, random(10+seed, 1000))
 	}

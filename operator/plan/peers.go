@@ -18,8 +18,10 @@ const (
 )
 
 // PeersSecret is the name of the Secret with which a pool's gateways show each
-// other that they belong to it, and PeersAuthoritySecret that of its authority.
-func PeersSecret(pool string) string          { return pool + "-peers" }
+// other that they belong to it.
+func PeersSecret(pool string) string { return pool + "-peers" }
+
+// PeersAuthoritySecret is the name of the Secret of the authority behind it.
 func PeersAuthoritySecret(pool string) string { return pool + "-peers-ca" }
 
 // PeersSecrets are both.

@@ -10,7 +10,9 @@
 // silent, the peer brings home itself: create-only, with the owner's notice, so
 // that it makes no difference who comes first, and nobody counts it twice.
 //
-// Both ends speak HTTP/2 over TLS with certificates that only the pool has:
+// Both ends speak HTTP/1.1 over TLS with certificates that only the pool has. It
+// is not HTTP/2, whose streams share a window: objects that wait for memory would
+// hold up those that have some.
 //
 //	PUT  /v1/copies/<owner>  4 bytes of length, the notice as JSON, the object's bytes
 //	POST /v1/done/<owner>    a JSON list of the ids that are at home

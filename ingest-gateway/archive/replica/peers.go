@@ -22,6 +22,9 @@ import (
 )
 
 const (
+	// maxConnections to a peer, each with one object on its way: so many first
+	// slabs fit into the peer's memory for copies.
+	maxConnections = 64
 	// silentAfter is when a gateway that could report counts as one that is gone.
 	silentAfter = 15 * time.Second
 	// shunFor is how long a peer that failed is not asked again.
@@ -69,8 +72,8 @@ type seen struct {
 // NewPeers returns the peers that were seen last.
 func NewPeers(cfg PeersConfig) *Peers {
 	transport := &http.Transport{
-		TLSClientConfig: cfg.TLS.client(), ForceAttemptHTTP2: true, TLSHandshakeTimeout: 2 * time.Second,
-		IdleConnTimeout: idleTimeout, MaxIdleConnsPerHost: 8,
+		TLSClientConfig: cfg.TLS.client(), TLSHandshakeTimeout: 2 * time.Second, IdleConnTimeout: idleTimeout,
+		MaxConnsPerHost: maxConnections, MaxIdleConnsPerHost: maxConnections,
 	}
 	p := &Peers{cfg: cfg, client: &http.Client{Transport: transport}, gateway: map[string]seen{}, shunned: map[string]time.Time{},
 		home: map[string][]string{}, wake: make(chan struct{}, 1)}

@@ -49,7 +49,7 @@ type keeper struct {
 	stop   func()
 }
 
-func startKeeper(t *testing.T, dir, certificates string, size int64) *keeper {
+func startKeeper(t testing.TB, dir, certificates string, size int64) *keeper {
 	t.Helper()
 	pool, err := memory.NewPool(memory.Config{Budget: 1 << 20, ScratchDir: filepath.Join(t.TempDir(), "scratch"), ScratchSize: 1 << 28})
 	if err != nil {
@@ -94,7 +94,7 @@ func startKeeper(t *testing.T, dir, certificates string, size int64) *keeper {
 func (k *keeper) address() string { return fmt.Sprintf("127.0.0.1:%d", k.server.Port()) }
 
 // peersOf is an owner that knows these keepers.
-func peersOf(t *testing.T, certificates string, keepers map[string]string) *Peers {
+func peersOf(t testing.TB, certificates string, keepers map[string]string) *Peers {
 	t.Helper()
 	c, err := LoadCertificates(certificates, "north")
 	if err != nil {
@@ -156,6 +156,33 @@ func TestCopies(t *testing.T) {
 		p.Done("north-1", n.ID)
 	}
 	await(t, "nothing is kept", func() bool { return k.kept() == 0 })
+}
+
+// More large objects at a time than the peer has memory for: none waits for
+// another for ever.
+func TestManyCopiesAtOnce(t *testing.T) {
+	certificates := parts.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
+	k := startKeeper(t, t.TempDir(), certificates, 1<<30)
+	p := peersOf(t, certificates, map[string]string{"north-1": k.address()})
+	const many = 200
+	errs := make(chan error, many)
+	for i := range many {
+		go func() {
+			data := random(byte(i), 1<<20)
+			n := notice(data)
+			n.ID += fmt.Sprint(i)
+			_, err := p.Copy(t.Context(), n, bytes.NewReader(data))
+			errs <- err
+		}()
+	}
+	for range many {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := k.kept(); n != many {
+		t.Errorf("%d copies of %d", n, many)
+	}
 }
 
 // What is not what its notice says, or does not fit, is not kept.

@@ -71,7 +71,7 @@ func (c *Certificates) read() (*tls.Certificate, *x509.CertPool, error) {
 }
 
 func (c *Certificates) server() *tls.Config {
-	base := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}}
+	base := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		pair, roots, err := c.current()
 		if err != nil {

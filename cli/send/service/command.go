@@ -30,15 +30,19 @@ func Command(prefix []string, parse func(args []string) (Sender, error)) *cobra.
 		Long: `Have the system start the sender with the machine and start it again whenever it
 ends. Behind -- stand the sender's own flags; --watch and --queue must be among
 them. On Linux this is a unit of systemd, on Windows a service.`,
-		Example: `  substorm send service print -- --to node1:30103,node2:30103 --framing length-prefixed --watch /data/spectra --queue /var/lib/substorm-send
-  substorm send service install --name substorm-send-camera --user camera -- --to gateway.example:30101 --take move --watch /data/frames --queue /data/queue
-  substorm send service uninstall --name substorm-send-camera`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: printExample + "\n" + installExample + "\n" + uninstallExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(installCommand(prefix, parse), printCommand(prefix, parse), uninstallCommand())
 	return c
 }
+
+const (
+	printExample     = "  substorm send service print -- --to node1:30103,node2:30103 --framing length-prefixed --watch /data/spectra --queue /var/lib/substorm-send"
+	installExample   = "  substorm send service install --name substorm-send-camera --user camera -- --to gateway.example:30101 --take move --watch /data/frames --queue /data/queue"
+	uninstallExample = "  substorm send service uninstall --name substorm-send-camera"
+)
 
 // defaultName of the unit or service.
 const defaultName = "substorm-send"
@@ -72,8 +76,9 @@ func (s *Spec) complete(prefix, args []string, parse func([]string) (Sender, err
 func printCommand(prefix []string, parse func([]string) (Sender, error)) *cobra.Command {
 	var s Spec
 	c := &cobra.Command{
-		Use:   "print [--name NAME] -- FLAGS...",
-		Short: "Print the unit file of systemd, and change nothing",
+		Use:     "print [--name NAME] -- FLAGS...",
+		Short:   "Print the unit file of systemd, and change nothing",
+		Example: printExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.complete(prefix, args, parse); err != nil {
 				return err
@@ -94,8 +99,9 @@ func installCommand(prefix []string, parse func([]string) (Sender, error)) *cobr
 	var s Spec
 	var manager manager
 	c := &cobra.Command{
-		Use:   "install [--name NAME] -- FLAGS...",
-		Short: "Install the sender as a service and start it; again to change its flags",
+		Use:     "install [--name NAME] -- FLAGS...",
+		Short:   "Install the sender as a service and start it; again to change its flags",
+		Example: installExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.complete(prefix, args, parse); err != nil {
 				return err
@@ -112,9 +118,10 @@ func uninstallCommand() *cobra.Command {
 	var s Spec
 	var manager manager
 	c := &cobra.Command{
-		Use:   "uninstall [--name NAME]",
-		Short: "Stop and remove the service; its queue stays",
-		Args:  cobra.NoArgs,
+		Use:     "uninstall [--name NAME]",
+		Short:   "Stop and remove the service; its queue stays",
+		Example: uninstallExample,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !unitName.MatchString(s.Name) {
 				return usage.Errorf("--name %q is no name of a service", s.Name)

@@ -36,7 +36,7 @@ func (l *lab) notices(t *testing.T) []wire.Notice {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if id := m.Header.Get(wire.HeaderMessageID); id != n.ID || m.Header.Get(wire.HeaderID) != id {
+		if id := m.Header.Get(wire.HeaderMessageID); id != n.MessageID() || m.Header.Get(wire.HeaderID) != id {
 			t.Errorf("the notice of %s has the id %q", n.Key, id)
 		}
 		notices = append(notices, n)

@@ -24,6 +24,9 @@ const (
 	// archiveShare is the part of the budget that is for what the archivist
 	// remembers; every gateway keeps it free, because any may become the archivist.
 	archiveShare = 8
+	// packsShare is the part of the budget that is kept for packs: where a burst of
+	// small objects has filled all slabs, copying them into packs frees these.
+	packsShare = 16
 	// spoolShare and copiesShare are the parts of the volume that the spool and
 	// copies of others' spools may take, of what is free or their own already;
 	// scratchShare is that of what is free which scratch may take. Counters, the
@@ -51,7 +54,8 @@ type limits struct {
 
 func (l limits) telemetry() int64 { return l.budget / telemetryShare }
 func (l limits) archive() int64   { return l.budget / archiveShare }
-func (l limits) objects() int64   { return l.budget - l.telemetry() - l.archive() }
+func (l limits) packs() int64     { return l.budget / packsShare }
+func (l limits) objects() int64   { return l.budget - l.telemetry() - l.archive() - l.packs() }
 
 // memoryLimits returns the limits, and makes the heap respect the control
 // group's. Budget is the one that was asked for, or 0.

@@ -13,9 +13,16 @@ func gauge(reg prometheus.Registerer, name, help string, value func() float64) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }
 
-func registerMemory(reg prometheus.Registerer, pool *memory.Pool) {
+// registerMemory shows pools as one.
+func registerMemory(reg prometheus.Registerer, pools ...*memory.Pool) {
 	stat := func(get func(memory.Stats) int64) func() float64 {
-		return func() float64 { return float64(get(pool.Stats())) }
+		return func() float64 {
+			sum := int64(0)
+			for _, p := range pools {
+				sum += get(p.Stats())
+			}
+			return float64(sum)
+		}
 	}
 	gauge(reg, "substorm_gateway_memory_budget_bytes", "Bytes of memory that received objects may take.",
 		stat(func(s memory.Stats) int64 { return s.Budget }))

@@ -120,17 +120,13 @@ func TestManySmallObjectsInLittleMemory(t *testing.T) {
 		l.minio.Continue()
 		<-done
 	})
-	const some = 64 * 32 / 4 // a slow machine does not get all of them there before the gateway gives them up
-	var waiting float64
-	await(t, "most of what may be in flight is there", func() (bool, string) {
-		waiting = g.number("substorm_gateway_unsafe_objects")
-		return waiting >= some, fmt.Sprint(waiting)
-	})
+	const waiting = 64 * 32
+	g.awaitUnsafe(fmt.Sprint(waiting))
 	used, most := g.number("substorm_gateway_memory_used_bytes"), g.number("substorm_gateway_memory_budget_bytes")
-	if used > most || most > budget || used < some*1500 {
-		t.Errorf("%.0f objects of 1500 bytes take %.0f bytes of %.0f", waiting, used, most)
+	if used > most || most > budget || used < waiting*1500 || used > waiting*8192 {
+		t.Errorf("%d objects of 1500 bytes take %.0f bytes of %.0f", waiting, used, most)
 	}
-	t.Logf("%.0f objects of 1500 bytes take %.1f MiB of %.0f MiB", waiting, used/(1<<20), most/(1<<20))
+	t.Logf("%d objects of 1500 bytes take %.1f MiB of %.0f MiB", waiting, used/(1<<20), most/(1<<20))
 	l.minio.Continue()
 	<-done
 	l.awaitHome(t, g, &s.list)

@@ -58,6 +58,7 @@ type gateway struct {
 	notices  *stream.Committer
 	messages *stream.Committer
 	pool     *memory.Pool
+	packs    *memory.Pool
 	// archiveMemory is what the archivist may remember, in bytes.
 	archiveMemory int64
 	archive       *store.Archive
@@ -139,7 +140,7 @@ func (g *gateway) open(ctx context.Context) (err error) {
 	}
 	limits := memoryLimits(cfg.MemoryBudget)
 	g.archiveMemory = limits.archive()
-	if err := g.openMemory(limits.objects()); err != nil {
+	if err := g.openMemory(limits); err != nil {
 		return err
 	}
 	if err := g.openAnnouncer(); err != nil {
@@ -148,18 +149,22 @@ func (g *gateway) open(ctx context.Context) (err error) {
 	return g.openReceivers(limits)
 }
 
-func (g *gateway) openMemory(budget int64) error {
+func (g *gateway) openMemory(limits limits) error {
 	scratch, err := scratchSize(g.cfg.DataDir)
 	if err != nil {
 		return err
 	}
 	g.pool, err = memory.NewPool(memory.Config{
-		Budget: budget, ScratchDir: filepath.Join(g.cfg.DataDir, "scratch"), ScratchSize: scratch,
+		Budget: limits.objects(), ScratchDir: filepath.Join(g.cfg.DataDir, "scratch"), ScratchSize: scratch,
 	})
-	if err == nil {
-		registerMemory(g.metrics, g.pool)
+	if err != nil {
+		return err
 	}
-	return err
+	if g.packs, err = memory.NewPool(memory.Config{Budget: limits.packs()}); err != nil {
+		return err
+	}
+	registerMemory(g.metrics, g.pool, g.packs)
+	return nil
 }
 
 // openAnnouncer makes what publishes.
@@ -191,7 +196,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	g.names = names.New(names.Config{Site: g.cfg.Site, JetStream: g.js, Logger: g.log})
 	g.archive = store.New(store.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
-		Objects: g.objects, Announcer: announcer, Ledger: g.ledger, Pool: g.pool,
+		Objects: g.objects, Announcer: announcer, Ledger: g.ledger, Pool: g.pool, Packs: g.packs,
 		Spool: g.spool, Copier: g.copier(), Publisher: announcer, JetStream: g.js, Names: g.names,
 		Logger: g.log, Metrics: g.metrics,
 	})

@@ -36,7 +36,10 @@ type Config struct {
 	Site, Gateway, Incarnation string
 	// Number is the last number that this incarnation used; it is shared by its packers.
 	Number *atomic.Uint64
-	Pool   *memory.Pool
+	// Pool has the memory that received objects take. Reserve, where set, is for
+	// packs alone and used while Pool is exhausted: a member takes far less than
+	// the slab that its object gives back.
+	Pool, Reserve *memory.Pool
 	// Put stores a pack, create-only. It may try again for as long as ctx lets it.
 	Put func(ctx context.Context, key string, body io.ReadSeeker, size int64, digest wire.Digest, members int) error
 	// Discard hears of a pack that may be stored although Put failed: its members
@@ -127,32 +130,32 @@ func (p *Packer) Add(n wire.Notice, body io.Reader) (*Member, error) {
 
 // room returns the pack that has room for so many more bytes, or nil.
 func (p *Packer) room(receivedAt time.Time, need int64) *batch {
-	day := wire.DayOf(receivedAt)
-	for range 2 {
-		b := p.filling
-		if b == nil {
-			b = p.begin(receivedAt)
-		}
-		fits := b.count == 0 || b.day == day && b.buffer.Size()+need+trailer <= MaxSize
+	if b := p.filling; b != nil {
+		fits := b.day == wire.DayOf(receivedAt) && b.buffer.Size()+need+trailer <= MaxSize
 		if fits && b.buffer.Reserve(need+trailer) {
-			p.filling = b
 			return b
-		}
-		if b.count == 0 {
-			b.buffer.Release()
-			p.filling = nil
-			return nil
 		}
 		p.close()
 		p.launch()
 	}
+	for _, pool := range []*memory.Pool{p.cfg.Pool, p.cfg.Reserve} {
+		if pool == nil {
+			continue
+		}
+		b := p.begin(pool, receivedAt)
+		if b.buffer.Reserve(need + trailer) {
+			p.filling = b
+			return b
+		}
+		b.buffer.Release()
+	}
 	return nil
 }
 
-func (p *Packer) begin(receivedAt time.Time) *batch {
+func (p *Packer) begin(pool *memory.Pool, receivedAt time.Time) *batch {
 	b := &batch{
 		key: wire.PackKey(p.cfg.Site, receivedAt, p.cfg.Gateway, p.cfg.Incarnation, p.cfg.Number.Add(1)), day: wire.DayOf(receivedAt),
-		buffer: p.cfg.Pool.NewBuffer(2*MaxSize, func() {}), holders: 1, done: make(chan struct{}),
+		buffer: pool.NewBuffer(2*MaxSize, func() {}), holders: 1, done: make(chan struct{}),
 	}
 	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 	return b

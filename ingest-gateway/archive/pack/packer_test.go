@@ -222,6 +222,28 @@ func TestNoRoom(t *testing.T) {
 	arrived(t, b.next(t), nil, more...)
 }
 
+// While received objects take all memory, packs have some of their own.
+func TestReserve(t *testing.T) {
+	b := newBench(t, memory.FirstSlab, 1)
+	held := b.pool.NewBuffer(memory.FirstSlab, func() {})
+	defer held.Release()
+	if _, err := held.Space(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Add(notice("sonde", "one", sampleTime), strings.NewReader("one")); !errors.Is(err, ErrNoRoom) {
+		t.Fatalf("without a reserve: %v, want ErrNoRoom", err)
+	}
+	var err error
+	if b.cfg.Reserve, err = memory.NewPool(memory.Config{Budget: memory.FirstSlab}); err != nil {
+		t.Fatal(err)
+	}
+	one := b.add(t, "one", sampleTime)
+	arrived(t, b.next(t), nil, one)
+	if used := b.cfg.Reserve.Stats().MemoryUsed; used != 0 {
+		t.Errorf("%d bytes of the reserve are not given back", used)
+	}
+}
+
 // A pack that fails fails for all its members, whose bytes can still be read.
 func TestFailure(t *testing.T) {
 	b := newBench(t, 64<<20, 1)

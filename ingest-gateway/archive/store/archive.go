@@ -64,8 +64,10 @@ type Config struct {
 	Announcer Announcer
 	Ledger    *ledger.Ledger
 	Pool      *memory.Pool
-	Logger    *slog.Logger
-	Metrics   prometheus.Registerer
+	// Packs is memory for packs alone, used while Pool is exhausted; it may be nil.
+	Packs   *memory.Pool
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
 
 	// Concurrency bounds the requests to the store at a time.
 	Concurrency int64

@@ -54,7 +54,7 @@ func (a *Archive) openPackers() {
 	packer := func(put func(context.Context, string, io.ReadSeeker, int64, wire.Digest, int) error) *pack.Packer {
 		return pack.NewPacker(pack.Config{
 			Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation, Number: &a.packers.number,
-			Pool: a.cfg.Pool, Put: put, Discard: a.discardPack,
+			Pool: a.cfg.Pool, Reserve: a.cfg.Packs, Put: put, Discard: a.discardPack,
 		})
 	}
 	a.packers.patient = packer(a.putPack)

@@ -38,7 +38,8 @@ var ErrFull = errors.New("memory and scratch are full")
 type Config struct {
 	// Budget in bytes for slabs; at least one first slab.
 	Budget int64
-	// ScratchDir is emptied at the start. ScratchSize bounds its files, in bytes.
+	// ScratchDir is emptied at the start; a pool without one has no scratch.
+	// ScratchSize bounds its files, in bytes.
 	ScratchDir  string
 	ScratchSize int64
 }
@@ -66,11 +67,10 @@ func NewPool(cfg Config) (*Pool, error) {
 	if cfg.Budget < FirstSlab {
 		return nil, fmt.Errorf("memory budget of %d bytes: it must hold at least one slab of %d", cfg.Budget, FirstSlab)
 	}
-	if err := os.RemoveAll(cfg.ScratchDir); err != nil {
-		return nil, fmt.Errorf("empty scratch: %w", err)
-	}
-	if err := os.MkdirAll(cfg.ScratchDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make scratch: %w", err)
+	if cfg.ScratchDir == "" {
+		cfg.ScratchSize = 0
+	} else if err := emptyScratch(cfg.ScratchDir); err != nil {
+		return nil, err
 	}
 	return &Pool{
 		cfg:     cfg,
@@ -79,6 +79,16 @@ func NewPool(cfg Config) (*Pool, error) {
 		free:    freeList{budget: cfg.Budget},
 		idle:    list.New(),
 	}, nil
+}
+
+func emptyScratch(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("empty scratch: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make scratch: %w", err)
+	}
+	return nil
 }
 
 // Stats is a pool's state; all but Waiting and Spills in bytes.

@@ -33,10 +33,7 @@ func header(t *testing.T, version byte, source string, port int) []byte {
 // and without a header of version 2 nothing does.
 func TestEdge(t *testing.T) {
 	t.Parallel()
-	edge, north, secured := parts.FreePort(t), parts.FreePort(t), parts.FreePort(t)
-	for edge <= 30000 {
-		edge += 20000 // beyond the gateways' range
-	}
+	edge, north, secured := parts.FreeEdgePort(t), parts.FreePort(t), parts.FreePort(t)
 	l := newTLSLab(t, "--edge-port", fmt.Sprint(edge), "--edge-sources", "192.0.2.0/24,127.0.0.0/8")
 	g := l.gateway
 	camera, radar := tcpInstrument("camera", north), tcpInstrument("radar", north)

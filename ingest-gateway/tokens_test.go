@@ -105,10 +105,7 @@ func TestTokens(t *testing.T) {
 // TestEdgeToHTTP: behind a proxy, a header that names a port of HTTP selects it.
 func TestEdgeToHTTP(t *testing.T) {
 	t.Parallel()
-	edge, port := parts.FreePort(t), parts.FreePort(t)
-	for edge <= 30000 {
-		edge += 20000 // beyond the gateways' range
-	}
+	edge, port := parts.FreeEdgePort(t), parts.FreePort(t)
 	l := newTLSLab(t, "--edge-port", fmt.Sprint(edge), "--edge-sources", "127.0.0.0/8")
 	camera := httpInstrument("camera", port)
 	camera.Ways[0].TLS, camera.Ways[0].Sources = wire.TLSServer, []string{"198.51.100.7/32"}

@@ -14,14 +14,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Ports that tests get: below the range that outgoing connections take theirs
+// from, so that a server that was stopped finds its port free again. Gateways
+// receive on the first of them; the last are for an edge.
+const (
+	firstPort, lastPort         = 10_000, 29_999
+	firstEdgePort, lastEdgePort = 30_001, 32_767
+)
+
 // FreePort returns a TCP port that is free now, and that no other test of this
-// machine is given until this one has ended. It lies below the range that
-// outgoing connections take theirs from, so that a server that was stopped finds
-// its port free again.
+// machine is given until this one has ended.
 func FreePort(t testing.TB) int {
 	t.Helper()
+	return freePort(t, firstPort, lastPort)
+}
+
+// FreeEdgePort returns such a port beyond those that gateways receive on.
+func FreeEdgePort(t testing.TB) int {
+	t.Helper()
+	return freePort(t, firstEdgePort, lastEdgePort)
+}
+
+func freePort(t testing.TB, first, last int) int {
+	t.Helper()
 	for range 100 {
-		port := 10_000 + rand.IntN(20_000)
+		port := first + rand.IntN(last-first+1)
 		taken, err := takePort(port)
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +49,7 @@ func FreePort(t testing.TB) int {
 		t.Cleanup(func() { taken.Close() })
 		return port
 	}
-	t.Fatal("no free port between 10000 and 30000")
+	t.Fatalf("no free port between %d and %d", first, last)
 	return 0
 }
 

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/substorm/substorm/e2e/parts"
 )
 
 // asFiller makes the test binary fill a queue, and say what is in it.
@@ -185,10 +187,10 @@ func TestKill(t *testing.T) {
 // after it, whole. With the syncs left out it is not: so the test would see.
 func TestPowerCut(t *testing.T) {
 	lost := func(unsafe bool) (all, gone int) {
-		disk, dir := image(t)
+		disk, dir := parts.Disk(t)
 		// Killed first, so that nothing is promised after the cut.
 		owed := life(t, dir, unsafe, time.Duration(300+rand.IntN(400))*time.Millisecond)
-		return len(owed), missing(t, filepath.Join(mount(t, cut(t, disk)), "queue"), owed)
+		return len(owed), missing(t, filepath.Join(parts.CutPower(t, disk), "queue"), owed)
 	}
 	for range 3 {
 		all, gone := lost(false)
@@ -202,70 +204,4 @@ func TestPowerCut(t *testing.T) {
 	if gone == 0 {
 		t.Error("without a sync nothing was lost: the test tests nothing")
 	}
-}
-
-// image makes a file system in a file and mounts it.
-func image(t *testing.T) (path, dir string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("a power cut needs a loop device, which needs root (CAP_SYS_ADMIN)")
-	}
-	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("a power cut needs", tool)
-		}
-	}
-	path = filepath.Join(t.TempDir(), "disk")
-	f, err := os.Create(path)
-	if err == nil {
-		err = errors.Join(f.Truncate(128<<20), f.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", path).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v: %s", err, out)
-	}
-	return path, mount(t, path)
-}
-
-// mount mounts an image; commit=300 keeps the file system from writing by itself
-// what nobody asked it to.
-func mount(t *testing.T, path string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-o", "loop,commit=300", path, dir).CombinedOutput(); err != nil {
-		t.Skipf("a power cut needs a loop device (CAP_SYS_ADMIN and /dev/loop*): mount: %v: %s", err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
-		}
-	})
-	return dir
-}
-
-// cut copies what the disk holds at this moment: what the file system has not
-// sent there is lost. A copy during which the disk changed is made again.
-func cut(t *testing.T, disk string) string {
-	t.Helper()
-	for range 20 {
-		before, err := os.ReadFile(disk)
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, err := os.ReadFile(disk)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bytes.Equal(before, after) {
-			copied := filepath.Join(t.TempDir(), "disk")
-			if err := os.WriteFile(copied, before, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			return copied
-		}
-	}
-	t.Fatal("the disk never stood still")
-	return ""
 }

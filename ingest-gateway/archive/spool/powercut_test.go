@@ -4,104 +4,24 @@ package spool
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/substorm/substorm/e2e/parts"
 )
-
-const imageSize = 128 << 20
-
-// image makes a file system in a file and mounts it.
-func image(t *testing.T) (path, dir string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("a power cut needs a loop device, which needs root (CAP_SYS_ADMIN)")
-	}
-	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("a power cut needs", tool)
-		}
-	}
-	path = filepath.Join(t.TempDir(), "disk")
-	f, err := os.Create(path)
-	if err == nil {
-		err = f.Truncate(imageSize)
-	}
-	if err == nil {
-		err = f.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", path).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v: %s", err, out)
-	}
-	return path, mount(t, path)
-}
-
-// mount mounts an image; commit=300 keeps the file system from writing by
-// itself what nobody asked it to.
-func mount(t *testing.T, path string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-o", "loop,commit=300", path, dir).CombinedOutput(); err != nil {
-		t.Skipf("a power cut needs a loop device (CAP_SYS_ADMIN and /dev/loop*): mount: %v: %s", err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
-		}
-	})
-	return dir
-}
-
-// cut copies what the disk holds at this moment: what the file system has not
-// sent there is lost. A copy during which the disk changed is made again.
-func cut(t *testing.T, disk string) string {
-	t.Helper()
-	copied := filepath.Join(t.TempDir(), "disk")
-	sum := func(path string, to io.Writer) []byte {
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		h := sha256.New()
-		if _, err := io.Copy(io.MultiWriter(h, to), f); err != nil {
-			t.Fatal(err)
-		}
-		return h.Sum(nil)
-	}
-	for range 20 {
-		f, err := os.Create(copied)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first := sum(disk, f)
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if bytes.Equal(first, sum(disk, io.Discard)) {
-			return copied
-		}
-	}
-	t.Fatal("the disk never stood still")
-	return ""
-}
 
 // The power goes at a random moment: everything that was receipted is there
 // after it, whole. With the syncs left out it is not: so the test would see.
 func TestPowerCut(t *testing.T) {
 	lost := func(t *testing.T, unsafe bool, after time.Duration) (receipts, missing int) {
-		disk, dir := image(t)
+		disk, dir := parts.Disk(t)
 		spool := filepath.Join(dir, "spool")
 		told := life(t, spool, 1, unsafe, after)
-		found := waitingAfterCut(t, filepath.Join(mount(t, cut(t, disk)), "spool"), unsafe)
+		found := waitingAfterCut(t, filepath.Join(parts.CutPower(t, disk), "spool"), unsafe)
 		for _, n := range told.receipts {
 			if !found[n] && !told.home[n] {
 				missing++

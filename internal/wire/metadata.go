@@ -59,6 +59,9 @@ func MetadataFits(n Notice) bool {
 
 // asciiJSON writes all but ASCII as \u escapes: S3 metadata travels in HTTP headers.
 func asciiJSON(text []byte) string {
+	if isASCII(text) {
+		return string(text)
+	}
 	var out strings.Builder
 	for _, r := range string(text) {
 		switch {
@@ -99,4 +102,13 @@ func NoticeFromMetadata(key string, metadata map[string]string) (Notice, error) 
 		return Notice{}, fmt.Errorf("object %s: metadata speaks of %s of instrument %s: %w", key, n.Key, metadata[MetadataInstrument], ErrMalformed)
 	}
 	return n, nil
+}
+
+func isASCII(text []byte) bool {
+	for _, b := range text {
+		if b >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }

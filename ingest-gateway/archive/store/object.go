@@ -81,6 +81,10 @@ func (o *Object) Yield() error { return o.buffer.Yield() }
 // Room returns a place for the next bytes where there is one without waiting, or nil.
 func (o *Object) Room() []byte { return o.buffer.Room() }
 
+// TrySpace is Space where that takes no waiting, and says whether there is a
+// place now.
+func (o *Object) TrySpace() bool { return o.buffer.TrySpace() }
+
 // Space returns a place for the next bytes. It waits, and so stops reading from
 // the network, while there is no memory or the store is slower than the sender.
 // Errors: of memory, of the store, or ctx's.

@@ -83,6 +83,27 @@ func (b *Buffer) Space(ctx context.Context) ([]byte, error) {
 	return b.Room(), nil
 }
 
+// TrySpace is Space where that takes neither waiting nor scratch, and says
+// whether there is a place now.
+func (b *Buffer) TrySpace() bool {
+	size := int64(Slab)
+	switch {
+	case b.Full():
+		return false
+	case len(b.slabs) == 0:
+		size = FirstSlab
+	case b.fill < len(b.last()):
+		return true
+	case b.file != nil:
+		return false
+	}
+	s := b.pool.trySlab(size)
+	if s != nil {
+		b.grow(s)
+	}
+	return s != nil
+}
+
 // Room returns a place for the next bytes where there is one without waiting,
 // or nil.
 func (b *Buffer) Room() []byte {
@@ -108,11 +129,8 @@ func (b *Buffer) grow(s []byte) {
 // more makes room when all slabs are full: with another slab, while the buffer
 // is in memory and nobody waits for one, else by writing to scratch.
 func (b *Buffer) more(ctx context.Context) error {
-	if b.file == nil {
-		if s := b.pool.trySlab(Slab); s != nil {
-			b.grow(s)
-			return nil
-		}
+	if b.TrySpace() {
+		return nil
 	}
 	err := b.spill(1)
 	if !errors.Is(err, ErrFull) {

@@ -42,6 +42,8 @@ type connection struct {
 	began time.Time
 	// heard is when the sender was last heard of.
 	heard time.Time
+	// until is the socket's deadline; zero where it has passed.
+	until time.Time
 	// took: since memory was asked back, what had arrived was taken.
 	took bool
 	// skipping: what comes is the rest of an object that is refused already.

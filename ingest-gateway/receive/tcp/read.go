@@ -54,7 +54,7 @@ func (c *connection) size() int64 { return c.object.Size() }
 func (c *connection) fill(limit int64, ahead []byte) (got []byte, n int, err error) {
 	for {
 		// The order matters: who interrupts sets its mark first and the deadline then.
-		_ = c.conn.SetReadDeadline(c.deadline())
+		c.setDeadline()
 		if err := c.ended(); err != nil {
 			return nil, 0, err
 		}
@@ -89,19 +89,22 @@ func (c *connection) fill(limit int64, ahead []byte) (got []byte, n int, err err
 			c.count(n)
 			return room[:n], m, nil
 		}
-		if err := readError(err); err != nil {
+		if err := c.readError(err); err != nil {
 			return nil, 0, err
 		}
 	}
 }
 
 // readError sorts an error of a transport: nil for a deadline, io.EOF, *cut.
-func readError(err error) error {
+func (c *connection) readError(err error) error {
 	var why *cut
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &why):
 		return why
-	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.until = time.Time{}
 		return nil
 	case errors.Is(err, io.EOF):
 		return io.EOF
@@ -144,7 +147,7 @@ func (c *connection) put(b []byte) error {
 // errLeave.
 func (c *connection) read(into []byte) (int, error) {
 	for {
-		_ = c.conn.SetReadDeadline(c.deadline())
+		c.setDeadline()
 		if err := c.ended(); err != nil {
 			return 0, err
 		}
@@ -154,7 +157,7 @@ func (c *connection) read(into []byte) (int, error) {
 			c.started()
 			return n, nil
 		}
-		if err := readError(err); err != nil {
+		if err := c.readError(err); err != nil {
 			return 0, err
 		}
 	}
@@ -163,7 +166,7 @@ func (c *connection) read(into []byte) (int, error) {
 // await returns once there is something to read. Errors as read.
 func (c *connection) await() error {
 	for {
-		_ = c.conn.SetReadDeadline(c.deadline())
+		c.setDeadline()
 		if err := c.ended(); err != nil {
 			return err
 		}
@@ -173,7 +176,7 @@ func (c *connection) await() error {
 			c.started()
 			return nil
 		}
-		if err := readError(err); err != nil {
+		if err := c.readError(err); err != nil {
 			return err
 		}
 	}
@@ -307,6 +310,16 @@ func (c *connection) deadline() time.Time {
 	return earlier(c.heard.Add(c.pause()), c.began.Add(c.way.MaxAge))
 }
 
+// setDeadline makes reads end at the deadline at the latest. One that ends too
+// early only asks again, so the socket's is moved where it must come earlier or
+// has passed: not with each read.
+func (c *connection) setDeadline() {
+	if d := c.deadline(); c.until.IsZero() || d.Before(c.until) {
+		_ = c.conn.SetReadDeadline(d)
+		c.until = d
+	}
+}
+
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -320,7 +333,7 @@ func earlier(a, b time.Time) time.Time {
 func (c *connection) makeRoom() error {
 	if !c.object.HoldsMemory() {
 		if err := c.transport.readable(); err != nil {
-			return readError(err)
+			return c.readError(err)
 		}
 	}
 	return c.space()
@@ -328,6 +341,9 @@ func (c *connection) makeRoom() error {
 
 // space waits for a place, as long as the sender might keep us waiting.
 func (c *connection) space() error {
+	if c.object.TrySpace() {
+		return nil
+	}
 	until := earlier(time.Now().Add(c.way.IdleTimeout), c.began.Add(c.way.MaxAge))
 	ctx, cancel := context.WithDeadline(c.server.ctx, until)
 	defer cancel()

@@ -9,7 +9,6 @@ package http
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -90,7 +89,8 @@ func NewServer(cfg Config) *Server {
 	s.ports = listen.New(listen.Config{Protocol: wire.ProtocolHTTP, Slots: cfg.Slots, Logger: cfg.Logger}, s.serve)
 	s.http = &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		ConnState: s.sawState,
 	}
 	return s
 }
@@ -157,24 +157,6 @@ func (l *single) Close() error { return nil }
 
 // Addr implements net.Listener.
 func (l *single) Addr() net.Addr { return &net.TCPAddr{} }
-
-// secure puts TLS on a connection where a way on its port is over TLS. Whether a
-// certificate must be shown is judged with each request, whose path says for whom.
-func (s *Server) secure(port uint16, c net.Conn) net.Conn {
-	mode := s.cfg.Registry.Current().PortTLS(wire.ProtocolHTTP, port)
-	if mode == "" {
-		return c
-	}
-	cfg, err := s.cfg.Certificates.Config(mode)
-	if err != nil {
-		s.cfg.Logger.Error("a connection cannot be made secure", "port", port, "error", err)
-		_ = c.Close()
-		return c
-	}
-	cfg = cfg.Clone()
-	cfg.NextProtos, cfg.VerifyConnection = []string{"h2", "http/1.1"}, nil
-	return tls.Server(c, cfg)
-}
 
 // conn gives its slot back when it is closed.
 type conn struct {

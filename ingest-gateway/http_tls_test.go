@@ -58,6 +58,49 @@ func TestHTTPOverTLS(t *testing.T) {
 	}
 }
 
+// Who cannot shake hands is counted by cause, as over TCP, told near the one
+// instrument that it could have been, and nobody else is.
+func TestHTTPHandshakesThatFail(t *testing.T) {
+	t.Parallel()
+	l := newTLSLab(t)
+	port := parts.FreePort(t)
+	l.awaitRevision(t, l.gateway.name, l.declare(t, tlsWay(httpInstrument("camera", port), wire.TLSMutual)))
+	url := fmt.Sprintf("https://localhost:%d/in/camera/x", port)
+	send := func(url string, cfg *tls.Config) reply {
+		transport := &http.Transport{TLSClientConfig: cfg, ForceAttemptHTTP2: true}
+		defer transport.CloseIdleConnections()
+		return askBy(&http.Client{Timeout: patience, Transport: transport}, http.MethodPut, url, bytes.NewReader([]byte("x")))
+	}
+	counted := func(cause wire.Cause, want int) {
+		t.Helper()
+		series := fmt.Sprintf("substorm_gateway_refused_total{cause=%q,instrument=%q}", cause, wire.UnknownInstrument)
+		await(t, fmt.Sprint(series, " ", want), func() (bool, string) {
+			v := l.gateway.metric(series)
+			return v == fmt.Sprint(want), v
+		})
+	}
+	if r := send(url, &tls.Config{ServerName: "localhost"}); r.err == nil { // trusts another authority
+		t.Errorf("an authority that is not trusted: %v", r)
+	}
+	counted(wire.CauseTLSHandshake, 1)
+	if r := send(fmt.Sprintf("http://localhost:%d/in/camera/x", port), nil); r.err == nil && r.status != http.StatusBadRequest {
+		t.Errorf("over plain HTTP: %v", r)
+	}
+	counted(wire.CauseTLSHandshake, 2)
+	if r := send(url, l.client(t, parts.NewCA(t), "camera.example")); r.err == nil {
+		t.Errorf("a certificate of another authority: %v", r)
+	}
+	counted(wire.CauseBadCertificate, 1)
+	send(url, l.client(t, l.field, "camera.example")).wantReceipt(t, 201, []byte("x"))
+	l.awaitRefusal(t, l.gateway, "camera", wire.CauseBadCertificate, 1)
+	if seen := l.awaitRefusal(t, l.gateway, "camera", wire.CauseTLSHandshake, 2); seen.Protocol != wire.ProtocolHTTP || int(seen.Port) != port {
+		t.Errorf("told as %+v", seen)
+	}
+	l.awaitLedger(t, wire.UnknownInstrument, wire.StepReceived, func(s wire.Totals) bool {
+		return s.Unfinished[wire.CauseTLSHandshake] == 2 && s.Unfinished[wire.CauseBadCertificate] == 1
+	})
+}
+
 // Senders that say nothing, or a byte now and then, hold neither memory nor the
 // way for others.
 func TestHTTPSlowSenders(t *testing.T) {

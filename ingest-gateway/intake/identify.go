@@ -292,11 +292,23 @@ func Leaf(state tls.ConnectionState) *x509.Certificate {
 	return state.PeerCertificates[0]
 }
 
-// Nearly is the refusal of a sender with whom no connection came about.
+// Nearly is the refusal of a sender with whom no connection came about: near the
+// one instrument whose ways on the port take its address.
 func (s *Snapshot) Nearly(c Claim, cause wire.Cause) Refusal {
-	way, ok := s.Lookup(c.Protocol, c.Port, c.Addr)
-	if !ok || s.severalFor(c) {
-		return Refusal{Cause: cause}
+	refusal := Refusal{Cause: cause}
+	for _, way := range s.ways {
+		switch {
+		case way.Protocol != c.Protocol || way.Port != c.Port || !way.takesFrom(c.Addr):
+		case refusal.Instrument == "":
+			refusal.Instrument = way.Instrument.Name
+		case refusal.Instrument != way.Instrument.Name:
+			return Refusal{Cause: cause}
+		}
 	}
-	return Refusal{Cause: cause, Instrument: way.Instrument.Name}
+	return refusal
+}
+
+func (w *Way) takesFrom(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	return len(w.Sources) == 0 || slices.ContainsFunc(w.Sources, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

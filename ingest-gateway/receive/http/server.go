@@ -9,14 +9,11 @@ package http
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +25,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/ingest-gateway/receive/listen"
 	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -67,31 +65,32 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
-// Server has a listener for each port.
+// Server receives from any number of ports.
 type Server struct {
 	cfg     Config
 	ctx     context.Context
 	cut     context.CancelCauseFunc
+	ports   *listen.Ports
 	http    *http.Server
 	metrics metrics
 	lingers *semaphore.Weighted
 
-	mu        sync.Mutex
-	listeners map[uint16]net.Listener
-	closed    bool
-	open      map[string]int // requests by instrument
+	mu   sync.Mutex
+	open map[string]int // requests by instrument
 }
 
 // NewServer returns a server without a port.
 func NewServer(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, metrics: newMetrics(cfg.Metrics), lingers: semaphore.NewWeighted(maxLingers),
-		listeners: map[uint16]net.Listener{}, open: map[string]int{},
+		open: map[string]int{},
 	}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
+	s.ports = listen.New(listen.Config{Protocol: wire.ProtocolHTTP, Slots: cfg.Slots, Logger: cfg.Logger}, s.serve)
 	s.http = &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		ConnState: s.sawState,
 	}
 	return s
 }
@@ -99,61 +98,28 @@ func NewServer(cfg Config) *Server {
 // Listen makes ports the set of ports that are received from, and returns an
 // error for each that could not be opened. Connections of a port that closes go
 // on, and each request is judged anew.
-func (s *Server) Listen(ports []uint16) map[uint16]error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	for port, l := range s.listeners {
-		if !slices.Contains(ports, port) {
-			delete(s.listeners, port)
-			_ = l.Close()
-			s.cfg.Logger.Info("stopped listening", "protocol", wire.ProtocolHTTP, "port", port)
-		}
-	}
-	failed := map[uint16]error{}
-	for _, port := range ports {
-		if s.listeners[port] != nil {
-			continue
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-		if err != nil {
-			failed[port] = err
-			continue
-		}
-		s.listeners[port] = l
-		go s.serve(port, l)
-		s.cfg.Logger.Info("listening", "protocol", wire.ProtocolHTTP, "port", port)
-	}
-	return failed
-}
+func (s *Server) Listen(ports []uint16) map[uint16]error { return s.ports.Set(ports) }
 
-func (s *Server) serve(port uint16, l net.Listener) {
-	err := s.http.Serve(&listener{Listener: l, server: s, port: port})
+func (s *Server) serve(l *listen.Listener) {
+	err := s.http.Serve(&listener{Listener: l, server: s})
 	if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		s.cfg.Logger.Error("a port is not received from any more", "address", l.Addr().String(), "error", err)
 	}
 }
 
-// listener accepts as many connections as there are slots.
+// listener gives a connection's slot back when it is closed.
 type listener struct {
-	net.Listener
+	*listen.Listener
 	server *Server
-	port   uint16
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+	c, err := l.AcceptTCP(l.server.ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.server.cfg.Slots.Acquire(l.server.ctx, 1); err != nil {
-		_ = c.Close()
-		return nil, net.ErrClosed
-	}
-	return l.server.secure(l.port, &conn{Conn: c, release: sync.OnceFunc(func() { l.server.cfg.Slots.Release(1) })}), nil
+	return l.server.secure(l.Port, &conn{Conn: c, release: sync.OnceFunc(func() { l.server.cfg.Slots.Release(1) })}), nil
 }
 
 // Serve receives one connection that was accepted elsewhere, as if its sender had
@@ -191,24 +157,6 @@ func (l *single) Close() error { return nil }
 
 // Addr implements net.Listener.
 func (l *single) Addr() net.Addr { return &net.TCPAddr{} }
-
-// secure puts TLS on a connection where a way on its port is over TLS. Whether a
-// certificate must be shown is judged with each request, whose path says for whom.
-func (s *Server) secure(port uint16, c net.Conn) net.Conn {
-	mode := s.cfg.Registry.Current().PortTLS(wire.ProtocolHTTP, port)
-	if mode == "" {
-		return c
-	}
-	cfg, err := s.cfg.Certificates.Config(mode)
-	if err != nil {
-		s.cfg.Logger.Error("a connection cannot be made secure", "port", port, "error", err)
-		_ = c.Close()
-		return c
-	}
-	cfg = cfg.Clone()
-	cfg.NextProtos, cfg.VerifyConnection = []string{"h2", "http/1.1"}, nil
-	return tls.Server(c, cfg)
-}
 
 // conn gives its slot back when it is closed.
 type conn struct {
@@ -266,9 +214,7 @@ func (s *Server) leave(instrument string) {
 // Drain stops accepting, and returns once all requests that were begun are
 // answered. When ctx ends, what is left is cut off.
 func (s *Server) Drain(ctx context.Context) {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
+	s.ports.Close()
 	if s.http.Shutdown(ctx) != nil {
 		s.cut(errDraining)
 		_ = s.http.Close()

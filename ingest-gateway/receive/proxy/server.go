@@ -7,7 +7,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/substorm/substorm/ingest-gateway/receive/listen"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -45,18 +45,19 @@ type Config struct {
 // Server has one port.
 type Server struct {
 	cfg      Config
-	listener net.Listener
+	listener *listen.Listener
 	slots    *semaphore.Weighted
 	serving  sync.WaitGroup
 }
 
 // Listen opens the port. Errors say that it cannot be.
 func Listen(cfg Config) (*Server, error) {
-	l, err := net.Listen("tcp", fmt.Sprintf(":%d", cfg.Port))
+	slots := semaphore.NewWeighted(maxHeaders)
+	l, err := listen.Open(&listen.Config{Protocol: "PROXY", Slots: slots, Abort: true, Logger: cfg.Logger}, cfg.Port)
 	if err != nil {
 		return nil, fmt.Errorf("the edge's port: %w", err)
 	}
-	return &Server{cfg: cfg, listener: l, slots: semaphore.NewWeighted(maxHeaders)}, nil
+	return &Server{cfg: cfg, listener: l, slots: slots}, nil
 }
 
 // Run receives until ctx ends, and returns once every connection is over or
@@ -68,19 +69,8 @@ func (s *Server) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { _ = s.listener.Close() })()
 	defer s.serving.Wait()
 	for {
-		c, err := s.listener.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return nil
-		case err != nil: // out of file descriptors, or the peer is gone again
-			s.cfg.Logger.Warn("accept failed", "port", s.cfg.Port, "error", err)
-			time.Sleep(100 * time.Millisecond)
-			continue
-		}
-		conn := c.(*net.TCPConn)
-		_ = conn.SetLinger(0)
-		if s.slots.Acquire(ctx, 1) != nil {
-			_ = conn.Close()
+		conn, err := s.listener.AcceptTCP(ctx)
+		if err != nil {
 			return nil
 		}
 		s.serving.Go(func() { s.receive(ctx, conn) })

@@ -11,7 +11,6 @@ package tcp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -26,6 +25,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
+	"github.com/substorm/substorm/ingest-gateway/receive/listen"
 	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -59,11 +59,12 @@ type Config struct {
 	MaxConnections int64
 }
 
-// Server has a listener for each port.
+// Server receives from any number of ports.
 type Server struct {
 	cfg      Config
 	ctx      context.Context
 	cut      context.CancelCauseFunc
+	ports    *listen.Ports
 	slots    *semaphore.Weighted
 	lingers  *semaphore.Weighted
 	metrics  metrics
@@ -71,11 +72,10 @@ type Server struct {
 
 	connections sync.WaitGroup
 
-	mu        sync.Mutex
-	listeners map[uint16]net.Listener
-	closed    bool
-	open      map[string]int // connections by instrument
-	begun     map[*connection]struct{}
+	mu     sync.Mutex
+	closed bool
+	open   map[string]int // connections by instrument
+	begun  map[*connection]struct{}
 }
 
 // NewServer returns a server without a port.
@@ -85,11 +85,10 @@ func NewServer(cfg Config) *Server {
 	}
 	s := &Server{
 		cfg: cfg, metrics: newMetrics(cfg.Metrics),
-		slots:     cfg.Slots,
-		lingers:   semaphore.NewWeighted(maxLingers),
-		listeners: map[uint16]net.Listener{},
-		open:      map[string]int{},
-		begun:     map[*connection]struct{}{},
+		slots:   cfg.Slots,
+		lingers: semaphore.NewWeighted(maxLingers),
+		open:    map[string]int{},
+		begun:   map[*connection]struct{}{},
 	}
 	if s.slots == nil {
 		s.slots = semaphore.NewWeighted(cfg.MaxConnections)
@@ -98,62 +97,29 @@ func NewServer(cfg Config) *Server {
 		s.refusals = refusal.New(cfg.Logger, cfg.Metrics)
 	}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
+	s.ports = listen.New(listen.Config{Protocol: wire.ProtocolTCP, Slots: s.slots, Abort: true, Logger: cfg.Logger}, s.accept)
 	return s
 }
 
 // Listen makes ports the set of ports that are received from, and returns an
 // error for each that could not be opened. Connections of a port that closes
 // go on.
-func (s *Server) Listen(ports []uint16) map[uint16]error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	for port, l := range s.listeners {
-		if !slices.Contains(ports, port) {
-			delete(s.listeners, port)
-			_ = l.Close()
-			s.cfg.Logger.Info("stopped listening", "protocol", wire.ProtocolTCP, "port", port)
-		}
-	}
-	failed := map[uint16]error{}
-	for _, port := range ports {
-		if s.listeners[port] != nil {
-			continue
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-		if err != nil {
-			failed[port] = err
-			continue
-		}
-		s.listeners[port] = l
-		go s.accept(port, l)
-		s.cfg.Logger.Info("listening", "protocol", wire.ProtocolTCP, "port", port)
-	}
-	return failed
-}
+func (s *Server) Listen(ports []uint16) map[uint16]error { return s.ports.Set(ports) }
 
-func (s *Server) accept(port uint16, l net.Listener) {
+func (s *Server) accept(l *listen.Listener) {
 	for {
-		c, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
+		conn, err := l.AcceptTCP(s.ctx)
+		if err != nil {
 			return
 		}
-		if err != nil { // out of file descriptors, or the peer is gone again
-			s.cfg.Logger.Warn("accept failed", "port", port, "error", err)
-			time.Sleep(100 * time.Millisecond)
-			continue
-		}
-		conn := c.(*net.TCPConn)
-		_ = conn.SetLinger(0)
-		if !s.admit() {
+		if !s.begin() {
+			s.slots.Release(1)
 			_ = conn.Close()
 			return
 		}
 		go func() {
 			defer s.leaveSlot()
-			s.serve(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort(), port)
+			s.serve(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort(), l.Port)
 		}()
 	}
 }
@@ -275,12 +241,9 @@ func (s *Server) leave(instrument string) {
 // Close stops accepting. Connections go on.
 func (s *Server) Close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
-	for _, l := range s.listeners {
-		_ = l.Close()
-	}
-	clear(s.listeners)
+	s.mu.Unlock()
+	s.ports.Close()
 }
 
 // Drain stops accepting, turns away who has not begun, and returns once all

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package listen opens the ports of the ways in that are connections, and accepts
+// no more connections than may be open. What is said over them is theirs.
+package listen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// retryAccept is the pause after an accept that failed: out of file descriptors,
+// or the peer is gone again.
+const retryAccept = 100 * time.Millisecond
+
+// Config says how a way in listens.
+type Config struct {
+	// Protocol is the way in's, for the log.
+	Protocol string
+	// Slots bound the connections open at a time; beyond, the kernel's queues hold
+	// new ones.
+	Slots *semaphore.Weighted
+	// Abort gives each connection SO_LINGER{1,0} at once: unless that is taken back,
+	// its end is a reset, also where the process dies.
+	Abort  bool
+	Logger *slog.Logger
+}
+
+// Listener accepts the connections of one port.
+type Listener struct {
+	net.Listener
+	Port uint16
+	cfg  *Config
+}
+
+// Open opens a port. Errors are the kernel's.
+func Open(cfg *Config, port uint16) (*Listener, error) {
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{Listener: l, Port: port, cfg: cfg}, nil
+}
+
+// AcceptTCP waits for a connection and for a slot, which the caller releases. The
+// only error is net.ErrClosed: the port was closed, or ctx ended first.
+func (l *Listener) AcceptTCP(ctx context.Context) (*net.TCPConn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil, net.ErrClosed
+		}
+		if err != nil {
+			l.cfg.Logger.Warn("accept failed", "protocol", l.cfg.Protocol, "port", l.Port, "error", err)
+			time.Sleep(retryAccept)
+			continue
+		}
+		conn := c.(*net.TCPConn)
+		if l.cfg.Abort {
+			_ = conn.SetLinger(0)
+		}
+		if l.cfg.Slots.Acquire(ctx, 1) != nil {
+			_ = conn.Close()
+			return nil, net.ErrClosed
+		}
+		return conn, nil
+	}
+}
+
+// Ports are the open ports of one way in. Its methods may be called from many
+// goroutines.
+type Ports struct {
+	cfg   Config
+	serve func(*Listener)
+
+	mu     sync.Mutex
+	open   map[uint16]*Listener
+	closed bool
+}
+
+// New returns no ports. Each that opens is served by a goroutine, until it is
+// closed.
+func New(cfg Config, serve func(*Listener)) *Ports {
+	return &Ports{cfg: cfg, serve: serve, open: map[uint16]*Listener{}}
+}
+
+// Set makes ports the set of ports that are received from, and returns an error
+// for each that could not be opened. Connections of a port that closes go on.
+func (p *Ports) Set(ports []uint16) map[uint16]error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	for port, l := range p.open {
+		if !slices.Contains(ports, port) {
+			delete(p.open, port)
+			_ = l.Close()
+			p.cfg.Logger.Info("stopped listening", "protocol", p.cfg.Protocol, "port", port)
+		}
+	}
+	failed := map[uint16]error{}
+	for _, port := range ports {
+		if p.open[port] != nil {
+			continue
+		}
+		l, err := Open(&p.cfg, port)
+		if err != nil {
+			failed[port] = err
+			continue
+		}
+		p.open[port] = l
+		go p.serve(l)
+		p.cfg.Logger.Info("listening", "protocol", p.cfg.Protocol, "port", port)
+	}
+	return failed
+}
+
+// Close closes all ports for good. Connections go on.
+func (p *Ports) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, l := range p.open {
+		_ = l.Close()
+	}
+	clear(p.open)
+}

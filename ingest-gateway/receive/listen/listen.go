@@ -12,9 +12,11 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/sys/unix"
 )
 
 // retryAccept is the pause after an accept that failed: out of file descriptors,
@@ -28,7 +30,7 @@ type Config struct {
 	// Slots bound the connections open at a time; beyond, the kernel's queues hold
 	// new ones.
 	Slots *semaphore.Weighted
-	// Abort gives each connection SO_LINGER{1,0} at once: unless that is taken back,
+	// Abort gives each connection SO_LINGER{1,0} from the start: unless that is taken back,
 	// its end is a reset, also where the process dies.
 	Abort  bool
 	Logger *slog.Logger
@@ -43,11 +45,35 @@ type Listener struct {
 
 // Open opens a port. Errors are the kernel's.
 func Open(cfg *Config, port uint16) (*Listener, error) {
-	l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	// Linux gives accepted sockets the options of the one that listens, so each
+	// connection needs no calls of its own for them.
+	options := net.ListenConfig{KeepAlive: -1, Control: cfg.control}
+	l, err := options.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
 	if err != nil {
 		return nil, err
 	}
 	return &Listener{Listener: l, Port: port, cfg: cfg}, nil
+}
+
+// keepAlive is after how much silence the kernel asks whether the peer is still
+// there, and how often, in seconds; keepAlives is how many answers may be missing.
+const keepAlive, keepAlives = 15, 9
+
+func (c *Config) control(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		s := int(fd)
+		failed = errors.Join(
+			unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
+			unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAlive),
+			unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAlive),
+			unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, keepAlives),
+		)
+		if c.Abort {
+			failed = errors.Join(failed, unix.SetsockoptLinger(s, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}))
+		}
+	})
+	return errors.Join(err, failed)
 }
 
 // AcceptTCP waits for a connection and for a slot, which the caller releases. The
@@ -64,9 +90,6 @@ func (l *Listener) AcceptTCP(ctx context.Context) (*net.TCPConn, error) {
 			continue
 		}
 		conn := c.(*net.TCPConn)
-		if l.cfg.Abort {
-			_ = conn.SetLinger(0)
-		}
 		if l.cfg.Slots.Acquire(ctx, 1) != nil {
 			_ = conn.Close()
 			return nil, net.ErrClosed

@@ -71,6 +71,7 @@ type Server struct {
 	refusals *refusal.Log
 
 	connections sync.WaitGroup
+	workers     workers
 
 	mu     sync.Mutex
 	closed bool
@@ -87,6 +88,7 @@ func NewServer(cfg Config) *Server {
 		cfg: cfg, metrics: newMetrics(cfg.Metrics),
 		slots:   cfg.Slots,
 		lingers: semaphore.NewWeighted(maxLingers),
+		workers: make(workers, maxIdleWorkers),
 		open:    map[string]int{},
 		begun:   map[*connection]struct{}{},
 	}
@@ -117,10 +119,10 @@ func (s *Server) accept(l *listen.Listener) {
 			_ = conn.Close()
 			return
 		}
-		go func() {
+		s.workers.run(func() {
 			defer s.leaveSlot()
 			s.serve(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort(), l.Port)
-		}()
+		})
 	}
 }
 

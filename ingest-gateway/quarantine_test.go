@@ -173,6 +173,82 @@ func TestQuarantine(t *testing.T) {
 	})
 }
 
+// TestQuarantineAway: a stranger's datagrams count as quarantined once they are in
+// the bucket. While the store is away they wait; those that it never takes are
+// counted as lost by that.
+func TestQuarantineAway(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	telemetry := parts.FreePort(t)
+	mag := tcpInstrument("mag", 0)
+	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(telemetry), Channel: "raw", Sources: []string{"192.0.2.0/24"}}}
+	g := l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine"}})
+	l.awaitRevision(t, g.name, l.declare(t, mag))
+	conn, err := net.Dial("udp", loopback(telemetry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	sent := uint64(0)
+	send := func(datagrams int) {
+		t.Helper()
+		for range datagrams {
+			if _, err := conn.Write(random(sent, 1200)); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+			time.Sleep(time.Millisecond)
+		}
+	}
+	series := func(cause wire.Cause) string {
+		return fmt.Sprintf("substorm_gateway_datagrams_dropped_total{cause=%q,instrument=%q}", cause, wire.UnknownInstrument)
+	}
+	// Until the bucket was looked at nothing is kept.
+	await(t, "the quarantine takes a segment", func() (bool, string) {
+		send(1)
+		return g.number(series(wire.CauseQuarantined)) > 0, ""
+	})
+	early := uint64(g.number(series(wire.CauseStoreUnavailable)))
+	const few = 20
+	l.minio.Kill()
+	before := uint64(g.number(series(wire.CauseQuarantined)))
+	send(2 * 60) // more than two segments hold
+	await(t, "the store refuses a segment", func() (bool, string) {
+		v := g.metric("substorm_gateway_quarantine_waiting_segments")
+		return v != "" && v != "0", v
+	})
+	if now := uint64(g.number(series(wire.CauseQuarantined))); now != before {
+		t.Errorf("%d datagrams count as quarantined that are not in the bucket", now-before)
+	}
+	l.minio.Start()
+	await(t, "what waited is in the bucket", func() (bool, string) {
+		v := g.number(series(wire.CauseQuarantined))
+		return uint64(v) >= before+100 && g.metric("substorm_gateway_quarantine_waiting_segments") == "0", fmt.Sprint(v)
+	})
+	l.minio.Kill()
+	send(few)
+	await(t, "all datagrams were read", func() (bool, string) {
+		v := g.metric(fmt.Sprintf("substorm_gateway_datagrams_received_total{instrument=%q}", wire.UnknownInstrument))
+		return v == fmt.Sprint(sent), v
+	})
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	l.minio.Start()
+	var kept uint64
+	for _, is := range l.quarantined(t) {
+		kept += uint64(is.Datagrams)
+	}
+	var totals wire.Totals
+	l.awaitLedger(t, wire.UnknownInstrument, wire.StepReceived, func(s wire.Totals) bool {
+		totals = s
+		return s.Dropped[wire.CauseQuarantined] == kept && s.Dropped[wire.CauseStoreUnavailable] == sent-kept && s.Unknown == 0
+	})
+	if lost := totals.Dropped[wire.CauseStoreUnavailable]; lost < early+few || kept < before+100 {
+		t.Errorf("%d of %d are kept, %d lost", kept, sent, lost)
+	}
+}
+
 // TestLimits: an instrument that sends more than it may is slowed down over TCP,
 // and loses datagrams that are counted; others are not touched.
 func TestLimits(t *testing.T) {

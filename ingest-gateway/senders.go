@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
@@ -54,6 +55,7 @@ func (g *gateway) openQuarantine() (err error) {
 	g.strangers, err = quarantine.Open(quarantine.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Objects: g.objects, Dir: filepath.Join(g.cfg.DataDir, "quarantine"),
 		MaxBytes: g.cfg.QuarantineMaxBytes, MaxAge: g.cfg.QuarantineMaxAge, Logger: g.log, Metrics: g.metrics,
+		Settled: func(at time.Time, cause wire.Cause, datagrams int) { g.udp.Settled(at, cause, datagrams) },
 	})
 	return err
 }

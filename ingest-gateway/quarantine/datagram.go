@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -23,18 +24,24 @@ const (
 	flushInterval = 5 * time.Second
 	// maxSegments open or waiting at a time: with the greatest datagram in each, 8 MiB.
 	maxSegments = 64
+	// retryFor is how long the store is asked again to take a segment.
+	retryFor = 5 * time.Minute
 )
 
-// packets gathers datagrams by who sent them, and to which port.
+// packets gathers datagrams by who sent them, to which port, on which day: what
+// becomes of them is counted on that day.
 type packets struct {
 	mu   sync.Mutex
 	open map[stranger]*gathering
 	full chan *gathering
+	// refused by the store: it is asked again.
+	refused []*gathering
 }
 
 type stranger struct {
 	source netip.Addr
 	port   uint16
+	day    wire.Day
 }
 
 type gathering struct {
@@ -43,7 +50,9 @@ type gathering struct {
 	packets     *segment.Packets
 	first, last time.Time
 	datagrams   int
-	payload     int64 // reserved bytes
+	reserved    int64 // bytes: of the payloads, then of the whole segment
+	closed      bool
+	giveUp      time.Time // zero until the store has refused it
 }
 
 func (p *packets) init() {
@@ -51,16 +60,23 @@ func (p *packets) init() {
 	p.full = make(chan *gathering, maxSegments)
 }
 
-// Datagram keeps a datagram of a stranger's, and returns what it counts as:
-// CauseQuarantined where it is kept.
+func (p *packets) waiting() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return float64(len(p.refused))
+}
+
+// Datagram gathers a datagram of a stranger's, which is settled once its segment
+// is in the bucket or lost: see Config.Settled. It returns a cause where it is not
+// gathered.
 func (q *Quarantine) Datagram(d wire.Datagram) wire.Cause {
 	p := &q.packets
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	who := stranger{d.Source.Addr().Unmap(), d.DestinationPort}
+	who := stranger{d.Source.Addr().Unmap(), d.DestinationPort, wire.DayOf(d.ReceivedAt)}
 	g := p.open[who]
 	if g == nil {
-		if len(p.open)+len(p.full) >= maxSegments {
+		if len(p.open)+len(p.full)+len(p.refused) >= maxSegments {
 			return wire.CauseUnknownSource
 		}
 		g = &gathering{stranger: who, first: d.ReceivedAt.UTC()}
@@ -78,20 +94,20 @@ func (q *Quarantine) Datagram(d wire.Datagram) wire.Cause {
 		return wire.CauseUndecodable
 	}
 	p.open[who] = g
-	g.last, g.datagrams, g.payload = d.ReceivedAt.UTC(), g.datagrams+1, g.payload+size
-	if g.out.Len() < segmentSize {
-		return wire.CauseQuarantined
+	g.last, g.datagrams, g.reserved = d.ReceivedAt.UTC(), g.datagrams+1, g.reserved+size
+	if g.out.Len() >= segmentSize {
+		delete(p.open, who)
+		p.full <- g // has room: all together are at most maxSegments
 	}
-	delete(p.open, who)
-	p.full <- g // has room: open and full together are at most maxSegments
-	return wire.CauseQuarantined
+	return ""
 }
 
 // flush stores the segments that were begun before a time, and those that wait.
 func (q *Quarantine) flush(ctx context.Context, before time.Time) {
 	p := &q.packets
-	var due []*gathering
 	p.mu.Lock()
+	due := p.refused
+	p.refused = nil
 	for who, g := range p.open {
 		if g.first.Before(before) {
 			delete(p.open, who)
@@ -102,24 +118,35 @@ func (q *Quarantine) flush(ctx context.Context, before time.Time) {
 		due = append(due, <-p.full)
 	}
 	p.mu.Unlock()
+	var away error
 	for _, g := range due {
-		q.store(ctx, g)
+		if away != nil { // it is asked once, not once for each
+			q.refused(g, away)
+			continue
+		}
+		away = q.store(ctx, g)
 	}
 }
 
-// store writes a segment to the bucket. One that the store does not take is lost,
-// as what is refused is.
-func (q *Quarantine) store(ctx context.Context, g *gathering) {
-	q.release(g.payload)
-	if err := g.packets.Flush(); err != nil {
-		q.lost(g, wire.CauseUndecodable, err)
-		return
+// finish stores what is left. What the store does not take now is lost.
+func (q *Quarantine) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	q.flush(ctx, time.Now().Add(segmentAge))
+	q.packets.mu.Lock()
+	defer q.packets.mu.Unlock()
+	for _, g := range q.packets.refused {
+		q.lost(g, wire.CauseStoreUnavailable, errors.New("the gateway stops"))
+	}
+}
+
+// store writes a segment to the bucket. It returns the error of a store that does
+// not take it; the segment then waits to be stored again, or is lost.
+func (q *Quarantine) store(ctx context.Context, g *gathering) error {
+	if !q.close(g) {
+		return nil
 	}
 	body := g.out.Bytes()
-	if cause := q.reserve(int64(len(body))); cause != "" {
-		q.lost(g, cause, nil)
-		return
-	}
 	what := wire.Quarantined{
 		Protocol: wire.ProtocolUDP, Source: g.source.String(), Port: g.port, ReceivedAt: g.last, FirstAt: &g.first,
 		Datagrams: g.datagrams, Size: int64(len(body)), Digest: sha256.Sum256(body), Looks: wire.MediaTypeSegment,
@@ -127,12 +154,53 @@ func (q *Quarantine) store(ctx context.Context, g *gathering) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := q.put(ctx, what, bytes.NewReader(body)); err != nil {
-		q.release(int64(len(body)))
-		q.lost(g, wire.CauseStoreUnavailable, err)
+		q.refused(g, err)
+		return err
 	}
+	q.cfg.Settled(g.first, wire.CauseQuarantined, g.datagrams)
+	return nil
 }
 
+// close ends a segment and takes room for the whole of it. It is false where the
+// segment is lost.
+func (q *Quarantine) close(g *gathering) bool {
+	if g.closed {
+		return true
+	}
+	g.closed = true
+	if err := g.packets.Flush(); err != nil {
+		q.lost(g, wire.CauseUndecodable, err)
+		return false
+	}
+	q.release(g.reserved)
+	g.reserved = 0
+	if cause := q.reserve(int64(g.out.Len())); cause != "" {
+		q.lost(g, cause, nil)
+		return false
+	}
+	g.reserved = int64(g.out.Len())
+	return true
+}
+
+// refused has a segment wait for a store that did not take it, or gives it up.
+func (q *Quarantine) refused(g *gathering, err error) {
+	now := time.Now()
+	if g.giveUp.IsZero() {
+		g.giveUp = now.Add(retryFor)
+	}
+	if now.After(g.giveUp) {
+		q.lost(g, wire.CauseStoreUnavailable, err)
+		return
+	}
+	q.packets.mu.Lock()
+	defer q.packets.mu.Unlock()
+	q.packets.refused = append(q.packets.refused, g)
+}
+
+// lost counts datagrams that were gathered and are not kept.
 func (q *Quarantine) lost(g *gathering, cause wire.Cause, err error) {
+	q.release(g.reserved)
+	q.cfg.Settled(g.first, cause, g.datagrams)
 	q.cfg.Logger.Warn("datagrams of an unknown sender were not kept", "cause", cause, "source", g.source, "port", g.port,
 		"datagrams", g.datagrams, "error", err)
 }

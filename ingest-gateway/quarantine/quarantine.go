@@ -40,8 +40,11 @@ type Config struct {
 	Dir      string
 	MaxBytes int64
 	MaxAge   time.Duration
-	Logger   *slog.Logger
-	Metrics  prometheus.Registerer
+	// Settled counts datagrams that were gathered, received from at on: as
+	// CauseQuarantined where they are in the bucket, else as what lost them.
+	Settled func(at time.Time, cause wire.Cause, datagrams int)
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
 }
 
 // Quarantine is that of one gateway.
@@ -76,7 +79,10 @@ func Open(cfg Config) (*Quarantine, error) {
 	q.packets.init()
 	cfg.Metrics.MustRegister(q.kept, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "substorm_gateway_quarantine_bytes", Help: "Bytes that this pod keeps of unknown senders.",
-	}, func() float64 { q.mu.Lock(); defer q.mu.Unlock(); return float64(q.used) }))
+	}, func() float64 { q.mu.Lock(); defer q.mu.Unlock(); return float64(q.used) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "substorm_gateway_quarantine_waiting_segments",
+		Help: "Segments of datagrams of unknown senders that the object store did not take, and is asked again to.",
+	}, q.packets.waiting))
 	return q, nil
 }
 
@@ -96,7 +102,7 @@ func (q *Quarantine) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			q.flush(context.WithoutCancel(ctx), time.Now().Add(time.Hour))
+			q.finish(ctx)
 			return nil
 		case <-first.C: // until the bucket was looked at, nothing is kept
 			if q.look(ctx) != nil {
@@ -108,8 +114,8 @@ func (q *Quarantine) Run(ctx context.Context) error {
 			}
 		case <-flush.C:
 			q.flush(ctx, time.Now().Add(-segmentAge))
-		case s := <-q.packets.full:
-			q.store(ctx, s)
+		case g := <-q.packets.full:
+			_ = q.store(ctx, g) // tried again with the next flush
 		}
 	}
 }

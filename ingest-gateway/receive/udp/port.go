@@ -214,7 +214,9 @@ func (p *port) refuse(f *flow, packet *Packet) {
 			ReceivedAt: time.Unix(0, packet.ReceivedAt), Source: packet.Source, DestinationPort: p.number, Payload: packet.Payload,
 		})
 	}
-	p.drop(f, cause)
+	if cause != "" {
+		p.drop(f, cause)
+	}
 	p.r.cfg.Registry.Refusals.Note(intake.Refusal{Cause: f.dropped, Instrument: f.near}, wire.ProtocolUDP, p.number, packet.Source.Addr(), 1)
 	p.r.logStranger(f, packet)
 }
@@ -289,6 +291,12 @@ func (p *port) closeAged(before time.Time) time.Time {
 		p.close(f)
 	}
 	return time.Time{}
+}
+
+// Settled counts what became of datagrams that Strangers took, of the day that holds at.
+func (r *Receiver) Settled(at time.Time, cause wire.Cause, datagrams int) {
+	r.cfg.Ledger.DatagramsDropped(wire.UnknownInstrument, at, cause, datagrams)
+	r.metrics.dropped(wire.UnknownInstrument, cause).Add(float64(datagrams))
 }
 
 // Lost implements Sink: the kernel's drops are the instrument's where the port has only one.

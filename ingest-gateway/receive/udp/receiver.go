@@ -32,8 +32,8 @@ type Config struct {
 	Registry  *intake.Registry
 	Announcer Announcer
 	Ledger    *ledger.Ledger
-	// Strangers takes datagrams of unknown senders, and says what each counts as;
-	// nil drops them.
+	// Strangers takes datagrams of unknown senders; it says what each counts as that
+	// it does not take, and what the others do by Settled. Nil drops them all.
 	Strangers interface {
 		Datagram(wire.Datagram) wire.Cause
 	}

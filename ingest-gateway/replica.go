@@ -121,7 +121,7 @@ func (g *gateway) runReplicas(alive, steady context.Context, room func(context.C
 	room(alive, "peers", func(ctx context.Context) error { return r.peers.Follow(ctx, g.js, g.cfg.Site, g.nc.IsConnected) })
 	room(alive, "home", r.peers.Run)
 	room(steady, "copies home", func(ctx context.Context) error {
-		return r.log.BringHome(ctx, replica.HomeConfig{After: g.cfg.Replica.After, Owner: r.peers.Owner, Bring: g.archive.BringCopy})
+		return r.log.BringHome(ctx, replica.HomeConfig{After: g.cfg.Replica.After, Owner: r.peers.Owner, Bring: g.archive.BringCopies})
 	})
 }
 

@@ -74,6 +74,14 @@ func MemberID(packKey string, offset int64) string {
 	return packKey + "#" + strconv.FormatInt(offset, 10)
 }
 
+// SpooledID is the ID of an object that waits in a spool for a pack: the key that
+// it would have by itself, and who received it when. Who brings it home twice, from
+// a copy or after a kill, gives it the same ID, and no other object has it: a
+// gateway tells no nanosecond twice.
+func SpooledID(n Notice) string {
+	return fmt.Sprintf("%s-%s-%s-%06d", RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest), n.Gateway, n.Incarnation, n.ReceivedAt.Nanosecond()%1e6)
+}
+
 // InPack says whether the record's bytes are part of a pack.
 func (r *Record) InPack() bool { return r.Length > 0 }
 

@@ -3,8 +3,10 @@
 package manifest
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unique"
 
@@ -43,11 +45,28 @@ type digestKey [16]byte
 type original struct {
 	receivedMillis int64
 	// key is that of the object, or of the pack in its ID: packs have many members.
-	// It is zero where it follows from time and digest, as that of a raw object.
+	// It is zero where it follows from time and digest, as that of a raw object. Of
+	// an object that came from a spool it is what stands behind that, without the
+	// nanoseconds.
 	key unique.Handle[string]
-	// offset in the pack; 0 for what is no member.
+	// offset in the pack; 0 for what is no member, the nanoseconds for what came
+	// from a spool.
 	offset int64
 }
+
+// ofSpool returns the original whose ID is wire.SpooledID: rest stands behind the
+// key that the object would have by itself.
+func ofSpool(receivedMillis int64, rest string) (original, bool) {
+	i := strings.LastIndexByte(rest, '-')
+	if i <= 0 || rest[0] != '-' {
+		return original{}, false
+	}
+	nanoseconds, err := strconv.ParseInt(rest[i+1:], 10, 64)
+	o := original{receivedMillis, unique.Make(rest[:i]), nanoseconds}
+	return o, err == nil && o.rest() == rest
+}
+
+func (o original) rest() string { return fmt.Sprintf("%s-%06d", o.key.Value(), o.offset) }
 
 // newOriginal returns the original with an ID. An ID that MemberID would not write
 // is kept whole.
@@ -99,8 +118,11 @@ func (x *index) add(instrument string, r wire.Record) {
 	}
 	key := digestKey(r.Digest[:16])
 	o := original{receivedMillis: r.ReceivedAt.UnixMilli()}
-	if r.ID != x.rawID(instrument, o, r.Digest) {
-		o = newOriginal(o.receivedMillis, r.ID)
+	if rest, raw := strings.CutPrefix(r.ID, x.rawID(instrument, o, r.Digest)); !raw || rest != "" {
+		var spooled bool
+		if o, spooled = ofSpool(o.receivedMillis, rest); !raw || !spooled {
+			o = newOriginal(r.ReceivedAt.UnixMilli(), r.ID)
+		}
 	}
 	i := x.of(instrument)
 	d := i.days[of]
@@ -210,6 +232,9 @@ func (d *indexDay) equal(digest wire.Digest) []original {
 func (x *index) idOf(instrument string, o original, digest wire.Digest) string {
 	if o.key == (unique.Handle[string]{}) {
 		return x.rawID(instrument, o, digest)
+	}
+	if o.key.Value()[0] == '-' {
+		return x.rawID(instrument, o, digest) + o.rest()
 	}
 	return o.id()
 }

@@ -28,16 +28,21 @@ func TestIndexFinds(t *testing.T) {
 	first, later := raw("a", noon, "frame"), raw("a", noon.Add(time.Hour), "frame")
 	named := raw("a", noon, "named")
 	named.ID = "o/thule/a/n/named"
+	spooled := raw("a", noon.Add(42*time.Nanosecond), "spooled")
+	spooled.ID = wire.SpooledID(wire.Notice{Site: site, Instrument: "a", Record: wire.Record{
+		ReceivedAt: spooled.ReceivedAt, Digest: spooled.Digest, Gateway: "north-0", Incarnation: "01k9zqv7r3"}})
+	odd := raw("a", noon, "odd")
+	odd.ID += "-7"
 	segment, withdrawn := raw("a", noon, "segment"), raw("a", noon, "withdrawn")
 	segment.Segment, withdrawn.State = &wire.SegmentRange{}, wire.StateWithdrawn
 	inPlace, listed := raw("a", noon, "in place"), raw("a", noon, "listed")
 	inPlace.ID, inPlace.Key = "tree/1", "tree/1"
 	listed.DigestSource = wire.DigestSourceListed
-	for _, r := range []wire.Record{later, first, named, segment, withdrawn, inPlace, listed, later, first} {
+	for _, r := range []wire.Record{later, first, named, spooled, odd, segment, withdrawn, inPlace, listed, later, first, spooled} {
 		x.add("a", r)
 	}
-	if x.count != 3 {
-		t.Errorf("it counts %d objects, want 3", x.count)
+	if x.count != 5 {
+		t.Errorf("it counts %d objects, want 5", x.count)
 	}
 	for name, c := range map[string]struct {
 		instrument string
@@ -53,6 +58,8 @@ func TestIndexFinds(t *testing.T) {
 		"too long after":                  {"a", first, noon.Add(3 * time.Hour), time.Hour, ""},
 		"of another instrument":           {"b", first, noon, time.Hour, ""},
 		"a named one":                     {"a", named, noon, time.Hour, named.ID},
+		"one that came from a spool":      {"a", spooled, noon, time.Hour, spooled.ID},
+		"one with an ID of another kind":  {"a", odd, noon, time.Hour, odd.ID},
 		"a segment is none":               {"a", segment, noon, time.Hour, ""},
 		"a repeat is no original":         {"a", withdrawn, noon, time.Hour, ""},
 		"one in place is no original":     {"a", inPlace, noon, time.Hour, ""},

@@ -92,3 +92,17 @@ func (w *Writer) recordOf(ctx context.Context, n wire.Notice, id string) (wire.R
 	}
 	return last, last.State == wire.StateCurrent, nil
 }
+
+// openPlace returns the key under which the bytes of a record lie that an open
+// part lists: the ID of one that came from a spool does not say.
+func (w *Writer) openPlace(of dayKey, id string) (string, bool) {
+	d := w.days[of]
+	if d == nil {
+		return "", false
+	}
+	i := slices.IndexFunc(d.open, func(r wire.Record) bool { return r.ID == id && r.State == wire.StateCurrent })
+	if i < 0 {
+		return "", false
+	}
+	return d.open[i].Key, true
+}

@@ -21,6 +21,9 @@ const originalsFor = time.Minute
 type originals struct {
 	store objectstore.Store
 	room  int
+	// open returns where a record of an open part has its bytes; nil where that is
+	// not known.
+	open func(of dayKey, id string) (key string, ok bool)
 
 	// ids are members that have another place than their ID says, of a day of
 	// which that was read; nil where none was, or it has too many.
@@ -53,6 +56,15 @@ func (o *originals) moved(ctx context.Context, id string, repeat wire.Notice) (b
 		return false, nil
 	}
 	day := dayKey{repeat.Instrument, of}
+	if o.open != nil {
+		if key, listed := o.open(day, id); listed {
+			_, err := o.store.Head(ctx, key)
+			if errors.Is(err, objectstore.ErrNotFound) {
+				return false, nil
+			}
+			return err == nil, err
+		}
+	}
 	if o.ids != nil && o.day == day && time.Now().Before(o.until) {
 		_, there := o.ids[read.HashID(id)]
 		return there, nil
@@ -90,3 +102,6 @@ func (o *originals) moved(ctx context.Context, id string, repeat wire.Notice) (b
 	}
 	return there, nil
 }
+
+// forget what was read: parts were closed.
+func (o *originals) forget() { o.ids = nil }

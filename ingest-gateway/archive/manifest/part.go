@@ -61,6 +61,9 @@ func (w *Writer) writeParts(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	if w.open > 0 {
+		w.originals.forget()
+	}
 	w.open = 0
 	w.closes++
 	return nil

@@ -22,10 +22,13 @@ const (
 // packSweep compares the members of packs with the manifests.
 type packSweep struct {
 	*Sweeper
-	members map[slotKey][]string // IDs
+	members map[slotKey][]sighted
 	count   int
 	sizes   map[string]int64 // of the packs that hold them
 }
+
+// sighted is a member of a pack.
+type sighted struct{ id, pack string }
 
 // sweepPacks looks into the packs that became old enough since the last sweep
 // that finished, and announces what of them was never announced. A pack is never
@@ -40,7 +43,7 @@ func (s *Sweeper) sweepPacks(ctx context.Context, now time.Time) error {
 			prefixes = append(prefixes, wire.PackPrefix(s.cfg.Site, wire.DayOf(at)))
 		}
 	}
-	p := &packSweep{Sweeper: s, members: map[slotKey][]string{}, sizes: map[string]int64{}}
+	p := &packSweep{Sweeper: s, members: map[slotKey][]sighted{}, sizes: map[string]int64{}}
 	for _, prefix := range prefixes {
 		for info, err := range s.cfg.Store.List(ctx, prefix, "") {
 			if err != nil {
@@ -70,7 +73,7 @@ func (p *packSweep) look(ctx context.Context, info objectstore.Info) error {
 				break
 			}
 			key := slotKey{dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}, slotOf(n.Record)}
-			p.members[key] = append(p.members[key], n.ID)
+			p.members[key] = append(p.members[key], sighted{n.ID, info.Key})
 			p.count++
 		}
 	}
@@ -91,7 +94,11 @@ func (p *packSweep) look(ctx context.Context, info objectstore.Info) error {
 // compare asks what is listed of the members noted, and announces the others.
 func (p *packSweep) compare(ctx context.Context) error {
 	missing := map[string]map[string]bool{} // IDs by pack
-	for key, ids := range p.members {
+	for key, members := range p.members {
+		ids := make([]string, len(members))
+		for i, m := range members {
+			ids[i] = m.id
+		}
 		found, err := p.ask(ctx, key, ids)
 		if err != nil {
 			return err
@@ -100,7 +107,7 @@ func (p *packSweep) compare(ctx context.Context) error {
 			if l != unlisted {
 				continue
 			}
-			of, _ := wire.KeyOfID(ids[i])
+			of := members[i].pack
 			if missing[of] == nil {
 				missing[of] = map[string]bool{}
 			}

@@ -98,11 +98,13 @@ type Writer struct {
 // New returns a writer; Run runs it.
 func New(cfg Config) *Writer {
 	l := limitsOf(cfg.Memory)
-	return &Writer{
+	w := &Writer{
 		cfg: cfg, limits: l, days: make(map[dayKey]*day), templates: make(map[string]template), closes: 1,
 		index: newIndex(cfg.Site, l.index, cfg.Metrics), questions: make(chan question),
 		originals: newOriginals(cfg.Store, l.ids/4),
 	}
+	w.originals.open = w.openPlace
+	return w
 }
 
 // Listed returns the first place of the notice stream that is not yet in a

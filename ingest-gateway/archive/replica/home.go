@@ -7,17 +7,13 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 )
 
 const (
 	// look is how often the log is looked through for what nobody brings home.
 	look = 10 * time.Second
-	// homeward is how many copies go home at a time.
-	homeward = 8
-	// round is how many are looked at before the owner is asked after again.
+	// round is how many go home before the owner is asked after again.
 	round = 256
 )
 
@@ -38,8 +34,9 @@ type HomeConfig struct {
 	// Owner returns what is known of an owner, and false where nothing can be:
 	// JetStream is away.
 	Owner func(name string) (Owner, bool)
-	// Bring archives an object unless it is there. It may be called for many.
-	Bring func(ctx context.Context, e *spool.Entry) error
+	// Bring archives objects unless they are there, and returns an error for each
+	// that is not at home.
+	Bring func(ctx context.Context, all []*spool.Entry) []error
 	// Every is how often to look; 0 is a default.
 	Every time.Duration
 }
@@ -121,42 +118,44 @@ func (o *owner) due(cfg HomeConfig, known Owner) [][16]byte {
 }
 
 // bring brings copies home, and returns how many are.
-func (o *owner) bring(ctx context.Context, cfg HomeConfig, due [][16]byte) (int, error) {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(homeward)
-	home := make(chan struct{}, len(due))
+func (o *owner) bring(ctx context.Context, cfg HomeConfig, due [][16]byte) (home int, err error) {
+	keys := make([][16]byte, 0, len(due))
+	all := make([]*spool.Entry, 0, len(due))
 	for _, k := range due {
-		group.Go(func() error {
-			err := o.bringOne(ctx, cfg, k)
-			if err == nil {
-				home <- struct{}{}
-			}
-			return err
-		})
+		o.mu.Lock()
+		c := o.copies[k]
+		o.mu.Unlock()
+		e, broken := o.spool.At(c.ref)
+		if broken != nil {
+			err = o.settle(k, broken)
+			continue
+		}
+		keys, all = append(keys, k), append(all, e)
 	}
-	err := group.Wait()
-	return len(home), err
+	for i, failed := range cfg.Bring(ctx, all) {
+		if errors.Is(failed, spool.ErrCorrupt) {
+			failed = all[i].Quarantine(failed) // which is also Done
+		} else if failed == nil {
+			failed = o.spool.Done(all[i])
+		}
+		if failed = o.settle(keys[i], failed); failed == nil {
+			home++
+		} else {
+			err = failed
+		}
+	}
+	return home, err
 }
 
-func (o *owner) bringOne(ctx context.Context, cfg HomeConfig, k [16]byte) error {
-	o.mu.Lock()
-	c := o.copies[k]
-	o.mu.Unlock()
-	e, err := o.spool.At(c.ref)
-	if err == nil {
-		err = cfg.Bring(ctx, e)
-	}
-	if errors.Is(err, spool.ErrCorrupt) && e != nil {
-		err = errors.Join(e.Quarantine(err)) // which is also Done
-	} else if err == nil {
-		err = o.spool.Done(e)
-	}
+// settle forgets a copy that is at home, and returns why one is not.
+func (o *owner) settle(k [16]byte, err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err == nil {
 		delete(o.copies, k)
 		return nil
 	}
+	c := o.copies[k]
 	c.busy = false
 	o.copies[k] = c
 	return err

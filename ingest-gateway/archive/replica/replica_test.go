@@ -321,13 +321,17 @@ func TestWhenCopiesGoHome(t *testing.T) {
 		go func() {
 			done <- k.BringHome(ctx, HomeConfig{After: time.Minute, Every: 5 * time.Millisecond,
 				Owner: func(string) (Owner, bool) { asked <- struct{}{}; return c.owner, c.known },
-				Bring: func(_ context.Context, e *spool.Entry) error {
-					if failing { // once
-						failing = false
-						return errors.New("the store is away")
+				Bring: func(_ context.Context, all []*spool.Entry) []error {
+					errs := make([]error, len(all))
+					for i, e := range all {
+						if errs[i] = e.Verify(); failing { // once
+							failing = false
+							errs[i] = errors.New("the store is away")
+						} else {
+							brought <- struct{}{}
+						}
 					}
-					brought <- struct{}{}
-					return e.Verify()
+					return errs
 				}})
 		}()
 		if c.goes {

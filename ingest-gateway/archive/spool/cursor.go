@@ -76,6 +76,13 @@ func (s *Spool) Next(ctx context.Context) (*Entry, error) {
 	}
 }
 
+// More says whether Next has something to return.
+func (s *Spool) More() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed && s.unread() > 0
+}
+
 // unread is how many objects the cursor has before it.
 func (s *Spool) unread() int64 { return s.stats.Objects - int64(len(s.given)) }
 

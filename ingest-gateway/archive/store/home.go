@@ -68,22 +68,61 @@ func (a *Archive) BringHome(ctx context.Context) error {
 	if a.cfg.Spool == nil {
 		return nil
 	}
-	for range homeward {
-		workers.Go(func() {
-			for ctx.Err() == nil {
-				e, err := a.cfg.Spool.Next(ctx)
-				if err == nil {
-					err = a.bringHome(ctx, e)
-				}
-				if err != nil && ctx.Err() == nil {
-					a.cfg.Logger.Error("the spool cannot be read", "error", err)
-					pause(ctx, homePause)
-				}
-			}
-		})
+	g := &gatherer{archive: a, small: make(chan *spool.Entry)}
+	alone := make(chan *spool.Entry)
+	workers.Go(func() { a.feed(ctx, alone, g.small) })
+	for range homeward - homePacks {
+		workers.Go(func() { a.bringAlone(ctx, alone) })
+	}
+	for range homePacks {
+		workers.Go(func() { g.bringPacks(ctx) })
 	}
 	workers.Go(func() { a.adopt(ctx) })
 	return nil
+}
+
+// feed hands out what waits in the spool, the oldest first, until ctx ends.
+func (a *Archive) feed(ctx context.Context, alone, small chan<- *spool.Entry) {
+	for ctx.Err() == nil {
+		e, err := a.cfg.Spool.Next(ctx)
+		if err != nil {
+			if a.report(ctx, err) {
+				pause(ctx, homePause)
+			}
+			continue
+		}
+		to := alone
+		if sharesPack(e) {
+			to = small
+		}
+		select {
+		case to <- e:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// bringAlone brings home what goes by itself.
+func (a *Archive) bringAlone(ctx context.Context, alone <-chan *spool.Entry) {
+	for {
+		select {
+		case e := <-alone:
+			if a.report(ctx, a.bringHome(ctx, e)) {
+				pause(ctx, homePause)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// report logs what the spool's disk does, unless ctx ended, and says whether it did.
+func (a *Archive) report(ctx context.Context, err error) bool {
+	if err == nil || ctx.Err() != nil {
+		return false
+	}
+	a.cfg.Logger.Error("the spool cannot be read", "error", err)
+	return true
 }
 
 // Flush returns once the spool is empty, ctx ends, or what it holds cannot go
@@ -135,11 +174,14 @@ func (a *Archive) adopt(ctx context.Context) {
 	}
 }
 
+// isAdopted says whether an earlier incarnation received an object.
+func (a *Archive) isAdopted(e *spool.Entry) bool { return e.Notice.Incarnation != a.cfg.Incarnation }
+
 // bringHome sees one object home. It returns an error where that is given up:
 // ctx has ended, or it is in quarantine and that failed.
 func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 	n := e.Notice
-	adopted := n.Incarnation != a.cfg.Incarnation
+	adopted := a.isAdopted(e)
 	if !e.Stored {
 		var err error
 		switch n, err = a.storeEntry(ctx, e); {
@@ -150,9 +192,16 @@ func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 		case err != nil:
 			return err
 		}
-		if !adopted {
-			a.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
-		}
+	}
+	return a.arrived(ctx, e, n)
+}
+
+// arrived announces an object from the spool that is in the store, as n says, and
+// finishes its entry.
+func (a *Archive) arrived(ctx context.Context, e *spool.Entry, n wire.Notice) error {
+	adopted := a.isAdopted(e)
+	if !adopted && !e.Stored {
+		a.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
 	}
 	if adopted {
 		select {

@@ -213,6 +213,9 @@ const (
 func (o *Object) keep(ctx context.Context, digest wire.Digest) (n wire.Notice, what outcomeOf, err error) {
 	if o.goesToSpool() {
 		n = o.notice(o.receivedAt, digest)
+		if o.isSmall() {
+			n.ID = wire.SpooledID(n)
+		}
 		return n, spooled, o.spool(ctx, n)
 	}
 	if o.mayPack() {

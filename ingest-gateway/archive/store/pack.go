@@ -66,11 +66,23 @@ func (a *Archive) openPackers() {
 }
 
 func (a *Archive) putPack(ctx context.Context, key string, body io.ReadSeeker, size int64, digest wire.Digest, members int) error {
+	return a.putPackOf(ctx, key, func() io.ReadSeekCloser { return keptOpen{body} }, size, digest, members)
+}
+
+// keptOpen is a reader that somebody else closes, if anybody.
+type keptOpen struct{ io.ReadSeeker }
+
+func (keptOpen) Close() error { return nil }
+
+// putPackOf stores a pack, which each try opens anew.
+func (a *Archive) putPackOf(ctx context.Context, key string, open func() io.ReadSeekCloser, size int64, digest wire.Digest, members int) error {
 	opts := objectstore.PutOptions{
 		ContentType: wire.MediaTypePack, Digest: digest, CreateOnly: true,
 		Metadata: map[string]string{wire.MetadataFormat: strconv.Itoa(wire.Format), wire.MetadataMembers: strconv.Itoa(members)},
 	}
 	err := a.request(ctx, "pack", size, func(ctx context.Context) error {
+		body := open()
+		defer body.Close()
 		err := a.cfg.Objects.Put(ctx, key, body, size, opts)
 		if errors.Is(err, objectstore.ErrExists) {
 			return nil // a try whose answer was lost had arrived: the key is nobody else's
@@ -86,8 +98,11 @@ func (a *Archive) putPack(ctx context.Context, key string, body io.ReadSeeker, s
 
 // mayPack says whether the object is one of those that share packs. What lay in
 // scratch goes to the store under its own digest.
-func (o *Object) mayPack() bool {
-	return o.parts == nil && len(o.spooled) == 0 && o.size > 0 && o.size <= o.instrument.PackBelow && o.buffer.InMemory()
+func (o *Object) mayPack() bool { return o.isSmall() && o.buffer.InMemory() }
+
+// isSmall says whether the object belongs into a pack.
+func (o *Object) isSmall() bool {
+	return o.name == "" && o.parts == nil && len(o.spooled) == 0 && o.size > 0 && o.size <= o.instrument.PackBelow
 }
 
 // pack stores the object in a pack or, as acknowledge allows, the spool; false
@@ -110,6 +125,7 @@ func (o *Object) pack(ctx context.Context, digest wire.Digest) (n wire.Notice, s
 	o.buffer.Release()
 	err = m.Wait(ctx)
 	if err != nil && may && isAway(err) {
+		raw.ID = wire.SpooledID(raw)
 		return raw, true, true, o.spoolBytes(ctx, raw, m.Reader())
 	}
 	return m.Notice, false, true, err

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/pack"
+	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Small objects go home in packs, as they would have without the spool. Their
+// IDs do not say in which: a pack that is stored and whose gateway is killed
+// before it announced the members is stored again, under another key, by whoever
+// brings them home then. Of an object with a known ID the manifest's writer
+// lists the first place, and what no manifest names is removed when the day is
+// compacted.
+
+const (
+	// homePacks are on their way home at a time, part of homeward.
+	homePacks = 4
+	// memberCost is about what a member takes until it is announced and forgotten:
+	// its record three times, a goroutine. Its bytes stay on the disk.
+	memberCost = 16 << 10
+	// defaultHomeMembers are in a pack at most where there is no budget for packs,
+	// minHomeMembers where that is very small.
+	defaultHomeMembers, maxHomeMembers, minHomeMembers = 256, 512, 16
+	// homeWait is how long a pack waits for more members while others are on
+	// their way or more waits on the disk.
+	homeWait = 50 * time.Millisecond
+)
+
+// sharesPack says whether a spooled object goes home in a pack: its ID was made
+// for that.
+func sharesPack(e *spool.Entry) bool {
+	n := &e.Notice
+	return !e.Stored && n.Name == "" && n.ID == wire.SpooledID(*n)
+}
+
+// homeMembers is how many members a pack from the spool has at most.
+func (a *Archive) homeMembers() int {
+	if a.cfg.Packs == nil {
+		return defaultHomeMembers
+	}
+	n := int(a.cfg.Packs.Stats().Budget / (homePacks * memberCost))
+	return max(minHomeMembers, min(n, maxHomeMembers))
+}
+
+// gatherer makes packs of what comes from the spool.
+type gatherer struct {
+	archive *Archive
+	small   chan *spool.Entry
+	flying  atomic.Int64
+
+	mu   sync.Mutex // of who gathers
+	held *spool.Entry
+}
+
+// bringPacks brings packs home until ctx ends.
+func (g *gatherer) bringPacks(ctx context.Context) {
+	for {
+		entries := g.gather(ctx)
+		if len(entries) == 0 {
+			return
+		}
+		g.flying.Add(1)
+		g.archive.bringPack(ctx, entries)
+		g.flying.Add(-1)
+	}
+}
+
+// gather returns objects of one day for a pack, or none once ctx has ended.
+func (g *gatherer) gather(ctx context.Context) []*spool.Entry {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	first := g.held
+	g.held = nil
+	if first == nil {
+		select {
+		case first = <-g.small:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	entries, size, day := []*spool.Entry{first}, pack.Need(first.Notice), wire.DayOf(first.Notice.ReceivedAt)
+	late := time.NewTimer(homeWait)
+	defer late.Stop()
+	for most := g.archive.homeMembers(); len(entries) < most; {
+		if g.flying.Load() == 0 && !g.archive.cfg.Spool.More() {
+			return entries // a lone object waits for nothing
+		}
+		select {
+		case e := <-g.small:
+			size += pack.Need(e.Notice)
+			if size > pack.MaxSize || wire.DayOf(e.Notice.ReceivedAt) != day {
+				g.held = e
+				return entries
+			}
+			entries = append(entries, e)
+		case <-late.C:
+			return entries
+		case <-ctx.Done():
+			return entries
+		}
+	}
+	return entries
+}
+
+// bringPack sees small objects home. What cannot be read now is tried again.
+func (a *Archive) bringPack(ctx context.Context, entries []*spool.Entry) {
+	entries = a.leaveAnnounced(ctx, entries)
+	for len(entries) > 0 && ctx.Err() == nil {
+		p := a.newPacking(entries)
+		for said := false; ; pause(ctx, homePause) {
+			err := p.store(ctx)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			if !said && !isAway(err) {
+				a.cfg.Logger.Error("a pack from the spool cannot be stored: it is tried again", "key", p.key, "members", len(p.entries), "error", err)
+				said = true
+			}
+		}
+		if ctx.Err() == nil {
+			a.settlePack(ctx, p)
+		}
+		if entries = p.unread; len(entries) > 0 {
+			pause(ctx, homePause)
+		}
+	}
+}
+
+// settlePack finishes what lies in a pack that is stored, and what is lost.
+func (a *Archive) settlePack(ctx context.Context, p *packing) {
+	var all sync.WaitGroup
+	for i, e := range p.entries {
+		all.Go(func() { a.report(ctx, a.arrived(ctx, e, p.notices[i])) })
+	}
+	for _, e := range p.corrupt {
+		all.Go(func() { a.report(ctx, a.quarantine(ctx, e, a.isAdopted(e), spool.ErrCorrupt)) })
+	}
+	all.Wait()
+}
+
+// leaveAnnounced finishes objects that an earlier incarnation announced, and
+// returns the others: a second copy of those is not needed.
+func (a *Archive) leaveAnnounced(ctx context.Context, entries []*spool.Entry) []*spool.Entry {
+	var left []*spool.Entry
+	var all sync.WaitGroup
+	for _, e := range entries {
+		if !a.isAdopted(e) {
+			left = append(left, e)
+			continue
+		}
+		select {
+		case <-a.homing.adopted:
+		case <-ctx.Done():
+			return nil
+		}
+		if by := a.homing.before[e.Notice.ID]; by != "" {
+			all.Go(func() { a.report(ctx, a.wasHome(e, by)) })
+		} else {
+			left = append(left, e)
+		}
+	}
+	all.Wait()
+	return left
+}
+
+// packing is a pack of what lies in a spool, which may be tried several times:
+// under one key as long as it is the same.
+type packing struct {
+	archive *Archive
+	key     string
+	digest  wire.Digest
+	// broughtBy is the gateway that brings home copies of another one's spool.
+	broughtBy string
+	// entries that are in it, and their notices with their places.
+	entries []*spool.Entry
+	notices []wire.Notice
+	// corrupt are lost, unread cannot be read now: they are not in it.
+	corrupt, unread []*spool.Entry
+}
+
+func (a *Archive) newPacking(entries []*spool.Entry) *packing {
+	return &packing{archive: a, entries: entries}
+}
+
+// store tries once. Errors: of the store, ctx's. There may be nothing to store.
+func (p *packing) store(ctx context.Context) error {
+	a := p.archive
+	assembly, digest, err := p.assemble()
+	if err != nil || len(p.entries) == 0 {
+		return err
+	}
+	if digest != p.digest {
+		p.discard()
+		p.digest = digest
+		p.key = wire.PackKey(a.cfg.Site, p.entries[0].Notice.ReceivedAt, a.cfg.Gateway, a.cfg.Incarnation, a.packers.number.Add(1))
+	}
+	for i := range p.notices {
+		p.notices[i].Key = p.key
+	}
+	return a.putPackOf(ctx, p.key, func() io.ReadSeekCloser { return assembly.Reader() }, assembly.Size(), digest, len(p.entries))
+}
+
+// discard removes what an earlier try may have stored.
+func (p *packing) discard() {
+	if p.key != "" {
+		p.archive.discardPack(p.key)
+	}
+}
+
+// assemble puts together what can be read, and sets the rest apart.
+func (p *packing) assemble() (*pack.Assembly, wire.Digest, error) {
+	for {
+		assembly := &pack.Assembly{}
+		p.notices = p.notices[:0]
+		for _, e := range p.entries {
+			n := e.Notice
+			n.BroughtBy = p.broughtBy
+			n, err := assembly.Add(n, func() (pack.Body, error) { return e.Reader() })
+			if err != nil {
+				return nil, wire.Digest{}, err
+			}
+			p.notices = append(p.notices, n)
+		}
+		digest, err := assembly.Digest()
+		var bad *pack.MemberError
+		if !errors.As(err, &bad) {
+			return assembly, digest, err
+		}
+		p.leaveOut(bad)
+	}
+}
+
+// leaveOut sets a member apart. What is read otherwise than it was received, and
+// has its checksum, was read or received wrongly.
+func (p *packing) leaveOut(bad *pack.MemberError) {
+	e := p.entries[bad.Member]
+	var left []*spool.Entry
+	left = append(append(left, p.entries[:bad.Member]...), p.entries[bad.Member+1:]...)
+	p.entries = left
+	err := e.Verify()
+	if err == nil && errors.Is(bad.Err, pack.ErrDamaged) {
+		err = damaged(e)
+	}
+	if errors.Is(err, spool.ErrCorrupt) {
+		p.corrupt = append(p.corrupt, e)
+		return
+	}
+	p.archive.cfg.Logger.Error("a spooled object cannot be read: it is tried again", "key", e.Notice.Key, "error", bad.Err)
+	p.unread = append(p.unread, e)
+}
+
+// damaged reads an object once more, and returns spool.ErrCorrupt where it has
+// not the digest with which it was received.
+func damaged(e *spool.Entry) error {
+	body, err := e.Reader()
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := pack.Check(body, e.Notice.Record); errors.Is(err, pack.ErrDamaged) {
+		return spool.ErrCorrupt
+	}
+	return err
+}

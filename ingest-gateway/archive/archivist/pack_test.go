@@ -24,13 +24,19 @@ type sent struct {
 // putPack stores a pack as a gateway does, and returns its members' notices.
 func (l *lab) putPack(number uint64, objects ...sent) []wire.Notice {
 	l.t.Helper()
+	return l.putPackOf(number, func(wire.Notice) string { return "" }, objects...)
+}
+
+// putPackOf is putPack for objects that have IDs already.
+func (l *lab) putPackOf(number uint64, id func(wire.Notice) string, objects ...sent) []wire.Notice {
+	l.t.Helper()
 	key := wire.PackKey(l.site, objects[0].at, "gateway-0", "life1", number)
 	var out bytes.Buffer
 	w := pack.NewWriter(key, &out)
 	var members []wire.Notice
 	for _, o := range objects {
 		n := l.notice(o.instrument, o.object)
-		n.ID = ""
+		n.ID = id(n)
 		n, err := w.Add(n, strings.NewReader(o.body))
 		if err != nil {
 			l.t.Fatal(err)
@@ -148,6 +154,49 @@ func TestRepeatsOfMembers(t *testing.T) {
 		}
 	}
 	if r := l.ledger(camera, wire.DayOf(now), wire.StepRepeated); r.Objects != 2 {
+		t.Errorf("the ledger counts %+v repeats", r)
+	}
+}
+
+// What came home from a spool has its ID from there: where it came home twice it
+// is listed once, and others are told to be its repeats from the first minute on.
+func TestMembersFromSpools(t *testing.T) {
+	l := start(t).site(t, "hub")
+	now := time.Now().UTC()
+	at := func(i int) time.Time { return now.Add(time.Duration(i) * time.Millisecond) }
+	objects := []sent{{camera, object{at(0), "one"}}, {camera, object{at(1), "two"}}, {camera, object{at(2), "three"}}}
+	first := l.putPackOf(1, wire.SpooledID, objects...)
+	second := l.putPackOf(2, wire.SpooledID, objects...)
+	l.announce(first[0])
+	cfg := l.config("gateway-1")
+	cfg.SweepAge = time.Hour // nothing is found before the repeats are sent
+	stop := l.run(cfg)
+	l.await("the first is listed", func() bool { return len(l.ids(camera, wire.StateCurrent)) == 1 })
+	stop()
+	l.announce(first[1])
+	again := l.putPackOf(3, wire.SpooledID, sent{camera, object{at(10), "one"}}, sent{camera, object{at(11), "two"}})
+	own := l.send(camera, at(12), "two")
+	for _, n := range again {
+		l.announce(n)
+	}
+	cfg = l.config("gateway-2")
+	cfg.PartInterval = 2 * time.Second // the second is in an open part when its repeats come
+	l.run(cfg)
+	l.await("repeats are withdrawn, and what nobody announced is found", func() bool {
+		return len(l.ids(camera, wire.StateWithdrawn)) == 3 && len(l.ids(camera, wire.StateCurrent)) == 3
+	})
+	if got, want := l.ids(camera, wire.StateWithdrawn), idsOf(again[0], again[1], own); !slices.Equal(got, want) {
+		t.Errorf("withdrawn are %v, want %v", got, want)
+	}
+	if got, want := l.ids(camera, wire.StateCurrent), idsOf(first...); !slices.Equal(got, want) || !slices.Equal(want, idsOf(second...)) {
+		t.Errorf("listed are %v, want %v", got, want)
+	}
+	for _, r := range l.listed(camera) {
+		if r.State == wire.StateCurrent {
+			l.member(r)
+		}
+	}
+	if r := l.ledger(camera, wire.DayOf(now), wire.StepRepeated); r.Objects != 3 {
 		t.Errorf("the ledger counts %+v repeats", r)
 	}
 }

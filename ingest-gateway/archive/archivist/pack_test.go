@@ -191,6 +191,7 @@ func TestMembersFromSpools(t *testing.T) {
 	if got, want := l.ids(camera, wire.StateCurrent), idsOf(first...); !slices.Equal(got, want) || !slices.Equal(want, idsOf(second...)) {
 		t.Errorf("listed are %v, want %v", got, want)
 	}
+	l.await("the object of its own is gone", func() bool { return len(l.stored(camera)) == 0 })
 	for _, r := range l.listed(camera) {
 		if r.State == wire.StateCurrent {
 			l.member(r)

@@ -53,7 +53,7 @@ const (
 // metadata carry it.
 type Record struct {
 	// ID is the ce-id: the object's key; for a member of a pack the pack's key,
-	// "#" and the offset.
+	// "#" and the offset, or what SpooledID says.
 	ID string `json:"id"`
 	// Key of the object in the bucket, or of the pack that holds it.
 	Key string `json:"key"`

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// homeward is how many objects go home from the spool at a time: half of
-	// what the store gets, so that a backlog leaves room for what comes in.
+	// homeward is how many objects go home from the spool by themselves at a time:
+	// half of what the store gets, so that a backlog leaves room for what comes in.
 	homeward = DefaultConcurrency / 2
 	// homePause is between tries that failed, once a try has been patient itself.
 	homePause = time.Second
@@ -71,7 +71,7 @@ func (a *Archive) BringHome(ctx context.Context) error {
 	g := &gatherer{archive: a, small: make(chan *spool.Entry)}
 	alone := make(chan *spool.Entry)
 	workers.Go(func() { a.feed(ctx, alone, g.small) })
-	for range homeward - homePacks {
+	for range homeward {
 		workers.Go(func() { a.bringAlone(ctx, alone) })
 	}
 	for range homePacks {

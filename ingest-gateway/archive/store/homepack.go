@@ -23,7 +23,7 @@ import (
 // compacted.
 
 const (
-	// homePacks are on their way home at a time, part of homeward.
+	// homePacks are on their way home at a time, beside homeward.
 	homePacks = 4
 	// memberCost is about what a member takes until it is announced and forgotten:
 	// its record three times, a goroutine. Its bytes stay on the disk.

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxBatch is how many objects one sync covers at most.
-const maxBatch = 64
+// maxBatch is how many bytes one sync covers at most, as in the spool.
+const maxBatch = 8 << 20
 
 // groupCommit writes objects of a size into one file for some time, each of so
 // many writers one after the other: whatever came meanwhile is written together
@@ -60,7 +60,7 @@ func commitAll(f *os.File, queue <-chan chan error, size int) error {
 	var failed error
 	for first := range queue {
 		batch := []chan error{first}
-		for len(batch) < maxBatch && len(queue) > 0 {
+		for len(batch)*size < maxBatch && len(queue) > 0 {
 			batch = append(batch, <-queue)
 		}
 		for range batch {

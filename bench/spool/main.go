@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/lab"
@@ -21,15 +22,22 @@ const (
 	// storeWindow is how long the store by itself is measured.
 	storeWindow = 2 * time.Second
 	senders     = 64
+	// firstFor is how long the sender goes on who finds the store away: no longer
+	// than its first receipt takes.
+	firstFor = 500 * time.Millisecond
+	// packBelow is an Instrument's default.
+	packBelow = 64 << 10
+	// window is how long each size is sent into the spool.
+	window = 1500 * time.Millisecond
 	// patience is how long the spool may take to empty.
 	patience = 3 * time.Minute
 )
 
 var (
 	sizes = []int{32 << 10, 1 << 20}
-	// windows are how long each size is sent into the spool: what goes home at the
-	// store's rate must not take minutes.
-	windows = map[int]time.Duration{32 << 10: 500 * time.Millisecond, 1 << 20: 1500 * time.Millisecond}
+	// inFlight are the objects of a sender's connection that wait for receipts: as
+	// many as the gateway has memory for.
+	inFlight = map[int]int{32 << 10: 32, 1 << 20: 2}
 	// workers of which the best is the store's rate.
 	workers = []int{8, 16, 32}
 )
@@ -77,6 +85,15 @@ type bench struct {
 	gateway   *receiver.Process
 }
 
+// profile names the file for a processor profile, if one is wanted.
+func profile() string {
+	dir := os.Getenv("SUBSTORM_BENCH_PROFILES")
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, "spool.pprof")
+}
+
 func (b *bench) start() {
 	nats := parts.NATS(b.lab, parts.NATSOptions{})
 	b.minio = parts.MinIO(b.lab, parts.MinIOOptions{})
@@ -84,7 +101,7 @@ func (b *bench) start() {
 	b.minio.Bucket(b.lab, receiver.BucketName)
 	b.bucket = receiver.BucketOf(b.minio.Config(receiver.BucketName))
 	b.gateway = receiver.StartSite(b.lab, receiver.Backends{Bucket: b.bucket, NATS: nats.URL()},
-		receiver.Options{Acknowledge: string(v1alpha1.AcknowledgeStoredOrSpooled)})
+		receiver.Options{Acknowledge: string(v1alpha1.AcknowledgeStoredOrSpooled), Framing: "LengthPrefixed", PackBelow: packBelow, Profile: profile()})
 }
 
 // round measures each pair, the peer first in every other round.
@@ -106,11 +123,11 @@ func (b *bench) round(size, round int) error {
 // gateway has seen that, and is not counted.
 func (b *bench) intoSpool(size int) error {
 	b.minio.Kill()
-	order := load.Order{Address: b.gateway.Address, Answer: load.Receipt, Size: size, Senders: 1}
+	order := load.Order{Address: b.gateway.Address, Answer: load.Receipt, Size: size, Senders: 1, InFlight: 1, Duration: firstFor}
 	if _, err := b.generator.Send(order); err != nil {
 		return fmt.Errorf("the first object into the spool: %w", err)
 	}
-	order.Senders, order.Duration = senders, windows[size]
+	order.Senders, order.InFlight, order.Duration = senders, inFlight[size], window
 	out, err := b.generator.Send(order)
 	if err != nil {
 		return fmt.Errorf("into the spool: %w", err)
@@ -120,7 +137,7 @@ func (b *bench) intoSpool(size int) error {
 }
 
 func (b *bench) disk(size int) error {
-	rate, err := groupCommit(b.lab.TempDir(), size, senders, windows[size])
+	rate, err := groupCommit(b.lab.TempDir(), size, senders*inFlight[size], window)
 	if err != nil {
 		return fmt.Errorf("the disk: %w", err)
 	}
@@ -171,7 +188,7 @@ func (b *bench) storeAlone(size int) error {
 func name(size int) string { return fmt.Sprintf("%d KiB", size>>10) }
 
 func conclude(r *report.Report) {
-	r.Note("Into the spool: %d senders, a connection and a receipt for each object. The disk: as many writers, one file, one sync for what came meanwhile.", senders)
+	r.Note("Into the spool: %d senders, each with one connection and so many objects without a receipt: %v (by size). The disk: a writer for each of those, one file, one sync for what came meanwhile, up to %d MiB.", senders, inFlight, maxBatch>>20)
 	r.Note("Home again: from the first object that left the spool to the last. The store alone: minio-go, the best of %v workers.", workers)
 	for _, size := range sizes {
 		pair := func(a, b string) []report.Pair {

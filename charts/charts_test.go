@@ -42,6 +42,15 @@ var renderings = []rendering{
 	{"quickstart-three-servers", "substorm-quickstart", []string{"--set=nats.replicas=3,s3.sync=false,namePrefix=polar", "--set=nats.storage.storageClassName=fast"}},
 	{"substorm", "substorm", nil},
 	{"substorm-upgrade", "substorm", []string{"--is-upgrade"}},
+	{"substorm-field", "substorm", []string{
+		"--set=ingestGateway.spec.tls.secretRef.name=gateway-tls,ingestGateway.spec.tls.clientCASecretRef.name=field-ca",
+		"--set=ingestGateway.spec.edge.port=31900,ingestGateway.spec.edge.sources={10.0.0.0/24,2001:db8::/64}",
+		"--set=ingestGateway.spec.unknownSenders=Quarantine,ingestGateway.spec.quarantine.maxBytes=2Gi,ingestGateway.spec.quarantine.ports={30149}",
+		"--set=site.spec.objectStore.endpoint=https://s3.example.org,site.spec.jetStream.servers={tls://nats.example.org,tls://[2001:db8::7]:4333}",
+		"--set=ingestGateway.networkPolicy.enabled=true,ingestGateway.networkPolicy.from[0].ipBlock.cidr=192.0.2.0/24",
+		"--set=ingestGateway.networkPolicy.egress[0].to[0].ipBlock.cidr=198.51.100.9/32",
+		"--set=ingestGateway.networkPolicy.egress[0].ports[0].protocol=TCP,ingestGateway.networkPolicy.egress[0].ports[0].port=5000",
+	}},
 	{"substorm-elsewhere", "substorm", []string{
 		"--set=site.enabled=false,ingestGateway.enabled=false,crds.upgrade=false",
 		"--set=operator.watchNamespaces={thule,andoya},operator.replicas=2",
@@ -122,17 +131,22 @@ func TestBadValues(t *testing.T) {
 		chart, set string
 		want       []string
 	}{
-		"a misspelled value":     {"substorm-quickstart", "natz.replicas=3", []string{"natz", "not allowed"}},
-		"two NATS servers":       {"substorm-quickstart", "nats.replicas=2", []string{"/nats/replicas", "1, 3"}},
-		"a size without a unit":  {"substorm-quickstart", "s3.storage.size=10", []string{"/s3/storage/size"}},
-		"a log like its volume":  {"substorm-quickstart", "nats.storage.size=9Gi", []string{"nats.maxFileStore 9Gi", "nats.storage.size 9Gi"}},
-		"a log past its volume":  {"substorm-quickstart", "nats.maxFileStore=1Ti", []string{"nats.maxFileStore 1Ti", "nats.storage.size 10Gi"}},
-		"a prefix with a dot":    {"substorm-quickstart", "namePrefix=a.b", []string{"/namePrefix", "does not match"}},
-		"a code in capitals":     {"substorm", "site.spec.code=THULE", []string{"/site/spec/code", "does not match"}},
-		"no bucket":              {"substorm", "site.spec.objectStore.bucket=null", []string{"/site/spec/objectStore", "bucket"}},
-		"no replicas but a word": {"substorm", "ingestGateway.spec.replicas=two", []string{"/ingestGateway/spec/replicas", "want integer"}},
-		"a Site nobody watches":  {"substorm", "operator.watchNamespaces={thule}", []string{"operator.watchNamespaces", "aurora", "site.enabled"}},
-		"a log level unheard of": {"substorm", "operator.logLevel=loud", []string{"/operator/logLevel", "debug"}},
+		"a misspelled value":      {"substorm-quickstart", "natz.replicas=3", []string{"natz", "not allowed"}},
+		"two NATS servers":        {"substorm-quickstart", "nats.replicas=2", []string{"/nats/replicas", "1, 3"}},
+		"a size without a unit":   {"substorm-quickstart", "s3.storage.size=10", []string{"/s3/storage/size"}},
+		"a log like its volume":   {"substorm-quickstart", "nats.storage.size=9Gi", []string{"nats.maxFileStore 9Gi", "nats.storage.size 9Gi"}},
+		"a log past its volume":   {"substorm-quickstart", "nats.maxFileStore=1Ti", []string{"nats.maxFileStore 1Ti", "nats.storage.size 10Gi"}},
+		"a prefix with a dot":     {"substorm-quickstart", "namePrefix=a.b", []string{"/namePrefix", "does not match"}},
+		"a code in capitals":      {"substorm", "site.spec.code=THULE", []string{"/site/spec/code", "does not match"}},
+		"no bucket":               {"substorm", "site.spec.objectStore.bucket=null", []string{"/site/spec/objectStore", "bucket"}},
+		"no replicas but a word":  {"substorm", "ingestGateway.spec.replicas=two", []string{"/ingestGateway/spec/replicas", "want integer"}},
+		"an edge for anybody":     {"substorm", "ingestGateway.spec.edge.port=31900", []string{"/ingestGateway/spec/edge", "sources"}},
+		"an edge without a range": {"substorm", "ingestGateway.spec.edge.port=31900,ingestGateway.spec.edge.sources={10.0.0.1}", []string{"/edge/sources/0", "does not match"}},
+		"strangers in capitals":   {"substorm", "ingestGateway.spec.unknownSenders=QUARANTINE", []string{"/unknownSenders", "Quarantine"}},
+		"a misspelled Secret":     {"substorm", "ingestGateway.spec.tls.secret=x", []string{"/ingestGateway/spec/tls", "secret"}},
+		"a peer that is none":     {"substorm", "ingestGateway.networkPolicy.from[0].cidr=192.0.2.0/24", []string{"/networkPolicy/from/0", "cidr"}},
+		"a Site nobody watches":   {"substorm", "operator.watchNamespaces={thule}", []string{"operator.watchNamespaces", "aurora", "site.enabled"}},
+		"a log level unheard of":  {"substorm", "operator.logLevel=loud", []string{"/operator/logLevel", "debug"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errs, err := helm(t, "template", "test", test.chart, "--namespace=aurora", "--set", test.set)

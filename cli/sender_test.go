@@ -195,14 +195,28 @@ func awaitSender(t *testing.T, p *pair) {
 		t.Fatal(err)
 	}
 	waitFor(t, func() error {
-		entry, err := kv.Get(ctx, wire.SenderStatusKey("spectra"))
+		keys, err := kv.ListKeysFiltered(ctx, wire.SenderStatusKey("spectra", "*"))
 		if err != nil {
 			return err
 		}
-		s, err := wire.DecodeSenderStatus(entry.Value())
+		var s wire.SenderStatus
+		for key := range keys.Keys() { // the sender's word to each gateway: the last one counts
+			entry, err := kv.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			said, err := wire.DecodeSenderStatus(entry.Value())
+			if err != nil {
+				return err
+			}
+			if len(said.Senders) != 1 || s.Sender != "" && s.Sender != said.Sender {
+				t.Fatalf("%+v says another than %+v", said, s)
+			}
+			if said.ReportedAt.After(s.ReportedAt) {
+				s = said
+			}
+		}
 		switch {
-		case err != nil:
-			return err
 		case s.ClockOffset == nil || s.RoundTrip == nil || s.QueueObjects != 0 || s.QueueBytes != 0 || s.Oldest != nil || !strings.HasPrefix(s.Gateway, "north-"):
 			return fmt.Errorf("%+v", s)
 		case time.Duration(*s.ClockOffset).Abs() > time.Duration(*s.RoundTrip)/2+time.Millisecond: // both clocks are this machine's

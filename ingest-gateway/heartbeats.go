@@ -3,12 +3,24 @@
 package ingestgateway
 
 import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// senderMemory is how long a sender counts after its last heartbeat: on metered
+	// links it sends one each few minutes.
+	senderMemory = 15 * time.Minute
+	// maxSenders of one instrument are remembered: those that were heard last.
+	maxSenders = 32
 )
 
 // senders hold what the senders of instruments last said of themselves to this pod.
@@ -18,25 +30,72 @@ type senders struct {
 	known func(instrument string) bool
 
 	mu    sync.Mutex
-	last  map[string]senderNews
-	count uint64 // of heartbeats
+	heard map[string]*senderNews // by instrument
+	count uint64                 // of heartbeats
 }
 
-// senderNews is the count-th heartbeat.
+// senderNews is what an instrument's senders said, at last with the count-th heartbeat.
 type senderNews struct {
-	wire.SenderStatus
+	by    map[string]wire.SenderStatus
 	count uint64
 }
 
 func newSenders(gateway string, known func(string) bool) *senders {
-	return &senders{gateway: gateway, known: known, last: map[string]senderNews{}}
+	return &senders{gateway: gateway, known: known, heard: map[string]*senderNews{}}
 }
 
-func (s *senders) heartbeat(instrument string, h wire.Heartbeat, received time.Time) {
+func (s *senders) heartbeat(instrument string, h wire.Heartbeat, received time.Time, from netip.Addr) {
+	if h.Sender == "" {
+		h.Sender = from.String()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count++
-	s.last[instrument] = senderNews{h.StatusAt(received, s.gateway), s.count}
+	news := s.heard[instrument]
+	if news == nil {
+		news = &senderNews{by: map[string]wire.SenderStatus{}}
+		s.heard[instrument] = news
+	}
+	news.count = s.count
+	news.by[h.Sender] = h.StatusAt(received, s.gateway)
+	news.forget(received)
+}
+
+// forget keeps those that were heard of late, and no more than maxSenders of them.
+func (n *senderNews) forget(now time.Time) {
+	maps.DeleteFunc(n.by, func(_ string, s wire.SenderStatus) bool { return now.Sub(s.ReportedAt) > senderMemory })
+	for len(n.by) > maxSenders {
+		first := ""
+		for sender, s := range n.by {
+			if first == "" || s.ReportedAt.Before(n.by[first].ReportedAt) {
+				first = sender
+			}
+		}
+		delete(n.by, first)
+	}
+}
+
+// status is what the senders say together; each of them stands in it too.
+func (n *senderNews) status() wire.SenderStatus {
+	all := slices.SortedFunc(maps.Values(n.by), func(a, b wire.SenderStatus) int { return strings.Compare(a.Sender, b.Sender) })
+	sum := wire.MergeSenders(all)
+	sum.Senders = all
+	return sum
+}
+
+// current is what those say that were heard of late; where there are none, what the
+// last ones said.
+func (n *senderNews) current(now time.Time) wire.SenderStatus {
+	var all []wire.SenderStatus
+	for _, s := range n.by {
+		if now.Sub(s.ReportedAt) <= senderMemory {
+			all = append(all, s)
+		}
+	}
+	if len(all) == 0 {
+		return n.status()
+	}
+	return wire.MergeSenders(all)
 }
 
 // since returns what was said after so many heartbeats, by instrument, and how
@@ -45,21 +104,21 @@ func (s *senders) since(count uint64) (map[string]wire.SenderStatus, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news := map[string]wire.SenderStatus{}
-	for instrument, last := range s.last {
-		if last.count > count {
-			news[instrument] = last.SenderStatus
+	for instrument, heard := range s.heard {
+		if heard.count > count {
+			news[instrument] = heard.status()
 		}
 	}
 	return news, s.count
 }
 
 func senderDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("substorm_gateway_sender_"+name, help+" By instrument, as its sender last said to this pod.", []string{"instrument"}, nil)
+	return prometheus.NewDesc("substorm_gateway_sender_"+name, help+" By instrument, of all senders that this pod heard of late.", []string{"instrument"}, nil)
 }
 
 var (
 	senderHeartbeat = senderDesc("heartbeat_timestamp_seconds", "When the last heartbeat came, by the gateway's clock.")
-	senderOffset    = senderDesc("clock_offset_seconds", "What must be added to the sender's clock to get the gateway's.")
+	senderOffset    = senderDesc("clock_offset_seconds", "What must be added to the sender's clock to get the gateway's; of several senders the one that is farthest off.")
 	senderError     = senderDesc("clock_offset_error_seconds", "How far off the clock offset may be: half of the round trip that measured it.")
 	senderObjects   = senderDesc("queue_objects", "Objects that wait at the sender for their receipt.")
 	senderBytes     = senderDesc("queue_bytes", "Bytes of the objects that wait at the sender for their receipt.")
@@ -78,11 +137,13 @@ func (s *senders) Describe(to chan<- *prometheus.Desc) {
 func (s *senders) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for instrument, status := range s.last {
+	now := time.Now()
+	for instrument, heard := range s.heard {
 		if !s.known(instrument) {
-			delete(s.last, instrument)
+			delete(s.heard, instrument)
 			continue
 		}
+		status := heard.current(now)
 		say := func(d *prometheus.Desc, value float64) {
 			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, instrument)
 		}

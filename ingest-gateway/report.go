@@ -147,7 +147,7 @@ func (r *reporter) reportInstruments(ctx context.Context) {
 func (r *reporter) reportSenders(ctx context.Context) {
 	news, heard := r.g.senders.since(r.heard)
 	for instrument, status := range news {
-		if r.put(ctx, wire.SenderStatusKey(instrument), status) != nil {
+		if r.put(ctx, wire.SenderStatusKey(instrument, r.g.cfg.Gateway), status) != nil {
 			return // all of them next time
 		}
 	}

@@ -100,6 +100,16 @@ func TestTokens(t *testing.T) {
 	if status, text := putOver(t, l.over(anybody, true), port, "camera/n", newer, random(21, 10)); status != 201 {
 		t.Errorf("the one that stayed: %d %s", status, text)
 	}
+
+	// A way that has none left still asks for one.
+	camera.Generation, camera.Ways[0].Tokens = 3, []wire.TokenHash{wire.NoToken()}
+	l.awaitRevision(t, l.gateway.name, l.declare(t, camera, radar, both))
+	for i, token := range []string{newer, ""} {
+		status, text := putOver(t, l.over(anybody, true), port, fmt.Sprintf("camera/o%d", i), token, random(uint64(22+i), 10))
+		if status != 401 || !strings.Contains(text, string(wire.CauseBadToken)) {
+			t.Errorf("a way that takes no token, with %q: %d %s", token, status, text)
+		}
+	}
 }
 
 // TestEdgeToHTTP: behind a proxy, a header that names a port of HTTP selects it.

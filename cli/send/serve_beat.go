@@ -31,7 +31,7 @@ func (s *keeper) beats(ctx context.Context) {
 
 // heartbeat is what we say of ourselves.
 func (s *keeper) heartbeat(now time.Time) ([]byte, error) {
-	h := wire.Heartbeat{SentAt: now.UTC(), Version: build.Version()}
+	h := wire.Heartbeat{Sender: s.queue.ID(), SentAt: now.UTC(), Version: build.Version()}
 	if offset, roundTrip, ok := s.clock.estimate(); ok {
 		h.ClockOffset, h.RoundTrip = (*wire.Span)(&offset), (*wire.Span)(&roundTrip)
 	}

@@ -23,6 +23,9 @@ const (
 	MaxPrefixed = controlBit - 1
 
 	controlBit = 1 << 31
+
+	// MaxSender is the greatest length of Heartbeat.Sender in bytes.
+	MaxSender = 64
 )
 
 // ControlHeartbeat is the type of a Heartbeat. Receivers pass over types that
@@ -55,6 +58,9 @@ func (s *Span) UnmarshalText(text []byte) error {
 type Heartbeat struct {
 	Format int    `json:"format"`
 	Type   string `json:"type"`
+	// Sender tells the senders of an instrument apart: at most MaxSender bytes of
+	// ASCII, without spaces. Without it its address does.
+	Sender string `json:"sender,omitempty"`
 	// SentAt by the sender's clock.
 	SentAt time.Time `json:"sentAt"`
 	// ClockOffset is what must be added to the sender's clock to get the gateway's,
@@ -117,11 +123,13 @@ func DecodeHeartbeat(body []byte) (Heartbeat, error) {
 	case err != nil:
 		return Heartbeat{}, err
 	case h.Type != ControlHeartbeat || h.SentAt.IsZero() || h.QueueObjects < 0 || h.QueueBytes < 0 || h.Sent < 0 || h.SetAside < 0,
-		h.RoundTrip != nil && *h.RoundTrip < 0:
+		h.RoundTrip != nil && *h.RoundTrip < 0, len(h.Sender) > MaxSender || strings.ContainsFunc(h.Sender, notPrintable):
 		return Heartbeat{}, fmt.Errorf("heartbeat %.200q: %w", body, ErrMalformed)
 	}
 	return h, nil
 }
+
+func notPrintable(r rune) bool { return r <= ' ' || r > '~' }
 
 // HeartbeatAnswer is the line that answers a heartbeat:
 //
@@ -169,52 +177,4 @@ func ParseHeartbeatAnswer(line string) (HeartbeatAnswer, error) {
 func (a HeartbeatAnswer) Offset(sent, heard time.Time) (offset, roundTrip time.Duration) {
 	there, back := a.Received.Sub(sent), a.Answered.Sub(heard)
 	return there/2 + back/2, heard.Sub(sent) - a.Answered.Sub(a.Received)
-}
-
-const senderKey = "sender."
-
-// SenderStatusKey is where the gateway pod that last heard an instrument's
-// sender reports about it.
-func SenderStatusKey(instrument string) string { return senderKey + instrument }
-
-// ParseSenderStatusKey returns the instrument that a key of the status bucket
-// names, and false for other keys.
-func ParseSenderStatusKey(key string) (instrument string, ok bool) {
-	instrument, ok = strings.CutPrefix(key, senderKey)
-	return instrument, ok && instrument != "" && !strings.Contains(instrument, ".")
-}
-
-// SenderStatus is what an instrument's sender last said of itself.
-type SenderStatus struct {
-	Format int `json:"format"`
-	// Gateway is the pod that heard it, at ReportedAt by its clock.
-	Gateway    string    `json:"gateway"`
-	ReportedAt time.Time `json:"reportedAt"`
-	// As in Heartbeat.
-	ClockOffset  *Span      `json:"clockOffset,omitempty"`
-	RoundTrip    *Span      `json:"roundTrip,omitempty"`
-	QueueObjects int64      `json:"queueObjects"`
-	QueueBytes   int64      `json:"queueBytes"`
-	Oldest       *time.Time `json:"oldest,omitempty"`
-	SetAside     int64      `json:"setAside,omitempty"`
-	Version      string     `json:"version,omitempty"`
-}
-
-// StatusAt is what a gateway that heard it at a time reports of a heartbeat.
-func (h Heartbeat) StatusAt(received time.Time, gateway string) SenderStatus {
-	return SenderStatus{
-		Gateway: gateway, ReportedAt: received, ClockOffset: h.ClockOffset, RoundTrip: h.RoundTrip,
-		QueueObjects: h.QueueObjects, QueueBytes: h.QueueBytes, Oldest: h.Oldest, SetAside: h.SetAside, Version: h.Version,
-	}
-}
-
-// Encode writes the report as JSON.
-func (s SenderStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeSenderStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeSenderStatus(data []byte) (SenderStatus, error) {
-	return decode(data, func(s SenderStatus) int { return s.Format })
 }

@@ -70,6 +70,8 @@ func goldenRecords() []goldenRecord {
 		{"status-instrument.json", sampleInstrumentStatus().Encode, decoded(DecodeInstrumentStatus), sampleInstrumentStatus()},
 		{"status-sender.json", sampleSenderStatus().Encode, decoded(DecodeSenderStatus), sampleSenderStatus()},
 		{"heartbeat.json", func() ([]byte, error) { f, err := sampleHeartbeat().Frame(); return f[PrefixSize:], err }, decoded(DecodeHeartbeat), sampleHeartbeat()},
+		{"status-senders.json", sampleSenders().Encode, decoded(DecodeSenderStatus), sampleSenders()},
+		{"heartbeat-sender.json", func() ([]byte, error) { f, err := sampleHeartbeatOfOne().Frame(); return f[PrefixSize:], err }, decoded(DecodeHeartbeat), sampleHeartbeatOfOne()},
 		{"heartbeat-answer.txt", func() ([]byte, error) { return []byte(sampleHeartbeatAnswer().Line()), nil }, decodeHeartbeatAnswer, sampleHeartbeatAnswer()},
 		{"cursor-segment.json", sampleCursor().Encode, decoded(DecodeSegmentCursor), sampleCursor()},
 		{"cursor-stream.json", sampleStreamCursor().Encode, decoded(DecodeStreamCursor), sampleStreamCursor()},

@@ -175,6 +175,10 @@ func HashToken(salt []byte, token string) TokenHash {
 	return TokenHash{Salt: hex.EncodeToString(salt), SHA256: hex.EncodeToString(sum[:])}
 }
 
+// NoToken is the hash that no token has: a way with it alone needs one, and takes
+// none.
+func NoToken() TokenHash { return TokenHash{SHA256: Digest{}.String()} }
+
 // Matches says whether token is the one that was hashed. It takes as long
 // whatever the difference. What cannot be read matches nothing.
 func (h TokenHash) Matches(token string) bool {

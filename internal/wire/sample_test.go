@@ -308,6 +308,12 @@ func sampleHeartbeat() Heartbeat {
 	}
 }
 
+func sampleHeartbeatOfOne() Heartbeat {
+	h := sampleHeartbeat()
+	h.Sender = "3f9a0c55e1d2b764"
+	return h
+}
+
 func sampleHeartbeatAnswer() HeartbeatAnswer {
 	return HeartbeatAnswer{Received: sampleTime, Answered: sampleTime.Add(20 * time.Millisecond)}
 }
@@ -315,6 +321,14 @@ func sampleHeartbeatAnswer() HeartbeatAnswer {
 func sampleSenderStatus() SenderStatus {
 	s := sampleHeartbeat().StatusAt(sampleTime, "gateway-0")
 	s.Format = Format
+	return s
+}
+
+func sampleSenders() SenderStatus {
+	one := sampleHeartbeatOfOne().StatusAt(sampleTime, "gateway-0")
+	other := SenderStatus{Format: Format, Gateway: "gateway-0", Sender: "192.0.2.7", ReportedAt: sampleTime.Add(-time.Minute), QueueObjects: 3, QueueBytes: 4096, Version: "v0.2.0"}
+	s := MergeSenders([]SenderStatus{one, other})
+	s.Format, s.Senders = Format, []SenderStatus{other, one}
 	return s
 }
 

@@ -160,13 +160,13 @@ func (g *gateway) report(s wire.GatewayStatus) {
 	}
 }
 
-// heard reports a heartbeat of an instrument's sender.
+// heard reports a heartbeat of an instrument's sender, which only this pod hears.
 func (g *gateway) heard(instrument string, offset time.Duration) {
 	g.t.Helper()
 	roundTrip := wire.Span(20 * time.Millisecond)
-	data, err := wire.SenderStatus{Gateway: g.pod, ReportedAt: time.Now(), ClockOffset: (*wire.Span)(&offset), RoundTrip: &roundTrip, QueueObjects: 7}.Encode()
+	data, err := wire.SenderStatus{Gateway: g.pod, Sender: "heard-by-" + g.pod, ReportedAt: time.Now(), ClockOffset: (*wire.Span)(&offset), RoundTrip: &roundTrip, QueueObjects: 7}.Encode()
 	if err == nil {
-		err = g.put(wire.StatusBucket("hub"), wire.SenderStatusKey(instrument), data)
+		err = g.put(wire.StatusBucket("hub"), wire.SenderStatusKey(instrument, g.pod), data)
 	}
 	if err != nil {
 		g.t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -78,7 +79,9 @@ type world struct {
 	nats      *parts.NATSServer
 	minio     *parts.MinIOServer
 	metrics   *prometheus.Registry
-	stop      func()
+	// between, where set, lies between the operator and the API server.
+	between func(http.RoundTripper) http.RoundTripper
+	stop    func()
 }
 
 var worlds atomic.Int32
@@ -119,6 +122,9 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	user.QPS, user.Burst = -1, 0
+	if w.between != nil {
+		user.Wrap(w.between)
+	}
 	w.awaitRights(user)
 	log := slog.New(slog.NewTextHandler(newTestLog(w.t), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	mgr := w.manager(user, log)

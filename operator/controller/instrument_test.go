@@ -88,6 +88,17 @@ func TestInstrumentFromApplyToData(t *testing.T) {
 		t.Errorf("sender: %+v", s.Sender)
 	}
 
+	another := w.gateway("pool", "pool-1") // hears another sender
+	another.heard("camera", -5*time.Second)
+	c = w.awaits("Instrument", "camera", "ClockTrusted", "False/ClockOff")
+	says(t, c, "5s ahead")
+	w.status("Instrument", "camera", &s)
+	if s.Sender == nil || s.Sender.QueueObjects != 14 || s.Sender.ClockOffset == nil || s.Sender.ClockOffset.Duration != -5*time.Second {
+		t.Errorf("of two senders: %+v", s.Sender)
+	}
+	another.heard("camera", 0)
+	w.awaits("Instrument", "camera", "ClockTrusted", "True/WithinMaxSkew")
+
 	stop()
 	w.awaits("Instrument", "camera", "Ready", "False/NotReported")
 	c = w.awaits("Instrument", "camera", "DataFlowing", "Unknown/NoReport")

@@ -36,8 +36,8 @@ type reports struct {
 	instruments map[string]map[string]plan.InstrumentReport
 	// forwards by instrument.
 	forwards map[string]wire.ForwardStatus
-	// senders by instrument.
-	senders map[string]plan.SenderReport
+	// senders by instrument and pod.
+	senders map[string]map[string]plan.SenderReport
 	// refusals by instrument.
 	refusals map[string]*plan.Refusals
 }
@@ -52,7 +52,7 @@ const aliveFor = 3 * wire.GatewayReportInterval
 
 func newReports(log *slog.Logger) *reports {
 	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
-		forwards: map[string]wire.ForwardStatus{}, senders: map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{}}
+		forwards: map[string]wire.ForwardStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{}}
 }
 
 // take stores one entry of the status bucket. Replayed entries were written
@@ -77,8 +77,8 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	if replayed && entry.Created().Before(now) {
 		seen = entry.Created()
 	}
-	if instrument, ok := wire.ParseSenderStatusKey(entry.Key()); ok {
-		r.takeSender(instrument, entry.Value(), seen)
+	if instrument, pod, ok := wire.ParseSenderStatusKey(entry.Key()); ok {
+		r.takeSender(instrument, pod, entry.Value(), seen)
 		return
 	}
 	if !ok {
@@ -189,32 +189,30 @@ func (r *reports) takeForward(instrument string, value []byte) {
 	r.forwards[instrument] = status
 }
 
-// takeSender stores what a sender says of itself.
-func (r *reports) takeSender(instrument string, value []byte, seen time.Time) {
+// takeSender stores what a pod heard of an instrument's senders.
+func (r *reports) takeSender(instrument, pod string, value []byte, seen time.Time) {
 	status, err := wire.DecodeSenderStatus(value)
 	if err != nil {
 		r.log.Warn("the report of a sender cannot be read", "instrument", instrument, "error", err)
 		return
 	}
-	report := plan.SenderReport{SenderStatus: status, Seen: seen}
+	was := r.ofSender(instrument, seen)
 	r.mu.Lock()
-	was, known := r.senders[instrument]
-	r.senders[instrument] = report
+	if r.senders[instrument] == nil {
+		r.senders[instrument] = map[string]plan.SenderReport{}
+	}
+	r.senders[instrument][pod] = plan.SenderReport{SenderStatus: status, Seen: seen}
 	r.mu.Unlock()
-	if !known || report.Differs(was) {
+	if is := r.ofSender(instrument, seen); was == nil || is.Differs(*was) {
 		r.senderChanged(instrument)
 	}
 }
 
-// ofSender returns the last report of an instrument's sender, nil without one.
-func (r *reports) ofSender(instrument string) *plan.SenderReport {
+// ofSender returns what an instrument's senders last said, nil where none did.
+func (r *reports) ofSender(instrument string, now time.Time) *plan.SenderReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	report, ok := r.senders[instrument]
-	if !ok {
-		return nil
-	}
-	return &report
+	return plan.MergeSenders(slices.Collect(maps.Values(r.senders[instrument])), now)
 }
 
 // ofForward returns the last report of an instrument's copy, nil without one.

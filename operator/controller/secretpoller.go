@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -158,7 +157,7 @@ func (p *secretPoller) version(ctx context.Context, key types.NamespacedName) (s
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err := p.reader.Get(ctx, key, secret)
-	if apierrors.IsNotFound(err) {
+	if gone(err) {
 		return secretVersion{}, nil
 	}
 	if err != nil {

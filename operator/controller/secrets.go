@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,7 +55,7 @@ func (r *secretReader) read(ctx context.Context, namespace string, needs []plan.
 // get reads a Secret anew; nil where there is none.
 func (r *secretReader) get(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	if err := r.reader.Get(ctx, key, secret); apierrors.IsNotFound(err) {
+	if err := r.reader.Get(ctx, key, secret); gone(err) {
 		secret = nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", key, err)
@@ -63,6 +64,12 @@ func (r *secretReader) get(ctx context.Context, key types.NamespacedName) (*core
 	r.seen[key] = secret
 	r.mu.Unlock()
 	return secret, nil
+}
+
+// gone says whether the API server has answered that an object does not exist. It
+// believes no 404 of something else on the way: what is gone revokes.
+func gone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // known returns the names of what was read and is believed.

@@ -5,7 +5,11 @@ package controller_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,10 +20,34 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestTokensReachTheRegistry: as hashes, anew once their Secret changes, and the
-// old one stays in force while there is none.
+// away is a way to the API server on which questions for one Secret find none, or
+// something else that answers.
+type away struct {
+	http.RoundTripper
+	secret string
+	// fails is nil while the API server itself answers.
+	fails atomic.Pointer[func(*http.Request) (*http.Response, error)]
+	asked atomic.Int32 // in vain
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a *away) RoundTrip(r *http.Request) (*http.Response, error) {
+	if fails := a.fails.Load(); fails != nil && strings.HasSuffix(r.URL.Path, "/secrets/"+a.secret) {
+		a.asked.Add(1)
+		return (*fails)(r)
+	}
+	return a.RoundTripper.RoundTrip(r)
+}
+
+// TestTokensReachTheRegistry: as hashes, anew once their Secret changes, and none
+// once it is gone: not while the API server cannot be asked.
 func TestTokensReachTheRegistry(t *testing.T) {
 	w := newWorld(t)
+	path := &away{secret: "tokens"}
+	w.between = func(api http.RoundTripper) http.RoundTripper {
+		path.RoundTripper = api
+		return path
+	}
 	w.start()
 	first, _, ports := w.ports()
 	const old, renewed = "0123456789abcdef-the-old-token", "fedcba9876543210-the-new-token"
@@ -84,8 +112,36 @@ spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: HTTP, tokenSecret
 
 	w.remove(&corev1.Secret{ObjectMeta: tokens.ObjectMeta})
 	c = w.awaits("Instrument", "camera", "Accepted", "False/SecretNotFound")
-	says(t, c, "until then the token that was last programmed is in force")
-	takes("both tokens, still", old, renewed)
+	says(t, c, "until then that way takes no token")
+	takes("no token")
+	if e, err := g.entry("camera"); err != nil || len(e.Ways[0].Tokens) == 0 {
+		t.Errorf("a way without a token asks for none: %+v, %v", e, err)
+	}
+	tokens = w.secret("tokens", map[string]string{"camera": renewed})
+	takes("the new token", renewed)
+	w.awaits("Instrument", "camera", "Accepted", "True/Accepted")
+
+	for name, fails := range map[string]func(*http.Request) (*http.Response, error){
+		"no connection": func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED },
+		"a proxy that knows no way": func(r *http.Request) (*http.Response, error) {
+			rec := httptest.NewRecorder()
+			http.NotFound(rec, r)
+			return rec.Result(), nil
+		},
+	} {
+		asked := path.asked.Load()
+		path.fails.Store(&fails)
+		eventually(t, name, func() error {
+			if n := path.asked.Load() - asked; n < 3 {
+				return fmt.Errorf("asked %d times", n)
+			}
+			return nil
+		})
+		takes("the token, with "+name, renewed)
+	}
+	w.remove(&corev1.Secret{ObjectMeta: tokens.ObjectMeta})
+	path.fails.Store(nil)
+	takes("no token, once the API server says so")
 }
 
 // TestRefusalsBecomeEvents: of the instrument that a sender nearly was.

@@ -20,7 +20,7 @@ type Verdict struct {
 	// Gateway is the IngestGateway that receives; empty where none was found.
 	Gateway string `json:"gateway,omitempty"`
 	// Absent: something that the Instrument names is not there (rather than a
-	// contradiction). What is programmed stays programmed.
+	// contradiction). What is programmed stays programmed, but for tokens that are gone.
 	Absent bool `json:"absent,omitempty"`
 }
 

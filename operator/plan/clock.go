@@ -4,10 +4,12 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -22,6 +24,35 @@ var clockChecks = []check[InstrumentView]{
 	clockIsNotMeasured,
 	clockIsOff,
 	clockIsUncertain,
+}
+
+// MergeSenders joins what gateways report of an instrument's senders: of each sender
+// what was heard last, of those that were heard for heartbeatAge; where there are
+// none, of the last one. It returns nil without a report.
+func MergeSenders(reports []SenderReport, now time.Time) *SenderReport {
+	var all []wire.SenderStatus
+	var newest time.Time
+	for _, r := range reports {
+		said := r.Senders
+		if len(said) == 0 {
+			said = []wire.SenderStatus{r.SenderStatus}
+		}
+		for _, s := range said {
+			s.ReportedAt = r.Seen.Add(s.ReportedAt.Sub(r.ReportedAt)) // by our clock
+			if all = append(all, s); s.ReportedAt.After(newest) {
+				newest = s.ReportedAt
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	since := now.Add(-heartbeatAge)
+	if newest.Before(since) {
+		since = newest
+	}
+	all = slices.DeleteFunc(all, func(s wire.SenderStatus) bool { return s.ReportedAt.Before(since) })
+	return &SenderReport{SenderStatus: wire.MergeSenders(all), Seen: newest}
 }
 
 // Differs says whether conditions may differ for a report that follows another.

@@ -75,11 +75,10 @@ func TokenSecrets(inst *v1alpha1.Instrument) []SecretNeed {
 	return needs
 }
 
-// tokenDoesNotExist: the token that was last programmed stays, so that a Secret
-// that is made anew cuts nobody off.
+// tokenDoesNotExist: what no Secret holds any more is no token any more, see revoke.
 func tokenDoesNotExist(in application) (Finding, bool) {
 	f, missing := in.secrets.Missing(TokenSecrets(in.instrument))
-	f.Message += "; until then the token that was last programmed is in force"
+	f.Message += "; until then that way takes no token"
 	return f, missing
 }
 
@@ -95,7 +94,7 @@ func tokenIsGuessable(in application) (Finding, bool) {
 		}
 		return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
 			"%s of Secret %q, which spec.ways[%d].tokenSecretRef names, must hold 1 to %d lines of at least %d characters each: "+
-				"make a token with `openssl rand -hex 32`; until then the token that was last programmed is in force",
+				"make a token with `openssl rand -hex 32`; until then that way takes no token",
 			ref.Key, ref.Name, i, maxTokens, minToken)), true
 	}
 	return Finding{}, false
@@ -125,6 +124,30 @@ func tokenHashes(inst *v1alpha1.Instrument, way *v1alpha1.Way, secrets Secrets, 
 		hashes = append(hashes, wire.HashToken(salt(inst, secret, way.TokenSecretRef.Key, len(hashes)), token))
 	}
 	return hashes
+}
+
+// revoke returns an entry that stays without the tokens that none of its
+// Instrument's Secrets holds any more. A way that needs one and has none left takes
+// none.
+func revoke(inst *v1alpha1.Instrument, entry wire.InstrumentEntry, secrets Secrets) wire.InstrumentEntry {
+	var held []string
+	for _, need := range TokenSecrets(inst) {
+		held = append(held, tokensOf(secrets[need.Name], need.Keys[0])...)
+	}
+	entry.Ways = slices.Clone(entry.Ways)
+	for i := range entry.Ways {
+		way := &entry.Ways[i]
+		if len(way.Tokens) == 0 {
+			continue
+		}
+		way.Tokens = slices.DeleteFunc(slices.Clone(way.Tokens), func(h wire.TokenHash) bool {
+			return !slices.ContainsFunc(held, h.Matches)
+		})
+		if len(way.Tokens) == 0 {
+			way.Tokens = []wire.TokenHash{wire.NoToken()}
+		}
+	}
+	return entry
 }
 
 // salt is one that no other token has: a Secret's uid and version are used once.

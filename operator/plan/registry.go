@@ -23,7 +23,8 @@ type RegistryChange struct {
 // Registry compares the accepted Instruments with what stands in the registry:
 // current by instrument, closed by complete (nil where the bucket has no
 // marker). Revision is the newest that was ever seen; a change gets the next one.
-// Secrets are those that exist of TokenSecrets.
+// Secrets are those that exist of TokenSecrets; one that could not be asked for
+// must not be left out, since what is not there revokes.
 func Registry(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, secrets Secrets,
 	current map[string]wire.InstrumentEntry, complete *wire.RegistryComplete, revision int64,
 ) RegistryChange {
@@ -45,6 +46,10 @@ func Registry(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, se
 			}
 		} else if exists && verdict.Absent {
 			keep[inst.Name] = true
+			if entry := revoke(inst, was, secrets); !sameEntry(was, entry) {
+				entry.Revision = next
+				change.Put = append(change.Put, entry)
+			}
 		}
 	}
 	for name := range current {

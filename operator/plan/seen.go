@@ -44,8 +44,8 @@ type InstrumentReport struct {
 	Bytes        uint64    `json:"bytes"`
 }
 
-// SenderReport is what an instrument's sender last said of itself, and when the
-// operator saw it, by its own clock.
+// SenderReport is what an instrument's senders last said of themselves, and when
+// the operator saw it, by its own clock.
 type SenderReport struct {
 	wire.SenderStatus
 	Seen time.Time `json:"seen"`

@@ -69,3 +69,15 @@ securityContext:
   capabilities: {drop: [ALL]}
 resources: {{- toYaml .Values.operator.resources | nindent 2 }}
 {{- end }}
+
+{{/* The ports of the Site's object store and NATS servers, as their URLs say or by default. */}}
+{{- define "substorm.backendPorts" -}}
+{{- $ports := list }}
+{{- $urls := prepend .Values.site.spec.jetStream.servers .Values.site.spec.objectStore.endpoint }}
+{{- range $urls }}
+  {{- $url := urlParse (tpl . $) }}
+  {{- $default := get (dict "http" "80" "https" "443") $url.scheme | default "4222" }}
+  {{- $ports = append $ports (regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default $default) }}
+{{- end }}
+{{- $ports | uniq | join "," }}
+{{- end }}

@@ -5,6 +5,7 @@
 // A queue is a folder that people can read without us:
 //
 //	format                  the version of what is described here
+//	id                      tells it from other queues; drawn at random
 //	lock                    held by the one process that uses the queue
 //	objects/<entry>         what is owed: a file of its own for each object, its bytes and nothing else
 //	refused/<entry>         what the gateway will never take, see the journal for why

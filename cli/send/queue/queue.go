@@ -3,13 +3,16 @@
 package queue
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +25,7 @@ const (
 	folderIncoming = "incoming"
 	fileFormat     = "format"
 	fileLock       = "lock"
+	fileID         = "id"
 )
 
 // formatLine is all that the file format says.
@@ -54,6 +58,7 @@ type Config struct {
 type Queue struct {
 	cfg  Config
 	lock *os.File
+	id   string
 
 	adding sync.Mutex // held by Add, which may copy for long
 
@@ -108,6 +113,9 @@ func (q *Queue) open() error {
 	if err := q.sync(q.cfg.Dir); err != nil {
 		return err
 	}
+	if err := q.name(); err != nil {
+		return err
+	}
 	bad, err := q.journal.open(q.path(fileJournal), q.cfg.Unsafe)
 	if err != nil {
 		return err
@@ -141,6 +149,27 @@ func (q *Queue) claim() error {
 	}
 	return q.writeFile(fileFormat, []byte(formatLine))
 }
+
+// name reads who the queue is, and draws it once.
+func (q *Queue) name() error {
+	id, err := os.ReadFile(q.path(fileID))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if q.id = strings.TrimSpace(string(id)); idForm.MatchString(q.id) {
+		return nil
+	}
+	b := make([]byte, 8)
+	_, _ = rand.Read(b) // never fails
+	q.id = hex.EncodeToString(b)
+	return q.writeFile(fileID, []byte(q.id+"\n"))
+}
+
+var idForm = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+// ID tells the queue from others, for as long as its folder lives: 16 hexadecimal
+// digits.
+func (q *Queue) ID() string { return q.id }
 
 // unused returns ErrNoQueue where the folder holds anything but what a start
 // that was cut short leaves.

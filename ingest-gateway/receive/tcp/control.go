@@ -34,7 +34,7 @@ func (c *connection) control(body []byte) error {
 	}
 	c.server.metrics.controls.WithLabelValues(name, wire.ControlHeartbeat).Inc()
 	if c.server.cfg.Heartbeat != nil {
-		c.server.cfg.Heartbeat(name, h, received.UTC())
+		c.server.cfg.Heartbeat(name, h, received.UTC(), c.source.Addr())
 	}
 	return c.receipts.heartbeat(received)
 }

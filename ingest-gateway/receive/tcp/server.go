@@ -47,8 +47,9 @@ type Config struct {
 	Strangers Strangers
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer
-	// Heartbeat, where set, gets what a sender says of itself, and when it came.
-	Heartbeat func(instrument string, h wire.Heartbeat, received time.Time)
+	// Heartbeat, where set, gets what a sender says of itself, and when and whence
+	// it came.
+	Heartbeat func(instrument string, h wire.Heartbeat, received time.Time, from netip.Addr)
 	// Refusals counts what is refused; nil makes one.
 	Refusals *refusal.Log
 	// Slots bound the connections open at a time, of all instruments and ways in;

@@ -31,7 +31,8 @@ const (
 // IngestGatewaySpec declares a pool of gateway pods: the way in.
 // +kubebuilder:validation:XValidation:rule="self.service.type != 'NodePort' || (self.ports.first >= 30000 && self.ports.last <= 32767)",message="with service.type NodePort the port range must lie within 30000-32767: senders use the same port on every node"
 // +kubebuilder:validation:XValidation:rule="!has(self.edge) || self.edge.port < self.ports.first || self.edge.port > self.ports.last",message="edge.port must lie outside spec.ports: those are for senders without a PROXY header"
-// +kubebuilder:validation:XValidation:rule="!has(self.edge) || self.edge.port != 8080",message="edge.port 8080 is taken by the gateway's health and metrics"
+// +kubebuilder:validation:XValidation:rule="!has(self.edge) || !(self.edge.port in [8080, 8443])",message="edge.port must be neither 8080, the gateway's health and metrics, nor 8443, copies of spools"
+// +kubebuilder:validation:XValidation:rule="[8080, 8443].all(p, p < self.ports.first || p > self.ports.last)",message="ports must hold neither 8080, the gateway's health and metrics, nor 8443, copies of spools"
 // +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || self.unknownSenders == 'Quarantine'",message="quarantine needs unknownSenders Quarantine"
 // +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || !has(self.quarantine.ports) || self.quarantine.ports.all(p, p >= self.ports.first && p <= self.ports.last)",message="quarantine.ports must lie within spec.ports"
 type IngestGatewaySpec struct {

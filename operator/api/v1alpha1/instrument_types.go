@@ -337,29 +337,32 @@ type InstrumentStatus struct {
 	Sender *SenderStatus `json:"sender,omitempty"`
 }
 
-// SenderStatus is what a sender in the field says of itself.
+// SenderStatus is what the senders in the field say of themselves: those that
+// gateways heard within 15 minutes, or else the last one. Each gateway pod
+// remembers 32.
 type SenderStatus struct {
-	// ReportedAt is when it last reported, rounded down to ten minutes.
+	// ReportedAt is when the last of them reported, rounded down to ten minutes.
 	// +required
 	ReportedAt metav1.Time `json:"reportedAt"`
-	// ClockOffset is what must be added to its clock to get the gateways', rounded;
-	// it is negative where its clock is ahead.
+	// ClockOffset is what must be added to the sender's clock to get the gateways',
+	// rounded; it is negative where its clock is ahead. Of several senders it is
+	// that of the clock that is farthest off.
 	// +optional
 	ClockOffset *metav1.Duration `json:"clockOffset,omitempty"`
-	// QueueObjects that wait for their receipt.
+	// QueueObjects that wait for their receipt, at all senders.
 	// +optional
 	QueueObjects int64 `json:"queueObjects"`
 	// QueueBytes of these.
 	// +optional
 	QueueBytes int64 `json:"queueBytes"`
-	// Oldest is when the oldest of these was observed, by the sender's clock.
+	// Oldest is when the oldest of these was observed, by its sender's clock.
 	// +optional
 	Oldest *metav1.Time `json:"oldest,omitempty"`
-	// SetAside objects since the sender started: no gateway takes them, or the
-	// disk changed them. Somebody must look at the sender's queue.
+	// SetAside objects since their sender started: no gateway takes them, or the
+	// disk changed them. Somebody must look at that sender's queue.
 	// +optional
 	SetAside int64 `json:"setAside,omitempty"`
-	// Version of the sender.
+	// Version of the sender that reported last.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Version string `json:"version,omitempty"`

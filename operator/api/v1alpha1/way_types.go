@@ -37,7 +37,8 @@ type Way struct {
 	// TokenSecretRef names what the instrument shows as a bearer token, beside
 	// all else that is declared: at least 16 characters. Of a value with several
 	// lines each is a token, so that one can be replaced while the old one is
-	// still in use. Gateways know tokens as salted hashes only.
+	// still in use. Gateways know tokens as salted hashes only. Where the Secret
+	// or its key is gone, none is taken any more.
 	// +optional
 	TokenSecretRef *SecretKeyReference `json:"tokenSecretRef,omitempty"`
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMergeSenders(t *testing.T) {
+	at := func(minutes int) time.Time { return sampleTime.Add(time.Duration(minutes) * time.Minute) }
+	one := SenderStatus{Sender: "one", Gateway: "g-0", ReportedAt: at(0), ClockOffset: ptr(Span(-3 * time.Second)), RoundTrip: ptr(Span(time.Second)),
+		QueueObjects: 5, QueueBytes: 500, Oldest: ptr(at(-50)), SetAside: 1, Version: "v1"}
+	two := SenderStatus{Sender: "two", Gateway: "g-1", ReportedAt: at(2), ClockOffset: ptr(Span(time.Second)),
+		QueueObjects: 7, QueueBytes: 70, Oldest: ptr(at(-5)), SetAside: 2, Version: "v2"}
+	earlier := two
+	earlier.ReportedAt, earlier.Gateway, earlier.QueueObjects, earlier.ClockOffset = at(1), "g-0", 1000, ptr(Span(time.Hour))
+	silent := SenderStatus{Sender: "three", Gateway: "g-0", ReportedAt: at(1)}
+	want := SenderStatus{Gateway: "g-1", ReportedAt: at(2), ClockOffset: one.ClockOffset, RoundTrip: one.RoundTrip,
+		QueueObjects: 12, QueueBytes: 570, Oldest: ptr(at(-50)), SetAside: 3, Version: "v2"}
+	if diff := cmp.Diff(want, MergeSenders([]SenderStatus{earlier, one, silent, two})); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if diff := cmp.Diff(two, MergeSenders([]SenderStatus{two, earlier})); diff != "" {
+		t.Errorf("of one: -want +got\n%s", diff)
+	}
+	if diff := cmp.Diff(SenderStatus{}, MergeSenders(nil)); diff != "" {
+		t.Errorf("of none: %s", diff)
+	}
+}
+
+func TestSenderNames(t *testing.T) {
+	for name, good := range map[string]bool{
+		"": true, "3f9a0c55e1d2b764": true, strings.Repeat("x", MaxSender): true,
+		strings.Repeat("x", MaxSender+1): false, "two words": false, "line\n": false, "Ä": false,
+	} {
+		frame, err := Heartbeat{Sender: name, SentAt: sampleTime}.Frame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := DecodeHeartbeat(frame[PrefixSize:]); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if i, g, ok := ParseSenderStatusKey(SenderStatusKey("camera", "north-0")); i != "camera" || g != "north-0" || !ok {
+		t.Errorf("%q, %q, %v", i, g, ok)
+	}
+	for _, key := range []string{"sender.camera", "sender.camera.", "sender..north-0", "camera.north-0", "forward.camera"} {
+		if i, g, ok := ParseSenderStatusKey(key); ok {
+			t.Errorf("%s is read as %q, %q", key, i, g)
+		}
+	}
+}

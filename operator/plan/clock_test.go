@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// Senders that several gateways heard count by when they were heard, by the
+// operator's clock; those that are silent for long do not, unless all are.
+func TestMergeSenders(t *testing.T) {
+	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
+	said := func(sender string, ago time.Duration, objects int64) wire.SenderStatus {
+		return wire.SenderStatus{Sender: sender, ReportedAt: now.Add(-ago), QueueObjects: objects}
+	}
+	// A pod whose clock is an hour ahead, and the operator sees its report late.
+	pod := func(seenAgo time.Duration, senders ...wire.SenderStatus) plan.SenderReport {
+		for i := range senders {
+			senders[i].ReportedAt = senders[i].ReportedAt.Add(time.Hour)
+		}
+		sum := wire.MergeSenders(senders)
+		sum.Senders = senders
+		return plan.SenderReport{SenderStatus: sum, Seen: now.Add(-seenAgo)}
+	}
+	one := pod(time.Minute, said("a", time.Minute, 1), said("b", 5*time.Minute, 20), said("gone", 16*time.Minute, 4000))
+	two := pod(2*time.Minute, said("b", 2*time.Minute, 300), said("a", 10*time.Minute, 50000))
+	for name, c := range map[string]struct {
+		reports []plan.SenderReport
+		now     time.Time
+		objects int64
+		seenAgo time.Duration
+	}{
+		"two pods":               {[]plan.SenderReport{one, two}, now, 301, time.Minute},
+		"one pod":                {[]plan.SenderReport{two}, now, 50300, 2 * time.Minute},
+		"later":                  {[]plan.SenderReport{one, two}, now.Add(13*time.Minute + time.Second), 1, time.Minute},
+		"all are silent":         {[]plan.SenderReport{one, two}, now.Add(time.Hour), 1, time.Minute},
+		"a report of one sender": {[]plan.SenderReport{{SenderStatus: said("c", 0, 7), Seen: now}}, now, 7, 0},
+	} {
+		got := plan.MergeSenders(c.reports, c.now)
+		if got == nil || got.QueueObjects != c.objects || !got.Seen.Equal(now.Add(-c.seenAgo)) {
+			t.Errorf("%s: %+v, want %d objects, seen %v ago", name, got, c.objects, c.seenAgo)
+		}
+	}
+	if got := plan.MergeSenders(nil, now); got != nil {
+		t.Errorf("no report: %+v", got)
+	}
+}

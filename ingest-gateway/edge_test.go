@@ -44,15 +44,7 @@ func TestEdge(t *testing.T) {
 
 	through := func(t *testing.T, head []byte, object []byte) answer {
 		t.Helper()
-		conn := dial(t, edge)
-		defer conn.Close()
-		if _, err := conn.Write(append(head, object...)); err != nil {
-			return answer{err: err}
-		}
-		if err := conn.CloseWrite(); err != nil {
-			return answer{err: err}
-		}
-		return hear(conn)
+		return throughEdge(t, edge, head, object)
 	}
 	for source, instrument := range map[string]string{"198.51.100.7:4001": "camera", "[2001:db8::7]:4002": "radar"} {
 		t.Run(instrument, func(t *testing.T) {
@@ -124,4 +116,18 @@ func TestEdge(t *testing.T) {
 	if n := len(l.notices(t)); n != 3 {
 		t.Errorf("%d objects were announced", n)
 	}
+}
+
+// throughEdge sends an object behind a header of PROXY.
+func throughEdge(t *testing.T, edge int, head, object []byte) answer {
+	t.Helper()
+	conn := dial(t, edge)
+	defer conn.Close()
+	if _, err := conn.Write(append(head, object...)); err != nil {
+		return answer{err: err}
+	}
+	if err := conn.CloseWrite(); err != nil {
+		return answer{err: err}
+	}
+	return hear(conn)
 }

@@ -45,12 +45,11 @@ func TestHTTPEndToEnd(t *testing.T) {
 	put(in(port, "camera", "2026/frame%207.jpg"), object, "Repr-Digest", reprDigest(object)).wantReceipt(t, 200, object)
 	put(in(port, "camera", "2026/frame%207.jpg"), object[1:]).wantRefusal(t, 409, wire.CauseNameConflict)
 
-	// Large ones, which go in parts; chunked, as from a pipe; nothing at all.
+	// Large ones, which go in parts; chunked, as from a pipe.
 	large := random(2, 20<<20)
 	put(in(port, "camera", "large"), large).wantReceipt(t, 201, large)
 	chunked := ask(http.MethodPut, in(port, "camera", "chunked"), io.MultiReader(bytes.NewReader(large), bytes.NewReader(object)))
 	chunked.wantReceipt(t, 201, slices.Concat(large, object))
-	put(in(port, "camera", "empty"), nil).wantReceipt(t, 201, nil)
 
 	nameless := random(3, 5000)
 	at := ask(http.MethodPost, in(port, "camera", ""), bytes.NewReader(nameless), "Content-Type", "application/x-www-form-urlencoded").wantReceipt(t, 201, nameless)
@@ -94,11 +93,11 @@ func TestHTTPEndToEnd(t *testing.T) {
 	put(in(port, "camera", "wrong"), object).wantReceipt(t, 201, object) // none of that took the name
 
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
-		return s.Objects == 6 && s.Acknowledged == 6 && s.Unfinished[wire.CauseRepeated] == 1 && s.Unfinished[wire.CauseNameConflict] == 1 &&
+		return s.Objects == 5 && s.Acknowledged == 5 && s.Unfinished[wire.CauseRepeated] == 1 && s.Unfinished[wire.CauseNameConflict] == 1 &&
 			s.Unfinished[wire.CauseDigestMismatch] == 2 && s.Unfinished[wire.CauseBadRequest] == 4
 	})
 	for _, step := range []wire.Step{wire.StepStored, wire.StepAnnounced} {
-		l.awaitLedger(t, "camera", step, func(s wire.Totals) bool { return s.Objects == 6 })
+		l.awaitLedger(t, "camera", step, func(s wire.Totals) bool { return s.Objects == 5 })
 	}
 	if err := g.stop(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
@@ -120,6 +119,11 @@ func TestHTTPSaysSoEarly(t *testing.T) {
 	large := random(1, 8<<20)
 	put(in(port, "camera", "a"), large).wantRefusal(t, 413, wire.CauseObjectTooLarge)
 	ask(http.MethodPut, in(port, "camera", "a"), io.MultiReader(bytes.NewReader(large))).wantRefusal(t, 413, wire.CauseObjectTooLarge)
+
+	// Nothing takes no name.
+	put(in(port, "camera", "a"), nil).wantRefusal(t, 400, wire.CauseEmpty)
+	ask(http.MethodPut, in(port, "camera", "a"), io.MultiReader()).wantRefusal(t, 400, wire.CauseEmpty)
+	put(in(port, "camera", "a"), random(4, 100), "Content-Encoding", "gzip").wantRefusal(t, 400, wire.CauseBadRequest)
 
 	object := random(2, 500_000)
 	put(in(port, "camera", "a"), object).wantReceipt(t, 201, object)

@@ -57,13 +57,14 @@ func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	elsewhere, nobodys, telemetry := parts.FreePort(t), parts.FreePort(t), parts.FreePort(t)
+	edge, closed := parts.FreeEdgePort(t), parts.FreePort(t)
 	camera := tcpInstrument("camera", elsewhere)
 	camera.Ways[0].Sources = []string{"192.0.2.0/24"}
 	mag := tcpInstrument("mag", 0)
 	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(telemetry), Channel: "raw", Sources: []string{"192.0.2.0/24"}}}
 	const maxBytes = 300_000
 	g := l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine", "--quarantine-max-bytes", fmt.Sprint(maxBytes),
-		"--quarantine-ports", fmt.Sprint(nobodys)}})
+		"--quarantine-ports", fmt.Sprint(nobodys), "--edge-port", fmt.Sprint(edge), "--edge-sources", "127.0.0.0/8"}})
 	l.awaitRevision(t, g.name, l.declare(t, camera, mag))
 	begun := time.Now().Add(-time.Second)
 
@@ -99,6 +100,13 @@ func TestQuarantine(t *testing.T) {
 		}
 	}
 	l.awaitRefusal(t, g, "camera", wire.CauseUnknownSource, 1)
+
+	// An edge may name any port: what would come to one that is not open is refused.
+	for _, port := range []int{edge, closed} {
+		if got := throughEdge(t, edge, header(t, 2, "203.0.113.1:4004", port), second).receipt(t); got.Refused != wire.CauseUnknownSource {
+			t.Errorf("by the edge to port %d, which is not open: %+v", port, got)
+		}
+	}
 
 	// The bound holds: the oldest stays.
 	if got := send(t, elsewhere, random(3, 200_000)).receipt(t); got.Refused != wire.CauseQuarantineFull {

@@ -83,6 +83,7 @@ func (r *reporter) last(ctx context.Context) {
 	if r.reportGateway(ctx) == nil {
 		r.reportInstruments(ctx)
 		r.reportRefusals(ctx)
+		r.reportSenders(ctx)
 	}
 }
 
@@ -96,7 +97,6 @@ func (r *reporter) reportRefusals(ctx context.Context) {
 		if err != nil {
 			r.g.registry.Refusals.Again(name)
 		}
-		r.reportSenders(ctx)
 	}
 }
 

@@ -50,6 +50,6 @@ func (d *demo) declare(ctx context.Context) error {
 	if err := d.show(ctx, d.kubectl, "apply", "-f", "docs/samples/"); err != nil {
 		return err
 	}
-	_, err := d.step(ctx, "instruments ready", d.kubectl, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=2m", "-f", "docs/samples/")
+	_, err := d.step(ctx, "instruments ready", d.kubectl, "-n", namespace, "wait", "--recursive=false", "--for=condition=Ready", "--timeout=2m", "-f", "docs/samples/")
 	return err
 }

@@ -220,7 +220,7 @@ func (d *demo) compareFrames(ctx context.Context, s sent) error {
 
 // checkStatus fails unless the Instruments say what the archive says.
 func (d *demo) checkStatus(ctx context.Context) error {
-	_, err := d.step(ctx, "kubectl says that data flows", d.kubectl, "-n", namespace, "wait", "--for=condition=DataFlowing", "--timeout=30s", "-f", "docs/samples/")
+	_, err := d.step(ctx, "kubectl says that data flows", d.kubectl, "-n", namespace, "wait", "--recursive=false", "--for=condition=DataFlowing", "--timeout=30s", "-f", "docs/samples/")
 	return err
 }
 

@@ -137,7 +137,7 @@ func clockIsUncertain(v InstrumentView) (Finding, bool) {
 // heartbeat.
 func roundedOffset(d time.Duration) time.Duration {
 	step := time.Millisecond
-	for d.Abs() >= 100*step {
+	for d.Abs()/100 >= step {
 		step *= 10
 	}
 	return d.Round(step)

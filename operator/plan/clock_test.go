@@ -3,10 +3,12 @@
 package plan_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
 
@@ -48,4 +50,27 @@ func TestMergeSenders(t *testing.T) {
 	if got := plan.MergeSenders(nil, now); got != nil {
 		t.Errorf("no report: %+v", got)
 	}
+}
+
+// A sender may say anything of its clock, and conditions are made of it.
+func FuzzClock(f *testing.F) {
+	for _, offset := range []int64{0, 1, -1_500_000_000, 498_600 * 3_600_000_000_000, math.MaxInt64, math.MinInt64} {
+		f.Add(offset, int64(0), int64(1))
+		f.Add(offset, int64(math.MaxInt64), int64(math.MaxInt64))
+	}
+	f.Fuzz(func(t *testing.T, offset, roundTrip, queue int64) {
+		now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
+		off, trip := wire.Span(offset), wire.Span(roundTrip)
+		said := &plan.SenderReport{Seen: now, SenderStatus: wire.SenderStatus{ReportedAt: now, ClockOffset: &off, RoundTrip: &trip, QueueObjects: queue}}
+		status, _ := plan.InstrumentStatus(plan.InstrumentView{
+			Instrument: &v1alpha1.Instrument{}, Now: now, Sender: said, Bus: plan.Bus{Up: true},
+		})
+		if said.Differs(*said) {
+			t.Error("a report differs from itself")
+		}
+		got := status.Sender.ClockOffset.Duration
+		if math.Abs(float64(got)-float64(offset)) > 0.051*math.Abs(float64(offset))+1e6 {
+			t.Errorf("an offset of %v is shown as %v", time.Duration(offset), got)
+		}
+	})
 }

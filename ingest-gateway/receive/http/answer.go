@@ -46,6 +46,7 @@ var verdicts = map[wire.Cause]verdict{
 	wire.CauseRetired:            {http.StatusGone, 0, "the Instrument's state is Retired: set it to Active"},
 	wire.CauseObjectTooLarge:     {http.StatusRequestEntityTooLarge, 0, "send smaller objects, or raise limits.maxObjectSize"},
 	wire.CauseTooManyConnections: {http.StatusTooManyRequests, retrySoon, "send fewer at a time, or raise limits.maxConnections"},
+	wire.CauseEmpty:              {http.StatusBadRequest, 0, "an object has at least one byte, and a body Content-Length or chunks (HTTP/1.1)"},
 	wire.CauseReset:              {http.StatusBadRequest, 0, "the body ended early: send again"},
 }
 

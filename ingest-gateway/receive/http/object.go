@@ -25,8 +25,12 @@ func (q *request) receive(name string) {
 		q.refuseUnread(wire.CauseBadRequest, err)
 		return
 	}
-	if q.r.ContentLength > q.limit() {
+	switch {
+	case q.r.ContentLength > q.limit():
 		q.refuseUnread(wire.CauseObjectTooLarge, nil)
+		return
+	case q.r.ContentLength == 0:
+		q.refuseUnread(wire.CauseEmpty, nil)
 		return
 	}
 	if !q.mayBegin() || name != "" && q.known(name, wanted) {
@@ -45,6 +49,11 @@ func (q *request) receive(name string) {
 	if err := wanted.addTrailer(q.r.Trailer); err != nil {
 		o.Abort(wire.CauseBadRequest)
 		q.refuse(wire.CauseBadRequest, o.Size(), err)
+		return
+	}
+	if o.Size() == 0 {
+		o.Abort(wire.CauseEmpty)
+		q.refuse(wire.CauseEmpty, 0, nil)
 		return
 	}
 	q.keep(o, wanted)
@@ -91,6 +100,9 @@ func (q *request) readHeader(name string) (mediaType string, wanted digests, err
 	}
 	if q.r.Header.Get("Content-Range") != "" {
 		return "", nil, errors.New("Content-Range: an object is sent whole, or in parts by tus")
+	}
+	if said := q.r.Header.Get("Content-Encoding"); said != "" && said != "identity" {
+		return "", nil, fmt.Errorf("Content-Encoding %.40q: an object is kept as it is sent: send it plain, or say its own Content-Type", said)
 	}
 	if mediaType, err = mediaTypeOf(q.r.Header); err != nil {
 		return "", nil, err

@@ -138,7 +138,7 @@ func (q *request) createUpload() {
 	}
 	q.server.metrics.uploads.WithLabelValues(q.name(), "created").Inc()
 	h.Set("Location", wire.UploadPath(q.name())+uploadsFolder+"/"+u.id)
-	if q.r.Header.Get("Content-Type") == offsetStream || info.Length == 0 {
+	if q.r.Header.Get("Content-Type") == offsetStream {
 		q.takeBytes(u, http.StatusCreated)
 		return
 	}
@@ -151,8 +151,11 @@ func (q *request) readUploadHeader() (wire.UploadInfo, error) {
 		Metadata: q.r.Header.Get("Upload-Metadata"), CreatedAt: time.Now().UTC(), ExpiryMillis: q.way.UploadExpiry.Milliseconds(),
 	}
 	length, err := strconv.ParseInt(q.r.Header.Get(headerLength), 10, 64)
-	if err != nil || length < 0 {
-		return info, fmt.Errorf("%s %.40q is no number of bytes; it cannot be deferred", headerLength, q.r.Header.Get(headerLength))
+	if err != nil || length < 1 {
+		return info, fmt.Errorf("%s %.40q is no number of bytes from 1 on; it cannot be deferred", headerLength, q.r.Header.Get(headerLength))
+	}
+	if q.r.Header.Get("Upload-Concat") != "" {
+		return info, errors.New("Upload-Concat: parts are not put together here: send the object as one upload")
 	}
 	info.Length = length
 	said, err := parseUploadMetadata(info.Metadata)

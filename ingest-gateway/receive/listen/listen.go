@@ -147,6 +147,13 @@ func (p *Ports) Set(ports []uint16) map[uint16]error {
 	return failed
 }
 
+// Has says whether a port is open.
+func (p *Ports) Has(port uint16) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open[port] != nil
+}
+
 // Close closes all ports for good. Connections go on.
 func (p *Ports) Close() {
 	p.mu.Lock()

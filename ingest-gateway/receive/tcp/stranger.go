@@ -26,10 +26,12 @@ const (
 )
 
 // quarantine receives one object of an unknown sender, where that is wanted, and
-// says whether it did. On a port of TLS bytes are no object of anybody's.
+// says whether it did. On a port of TLS bytes are no object of anybody's, and an
+// edge may name a port that nobody listens on.
 func (c *connection) quarantine(refusal intake.Refusal) bool {
 	s := c.server
-	if s.cfg.Strangers == nil || refusal.Cause != wire.CauseUnknownSource || s.cfg.Registry.Current().PortTLS(wire.ProtocolTCP, c.port) != "" {
+	if s.cfg.Strangers == nil || refusal.Cause != wire.CauseUnknownSource || !s.ports.Has(c.port) ||
+		s.cfg.Registry.Current().PortTLS(wire.ProtocolTCP, c.port) != "" {
 		return false
 	}
 	defer context.AfterFunc(s.ctx, c.interrupt)()

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,6 +17,9 @@ import (
 // maxBatch is how many bytes one sync covers at most, as in the spool.
 const maxBatch = 8 << 20
 
+// memory holds what is written: as what was received, it is in no processor's cache.
+const memory = 64 << 20
+
 // groupCommit writes objects of a size into one file for some time, each of so
 // many writers one after the other: whatever came meanwhile is written together
 // and synced once. It returns bytes a second. No record, no checksum, no
@@ -27,9 +31,11 @@ func groupCommit(dir string, size, writers int, duration time.Duration) (float64
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
+	data := make([]byte, max(memory, size))
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
 	queue := make(chan chan error, writers)
 	written := make(chan error, 1)
-	go func() { written <- commitAll(f, queue, size) }()
+	go func() { written <- commitAll(f, queue, data, size) }()
 	var senders sync.WaitGroup
 	var objects atomic.Int64
 	begin := time.Now()
@@ -52,11 +58,8 @@ func groupCommit(dir string, size, writers int, duration time.Duration) (float64
 }
 
 // commitAll writes an object for each of the queue, and answers after the sync.
-func commitAll(f *os.File, queue <-chan chan error, size int) error {
-	data := make([]byte, size)
-	for i := range data {
-		data[i] = byte(i * 31)
-	}
+func commitAll(f *os.File, queue <-chan chan error, data []byte, size int) error {
+	next := 0
 	var failed error
 	for first := range queue {
 		batch := []chan error{first}
@@ -64,7 +67,11 @@ func commitAll(f *os.File, queue <-chan chan error, size int) error {
 			batch = append(batch, <-queue)
 		}
 		for range batch {
-			if _, err := f.Write(data); err != nil {
+			if next+size > len(data) {
+				next = 0
+			}
+			next += size
+			if _, err := f.Write(data[next-size : next]); err != nil {
 				failed = errors.Join(failed, err)
 			}
 		}

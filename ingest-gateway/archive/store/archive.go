@@ -118,7 +118,7 @@ func New(cfg Config) *Archive {
 	}
 	a := &Archive{
 		cfg: cfg, slots: semaphore.NewWeighted(cfg.Concurrency), metrics: newMetrics(cfg.Metrics),
-		homing: homing{flying: map[string]chan outcome{}, adopted: make(chan struct{})},
+		homing: homing{flying: map[string]chan outcome{}, adopted: make(chan struct{}), storing: make(chan struct{}, homeward)},
 	}
 	a.openPackers()
 	if cfg.Spool != nil {

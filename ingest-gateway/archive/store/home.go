@@ -34,6 +34,9 @@ type homing struct {
 	streamAway atomic.Bool
 
 	mu sync.Mutex
+	// storing has a place for each object that may be on its way to the store.
+	storing chan struct{}
+
 	// flying are notices that were published and went to the spool, by id,
 	// before it was known what became of them.
 	flying map[string]chan outcome
@@ -71,7 +74,7 @@ func (a *Archive) BringHome(ctx context.Context) error {
 	g := &gatherer{archive: a, small: make(chan *spool.Entry)}
 	alone := make(chan *spool.Entry)
 	workers.Go(func() { a.feed(ctx, alone, g.small) })
-	for range homeward {
+	for range 2 * homeward { // as many again wait for JetStream and the spool's disk
 		workers.Go(func() { a.bringAlone(ctx, alone) })
 	}
 	for range homePacks {
@@ -184,7 +187,10 @@ func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 	adopted := a.isAdopted(e)
 	if !e.Stored {
 		var err error
-		switch n, err = a.storeEntry(ctx, e); {
+		a.homing.storing <- struct{}{}
+		n, err = a.storeEntry(ctx, e)
+		<-a.homing.storing
+		switch {
 		case errors.Is(err, spool.ErrCorrupt):
 			return a.quarantine(ctx, e, adopted, err)
 		case errors.Is(err, errRepeated):

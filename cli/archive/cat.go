@@ -36,6 +36,9 @@ by an error.`,
   substorm archive ls --legacy --day today`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return usage.Errorf("name an object: substorm archive ls shows what there is")
+			}
 			if _, err := s.days(); err != nil {
 				return err
 			}

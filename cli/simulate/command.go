@@ -102,8 +102,8 @@ func (cfg *Config) check() error {
 		return errors.New("--to is missing: where is the gateway? --to gateway.example:30101")
 	case cfg.Duration <= 0:
 		return errors.New("--duration is longer than nothing: --duration 1m")
-	case cfg.Rate < 0:
-		return errors.New("--rate is a number of objects a second")
+	case cfg.Rate < 0 || cfg.Rate > maxRate:
+		return errors.New("--rate is a number of objects a second, up to a million")
 	case cfg.Senders < 1 || cfg.Senders > 4096:
 		return errors.New("--senders is a number from 1 to 4096")
 	case cfg.ReceiptTimeout <= 0 || cfg.GiveUpAfter < 0:

@@ -70,6 +70,10 @@ type Bursts struct {
 // beginning, so that no two are equal.
 const minSize = headerSize
 
+// maxRate of a source's instrument, in objects a second: an instant is a number of
+// nanoseconds.
+const maxRate = 1_000_000
+
 // maxDatagram is the greatest payload of a UDP packet over IPv4 (RFC 768).
 const maxDatagram = 65_507
 
@@ -130,6 +134,8 @@ func (s *Source) check() error {
 		return fmt.Errorf("give every or rate, not both")
 	case s.Every != nil && s.Every.Duration <= 0, s.Rate < 0:
 		return fmt.Errorf("every and rate are more than nothing")
+	case s.Rate > maxRate:
+		return fmt.Errorf("rate is at most %d objects a second", maxRate)
 	case !s.paced() && (s.Poisson || s.Bursts != nil):
 		return fmt.Errorf("poisson and bursts need every or rate")
 	case s.Bursts != nil && (s.Bursts.Lasting.Duration <= 0 || s.Bursts.Silence.Duration <= 0):

@@ -177,4 +177,5 @@ func (t *Template) HasTime() bool { return t.resolution > 0 && t.resolution <= 2
 // Resolution is the shortest unit of time that names hold; 0 without one.
 func (t *Template) Resolution() time.Duration { return t.resolution }
 
+// String returns the template as it was written.
 func (t *Template) String() string { return t.text }

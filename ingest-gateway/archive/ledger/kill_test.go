@@ -147,7 +147,7 @@ func (g *gatewayLife) sendDatagrams(stop chan struct{}, random *rand.Rand, tell 
 		}
 		n, now := 1+random.IntN(20), time.Now()
 		tell(func(i *intent) { i.Read += uint64(n) })
-		g.ledger.DatagramsRead(sounder, now, n, 100*n)
+		g.ledger.Datagrams(sounder, now).Read(n, 100*n, now)
 		if random.IntN(10) == 0 {
 			tell(func(i *intent) { i.Dropped += uint64(n) })
 			g.ledger.DatagramsDropped(sounder, now, wire.CauseBacklog, n)

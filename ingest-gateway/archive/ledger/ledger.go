@@ -229,15 +229,6 @@ func (l *Ledger) Unfinished(instrument string, at time.Time, cause wire.Cause, s
 	c.dirty.Store(true)
 }
 
-// DatagramsRead counts datagrams that were read from a socket, and the bytes of their payloads. Each of them ends as
-// announced or dropped.
-func (l *Ledger) DatagramsRead(instrument string, at time.Time, n, size int) {
-	c := l.cell(instrument, at)
-	c.slot.add(datagramsRead, uint64(n))
-	c.slot.add(datagramBytesRead, uint64(size))
-	c.received.Store(at.UnixNano())
-}
-
 // DatagramsDropped counts datagrams that were read and dropped, or (wire.CauseKernelBuffer) never read.
 func (l *Ledger) DatagramsDropped(instrument string, at time.Time, cause wire.Cause, n int) {
 	index := l.cause(cause)
@@ -290,7 +281,8 @@ func (l *Ledger) Datagrams(instrument string, at time.Time) DatagramCounter {
 	return DatagramCounter{l, l.cell(instrument, at)}
 }
 
-// Read counts as DatagramsRead does.
+// Read counts datagrams that were read from a socket, and the bytes of their payloads. Each of them ends as announced
+// or dropped.
 func (d DatagramCounter) Read(n, size int, now time.Time) {
 	d.cell.slot.add(datagramsRead, uint64(n))
 	d.cell.slot.add(datagramBytesRead, uint64(size))

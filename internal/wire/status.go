@@ -109,7 +109,7 @@ type SpoolStatus struct {
 	Oldest *time.Time `json:"oldest,omitempty"`
 	// Size is what the spool may take, in bytes.
 	Size int64 `json:"size"`
-	// Quarantined corrupt records since the pod started.
+	// Quarantined is how many corrupt records lie in the spool's quarantine.
 	Quarantined int64 `json:"quarantined,omitempty"`
 }
 

@@ -143,6 +143,9 @@ func (o *owner) index(ctx context.Context, indexed chan struct{}, log *slog.Logg
 			continue
 		}
 		before--
+		if o.unfit(e, log) {
+			continue
+		}
 		k := key(e.Notice.ID)
 		o.mu.Lock()
 		_, twice := o.copies[k]
@@ -156,6 +159,22 @@ func (o *owner) index(ctx context.Context, indexed chan struct{}, log *slog.Logg
 			_ = o.spool.Done(e)
 		}
 	}
+}
+
+// unfit puts a copy into quarantine that a power cut left without all of its
+// bytes: its owner, who has no answer, sends it once more.
+func (o *owner) unfit(e *spool.Entry, log *slog.Logger) bool {
+	if !e.Unsure() {
+		return false
+	}
+	err := e.Verify()
+	if !errors.Is(err, spool.ErrCorrupt) {
+		return false
+	}
+	if err := e.Quarantine(err); err != nil {
+		log.Error("a corrupt copy stays among the others", "owner", o.name, "error", err)
+	}
+	return true
 }
 
 // has says whether there is a copy of an id, and what is closed when there are more.

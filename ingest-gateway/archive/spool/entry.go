@@ -104,6 +104,10 @@ func (s *Spool) At(r Ref) (*Entry, error) {
 	return e, err
 }
 
+// Unsure says that the entry may never have come to the disk as a whole: the
+// power may have been cut before anybody was told that it is safe.
+func (e *Entry) Unsure() bool { return e.segment.unsure }
+
 // Verify reads the object and compares checksums. Errors: ErrCorrupt, or the
 // file system's.
 func (e *Entry) Verify() error {

@@ -4,6 +4,7 @@ package spool
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // The power goes at a random moment: everything that was receipted is there
@@ -49,28 +51,38 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// waitingAfterCut is waiting, where without syncs there may be nothing at all.
+// waitingAfterCut is waiting, where what nobody was told to be safe may be there
+// and corrupt, and where without syncs there may be nothing at all.
 func waitingAfterCut(t *testing.T, dir string, unsafe bool) map[uint64]bool {
 	if _, err := os.Stat(dir); unsafe && err != nil {
 		return nil
 	}
-	if !unsafe {
-		return waiting(t, dir)
-	}
 	s, err := Open(Config{Dir: dir, Size: 1 << 30})
 	if err != nil {
+		if !unsafe {
+			t.Fatal(err)
+		}
 		return nil
 	}
 	defer s.Close()
 	found := map[uint64]bool{}
 	for {
 		e, err := s.next()
+		if err != nil && !unsafe {
+			t.Fatal(err)
+		}
 		if e == nil || err != nil {
 			return found
 		}
-		if e.Verify() == nil {
-			found[uint64(e.Notice.ReceivedAt.Nanosecond())] = true
+		n := uint64(e.Notice.ReceivedAt.Nanosecond())
+		if e.Verify() != nil {
+			continue
 		}
+		content(t, e)
+		if !unsafe && (e.Notice.Digest != wire.Digest(sha256.Sum256(objectOf(n))) || found[n]) {
+			t.Fatalf("object %d is another, or twice in the spool", n)
+		}
+		found[n] = true
 	}
 }
 

@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
-
-	"github.com/substorm/substorm/internal/wire"
 )
 
 // recover reads the segments: what is torn, what is corrupt, what is finished,
@@ -24,11 +21,11 @@ func (s *Spool) recover() error {
 	}
 	done := map[uint64]bool{}
 	for i, g := range s.segments {
-		if err := s.scan(g, i == len(s.segments)-1, done); err != nil {
+		g.unsure = i == len(s.segments)-1
+		if err := s.scan(g, done); err != nil {
 			return fmt.Errorf("%s: %w", g.path, err)
 		}
 		s.used += g.size
-		s.number = g.number + 1
 	}
 	s.opened = s.number
 	for _, g := range s.segments {
@@ -40,37 +37,14 @@ func (s *Spool) recover() error {
 	return nil
 }
 
-func (s *Spool) measureQuarantine() error {
-	files, err := os.ReadDir(filepath.Join(s.cfg.Dir, quarantineFolder))
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		info, err := f.Info()
-		if err != nil {
-			return err
-		}
-		s.used += info.Size()
-	}
-	return nil
-}
-
 // findSegments reads the beginnings of all segments.
 func (s *Spool) findSegments() error {
-	files, err := os.ReadDir(s.cfg.Dir)
+	numbers, err := s.numbers()
 	if err != nil {
 		return err
 	}
-	var numbers []uint64
-	for _, f := range files {
-		if n, ok := numberOf(f.Name()); ok {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
 	for i, n := range numbers {
 		g := &segment{number: n, path: segmentPath(s.cfg.Dir, n), gaps: map[int64]int64{}, finished: map[uint64]bool{}}
-		s.number = n + 1
 		err := s.readBeginning(g)
 		switch {
 		case err == nil:
@@ -92,6 +66,31 @@ func (s *Spool) findSegments() error {
 	return nil
 }
 
+// numbers returns the numbers of the segments, in their order, and leaves those
+// of new ones behind them. What has the name of a segment and is no file is moved
+// away: it would be in the way of one.
+func (s *Spool) numbers() ([]uint64, error) {
+	files, err := os.ReadDir(s.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var numbers []uint64
+	for _, f := range files {
+		n, ok := numberOf(f.Name())
+		if !ok {
+			continue
+		}
+		s.number = max(s.number, n+1)
+		if f.Type().IsRegular() {
+			numbers = append(numbers, n)
+			continue
+		}
+		s.moveAside(f)
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
 func (s *Spool) readBeginning(g *segment) error {
 	f, err := os.Open(g.path)
 	if err != nil {
@@ -107,10 +106,11 @@ func (s *Spool) readBeginning(g *segment) error {
 	return err
 }
 
-// scan reads the records of a segment, and their bodies too where it is the
-// last one: what was synced before another began is read when it is needed. It
-// notes what is done, finds gaps, and cuts a torn tail.
-func (s *Spool) scan(g *segment, last bool, done map[uint64]bool) error {
+// scan reads the heads of a segment's records: what is done, and what is no
+// record. The last segment may end in a torn one. A body is read when it is
+// needed: a record whose head is right and which lies in the file as a whole may
+// have its receipt, whatever became of its body.
+func (s *Spool) scan(g *segment, done map[uint64]bool) error {
 	f, err := os.Open(g.path)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *Spool) scan(g *segment, last bool, done map[uint64]bool) error {
 	for offset := int64(segmentHead); offset < g.size; {
 		r, err := readHead(f, offset, g.size, g.marker)
 		if err == nil {
-			err = s.scanRecord(f, offset, &r, last, done)
+			err = s.scanRecord(&r, done)
 		}
 		if err == nil {
 			offset += r.size()
@@ -132,8 +132,14 @@ func (s *Spool) scan(g *segment, last bool, done map[uint64]bool) error {
 		if err != nil {
 			return err
 		}
-		if last && end == g.size {
-			return s.cutTail(g, offset)
+		if g.unsure && end == g.size {
+			r, torn, err := g.tornAt(f, offset)
+			if err != nil {
+				return err
+			}
+			if torn {
+				return s.cutTail(g, offset, r)
+			}
 		}
 		s.quarantineGap(g, f, offset, end)
 		offset = end
@@ -141,12 +147,7 @@ func (s *Spool) scan(g *segment, last bool, done map[uint64]bool) error {
 	return nil
 }
 
-func (s *Spool) scanRecord(f *os.File, offset int64, r *record, verify bool, done map[uint64]bool) error {
-	if verify {
-		if err := verifyBody(f, offset+headSize+int64(len(r.meta)), r.body); err != nil {
-			return err
-		}
-	}
+func (s *Spool) scanRecord(r *record, done map[uint64]bool) error {
 	s.sequence = max(s.sequence, r.sequence+1)
 	switch r.kind {
 	case kindDone:
@@ -163,10 +164,15 @@ func (s *Spool) scanRecord(f *os.File, offset int64, r *record, verify bool, don
 	return nil
 }
 
-// cutTail ends a segment where its last whole record ends. What comes after was
-// never receipted.
-func (s *Spool) cutTail(g *segment, offset int64) error {
-	s.cfg.Logger.Info("the spool's torn tail is cut off", "file", g.path, "offset", offset, "bytes", g.size-offset)
+// cutTail ends a segment where its last whole record ends. What comes after is
+// the beginning of a record of which the rest was never written: it has no
+// receipt. Where its head is whole, r tells which it was.
+func (s *Spool) cutTail(g *segment, offset int64, r record) error {
+	args := []any{"file", g.path, "offset", offset, "bytes", g.size - offset}
+	if m, err := r.object(); err == nil {
+		args = append(args, "instrument", m.Notice.Instrument, "key", m.Notice.Key, "receivedAt", m.Notice.ReceivedAt)
+	}
+	s.cfg.Logger.Warn("the spool ends in a record that was not written to its end, and so never receipted: it is cut off", args...)
 	s.stats.Cut += g.size - offset
 	g.size = offset
 	f, err := os.OpenFile(g.path, os.O_RDWR, 0)
@@ -218,97 +224,4 @@ func (s *Spool) countWaiting(e *Entry) {
 		}
 	}
 	signal(s.arrived)
-}
-
-// quarantineSegment moves a file that does not begin as a segment.
-func (s *Spool) quarantineSegment(g *segment, why error) error {
-	to := filepath.Join(s.cfg.Dir, quarantineFolder, filepath.Base(g.path))
-	if err := os.Rename(g.path, to); err != nil {
-		return err
-	}
-	s.used += g.size
-	s.report(Quarantine{File: to, Size: g.size}, why)
-	s.tell(Quarantine{File: to, Size: g.size})
-	return nil
-}
-
-// quarantineGap keeps a run of bytes that are no records apart, and notes it.
-func (s *Spool) quarantineGap(g *segment, f *os.File, from, to int64) {
-	g.gaps[from] = to
-	var n *wire.Notice
-	if r, err := readHead(f, from, to, g.marker); err == nil {
-		if m, err := r.object(); err == nil {
-			n = &m.Notice
-		}
-	}
-	why := fmt.Errorf("%w: %d bytes at %d of segment %d", ErrCorrupt, to-from, from, g.number)
-	isNew, err := s.quarantine(g, from, n, why, run{g, from, to - from})
-	if err != nil {
-		s.cfg.Logger.Error("corrupt bytes of the spool cannot be kept: the segment's file is the only copy", "file", g.path,
-			"offset", from, "bytes", to-from, "error", err)
-	}
-	if isNew || err != nil {
-		s.tell(Quarantine{Size: to - from, Notice: n})
-	}
-}
-
-// tell tells who asked to hear of it.
-func (s *Spool) tell(q Quarantine) {
-	if s.cfg.Quarantined != nil {
-		s.cfg.Quarantined(q)
-	}
-}
-
-// quarantine copies bytes into a file of its own, named after where they lay.
-// What an earlier life quarantined is not new, and not reported again.
-func (s *Spool) quarantine(g *segment, offset int64, n *wire.Notice, why error, chunks ...run) (isNew bool, err error) {
-	path := filepath.Join(s.cfg.Dir, quarantineFolder, fmt.Sprintf("%012d-%d.bin", g.number, offset))
-	size := int64(0)
-	for _, c := range chunks {
-		size += c.size
-	}
-	if info, err := os.Stat(path); err == nil && info.Size() == size {
-		return false, nil
-	}
-	if err := s.copyOut(path+".part", chunks); err != nil {
-		_ = os.Remove(path + ".part")
-		return false, fmt.Errorf("quarantine: %w", err)
-	}
-	if err := errors.Join(os.Rename(path+".part", path), s.syncDir(filepath.Dir(path))); err != nil {
-		return false, fmt.Errorf("quarantine: %w", err)
-	}
-	s.mu.Lock()
-	s.used += size
-	s.mu.Unlock()
-	s.report(Quarantine{File: path, Size: size, Notice: n}, why)
-	return true, nil
-}
-
-func (s *Spool) copyOut(path string, chunks []run) error {
-	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
-	if err != nil {
-		return err
-	}
-	for _, c := range chunks {
-		in, err := os.Open(c.segment.path)
-		if err == nil {
-			_, err = io.Copy(out, io.NewSectionReader(in, c.offset, c.size))
-			err = errors.Join(err, in.Close())
-		}
-		if err != nil {
-			return errors.Join(err, out.Close())
-		}
-	}
-	return errors.Join(s.sync(out), out.Close())
-}
-
-func (s *Spool) report(q Quarantine, why error) {
-	s.mu.Lock()
-	s.stats.Quarantined++
-	s.mu.Unlock()
-	args := []any{"file", q.File, "bytes", q.Size, "error", why}
-	if q.Notice != nil {
-		args = append(args, "instrument", q.Notice.Instrument, "key", q.Notice.Key, "receivedAt", q.Notice.ReceivedAt)
-	}
-	s.cfg.Logger.Error("a corrupt record of the spool is in quarantine: what it holds was receipted and cannot be archived", args...)
 }

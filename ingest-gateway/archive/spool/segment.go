@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -49,6 +50,9 @@ type segment struct {
 	gaps map[int64]int64
 	// finished are records that were done before the spool was opened.
 	finished map[uint64]bool
+	// unsure: it was the last one when the spool was opened, so that its last
+	// batch may not have come to the disk.
+	unsure bool
 }
 
 func (g *segment) needed() bool { return g.unread > 0 || g.open > 0 || g.parts > 0 }
@@ -63,8 +67,8 @@ func numberOf(path string) (uint64, bool) {
 	if !ok || len(name) < 12 {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(name, 10, 64)
-	return n, err == nil
+	n, err := strconv.ParseUint(name, 10, 63)
+	return n, err == nil && filepath.Base(segmentPath("", n)) == filepath.Base(path)
 }
 
 func encodeSegmentHead(number uint64, m marker) []byte {
@@ -134,8 +138,8 @@ func (s *Spool) sync(f *os.File) error {
 	return unix.Fdatasync(int(f.Fd()))
 }
 
-// findRecord returns where, from an offset on, the next record begins that can
-// be read as a whole, or the size where there is none.
+// findRecord returns where, from an offset on, the next record begins whose head
+// is right, or the size where there is none.
 func (g *segment) findRecord(f io.ReaderAt, from, size int64) (int64, error) {
 	const chunk = 256 << 10
 	buf := make([]byte, chunk)
@@ -153,7 +157,7 @@ func (g *segment) findRecord(f io.ReaderAt, from, size int64) (int64, error) {
 			continue
 		}
 		at += int64(i)
-		err = g.check(f, at, size)
+		_, err = readHead(f, at, size, g.marker)
 		if err == nil || errors.Is(err, wire.ErrNewerFormat) {
 			return at, nil
 		}
@@ -165,11 +169,39 @@ func (g *segment) findRecord(f io.ReaderAt, from, size int64) (int64, error) {
 	return size, nil
 }
 
-// check reads a whole record.
-func (g *segment) check(f io.ReaderAt, offset, size int64) error {
-	r, err := readHead(f, offset, size, g.marker)
-	if err != nil {
-		return err
+// tornAt says whether what lies between an offset and the segment's end is the
+// beginning of a record that was not written to its end, and returns its head
+// where that is whole. A record that was, and is damaged, is not torn, nor is
+// anything of which one cannot tell.
+func (g *segment) tornAt(f io.ReaderAt, offset int64) (record, bool, error) {
+	rest := g.size - offset
+	head := make([]byte, min(rest, headSize))
+	if _, err := f.ReadAt(head, offset); err != nil {
+		return record{}, false, err
 	}
-	return verifyBody(f, offset+headSize+int64(len(r.meta)), r.body)
+	if n := min(len(head), len(g.marker)); !bytes.Equal(head[:n], g.marker[:n]) {
+		return record{}, false, nil
+	}
+	if rest < headSize {
+		return record{}, true, nil
+	}
+	length := int64(binary.LittleEndian.Uint32(head[12:]))
+	if length > maxMeta {
+		return record{}, false, nil
+	}
+	meta := make([]byte, min(length, rest-headSize))
+	if _, err := f.ReadAt(meta, offset+headSize); err != nil && !errors.Is(err, io.EOF) {
+		return record{}, false, err
+	}
+	if int64(len(meta)) < length {
+		// Its checksum is of what is not there. The JSON of a whole record that
+		// says a wrong length comes to its end.
+		err := json.NewDecoder(bytes.NewReader(meta)).Decode(new(json.RawMessage))
+		return record{}, errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF), nil
+	}
+	if crc32.Update(crc32.Checksum(head[:32], castagnoli), castagnoli, meta) != binary.LittleEndian.Uint32(head[32:]) {
+		return record{}, false, nil
+	}
+	r := record{kind: kind(head[9]), sequence: binary.LittleEndian.Uint64(head[16:]), meta: meta, body: int64(binary.LittleEndian.Uint64(head[24:]))}
+	return r, r.body <= MaxBody && r.size() > rest, nil
 }

@@ -85,9 +85,10 @@ type Stats struct {
 	Oldest time.Time
 	// Size bounds, and Used is, what the files take, in bytes.
 	Size, Used int64
-	// Quarantined runs of bytes since the spool was opened, and bytes cut off
-	// its end when it was.
-	Quarantined, Cut int64
+	// Quarantined is how many files lie in quarantine, since whenever.
+	Quarantined int64
+	// Cut bytes off its end when it was opened: a record that was torn.
+	Cut int64
 	// Batches and Records that were committed since then.
 	Batches, Records int64
 }
@@ -117,8 +118,8 @@ type Spool struct {
 	stopped chan struct{}
 }
 
-// Open reads what Dir holds: it cuts a torn tail, quarantines what is corrupt,
-// removes what is finished. Errors: wire.ErrNewerFormat, or the file system's.
+// Open reads what Dir holds: it cuts off a record that was not written to its
+// end, quarantines what is corrupt, removes what is finished. Errors: wire.ErrNewerFormat, or the file system's.
 func Open(cfg Config) (*Spool, error) {
 	if cfg.SegmentSize <= 0 {
 		cfg.SegmentSize = DefaultSegmentSize

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -322,99 +321,6 @@ func TestBodyFails(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
-
-// Whatever byte of a spool is damaged, and wherever the last segment ends:
-// what is not damaged comes back whole, and what is lost is in quarantine, or
-// was the end of the log.
-func TestDamage(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, Config{Dir: dir, SegmentSize: 4000})
-	const objects = 12
-	for i := range objects {
-		put(t, s, bytesOf(uint64(i), 400), received.Add(time.Duration(i)))
-	}
-	closeSpool(t, s)
-	paths := files(t, dir)
-	if len(paths) < 3 {
-		t.Fatal("too few segments for a test:", paths)
-	}
-	for number, path := range paths {
-		whole, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		last := number == len(paths)-1
-		for at := 0; at < len(whole); at += 17 {
-			flipped := bytes.Clone(whole)
-			flipped[at] ^= 0x10
-			checkDamaged(t, fmt.Sprintf("segment %d, byte %d", number, at), dir, path, flipped, objects, last, false)
-			if last { // a cut between two records cannot be seen
-				checkDamaged(t, fmt.Sprintf("cut at %d", at), dir, path, whole[:at], objects, true, true)
-			}
-		}
-	}
-}
-
-func checkDamaged(t *testing.T, name, dir, path string, damaged []byte, objects int, last, cut bool) {
-	t.Helper()
-	copied := t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(copied, filepath.Base(path)), damaged, 0o640); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(Config{Dir: copied, Size: 1 << 30, SegmentSize: 4000, unsafe: true})
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	found := 0
-	for {
-		e, err := s.next()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if e == nil {
-			break
-		}
-		if err := e.Verify(); errors.Is(err, ErrCorrupt) {
-			if err := e.Quarantine(err); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			continue
-		}
-		content(t, e)
-		found++
-		if err := s.Done(e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	st := s.Stats()
-	lost := objects - found
-	switch {
-	case st.Objects != 0:
-		t.Errorf("%s: %d objects are never given out", name, st.Objects)
-	case !cut && lost > 0 && st.Quarantined == 0 && st.Cut == 0:
-		t.Errorf("%s: %d objects are lost without a word: %+v", name, lost, st)
-	case st.Cut > 0 && !last:
-		t.Errorf("%s: the tail of a segment that was synced is cut: %+v", name, st)
-	case lost == 0 && st.Quarantined > 0:
-		t.Errorf("%s: nothing is lost, yet %d are in quarantine", name, st.Quarantined)
-	}
-	closeSpool(t, s)
-	// After all of that, nothing is reported twice, and nothing is left.
-	s, err = Open(Config{Dir: copied, Size: 1 << 30, unsafe: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if st := s.Stats(); st.Objects != 0 || st.Quarantined != 0 {
-		t.Errorf("%s: opened again: %+v", name, st)
-	}
-	closeSpool(t, s)
-	if left := files(t, copied); len(left) != 0 {
-		t.Errorf("%s: left: %v", name, left)
-	}
-}
 
 // What a newer Substorm wrote is refused, not skipped.
 func TestNewerFormat(t *testing.T) {

@@ -103,6 +103,8 @@ func registerSpool(reg prometheus.Registerer, s *spool.Spool) {
 		func(s spool.Stats) float64 { return float64(s.Size) })
 	gauge("substorm_gateway_spool_used_bytes", "Bytes on the volume that the spool takes.",
 		func(s spool.Stats) float64 { return float64(s.Used) })
-	gauge("substorm_gateway_spool_quarantined", "Corrupt records, or runs of bytes, that were put into quarantine since the start.",
+	gauge("substorm_gateway_spool_quarantined", "Files in the spool's quarantine: corrupt records, or runs of bytes.",
 		func(s spool.Stats) float64 { return float64(s.Quarantined) })
+	gauge("substorm_gateway_spool_cut_bytes", "Bytes cut off the spool's end at the start: a record that was not written to its end, and never receipted.",
+		func(s spool.Stats) float64 { return float64(s.Cut) })
 }

@@ -144,6 +144,7 @@ func (l *Ledger) compare() []string {
 			say("gateway %s has not reported since %s: what it received since is unknown", w.Writer, wire.FormatTime(w.ReportedAt.Truncate(time.Second)))
 		}
 	}
+	l.compareReceipts(say)
 	r, s, a := l.Received, l.Stored, l.Announced
 	switch {
 	case r.Objects > a.Objects:
@@ -169,6 +170,25 @@ func (l *Ledger) compare() []string {
 			s.Datagrams, s.DatagramBytes, lost, byCause(s.Dropped), a.Datagrams, a.DatagramBytes)
 	}
 	return differences
+}
+
+// compareReceipts says what senders have receipts for and the other columns do not
+// show: these agree with one another whatever is lost before the first of them.
+func (l *Ledger) compareReceipts(say func(format string, args ...any)) {
+	causes := l.Received.Unfinished
+	if n := causes[wire.CauseCorrupt]; n > 0 {
+		say("objects: %d receipted into a spool and corrupt there (Corrupt): the gateway's log names them, its spool/quarantine has what is left", n)
+	}
+	if n := causes[wire.CauseSpoolAbandoned]; n > 0 {
+		say("objects: %d receipted and lost with the spool of a pod that was given up (SpoolAbandoned)", n)
+	}
+	// An object that went into the spool under a name that the same bytes had is a
+	// repeat, and no longer received, once it is home.
+	explained := l.Received.Objects + causes[wire.CauseCorrupt] + causes[wire.CauseSpoolAbandoned] + causes[wire.CauseRepeated]
+	if acknowledged := l.Received.Acknowledged; acknowledged > explained {
+		say("objects: %d acknowledged, %d received: a gateway that has just started counts what waits in its spool within minutes; what stays is lost, and its senders have receipts",
+			acknowledged, l.Received.Objects)
+	}
 }
 
 func sumOf(counts map[wire.Cause]uint64) (sum uint64) {

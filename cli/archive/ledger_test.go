@@ -42,14 +42,30 @@ func TestDifferences(t *testing.T) {
 		change func(*Ledger)
 		says   []string
 	}{
-		"nothing":               {func(*Ledger) {}, nil},
-		"repeats":               {func(l *Ledger) { l.Repeated = objects(1, 10, "a") }, nil},
-		"unfinished":            {func(l *Ledger) { l.Received.Unfinished = map[wire.Cause]uint64{wire.CauseReset: 3} }, nil},
-		"a receipt not written": {func(l *Ledger) { l.Received.Acknowledged = 1 }, nil},
-		"not announced":         {func(l *Ledger) { l.Stored = objects(3, 30, "a", "b", "c") }, []string{"3 stored, 2 announced"}},
-		"not received":          {func(l *Ledger) { l.Received = objects(1, 10, "a") }, []string{"1 received, 2 announced"}},
-		"other bytes":           {func(l *Ledger) { l.Stored.ObjectBytes = 19 }, []string{"20 received, 19 stored, 20 announced"}},
-		"other objects":         {func(l *Ledger) { l.Stored = objects(2, 20, "a", "c") }, []string{"not the same objects"}},
+		"nothing":                    {func(*Ledger) {}, nil},
+		"repeats":                    {func(l *Ledger) { l.Repeated = objects(1, 10, "a") }, nil},
+		"unfinished":                 {func(l *Ledger) { l.Received.Unfinished = map[wire.Cause]uint64{wire.CauseReset: 3} }, nil},
+		"a receipt not written":      {func(l *Ledger) { l.Received.Acknowledged = 1 }, nil},
+		"more receipts than objects": {func(l *Ledger) { l.Received.Acknowledged = 3 }, []string{"3 acknowledged, 2 received"}},
+		"corrupt": {func(l *Ledger) {
+			l.Received.Acknowledged, l.Received.Unfinished = 3, map[wire.Cause]uint64{wire.CauseCorrupt: 1}
+		}, []string{"1 receipted into a spool and corrupt there"}},
+		"corrupt, and its receipt not written": {func(l *Ledger) {
+			l.Received.Unfinished = map[wire.Cause]uint64{wire.CauseCorrupt: 1}
+		}, []string{"1 receipted into a spool and corrupt there"}},
+		"corrupt, of no instrument": {func(l *Ledger) {
+			*l = Ledger{Instrument: wire.UnknownInstrument, Received: wire.Totals{Unfinished: map[wire.Cause]uint64{wire.CauseCorrupt: 2}}}
+		}, []string{"2 receipted into a spool and corrupt there"}},
+		"abandoned, and one more is lost": {func(l *Ledger) {
+			l.Received.Acknowledged, l.Received.Unfinished = 5, map[wire.Cause]uint64{wire.CauseSpoolAbandoned: 2}
+		}, []string{"2 receipted and lost with the spool", "5 acknowledged, 2 received"}},
+		"a repeat from the spool": {func(l *Ledger) {
+			l.Received.Acknowledged, l.Received.Unfinished = 3, map[wire.Cause]uint64{wire.CauseRepeated: 1}
+		}, nil},
+		"not announced": {func(l *Ledger) { l.Stored = objects(3, 30, "a", "b", "c") }, []string{"3 stored, 2 announced"}},
+		"not received":  {func(l *Ledger) { l.Received = objects(1, 10, "a") }, []string{"1 received, 2 announced"}},
+		"other bytes":   {func(l *Ledger) { l.Stored.ObjectBytes = 19 }, []string{"20 received, 19 stored, 20 announced"}},
+		"other objects": {func(l *Ledger) { l.Stored = objects(2, 20, "a", "c") }, []string{"not the same objects"}},
 		"segments to come": {func(l *Ledger) {
 			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), datagrams(7, 70)
 		}, []string{"7 of 10 are in segments"}},
@@ -89,6 +105,29 @@ func TestDifferences(t *testing.T) {
 			if !strings.Contains(got[i], c.says[i]) {
 				t.Errorf("%s: got %q, want %q", name, got[i], c.says[i])
 			}
+		}
+	}
+}
+
+// What senders have receipts for and is lost is no agreement.
+func TestVerdictOfLoss(t *testing.T) {
+	for name, change := range map[string]func(*wire.Totals){
+		"acknowledged": func(r *wire.Totals) { r.Acknowledged = 3 },
+		"corrupt":      func(r *wire.Totals) { r.Unfinished = map[wire.Cause]uint64{wire.CauseCorrupt: 1} },
+		"abandoned":    func(r *wire.Totals) { r.Unfinished = map[wire.Cause]uint64{wire.CauseSpoolAbandoned: 1} },
+	} {
+		received := objects(2, 20, "a", "b")
+		change(&received)
+		same := objects(2, 20, "a", "b")
+		all := sumUp(map[instrumentDay]map[string]*WriterColumns{
+			{"allsky-1", "2026-11-21"}: {"gateway-0": {Writer: "gateway-0", Received: received, Stored: same, Announced: same}},
+		})
+		var out bytes.Buffer
+		if err := printLedgers(&out, site, all); err != nil {
+			t.Fatal(err)
+		}
+		if all[0].Agree || strings.Contains(out.String(), "The columns agree") {
+			t.Errorf("%s: %s", name, &out)
 		}
 	}
 }

@@ -35,7 +35,8 @@ acknowledged  the receipt could be written to the sender
 stored        it is in the object store (a datagram: in an announced segment)
 announced     its notice is in the stream (a datagram: its message)
 repeated      it was there already and was taken back
-unfinished    objects that began and got no receipt, by cause
+unfinished    objects that began and got no receipt, by cause; Corrupt and SpoolAbandoned:
+              they had one, and are lost
 dropped       datagrams, by cause; Undecodable and StreamGone: announced, and in no segment
 unknown       datagrams that were in memory when a gateway was killed
 

@@ -70,10 +70,6 @@ type Bursts struct {
 // beginning, so that no two are equal.
 const minSize = headerSize
 
-// maxRate of a source's instrument, in objects a second: an instant is a number of
-// nanoseconds.
-const maxRate = 1_000_000
-
 // maxDatagram is the greatest payload of a UDP packet over IPv4 (RFC 768).
 const maxDatagram = 65_507
 
@@ -85,6 +81,18 @@ const maxSources = 1000
 
 // maxCount bounds the instruments of a model.
 const maxCount = 100_000
+
+// What lies between two objects of an instrument, and the rates that this makes
+// in a second. Beyond, a plan would not come to an end, or to its beginning.
+const (
+	minInterval = time.Microsecond
+	maxInterval = 365 * 24 * time.Hour
+	minRate     = 1 / float64(maxInterval/time.Second)
+	maxRate     = 1_000_000
+)
+
+// maxBursts bounds the bursts that pass between two objects.
+const maxBursts = 10_000
 
 // check fills in defaults and finds what makes no sense; errors name the source.
 func (m *Model) check() error {
@@ -128,18 +136,21 @@ func (s *Source) check() error {
 		return fmt.Errorf("count is a number from 1 to %d", maxCount)
 	case len(s.Sizes) == 0:
 		return fmt.Errorf("name sizes, such as [32Ki, 64Ki]")
-	case s.DeviationPercent < 0 || s.DeviationPercent > 100:
+	case !(s.DeviationPercent >= 0 && s.DeviationPercent <= 100):
 		return fmt.Errorf("deviationPercent is a number from 0 to 100")
 	case s.Every != nil && s.Rate != 0:
 		return fmt.Errorf("give every or rate, not both")
-	case s.Every != nil && s.Every.Duration <= 0, s.Rate < 0:
-		return fmt.Errorf("every and rate are more than nothing")
-	case s.Rate > maxRate:
-		return fmt.Errorf("rate is at most %d objects a second", maxRate)
+	case s.Every != nil && (s.Every.Duration < minInterval || s.Every.Duration > maxInterval),
+		s.Rate != 0 && !(s.Rate >= minRate && s.Rate <= maxRate):
+		return fmt.Errorf("every and rate are more than nothing: every is from %v to %v, rate what that makes in a second", minInterval, maxInterval)
 	case !s.paced() && (s.Poisson || s.Bursts != nil):
 		return fmt.Errorf("poisson and bursts need every or rate")
 	case s.Bursts != nil && (s.Bursts.Lasting.Duration <= 0 || s.Bursts.Silence.Duration <= 0):
 		return fmt.Errorf("bursts need the mean durations lasting and silence")
+	case s.Bursts != nil && (s.Bursts.Lasting.Duration > maxInterval || s.Bursts.Silence.Duration > maxInterval):
+		return fmt.Errorf("bursts and silence last at most %v", maxInterval)
+	case s.Bursts != nil && s.interval()/maxBursts > s.Bursts.Lasting.Duration:
+		return fmt.Errorf("bursts last too short a time for one object in any of %d", maxBursts)
 	case !s.paced() && s.Protocol == UDP:
 		return fmt.Errorf("UDP has no receipt to wait for: give every or rate")
 	}

@@ -4,13 +4,16 @@ package wire
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -219,8 +222,87 @@ func FuzzDecodeForwardStatus(f *testing.F) { fuzzRecord(f, DecodeForwardStatus, 
 func FuzzDecodeConditionChange(f *testing.F) {
 	fuzzRecord(f, DecodeConditionChange, "condition-change.json")
 }
-func FuzzDecodeSiteMarker(f *testing.F) { fuzzRecord(f, DecodeSiteMarker, "site-marker.json") }
-func FuzzDecodeLease(f *testing.F)      { fuzzRecord(f, DecodeLease, "lease.json") }
+func FuzzDecodeRefusalStatus(f *testing.F) { fuzzRecord(f, DecodeRefusalStatus, "status-refusal.json") }
+func FuzzDecodeAdoption(f *testing.F)      { fuzzRecord(f, DecodeAdoption, "adoption.json") }
+func FuzzDecodeSiteMarker(f *testing.F)    { fuzzRecord(f, DecodeSiteMarker, "site-marker.json") }
+func FuzzDecodeLease(f *testing.F)         { fuzzRecord(f, DecodeLease, "lease.json") }
+
+// FuzzParseQuarantineKey: what is accepted keeps its gateway and its millisecond.
+func FuzzParseQuarantineKey(f *testing.F) {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.UTC)
+	f.Add(QuarantineKey("thule", "north-0", at, Digest{1}))
+	f.Add(AdoptionKey("thule", "one"))
+	f.Add("quarantine/thule/north-0/1763726400000-")
+	f.Add("quarantine/thule/north-0/-763726400000-00112233aabbccdd")
+	f.Fuzz(func(t *testing.T, key string) {
+		gateway, receivedAt, ok := ParseQuarantineKey(key)
+		if !ok {
+			return
+		}
+		parts := strings.Split(key, "/")
+		millis, digest, _ := strings.Cut(parts[3], "-")
+		if gateway == "" || gateway != parts[2] || fmt.Sprintf("%013d", receivedAt.UnixMilli()) != millis || len(digest) != 16 {
+			t.Fatalf("%q reads as %q, %v", key, gateway, receivedAt)
+		}
+		if _, err := hex.DecodeString(digest); err != nil {
+			t.Fatalf("%q has digest %q", key, digest)
+		}
+		if strings.HasPrefix(key, AdoptionPrefix(parts[1])) {
+			t.Fatalf("the adoption %q reads as of gateway %q", key, gateway)
+		}
+	})
+}
+
+// FuzzParseUploadKey: what is accepted is exactly what its maker makes.
+func FuzzParseUploadKey(f *testing.F) {
+	id := strings.Repeat("0f", 16)
+	f.Add(UploadInfoKey("thule", "camera", id))
+	f.Add(UploadDoneKey("thule", "camera", id))
+	f.Add(UploadPieceKey("thule", "camera", id, 16<<20))
+	f.Add(UploadPieceKey("thule", "camera", id, 9999999999999999))
+	f.Add(StagingKey("thule", "camera", "tus/"+id))
+	f.Fuzz(func(t *testing.T, key string) {
+		u, ok := ParseUploadKey(key)
+		if !ok {
+			return
+		}
+		site := strings.Split(key, "/")[1]
+		made := UploadInfoKey(site, u.Instrument, u.ID)
+		switch {
+		case u.Done:
+			made = UploadDoneKey(site, u.Instrument, u.ID)
+		case u.Offset >= 0:
+			made = UploadPieceKey(site, u.Instrument, u.ID, u.Offset)
+		}
+		if made != key || u.Prefix != UploadPrefix(site, u.Instrument, u.ID) || !IsUploadID(u.ID) {
+			t.Fatalf("%q reads as %+v, which is %q", key, u, made)
+		}
+	})
+}
+
+// FuzzParsePackKey: what is accepted is exactly what its maker makes; the writer
+// and the incarnation of an unknown one may be parted elsewhere.
+func FuzzParsePackKey(f *testing.F) {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.UTC)
+	f.Add(PackKey("thule", at, "north-0", "01k9zqv7r3", 7))
+	f.Add(PackKey("thule", at, ArchivistWriter, "0a1b", 1))
+	f.Add(PackKey("thule", time.Unix(0, 0), "a", "b", 1<<63-1))
+	f.Add("packs/thule/2026/13/21/1763726400000-north-0-x-1.tar")
+	f.Add("packs/thule/2026/11/21/1763726400000-north-0-x-01.tar")
+	f.Fuzz(func(t *testing.T, key string) {
+		p, err := ParsePackKey(key)
+		if err != nil {
+			explained(t, err)
+			return
+		}
+		if made := PackKey(p.Site, p.First, p.Writer, p.Incarnation, p.Number); made != key || p.Day != DayOf(p.First) {
+			t.Fatalf("%q reads as %+v, which is %q", key, p, made)
+		}
+		if day, ok := DayOfID(MemberID(key, 512)); !ok || day != p.Day {
+			t.Fatalf("a member of %q is of %q", key, day)
+		}
+	})
+}
 
 // FuzzParseKeys covers every parser of a key or a subject: what it accepts is
 // exactly what its maker makes.

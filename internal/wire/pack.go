@@ -66,7 +66,11 @@ func ParsePackKey(key string) (PackFile, error) {
 	if err1 != nil || err2 != nil {
 		return PackFile{}, fmt.Errorf("key %q: %w", key, ErrMalformed)
 	}
-	return PackFile{Site: m[1], Day: day, First: time.UnixMilli(ms).UTC(), Writer: m[6], Incarnation: m[7], Number: number}, nil
+	first := time.UnixMilli(ms).UTC()
+	if day != DayOf(first) {
+		return PackFile{}, fmt.Errorf("key %q: its first member is of %s: %w", key, DayOf(first), ErrMalformed)
+	}
+	return PackFile{Site: m[1], Day: day, First: first, Writer: m[6], Incarnation: m[7], Number: number}, nil
 }
 
 // MemberID is the ID of the member of a pack whose bytes begin at offset.

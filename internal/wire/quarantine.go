@@ -5,8 +5,8 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -27,19 +27,17 @@ func QuarantineKey(site, gateway string, receivedAt time.Time, digest Digest) st
 	return QuarantinePrefix(site) + gateway + "/" + ShortID(receivedAt, digest)
 }
 
+var quarantineKey = regexp.MustCompile(`^quarantine/[^/]+/([^/_][^/]*)/(\d{13})-[0-9a-f]{16}$`)
+
 // ParseQuarantineKey reads what QuarantineKey wrote. It returns false for other
 // keys, adoptions among them.
 func ParseQuarantineKey(key string) (gateway string, receivedAt time.Time, ok bool) {
-	p := strings.Split(key, "/")
-	if len(p) != 4 || p[0] != "quarantine" || strings.HasPrefix(p[2], "_") || p[2] == "" {
+	m := quarantineKey.FindStringSubmatch(key)
+	if m == nil {
 		return "", time.Time{}, false
 	}
-	millis, digest, _ := strings.Cut(p[3], "-")
-	ms, err := strconv.ParseInt(millis, 10, 64)
-	if err != nil || len(millis) != 13 || len(digest) != 16 {
-		return "", time.Time{}, false
-	}
-	return p[2], time.UnixMilli(ms).UTC(), true
+	ms, _ := strconv.ParseInt(m[2], 10, 64) // 13 digits fit
+	return m[1], time.UnixMilli(ms).UTC(), true
 }
 
 // AdoptionPrefix is what the keys of a Site's adoptions on their way begin with.

@@ -39,8 +39,9 @@ type overlaps struct {
 func (cp *checkpoint) waiting() map[string]Spooled {
 	w := maps.Clone(cp.Spooled)
 	for _, o := range cp.Overlap {
-		s := w[o.Instrument]
-		w[o.Instrument] = Spooled{s.Objects - 1, s.Bytes - o.Bytes}
+		if s := w[o.Instrument]; s.Objects > 0 { // always, unless the file is damaged
+			w[o.Instrument] = Spooled{s.Objects - 1, s.Bytes - min(s.Bytes, o.Bytes)}
+		}
 	}
 	return w
 }

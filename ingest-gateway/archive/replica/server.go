@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -122,14 +123,24 @@ func (s *Server) done(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	var ids []string
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxDone*4<<10)).Decode(&ids)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", wire.ErrMalformed, err)
-	} else {
+	ids, err := readDone(http.MaxBytesReader(w, r.Body, maxDone*4<<10))
+	if err == nil {
 		err = s.cfg.Log.Done(owner, ids)
 	}
 	s.answer(w, owner, err)
+}
+
+// readDone reads which objects are at home: a JSON array of their ids, at most
+// maxDone. Errors: wire.ErrMalformed.
+func readDone(body io.Reader) ([]string, error) {
+	var ids []string
+	if err := json.NewDecoder(body).Decode(&ids); err != nil {
+		return nil, fmt.Errorf("%w: %w", wire.ErrMalformed, err)
+	}
+	if len(ids) > maxDone {
+		return nil, fmt.Errorf("%d ids, more than %d: %w", len(ids), maxDone, wire.ErrMalformed)
+	}
+	return ids, nil
 }
 
 func (s *Server) answer(w http.ResponseWriter, owner string, err error) {

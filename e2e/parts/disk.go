@@ -15,9 +15,12 @@ import (
 
 const diskSize = 128 << 20
 
-// Disk makes a file system in a file and mounts it; the test ends with it
-// unmounted. Without the privilege for that the test is skipped.
-func Disk(t testing.TB) (image, dir string) {
+// Disk makes a file system of 128 MiB in a file and mounts it; the test ends with
+// it unmounted. Without the privilege for that the test is skipped.
+func Disk(t testing.TB) (image, dir string) { return DiskOf(t, diskSize) }
+
+// DiskOf is Disk with so many bytes.
+func DiskOf(t testing.TB, size int64) (image, dir string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("a power cut needs a loop device, which needs root (CAP_SYS_ADMIN)")
@@ -30,7 +33,7 @@ func Disk(t testing.TB) (image, dir string) {
 	image = filepath.Join(t.TempDir(), "disk")
 	f, err := os.Create(image)
 	if err == nil {
-		err = errors.Join(f.Truncate(diskSize), f.Close())
+		err = errors.Join(f.Truncate(size), f.Close())
 	}
 	if err != nil {
 		t.Fatal(err)

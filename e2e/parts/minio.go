@@ -3,6 +3,7 @@
 package parts
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 // MinIOOptions choose how the server runs. The zero value: plain HTTP.
 type MinIOOptions struct {
 	TLS bool
+	// Dir is the drive; "" is a folder of the test's. It must outlive the server.
+	Dir string
 }
 
 // MinIOServer is a running MinIO server with one drive.
@@ -47,7 +50,7 @@ func newMinIO(t testing.TB, program string, opts MinIOOptions) *MinIOServer {
 	t.Helper()
 	dir := t.TempDir()
 	m := &MinIOServer{port: FreePort(t), AccessKeyID: "substorm-test", SecretAccessKey: "substorm-test-secret"}
-	data, certs := filepath.Join(dir, "data"), filepath.Join(dir, "certs")
+	data, certs := cmp.Or(opts.Dir, filepath.Join(dir, "data")), filepath.Join(dir, "certs")
 	for _, d := range []string{data, filepath.Join(certs, "CAs")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)

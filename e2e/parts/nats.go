@@ -3,6 +3,7 @@
 package parts
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"os"
@@ -28,6 +29,9 @@ type NATSOptions struct {
 	Domain string
 	// Unsynced leaves sync_interval at the server's default.
 	Unsynced bool
+	// Dir is where JetStream keeps its streams; "" is a folder of the test's. It
+	// must outlive the server.
+	Dir string
 	// Config is appended to the configuration file.
 	Config string
 }
@@ -67,7 +71,7 @@ func newNATS(t testing.TB, program string, opts NATSOptions) *NATSServer {
 	dir := t.TempDir()
 	n := &NATSServer{port: FreePort(t), opts: opts}
 	config := fmt.Sprintf("listen: 127.0.0.1:%d\nserver_name: nats-%d\nmax_payload: 1MB\n", n.port, n.port)
-	config += fmt.Sprintf("jetstream {\n  store_dir: %q\n", filepath.Join(dir, "jetstream"))
+	config += fmt.Sprintf("jetstream {\n  store_dir: %q\n", cmp.Or(opts.Dir, filepath.Join(dir, "jetstream")))
 	if !opts.Unsynced {
 		config += "  sync_interval: always\n"
 	}

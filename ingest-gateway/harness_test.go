@@ -14,6 +14,22 @@ import (
 // patience is how long a test waits for what must come. It decides no test.
 const patience = 60 * time.Second
 
+// outageLasts is how long the store and JetStream are away in the tests that say
+// so: no longer than these need for what they do, or SUBSTORM_TEST_OUTAGE, such as
+// 3m, which is how long it takes a server to come back on another node.
+func outageLasts(t *testing.T) time.Duration {
+	t.Helper()
+	s := os.Getenv("SUBSTORM_TEST_OUTAGE")
+	if s == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // program is the gateway, built once with buildFlags.
 var (
 	program    string

@@ -131,6 +131,9 @@ func TestSpoolWhileAway(t *testing.T) {
 				receipt(1000, 70_000, 1_000_000)
 				receipt(33 << 20) // in parts
 				receipt(10)
+				for end := time.Now().Add(outageLasts(t)); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+					receipt(5000, 80_000)
+				}
 				if st := g.number("substorm_gateway_spool_objects"); st == 0 {
 					t.Errorf("%s: nothing is in the spool", name)
 				}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -68,6 +69,7 @@ type previous struct {
 	slots       []*slot
 	causes      []wire.Cause
 	checkpoint  checkpoint
+	countedAt   time.Time
 	// passes is how often it was recounted.
 	passes int
 }
@@ -93,6 +95,9 @@ func findPrevious(dir string) ([]*previous, error) {
 		}
 		p.slots, p.causes, err = readCounters(p.path + countersExtension)
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errNotCounters) {
+			return nil, err
+		}
+		if p.countedAt, err = countedAt(p.path); err != nil {
 			return nil, err
 		}
 		found = append(found, p)

@@ -151,6 +151,44 @@ func TestTrimmed(t *testing.T) {
 	})
 }
 
+// TestCountersLost: a power cut left nothing in the counters of an incarnation that wrote to have received what waits in
+// the spool, where the next one counts it. It is counted once, and what was written of receipts stays.
+func TestCountersLost(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, site)
+	dir := t.TempDir()
+	now := time.Now()
+	old := now.Add(-24 * time.Hour)
+	g := open(t, server, dir, "one")
+	g.announceObjects(t, "x", 2, old)
+	for i := range 3 {
+		n := noticeOf("spooled"+string(rune('a'+i)), "one", now)
+		g.ledger.ObjectBegun(camera, now)
+		g.ledger.Received(camera, now, n.Size, n.Digest)
+		g.ledger.Acknowledged(camera, now)
+	}
+	g.ledger.Unfinished(camera, now, wire.CauseReset, 7)
+	awaitEntry(t, js, camera, wire.DayOf(now), wire.StepReceived, func(e wire.LedgerEntry) bool {
+		return e.Incarnations["one"].Objects == 3 && e.Incarnations["one"].Acknowledged == 3 && e.Incarnations["one"].Unfinished != nil
+	})
+	awaitEntry(t, js, camera, wire.DayOf(old), wire.StepAnnounced, func(e wire.LedgerEntry) bool { return e.Incarnations["one"].Objects == 2 })
+	g.vanish(t)
+	if err := os.Truncate(filepath.Join(dir, "one.counters"), 0); err != nil {
+		t.Fatal(err)
+	}
+	h := open(t, server, dir, "two")
+	defer h.close()
+	e := awaitEntry(t, js, camera, wire.DayOf(now), wire.StepReceived, func(e wire.LedgerEntry) bool { return e.Incarnations["one"].Objects == 0 })
+	want := wire.Totals{Acknowledged: 3, Unfinished: map[wire.Cause]uint64{wire.CauseReset: 1}, UnfinishedBytes: 7}
+	if diff := cmp.Diff(want, e.Incarnations["one"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	awaitEntry(t, js, camera, wire.DayOf(old), wire.StepReceived, func(e wire.LedgerEntry) bool {
+		return e.Incarnations["one"].Objects == 2 && e.Incarnations["one"].Acknowledged == 2
+	})
+}
+
 // TestStreamMadeAnew: positions in a stream that is gone mean nothing in the new one.
 func TestStreamMadeAnew(t *testing.T) {
 	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})

@@ -44,6 +44,9 @@ func (l *Ledger) recountPrevious(ctx context.Context) error {
 		l.previous.Lock()
 		final := r.counts[prev.incarnation].totals(prev)
 		l.previous.Unlock()
+		if err := l.withWritten(ctx, prev, final); err != nil {
+			return err
+		}
 		for key, totals := range final {
 			e, err := l.entry(ctx, key.key(l.cfg.Gateway))
 			if err != nil {

@@ -19,9 +19,11 @@ import (
 
 const (
 	// writeEvery is how often changed totals are written. A write that takes long is followed by a pause of
-	// pauseFactor times as long, so that the ledger never takes more than a fifth of what JetStream can sync.
+	// pauseFactor times as long, so that the ledger never takes more than a fifth of what JetStream can sync; and of
+	// maxPause at most: one that took long because JetStream was away says nothing of that.
 	writeEvery  = time.Second
 	pauseFactor = 4
+	maxPause    = 20 * time.Second
 	// askTimeout bounds a question to JetStream.
 	askTimeout = 10 * time.Second
 )
@@ -68,7 +70,7 @@ func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 		}
 		l.prune(time.Now())
 		select {
-		case <-time.After(max(l.cfg.writeEvery, pauseFactor*time.Since(begun))):
+		case <-time.After(max(l.cfg.writeEvery, min(pauseFactor*time.Since(begun), maxPause))):
 		case <-ctx.Done():
 		}
 	}

@@ -26,6 +26,7 @@ const udpRate = 1000
 const (
 	connectTimeout = 5 * time.Second
 	receiptTimeout = time.Minute
+	hedgeAfter     = time.Second
 )
 
 // options are the flags as they are written.
@@ -168,6 +169,7 @@ func (o *options) flags(cmd *cobra.Command) {
 	f.Float64Var(&cfg.Rate, "rate", 0, fmt.Sprintf("objects or datagrams a second; 0 is no limit (default over UDP %d)", udpRate))
 	f.DurationVar(&cfg.ConnectTimeout, "connect-timeout", connectTimeout, "how long a server may take to accept")
 	f.DurationVar(&cfg.ReceiptTimeout, "receipt-timeout", receiptTimeout, "how long a server may take to give the receipt, or to take more bytes")
+	f.DurationVar(&cfg.HedgeAfter, "hedge-after", hedgeAfter, "how long a server may be silent, or three times what was usual lately, before an object is tried at another one too; 0 is never")
 	f.DurationVar(&cfg.GiveUpAfter, "give-up-after", 5*time.Minute, "how long to go on trying an object; 0 tries each server and port once")
 	f.StringVar(&cfg.Report, "report", "", "append a line of JSON for each object to this file")
 	o.secured.add(cmd)
@@ -196,6 +198,8 @@ func (cfg *Config) check() error {
 		return usage.Errorf("--rate is a number of objects a second, or 0")
 	case cfg.ConnectTimeout <= 0 || cfg.ReceiptTimeout <= 0:
 		return usage.Errorf("a timeout is longer than nothing: --receipt-timeout 60s")
+	case cfg.HedgeAfter < 0:
+		return usage.Errorf("--hedge-after is a duration, or 0")
 	case cfg.GiveUpAfter < 0:
 		return usage.Errorf("--give-up-after is a duration, or 0")
 	}

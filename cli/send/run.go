@@ -46,6 +46,9 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// ReceiptTimeout is how long a server may take to answer, and to take more bytes.
 	ReceiptTimeout time.Duration
+	// HedgeAfter is how long a server may be silent at least before an object is
+	// tried elsewhere too; 0 is for ever.
+	HedgeAfter time.Duration
 	// GiveUpAfter is how long an object is tried; 0 tries each address once.
 	GiveUpAfter time.Duration
 
@@ -179,9 +182,10 @@ func (r *run) sendObjects(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &sender{dialer: r.cfg.dialer(), tls: r.cfg.TLS, receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost}
-	d := &delivery{attempt: s.attempt, roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, again: r.again}
+	d := newDelivery(s.attempt, r.cfg.Addresses, r.cfg.HedgeAfter)
+	d.giveUpAfter, d.again = r.cfg.GiveUpAfter, r.again
 	if r.cfg.Framing == wire.FramingLengthPrefixed {
-		p := newPipes(s)
+		p := newPipes(ctx, s)
 		defer p.close()
 		d.attempt = p.attempt
 	}

@@ -106,9 +106,10 @@ func newKeeper(ctx context.Context, cfg Config, q *queue.Queue, list *report, lo
 		to.pace, to.writeBuffer = newPacer(ctx, rate).take, writeBuffer(rate)
 	}
 	// Each address is tried once; what comes then is the schedule's to say.
-	s.delivery = &delivery{attempt: to.attempt, roster: newRoster(cfg.Addresses), again: s.again}
+	s.delivery = newDelivery(to.attempt, cfg.Addresses, cfg.HedgeAfter)
+	s.delivery.again = s.again
 	if cfg.Framing == wire.FramingLengthPrefixed {
-		s.pipes = newPipes(to)
+		s.pipes = newPipes(ctx, to)
 		s.delivery.attempt = s.pipes.attempt
 	}
 	return s
@@ -124,6 +125,9 @@ func (logged) stop()             {}
 func (s *keeper) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if s.pipes != nil {
+		s.pipes.run = ctx
+	}
 	var helpers, workers sync.WaitGroup
 	helpers.Go(func() {
 		if err := s.fill(ctx); err != nil {

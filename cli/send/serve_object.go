@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync/atomic"
 	"time"
 
 	"github.com/substorm/substorm/cli/send/queue"
@@ -36,15 +37,16 @@ var errDamaged = errors.New("it has other bytes than were queued: the disk or so
 
 // send tries to send an entry, once to each server.
 func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelCauseFunc) {
-	damaged := false
+	var damaged atomic.Bool
 	it := item{
 		name: e.Name, size: e.Size, connectWithin: s.connectWithin(),
 		open: func() (io.ReadCloser, error) { return s.queue.Open(e) },
 		check: func(digest wire.Digest) error {
-			if damaged = !e.Matches(digest); damaged {
-				return errDamaged
+			if e.Matches(digest) {
+				return nil
 			}
-			return nil
+			damaged.Store(true)
+			return errDamaged
 		},
 	}
 	var result Result
@@ -59,7 +61,7 @@ func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelC
 	case ctx.Err() != nil:
 		s.back(func() { s.schedule.landed(e); s.schedule.insert(e) })
 		return
-	case damaged:
+	case damaged.Load():
 		final = s.damaged
 	case result.Cause == wire.CauseObjectTooLarge:
 		final = s.refused

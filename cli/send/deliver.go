@@ -14,7 +14,7 @@ import (
 // permanent are refusals that another try cannot change.
 var permanent = map[wire.Cause]bool{
 	wire.CauseObjectTooLarge: true, wire.CauseUnknownSource: true, wire.CauseRetired: true, wire.CauseEmpty: true,
-	wire.CauseTruncated: true,
+	wire.CauseTruncated: true, wire.CauseNameConflict: true, wire.CauseBadRequest: true, wire.CauseBadToken: true,
 }
 
 // advice says what to do about a refusal.

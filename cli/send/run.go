@@ -21,7 +21,7 @@ import (
 
 // Config is what to send, where to and how.
 type Config struct {
-	// Addresses are host:port, see ParseAddresses.
+	// Addresses are host:port, see ParseAddresses; with HTTP they are URLs.
 	Addresses []string
 	// Paths are files and folders; "-" is standard input.
 	Paths []string
@@ -32,6 +32,9 @@ type Config struct {
 	// Framing over TCP: wire.FramingUntilClose (also where empty), a connection
 	// for each object, or wire.FramingLengthPrefixed, one for each server.
 	Framing string
+	// HTTP is how to send over HTTP; nil for TCP and UDP. Addresses are URLs then,
+	// http[s]://host:port/in/<instrument>/.
+	HTTP *HTTPConfig
 	// From is the local address; the zero value leaves it to the system.
 	From netip.Addr
 	// Parallel objects on their way (TCP).
@@ -184,7 +187,12 @@ func (r *run) sendObjects(ctx context.Context) error {
 	s := &sender{dialer: r.cfg.dialer(), tls: r.cfg.TLS, receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost}
 	d := newDelivery(s.attempt, r.cfg.Addresses, r.cfg.HedgeAfter)
 	d.giveUpAfter, d.again = r.cfg.GiveUpAfter, r.again
-	if r.cfg.Framing == wire.FramingLengthPrefixed {
+	switch {
+	case r.cfg.HTTP != nil:
+		w := newWeb(*r.cfg.HTTP, s)
+		defer w.close()
+		d.attempt = w.attempt
+	case r.cfg.Framing == wire.FramingLengthPrefixed:
 		p := newPipes(ctx, s)
 		defer p.close()
 		d.attempt = p.attempt
@@ -200,6 +208,9 @@ func (r *run) sendObjects(ctx context.Context) error {
 				case it, ok := <-items:
 					if !ok {
 						return
+					}
+					if r.cfg.HTTP != nil {
+						it.sentName, it.resumption = r.cfg.HTTP.nameOf(it.rel), newResumption("", nil)
 					}
 					r.note(d.deliver(ctx, it), cancel)
 				}

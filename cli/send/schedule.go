@@ -167,10 +167,16 @@ func (s *schedule) aside(e queue.Entry, stays bool) {
 }
 
 // unsent: nobody took the entry. Until a success all wait, longer each time, and
-// where there are others it is not the first that is tried again.
-func (s *schedule) unsent(e queue.Entry, now time.Time) {
+// where there are others it is not the first that is tried again. With progress a
+// server has more of it than before: the way is there, and it goes on soon.
+func (s *schedule) unsent(e queue.Entry, now time.Time, progress bool) {
 	s.landed(e)
 	s.insert(e)
+	if progress {
+		delete(s.postponed, e.Number)
+		s.failures, s.pause = 0, now.Add(firstPause)
+		return
+	}
 	if len(s.postponed) > 10_000 {
 		clear(s.postponed)
 	}

@@ -49,6 +49,9 @@ func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelC
 			return errDamaged
 		},
 	}
+	if s.web != nil {
+		it.sentName, it.resumption = s.cfg.HTTP.nameOf(unescapeName(e.Name)), s.resumption(e)
+	}
 	var result Result
 	if s.pipes != nil && e.Size > wire.MaxPrefixed {
 		result = Result{Name: e.Name, Outcome: Refused, Cause: wire.CauseObjectTooLarge, Error: "2 GiB and more do not fit the framing LengthPrefixed"}
@@ -63,7 +66,7 @@ func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelC
 		return
 	case damaged.Load():
 		final = s.damaged
-	case result.Cause == wire.CauseObjectTooLarge:
+	case result.Cause == wire.CauseObjectTooLarge, result.Outcome == Refused && result.Cause == wire.CauseNameConflict:
 		final = s.refused
 	case result.Outcome == Unsent && result.Server == "":
 		final = s.unreadable
@@ -130,7 +133,28 @@ func (s *keeper) unreadable(e queue.Entry, result Result) {
 
 func (s *keeper) unsent(e queue.Entry, result Result) {
 	s.troubles.say(string(result.Outcome)+string(result.Cause), fmt.Sprintf("not received, stays in the queue: %s: %s (%s)", e.Name, result.Error, result.Server))
-	s.back(func() { s.schedule.unsent(e, time.Now()) })
+	s.back(func() { s.schedule.unsent(e, time.Now(), result.progress) })
+}
+
+// resumption is what is known of an entry's upload, also from before a restart.
+func (s *keeper) resumption(e queue.Entry) *resumption {
+	text, err := s.queue.Noted(e)
+	if err != nil {
+		s.log.Warn("what is known of an upload cannot be read: it begins anew", "entry", e.File(), "error", err)
+	}
+	return newResumption(text, func(text string) error { return s.queue.Note(e, text) })
+}
+
+// queueName is what the queue calls what came from rel: over HTTP its path tells
+// the object's name, and must come back.
+func (s *keeper) queueName(rel string) string {
+	if s.web == nil {
+		return rel
+	}
+	if name := s.cfg.HTTP.nameOf(rel); name != "" {
+		return escapeName(name)
+	}
+	return rel
 }
 
 func (s *keeper) again(it item, address string, err error) {
@@ -157,7 +181,7 @@ func (s *keeper) queueInput(ctx context.Context) error {
 				return
 			}
 			select {
-			case sources <- queue.Source{Name: it.name, Observed: time.Now(), Open: it.open}:
+			case sources <- queue.Source{Name: s.nameOfItem(it), Observed: time.Now(), Open: it.open}:
 			case <-ctx.Done():
 				done <- nil
 				return
@@ -176,6 +200,13 @@ func (s *keeper) queueInput(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+func (s *keeper) nameOfItem(it item) string {
+	if s.web != nil && it.rel != "" {
+		return s.queueName(it.rel)
+	}
+	return it.name
 }
 
 // ended waits for the end of the input, but not for a read that never ends.

@@ -109,12 +109,13 @@ type pulse struct {
 	// faster to begin.
 	begins func() bool
 
-	mu    sync.Mutex
-	since time.Time // when it began, for as long as there is no connection
-	conn  *vitals
-	mark  int64
-	whole bool
-	begun bool
+	mu      sync.Mutex
+	since   time.Time // when it began, for as long as there is no connection
+	conn    *vitals
+	granted time.Duration
+	mark    int64
+	whole   bool
+	begun   bool
 }
 
 func newPulse() *pulse { return &pulse{since: time.Now(), begins: func() bool { return true }} }
@@ -123,7 +124,14 @@ func newPulse() *pulse { return &pulse{since: time.Now(), begins: func() bool { 
 func (p *pulse) over(v *vitals) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.conn = v
+	p.conn, p.whole = v, false
+}
+
+// grant gives the server so much more time for its next answer.
+func (p *pulse) grant(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.granted = d
 }
 
 // ended says that all bytes of the object were written.
@@ -141,7 +149,7 @@ func (p *pulse) silence(now time.Time) (silence time.Duration, whole bool) {
 	if p.conn == nil {
 		return now.Sub(p.since), false
 	}
-	silence = p.conn.silence(now)
+	silence = max(0, p.conn.silence(now)-p.granted)
 	return silence, p.whole && p.conn.has(p.mark)
 }
 

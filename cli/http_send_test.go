@@ -190,7 +190,7 @@ func randomNamed(t *testing.T, dir, name string, size int) (path, digest string)
 
 const (
 	whole    = 8 << 20
-	oneChunk = 4 << 20 // the third one: 1, 2 and 4 MiB
+	oneChunk = 4<<20 + 64<<10 // the third one, of 1, 2 and 4 MiB; and the headers of all
 )
 
 // TestUploadGoesOn: over a way that cuts each connection, with gateways that are

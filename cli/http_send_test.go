@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/cli/send"
+	"github.com/substorm/substorm/cli/send/queue"
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -284,6 +285,36 @@ func TestUploadGoesOn(t *testing.T) {
 		t.Logf("%d bytes went up for %d", up, whole)
 		s.gateways[used].Start()
 	})
+	t.Run("a gateway falls silent", func(t *testing.T) {
+		dir, report := t.TempDir(), filepath.Join(t.TempDir(), "report.jsonl")
+		path, digest := bigFile(t, dir, "silent.bin")
+		want[skyNames+"silent.bin"] = digest
+		ways := []*cutter{newCutter(t, s.ports[0], 0, time.Millisecond), newCutter(t, s.ports[1], 0, time.Millisecond)}
+		done := make(chan int, 1)
+		var stderr string
+		go func() {
+			var code int
+			_, stderr, code = runProgram(t, "substorm", "send", "--to", ways[0].url()+","+ways[1].url(), "--receipt-timeout", "1h", "--report", report, path)
+			done <- code
+		}()
+		used := -1
+		waitFor(t, func() error {
+			for i, w := range ways {
+				if w.up.Load() > whole/4 {
+					used = i
+					return nil
+				}
+			}
+			return fmt.Errorf("%d and %d bytes went up", ways[0].up.Load(), ways[1].up.Load())
+		})
+		s.gateways[used].Pause()
+		code := <-done
+		if r := receipts(t, report); code != 0 || len(r) != 1 || r[0].Outcome != send.Received || r[0].SHA256 != digest || r[0].Server != ways[1-used].url() {
+			t.Errorf("exit code %d, report %+v\n%s", code, r, stderr)
+		}
+		t.Logf("%d and %d bytes went up for %d", ways[0].up.Load(), ways[1].up.Load(), whole)
+		s.gateways[used].Continue()
+	})
 	s.await(t, want)
 }
 
@@ -314,7 +345,21 @@ func TestHTTPNames(t *testing.T) {
 	run(0, dir)
 	s.await(t, want)
 	run(0, dir) // again: told
-	run(0, "--queue", filepath.Join(t.TempDir(), "queue"), dir)
+	if _, stderr, code := runProgram(t, "substorm", "send", "--to", "http://"+mute(t)+"/in/allsky/,"+to, "--receipt-timeout", "1h", dir); code != 0 {
+		t.Errorf("beside a server that never answers: exit code %d\n%s", code, stderr)
+	}
+	queued := filepath.Join(t.TempDir(), "queue")
+	run(0, "--queue", queued, "--daily-budget", "100M", "--max-rate", "50M", dir)
+	q, err := queue.Open(queue.Config{Dir: queued})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, spent := q.Spent(); spent < 2<<20 || spent > 3<<20 {
+		t.Errorf("%d bytes count for the day, about %d were sent", spent, 2<<20)
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
 	s.await(t, want)
 
 	small, digest := randomNamed(t, dir, "a.jpg", 10)
@@ -325,9 +370,9 @@ func TestHTTPNames(t *testing.T) {
 			t.Errorf("it does not name %s:\n%s", path, said)
 		}
 	}
-	queue := filepath.Join(t.TempDir(), "queue")
-	run(1, "--queue", queue, dir)
-	if aside, err := os.ReadDir(filepath.Join(queue, "refused")); err != nil || len(aside) != 2 {
+	queued = filepath.Join(t.TempDir(), "queue")
+	run(1, "--queue", queued, dir)
+	if aside, err := os.ReadDir(filepath.Join(queued, "refused")); err != nil || len(aside) != 2 {
 		t.Errorf("set aside: %v, %v", aside, err)
 	}
 	s.await(t, want)

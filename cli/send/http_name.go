@@ -105,7 +105,8 @@ func parseURLs(specs []string) (all []string, prefix string, err error) {
 			return nil, "", usage.Errorf("server %q: the path is /in/INSTRUMENT/, as kubectl get instrument NAME -o yaml shows it", spec)
 		}
 		if first == nil {
-			first, prefix = u, rest
+			begin := *u
+			first, prefix = &begin, rest
 		}
 		if u.Scheme != first.Scheme || u.Path != first.Path || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, "", usage.Errorf("--to: all servers have http, or all https, and the same path; %q has not", spec)

@@ -140,7 +140,8 @@ func (r *race) lookElsewhere(f *flight) {
 	if silence <= limit {
 		return
 	}
-	address, ok := r.roster.spare(r.tried, !whole)
+	// Also one that was tried before, if it works again by now.
+	address, ok := r.roster.spare([]string{f.address}, !whole)
 	if !ok {
 		return
 	}

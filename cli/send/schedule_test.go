@@ -136,7 +136,7 @@ func TestBudgetPromised(t *testing.T) {
 	if s.budget.counts() != 600 {
 		t.Errorf("%d count", s.budget.counts())
 	}
-	s.unsent(first, noon, false)
+	s.unsent(first, noon)
 	if s.budget.counts() != 0 {
 		t.Errorf("%d count", s.budget.counts())
 	}
@@ -175,7 +175,7 @@ func TestOutage(t *testing.T) {
 		if !ok {
 			t.Fatalf("nothing to try, wait %v", wait)
 		}
-		s.unsent(e, now, false)
+		s.unsent(e, now)
 		_, wait, ok = s.pick(now)
 		if ok || wait <= 0 || wait > maxPause {
 			t.Fatalf("after a failure: %v, wait %v", ok, wait)
@@ -205,7 +205,7 @@ func TestPoison(t *testing.T) {
 			now = now.Add(max(wait, time.Millisecond))
 		case e.Number == 1:
 			tries++
-			s.unsent(e, now, false)
+			s.unsent(e, now)
 		default:
 			got += fmt.Sprint(e.Number)
 			s.received(e)

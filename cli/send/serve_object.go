@@ -71,7 +71,7 @@ func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelC
 	case result.Outcome == Unsent && result.Server == "":
 		final = s.unreadable
 	default:
-		s.unsent(e, result)
+		s.unsent(e, result, it.resumption)
 		return
 	}
 	// First the report: what is not in the queue any more is in there.
@@ -131,9 +131,15 @@ func (s *keeper) unreadable(e queue.Entry, result Result) {
 	})
 }
 
-func (s *keeper) unsent(e queue.Entry, result Result) {
+func (s *keeper) unsent(e queue.Entry, result Result, half *resumption) {
 	s.troubles.say(string(result.Outcome)+string(result.Cause), fmt.Sprintf("not received, stays in the queue: %s: %s (%s)", e.Name, result.Error, result.Server))
-	s.back(func() { s.schedule.unsent(e, time.Now(), result.progress) })
+	s.back(func() {
+		if result.progress {
+			s.schedule.broke(e, half.most(), time.Now())
+		} else {
+			s.schedule.unsent(e, time.Now())
+		}
+	})
 }
 
 // resumption is what is known of an entry's upload, also from before a restart.

@@ -80,6 +80,13 @@ func (r *resumption) advance(offset int64) bool {
 	return more
 }
 
+// most is the most that a server said it has, in bytes.
+func (r *resumption) most() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.arrived
+}
+
 // set notes where the upload is; the zero value forgets it.
 func (r *resumption) set(at uploadAt) error {
 	r.mu.Lock()

@@ -357,7 +357,7 @@ func (q *Queue) SetAside(e Entry, folder, reason string) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return errors.Join(q.sync(q.path(folder)), q.sync(q.path(folderObjects)),
+	return errors.Join(q.sync(q.path(folder)), q.sync(q.path(folderObjects)), q.Note(e, ""),
 		q.journal.write(Record{Type: TypeAside, At: time.Now().UTC(), Entry: folder + "/" + e.File(), Reason: reason}))
 }
 

@@ -3,13 +3,9 @@
 package send
 
 import (
-	"math/rand/v2"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/substorm/substorm/cli/usage"
 )
@@ -65,80 +61,4 @@ func parsePort(s string) (int, error) {
 		err = strconv.ErrRange
 	}
 	return int(n), err
-}
-
-// roster knows which addresses answered and which to try next. It spreads
-// objects over the addresses that work and comes back to the others after a
-// pause that grows from one second to thirty, a little of it by chance: senders
-// that lost a server together do not come back to it together.
-type roster struct {
-	mu    sync.Mutex
-	addrs []rosterEntry
-	next  int
-	now   func() time.Time
-}
-
-type rosterEntry struct {
-	address  string
-	failures int
-	retryAt  time.Time
-}
-
-func newRoster(addresses []string) *roster {
-	r := &roster{next: rand.IntN(len(addresses)), now: time.Now}
-	for _, a := range addresses {
-		r.addrs = append(r.addrs, rosterEntry{address: a})
-	}
-	return r
-}
-
-// pick returns an address that is not in tried: one that works, else the one
-// whose pause ends first. It returns false once all were tried.
-func (r *roster) pick(tried []string) (string, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now, best := r.now(), -1
-	for i := range r.addrs {
-		k := (r.next + i) % len(r.addrs)
-		e := &r.addrs[k]
-		if slices.Contains(tried, e.address) {
-			continue
-		}
-		if !e.retryAt.After(now) {
-			best = k
-			break
-		}
-		if best < 0 || e.retryAt.Before(r.addrs[best].retryAt) {
-			best = k
-		}
-	}
-	if best < 0 {
-		return "", false
-	}
-	r.next = (best + 1) % len(r.addrs)
-	return r.addrs[best].address, true
-}
-
-// worked says that the address answered.
-func (r *roster) worked(address string) { r.note(address, false) }
-
-// failed says that the address did not answer, or not with a receipt.
-func (r *roster) failed(address string) { r.note(address, true) }
-
-func (r *roster) note(address string, failure bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.addrs {
-		e := &r.addrs[i]
-		if e.address != address {
-			continue
-		}
-		if !failure {
-			e.failures, e.retryAt = 0, time.Time{}
-			return
-		}
-		pause := min(time.Second<<min(e.failures, 5), 30*time.Second)
-		e.retryAt = r.now().Add(pause - rand.N(pause/4))
-		e.failures++
-	}
 }

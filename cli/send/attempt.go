@@ -29,6 +29,12 @@ type verdict struct {
 	// local: our own side failed, no server can help.
 	local bool
 	err   error
+	// advised: err says what to do about refused.
+	advised bool
+	// wait is how long the server asks to be left alone; 0 where it does not.
+	wait time.Duration
+	// progress: the server has more of the object than before, and keeps it.
+	progress bool
 
 	digest wire.Digest
 	bytes  int64
@@ -96,7 +102,7 @@ func (s *sender) dial(ctx context.Context, address string, within time.Duration)
 }
 
 // attempt sends an object over one connection and waits for its receipt.
-func (s *sender) attempt(ctx context.Context, address string, it item) verdict {
+func (s *sender) attempt(ctx context.Context, address string, it item, p *pulse) verdict {
 	body, err := it.open()
 	if err != nil {
 		return verdict{local: true, err: err}
@@ -117,9 +123,16 @@ func (s *sender) attempt(ctx context.Context, address string, it item) verdict {
 	}
 	defer tcp.Close()
 	defer context.AfterFunc(ctx, func() { tcp.Close() })()
+	p.over(tcp.vitals())
+	if !p.begins() {
+		return verdict{err: errAside}
+	}
 
 	answer := listen(tcp)
 	v := s.transmit(tcp, it, body, *buffer, n, answer)
+	if v.whole {
+		p.ended()
+	}
 	v = s.judge(ctx, tcp, v, answer)
 	if !v.receipted {
 		s.lost(v.taken)
@@ -140,6 +153,9 @@ func listen(conn socket) <-chan line {
 	answer := make(chan line, 1)
 	go func() {
 		text, err := readLine(conn)
+		if err == nil {
+			conn.vitals().heard()
+		}
 		answer <- line{text: text, err: err}
 		if err == nil {
 			_ = conn.SetWriteDeadline(time.Now())
@@ -201,7 +217,9 @@ func (s *sender) write(conn socket, b []byte, answer <-chan line) (taken int64, 
 	for len(b) > 0 {
 		part := b[:min(len(b), maxWrite)]
 		if s.pace != nil {
+			conn.vitals().hold(1)
 			part = part[:s.pace(len(part))]
+			conn.vitals().hold(-1)
 		}
 		if err := conn.SetWriteDeadline(time.Now().Add(s.receiptTimeout)); err != nil {
 			return taken, err
@@ -211,6 +229,7 @@ func (s *sender) write(conn socket, b []byte, answer <-chan line) (taken int64, 
 		}
 		n, err := conn.Write(part)
 		taken += int64(n)
+		conn.vitals().wrote(int64(n))
 		s.sent(int64(n))
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return taken, fmt.Errorf("the server took no byte for %v", s.receiptTimeout)

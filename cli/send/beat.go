@@ -88,6 +88,7 @@ func (c *pipe) beat(ctx context.Context, write func(now time.Time) ([]byte, erro
 		_ = c.conn.SetWriteDeadline(sent.Add(c.sender.receiptTimeout))
 		var n int
 		n, err = c.conn.Write(frame)
+		c.conn.vitals().wrote(int64(n))
 		c.sender.sent(int64(n))
 	}
 	if err != nil {

@@ -18,6 +18,9 @@ type ClientConfig struct {
 	Addresses      []string
 	ConnectTimeout time.Duration
 	ReceiptTimeout time.Duration
+	// HedgeAfter is how long a server may be silent at least before an object is
+	// tried elsewhere too.
+	HedgeAfter time.Duration
 	// GiveUpAfter is how long an object is tried; 0 tries each address once.
 	GiveUpAfter time.Duration
 }
@@ -44,10 +47,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		dialer:         net.Dialer{Timeout: cmp.Or(cfg.ConnectTimeout, connectTimeout)},
 		receiptTimeout: cmp.Or(cfg.ReceiptTimeout, receiptTimeout), sent: uncounted, lost: uncounted,
 	}
-	return &Client{&delivery{
-		attempt: s.attempt, roster: newRoster(cfg.Addresses), giveUpAfter: cfg.GiveUpAfter,
-		again: func(item, string, error) {}, // Result.Tries tells
-	}}, nil
+	d := newDelivery(s.attempt, cfg.Addresses, cmp.Or(cfg.HedgeAfter, hedgeAfter))
+	d.giveUpAfter = cfg.GiveUpAfter
+	return &Client{d}, nil
 }
 
 // Send sends one object until it is received, refused for good, or given up.

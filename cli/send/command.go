@@ -26,6 +26,7 @@ const udpRate = 1000
 const (
 	connectTimeout = 5 * time.Second
 	receiptTimeout = time.Minute
+	hedgeAfter     = time.Second
 )
 
 // options are the flags as they are written.
@@ -35,6 +36,7 @@ type options struct {
 	from, framing string
 	waiting       queueFlags
 	secured       tlsFlags
+	web           httpFlags
 }
 
 // Command returns `substorm send`. Prefix are the words between a program and
@@ -84,7 +86,7 @@ func newCommand() (*cobra.Command, *options) {
 		Use:   "send --to HOST:PORT[,HOST:PORT] FILE... | DIR | - | --watch DIR --queue DIR",
 		Short: "Send files, folders or lines, and believe only a receipt",
 		Args:  cobra.ArbitraryArgs,
-		Long: `Sends each file as one object over TCP. An object counts as received only when the
+		Long: `Sends each file as one object over TCP or HTTP. An object counts as received only when the
 server answers with a receipt for its very digest and size; a connection that
 merely closes means "unknown", and the object is sent again, to the next server
 or port. A refusal that another try cannot change (ObjectTooLarge,
@@ -105,6 +107,11 @@ is sent after a restart or a power cut. With --watch, which never ends, new file
 of folders are sent as they come; see "substorm send service" to have that run by
 the system. See docs/sender.md.
 
+With URLs (--to http://host:port/in/INSTRUMENT/) objects go over HTTP, under the
+names of their files. One of more than 1 MiB goes on where it broke off, at
+whichever server, and with --queue also after a restart. Other bytes under a name
+that is taken are refused (NameConflict): --name-from says what names objects.
+
 With --udp each file, or each line with --lines, is one datagram. UDP has no
 receipt: what is counted is what was sent.
 
@@ -116,6 +123,8 @@ tries, server. It exits with 0 only when everything was received.`,
   substorm send --to gateway.example:30103 --framing length-prefixed --parallel 32 /data/spectra
   substorm send --to node1:30103,node2:30103 --framing length-prefixed --watch /data/spectra --queue /var/lib/substorm-send \
       --newest-first --backfill-share 20% --max-rate 25k --daily-budget 500M
+  substorm send --to http://node1:30103/in/allsky-1/,http://node2:30103/in/allsky-1/ --queue /var/lib/substorm-send night.tar
+  substorm send --to https://gateway.example:30103/in/allsky-1/ --tls-ca ca.crt --token-file token --name-from base frame.jpg
   tail -F mag.txt | substorm send --udp --lines --to gateway.example:30102 -`,
 	}
 	o.flags(cmd)
@@ -125,9 +134,6 @@ tries, server. It exits with 0 only when everything was received.`,
 // complete reads the flags and finds what makes no sense.
 func (o *options) complete(cmd *cobra.Command) (err error) {
 	cfg := &o.cfg
-	if cfg.Addresses, err = ParseAddresses(o.to); err != nil {
-		return err
-	}
 	if o.from != "" {
 		if cfg.From, err = netip.ParseAddr(o.from); err != nil {
 			return usage.Errorf("--from %q is no IP address", o.from)
@@ -140,6 +146,9 @@ func (o *options) complete(cmd *cobra.Command) (err error) {
 		return usage.Errorf("--framing is of TCP: over UDP each packet is a datagram")
 	}
 	if cfg.TLS, err = o.secured.config(); err != nil {
+		return err
+	}
+	if err := o.web.parse(cmd, o.to, cfg); err != nil {
 		return err
 	}
 	if cfg.UDP && cfg.TLS != nil {
@@ -159,7 +168,7 @@ func (o *options) complete(cmd *cobra.Command) (err error) {
 
 func (o *options) flags(cmd *cobra.Command) {
 	cfg, f := &o.cfg, cmd.Flags()
-	f.StringSliceVar(&o.to, "to", nil, "servers: host:port or host:first-last, separated by commas")
+	f.StringSliceVar(&o.to, "to", nil, "servers, separated by commas: host:port or host:first-last; or URLs, http[s]://host:port/in/INSTRUMENT/[FOLDER/]")
 	f.BoolVar(&cfg.UDP, "udp", false, "send datagrams over UDP, which has no receipt")
 	f.BoolVar(&cfg.Lines, "lines", false, "send each line, without its end, as an object or datagram of its own; empty lines are passed over")
 	f.StringVar(&o.framing, "framing", "until-close", "tcp.framing of the Instrument: until-close or length-prefixed")
@@ -168,9 +177,11 @@ func (o *options) flags(cmd *cobra.Command) {
 	f.Float64Var(&cfg.Rate, "rate", 0, fmt.Sprintf("objects or datagrams a second; 0 is no limit (default over UDP %d)", udpRate))
 	f.DurationVar(&cfg.ConnectTimeout, "connect-timeout", connectTimeout, "how long a server may take to accept")
 	f.DurationVar(&cfg.ReceiptTimeout, "receipt-timeout", receiptTimeout, "how long a server may take to give the receipt, or to take more bytes")
+	f.DurationVar(&cfg.HedgeAfter, "hedge-after", hedgeAfter, "how long a server may be silent, or three times what was usual lately, before an object is tried at another one too; 0 is never")
 	f.DurationVar(&cfg.GiveUpAfter, "give-up-after", 5*time.Minute, "how long to go on trying an object; 0 tries each server and port once")
 	f.StringVar(&cfg.Report, "report", "", "append a line of JSON for each object to this file")
 	o.secured.add(cmd)
+	o.web.add(cmd)
 	o.waiting.add(cmd)
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "print nothing but errors")
 }
@@ -196,6 +207,8 @@ func (cfg *Config) check() error {
 		return usage.Errorf("--rate is a number of objects a second, or 0")
 	case cfg.ConnectTimeout <= 0 || cfg.ReceiptTimeout <= 0:
 		return usage.Errorf("a timeout is longer than nothing: --receipt-timeout 60s")
+	case cfg.HedgeAfter < 0:
+		return usage.Errorf("--hedge-after is a duration, or 0")
 	case cfg.GiveUpAfter < 0:
 		return usage.Errorf("--give-up-after is a duration, or 0")
 	}

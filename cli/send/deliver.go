@@ -14,7 +14,7 @@ import (
 // permanent are refusals that another try cannot change.
 var permanent = map[wire.Cause]bool{
 	wire.CauseObjectTooLarge: true, wire.CauseUnknownSource: true, wire.CauseRetired: true, wire.CauseEmpty: true,
-	wire.CauseTruncated: true,
+	wire.CauseTruncated: true, wire.CauseNameConflict: true, wire.CauseBadRequest: true, wire.CauseBadToken: true,
 }
 
 // advice says what to do about a refusal.
@@ -42,8 +42,10 @@ const (
 // delivery sends objects until they are received, refused for good, or given up.
 type delivery struct {
 	// attempt sends an object to an address once.
-	attempt     func(ctx context.Context, address string, it item) verdict
-	roster      *roster
+	attempt func(ctx context.Context, address string, it item, p *pulse) verdict
+	roster  *roster
+	// hedge is when an object is tried elsewhere too.
+	hedge       hedge
 	giveUpAfter time.Duration
 	// outage: once all servers have been silent for giveUpAfter, each object
 	// that is left gets one round only.
@@ -52,13 +54,24 @@ type delivery struct {
 	again func(it item, address string, err error)
 }
 
+func newDelivery(attempt func(context.Context, string, item, *pulse) verdict, addresses []string, hedgeAfter time.Duration) *delivery {
+	return &delivery{
+		attempt: attempt, roster: newRoster(addresses), hedge: hedge{after: hedgeAfter},
+		again: func(item, string, error) {}, // Result.Tries tells
+	}
+}
+
 // deliver sends one object.
 func (d *delivery) deliver(ctx context.Context, it item) Result {
 	begin := time.Now()
 	res := Result{Name: it.name, Outcome: Unsent}
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		res.progress = false
 		if d.round(ctx, it, begin, &res) || ctx.Err() != nil || max(time.Since(begin), d.outage.length()) >= d.giveUpAfter {
 			return res
+		}
+		if res.progress { // it is not tried in vain
+			begin, pause = time.Now(), firstPause
 		}
 		wait := pause/2 + rand.N(pause/2) // so that senders that failed together do not come back together
 		select {
@@ -69,30 +82,10 @@ func (d *delivery) deliver(ctx context.Context, it item) Result {
 	}
 }
 
-// round tries each address once and returns true where there is nothing more to try.
-func (d *delivery) round(ctx context.Context, it item, begin time.Time, res *Result) bool {
-	var tried []string
-	for {
-		address, ok := d.roster.pick(tried)
-		if !ok {
-			return false
-		}
-		tried = append(tried, address)
-		res.Tries++
-		v := d.attempt(ctx, address, it)
-		if d.take(res, address, v) {
-			return true
-		}
-		if ctx.Err() != nil || d.giveUpAfter > 0 && time.Since(begin) >= d.giveUpAfter {
-			return false
-		}
-		d.again(it, address, v.err)
-	}
-}
-
 // take notes a verdict and returns true where it is final.
 func (d *delivery) take(res *Result, address string, v verdict) bool {
 	res.Server = address
+	res.progress = res.progress || v.progress
 	if v.whole {
 		res.SHA256, res.Bytes = v.digest.String(), v.bytes
 	}
@@ -109,10 +102,28 @@ func (d *delivery) take(res *Result, address string, v verdict) bool {
 		res.Error, res.Server = v.err.Error(), ""
 		return true
 	}
+	d.explain(res, v)
+	switch {
+	case permanent[v.refused]:
+		d.roster.worked(address)
+		return true
+	case v.wait > 0:
+		d.roster.hold(address, v.wait)
+	default:
+		d.roster.failed(address)
+	}
+	if v.refused == "" {
+		d.outage.goesOn()
+	}
+	return false
+}
+
+// explain notes why an object has no receipt.
+func (d *delivery) explain(res *Result, v verdict) {
 	res.Error = v.err.Error()
 	if v.refused != "" {
 		res.Cause = v.refused
-		if hint, ok := advice[v.refused]; ok {
+		if hint, ok := advice[v.refused]; ok && !v.advised {
 			res.Error += ": " + hint
 		}
 	}
@@ -122,15 +133,6 @@ func (d *delivery) take(res *Result, address string, v verdict) bool {
 	case v.whole && v.refused == "":
 		res.Outcome = Unknown // and stays so: an earlier try may have been stored
 	}
-	if permanent[v.refused] {
-		d.roster.worked(address)
-		return true
-	}
-	d.roster.failed(address)
-	if v.refused == "" {
-		d.outage.goesOn()
-	}
-	return false
 }
 
 // outage measures how long no server has said a word. A pause in which nothing

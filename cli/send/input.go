@@ -29,13 +29,19 @@ const stdinName = "-"
 type item struct {
 	name string
 	path string // of a file that stays as it is
-	size int64  // in bytes; -1 where only its end will tell
+	// rel is the path below the folder that was named, or the file's own name.
+	rel  string
+	size int64 // in bytes; -1 where only its end will tell
 	open func() (io.ReadCloser, error)
 	// check, where set, says what is wrong with bytes of that digest: then their
 	// end is never sent.
 	check func(wire.Digest) error
 	// connectWithin is how long a server may take to accept; 0 is what the run says.
 	connectWithin time.Duration
+	// sentName is what the object is called over HTTP; "" without a name.
+	sentName string
+	// resumption of the object's upload over HTTP.
+	resumption *resumption
 }
 
 // changed says what is wrong with what was read.
@@ -133,7 +139,11 @@ func files(path string) iter.Seq2[item, error] {
 			if !info.Mode().IsRegular() {
 				return nil
 			}
-			if !yield(fileItem(name, info.Size()), nil) {
+			file := fileItem(name, info.Size())
+			if rel, err := filepath.Rel(path, name); err == nil && rel != "." {
+				file.rel = rel
+			}
+			if !yield(file, nil) {
 				return fs.SkipAll
 			}
 			return nil
@@ -145,7 +155,7 @@ func files(path string) iter.Seq2[item, error] {
 }
 
 func fileItem(name string, size int64) item {
-	return item{name: name, path: name, size: size, open: func() (io.ReadCloser, error) { return os.Open(name) }}
+	return item{name: name, path: name, rel: filepath.Base(name), size: size, open: func() (io.ReadCloser, error) { return os.Open(name) }}
 }
 
 func (in input) linesOf(name string, yield func(item, error) bool) bool {
@@ -198,6 +208,6 @@ func (in input) wholeStdin(yield func(item, error) bool) bool {
 		return yield(item{}, fmt.Errorf("keep standard input in %s: %w", f.Name(), err))
 	}
 	kept := fileItem(f.Name(), size)
-	kept.name, kept.path = stdinName, ""
+	kept.name, kept.path, kept.rel = stdinName, "", ""
 	return yield(kept, nil)
 }

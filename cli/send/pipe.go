@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 // As many attempts as run at a time are on their way.
 type pipes struct {
 	sender *sender
+	// run ends all connections: they outlive the tries for which they were made.
+	run context.Context
 
 	mu    sync.Mutex
 	doors map[string]*door
@@ -37,10 +40,12 @@ type door struct {
 	deafUntil time.Time
 }
 
-func newPipes(s *sender) *pipes { return &pipes{sender: s, doors: map[string]*door{}} }
+func newPipes(ctx context.Context, s *sender) *pipes {
+	return &pipes{sender: s, run: ctx, doors: map[string]*door{}}
+}
 
 // attempt sends an object and waits for its receipt.
-func (p *pipes) attempt(ctx context.Context, address string, it item) verdict {
+func (p *pipes) attempt(ctx context.Context, address string, it item, u *pulse) verdict {
 	body, err := it.open()
 	if err != nil {
 		return verdict{local: true, err: err}
@@ -59,7 +64,8 @@ func (p *pipes) attempt(ctx context.Context, address string, it item) verdict {
 	if err != nil {
 		return verdict{err: err}
 	}
-	v := c.send(ctx, it, body, size)
+	u.over(c.conn.vitals())
+	v := c.send(ctx, it, body, size, u)
 	if !v.receipted {
 		p.sender.lost(v.taken)
 	}
@@ -98,7 +104,7 @@ func (p *pipes) open(ctx context.Context, address string, within time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	d.pipe = newPipe(ctx, p.sender, tcp)
+	d.pipe = newPipe(p.run, p.sender, tcp)
 	return d.pipe, nil
 }
 
@@ -134,6 +140,7 @@ type pipe struct {
 type parcel struct {
 	answer  chan line // gets one line
 	leaving bool      // it is being written
+	dropped bool      // nobody waits for the answer any more
 }
 
 func newPipe(ctx context.Context, s *sender, conn socket) *pipe {
@@ -159,7 +166,9 @@ func (c *pipe) end(said line) {
 	c.over = &said
 	close(c.gone)
 	for _, p := range c.waiting {
-		p.answer <- said
+		if !p.dropped {
+			p.answer <- said
+		}
 	}
 	c.waiting = nil
 	_ = c.conn.Close()
@@ -188,6 +197,7 @@ func (c *pipe) listen() {
 			c.end(line{err: err})
 			return
 		}
+		c.conn.vitals().heard()
 		if !c.answer(line{text: string(text), at: time.Now()}) {
 			return
 		}
@@ -208,7 +218,9 @@ func (c *pipe) answer(said line) bool {
 	}
 	p := c.waiting[0]
 	c.waiting = c.waiting[1:]
-	p.answer <- said
+	if !p.dropped {
+		p.answer <- said
+	}
 	if p.leaving { // it is refused, and its rest would be for nothing
 		_ = c.conn.SetWriteDeadline(time.Now())
 	}
@@ -228,17 +240,25 @@ func (c *pipe) touch() {
 }
 
 // send sends an object when it is its turn, and waits for its answer.
-func (c *pipe) send(ctx context.Context, it item, body io.Reader, size int64) verdict {
+func (c *pipe) send(ctx context.Context, it item, body io.Reader, size int64, u *pulse) verdict {
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():
 		return verdict{err: ctx.Err()}
 	}
+	if !u.begins() {
+		<-c.turn
+		return verdict{err: errAside}
+	}
 	p := c.enter()
+	defer context.AfterFunc(ctx, func() { c.drop(p, ctx.Err()) })()
 	v := c.transmit(it, body, size, p)
 	if v.local {
 		// The length that was announced will not come.
 		c.end(line{err: fmt.Errorf("the connection was given up amid another object: %w", v.err)})
+	}
+	if v.whole {
+		u.ended()
 	}
 	c.left(p, v.whole)
 	<-c.turn
@@ -249,6 +269,11 @@ func (c *pipe) send(ctx context.Context, it item, body io.Reader, size int64) ve
 	if !v.whole {
 		c.end(line{err: errors.New("the connection was given up amid another object")})
 	}
+	return c.verdict(ctx, v, said)
+}
+
+// verdict is what an object came to whose answer is there.
+func (c *pipe) verdict(ctx context.Context, v verdict, said line) verdict {
 	switch {
 	case said.err == nil:
 		return v.judged(said.text)
@@ -262,6 +287,24 @@ func (c *pipe) send(ctx context.Context, it item, body io.Reader, size int64) ve
 	return v
 }
 
+// drop says that nobody waits for an object's answer any more. A connection with
+// half an object, or one over which nobody waits for anything, is of no use then.
+func (c *pipe) drop(p *parcel, why error) {
+	c.mu.Lock()
+	at := slices.Index(c.waiting, p)
+	if at < 0 || p.dropped { // it has its answer
+		c.mu.Unlock()
+		return
+	}
+	p.dropped = true
+	p.answer <- line{err: why}
+	useless := p.leaving || !slices.ContainsFunc(c.waiting, func(o *parcel) bool { return !o.dropped })
+	c.mu.Unlock()
+	if useless {
+		c.end(line{err: errors.New("the server was silent, and the connection is given up")})
+	}
+}
+
 // enter puts an object behind those that wait. Where the connection is of no use
 // any more, its answer is there at once.
 func (c *pipe) enter() *parcel {
@@ -271,6 +314,9 @@ func (c *pipe) enter() *parcel {
 	if c.over != nil {
 		p.answer <- *c.over
 		return p
+	}
+	if len(c.waiting) == 0 {
+		c.conn.vitals().begin()
 	}
 	c.waiting = append(c.waiting, p)
 	c.touch()

@@ -211,14 +211,14 @@ func TestPipeAnswers(t *testing.T) {
 // refused for that, and counts as not sent.
 func TestPipeIsOver(t *testing.T) {
 	p := newPeer(t, func(p *peer, c *net.TCPConn) { p.say(c, "refused Retired\n") })
-	all := newPipes(&sender{receiptTimeout: 20 * time.Second, sent: func(int64) {}, lost: func(int64) {}})
+	all := newPipes(t.Context(), &sender{receiptTimeout: 20 * time.Second, sent: func(int64) {}, lost: func(int64) {}})
 	defer all.close()
 	c, err := all.open(t.Context(), p.address(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, func() bool { return !c.usable() })
-	v := c.send(t.Context(), item{}, strings.NewReader("an object"), 9)
+	v := c.send(t.Context(), item{}, strings.NewReader("an object"), 9, newPulse())
 	if v.refused != wire.CauseRetired || v.whole || v.receipted || v.taken != 0 {
 		t.Errorf("verdict %+v", v)
 	}
@@ -304,10 +304,10 @@ func TestPipeLocal(t *testing.T) {
 	broken := errors.New("input/output error")
 	s := &sender{receiptTimeout: 20 * time.Second, sent: func(int64) {}, lost: func(int64) {}}
 	for name, tail := range map[string]io.Reader{"unreadable": failing{broken}, "shorter than it was": strings.NewReader("")} {
-		pipes := newPipes(s)
+		pipes := newPipes(t.Context(), s)
 		v := pipes.attempt(t.Context(), p.address(), item{name: name, size: 2 << 20, open: func() (io.ReadCloser, error) {
 			return io.NopCloser(io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), tail)), nil
-		}})
+		}}, newPulse())
 		if !v.local || v.err == nil || v.whole {
 			t.Errorf("%s: verdict %+v", name, v)
 		}

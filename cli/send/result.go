@@ -49,6 +49,9 @@ type Result struct {
 	Cause wire.Cause `json:"cause,omitempty"`
 	// Error is the last error where nothing was received.
 	Error string `json:"error,omitempty"`
+
+	// progress: servers have more of it than before.
+	progress bool
 }
 
 // ok says whether there is nothing more to do for the object.

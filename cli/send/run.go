@@ -21,7 +21,7 @@ import (
 
 // Config is what to send, where to and how.
 type Config struct {
-	// Addresses are host:port, see ParseAddresses.
+	// Addresses are host:port, see ParseAddresses; with HTTP they are URLs.
 	Addresses []string
 	// Paths are files and folders; "-" is standard input.
 	Paths []string
@@ -32,6 +32,9 @@ type Config struct {
 	// Framing over TCP: wire.FramingUntilClose (also where empty), a connection
 	// for each object, or wire.FramingLengthPrefixed, one for each server.
 	Framing string
+	// HTTP is how to send over HTTP; nil for TCP and UDP. Addresses are URLs then,
+	// http[s]://host:port/in/<instrument>/.
+	HTTP *HTTPConfig
 	// From is the local address; the zero value leaves it to the system.
 	From netip.Addr
 	// Parallel objects on their way (TCP).
@@ -46,6 +49,9 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// ReceiptTimeout is how long a server may take to answer, and to take more bytes.
 	ReceiptTimeout time.Duration
+	// HedgeAfter is how long a server may be silent at least before an object is
+	// tried elsewhere too; 0 is for ever.
+	HedgeAfter time.Duration
 	// GiveUpAfter is how long an object is tried; 0 tries each address once.
 	GiveUpAfter time.Duration
 
@@ -179,9 +185,15 @@ func (r *run) sendObjects(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &sender{dialer: r.cfg.dialer(), tls: r.cfg.TLS, receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost}
-	d := &delivery{attempt: s.attempt, roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, again: r.again}
-	if r.cfg.Framing == wire.FramingLengthPrefixed {
-		p := newPipes(s)
+	d := newDelivery(s.attempt, r.cfg.Addresses, r.cfg.HedgeAfter)
+	d.giveUpAfter, d.again = r.cfg.GiveUpAfter, r.again
+	switch {
+	case r.cfg.HTTP != nil:
+		w := newWeb(*r.cfg.HTTP, s)
+		defer w.close()
+		d.attempt = w.attempt
+	case r.cfg.Framing == wire.FramingLengthPrefixed:
+		p := newPipes(ctx, s)
 		defer p.close()
 		d.attempt = p.attempt
 	}
@@ -196,6 +208,9 @@ func (r *run) sendObjects(ctx context.Context) error {
 				case it, ok := <-items:
 					if !ok {
 						return
+					}
+					if r.cfg.HTTP != nil {
+						it.sentName, it.resumption = r.cfg.HTTP.nameOf(it.rel), newResumption("", nil)
 					}
 					r.note(d.deliver(ctx, it), cancel)
 				}

@@ -22,6 +22,9 @@ type schedule struct {
 
 	// waiting in the order of time.
 	waiting []queue.Entry
+	// arrived is what servers have of entries that are half sent, in bytes by
+	// number: only the rest counts for the budget.
+	arrived map[uint32]int64
 	// flying are on their way, by number.
 	flying map[uint32]queue.Entry
 	bytes  int64 // of both
@@ -49,7 +52,7 @@ type postponed struct {
 func newSchedule(newestFirst bool, share float64, dailyBudget int64) *schedule {
 	return &schedule{
 		newestFirst: newestFirst, share: share, budget: budget{limit: dailyBudget},
-		flying: map[uint32]queue.Entry{}, postponed: map[uint32]postponed{}, failed: map[uint32]bool{},
+		flying: map[uint32]queue.Entry{}, postponed: map[uint32]postponed{}, failed: map[uint32]bool{}, arrived: map[uint32]int64{},
 	}
 }
 
@@ -90,7 +93,7 @@ func (s *schedule) pick(now time.Time) (e queue.Entry, wait time.Duration, ok bo
 			at = last - i
 		}
 		e := s.waiting[at]
-		if !s.budget.admits(now, e.Size) {
+		if !s.budget.admits(now, s.left(e)) {
 			continue
 		}
 		if now.Before(s.postponed[e.Number].until) {
@@ -130,7 +133,7 @@ func (s *schedule) take(at int, fresh bool) queue.Entry {
 	}
 	s.flying[e.Number] = e
 	if s.budget.limit > 0 {
-		s.budget.promised += e.Size
+		s.budget.promised += s.left(e)
 	}
 	return e
 }
@@ -139,15 +142,20 @@ func (s *schedule) take(at int, fresh bool) queue.Entry {
 func (s *schedule) landed(e queue.Entry) {
 	delete(s.flying, e.Number)
 	if s.budget.limit > 0 {
-		s.budget.promised -= e.Size
+		s.budget.promised -= s.left(e)
 	}
 }
+
+// left is what has to be sent of an entry, in bytes. It changes only while the
+// entry waits.
+func (s *schedule) left(e queue.Entry) int64 { return e.Size - s.arrived[e.Number] }
 
 // received: the entry is no more of the queue.
 func (s *schedule) received(e queue.Entry) {
 	s.landed(e)
 	s.bytes -= e.Size
 	delete(s.postponed, e.Number)
+	delete(s.arrived, e.Number)
 	if len(s.failed) > 1 { // it was not the objects that failed
 		clear(s.postponed)
 	}
@@ -185,6 +193,16 @@ func (s *schedule) unsent(e queue.Entry, now time.Time) {
 	wait := min(firstPause<<min(s.failures, 20), maxPause)
 	s.failures++
 	s.pause = now.Add(wait/2 + rand.N(wait/2)) // so that senders that failed together do not come back together
+}
+
+// broke off: servers have so many bytes of the entry, more than before. The way is
+// there, and it goes on soon.
+func (s *schedule) broke(e queue.Entry, arrived int64, now time.Time) {
+	s.landed(e)
+	s.insert(e)
+	s.arrived[e.Number] = min(arrived, e.Size-1)
+	delete(s.postponed, e.Number)
+	s.failures, s.pause = 0, now.Add(firstPause)
 }
 
 // owed returns what has no receipt, and when the oldest of it was observed.

@@ -313,7 +313,7 @@ func TestUnreadableFile(t *testing.T) {
 	s := &sender{receiptTimeout: 20 * time.Second, sent: func(int64) {}, lost: func(int64) {}}
 	v := s.attempt(t.Context(), p.address(), item{name: "bad disk", open: func() (io.ReadCloser, error) {
 		return io.NopCloser(io.MultiReader(bytes.NewReader(make([]byte, 1<<20)), failing{broken})), nil
-	}})
+	}}, newPulse())
 	if !v.local || !errors.Is(v.err, broken) || v.whole {
 		t.Errorf("verdict: %+v", v)
 	}

@@ -47,6 +47,7 @@ type keeper struct {
 
 	delivery *delivery
 	pipes    *pipes // nil for wire.FramingUntilClose
+	web      *web   // nil but for HTTP
 	clock    clock
 	report   *report
 	troubles troubles
@@ -106,9 +107,14 @@ func newKeeper(ctx context.Context, cfg Config, q *queue.Queue, list *report, lo
 		to.pace, to.writeBuffer = newPacer(ctx, rate).take, writeBuffer(rate)
 	}
 	// Each address is tried once; what comes then is the schedule's to say.
-	s.delivery = &delivery{attempt: to.attempt, roster: newRoster(cfg.Addresses), again: s.again}
-	if cfg.Framing == wire.FramingLengthPrefixed {
-		s.pipes = newPipes(to)
+	s.delivery = newDelivery(to.attempt, cfg.Addresses, cfg.HedgeAfter)
+	s.delivery.again = s.again
+	switch {
+	case cfg.HTTP != nil:
+		s.web = newWeb(*cfg.HTTP, to)
+		s.delivery.attempt = s.web.attempt
+	case cfg.Framing == wire.FramingLengthPrefixed:
+		s.pipes = newPipes(ctx, to)
 		s.delivery.attempt = s.pipes.attempt
 	}
 	return s
@@ -124,6 +130,9 @@ func (logged) stop()             {}
 func (s *keeper) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if s.pipes != nil {
+		s.pipes.run = ctx
+	}
 	var helpers, workers sync.WaitGroup
 	helpers.Go(func() {
 		if err := s.fill(ctx); err != nil {
@@ -150,6 +159,9 @@ func (s *keeper) run(ctx context.Context) error {
 	helpers.Wait()
 	if s.pipes != nil {
 		s.pipes.close()
+	}
+	if s.web != nil {
+		s.web.close()
 	}
 	return s.conclude(ended)
 }
@@ -197,7 +209,7 @@ const (
 func (s *keeper) watch(ctx context.Context) {
 	w := &watcher{
 		dirs: s.cfg.Queue.Watch, ignore: append(ignored[:len(ignored):len(ignored)], s.cfg.Queue.Ignore...), settle: s.cfg.Queue.Settle, move: s.cfg.Queue.Move,
-		queue: s.queue, took: s.add, now: time.Now, log: s.log,
+		queue: s.queue, queueName: s.queueName, took: s.add, now: time.Now, log: s.log,
 	}
 	var remembered time.Time
 	for ctx.Err() == nil {

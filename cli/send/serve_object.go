@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync/atomic"
 	"time"
 
 	"github.com/substorm/substorm/cli/send/queue"
@@ -36,16 +37,20 @@ var errDamaged = errors.New("it has other bytes than were queued: the disk or so
 
 // send tries to send an entry, once to each server.
 func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelCauseFunc) {
-	damaged := false
+	var damaged atomic.Bool
 	it := item{
 		name: e.Name, size: e.Size, connectWithin: s.connectWithin(),
 		open: func() (io.ReadCloser, error) { return s.queue.Open(e) },
 		check: func(digest wire.Digest) error {
-			if damaged = !e.Matches(digest); damaged {
-				return errDamaged
+			if e.Matches(digest) {
+				return nil
 			}
-			return nil
+			damaged.Store(true)
+			return errDamaged
 		},
+	}
+	if s.web != nil {
+		it.sentName, it.resumption = s.cfg.HTTP.nameOf(unescapeName(e.Name)), s.resumption(e)
 	}
 	var result Result
 	if s.pipes != nil && e.Size > wire.MaxPrefixed {
@@ -59,14 +64,14 @@ func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelC
 	case ctx.Err() != nil:
 		s.back(func() { s.schedule.landed(e); s.schedule.insert(e) })
 		return
-	case damaged:
+	case damaged.Load():
 		final = s.damaged
-	case result.Cause == wire.CauseObjectTooLarge:
+	case result.Cause == wire.CauseObjectTooLarge, result.Outcome == Refused && result.Cause == wire.CauseNameConflict:
 		final = s.refused
 	case result.Outcome == Unsent && result.Server == "":
 		final = s.unreadable
 	default:
-		s.unsent(e, result)
+		s.unsent(e, result, it.resumption)
 		return
 	}
 	// First the report: what is not in the queue any more is in there.
@@ -126,9 +131,36 @@ func (s *keeper) unreadable(e queue.Entry, result Result) {
 	})
 }
 
-func (s *keeper) unsent(e queue.Entry, result Result) {
+func (s *keeper) unsent(e queue.Entry, result Result, half *resumption) {
 	s.troubles.say(string(result.Outcome)+string(result.Cause), fmt.Sprintf("not received, stays in the queue: %s: %s (%s)", e.Name, result.Error, result.Server))
-	s.back(func() { s.schedule.unsent(e, time.Now()) })
+	s.back(func() {
+		if result.progress {
+			s.schedule.broke(e, half.most(), time.Now())
+		} else {
+			s.schedule.unsent(e, time.Now())
+		}
+	})
+}
+
+// resumption is what is known of an entry's upload, also from before a restart.
+func (s *keeper) resumption(e queue.Entry) *resumption {
+	text, err := s.queue.Noted(e)
+	if err != nil {
+		s.log.Warn("what is known of an upload cannot be read: it begins anew", "entry", e.File(), "error", err)
+	}
+	return newResumption(text, func(text string) error { return s.queue.Note(e, text) })
+}
+
+// queueName is what the queue calls what came from rel: over HTTP its path tells
+// the object's name, and must come back.
+func (s *keeper) queueName(rel string) string {
+	if s.web == nil {
+		return rel
+	}
+	if name := s.cfg.HTTP.nameOf(rel); name != "" {
+		return escapeName(name)
+	}
+	return rel
 }
 
 func (s *keeper) again(it item, address string, err error) {
@@ -155,7 +187,7 @@ func (s *keeper) queueInput(ctx context.Context) error {
 				return
 			}
 			select {
-			case sources <- queue.Source{Name: it.name, Observed: time.Now(), Open: it.open}:
+			case sources <- queue.Source{Name: s.nameOfItem(it), Observed: time.Now(), Open: it.open}:
 			case <-ctx.Done():
 				done <- nil
 				return
@@ -174,6 +206,13 @@ func (s *keeper) queueInput(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+func (s *keeper) nameOfItem(it item) string {
+	if s.web != nil && it.rel != "" {
+		return s.queueName(it.rel)
+	}
+	return it.name
 }
 
 // ended waits for the end of the input, but not for a read that never ends.

@@ -23,18 +23,27 @@ type socket interface {
 	CloseWrite() error
 	// finish makes the Close that follows a clean one.
 	finish()
+	vitals() *vitals
 }
 
 // plain is TCP, whose linger is {1,0} until finish.
-type plain struct{ *net.TCPConn }
+type plain struct {
+	*net.TCPConn
+	life *vitals
+}
+
+func (p plain) vitals() *vitals { return p.life }
 
 func (p plain) finish() { _ = p.SetLinger(-1) }
 
 // secure is TLS on it.
 type secure struct {
 	*tls.Conn
-	tcp *net.TCPConn
+	tcp  *net.TCPConn
+	life *vitals
 }
+
+func (s secure) vitals() *vitals { return s.life }
 
 // Close sends no close_notify, which would be an object's end.
 func (s secure) Close() error { return s.tcp.Close() }
@@ -47,7 +56,7 @@ func (s secure) finish() {
 // shake makes TLS of a connection where the sender says so.
 func (s *sender) shake(ctx context.Context, tcp *net.TCPConn, address string) (socket, error) {
 	if s.tls == nil {
-		return plain{tcp}, nil
+		return plain{tcp, newVitals(tcp)}, nil
 	}
 	if s.dialer.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -60,7 +69,7 @@ func (s *sender) shake(ctx context.Context, tcp *net.TCPConn, address string) (s
 	}
 	cfg := s.tls.Clone()
 	cfg.ServerName = host
-	conn := secure{tls.Client(tcp, cfg), tcp}
+	conn := secure{tls.Client(tcp, cfg), tcp, newVitals(tcp)}
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}

@@ -31,6 +31,8 @@ type watcher struct {
 	// move takes files away; else they stay, and are known by name, size and time.
 	move  bool
 	queue *queue.Queue
+	// queueName is what the queue calls the file at a path below a folder.
+	queueName func(rel string) string
 	// took is called with what is in the queue.
 	took func([]queue.Entry)
 	now  func() time.Time
@@ -194,7 +196,7 @@ func (s *scanning) file(path string, info fs.FileInfo) error {
 		s.seen[path] = is
 		return nil
 	}
-	s.batch = append(s.batch, queue.Source{Name: s.name(path), Path: path, Observed: info.ModTime(), Key: key, Move: s.move})
+	s.batch = append(s.batch, queue.Source{Name: s.queueName(s.name(path)), Path: path, Observed: info.ModTime(), Key: key, Move: s.move})
 	if s.bytes += info.Size(); len(s.batch) >= batchFiles || s.bytes >= batchBytes {
 		return s.flush()
 	}

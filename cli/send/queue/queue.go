@@ -342,7 +342,7 @@ func (q *Queue) Open(e Entry) (*os.File, error) { return os.Open(q.objectPath(e)
 // Done removes an entry: it has its receipt. That is not synced; what a power
 // cut brings back is sent again.
 func (q *Queue) Done(e Entry) error {
-	err := os.Remove(q.objectPath(e))
+	err := errors.Join(os.Remove(q.objectPath(e)), q.Note(e, ""))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -357,7 +357,7 @@ func (q *Queue) SetAside(e Entry, folder, reason string) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return errors.Join(q.sync(q.path(folder)), q.sync(q.path(folderObjects)),
+	return errors.Join(q.sync(q.path(folder)), q.sync(q.path(folderObjects)), q.Note(e, ""),
 		q.journal.write(Record{Type: TypeAside, At: time.Now().UTC(), Entry: folder + "/" + e.File(), Reason: reason}))
 }
 

@@ -188,7 +188,8 @@ func (b *bench) storeAlone(size int) error {
 func name(size int) string { return fmt.Sprintf("%d KiB", size>>10) }
 
 func conclude(r *report.Report) {
-	r.Note("Into the spool: %d senders, each with one connection and so many objects without a receipt: %v (by size). The disk: a writer for each of those, one file, one sync for what came meanwhile, up to %d MiB.", senders, inFlight, maxBatch>>20)
+	r.Note("Into the spool: %d senders, each with one connection and so many objects without a receipt: %v (by size).", senders, inFlight)
+	r.Note("The disk: a writer for each of those, one file, one sync for what came meanwhile, up to %d MiB.", maxBatch>>20)
 	r.Note("Home again: from the first object that left the spool to the last. The store alone: minio-go, the best of %v workers.", workers)
 	for _, size := range sizes {
 		pair := func(a, b string) []report.Pair {

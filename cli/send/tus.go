@@ -176,7 +176,8 @@ func (t *transfer) ask(ctx context.Context, path string) (offset int64, v verdic
 	case http.StatusNotFound, http.StatusGone, http.StatusBadRequest: // its bytes are not ours, or it is no more
 		return 0, verdict{}, false
 	case http.StatusConflict: // an answer to HEAD has no document
-		v = verdict{refused: wire.CauseNameConflict, advised: true, err: fmt.Errorf("refused %s: other bytes have this name: choose another one, or set archive.versions: Keep", wire.CauseNameConflict)}
+		v = verdict{refused: wire.CauseNameConflict, advised: true, err: fmt.Errorf(
+			"refused %s: other bytes have this name: choose another one, or set archive.versions: Keep", wire.CauseNameConflict)}
 		return 0, t.broken(v), false
 	}
 	return 0, t.judge(a, nil), false

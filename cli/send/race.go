@@ -132,16 +132,17 @@ func (r *race) wait() *flight {
 }
 
 // lookElsewhere tries another server where f has fallen silent. One that has the
-// whole object owes a receipt; one that takes no bytes may have a thin link, so
-// that only a server to which nothing is on its way is better.
+// whole object owes a receipt, and one that does not accept costs nothing; one that
+// takes no more bytes may have a thin link, so that only a server to which nothing
+// is on its way is better.
 func (r *race) lookElsewhere(f *flight) {
-	silence, whole := f.pulse.silence(time.Now())
+	silence, still := f.pulse.silence(time.Now())
 	limit, usual := r.hedge.limit(f.address)
 	if silence <= limit {
 		return
 	}
 	// Also one that was tried before, if it works again by now.
-	address, ok := r.roster.spare([]string{f.address}, !whole)
+	address, ok := r.roster.spare([]string{f.address}, !still)
 	if !ok {
 		return
 	}

@@ -141,13 +141,13 @@ func (p *pulse) ended() {
 	p.whole, p.mark = true, p.conn.mark()
 }
 
-// silence is how long the try has shown no sign of life, and whether the other
-// machine has the whole object.
+// silence is how long the try has shown no sign of life, and whether nothing of
+// the object is on its way any more, or yet.
 func (p *pulse) silence(now time.Time) (silence time.Duration, whole bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn == nil {
-		return now.Sub(p.since), false
+		return now.Sub(p.since), true
 	}
 	silence = max(0, p.conn.silence(now)-p.granted)
 	return silence, p.whole && p.conn.has(p.mark)

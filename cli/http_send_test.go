@@ -10,19 +10,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/cli/send/queue"
 	"github.com/substorm/substorm/e2e/parts"
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -35,137 +32,6 @@ func TestMain(m *testing.M) {
 		os.Exit(ExitCode(err))
 	}
 	os.Exit(m.Run())
-}
-
-// webStation is a Site with two gateways that receive for an instrument over HTTP.
-type webStation struct {
-	gateways []*parts.Gateway
-	ports    []int
-	archive  []string
-}
-
-func newWebStation(t *testing.T, change func(*wire.InstrumentEntry), flags ...string) *webStation {
-	t.Helper()
-	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{Domain: "hub"})
-	parts.CreateSite(t, nats.JetStream(t), "hub")
-	minio.Bucket(t, "archive")
-	s := &webStation{ports: []int{parts.FreePort(t), parts.FreePort(t)}}
-	sky := parts.InstrumentTCP("allsky", s.ports[0])
-	sky.Ways = nil
-	for _, port := range s.ports {
-		sky.Ways = append(sky.Ways, wire.WayEntry{Protocol: wire.ProtocolHTTP, Port: uint16(port),
-			IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000})
-	}
-	change(&sky)
-	for i, port := range s.ports {
-		s.gateways = append(s.gateways, parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{sky},
-			Flags: append([]string{"--gateway", fmt.Sprint("north-", i), "--ports", fmt.Sprint(port), "--part-interval", "500ms"}, flags...)}))
-	}
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.archive = []string{"--code", "hub", "--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
-	return s
-}
-
-// listed returns the digests that the archive lists, by key.
-func (s *webStation) listed(t *testing.T) map[string]string {
-	t.Helper()
-	out, stderr, code := runProgram(t, "substorm", append([]string{"archive", "ls", "-i", "allsky", "-o", "json"}, s.archive...)...)
-	if code != 0 {
-		t.Fatalf("exit code %d\n%s", code, stderr)
-	}
-	all := map[string]string{}
-	for _, n := range jsonLines[wire.Notice](t, out) {
-		all[n.Key] = n.Digest.String()
-	}
-	return all
-}
-
-// await waits until the archive lists exactly these digests.
-func (s *webStation) await(t *testing.T, want map[string]string) {
-	t.Helper()
-	waitFor(t, func() error {
-		all := s.listed(t)
-		for key, digest := range want {
-			if all[key] != digest {
-				return fmt.Errorf("%s: %q, want %s; all: %v", key, all[key], digest, all)
-			}
-		}
-		if len(all) != len(want) {
-			return fmt.Errorf("%d are listed, want %d: %v", len(all), len(want), all)
-		}
-		return nil
-	})
-}
-
-const skyNames = "o/hub/allsky/n/"
-
-// cutter is a way to a server that breaks.
-type cutter struct {
-	t  *testing.T
-	l  net.Listener
-	to string
-	// after so many bytes each connection is cut; 0 is never.
-	after int64
-	// pause after each 16 KiB.
-	pause time.Duration
-	// up are bytes that came from the sender, cuts connections that were cut.
-	up, cuts atomic.Int64
-}
-
-func newCutter(t *testing.T, port int, after int64, pause time.Duration) *cutter {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cutter{t: t, l: l, to: parts.Loopback(port), after: after, pause: pause}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go c.carry(from.(*net.TCPConn))
-		}
-	}()
-	return c
-}
-
-func (c *cutter) url() string { return "http://" + c.l.Addr().String() + "/in/allsky/" }
-
-func (c *cutter) carry(from *net.TCPConn) {
-	defer from.Close()
-	to, err := net.Dial("tcp", c.to)
-	if err != nil {
-		return
-	}
-	defer to.Close()
-	go func() {
-		_, _ = from.ReadFrom(to)
-		_ = from.Close()
-	}()
-	_ = from.SetReadBuffer(32 << 10)
-	buffer, carried := make([]byte, 16<<10), int64(0)
-	for {
-		n, err := from.Read(buffer)
-		c.up.Add(int64(n))
-		carried += int64(n)
-		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
-			return
-		}
-		if c.after > 0 && carried >= c.after {
-			c.cuts.Add(1)
-			_ = from.SetLinger(0)
-			return
-		}
-		time.Sleep(c.pause)
-	}
 }
 
 // bigFile writes a file of 8 MiB that nothing else has the bytes of.

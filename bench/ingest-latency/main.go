@@ -42,6 +42,14 @@ func run(l *lab.Lab) error {
 	if err != nil {
 		return err
 	}
+	// One object first: a histogram that nothing came to is not there.
+	if _, err := generator.Send(load.Order{Address: gateway.Address, Answer: load.Receipt, Size: sizes[0], Senders: 1}); err != nil {
+		return err
+	}
+	spent := map[int]*stages{}
+	for _, size := range sizes {
+		spent[size] = &stages{gateway: gateway}
+	}
 	for round := range rounds {
 		for _, size := range sizes {
 			orders := []load.Order{{Address: gateway.Address, Answer: load.Receipt}, {Objects: &backends.Bucket}}
@@ -50,7 +58,7 @@ func run(l *lab.Lab) error {
 				k := (i + round) % len(orders)
 				o := orders[k]
 				o.Size, o.Senders, o.Duration, o.Rate = size, senders, window, rates[size]
-				out, err := generator.Send(o)
+				out, err := spent[size].during(k == 0, func() (load.Outcome, error) { return generator.Send(o) })
 				if err != nil {
 					return fmt.Errorf("%s, %d KiB: %w", names[k], size>>10, err)
 				}
@@ -59,6 +67,9 @@ func run(l *lab.Lab) error {
 			}
 		}
 		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
+	}
+	for _, size := range sizes {
+		r.Note("On the way to a receipt of %d KiB, on average: %s.", size>>10, spent[size])
 	}
 	conclude(r)
 	if err := r.Save(); err != nil {

@@ -74,6 +74,7 @@ type Committer struct {
 type entry struct {
 	msg  *nats.Msg
 	size int64
+	at   time.Time // when it was submitted
 	done func(Ack, error)
 }
 
@@ -121,7 +122,7 @@ func (c *Committer) Publish(ctx context.Context, msg *nats.Msg) error {
 // not queued and done is not called. Otherwise done is called once, from a goroutine that it must not hold up, with the
 // errors of Publish. The message belongs to the committer until then. It needs a Nats-Msg-Id to be stored only once.
 func (c *Committer) Submit(ctx context.Context, msg *nats.Msg, done func(Ack, error)) error {
-	e := &entry{msg: msg, size: sizeOf(msg), done: done}
+	e := &entry{msg: msg, size: sizeOf(msg), at: time.Now(), done: done}
 	for {
 		c.mu.Lock()
 		if c.closing {
@@ -203,7 +204,7 @@ func (c *Committer) take() []*entry {
 
 // settle tells the submitter what became of a message.
 func (c *Committer) settle(e *entry, ack Ack, err error) {
-	c.metrics.settled(err)
+	c.metrics.settled(err, time.Since(e.at))
 	e.done(ack, err)
 	c.mu.Lock()
 	c.count--

@@ -4,6 +4,7 @@ package stream
 
 import (
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -11,6 +12,7 @@ import (
 // metrics of one committer.
 type metrics struct {
 	messages       *prometheus.CounterVec
+	seconds        prometheus.Histogram
 	batches        prometheus.Counter
 	batchesRefused prometheus.Counter
 	up             prometheus.Gauge
@@ -24,6 +26,11 @@ func newMetrics(reg prometheus.Registerer, stream string, backlog func() (int, i
 			Name: "substorm_stream_messages_total", ConstLabels: labels,
 			Help: "Messages by what became of them: Acknowledged, Unavailable, Full or Refused.",
 		}, []string{"outcome"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "substorm_stream_commit_seconds", ConstLabels: labels,
+			Help:    "Time until the stream acknowledged a message, waiting, tries and pauses included.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}),
 		batches: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_stream_batches_total", ConstLabels: labels,
 			Help: "Atomic batches that the stream took.",
@@ -39,7 +46,7 @@ func newMetrics(reg prometheus.Registerer, stream string, backlog func() (int, i
 	}
 	m.up.Set(1)
 	m.all = []prometheus.Collector{
-		m.messages, m.batches, m.batchesRefused, m.up,
+		m.messages, m.seconds, m.batches, m.batchesRefused, m.up,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "substorm_stream_backlog_messages", ConstLabels: labels,
 			Help: "Messages that are queued or on their way.",
@@ -65,10 +72,11 @@ func (m *metrics) unregister(reg prometheus.Registerer) {
 	}
 }
 
-func (m *metrics) settled(err error) {
+func (m *metrics) settled(err error, after time.Duration) {
 	outcome := "Acknowledged"
 	switch {
 	case err == nil:
+		m.seconds.Observe(after.Seconds())
 	case errors.Is(err, ErrFull):
 		outcome = "Full"
 	case errors.Is(err, ErrRefused):

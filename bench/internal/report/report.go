@@ -155,9 +155,9 @@ func (r *Report) Print(out io.Writer) error {
 	for _, c := range cases {
 		fmt.Fprintf(w, "%s\t", c)
 		for _, head := range candidates {
-			candidate := head[:strings.LastIndex(head, ", ")]
-			i, ok := r.index[[2]string{c, candidate}]
-			if !ok {
+			at := strings.LastIndex(head, ", ")
+			i, ok := r.index[[2]string{c, head[:at]}]
+			if !ok || r.Figures[i].Unit != head[at+2:] {
 				fmt.Fprint(w, "-\t")
 				continue
 			}

@@ -20,18 +20,19 @@ const (
 	rounds = 5
 	// A ramp finds about where a candidate begins to lose: from slowest to fastest,
 	// in steps of so long.
-	slowest, fastest, factor = 20_000, 700_000, 1.3
-	step                     = 200 * time.Millisecond
+	slowest, fastest, factor = 2_000, 700_000, 1.6
+	step                     = 150 * time.Millisecond
 	// What counts is the greatest rate that it holds for so long, and keeps all:
 	// socket buffers and queues hold a fraction of that. Tried are rates from above
 	// the ramp's on, each this much lower.
-	holdFor = 1500 * time.Millisecond
-	lower   = 1.1
+	holdFor = time.Second
+	above   = 1.2
+	lower   = 1.15
 	// Of the processor's time: well below what any candidate loses at.
 	steadyRate = 40_000
 	steadyFor  = time.Second
 	// patience is how long a candidate may keep nothing new before what it lacks is lost.
-	patience = 5 * time.Second
+	patience = 2500 * time.Millisecond
 )
 
 var (
@@ -140,7 +141,7 @@ func (c *candidate) greatest(l *lab.Lab, order datagram.Order) (float64, error) 
 		return 0, err
 	}
 	order.Step = holdFor
-	for tried := max(about.Best(), slowest) * factor; tried > slowest/factor; tried /= lower {
+	for tried := max(about.Best(), slowest) * above; tried > slowest/lower; tried /= lower {
 		order.Rates = []float64{tried}
 		out, err := datagram.Send(l, order, generators)
 		if err != nil {

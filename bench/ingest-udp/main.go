@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/datagram"
@@ -18,8 +19,8 @@ import (
 
 const (
 	rounds = 5
-	// A ramp finds about where a candidate begins to lose: from slowest to fastest,
-	// in steps of so long.
+	// In the first round a ramp finds about where a candidate begins to lose: from
+	// slowest to fastest, in steps of so long. Later rounds know that.
 	slowest, fastest, factor = 2_000, 700_000, 1.6
 	step                     = 150 * time.Millisecond
 	// What counts is the greatest rate that it holds for so long, and keeps all:
@@ -120,7 +121,8 @@ func measure(l *lab.Lab, r *report.Report, name string, begin start, size, n int
 	if name == gatewayName {
 		r.Add(cost(size, n), selfName, "", micros(after[0]-before[0], sent))
 	}
-	best, err := c.greatest(l, order)
+	about := r.Values(rate(size, n), name)
+	best, err := c.greatest(l, order, about)
 	if err != nil {
 		return err
 	}
@@ -130,18 +132,22 @@ func measure(l *lab.Lab, r *report.Report, name string, begin start, size, n int
 }
 
 // greatest returns the greatest rate that the candidate holds without a loss, in
-// its socket or behind it.
-func (c *candidate) greatest(l *lab.Lab, order datagram.Order) (float64, error) {
-	order.Rates, order.Step, order.UntilLoss = ramp(), step, true
-	about, err := datagram.Send(l, order, generators)
-	if err != nil {
-		return 0, err
+// its socket or behind it. Before is what it held in earlier rounds, in thousands.
+func (c *candidate) greatest(l *lab.Lab, order datagram.Order, before []float64) (float64, error) {
+	about := 1000 * slices.Max(append([]float64{0}, before...))
+	if about == 0 {
+		order.Rates, order.Step, order.UntilLoss = ramp(), step, true
+		out, err := datagram.Send(l, order, generators)
+		if err != nil {
+			return 0, err
+		}
+		if _, err := c.lost(out); err != nil {
+			return 0, err
+		}
+		about = out.Best()
 	}
-	if _, err := c.lost(about); err != nil {
-		return 0, err
-	}
-	order.Step = holdFor
-	for tried := max(about.Best(), slowest) * above; tried > slowest/lower; tried /= lower {
+	order.Step, order.UntilLoss = holdFor, false
+	for tried := max(about, slowest) * above; tried > slowest/lower; tried /= lower {
 		order.Rates = []float64{tried}
 		out, err := datagram.Send(l, order, generators)
 		if err != nil {

@@ -37,7 +37,8 @@ type start func(*lab.Lab) (*candidate, error)
 // store is not used: segments are cut after ten minutes.
 func startGateway(bucket *parts.MinIOServer) start {
 	return func(l *lab.Lab) (*candidate, error) {
-		nats := parts.NATS(l, parts.NATSOptions{})
+		streams := l.TempDir()
+		nats := parts.NATS(l, parts.NATSOptions{Dir: streams})
 		js := nats.JetStream(l)
 		parts.CreateSite(l, js, receiver.SiteCode)
 		if err := widen(js); err != nil {
@@ -58,7 +59,11 @@ func startGateway(bucket *parts.MinIOServer) start {
 				n, next, err = inStream(js, next)
 				return n, err
 			},
-			stop: func() { gateway.Stop(); nats.Kill() },
+			stop: func() {
+				gateway.Stop()
+				nats.Kill()
+				_ = os.RemoveAll(streams) // gigabytes
+			},
 		}, nil
 	}
 }

@@ -20,6 +20,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// profiles names a folder that gets a processor profile of the gateway in each trial.
+const profiles = "SUBSTORM_BENCH_PROFILES"
+
 // candidate receives datagrams on a port and keeps each with its time of receipt.
 type candidate struct {
 	port int
@@ -36,7 +39,13 @@ type start func(*lab.Lab) (*candidate, error)
 // startGateway starts a whole gateway with a JetStream that syncs. The object
 // store is not used: segments are cut after ten minutes.
 func startGateway(bucket *parts.MinIOServer) start {
+	trial := 0
 	return func(l *lab.Lab) (*candidate, error) {
+		o := receiver.Options{Datagrams: true, CPUs: receivers}
+		if dir := os.Getenv(profiles); dir != "" {
+			trial++
+			o.Profile = filepath.Join(dir, fmt.Sprintf("gateway-%d.pprof", trial))
+		}
 		streams := l.TempDir()
 		nats := parts.NATS(l, parts.NATSOptions{Dir: streams})
 		js := nats.JetStream(l)
@@ -47,8 +56,7 @@ func startGateway(bucket *parts.MinIOServer) start {
 		if err := onCores(nats.PID(), receivers); err != nil {
 			return nil, err
 		}
-		gateway := receiver.StartSite(l, receiver.Backends{Bucket: receiver.BucketOf(bucket.Config(receiver.BucketName)), NATS: nats.URL()},
-			receiver.Options{Datagrams: true, CPUs: receivers})
+		gateway := receiver.StartSite(l, receiver.Backends{Bucket: receiver.BucketOf(bucket.Config(receiver.BucketName)), NATS: nats.URL()}, o)
 		if err := listening(gateway.Port()); err != nil {
 			return nil, err
 		}

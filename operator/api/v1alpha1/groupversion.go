@@ -29,6 +29,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Site{}, &SiteList{},
 		&IngestGateway{}, &IngestGatewayList{},
 		&Instrument{}, &InstrumentList{},
+		&Feed{}, &FeedList{},
+		&FeedConsumer{}, &FeedConsumerList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package flow
+
+import (
+	"fmt"
+	"time"
+)
+
+// MinInterval is the shortest interval that is sampled.
+const MinInterval = 10 * time.Millisecond
+
+// Sample lets the newest item of each source and interval through. Intervals are
+// those of the items' own times, counted from the Unix epoch, so that consumers
+// with one interval get the same samples, also from another replica.
+type Sample struct {
+	interval time.Duration
+	sources  map[string]*sampled
+	out      *Latest
+	sampled  uint64
+}
+
+// sampled is the interval of a source that is not over yet.
+type sampled struct {
+	index int64
+	kept  Kept
+	// due is when the item goes out though no later one came.
+	due time.Time
+}
+
+// NewSample returns a Sample that hands its samples to out, whose consumer may be
+// slower still. Error: an interval that is too short.
+func NewSample(interval time.Duration, out *Latest) (*Sample, error) {
+	if interval < MinInterval {
+		return nil, fmt.Errorf("an interval of %v: it is at least %v", interval, MinInterval)
+	}
+	return &Sample{interval: interval, sources: map[string]*sampled{}, out: out}, nil
+}
+
+// Offer takes an item that came now.
+func (s *Sample) Offer(i Item, now time.Time) {
+	index := floorDiv(i.At.UnixNano(), int64(s.interval))
+	is := s.sources[i.Key]
+	switch {
+	case is == nil:
+		is = &sampled{}
+		s.sources[i.Key] = is
+	case index > is.index:
+		s.out.offer(is.kept)
+	case index < is.index, i.At.Before(is.kept.At): // late: its interval has a newer one
+		s.sampled++
+		is.kept.Sampled++
+		return
+	default:
+		s.sampled++
+		i := Kept{Item: i, Sampled: is.kept.Sampled + 1}
+		is.kept = i
+		return
+	}
+	*is = sampled{index: index, kept: Kept{Item: i}, due: now.Add(s.interval)}
+}
+
+// Due hands over what no later item pushed out in time, and returns when that is
+// next: zero where nothing waits.
+func (s *Sample) Due(now time.Time) (next time.Time) {
+	for key, is := range s.sources {
+		if !is.due.After(now) {
+			s.out.offer(is.kept)
+			delete(s.sources, key)
+			continue
+		}
+		if next.IsZero() || is.due.Before(next) {
+			next = is.due
+		}
+	}
+	return next
+}
+
+// Sampled is how many items the intervals left out since the beginning.
+func (s *Sample) Sampled() uint64 { return s.sampled }
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

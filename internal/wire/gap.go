@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// TypeGap is the ce-type of a gap record.
+const TypeGap = "dev.substorm.gap.v1"
+
+// GapReason says why a consumer was not given messages.
+type GapReason string
+
+// The reasons of gaps. They are part of the API: metrics and status spell them so.
+const (
+	// GapRetention: they left the stream before the consumer came to them.
+	GapRetention GapReason = "Retention"
+	// GapStreamRecreated: the stream was deleted and made again.
+	GapStreamRecreated GapReason = "StreamRecreated"
+	// GapConsumerDeleted: the durable consumer, with its place, was deleted.
+	GapConsumerDeleted GapReason = "ConsumerDeleted"
+	// GapMaxLag: the consumer was further behind than its flow.maxLag.
+	GapMaxLag GapReason = "MaxLag"
+	// GapOverflow: the queue of lane Urgent was full.
+	GapOverflow GapReason = "Overflow"
+)
+
+// Gap is the record that says what a consumer was not given.
+type Gap struct {
+	Format int `json:"format"`
+	// Consumer is the FeedConsumer.
+	Consumer string `json:"consumer"`
+	// Stream whose messages are missing.
+	Stream string `json:"stream"`
+	// From and To are the first and the last place that are missing; From is empty
+	// where nobody knows it.
+	From string `json:"from,omitempty"`
+	To   string `json:"to"`
+	// Count of messages that are missing: of all that were in the stream between the
+	// two places, where nobody knows which of them the consumer's filter selects.
+	Count uint64 `json:"count"`
+	// Exact says that Count holds only what the filter selects.
+	Exact  bool      `json:"exact,omitempty"`
+	Reason GapReason `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// GapSubject is where gap records of a consumer are published.
+func GapSubject(site, consumer string) string { return "gap." + site + "." + consumer }
+
+// GapSubjects matches all gap records of a Site.
+func GapSubjects(site string) string { return "gap." + site + ".>" }
+
+// Encode writes the record as JSON.
+func (g Gap) Encode() ([]byte, error) {
+	g.Format = Format
+	return json.Marshal(g)
+}
+
+// DecodeGap reads a record. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeGap(data []byte) (Gap, error) {
+	g, err := decode(data, func(g Gap) int { return g.Format })
+	if err == nil && (g.Consumer == "" || g.Stream == "" || g.Reason == "" || g.At.IsZero()) {
+		err = fmt.Errorf("gap record %.200q lacks consumer, stream, reason or at: %w", data, ErrMalformed)
+	}
+	if err != nil {
+		return Gap{}, err
+	}
+	return g, nil
+}

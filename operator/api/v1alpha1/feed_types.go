@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Reasons of a Feed's conditions.
+const (
+	// ReasonSelectsNothing: no Instrument of the Site matches.
+	ReasonSelectsNothing = "SelectsNothing"
+	// ReasonImmutable: JetStream cannot make the change to a stream that exists.
+	ReasonImmutable = "Immutable"
+	// ReasonInvalidSelector: spec.instruments is no label selector.
+	ReasonInvalidSelector = "InvalidSelector"
+	// ReasonStreamRefused: JetStream refuses the Feed's own stream.
+	ReasonStreamRefused = "StreamRefused"
+)
+
+// FeedSpec declares which of a Site's messages belong together: a selection over
+// the Site's base streams.
+// +kubebuilder:validation:XValidation:rule="!has(self.channels) || size(self.channels) == 0 || self.messages.exists(m, m == 'Telemetry')",message="channels select telemetry: add Telemetry to messages, or leave channels out"
+type FeedSpec struct {
+	// SiteRef names the Site whose messages these are.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: make another Feed"
+	// +required
+	SiteRef LocalReference `json:"siteRef"`
+
+	// Instruments selects Instruments of the Site by their labels. Empty selects
+	// all. An Instrument that comes to match later belongs to the Feed from then on,
+	// with what the base streams still hold of it.
+	// +kubebuilder:default={}
+	// +optional
+	Instruments metav1.LabelSelector `json:"instruments,omitzero"`
+
+	// Messages says what is carried: notices of stored objects, telemetry, or both.
+	// +kubebuilder:default={Notices,Telemetry}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=set
+	// +optional
+	Messages []FeedMessages `json:"messages,omitempty"`
+
+	// Channels of telemetry that are carried. Empty means all.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	Channels []string `json:"channels,omitempty"`
+
+	// Stream gives the Feed a stream of its own, which sources from the base
+	// streams, where it is to be kept for another time, on other storage or with
+	// other replicas. Without it consumers read the base streams.
+	// +optional
+	Stream *FeedStream `json:"stream,omitempty"`
+
+	// DeletionPolicy says what becomes of the Feed's own stream when the Feed is
+	// deleted. The base streams and the archive stay in either case.
+	// +kubebuilder:default=Retain
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// FeedMessages is a kind of message that a Feed carries.
+// +kubebuilder:validation:Enum=Notices;Telemetry
+type FeedMessages string
+
+// The values of FeedMessages.
+const (
+	FeedNotices   FeedMessages = "Notices"
+	FeedTelemetry FeedMessages = "Telemetry"
+)
+
+// FeedStream is a stream of a Feed's own. Its messages are those of the base
+// streams, unchanged. When it is full the oldest go.
+type FeedStream struct {
+	// MaxAge is how long messages stay.
+	// +kubebuilder:default="24h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +optional
+	MaxAge metav1.Duration `json:"maxAge,omitzero"`
+
+	// MaxSize of the stream.
+	// +kubebuilder:default="1Gi"
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1Mi'))",message="a stream's maxSize is at least 1Mi"
+	// +optional
+	MaxSize resource.Quantity `json:"maxSize,omitzero"`
+
+	// Replicas of the stream: 1, 3 or 5, never more than there are servers.
+	// +kubebuilder:validation:Enum=1;3;5
+	// +kubebuilder:default=1
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// Storage: File survives a restart of the server, Memory does not, and costs
+	// no disk. It cannot be changed: JetStream would have to copy the stream.
+	// +kubebuilder:default=File
+	// +optional
+	Storage StreamStorage `json:"storage,omitempty"`
+}
+
+// StreamStorage is where a stream lies.
+// +kubebuilder:validation:Enum=File;Memory
+type StreamStorage string
+
+// The values of StreamStorage.
+const (
+	StorageFile   StreamStorage = "File"
+	StorageMemory StreamStorage = "Memory"
+)
+
+// DeletionPolicy says what deleting a resource does to what it made.
+// +kubebuilder:validation:Enum=Retain;Delete
+type DeletionPolicy string
+
+// The values of DeletionPolicy.
+const (
+	DeletionRetain DeletionPolicy = "Retain"
+	DeletionDelete DeletionPolicy = "Delete"
+)
+
+// FeedStatus answers: what does the Feed hold, and who is behind?
+type FeedStatus struct {
+	// ObservedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: Ready, Accepted, Reconciling, Stalled.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Instruments is how many Instruments are selected.
+	// +optional
+	Instruments int32 `json:"instruments"`
+
+	// Streams are those that the Feed's messages lie in.
+	// +listType=set
+	// +optional
+	Streams []string `json:"streams,omitempty"`
+
+	// First and Last are the oldest and the newest message that the streams hold
+	// of the Feed.
+	// +optional
+	First *FeedPosition `json:"first,omitempty"`
+	// +optional
+	Last *FeedPosition `json:"last,omitempty"`
+
+	// Messages and Bytes that the streams hold of the Feed.
+	// +optional
+	Messages int64 `json:"messages"`
+	// +optional
+	Bytes int64 `json:"bytes"`
+
+	// MessagesPerMinute and BytesPerSecond over the last minute.
+	// +optional
+	MessagesPerMinute int64 `json:"messagesPerMinute"`
+	// +optional
+	BytesPerSecond int64 `json:"bytesPerSecond"`
+
+	// Consumers is how many FeedConsumers name the Feed.
+	// +optional
+	Consumers int32 `json:"consumers"`
+
+	// Slowest is the consumer with the greatest lag.
+	// +optional
+	Slowest *SlowestConsumer `json:"slowest,omitempty"`
+}
+
+// FeedPosition is a message of a Feed.
+type FeedPosition struct {
+	// Token with which a consumer resumes behind the message.
+	// +required
+	Token string `json:"token"`
+	// Time at which the stream took the message.
+	// +required
+	Time metav1.Time `json:"time"`
+}
+
+// SlowestConsumer is the FeedConsumer with the greatest lag.
+type SlowestConsumer struct {
+	// Name of the FeedConsumer.
+	// +required
+	Name string `json:"name"`
+	// LagSeconds since the oldest message that it was not given yet came.
+	// +optional
+	LagSeconds int64 `json:"lagSeconds"`
+}
+
+// Feed is a selection of a Site's notices and telemetry that consumers follow.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=substorm
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="a Feed's name is a DNS label of at most 63 characters: streams and URLs carry it"
+// +kubebuilder:printcolumn:name="Site",type=string,JSONPath=`.spec.siteRef.name`,description="Site whose messages these are"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the Feed can be consumed"
+// +kubebuilder:printcolumn:name="Instruments",type=integer,JSONPath=`.status.instruments`,description="Instruments that are selected"
+// +kubebuilder:printcolumn:name="Messages",type=integer,JSONPath=`.status.messages`,description="Messages that the streams hold"
+// +kubebuilder:printcolumn:name="Per-Minute",type=integer,JSONPath=`.status.messagesPerMinute`,description="Messages in the last minute"
+// +kubebuilder:printcolumn:name="Consumers",type=integer,JSONPath=`.status.consumers`,description="FeedConsumers of the Feed"
+// +kubebuilder:printcolumn:name="Slowest",type=string,JSONPath=`.status.slowest.name`,description="Consumer with the greatest lag"
+// +kubebuilder:printcolumn:name="Lag",type=integer,JSONPath=`.status.slowest.lagSeconds`,description="Its lag in seconds"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+type Feed struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec FeedSpec `json:"spec"`
+	// The default of status: kstatus takes a Feed that no operator has seen for one in progress, not for ready.
+
+	// +kubebuilder:default={"observedGeneration":-1}
+	// +optional
+	Status FeedStatus `json:"status,omitzero"`
+}
+
+// FeedList is a list of Feeds.
+//
+// +kubebuilder:object:root=true
+type FeedList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Feed `json:"items"`
+}

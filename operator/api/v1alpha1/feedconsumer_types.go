@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ConditionConsumerFlowing of a FeedConsumer is True while it gets what its flow
+// asks for, False while it is Slow or Lapped, and Unknown while it is Idle.
+const ConditionConsumerFlowing = "Flowing"
+
+// Reasons of a FeedConsumer's conditions, beside its states.
+const (
+	// ReasonFeedNotFound: feedRef names no Feed in this namespace.
+	ReasonFeedNotFound = "FeedNotFound"
+	// ReasonInvalidFlow: the flow cannot be kept with this Feed, see the message.
+	ReasonInvalidFlow = "InvalidFlow"
+	// ReasonNoFeedServer: the Site has no feed server, which this delivery needs.
+	ReasonNoFeedServer = "NoFeedServer"
+)
+
+// FeedConsumerSpec declares one consumer of a Feed: what it gets, how fast, and
+// over what. What one consumer declares, or does, never changes what another gets.
+// +kubebuilder:validation:XValidation:rule="!has(self.flow.window) || (self.delivery.type == 'NATS' && self.flow.mode == 'All')",message="flow.window counts messages that wait for an acknowledgement: only delivery NATS with mode All has them"
+type FeedConsumerSpec struct {
+	// FeedRef names the Feed.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="feedRef is immutable: make another FeedConsumer"
+	// +required
+	FeedRef LocalReference `json:"feedRef"`
+
+	// Filter narrows what the Feed carries.
+	// +kubebuilder:default={}
+	// +optional
+	Filter FeedFilter `json:"filter,omitzero"`
+
+	// Flow says what happens when messages come faster than the consumer takes them.
+	// +kubebuilder:default={mode: All}
+	// +optional
+	Flow Flow `json:"flow,omitzero"`
+
+	// Delivery is how messages reach the consumer.
+	// +required
+	Delivery Delivery `json:"delivery"`
+
+	// SecretName is the Secret that the operator writes for the consumer, with all
+	// that it needs to connect and nothing else: <name>-consumer by default.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// FeedFilter selects messages of a Feed. Empty lists select all.
+type FeedFilter struct {
+	// Instruments by name.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	Instruments []string `json:"instruments,omitempty"`
+
+	// Channels of telemetry.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	Channels []string `json:"channels,omitempty"`
+
+	// Messages: notices, telemetry, or both.
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=set
+	// +optional
+	Messages []FeedMessages `json:"messages,omitempty"`
+}
+
+// Flow is the flow control of one consumer. The limits combine with the modes so:
+//
+//	                    All                     Latest              Sample
+//	interval            no                      no                  needed
+//	maxBytesPerSecond   paced                   paced               paced
+//	maxLag              beyond it as Latest,    no                  no
+//	                    until caught up
+//	window              NATS only               no                  no
+//	lane: Urgent        yes                     yes                 no
+//
+// +kubebuilder:validation:XValidation:rule="has(self.interval) == (self.mode == 'Sample')",message="mode Sample needs an interval, such as 200ms, and no other mode has one"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxLag) || self.mode == 'All'",message="maxLag says when mode All falls back to Latest: the other modes have no lag to bound"
+// +kubebuilder:validation:XValidation:rule="!has(self.lane) || self.lane != 'Urgent' || self.mode != 'Sample'",message="lane Urgent sends at once, mode Sample waits for its interval: choose one"
+type Flow struct {
+	// Mode says what a consumer that is too slow gets. All: everything that the
+	// stream still holds, and a gap record for what it does not. Latest: the newest
+	// message of each instrument and channel, and how many it replaced. Sample: the
+	// newest of each interval, and the rate that was achieved.
+	// +kubebuilder:default=All
+	// +optional
+	Mode FlowMode `json:"mode,omitempty"`
+
+	// Interval of mode Sample, 10ms to 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10ms') && duration(self) <= duration('24h')",message="interval is 10ms to 24h"
+	// +optional
+	Interval *metav1.Duration `json:"interval,omitempty"`
+
+	// MaxBytesPerSecond is what the consumer is sent at most, over all of its
+	// connections.
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('100'))",message="maxBytesPerSecond is at least 100"
+	// +optional
+	MaxBytesPerSecond *resource.Quantity `json:"maxBytesPerSecond,omitempty"`
+
+	// MaxLag is how old the next message of mode All may be. A consumer that is
+	// further behind gets the newest of each instrument and channel instead, and a
+	// gap record that says what was skipped, until it has caught up.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="maxLag is at least 1s"
+	// +optional
+	MaxLag *metav1.Duration `json:"maxLag,omitempty"`
+
+	// Window is how many messages may wait for their acknowledgement.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	// +optional
+	Window *int32 `json:"window,omitempty"`
+
+	// Lane: Urgent is sent before all that is Normal, from a queue of at most 256
+	// messages and 1 MiB; what does not fit is dropped and counted.
+	// +kubebuilder:default=Normal
+	// +optional
+	Lane Lane `json:"lane,omitempty"`
+}
+
+// FlowMode is what a consumer that is too slow gets.
+// +kubebuilder:validation:Enum=All;Latest;Sample
+type FlowMode string
+
+// The values of FlowMode.
+const (
+	FlowAll    FlowMode = "All"
+	FlowLatest FlowMode = "Latest"
+	FlowSample FlowMode = "Sample"
+)
+
+// Lane is a consumer's priority.
+// +kubebuilder:validation:Enum=Normal;Urgent
+type Lane string
+
+// The values of Lane.
+const (
+	LaneNormal Lane = "Normal"
+	LaneUrgent Lane = "Urgent"
+)
+
+// Delivery is how messages reach a consumer.
+type Delivery struct {
+	// Type: NATS, for any NATS client; WebSocket; ServerSentEvents.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="delivery.type is immutable: make another FeedConsumer"
+	// +required
+	Type DeliveryType `json:"type"`
+}
+
+// DeliveryType is a way out.
+// +kubebuilder:validation:Enum=NATS;WebSocket;ServerSentEvents
+type DeliveryType string
+
+// The values of DeliveryType.
+const (
+	DeliveryNATS             DeliveryType = "NATS"
+	DeliveryWebSocket        DeliveryType = "WebSocket"
+	DeliveryServerSentEvents DeliveryType = "ServerSentEvents"
+)
+
+// FeedConsumerStatus answers: does the consumer get what it asked for?
+type FeedConsumerStatus struct {
+	// ObservedGeneration is the generation that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: Ready, Accepted, Flowing, Reconciling, Stalled.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// State as measured. Idle: nobody is connected, or (NATS) nobody has asked for a
+	// minute. Lapped: a gap record was written in the last ten minutes. Slow: for
+	// ten seconds the oldest message that it was not given is older than five
+	// seconds, or in mode Sample than two intervals. Flowing: else.
+	// +optional
+	State ConsumerState `json:"state,omitempty"`
+
+	// Lag is what lies between the consumer and the newest message.
+	// +optional
+	Lag *ConsumerLag `json:"lag,omitempty"`
+
+	// Delivered messages and bytes since the consumer was made.
+	// +optional
+	Delivered *ConsumerDelivered `json:"delivered,omitempty"`
+
+	// Dropped messages, by reason.
+	// +listType=map
+	// +listMapKey=reason
+	// +optional
+	Dropped []ConsumerDropped `json:"dropped,omitempty"`
+
+	// Gaps is how many gap records the consumer was sent.
+	// +optional
+	Gaps int64 `json:"gaps"`
+
+	// Connections that are open.
+	// +optional
+	Connections int32 `json:"connections"`
+
+	// SecretName is the Secret with what the consumer needs to connect.
+	// +optional
+	SecretName string `json:"secretName,omitempty"`
+
+	// URL to connect to; empty where the Secret alone says it.
+	// +optional
+	URL string `json:"url,omitempty"`
+}
+
+// ConsumerState is how a consumer does.
+// +kubebuilder:validation:Enum=Flowing;Slow;Lapped;Idle
+type ConsumerState string
+
+// The values of ConsumerState.
+const (
+	ConsumerFlowing ConsumerState = "Flowing"
+	ConsumerSlow    ConsumerState = "Slow"
+	ConsumerLapped  ConsumerState = "Lapped"
+	ConsumerIdle    ConsumerState = "Idle"
+)
+
+// ConsumerLag is what a consumer was not given yet.
+type ConsumerLag struct {
+	// Messages that its filter selects.
+	// +optional
+	Messages int64 `json:"messages"`
+	// Bytes of them.
+	// +optional
+	Bytes int64 `json:"bytes"`
+	// Seconds since the oldest of them came.
+	// +optional
+	Seconds int64 `json:"seconds"`
+}
+
+// ConsumerDelivered is what a consumer was given.
+type ConsumerDelivered struct {
+	// Messages that were handed over.
+	// +optional
+	Messages int64 `json:"messages"`
+	// Bytes of them.
+	// +optional
+	Bytes int64 `json:"bytes"`
+}
+
+// ConsumerDropped is what a consumer was not given, for one reason.
+type ConsumerDropped struct {
+	// Reason: Replaced (Latest), Sampled (Sample), Retention, Overflow, …
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Reason string `json:"reason"`
+	// Count of messages; of telemetry in modes Latest and Sample, of datagrams.
+	// +optional
+	Count int64 `json:"count"`
+}
+
+// FeedConsumer is one consumer of a Feed, with a flow control of its own.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=substorm,shortName=fc
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="a FeedConsumer's name is a DNS label of at most 63 characters: streams and subjects carry it"
+// +kubebuilder:printcolumn:name="Feed",type=string,JSONPath=`.spec.feedRef.name`,description="Feed that is consumed"
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.flow.mode`,description="What a consumer that is too slow gets"
+// +kubebuilder:printcolumn:name="Delivery",type=string,JSONPath=`.spec.delivery.type`,description="How messages reach it"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once it can connect"
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`,description="Flowing, Slow, Lapped or Idle"
+// +kubebuilder:printcolumn:name="Lag",type=integer,JSONPath=`.status.lag.seconds`,description="Seconds since the oldest message came that it was not given"
+// +kubebuilder:printcolumn:name="Gaps",type=integer,JSONPath=`.status.gaps`,description="Gap records that it was sent"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+type FeedConsumer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec FeedConsumerSpec `json:"spec"`
+	// The default of status: kstatus takes a FeedConsumer that no operator has seen for one in progress, not for ready.
+
+	// +kubebuilder:default={"observedGeneration":-1}
+	// +optional
+	Status FeedConsumerStatus `json:"status,omitzero"`
+}
+
+// FeedConsumerList is a list of FeedConsumers.
+//
+// +kubebuilder:object:root=true
+type FeedConsumerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []FeedConsumer `json:"items"`
+}

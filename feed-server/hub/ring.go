@@ -168,3 +168,14 @@ func (r *Ring) Wait(ctx context.Context, from uint64) error {
 		}
 	}
 }
+
+// at returns when the stream took the first message from a sequence on; zero
+// where there is none.
+func (r *Ring) at(from uint64) time.Time {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if i := r.search(from); i < len(r.messages) {
+		return r.messages[i].At
+	}
+	return time.Time{}
+}

@@ -28,12 +28,16 @@ func ParseRegistryInstrumentKey(key string) (string, bool) {
 }
 
 // RegistryComplete closes a snapshot of the registry: the bucket holds all of
-// revision Revision, Count entries, the marker not included. Nobody removes
-// anything on a bucket without it.
+// revision Revision, and of each kind so many entries. Nobody removes anything on
+// a bucket without it.
 type RegistryComplete struct {
 	Format   int   `json:"format"`
 	Revision int64 `json:"revision"`
-	Count    int   `json:"count"`
+	// Count of instruments.
+	Count     int `json:"count"`
+	Feeds     int `json:"feeds,omitempty"`
+	Consumers int `json:"consumers,omitempty"`
+	Readers   int `json:"readers,omitempty"`
 }
 
 // Encode writes the marker as JSON.
@@ -89,6 +93,9 @@ type InstrumentEntry struct {
 	Aliases []string `json:"aliases,omitempty"`
 	// Forward is nil where no copy is sent.
 	Forward *ForwardEntry `json:"forward,omitempty"`
+
+	// Access is nil in entries from before it was declared: AccessAuthenticated.
+	Access *AccessEntry `json:"access,omitempty"`
 }
 
 // ForwardEntry says where a copy of what is received is sent.

@@ -58,3 +58,22 @@ func StatusBucket(site string) string { return "STATUS_" + site }
 
 // CursorBucket holds how far the archivist has come, see SegmentCursorKey.
 func CursorBucket(site string) string { return "CURSOR_" + site }
+
+// FeedStream is a Feed's own stream, where it has one.
+func FeedStream(site, feed string) string { return "FEED_" + site + "_" + feed }
+
+// ConsumerStream is the small stream in memory that feed-server fills for a
+// consumer of modes Latest and Sample with delivery NATS.
+func ConsumerStream(site, consumer string) string { return "CONS_" + site + "_" + consumer }
+
+// ConsumerDurable is the name of a consumer's durable in JetStream.
+func ConsumerDurable(consumer string) string { return "c_" + consumer }
+
+// LiveSubject is where feed-server publishes, in a consumer's ConsumerStream, what
+// came on a subject of the base streams.
+func LiveSubject(site, consumer, subject string) string {
+	return "live." + site + "." + consumer + "." + subject
+}
+
+// LiveSubjects matches all that LiveSubject returns for a consumer.
+func LiveSubjects(site, consumer string) string { return "live." + site + "." + consumer + ".>" }

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package access says who may read an instrument's data. One function answers for
+// every door: live feeds, and all that the archive is read through.
+package access
+
+import (
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Door is a way to an instrument's data.
+type Door int
+
+// The doors' kinds. What is current goes through Live, what is kept through
+// Archive.
+const (
+	Live Door = iota
+	Archive
+)
+
+// Verdict is what a reader is answered.
+type Verdict int
+
+// The verdicts, and what a door of HTTP answers.
+const (
+	// Granted: the data.
+	Granted Verdict = iota
+	// NeedsReader, 401: nobody in particular asked, and readers may read.
+	NeedsReader
+	// Forbidden, 403: a reader asked who may not.
+	Forbidden
+	// Hidden, 404: it is under embargo, and not even its name is told.
+	Hidden
+)
+
+// Reader is who asks. The zero value is a stranger.
+type Reader struct {
+	// Name of a reader, or of a consumer.
+	Name string
+}
+
+// Decide says whether a reader may have an instrument's data through a door. Live
+// data has no embargo: what is under embargo is not live for strangers, however
+// public it will be. ObservedAt is when the data was observed, otherwise received;
+// the zero time asks for the instrument as such. Entry is nil for instruments that
+// declare nothing: wire.AccessAuthenticated.
+func Decide(door Door, reader Reader, entry *wire.AccessEntry, observedAt, now time.Time) Verdict {
+	access := wire.AccessEntry{Live: wire.AccessAuthenticated, Archive: wire.AccessAuthenticated}
+	if entry != nil {
+		access = *entry
+	}
+	named := reader.Name != "" && slices.Contains(access.Readers, reader.Name)
+	embargo := time.Duration(access.EmbargoMillis) * time.Millisecond
+	if embargo > 0 && !named && !observedAt.IsZero() && now.Sub(observedAt) < embargo {
+		return Hidden
+	}
+	level := access.Archive
+	if door == Live {
+		level = access.Live
+	}
+	switch {
+	case level == wire.AccessPublic, named:
+		return Granted
+	case reader.Name == "":
+		return NeedsReader
+	case level == wire.AccessAuthenticated:
+		return Granted
+	default: // restricted, or a word that this program does not know
+		return Forbidden
+	}
+}
+
+// Narrower returns the one of two levels that lets fewer in. Empty lets all in
+// that the other does.
+func Narrower(a, b string) string {
+	order := []string{"", wire.AccessPublic, wire.AccessAuthenticated, wire.AccessRestricted}
+	i, j := slices.Index(order, a), slices.Index(order, b)
+	switch {
+	case i < 0:
+		return a
+	case j < 0 || j > i:
+		return b
+	default:
+		return a
+	}
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+const (
+	registryFeed     = "feed."
+	registryConsumer = "consumer."
+	registryReader   = "reader."
+)
+
+// RegistryFeedKey is the key of a Feed's entry.
+func RegistryFeedKey(feed string) string { return registryFeed + feed }
+
+// RegistryConsumerKey is the key of a FeedConsumer's entry.
+func RegistryConsumerKey(consumer string) string { return registryConsumer + consumer }
+
+// RegistryReaderKey is the key of a named reader's entry.
+func RegistryReaderKey(reader string) string { return registryReader + reader }
+
+// ParseRegistryFeedKey returns the Feed that a key names, and false for other keys.
+func ParseRegistryFeedKey(key string) (string, bool) { return named(key, registryFeed) }
+
+// ParseRegistryConsumerKey returns the FeedConsumer that a key names, and false
+// for other keys.
+func ParseRegistryConsumerKey(key string) (string, bool) { return named(key, registryConsumer) }
+
+// ParseRegistryReaderKey returns the reader that a key names, and false for other
+// keys.
+func ParseRegistryReaderKey(key string) (string, bool) { return named(key, registryReader) }
+
+func named(key, prefix string) (string, bool) {
+	name, ok := strings.CutPrefix(key, prefix)
+	return name, ok && name != ""
+}
+
+// FeedEntry is a Feed as feed-server knows it: its selector resolved.
+type FeedEntry struct {
+	Format int `json:"format"`
+	// UID and Generation of the Feed that the entry was made from.
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation"`
+	// Revision of the registry in which the entry last changed.
+	Revision int64 `json:"revision"`
+
+	Feed string `json:"feed"`
+	// Notices and Telemetry are the streams that the Feed's messages of each kind
+	// lie in; empty: it does not carry them. They are one stream where the Feed has
+	// its own.
+	Notices   string `json:"notices,omitempty"`
+	Telemetry string `json:"telemetry,omitempty"`
+	// Instruments that are selected, by name and in order.
+	Instruments []string `json:"instruments"`
+	// Channels of telemetry; empty: all.
+	Channels []string `json:"channels,omitempty"`
+	// Backfill: messages of backfilled observations are carried too.
+	Backfill bool `json:"backfill,omitempty"`
+	// Live narrows who may read what the instruments allow: AccessPublic, which
+	// narrows nothing, and so on. Empty: as the instruments say.
+	Live string `json:"live,omitempty"`
+}
+
+// Values of FlowEntry and ConsumerEntry, spelled as in the FeedConsumer.
+const (
+	FlowAll                  = "All"
+	FlowLatest               = "Latest"
+	FlowSample               = "Sample"
+	LaneNormal               = "Normal"
+	LaneUrgent               = "Urgent"
+	DeliveryNATS             = "NATS"
+	DeliveryWebSocket        = "WebSocket"
+	DeliveryServerSentEvents = "ServerSentEvents"
+)
+
+// FlowEntry is a consumer's flow control. Zero members bound nothing.
+type FlowEntry struct {
+	// Mode is FlowAll, FlowLatest or FlowSample.
+	Mode           string `json:"mode"`
+	IntervalMillis int64  `json:"intervalMillis,omitempty"`
+	// MaxBytesPerSecond of each connection.
+	MaxBytesPerSecond int64 `json:"maxBytesPerSecond,omitempty"`
+	MaxLagMillis      int64 `json:"maxLagMillis,omitempty"`
+	// Lane is LaneUrgent, or empty for LaneNormal.
+	Lane string `json:"lane,omitempty"`
+}
+
+// ConsumerEntry is a FeedConsumer as feed-server knows it.
+type ConsumerEntry struct {
+	Format int `json:"format"`
+	// UID and Generation of the FeedConsumer that the entry was made from.
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation"`
+	// Revision of the registry in which the entry last changed.
+	Revision int64 `json:"revision"`
+
+	Consumer string `json:"consumer"`
+	Feed     string `json:"feed"`
+	// Instruments, Channels and kinds of messages narrow what the Feed carries;
+	// empty: they do not.
+	Instruments []string `json:"instruments,omitempty"`
+	Channels    []string `json:"channels,omitempty"`
+	NoNotices   bool     `json:"noNotices,omitempty"`
+	NoTelemetry bool     `json:"noTelemetry,omitempty"`
+
+	Flow FlowEntry `json:"flow"`
+	// Delivery is DeliveryNATS, DeliveryWebSocket or DeliveryServerSentEvents.
+	Delivery string `json:"delivery"`
+	// MaxConnections at each replica.
+	MaxConnections int `json:"maxConnections,omitempty"`
+	// Tokens, one of which the consumer shows; see NoToken.
+	Tokens []TokenHash `json:"tokens,omitempty"`
+}
+
+// ReaderEntry is a named reader of a Site: somebody who is nobody's consumer.
+type ReaderEntry struct {
+	Format   int   `json:"format"`
+	Revision int64 `json:"revision"`
+
+	Reader string      `json:"reader"`
+	Tokens []TokenHash `json:"tokens"`
+}
+
+// Values of AccessEntry, spelled as in the Instrument.
+const (
+	// AccessPublic: anybody.
+	AccessPublic = "Public"
+	// AccessAuthenticated: every reader of the Site.
+	AccessAuthenticated = "Authenticated"
+	// AccessRestricted: the readers that are named.
+	AccessRestricted = "Restricted"
+)
+
+// AccessEntry says who may read an instrument's data.
+type AccessEntry struct {
+	// Live and Archive are AccessPublic, AccessAuthenticated or AccessRestricted.
+	Live    string `json:"live"`
+	Archive string `json:"archive"`
+	// EmbargoMillis is how long after its observation the archive keeps data to
+	// the readers that are named.
+	EmbargoMillis int64 `json:"embargoMillis,omitempty"`
+	// Readers and consumers that may read where access is restricted or data under
+	// embargo.
+	Readers []string `json:"readers,omitempty"`
+}
+
+// FeedServerStatusKey is where a pod of feed-server reports about itself.
+func FeedServerStatusKey(pod string) string { return "feedserver." + pod }
+
+// ConsumerStatusKey is where a pod of feed-server reports about a consumer.
+func ConsumerStatusKey(consumer, pod string) string { return "consumer." + consumer + "." + pod }
+
+// ParseConsumerStatusKey reads what ConsumerStatusKey wrote, and returns false for
+// other keys.
+func ParseConsumerStatusKey(key string) (consumer, pod string, ok bool) {
+	p := strings.Split(key, ".")
+	if len(p) != 3 || p[0] != "consumer" || p[1] == "" || p[2] == "" {
+		return "", "", false
+	}
+	return p[1], p[2], true
+}
+
+// FeedServerStatus is what a pod of feed-server reports every
+// GatewayReportInterval.
+type FeedServerStatus struct {
+	Format      int       `json:"format"`
+	Pod         string    `json:"pod"`
+	Incarnation string    `json:"incarnation"`
+	StartedAt   time.Time `json:"startedAt"`
+	ReportedAt  time.Time `json:"reportedAt"`
+	// Revision of the registry that the pod runs; 0 before the first.
+	Revision int64 `json:"revision"`
+	// Connections that are open.
+	Connections int  `json:"connections"`
+	Draining    bool `json:"draining,omitempty"`
+	// Problems are what keeps a consumer from being served, by consumer.
+	Problems map[string]string `json:"problems,omitempty"`
+}
+
+// The states of a consumer. FeedConsumer's documentation has the thresholds.
+const (
+	StateFlowing = "Flowing"
+	StateSlow    = "Slow"
+	StateLapped  = "Lapped"
+	StateIdle    = "Idle"
+)
+
+// ConsumerStatus is what a pod of feed-server reports about a consumer when it
+// changed, at most every GatewayReportInterval. For delivery NATS the pod that
+// holds the consumer's lease reports. Counts are since the incarnation began.
+type ConsumerStatus struct {
+	Format      int       `json:"format"`
+	Incarnation string    `json:"incarnation"`
+	ReportedAt  time.Time `json:"reportedAt"`
+	// State as this pod measured it.
+	State string `json:"state"`
+	// Connections that are open.
+	Connections int `json:"connections"`
+	// Lag of the connection that is furthest behind.
+	LagMessages int64 `json:"lagMessages"`
+	LagBytes    int64 `json:"lagBytes"`
+	LagMillis   int64 `json:"lagMillis"`
+	// Messages and Bytes that were handed over.
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"`
+	// Dropped by reason: Replaced and Sampled count datagrams and notices, the
+	// reasons of gaps messages.
+	Dropped map[string]uint64 `json:"dropped,omitempty"`
+	// Gaps is how many gap records were sent.
+	Gaps uint64 `json:"gaps"`
+	// LastGap is when the last of them was.
+	LastGap *time.Time `json:"lastGap,omitempty"`
+	// Token of what was given last, where there is one connection.
+	Token string `json:"token,omitempty"`
+	// AchievedMillis is the mean interval between samples, mode Sample.
+	AchievedMillis int64 `json:"achievedMillis,omitempty"`
+}
+
+// Encode writes the entry as JSON.
+func (e FeedEntry) Encode() ([]byte, error) {
+	e.Format = Format
+	return json.Marshal(e)
+}
+
+// DecodeFeedEntry reads an entry. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeFeedEntry(data []byte) (FeedEntry, error) {
+	return decode(data, func(e FeedEntry) int { return e.Format })
+}
+
+// Encode writes the entry as JSON.
+func (e ConsumerEntry) Encode() ([]byte, error) {
+	e.Format = Format
+	return json.Marshal(e)
+}
+
+// DecodeConsumerEntry reads an entry. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeConsumerEntry(data []byte) (ConsumerEntry, error) {
+	return decode(data, func(e ConsumerEntry) int { return e.Format })
+}
+
+// Encode writes the entry as JSON.
+func (e ReaderEntry) Encode() ([]byte, error) {
+	e.Format = Format
+	return json.Marshal(e)
+}
+
+// DecodeReaderEntry reads an entry. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeReaderEntry(data []byte) (ReaderEntry, error) {
+	return decode(data, func(e ReaderEntry) int { return e.Format })
+}
+
+// Encode writes the report as JSON.
+func (s FeedServerStatus) Encode() ([]byte, error) {
+	s.Format = Format
+	return json.Marshal(s)
+}
+
+// DecodeFeedServerStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeFeedServerStatus(data []byte) (FeedServerStatus, error) {
+	return decode(data, func(s FeedServerStatus) int { return s.Format })
+}
+
+// Encode writes the report as JSON.
+func (s ConsumerStatus) Encode() ([]byte, error) {
+	s.Format = Format
+	return json.Marshal(s)
+}
+
+// DecodeConsumerStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeConsumerStatus(data []byte) (ConsumerStatus, error) {
+	return decode(data, func(s ConsumerStatus) int { return s.Format })
+}

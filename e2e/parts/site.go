@@ -20,12 +20,12 @@ func CreateSite(t testing.TB, js jetstream.JetStream, code string) {
 	t.Helper()
 	ctx, cancel := deadline(startTimeout)
 	defer cancel()
-	for name, subjects := range map[string]string{
-		wire.ObservationStream(code): wire.ObservationSubjects(code),
-		wire.NoticeStream(code):      wire.NoticeSubjects(code),
+	for name, subjects := range map[string][]string{
+		wire.ObservationStream(code): {wire.ObservationSubjects(code)},
+		wire.NoticeStream(code):      {wire.NoticeSubjects(code), wire.GapSubjects(code)},
 	} {
 		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-			Name: name, Subjects: []string{subjects}, Storage: jetstream.FileStorage,
+			Name: name, Subjects: subjects, Storage: jetstream.FileStorage,
 			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: siteMaxBytes,
 			Duplicates: 2 * time.Minute, AllowDirect: true, AllowAtomicPublish: true,
 		})

@@ -18,6 +18,41 @@ const (
 	CompactCursorKey     = "compact"
 )
 
+// RefillCursorKey is the key of the RefillCursor.
+const RefillCursorKey = "refill"
+
+// RefillCursor says which notice stream was refilled last. A stream that was deleted
+// and made again lost what it held: the archivist announces it anew, from the
+// manifests.
+type RefillCursor struct {
+	Format int `json:"format"`
+	// Epoch of the stream.
+	Epoch string `json:"epoch"`
+	// Done: it holds, or held, all that is to be announced anew.
+	Done bool `json:"done,omitempty"`
+	// Since: of what was received earlier nothing is announced anew.
+	Since time.Time `json:"since,omitzero"`
+	// Through and ThroughID are the receive time and message ID of the last notice
+	// that is in the stream for certain; notices go by both. Sequence is that of the
+	// stream's last message then.
+	Through   time.Time `json:"through,omitzero"`
+	ThroughID string    `json:"throughID,omitempty"`
+	Sequence  uint64    `json:"sequence,omitempty"`
+	// Announced so far.
+	Announced uint64 `json:"announced,omitempty"`
+}
+
+// Encode writes the cursor as JSON.
+func (c RefillCursor) Encode() ([]byte, error) {
+	c.Format = Format
+	return json.Marshal(c)
+}
+
+// DecodeRefillCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeRefillCursor(data []byte) (RefillCursor, error) {
+	return decode(data, func(c RefillCursor) int { return c.Format })
+}
+
 // StreamCursor says how far a stream is archived.
 type StreamCursor struct {
 	Format int `json:"format"`

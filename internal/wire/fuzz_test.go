@@ -225,6 +225,11 @@ func FuzzDecodeConditionChange(f *testing.F) {
 func FuzzDecodeRefusalStatus(f *testing.F) { fuzzRecord(f, DecodeRefusalStatus, "status-refusal.json") }
 func FuzzDecodeAdoption(f *testing.F)      { fuzzRecord(f, DecodeAdoption, "adoption.json") }
 func FuzzDecodeSiteMarker(f *testing.F)    { fuzzRecord(f, DecodeSiteMarker, "site-marker.json") }
+func FuzzDecodeGap(f *testing.F)           { fuzzRecord(f, DecodeGap, "gap.json") }
+func FuzzDecodeRefillCursor(f *testing.F)  { fuzzRecord(f, DecodeRefillCursor, "cursor-refill.json") }
+func FuzzDecodeDeliveryCursor(f *testing.F) {
+	fuzzRecord(f, DecodeDeliveryCursor, "cursor-delivery.json")
+}
 func FuzzDecodeLease(f *testing.F)         { fuzzRecord(f, DecodeLease, "lease.json") }
 
 // FuzzParseQuarantineKey: what is accepted keeps its gateway and its millisecond.

@@ -40,7 +40,9 @@ type Gap struct {
 	From string `json:"from,omitempty"`
 	To   string `json:"to"`
 	// Count of messages that are missing: of all that were in the stream between the
-	// two places, where nobody knows which of them the consumer's filter selects.
+	// two places, where nobody knows which of them the consumer's filter selects. 0
+	// where none is known to be: a stream or a durable was made anew, and what follows
+	// may come a second time.
 	Count uint64 `json:"count"`
 	// Exact says that Count holds only what the filter selects.
 	Exact  bool      `json:"exact,omitempty"`

@@ -30,6 +30,25 @@ const (
 	// what the ce-id is on its telemetry: see PublicationID.
 	HeaderPublication = "substorm-publication"
 
+	// HeaderRefilled marks notices that were published again because their stream
+	// was made anew: RefilledAgain.
+	HeaderRefilled = "substorm-refilled"
+
+	// Headers of what feed-server puts into a ConsumerStream, each message of which
+	// is one item: a notice, or one datagram.
+
+	// HeaderToken is the item's place in its base stream: a ResumeToken.
+	HeaderToken = "substorm-token"
+	// HeaderReplaced is how many items of the same subject are not given since the
+	// last message of that subject, because newer ones came before it was their turn.
+	HeaderReplaced = "substorm-replaced"
+	// HeaderSampled is how many are not given because the interval asks for one.
+	HeaderSampled = "substorm-sampled"
+	// HeaderCount is <incarnation>/<n>: the message is the n-th item of its subject
+	// that came to that life of a feed server. What lies between two messages of one
+	// incarnation was not given, for whatever reason.
+	HeaderCount = "substorm-count"
+
 	// HeaderMessageID is JetStream's own; it always equals ce-id.
 	HeaderMessageID = "Nats-Msg-Id"
 )
@@ -46,6 +65,9 @@ const (
 	ContentTypeJSON     = "application/json"
 	ContentTypeProtobuf = "application/x-protobuf"
 )
+
+// RefilledAgain is the value of HeaderRefilled.
+const RefilledAgain = "1"
 
 // SpecVersion is the version of CloudEvents in HeaderSpecVersion.
 const SpecVersion = "1.0"

@@ -281,6 +281,25 @@ func sampleConditionChange() ConditionChange {
 		Reason: "Overdue", Message: "nothing was received since 2026-11-21T23:57:57Z", At: sampleTime}
 }
 
+func sampleGap() Gap {
+	epoch := StreamEpoch(sampleTime.Add(-24 * time.Hour))
+	return Gap{Format: Format, Consumer: "model", Stream: "NOTICE_thule", From: ResumeToken{Epoch: epoch, Sequence: 4711}.String(),
+		To: ResumeToken{Epoch: epoch, Sequence: 4752}.String(), Count: 42, Reason: GapRetention, At: sampleTime}
+}
+
+func sampleDeliveryCursor() DeliveryCursor {
+	gap := sampleGap()
+	epoch := StreamEpoch(sampleTime.Add(-24 * time.Hour))
+	return DeliveryCursor{Format: Format, UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Places: map[string]DeliveryPlace{
+		"NOTICE_thule": {Epoch: epoch, Created: sampleTime.Add(-time.Hour), Next: 4753, Last: 5000, Waiting: 12}},
+		Gaps: 1, Missing: map[GapReason]uint64{GapRetention: 42}, LastGap: ptr(sampleTime), Pending: &gap}
+}
+
+func sampleRefillCursor() RefillCursor {
+	return RefillCursor{Format: Format, Epoch: StreamEpoch(sampleTime), Since: sampleTime.Add(-72 * time.Hour),
+		Through: sampleTime.Add(-time.Hour), ThroughID: sampleRaw().ID, Sequence: 4711, Announced: 4000}
+}
+
 func sampleLease() Lease {
 	return Lease{Format: Format, Holder: "gateway-1", Incarnation: "01k9zqv7r4", Since: sampleTime}
 }

@@ -65,10 +65,10 @@ func TestSiteMakesWhatItNeeds(t *testing.T) {
 	if m.UID != string(w.object("Site", "hub").GetUID()) || m.Namespace != w.namespace || m.Name != "hub" || m.Cluster == "" {
 		t.Errorf("marker in the bucket: %+v", m)
 	}
-	for name, subject := range map[string]string{"OBS_hub": "obs.hub.>", "NOTICE_hub": "notice.hub.>"} {
+	for name, subjects := range map[string][]string{"OBS_hub": {"obs.hub.>"}, "NOTICE_hub": {"notice.hub.>", "gap.hub.>"}} {
 		cfg := w.stream(name)
 		want := jetstream.StreamConfig{
-			Subjects: []string{subject}, MaxBytes: 64 << 20, Replicas: 1, Duplicates: 2 * time.Minute,
+			Subjects: subjects, MaxBytes: 64 << 20, Replicas: 1, Duplicates: 2 * time.Minute,
 			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
 			AllowDirect: true, AllowAtomicPublish: true, MaxAge: 0,
 		}
@@ -103,6 +103,31 @@ func TestSiteMakesWhatItNeeds(t *testing.T) {
 		return nil
 	})
 	w.awaits("Site", "hub", "Ready", "True/Ready")
+}
+
+// A stream from before there were gap records gets their subject where it is, and
+// keeps what it holds.
+func TestStreamOfAnOlderOperator(t *testing.T) {
+	w := newWorld(t)
+	js := w.nats.JetStream(t)
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTICE_hub", Subjects: []string{"notice.hub.>"},
+		MaxBytes: 64 << 20, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), wire.NoticeSubject("hub", "camera"), []byte("kept")); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.applySite("hub", "hub")
+	w.awaits("Site", "hub", "Ready", "True/Ready")
+	if _, err := js.Publish(t.Context(), wire.GapSubject("hub", "model"), []byte("a gap")); err != nil {
+		t.Errorf("the stream does not take gap records: %v", err)
+	}
+	s, err := js.Stream(t.Context(), "NOTICE_hub")
+	if err != nil || s.CachedInfo().State.Msgs != 2 {
+		t.Errorf("what was announced is gone: %v", err)
+	}
 }
 
 func TestSiteLosesAStream(t *testing.T) {

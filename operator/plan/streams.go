@@ -46,7 +46,7 @@ func Streams(site *v1alpha1.Site) []Stream {
 		{
 			Name:        wire.NoticeStream(code),
 			Description: "Notices of stored objects of Site " + code,
-			Subjects:    []string{wire.NoticeSubjects(code)},
+			Subjects:    []string{wire.NoticeSubjects(code), wire.GapSubjects(code)},
 			MaxBytes:    js.Notices.MaxSize.Value(),
 			Replicas:    int(js.Replicas),
 			Duplicates:  duplicateWindow,

@@ -178,7 +178,8 @@ func (w *Writer) begin(ctx context.Context) error {
 	}
 	w.next = w.cursor.Next
 	w.listed.Store(&stream.Position{Epoch: epoch, Next: w.cursor.Next})
-	w.reader = stream.NewReader(js, stream.ReaderConfig{Stream: name, Epoch: epoch, Start: w.cursor.Next})
+	// The stream also holds gap records of consumers, which are nothing to list.
+	w.reader = stream.NewReader(js, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: wire.NoticeSubjects(site), Start: w.cursor.Next})
 	w.nextClose = time.Now().Add(w.cfg.PartInterval)
 	return nil
 }

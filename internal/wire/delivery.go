@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// deliveryShards is among how many leases the consumers of delivery NATS are shared
+// out. One lease each would cost as many synced writes as there are consumers, every
+// third of LeaseTTL.
+const deliveryShards = 8
+
+// DeliveryLeases are the keys of all leases that DeliveryLease returns.
+func DeliveryLeases() []string {
+	leases := make([]string, deliveryShards)
+	for i := range leases {
+		leases[i] = "delivery." + strconv.Itoa(i)
+	}
+	return leases
+}
+
+// DeliveryLease is the key of the lease whose holder alone, among the feed servers,
+// works for a consumer of delivery NATS.
+func DeliveryLease(consumer string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(consumer))
+	return "delivery." + strconv.Itoa(int(h.Sum32()%deliveryShards))
+}
+
+const deliveryCursor = "delivery."
+
+// DeliveryCursorKey is the key of a consumer's DeliveryCursor.
+func DeliveryCursorKey(consumer string) string { return deliveryCursor + consumer }
+
+// DeliveryCursorKeys matches all that DeliveryCursorKey returns.
+const DeliveryCursorKeys = deliveryCursor + "*"
+
+// ParseDeliveryCursorKey returns the consumer that a key names, and false for
+// other keys.
+func ParseDeliveryCursorKey(key string) (string, bool) {
+	consumer, ok := strings.CutPrefix(key, deliveryCursor)
+	return consumer, ok && consumer != "" && !strings.Contains(consumer, ".")
+}
+
+// DeliveryCursor says how far a consumer of delivery NATS and mode All is known to
+// have come, and which gap records it was sent: so that there is one record for each
+// gap, whichever feed server watches.
+type DeliveryCursor struct {
+	Format int `json:"format"`
+	// UID of the FeedConsumer that this is about.
+	UID string `json:"uid"`
+	// Places by stream.
+	Places map[string]DeliveryPlace `json:"places,omitempty"`
+	// Gaps is how many gap records there were.
+	Gaps uint64 `json:"gaps,omitempty"`
+	// Missing messages in them, by reason.
+	Missing map[GapReason]uint64 `json:"missing,omitempty"`
+	// LastGap is when the last of them was.
+	LastGap *time.Time `json:"lastGap,omitempty"`
+	// Pending is the last of them, where it may not be published yet.
+	Pending *Gap `json:"pending,omitempty"`
+}
+
+// DeliveryPlace is a durable's place in its stream.
+type DeliveryPlace struct {
+	// Epoch of the stream, and when the durable was made.
+	Epoch   string    `json:"epoch"`
+	Created time.Time `json:"created"`
+	// Next is the first sequence that is neither known to be acknowledged nor in a
+	// gap record. It may be a little behind.
+	Next uint64 `json:"next"`
+	// Last is the stream's last sequence, and Waiting how many messages waited for
+	// delivery or acknowledgement, when that was looked at last.
+	Last    uint64 `json:"last"`
+	Waiting uint64 `json:"waiting,omitempty"`
+}
+
+// Encode writes the cursor as JSON.
+func (c DeliveryCursor) Encode() ([]byte, error) {
+	c.Format = Format
+	return json.Marshal(c)
+}
+
+// DecodeDeliveryCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeDeliveryCursor(data []byte) (DeliveryCursor, error) {
+	return decode(data, func(c DeliveryCursor) int { return c.Format })
+}
+
+// GapID is the ce-id and Nats-Msg-Id of a gap record that a durable consumer is
+// sent: uid is that of its FeedConsumer, number counts its records from 1.
+func GapID(uid string, number uint64) string { return fmt.Sprintf("gap/%s/%d", uid, number) }

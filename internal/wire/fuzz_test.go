@@ -203,7 +203,7 @@ func FuzzDecodeUploadInfo(f *testing.F)  { fuzzRecord(f, DecodeUploadInfo, "uplo
 func FuzzDecodeUploadDone(f *testing.F)  { fuzzRecord(f, DecodeUploadDone, "upload-done.json") }
 func FuzzDecodeLedgerEntry(f *testing.F) { fuzzRecord(f, DecodeLedgerEntry, "ledger.json") }
 func FuzzDecodeInstrumentEntry(f *testing.F) {
-	fuzzRecord(f, DecodeInstrumentEntry, "registry-instrument.json", "registry-framings.json", "registry-http.json")
+	fuzzRecord(f, DecodeInstrumentEntry, "registry-instrument.json", "registry-framings.json", "registry-http.json", "registry-access.json")
 }
 func FuzzDecodeRegistryComplete(f *testing.F) {
 	fuzzRecord(f, DecodeRegistryComplete, "registry-complete.json")

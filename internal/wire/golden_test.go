@@ -55,6 +55,7 @@ func goldenRecords() []goldenRecord {
 		{"registry-instrument.json", sampleInstrument().Encode, decoded(DecodeInstrumentEntry), sampleInstrument()},
 		{"registry-framings.json", sampleFramings().Encode, decoded(DecodeInstrumentEntry), sampleFramings()},
 		{"registry-packs.json", samplePacks().Encode, decoded(DecodeInstrumentEntry), samplePacks()},
+		{"registry-access.json", sampleAccess().Encode, decoded(DecodeInstrumentEntry), sampleAccess()},
 		{"notice-packed.json", sampleNotice(samplePacked(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(samplePacked(), "allsky-1")},
 		{"notice-repacked.json", sampleNotice(sampleRepacked(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleRepacked(), "allsky-1")},
 		{"registry-http.json", sampleHTTP().Encode, decoded(DecodeInstrumentEntry), sampleHTTP()},

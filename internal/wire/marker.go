@@ -30,5 +30,15 @@ func DecodeSiteMarker(data []byte) (SiteMarker, error) {
 	return decode(data, func(m SiteMarker) int { return m.Format })
 }
 
-// StreamMetadataMarker is the key of the encoded SiteMarker in a stream's metadata.
-const StreamMetadataMarker = "substorm-site"
+// Keys in the metadata of streams and their consumers.
+const (
+	// StreamMetadataMarker has the encoded SiteMarker of a stream.
+	StreamMetadataMarker = "substorm-site"
+	// StreamMetadataDeletion says what becomes of a Feed's own stream without the
+	// Feed: Delete, or Retain.
+	StreamMetadataDeletion = "substorm-deletion-policy"
+	// ConsumerMetadataSite has the uid of the Site whose durable consumer it is, and
+	// ConsumerMetadataUID that of the FeedConsumer.
+	ConsumerMetadataSite = "substorm-site-uid"
+	ConsumerMetadataUID  = "substorm-consumer-uid"
+)

@@ -94,7 +94,7 @@ type InstrumentEntry struct {
 	// Forward is nil where no copy is sent.
 	Forward *ForwardEntry `json:"forward,omitempty"`
 
-	// Access is nil in entries from before it was declared: AccessAuthenticated.
+	// Access is nil where all is AccessAuthenticated and nothing under embargo.
 	Access *AccessEntry `json:"access,omitempty"`
 }
 

@@ -161,6 +161,13 @@ func samplePacks() InstrumentEntry {
 	return e
 }
 
+// sampleAccess says who may read.
+func sampleAccess() InstrumentEntry {
+	e := sampleInstrument()
+	e.Access = &AccessEntry{Live: AccessPublic, Archive: AccessRestricted, EmbargoMillis: 2_592_000_000, Readers: []string{"ops", "viewer"}}
+	return e
+}
+
 // samplePacked is a member as gateways write it, sampleRepacked one that had
 // another place before.
 func samplePacked() Record {

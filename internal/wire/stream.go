@@ -19,6 +19,9 @@ func ObservationSubject(site, instrument, channel string) string {
 	return "obs." + site + "." + instrument + "." + channel
 }
 
+// ObservationSubjectsOf matches all telemetry of an instrument.
+func ObservationSubjectsOf(site, instrument string) string { return ObservationSubject(site, instrument, ">") }
+
 // ObservationSubjects matches all telemetry of a Site.
 func ObservationSubjects(site string) string { return "obs." + site + ".>" }
 
@@ -66,8 +69,28 @@ func FeedStream(site, feed string) string { return "FEED_" + site + "_" + feed }
 // consumer of modes Latest and Sample with delivery NATS.
 func ConsumerStream(site, consumer string) string { return "CONS_" + site + "_" + consumer }
 
+const consumerDurable = "c_"
+
 // ConsumerDurable is the name of a consumer's durable in JetStream.
-func ConsumerDurable(consumer string) string { return "c_" + consumer }
+func ConsumerDurable(consumer string) string { return consumerDurable + consumer }
+
+// ParseConsumerDurable returns the FeedConsumer that a durable is of, and false for
+// other durables.
+func ParseConsumerDurable(durable string) (consumer string, ok bool) {
+	return named(durable, consumerDurable)
+}
+
+// ParseFeedStream returns the Feed whose own stream a stream of the Site is, and
+// false for other streams.
+func ParseFeedStream(site, stream string) (feed string, ok bool) {
+	return named(stream, FeedStream(site, ""))
+}
+
+// ParseConsumerStream returns the FeedConsumer that a stream of the Site is filled
+// for, and false for other streams.
+func ParseConsumerStream(site, stream string) (consumer string, ok bool) {
+	return named(stream, ConsumerStream(site, ""))
+}
 
 // LiveSubject is where feed-server publishes, in a consumer's ConsumerStream, what
 // came on a subject of the base streams.

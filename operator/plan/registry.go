@@ -92,6 +92,7 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		SegmentSize:      spec.Archive.Segment.MaxSize.Value(),
 		Station:          spec.Station,
 		Forward:          forwardEntry(spec.Forward),
+		Access:           accessEntry(&spec.Access),
 	}
 	if spec.Naming != nil {
 		entry.Naming = string(spec.Naming.Template)

@@ -21,6 +21,7 @@ const (
 
 // FeedSpec declares which of a Site's messages belong together: a selection over
 // the Site's base streams.
+// +kubebuilder:validation:XValidation:rule="has(self.stream) == has(oldSelf.stream)",message="a stream of the Feed's own can neither be added nor removed: its consumers would lose their places. Make another Feed"
 // +kubebuilder:validation:XValidation:rule="!has(self.channels) || size(self.channels) == 0 || self.messages.exists(m, m == 'Telemetry')",message="channels select telemetry: add Telemetry to messages, or leave channels out"
 type FeedSpec struct {
 	// SiteRef names the Site whose messages these are.
@@ -45,6 +46,7 @@ type FeedSpec struct {
 
 	// Channels of telemetry that are carried. Empty means all.
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	// +listType=set
 	// +optional
@@ -55,6 +57,10 @@ type FeedSpec struct {
 	// other replicas. Without it consumers read the base streams.
 	// +optional
 	Stream *FeedStream `json:"stream,omitempty"`
+
+	// Access narrows who may read what the instruments allow. It never widens it.
+	// +optional
+	Access *FeedAccess `json:"access,omitempty"`
 
 	// DeletionPolicy says what becomes of the Feed's own stream when the Feed is
 	// deleted. The base streams and the archive stay in either case.
@@ -73,13 +79,23 @@ const (
 	FeedTelemetry FeedMessages = "Telemetry"
 )
 
+// FeedAccess narrows who may read a Feed.
+type FeedAccess struct {
+	// Live is who may follow at most. Public narrows nothing; with Restricted each
+	// instrument's messages are for the readers that it names.
+	// +required
+	Live AccessLevel `json:"live"`
+}
+
 // FeedStream is a stream of a Feed's own. Its messages are those of the base
 // streams, unchanged. When it is full the oldest go.
 type FeedStream struct {
 	// MaxAge is how long messages stay.
 	// +kubebuilder:default="24h"
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="a stream's maxAge is at least 1m"
 	// +optional
 	MaxAge metav1.Duration `json:"maxAge,omitzero"`
 
@@ -143,24 +159,26 @@ type FeedStatus struct {
 	// +optional
 	Streams []string `json:"streams,omitempty"`
 
-	// First and Last are the oldest and the newest message that the streams hold
-	// of the Feed.
+	// First is the oldest message that the streams hold of the Feed.
 	// +optional
 	First *FeedPosition `json:"first,omitempty"`
+
+	// Last is the newest message that the streams hold of the Feed.
 	// +optional
 	Last *FeedPosition `json:"last,omitempty"`
 
-	// Messages and Bytes that the streams hold of the Feed.
+	// Messages that the streams hold of the Feed.
 	// +optional
 	Messages int64 `json:"messages"`
-	// +optional
-	Bytes int64 `json:"bytes"`
 
-	// MessagesPerMinute and BytesPerSecond over the last minute.
+	// Bytes of the Feed's own stream. Absent where the Feed is a selection of the
+	// base streams: JetStream counts the bytes of whole streams only.
+	// +optional
+	Bytes *int64 `json:"bytes,omitempty"`
+
+	// MessagesPerMinute that came in the last minute.
 	// +optional
 	MessagesPerMinute int64 `json:"messagesPerMinute"`
-	// +optional
-	BytesPerSecond int64 `json:"bytesPerSecond"`
 
 	// Consumers is how many FeedConsumers name the Feed.
 	// +optional
@@ -173,9 +191,12 @@ type FeedStatus struct {
 
 // FeedPosition is a message of a Feed.
 type FeedPosition struct {
-	// Token with which a consumer resumes behind the message.
+	// Stream that the message lies in.
 	// +required
-	Token string `json:"token"`
+	Stream string `json:"stream"`
+	// Sequence of the message in it.
+	// +required
+	Sequence int64 `json:"sequence"`
 	// Time at which the stream took the message.
 	// +required
 	Time metav1.Time `json:"time"`

@@ -17,13 +17,25 @@ const (
 	ReasonFeedNotFound = "FeedNotFound"
 	// ReasonInvalidFlow: the flow cannot be kept with this Feed, see the message.
 	ReasonInvalidFlow = "InvalidFlow"
-	// ReasonNoFeedServer: the Site has no feed server, which this delivery needs.
+	// ReasonNoFeedServer: the Site has no feed server.
 	ReasonNoFeedServer = "NoFeedServer"
+	// ReasonFeedNotReady: the Feed is not accepted.
+	ReasonFeedNotReady = "FeedNotReady"
+	// ReasonForbidden: the consumer may read none of the instruments.
+	ReasonForbidden = "Forbidden"
+	// ReasonNoAccountKey: delivery NATS needs users, and the Site's account key is
+	// what makes them.
+	ReasonNoAccountKey = "NoAccountKey"
+	// ReasonFeedServerProblem: a feed server cannot serve the consumer.
+	ReasonFeedServerProblem = "FeedServerProblem"
 )
 
 // FeedConsumerSpec declares one consumer of a Feed: what it gets, how fast, and
 // over what. What one consumer declares, or does, never changes what another gets.
 // +kubebuilder:validation:XValidation:rule="!has(self.flow.window) || (self.delivery.type == 'NATS' && self.flow.mode == 'All')",message="flow.window counts messages that wait for an acknowledgement: only delivery NATS with mode All has them"
+// +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || self.flow.mode != 'All' || !has(self.flow.maxBytesPerSecond) && !has(self.flow.maxLag)",message="with delivery NATS and mode All the client pulls from the stream itself, and nobody can pace it: set flow.window instead of maxBytesPerSecond and maxLag"
+// +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || !has(self.flow.lane) || self.flow.lane == 'Normal'",message="lane Urgent orders what feed servers send, and clients of delivery NATS pull: choose another delivery"
+// +kubebuilder:validation:XValidation:rule="(has(self.secretName) ? self.secretName : '') == (has(oldSelf.secretName) ? oldSelf.secretName : '')",message="secretName is immutable: make another FeedConsumer"
 type FeedConsumerSpec struct {
 	// FeedRef names the Feed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="feedRef is immutable: make another FeedConsumer"
@@ -44,17 +56,28 @@ type FeedConsumerSpec struct {
 	// +required
 	Delivery Delivery `json:"delivery"`
 
+	// MaxConnections that each feed server takes of the consumer at a time. It says
+	// nothing about delivery NATS.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	// +kubebuilder:default=1000
+	// +optional
+	MaxConnections int32 `json:"maxConnections,omitempty"`
+
 	// SecretName is the Secret that the operator writes for the consumer, with all
 	// that it needs to connect and nothing else: <name>-consumer by default.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 }
 
 // FeedFilter selects messages of a Feed. Empty lists select all.
+// +kubebuilder:validation:XValidation:rule="!has(self.channels) || size(self.channels) == 0 || !has(self.messages) || size(self.messages) == 0 || self.messages.exists(m, m == 'Telemetry')",message="channels select telemetry: add Telemetry to messages, or leave channels out"
 type FeedFilter struct {
 	// Instruments by name.
 	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	// +listType=set
 	// +optional
@@ -62,6 +85,7 @@ type FeedFilter struct {
 
 	// Channels of telemetry.
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	// +listType=set
 	// +optional
@@ -78,11 +102,12 @@ type FeedFilter struct {
 //
 //	                    All                     Latest              Sample
 //	interval            no                      no                  needed
-//	maxBytesPerSecond   paced                   paced               paced
+//	maxBytesPerSecond   paced; not with NATS    paced               paced
 //	maxLag              beyond it as Latest,    no                  no
-//	                    until caught up
+//	                    until caught up;
+//	                    not with NATS
 //	window              NATS only               no                  no
-//	lane: Urgent        yes                     yes                 no
+//	lane: Urgent        not with NATS           not with NATS       no
 //
 // +kubebuilder:validation:XValidation:rule="has(self.interval) == (self.mode == 'Sample')",message="mode Sample needs an interval, such as 200ms, and no other mode has one"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxLag) || self.mode == 'All'",message="maxLag says when mode All falls back to Latest: the other modes have no lag to bound"
@@ -98,12 +123,13 @@ type Flow struct {
 
 	// Interval of mode Sample, 10ms to 24h.
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10ms') && duration(self) <= duration('24h')",message="interval is 10ms to 24h"
 	// +optional
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// MaxBytesPerSecond is what the consumer is sent at most, over all of its
+	// MaxBytesPerSecond is what the consumer is sent at most over each of its
 	// connections.
 	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('100'))",message="maxBytesPerSecond is at least 100"
 	// +optional
@@ -113,6 +139,7 @@ type Flow struct {
 	// further behind gets the newest of each instrument and channel instead, and a
 	// gap record that says what was skipped, until it has caught up.
 	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="maxLag is at least 1s"
 	// +optional
@@ -194,19 +221,31 @@ type FeedConsumerStatus struct {
 	// +optional
 	Lag *ConsumerLag `json:"lag,omitempty"`
 
-	// Delivered messages and bytes since the consumer was made.
+	// Delivered messages and bytes by the feed servers that report, since each of
+	// them started.
 	// +optional
 	Delivered *ConsumerDelivered `json:"delivered,omitempty"`
 
-	// Dropped messages, by reason.
+	// Dropped messages, by reason, counted like Delivered.
 	// +listType=map
 	// +listMapKey=reason
 	// +optional
 	Dropped []ConsumerDropped `json:"dropped,omitempty"`
 
-	// Gaps is how many gap records the consumer was sent.
+	// Gaps is how many gap records the consumer was sent, counted like Delivered.
 	// +optional
 	Gaps int64 `json:"gaps"`
+
+	// Positions up to which a consumer of delivery NATS and mode All has
+	// acknowledged everything. A durable that somebody deletes is made anew there.
+	// +listType=map
+	// +listMapKey=stream
+	// +optional
+	Positions []ConsumerPosition `json:"positions,omitempty"`
+
+	// AchievedInterval between samples, mode Sample.
+	// +optional
+	AchievedInterval *metav1.Duration `json:"achievedInterval,omitempty"`
 
 	// Connections that are open.
 	// +optional
@@ -232,6 +271,18 @@ const (
 	ConsumerLapped  ConsumerState = "Lapped"
 	ConsumerIdle    ConsumerState = "Idle"
 )
+
+// ConsumerPosition is a consumer's place in a stream.
+type ConsumerPosition struct {
+	// Stream that the place is in.
+	// +kubebuilder:validation:MaxLength=255
+	// +required
+	Stream string `json:"stream"`
+	// Token of the last message behind which nothing is missing.
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Token string `json:"token"`
+}
 
 // ConsumerLag is what a consumer was not given yet.
 type ConsumerLag struct {

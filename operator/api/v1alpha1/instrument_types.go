@@ -123,6 +123,11 @@ type InstrumentSpec struct {
 	// +optional
 	Archive InstrumentArchive `json:"archive,omitzero"`
 
+	// Access says who may read the instrument's data.
+	// +kubebuilder:default={}
+	// +optional
+	Access Access `json:"access,omitzero"`
+
 	// Forward sends a copy of what is received to another server, until a date:
 	// for the time in which an old server is still in use.
 	// +optional

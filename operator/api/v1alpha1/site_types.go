@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -15,7 +16,13 @@ const (
 	ConditionJetStreamReachable = "JetStreamReachable"
 	// ConditionDurable: what JetStream acknowledges survives a power cut.
 	ConditionDurable = "Durable"
+	// ConditionFeedServerAvailable: feed servers serve consumers. Absent where the
+	// Site has none.
+	ConditionFeedServerAvailable = "FeedServerAvailable"
 )
+
+// ReasonAvailable: feed servers are ready.
+const ReasonAvailable = "Available"
 
 // Reasons of a Site's Durable condition.
 const (
@@ -52,6 +59,57 @@ type SiteSpec struct {
 	// JetStream is where notices and telemetry flow.
 	// +required
 	JetStream JetStream `json:"jetStream"`
+
+	// FeedServer runs the way out: it serves Feeds to their consumers. Without it no
+	// FeedConsumer is Ready.
+	// +optional
+	FeedServer *FeedServer `json:"feedServer,omitempty"`
+
+	// ReadersSecretRef names a Secret whose keys are names of readers, DNS labels,
+	// and whose values are their tokens, one in a line, each of at least 16
+	// characters: `openssl rand -hex 32` makes one.
+	// +optional
+	ReadersSecretRef *LocalReference `json:"readersSecretRef,omitempty"`
+}
+
+// FeedServer is how feed servers run.
+type FeedServer struct {
+	// Replicas of the feed server. They are interchangeable: with two, the clients
+	// of one that is gone go on at the other.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	// +kubebuilder:default=2
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// Resources of the container. Default: a request of 100m and 128Mi, a limit of
+	// 512Mi.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// TLSSecretRef names a Secret with tls.crt and tls.key, as cert-manager makes
+	// them. With it feed servers listen on port 8443 over TLS; without it on port
+	// 8080 in plain text, which is for behind an edge that has a certificate.
+	// +optional
+	TLSSecretRef *LocalReference `json:"tlsSecretRef,omitempty"`
+
+	// Service by which consumers reach the feed servers.
+	// +kubebuilder:default={}
+	// +optional
+	Service FeedServerService `json:"service,omitzero"`
+}
+
+// FeedServerService is the Service of the feed servers.
+type FeedServerService struct {
+	// Type of the Service.
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+	// +kubebuilder:default=ClusterIP
+	// +optional
+	Type corev1.ServiceType `json:"type,omitempty"`
+
+	// Annotations of the Service, for load balancers.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // ObjectStore is a bucket behind the S3 API. Only plain S3 is used.
@@ -171,7 +229,7 @@ type SiteStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Ready, Accepted, ObjectStoreReachable, JetStreamReachable,
-	// Durable, DataFlowing.
+	// Durable, DataFlowing, FeedServerAvailable.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -184,6 +242,23 @@ type SiteStatus struct {
 	// RegistryRevision is the newest registry snapshot that gateways can read.
 	// +optional
 	RegistryRevision int64 `json:"registryRevision,omitempty"`
+
+	// FeedServer says how the feed servers do, where there are any.
+	// +optional
+	FeedServer *FeedServerState `json:"feedServer,omitempty"`
+}
+
+// FeedServerState is how a Site's feed servers do.
+type FeedServerState struct {
+	// Replicas that are ready.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+	// Connections that are open at those that report.
+	// +optional
+	Connections int32 `json:"connections"`
+	// URL at which consumers reach them.
+	// +optional
+	URL string `json:"url,omitempty"`
 }
 
 // InstrumentCounts counts the instruments of a Site.

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Access says who may read an instrument's data, through every way out.
+// +kubebuilder:validation:XValidation:rule="!has(self.readers) || size(self.readers) == 0 || self.live == 'Restricted' || self.archive == 'Restricted' || has(self.embargo)",message="readers are those who may read where access is Restricted or data under embargo, and nothing is: restrict live or archive, set embargo, or leave readers out"
+type Access struct {
+	// Live is who may follow what comes now, in Feeds and as the latest.
+	// +kubebuilder:default=Authenticated
+	// +optional
+	Live AccessLevel `json:"live,omitempty"`
+
+	// Archive is who may read what is kept.
+	// +kubebuilder:default=Authenticated
+	// +optional
+	Archive AccessLevel `json:"archive,omitempty"`
+
+	// Embargo is how long after its observation data is kept to the readers that
+	// are named, live data too. Who else asks is not even told its name.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="an embargo must be longer than nothing: leave it out"
+	// +optional
+	Embargo *metav1.Duration `json:"embargo,omitempty"`
+
+	// Readers are the names of those who may read where access is Restricted, or
+	// data under embargo: FeedConsumers, and keys of the Secret that the Site's
+	// readersSecretRef names.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	Readers []string `json:"readers,omitempty"`
+}
+
+// AccessLevel is who may read. Public: anybody. Authenticated: every reader of the
+// Site. Restricted: the readers that are named.
+// +kubebuilder:validation:Enum=Public;Authenticated;Restricted
+type AccessLevel string
+
+// The values of AccessLevel.
+const (
+	AccessPublic        AccessLevel = "Public"
+	AccessAuthenticated AccessLevel = "Authenticated"
+	AccessRestricted    AccessLevel = "Restricted"
+)

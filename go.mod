@@ -40,7 +40,12 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/pires/go-proxyproto v0.15.0
+require (
+	github.com/pires/go-proxyproto v0.15.0
+	github.com/synadia-io/orbit.go/jetstreamext v0.2.0
+)
+
+require github.com/synadia-io/orbit.go/natsext v0.1.1 // indirect
 
 require (
 	cel.dev/expr v0.25.1 // indirect

@@ -21,6 +21,9 @@ type Item struct {
 	At time.Time
 	// Size in bytes of what Value holds.
 	Size int
+	// Also is how many older items of the same source came together with this one,
+	// and are counted as if they had been offered before it.
+	Also uint64
 	// Value is passed on and never looked at. It must not share memory with more
 	// than itself: items are kept for long.
 	Value any

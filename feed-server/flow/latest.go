@@ -5,6 +5,7 @@ package flow
 import (
 	"container/list"
 	"fmt"
+	"iter"
 )
 
 // Bounds of what waits for one consumer.
@@ -37,7 +38,10 @@ func NewLatest(b Bounds) (*Latest, error) {
 // Offer takes an item. An older one than that which waits replaces nothing, and is
 // counted as replaced itself. Where there is no room the source that waits longest
 // gives way, and is counted as overflowed.
-func (l *Latest) Offer(i Item) { l.offer(Kept{Item: i}) }
+func (l *Latest) Offer(i Item) {
+	l.replaced += i.Also
+	l.offer(Kept{Item: i, Replaced: i.Also})
+}
 
 func (l *Latest) offer(k Kept) {
 	e := l.places[k.Key]
@@ -86,6 +90,17 @@ func (l *Latest) Take(most int) []Kept {
 		due = append(due, l.remove(e))
 	}
 	return due
+}
+
+// All yields what waits, longest waiting first.
+func (l *Latest) All() iter.Seq[Kept] {
+	return func(yield func(Kept) bool) {
+		for e := l.waiting.Front(); e != nil; e = e.Next() {
+			if !yield(*e.Value.(*Kept)) {
+				return
+			}
+		}
+	}
 }
 
 // Waiting is how many items and bytes wait.

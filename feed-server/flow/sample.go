@@ -4,6 +4,7 @@ package flow
 
 import (
 	"fmt"
+	"iter"
 	"time"
 )
 
@@ -37,9 +38,16 @@ func NewSample(interval time.Duration, out *Latest) (*Sample, error) {
 	return &Sample{interval: interval, sources: map[string]*sampled{}, out: out}, nil
 }
 
-// Offer takes an item that came now.
+// Interval of an item: those with one index lie in one interval.
+func (s *Sample) Interval(at time.Time) (index int64) {
+	return floorDiv(at.UnixNano(), int64(s.interval))
+}
+
+// Offer takes an item that came now. Those that are counted in its Also lie in
+// its interval.
 func (s *Sample) Offer(i Item, now time.Time) {
-	index := floorDiv(i.At.UnixNano(), int64(s.interval))
+	index := s.Interval(i.At)
+	s.sampled += i.Also
 	is := s.sources[i.Key]
 	switch {
 	case is == nil:
@@ -49,15 +57,14 @@ func (s *Sample) Offer(i Item, now time.Time) {
 		s.out.offer(is.kept)
 	case index < is.index, i.At.Before(is.kept.At): // late: its interval has a newer one
 		s.sampled++
-		is.kept.Sampled++
+		is.kept.Sampled += 1 + i.Also
 		return
 	default:
 		s.sampled++
-		i := Kept{Item: i, Sampled: is.kept.Sampled + 1}
-		is.kept = i
+		is.kept = Kept{Item: i, Sampled: is.kept.Sampled + 1 + i.Also}
 		return
 	}
-	*is = sampled{index: index, kept: Kept{Item: i}, due: now.Add(s.interval)}
+	*is = sampled{index: index, kept: Kept{Item: i, Sampled: i.Also}, due: now.Add(s.interval)}
 }
 
 // Due hands over what no later item pushed out in time, and returns when that is
@@ -74,6 +81,17 @@ func (s *Sample) Due(now time.Time) (next time.Time) {
 		}
 	}
 	return next
+}
+
+// All yields what waits for the end of its interval.
+func (s *Sample) All() iter.Seq[Kept] {
+	return func(yield func(Kept) bool) {
+		for _, is := range s.sources {
+			if !yield(is.kept) {
+				return
+			}
+		}
+	}
 }
 
 // Sampled is how many items the intervals left out since the beginning.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -14,20 +13,16 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// behindMost messages are asked of the stream at a time for a consumer that is
-// behind what memory holds.
-const behindMost = 64
-
 // Missing is a run of messages that a consumer can never be given.
 type Missing struct {
-	// From and To are the first and the last sequence, in the stream of Epoch.
+	// From and To are the first and the last sequence, in the stream of Epoch. Of a
+	// stream that was made anew nobody knows the last: To is From.
 	Epoch    string
 	From, To uint64
 	Reason   wire.GapReason
 }
 
-// Batch is what a consumer is given next: Missing, where that is set, lies before
-// the messages.
+// Batch is what a consumer is given next: messages, or what is Missing.
 type Batch struct {
 	Missing  *Missing
 	Epoch    string
@@ -46,136 +41,163 @@ type Cursor struct {
 
 	place Place
 	next  uint64
-	// behind reads the stream where the ring does not reach back; it holds a slot.
-	behind *stream.Reader
-	found  []*Message
+	found []*Message
+	// within is the index in the message at next of the datagram that was given last;
+	// -1 where that message was not begun.
+	within int64
+
+	// begun is a run that is missing before anything is given.
+	begun *Missing
+	// behind is on its way where the ring does not reach back.
+	behind *behind
 }
+
+// ErrNoPlace: a token names a place that its stream does not have yet.
+var ErrNoPlace = errors.New("the token is of a place that the stream does not have")
 
 // Cursor returns a consumer's place: behind where token says or, with the zero
 // token, at the newest message. Messages that wanted does not select are passed
-// over. Close gives back what it holds. Error: ctx's, while the stream is not
-// there.
-func (h *Hub) Cursor(ctx context.Context, token wire.ResumeToken, slots *semaphore.Weighted, wanted func(*Message) bool) (*Cursor, *Missing, error) {
+// over. Close gives back what it holds. Errors: ErrNoPlace; ctx's, while the
+// stream is not there.
+func (h *Hub) Cursor(ctx context.Context, token wire.ResumeToken, slots *semaphore.Weighted, wanted func(*Message) bool) (*Cursor, error) {
 	place, err := h.Current(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	c := &Cursor{hub: h, wanted: wanted, slots: slots, place: place}
-	_, c.next = place.Ring.Span()
+	c := &Cursor{hub: h, wanted: wanted, slots: slots, place: place, within: -1}
+	_, newest := place.Ring.Span()
 	switch token.Epoch {
 	case "":
-		return c, nil, nil
+		c.next = newest
 	case place.Epoch:
-		c.next = min(c.next, token.Sequence+1)
-		return c, nil, nil
+		if token.Sequence >= newest { // another replica may have seen more
+			if _, state, err := stream.Epoch(ctx, h.cfg.JetStream, h.cfg.Stream); err != nil {
+				return nil, err
+			} else if token.Sequence > state.LastSeq {
+				return nil, fmt.Errorf("%w: the stream ends at %d", ErrNoPlace, state.LastSeq)
+			}
+		}
+		c.next, c.within = max(1, token.Sequence), int64(token.Index)
+	default:
+		// What the other stream had behind the token is gone, and nobody knows how much
+		// that was. All that the new one holds is new to the consumer.
+		c.next = 1
+		c.begun = &Missing{Epoch: token.Epoch, From: token.Sequence + 1, To: token.Sequence + 1, Reason: wire.GapStreamRecreated}
 	}
-	// What the other stream had behind the token is gone, and nobody knows how much
-	// that was. All that the new one holds is new to the consumer.
-	c.next = 1
-	return c, &Missing{Epoch: token.Epoch, From: token.Sequence + 1, To: token.Sequence + 1, Reason: wire.GapStreamRecreated}, nil
+	return c, nil
 }
 
 // Close gives back what the cursor holds.
-func (c *Cursor) Close() { c.caughtUp() }
+func (c *Cursor) Close() {
+	if c.behind != nil {
+		c.behind.cancel()
+	}
+}
 
-// Next returns what comes next: at most so many messages, and none where all that
-// came was not wanted. It waits until something came. Errors: ctx's, JetStream's;
-// it can be asked again, and loses nothing.
-func (c *Cursor) Next(ctx context.Context, most int) (Batch, error) {
+// Epoch of the stream, and the sequence that is next.
+func (c *Cursor) Place() (epoch string, next uint64) { return c.place.Epoch, c.next }
+
+// Poll returns what comes next, without waiting: at most so much, and no messages
+// where all that came was not wanted. Ok is false where nothing came: ask again
+// when Wait's channel is closed. Error: stream's, or that of the hub's end; it can
+// be asked again, and loses nothing.
+func (c *Cursor) Poll(most Most) (b Batch, wait Wait, ok bool, err error) {
+	if c.begun != nil {
+		b = Batch{Missing: c.begun, Epoch: c.place.Epoch, Next: c.next}
+		c.begun = nil
+		return b, Wait{}, true, nil
+	}
+	if c.behind != nil {
+		return c.catchUp()
+	}
+	clear(c.found)
+	f, err := c.place.Ring.Read(c.found[:0], c.next, most, c.wanted)
+	switch {
+	case errors.Is(err, stream.ErrEpoch):
+		return c.recreated()
+	case err != nil:
+		return Batch{}, Wait{}, false, err
+	case !f.Held:
+		c.behind = c.begin(most)
+		return c.catchUp()
+	case f.Next <= c.next:
+		return Batch{}, Wait{f.Urgent, f.Changed}, false, nil
+	}
+	c.found = f.Messages
+	return c.give(Batch{Epoch: c.place.Epoch, Messages: f.Messages, Next: f.Next}), Wait{}, true, nil
+}
+
+// Wait has channels that are closed when there may be something: Urgent before
+// Normal.
+type Wait struct {
+	Urgent, Normal <-chan struct{}
+}
+
+// Next is Poll that waits. Error: also ctx's.
+func (c *Cursor) Next(ctx context.Context, most Most) (Batch, error) {
 	for {
-		messages, next, held, err := c.place.Ring.Read(c.found[:0], c.next, most, c.wanted)
-		switch {
-		case errors.Is(err, stream.ErrEpoch):
-			return c.recreated(ctx)
-		case err != nil:
-			return Batch{}, err
-		case !held:
-			return c.catchUp(ctx, most)
-		case next > c.next:
-			c.caughtUp()
-			c.next, c.found = next, messages
-			return Batch{Epoch: c.place.Epoch, Messages: messages, Next: next}, nil
+		b, wait, ok, err := c.Poll(most)
+		if ok || err != nil {
+			return b, err
 		}
-		if err := c.place.Ring.Wait(ctx, c.next); err != nil && !errors.Is(err, stream.ErrEpoch) {
-			return Batch{}, err
+		select {
+		case <-wait.Normal:
+		case <-ctx.Done():
+			return Batch{}, ctx.Err()
 		}
 	}
+}
+
+// give goes on behind a batch, and leaves out what of its first message was given
+// before.
+func (c *Cursor) give(b Batch) Batch {
+	if c.within >= 0 {
+		if b.Missing != nil && b.Missing.From == c.next { // that one was given
+			if b.Missing.From++; b.Missing.From > b.Missing.To {
+				b.Missing = nil
+			}
+		}
+		if len(b.Messages) > 0 && b.Messages[0].Sequence == c.next {
+			if rest := b.Messages[0].After(uint32(c.within)); rest != nil {
+				b.Messages[0] = rest
+			} else {
+				b.Messages = b.Messages[1:]
+			}
+		}
+		c.within = -1
+	}
+	c.next = b.Next
+	return b
 }
 
 // recreated goes on with the stream that took the place of the one there was.
-func (c *Cursor) recreated(ctx context.Context) (Batch, error) {
-	c.caughtUp()
-	place, err := c.hub.Current(ctx)
-	if err != nil {
-		return Batch{}, err
+func (c *Cursor) recreated() (Batch, Wait, bool, error) {
+	place, changed := c.hub.now()
+	if place.Ring == nil || place.Epoch == c.place.Epoch {
+		return Batch{}, Wait{changed, changed}, false, nil
 	}
 	missing := &Missing{Epoch: c.place.Epoch, From: c.next, To: c.next, Reason: wire.GapStreamRecreated}
-	c.place, c.next = place, 1
-	return Batch{Missing: missing, Epoch: place.Epoch, Next: 1}, nil
+	c.place, c.next, c.within = place, 1, -1
+	return Batch{Missing: missing, Epoch: place.Epoch, Next: 1}, Wait{}, true, nil
 }
 
-// catchUp reads the stream where memory does not reach back.
-func (c *Cursor) catchUp(ctx context.Context, most int) (Batch, error) {
-	if c.behind == nil {
-		if err := c.slots.Acquire(ctx, 1); err != nil {
-			return Batch{}, err
-		}
-		c.behind = stream.NewReader(c.hub.cfg.JetStream, stream.ReaderConfig{Stream: c.hub.cfg.Stream, Epoch: c.place.Epoch, Start: c.next})
-	}
-	missing, err := c.missing(ctx)
-	if err != nil {
-		return Batch{}, err
-	}
-	if missing != nil {
-		c.next = missing.To + 1
-		c.caughtUp() // the reader begins anew where there is something
-		return Batch{Missing: missing, Epoch: c.place.Epoch, Next: c.next}, nil
-	}
-	read, err := c.behind.Next(ctx, min(most, behindMost), readWait)
-	if errors.Is(err, stream.ErrEpoch) {
-		return c.recreated(ctx)
-	}
-	if err != nil {
-		return Batch{}, fmt.Errorf("consumer behind memory: %w", err)
-	}
-	c.found = c.found[:0]
-	for _, m := range read {
-		if m := (&Message{Sequence: m.Sequence, At: m.At, Subject: m.Subject, Header: m.Header, Data: m.Data}); c.wanted(m) {
-			c.found = append(c.found, m)
-		}
-	}
-	c.next, _ = c.behind.Position()
-	return Batch{Epoch: c.place.Epoch, Messages: c.found, Next: c.next}, nil
+// Position is where a cursor was at a moment. Others than its owner may ask it.
+type Position struct {
+	ring   *Ring
+	next   uint64
+	wanted func(*Message) bool
 }
 
-// missing returns what left the stream before the consumer came to it.
-func (c *Cursor) missing(ctx context.Context) (*Missing, error) {
-	epoch, state, err := stream.Epoch(ctx, c.hub.cfg.JetStream, c.hub.cfg.Stream)
-	switch {
-	case err != nil:
-		return nil, err
-	case epoch != c.place.Epoch, state.FirstSeq <= c.next:
-		return nil, nil
+// Position returns where the cursor is.
+func (c *Cursor) Position() Position { return Position{c.place.Ring, c.next, c.wanted} }
+
+// Lag is what lies between the position and the newest message. It looks at no
+// more than lookedAt messages.
+func (p Position) Lag() Lag {
+	if p.ring == nil {
+		return Lag{}
 	}
-	return &Missing{Epoch: epoch, From: c.next, To: state.FirstSeq - 1, Reason: wire.GapRetention}, nil
+	return p.ring.lag(p.next, p.wanted, lookedAt)
 }
 
-func (c *Cursor) caughtUp() {
-	if c.behind != nil {
-		c.behind = nil
-		c.slots.Release(1)
-	}
-}
-
-// Lag is how many messages of the stream lie behind the consumer's place, wanted or not, and since when the next of
-// them is there: zero where nobody knows without asking the stream.
-func (c *Cursor) Lag() (messages uint64, since time.Time) {
-	first, next := c.place.Ring.Span()
-	if next <= c.next {
-		return 0, time.Time{}
-	}
-	if c.next >= first {
-		since = c.place.Ring.at(c.next)
-	}
-	return next - c.next, since
-}
+const lookedAt = 4096

@@ -20,7 +20,7 @@ const streamName = "OBS_hub"
 
 func makeStream(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"obs.hub.>"}, MaxMsgsPerSubject: -1})
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{"obs.hub.>"}, MaxMsgsPerSubject: -1, AllowDirect: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func read(t *testing.T, c *Cursor, most, want int) (got []string, missing *Missi
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for len(got) < want {
-		b, err := c.Next(ctx, most)
+		b, err := c.Next(ctx, Most{most, 1 << 20})
 		if err != nil {
 			t.Fatalf("after %d messages: %v", len(got), err)
 		}
@@ -92,12 +92,12 @@ func TestBehindMemory(t *testing.T) {
 	makeStream(t, js)
 	h := startHub(t, js, 20*messageOverhead)
 	slots := semaphore.NewWeighted(1)
-	everything, missing, err := h.Cursor(t.Context(), wire.ResumeToken{}, slots, all)
-	if err != nil || missing != nil {
-		t.Fatal(err, missing)
+	everything, err := h.Cursor(t.Context(), wire.ResumeToken{}, slots, all)
+	if err != nil {
+		t.Fatal(err)
 	}
 	defer everything.Close()
-	odd, _, err := h.Cursor(t.Context(), wire.ResumeToken{}, slots, func(m *Message) bool { return m.Subject == "obs.hub.mag-1.raw" })
+	odd, err := h.Cursor(t.Context(), wire.ResumeToken{}, slots, func(m *Message) bool { return m.Subject == "obs.hub.mag-1.raw" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,15 +120,15 @@ func TestBehindMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, missing, err := h.Cursor(t.Context(), wire.ResumeToken{Epoch: place.Epoch, Sequence: 500}, slots, all)
-	if err != nil || missing != nil {
-		t.Fatal(err, missing)
+	again, err := h.Cursor(t.Context(), wire.ResumeToken{Epoch: place.Epoch, Sequence: 500, Index: 9}, slots, all)
+	if err != nil {
+		t.Fatal(err)
 	}
 	defer again.Close()
 	got, _ = read(t, again, 64, 500)
 	expect(t, got, 500, 1000, 1)
-	if n, _ := again.Lag(); n != 0 {
-		t.Errorf("it has everything, and lags by %d", n)
+	if lag := again.Position().Lag(); lag.Messages != 0 {
+		t.Errorf("it has everything, and lags by %+v", lag)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestLapped(t *testing.T) {
 	js := nats.JetStream(t)
 	makeStream(t, js)
 	h := startHub(t, js, 20*messageOverhead)
-	c, _, err := h.Cursor(t.Context(), wire.ResumeToken{}, semaphore.NewWeighted(1), all)
+	c, err := h.Cursor(t.Context(), wire.ResumeToken{}, semaphore.NewWeighted(1), all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestStreamMadeAnew(t *testing.T) {
 	js := nats.JetStream(t)
 	makeStream(t, js)
 	h := startHub(t, js, 1<<20)
-	c, _, err := h.Cursor(t.Context(), wire.ResumeToken{}, semaphore.NewWeighted(1), all)
+	c, err := h.Cursor(t.Context(), wire.ResumeToken{}, semaphore.NewWeighted(1), all)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,12 +16,8 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 )
 
+// The pauses between tries while JetStream is away.
 const (
-	// readMost messages are asked for at a time, and readWait is how long the first
-	// of them is waited for.
-	readMost = 512
-	readWait = 5 * time.Second
-	// The pauses between tries while JetStream is away.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
@@ -41,8 +37,8 @@ type Hub struct {
 
 	mu      sync.Mutex
 	current Place
-	// known is closed once there is a current ring, and anew where it changes.
-	known chan struct{}
+	// changed is closed when there is another current ring.
+	changed chan struct{}
 }
 
 // Place is a ring and the stream that it is of.
@@ -53,7 +49,7 @@ type Place struct {
 }
 
 // New returns a hub that follows nothing yet.
-func New(cfg Config) *Hub { return &Hub{cfg: cfg, known: make(chan struct{})} }
+func New(cfg Config) *Hub { return &Hub{cfg: cfg, changed: make(chan struct{})} }
 
 // Run follows the stream until ctx ends: through restarts of JetStream, and on
 // into a stream that was made anew.
@@ -64,6 +60,9 @@ func (h *Hub) Run(ctx context.Context) {
 		err := h.follow(ctx)
 		if ctx.Err() != nil {
 			break
+		}
+		if errors.Is(err, stream.ErrEpoch) {
+			continue // the next one begins with it
 		}
 		if time.Since(began) > lastPause {
 			pause, said = firstPause, false
@@ -86,60 +85,64 @@ func (h *Hub) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	ring := h.current.Ring
-	same := ring != nil && h.current.Epoch == epoch
-	h.mu.Unlock()
-	if !same {
+	place, _ := h.now()
+	ring := place.Ring
+	if ring == nil || place.Epoch != epoch {
 		ring = NewRing(h.cfg.RingBytes, state.LastSeq+1)
 		h.replace(Place{ring, epoch}, stream.ErrEpoch)
 	}
+	ring.Skip(state.FirstSeq)
 	_, next := ring.Span()
-	reader := stream.NewReader(h.cfg.JetStream, stream.ReaderConfig{Stream: h.cfg.Stream, Epoch: epoch, Start: next})
-	for {
-		read, err := reader.Next(ctx, readMost, readWait)
-		if errors.Is(err, stream.ErrEpoch) {
-			return nil // the next one begins with it
+	return stream.Tail(ctx, h.cfg.JetStream, stream.ReaderConfig{Stream: h.cfg.Stream, Epoch: epoch, Start: next}, func(came []stream.Message) error {
+		if came[0].Sequence > next { // removed, or gone before we came to it
+			if _, state, err := stream.Epoch(ctx, h.cfg.JetStream, h.cfg.Stream); err != nil {
+				return err
+			} else if gone := min(state.FirstSeq, came[0].Sequence); gone > next {
+				ring.Skip(gone)
+			}
 		}
-		if err != nil {
-			return err
+		messages := make([]*Message, len(came))
+		for i, m := range came {
+			messages[i] = newMessage(m)
 		}
-		messages := make([]*Message, len(read))
-		for i, m := range read {
-			messages[i] = &Message{Sequence: m.Sequence, At: m.At, Subject: m.Subject, Header: m.Header, Data: m.Data}
-		}
-		next, _ := reader.Position()
+		next = came[len(came)-1].Sequence + 1
 		if err := ring.Add(messages, next); err != nil {
 			return fmt.Errorf("stream %s: %w", h.cfg.Stream, err)
 		}
-	}
+		return nil
+	})
 }
 
 // replace makes a ring the current one. Who reads the one before gets why.
 func (h *Hub) replace(p Place, why error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.current.Ring != nil {
-		h.current.Ring.End(why)
-	}
+	was := h.current
 	h.current = p
-	if p.Ring != nil {
-		close(h.known)
-		h.known = make(chan struct{})
+	close(h.changed)
+	h.changed = make(chan struct{})
+	h.mu.Unlock()
+	if was.Ring != nil {
+		was.Ring.End(why)
 	}
+}
+
+// now returns the current ring, if there is one, and what is closed when there is
+// another.
+func (h *Hub) now() (Place, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.current, h.changed
 }
 
 // Current returns the ring, once there is one. Error: ctx's.
 func (h *Hub) Current(ctx context.Context) (Place, error) {
 	for {
-		h.mu.Lock()
-		current, known := h.current, h.known
-		h.mu.Unlock()
+		current, changed := h.now()
 		if current.Ring != nil {
 			return current, nil
 		}
 		select {
-		case <-known:
+		case <-changed:
 		case <-ctx.Done():
 			return Place{}, ctx.Err()
 		}

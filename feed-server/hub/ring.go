@@ -6,40 +6,10 @@
 package hub
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
-
-// Message is one message of a stream. It is shared by all who follow it, and must
-// not be changed.
-type Message struct {
-	// Sequence in the stream.
-	Sequence uint64
-	// At is when the stream took it, by the server's clock.
-	At      time.Time
-	Subject string
-	Header  nats.Header
-	Data    []byte
-}
-
-// size is about what a message takes in memory, in bytes.
-func (m *Message) size() int {
-	n := len(m.Subject) + len(m.Data) + messageOverhead
-	for name, values := range m.Header {
-		n += len(name)
-		for _, v := range values {
-			n += len(v)
-		}
-	}
-	return n
-}
-
-// messageOverhead is what a message and its headers take beside their bytes.
-const messageOverhead = 512
 
 // Ring holds the newest messages of one stream, of at most so many bytes. One
 // goroutine adds, any number read.
@@ -52,14 +22,15 @@ type Ring struct {
 	// first is the sequence from which on nothing of the stream is missing here, and
 	// next the one behind the newest that was looked at.
 	first, next uint64
-	// changed is closed when something is added, or the ring ends.
-	changed chan struct{}
-	err     error
+	// changed is closed when something is added, or the ring ends: first of those
+	// who are urgent.
+	urgent, changed chan struct{}
+	err             error
 }
 
 // NewRing returns an empty ring, which begins at a sequence.
 func NewRing(limit int, begin uint64) *Ring {
-	return &Ring{limit: limit, first: begin, next: begin, changed: make(chan struct{})}
+	return &Ring{limit: limit, first: begin, next: begin, urgent: make(chan struct{}), changed: make(chan struct{})}
 }
 
 // Add adds messages, whose sequences ascend; next is the sequence behind them up
@@ -74,27 +45,62 @@ func (r *Ring) Add(messages []*Message, next uint64) error {
 		if m.Sequence < r.next {
 			return fmt.Errorf("message %d comes after %d was looked at", m.Sequence, r.next)
 		}
+		m.ring = r
 		r.messages = append(r.messages, m)
-		r.bytes += m.size()
+		r.bytes += m.size() + m.charged
 		r.next = m.Sequence + 1
 	}
 	r.next = max(r.next, next)
 	r.trim()
-	close(r.changed)
-	r.changed = make(chan struct{})
+	r.wake()
 	return nil
+}
+
+// wake tells all that something changed. Who is woken first runs first, as far as
+// there are processors.
+func (r *Ring) wake() {
+	close(r.urgent)
+	close(r.changed)
+	r.urgent, r.changed = make(chan struct{}), make(chan struct{})
 }
 
 // trim lets the oldest go. One message stays, however large it is.
 func (r *Ring) trim() {
-	gone := 0
-	for r.bytes > r.limit && gone < len(r.messages)-1 {
-		r.bytes -= r.messages[gone].size()
-		r.first = r.messages[gone].Sequence + 1
-		r.messages[gone] = nil
-		gone++
+	for r.bytes > r.limit && len(r.messages) > 1 {
+		r.drop()
 	}
-	r.messages = r.messages[gone:]
+}
+
+func (r *Ring) drop() {
+	m := r.messages[0]
+	r.bytes -= m.size() + m.charged
+	r.first = m.Sequence + 1
+	r.messages[0] = nil
+	r.messages = r.messages[1:]
+}
+
+// Skip lets go of all that lies before a sequence which is beyond the newest: what
+// lies between left the stream before it came here.
+func (r *Ring) Skip(to uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil && to > r.next {
+		r.messages, r.bytes, r.first, r.next = nil, 0, to, to
+		r.wake()
+	}
+}
+
+// charge counts what is kept beside a message that the ring holds, until it goes.
+func (r *Ring) charge(m *Message, bytes int) {
+	if r == nil { // a message of no ring: whoever has it counts it
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.Sequence >= r.first {
+		m.charged += bytes
+		r.bytes += bytes
+	}
 }
 
 // End has readers fail with an error: the stream is not the one it was.
@@ -103,6 +109,7 @@ func (r *Ring) End(err error) {
 	defer r.mu.Unlock()
 	if r.err == nil {
 		r.err = err
+		close(r.urgent)
 		close(r.changed)
 	}
 }
@@ -114,28 +121,47 @@ func (r *Ring) Span() (first, next uint64) {
 	return r.first, r.next
 }
 
-// Read appends to into up to most messages that wanted selects, from a sequence
-// on, and returns the sequence to go on with. It does not wait. Held is false
-// where the ring does not reach back so far: read the stream up to where it does.
-// The error is End's.
-func (r *Ring) Read(into []*Message, from uint64, most int, wanted func(*Message) bool) (messages []*Message, next uint64, held bool, err error) {
+// Most bounds what is read at a time: messages, and bytes of their data unless
+// one message alone is larger.
+type Most struct {
+	Messages, Bytes int
+}
+
+// Found is what Read found.
+type Found struct {
+	Messages []*Message
+	// Next is the sequence to go on with.
+	Next uint64
+	// Held is false where the ring does not reach back so far: read the stream up to
+	// where it does.
+	Held bool
+	// Changed is closed when there may be more, for those who are urgent before
+	// others.
+	Urgent, Changed <-chan struct{}
+}
+
+// Read appends to into those messages that wanted selects, from a sequence on. It
+// does not wait. The error is End's.
+func (r *Ring) Read(into []*Message, from uint64, most Most, wanted func(*Message) bool) (Found, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	switch {
-	case r.err != nil:
-		return into, from, false, r.err
-	case from < r.first:
-		return into, from, false, nil
+	f := Found{Messages: into, Next: from, Held: from >= r.first, Urgent: r.urgent, Changed: r.changed}
+	if r.err != nil || !f.Held {
+		return f, r.err
 	}
+	bytes := 0
 	for i := r.search(from); i < len(r.messages); i++ {
-		if len(into) >= most {
-			return into, r.messages[i].Sequence, true, nil
-		}
-		if wanted(r.messages[i]) {
-			into = append(into, r.messages[i])
+		m := r.messages[i]
+		if wanted(m) {
+			if bytes += len(m.Data); len(f.Messages) >= most.Messages || bytes > most.Bytes && len(f.Messages) > 0 {
+				f.Next = m.Sequence
+				return f, nil
+			}
+			f.Messages = append(f.Messages, m)
 		}
 	}
-	return into, max(from, r.next), true, nil
+	f.Next = max(from, r.next)
+	return f, nil
 }
 
 // search returns the index of the first message from a sequence on.
@@ -151,31 +177,41 @@ func (r *Ring) search(from uint64) int {
 	return low
 }
 
-// Wait returns once something may have come from a sequence on. Errors: ctx's,
-// End's.
-func (r *Ring) Wait(ctx context.Context, from uint64) error {
-	for {
-		r.mu.RLock()
-		changed, next, err := r.changed, r.next, r.err
-		r.mu.RUnlock()
-		if err != nil || next > from {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+// Lag is what lies between a consumer and the newest message.
+type Lag struct {
+	// Messages that the consumer wants, and Bytes of them. Where the ring does not
+	// reach back so far, all messages of the stream are counted, and no bytes.
+	Messages uint64
+	Bytes    int64
+	// Since is when the stream took the oldest of them; zero where nobody knows
+	// without asking the stream.
+	Since time.Time
 }
 
-// at returns when the stream took the first message from a sequence on; zero
-// where there is none.
-func (r *Ring) at(from uint64) time.Time {
+// lag looks at no more than so many messages, and takes the others for like them.
+func (r *Ring) lag(from uint64, wanted func(*Message) bool, most int) Lag {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if i := r.search(from); i < len(r.messages) {
-		return r.messages[i].At
+	var l Lag
+	if from < r.first {
+		l.Messages = r.first - from
+		from = r.first
 	}
-	return time.Time{}
+	begin := r.search(from)
+	behind := l.Messages
+	looked := min(most, len(r.messages)-begin)
+	for _, m := range r.messages[begin : begin+looked] {
+		if wanted(m) {
+			if l.Messages == 0 {
+				l.Since = m.At
+			}
+			l.Messages++
+			l.Bytes += int64(len(m.Data))
+		}
+	}
+	if all := len(r.messages) - begin; looked > 0 && all > looked {
+		l.Messages = behind + (l.Messages-behind)*uint64(all)/uint64(looked)
+		l.Bytes = l.Bytes * int64(all) / int64(looked)
+	}
+	return l
 }

@@ -6,11 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 func all(*Message) bool { return true }
@@ -42,13 +46,22 @@ func TestRing(t *testing.T) {
 			}
 			from, most := rapid.Uint64Range(1, sequence).Draw(t, "from"), rapid.IntRange(1, 10).Draw(t, "most")
 			odd := func(m *Message) bool { return m.Sequence%2 == 1 }
-			got, next, held, err := r.Read(nil, from, most, odd)
+			mostBytes := rapid.IntRange(1, 6000).Draw(t, "most bytes")
+			f, err := r.Read(nil, from, Most{most, mostBytes}, odd)
+			got, next := f.Messages, f.Next
 			first, _ := r.Span()
-			if err != nil || held != (from >= first) {
-				t.Fatalf("from %d, held from %d on: held %v, %v", from, first, held, err)
+			if err != nil || f.Held != (from >= first) {
+				t.Fatalf("from %d, held from %d on: held %v, %v", from, first, f.Held, err)
 			}
-			if !held {
+			if !f.Held {
 				continue
+			}
+			bytes := 0
+			for _, m := range got {
+				bytes += len(m.Data)
+			}
+			if bytes > mostBytes && len(got) > 1 {
+				t.Fatalf("%d bytes in %d messages, at most %d are wanted", bytes, len(got), mostBytes)
 			}
 			var want []uint64
 			for _, s := range stream {
@@ -78,16 +91,21 @@ func TestManyReaders(t *testing.T) {
 	for range readers {
 		reading.Go(func() {
 			for from := uint64(1); from <= messages; {
-				if err := r.Wait(ctx, from); err != nil {
-					t.Error(err)
+				f, err := r.Read(nil, from, Most{100, 1 << 20}, all)
+				if err != nil || !f.Held || uint64(len(f.Messages)) != f.Next-from {
+					t.Errorf("from %d to %d: %d messages, held %v, %v", from, f.Next, len(f.Messages), f.Held, err)
 					return
 				}
-				got, next, held, err := r.Read(nil, from, 100, all)
-				if err != nil || !held || uint64(len(got)) != next-from {
-					t.Errorf("from %d to %d: %d messages, held %v, %v", from, next, len(got), held, err)
+				if f.Next > from {
+					from = f.Next
+					continue
+				}
+				select {
+				case <-f.Changed:
+				case <-ctx.Done():
+					t.Error(ctx.Err())
 					return
 				}
-				from = next
 			}
 		})
 	}
@@ -106,17 +124,70 @@ func TestRingEnds(t *testing.T) {
 		t.Error("a message of before the beginning is taken")
 	}
 	gone := errors.New("the stream was made anew")
-	waiting := make(chan error)
-	go func() { waiting <- r.Wait(t.Context(), 5) }()
+	f, err := r.Read(nil, 5, Most{1, 1}, all)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.End(gone)
 	r.End(fmt.Errorf("again"))
-	if err := <-waiting; !errors.Is(err, gone) {
-		t.Errorf("who waited got %v", err)
-	}
+	<-f.Changed
+	<-f.Urgent
 	if err := r.Add([]*Message{{Sequence: 5}}, 6); !errors.Is(err, gone) {
 		t.Errorf("who adds gets %v", err)
 	}
-	if _, _, _, err := r.Read(nil, 5, 1, all); !errors.Is(err, gone) {
+	if _, err := r.Read(nil, 5, Most{1, 1}, all); !errors.Is(err, gone) {
 		t.Errorf("who reads gets %v", err)
 	}
+}
+
+// What is made of a message counts as memory of the ring, until the message goes.
+func TestCharged(t *testing.T) {
+	r := NewRing(100_000, 1)
+	for n := range uint64(10) {
+		m := newMessage(stream.Message{Sequence: n + 1, Subject: "obs.hub.mag-1.raw", Data: telemetry("mag-1", 20)})
+		if err := r.Add([]*Message{m}, n+2); err != nil {
+			t.Fatal(err)
+		}
+		before := r.bytes
+		m.Text()
+		m.Datagram(7)
+		if text, part := len(m.text), len(m.parts[7].Data); r.bytes < before+text+part || r.bytes > r.limit {
+			t.Fatalf("%d bytes are held, %d before %d of text and %d of a part", r.bytes, before, text, part)
+		}
+	}
+	for _, m := range append([]*Message{}, r.messages...) {
+		was := r.bytes
+		r.drop()
+		if freed := was - r.bytes; freed < len(m.text)+len(m.Data) {
+			t.Fatalf("%d bytes are free after message %d of %d went", freed, m.Sequence, len(m.text)+len(m.Data))
+		}
+	}
+	if r.bytes != 0 {
+		t.Errorf("%d bytes are held by nothing", r.bytes)
+	}
+}
+
+// A message is cut behind any of its datagrams, and into each.
+func TestParts(t *testing.T) {
+	m := newMessage(stream.Message{Sequence: 1, Subject: "obs.hub.mag-1.raw", Data: telemetry("mag-1", 5)})
+	if m.Last != 4 || m.After(4) != nil || m.After(1<<31) != nil {
+		t.Fatalf("last is %d", m.Last)
+	}
+	for n := range 5 {
+		d := m.Datagram(n)
+		if d.Last != uint32(n) || string(d.Datagrams()[0].Payload) != fmt.Sprint("sample ", n) || len(d.Datagrams()) != 1 || d != m.Datagram(n) {
+			t.Errorf("datagram %d: %+v", n, d.Datagrams())
+		}
+		if rest := m.After(uint32(n)); n < 4 && (len(rest.Datagrams()) != 4-n || rest.Last != 4 || string(rest.Datagrams()[0].Payload) != fmt.Sprint("sample ", n+1)) {
+			t.Errorf("behind %d: %+v", n, rest.Datagrams())
+		}
+	}
+}
+
+func telemetry(instrument string, datagrams int) []byte {
+	b := wire.AppendTelemetryHeader(nil, instrument, "raw")
+	for n := range datagrams {
+		b = wire.AppendDatagram(b, wire.Datagram{ReceivedAt: time.Unix(int64(n), 0), Source: netip.MustParseAddrPort("192.0.2.7:4000"), Payload: fmt.Append(nil, "sample ", n)})
+	}
+	return b
 }

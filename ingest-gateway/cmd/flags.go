@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	ingestgateway "github.com/substorm/substorm/ingest-gateway"
+	"github.com/substorm/substorm/internal/flags"
 )
 
 const example = `  ingest-gateway --site demo --pool north --gateway north-0 --data-dir /var/lib/substorm \
@@ -35,7 +36,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnvironment(cmd.Flags(), os.Getenv); err != nil {
+			if err := flags.FromEnvironment(cmd.Flags(), os.Getenv); err != nil {
 				return err
 			}
 			var err error
@@ -93,20 +94,6 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.DurationVar(&cfg.CompactAfter, "compact-after", 24*time.Hour, "how long after its end a day is compacted")
 	f.DurationVar(&cfg.CompactGrace, "compact-grace", 24*time.Hour, "how long readers may use what a compaction replaced")
 	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")
-}
-
-// fromEnvironment sets the flags that were not given from SUBSTORM_<FLAG>.
-func fromEnvironment(f *pflag.FlagSet, getenv func(string) string) error {
-	var err error
-	f.VisitAll(func(flag *pflag.Flag) {
-		name := "SUBSTORM_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		if value := getenv(name); value != "" && !flag.Changed && err == nil {
-			if setErr := f.Set(flag.Name, value); setErr != nil {
-				err = fmt.Errorf("%s=%q: %w", name, value, setErr)
-			}
-		}
-	})
-	return err
 }
 
 // parsePorts reads "first-last" or a single port.

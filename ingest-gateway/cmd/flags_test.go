@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	ingestgateway "github.com/substorm/substorm/ingest-gateway"
+	"github.com/substorm/substorm/internal/flags"
 )
 
 func TestEnvironment(t *testing.T) {
@@ -20,7 +21,7 @@ func TestEnvironment(t *testing.T) {
 		if err := f.Parse(args); err != nil {
 			return cfg, "", err
 		}
-		return cfg, ports, fromEnvironment(f, func(name string) string { return env[name] })
+		return cfg, ports, flags.FromEnvironment(f, func(name string) string { return env[name] })
 	}
 	cfg, ports, err := parse(map[string]string{
 		"SUBSTORM_SITE": "hub", "SUBSTORM_NATS_SERVERS": "nats://a,nats://b", "SUBSTORM_DRAIN_TIMEOUT": "5s",

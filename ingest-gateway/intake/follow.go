@@ -6,23 +6,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/watch"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 const (
-	// retryPause is between tries to reach a bucket that does not answer.
-	retryPause = time.Second
-	// epochInterval is how often the follower looks whether the bucket it
-	// watches is still the same one.
-	epochInterval = 5 * time.Second
 	// saveDelay gathers revisions that come together into one write.
 	saveDelay = 200 * time.Millisecond
 	// saveRetry is between tries to write to a volume that takes nothing.
@@ -77,99 +71,19 @@ func NewFollower(cfg FollowerConfig) *Follower {
 // Run follows the Site's registry until ctx ends. While NATS is away, what was
 // last seen stays in force.
 func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
-	for said := ""; ctx.Err() == nil; {
-		err := f.watch(ctx, js)
-		if ctx.Err() != nil {
-			return
-		}
-		if errors.Is(err, errOtherBucket) || errors.Is(err, errReconnected) {
-			f.cfg.Logger.Info("following the registry anew", "because", err)
-			continue
-		}
-		if err.Error() != said {
-			said = err.Error()
-			f.cfg.Logger.Warn("the registry cannot be followed: what was last seen stays in force", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryPause):
-		}
-	}
-}
-
-// Reasons to watch anew, at once.
-var (
-	errOtherBucket = errors.New("the registry's bucket was made anew")
-	errReconnected = errors.New("NATS was away")
-)
-
-// watch follows one bucket until it is gone. The first batch of entries is what
-// the bucket holds now.
-func (f *Follower) watch(ctx context.Context, js jetstream.JetStream) error {
-	defer f.save() // also where NATS is away: the volume may be back
-	kv, epoch, err := open(ctx, js, f.cfg.Site)
-	if err != nil {
-		return err
-	}
-	w, err := kv.WatchAll(ctx)
-	if err != nil {
-		return fmt.Errorf("watch the registry: %w", err)
-	}
-	defer func() { _ = w.Stop() }()
-	reconnected := js.Conn().StatusChanged(nats.CONNECTED)
-	defer js.Conn().RemoveStatusListener(reconnected)
-	look := time.NewTicker(epochInterval)
-	defer look.Stop()
-	save := time.NewTicker(saveDelay)
-	defer save.Stop()
-	f.bucket = &bucket{epoch: epoch, entries: map[string]bucketEntry{}}
-	for first := true; ; {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-reconnected: // the watch would find out by missing heartbeats, later
-			return errReconnected
-		case <-look.C:
-			if _, now, err := open(ctx, js, f.cfg.Site); err == nil && !now.Equal(epoch) {
-				return errOtherBucket
-			}
-		case now := <-save.C:
+	watch.Run(ctx, js, watch.Config{
+		Bucket: wire.RegistryBucket(f.cfg.Site), What: "the registry", Logger: f.cfg.Logger,
+		Begin:  func(epoch time.Time) { f.bucket = &bucket{epoch: epoch, entries: map[string]bucketEntry{}} },
+		Take:   f.take,
+		Settle: f.resolve,
+		Tick: func(now time.Time) {
 			if !now.Before(f.saveAgain) {
 				f.save()
 			}
-		case e, ok := <-w.Updates():
-			switch {
-			case !ok:
-				return errors.New("the watch on the registry ended")
-			case e == nil:
-				first = false
-				f.resolve()
-			default:
-				f.take(e)
-				if !first {
-					f.resolve()
-				}
-			}
-		}
-	}
-}
-
-func open(ctx context.Context, js jetstream.JetStream, site string) (jetstream.KeyValue, time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	kv, err := js.KeyValue(ctx, wire.RegistryBucket(site))
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("registry bucket %s: %w", wire.RegistryBucket(site), err)
-	}
-	status, err := kv.Status(ctx)
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("registry bucket %s: %w", wire.RegistryBucket(site), err)
-	}
-	bucket, ok := status.(*jetstream.KeyValueBucketStatus)
-	if !ok {
-		return nil, time.Time{}, fmt.Errorf("registry bucket %s: status is a %T", wire.RegistryBucket(site), status)
-	}
-	return kv, bucket.StreamInfo().Created, nil
+		},
+		TickInterval: saveDelay,
+		End:          f.save, // also where NATS is away: the volume may be back
+	})
 }
 
 // take notes one change of the bucket.

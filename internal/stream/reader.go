@@ -171,29 +171,39 @@ func (r *Reader) accept(m jetstream.Msg) (Message, uint64, error) {
 }
 
 func (r *Reader) connect(ctx context.Context) error {
-	s, err := r.js.Stream(ctx, r.cfg.Stream)
+	s, consumer, err := openConsumer(ctx, r.js, r.cfg, r.next, idleConsumer)
 	if err != nil {
 		return err
 	}
-	cfg := jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next,
-		AckPolicy: jetstream.AckNonePolicy, FilterSubject: r.cfg.Subject, HeadersOnly: r.cfg.HeadersOnly,
-		InactiveThreshold: idleConsumer, MemoryStorage: true, Replicas: 1,
-	}
-	consumer, err := s.CreateConsumer(ctx, cfg)
+	r.stream, r.consumer, r.delivered = s, consumer, 0
+	return nil
+}
+
+// openConsumer makes a consumer of what lies in a stream from a sequence on, which
+// the server forgets when nothing was asked of it for so long. Errors: ErrEpoch,
+// JetStream's.
+func openConsumer(ctx context.Context, js jetstream.JetStream, from ReaderConfig, next uint64, idle time.Duration) (jetstream.Stream, jetstream.Consumer, error) {
+	s, err := js.Stream(ctx, from.Stream)
 	if err != nil {
-		return err
+		return nil, nil, err
+	}
+	consumer, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next,
+		AckPolicy: jetstream.AckNonePolicy, FilterSubject: from.Subject, HeadersOnly: from.HeadersOnly,
+		InactiveThreshold: idle, MemoryStorage: true, Replicas: 1,
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	// Asked after the consumer was made: then it cannot belong to a later stream.
 	info, err := s.Info(ctx)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if epoch := wire.StreamEpoch(info.Created); epoch != r.cfg.Epoch {
-		return fmt.Errorf("epoch %s, not %s: %w", epoch, r.cfg.Epoch, ErrEpoch)
+	if epoch := wire.StreamEpoch(info.Created); epoch != from.Epoch {
+		return nil, nil, fmt.Errorf("epoch %s, not %s: %w", epoch, from.Epoch, ErrEpoch)
 	}
-	r.stream, r.consumer, r.delivered = s, consumer, 0
-	return nil
+	return s, consumer, nil
 }
 
 // confirmEnd asks whether the reader has really seen all there is.

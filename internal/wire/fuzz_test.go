@@ -230,7 +230,7 @@ func FuzzDecodeRefillCursor(f *testing.F)  { fuzzRecord(f, DecodeRefillCursor, "
 func FuzzDecodeDeliveryCursor(f *testing.F) {
 	fuzzRecord(f, DecodeDeliveryCursor, "cursor-delivery.json")
 }
-func FuzzDecodeLease(f *testing.F)         { fuzzRecord(f, DecodeLease, "lease.json") }
+func FuzzDecodeLease(f *testing.F) { fuzzRecord(f, DecodeLease, "lease.json") }
 
 // FuzzParseQuarantineKey: what is accepted keeps its gateway and its millisecond.
 func FuzzParseQuarantineKey(f *testing.F) {

@@ -38,6 +38,15 @@ func ParseObservationSubject(subject string) (site, instrument, channel string, 
 // NoticeSubject is where an instrument's notices are published.
 func NoticeSubject(site, instrument string) string { return "notice." + site + "." + instrument }
 
+// ParseNoticeSubject returns the instrument of a subject that NoticeSubject made.
+func ParseNoticeSubject(subject string) (site, instrument string, err error) {
+	p := strings.Split(subject, ".")
+	if len(p) != 3 || p[0] != "notice" || slices.Contains(p, "") {
+		return "", "", fmt.Errorf("subject %q is not notice.<site>.<instrument>: %w", subject, ErrMalformed)
+	}
+	return p[1], p[2], nil
+}
+
 // NoticeSubjects matches all notices of a Site.
 func NoticeSubjects(site string) string { return "notice." + site + ".>" }
 

@@ -202,7 +202,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	writer := manifest.New(manifest.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow, Naming: a.naming,
-		PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Log: a.cfg.Log, Metrics: a.metrics.manifest,
+		NoticeRetention: a.cfg.NoticeRetention, PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Log: a.cfg.Log, Metrics: a.metrics.manifest,
 	})
 	sweeper := manifest.NewSweeper(manifest.SweepConfig{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,

@@ -53,6 +53,9 @@ func (o *objects) item(m stream.Message) (item, bool, error) {
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return item{}, false, err
 	}
+	if m.Header.Get(wire.HeaderRefilled) != "" {
+		return item{}, false, nil // its first notice was for the copy, and that was counted as lost where it was not sent
+	}
 	if err != nil || n.State != wire.StateCurrent || n.Segment != nil || n.Gateway == wire.ImportWriter || !n.ReceivedAt.Before(o.entry.Until) {
 		return item{}, false, nil // what cannot be read no manifest lists, either
 	}

@@ -17,6 +17,8 @@ type Metrics struct {
 	found      *prometheus.CounterVec
 	swept      prometheus.Gauge
 	paths      *prometheus.CounterVec
+	refilled   prometheus.Counter
+	leftOut    prometheus.Counter
 }
 
 // How paths of objects came to be.
@@ -63,12 +65,16 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	}
 	m.paths = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "substorm_manifest_paths_total", Help: "Paths under which objects are published; Told ones got a number because another object has the same."}, []string{"path"})
+	m.refilled = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "substorm_notices_refilled_total", Help: "Notices announced anew because their stream was made anew."})
+	m.leftOut = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "substorm_notices_refill_left_out_total", Help: "Notices that were not announced anew because the stream has no room for them."})
 	for _, path := range []string{pathOwn, pathTold, pathUnchecked} {
 		m.paths.WithLabelValues(path)
 	}
 	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingStaging, findingUnreadable, findingOrphanRepeat} {
 		m.found.WithLabelValues(finding)
 	}
-	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept, m.paths)
+	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept, m.paths, m.refilled, m.leftOut)
 	return m
 }

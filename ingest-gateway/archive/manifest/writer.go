@@ -55,6 +55,9 @@ type Config struct {
 	// Naming of an instrument's published paths; empty where it declares none.
 	// Optional.
 	Naming func(instrument string) (template, station string)
+	// NoticeRetention: what was received within it is announced anew into a notice
+	// stream that was made anew; 0 where nothing is.
+	NoticeRetention time.Duration
 	// PartInterval is how often parts are closed.
 	PartInterval time.Duration
 	// Memory bounds what is remembered of objects, in bytes.
@@ -121,7 +124,11 @@ func (w *Writer) Listed() stream.Position {
 // ends. Errors: wire.ErrNewerFormat, ErrFenced, stream.ErrEpoch,
 // stream.ErrLeaseLost, and what keeps JetStream or the store from answering.
 func (w *Writer) Run(ctx context.Context) error {
-	if err := w.begin(ctx); err != nil {
+	epoch, err := w.refill(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.begin(ctx, epoch); err != nil {
 		return err
 	}
 	for {
@@ -144,14 +151,10 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// begin finds where the last writer stopped.
-func (w *Writer) begin(ctx context.Context) error {
+// begin finds where the last writer of the stream with an epoch stopped.
+func (w *Writer) begin(ctx context.Context, epoch string) error {
 	site, js := w.cfg.Site, w.cfg.JetStream
 	name := wire.NoticeStream(site)
-	epoch, _, err := stream.Epoch(ctx, js, name)
-	if err != nil {
-		return err
-	}
 	cursors, err := js.KeyValue(ctx, wire.CursorBucket(site))
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(site), err)
@@ -192,6 +195,9 @@ func (w *Writer) step(ctx context.Context) error {
 		return err
 	}
 	for _, m := range messages {
+		if m.Header.Get(wire.HeaderRefilled) != "" {
+			continue // it comes from the manifests
+		}
 		if err := w.take(ctx, m); err != nil {
 			return err
 		}

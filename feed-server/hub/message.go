@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Message is one message of a stream, or a part of one. It is shared by all who
+// follow the stream, and must not be changed. What is made of it for one of them
+// is kept for the others.
+type Message struct {
+	// Sequence in the stream.
+	Sequence uint64
+	// At is when the stream took it, by the server's clock.
+	At      time.Time
+	Subject string
+	Header  nats.Header
+	Data    []byte
+
+	// Kind is RecordNotice or RecordTelemetry; 0 for what is neither.
+	Kind wire.RecordKind
+	// Instrument, and of telemetry Channel, that it is of.
+	Instrument, Channel string
+	// Last is the index in the stream's message of the last datagram that it holds: 0
+	// of notices.
+	Last uint32
+
+	ring *Ring // that holds it, if any
+
+	mu        sync.Mutex
+	text      []byte
+	datagrams []wire.Datagram
+	split     bool
+	parts     map[int]*Message
+	// charged is what is kept beside the message, in bytes. The ring's lock guards it.
+	charged int
+}
+
+func newMessage(from stream.Message) *Message {
+	m := &Message{Sequence: from.Sequence, At: from.At, Subject: from.Subject, Header: from.Header, Data: from.Data}
+	if _, instrument, channel, err := wire.ParseObservationSubject(m.Subject); err == nil {
+		m.Kind, m.Instrument, m.Channel = wire.RecordTelemetry, instrument, channel
+		m.Last = uint32(max(1, m.count()) - 1)
+	} else if _, instrument, err := wire.ParseNoticeSubject(m.Subject); err == nil {
+		m.Kind, m.Instrument = wire.RecordNotice, instrument
+	}
+	return m
+}
+
+// count is how many datagrams a telemetry message says that it holds, or holds
+// where it says nothing.
+func (m *Message) count() int {
+	if n, err := strconv.Atoi(m.Header.Get(wire.HeaderDatagrams)); err == nil {
+		return n
+	}
+	return len(m.Datagrams())
+}
+
+// size is about what a message takes in memory, in bytes.
+func (m *Message) size() int {
+	n := len(m.Subject) + len(m.Data) + messageOverhead
+	for name, values := range m.Header {
+		n += len(name)
+		for _, v := range values {
+			n += len(v)
+		}
+	}
+	return n
+}
+
+const (
+	// messageOverhead is what a message and its headers take beside their bytes.
+	messageOverhead = 768
+	// datagramOverhead is what a datagram takes once a message was split into them.
+	datagramOverhead = 96
+)
+
+// Text returns the message as a member of a wire.FeedMessage.
+func (m *Message) Text() []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.text == nil {
+		m.text = wire.AppendFeedMember(make([]byte, 0, len(m.Data)*3/2+128), m.Kind, m.Data)
+		m.ring.charge(m, cap(m.text))
+	}
+	return m.text
+}
+
+// Datagrams returns the datagrams of a telemetry message. Of one that cannot be
+// read they are those before where that begins.
+func (m *Message) Datagrams() []wire.Datagram {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.split {
+		m.split = true
+		for d, err := range wire.Datagrams(m.Data) {
+			if err != nil {
+				break
+			}
+			m.datagrams = append(m.datagrams, d)
+		}
+		m.ring.charge(m, len(m.datagrams)*datagramOverhead)
+	}
+	return m.datagrams
+}
+
+// Datagram returns one datagram as a message that does not keep the others in
+// memory.
+func (m *Message) Datagram(index int) *Message {
+	d := m.Datagrams()[index]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.parts[index]
+	if p == nil {
+		p = m.with(d, uint32(index))
+		if m.parts == nil {
+			m.parts = map[int]*Message{}
+		}
+		m.parts[index] = p
+		m.ring.charge(m, p.size())
+	}
+	return p
+}
+
+func (m *Message) with(d wire.Datagram, index uint32) *Message {
+	data := wire.AppendTelemetryHeader(make([]byte, 0, len(d.Payload)+2*wire.MaxDatagramOverhead), m.Instrument, m.Channel)
+	return &Message{
+		Sequence: m.Sequence, At: m.At, Subject: m.Subject, Kind: m.Kind, Instrument: m.Instrument, Channel: m.Channel,
+		Data: wire.AppendDatagram(data, d), Last: index,
+	}
+}
+
+// After returns what a message holds behind the datagram of an index; nil where
+// that is nothing.
+func (m *Message) After(index uint32) *Message {
+	if m.Kind != wire.RecordTelemetry || index >= m.Last {
+		return nil
+	}
+	all := m.Datagrams()
+	rest := &Message{
+		Sequence: m.Sequence, At: m.At, Subject: m.Subject, Header: m.Header, Kind: m.Kind, Instrument: m.Instrument, Channel: m.Channel,
+		Data: wire.AppendTelemetryHeader(nil, m.Instrument, m.Channel), Last: m.Last,
+	}
+	for _, d := range all[min(len(all), int(index)+1):] {
+		rest.Data = wire.AppendDatagram(rest.Data, d)
+	}
+	return rest
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+type encoder interface{ Encode() ([]byte, error) }
+
+func put(t *testing.T, kv jetstream.KeyValue, key string, record encoder) {
+	t.Helper()
+	b, err := record.Encode()
+	if err == nil {
+		_, err = kv.Put(t.Context(), key, b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func await(t *testing.T, r *Registry, what string, is func(*Snapshot) bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		s, changed := r.Watch()
+		if is(s) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("never: %s; revision %d, problems %v", what, s.Revision, s.Problems)
+		}
+	}
+}
+
+func feed(name string, revision int64, instruments ...string) wire.FeedEntry {
+	return wire.FeedEntry{Feed: name, Revision: revision, Notices: "NOTICE_hub", Telemetry: "OBS_hub", Instruments: instruments}
+}
+
+func consumer(name, feed string, revision int64) wire.ConsumerEntry {
+	return wire.ConsumerEntry{Consumer: name, Feed: feed, Revision: revision, Flow: wire.FlowEntry{Mode: wire.FlowAll}, Delivery: wire.DeliveryWebSocket}
+}
+
+// What is new applies at once, what is gone when the registry is complete again,
+// and while NATS is away what was last seen.
+func TestFollow(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, "hub")
+	kv, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Follow(ctx, js, "hub", slog.New(slog.DiscardHandler))
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+
+	put(t, kv, wire.RegistryFeedKey("f"), feed("f", 1, "mag-1"))
+	put(t, kv, wire.RegistryConsumerKey("c"), consumer("c", "f", 1))
+	await(t, r, "c before the marker", func(s *Snapshot) bool { _, ok := s.Consumers["c"]; return ok && s.Revision == 0 })
+	put(t, kv, wire.RegistryReaderKey("r"), wire.ReaderEntry{Reader: "r", Revision: 1})
+	put(t, kv, wire.RegistryInstrumentKey("mag-1"), wire.InstrumentEntry{Instrument: "mag-1", Revision: 1})
+	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1, Feeds: 1, Consumers: 1, Readers: 1})
+	await(t, r, "revision 1", func(s *Snapshot) bool {
+		return s.Revision == 1 && len(s.Feeds) == 1 && len(s.Consumers) == 1 && len(s.Readers) == 1 && len(s.Instruments) == 1
+	})
+
+	// A newer format is refused, said, and leaves what was there; so does a removal
+	// that no marker confirms.
+	if _, err := kv.Put(t.Context(), wire.RegistryFeedKey("f"), []byte(`{"format":2,"feed":7}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Delete(t.Context(), wire.RegistryConsumerKey("c")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, r, "the problem", func(s *Snapshot) bool {
+		return s.Problems[wire.RegistryFeedKey("f")] != "" && len(s.Feeds["f"].Instruments) == 1 && len(s.Consumers) == 1
+	})
+	server.Kill()
+	if s := r.Snapshot(); len(s.Feeds) != 1 || len(s.Consumers) != 1 {
+		t.Fatalf("without NATS: %d feeds, %d consumers", len(s.Feeds), len(s.Consumers))
+	}
+	server.Start()
+	put(t, kv, wire.RegistryFeedKey("f"), feed("f", 2, "mag-1", "mag-2"))
+	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 2, Count: 1, Feeds: 1, Readers: 1})
+	await(t, r, "revision 2 without c", func(s *Snapshot) bool {
+		return s.Revision == 2 && len(s.Consumers) == 0 && len(s.Feeds["f"].Instruments) == 2 && len(s.Problems) == 0
+	})
+}
+
+func TestSelect(t *testing.T) {
+	s := newSnapshot()
+	f := feed("f", 1, "mag-1", "mag-2", "cam-1")
+	f.Channels, f.Live = []string{"raw", "fast"}, wire.AccessAuthenticated
+	c := consumer("c", "f", 1)
+	c.Instruments, c.Channels, c.NoNotices = []string{"mag-2", "cam-1", "elsewhere"}, []string{"fast", "slow"}, true
+	s.Feeds["f"], s.Consumers["c"], s.Consumers["all"], s.Consumers["lost"] = f, c, consumer("all", "f", 1), consumer("lost", "gone", 1)
+	s.Instruments["mag-2"] = wire.InstrumentEntry{Access: &wire.AccessEntry{Live: wire.AccessPublic}}
+	s.Instruments["cam-1"] = wire.InstrumentEntry{}
+	got, err := s.Select("c")
+	if err != nil || len(got.Instruments) != 2 || !got.Instruments["mag-2"] || len(got.Channels) != 1 || !got.Channels["fast"] || got.Notices != "" || got.Telemetry != "OBS_hub" {
+		t.Errorf("c selects %+v, %v", got, err)
+	}
+	if got, err = s.Select("all"); err != nil || len(got.Instruments) != 3 || len(got.Channels) != 2 || got.Notices != "NOTICE_hub" {
+		t.Errorf("all selects %+v, %v", got, err)
+	}
+	if _, err = s.Select("nobody"); !errors.Is(err, ErrNoConsumer) {
+		t.Error(err)
+	}
+	if _, err = s.Select("lost"); !errors.Is(err, ErrNoFeed) {
+		t.Error(err)
+	}
+	now := time.Now()
+	for instrument, want := range map[string]access.Verdict{"mag-2": access.NeedsReader, "cam-1": access.NeedsReader, "mag-1": access.Hidden} {
+		if got := s.Decide(f, access.Reader{}, instrument, now, now); got != want {
+			t.Errorf("%s for a stranger: %d, want %d", instrument, got, want)
+		}
+	}
+	if got := s.Decide(f, access.Reader{Name: "c"}, "cam-1", now, now); got != access.Granted {
+		t.Errorf("for a reader: %d", got)
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package watch follows a key-value bucket: through outages of NATS, and on into
+// a bucket that was made anew.
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// retryPause is between tries to reach a bucket that does not answer.
+	retryPause = time.Second
+	// epochInterval is how often is looked whether the bucket that is watched is
+	// still the same one.
+	epochInterval = 5 * time.Second
+	// openTimeout is for one look.
+	openTimeout = 5 * time.Second
+)
+
+// Config says which bucket is followed, and who hears of it. One call is made at
+// a time.
+type Config struct {
+	Bucket string
+	// What names the bucket's content in the log.
+	What   string
+	Logger *slog.Logger
+
+	// Begin is called before a bucket, which was created at epoch, is read from its
+	// beginning: all that it holds comes anew.
+	Begin func(epoch time.Time)
+	// Take is called for each entry, and each that was changed or removed.
+	Take func(jetstream.KeyValueEntry)
+	// Settle is called when all that the bucket held at the beginning was taken, and
+	// after each change from then on.
+	Settle func()
+	// Tick, where set, is called every TickInterval while the bucket answers, and End
+	// when it does not any more, or ctx ended.
+	Tick         func(now time.Time)
+	TickInterval time.Duration
+	End          func()
+}
+
+// Reasons to watch anew, at once.
+var (
+	errOtherBucket = errors.New("the bucket was made anew")
+	errReconnected = errors.New("NATS was away")
+)
+
+// Run follows the bucket until ctx ends.
+func Run(ctx context.Context, js jetstream.JetStream, cfg Config) {
+	for said := ""; ctx.Err() == nil; {
+		err := watch(ctx, js, cfg)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errOtherBucket) || errors.Is(err, errReconnected) {
+			cfg.Logger.Info("following "+cfg.What+" anew", "because", err)
+			continue
+		}
+		if err.Error() != said {
+			said = err.Error()
+			cfg.Logger.Warn(cfg.What+" cannot be followed: what was last seen stays in force", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// watch follows one bucket until it is gone. The first batch of entries is what
+// the bucket holds now.
+func watch(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+	var ticks <-chan time.Time
+	if cfg.Tick != nil {
+		ticker := time.NewTicker(cfg.TickInterval)
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
+	if cfg.End != nil {
+		defer cfg.End()
+	}
+	kv, epoch, err := open(ctx, js, cfg)
+	if err != nil {
+		return err
+	}
+	w, err := kv.WatchAll(ctx)
+	if err != nil {
+		return fmt.Errorf("watch bucket %s: %w", cfg.Bucket, err)
+	}
+	defer func() { _ = w.Stop() }()
+	reconnected := js.Conn().StatusChanged(nats.CONNECTED)
+	defer js.Conn().RemoveStatusListener(reconnected)
+	look := time.NewTicker(epochInterval)
+	defer look.Stop()
+	cfg.Begin(epoch)
+	for first := true; ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-reconnected: // the watch would find out by missing heartbeats, later
+			return errReconnected
+		case <-look.C:
+			if _, now, err := open(ctx, js, cfg); err == nil && !now.Equal(epoch) {
+				return errOtherBucket
+			}
+		case now := <-ticks:
+			cfg.Tick(now)
+		case e, ok := <-w.Updates():
+			switch {
+			case !ok:
+				return fmt.Errorf("the watch on bucket %s ended", cfg.Bucket)
+			case e == nil:
+				first = false
+				cfg.Settle()
+			default:
+				cfg.Take(e)
+				if !first {
+					cfg.Settle()
+				}
+			}
+		}
+	}
+}
+
+func open(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.KeyValue, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	kv, err := js.KeyValue(ctx, cfg.Bucket)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("%s, bucket %s: %w", cfg.What, cfg.Bucket, err)
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("%s, bucket %s: %w", cfg.What, cfg.Bucket, err)
+	}
+	bucket, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok {
+		return nil, time.Time{}, fmt.Errorf("%s, bucket %s: status is a %T", cfg.What, cfg.Bucket, status)
+	}
+	return kv, bucket.StreamInfo().Created, nil
+}

@@ -41,6 +41,7 @@ require (
 )
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/pires/go-proxyproto v0.15.0
 	github.com/synadia-io/orbit.go/jetstreamext v0.2.0
 )

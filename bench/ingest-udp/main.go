@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/bench/internal/datagram"
 	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/bench/internal/report"
 	"github.com/substorm/substorm/e2e/parts"
@@ -97,7 +98,7 @@ func measure(l *lab.Lab, r *report.Report, name string, begin start, size, n int
 	}
 	defer c.stop()
 	order := datagram.Order{Port: c.port, Size: size, Sources: n, Rates: []float64{steadyRate}, Step: steadyFor}
-	before, err := processorTimes(c.pids)
+	before, err := process.Times(c.pids)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func measure(l *lab.Lab, r *report.Report, name string, begin start, size, n int
 	}
 	sent, _ := steady.Totals()
 	time.Sleep(settle) // counting what is kept would be counted too: a server does it for us
-	after, err := processorTimes(c.pids)
+	after, err := process.Times(c.pids)
 	if err != nil {
 		return err
 	}

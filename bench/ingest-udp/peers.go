@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/bench/internal/datagram"
 	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/wire"
@@ -53,7 +54,7 @@ func startGateway(bucket *parts.MinIOServer) start {
 		if err := widen(js); err != nil {
 			return nil, err
 		}
-		if err := onCores(nats.PID(), receivers); err != nil {
+		if err := process.OnCores(nats.PID(), receivers); err != nil {
 			return nil, err
 		}
 		gateway := receiver.StartSite(l, receiver.Backends{Bucket: receiver.BucketOf(bucket.Config(receiver.BucketName)), NATS: nats.URL()}, o)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package process is about other processes: what they use, and where they run.
+package process
 
 import (
 	"fmt"
@@ -12,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onCores moves all threads of a process, and those that it will start, to cores.
-func onCores(pid int, cores []int) error {
+// OnCores moves all threads of a process, and those that it will start, to cores.
+func OnCores(pid int, cores []int) error {
 	var set unix.CPUSet
 	for _, c := range cores {
 		set.Set(c)
@@ -38,8 +39,8 @@ func onCores(pid int, cores []int) error {
 // on all platforms that Go runs on).
 const tick = 10 * time.Millisecond
 
-// processorTime is what a process has used so far, in the kernel and outside.
-func processorTime(pid int) (time.Duration, error) {
+// Time is what a process has used so far, in the kernel and outside.
+func Time(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
@@ -60,11 +61,11 @@ func processorTime(pid int) (time.Duration, error) {
 	return total, nil
 }
 
-// processorTimes of processes, one after the other.
-func processorTimes(pids []int) ([]time.Duration, error) {
+// Times of processes, one after the other.
+func Times(pids []int) ([]time.Duration, error) {
 	times := make([]time.Duration, len(pids))
 	for i, pid := range pids {
-		t, err := processorTime(pid)
+		t, err := Time(pid)
 		if err != nil {
 			return nil, err
 		}

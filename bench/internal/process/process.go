@@ -73,3 +73,19 @@ func Times(pids []int) ([]time.Duration, error) {
 	}
 	return times, nil
 }
+
+// PeakMiB is the most memory of a process that was resident so far
+// (proc_pid_status(5), VmHWM).
+func PeakMiB(pid int) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
+			return kib / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("process %d does not say how much memory it had", pid)
+}

@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/pprof"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/internal/objectstore"
 )
 
@@ -117,20 +117,8 @@ func (p *Process) Stop() {
 	_ = p.cmd.Wait()
 }
 
-// PeakMiB is the most memory that was resident so far (proc_pid_status(5), VmHWM).
-func (p *Process) PeakMiB() (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
-			return kib / 1024, err
-		}
-	}
-	return 0, fmt.Errorf("process %d does not say how much memory it had", p.PID())
-}
+// PeakMiB is the most memory that was resident so far.
+func (p *Process) PeakMiB() (float64, error) { return process.PeakMiB(p.PID()) }
 
 // OpenFiles is how many files and sockets a process has open now.
 func OpenFiles(pid int) int {

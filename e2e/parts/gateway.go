@@ -56,6 +56,7 @@ func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 		"--listen-http", g.http, "--ports", "10000-30000",
 		"--nats-servers", o.NATS.URL(), "--s3-endpoint", o.MinIO.URL(), "--s3-bucket", o.Bucket, "--s3-credentials-dir", secrets,
 	}, o.Flags...)
+	argv = append(argv, o.NATS.gatewayFlags(t)...)
 	g.Process = newProcess(t, "ingest-gateway", dir, argv, nil, g.answers)
 	g.Start()
 	return g
@@ -95,6 +96,18 @@ func declare(t testing.TB, o GatewayOptions) {
 	}
 	value, err := wire.RegistryComplete{Revision: 1, Count: len(o.Instruments)}.Encode()
 	put(wire.RegistryCompleteKey, value, err)
+}
+
+// gatewayFlags are what a gateway needs to be let in.
+func (n *NATSServer) gatewayFlags(t testing.TB) []string {
+	var flags []string
+	if n.creds != "" {
+		flags = append(flags, "--nats-credentials", n.creds)
+	}
+	if n.CA != nil {
+		flags = append(flags, "--nats-tls-dir", n.CA.Dir(t, "gateway"))
+	}
+	return flags
 }
 
 func (g *Gateway) answers() error {

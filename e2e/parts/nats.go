@@ -34,13 +34,19 @@ type NATSOptions struct {
 	Dir string
 	// Config is appended to the configuration file.
 	Config string
+	// TakesLeaves opens a port for leaf links, with the server's certificate where
+	// it has one.
+	TakesLeaves bool
+	// LeafOf makes the server link to another one, as a leaf.
+	LeafOf *LeafLink
 }
 
 // NATSServer is a running nats-server.
 type NATSServer struct {
 	*Process
-	port int
-	opts NATSOptions
+	port     int
+	leafPort int
+	opts     NATSOptions
 
 	// CA is set with NATSOptions.TLS.
 	CA *CA
@@ -79,9 +85,10 @@ func newNATS(t testing.TB, program string, opts NATSOptions) *NATSServer {
 		config += fmt.Sprintf("  domain: %q\n", opts.Domain)
 	}
 	config += "}\n"
+	certs := ""
 	if opts.TLS {
 		n.CA = NewCA(t)
-		certs := n.CA.Dir(t, "server")
+		certs = n.CA.Dir(t, "server")
 		config += fmt.Sprintf("tls {\n  cert_file: %q\n  key_file: %q\n  ca_file: %q\n  verify: true\n}\n",
 			filepath.Join(certs, "tls.crt"), filepath.Join(certs, "tls.key"), filepath.Join(certs, "ca.crt"))
 	}
@@ -89,6 +96,7 @@ func newNATS(t testing.TB, program string, opts NATSOptions) *NATSServer {
 		config += n.operatorMode(t)
 		n.creds = n.UserCreds(t, jwt.Permissions{})
 	}
+	config += n.leafnodes(t, certs)
 	file := filepath.Join(dir, "nats.conf")
 	write(t, file, []byte(config+opts.Config))
 	n.Process = newProcess(t, "nats-server", dir, []string{program, "-c", file}, nil, n.answers)
@@ -120,13 +128,15 @@ func (n *NATSServer) operatorMode(t testing.TB) string {
 }
 
 // UserCreds makes a user of the account SUBSTORM (NATSOptions.Operator) and
-// returns the path of its credentials file.
-func (n *NATSServer) UserCreds(t testing.TB, permissions jwt.Permissions) string {
+// returns the path of its credentials file. Connections are the ways in which it
+// may come (jwt.ConnectionType…); none means all.
+func (n *NATSServer) UserCreds(t testing.TB, permissions jwt.Permissions, connections ...string) string {
 	t.Helper()
 	account := must(nkeys.FromSeed([]byte(n.AccountSeed)))(t)
 	user := must(nkeys.CreateUser())(t)
 	claims := jwt.NewUserClaims(must(user.PublicKey())(t))
 	claims.Permissions = permissions
+	claims.AllowedConnectionTypes = connections
 	token := must(claims.Encode(account))(t)
 	file := filepath.Join(t.TempDir(), "user.creds")
 	write(t, file, must(jwt.FormatUserConfig(token, must(user.Seed())(t)))(t))

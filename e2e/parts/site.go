@@ -45,3 +45,27 @@ func CreateSite(t testing.TB, js jetstream.JetStream, code string) {
 		}
 	}
 }
+
+// AddLeaf makes the streams of a Site source those of another, as the operator
+// does for spec.leaves. The leaf's JetStream domain is its code.
+func AddLeaf(t testing.TB, js jetstream.JetStream, site, leaf string) {
+	t.Helper()
+	ctx, cancel := deadline(startTimeout)
+	defer cancel()
+	for ours, theirs := range map[string]*jetstream.StreamSource{
+		wire.ObservationStream(site): {Name: wire.ObservationStream(leaf), FilterSubject: wire.ObservationSubjects(leaf)},
+		wire.NoticeStream(site):      {Name: wire.NoticeStream(leaf), FilterSubject: wire.NoticeSubjects(leaf)},
+	} {
+		stream, err := js.Stream(ctx, ours)
+		if err == nil {
+			cfg := stream.CachedInfo().Config
+			theirs.OptStartSeq = 1
+			theirs.External = &jetstream.ExternalStream{APIPrefix: wire.JetStreamAPI(leaf), DeliverPrefix: wire.SourcedPrefix(site, leaf)}
+			cfg.Sources = append(cfg.Sources, theirs)
+			_, err = js.UpdateStream(ctx, cfg)
+		}
+		if err != nil {
+			t.Fatalf("source stream %s: %v", ours, err)
+		}
+	}
+}

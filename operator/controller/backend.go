@@ -166,6 +166,7 @@ func streamConfig(cfg jetstream.StreamConfig, s plan.Stream, marker wire.SiteMar
 	cfg.MaxBytes = s.MaxBytes
 	cfg.Replicas = s.Replicas
 	cfg.Duplicates = s.Duplicates
+	cfg.Sources = sourcesOf(s)
 	cfg.Retention = jetstream.LimitsPolicy
 	cfg.Discard = jetstream.DiscardNew
 	cfg.Storage = jetstream.FileStorage

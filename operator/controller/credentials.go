@@ -61,6 +61,9 @@ func (k accountKey) mint(user plan.JetStreamUser) ([]byte, error) {
 	}
 	claims.Pub.Allow.Add(user.Publish...)
 	claims.Sub.Allow.Add(user.Subscribe...)
+	if user.LeafOnly {
+		claims.AllowedConnectionTypes.Add(jwt.ConnectionTypeLeafnode)
+	}
 	token, err := claims.Encode(k.pair)
 	if err != nil {
 		return nil, fmt.Errorf("sign the token of %s: %w", user.Name, err)

@@ -160,6 +160,9 @@ func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.Jet
 		(*s).end()
 		*s, err = l.begin(ctx, try, nc, js)
 	}
+	if err == nil {
+		err = l.tryLeaves(ctx, try, js)
+	}
 	if err != nil {
 		(*s).end()
 		*s = nil
@@ -167,6 +170,15 @@ func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.Jet
 		return jetStreamProblem(l.want, err)
 	}
 	return plan.Finding{Status: "True", Reason: v1alpha1.ReasonReachable}
+}
+
+// tryLeaves asks how the leaves do.
+func (l *link) tryLeaves(ctx, try context.Context, js jetstream.JetStream) error {
+	leaves, err := askLeaves(try, js, l.want, l.now)
+	if err == nil && ctx.Err() == nil && l.facts.setLeaves(leaves) {
+		l.changed()
+	}
+	return err
 }
 
 // session follows the reports of one connection.

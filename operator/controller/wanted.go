@@ -55,7 +55,7 @@ func newWanted(site *v1alpha1.Site, secrets plan.Secrets, cluster string) wanted
 func (w wanted) digest(site *v1alpha1.Site, secrets plan.Secrets) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
-	parts := []any{w.marker, w.takeOver, site.Spec.ObjectStore, site.Spec.JetStream}
+	parts := []any{w.marker, w.takeOver, site.Spec.ObjectStore, site.Spec.JetStream, site.Spec.Leaves}
 	for _, need := range slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site)) {
 		if s := secrets[need.Name]; s != nil {
 			parts = append(parts, need.Name, s.Data)

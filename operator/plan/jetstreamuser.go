@@ -21,6 +21,8 @@ type JetStreamUser struct {
 	Name string `json:"name"`
 	// InboxPrefix begins the subjects on which the user gets its answers.
 	InboxPrefix string `json:"inboxPrefix"`
+	// LeafOnly lets no client in, but a server that links to ours as a leaf.
+	LeafOnly bool `json:"leafOnly,omitempty"`
 	// Publish and Subscribe are the subjects that are allowed; all others are not.
 	Publish   []string `json:"publish"`
 	Subscribe []string `json:"subscribe"`

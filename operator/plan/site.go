@@ -18,6 +18,8 @@ import (
 type Backends struct {
 	ObjectStore *Finding `json:"objectStore,omitempty"`
 	JetStream   *Finding `json:"jetStream,omitempty"`
+	// Leaves by code, as far as JetStream spoke of them.
+	Leaves map[string]LeafReport `json:"leaves,omitempty"`
 }
 
 // SiteView is everything that a Site's status is made from.
@@ -82,6 +84,10 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	c.set(v1alpha1.ConditionJetStreamReachable, jetStream)
 	c.set(v1alpha1.ConditionDurable, durable(v.Site))
 	c.set(v1alpha1.ConditionDataFlowing, flowing)
+	leaves, reachable := v.leaves(jetStream)
+	if reachable != nil {
+		c.set(v1alpha1.ConditionLeavesReachable, *reachable)
+	}
 	ready := good(v1alpha1.ReasonReady, "object store and JetStream are reachable, and the streams stand")
 	for _, f := range []Finding{accepted, store, jetStream} {
 		if !f.OK() {
@@ -95,6 +101,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		Conditions:         c.is,
 		Instruments:        &counts,
 		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
+		Leaves:             leaves,
 	}, soonest(patienceEnds, figuresEvery)
 }
 

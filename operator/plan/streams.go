@@ -21,6 +21,8 @@ type Stream struct {
 	MaxBytes    int64         `json:"maxBytes"`
 	Replicas    int           `json:"replicas"`
 	Duplicates  time.Duration `json:"duplicates"`
+	// Sources are streams elsewhere whose messages the stream holds too.
+	Sources []Source `json:"sources,omitempty"`
 }
 
 // Bucket is a key-value bucket: files, history of one.
@@ -31,7 +33,8 @@ type Bucket struct {
 	Replicas    int           `json:"replicas"`
 }
 
-// Streams are the two base streams of a Site.
+// Streams are the two base streams of a Site, which hold what its leaves have in
+// theirs, too.
 func Streams(site *v1alpha1.Site) []Stream {
 	code, js := site.Spec.Code, &site.Spec.JetStream
 	return []Stream{
@@ -42,6 +45,7 @@ func Streams(site *v1alpha1.Site) []Stream {
 			MaxBytes:    js.Observations.MaxSize.Value(),
 			Replicas:    int(js.Replicas),
 			Duplicates:  duplicateWindow,
+			Sources:     sources(site, wire.ObservationStream, wire.ObservationSubjects),
 		},
 		{
 			Name:        wire.NoticeStream(code),
@@ -50,6 +54,7 @@ func Streams(site *v1alpha1.Site) []Stream {
 			MaxBytes:    js.Notices.MaxSize.Value(),
 			Replicas:    int(js.Replicas),
 			Duplicates:  duplicateWindow,
+			Sources:     sources(site, wire.NoticeStream, wire.NoticeSubjects),
 		},
 	}
 }

@@ -225,8 +225,10 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	}
 	group.Go(func() error { return a.compactor(lease).Run(ctx) })
 	for _, t := range []trimmer{
-		{js: a.cfg.JetStream, stream: wire.ObservationStream(a.cfg.Site), retention: a.cfg.ObservationRetention, archived: cutter.Archived},
-		{js: a.cfg.JetStream, stream: wire.NoticeStream(a.cfg.Site), retention: a.cfg.NoticeRetention, archived: writer.Listed},
+		{js: a.cfg.JetStream, stream: wire.ObservationStream(a.cfg.Site), retention: a.cfg.ObservationRetention, archived: cutter.Archived,
+			subjects: []string{wire.ObservationSubjects(a.cfg.Site)}},
+		{js: a.cfg.JetStream, stream: wire.NoticeStream(a.cfg.Site), retention: a.cfg.NoticeRetention, archived: writer.Listed,
+			subjects: []string{wire.NoticeSubjects(a.cfg.Site), wire.GapSubjects(a.cfg.Site)}},
 	} {
 		t.lease, t.log, t.metrics = lease, a.cfg.Log, a.metrics
 		group.Go(func() error { return t.run(ctx, a.cfg.TrimInterval) })

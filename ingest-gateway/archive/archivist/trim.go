@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,20 +22,28 @@ import (
 const (
 	fullFrom = 0.9
 	trimPart = 5 // one in five
+	// sourcedInterval is how often a stream is trimmed at least that a leaf may fill
+	// with what it received in weeks: at 50 MB/s the last tenth of 4 GiB, the
+	// default, lasts for eight seconds.
+	sourcedInterval = 4 * time.Second
 	// archivedPoll is how often a trimmer looks whether it is known what is archived.
 	archivedPoll = 10 * time.Millisecond
 )
 
 // trimmer removes from one base stream what is archived and older than its
-// retention. What is not archived stays, whatever its age.
+// retention. What is ours and not archived stays, whatever its age.
 type trimmer struct {
-	js        jetstream.JetStream
-	stream    string
+	js     jetstream.JetStream
+	stream string
+	// subjects of our own messages; a leaf's are archived where it is.
+	subjects  []string
 	retention time.Duration
-	archived  func() stream.Position
-	lease     *stream.Lease
-	log       *slog.Logger
-	metrics   *metrics
+	// sourced: the stream has leaves' messages too, when it was last looked at.
+	sourced  bool
+	archived func() stream.Position
+	lease    *stream.Lease
+	log      *slog.Logger
+	metrics  *metrics
 }
 
 // run trims as soon as it is known what is archived, and then each interval: a
@@ -43,8 +52,6 @@ func (t *trimmer) run(ctx context.Context, interval time.Duration) error {
 	if err := t.awaitArchived(ctx); err != nil {
 		return err
 	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
 	for {
 		if err := t.trim(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			if errors.Is(err, stream.ErrLeaseLost) {
@@ -52,8 +59,12 @@ func (t *trimmer) run(ctx context.Context, interval time.Duration) error {
 			}
 			t.log.Warn("a stream was not trimmed", "stream", t.stream, "error", err)
 		}
+		wait := interval
+		if t.sourced {
+			wait = min(wait, sourcedInterval)
+		}
 		select {
-		case <-tick.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -77,6 +88,7 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("stream %s: %w", t.stream, err)
 	}
 	info := s.CachedInfo()
+	t.sourced = len(info.Config.Sources) > 0
 	archived := t.archived()
 	if archived.Epoch != wire.StreamEpoch(info.Created) {
 		return nil // known of a stream that is gone
@@ -91,20 +103,94 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	if limit == info.State.FirstSeq && info.Config.MaxBytes > 0 && float64(info.State.Bytes) > fullFrom*float64(info.Config.MaxBytes) {
-		limit += max(1, (info.State.LastSeq-info.State.FirstSeq)/trimPart)
-		t.log.Warn("the stream is nearly full: archived messages go before their retention is over", "stream", t.stream)
-	}
-	limit = min(limit, archived.Next)
-	if limit <= info.State.FirstSeq {
-		return nil
-	}
-	if err := t.lease.Check(); err != nil {
+	if err := t.purge(ctx, s, info, limit, archived.Next); err != nil {
 		return err
 	}
-	if err := s.Purge(ctx, jetstream.WithPurgeSequence(limit)); err != nil {
-		return fmt.Errorf("purge stream %s up to %d: %w", t.stream, limit, err)
+	return t.makeRoom(ctx, s, archived.Next)
+}
+
+// makeRoom purges a nearly full stream, whatever its retention, until it is not
+// or all that is left must stay.
+func (t *trimmer) makeRoom(ctx context.Context, s jetstream.Stream, archived uint64) error {
+	for limit := uint64(0); ; {
+		info, err := s.Info(ctx)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", t.stream, err)
+		}
+		end := info.State.LastSeq + 1
+		if !t.sourced {
+			end = archived
+		}
+		limit = max(limit, info.State.FirstSeq)
+		if info.Config.MaxBytes <= 0 || float64(info.State.Bytes) <= fullFrom*float64(info.Config.MaxBytes) || limit >= end {
+			return nil
+		}
+		limit = min(end, limit+max(1, (info.State.LastSeq-limit)/trimPart))
+		if err := t.purge(ctx, s, info, limit, archived); err != nil {
+			return err
+		}
+		t.log.Warn("the stream is nearly full: archived messages go before their retention is over", "stream", t.stream)
 	}
-	t.metrics.trimmed.WithLabelValues(t.stream).Add(float64(limit - info.State.FirstSeq))
+}
+
+// purge removes what lies before limit: of our own messages what is archived, of
+// a leaf's all but the newest. That one bears the leaf's sequence, which says to
+// a server that lost its index from where to source on: without it everything
+// that the leaf still holds would come a second time.
+func (t *trimmer) purge(ctx context.Context, s jetstream.Stream, info *jetstream.StreamInfo, limit, archived uint64) error {
+	cuts, err := t.cuts(ctx, info, limit, archived)
+	if err != nil || len(cuts) == 0 {
+		return err
+	}
+	for _, c := range cuts {
+		if err := t.lease.Check(); err != nil {
+			return err
+		}
+		if err := s.Purge(ctx, jetstream.WithPurgeSequence(c.limit), jetstream.WithPurgeSubject(c.subjects)); err != nil {
+			return fmt.Errorf("purge stream %s up to %d: %w", t.stream, c.limit, err)
+		}
+	}
+	after, err := s.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", t.stream, err)
+	}
+	t.metrics.trimmed.WithLabelValues(t.stream).Add(float64(removed(after)) - float64(removed(info)))
 	return nil
+}
+
+// removed returns how many messages have gone since the stream was made.
+func removed(info *jetstream.StreamInfo) uint64 { return info.State.LastSeq - info.State.Msgs }
+
+// cut is up to where the messages on subjects may go; "" means all subjects.
+type cut struct {
+	subjects string
+	limit    uint64
+}
+
+// cuts returns what may go: first up to where everything may, which is quick, and
+// then those of which more may.
+func (t *trimmer) cuts(ctx context.Context, info *jetstream.StreamInfo, limit, archived uint64) ([]cut, error) {
+	var of []cut
+	for _, subjects := range t.subjects {
+		of = append(of, cut{subjects, min(limit, archived)})
+	}
+	for _, source := range info.Config.Sources {
+		newest, err := stream.LastOf(ctx, t.js, t.stream, source.FilterSubject)
+		if err != nil {
+			return nil, err
+		}
+		if newest > 0 {
+			of = append(of, cut{source.FilterSubject, min(limit, newest)})
+		}
+	}
+	all := cut{limit: limit}
+	for _, c := range of {
+		all.limit = min(all.limit, c.limit)
+	}
+	further := func(c cut) bool { return c.limit > max(all.limit, info.State.FirstSeq) }
+	of = slices.DeleteFunc(of, func(c cut) bool { return !further(c) })
+	if all.limit > info.State.FirstSeq {
+		of = append([]cut{all}, of...)
+	}
+	return of, nil
 }

@@ -32,6 +32,7 @@ const (
 )
 
 // SiteSpec declares the hub that receives: where it keeps objects and messages.
+// +kubebuilder:validation:XValidation:rule="!has(self.leaves) || self.leaves.all(l, l.code != self.code)",message="a Site is no leaf of its own: leaves name the codes of other Sites"
 type SiteSpec struct {
 	// Code is the Site's short name in keys, subjects and streams. It must be
 	// unique among all Sites that share a bucket or a JetStream account, and
@@ -70,6 +71,14 @@ type SiteSpec struct {
 	// characters: `openssl rand -hex 32` makes one.
 	// +optional
 	ReadersSecretRef *LocalReference `json:"readersSecretRef,omitempty"`
+
+	// Leaves are Sites elsewhere whose notices and telemetry this Site carries too.
+	// Removing one stops that and deletes nothing.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=code
+	// +optional
+	Leaves []Leaf `json:"leaves,omitempty"`
 }
 
 // FeedServer is how feed servers run.
@@ -229,7 +238,7 @@ type SiteStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Ready, Accepted, ObjectStoreReachable, JetStreamReachable,
-	// Durable, DataFlowing, FeedServerAvailable.
+	// Durable, DataFlowing, FeedServerAvailable, LeavesReachable.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -246,6 +255,12 @@ type SiteStatus struct {
 	// FeedServer says how the feed servers do, where there are any.
 	// +optional
 	FeedServer *FeedServerState `json:"feedServer,omitempty"`
+
+	// Leaves says how far the leaves' messages have come.
+	// +listType=map
+	// +listMapKey=code
+	// +optional
+	Leaves []LeafStatus `json:"leaves,omitempty"`
 }
 
 // FeedServerState is how a Site's feed servers do.

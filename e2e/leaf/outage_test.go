@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package leaf
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Both Sites receive, and what comes between them goes and comes back: nothing of
+// what the leaf's senders sent is missing at the hub, or there twice, or out of
+// order, and the hub's archive holds its own objects alone.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, true, nil)
+	minio := parts.MinIO(t, parts.MinIOOptions{})
+	minio.Bucket(t, "hub")
+	minio.Bucket(t, leafCode)
+	ports := [4]int{parts.FreePort(t), parts.FreePort(t), parts.FreePort(t), parts.FreePort(t)}
+	flags := []string{"--part-interval", "1s"}
+	atHub := parts.StartGateway(t, parts.GatewayOptions{Site: hubCode, NATS: l.hub, MinIO: minio, Bucket: "hub", Flags: flags,
+		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP(camera, ports[0]), parts.InstrumentUDP(mag, ports[1])}})
+	parts.StartGateway(t, parts.GatewayOptions{Site: leafCode, NATS: l.leaf, MinIO: minio, Bucket: leafCode, Flags: flags,
+		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP(camera, ports[2]), parts.InstrumentUDP(mag, ports[3])}})
+	home := startSender(t, ports[0], ports[1])
+	away := startSender(t, ports[2], ports[3])
+	time.Sleep(time.Second) // what came before the leaf was declared comes, too
+	parts.AddLeaf(t, l.hub.JetStream(t), hubCode, leafCode)
+
+	lasts := outage(t)
+	for _, o := range []struct {
+		name        string
+		begin, over func()
+		lasts       time.Duration
+	}{
+		{"the link is cut", l.link.Cut, l.link.Mend, lasts},
+		{"the hub's NATS is killed", l.hub.Kill, l.hub.Start, min(lasts, 20*time.Second)},
+		{"the leaf's NATS is killed", l.leaf.Kill, l.leaf.Start, min(lasts, 20*time.Second)},
+	} {
+		began := time.Now()
+		o.begin()
+		time.Sleep(o.lasts)
+		o.over()
+		time.Sleep(time.Second)
+		back := time.Now()
+		l.caughtUp()
+		t.Logf("%s for %v; the hub had what the leaf has %v later", o.name, back.Sub(began).Round(time.Second), time.Since(back).Round(time.Second))
+	}
+	home.finish()
+	away.finish()
+	l.sameAsLeaf()
+	away.compare(l.atHub(wire.NoticeStream, wire.NoticeSubjects, leafCode), l.atHub(wire.ObservationStream, wire.ObservationSubjects, leafCode))
+	home.compare(l.atHub(wire.NoticeStream, wire.NoticeSubjects, hubCode), l.atHub(wire.ObservationStream, wire.ObservationSubjects, hubCode))
+	t.Logf("%d objects and %d datagrams of the leaf, %d and %d of the hub", len(away.objects), away.datagrams, len(home.objects), home.datagrams)
+
+	for info, err := range minio.Bucket(t, "hub").List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(info.Key, "/"+leafCode+"/") {
+			t.Errorf("the hub's bucket holds %s", info.Key)
+		}
+	}
+	if log := atHub.Log(); strings.Contains(log, leafCode) {
+		t.Errorf("the hub's gateway speaks of the leaf:\n%s", log)
+	}
+	// Nothing of the hub's went the other way.
+	for _, stream := range []string{wire.ObservationStream(leafCode), wire.NoticeStream(leafCode)} {
+		for _, m := range held(t, l.leaf.JetStream(t), stream, ">") {
+			if !strings.Contains(m.subject, "."+leafCode+".") {
+				t.Errorf("%s of the leaf holds a message on %s", stream, m.subject)
+			}
+		}
+	}
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ConditionLeavesReachable: the NATS servers of all leaves are linked to ours. Absent
+// where the Site names no leaf. Ready does not wait for it: a leaf may be away for weeks.
+const ConditionLeavesReachable = "LeavesReachable"
+
+// ReasonLeafAway: a leaf's NATS server is not heard, or refuses to be sourced from.
+const ReasonLeafAway = "LeafAway"
+
+// Leaf is a Site elsewhere, with NATS servers and an archive of its own, whose
+// notices and telemetry this Site carries too. Its server opens the link
+// (docs/leaf.md); this Site asks for what it hasn't yet, so that a link may be down
+// for as long as the leaf's streams hold what comes meanwhile.
+// +kubebuilder:validation:XValidation:rule="has(self.domain) == has(oldSelf.domain) && (!has(self.domain) || self.domain == oldSelf.domain)",message="a leaf's domain is immutable: from another one everything would come a second time"
+type Leaf struct {
+	// Code of the leaf's Site. Its messages keep it in their subjects.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
+	// +required
+	Code string `json:"code"`
+
+	// Domain is the JetStream domain of the leaf's NATS servers. Default: its code.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	// +optional
+	Domain string `json:"domain,omitempty"`
+}
+
+// LeafStatus is what a Site knows of a leaf.
+type LeafStatus struct {
+	// Code of the leaf's Site.
+	// +required
+	Code string `json:"code"`
+
+	// Connected: both of the leaf's base streams were heard in the last half minute.
+	// +optional
+	Connected bool `json:"connected"`
+
+	// LastSeen is when they were heard last, to ten minutes while they are.
+	// +optional
+	LastSeen *metav1.Time `json:"lastSeen,omitempty"`
+
+	// LagMessages that the leaf's streams hold and ours don't yet, as of LastSeen.
+	// +optional
+	LagMessages int64 `json:"lagMessages"`
+
+	// Problem is what keeps JetStream from sourcing.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// leafPatience is how long a leaf may be unheard and still count as connected. A
+// server whose link stands and that has nothing to send beats each second, and is
+// asked anew after ten.
+const leafPatience = 30 * time.Second
+
+// Source is a stream in another JetStream domain whose messages a stream of ours
+// holds too, with their subjects and headers.
+type Source struct {
+	Stream string `json:"stream"`
+	// Subjects that are taken.
+	Subjects string `json:"subjects"`
+	// APIPrefix begins the subjects on which the other domain's JetStream is asked,
+	// and DeliverPrefix those on which it delivers.
+	APIPrefix     string `json:"apiPrefix"`
+	DeliverPrefix string `json:"deliverPrefix"`
+	// From is the first sequence that is wanted of a stream that nothing was taken
+	// of yet. Without it JetStream would begin at the time of our newest message.
+	From uint64 `json:"from"`
+}
+
+// sources are the leaves' streams of one kind. Each leaf's filter leaves out what
+// only matters there: records of gaps, and what its own leaves sent it.
+func sources(site *v1alpha1.Site, stream, subjects func(site string) string) []Source {
+	var all []Source
+	for _, leaf := range site.Spec.Leaves {
+		all = append(all, Source{
+			Stream:        stream(leaf.Code),
+			Subjects:      subjects(leaf.Code),
+			APIPrefix:     wire.JetStreamAPI(cmp.Or(leaf.Domain, leaf.Code)),
+			DeliverPrefix: wire.SourcedPrefix(site.Spec.Code, leaf.Code),
+			From:          1,
+		})
+	}
+	return all
+}
+
+// LeafUser is the user with which a leaf's NATS server links to ours. What it may
+// publish travels to us, and what it may subscribe to travels to the leaf: we make
+// and delete the consumers that source its two base streams and pace them, it
+// answers and delivers. It sees nothing that is ours, and can write into no stream.
+func LeafUser(site *v1alpha1.Site, leaf v1alpha1.Leaf) JetStreamUser {
+	u := JetStreamUser{
+		Name:     "leaf " + leaf.Code + " of " + site.Namespace + "/" + site.Name,
+		LeafOnly: true,
+		Publish:  []string{wire.SourcedPrefix(site.Spec.Code, leaf.Code) + ".>", "$JSC.R.>"},
+	}
+	api := wire.JetStreamAPI(cmp.Or(leaf.Domain, leaf.Code))
+	for _, stream := range []string{wire.ObservationStream(leaf.Code), wire.NoticeStream(leaf.Code)} {
+		u.Subscribe = append(u.Subscribe,
+			api+".CONSUMER.CREATE."+stream+".>",
+			api+".CONSUMER.DELETE."+stream+".*",
+			"$JS.FC."+stream+".>",
+			// With domain and account before the stream: the form that newer
+			// servers can be told to use (nats-server's feature js_ack_fc_v2).
+			"$JS.FC.*.*."+stream+".>")
+	}
+	return u
+}
+
+// LeafReport is what our NATS server said of a leaf's two base streams.
+type LeafReport struct {
+	// At is when it was asked.
+	At time.Time `json:"at"`
+	// SeenAt is when the one that is heard less was last heard; zero: not since our
+	// server began.
+	SeenAt time.Time `json:"seenAt,omitzero"`
+	// Lag in messages that the leaf holds and we don't.
+	Lag uint64 `json:"lag"`
+	// Problem is what our server cannot do.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Connected says whether both streams are heard.
+func (r LeafReport) Connected() bool { return !r.SeenAt.IsZero() && r.At.Sub(r.SeenAt) <= leafPatience }
+
+// leaves sums up how the leaves do; nil where the Site has none. Jetstream says
+// whether our own server answers.
+func (v SiteView) leaves(jetStream Finding) ([]v1alpha1.LeafStatus, *Finding) {
+	if len(v.Site.Spec.Leaves) == 0 {
+		return nil, nil
+	}
+	var all []v1alpha1.LeafStatus
+	var away []string
+	unheard := 0
+	for _, leaf := range v.Site.Spec.Leaves {
+		report, reported := v.Backends.Leaves[leaf.Code]
+		status := v.leafStatus(leaf.Code, report, reported)
+		all = append(all, status)
+		switch {
+		case !reported:
+			unheard++
+		case !status.Connected:
+			away = append(away, describeAway(status))
+		}
+	}
+	f := good(v1alpha1.ReasonReachable, fmt.Sprintf("%d of %d leaves are connected", len(all), len(all)))
+	switch {
+	case !jetStream.OK():
+		f = unknown(v1alpha1.ReasonReconciling, "leaves are asked through our own JetStream, which does not answer")
+	case len(away) > 0:
+		f = bad(v1alpha1.ReasonLeafAway, fmt.Sprintf("%d of %d leaves are away: %s. What they receive meanwhile stays in their streams, "+
+			"for as long as those hold it, and comes when the link is back: see that the leaf's NATS server runs and reaches the leaf port of ours",
+			len(away), len(all), strings.Join(away, "; ")))
+	case unheard > 0:
+		f = unknown(v1alpha1.ReasonReconciling, "our JetStream has not said yet how the leaves do")
+	}
+	return all, &f
+}
+
+func (v SiteView) leafStatus(code string, report LeafReport, reported bool) v1alpha1.LeafStatus {
+	var was v1alpha1.LeafStatus
+	for _, s := range v.Site.Status.Leaves {
+		if s.Code == code {
+			was = s
+		}
+	}
+	if !reported {
+		was.Code, was.Connected = code, false
+		return was
+	}
+	is := v1alpha1.LeafStatus{Code: code, Connected: report.Connected(), LastSeen: was.LastSeen,
+		LagMessages: was.LagMessages, Problem: report.Problem}
+	switch {
+	case is.Connected:
+		is.LastSeen, is.LagMessages = rounded(report.SeenAt), int64(report.Lag)
+	case !report.SeenAt.IsZero() && (was.Connected || was.LastSeen == nil || was.LastSeen.Sub(report.SeenAt).Abs() > leafPatience):
+		at := metav1.NewTime(report.SeenAt.UTC().Truncate(time.Second))
+		is.LastSeen = &at // once: the report says it each time to the millisecond
+	}
+	return is
+}
+
+func describeAway(s v1alpha1.LeafStatus) string {
+	text := s.Code
+	if s.LastSeen != nil {
+		text += ", last seen " + wire.FormatTime(s.LastSeen.Time)
+	}
+	if s.Problem != "" {
+		text += " (" + s.Problem + ")"
+	}
+	return text
+}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
-	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
 	"github.com/substorm/substorm/ingest-gateway/quarantine"
 	"github.com/substorm/substorm/ingest-gateway/receive/proxy"
+	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -22,7 +22,7 @@ func (g *gateway) openCertificates() (err error) {
 		return nil
 	}
 	g.certificates, err = certificate.Open(certificate.Config{
-		Dir: g.cfg.TLSDir, ClientCADir: g.cfg.ClientCADir, Logger: g.log, Metrics: g.metrics,
+		Dir: g.cfg.TLSDir, ClientCADir: g.cfg.ClientCADir, Logger: g.log, Metrics: g.metrics, Subsystem: "substorm_gateway",
 	})
 	return err
 }

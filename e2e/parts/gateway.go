@@ -5,13 +5,11 @@ package parts
 import (
 	"fmt"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
-	"github.com/substorm/substorm/hack/paths"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -42,7 +40,11 @@ const gatewayPool = "north"
 // instruments' ways on 127.0.0.1.
 func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 	t.Helper()
-	declare(t, o)
+	entries := slices.Clone(o.Instruments)
+	for i := range entries {
+		entries[i].Gateway, entries[i].Revision = gatewayPool, 1
+	}
+	o.NATS.Declare(t, o.Site, Registry{Revision: 1, Instruments: entries})
 	dir := t.TempDir()
 	secrets := filepath.Join(dir, "s3")
 	if err := os.Mkdir(secrets, 0o700); err != nil {
@@ -52,76 +54,29 @@ func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 	write(t, filepath.Join(secrets, objectstore.FileSecretAccessKey), []byte(o.MinIO.SecretAccessKey))
 	g := &Gateway{http: fmt.Sprintf("127.0.0.1:%d", FreePort(t))}
 	argv := append([]string{
-		buildGateway(t, dir), "--site", o.Site, "--pool", gatewayPool, "--gateway", gatewayPool + "-0", "--data-dir", filepath.Join(dir, "data"),
+		buildProgram(t, dir, "ingest-gateway"), "--site", o.Site, "--pool", gatewayPool, "--gateway", gatewayPool + "-0", "--data-dir", filepath.Join(dir, "data"),
 		"--listen-http", g.http, "--ports", "10000-30000",
 		"--nats-servers", o.NATS.URL(), "--s3-endpoint", o.MinIO.URL(), "--s3-bucket", o.Bucket, "--s3-credentials-dir", secrets,
 	}, o.Flags...)
-	argv = append(argv, o.NATS.gatewayFlags(t)...)
+	argv = append(argv, o.NATS.programFlags(t)...)
 	g.Process = newProcess(t, "ingest-gateway", dir, argv, nil, g.answers)
 	g.Start()
 	return g
 }
 
-// buildGateway builds the program; Go's cache makes it quick from the second time on.
-func buildGateway(t testing.TB, dir string) string {
-	t.Helper()
-	checkout := must(paths.Checkout())(t)
-	program := filepath.Join(dir, "ingest-gateway")
-	build := exec.Command("go", "build", "-o", program, "./ingest-gateway/cmd")
-	build.Dir = checkout
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the gateway: %v\n%s", err, out)
-	}
-	return program
-}
-
-// declare writes the registry as the operator does: entries, then the marker.
-func declare(t testing.TB, o GatewayOptions) {
-	t.Helper()
-	ctx, cancel := deadline(startTimeout)
-	defer cancel()
-	registry := must(o.NATS.JetStream(t).KeyValue(ctx, wire.RegistryBucket(o.Site)))(t)
-	put := func(key string, value []byte, err error) {
-		if err == nil {
-			_, err = registry.Put(ctx, key, value)
-		}
-		if err != nil {
-			t.Fatalf("registry entry %s: %v", key, err)
-		}
-	}
-	for _, e := range o.Instruments {
-		e.Gateway, e.Revision = gatewayPool, 1
-		value, err := e.Encode()
-		put(wire.RegistryInstrumentKey(e.Instrument), value, err)
-	}
-	value, err := wire.RegistryComplete{Revision: 1, Count: len(o.Instruments)}.Encode()
-	put(wire.RegistryCompleteKey, value, err)
-}
-
-// gatewayFlags are what a gateway needs to be let in.
-func (n *NATSServer) gatewayFlags(t testing.TB) []string {
+// programFlags are what a program needs to be let in.
+func (n *NATSServer) programFlags(t testing.TB) []string {
 	var flags []string
 	if n.creds != "" {
 		flags = append(flags, "--nats-credentials", n.creds)
 	}
 	if n.CA != nil {
-		flags = append(flags, "--nats-tls-dir", n.CA.Dir(t, "gateway"))
+		flags = append(flags, "--nats-tls-dir", n.CA.Dir(t, "program"))
 	}
 	return flags
 }
 
-func (g *Gateway) answers() error {
-	client := http.Client{Timeout: startTimeout}
-	resp, err := client.Get("http://" + g.http + "/readyz")
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("readyz: %s", resp.Status)
-	}
-	return nil
-}
+func (g *Gateway) answers() error { return ready(g.http) }
 
 // InstrumentTCP is an entry for objects on a port.
 func InstrumentTCP(name string, port int) wire.InstrumentEntry {

@@ -77,7 +77,9 @@ func (h *Hub) Cursor(ctx context.Context, token wire.ResumeToken, slots *semapho
 				return nil, fmt.Errorf("%w: the stream ends at %d", ErrNoPlace, state.LastSeq)
 			}
 		}
-		c.next, c.within = max(1, token.Sequence), int64(token.Index)
+		if c.next = 1; token.Sequence > 0 {
+			c.next, c.within = token.Sequence, int64(token.Index)
+		}
 	default:
 		// What the other stream had behind the token is gone, and nobody knows how much
 		// that was. All that the new one holds is new to the consumer.
@@ -94,7 +96,10 @@ func (c *Cursor) Close() {
 	}
 }
 
-// Epoch of the stream, and the sequence that is next.
+// Behind says whether the cursor is on its way through what memory does not hold.
+func (c *Cursor) Behind() bool { return c.behind != nil }
+
+// Place returns the epoch of the stream, and the sequence that is next.
 func (c *Cursor) Place() (epoch string, next uint64) { return c.place.Epoch, c.next }
 
 // Poll returns what comes next, without waiting: at most so much, and no messages
@@ -200,4 +205,4 @@ func (p Position) Lag() Lag {
 	return p.ring.lag(p.next, p.wanted, lookedAt)
 }
 
-const lookedAt = 4096
+const lookedAt = 512

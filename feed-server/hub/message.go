@@ -29,6 +29,8 @@ type Message struct {
 	Kind wire.RecordKind
 	// Instrument, and of telemetry Channel, that it is of.
 	Instrument, Channel string
+	// Part says that it holds one datagram of several that came together.
+	Part bool
 	// Last is the index in the stream's message of the last datagram that it holds: 0
 	// of notices.
 	Last uint32
@@ -38,6 +40,7 @@ type Message struct {
 	mu        sync.Mutex
 	text      []byte
 	datagrams []wire.Datagram
+	newest    int
 	split     bool
 	parts     map[int]*Message
 	// charged is what is kept beside the message, in bytes. The ring's lock guards it.
@@ -105,6 +108,9 @@ func (m *Message) Datagrams() []wire.Datagram {
 			if err != nil {
 				break
 			}
+			if len(m.datagrams) > 0 && !d.ReceivedAt.Before(m.datagrams[m.newest].ReceivedAt) {
+				m.newest = len(m.datagrams)
+			}
 			m.datagrams = append(m.datagrams, d)
 		}
 		m.ring.charge(m, len(m.datagrams)*datagramOverhead)
@@ -112,10 +118,30 @@ func (m *Message) Datagrams() []wire.Datagram {
 	return m.datagrams
 }
 
+// Newest returns the index of the datagram that was received last, and false where
+// there is none.
+func (m *Message) Newest() (index int, ok bool) {
+	all := m.Datagrams()
+	return m.newest, len(all) > 0
+}
+
+// Time of a message: when it, or the first of its datagrams, was received, by its
+// header; when the stream took it where that does not say.
+func (m *Message) Time() time.Time {
+	if at, err := time.Parse(time.RFC3339Nano, m.Header.Get(wire.HeaderTime)); err == nil {
+		return at
+	}
+	return m.At
+}
+
 // Datagram returns one datagram as a message that does not keep the others in
 // memory.
 func (m *Message) Datagram(index int) *Message {
-	d := m.Datagrams()[index]
+	all := m.Datagrams()
+	if len(all) == 1 {
+		return m
+	}
+	d := all[index]
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.parts[index]
@@ -134,7 +160,7 @@ func (m *Message) with(d wire.Datagram, index uint32) *Message {
 	data := wire.AppendTelemetryHeader(make([]byte, 0, len(d.Payload)+2*wire.MaxDatagramOverhead), m.Instrument, m.Channel)
 	return &Message{
 		Sequence: m.Sequence, At: m.At, Subject: m.Subject, Kind: m.Kind, Instrument: m.Instrument, Channel: m.Channel,
-		Data: wire.AppendDatagram(data, d), Last: index,
+		Data: wire.AppendDatagram(data, d), Part: true, Last: index,
 	}
 }
 

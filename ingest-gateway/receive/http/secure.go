@@ -10,7 +10,7 @@ import (
 	"net/netip"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
-	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
+	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/wire"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
-	"github.com/substorm/substorm/ingest-gateway/intake/certificate"
+	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/wire"
 )
 

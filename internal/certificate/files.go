@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificate holds the pool's certificate, and the authorities whose
-// certificates it takes, and follows their files as they are renewed.
+// Package certificate holds the certificate that a program shows, and the
+// authorities whose certificates it takes, and follows their files as they are
+// renewed.
 package certificate
 
 import (
@@ -47,7 +48,9 @@ type Config struct {
 	// ClientCADir has ca.crt; empty where no client authority is known.
 	ClientCADir string
 	Logger      *slog.Logger
-	Metrics     prometheus.Registerer
+	// Metrics, where set, gets the gauge <Subsystem>_certificate_expiry_seconds.
+	Metrics   prometheus.Registerer
+	Subsystem string
 }
 
 // Files are the certificates in force. Any number of goroutines may ask them. A
@@ -74,8 +77,8 @@ func Open(cfg Config) (*Files, error) {
 	f.current.Store(now)
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "substorm_gateway_certificate_expiry_seconds",
-			Help: "When the certificate that senders see expires, in seconds since the Unix epoch.",
+			Name: cfg.Subsystem + "_certificate_expiry_seconds",
+			Help: "When the certificate that clients see expires, in seconds since the Unix epoch.",
 		}, func() float64 { return float64(f.current.Load().expires.Unix()) }))
 	}
 	return f, nil

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	feedserver "github.com/substorm/substorm/feed-server"
+	"github.com/substorm/substorm/internal/flags"
+)
+
+const example = `  feed-server --site demo --pod feed-server-0 --listen :8080 --listen-http :9090 --nats-servers nats://127.0.0.1:4222`
+
+// command is the program. Each flag has its default in SUBSTORM_<FLAG>.
+func command() *cobra.Command {
+	cfg := feedserver.Config{Log: os.Stderr}
+	cmd := &cobra.Command{
+		Use:   "feed-server",
+		Short: "Give consumers of a Site's Feeds what is new, as it comes",
+		Long: "Give consumers of a Site's Feeds what is new, as it comes.\n\n" +
+			"Feeds and their consumers are those of the Site's registry in JetStream, which the operator writes.\n" +
+			"Each flag may be given as an environment variable too: --nats-servers as SUBSTORM_NATS_SERVERS.",
+		Example:       example,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.FromEnvironment(cmd.Flags(), os.Getenv); err != nil {
+				return err
+			}
+			return feedserver.Run(cmd.Context(), cfg)
+		},
+	}
+	addFlags(cmd.Flags(), &cfg)
+	return cmd
+}
+
+func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
+	f.SortFlags = false
+	f.StringVar(&cfg.Site, "site", "", "code of the Site")
+	f.StringVar(&cfg.Pod, "pod", "", "name of this pod")
+	f.StringVar(&cfg.Listen, "listen", ":8080", "address for consumers")
+	f.StringVar(&cfg.TLSDir, "tls-dir", "", "folder with tls.crt and tls.key: the certificate that consumers see (empty: plain, behind an edge)")
+	f.StringVar(&cfg.ListenHTTP, "listen-http", ":9090", "address of /healthz, /readyz and /metrics")
+
+	f.StringSliceVar(&cfg.NATS.Servers, "nats-servers", nil, "URLs of the NATS servers")
+	f.StringVar(&cfg.NATS.CredentialsFile, "nats-credentials", "", "file with the credentials of a NATS user (user.creds)")
+	f.StringVar(&cfg.NATS.TLSDir, "nats-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for NATS")
+	f.StringVar(&cfg.NATS.InboxPrefix, "nats-inbox-prefix", "", "prefix of reply subjects that the credentials allow")
+
+	f.Int64Var(&cfg.RingSize, "ring-size", 32<<20, "bytes of each stream's newest messages that are held in memory")
+	f.IntVar(&cfg.Readers, "readers", 4, "how many consumers that are behind that read a stream at a time")
+	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", 30*time.Second, "how long clients may take to go when the program stops")
+	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feedserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/feed-server/serve"
+	"github.com/substorm/substorm/feed-server/session"
+	"github.com/substorm/substorm/feed-server/state"
+	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/telemetry"
+)
+
+// server is one incarnation: the rooms, and what they share.
+type server struct {
+	cfg         Config
+	incarnation string
+	log         *slog.Logger
+	metrics     *prometheus.Registry
+
+	nc           *nats.Conn
+	js           jetstream.JetStream
+	registry     *registry.Registry
+	hubs         *hubs
+	slots        *semaphore.Weighted
+	certificates *certificate.Files
+	consumers    *state.Consumers
+	doors        *serve.Server
+	http         *telemetry.Server
+	// reached: NATS answered once. Draining: no more clients are taken.
+	reached, draining atomic.Bool
+}
+
+// Run serves until ctx ends, then has its clients go elsewhere and returns nil.
+// Errors are those after which nothing can be served; each says what to do.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	log, err := telemetry.NewLogger(cfg.Log, cfg.LogLevel)
+	if err != nil {
+		return err
+	}
+	s := &server{cfg: cfg, incarnation: rand.Text(), metrics: telemetry.NewRegistry("feed-server")}
+	s.log = log.With("pod", cfg.Pod, "incarnation", s.incarnation)
+	// What serves outlives ctx: it ends when the drain does.
+	alive, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	if err := s.open(ctx, alive); err != nil {
+		if s.nc != nil {
+			s.nc.Close()
+		}
+		return err
+	}
+	return s.run(ctx, alive, end)
+}
+
+// open makes the rooms. NATS may be away.
+func (s *server) open(ctx, alive context.Context) (err error) {
+	cfg := &s.cfg
+	cfg.NATS.Name, cfg.NATS.Logger = cfg.Pod, s.log
+	if s.nc, err = stream.Connect(ctx, cfg.NATS); err != nil {
+		return err
+	}
+	if s.js, err = jetstream.New(s.nc); err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	if cfg.TLSDir != "" {
+		s.certificates, err = certificate.Open(certificate.Config{Dir: cfg.TLSDir, Logger: s.log, Metrics: s.metrics, Subsystem: "substorm_feed"})
+		if err != nil {
+			return err
+		}
+	}
+	s.registry = registry.New()
+	s.hubs = newHubs(alive, s.js, cfg.RingSize, s.log)
+	s.slots = semaphore.NewWeighted(int64(cfg.Readers))
+	s.consumers = state.New(state.Config{
+		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
+		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Logger: s.log, Metrics: s.metrics,
+	})
+	s.doors, err = serve.New(serve.Config{
+		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates,
+		JetStream: s.js, Registry: s.registry, Hub: s.hubs.of, Slots: s.slots,
+		Lanes: &session.Lanes{}, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	s.http, err = telemetry.NewServer(telemetry.ServerConfig{Address: cfg.ListenHTTP, Metrics: s.metrics, Ready: s.ready})
+	return err
+}
+
+// run serves until ctx ends, and then drains.
+func (s *server) run(ctx, alive context.Context, end func()) error {
+	var rooms sync.WaitGroup
+	failed := make(chan error, 8)
+	room := func(name string, f func(context.Context) error) {
+		rooms.Go(func() {
+			if err := f(alive); err != nil && alive.Err() == nil {
+				failed <- fmt.Errorf("%s: %w", name, err)
+			}
+		})
+	}
+	room("health", s.http.Serve)
+	room("NATS", func(ctx context.Context) error {
+		err := stream.WaitConnected(ctx, s.nc)
+		s.reached.Store(err == nil)
+		return err
+	})
+	room("registry", func(ctx context.Context) error { s.registry.Follow(ctx, s.js, s.cfg.Site, s.log); return nil })
+	room("hubs", func(ctx context.Context) error { return s.hubs.run(ctx, s.registry) })
+	room("certificates", s.certificates.Run)
+	room("reports", s.consumers.Run)
+	room("doors", s.doors.Run)
+	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil)
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	s.drain()
+	end()
+	rooms.Wait()
+	s.hubs.running.Wait()
+	s.nc.Close()
+	s.log.Info("stopped")
+	return err
+}
+
+const (
+	// graceShare is the part of the drain timeout, and maxGrace the time, in which new
+	// connections are still taken: endpoints take a while to spread.
+	graceShare = 6
+	maxGrace   = 5 * time.Second
+)
+
+// drain has clients go to another replica: first the pod is not ready, a little
+// later it takes no more, and asks those that it has to go.
+func (s *server) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
+	defer cancel()
+	s.log.Info("draining", "timeout", s.cfg.DrainTimeout)
+	s.draining.Store(true)
+	time.Sleep(min(maxGrace, s.cfg.DrainTimeout/graceShare))
+	if err := s.doors.Drain(ctx); err != nil {
+		s.log.Warn("clients that did not go were cut off", "error", err)
+	}
+}
+
+// ready answers /readyz. Once it knew the Site's Feeds, the pod stays ready while
+// NATS is away: all pods share that, and clients wait better here than outside.
+func (s *server) ready(context.Context) error {
+	switch {
+	case s.draining.Load():
+		return errors.New("draining: clients go to another replica")
+	case !s.reached.Load():
+		return fmt.Errorf("NATS was never reached (%v): see --nats-servers and the Site's status", s.nc.LastError())
+	case s.registry.Snapshot().Revision == 0:
+		return errors.New("the registry of the Site was never seen complete: is the operator running, and does NATS answer?")
+	default:
+		return nil
+	}
+}

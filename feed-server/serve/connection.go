@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/feed-server/session"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Why a connection ends that did not end by itself.
+var (
+	errDraining = errors.New("this replica stops: connect again")
+	errChanged  = errors.New("the FeedConsumer or its Feed has changed: connect again")
+	errGone     = errors.New("the FeedConsumer, or its Feed, is gone")
+	errRevoked  = errors.New("what was shown at the beginning does not let in any more")
+	errSlow     = errors.New("the client took nothing for too long")
+)
+
+const (
+	// retrySoon and retryAway are Retry-After in seconds: of what another replica may
+	// do, and of what takes a server to come back.
+	retrySoon = 1
+	retryAway = 5
+	// placeTimeout is how long a connection waits for its streams to be known.
+	placeTimeout = 5 * time.Second
+	// defaultConnections is where the FeedConsumer says nothing.
+	defaultConnections = 1000
+)
+
+// asked is a request that may have what it asks for.
+type asked struct {
+	selection registry.Selection
+	who       identity
+	filter    *session.Filter
+}
+
+// ask says what a request asks for, and whether it may. Delivery is that which it
+// comes by, or empty for any over HTTP.
+func (s *Server) ask(r *http.Request, delivery string) (asked, *problem) {
+	if s.draining.Load() {
+		return asked{}, newProblem(http.StatusServiceUnavailable, "%v", errDraining).after(retrySoon)
+	}
+	snapshot := s.cfg.Registry.Snapshot()
+	feed, consumer := r.PathValue("feed"), r.URL.Query().Get("consumer")
+	if consumer == "" {
+		return asked{}, newProblem(http.StatusBadRequest, "name a FeedConsumer of Feed %s: ?consumer=…", feed)
+	}
+	sel, err := snapshot.Select(consumer)
+	if err != nil || sel.Feed.Feed != feed {
+		if snapshot.Revision == 0 {
+			return asked{}, newProblem(http.StatusServiceUnavailable, "this replica does not know the Site's Feeds yet").after(retryAway)
+		}
+		return asked{}, newProblem(http.StatusNotFound, "Feed %s has no FeedConsumer %s", feed, consumer)
+	}
+	if is := sel.Consumer.Delivery; is != delivery && (delivery != "" || is == wire.DeliveryNATS) {
+		return asked{}, newProblem(http.StatusNotFound, "FeedConsumer %s has delivery %s", consumer, is)
+	}
+	a := asked{selection: sel}
+	var p *problem
+	if secret := r.URL.Query().Get("ticket"); secret != "" && delivery != "" {
+		a.who, p = s.byTicket(r, secret, feed, consumer)
+	} else {
+		a.who, p = identify(snapshot, sel.Consumer, r)
+	}
+	if p != nil {
+		return asked{}, p
+	}
+	a.filter, p = grant(snapshot, sel, a.who)
+	return a, p
+}
+
+func (s *Server) byTicket(r *http.Request, secret, feed, consumer string) (identity, *problem) {
+	who, err := s.tickets.take(r.Context(), secret, feed, consumer, time.Now())
+	if errors.Is(err, errTicket) {
+		return who, newProblem(http.StatusUnauthorized, "%v", err)
+	}
+	if err != nil {
+		return who, newProblem(http.StatusServiceUnavailable, "tickets cannot be looked up now: try again").after(retryAway)
+	}
+	return who, nil
+}
+
+// connection is one client.
+type connection struct {
+	asked
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	filter atomic.Pointer[session.Filter]
+	// session is nil until it is opened.
+	session *session.Session
+}
+
+// connect admits a client: there is room, and its place is found. Call s.leave
+// when it goes.
+func (s *Server) connect(r *http.Request, a asked, resume string, write func(context.Context, []session.Entry, wire.FeedToken) (int, error)) (*connection, *problem) {
+	place, err := wire.ParseFeedToken(resume)
+	if err != nil {
+		return nil, newProblem(http.StatusBadRequest, "%v", err)
+	}
+	c := &connection{asked: a}
+	c.filter.Store(a.filter)
+	c.ctx, c.cancel = context.WithCancelCause(s.alive)
+	if p := s.enter(c); p != nil {
+		c.cancel(nil)
+		return nil, p
+	}
+	name := a.selection.Consumer.Consumer
+	ctx, cancel := context.WithTimeout(r.Context(), placeTimeout)
+	defer cancel()
+	c.session, err = session.New(ctx, session.Config{
+		Consumer: name, Flow: a.selection.Consumer.Flow, Notices: a.selection.Notices, Telemetry: a.selection.Telemetry,
+		Token: place, Hub: s.cfg.Hub, Slots: s.cfg.Slots, Lanes: s.cfg.Lanes, Filter: c.filter.Load,
+		Meter: s.cfg.Consumers.Of(a.selection.Consumer), Write: write, Logger: s.cfg.Logger,
+	})
+	switch {
+	case err == nil:
+		s.cfg.Consumers.Of(a.selection.Consumer).Opened(c.session)
+		if err := c.review(s.cfg.Registry.Snapshot()); err != nil { // it changed meanwhile
+			c.cancel(err)
+		}
+		return c, nil
+	case errors.Is(err, hub.ErrNoPlace):
+		s.leave(c)
+		return nil, newProblem(http.StatusBadRequest, "%v: connect without it", err)
+	default:
+		s.leave(c)
+		return nil, newProblem(http.StatusServiceUnavailable, "the streams of Feed %s cannot be read now: try again", a.selection.Feed.Feed).after(retryAway)
+	}
+}
+
+// enter counts a connection, where there is room for it.
+func (s *Server) enter(c *connection) *problem {
+	entry := c.selection.Consumer
+	most := entry.MaxConnections
+	if most <= 0 {
+		most = defaultConnections
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() {
+		return newProblem(http.StatusServiceUnavailable, "%v", errDraining).after(retrySoon)
+	}
+	if len(s.connections[entry.Consumer]) >= most {
+		return newProblem(http.StatusTooManyRequests, "FeedConsumer %s has %d connections here, as many as it may: raise spec.maxConnections, or make another",
+			entry.Consumer, most).after(retryAway)
+	}
+	if s.connections[entry.Consumer] == nil {
+		s.connections[entry.Consumer] = map[*connection]struct{}{}
+	}
+	s.connections[entry.Consumer][c] = struct{}{}
+	s.open.Add(1)
+	return nil
+}
+
+// leave is the end of a connection that entered.
+func (s *Server) leave(c *connection) {
+	c.cancel(nil)
+	if c.session != nil {
+		c.session.Close()
+		s.cfg.Consumers.Of(c.selection.Consumer).Closed(c.session)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := c.selection.Consumer.Consumer
+	if delete(s.connections[name], c); len(s.connections[name]) == 0 {
+		delete(s.connections, name)
+	}
+	s.open.Done()
+}
+
+// review ends the connections that a new registry does not allow, and has the
+// others given what they may have now.
+func (s *Server) review(snapshot *registry.Snapshot) {
+	s.mu.Lock()
+	var all []*connection
+	for _, some := range s.connections {
+		for c := range some {
+			all = append(all, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		if err := c.review(snapshot); err != nil {
+			c.cancel(err)
+		}
+	}
+}
+
+func (c *connection) review(snapshot *registry.Snapshot) error {
+	was := c.selection
+	is, err := snapshot.Select(was.Consumer.Consumer)
+	switch {
+	case err != nil, is.Consumer.UID != was.Consumer.UID, is.Feed.UID != was.Feed.UID, is.Consumer.Delivery != was.Consumer.Delivery:
+		return errGone
+	case !c.who.known(snapshot, is.Consumer):
+		return errRevoked
+	case !reflect.DeepEqual(is.Consumer.Flow, was.Consumer.Flow), is.Notices != was.Notices, is.Telemetry != was.Telemetry:
+		return errChanged
+	}
+	filter, p := grant(snapshot, is, c.who)
+	if p != nil {
+		return errRevoked
+	}
+	c.filter.Store(filter)
+	return nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/session"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// serveEvents answers GET /feeds/{feed}/events with Server-Sent Events.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
+	// Any page may ask: what a browser would add by itself it leaves out then.
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	a, p := s.ask(r, wire.DeliveryServerSentEvents)
+	if p != nil {
+		s.refuse(w, r, p)
+		return
+	}
+	resume := r.Header.Get("Last-Event-ID")
+	if resume == "" {
+		resume = r.URL.Query().Get("resume")
+	}
+	out := &events{w: w, control: http.NewResponseController(w)}
+	c, p := s.connect(r, a, resume, out.write)
+	if p != nil {
+		s.refuse(w, r, p)
+		return
+	}
+	defer s.leave(c)
+	gone := context.AfterFunc(r.Context(), func() { c.cancel(r.Context().Err()) })
+	defer gone()
+	// A write that the client does not take ends when the connection is to.
+	stop := context.AfterFunc(c.ctx, func() { _ = out.control.SetWriteDeadline(time.Now().Add(lastWrite)) })
+	defer stop()
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // proxies pass on what comes
+	if err := out.begin(); err != nil {
+		s.ended(c, r, err)
+		return
+	}
+	err := c.session.Run(c.ctx)
+	if cause := context.Cause(c.ctx); cause != nil {
+		err = cause
+	}
+	s.ended(c, r, err)
+}
+
+// lastWrite is how long the client has for what was begun when the connection is
+// to end.
+const lastWrite = time.Second
+
+// events writes to one client.
+type events struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	told    wire.FeedToken
+}
+
+// begin tells how soon to come again: the stream may end at any time.
+func (o *events) begin() error {
+	_, err := o.send(context.Background(), func(p *pieces) { p.add([]byte("retry: 1000\n\n")) })
+	return err
+}
+
+func (o *events) write(ctx context.Context, entries []session.Entry, place wire.FeedToken) (int, error) {
+	n, err := o.send(ctx, func(p *pieces) {
+		for _, e := range entries {
+			token := e.Token.String()
+			p.head(func(b []byte) []byte {
+				b = append(append(b, "event: "...), e.Kind().String()...)
+				b = append(append(b, "\nid: "...), token...)
+				return append(b, "\ndata: "...)
+			})
+			p.text(e, token)
+			p.add([]byte("\n\n"))
+		}
+		if len(entries) == 0 {
+			p.add([]byte(": \n"))
+			if place != o.told { // an event without data is its id alone
+				p.head(func(b []byte) []byte { return append(append(b, "id: "...), place.String()...) })
+				p.add([]byte("\n"))
+			}
+			p.add([]byte("\n"))
+		}
+	})
+	o.told = place
+	return n, err
+}
+
+func (o *events) send(ctx context.Context, fill func(*pieces)) (int, error) {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	if err := o.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	p := &pieces{buffer: (*buffer)[:0], write: func(b []byte) error { _, err := o.w.Write(b); return err }}
+	fill(p)
+	p.flush()
+	err := p.err
+	if err == nil {
+		err = o.control.Flush()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errSlow
+	}
+	return p.bytes, err
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// identity is who asks, and by what that is known.
+type identity struct {
+	reader access.Reader
+	// ambient: a browser shows it by itself, also for other sites' pages.
+	ambient bool
+	// by is the hash of the token that was shown; zero where none was.
+	by wire.TokenHash
+}
+
+// token is what a request shows: a bearer token, or one in place of the password.
+func token(r *http.Request) (secret string, basic bool) {
+	scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(rest), false
+	}
+	_, password, basic := r.BasicAuth()
+	return password, basic
+}
+
+// identify says who asks for a consumer's messages: the consumer itself, a named
+// reader of the Site, or a stranger, who shows nothing.
+func identify(s *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (identity, *problem) {
+	if r.Header.Get("Authorization") == "" {
+		return identity{}, nil
+	}
+	secret, basic := token(r)
+	if by, ok := match(consumer.Tokens, secret); ok {
+		return identity{access.Reader{Name: consumer.Consumer}, basic, by}, nil
+	}
+	for name, reader := range s.Readers {
+		if by, ok := match(reader.Tokens, secret); ok {
+			return identity{access.Reader{Name: name}, basic, by}, nil
+		}
+	}
+	return identity{}, newProblem(http.StatusUnauthorized,
+		"the token is not that of FeedConsumer %s, nor of a reader of the Site: it is in the Secret of the FeedConsumer", consumer.Consumer)
+}
+
+func match(hashes []wire.TokenHash, secret string) (wire.TokenHash, bool) {
+	i := slices.IndexFunc(hashes, func(h wire.TokenHash) bool { return h.Matches(secret) })
+	if i < 0 {
+		return wire.TokenHash{}, false
+	}
+	return hashes[i], true
+}
+
+// known says whether who was identified once would be again.
+func (i identity) known(s *registry.Snapshot, consumer wire.ConsumerEntry) bool {
+	if i.reader.Name == "" || i.by == (wire.TokenHash{}) { // a stranger, or by a ticket
+		_, named := s.Readers[i.reader.Name]
+		return i.reader.Name == "" || i.reader.Name == consumer.Consumer || named
+	}
+	return slices.Contains(consumer.Tokens, i.by) && i.reader.Name == consumer.Consumer ||
+		slices.Contains(s.Readers[i.reader.Name].Tokens, i.by)
+}

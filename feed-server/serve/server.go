@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package serve is the doors of live Feeds: WebSocket and Server-Sent Events.
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/feed-server/session"
+	"github.com/substorm/substorm/feed-server/state"
+	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// sendBuffer is what the kernel holds at most for a client that does not read, in
+	// bytes (it counts twice that, for its own).
+	sendBuffer    = 128 << 10
+	headerTimeout = 10 * time.Second
+	headerBytes   = 16 << 10
+	idleTimeout   = time.Minute
+)
+
+// Config says what is served, and to whom.
+type Config struct {
+	Site string
+	// Listen is host:port.
+	Listen string
+	// Certificates are nil where bytes are plain: behind an edge that ends TLS.
+	Certificates *certificate.Files
+
+	JetStream jetstream.JetStream
+	Registry  *registry.Registry
+	// Hub returns the hub that follows a stream.
+	Hub       func(stream string) *hub.Hub
+	Slots     *semaphore.Weighted
+	Lanes     *session.Lanes
+	Consumers *state.Consumers
+	Logger    *slog.Logger
+	Metrics   prometheus.Registerer
+	// Handlers are further doors, by http.ServeMux's patterns.
+	Handlers map[string]http.Handler
+}
+
+// Server serves live Feeds.
+type Server struct {
+	cfg      Config
+	listener net.Listener
+	http     *http.Server
+	tickets  tickets
+	refused  *prometheus.CounterVec
+
+	// alive ends all connections, with the reason.
+	alive    context.Context
+	end      context.CancelCauseFunc
+	draining atomic.Bool
+	open     sync.WaitGroup
+
+	mu          sync.Mutex
+	connections map[string]map[*connection]struct{} // by consumer
+}
+
+// New listens, so that an address in use is an error here; Run answers.
+func New(cfg Config) (*Server, error) {
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("serve feeds: %w", err)
+	}
+	s := &Server{
+		cfg: cfg, listener: bounded{l.(*net.TCPListener)}, tickets: tickets{cfg.JetStream, cfg.Site}, connections: map[string]map[*connection]struct{}{},
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_feed_refused_total", Help: "Requests for live feeds that were refused, by status of HTTP.",
+		}, []string{"status"}),
+	}
+	cfg.Metrics.MustRegister(s.refused)
+	s.alive, s.end = context.WithCancelCause(context.Background())
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /feeds/{feed}/ws", s.serveWebSocket)
+	mux.HandleFunc("GET /feeds/{feed}/events", s.serveEvents)
+	mux.HandleFunc("POST /feeds/{feed}/tickets", s.serveTickets)
+	mux.HandleFunc("OPTIONS /feeds/{feed}/tickets", allow("POST"))
+	mux.HandleFunc("OPTIONS /feeds/{feed}/events", allow("GET"))
+	for pattern, h := range cfg.Handlers {
+		mux.Handle(pattern, h)
+	}
+	s.http = &http.Server{
+		Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
+		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	if cfg.Certificates != nil {
+		s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate}
+	}
+	return s, nil
+}
+
+func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	now, err := s.cfg.Certificates.Config(wire.TLSServer)
+	if err != nil {
+		return nil, err
+	}
+	return &now.Certificates[0], nil
+}
+
+// Address is where the server listens.
+func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// Run answers until ctx ends; connections that are open stay so until Drain. It
+// returns nil then, or why it cannot answer.
+func (s *Server) Run(ctx context.Context) error {
+	failed := make(chan error, 1)
+	go func() {
+		if s.cfg.Certificates != nil {
+			failed <- s.http.ServeTLS(s.listener, "", "")
+		} else {
+			failed <- s.http.Serve(s.listener)
+		}
+	}()
+	for {
+		snapshot, changed := s.cfg.Registry.Watch()
+		s.review(snapshot)
+		select {
+		case <-changed:
+		case err := <-failed:
+			if errors.Is(err, http.ErrServerClosed) {
+				return nil
+			}
+			return fmt.Errorf("serve feeds: %w", err)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Refuse has new connections go elsewhere; those that are open stay.
+func (s *Server) Refuse() { s.draining.Store(true) }
+
+// Drain ends all connections, so that clients go to another replica and go on
+// there where they were. Error: ctx's, where it ended before they did.
+func (s *Server) Drain(ctx context.Context) error {
+	s.Refuse()
+	s.mu.Lock() // who entered before is counted
+	s.end(errDraining)
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		s.open.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	_ = s.http.Close()
+	return ctx.Err()
+}
+
+// refuse answers why not.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
+	s.refused.WithLabelValues(strconv.Itoa(p.Status)).Inc()
+	s.cfg.Logger.Debug("refused", "path", r.URL.Path, "remote", r.RemoteAddr, "status", p.Status, "why", p.Detail)
+	p.write(w)
+}
+
+// ended says that a connection is over.
+func (s *Server) ended(c *connection, r *http.Request, err error) {
+	s.cfg.Logger.Debug("a connection is over", "consumer", c.selection.Consumer.Consumer, "remote", r.RemoteAddr, "because", err)
+}
+
+// bounded has the kernel hold little for each connection.
+type bounded struct{ *net.TCPListener }
+
+func (b bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := b.AcceptTCP()
+		if err != nil {
+			return nil, err
+		}
+		if c.SetWriteBuffer(sendBuffer) == nil {
+			return c, nil
+		}
+		_ = c.Close() // it is gone already
+	}
+}

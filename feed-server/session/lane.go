@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// yieldMost is how long a writer of lane Normal waits at most for those of lane
+// Urgent: no urgent consumer can stop the others.
+const yieldMost = 20 * time.Millisecond
+
+// Lanes let what is urgent be written before what is not, in one process.
+type Lanes struct {
+	mu      sync.Mutex
+	waiting int
+	none    chan struct{} // closed when nothing waits any more
+}
+
+// Waits says that something urgent waits to be written, until Written is called.
+func (l *Lanes) Waits() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting++; l.waiting == 1 {
+		l.none = make(chan struct{})
+	}
+}
+
+// Written takes back what Waits said.
+func (l *Lanes) Written() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting--; l.waiting == 0 {
+		close(l.none)
+	}
+}
+
+// Yield waits while something urgent does, or yieldMost is over.
+func (l *Lanes) Yield(ctx context.Context) {
+	l.mu.Lock()
+	waiting, none := l.waiting, l.none
+	l.mu.Unlock()
+	if waiting == 0 {
+		return
+	}
+	enough := time.NewTimer(yieldMost)
+	defer enough.Stop()
+	select {
+	case <-none:
+	case <-enough.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// batchBytes is what is written at a time, where the client takes it quickly:
+	// what a connection has in memory, beside what the kernel holds for it.
+	batchBytes = 256 << 10
+	// slowBytes is written at a time where the client is slow, so that each write
+	// ends before its deadline.
+	slowBytes = 16 << 10
+	// slowWrite and quickWrite halve and double what is written at a time.
+	slowWrite, quickWrite = 2 * time.Second, 200 * time.Millisecond
+	// batchEntries bounds what is written at a time in number.
+	batchEntries = 512
+	// Beat is how long a connection is left alone: then it is told its place.
+	Beat = 15 * time.Second
+)
+
+// Meter is told what becomes of a consumer's messages. Any number of goroutines
+// may call it.
+type Meter interface {
+	// Given is called for each write: so many messages, in so many bytes.
+	Given(entries []Entry, bytes int)
+	// Dropped counts what is not given: datagrams and notices by "Replaced" or
+	// "Sampled".
+	Dropped(reason string, count uint64)
+	// Gap counts a gap record and the messages that it is about.
+	Gap(reason wire.GapReason, count uint64, now time.Time)
+}
+
+// Config says what a connection reads, and how.
+type Config struct {
+	// Consumer is the FeedConsumer.
+	Consumer string
+	Flow     wire.FlowEntry
+	// Notices and Telemetry are the streams that messages of each kind lie in; empty:
+	// none are given. They may be one.
+	Notices, Telemetry string
+	// Token is where to go on; its zero places are the newest.
+	Token wire.FeedToken
+
+	Hub func(stream string) *hub.Hub
+	// Slots bound how many connections read the streams themselves at a time.
+	Slots *semaphore.Weighted
+	Lanes *Lanes
+	// Filter is what the connection may have now.
+	Filter func() *Filter
+	Meter  Meter
+	// Write gives the client entries, and says how many bytes that were; without
+	// entries it tells the place alone. It takes as long as the client does.
+	Write  func(ctx context.Context, entries []Entry, place wire.FeedToken) (bytes int, err error)
+	Logger *slog.Logger
+}
+
+// Session is one connection.
+type Session struct {
+	cfg     Config
+	urgent  bool
+	sources []*source
+	pace    *pace
+	// token is the place up to which everything was taken from the sources.
+	token wire.FeedToken
+	// most bytes are written at a time.
+	most int
+	// wrote is when the client was told something last.
+	wrote time.Time
+
+	mu sync.Mutex // guards what others ask of a running session
+	// behind is where the sources are, as far as it was written.
+	behind []hub.Position
+	since  time.Time
+	queue  queue
+	place  wire.FeedToken
+}
+
+// New opens a connection's place in its streams. Close it. Errors: hub.ErrNoPlace;
+// ctx's, while a stream is not there.
+func New(ctx context.Context, cfg Config) (*Session, error) {
+	s := &Session{cfg: cfg, urgent: cfg.Flow.Lane == wire.LaneUrgent, pace: newPace(cfg.Flow.MaxBytesPerSecond), most: batchBytes, wrote: time.Now()}
+	if err := s.open(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	s.place = s.token
+	var err error
+	switch {
+	case cfg.Flow.Mode == wire.FlowLatest || cfg.Flow.Mode == wire.FlowSample:
+		s.queue, err = newConflating(time.Duration(cfg.Flow.IntervalMillis) * time.Millisecond)
+	case s.urgent:
+		s.queue = &urgentQueue{}
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close gives back what the session holds.
+func (s *Session) Close() {
+	for _, src := range s.sources {
+		src.cursor.Close()
+	}
+}
+
+// Run gives the client what comes until ctx ends or a write fails. It returns
+// ctx's cause, or Write's error.
+func (s *Session) Run(ctx context.Context) error {
+	if s.queue != nil {
+		return s.runQueue(ctx)
+	}
+	return s.runAll(ctx)
+}
+
+// runAll gives everything: what the client does not take yet waits in the stream.
+func (s *Session) runAll(ctx context.Context) error {
+	var entries []Entry
+	for {
+		now := time.Now()
+		if wait := s.pace.wait(now); wait > 0 {
+			if err := sleep(ctx, wait); err != nil {
+				return err
+			}
+			continue
+		}
+		var looked bool
+		entries, looked = s.gather(entries, now)
+		switch {
+		case len(entries) > 0:
+			s.cfg.Lanes.Yield(ctx)
+			if err := s.write(ctx, entries, s.token); err != nil {
+				return err
+			}
+			s.given()
+		case looked: // nothing of what came is wanted
+			s.given()
+		default:
+			if err := s.beatOr(ctx, now, s.token, func(until time.Time) error { return s.idle(ctx, until, nil) }); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// gather takes what comes next in the sources, each in its turn. Looked says that
+// something came, wanted or not.
+func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked bool) {
+	clear(into)
+	entries = into[:0]
+	bytes := s.pace.most(s.most)
+	for _, src := range s.sources {
+		most := hub.Most{Messages: batchEntries - len(entries), Bytes: bytes}
+		if bytes <= 0 || most.Messages <= 0 {
+			return entries, true
+		}
+		if src.fallback != nil {
+			begin, came := len(entries), false
+			entries, came = s.fallBack(src, entries, most, now)
+			looked = looked || came
+			for _, e := range entries[begin:] {
+				bytes -= len(e.Payload())
+			}
+			continue
+		}
+		b, ok := s.poll(src, most, now)
+		if !ok {
+			continue
+		}
+		looked = true
+		if b.Missing != nil {
+			s.passed(src, b)
+			entries = append(entries, s.missing(src, *b.Missing, now))
+			continue
+		}
+		if s.tooFarBehind(b, now) {
+			src.fallback = newFallback()
+			s.takeInto(src, b, now)
+			continue
+		}
+		for _, m := range b.Messages {
+			*s.placeOf(src) = wire.ResumeToken{Epoch: b.Epoch, Sequence: m.Sequence, Index: m.Last}
+			entries = append(entries, Entry{Message: m, Token: s.token})
+			bytes -= len(m.Data)
+			src.at = m.At
+		}
+		if len(b.Messages) == 0 || b.Messages[len(b.Messages)-1].Sequence+1 < b.Next {
+			s.passed(src, b)
+			if len(entries) > 0 { // what lies behind the last one is not wanted
+				entries[len(entries)-1].Token = s.token
+			}
+		}
+	}
+	// The turn of the one that was last is first next time.
+	if n := len(s.sources); n > 1 {
+		s.sources[0], s.sources[n-1] = s.sources[n-1], s.sources[0]
+	}
+	return entries, looked
+}
+
+// passed moves a source's place to before what comes next.
+func (s *Session) passed(src *source, b hub.Batch) { *s.placeOf(src) = before(b.Epoch, b.Next, 0) }
+
+// write gives the client entries, and learns how quickly it takes them.
+func (s *Session) write(ctx context.Context, entries []Entry, place wire.FeedToken) error {
+	began := time.Now()
+	bytes, err := s.cfg.Write(ctx, entries, place)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	switch took := now.Sub(began); {
+	case took > slowWrite:
+		s.most = max(slowBytes, s.most/2)
+	case took < quickWrite:
+		s.most = min(batchBytes, 2*s.most)
+	}
+	s.wrote = now
+	s.pace.wrote(bytes, now)
+	if len(entries) > 0 {
+		s.cfg.Meter.Given(entries, bytes)
+	}
+	s.mu.Lock()
+	s.place = place
+	s.mu.Unlock()
+	return nil
+}
+
+// given notes where the sources are: all before that was written or is not wanted.
+func (s *Session) given() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.behind = s.behind[:0]
+	s.since = time.Time{}
+	for _, src := range s.sources {
+		s.behind = append(s.behind, src.cursor.Position())
+		s.since = sooner(s.since, src.at)
+	}
+}
+
+// beatOr waits as it is told, but no longer than until the client is to hear
+// something.
+func (s *Session) beatOr(ctx context.Context, now time.Time, place wire.FeedToken, wait func(until time.Time) error) error {
+	if due := s.wrote.Add(Beat); now.Before(due) {
+		return wait(due)
+	}
+	return s.write(ctx, nil, place)
+}
+
+// Lag is what lies between what the client was given and the newest message.
+func (s *Session) Lag() hub.Lag {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue != nil {
+		return s.queue.lag()
+	}
+	var sum hub.Lag
+	for _, p := range s.behind {
+		l := p.Lag()
+		if l.Messages > 0 && l.Since.IsZero() {
+			l.Since = s.since // no later than that
+		}
+		sum.Messages += l.Messages
+		sum.Bytes += l.Bytes
+		sum.Since = sooner(sum.Since, l.Since)
+	}
+	return sum
+}
+
+// Place is the token that the client was given last.
+func (s *Session) Place() wire.FeedToken {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.place
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// figuresInterval is how often a consumer is reported of whom only figures
+	// changed.
+	figuresInterval = 5 * wire.GatewayReportInterval
+	// figuresPerSecond bounds such reports in number: each is one synced write of
+	// JetStream. Changes of state go first.
+	figuresPerSecond = 20
+	reportTimeout    = 2 * time.Second
+)
+
+// Consumers are those of the registry, with what this process gave them.
+type Consumers struct {
+	cfg     Config
+	figures *rate.Limiter
+
+	mu   sync.Mutex
+	all  map[string]*Consumer
+	said map[string]said
+	kv   jetstream.KeyValue
+}
+
+type said struct {
+	status wire.ConsumerStatus
+	at     time.Time
+}
+
+// Config says who reports, and where.
+type Config struct {
+	Site, Pod, Incarnation string
+	StartedAt              time.Time
+	JetStream              jetstream.JetStream
+	Registry               *registry.Registry
+	Draining               func() bool
+	Logger                 *slog.Logger
+	Metrics                prometheus.Registerer
+}
+
+// New returns the consumers, of whom nothing was measured yet.
+func New(cfg Config) *Consumers {
+	c := &Consumers{cfg: cfg, figures: rate.NewLimiter(figuresPerSecond, figuresPerSecond), all: map[string]*Consumer{}, said: map[string]said{}}
+	cfg.Metrics.MustRegister(c)
+	return c
+}
+
+// Of returns what is measured of a consumer.
+func (c *Consumers) Of(entry wire.ConsumerEntry) *Consumer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.all[entry.Consumer]
+	if m == nil {
+		m = newConsumer()
+		c.all[entry.Consumer] = m
+	}
+	m.mu.Lock()
+	m.flow = entry.Flow
+	m.mu.Unlock()
+	return m
+}
+
+// snapshot returns the consumers that the registry knows, or that are connected
+// still: no others are reported or shown.
+func (c *Consumers) snapshot() map[string]*Consumer {
+	declared := c.cfg.Registry.Snapshot().Consumers
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[string]*Consumer, len(c.all))
+	for name, m := range c.all {
+		m.mu.Lock()
+		connected := len(m.readers) > 0
+		m.mu.Unlock()
+		if _, ok := declared[name]; !ok && !connected {
+			delete(c.all, name)
+			delete(c.said, name)
+			continue
+		}
+		all[name] = m
+	}
+	return all
+}
+
+// connections that are open.
+func (c *Consumers) connections() int {
+	n := 0
+	for _, m := range c.snapshot() {
+		m.mu.Lock()
+		n += len(m.readers)
+		m.mu.Unlock()
+	}
+	return n
+}
+
+// Run reports until ctx ends, and once more then. It returns nil.
+func (c *Consumers) Run(ctx context.Context) error {
+	tick := time.NewTicker(wire.GatewayReportInterval)
+	defer tick.Stop()
+	for warned := false; ; {
+		if err := c.report(ctx, time.Now()); err != nil && !warned && ctx.Err() == nil {
+			c.cfg.Logger.Warn("reports do not reach the Site", "error", err)
+			warned = true
+		} else if err == nil {
+			warned = false
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+			defer cancel()
+			_ = c.report(end, time.Now())
+			return nil
+		}
+	}
+}
+
+// report writes what changed. Error: JetStream's, of the first write that failed.
+func (c *Consumers) report(ctx context.Context, now time.Time) error {
+	all := c.snapshot()
+	snapshot := c.cfg.Registry.Snapshot()
+	err := c.put(ctx, wire.FeedServerStatusKey(c.cfg.Pod), wire.FeedServerStatus{
+		Pod: c.cfg.Pod, Incarnation: c.cfg.Incarnation, StartedAt: c.cfg.StartedAt, ReportedAt: now.UTC(),
+		Revision: snapshot.Revision, Connections: c.connections(), Draining: c.cfg.Draining(), Problems: problems(snapshot),
+	})
+	if err != nil {
+		// What is measured goes on, so that states are right when JetStream is back.
+		for _, m := range all {
+			m.measure(now)
+		}
+		return err
+	}
+	var later []string
+	for name, m := range all {
+		s := m.measure(now)
+		was, ever := c.saidOf(name)
+		switch telling := !ever || s.State != was.status.State || s.Gaps != was.status.Gaps || s.Connections != was.status.Connections; {
+		case telling:
+			err = c.say(ctx, name, s, now)
+		case !reflect.DeepEqual(s, was.status) && now.Sub(was.at) >= figuresInterval:
+			later = append(later, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range later {
+		if !c.figures.AllowN(now, 1) {
+			break // the others next time: a map's order is another each time
+		}
+		if err := c.say(ctx, name, all[name].last(), now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Consumers) say(ctx context.Context, name string, s wire.ConsumerStatus, now time.Time) error {
+	full := s
+	full.Incarnation, full.ReportedAt = c.cfg.Incarnation, now.UTC()
+	if err := c.put(ctx, wire.ConsumerStatusKey(name, c.cfg.Pod), full); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said[name] = said{s, now}
+	return nil
+}
+
+func (c *Consumers) saidOf(name string) (said, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.said[name]
+	return s, ok
+}
+
+func (c *Consumers) put(ctx context.Context, key string, status interface{ Encode() ([]byte, error) }) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	b, err := status.Encode()
+	if err != nil {
+		return err
+	}
+	if c.kv == nil {
+		if c.kv, err = c.cfg.JetStream.KeyValue(ctx, wire.StatusBucket(c.cfg.Site)); err != nil {
+			return err
+		}
+	}
+	_, err = c.kv.Put(ctx, key, b)
+	return err
+}
+
+// problems are why consumers cannot be served, by consumer.
+func problems(s *registry.Snapshot) map[string]string {
+	found := map[string]string{}
+	for name := range s.Consumers {
+		if _, err := s.Select(name); err != nil {
+			found[name] = err.Error()
+		}
+	}
+	for key, problem := range s.Problems {
+		if name, ok := wire.ParseRegistryConsumerKey(key); ok {
+			found[name] = "registry entry: " + problem
+		}
+	}
+	return found
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Ticket lets whoever has its secret connect to a Feed once, in place of a token:
+// browsers send no headers with a WebSocket. It lies in LeaseBucket, whose entries
+// expire.
+type Ticket struct {
+	Format   int    `json:"format"`
+	Feed     string `json:"feed"`
+	Consumer string `json:"consumer"`
+	// Reader that it was given to: the consumer, or a named reader; empty for
+	// somebody who showed nothing.
+	Reader    string    `json:"reader,omitempty"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// TicketKey is the key of a ticket's entry; the secret cannot be told from it.
+func TicketKey(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return "ticket." + hex.EncodeToString(sum[:])
+}
+
+// Encode writes the ticket as JSON.
+func (t Ticket) Encode() ([]byte, error) {
+	t.Format = Format
+	return json.Marshal(t)
+}
+
+// DecodeTicket reads a ticket. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeTicket(data []byte) (Ticket, error) {
+	t, err := decode(data, func(t Ticket) int { return t.Format })
+	if err == nil && (t.Feed == "" || t.Consumer == "" || t.ExpiresAt.IsZero()) {
+		err = fmt.Errorf("ticket lacks feed, consumer or expiresAt: %w", ErrMalformed)
+	}
+	if err != nil {
+		return Ticket{}, err
+	}
+	return t, nil
+}

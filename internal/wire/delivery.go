@@ -57,14 +57,17 @@ type DeliveryCursor struct {
 	UID string `json:"uid"`
 	// Places by stream.
 	Places map[string]DeliveryPlace `json:"places,omitempty"`
-	// Gaps is how many gap records there were.
-	Gaps uint64 `json:"gaps,omitempty"`
-	// Missing messages in them, by reason.
-	Missing map[GapReason]uint64 `json:"missing,omitempty"`
-	// LastGap is when the last of them was.
+	// Gaps is how many gap records there were, and LastGap when the last gap was found.
+	Gaps    uint64     `json:"gaps,omitempty"`
 	LastGap *time.Time `json:"lastGap,omitempty"`
-	// Pending is the last of them, where it may not be published yet.
-	Pending *Gap `json:"pending,omitempty"`
+	// Missing messages, by reason.
+	Missing map[GapReason]uint64 `json:"missing,omitempty"`
+	// Told is the last record, until it is acknowledged. Sequence is where it lies in
+	// the stream of notices; 0 where it may not be published yet.
+	Told     *Gap   `json:"told,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"`
+	// Untold are gaps that are told once the consumer knows of the last one.
+	Untold []Gap `json:"untold,omitempty"`
 }
 
 // DeliveryPlace is a durable's place in its stream.

@@ -299,7 +299,8 @@ func sampleDeliveryCursor() DeliveryCursor {
 	epoch := StreamEpoch(sampleTime.Add(-24 * time.Hour))
 	return DeliveryCursor{Format: Format, UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Places: map[string]DeliveryPlace{
 		"NOTICE_thule": {Epoch: epoch, Created: sampleTime.Add(-time.Hour), Next: 4753, Last: 5000, Waiting: 12}},
-		Gaps: 1, Missing: map[GapReason]uint64{GapRetention: 42}, LastGap: ptr(sampleTime), Pending: &gap}
+		Gaps: 1, Missing: map[GapReason]uint64{GapRetention: 84}, LastGap: ptr(sampleTime),
+		Told: &gap, Sequence: 4990, Untold: []Gap{gap}}
 }
 
 func sampleRefillCursor() RefillCursor {

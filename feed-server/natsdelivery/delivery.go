@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsdelivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	defaultWatchInterval = time.Second
+	// looksPerSecond bounds what all watches together ask of JetStream: from 100
+	// consumers on each is looked at less often than the interval says.
+	looksPerSecond = 100
+	releaseTimeout = 3 * time.Second
+	firstPause     = 200 * time.Millisecond
+	lastPause      = 10 * time.Second
+)
+
+// Config says who works, and for which Site.
+type Config struct {
+	// Site is the Site's code. Pod and Incarnation say which life of which feed
+	// server this is.
+	Site, Pod, Incarnation string
+
+	JetStream jetstream.JetStream
+	Registry  *registry.Registry
+	// Hub returns the hub that follows a stream.
+	Hub func(stream string) *hub.Hub
+	// Slots bound how many consumers read a stream behind what hubs hold.
+	Slots *semaphore.Weighted
+
+	// WatchInterval is how often durables are looked at (a second).
+	WatchInterval time.Duration
+	Logger        *slog.Logger
+	Metrics       prometheus.Registerer
+}
+
+type delivery struct {
+	cfg     Config
+	looks   *rate.Limiter
+	metrics *metrics
+}
+
+// Run works for the consumers of delivery NATS whose lease this feed server holds,
+// and competes for the others, until ctx ends. It returns nil then. What fails is
+// logged, counted and tried again.
+func Run(ctx context.Context, cfg Config) error {
+	if cfg.WatchInterval <= 0 {
+		cfg.WatchInterval = defaultWatchInterval
+	}
+	d := &delivery{cfg: cfg, looks: rate.NewLimiter(looksPerSecond, looksPerSecond), metrics: newMetrics(cfg.Metrics)}
+	var group errgroup.Group
+	for _, key := range wire.DeliveryLeases() {
+		group.Go(func() error {
+			d.compete(ctx, key)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// compete works under one of the leases whenever it can have it, and whenever it is
+// good for anything.
+func (d *delivery) compete(ctx context.Context, key string) {
+	for pause := firstPause; ctx.Err() == nil; {
+		snapshot, changed := d.cfg.Registry.Watch()
+		if len(ours(snapshot, key)) == 0 {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		began := time.Now()
+		err := d.holdOnce(ctx, key)
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		d.cfg.Logger.Warn("the lease of some consumers is given up and asked for again", "lease", key, "error", err)
+		if !wait(ctx, pause) {
+			return
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// holdOnce waits for the lease and works until it is lost or not needed.
+func (d *delivery) holdOnce(ctx context.Context, key string) error {
+	leases, err := d.cfg.JetStream.KeyValue(ctx, wire.LeaseBucket(d.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.LeaseBucket(d.cfg.Site), err)
+	}
+	lease, err := stream.AcquireLease(ctx, leases, key, wire.Lease{Holder: d.cfg.Pod, Incarnation: d.cfg.Incarnation}, d.cfg.Logger)
+	if err != nil {
+		return err
+	}
+	d.metrics.leases.Inc()
+	defer func() {
+		d.metrics.leases.Dec()
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		if err := lease.Release(release); err != nil {
+			d.cfg.Logger.Warn("a lease was not given back and expires by itself", "lease", key, "error", err)
+		}
+	}()
+	return d.hold(ctx, key, lease)
+}
+
+// worker works for one consumer.
+type worker struct {
+	selection registry.Selection
+	stop      context.CancelFunc
+	stopped   chan struct{}
+}
+
+func (w *worker) end() {
+	w.stop()
+	<-w.stopped
+}
+
+// hold has a worker for each of the lease's consumers, as the registry says.
+func (d *delivery) hold(ctx context.Context, key string, lease *stream.Lease) error {
+	workers := map[string]*worker{}
+	defer func() {
+		for _, w := range workers {
+			w.stop()
+		}
+		for _, w := range workers {
+			<-w.stopped
+		}
+	}()
+	swept := false
+	for {
+		snapshot, changed := d.cfg.Registry.Watch()
+		want := ours(snapshot, key)
+		for name, w := range workers {
+			if s, there := want[name]; there && reflect.DeepEqual(s, w.selection) {
+				continue
+			}
+			w.end()
+			delete(workers, name)
+			swept = swept && want[name].Consumer.Consumer != ""
+		}
+		if !swept && snapshot.Revision > 0 {
+			swept = d.forgetOthers(ctx, key, snapshot)
+		}
+		for name, s := range want {
+			if workers[name] == nil {
+				workers[name] = d.start(ctx, s, lease)
+			}
+		}
+		if len(want) == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-lease.Lost():
+			return stream.ErrLeaseLost
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ours are the consumers of delivery NATS that belong to a lease.
+func ours(s *registry.Snapshot, lease string) map[string]registry.Selection {
+	want := map[string]registry.Selection{}
+	for name, c := range s.Consumers {
+		if c.Delivery != wire.DeliveryNATS || wire.DeliveryLease(name) != lease {
+			continue
+		}
+		if selection, err := s.Select(name); err == nil { // without its Feed nothing is selected
+			want[name] = selection
+		}
+	}
+	return want
+}
+
+// forgetOthers removes what was kept of the lease's consumers that are none any
+// more. It returns whether that succeeded.
+func (d *delivery) forgetOthers(ctx context.Context, lease string, s *registry.Snapshot) bool {
+	cursors, err := d.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(d.cfg.Site))
+	if err != nil {
+		return false
+	}
+	keys, err := cursors.ListKeysFiltered(ctx, wire.DeliveryCursorKeys)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = keys.Stop() }()
+	done := true
+	for key := range keys.Keys() {
+		consumer, ok := wire.ParseDeliveryCursorKey(key)
+		if _, known := s.Consumers[consumer]; !ok || known || wire.DeliveryLease(consumer) != lease {
+			continue
+		}
+		done = cursors.Purge(ctx, key) == nil && done
+	}
+	return done
+}
+
+// start begins to work for a consumer.
+func (d *delivery) start(ctx context.Context, s registry.Selection, lease *stream.Lease) *worker {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &worker{selection: s, stop: cancel, stopped: make(chan struct{})}
+	log := d.cfg.Logger.With("consumer", s.Consumer.Consumer)
+	go func() {
+		defer close(w.stopped)
+		said := ""
+		for pause := firstPause; ctx.Err() == nil; {
+			began := time.Now()
+			err := d.work(ctx, s, lease, log)
+			if ctx.Err() != nil {
+				return
+			}
+			if time.Since(began) > lastPause {
+				pause, said = firstPause, ""
+			}
+			if err.Error() != said {
+				said = err.Error()
+				log.Warn("a consumer is not served as declared, it is tried again", "error", err)
+			}
+			d.metrics.failures.Inc()
+			if !wait(ctx, pause) {
+				return
+			}
+			pause = min(2*pause, lastPause)
+		}
+	}()
+	return w
+}
+
+// work works for a consumer until something fails. It always returns an error.
+func (d *delivery) work(ctx context.Context, s registry.Selection, lease *stream.Lease, log *slog.Logger) error {
+	if s.Consumer.Flow.Mode == wire.FlowAll {
+		return d.watch(ctx, s, lease, log)
+	}
+	return d.fill(ctx, s, lease, log)
+}

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsdelivery
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	site    = "hub"
+	camera  = "allsky-1"
+	mag     = "mag-1"
+	channel = "raw"
+	feed    = "all"
+	// leaseTTL is short so that another feed server soon takes over.
+	leaseTTL = time.Second
+)
+
+// bus is NATS: one server, or several.
+type bus interface {
+	JetStream(t testing.TB) jetstream.JetStream
+	UserCreds(t testing.TB, permissions jwt.Permissions) string
+	URL() string
+}
+
+// lab is one Site: what the operator makes is made by hand.
+type lab struct {
+	t        *testing.T
+	bus      bus
+	js       jetstream.JetStream
+	registry jetstream.KeyValue
+	replicas int
+
+	mu        sync.Mutex
+	consumers map[string]wire.ConsumerEntry
+	revision  int64
+}
+
+func newLab(t *testing.T, b bus, replicas int) *lab {
+	t.Helper()
+	l := &lab{t: t, bus: b, js: b.JetStream(t), replicas: replicas, consumers: map[string]wire.ConsumerEntry{}}
+	parts.CreateSite(t, l.js, site)
+	for _, name := range []string{wire.NoticeStream(site), wire.ObservationStream(site)} {
+		l.update(name, func(c *jetstream.StreamConfig) { c.Replicas = replicas })
+	}
+	kv, err := l.js.CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{
+		Bucket: wire.LeaseBucket(site), TTL: leaseTTL, History: 1, Storage: jetstream.FileStorage, Replicas: replicas})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = kv
+	for _, bucket := range []string{wire.RegistryBucket(site), wire.StatusBucket(site), wire.CursorBucket(site)} {
+		if kv, err = l.js.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, History: 1, Storage: jetstream.FileStorage, Replicas: replicas}); err != nil {
+			t.Fatal(err)
+		}
+		if bucket == wire.RegistryBucket(site) {
+			l.registry = kv
+		}
+	}
+	f, err := wire.FeedEntry{UID: "feed-uid", Revision: 1, Feed: feed, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
+		Instruments: []string{camera, "camera-2", mag}}.Encode()
+	l.put(wire.RegistryFeedKey(feed), f, err)
+	return l
+}
+
+func (l *lab) update(stream string, change func(*jetstream.StreamConfig)) {
+	l.t.Helper()
+	s, err := l.js.Stream(l.t.Context(), stream)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	change(&cfg)
+	if _, err := l.js.UpdateStream(l.t.Context(), cfg); err != nil {
+		l.t.Fatalf("stream %s: %v", stream, err)
+	}
+}
+
+func (l *lab) put(key string, value []byte, err error) {
+	l.t.Helper()
+	if err == nil {
+		_, err = l.registry.Put(l.t.Context(), key, value)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// declare makes a consumer as the operator does: streams, durables, and what feed
+// servers know of it.
+func (l *lab) declare(c wire.ConsumerEntry) {
+	l.t.Helper()
+	l.mu.Lock()
+	l.revision++
+	c.Feed, c.Delivery, c.Revision = feed, wire.DeliveryNATS, l.revision
+	if c.UID == "" {
+		c.UID = "uid-of-" + c.Consumer
+	}
+	l.consumers[c.Consumer] = c
+	l.mu.Unlock()
+	l.makeStreams(c)
+	value, err := c.Encode()
+	l.put(wire.RegistryConsumerKey(c.Consumer), value, err)
+	l.complete()
+}
+
+func (l *lab) complete() {
+	l.t.Helper()
+	l.mu.Lock()
+	marker := wire.RegistryComplete{Revision: l.revision, Feeds: 1, Consumers: len(l.consumers)}
+	l.mu.Unlock()
+	value, err := marker.Encode()
+	l.put(wire.RegistryCompleteKey, value, err)
+}
+
+// streamsOf are those that the consumer has a durable on, with the subjects.
+func streamsOf(c wire.ConsumerEntry) map[string][]string {
+	if c.Flow.Mode != wire.FlowAll {
+		return map[string][]string{wire.ConsumerStream(site, c.Consumer): {wire.LiveSubjects(site, c.Consumer)}}
+	}
+	instruments := c.Instruments
+	if len(instruments) == 0 {
+		instruments = []string{camera, "camera-2", mag}
+	}
+	all := map[string][]string{wire.NoticeStream(site): {wire.GapSubject(site, c.Consumer)}}
+	for _, instrument := range instruments {
+		if !c.NoNotices {
+			all[wire.NoticeStream(site)] = append(all[wire.NoticeStream(site)], wire.NoticeSubject(site, instrument))
+		}
+		if !c.NoTelemetry {
+			all[wire.ObservationStream(site)] = append(all[wire.ObservationStream(site)], wire.ObservationSubject(site, instrument, channel))
+		}
+	}
+	return all
+}
+
+func (l *lab) makeStreams(c wire.ConsumerEntry) {
+	l.t.Helper()
+	if c.Flow.Mode != wire.FlowAll {
+		_, err := l.js.CreateStream(l.t.Context(), jetstream.StreamConfig{Name: wire.ConsumerStream(site, c.Consumer),
+			Subjects: []string{wire.LiveSubjects(site, c.Consumer)}, Storage: jetstream.MemoryStorage, MaxMsgsPerSubject: 1,
+			MaxBytes: 64 << 20, Discard: jetstream.DiscardOld, AllowDirect: true, Replicas: 1})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	for name := range streamsOf(c) {
+		l.makeDurable(c, name, wire.ResumeToken{})
+	}
+}
+
+// makeDurable makes a durable, behind a place where one is known.
+func (l *lab) makeDurable(c wire.ConsumerEntry, stream string, after wire.ResumeToken) {
+	l.t.Helper()
+	cfg := jetstream.ConsumerConfig{Durable: wire.ConsumerDurable(c.Consumer), FilterSubjects: streamsOf(c)[stream],
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: 2 * time.Second, MaxAckPending: 1000, DeliverPolicy: jetstream.DeliverAllPolicy}
+	if after.Epoch != "" {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after.Sequence+1
+	}
+	if _, err := l.js.CreateConsumer(l.t.Context(), stream, cfg); err != nil {
+		l.t.Fatalf("durable of %s on %s: %v", c.Consumer, stream, err)
+	}
+}
+
+// permissions are what a consumer may do, by contract.
+func permissions(c wire.ConsumerEntry) jwt.Permissions {
+	var p jwt.Permissions
+	for name := range streamsOf(c) {
+		durable := name + "." + wire.ConsumerDurable(c.Consumer)
+		p.Pub.Allow.Add("$JS.API.CONSUMER.MSG.NEXT."+durable, "$JS.API.CONSUMER.INFO."+durable, "$JS.ACK."+durable+".>", "$JS.ACK.*.*."+durable+".>")
+	}
+	p.Sub.Allow.Add(inbox(c.Consumer) + ".>")
+	return p
+}
+
+func inbox(consumer string) string { return "_INBOX_c_" + consumer }
+
+// connect connects with a consumer's credentials alone.
+func (l *lab) connect(consumer string, opts ...nats.Option) *nats.Conn {
+	l.t.Helper()
+	l.mu.Lock()
+	c := l.consumers[consumer]
+	l.mu.Unlock()
+	opts = append([]nats.Option{nats.UserCredentials(l.bus.UserCreds(l.t, permissions(c))), nats.CustomInboxPrefix(inbox(consumer)),
+		nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2)}, opts...)
+	nc, err := nats.Connect(l.bus.URL(), opts...)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(nc.Close)
+	return nc
+}
+
+// server is a feed server, as far as it delivers by NATS.
+type server struct {
+	stop    func()
+	metrics *prometheus.Registry
+}
+
+// serve runs a feed server until it is stopped or the test ends.
+func (l *lab) serve(pod string) *server {
+	l.t.Helper()
+	ctx, cancel := context.WithCancel(l.t.Context())
+	log := slog.New(slog.NewTextHandler(testWriter{l.t}, nil)).With("pod", pod)
+	js := l.bus.JetStream(l.t)
+	r := registry.New()
+	var running sync.WaitGroup
+	running.Go(func() { r.Follow(ctx, js, site, log) })
+	var mu sync.Mutex
+	hubs := map[string]*hub.Hub{}
+	s := &server{metrics: prometheus.NewRegistry()}
+	running.Go(func() {
+		err := Run(ctx, Config{Site: site, Pod: pod, Incarnation: pod + "-life", JetStream: js, Registry: r, Slots: semaphore.NewWeighted(4),
+			Hub: func(stream string) *hub.Hub {
+				mu.Lock()
+				defer mu.Unlock()
+				if hubs[stream] == nil {
+					h := hub.New(hub.Config{JetStream: js, Stream: stream, RingBytes: 8 << 20, Logger: log})
+					hubs[stream] = h
+					running.Go(func() { h.Run(ctx) })
+				}
+				return hubs[stream]
+			},
+			WatchInterval: 100 * time.Millisecond, Logger: log, Metrics: s.metrics})
+		if err != nil {
+			l.t.Errorf("%s: %v", pod, err)
+		}
+	})
+	var once sync.Once
+	s.stop = func() { once.Do(func() { cancel(); running.Wait() }) }
+	l.t.Cleanup(s.stop)
+	return s
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(string(bytes.TrimSpace(p)))
+	return len(p), nil
+}
+
+// announce publishes a notice whose name is a number, for as long as it takes.
+func (l *lab) announce(instrument string, number int) {
+	l.t.Helper()
+	at := time.Now().UTC()
+	digest := wire.Digest{byte(number), byte(number >> 8), byte(number >> 16)}
+	key := wire.RawKey(site, instrument, at, digest) + fmt.Sprint("-", number)
+	m, err := stream.NoticeMessage(wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: wire.Record{
+		ID: key, Key: key, Name: fmt.Sprint(number), Size: 5, Digest: digest, State: wire.StateCurrent, ReceivedAt: at, TimeSource: wire.TimeSourceReceived,
+		Gateway: "gateway-0", Incarnation: "life-1"}}, "gateway-0")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.publish(m)
+}
+
+// telemetry publishes a message of datagrams that are numbered from first.
+func (l *lab) telemetry(instrument string, first, count int) {
+	l.t.Helper()
+	at := time.Now().UTC()
+	data := wire.AppendTelemetryHeader(nil, instrument, channel)
+	for i := range count {
+		data = wire.AppendDatagram(data, wire.Datagram{ReceivedAt: at.Add(time.Duration(i) * time.Millisecond),
+			Source: netip.MustParseAddrPort("192.0.2.7:40001"), Payload: []byte(fmt.Sprint(first + i))})
+	}
+	m := nats.NewMsg(wire.ObservationSubject(site, instrument, channel))
+	m.Data = data
+	id := fmt.Sprint("gateway-0/life-1/", first)
+	for name, value := range map[string]string{wire.HeaderID: id, wire.HeaderMessageID: id, wire.HeaderType: wire.TypeTelemetry,
+		wire.HeaderSource: wire.EventSource(site, "gateway-0"), wire.HeaderTime: wire.FormatTime(at), wire.HeaderFormat: "1",
+		wire.HeaderDatagrams: fmt.Sprint(count), wire.HeaderContentType: wire.ContentTypeProtobuf} {
+		m.Header.Set(name, value)
+	}
+	l.publish(m)
+}
+
+func (l *lab) publish(m *nats.Msg) {
+	l.t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		ctx, cancel := context.WithTimeout(l.t.Context(), 2*time.Second)
+		_, err := l.js.PublishMsg(ctx, m)
+		cancel()
+		if err == nil {
+			return
+		}
+		if l.t.Context().Err() != nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Errorf("publish: %v", err)
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// taken is what a consumer took and acknowledged.
+type taken struct {
+	mu      sync.Mutex
+	numbers map[string][]int // by the subject's kind: "notice" and "obs"
+	gaps    []wire.Gap
+	ids     map[string]int
+	headers []nats.Header
+	// sequences of notices in the stream, by number.
+	sequences map[int]uint64
+}
+
+func newTaken() *taken { return &taken{numbers: map[string][]int{}, ids: map[string]int{}, sequences: map[int]uint64{}} }
+
+// take reads a message as a consumer does.
+func (k *taken) take(m jetstream.Msg) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ids[m.Headers().Get("ce-id")]++
+	k.headers = append(k.headers, m.Headers())
+	switch m.Headers().Get("ce-type") {
+	case wire.TypeGap:
+		g, err := wire.DecodeGap(m.Data())
+		if err != nil {
+			return err
+		}
+		k.gaps = append(k.gaps, g)
+		return nil
+	case wire.TypeNotice:
+		var n struct{ Name string }
+		if err := json.Unmarshal(m.Data(), &n); err != nil {
+			return err
+		}
+		var number int
+		if _, err := fmt.Sscan(n.Name, &number); err != nil {
+			return err
+		}
+		k.numbers["notice"] = append(k.numbers["notice"], number)
+		if meta, err := m.Metadata(); err == nil {
+			k.sequences[number] = meta.Sequence.Stream
+		}
+		return nil
+	}
+	for d, err := range wire.Datagrams(m.Data()) {
+		if err != nil {
+			return err
+		}
+		var number int
+		if _, err := fmt.Sscan(string(d.Payload), &number); err != nil {
+			return err
+		}
+		k.numbers["obs"] = append(k.numbers["obs"], number)
+	}
+	return nil
+}
+
+func (k *taken) count(kind string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.distinct(kind))
+}
+
+func (k *taken) distinct(kind string) []int {
+	all := slices.Clone(k.numbers[kind])
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (k *taken) allGaps() []wire.Gap {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.gaps)
+}
+
+// consume reads a durable with plain nats.go until stop is called: each message is
+// taken after pause, and acknowledged where ack says so.
+func consume(t *testing.T, nc *nats.Conn, stream, consumer string, k *taken, pause time.Duration, ack func(jetstream.Msg) bool) (stop func()) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			durable, err := js.Consumer(ctx, stream, wire.ConsumerDurable(consumer))
+			if err != nil {
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
+			readDurable(ctx, t, durable, k, pause, ack)
+		}
+	}()
+	var once sync.Once
+	stop = func() { once.Do(func() { cancel(); <-done }) }
+	t.Cleanup(stop)
+	return stop
+}
+
+func readDurable(ctx context.Context, t *testing.T, durable jetstream.Consumer, k *taken, pause time.Duration, ack func(jetstream.Msg) bool) {
+	messages, err := durable.Messages(jetstream.PullMaxMessages(50), jetstream.PullExpiry(5*time.Second), jetstream.PullHeartbeat(time.Second))
+	if err != nil {
+		return
+	}
+	defer messages.Stop()
+	for {
+		m, err := messages.Next(jetstream.NextContext(ctx))
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue
+		}
+		if err != nil {
+			return // the durable may be made anew
+		}
+		if pause > 0 {
+			time.Sleep(pause)
+		}
+		if ack != nil && !ack(m) {
+			continue
+		}
+		if err := k.take(m); err != nil {
+			t.Errorf("message on %s: %v", m.Subject(), err)
+		}
+		_ = m.Ack() // where it is lost it comes again
+	}
+}
+
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute still not: %s", what)
+		}
+	}
+}
+
+// status returns what is reported of a consumer.
+func (l *lab) status(consumer string) (s wire.ConsumerStatus, pod string) {
+	l.t.Helper()
+	kv, err := l.js.KeyValue(l.t.Context(), wire.StatusBucket(site))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	keys, err := kv.ListKeys(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for key := range keys.Keys() {
+		name, by, ok := wire.ParseConsumerStatusKey(key)
+		if !ok || name != consumer {
+			continue
+		}
+		if e, err := kv.Get(l.t.Context(), key); err == nil {
+			if s, err = wire.DecodeConsumerStatus(e.Value()); err != nil {
+				l.t.Fatal(err)
+			}
+			pod = by
+		}
+	}
+	return s, pod
+}
+
+func upTo(n int) []int {
+	var all []int
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
+
+// covered returns the sequences that gap records name.
+func covered(t *testing.T, gaps []wire.Gap) map[uint64]bool {
+	t.Helper()
+	all := map[uint64]bool{}
+	for _, g := range gaps {
+		if g.From == "" {
+			continue
+		}
+		from, err := wire.ParseResumeToken(g.From)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := wire.ParseResumeToken(g.To)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for s := from.Sequence; s <= to.Sequence; s++ {
+			if all[s] {
+				t.Errorf("%d is in two gap records", s)
+			}
+			all[s] = true
+		}
+	}
+	return all
+}
+
+func has(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }

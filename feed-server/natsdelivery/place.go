@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsdelivery
+
+import (
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// sighting is what a look at a durable and its stream shows. The stream itself is
+// looked at last: where First lies at or before what was known to be acknowledged, nothing can
+// have been purged from under the durable before the look at it, and Floor is what the
+// consumer acknowledged. (A purge moves the floor, too.)
+type sighting struct {
+	Epoch       string
+	First, Last uint64
+	// Created is when the durable was made, and Start the first sequence that it was
+	// made for; 0 where it does not say.
+	Created time.Time
+	Start   uint64
+	// Floor is the last sequence up to which all is acknowledged.
+	Floor uint64
+	// Waiting messages for delivery or acknowledgement.
+	Waiting uint64
+	// Found is the first sequence behind Floor, and behind what was known before, that
+	// waits; 0 where nobody looked.
+	Found uint64
+}
+
+// missing is a run of messages that a consumer can never be given: none where From
+// lies behind To.
+type missing struct {
+	// Epoch of the stream that they were in.
+	Epoch    string
+	From, To uint64
+	Count    uint64
+	Reason   wire.GapReason
+}
+
+// judge compares a look with what was known before, the zero value where nothing was.
+// It returns what is known now, and what the consumer has missed since, or nil.
+func judge(was wire.DeliveryPlace, is sighting) (wire.DeliveryPlace, *missing) {
+	now := wire.DeliveryPlace{Epoch: is.Epoch, Created: is.Created, Next: max(is.Floor+1, is.First), Last: is.Last, Waiting: is.Waiting}
+	switch {
+	case was.Epoch == "":
+		return now, nil
+	case was.Epoch != is.Epoch:
+		to := max(was.Last, was.Next-1)
+		return now, &missing{Epoch: was.Epoch, From: was.Next, To: to, Count: was.Waiting, Reason: wire.GapStreamRecreated}
+	case !was.Created.Equal(is.Created):
+		return recreated(was, is, now)
+	}
+	var lost *missing
+	if is.First > was.Next {
+		lost = &missing{Epoch: is.Epoch, From: was.Next, To: is.First - 1, Count: is.First - was.Next, Reason: wire.GapRetention}
+	}
+	now.Next = max(now.Next, was.Next)
+	switch {
+	case is.Waiting == 0:
+		now.Next = max(now.Next, was.Last+1) // what came up to the last look is acknowledged, or not selected
+	case lost == nil:
+		now.Next = max(now.Next, is.Found)
+	}
+	return now, lost
+}
+
+// recreated: the durable, with its place, was deleted and made anew.
+func recreated(was wire.DeliveryPlace, is sighting, now wire.DeliveryPlace) (wire.DeliveryPlace, *missing) {
+	start := is.Start
+	if start == 0 {
+		start = is.Floor + 1
+	}
+	start = max(start, is.First)
+	now.Next = max(start, is.Floor+1)
+	lost := missing{Epoch: is.Epoch, From: was.Next, To: was.Next - 1, Reason: wire.GapConsumerDeleted}
+	if start > was.Next {
+		lost.To, lost.Count = start-1, start-was.Next
+	}
+	return now, &lost
+}
+
+// record says what is missing, as a gap record.
+func (m missing) record(consumer, stream string, at time.Time) wire.Gap {
+	g := wire.Gap{Consumer: consumer, Stream: stream, To: wire.ResumeToken{Epoch: m.Epoch, Sequence: m.To}.String(),
+		Count: m.Count, Reason: m.Reason, At: at}
+	if m.From <= m.To {
+		g.From = wire.ResumeToken{Epoch: m.Epoch, Sequence: m.From}.String()
+	}
+	return g
+}

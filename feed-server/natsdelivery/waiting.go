@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsdelivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// waitingInterval is how often is looked for the first message that waits: that
+	// takes a consumer of its own.
+	waitingInterval = 5 * time.Second
+	waitingTimeout  = 2 * time.Second
+	// waitingIdle is when the server forgets that consumer if we do not delete it.
+	waitingIdle = 10 * time.Second
+)
+
+// waiting is the first message that a durable's consumer has not acknowledged, as it
+// was found last.
+type waiting struct {
+	sequence uint64
+	// at is when the stream took it.
+	at     time.Time
+	looked time.Time
+}
+
+// first returns the first message that waits behind an acknowledged one, as far as
+// it is known: 0 where it is not.
+func (w *waiting) first(ctx context.Context, js jetstream.JetStream, stream string, info *jetstream.ConsumerInfo, from uint64) uint64 {
+	if info.NumPending+uint64(info.NumAckPending) == 0 {
+		w.sequence, w.at = 0, time.Time{}
+		return 0
+	}
+	if w.sequence >= from {
+		return w.sequence
+	}
+	if time.Since(w.looked) < waitingInterval {
+		return 0 // it was another one a moment ago: things move
+	}
+	w.sequence, w.at, w.looked = 0, time.Time{}, time.Now()
+	ctx, cancel := context.WithTimeout(ctx, waitingTimeout)
+	defer cancel()
+	filters := info.Config.FilterSubjects
+	if info.Config.FilterSubject != "" {
+		filters = []string{info.Config.FilterSubject}
+	}
+	c, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, from),
+		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: waitingIdle,
+	})
+	if err != nil {
+		return 0 // it is a figure, and the next look comes
+	}
+	defer func() { _ = js.DeleteConsumer(ctx, stream, c.CachedInfo().Name) }()
+	m, err := c.Next(jetstream.FetchMaxWait(waitingTimeout / 2))
+	if err != nil {
+		return 0
+	}
+	if meta, err := m.Metadata(); err == nil {
+		w.sequence, w.at = meta.Sequence.Stream, meta.Timestamp
+	}
+	return w.sequence
+}
+
+// since is how long the first message that is known to wait has waited, by a clock
+// that may be another one than the stream's.
+func (w *waiting) since(now time.Time) time.Duration {
+	if w.at.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(w.at))
+}

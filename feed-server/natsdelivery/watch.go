@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsdelivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// saveInterval is how often places are saved where nothing else asks for it: a
+	// feed server that takes over knows no better, and may name messages in a gap
+	// record that were acknowledged so long before they left the stream.
+	saveInterval = 10 * time.Second
+	// finishTimeout bounds the last save.
+	finishTimeout = 2 * time.Second
+)
+
+// watch is the look at one consumer of mode All.
+type watch struct {
+	*delivery
+	selection registry.Selection
+	consumer  string
+	lease     *stream.Lease
+	log       *slog.Logger
+	reporter  *reporter
+	state     measure
+
+	cell   *stream.Cell
+	cursor wire.DeliveryCursor
+	saved  time.Time
+	dirty  bool
+	// streams that its durables are on.
+	streams []*watched
+}
+
+// watched is one of them.
+type watched struct {
+	name string
+	// gapsOnly: its durable takes gap records and nothing else.
+	gapsOnly bool
+	info     *jetstream.ConsumerInfo // nil while there is no durable
+	waiting  waiting
+	// acknowledged is the durable's count of acknowledged deliveries when this began,
+	// and given what earlier durables came to since.
+	acknowledged, given uint64
+	created             time.Time
+}
+
+// watch looks after a consumer of mode All.
+func (d *delivery) watch(ctx context.Context, s registry.Selection, lease *stream.Lease, log *slog.Logger) error {
+	w := &watch{delivery: d, selection: s, consumer: s.Consumer.Consumer, lease: lease, log: log, reporter: d.newReporter(s.Consumer.Consumer, log)}
+	notices := wire.NoticeStream(d.cfg.Site)
+	w.streams = []*watched{{name: notices, gapsOnly: s.Notices != notices}}
+	for _, name := range []string{s.Notices, s.Telemetry} {
+		if name != "" && !slices.ContainsFunc(w.streams, func(s *watched) bool { return s.name == name }) {
+			w.streams = append(w.streams, &watched{name: name})
+		}
+	}
+	if err := w.load(ctx); err != nil {
+		return err
+	}
+	defer w.saveLast(ctx)
+	tick := time.NewTicker(d.cfg.WatchInterval)
+	defer tick.Stop()
+	for {
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		w.reporter.report(ctx, w.status(time.Now().UTC()))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// load finds what was known of the consumer.
+func (w *watch) load(ctx context.Context) error {
+	cursors, err := w.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(w.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(w.cfg.Site), err)
+	}
+	w.cell = stream.NewCell(cursors, wire.DeliveryCursorKey(w.consumer))
+	data, err := w.cell.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if data != nil {
+		if w.cursor, err = wire.DecodeDeliveryCursor(data); err != nil {
+			return fmt.Errorf("cursor %s: %w", wire.DeliveryCursorKey(w.consumer), err)
+		}
+	}
+	if w.cursor.UID != w.selection.Consumer.UID {
+		w.cursor = wire.DeliveryCursor{UID: w.selection.Consumer.UID} // another one of its name
+	}
+	if w.cursor.Places == nil {
+		w.cursor.Places = map[string]wire.DeliveryPlace{}
+	}
+	if w.cursor.Missing == nil {
+		w.cursor.Missing = map[wire.GapReason]uint64{}
+	}
+	return nil
+}
+
+// look looks at all durables of the consumer, and publishes what it missed.
+func (w *watch) look(ctx context.Context) error {
+	for _, s := range w.streams {
+		if err := w.looks.Wait(ctx); err != nil {
+			return err
+		}
+		is, err := w.sight(ctx, s)
+		if err != nil {
+			return err
+		}
+		if s.info == nil {
+			continue
+		}
+		was := w.cursor.Places[s.name]
+		place, lost := judge(was, is)
+		if was != place {
+			w.cursor.Places[s.name], w.dirty = place, true
+		}
+		if s.name == wire.NoticeStream(w.cfg.Site) {
+			w.noteTold(was, place, lost)
+		}
+		if lost != nil && !s.gapsOnly {
+			w.found(s.name, *lost)
+		}
+	}
+	if err := w.tell(ctx); err != nil {
+		return err
+	}
+	if w.dirty && time.Since(w.saved) >= saveInterval {
+		return w.save(ctx)
+	}
+	return nil
+}
+
+// sight looks at a durable and, after that, at its stream.
+func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
+	durable, err := w.cfg.JetStream.Consumer(ctx, s.name, wire.ConsumerDurable(w.consumer))
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		if s.info != nil {
+			w.log.Warn("the consumer's durable is gone: it is served again once the operator has made it anew", "stream", s.name)
+		}
+		s.info = nil
+		return sighting{}, nil
+	}
+	if err != nil {
+		return sighting{}, fmt.Errorf("durable %s of %s: %w", wire.ConsumerDurable(w.consumer), s.name, err)
+	}
+	info := durable.CachedInfo()
+	if !s.created.Equal(info.Created) {
+		if s.info != nil {
+			s.given += s.info.AckFloor.Consumer - s.acknowledged
+		}
+		s.created, s.acknowledged = info.Created, 0
+		if s.given == 0 && s.info == nil {
+			s.acknowledged = info.AckFloor.Consumer
+		}
+		s.waiting = waiting{}
+	}
+	s.info = info
+	is := sighting{Created: info.Created.UTC(), Floor: info.AckFloor.Stream, Waiting: info.NumPending + uint64(info.NumAckPending)}
+	is.Found = s.waiting.first(ctx, w.cfg.JetStream, s.name, info, max(w.cursor.Places[s.name].Next, is.Floor+1))
+	epoch, state, err := stream.Epoch(ctx, w.cfg.JetStream, s.name)
+	if err != nil {
+		return sighting{}, err
+	}
+	is.Epoch, is.First, is.Last = epoch, state.FirstSeq, state.LastSeq
+	switch info.Config.DeliverPolicy {
+	case jetstream.DeliverAllPolicy:
+		is.Start = 1
+	case jetstream.DeliverByStartSequencePolicy:
+		is.Start = info.Config.OptStartSeq
+	}
+	return is, nil
+}
+
+// save writes what is known. Errors: stream.ErrConflict where another watches, too.
+func (w *watch) save(ctx context.Context) error {
+	if err := w.lease.Check(); err != nil {
+		return err
+	}
+	value, err := w.cursor.Encode()
+	if err != nil {
+		return err
+	}
+	if err := w.cell.Store(ctx, value); err != nil {
+		return err
+	}
+	w.saved, w.dirty = time.Now(), false
+	return nil
+}
+
+// saveLast saves the places at the end, so that the next one knows all that was
+// acknowledged.
+func (w *watch) saveLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	if w.dirty {
+		_ = w.save(ctx) // the next one knows what was saved before
+	}
+	w.reporter.end(ctx)
+}

@@ -39,6 +39,8 @@ type NATSOptions struct {
 	TakesLeaves bool
 	// LeafOf makes the server link to another one, as a leaf.
 	LeafOf *LeafLink
+
+	account *account // of a cluster
 }
 
 // NATSServer is a running nats-server.
@@ -93,7 +95,11 @@ func newNATS(t testing.TB, program string, opts NATSOptions) *NATSServer {
 			filepath.Join(certs, "tls.crt"), filepath.Join(certs, "tls.key"), filepath.Join(certs, "ca.crt"))
 	}
 	if opts.Operator {
-		config += n.operatorMode(t)
+		if opts.account == nil {
+			opts.account = newAccount(t)
+		}
+		config += opts.account.config
+		n.AccountSeed, n.AccountID = opts.account.seed, opts.account.id
 		n.creds = n.UserCreds(t, jwt.Permissions{})
 	}
 	config += n.leafnodes(t, certs)
@@ -103,14 +109,16 @@ func newNATS(t testing.TB, program string, opts NATSOptions) *NATSServer {
 	return n
 }
 
-// operatorMode makes the operator and its accounts and returns their part of
-// the configuration.
-func (n *NATSServer) operatorMode(t testing.TB) string {
+// account is the account SUBSTORM, its seed, and the part of the configuration that
+// makes servers know it.
+type account struct{ seed, id, config string }
+
+// newAccount makes the operator and its accounts.
+func newAccount(t testing.TB) *account {
 	t.Helper()
 	operator := must(nkeys.CreateOperator())(t)
-	system, account := must(nkeys.CreateAccount())(t), must(nkeys.CreateAccount())(t)
-	systemID, accountID := must(system.PublicKey())(t), must(account.PublicKey())(t)
-	n.AccountSeed, n.AccountID = string(must(account.Seed())(t)), accountID
+	system, ours := must(nkeys.CreateAccount())(t), must(nkeys.CreateAccount())(t)
+	systemID, accountID := must(system.PublicKey())(t), must(ours.PublicKey())(t)
 
 	op := jwt.NewOperatorClaims(must(operator.PublicKey())(t))
 	op.Name, op.SystemAccount = "substorm", systemID
@@ -122,9 +130,10 @@ func (n *NATSServer) operatorMode(t testing.TB) string {
 		MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit,
 		MaxAckPending: jwt.NoLimit, MemoryMaxStreamBytes: jwt.NoLimit, DiskMaxStreamBytes: jwt.NoLimit,
 	}
-	return fmt.Sprintf("operator: %s\nsystem_account: %s\nresolver: MEMORY\nresolver_preload {\n  %s: %s\n  %s: %s\n}\n",
+	config := fmt.Sprintf("operator: %s\nsystem_account: %s\nresolver: MEMORY\nresolver_preload {\n  %s: %s\n  %s: %s\n}\n",
 		must(op.Encode(operator))(t), systemID,
 		systemID, must(sys.Encode(operator))(t), accountID, must(acc.Encode(operator))(t))
+	return &account{seed: string(must(ours.Seed())(t)), id: accountID, config: config}
 }
 
 // UserCreds makes a user of the account SUBSTORM (NATSOptions.Operator) and
@@ -132,12 +141,12 @@ func (n *NATSServer) operatorMode(t testing.TB) string {
 // may come (jwt.ConnectionType…); none means all.
 func (n *NATSServer) UserCreds(t testing.TB, permissions jwt.Permissions, connections ...string) string {
 	t.Helper()
-	account := must(nkeys.FromSeed([]byte(n.AccountSeed)))(t)
+	signer := must(nkeys.FromSeed([]byte(n.AccountSeed)))(t)
 	user := must(nkeys.CreateUser())(t)
 	claims := jwt.NewUserClaims(must(user.PublicKey())(t))
 	claims.Permissions = permissions
 	claims.AllowedConnectionTypes = connections
-	token := must(claims.Encode(account))(t)
+	token := must(claims.Encode(signer))(t)
 	file := filepath.Join(t.TempDir(), "user.creds")
 	write(t, file, must(jwt.FormatUserConfig(token, must(user.Seed())(t)))(t))
 	return file

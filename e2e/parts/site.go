@@ -18,6 +18,12 @@ const siteMaxBytes = 128 << 20
 // does, and waits for them.
 func CreateSite(t testing.TB, js jetstream.JetStream, code string) {
 	t.Helper()
+	CreateReplicatedSite(t, js, code, 1)
+}
+
+// CreateReplicatedSite is CreateSite in a cluster: with so many replicas of each.
+func CreateReplicatedSite(t testing.TB, js jetstream.JetStream, code string, replicas int) {
+	t.Helper()
 	ctx, cancel := deadline(startTimeout)
 	defer cancel()
 	for name, subjects := range map[string][]string{
@@ -27,7 +33,7 @@ func CreateSite(t testing.TB, js jetstream.JetStream, code string) {
 		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 			Name: name, Subjects: subjects, Storage: jetstream.FileStorage,
 			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: siteMaxBytes,
-			Duplicates: 2 * time.Minute, AllowDirect: true, AllowAtomicPublish: true,
+			Duplicates: 2 * time.Minute, AllowDirect: true, AllowAtomicPublish: true, Replicas: replicas,
 		})
 		if err != nil {
 			t.Fatalf("stream %s: %v", name, err)
@@ -38,7 +44,7 @@ func CreateSite(t testing.TB, js jetstream.JetStream, code string) {
 		wire.CursorBucket(code): 0, wire.NamesBucket(code): 0, wire.LeaseBucket(code): wire.LeaseTTL,
 	} {
 		_, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: name, Storage: jetstream.FileStorage, History: 1, TTL: ttl,
+			Bucket: name, Storage: jetstream.FileStorage, History: 1, TTL: ttl, Replicas: replicas,
 		})
 		if err != nil {
 			t.Fatalf("bucket %s: %v", name, err)

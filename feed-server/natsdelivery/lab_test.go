@@ -42,7 +42,7 @@ const (
 // bus is NATS: one server, or several.
 type bus interface {
 	JetStream(t testing.TB) jetstream.JetStream
-	UserCreds(t testing.TB, permissions jwt.Permissions) string
+	UserCreds(t testing.TB, permissions jwt.Permissions, connections ...string) string
 	URL() string
 }
 
@@ -62,41 +62,19 @@ type lab struct {
 func newLab(t *testing.T, b bus, replicas int) *lab {
 	t.Helper()
 	l := &lab{t: t, bus: b, js: b.JetStream(t), replicas: replicas, consumers: map[string]wire.ConsumerEntry{}}
-	parts.CreateSite(t, l.js, site)
-	for _, name := range []string{wire.NoticeStream(site), wire.ObservationStream(site)} {
-		l.update(name, func(c *jetstream.StreamConfig) { c.Replicas = replicas })
-	}
-	kv, err := l.js.CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{
+	parts.CreateReplicatedSite(t, l.js, site, replicas)
+	_, err := l.js.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{
 		Bucket: wire.LeaseBucket(site), TTL: leaseTTL, History: 1, Storage: jetstream.FileStorage, Replicas: replicas})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = kv
-	for _, bucket := range []string{wire.RegistryBucket(site), wire.StatusBucket(site), wire.CursorBucket(site)} {
-		if kv, err = l.js.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, History: 1, Storage: jetstream.FileStorage, Replicas: replicas}); err != nil {
-			t.Fatal(err)
-		}
-		if bucket == wire.RegistryBucket(site) {
-			l.registry = kv
-		}
+	if l.registry, err = l.js.KeyValue(t.Context(), wire.RegistryBucket(site)); err != nil {
+		t.Fatal(err)
 	}
 	f, err := wire.FeedEntry{UID: "feed-uid", Revision: 1, Feed: feed, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
 		Instruments: []string{camera, "camera-2", mag}}.Encode()
 	l.put(wire.RegistryFeedKey(feed), f, err)
 	return l
-}
-
-func (l *lab) update(stream string, change func(*jetstream.StreamConfig)) {
-	l.t.Helper()
-	s, err := l.js.Stream(l.t.Context(), stream)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	cfg := s.CachedInfo().Config
-	change(&cfg)
-	if _, err := l.js.UpdateStream(l.t.Context(), cfg); err != nil {
-		l.t.Fatalf("stream %s: %v", stream, err)
-	}
 }
 
 func (l *lab) put(key string, value []byte, err error) {
@@ -328,7 +306,9 @@ type taken struct {
 	sequences map[int]uint64
 }
 
-func newTaken() *taken { return &taken{numbers: map[string][]int{}, ids: map[string]int{}, sequences: map[int]uint64{}} }
+func newTaken() *taken {
+	return &taken{numbers: map[string][]int{}, ids: map[string]int{}, sequences: map[int]uint64{}}
+}
 
 // take reads a message as a consumer does.
 func (k *taken) take(m jetstream.Msg) error {

@@ -17,10 +17,11 @@ import (
 )
 
 // A stream that is fuller than fullFrom is trimmed of what is archived even
-// before its retention is over, a part of its messages at a time: a stream that
-// is full refuses what instruments send.
+// before its retention is over, a part of its messages at a time, until it is no
+// fuller than fullTo: a stream that is full refuses what instruments send.
 const (
 	fullFrom = 0.9
+	fullTo   = 0.8
 	trimPart = 5 // one in five
 	// sourcedInterval is how often a stream is trimmed at least that a leaf may fill
 	// with what it received in weeks: at 50 MB/s the last tenth of 4 GiB, the
@@ -109,9 +110,10 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 	return t.makeRoom(ctx, s, archived.Next)
 }
 
-// makeRoom purges a nearly full stream, whatever its retention, until it is not
+// makeRoom purges a nearly full stream, whatever its retention, until it has room
 // or all that is left must stay.
 func (t *trimmer) makeRoom(ctx context.Context, s jetstream.Stream, archived uint64) error {
+	full := fullFrom
 	for limit := uint64(0); ; {
 		info, err := s.Info(ctx)
 		if err != nil {
@@ -122,14 +124,17 @@ func (t *trimmer) makeRoom(ctx context.Context, s jetstream.Stream, archived uin
 			end = archived
 		}
 		limit = max(limit, info.State.FirstSeq)
-		if info.Config.MaxBytes <= 0 || float64(info.State.Bytes) <= fullFrom*float64(info.Config.MaxBytes) || limit >= end {
+		if info.Config.MaxBytes <= 0 || float64(info.State.Bytes) <= full*float64(info.Config.MaxBytes) || limit >= end {
 			return nil
+		}
+		if full == fullFrom {
+			t.log.Warn("the stream is nearly full: archived messages go before their retention is over", "stream", t.stream)
+			full = fullTo
 		}
 		limit = min(end, limit+max(1, (info.State.LastSeq-limit)/trimPart))
 		if err := t.purge(ctx, s, info, limit, archived); err != nil {
 			return err
 		}
-		t.log.Warn("the stream is nearly full: archived messages go before their retention is over", "stream", t.stream)
 	}
 }
 

@@ -153,11 +153,17 @@ func (f *frames) next(ctx context.Context) ([][]byte, error) {
 // that begin with MSG.
 type protocolOfNATS struct {
 	messages
-	rest []byte
+	rest     []byte
+	answered bool
 }
 
+// subscribe returns once the server has answered what was said before.
 func (n *protocolOfNATS) subscribe(ctx context.Context, subject string) error {
-	return n.conn.Write(ctx, websocket.MessageBinary, fmt.Appendf(nil, "CONNECT {\"verbose\":false,\"pedantic\":false,\"lang\":\"go\",\"version\":\"1\",\"protocol\":1}\r\nSUB %s 1\r\nPING\r\n", subject))
+	err := n.conn.Write(ctx, websocket.MessageBinary, fmt.Appendf(nil, "CONNECT {\"verbose\":false,\"pedantic\":false,\"lang\":\"go\",\"version\":\"1\",\"protocol\":1}\r\nSUB %s 1\r\nPING\r\n", subject))
+	for err == nil && !n.answered {
+		_, err = n.next(ctx)
+	}
+	return err
 }
 
 func (n *protocolOfNATS) next(ctx context.Context) ([][]byte, error) {
@@ -190,6 +196,8 @@ func (n *protocolOfNATS) next(ctx context.Context) ([][]byte, error) {
 			if err := n.conn.Write(ctx, websocket.MessageBinary, []byte("PONG\r\n")); err != nil {
 				return nil, err
 			}
+		case text == "PONG":
+			n.answered = true
 		case strings.HasPrefix(text, "-ERR"):
 			return nil, errors.New(text)
 		}

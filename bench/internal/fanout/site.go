@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fanout
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/bench/internal/crowd"
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// The names of what is served.
+const (
+	SiteCode   = "bench"
+	Instrument = "mag-1"
+	Feed       = "live"
+)
+
+// Site is a Site with one Feed of one instrument that anybody may read, and
+// feed-server in a process of its own.
+type Site struct {
+	NATS   *parts.NATSServer
+	Server *parts.FeedServer
+	JS     jetstream.JetStream
+	// Supply publishes on the channel raw.
+	Supply *Supply
+}
+
+// ConsumerName is the name of the n-th consumer.
+func ConsumerName(n int) string { return fmt.Sprintf("c-%04d", n) }
+
+// Flows are consumers over WebSocket with these flows, called ConsumerName of
+// their index.
+func Flows(flows []wire.FlowEntry) []wire.ConsumerEntry {
+	all := make([]wire.ConsumerEntry, len(flows))
+	for n, flow := range flows {
+		all[n] = wire.ConsumerEntry{Consumer: ConsumerName(n), Flow: flow, Delivery: wire.DeliveryWebSocket}
+	}
+	return all
+}
+
+// NewSite starts a Site with consumers, of whom UID, Generation, Feed and
+// MaxConnections are filled in.
+func NewSite(l testing.TB, consumers []wire.ConsumerEntry) *Site {
+	s := &Site{NATS: parts.NATS(l, parts.NATSOptions{})}
+	s.JS = s.NATS.JetStream(l)
+	parts.CreateSite(l, s.JS, SiteCode)
+	for i := range consumers {
+		c := &consumers[i]
+		c.UID, c.Generation, c.Feed, c.MaxConnections = "uid-"+c.Consumer, 1, Feed, 10
+	}
+	instrument := parts.InstrumentUDP(Instrument, 4000)
+	instrument.Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
+	s.NATS.Declare(l, SiteCode, parts.Registry{
+		Revision:    1,
+		Instruments: []wire.InstrumentEntry{instrument}, Consumers: consumers,
+		Feeds: []wire.FeedEntry{{UID: "uid-feed", Generation: 1, Feed: Feed, Telemetry: wire.ObservationStream(SiteCode), Instruments: []string{Instrument}}},
+	})
+	s.Server = parts.StartFeedServer(l, parts.FeedServerOptions{Site: SiteCode, NATS: s.NATS})
+	s.Supply = s.NewSupply("raw")
+	return s
+}
+
+// NewSupply returns a supply for a channel.
+func (s *Site) NewSupply(channel string) *Supply {
+	return &Supply{js: s.JS, site: SiteCode, instrument: Instrument, channel: channel}
+}
+
+// Consumer says where the n-th consumer of Flows connects.
+func (s *Site) Consumer(n int, kind crowd.Kind) crowd.Consumer {
+	return crowd.Consumer{URL: s.URL("ws", "ws", ConsumerName(n)), Kind: kind}
+}
+
+// URL of a consumer's door: ws or events, with the scheme ws or http.
+func (s *Site) URL(scheme, door, consumer string) string {
+	return scheme + "://" + s.Server.Address() + "/feeds/" + Feed + "/" + door + "?consumer=" + consumer
+}
+
+// Forget empties the stream of telemetry, so that its size bounds no run.
+func (s *Site) Forget(ctx context.Context) error {
+	stream, err := s.JS.Stream(ctx, wire.ObservationStream(SiteCode))
+	if err != nil {
+		return err
+	}
+	return stream.Purge(ctx)
+}

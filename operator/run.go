@@ -35,10 +35,11 @@ type Config struct {
 	Kubernetes *rest.Config
 	// Namespaces to watch; none means all.
 	Namespaces []string
-	// GatewayImage is what gateway pods run; PullSecrets name Secrets, in the
-	// pools' namespaces, with which it is pulled.
-	GatewayImage string
-	PullSecrets  []string
+	// GatewayImage is what gateway pods run, FeedServerImage what feed servers do;
+	// PullSecrets name Secrets, in their namespaces, with which they are pulled.
+	GatewayImage    string
+	FeedServerImage string
+	PullSecrets     []string
 	// MetricsAddress and ProbeAddress are listened on; "0" for not at all.
 	MetricsAddress, ProbeAddress string
 	// LeaderElection lets one of several operators work; its Lease lies in
@@ -53,6 +54,9 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.GatewayImage == "" {
 		return errors.New("no gateway image is named: set --gateway-image")
 	}
+	if cfg.FeedServerImage == "" {
+		return errors.New("no feed-server image is named: set --feed-server-image")
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -62,7 +66,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	err = controller.Setup(ctx, mgr, controller.Config{
-		GatewayImage: cfg.GatewayImage, PullSecrets: cfg.PullSecrets, Log: cfg.Log, Metrics: metrics.Registry})
+		GatewayImage: cfg.GatewayImage, FeedServerImage: cfg.FeedServerImage, PullSecrets: cfg.PullSecrets, Log: cfg.Log, Metrics: metrics.Registry})
 	if err != nil {
 		return err
 	}

@@ -151,6 +151,13 @@ type AccessEntry struct {
 // FeedServerStatusKey is where a pod of feed-server reports about itself.
 func FeedServerStatusKey(pod string) string { return "feedserver." + pod }
 
+// ParseFeedServerStatusKey reads what FeedServerStatusKey wrote, and returns false
+// for other keys.
+func ParseFeedServerStatusKey(key string) (pod string, ok bool) {
+	pod, ok = named(key, FeedServerStatusKey(""))
+	return pod, ok && !strings.Contains(pod, ".")
+}
+
 // ConsumerStatusKey is where a pod of feed-server reports about a consumer.
 func ConsumerStatusKey(consumer, pod string) string { return "consumer." + consumer + "." + pod }
 

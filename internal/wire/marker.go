@@ -37,8 +37,6 @@ const (
 	// StreamMetadataDeletion says what becomes of a Feed's own stream without the
 	// Feed: Delete, or Retain.
 	StreamMetadataDeletion = "substorm-deletion-policy"
-	// ConsumerMetadataSite has the uid of the Site whose durable consumer it is, and
-	// ConsumerMetadataUID that of the FeedConsumer.
-	ConsumerMetadataSite = "substorm-site-uid"
-	ConsumerMetadataUID  = "substorm-consumer-uid"
+	// ConsumerMetadataUID has the uid of the FeedConsumer that a durable is of.
+	ConsumerMetadataUID = "substorm-consumer-uid"
 )

@@ -20,7 +20,9 @@ func ObservationSubject(site, instrument, channel string) string {
 }
 
 // ObservationSubjectsOf matches all telemetry of an instrument.
-func ObservationSubjectsOf(site, instrument string) string { return ObservationSubject(site, instrument, ">") }
+func ObservationSubjectsOf(site, instrument string) string {
+	return ObservationSubject(site, instrument, ">")
+}
 
 // ObservationSubjects matches all telemetry of a Site.
 func ObservationSubjects(site string) string { return "obs." + site + ".>" }

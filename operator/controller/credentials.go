@@ -60,6 +60,7 @@ func (k accountKey) mint(user plan.JetStreamUser) ([]byte, error) {
 		claims.IssuerAccount = k.account
 	}
 	claims.Pub.Allow.Add(user.Publish...)
+	claims.Pub.Deny.Add(user.DenyPublish...)
 	claims.Sub.Allow.Add(user.Subscribe...)
 	if user.LeafOnly {
 		claims.AllowedConnectionTypes.Add(jwt.ConnectionTypeLeafnode)

@@ -32,6 +32,8 @@ type facts struct {
 	judged   bool
 	// states of the Site's instruments as last planned.
 	states map[string]instrumentState
+
+	feeds feedFacts
 }
 
 // judgement is a verdict, and which generation of the Instrument it is about.
@@ -53,6 +55,7 @@ func newFacts(now time.Time, log *slog.Logger) *facts {
 		bus:      plan.Bus{Since: now},
 		verdicts: map[string]judgement{},
 		states:   map[string]instrumentState{},
+		feeds:    newFeedFacts(),
 	}
 }
 
@@ -177,10 +180,10 @@ func (f *facts) setBus(up bool, now time.Time) bool {
 }
 
 // setRegistry stores what stands in the registry.
-func (f *facts) setRegistry(entries map[string]wire.InstrumentEntry, complete *wire.RegistryComplete, now time.Time) {
+func (f *facts) setRegistry(state plan.RegistryState, complete *wire.RegistryComplete, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.registry = plan.RegistryState{Entries: entries, WrittenAt: now}
+	f.registry, f.registry.Revision, f.registry.WrittenAt = state, 0, now
 	f.complete = complete
 	if complete != nil {
 		f.registry.Revision = complete.Revision
@@ -191,18 +194,29 @@ func (f *facts) setRegistry(entries map[string]wire.InstrumentEntry, complete *w
 // changeRegistry stores a change that was written.
 func (f *facts) changeRegistry(change plan.RegistryChange, now time.Time) {
 	f.mu.Lock()
-	entries := maps.Clone(f.registry.Entries)
+	was := f.registry
 	f.mu.Unlock()
-	if entries == nil {
-		entries = map[string]wire.InstrumentEntry{}
+	f.setRegistry(plan.RegistryState{
+		Entries:   changed(was.Entries, change.Put, change.Delete, func(e wire.InstrumentEntry) string { return e.Instrument }),
+		Feeds:     changed(was.Feeds, change.PutFeeds, change.DeleteFeeds, func(e wire.FeedEntry) string { return e.Feed }),
+		Consumers: changed(was.Consumers, change.PutConsumers, change.DeleteConsumers, func(e wire.ConsumerEntry) string { return e.Consumer }),
+		Readers:   changed(was.Readers, change.PutReaders, change.DeleteReaders, func(e wire.ReaderEntry) string { return e.Reader }),
+	}, change.Complete, now)
+}
+
+// changed returns a copy of entries after a change.
+func changed[E any](was map[string]E, put []E, del []string, name func(E) string) map[string]E {
+	is := maps.Clone(was)
+	if is == nil {
+		is = map[string]E{}
 	}
-	for _, e := range change.Put {
-		entries[e.Instrument] = e
+	for _, e := range put {
+		is[name(e)] = e
 	}
-	for _, name := range change.Delete {
-		delete(entries, name)
+	for _, gone := range del {
+		delete(is, gone)
 	}
-	f.setRegistry(entries, change.Complete, now)
+	return is
 }
 
 // newestRevision is the newest registry revision that was ever seen here.

@@ -130,7 +130,7 @@ func (w *world) start() {
 	mgr := w.manager(user, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
-	err = controller.Setup(ctx, mgr, controller.Config{GatewayImage: "substorm/ingest-gateway:dev", Log: log, Metrics: w.metrics, Unchecked: true})
+	err = controller.Setup(ctx, mgr, controller.Config{GatewayImage: "substorm/ingest-gateway:dev", FeedServerImage: "substorm/feed-server:dev", Log: log, Metrics: w.metrics, Unchecked: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -399,7 +399,7 @@ func (w *world) readyPod(pool, name, host string) {
 
 // dump logs what a failed test left.
 func (w *world) dump() {
-	for _, kind := range []string{"SiteList", "IngestGatewayList", "InstrumentList"} {
+	for _, kind := range []string{"SiteList", "IngestGatewayList", "InstrumentList", "FeedList", "FeedConsumerList"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 		if err := w.List(context.Background(), list, client.InNamespace(w.namespace)); err != nil {

@@ -6,16 +6,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,23 +23,12 @@ const kindIngestGateway = "IngestGateway"
 
 // gatewayReconciler makes the objects of pools and keeps their status.
 type gatewayReconciler struct {
-	client client.Client
-	// reader reads past the cache.
-	reader   client.Reader
+	*applier
 	links    *links
 	secrets  *secretReader
 	statuses *statusWriter
 	image    string
 	pull     []string
-
-	mu sync.Mutex
-	// ours are objects that were seen to be the pool's.
-	ours map[ownedObject]types.UID
-}
-
-type ownedObject struct {
-	kind string
-	types.NamespacedName
 }
 
 // Reconcile applies a pool's objects and plans its status.
@@ -108,7 +93,7 @@ func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGa
 		return view, nil
 	}
 	view.SiteAccepted = plan.SiteAccepted(site)
-	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, slices.Concat(siteSecrets(site.Site), plan.PoolSecrets(gateway)))
+	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, slices.Concat(plan.ObjectStoreSecrets(site.Site), plan.JetStreamSecrets(site.Site), plan.PoolSecrets(gateway)))
 	return view, err
 }
 
@@ -143,72 +128,12 @@ func (r *gatewayReconciler) apply(ctx context.Context, view plan.GatewayView) (*
 	}
 	objects := pool.Objects()
 	for _, o := range objects {
-		finding, err := r.applyObject(ctx, view.Gateway, o)
+		finding, err := r.applyObject(ctx, view.Gateway, o, plan.NotOurs)
 		if finding != nil || err != nil {
 			return finding, err
 		}
 	}
 	return nil, r.prune(ctx, view.Gateway, objects)
-}
-
-func (r *gatewayReconciler) applyObject(ctx context.Context, gateway *v1alpha1.IngestGateway, o plan.Object) (*plan.Finding, error) {
-	ours, err := r.isOurs(ctx, gateway, o.Kind, o.Name)
-	if err != nil {
-		return nil, err
-	}
-	if !ours {
-		f := plan.NotOurs(o.Kind, o.Name)
-		return &f, nil
-	}
-	err = r.client.Apply(ctx, o.Apply, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
-	if refused(err) {
-		f := plan.ApplyFailed(o.Kind, o.Name, err.Error())
-		return &f, fmt.Errorf("apply %s %s/%s: %w", o.Kind, gateway.Namespace, o.Name, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("apply %s %s/%s: %w", o.Kind, gateway.Namespace, o.Name, err)
-	}
-	return nil, nil
-}
-
-func refused(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsConflict(err)
-}
-
-var kinds = map[string]schema.GroupVersionKind{
-	"ServiceAccount":      corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
-	"Service":             corev1.SchemeGroupVersion.WithKind("Service"),
-	"Secret":              corev1.SchemeGroupVersion.WithKind("Secret"),
-	"StatefulSet":         appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
-	"PodDisruptionBudget": policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
-}
-
-// isOurs: an object of another owner that has the name is never taken over.
-// One that was seen to be the pool's is not looked at again.
-func (r *gatewayReconciler) isOurs(ctx context.Context, gateway *v1alpha1.IngestGateway, kind, name string) (bool, error) {
-	key := ownedObject{kind, types.NamespacedName{Namespace: gateway.Namespace, Name: name}}
-	r.mu.Lock()
-	owner, known := r.ours[key]
-	r.mu.Unlock()
-	if known && owner == gateway.UID {
-		return true, nil
-	}
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kinds[kind])
-	err := r.reader.Get(ctx, key.NamespacedName, object)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look for %s %s: %w", kind, key.NamespacedName, err)
-	}
-	if !metav1.IsControlledBy(object, gateway) {
-		return false, nil
-	}
-	r.mu.Lock()
-	r.ours[key] = gateway.UID
-	r.mu.Unlock()
-	return true, nil
 }
 
 // prune removes Services that the pool no longer needs.
@@ -267,13 +192,4 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view plan.GatewayView
 		return nil, err
 	}
 	return r.applySecret(ctx, name, pool.CredentialsSecret(creds))
-}
-
-func (r *gatewayReconciler) applySecret(ctx context.Context, name string, secret *coreac.SecretApplyConfiguration) (*plan.Finding, error) {
-	err := r.client.Apply(ctx, secret, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
-	if refused(err) {
-		f := plan.ApplyFailed("Secret", name, err.Error())
-		return &f, err
-	}
-	return nil, err
 }

@@ -44,6 +44,9 @@ type link struct {
 	// changed is called when a condition of the Site may have changed, and
 	// connected when reports are read or no longer are.
 	changed, connected func()
+	// feedFound and consumerFound are called when something else is known of a Feed
+	// or a FeedConsumer.
+	feedFound, consumerFound func(name string)
 
 	mu       sync.Mutex
 	nc       *nats.Conn
@@ -52,10 +55,11 @@ type link struct {
 
 // run works until ctx ends.
 func (l *link) run(ctx context.Context) {
-	var both sync.WaitGroup
-	both.Go(func() { l.keepObjectStore(ctx) })
-	both.Go(func() { l.keepJetStream(ctx) })
-	both.Wait()
+	var all sync.WaitGroup
+	all.Go(func() { l.keepObjectStore(ctx) })
+	all.Go(func() { l.keepJetStream(ctx) })
+	all.Go(func() { l.keepFeeds(ctx) })
+	all.Wait()
 }
 
 // found stores the result of a try, unless the link is over.

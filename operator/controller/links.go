@@ -65,6 +65,14 @@ func (l *links) at(key types.NamespacedName) *siteLink {
 			l.wakers.instruments.wake(types.NamespacedName{Namespace: key.Namespace, Name: instrument})
 		}
 		s.facts.reports.refused = s.facts.reports.senderChanged
+		s.facts.reports.feedServerChanged = func() {
+			l.wakers.sites.wake(key)
+			_, consumers := s.facts.feedNames()
+			wakeAllOf(&l.wakers.consumers, key.Namespace, consumers)
+		}
+		s.facts.reports.consumerChanged = func(consumer string) {
+			wakeAllOf(&l.wakers.consumers, key.Namespace, []string{consumer})
+		}
 		l.sites[key] = s
 	}
 	return s
@@ -101,6 +109,10 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 	next := &link{want: want, facts: s.facts, log: l.log.With("site", key.String()), now: l.now,
 		changed:   func() { l.wakers.sites.wake(key); l.wakers.registries.wake(key) },
 		connected: func() { l.wakeAll(key, s.facts) },
+		feedFound: func(feed string) { wakeAllOf(&l.wakers.feeds, key.Namespace, []string{feed}) },
+		consumerFound: func(consumer string) {
+			wakeAllOf(&l.wakers.consumers, key.Namespace, []string{consumer})
+		},
 	}
 	before, done := s.done, make(chan struct{})
 	go func() {
@@ -167,7 +179,8 @@ func (l *links) wakeAll(site types.NamespacedName, f *facts) {
 	for _, r := range f.reports.ofGateways() {
 		l.wakers.gateways.wake(types.NamespacedName{Namespace: site.Namespace, Name: r.Pool})
 	}
-	for _, name := range f.instruments() {
-		l.wakers.instruments.wake(types.NamespacedName{Namespace: site.Namespace, Name: name})
-	}
+	wakeAllOf(&l.wakers.instruments, site.Namespace, f.instruments())
+	feeds, consumers := f.feedNames()
+	wakeAllOf(&l.wakers.feeds, site.Namespace, feeds)
+	wakeAllOf(&l.wakers.consumers, site.Namespace, consumers)
 }

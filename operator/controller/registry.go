@@ -42,42 +42,67 @@ func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if view.Site != nil {
 		accepted = plan.SiteAccepted(view)
 	}
-	secrets, err := r.secrets.read(ctx, req.Namespace, tokenSecrets(instruments))
-	if err != nil {
+	in := plan.RegistryInput{Site: view.Site, Instruments: instruments}
+	if in.Feeds, in.Consumers, err = feedsOfSite(ctx, r.client, req.NamespacedName); err != nil {
 		return ctrl.Result{}, err
 	}
-	verdicts := plan.Accept(view.Site, accepted, gateways, instruments, secrets)
+	if in.Secrets, err = r.secrets.read(ctx, req.Namespace, registrySecrets(in)); err != nil {
+		return ctrl.Result{}, err
+	}
+	f := r.links.facts(req.NamespacedName)
+	_, _, stands, _ := f.snapshot()
+	in.Verdicts = plan.Accept(view.Site, accepted, gateways, instruments, in.Secrets)
+	in.FeedsAre = plan.AcceptFeeds(view.Site, accepted, in.Feeds, instruments, plan.Listed(instruments, in.Verdicts, stands.Entries), f.foundStreams())
+	in.ConsumersAre = plan.AcceptConsumers(view.Site, in.Feeds, in.FeedsAre, in.Consumers, instruments, view.Now)
 
 	var change plan.RegistryChange
 	if view.Site != nil && accepted.OK() {
-		change, err = r.write(ctx, req.NamespacedName, view, instruments, verdicts, secrets)
+		change, err = r.write(ctx, req.NamespacedName, view, in)
+		f.wantBus(plan.PlanBus(view.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre))
 	}
-	changed, gone := r.links.facts(req.NamespacedName).judge(instruments, verdicts)
+	r.wake(req.NamespacedName, f, in, change)
+	return ctrl.Result{}, err
+}
+
+// wake wakes everybody whose verdict or entry is new.
+func (r *registryReconciler) wake(site types.NamespacedName, f *facts, in plan.RegistryInput, change plan.RegistryChange) {
+	changed, gone := f.judge(in.Instruments, in.Verdicts)
 	for _, entry := range change.Put {
 		changed = append(changed, entry.Instrument)
 	}
-	changed = append(changed, change.Delete...)
-	for _, name := range changed {
-		r.wakers.instruments.wake(types.NamespacedName{Namespace: req.Namespace, Name: name})
+	wakeAllOf(&r.wakers.instruments, site.Namespace, changed, change.Delete)
+	feeds, consumers := f.judgeFeeds(in)
+	for _, entry := range change.PutFeeds {
+		feeds = append(feeds, entry.Feed)
 	}
+	for _, entry := range change.PutConsumers {
+		consumers = append(consumers, entry.Consumer)
+	}
+	wakeAllOf(&r.wakers.feeds, site.Namespace, feeds, change.DeleteFeeds)
+	wakeAllOf(&r.wakers.consumers, site.Namespace, consumers, change.DeleteConsumers)
 	if gone || change.Complete != nil {
-		r.wakers.sites.wake(req.NamespacedName)
+		r.wakers.sites.wake(site)
 	}
-	return ctrl.Result{}, err
+}
+
+func wakeAllOf(w *waker, namespace string, lists ...[]string) {
+	for _, names := range lists {
+		for _, name := range names {
+			w.wake(types.NamespacedName{Namespace: namespace, Name: name})
+		}
+	}
 }
 
 // write brings the registry up to date where JetStream is connected. Where it
 // isn't, its return wakes this controller.
-func (r *registryReconciler) write(ctx context.Context, site types.NamespacedName, view plan.SiteView,
-	instruments []v1alpha1.Instrument, verdicts map[string]plan.Verdict, secrets plan.Secrets,
-) (plan.RegistryChange, error) {
+func (r *registryReconciler) write(ctx context.Context, site types.NamespacedName, view plan.SiteView, in plan.RegistryInput) (plan.RegistryChange, error) {
 	f := r.links.facts(site)
 	_, bus, registry, complete := f.snapshot()
 	if !bus.Up {
 		return plan.RegistryChange{}, nil
 	}
 	seen := max(view.Site.Status.RegistryRevision, f.newestRevision(), f.reports.newestRevision())
-	change := plan.Registry(instruments, verdicts, secrets, registry.Entries, complete, seen)
+	change := plan.Registry(in, registry, complete, seen)
 	if change.Complete == nil {
 		return change, nil
 	}
@@ -89,16 +114,41 @@ func (r *registryReconciler) write(ctx context.Context, site types.NamespacedNam
 		return plan.RegistryChange{}, err
 	}
 	r.log.Info("wrote the registry", "site", site.String(), "revision", change.Complete.Revision,
-		"changed", len(change.Put), "removed", len(change.Delete), "entries", change.Complete.Count)
+		"changed", len(puts(change)), "removed", len(deletes(change)), "instruments", change.Complete.Count,
+		"feeds", change.Complete.Feeds, "consumers", change.Complete.Consumers, "readers", change.Complete.Readers)
 	return change, nil
 }
 
-func tokenSecrets(instruments []v1alpha1.Instrument) []plan.SecretNeed {
-	var needs []plan.SecretNeed
-	for i := range instruments {
-		needs = append(needs, plan.TokenSecrets(&instruments[i])...)
+// registrySecrets are those whose tokens stand in the registry.
+func registrySecrets(in plan.RegistryInput) []plan.SecretNeed {
+	needs := plan.ReadersSecrets(in.Site)
+	for i := range in.Instruments {
+		needs = append(needs, plan.TokenSecrets(&in.Instruments[i])...)
+	}
+	ofSite := map[string]bool{}
+	for i := range in.Feeds {
+		ofSite[in.Feeds[i].Name] = true
+	}
+	for i := range in.Consumers {
+		if ofSite[in.Consumers[i].Spec.FeedRef.Name] {
+			needs = append(needs, plan.ConsumerSecrets(in.Consumers[i:i+1])...)
+		}
 	}
 	return needs
+}
+
+// feedsOfSite reads the Feeds that name a Site, and all FeedConsumers of its
+// namespace. They must not be changed: they are the cache's own.
+func feedsOfSite(ctx context.Context, c client.Client, site types.NamespacedName) ([]v1alpha1.Feed, []v1alpha1.FeedConsumer, error) {
+	var feeds v1alpha1.FeedList
+	var consumers v1alpha1.FeedConsumerList
+	if err := c.List(ctx, &feeds, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, err
+	}
+	if err := c.List(ctx, &consumers, client.InNamespace(site.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, err
+	}
+	return feeds.Items, consumers.Items, nil
 }
 
 // siteView reads what planners ask for about a Site; its Site is nil where

@@ -24,29 +24,55 @@ func (l *link) readRegistry(ctx context.Context, kv jetstream.KeyValue) error {
 		return err
 	}
 	defer func() { _ = lister.Stop() }()
-	entries := map[string]wire.InstrumentEntry{}
+	state := emptyRegistry()
 	for key := range lister.Keys() {
-		name, ok := wire.ParseRegistryInstrumentKey(key)
-		if !ok {
-			continue
-		}
-		value, err := kv.Get(ctx, key)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue
-		}
-		if err != nil {
+		if err := readEntry(ctx, kv, key, state); err != nil {
 			return fmt.Errorf("registry entry %s: %w", key, err)
 		}
-		entry, err := wire.DecodeInstrumentEntry(value.Value())
-		if errors.Is(err, wire.ErrNewerFormat) {
-			return fmt.Errorf("registry entry %s: %w", key, err)
-		}
-		entries[name] = entry // one that can't be read differs from every plan and is written anew
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	l.facts.setRegistry(entries, complete, l.now())
+	l.facts.setRegistry(state, complete, l.now())
+	return nil
+}
+
+func emptyRegistry() plan.RegistryState {
+	return plan.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Feeds: map[string]wire.FeedEntry{},
+		Consumers: map[string]wire.ConsumerEntry{}, Readers: map[string]wire.ReaderEntry{}}
+}
+
+// readEntry reads one entry of whichever kind.
+func readEntry(ctx context.Context, kv jetstream.KeyValue, key string, into plan.RegistryState) error {
+	if name, ok := wire.ParseRegistryInstrumentKey(key); ok {
+		return decodeEntry(ctx, kv, key, name, into.Entries, wire.DecodeInstrumentEntry)
+	}
+	if name, ok := wire.ParseRegistryFeedKey(key); ok {
+		return decodeEntry(ctx, kv, key, name, into.Feeds, wire.DecodeFeedEntry)
+	}
+	if name, ok := wire.ParseRegistryConsumerKey(key); ok {
+		return decodeEntry(ctx, kv, key, name, into.Consumers, wire.DecodeConsumerEntry)
+	}
+	if name, ok := wire.ParseRegistryReaderKey(key); ok {
+		return decodeEntry(ctx, kv, key, name, into.Readers, wire.DecodeReaderEntry)
+	}
+	return nil
+}
+
+// decodeEntry: an entry that can't be read differs from every plan and is written anew.
+func decodeEntry[E any](ctx context.Context, kv jetstream.KeyValue, key, name string, into map[string]E, decode func([]byte) (E, error)) error {
+	value, err := kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entry, err := decode(value.Value())
+	if errors.Is(err, wire.ErrNewerFormat) {
+		return err
+	}
+	into[name] = entry
 	return nil
 }
 
@@ -106,18 +132,18 @@ func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
 // putRegistry writes entries, removes what is gone, and then says that the
 // snapshot is complete.
 func putRegistry(ctx context.Context, kv jetstream.KeyValue, change plan.RegistryChange) error {
-	for _, e := range change.Put {
-		data, err := e.Encode()
-		if err != nil {
-			return fmt.Errorf("registry entry %s: %w", e.Instrument, err)
+	for _, put := range puts(change) {
+		data, err := put.encode()
+		if err == nil {
+			_, err = kv.Put(ctx, put.key, data)
 		}
-		if _, err := kv.Put(ctx, wire.RegistryInstrumentKey(e.Instrument), data); err != nil {
-			return fmt.Errorf("registry entry %s: %w", e.Instrument, err)
+		if err != nil {
+			return fmt.Errorf("registry entry %s: %w", put.key, err)
 		}
 	}
-	for _, name := range change.Delete {
-		if err := kv.Delete(ctx, wire.RegistryInstrumentKey(name)); err != nil {
-			return fmt.Errorf("registry entry %s: %w", name, err)
+	for _, key := range deletes(change) {
+		if err := kv.Delete(ctx, key); err != nil {
+			return fmt.Errorf("registry entry %s: %w", key, err)
 		}
 	}
 	data, err := change.Complete.Encode()
@@ -128,4 +154,44 @@ func putRegistry(ctx context.Context, kv jetstream.KeyValue, change plan.Registr
 		return fmt.Errorf("registry marker: %w", err)
 	}
 	return nil
+}
+
+// registryPut is an entry to write.
+type registryPut struct {
+	key    string
+	encode func() ([]byte, error)
+}
+
+// puts are in the order of plan.RegistryChange.
+func puts(change plan.RegistryChange) []registryPut {
+	var all []registryPut
+	for _, e := range change.Put {
+		all = append(all, registryPut{wire.RegistryInstrumentKey(e.Instrument), e.Encode})
+	}
+	for _, e := range change.PutReaders {
+		all = append(all, registryPut{wire.RegistryReaderKey(e.Reader), e.Encode})
+	}
+	for _, e := range change.PutFeeds {
+		all = append(all, registryPut{wire.RegistryFeedKey(e.Feed), e.Encode})
+	}
+	for _, e := range change.PutConsumers {
+		all = append(all, registryPut{wire.RegistryConsumerKey(e.Consumer), e.Encode})
+	}
+	return all
+}
+
+func deletes(change plan.RegistryChange) []string {
+	var all []string
+	for _, of := range []struct {
+		names []string
+		key   func(string) string
+	}{
+		{change.DeleteConsumers, wire.RegistryConsumerKey}, {change.DeleteFeeds, wire.RegistryFeedKey},
+		{change.DeleteReaders, wire.RegistryReaderKey}, {change.Delete, wire.RegistryInstrumentKey},
+	} {
+		for _, name := range of.names {
+			all = append(all, of.key(name))
+		}
+	}
+	return all
 }

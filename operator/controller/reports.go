@@ -28,7 +28,12 @@ type reports struct {
 	senderChanged func(instrument string)
 	// refused is called when somebody was refused who nearly was an instrument.
 	refused func(instrument string)
-	log     *slog.Logger
+	// feedServerChanged is called when a feed server began, changed or ceased to
+	// report something that conditions depend on, and consumerChanged when one reports
+	// another state of a FeedConsumer.
+	feedServerChanged func()
+	consumerChanged   func(consumer string)
+	log               *slog.Logger
 
 	mu       sync.Mutex
 	gateways map[string]*gatewayReport
@@ -40,6 +45,10 @@ type reports struct {
 	senders map[string]map[string]plan.SenderReport
 	// refusals by instrument.
 	refusals map[string]*plan.Refusals
+	// feedServers by pod.
+	feedServers map[string]*feedServerReport
+	// consumers by name and pod.
+	consumers map[string]map[string]plan.ConsumerReport
 }
 
 type gatewayReport struct {
@@ -52,7 +61,8 @@ const aliveFor = 3 * wire.GatewayReportInterval
 
 func newReports(log *slog.Logger) *reports {
 	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
-		forwards: map[string]wire.ForwardStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{}}
+		forwards: map[string]wire.ForwardStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{},
+		feedServers: map[string]*feedServerReport{}, consumers: map[string]map[string]plan.ConsumerReport{}}
 }
 
 // take stores one entry of the status bucket. Replayed entries were written
@@ -63,6 +73,7 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 		if ok && instrument == "" {
 			r.forgetGateway(pod)
 		}
+		r.forgetFeedReport(entry.Key())
 		return
 	}
 	if instrument, ok := wire.ParseForwardStatusKey(entry.Key()); ok {
@@ -79,6 +90,9 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	}
 	if instrument, pod, ok := wire.ParseSenderStatusKey(entry.Key()); ok {
 		r.takeSender(instrument, pod, entry.Value(), seen)
+		return
+	}
+	if r.takeFeedReport(entry.Key(), entry.Value(), seen, now) {
 		return
 	}
 	if !ok {
@@ -236,7 +250,11 @@ func (r *reports) tick(now time.Time) {
 			silent = append(silent, g.Pool)
 		}
 	}
+	servers := r.silentFeedServers(now)
 	r.mu.Unlock()
+	if servers {
+		r.feedServerChanged()
+	}
 	slices.Sort(silent)
 	for _, pool := range slices.Compact(silent) {
 		r.gatewayChanged(pool, false)
@@ -273,6 +291,9 @@ func (r *reports) newestRevision() int64 {
 	newest := int64(0)
 	for _, g := range r.gateways {
 		newest = max(newest, g.Revision)
+	}
+	for _, s := range r.feedServers {
+		newest = max(newest, s.Revision)
 	}
 	return newest
 }

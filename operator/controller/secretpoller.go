@@ -63,9 +63,9 @@ func (p *secretPoller) Start(ctx context.Context) error {
 	}
 }
 
-// secretUsers are who a Secret is for: Sites, pools, and the registries of Sites
-// whose Instruments' tokens it holds.
-type secretUsers struct{ sites, pools, registries []types.NamespacedName }
+// secretUsers are who a Secret is for: Sites, pools, FeedConsumers, and the
+// registries of Sites whose tokens it holds.
+type secretUsers struct{ sites, pools, registries, consumers []types.NamespacedName }
 
 // poll looks once at each Secret that was read, and forgets those that nobody uses any more.
 func (p *secretPoller) poll(ctx context.Context, limit *rate.Limiter) error {
@@ -98,6 +98,9 @@ func (p *secretPoller) poll(ctx context.Context, limit *rate.Limiter) error {
 			for _, site := range use.registries {
 				p.wakers.registries.wake(site)
 			}
+			for _, consumer := range use.consumers {
+				p.wakers.consumers.wake(consumer)
+			}
 		}
 	}
 	return failed
@@ -108,7 +111,9 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 	var sites v1alpha1.SiteList
 	var pools v1alpha1.IngestGatewayList
 	var instruments v1alpha1.InstrumentList
-	for _, list := range []client.ObjectList{&sites, &pools, &instruments} {
+	var feeds v1alpha1.FeedList
+	var consumers v1alpha1.FeedConsumerList
+	for _, list := range []client.ObjectList{&sites, &pools, &instruments, &feeds, &consumers} {
 		if err := p.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
@@ -128,6 +133,30 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 		for _, need := range needs[site] {
 			u := of(site.Namespace, need.Name)
 			u.sites = append(u.sites, site)
+		}
+		for _, need := range plan.ReadersSecrets(&sites.Items[i]) {
+			u := of(site.Namespace, need.Name)
+			u.registries = append(u.registries, site)
+		}
+		if sites.Items[i].Spec.FeedServer != nil {
+			u := of(site.Namespace, plan.JetStreamSecret(plan.FeedServerName(&sites.Items[i])))
+			u.sites = append(u.sites, site)
+		}
+	}
+	siteOfFeed := map[types.NamespacedName]types.NamespacedName{}
+	for i := range feeds.Items {
+		feed := client.ObjectKeyFromObject(&feeds.Items[i])
+		siteOfFeed[feed] = types.NamespacedName{Namespace: feed.Namespace, Name: feeds.Items[i].Spec.SiteRef.Name}
+	}
+	for i := range consumers.Items {
+		c := &consumers.Items[i]
+		site := siteOfFeed[types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.FeedRef.Name}]
+		u := of(c.Namespace, plan.ConsumerSecretName(c))
+		u.consumers = append(u.consumers, client.ObjectKeyFromObject(c))
+		u.registries = append(u.registries, site)
+		for _, need := range needs[site] {
+			u := of(site.Namespace, need.Name)
+			u.consumers = append(u.consumers, client.ObjectKeyFromObject(c))
 		}
 	}
 	for i := range pools.Items {

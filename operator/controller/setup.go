@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,16 +31,21 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// siteField is the index of pools and Instruments by the Site that they name.
-const siteField = "spec.siteRef.name"
+// siteField is the index of pools, Instruments and Feeds by the Site that they name,
+// feedField that of FeedConsumers by their Feed.
+const (
+	siteField = "spec.siteRef.name"
+	feedField = "spec.feedRef.name"
+)
 
 // Config of the controllers.
 type Config struct {
-	// GatewayImage is what gateway pods run, and PullSecrets name the Secrets
-	// with which it is pulled.
-	GatewayImage string
-	PullSecrets  []string
-	Log          *slog.Logger
+	// GatewayImage is what gateway pods run, FeedServerImage what feed servers do, and
+	// PullSecrets name the Secrets with which they are pulled.
+	GatewayImage    string
+	FeedServerImage string
+	PullSecrets     []string
+	Log             *slog.Logger
 	// Metrics gets the operator's own; nil for none.
 	Metrics prometheus.Registerer
 	// Unchecked allows several managers in one process, as tests have.
@@ -51,6 +57,7 @@ func CacheObjects() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{plan.LabelManagedBy: plan.FieldOwner})}
 	return map[client.Object]cache.ByObject{
 		&appsv1.StatefulSet{}:           ours,
+		&appsv1.Deployment{}:            ours,
 		&corev1.Service{}:               ours,
 		&corev1.ServiceAccount{}:        ours,
 		&corev1.Pod{}:                   ours,
@@ -72,13 +79,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	statuses := newStatusWriter(mgr.GetClient(), cfg.Log, time.Now, tell.announce)
 	secrets := newSecretReader(mgr.GetAPIReader())
 	poller := &secretPoller{client: mgr.GetClient(), reader: mgr.GetAPIReader(), secrets: secrets, wakers: wake, log: cfg.Log}
+	apply := newApplier(mgr.GetClient(), mgr.GetAPIReader())
 	s := &setup{mgr: mgr, wakers: wake, unchecked: cfg.Unchecked}
 	err = errors.Join(
 		mgr.Add(all), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{mgr.GetClient(), all, secrets, wake, cfg.Log}),
-		s.sites(&siteReconciler{mgr.GetClient(), all, secrets, statuses, cluster}),
-		s.gateways(&gatewayReconciler{client: mgr.GetClient(), reader: mgr.GetAPIReader(), links: all, secrets: secrets, statuses: statuses,
-			image: cfg.GatewayImage, pull: cfg.PullSecrets, ours: map[ownedObject]types.UID{}}),
+		s.sites(&siteReconciler{apply, all, secrets, statuses, cluster, cfg.FeedServerImage, cfg.PullSecrets, &sync.Map{}}),
+		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.GatewayImage, cfg.PullSecrets}),
+		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses}),
+		s.consumers(&consumerReconciler{apply, all, wake, secrets, statuses}),
 		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses, mgr.GetEventRecorder(plan.FieldOwner)}, all),
 	)
 	if err != nil {
@@ -114,6 +123,12 @@ func (s *setup) indexes(ctx context.Context) error {
 		index.IndexField(ctx, &v1alpha1.IngestGateway{}, siteField, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.IngestGateway).Spec.SiteRef.Name}
 		}),
+		index.IndexField(ctx, &v1alpha1.Feed{}, siteField, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.Feed).Spec.SiteRef.Name}
+		}),
+		index.IndexField(ctx, &v1alpha1.FeedConsumer{}, feedField, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name}
+		}),
 	)
 }
 
@@ -128,8 +143,11 @@ var specChanges = builder.WithPredicates(predicate.Or(predicate.GenerationChange
 
 func (s *setup) registries(r reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(s.mgr).Named("registry").WithOptions(s.options()).
-		Watches(&v1alpha1.Instrument{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges).
+		Watches(&v1alpha1.Instrument{}, handler.EnqueueRequestsFromMapFunc(siteOf), builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&v1alpha1.IngestGateway{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges).
+		Watches(&v1alpha1.Feed{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges).
+		Watches(&v1alpha1.FeedConsumer{}, handler.EnqueueRequestsFromMapFunc(s.siteOfConsumer), specChanges).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everySite), specChanges).
 		WatchesRawSource(source.Func(s.wakers.registries.start)).
 		Complete(r)
@@ -139,6 +157,10 @@ func (s *setup) sites(r reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(s.mgr).Named("site").WithOptions(s.options()).
 		Watches(&v1alpha1.Site{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everySite), specChanges).
+		Watches(&appsv1.Deployment{}, s.ownerOf(&v1alpha1.Site{})).
+		Watches(&corev1.Service{}, s.ownerOf(&v1alpha1.Site{})).
+		Watches(&corev1.ServiceAccount{}, s.ownerOf(&v1alpha1.Site{})).
+		Watches(&policyv1.PodDisruptionBudget{}, s.ownerOf(&v1alpha1.Site{})).
 		WatchesRawSource(source.Func(s.wakers.sites.start)).
 		Complete(r)
 }
@@ -178,8 +200,81 @@ var acceptanceChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bo
 	return false
 }}
 
-func (s *setup) owner() handler.EventHandler {
-	return handler.EnqueueRequestForOwner(s.mgr.GetScheme(), s.mgr.GetRESTMapper(), &v1alpha1.IngestGateway{}, handler.OnlyControllerOwner())
+func (s *setup) owner() handler.EventHandler { return s.ownerOf(&v1alpha1.IngestGateway{}) }
+
+func (s *setup) ownerOf(kind client.Object) handler.EventHandler {
+	return handler.EnqueueRequestForOwner(s.mgr.GetScheme(), s.mgr.GetRESTMapper(), kind, handler.OnlyControllerOwner())
+}
+
+func (s *setup) feeds(r reconcile.Reconciler) error {
+	return ctrl.NewControllerManagedBy(s.mgr).Named("feed").WithOptions(s.options()).
+		Watches(&v1alpha1.Feed{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.FeedConsumer{}, handler.EnqueueRequestsFromMapFunc(feedOf), specChanges).
+		WatchesRawSource(source.Func(s.wakers.feeds.start)).
+		Complete(r)
+}
+
+func (s *setup) consumers(r reconcile.Reconciler) error {
+	return ctrl.NewControllerManagedBy(s.mgr).Named("feedconsumer").WithOptions(s.options()).
+		Watches(&v1alpha1.FeedConsumer{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.Feed{}, handler.EnqueueRequestsFromMapFunc(s.consumersOf), specChanges).
+		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everyConsumer), specChanges).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(s.everyConsumerOfServer)).
+		WatchesRawSource(source.Func(s.wakers.consumers.start)).
+		Complete(r)
+}
+
+// feedOf names the Feed of a FeedConsumer.
+func feedOf(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{request(o.GetNamespace(), o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name)}
+}
+
+// siteOfConsumer names the Site of a FeedConsumer's Feed; where there is no such
+// Feed, all of the namespace: one of them may hold what was made for it.
+func (s *setup) siteOfConsumer(ctx context.Context, o client.Object) []reconcile.Request {
+	var feed v1alpha1.Feed
+	if s.mgr.GetClient().Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name}, &feed) == nil {
+		return []reconcile.Request{request(feed.Namespace, feed.Spec.SiteRef.Name)}
+	}
+	var sites v1alpha1.SiteList
+	if err := s.mgr.GetClient().List(ctx, &sites, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range sites.Items {
+		all = append(all, request(sites.Items[i].Namespace, sites.Items[i].Name))
+	}
+	return all
+}
+
+// consumersOf names the FeedConsumers of a Feed.
+func (s *setup) consumersOf(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.consumersThat(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{feedField: o.GetName()})
+}
+
+// everyConsumer names all FeedConsumers of a namespace.
+func (s *setup) everyConsumer(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.consumersThat(ctx, client.InNamespace(o.GetNamespace()))
+}
+
+// everyConsumerOfServer: a feed server's address is theirs.
+func (s *setup) everyConsumerOfServer(ctx context.Context, o client.Object) []reconcile.Request {
+	if o.GetLabels()[plan.LabelName] != plan.FeedServerLabels("")[plan.LabelName] {
+		return nil
+	}
+	return s.everyConsumer(ctx, o)
+}
+
+func (s *setup) consumersThat(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var consumers v1alpha1.FeedConsumerList
+	if err := s.mgr.GetClient().List(ctx, &consumers, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range consumers.Items {
+		all = append(all, request(consumers.Items[i].Namespace, consumers.Items[i].Name))
+	}
+	return all
 }
 
 func request(namespace, name string) reconcile.Request {
@@ -192,6 +287,8 @@ func siteOf(_ context.Context, o client.Object) []reconcile.Request {
 	case *v1alpha1.Instrument:
 		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
 	case *v1alpha1.IngestGateway:
+		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
+	case *v1alpha1.Feed:
 		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
 	default:
 		return nil

@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"slices"
+	"sync"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,12 +18,17 @@ const kindSite = "Site"
 
 // siteReconciler links Sites to their backends and keeps their status.
 type siteReconciler struct {
-	client   client.Client
+	*applier
 	links    *links
 	secrets  *secretReader
 	statuses *statusWriter
 	// cluster is the uid of the namespace kube-system.
 	cluster string
+	// feedServerImage is what feed servers run, pulled with the Secrets of pull.
+	feedServerImage string
+	pull            []string
+	// applied are the objects of feed servers, by the Site's uid.
+	applied *sync.Map
 }
 
 // Reconcile asks the Site's link for what the Site wants, and plans its status
@@ -43,6 +49,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	r.link(&view)
+	failed := r.applyFeedServer(ctx, &view)
 
 	status, wait := plan.SiteStatus(view)
 	r.statuses.submit(planned{
@@ -50,11 +57,14 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		was: &view.Site.Status, is: &status, wasConds: view.Site.Status.Conditions, isConds: status.Conditions,
 		urgency: plan.SiteUrgency(&view.Site.Status, &status),
 	})
+	if failed != nil {
+		return ctrl.Result{}, failed
+	}
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
 func siteSecrets(site *v1alpha1.Site) []plan.SecretNeed {
-	return slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site))
+	return slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site), plan.FeedServerSecrets(site), plan.ReadersSecrets(site))
 }
 
 // link connects the Site unless its code is an older Site's. One whose marker

@@ -36,7 +36,7 @@ func (w *waker) wake(key types.NamespacedName) {
 	}
 }
 
-// wakers wake the four controllers.
+// wakers wake the controllers.
 type wakers struct {
-	sites, gateways, instruments, registries waker
+	sites, gateways, instruments, registries, feeds, consumers waker
 }

@@ -63,6 +63,16 @@ var hopeless = []string{
 	v1alpha1.ReasonInvalidSource,
 	v1alpha1.ReasonAccessDenied,
 	v1alpha1.ReasonApplyFailed,
+	v1alpha1.ReasonSelectsNothing,
+	v1alpha1.ReasonImmutable,
+	v1alpha1.ReasonInvalidSelector,
+	v1alpha1.ReasonStreamRefused,
+	v1alpha1.ReasonFeedNotFound,
+	v1alpha1.ReasonFeedNotReady,
+	v1alpha1.ReasonInvalidFlow,
+	v1alpha1.ReasonForbidden,
+	v1alpha1.ReasonNoAccountKey,
+	v1alpha1.ReasonNoFeedServer,
 }
 
 // conditions collects the conditions of one object.

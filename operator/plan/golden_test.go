@@ -39,6 +39,8 @@ type world struct {
 	Sites          []map[string]any `json:"sites"`
 	IngestGateways []map[string]any `json:"ingestGateways"`
 	Instruments    []map[string]any `json:"instruments"`
+	Feeds          []map[string]any `json:"feeds"`
+	FeedConsumers  []map[string]any `json:"feedConsumers"`
 
 	Secrets      map[string]map[string]string `json:"secrets"`
 	StatefulSets []appsv1.StatefulSet         `json:"statefulSets"`
@@ -56,6 +58,8 @@ type world struct {
 	InstrumentReports map[string][]plan.InstrumentReport `json:"instrumentReports"`
 	Forwards          map[string]*wire.ForwardStatus     `json:"forwards"`
 	Senders           map[string]*plan.SenderReport      `json:"senders"`
+
+	feedWorld
 }
 
 // planned is what a test's .out.yaml holds.
@@ -71,6 +75,8 @@ type planned struct {
 	Objects        map[string][]plan.Object                `json:"objects,omitempty"`
 	// Replicas are how many pods there should be, by pool.
 	Replicas map[string]int32 `json:"replicas,omitempty"`
+
+	feedsPlanned
 }
 
 type markerVerdict struct {
@@ -130,7 +136,7 @@ func (w world) plan(t *testing.T) planned {
 		Instruments: map[string]v1alpha1.InstrumentStatus{}, Registry: map[string]plan.RegistryChange{},
 		Streams: map[string][]plan.Stream{}, Buckets: map[string][]plan.Bucket{},
 		Markers: map[string]markerVerdict{}, Users: map[string]plan.JetStreamUser{}, Objects: map[string][]plan.Object{},
-		Replicas: map[string]int32{},
+		Replicas: map[string]int32{}, feedsPlanned: newFeedsPlanned(),
 	}
 	siteOf := map[string]*v1alpha1.Site{}
 	names := map[string]bool{}
@@ -145,17 +151,18 @@ func (w world) plan(t *testing.T) planned {
 		names[gateways[i].Spec.SiteRef.Name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		w.planSite(&out, name, siteOf[name], sites, gateways, instruments, secrets)
+		w.planSite(t, &out, name, siteOf[name], sites, gateways, instruments, secrets)
 	}
 	return out.only(w.Show)
 }
 
-func (w world) planSite(out *planned, name string, site *v1alpha1.Site, sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets plan.Secrets) {
+func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.Site, sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets plan.Secrets) {
 	ofSite := func(ref v1alpha1.LocalReference) bool { return ref.Name == name }
 	pools := keep(gateways, func(g v1alpha1.IngestGateway) bool { return ofSite(g.Spec.SiteRef) })
 	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
 	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
-		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true}
+		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true,
+		FeedServer: w.feedServer(site)}
 	var accepted plan.Finding
 	if site != nil {
 		accepted = plan.SiteAccepted(view)
@@ -164,9 +171,12 @@ func (w world) planSite(out *planned, name string, site *v1alpha1.Site, sites []
 	registry := w.Registry[name]
 	var complete *wire.RegistryComplete
 	if registry.Revision > 0 {
-		complete = &wire.RegistryComplete{Revision: registry.Revision, Count: len(registry.Entries)}
+		complete = &wire.RegistryComplete{Revision: registry.Revision, Count: len(registry.Entries),
+			Feeds: len(registry.Feeds), Consumers: len(registry.Consumers), Readers: len(registry.Readers)}
 	}
-	out.Registry[name] = plan.Registry(mine, verdicts, secrets, registry.Entries, complete, 0)
+	in := plan.RegistryInput{Site: site, Instruments: mine, Verdicts: verdicts, Secrets: secrets}
+	w.planFeeds(t, out, &in, name, accepted, registry)
+	out.Registry[name] = plan.Registry(in, registry, complete, 0)
 
 	for i := range mine {
 		w.planInstrument(out, &mine[i], verdicts[mine[i].Name], registry, pools, view.Flowing)
@@ -260,7 +270,7 @@ func (p planned) only(show []string) planned {
 		case "objects":
 			out.Objects = p.Objects
 		default:
-			panic("show: there is no part " + part)
+			out.feedsPlanned.add(part, p.feedsPlanned)
 		}
 	}
 	return out

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -88,8 +89,7 @@ func tokenIsGuessable(in application) (Finding, bool) {
 		if ref == nil {
 			continue
 		}
-		tokens := tokensOf(in.secrets[ref.Name], ref.Key)
-		if len(tokens) <= maxTokens && !slices.ContainsFunc(tokens, func(t string) bool { return len(t) < minToken }) {
+		if !tooGuessable(in.secrets[ref.Name], ref.Key) {
 			continue
 		}
 		return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
@@ -114,26 +114,38 @@ func tokenHashes(inst *v1alpha1.Instrument, way *v1alpha1.Way, secrets Secrets, 
 	if way.TokenSecretRef == nil {
 		return nil
 	}
-	secret := secrets[way.TokenSecretRef.Name]
+	return hashTokens(inst.UID, secrets[way.TokenSecretRef.Name], way.TokenSecretRef.Key, was)
+}
+
+// hashTokens hashes the tokens of a Secret's key that are for an object with a uid.
+func hashTokens(uid types.UID, secret *corev1.Secret, key string, was []wire.TokenHash) []wire.TokenHash {
 	var hashes []wire.TokenHash
-	for _, token := range tokensOf(secret, way.TokenSecretRef.Key) {
+	for _, token := range tokensOf(secret, key) {
 		if i := slices.IndexFunc(was, func(h wire.TokenHash) bool { return h.Matches(token) }); i >= 0 {
 			hashes = append(hashes, was[i])
 			continue
 		}
-		hashes = append(hashes, wire.HashToken(salt(inst, secret, way.TokenSecretRef.Key, len(hashes)), token))
+		hashes = append(hashes, wire.HashToken(salt(uid, secret, key, len(hashes)), token))
 	}
 	return hashes
 }
 
+// tooGuessable says whether a Secret's key holds no tokens, too many, or one that
+// is too short.
+func tooGuessable(secret *corev1.Secret, key string) bool {
+	tokens := tokensOf(secret, key)
+	return len(tokens) == 0 || len(tokens) > maxTokens || slices.ContainsFunc(tokens, func(t string) bool { return len(t) < minToken })
+}
+
 // revoke returns an entry that stays without the tokens that none of its
-// Instrument's Secrets holds any more. A way that needs one and has none left takes
-// none.
+// Instrument's Secrets holds any more, and with who may read as it is declared now.
+// A way that needs a token and has none left takes none.
 func revoke(inst *v1alpha1.Instrument, entry wire.InstrumentEntry, secrets Secrets) wire.InstrumentEntry {
 	var held []string
 	for _, need := range TokenSecrets(inst) {
 		held = append(held, tokensOf(secrets[need.Name], need.Keys[0])...)
 	}
+	entry.Access = accessEntry(&inst.Spec.Access)
 	entry.Ways = slices.Clone(entry.Ways)
 	for i := range entry.Ways {
 		way := &entry.Ways[i]
@@ -152,9 +164,9 @@ func revoke(inst *v1alpha1.Instrument, entry wire.InstrumentEntry, secrets Secre
 
 // salt is one that no other token has: a Secret's uid and version are used once.
 // It need not be secret, and a planner cannot draw lots.
-func salt(inst *v1alpha1.Instrument, secret *corev1.Secret, key string, line int) []byte {
+func salt(uid types.UID, secret *corev1.Secret, key string, line int) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "substorm token salt\n%s\n%s\n%s\n%s\n%d",
-		inst.UID, secret.UID, secret.ResourceVersion, hex.EncodeToString([]byte(key)), line))
+		uid, secret.UID, secret.ResourceVersion, hex.EncodeToString([]byte(key)), line))
 	return sum[:saltSize]
 }
 

@@ -23,9 +23,11 @@ type JetStreamUser struct {
 	InboxPrefix string `json:"inboxPrefix"`
 	// LeafOnly lets no client in, but a server that links to ours as a leaf.
 	LeafOnly bool `json:"leafOnly,omitempty"`
-	// Publish and Subscribe are the subjects that are allowed; all others are not.
-	Publish   []string `json:"publish"`
-	Subscribe []string `json:"subscribe"`
+	// Publish and Subscribe are the subjects that are allowed; all others are not,
+	// and of these not those of DenyPublish.
+	Publish     []string `json:"publish"`
+	DenyPublish []string `json:"denyPublish,omitempty"`
+	Subscribe   []string `json:"subscribe"`
 }
 
 // GatewayUser is the user of a pool: it publishes data, reads the registry,
@@ -65,31 +67,87 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 }
 
 // OperatorUser is the user of the operator itself for one Site: it makes the
-// Site's streams and buckets, writes the registry, reads reports and says what
-// became of conditions. It can delete no stream.
+// Site's streams and buckets, those of Feeds and FeedConsumers, and their durables;
+// it writes the registry, reads reports, looks at the first and the last message of
+// a Feed, and says what became of conditions. It can delete none of the Site's own
+// streams. Permissions know no prefixes of names, so that streams of Feeds, which
+// come and go, cannot be named.
 func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
 	inbox := "_INBOX_operator_" + code
+	status := wire.StatusBucket(code)
 	u := JetStreamUser{
 		Name:        "operator " + site.Namespace + "/" + site.Name,
 		InboxPrefix: inbox,
-		Publish:     append(harmless(), wire.HealthSubjects(code), "$KV."+wire.RegistryBucket(code)+".>"),
-		Subscribe:   []string{inbox + ".>"},
+		Publish: append(harmless(), wire.HealthSubjects(code), "$KV."+wire.RegistryBucket(code)+".>",
+			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
+			"$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*",
+			"$JS.API.CONSUMER.*.*", "$JS.API.CONSUMER.*.*.>"),
+		Subscribe: []string{inbox + ".>"},
 	}
-	var streams []string
+	for _, bucket := range []string{wire.RegistryBucket(code), status} {
+		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+bucket+".>")
+	}
 	for _, s := range Streams(site) {
-		streams = append(streams, s.Name)
+		u.DenyPublish = append(u.DenyPublish, "$JS.API.STREAM.DELETE."+s.Name)
 	}
 	for _, b := range Buckets(site) {
-		streams = append(streams, "KV_"+b.Name)
-	}
-	for _, s := range streams {
-		u.Publish = append(u.Publish, "$JS.API.STREAM.CREATE."+s, "$JS.API.STREAM.UPDATE."+s)
-	}
-	for _, bucket := range []string{wire.RegistryBucket(code), wire.StatusBucket(code)} {
-		u.Publish = append(u.Publish, readStream("KV_"+bucket)...)
+		u.DenyPublish = append(u.DenyPublish, "$JS.API.STREAM.DELETE.KV_"+b.Name)
 	}
 	return u
+}
+
+// FeedServerUser is the user of a Site's feed servers: they read the Feeds' messages,
+// the registry and the leases, fill consumers' streams, look after durables, publish
+// gap records, note how far consumers have come, and report. The ledger and the names
+// of objects they cannot see.
+func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
+	code := site.Spec.Code
+	inbox := InboxPrefix(FeedServerName(site))
+	status, lease := wire.StatusBucket(code), wire.LeaseBucket(code)
+	u := JetStreamUser{
+		Name:        "feed-server " + site.Namespace + "/" + site.Name,
+		InboxPrefix: inbox,
+		Publish: append(harmless(),
+			wire.GapSubjects(code), wire.LiveSubjects(code, "*"),
+			"$KV."+lease+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
+			"$JS.API.CONSUMER.*.*.>", "$JS.API.DIRECT.GET.>"),
+		Subscribe: []string{inbox + ".>"},
+	}
+	for _, bucket := range []string{wire.LedgerBucket(code), wire.NamesBucket(code)} {
+		u.DenyPublish = append(u.DenyPublish, "$JS.API.CONSUMER.*.KV_"+bucket+".>", "$JS.API.CONSUMER.MSG.NEXT.KV_"+bucket+".>",
+			"$JS.API.DIRECT.GET.KV_"+bucket, "$JS.API.DIRECT.GET.KV_"+bucket+".>")
+	}
+	return u
+}
+
+// ConsumerUser is the user of a FeedConsumer of delivery NATS: it asks for the
+// messages of its own durables, looks at them, and acknowledges. Nothing else, not
+// even the account's limits or a stream's configuration.
+func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict) JetStreamUser {
+	inbox := ConsumerInbox(site, c)
+	u := JetStreamUser{
+		Name:        "consumer " + c.Namespace + "/" + c.Name,
+		InboxPrefix: inbox,
+		Publish:     []string{},
+		Subscribe:   []string{inbox + ".>"},
+	}
+	for _, stream := range consumerStreams(site, feed, c, v) {
+		durable := stream + "." + wire.ConsumerDurable(c.Name)
+		u.Publish = append(u.Publish,
+			"$JS.API.CONSUMER.MSG.NEXT."+durable,
+			"$JS.API.CONSUMER.INFO."+durable,
+			"$JS.ACK."+durable+".>",
+			// See GatewayUser.
+			"$JS.ACK.*.*."+durable+".>")
+	}
+	return u
+}
+
+// ConsumerInbox begins the inboxes of a FeedConsumer. No pool has the name: an
+// underscore is in none.
+func ConsumerInbox(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) string {
+	return "_INBOX_" + wire.ConsumerDurable(site.Spec.Code+"_"+c.Name)
 }
 
 // InboxPrefix begins the inboxes of a pool's programs.
@@ -113,6 +171,9 @@ func readStream(stream string) []string {
 // credentials are made with.
 func (u JetStreamUser) Hash(account, issuer string) string {
 	all := [][]string{{u.Name, u.InboxPrefix, account, issuer}, u.Publish, u.Subscribe}
+	if len(u.DenyPublish) > 0 {
+		all = append(all, u.DenyPublish)
+	}
 	h := sha256.New()
 	for _, list := range all {
 		h.Write([]byte(strings.Join(list, "\n") + "\n\n"))

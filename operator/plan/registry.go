@@ -3,66 +3,172 @@
 package plan
 
 import (
-	"cmp"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
 // RegistryChange is what must be written to a Site's registry, in this order:
-// Put, Delete, then Complete. It is empty where the registry is as it should be.
+// who may read what before who reads it, then what is to be deleted, then Complete.
+// It is empty where the registry is as it should be.
 type RegistryChange struct {
-	Put      []wire.InstrumentEntry `json:"put,omitempty"`
-	Delete   []string               `json:"delete,omitempty"`
-	Complete *wire.RegistryComplete `json:"complete,omitempty"`
+	Put             []wire.InstrumentEntry `json:"put,omitempty"`
+	PutReaders      []wire.ReaderEntry     `json:"putReaders,omitempty"`
+	PutFeeds        []wire.FeedEntry       `json:"putFeeds,omitempty"`
+	PutConsumers    []wire.ConsumerEntry   `json:"putConsumers,omitempty"`
+	DeleteConsumers []string               `json:"deleteConsumers,omitempty"`
+	DeleteFeeds     []string               `json:"deleteFeeds,omitempty"`
+	DeleteReaders   []string               `json:"deleteReaders,omitempty"`
+	Delete          []string               `json:"delete,omitempty"`
+	Complete        *wire.RegistryComplete `json:"complete,omitempty"`
 }
 
-// Registry compares the accepted Instruments with what stands in the registry:
-// current by instrument, closed by complete (nil where the bucket has no
-// marker). Revision is the newest that was ever seen; a change gets the next one.
-// Secrets are those that exist of TokenSecrets; one that could not be asked for
-// must not be left out, since what is not there revokes.
-func Registry(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, secrets Secrets,
-	current map[string]wire.InstrumentEntry, complete *wire.RegistryComplete, revision int64,
-) RegistryChange {
+// RegistryInput is what a Site's registry is made from.
+type RegistryInput struct {
+	Site        *v1alpha1.Site
+	Instruments []v1alpha1.Instrument
+	Verdicts    map[string]Verdict
+	Feeds       []v1alpha1.Feed
+	FeedsAre    map[string]FeedVerdict
+	Consumers   []v1alpha1.FeedConsumer
+	// ConsumersAre has no verdict on those of other Sites' Feeds.
+	ConsumersAre map[string]ConsumerVerdict
+	// Secrets are those that exist of the ones that hold tokens; one that could not
+	// be asked for must not be left out, since what is not there revokes.
+	Secrets Secrets
+}
+
+// Registry compares what should stand in a Site's registry with what does: stands,
+// closed by complete (nil where the bucket has no marker). Revision is the newest
+// that was ever seen; a change gets the next one.
+func Registry(in RegistryInput, stands RegistryState, complete *wire.RegistryComplete, revision int64) RegistryChange {
 	if complete != nil {
 		revision = max(revision, complete.Revision)
 	}
 	next := revision + 1
-	var change RegistryChange
-	keep := map[string]bool{}
-	for i := range instruments {
-		inst := &instruments[i]
-		verdict := verdicts[inst.Name]
-		was, exists := current[inst.Name]
+	var c RegistryChange
+	is := wire.RegistryComplete{Format: wire.Format, Revision: next}
+	c.Put, c.Delete, is.Count = compare(in.instrumentEntries(stands, next), stands.Entries, sameEntry)
+	c.PutReaders, c.DeleteReaders, is.Readers = compare(in.readerEntries(stands, next), stands.Readers, func(a, b wire.ReaderEntry) bool {
+		b.Revision = a.Revision
+		return reflect.DeepEqual(a, b)
+	})
+	c.PutFeeds, c.DeleteFeeds, is.Feeds = compare(in.feedEntries(stands, next), stands.Feeds, func(a, b wire.FeedEntry) bool {
+		b.Revision = a.Revision
+		return reflect.DeepEqual(a, b)
+	})
+	c.PutConsumers, c.DeleteConsumers, is.Consumers = compare(in.consumerEntries(stands, next), stands.Consumers, func(a, b wire.ConsumerEntry) bool {
+		b.Revision = a.Revision
+		return reflect.DeepEqual(a, b)
+	})
+	if c.any() || complete == nil || complete.Count != is.Count || complete.Readers != is.Readers ||
+		complete.Feeds != is.Feeds || complete.Consumers != is.Consumers {
+		c.Complete = &is
+	}
+	return c
+}
+
+// any says whether an entry is written or deleted.
+func (c RegistryChange) any() bool {
+	return len(c.Put)+len(c.PutReaders)+len(c.PutFeeds)+len(c.PutConsumers)+
+		len(c.Delete)+len(c.DeleteReaders)+len(c.DeleteFeeds)+len(c.DeleteConsumers) > 0
+}
+
+// compare returns, in the order of their names, the entries that are to be written
+// and the names of those to be deleted, and how many there will be.
+func compare[E any](should, stand map[string]E, same func(a, b E) bool) (put []E, del []string, count int) {
+	for _, name := range slices.Sorted(maps.Keys(should)) {
+		if was, exists := stand[name]; !exists || !same(was, should[name]) {
+			put = append(put, should[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(stand)) {
+		if _, stays := should[name]; !stays {
+			del = append(del, name)
+		}
+	}
+	return put, del, len(should)
+}
+
+func (in RegistryInput) instrumentEntries(stands RegistryState, next int64) map[string]wire.InstrumentEntry {
+	all := map[string]wire.InstrumentEntry{}
+	for i := range in.Instruments {
+		inst := &in.Instruments[i]
+		verdict := in.Verdicts[inst.Name]
+		was, exists := stands.Entries[inst.Name]
 		if verdict.OK() {
-			keep[inst.Name] = true
-			entry := entryOf(inst, verdict.Gateway, next, secrets, was)
-			if !exists || !sameEntry(was, entry) {
-				change.Put = append(change.Put, entry)
-			}
+			all[inst.Name] = entryOf(inst, verdict.Gateway, next, in.Secrets, was)
 		} else if exists && verdict.Absent {
-			keep[inst.Name] = true
-			if entry := revoke(inst, was, secrets); !sameEntry(was, entry) {
+			entry := revoke(inst, was, in.Secrets)
+			if !sameEntry(was, entry) {
 				entry.Revision = next
-				change.Put = append(change.Put, entry)
 			}
+			all[inst.Name] = entry
 		}
 	}
-	for name := range current {
-		if !keep[name] {
-			change.Delete = append(change.Delete, name)
+	return all
+}
+
+func (in RegistryInput) feedEntries(stands RegistryState, next int64) map[string]wire.FeedEntry {
+	all := map[string]wire.FeedEntry{}
+	for i := range in.Feeds {
+		feed := &in.Feeds[i]
+		verdict := in.FeedsAre[feed.Name]
+		if was, exists := stands.Feeds[feed.Name]; exists && verdict.Absent {
+			all[feed.Name] = was
+		} else if verdict.Served {
+			all[feed.Name] = feedEntry(in.Site, feed, verdict, next)
 		}
 	}
-	slices.Sort(change.Delete)
-	slices.SortFunc(change.Put, func(a, b wire.InstrumentEntry) int { return cmp.Compare(a.Instrument, b.Instrument) })
-	if len(change.Put)+len(change.Delete) > 0 || complete == nil || complete.Count != len(keep) {
-		change.Complete = &wire.RegistryComplete{Format: wire.Format, Revision: next, Count: len(keep)}
+	return all
+}
+
+func (in RegistryInput) consumerEntries(stands RegistryState, next int64) map[string]wire.ConsumerEntry {
+	all := map[string]wire.ConsumerEntry{}
+	for i := range in.Consumers {
+		c := &in.Consumers[i]
+		verdict := in.ConsumersAre[c.Name]
+		was, exists := stands.Consumers[c.Name]
+		if exists && verdict.Absent {
+			entry := was
+			if len(was.Tokens) > 0 {
+				entry.Tokens = consumerTokens(c, in.Secrets, was.Tokens)
+			}
+			if !reflect.DeepEqual(entry, was) {
+				entry.Revision = next
+			}
+			all[c.Name] = entry
+		} else if verdict.Served {
+			all[c.Name] = consumerEntry(c, verdict, in.Secrets, was, next)
+		}
 	}
-	return change
+	return all
+}
+
+// readerEntries are the readers whose names and tokens are in order, see ReadersProblem.
+func (in RegistryInput) readerEntries(stands RegistryState, next int64) map[string]wire.ReaderEntry {
+	all := map[string]wire.ReaderEntry{}
+	if in.Site == nil || in.Site.Spec.ReadersSecretRef == nil {
+		return all
+	}
+	secret := in.Secrets[in.Site.Spec.ReadersSecretRef.Name]
+	if secret == nil {
+		return all
+	}
+	for name := range secret.Data {
+		if len(validation.IsDNS1123Label(name)) > 0 || tooGuessable(secret, name) {
+			continue
+		}
+		all[name] = wire.ReaderEntry{Format: wire.Format, Revision: next, Reader: name,
+			Tokens: hashTokens(in.Site.UID, secret, name, stands.Readers[name].Tokens)}
+	}
+	return all
 }
 
 // sameEntry compares two entries but for the revision in which they changed.

@@ -53,11 +53,28 @@ type SenderReport struct {
 
 // RegistryState is what stands in a Site's registry as the operator knows it.
 type RegistryState struct {
-	// Revision that is complete, and when it became so. 0: not known yet.
+	// Revision that is complete, and when it became so. 0: none is known yet.
 	Revision  int64     `json:"revision"`
 	WrittenAt time.Time `json:"writtenAt"`
-	// Entries by instrument.
-	Entries map[string]wire.InstrumentEntry `json:"entries"`
+	// Entries by instrument, and those of the ways out by their names.
+	Entries   map[string]wire.InstrumentEntry `json:"entries"`
+	Feeds     map[string]wire.FeedEntry       `json:"feeds,omitempty"`
+	Consumers map[string]wire.ConsumerEntry   `json:"consumers,omitempty"`
+	Readers   map[string]wire.ReaderEntry     `json:"readers,omitempty"`
+}
+
+// FeedServerReport is what a pod of feed-server reported, and when it was seen by
+// the operator's own clock.
+type FeedServerReport struct {
+	wire.FeedServerStatus
+	Seen time.Time `json:"seen"`
+}
+
+// ConsumerReport is what a pod of feed-server reported about a FeedConsumer.
+type ConsumerReport struct {
+	wire.ConsumerStatus
+	Pod  string    `json:"pod"`
+	Seen time.Time `json:"seen"`
 }
 
 // fresh returns the reports of a pool's pods that report, and the time of its

@@ -35,6 +35,8 @@ type SiteView struct {
 	Flowing  map[string]Finding
 	Counted  bool
 	Registry RegistryState
+	// FeedServer is what was found of the Site's feed servers.
+	FeedServer FeedServerView
 }
 
 // SiteAccepted says whether the Site's code is its own.
@@ -88,8 +90,16 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	if reachable != nil {
 		c.set(v1alpha1.ConditionLeavesReachable, *reachable)
 	}
+	findings := []Finding{accepted, store, jetStream}
+	if f, has := v.feedServerAvailable(); has {
+		c.set(v1alpha1.ConditionFeedServerAvailable, f)
+		findings = append(findings, f)
+	}
+	if f, found := ReadersProblem(v.Site, v.Secrets); found {
+		findings = append(findings, f)
+	}
 	ready := good(v1alpha1.ReasonReady, "object store and JetStream are reachable, and the streams stand")
-	for _, f := range []Finding{accepted, store, jetStream} {
+	for _, f := range findings {
 		if !f.OK() {
 			ready = f
 			break
@@ -102,6 +112,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		Instruments:        &counts,
 		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
 		Leaves:             leaves,
+		FeedServer:         v.feedServerState(),
 	}, soonest(patienceEnds, figuresEvery)
 }
 

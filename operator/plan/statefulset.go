@@ -154,6 +154,10 @@ func (p Pool) resources() *coreac.ResourceRequirementsApplyConfiguration {
 			}).
 			WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")})
 	}
+	return resourcesOf(asked)
+}
+
+func resourcesOf(asked *corev1.ResourceRequirements) *coreac.ResourceRequirementsApplyConfiguration {
 	r := coreac.ResourceRequirements()
 	if len(asked.Requests) > 0 {
 		r.WithRequests(asked.Requests)

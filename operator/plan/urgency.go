@@ -26,7 +26,8 @@ const (
 
 // SiteUrgency compares what stands with what is planned.
 func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
-	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions, recounted(was, is))
+	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
+		recounted(was, is) || (was.FeedServer == nil) != (is.FeedServer == nil))
 }
 
 // recounted: a Site's summary must not contradict its instruments, neither in
@@ -50,6 +51,18 @@ func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 func InstrumentUrgency(was, is *v1alpha1.InstrumentStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		!slices.Equal(was.Addresses, is.Addresses))
+}
+
+// FeedUrgency compares what stands with what is planned.
+func FeedUrgency(was, is *v1alpha1.FeedStatus) Urgency {
+	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
+		was.Instruments != is.Instruments || was.Consumers != is.Consumers || !slices.Equal(was.Streams, is.Streams))
+}
+
+// ConsumerUrgency compares what stands with what is planned.
+func ConsumerUrgency(was, is *v1alpha1.FeedConsumerStatus) Urgency {
+	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
+		was.State != is.State || was.SecretName != is.SecretName || was.URL != is.URL)
 }
 
 func urgency(spec bool, was, is []metav1.Condition, moved bool) Urgency {

@@ -35,7 +35,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.flow.window) || (self.delivery.type == 'NATS' && self.flow.mode == 'All')",message="flow.window counts messages that wait for an acknowledgement: only delivery NATS with mode All has them"
 // +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || self.flow.mode != 'All' || !has(self.flow.maxBytesPerSecond) && !has(self.flow.maxLag)",message="with delivery NATS and mode All the client pulls from the stream itself, and nobody can pace it: set flow.window instead of maxBytesPerSecond and maxLag"
 // +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || !has(self.flow.lane) || self.flow.lane == 'Normal'",message="lane Urgent orders what feed servers send, and clients of delivery NATS pull: choose another delivery"
-// +kubebuilder:validation:XValidation:rule="(has(self.secretName) ? self.secretName : '') == (has(oldSelf.secretName) ? oldSelf.secretName : '')",message="secretName is immutable: make another FeedConsumer"
+// +kubebuilder:validation:XValidation:rule="has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)",message="secretName is immutable: make another FeedConsumer"
 type FeedConsumerSpec struct {
 	// FeedRef names the Feed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="feedRef is immutable: make another FeedConsumer"

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// applier makes objects what they should be, and leaves those of others alone.
+type applier struct {
+	client client.Client
+	// reader reads past the cache.
+	reader client.Reader
+
+	mu sync.Mutex
+	// ours are objects that were seen to be their owner's.
+	ours map[ownedObject]types.UID
+}
+
+type ownedObject struct {
+	kind string
+	types.NamespacedName
+}
+
+func newApplier(c client.Client, reader client.Reader) *applier {
+	return &applier{client: c, reader: reader, ours: map[ownedObject]types.UID{}}
+}
+
+// applyObject applies one object of an owner. What the API server refuses is a
+// finding too; what stands in the way is notOurs.
+func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.Object, notOurs func(kind, name string) plan.Finding) (*plan.Finding, error) {
+	ours, err := r.isOurs(ctx, owner, o.Kind, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !ours {
+		f := notOurs(o.Kind, o.Name)
+		return &f, nil
+	}
+	err = r.client.Apply(ctx, o.Apply, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
+	if refused(err) {
+		f := plan.ApplyFailed(o.Kind, o.Name, err.Error())
+		return &f, fmt.Errorf("apply %s %s/%s: %w", o.Kind, owner.GetNamespace(), o.Name, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("apply %s %s/%s: %w", o.Kind, owner.GetNamespace(), o.Name, err)
+	}
+	return nil, nil
+}
+
+func refused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsConflict(err)
+}
+
+var kinds = map[string]schema.GroupVersionKind{
+	"ServiceAccount":      corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	"Service":             corev1.SchemeGroupVersion.WithKind("Service"),
+	"Secret":              corev1.SchemeGroupVersion.WithKind("Secret"),
+	"StatefulSet":         appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+	"PodDisruptionBudget": policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+	"Deployment":          appsv1.SchemeGroupVersion.WithKind("Deployment"),
+}
+
+// isOurs: an object of another owner that has the name is never taken over.
+// One that was seen to be the owner's is not looked at again.
+func (r *applier) isOurs(ctx context.Context, owner client.Object, kind, name string) (bool, error) {
+	key := ownedObject{kind, types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}}
+	r.mu.Lock()
+	seen, known := r.ours[key]
+	r.mu.Unlock()
+	if known && seen == owner.GetUID() {
+		return true, nil
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kinds[kind])
+	err := r.reader.Get(ctx, key.NamespacedName, object)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for %s %s: %w", kind, key.NamespacedName, err)
+	}
+	if !metav1.IsControlledBy(object, owner) {
+		return false, nil
+	}
+	r.mu.Lock()
+	r.ours[key] = owner.GetUID()
+	r.mu.Unlock()
+	return true, nil
+}
+
+func (r *applier) applySecret(ctx context.Context, name string, secret *coreac.SecretApplyConfiguration) (*plan.Finding, error) {
+	err := r.client.Apply(ctx, secret, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
+	if refused(err) {
+		f := plan.ApplyFailed("Secret", name, err.Error())
+		return &f, err
+	}
+	return nil, err
+}

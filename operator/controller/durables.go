@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// durable makes or changes one durable, and notes how far it has come.
+func (b *busKeeper) durable(ctx context.Context, d plan.Durable) error {
+	consumer, _ := wire.ParseConsumerDurable(d.Name)
+	info, err := b.ensureDurable(ctx, consumer, d)
+	if problem, refused := refusedBy(err); refused {
+		b.worse(consumer, plan.StreamRefused(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), problem))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.worse(consumer, plan.Finding{Status: "True", Reason: v1alpha1.ReasonReady, Message: "its durables stand"})
+	if info.AckFloor.Stream == 0 {
+		return nil
+	}
+	epoch, err := b.epoch(ctx, d.Stream)
+	if err != nil {
+		return err
+	}
+	if b.found.positions[consumer] == nil {
+		b.found.positions[consumer] = map[string]wire.ResumeToken{}
+	}
+	b.found.positions[consumer][d.Stream] = wire.ResumeToken{Epoch: epoch, Sequence: info.AckFloor.Stream}
+	return nil
+}
+
+// worse keeps the worst of what was found of a consumer.
+func (b *busKeeper) worse(consumer string, f plan.Finding) {
+	if was, known := b.found.durables[consumer]; !known || was.OK() {
+		b.found.durables[consumer] = f
+	}
+}
+
+// epoch names the stream that stands now.
+func (b *busKeeper) epoch(ctx context.Context, stream string) (string, error) {
+	if epoch, known := b.epochs[stream]; known {
+		return epoch, nil
+	}
+	s, err := b.js.Stream(ctx, stream)
+	if err != nil {
+		return "", err
+	}
+	b.epochs[stream] = wire.StreamEpoch(s.CachedInfo().Created)
+	return b.epochs[stream], nil
+}
+
+func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.Durable) (*jetstream.ConsumerInfo, error) {
+	existing, err := b.js.Consumer(ctx, d.Stream, d.Name)
+	if err == nil && existing.CachedInfo().Config.Metadata[wire.ConsumerMetadataUID] != d.UID {
+		// Of a FeedConsumer that had the name before: the new one begins anew.
+		if err := b.js.DeleteConsumer(ctx, d.Stream, d.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return nil, err
+		}
+		err = jetstream.ErrConsumerNotFound
+		return b.makeDurable(ctx, d, nil)
+	}
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return b.makeDurable(ctx, d, b.facts.positionsOf(consumer))
+	}
+	if err != nil {
+		return nil, err
+	}
+	is := existing.CachedInfo().Config
+	if sameDurable(is, d) {
+		return existing.CachedInfo(), nil
+	}
+	changed, err := b.js.UpdateConsumer(ctx, d.Stream, durableConfig(is, d))
+	if err != nil {
+		return nil, err
+	}
+	b.log.Info("changed a durable", "stream", d.Stream, "durable", d.Name)
+	return changed.CachedInfo(), nil
+}
+
+// makeDurable makes a durable that goes on behind the newest position that is known
+// of it in this very stream, or begins at the stream's beginning.
+func (b *busKeeper) makeDurable(ctx context.Context, d plan.Durable, seen map[string]wire.ResumeToken) (*jetstream.ConsumerInfo, error) {
+	epoch, err := b.epoch(ctx, d.Stream)
+	if err != nil {
+		return nil, err
+	}
+	cfg := durableConfig(jetstream.ConsumerConfig{Name: d.Name, Durable: d.Name, AckPolicy: jetstream.AckExplicitPolicy,
+		DeliverPolicy: jetstream.DeliverAllPolicy}, d)
+	after := uint64(0)
+	for _, at := range []wire.ResumeToken{d.After, seen[d.Stream]} {
+		if at.Epoch == epoch {
+			after = max(after, at.Sequence)
+		}
+	}
+	if after > 0 {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
+	}
+	made, err := b.js.CreateConsumer(ctx, d.Stream, cfg)
+	if err != nil {
+		return nil, err
+	}
+	b.log.Info("made a durable", "stream", d.Stream, "durable", d.Name, "after", after)
+	return made.CachedInfo(), nil
+}
+
+func durableConfig(cfg jetstream.ConsumerConfig, d plan.Durable) jetstream.ConsumerConfig {
+	cfg.Description = d.Description
+	cfg.FilterSubject, cfg.FilterSubjects = "", d.Subjects
+	cfg.MaxAckPending = d.Window
+	cfg.Metadata = maps.Clone(cfg.Metadata)
+	if cfg.Metadata == nil {
+		cfg.Metadata = map[string]string{}
+	}
+	cfg.Metadata[wire.ConsumerMetadataUID] = d.UID
+	return cfg
+}
+
+func sameDurable(is jetstream.ConsumerConfig, d plan.Durable) bool {
+	subjects := is.FilterSubjects
+	if is.FilterSubject != "" {
+		subjects = []string{is.FilterSubject}
+	}
+	return is.Description == d.Description && is.MaxAckPending == d.Window &&
+		slices.Equal(slices.Sorted(slices.Values(subjects)), slices.Sorted(slices.Values(d.Subjects)))
+}
+
+// sweep removes durables and consumers' streams that are of nobody, or of somebody
+// who needs them no longer, and streams of Feeds that are gone and asked for that.
+func (b *busKeeper) sweep(ctx context.Context, p plan.BusPlan) error {
+	code := b.want.marker.Code
+	names := b.js.StreamNames(ctx)
+	for name := range names.Name() {
+		feed, ofFeed := wire.ParseFeedStream(code, name)
+		consumer, ofConsumer := wire.ParseConsumerStream(code, name)
+		var err error
+		switch {
+		case ofConsumer && unneeded(p, consumer) && !slices.ContainsFunc(p.Streams, func(s plan.OwnStream) bool { return s.Name == name }):
+			err = b.removeStream(ctx, name, false)
+		case ofFeed && !slices.Contains(p.Feeds, feed):
+			err = b.removeStream(ctx, name, true)
+		}
+		if err == nil && (ofFeed || name == wire.ObservationStream(code) || name == wire.NoticeStream(code)) {
+			err = b.sweepDurables(ctx, name, p)
+		}
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+	}
+	return names.Err()
+}
+
+// unneeded: a consumer that is gone, or whose needs are known.
+func unneeded(p plan.BusPlan, consumer string) bool {
+	return !slices.Contains(p.Consumers, consumer) || slices.Contains(p.Settled, consumer)
+}
+
+// removeStream removes a stream that is this Site's; onlyAsked: where its metadata says so.
+func (b *busKeeper) removeStream(ctx context.Context, name string, onlyAsked bool) error {
+	s, err := b.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ours, _, err := b.ours(s.CachedInfo())
+	if err != nil || !ours {
+		return err
+	}
+	if onlyAsked && s.CachedInfo().Config.Metadata[wire.StreamMetadataDeletion] != string(v1alpha1.DeletionDelete) {
+		return nil
+	}
+	if err := b.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	b.log.Info("removed a stream that is needed no longer", "stream", name)
+	return nil
+}
+
+func (b *busKeeper) sweepDurables(ctx context.Context, stream string, p plan.BusPlan) error {
+	s, err := b.js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	names := s.ConsumerNames(ctx)
+	for name := range names.Name() {
+		consumer, ofConsumer := wire.ParseConsumerDurable(name)
+		planned := slices.ContainsFunc(p.Durables, func(d plan.Durable) bool { return d.Stream == stream && d.Name == name })
+		if !ofConsumer || planned || !unneeded(p, consumer) {
+			continue
+		}
+		if err := s.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+		b.log.Info("removed a durable that is needed no longer", "stream", stream, "durable", name)
+	}
+	return names.Err()
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const kindFeed = "Feed"
+
+// feedReconciler keeps the status of Feeds. Their registry entries are the
+// registryReconciler's, their streams the link's.
+type feedReconciler struct {
+	client   client.Client
+	links    *links
+	statuses *statusWriter
+}
+
+// Reconcile plans the status of one Feed.
+func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	name := resource{kindFeed, req.NamespacedName}
+	feed := &v1alpha1.Feed{}
+	if err := r.client.Get(ctx, req.NamespacedName, feed); apierrors.IsNotFound(err) {
+		r.statuses.forget(name)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
+	}
+	newest(r.statuses, name, feed, &feed.Status)
+
+	key := types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name}
+	site, err := optional(ctx, r.client, key, &v1alpha1.Site{})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	f := r.links.facts(key)
+	view := plan.FeedView{Now: r.links.now(), Feed: feed, Site: site, Consumers: map[string]time.Duration{}}
+	if !f.readFeed(&view) {
+		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
+	}
+	var consumers v1alpha1.FeedConsumerList
+	if err := r.client.List(ctx, &consumers, client.InNamespace(feed.Namespace), client.MatchingFields{feedField: feed.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, err
+	}
+	for i := range consumers.Items {
+		name := consumers.Items[i].Name
+		view.Consumers[name] = plan.MergeConsumer(f.reports.ofConsumer(name), f.reports.ofFeedServers(), view.Now).Lag
+	}
+	status, wait := plan.FeedStatus(view)
+	p := planned{
+		resource: name, object: feed, site: key,
+		was: &feed.Status, is: &status, wasConds: feed.Status.Conditions, isConds: status.Conditions,
+		urgency: plan.FeedUrgency(&feed.Status, &status),
+	}
+	if site != nil {
+		p.code = site.Spec.Code
+	}
+	r.statuses.submit(p)
+	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// optional reads an object; nil where there is none.
+func optional[T any, O interface {
+	*T
+	client.Object
+}](ctx context.Context, c client.Client, key types.NamespacedName, into O) (O, error) {
+	if err := c.Get(ctx, key, into); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return into, nil
+}

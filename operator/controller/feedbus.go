@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const (
+	// lookEvery is how often streams and durables of Feeds and FeedConsumers are looked
+	// at: what somebody deletes by hand is back after it.
+	lookEvery = 5 * time.Second
+	// lookTimeout bounds one look at all of them.
+	lookTimeout = time.Minute
+)
+
+// keepFeeds keeps what JetStream holds of the Site's Feeds and FeedConsumers as it
+// is planned, while it is connected.
+func (l *link) keepFeeds(ctx context.Context) {
+	timer := time.NewTicker(lookEvery)
+	defer timer.Stop()
+	counted := time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-l.facts.feeds.sign:
+		}
+		l.mu.Lock()
+		nc := l.nc
+		l.mu.Unlock()
+		p := l.facts.busPlan()
+		if nc == nil || p == nil {
+			continue
+		}
+		js, err := jetstream.New(nc)
+		if err != nil {
+			continue
+		}
+		look, cancel := context.WithTimeout(ctx, lookTimeout)
+		err = l.lookAtFeeds(look, js, *p)
+		if err == nil && l.now().Sub(counted) >= figuresAge {
+			counted = l.now()
+			err = l.countFeeds(look, js, *p)
+		}
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			l.log.Warn("streams and durables of feeds could not be looked at", "error", err)
+		}
+	}
+}
+
+// lookAtFeeds makes and changes what is planned, and removes what nobody has any
+// more. What JetStream refuses is found; what keeps it from answering is an error.
+func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) error {
+	b := &busKeeper{link: l, js: js, epochs: map[string]string{},
+		found: busFound{streams: map[string]plan.StreamFound{}, durables: map[string]plan.Finding{}, positions: map[string]map[string]wire.ResumeToken{}}}
+	for _, s := range p.Streams {
+		if err := b.stream(ctx, s); err != nil {
+			return fmt.Errorf("stream %s: %w", s.Name, err)
+		}
+	}
+	for _, d := range p.Durables {
+		if err := b.durable(ctx, d); err != nil {
+			return fmt.Errorf("durable %s of stream %s: %w", d.Name, d.Stream, err)
+		}
+	}
+	streams, consumers := l.facts.setFound(b.found)
+	for _, name := range streams {
+		if feed, ok := wire.ParseFeedStream(l.want.marker.Code, name); ok {
+			l.feedFound(feed)
+		}
+	}
+	if len(streams) > 0 {
+		l.changed() // what was found decides what is accepted
+	}
+	for _, name := range consumers {
+		l.consumerFound(name)
+	}
+	return b.sweep(ctx, p)
+}
+
+// busKeeper is one look at all of a Site's streams and durables of Feeds.
+type busKeeper struct {
+	*link
+	js jetstream.JetStream
+	// epochs of streams that were looked at.
+	epochs map[string]string
+	found  busFound
+}
+
+// refusedBy returns what JetStream answered, where it did.
+func refusedBy(err error) (string, bool) {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.Code != 503 { // 503: it cannot answer now
+		return api.Description, true
+	}
+	return "", false
+}
+
+func (b *busKeeper) stream(ctx context.Context, s plan.OwnStream) error {
+	found := plan.StreamFound{Storage: s.Storage}
+	existing, err := b.js.Stream(ctx, s.Name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		var cfg jetstream.StreamConfig
+		if cfg, err = ownStreamConfig(jetstream.StreamConfig{Name: s.Name, Storage: storage(s.Storage)}, s, b.want.marker); err == nil {
+			_, err = b.js.CreateStream(ctx, cfg)
+		}
+		if err == nil {
+			b.log.Info("made a stream", "stream", s.Name)
+		}
+	case err == nil:
+		found.Storage = v1alpha1.StorageFile
+		if existing.CachedInfo().Config.Storage == jetstream.MemoryStorage {
+			found.Storage = v1alpha1.StorageMemory
+		}
+		err = b.changeStream(ctx, existing.CachedInfo(), s)
+	}
+	var conflict errMarker
+	if errors.As(err, &conflict) {
+		found.Problem = &conflict.Finding
+	} else if problem, refused := refusedBy(err); refused {
+		f := plan.StreamRefused("stream "+s.Name, problem)
+		found.Problem = &f
+	} else if err != nil {
+		return err
+	}
+	b.found.streams[s.Name] = found
+	return nil
+}
+
+func (b *busKeeper) changeStream(ctx context.Context, info *jetstream.StreamInfo, s plan.OwnStream) error {
+	ours, found, err := b.ours(info)
+	if err != nil {
+		return err
+	}
+	if !ours {
+		return errMarker{plan.MarkerConflict(b.want.marker, *found, "stream "+s.Name)}
+	}
+	cfg, err := ownStreamConfig(info.Config, s, b.want.marker)
+	if err != nil || reflect.DeepEqual(cfg, info.Config) {
+		return err
+	}
+	_, err = b.js.UpdateStream(ctx, cfg)
+	if err == nil {
+		b.log.Info("changed a stream", "stream", s.Name)
+	}
+	return err
+}
+
+// ours says whether a stream may be changed by this Site.
+func (b *busKeeper) ours(info *jetstream.StreamInfo) (ours bool, found *wire.SiteMarker, err error) {
+	if text := info.Config.Metadata[wire.StreamMetadataMarker]; text != "" {
+		m, err := wire.DecodeSiteMarker([]byte(text))
+		if err != nil {
+			return false, nil, fmt.Errorf("its marker: %w", err)
+		}
+		found = &m
+	}
+	return plan.JudgeMarker(b.want.marker, found, b.want.takeOver) != plan.MarkerRespect, found, nil
+}
+
+func storage(s v1alpha1.StreamStorage) jetstream.StorageType {
+	if s == v1alpha1.StorageMemory {
+		return jetstream.MemoryStorage
+	}
+	return jetstream.FileStorage
+}
+
+// ownStreamConfig changes in a stream's configuration what is ours to say, but for
+// the storage, which cannot be changed.
+func ownStreamConfig(cfg jetstream.StreamConfig, s plan.OwnStream, marker wire.SiteMarker) (jetstream.StreamConfig, error) {
+	text, err := marker.Encode()
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Description = s.Description
+	cfg.Subjects = s.Subjects
+	cfg.MaxBytes = s.MaxBytes
+	cfg.MaxAge = s.MaxAge
+	cfg.Replicas = s.Replicas
+	cfg.Duplicates = s.Duplicates
+	cfg.Retention = jetstream.LimitsPolicy
+	cfg.Discard = jetstream.DiscardOld
+	cfg.AllowDirect = true
+	if s.PerSubject > 0 {
+		cfg.MaxMsgsPerSubject = s.PerSubject
+	}
+	cfg.Sources = sources(cfg.Sources, s.Sources)
+	cfg.Metadata = maps.Clone(cfg.Metadata)
+	if cfg.Metadata == nil {
+		cfg.Metadata = map[string]string{}
+	}
+	cfg.Metadata[wire.StreamMetadataMarker] = string(text)
+	cfg.Metadata[wire.StreamMetadataDeletion] = string(s.Deletion)
+	return cfg, nil
+}
+
+// sources keeps those that stand as they are, so that JetStream goes on where they are.
+func sources(stand []*jetstream.StreamSource, wanted []plan.StreamSource) []*jetstream.StreamSource {
+	var all []*jetstream.StreamSource
+	for _, is := range stand {
+		if slices.Contains(wanted, plan.StreamSource{Stream: is.Name, Subject: is.FilterSubject}) {
+			all = append(all, is)
+		}
+	}
+	for _, w := range wanted {
+		if !slices.ContainsFunc(all, func(is *jetstream.StreamSource) bool { return is.Name == w.Stream && is.FilterSubject == w.Subject }) {
+			all = append(all, &jetstream.StreamSource{Name: w.Stream, FilterSubject: w.Subject})
+		}
+	}
+	return all
+}

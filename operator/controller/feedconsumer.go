@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const kindFeedConsumer = "FeedConsumer"
+
+// tokenBytes of chance in a consumer's token.
+const tokenBytes = 32
+
+// consumerReconciler writes the Secrets of FeedConsumers and keeps their status.
+// Their registry entries are the registryReconciler's, their durables the link's.
+type consumerReconciler struct {
+	*applier
+	links    *links
+	wakers   *wakers
+	secrets  *secretReader
+	statuses *statusWriter
+}
+
+// Reconcile applies a consumer's Secret and plans its status.
+func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	name := resource{kindFeedConsumer, req.NamespacedName}
+	consumer := &v1alpha1.FeedConsumer{}
+	if err := r.client.Get(ctx, req.NamespacedName, consumer); apierrors.IsNotFound(err) {
+		r.statuses.forget(name)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
+	}
+	newest(r.statuses, name, consumer, &consumer.Status)
+	feed, err := optional(ctx, r.client, types.NamespacedName{Namespace: consumer.Namespace, Name: consumer.Spec.FeedRef.Name}, &v1alpha1.Feed{})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	view := plan.ConsumerView{Now: r.links.now(), Consumer: consumer}
+	p := planned{resource: name, object: consumer}
+	var failed error
+	if feed == nil {
+		view.Verdict = plan.OrphanConsumer(consumer)
+	} else {
+		p.site = types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name}
+		if view.Site, err = optional(ctx, r.client, p.site, &v1alpha1.Site{}); err != nil {
+			return ctrl.Result{}, err
+		}
+		f := r.links.facts(p.site)
+		if !f.readConsumer(&view) {
+			return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
+		}
+		view.Servers, view.Reports = f.reports.ofFeedServers(), f.reports.ofConsumer(consumer.Name)
+		failed = r.admit(ctx, feed, &view)
+	}
+	if view.Site != nil {
+		p.code = view.Site.Spec.Code
+	}
+	status, wait := plan.ConsumerStatus(view)
+	p.was, p.is, p.wasConds, p.isConds = &consumer.Status, &status, consumer.Status.Conditions, status.Conditions
+	p.urgency = plan.ConsumerUrgency(&consumer.Status, &status)
+	r.statuses.submit(p)
+	if failed != nil {
+		return ctrl.Result{}, failed
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// admit sees that the consumer has what it needs to connect.
+func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, view *plan.ConsumerView) error {
+	if view.Site == nil || !view.Verdict.Served {
+		return nil
+	}
+	access := plan.ConsumerAccess{Site: view.Site, Feed: feed, Consumer: view.Consumer, Verdict: view.Verdict}
+	var services corev1.ServiceList
+	if err := r.client.List(ctx, &services, client.InNamespace(feed.Namespace), client.MatchingLabels(plan.FeedServerLabels(view.Site.Name)), client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	access.Services = services.Items
+	view.URL = access.URL()
+	var err error
+	view.Failed, err = r.applyAccess(ctx, access)
+	return err
+}
+
+// applyAccess keeps the consumer's Secret. Credentials are issued anew only where
+// what they allow has changed, and a token that is there stays.
+func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.ConsumerAccess) (*plan.Finding, error) {
+	site, consumer := access.Site, access.Consumer
+	name := plan.ConsumerSecretName(consumer)
+	needs := append(plan.JetStreamSecrets(site), plan.SecretNeed{Name: name})
+	secrets, err := r.secrets.read(ctx, consumer.Namespace, needs)
+	if err != nil {
+		return nil, err
+	}
+	current := secrets[name]
+	if current != nil && !metav1.IsControlledBy(current, consumer) {
+		f := plan.ConsumerSecretNotOurs(name)
+		return &f, nil
+	}
+	if site.Spec.JetStream.TLS != nil && secrets[site.Spec.JetStream.TLS.SecretRef.Name] != nil {
+		access.CA = secrets[site.Spec.JetStream.TLS.SecretRef.Name].Data[plan.KeyCA]
+	}
+	data, permissions, problem, err := r.secretData(access, current, secrets)
+	if problem != nil || err != nil {
+		return problem, err
+	}
+	if current != nil && maps.EqualFunc(current.Data, data, bytes.Equal) && current.Annotations[plan.AnnotationPermissions] == permissions {
+		return nil, nil
+	}
+	problem, err = r.applySecret(ctx, name, access.Secret(data, permissions))
+	r.secrets.forget(types.NamespacedName{Namespace: consumer.Namespace, Name: name})
+	r.wakers.registries.wake(types.NamespacedName{Namespace: site.Namespace, Name: site.Name}) // the token stands there
+	return problem, err
+}
+
+// secretData is what the Secret should hold, and the hash of what credentials in it allow.
+func (r *consumerReconciler) secretData(access plan.ConsumerAccess, current *corev1.Secret, secrets plan.Secrets) (data map[string][]byte, permissions string, problem *plan.Finding, err error) {
+	data = access.Data()
+	user := access.User()
+	if user == nil {
+		if current != nil && plan.GoodToken(current) {
+			data[plan.KeyToken] = current.Data[plan.KeyToken]
+			return data, "", nil, nil
+		}
+		chance := make([]byte, tokenBytes)
+		if _, err = rand.Read(chance); err != nil {
+			return nil, "", nil, err
+		}
+		data[plan.KeyToken] = []byte(hex.EncodeToString(chance))
+		return data, "", nil, nil
+	}
+	ref := access.Site.Spec.JetStream.AccountKeySecretRef.Name
+	if secrets[ref] == nil {
+		f, _ := secrets.Missing(plan.JetStreamSecrets(access.Site))
+		return nil, "", &f, nil
+	}
+	key, err := readAccountKey(secrets[ref])
+	if err != nil {
+		return nil, "", unreadable(ref, "spec.jetStream.accountKeySecretRef of Site "+access.Site.Name, err), nil
+	}
+	permissions = user.Hash(key.account, key.issuer)
+	if current != nil && current.Annotations[plan.AnnotationPermissions] == permissions && value(current, plan.KeyUserCreds) != "" {
+		data[plan.KeyUserCreds] = current.Data[plan.KeyUserCreds]
+		return data, permissions, nil, nil
+	}
+	data[plan.KeyUserCreds], err = key.mint(*user)
+	return data, permissions, nil, err
+}

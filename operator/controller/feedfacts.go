@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"maps"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// feedFacts are what the operator knows about a Site's Feeds and FeedConsumers.
+type feedFacts struct {
+	// sign says that plan is new.
+	sign chan struct{}
+	// plan is nil until the registry's controller has judged the Site.
+	plan      *plan.BusPlan
+	feeds     map[string]feedJudgement
+	consumers map[string]consumerJudgement
+	found     busFound
+	figures   map[string]plan.FeedFigures
+}
+
+type feedJudgement struct {
+	uid        types.UID
+	generation int64
+	verdict    plan.FeedVerdict
+}
+
+type consumerJudgement struct {
+	uid        types.UID
+	generation int64
+	verdict    plan.ConsumerVerdict
+}
+
+// busFound is what stands in JetStream of what is planned.
+type busFound struct {
+	streams map[string]plan.StreamFound
+	// durables by FeedConsumer: of several the worst.
+	durables map[string]plan.Finding
+	// positions by FeedConsumer and stream.
+	positions map[string]map[string]wire.ResumeToken
+}
+
+func newFeedFacts() feedFacts {
+	return feedFacts{sign: make(chan struct{}, 1), feeds: map[string]feedJudgement{}, consumers: map[string]consumerJudgement{}}
+}
+
+// wantBus says what JetStream should hold from now on.
+func (f *facts) wantBus(p plan.BusPlan) {
+	f.mu.Lock()
+	same := f.feeds.plan != nil && reflect.DeepEqual(*f.feeds.plan, p)
+	f.feeds.plan = &p
+	f.mu.Unlock()
+	if same {
+		return
+	}
+	select {
+	case f.feeds.sign <- struct{}{}:
+	default:
+	}
+}
+
+func (f *facts) busPlan() *plan.BusPlan {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.feeds.plan
+}
+
+// judgeFeeds takes all verdicts, and returns the names of those that are new or gone.
+func (f *facts) judgeFeeds(in plan.RegistryInput) (feeds, consumers []string) {
+	nextFeeds := make(map[string]feedJudgement, len(in.Feeds))
+	for i := range in.Feeds {
+		nextFeeds[in.Feeds[i].Name] = feedJudgement{in.Feeds[i].UID, in.Feeds[i].Generation, in.FeedsAre[in.Feeds[i].Name]}
+	}
+	nextConsumers := make(map[string]consumerJudgement, len(in.Consumers))
+	for i := range in.Consumers {
+		c := &in.Consumers[i]
+		if v, judged := in.ConsumersAre[c.Name]; judged {
+			nextConsumers[c.Name] = consumerJudgement{c.UID, c.Generation, v}
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	feeds, consumers = differ(f.feeds.feeds, nextFeeds), differ(f.feeds.consumers, nextConsumers)
+	f.feeds.feeds, f.feeds.consumers = nextFeeds, nextConsumers
+	return feeds, consumers
+}
+
+// differ returns the keys whose values are not the same in two maps.
+func differ[V any](was, is map[string]V) []string {
+	var names []string
+	for name, v := range is {
+		if old, known := was[name]; !known || !reflect.DeepEqual(old, v) {
+			names = append(names, name)
+		}
+	}
+	for name := range was {
+		if _, stays := is[name]; !stays {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// readFeed fills in what is known of a Feed; false where this generation was not
+// judged yet.
+func (f *facts) readFeed(view *plan.FeedView) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := view.Feed.Name
+	j, judged := f.feeds.feeds[name]
+	view.Verdict, view.Bus = j.verdict, f.bus
+	if entry, exists := f.registry.Feeds[name]; exists {
+		view.Entry = &entry
+	}
+	if view.Site != nil {
+		if found, looked := f.feeds.found.streams[wire.FeedStream(view.Site.Spec.Code, name)]; looked {
+			view.Stream = &found
+		}
+	}
+	if figures, counted := f.feeds.figures[name]; counted {
+		view.Figures = &figures
+	}
+	return judged && j.uid == view.Feed.UID && j.generation == view.Feed.Generation
+}
+
+// readConsumer fills in what is known of a FeedConsumer; false where this generation
+// was not judged yet.
+func (f *facts) readConsumer(view *plan.ConsumerView) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := view.Consumer.Name
+	j, judged := f.feeds.consumers[name]
+	view.Verdict, view.Bus = j.verdict, f.bus
+	if entry, exists := f.registry.Consumers[name]; exists {
+		view.Entry = &entry
+	}
+	if found, looked := f.feeds.found.durables[name]; looked {
+		view.Durables = &found
+	}
+	if at, known := f.feeds.found.positions[name]; known {
+		view.Positions = positions(at)
+	}
+	return judged && j.uid == view.Consumer.UID && j.generation == view.Consumer.Generation
+}
+
+func positions(at map[string]wire.ResumeToken) []v1alpha1.ConsumerPosition {
+	all := []v1alpha1.ConsumerPosition{}
+	for _, stream := range sortedKeys(at) {
+		all = append(all, v1alpha1.ConsumerPosition{Stream: stream, Token: at[stream].String()})
+	}
+	return all
+}
+
+// foundStreams returns what was found of Feeds' and consumers' own streams.
+func (f *facts) foundStreams() map[string]plan.StreamFound {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.feeds.found.streams)
+}
+
+func (f *facts) positionsOf(consumer string) map[string]wire.ResumeToken {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.feeds.found.positions[consumer])
+}
+
+// setFound stores what stands, and returns the names of streams and consumers of
+// which something else is known now.
+func (f *facts) setFound(found busFound) (streams, consumers []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	streams = differ(f.feeds.found.streams, found.streams)
+	consumers = differ(f.feeds.found.durables, found.durables)
+	f.feeds.found = found
+	return streams, consumers
+}
+
+func (f *facts) setFigures(figures map[string]plan.FeedFigures) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.feeds.figures = figures
+}
+
+// consumersOfFeeds are the FeedConsumers that were judged, and the Feeds.
+func (f *facts) feedNames() (feeds, consumers []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return sortedKeys(f.feeds.feeds), sortedKeys(f.feeds.consumers)
+}

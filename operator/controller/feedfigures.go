@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const (
+	// countWait is how long a message that is known to be there is waited for.
+	countWait = 2 * time.Second
+	// countKept is how long the server keeps a consumer that counted.
+	countKept = 10 * time.Second
+)
+
+// countFeeds counts what the streams hold of each Feed.
+func (l *link) countFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) error {
+	all := map[string]plan.FeedFigures{}
+	for feed, selections := range p.Selections {
+		var sum plan.FeedFigures
+		for _, s := range selections {
+			figures, err := countStream(ctx, js, s, l.now())
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("count Feed %s in stream %s: %w", feed, s.Stream, err)
+			}
+			addFigures(&sum, figures)
+		}
+		all[feed] = sum
+	}
+	l.facts.setFigures(all)
+	for feed := range all {
+		l.feedFound(feed)
+	}
+	return nil
+}
+
+func addFigures(sum *plan.FeedFigures, f plan.FeedFigures) {
+	sum.Messages += f.Messages
+	sum.PerMinute += f.PerMinute
+	if f.Bytes != nil {
+		sum.Bytes = f.Bytes
+	}
+	if f.First != nil && (sum.First == nil || f.First.Time.Before(&sum.First.Time)) {
+		sum.First = f.First
+	}
+	if f.Last != nil && (sum.Last == nil || sum.Last.Time.Before(&f.Last.Time)) {
+		sum.Last = f.Last
+	}
+}
+
+// countStream counts what a stream holds of a selection. JetStream counts for us: a
+// consumer with these subjects says how many messages it has before it.
+func countStream(ctx context.Context, js jetstream.JetStream, s plan.FeedSelection, now time.Time) (plan.FeedFigures, error) {
+	stream, err := js.Stream(ctx, s.Stream)
+	if err != nil {
+		return plan.FeedFigures{}, err
+	}
+	var f plan.FeedFigures
+	if s.Whole {
+		state := stream.CachedInfo().State
+		bytes := int64(state.Bytes)
+		f.Bytes = &bytes
+	}
+	if len(s.Subjects) == 0 {
+		return f, nil
+	}
+	cfg := jetstream.ConsumerConfig{FilterSubjects: s.Subjects, AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: countKept}
+	if f.Messages, f.First, err = look(ctx, stream, cfg); err != nil || f.Messages == 0 {
+		return f, err
+	}
+	cfg.DeliverPolicy = jetstream.DeliverLastPolicy
+	if _, f.Last, err = look(ctx, stream, cfg); err != nil {
+		return f, err
+	}
+	since := now.Add(-time.Minute)
+	cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
+	minute, err := stream.CreateConsumer(ctx, cfg)
+	if err != nil {
+		return f, err
+	}
+	f.PerMinute = int64(minute.CachedInfo().NumPending)
+	return f, stream.DeleteConsumer(ctx, minute.CachedInfo().Name)
+}
+
+// look returns how many messages a consumer has before it, and the first of them.
+func look(ctx context.Context, stream jetstream.Stream, cfg jetstream.ConsumerConfig) (int64, *v1alpha1.FeedPosition, error) {
+	consumer, err := stream.CreateConsumer(ctx, cfg)
+	if err != nil {
+		return 0, nil, err
+	}
+	info := consumer.CachedInfo()
+	defer func() { _ = stream.DeleteConsumer(ctx, info.Name) }() // the server forgets it anyway
+	pending := int64(info.NumPending)
+	if pending == 0 {
+		return 0, nil, nil
+	}
+	batch, err := consumer.Fetch(1, jetstream.FetchMaxWait(countWait))
+	if err != nil {
+		return pending, nil, err
+	}
+	var first *v1alpha1.FeedPosition
+	for m := range batch.Messages() {
+		meta, err := m.Metadata()
+		if err != nil {
+			return pending, nil, err
+		}
+		first = &v1alpha1.FeedPosition{Stream: stream.CachedInfo().Config.Name, Sequence: int64(meta.Sequence.Stream),
+			Time: metav1.NewTime(meta.Timestamp.UTC().Truncate(time.Second))}
+	}
+	return pending, first, nil // one that went meanwhile is no error
+}

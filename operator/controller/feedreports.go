@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+type feedServerReport struct {
+	plan.FeedServerReport
+	alive bool
+}
+
+// takeFeedReport stores what a feed server reports; false for what is no report of one.
+func (r *reports) takeFeedReport(key string, value []byte, seen, now time.Time) bool {
+	if pod, ok := wire.ParseFeedServerStatusKey(key); ok {
+		if err := r.takeFeedServer(pod, value, seen, now); err != nil {
+			r.log.Warn("a feed server's report cannot be read", "key", key, "error", err)
+		}
+		return true
+	}
+	consumer, pod, ok := wire.ParseConsumerStatusKey(key)
+	if !ok {
+		return false
+	}
+	status, err := wire.DecodeConsumerStatus(value)
+	if err != nil {
+		r.log.Warn("a feed server's report cannot be read", "key", key, "error", err)
+		return true
+	}
+	next := plan.ConsumerReport{ConsumerStatus: status, Pod: pod, Seen: seen}
+	r.mu.Lock()
+	if r.consumers[consumer] == nil {
+		r.consumers[consumer] = map[string]plan.ConsumerReport{}
+	}
+	was, known := r.consumers[consumer][pod]
+	r.consumers[consumer][pod] = next
+	r.mu.Unlock()
+	if !known || was.State != next.State || was.Incarnation != next.Incarnation || was.Gaps != next.Gaps {
+		r.consumerChanged(consumer)
+	}
+	return true
+}
+
+func (r *reports) takeFeedServer(pod string, value []byte, seen, now time.Time) error {
+	status, err := wire.DecodeFeedServerStatus(value)
+	if err != nil {
+		return err
+	}
+	status.Pod = pod
+	next := &feedServerReport{FeedServerReport: plan.FeedServerReport{FeedServerStatus: status, Seen: seen}, alive: now.Sub(seen) <= aliveFor}
+	r.mu.Lock()
+	was := r.feedServers[pod]
+	r.feedServers[pod] = next
+	r.mu.Unlock()
+	if was == nil || was.alive != next.alive || was.Incarnation != next.Incarnation || was.Revision != next.Revision ||
+		was.Draining != next.Draining || !maps.Equal(was.Problems, next.Problems) {
+		r.feedServerChanged()
+	}
+	return nil
+}
+
+// silentFeedServers notices feed servers that ceased to report. The caller holds the lock.
+func (r *reports) silentFeedServers(now time.Time) bool {
+	silent := false
+	for _, s := range r.feedServers {
+		if s.alive && now.Sub(s.Seen) > aliveFor {
+			s.alive, silent = false, true
+		}
+	}
+	return silent
+}
+
+// forgetFeedReport: what was reported is gone.
+func (r *reports) forgetFeedReport(key string) {
+	pod, ofServer := wire.ParseFeedServerStatusKey(key)
+	consumer, of, ofConsumer := wire.ParseConsumerStatusKey(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ofServer {
+		delete(r.feedServers, pod)
+	}
+	if ofConsumer {
+		delete(r.consumers[consumer], of)
+	}
+}
+
+// ofFeedServers returns every feed server's last report.
+func (r *reports) ofFeedServers() []plan.FeedServerReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]plan.FeedServerReport, 0, len(r.feedServers))
+	for _, s := range r.feedServers {
+		all = append(all, s.FeedServerReport)
+	}
+	slices.SortFunc(all, func(a, b plan.FeedServerReport) int { return cmp.Compare(a.Pod, b.Pod) })
+	return all
+}
+
+// ofConsumer returns every feed server's last report about a FeedConsumer.
+func (r *reports) ofConsumer(name string) []plan.ConsumerReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.SortedFunc(maps.Values(r.consumers[name]), func(a, b plan.ConsumerReport) int { return strings.Compare(a.Pod, b.Pod) })
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+const (
+	// defaultWindow is how many messages may wait for their acknowledgement where
+	// flow.window says nothing.
+	defaultWindow = 1000
+	// leastMessage is what a message takes in a stream at least: subject, the
+	// CloudEvents headers and the stream's own.
+	leastMessage = 256
+	// maxConsumerStream bounds the stream that is filled for a consumer.
+	maxConsumerStream = 64 << 20
+)
+
+// ConsumerVerdict says whether a FeedConsumer is accepted, and what it selects.
+type ConsumerVerdict struct {
+	Finding
+	// Instruments that its filter selects of the Feed, and of these those that it may
+	// read by its own name, in order.
+	Instruments []string `json:"instruments,omitempty"`
+	Readable    []string `json:"readable,omitempty"`
+	// Channels of telemetry; empty: all.
+	Channels  []string `json:"channels,omitempty"`
+	Notices   bool     `json:"notices,omitempty"`
+	Telemetry bool     `json:"telemetry,omitempty"`
+	// Served and Absent are as in FeedVerdict.
+	Served bool `json:"served,omitempty"`
+	Absent bool `json:"absent,omitempty"`
+}
+
+// consumerApplication is one FeedConsumer that wants to be accepted.
+type consumerApplication struct {
+	site     *v1alpha1.Site
+	feed     *v1alpha1.Feed
+	verdict  FeedVerdict
+	consumer *v1alpha1.FeedConsumer
+	is       ConsumerVerdict
+}
+
+var consumerChecks = []check[consumerApplication]{
+	feedIsMissing,
+	feedIsNotReady,
+	consumerHasNoAccountKey,
+	consumerSelectsNothing,
+	consumerMayReadNothing,
+	windowIsTooLarge,
+}
+
+// AcceptConsumers judges the FeedConsumers of one Site's Feeds, by name; others
+// have no verdict. Access is from the Instruments as they are declared.
+func AcceptConsumers(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
+	consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, now time.Time,
+) map[string]ConsumerVerdict {
+	entries := make(map[string]*wire.AccessEntry, len(instruments))
+	for i := range instruments {
+		entries[instruments[i].Name] = accessEntry(&instruments[i].Spec.Access)
+	}
+	all := map[string]ConsumerVerdict{}
+	for i := range consumers {
+		feed := feedNamed(feeds, consumers[i].Spec.FeedRef.Name)
+		if feed == nil {
+			continue
+		}
+		in := consumerApplication{site: site, feed: feed, verdict: verdicts[feed.Name], consumer: &consumers[i]}
+		in.is = selection(feed, in.verdict, in.consumer)
+		in.is.Readable = readable(feed, in.consumer, in.is.Instruments, entries, now)
+		all[consumers[i].Name] = in.judge()
+	}
+	return all
+}
+
+// OrphanConsumer is the verdict on a FeedConsumer whose Feed does not exist.
+func OrphanConsumer(consumer *v1alpha1.FeedConsumer) ConsumerVerdict {
+	return consumerApplication{consumer: consumer}.judge()
+}
+
+func (in consumerApplication) judge() ConsumerVerdict {
+	v := in.is
+	v.Finding = first(in, consumerChecks, good(v1alpha1.ReasonAccepted, in.accepted()))
+	v.Served = v.OK() || v.Reason == v1alpha1.ReasonSelectsNothing && in.consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS
+	v.Absent = v.Reason == v1alpha1.ReasonFeedNotReady
+	return v
+}
+
+func (in consumerApplication) accepted() string {
+	text := "its filter selects " + instrumentCount(len(in.is.Instruments))
+	if hidden := len(in.is.Instruments) - len(in.is.Readable); hidden > 0 {
+		text += fmt.Sprintf(", of which it may read %d: those that restrict access, or have an embargo, must name it in spec.access.readers", len(in.is.Readable))
+	}
+	return text
+}
+
+func feedNamed(feeds []v1alpha1.Feed, name string) *v1alpha1.Feed {
+	for i := range feeds {
+		if feeds[i].Name == name {
+			return &feeds[i]
+		}
+	}
+	return nil
+}
+
+// selection is what a consumer's filter selects of its Feed.
+func selection(feed *v1alpha1.Feed, v FeedVerdict, consumer *v1alpha1.FeedConsumer) ConsumerVerdict {
+	filter := &consumer.Spec.Filter
+	notices, telemetry := carries(feed)
+	if len(filter.Messages) > 0 {
+		notices = notices && slices.Contains(filter.Messages, v1alpha1.FeedNotices)
+		telemetry = telemetry && slices.Contains(filter.Messages, v1alpha1.FeedTelemetry)
+	}
+	channels, any := both(feed.Spec.Channels, filter.Channels)
+	is := ConsumerVerdict{Notices: notices, Telemetry: telemetry && any, Channels: channels}
+	is.Instruments, _ = both(v.Instruments, filter.Instruments)
+	if len(v.Instruments) == 0 || !is.Notices && !is.Telemetry {
+		is.Instruments = nil
+	}
+	return is
+}
+
+// both returns what two lists select, of which an empty one selects all, and false
+// where that is nothing.
+func both(a, b []string) (all []string, any bool) {
+	switch {
+	case len(a) == 0:
+		all = slices.Sorted(slices.Values(b))
+	case len(b) == 0:
+		all = slices.Sorted(slices.Values(a))
+	default:
+		for _, name := range slices.Sorted(slices.Values(a)) {
+			if slices.Contains(b, name) {
+				all = append(all, name)
+			}
+		}
+		return all, len(all) > 0
+	}
+	return all, true
+}
+
+// readable are the instruments whose live data a consumer may have by its own name.
+func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments []string, entries map[string]*wire.AccessEntry, now time.Time) []string {
+	var all []string
+	for _, name := range instruments {
+		entry := wire.AccessEntry{Live: wire.AccessAuthenticated, Archive: wire.AccessAuthenticated}
+		if entries[name] != nil {
+			entry = *entries[name]
+		}
+		if feed.Spec.Access != nil {
+			entry.Live = access.Narrower(entry.Live, string(feed.Spec.Access.Live))
+		}
+		// Live data was observed just now.
+		if access.Decide(access.Live, access.Reader{Name: consumer.Name}, &entry, now, now) == access.Granted {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func feedIsMissing(in consumerApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonFeedNotFound, fmt.Sprintf(
+		"Feed %q does not exist in this namespace: create it, or make a FeedConsumer that names another one", in.consumer.Spec.FeedRef.Name)), in.feed == nil
+}
+
+func feedIsNotReady(in consumerApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonFeedNotReady, fmt.Sprintf("Feed %q is not accepted: %s", in.feed.Name, in.verdict.Message)), !in.verdict.Served
+}
+
+func consumerHasNoAccountKey(in consumerApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonNoAccountKey, fmt.Sprintf(
+			"delivery NATS needs a user of the consumer's own, which the operator makes with the account's key: set spec.jetStream.accountKeySecretRef of Site %q, or choose another delivery",
+			in.site.Name)),
+		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && in.site.Spec.JetStream.AccountKeySecretRef == nil
+}
+
+func consumerSelectsNothing(in consumerApplication) (Finding, bool) {
+	why := fmt.Sprintf("none of its instruments, messages and channels is in Feed %q, which selects %s: change spec.filter",
+		in.feed.Name, instrumentCount(len(in.verdict.Instruments)))
+	if len(in.verdict.Instruments) == 0 {
+		why = fmt.Sprintf("Feed %q selects nothing: %s", in.feed.Name, in.verdict.Message)
+	}
+	return bad(v1alpha1.ReasonSelectsNothing, why), len(in.is.Instruments) == 0
+}
+
+// consumerMayReadNothing: over WebSocket and SSE a named reader may show a token of
+// its own, so it is judged at each connection.
+func consumerMayReadNothing(in consumerApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonForbidden, fmt.Sprintf(
+			"it may read none of %s: restricted access and embargoes are for those that are named. Add %q to spec.access.readers of the Instruments",
+			list(in.is.Instruments), in.consumer.Name)),
+		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && len(in.is.Readable) == 0
+}
+
+// windowIsTooLarge: more than a stream can hold never waits for an acknowledgement.
+func windowIsTooLarge(in consumerApplication) (Finding, bool) {
+	window := in.consumer.Spec.Flow.Window
+	if window == nil {
+		return Finding{}, false
+	}
+	for _, s := range in.streamSizes() {
+		if holds := s.bytes / leastMessage; int64(*window) > holds {
+			return bad(v1alpha1.ReasonInvalidFlow, fmt.Sprintf(
+				"spec.flow.window is %d, and stream %s of %d bytes holds at most %d messages: set a smaller window, or make the stream larger",
+				*window, s.name, s.bytes, holds)), true
+		}
+	}
+	return Finding{}, false
+}
+
+type streamSize struct {
+	name  string
+	bytes int64
+}
+
+func (in consumerApplication) streamSizes() []streamSize {
+	js := &in.site.Spec.JetStream
+	if in.feed.Spec.Stream != nil {
+		return []streamSize{{wire.FeedStream(in.site.Spec.Code, in.feed.Name), in.feed.Spec.Stream.MaxSize.Value()}}
+	}
+	var all []streamSize
+	if in.is.Notices {
+		all = append(all, streamSize{wire.NoticeStream(in.site.Spec.Code), js.Notices.MaxSize.Value()})
+	}
+	if in.is.Telemetry {
+		all = append(all, streamSize{wire.ObservationStream(in.site.Spec.Code), js.Observations.MaxSize.Value()})
+	}
+	return all
+}
+
+// consumerEntry is a FeedConsumer as feed servers know it. Was is the entry that
+// stands.
+func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets Secrets, was wire.ConsumerEntry, revision int64) wire.ConsumerEntry {
+	spec, flow := &c.Spec, &c.Spec.Flow
+	entry := wire.ConsumerEntry{
+		Format: wire.Format, UID: string(c.UID), Generation: c.Generation, Revision: revision,
+		Consumer: c.Name, Feed: spec.FeedRef.Name,
+		Instruments: slices.Sorted(slices.Values(spec.Filter.Instruments)), Channels: slices.Sorted(slices.Values(spec.Filter.Channels)),
+		NoNotices: !v.Notices, NoTelemetry: !v.Telemetry,
+		Flow: wire.FlowEntry{Mode: string(flow.Mode)}, Delivery: string(spec.Delivery.Type),
+	}
+	if flow.Interval != nil {
+		entry.Flow.IntervalMillis = flow.Interval.Milliseconds()
+	}
+	if flow.MaxBytesPerSecond != nil {
+		entry.Flow.MaxBytesPerSecond = flow.MaxBytesPerSecond.Value()
+	}
+	if flow.MaxLag != nil {
+		entry.Flow.MaxLagMillis = flow.MaxLag.Milliseconds()
+	}
+	if flow.Lane == v1alpha1.LaneUrgent {
+		entry.Flow.Lane = wire.LaneUrgent
+	}
+	if spec.Delivery.Type == v1alpha1.DeliveryNATS {
+		// Nobody shows a token: what it may have is decided here.
+		entry.Instruments = v.Readable
+		return entry
+	}
+	entry.MaxConnections = int(spec.MaxConnections)
+	entry.Tokens = consumerTokens(c, secrets, was.Tokens)
+	return entry
+}

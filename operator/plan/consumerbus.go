@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// Durable is a durable consumer in JetStream: a FeedConsumer's place in a stream.
+// What it is given it must acknowledge.
+type Durable struct {
+	Stream      string   `json:"stream"`
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Subjects    []string `json:"subjects"`
+	// Window is how many messages may wait for their acknowledgement.
+	Window int `json:"window"`
+	// UID of the FeedConsumer.
+	UID string `json:"uid"`
+	// After is where it goes on when it must be made anew; zero: at the beginning.
+	After wire.ResumeToken `json:"after,omitzero"`
+}
+
+// BusPlan is what JetStream should hold of a Site's Feeds and FeedConsumers, beside
+// the base streams.
+type BusPlan struct {
+	Streams  []OwnStream `json:"streams,omitempty"`
+	Durables []Durable   `json:"durables,omitempty"`
+	// Feeds and Consumers are all that exist: what is planned for none of them, and
+	// is of none of them, goes.
+	Feeds     []string `json:"feeds,omitempty"`
+	Consumers []string `json:"consumers,omitempty"`
+	// Selections by Feed are what is counted for its status.
+	Selections map[string][]FeedSelection `json:"selections,omitempty"`
+	// Settled consumers need what is planned, and nothing else; of the others what
+	// stands stays.
+	Settled []string `json:"settled,omitempty"`
+}
+
+// PlanBus plans streams and durables. Consumers are all of the namespace: those
+// without a verdict are another Site's, or their Feed is gone.
+func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
+	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]ConsumerVerdict,
+) BusPlan {
+	p := BusPlan{Selections: map[string][]FeedSelection{}}
+	for i := range feeds {
+		p.Feeds = append(p.Feeds, feeds[i].Name)
+		if v := verdicts[feeds[i].Name]; v.Served {
+			p.Selections[feeds[i].Name] = FeedSelections(site, &feeds[i], v)
+		}
+		if s := feedStream(site, &feeds[i], verdicts[feeds[i].Name]); s != nil {
+			p.Streams = append(p.Streams, *s)
+		}
+	}
+	for i := range consumers {
+		c := &consumers[i]
+		p.Consumers = append(p.Consumers, c.Name)
+		v, known := consumerVerdicts[c.Name]
+		if !known || !v.OK() {
+			continue
+		}
+		p.Settled = append(p.Settled, c.Name)
+		if s := consumerStream(site, c); s != nil {
+			p.Streams = append(p.Streams, *s)
+		}
+		p.Durables = append(p.Durables, Durables(site, feedNamed(feeds, c.Spec.FeedRef.Name), c, v)...)
+	}
+	return p
+}
+
+// fills says whether a feed server fills a stream for the consumer.
+func fills(c *v1alpha1.FeedConsumer) bool {
+	return c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && c.Spec.Flow.Mode != v1alpha1.FlowAll
+}
+
+// consumerStream is the stream that a feed server fills for a consumer of modes
+// Latest and Sample: in memory, since its messages lie in the Feed's streams too,
+// and of each subject only the newest. Nil for other consumers.
+func consumerStream(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) *OwnStream {
+	if !fills(c) {
+		return nil
+	}
+	return &OwnStream{
+		Name:        wire.ConsumerStream(site.Spec.Code, c.Name),
+		Description: fmt.Sprintf("%s for FeedConsumer %s of Site %s", c.Spec.Flow.Mode, c.Name, site.Spec.Code),
+		Subjects:    []string{wire.LiveSubjects(site.Spec.Code, c.Name)},
+		MaxBytes:    maxConsumerStream,
+		PerSubject:  1,
+		Replicas:    1,
+		Storage:     v1alpha1.StorageMemory,
+		Duplicates:  duplicateWindow,
+		Deletion:    v1alpha1.DeletionDelete,
+	}
+}
+
+// Durables are those of one FeedConsumer that is accepted; none for deliveries other
+// than NATS. In mode All they are on the streams that its messages lie in, and one
+// is on the notices' stream for its gap records; otherwise on the stream that is
+// filled for it.
+func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict) []Durable {
+	if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
+		return nil
+	}
+	code := site.Spec.Code
+	if fills(c) {
+		return []Durable{durableOf(c, wire.ConsumerStream(code, c.Name), []string{wire.LiveSubjects(code, c.Name)})}
+	}
+	subjects := map[string][]string{wire.NoticeStream(code): {wire.GapSubject(code, c.Name)}}
+	notices, telemetry := feedStreams(site, feed)
+	if v.Notices {
+		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Readable)...)
+	}
+	if v.Telemetry {
+		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.Readable, v.Channels)...)
+	}
+	var all []Durable
+	for _, stream := range consumerStreams(site, feed, c, v) {
+		all = append(all, durableOf(c, stream, subjects[stream]))
+	}
+	return all
+}
+
+// consumerStreams are the streams that a consumer of delivery NATS reads, that of
+// the notices first.
+func consumerStreams(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict) []string {
+	code := site.Spec.Code
+	if fills(c) {
+		return []string{wire.ConsumerStream(code, c.Name)}
+	}
+	all := []string{wire.NoticeStream(code)}
+	notices, telemetry := feedStreams(site, feed)
+	if v.Notices && !slices.Contains(all, notices) {
+		all = append(all, notices)
+	}
+	if v.Telemetry && !slices.Contains(all, telemetry) {
+		all = append(all, telemetry)
+	}
+	return all
+}
+
+func durableOf(c *v1alpha1.FeedConsumer, stream string, subjects []string) Durable {
+	d := Durable{
+		Stream: stream, Name: wire.ConsumerDurable(c.Name), Description: "FeedConsumer " + c.Name,
+		Subjects: subjects, Window: defaultWindow, UID: string(c.UID),
+	}
+	if c.Spec.Flow.Window != nil {
+		d.Window = int(*c.Spec.Flow.Window)
+	}
+	for _, p := range c.Status.Positions {
+		if p.Stream != stream {
+			continue
+		}
+		if token, err := wire.ParseResumeToken(p.Token); err == nil {
+			d.After = token
+		}
+	}
+	return d
+}

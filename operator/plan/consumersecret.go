@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// Keys of a FeedConsumer's Secret, beside KeyUserCreds and KeyCA.
+const (
+	// KeyToken is what it shows at the door, KeyURL where that is.
+	KeyToken = "token"
+	KeyURL   = "url"
+	// KeyNATSURL has the servers, with commas between them; KeyStreams the streams
+	// that it reads, with commas too, in each of which KeyDurable is its durable.
+	KeyNATSURL     = "nats-url"
+	KeyStreams     = "streams"
+	KeyDurable     = "durable"
+	KeyInboxPrefix = "inbox-prefix"
+)
+
+// ConsumerSecretName is the name of the Secret that is written for a FeedConsumer.
+func ConsumerSecretName(c *v1alpha1.FeedConsumer) string {
+	return cmp.Or(c.Spec.SecretName, c.Name+"-consumer")
+}
+
+// ConsumerSecrets are those with the tokens of FeedConsumers.
+func ConsumerSecrets(consumers []v1alpha1.FeedConsumer) []SecretNeed {
+	var needs []SecretNeed
+	for i := range consumers {
+		if consumers[i].Spec.Delivery.Type != v1alpha1.DeliveryNATS {
+			needs = append(needs, SecretNeed{Name: ConsumerSecretName(&consumers[i])})
+		}
+	}
+	return needs
+}
+
+// consumerTokens are the hashes of a FeedConsumer's token. Without a Secret of its
+// own it has none that anybody could show.
+func consumerTokens(c *v1alpha1.FeedConsumer, secrets Secrets, was []wire.TokenHash) []wire.TokenHash {
+	secret := secrets[ConsumerSecretName(c)]
+	if secret == nil || !metav1.IsControlledBy(secret, c) || tooGuessable(secret, KeyToken) {
+		return []wire.TokenHash{wire.NoToken()}
+	}
+	return hashTokens(c.UID, secret, KeyToken, was)
+}
+
+// GoodToken says whether a FeedConsumer's Secret holds a token that may stay.
+func GoodToken(secret *corev1.Secret) bool { return !tooGuessable(secret, KeyToken) }
+
+// ConsumerAccess is all that a FeedConsumer needs to connect, but what only chance
+// can make.
+type ConsumerAccess struct {
+	Site     *v1alpha1.Site
+	Feed     *v1alpha1.Feed
+	Consumer *v1alpha1.FeedConsumer
+	Verdict  ConsumerVerdict
+	// Services are the feed servers' own, for the address.
+	Services []corev1.Service
+	// CA of the NATS servers; empty where a public authority signed.
+	CA []byte
+}
+
+// User is the consumer's JetStream user; nil for deliveries other than NATS.
+func (a ConsumerAccess) User() *JetStreamUser {
+	if a.Consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
+		return nil
+	}
+	u := ConsumerUser(a.Site, a.Feed, a.Consumer, a.Verdict)
+	return &u
+}
+
+// URL to connect to; empty for delivery NATS, and without feed servers.
+func (a ConsumerAccess) URL() string {
+	base := FeedServerURL(a.Site, a.Services)
+	if base == "" {
+		return ""
+	}
+	query := "?consumer=" + a.Consumer.Name
+	switch a.Consumer.Spec.Delivery.Type {
+	case v1alpha1.DeliveryWebSocket:
+		return "ws" + strings.TrimPrefix(base, "http") + "/feeds/" + a.Feed.Name + "/ws" + query
+	case v1alpha1.DeliveryServerSentEvents:
+		return base + "/feeds/" + a.Feed.Name + "/events" + query
+	default:
+		return ""
+	}
+}
+
+// Data is what the Secret says beside credentials or token.
+func (a ConsumerAccess) Data() map[string][]byte {
+	if a.Consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
+		return map[string][]byte{KeyURL: []byte(a.URL())}
+	}
+	data := map[string][]byte{
+		KeyNATSURL:     []byte(strings.Join(a.Site.Spec.JetStream.Servers, ",")),
+		KeyStreams:     []byte(strings.Join(consumerStreams(a.Site, a.Feed, a.Consumer, a.Verdict), ",")),
+		KeyDurable:     []byte(wire.ConsumerDurable(a.Consumer.Name)),
+		KeyInboxPrefix: []byte(ConsumerInbox(a.Site, a.Consumer)),
+	}
+	if len(a.CA) > 0 {
+		data[KeyCA] = a.CA
+	}
+	return data
+}
+
+// Secret holds data, and the hash of what credentials in it allow.
+func (a ConsumerAccess) Secret(data map[string][]byte, permissions string) *coreac.SecretApplyConfiguration {
+	c := a.Consumer
+	s := coreac.Secret(ConsumerSecretName(c), c.Namespace).
+		WithLabels(map[string]string{
+			LabelName: "feed-consumer", LabelInstance: c.Name, LabelComponent: "consumer", LabelPartOf: "substorm", LabelManagedBy: FieldOwner,
+		}).
+		WithOwnerReferences(metaac.OwnerReference().
+			WithAPIVersion(v1alpha1.GroupVersion.String()).
+			WithKind("FeedConsumer").
+			WithName(c.Name).
+			WithUID(c.UID).
+			WithController(true)).
+		WithType(corev1.SecretTypeOpaque).
+		WithData(data)
+	if permissions != "" {
+		s.WithAnnotations(map[string]string{AnnotationPermissions: permissions})
+	}
+	return s
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// ConsumerFigures is what feed servers measured of a FeedConsumer, all of them
+// together: the worst state, the greatest lag, and sums.
+type ConsumerFigures struct {
+	State       v1alpha1.ConsumerState
+	Connections int32
+	LagMessages int64
+	LagBytes    int64
+	Lag         time.Duration
+	Messages    int64
+	Bytes       int64
+	Dropped     map[string]int64
+	Gaps        int64
+	Achieved    time.Duration
+}
+
+// badness orders states: what is worst of several is shown.
+var badness = []v1alpha1.ConsumerState{
+	v1alpha1.ConsumerIdle, v1alpha1.ConsumerFlowing, v1alpha1.ConsumerSlow, v1alpha1.ConsumerLapped,
+}
+
+// MergeConsumer sums up what the pods that report said of a consumer. A report that
+// is older than three intervals counts while its pod, which reports what changes,
+// goes on reporting about itself.
+func MergeConsumer(reports []ConsumerReport, servers []FeedServerReport, now time.Time) ConsumerFigures {
+	sum := ConsumerFigures{State: v1alpha1.ConsumerIdle, Dropped: map[string]int64{}}
+	for _, r := range reports {
+		if now.Sub(r.Seen) > reportAge && !slices.ContainsFunc(freshServers(servers, now), func(s FeedServerReport) bool {
+			return s.Pod == r.Pod && s.Incarnation == r.Incarnation
+		}) {
+			continue
+		}
+		if state := v1alpha1.ConsumerState(r.State); slices.Index(badness, state) > slices.Index(badness, sum.State) {
+			sum.State = state
+		}
+		sum.Connections += int32(r.Connections)
+		if lag := time.Duration(r.LagMillis) * time.Millisecond; lag > sum.Lag || r.LagMessages > sum.LagMessages {
+			sum.Lag = max(sum.Lag, lag)
+			sum.LagMessages, sum.LagBytes = max(sum.LagMessages, r.LagMessages), max(sum.LagBytes, r.LagBytes)
+		}
+		sum.Messages += int64(r.Messages)
+		sum.Bytes += int64(r.Bytes)
+		sum.Gaps += int64(r.Gaps)
+		for reason, n := range r.Dropped {
+			sum.Dropped[reason] += int64(n)
+		}
+		sum.Achieved = max(sum.Achieved, time.Duration(r.AchievedMillis)*time.Millisecond)
+	}
+	return sum
+}
+
+// freshServers are the feed servers that report.
+func freshServers(servers []FeedServerReport, now time.Time) []FeedServerReport {
+	return slices.DeleteFunc(slices.Clone(servers), func(s FeedServerReport) bool { return now.Sub(s.Seen) > reportAge })
+}
+
+// ConsumerView is everything that a FeedConsumer's status is made from.
+type ConsumerView struct {
+	Now      time.Time
+	Consumer *v1alpha1.FeedConsumer
+	Verdict  ConsumerVerdict
+	// Site of its Feed; nil where the Feed does not exist.
+	Site *v1alpha1.Site
+	Bus  Bus
+	// Entry that stands in the registry; nil where there is none.
+	Entry *wire.ConsumerEntry
+	// Failed is what kept its Secret from being written.
+	Failed *Finding
+	// Durables is what was found of them, and of the stream that is filled for it;
+	// nil where nobody has looked since they were planned.
+	Durables *Finding
+	Servers  []FeedServerReport
+	Reports  []ConsumerReport
+	// Positions of its durables; nil where nobody has looked.
+	Positions []v1alpha1.ConsumerPosition
+	URL       string
+}
+
+// ConsumerStatus returns the status, and after how long to look again.
+func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration) {
+	sum := MergeConsumer(v.Reports, v.Servers, v.Now)
+	flowing, wait := v.flowing(sum)
+	c := conditions{now: v.Now, generation: v.Consumer.Generation, was: v.Consumer.Status.Conditions}
+	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
+	c.set(v1alpha1.ConditionConsumerFlowing, flowing)
+	patienceEnds := c.finish(first(v, consumerReadiness, good(v1alpha1.ReasonReady, "it can connect with what Secret "+
+		fmt.Sprintf("%q", ConsumerSecretName(v.Consumer))+" holds: "+v.Verdict.Message)))
+	status := v1alpha1.FeedConsumerStatus{
+		ObservedGeneration: v.Consumer.Generation, Conditions: c.is,
+		SecretName: v.Consumer.Status.SecretName, URL: v.URL, Positions: v.Positions,
+	}
+	if v.Verdict.Served && v.Failed == nil && v.Site != nil {
+		status.SecretName = ConsumerSecretName(v.Consumer)
+	}
+	if v.Positions == nil {
+		status.Positions = v.Consumer.Status.Positions
+	}
+	v.figures(&status, sum)
+	return status, soonest(patienceEnds, wait, figuresEvery)
+}
+
+// figures fills in what was measured. While nobody reports, the last figures stay.
+func (v ConsumerView) figures(status *v1alpha1.FeedConsumerStatus, sum ConsumerFigures) {
+	if len(v.Reports) == 0 || !v.Bus.Up {
+		was := &v.Consumer.Status
+		status.State, status.Lag, status.Delivered, status.Dropped = was.State, was.Lag, was.Delivered, was.Dropped
+		status.Gaps, status.AchievedInterval = was.Gaps, was.AchievedInterval
+		if v.Bus.Up && len(freshServers(v.Servers, v.Now)) > 0 {
+			status.State = sum.State
+		}
+		return
+	}
+	status.State = sum.State
+	status.Connections = sum.Connections
+	status.Lag = &v1alpha1.ConsumerLag{Messages: sum.LagMessages, Bytes: sum.LagBytes, Seconds: int64(sum.Lag / time.Second)}
+	status.Delivered = &v1alpha1.ConsumerDelivered{Messages: sum.Messages, Bytes: sum.Bytes}
+	for _, reason := range slices.Sorted(maps.Keys(sum.Dropped)) {
+		status.Dropped = append(status.Dropped, v1alpha1.ConsumerDropped{Reason: reason, Count: sum.Dropped[reason]})
+	}
+	status.Gaps = sum.Gaps
+	if sum.Achieved > 0 {
+		status.AchievedInterval = &metav1.Duration{Duration: sum.Achieved}
+	}
+}
+
+// Can the consumer connect, and is it served?
+var consumerReadiness = []check[ConsumerView]{
+	func(v ConsumerView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
+	siteHasNoFeedServer,
+	func(v ConsumerView) (Finding, bool) {
+		if v.Failed == nil {
+			return Finding{}, false
+		}
+		return *v.Failed, true
+	},
+	consumerIsAsItWas,
+	consumerIsNotWritten,
+	durablesAreAmiss,
+	noFeedServerReports,
+	feedServerHasProblem,
+	feedServerIsBehind,
+}
+
+func siteHasNoFeedServer(v ConsumerView) (Finding, bool) {
+	return bad(v1alpha1.ReasonNoFeedServer, fmt.Sprintf(
+			"Site %q has no feed server, which serves consumers and tells them of gaps: set its spec.feedServer", v.Site.Name)),
+		v.Site.Spec.FeedServer == nil
+}
+
+func consumerIsAsItWas(v ConsumerView) (Finding, bool) {
+	was := condition(v.Consumer.Status.Conditions, v1alpha1.ConditionReady)
+	if v.Bus.Up || was == nil || was.ObservedGeneration != v.Consumer.Generation {
+		return Finding{}, false
+	}
+	return Finding{was.Status, was.Reason, was.Message}, true
+}
+
+func consumerIsNotWritten(v ConsumerView) (Finding, bool) {
+	if v.Entry != nil && v.Entry.UID == string(v.Consumer.UID) && v.Entry.Generation == v.Consumer.Generation {
+		return Finding{}, false
+	}
+	return notWritten(v.Consumer.Generation, v.Bus, v.Site.Name), true
+}
+
+func durablesAreAmiss(v ConsumerView) (Finding, bool) {
+	switch {
+	case v.Consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS:
+		return Finding{}, false
+	case v.Durables == nil:
+		return bad(v1alpha1.ReasonReconciling, "its durables in JetStream are being made"), true
+	default:
+		return *v.Durables, !v.Durables.OK()
+	}
+}
+
+func noFeedServerReports(v ConsumerView) (Finding, bool) {
+	return bad(v1alpha1.ReasonNotReported, fmt.Sprintf("no feed server of Site %q reports: see its condition %s",
+		v.Site.Name, v1alpha1.ConditionFeedServerAvailable)), len(freshServers(v.Servers, v.Now)) == 0
+}
+
+func feedServerHasProblem(v ConsumerView) (Finding, bool) {
+	for _, s := range freshServers(v.Servers, v.Now) {
+		if problem := s.Problems[v.Consumer.Name]; problem != "" {
+			return bad(v1alpha1.ReasonFeedServerProblem, fmt.Sprintf("feed server %s: %s", s.Pod, problem)), true
+		}
+	}
+	return Finding{}, false
+}
+
+func feedServerIsBehind(v ConsumerView) (Finding, bool) {
+	for _, s := range freshServers(v.Servers, v.Now) {
+		if s.Revision < v.Entry.Revision && s.Revision > 0 && !s.Draining {
+			return bad(v1alpha1.ReasonProgressing, fmt.Sprintf("feed server %s does not run registry revision %d yet", s.Pod, v.Entry.Revision)), true
+		}
+	}
+	return Finding{}, false
+}
+
+// flowing also says when the answer may change without a report.
+func (v ConsumerView) flowing(sum ConsumerFigures) (Finding, time.Duration) {
+	was := condition(v.Consumer.Status.Conditions, v1alpha1.ConditionConsumerFlowing)
+	latest := time.Time{}
+	for _, s := range v.Servers {
+		if s.Seen.After(latest) {
+			latest = s.Seen
+		}
+	}
+	if !v.Bus.Up {
+		latest = v.Bus.Since
+	}
+	silent := v.Now.Sub(latest) > reportAge+reportGrace
+	switch {
+	case !v.Verdict.OK():
+		return unknown(v1alpha1.ReasonNotAccepted, "nothing flows until it is accepted: "+v.Verdict.Message), 0
+	case silent:
+		return unknown(v1alpha1.ReasonNoReport, "no feed server reports about it: see the conditions of the Site"), 0
+	case (!v.Bus.Up || len(freshServers(v.Servers, v.Now)) == 0) && was != nil:
+		return Finding{was.Status, was.Reason, was.Message}, latest.Add(reportAge+reportGrace).Sub(v.Now) + time.Second
+	default:
+		return sum.finding(), 0
+	}
+}
+
+func (sum ConsumerFigures) finding() Finding {
+	behind := fmt.Sprintf("it is %s behind, with %d messages of %d bytes to go", sum.Lag.Truncate(time.Second), sum.LagMessages, sum.LagBytes)
+	switch sum.State {
+	case v1alpha1.ConsumerFlowing:
+		return good(string(sum.State), "it gets what its flow asks for")
+	case v1alpha1.ConsumerSlow:
+		return bad(string(sum.State), behind+": read faster, narrow spec.filter, or choose flow mode Latest or Sample")
+	case v1alpha1.ConsumerLapped:
+		return bad(string(sum.State), fmt.Sprintf(
+			"it was sent a gap record in the last ten minutes, %d in all; %s: what it missed is in the archive", sum.Gaps, behind))
+	default:
+		return unknown(string(v1alpha1.ConsumerIdle), "nobody is connected, or asks for messages")
+	}
+}

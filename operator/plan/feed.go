@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// FeedVerdict says whether a Feed is accepted, and what it selects.
+type FeedVerdict struct {
+	Finding
+	// Instruments that it selects and that gateways know, by name and in order.
+	Instruments []string `json:"instruments,omitempty"`
+	// Served: feed servers know it as it is declared. Where it is not, and Absent,
+	// what they know of it stays.
+	Served bool `json:"served,omitempty"`
+	Absent bool `json:"absent,omitempty"`
+}
+
+// StreamFound is what was found of a stream that a Feed or a consumer has to itself.
+type StreamFound struct {
+	// Problem is why the stream does not stand as planned; nil where it does.
+	Problem *Finding               `json:"problem,omitempty"`
+	Storage v1alpha1.StreamStorage `json:"storage,omitempty"`
+}
+
+// feedApplication is one Feed that wants to be accepted.
+type feedApplication struct {
+	site         *v1alpha1.Site
+	siteAccepted Finding
+	feed         *v1alpha1.Feed
+	selector     labels.Selector
+	selectorErr  error
+	instruments  []string
+	found        StreamFound
+}
+
+// The order is that in which a person can put things right.
+var feedChecks = []check[feedApplication]{
+	feedHasNoSite,
+	feedsSiteIsNotAccepted,
+	selectorIsInvalid,
+	storageChanged,
+	feedSelectsNothing,
+}
+
+// AcceptFeeds judges the Feeds of one Site, by name. Listed are the Instruments
+// that are, or will be, in the registry: who may read others is not known. Found
+// holds the Feeds' own streams by name; nothing where nobody has looked yet.
+func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, instruments []v1alpha1.Instrument,
+	listed map[string]bool, found map[string]StreamFound,
+) map[string]FeedVerdict {
+	verdicts := make(map[string]FeedVerdict, len(feeds))
+	for i := range feeds {
+		in := feedApplication{site: site, siteAccepted: accepted, feed: &feeds[i]}
+		in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(&feeds[i].Spec.Instruments)
+		if in.selectorErr == nil {
+			in.instruments = selected(in.selector, instruments, listed)
+		}
+		if site != nil {
+			in.found = found[wire.FeedStream(site.Spec.Code, feeds[i].Name)]
+		}
+		f := first(in, feedChecks, good(v1alpha1.ReasonAccepted, fmt.Sprintf("it selects %s", instrumentCount(len(in.instruments)))))
+		verdicts[feeds[i].Name] = FeedVerdict{
+			Finding: f, Instruments: in.instruments,
+			Served: f.OK() || f.Reason == v1alpha1.ReasonSelectsNothing || f.Reason == v1alpha1.ReasonImmutable,
+			Absent: f.Reason == v1alpha1.ReasonInvalidSelector,
+		}
+	}
+	return verdicts
+}
+
+// Listed are the Instruments that the registry has, or will have.
+func Listed(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, current map[string]wire.InstrumentEntry) map[string]bool {
+	listed := map[string]bool{}
+	for i := range instruments {
+		name := instruments[i].Name
+		_, exists := current[name]
+		listed[name] = verdicts[name].OK() || verdicts[name].Absent && exists
+	}
+	return listed
+}
+
+func selected(selector labels.Selector, instruments []v1alpha1.Instrument, listed map[string]bool) []string {
+	var names []string
+	for i := range instruments {
+		if listed[instruments[i].Name] && selector.Matches(labels.Set(instruments[i].Labels)) {
+			names = append(names, instruments[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func instrumentCount(n int) string {
+	if n == 1 {
+		return "1 instrument"
+	}
+	return fmt.Sprintf("%d instruments", n)
+}
+
+func feedHasNoSite(in feedApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
+		"Site %q does not exist in this namespace: create it, or make a Feed that names another one", in.feed.Spec.SiteRef.Name)), in.site == nil
+}
+
+func feedsSiteIsNotAccepted(in feedApplication) (Finding, bool) {
+	return siteIsNotAccepted(application{site: in.site, siteAccepted: in.siteAccepted})
+}
+
+func selectorIsInvalid(in feedApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonInvalidSelector, fmt.Sprintf(
+		"spec.instruments is no label selector: %v; what feed servers knew of the Feed before stays", in.selectorErr)), in.selectorErr != nil
+}
+
+func storageChanged(in feedApplication) (Finding, bool) {
+	if in.feed.Spec.Stream == nil || in.found.Storage == "" || in.found.Storage == in.feed.Spec.Stream.Storage {
+		return Finding{}, false
+	}
+	return bad(v1alpha1.ReasonImmutable, fmt.Sprintf(
+		"stream %s has storage %s, and JetStream cannot change that to %s: set spec.stream.storage back, or make another Feed; the rest of the Feed is as declared",
+		wire.FeedStream(in.site.Spec.Code, in.feed.Name), in.found.Storage, in.feed.Spec.Stream.Storage)), true
+}
+
+func feedSelectsNothing(in feedApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
+		"no Instrument of Site %q that is accepted has the labels %q: label some, or change spec.instruments",
+		in.site.Name, in.selector.String())), len(in.instruments) == 0
+}
+
+// carries says which kinds of messages a Feed carries.
+func carries(feed *v1alpha1.Feed) (notices, telemetry bool) {
+	if len(feed.Spec.Messages) == 0 {
+		return true, true
+	}
+	return slices.Contains(feed.Spec.Messages, v1alpha1.FeedNotices), slices.Contains(feed.Spec.Messages, v1alpha1.FeedTelemetry)
+}
+
+// feedStreams are the streams that a Feed's notices and telemetry lie in; empty
+// where it does not carry them.
+func feedStreams(site *v1alpha1.Site, feed *v1alpha1.Feed) (notices, telemetry string) {
+	code := site.Spec.Code
+	notices, telemetry = wire.NoticeStream(code), wire.ObservationStream(code)
+	if feed.Spec.Stream != nil {
+		notices = wire.FeedStream(code, feed.Name)
+		telemetry = notices
+	}
+	n, t := carries(feed)
+	if !n {
+		notices = ""
+	}
+	if !t {
+		telemetry = ""
+	}
+	return notices, telemetry
+}
+
+// feedEntry is a Feed as feed servers know it.
+func feedEntry(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict, revision int64) wire.FeedEntry {
+	entry := wire.FeedEntry{
+		Format: wire.Format, UID: string(feed.UID), Generation: feed.Generation, Revision: revision,
+		Feed: feed.Name, Instruments: v.Instruments, Channels: slices.Sorted(slices.Values(feed.Spec.Channels)),
+	}
+	if entry.Instruments == nil {
+		entry.Instruments = []string{}
+	}
+	entry.Notices, entry.Telemetry = feedStreams(site, feed)
+	if feed.Spec.Access != nil {
+		entry.Live = string(feed.Spec.Access.Live)
+	}
+	return entry
+}
+
+// StreamSource is a stream that another one takes messages from, where their
+// subject matches.
+type StreamSource struct {
+	Stream  string `json:"stream"`
+	Subject string `json:"subject"`
+}
+
+// OwnStream is a stream that a Feed or a consumer has to itself. When it is full
+// the oldest go.
+type OwnStream struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	// Sources of a Feed's, or Subjects of a consumer's.
+	Sources    []StreamSource         `json:"sources,omitempty"`
+	Subjects   []string               `json:"subjects,omitempty"`
+	MaxBytes   int64                  `json:"maxBytes"`
+	MaxAge     time.Duration          `json:"maxAge,omitempty"`
+	PerSubject int64                  `json:"perSubject,omitempty"`
+	Replicas   int                    `json:"replicas"`
+	Storage    v1alpha1.StreamStorage `json:"storage"`
+	Duplicates time.Duration          `json:"duplicates"`
+	// Deletion is what becomes of it without its owner.
+	Deletion v1alpha1.DeletionPolicy `json:"deletion"`
+}
+
+// feedStream is a Feed's own stream; nil where it has none, or nothing to source.
+func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) *OwnStream {
+	spec := feed.Spec.Stream
+	if spec == nil || !v.Served || len(v.Instruments) == 0 {
+		return nil
+	}
+	return &OwnStream{
+		Name:        wire.FeedStream(site.Spec.Code, feed.Name),
+		Description: "Feed " + feed.Name + " of Site " + site.Spec.Code,
+		Sources:     feedSources(site, feed, v),
+		MaxBytes:    spec.MaxSize.Value(),
+		MaxAge:      spec.MaxAge.Duration,
+		Replicas:    int(spec.Replicas),
+		Storage:     spec.Storage,
+		Duplicates:  min(duplicateWindow, spec.MaxAge.Duration),
+		Deletion:    cmp.Or(feed.Spec.DeletionPolicy, v1alpha1.DeletionRetain),
+	}
+}
+
+// feedSources: each instrument (and channel) is a source of its own, which
+// JetStream continues where it is when another one comes or goes; one source with
+// another filter would begin anew, and bring everything a second time.
+func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []StreamSource {
+	code := site.Spec.Code
+	notices, telemetry := carries(feed)
+	var all []StreamSource
+	if notices {
+		for _, subject := range noticeSubjects(code, v.Instruments) {
+			all = append(all, StreamSource{wire.NoticeStream(code), subject})
+		}
+	}
+	if telemetry {
+		for _, subject := range observationSubjects(code, v.Instruments, feed.Spec.Channels) {
+			all = append(all, StreamSource{wire.ObservationStream(code), subject})
+		}
+	}
+	return all
+}
+
+func noticeSubjects(code string, instruments []string) []string {
+	all := make([]string, len(instruments))
+	for i, name := range instruments {
+		all[i] = wire.NoticeSubject(code, name)
+	}
+	return all
+}
+
+// observationSubjects match the telemetry of instruments: of some channels, or of all.
+func observationSubjects(code string, instruments, channels []string) []string {
+	channels = slices.Sorted(slices.Values(channels))
+	var all []string
+	for _, name := range instruments {
+		if len(channels) == 0 {
+			all = append(all, wire.ObservationSubjectsOf(code, name))
+		}
+		for _, channel := range channels {
+			all = append(all, wire.ObservationSubject(code, name, channel))
+		}
+	}
+	return all
+}
+
+// FeedSelection is what a Feed selects of one stream.
+type FeedSelection struct {
+	Stream   string   `json:"stream"`
+	Subjects []string `json:"subjects"`
+	// Whole: the stream is the Feed's own.
+	Whole bool `json:"whole,omitempty"`
+}
+
+// FeedSelections are what a Feed selects of each of its streams.
+func FeedSelections(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []FeedSelection {
+	code := site.Spec.Code
+	notices, telemetry := feedStreams(site, feed)
+	subjects := map[string][]string{}
+	if notices != "" {
+		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Instruments)...)
+	}
+	if telemetry != "" {
+		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.Instruments, feed.Spec.Channels)...)
+	}
+	var all []FeedSelection
+	for _, stream := range streamsOf(site, feed) {
+		all = append(all, FeedSelection{Stream: stream, Subjects: subjects[stream], Whole: feed.Spec.Stream != nil})
+	}
+	return all
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// FeedFigures is what was counted in a Feed's streams.
+type FeedFigures struct {
+	Messages int64 `json:"messages"`
+	// Bytes is nil where the Feed is a selection.
+	Bytes     *int64                 `json:"bytes,omitempty"`
+	First     *v1alpha1.FeedPosition `json:"first,omitempty"`
+	Last      *v1alpha1.FeedPosition `json:"last,omitempty"`
+	PerMinute int64                  `json:"perMinute"`
+}
+
+// FeedView is everything that a Feed's status is made from.
+type FeedView struct {
+	Now     time.Time
+	Feed    *v1alpha1.Feed
+	Site    *v1alpha1.Site
+	Verdict FeedVerdict
+	Bus     Bus
+	// Entry that stands in the registry; nil where there is none.
+	Entry *wire.FeedEntry
+	// Stream is what was found of the Feed's own one; nil where nobody has looked.
+	Stream *StreamFound
+	// Figures are nil where nobody has counted yet.
+	Figures *FeedFigures
+	// Consumers of the Feed, and the lag of those that are reported of.
+	Consumers map[string]time.Duration
+}
+
+// FeedStatus returns the status, and after how long to look again.
+func FeedStatus(v FeedView) (v1alpha1.FeedStatus, time.Duration) {
+	c := conditions{now: v.Now, generation: v.Feed.Generation, was: v.Feed.Status.Conditions}
+	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
+	patienceEnds := c.finish(first(v, []check[FeedView]{
+		func(v FeedView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
+		feedIsAsItWas,
+		feedIsNotWritten,
+		feedStreamIsAmiss,
+	}, good(v1alpha1.ReasonReady, "it can be followed: "+v.Verdict.Message)))
+	was := &v.Feed.Status
+	status := v1alpha1.FeedStatus{
+		ObservedGeneration: v.Feed.Generation, Conditions: c.is,
+		Instruments: int32(len(v.Verdict.Instruments)), Consumers: int32(len(v.Consumers)), Slowest: v.slowest(),
+		Messages: was.Messages, Bytes: was.Bytes, First: was.First, Last: was.Last, MessagesPerMinute: was.MessagesPerMinute,
+	}
+	if v.Site != nil {
+		status.Streams = streamsOf(v.Site, v.Feed)
+	}
+	if f := v.Figures; f != nil {
+		status.Messages, status.Bytes, status.First, status.Last, status.MessagesPerMinute = f.Messages, f.Bytes, f.First, f.Last, f.PerMinute
+	}
+	return status, soonest(patienceEnds, figuresEvery)
+}
+
+// streamsOf are the streams that a Feed's messages lie in, in order.
+func streamsOf(site *v1alpha1.Site, feed *v1alpha1.Feed) []string {
+	notices, telemetry := feedStreams(site, feed)
+	switch {
+	case notices == "" || notices == telemetry:
+		return []string{telemetry}
+	case telemetry == "":
+		return []string{notices}
+	default:
+		return []string{notices, telemetry}
+	}
+}
+
+// feedIsAsItWas: while JetStream is away, and while the operator starts, nothing is
+// known to have changed.
+func feedIsAsItWas(v FeedView) (Finding, bool) {
+	was := condition(v.Feed.Status.Conditions, v1alpha1.ConditionReady)
+	if v.Bus.Up || was == nil || was.ObservedGeneration != v.Feed.Generation {
+		return Finding{}, false
+	}
+	return Finding{was.Status, was.Reason, was.Message}, true
+}
+
+func feedIsNotWritten(v FeedView) (Finding, bool) {
+	if v.Entry != nil && v.Entry.UID == string(v.Feed.UID) && v.Entry.Generation == v.Feed.Generation {
+		return Finding{}, false
+	}
+	return notWritten(v.Feed.Generation, v.Bus, v.Feed.Spec.SiteRef.Name), true
+}
+
+func notWritten(generation int64, bus Bus, site string) Finding {
+	if !bus.Up {
+		return bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
+			"generation %d waits for the registry: the operator does not reach JetStream, see the conditions of Site %q", generation, site))
+	}
+	return bad(v1alpha1.ReasonReconciling, fmt.Sprintf("generation %d is being written to the registry", generation))
+}
+
+func feedStreamIsAmiss(v FeedView) (Finding, bool) {
+	switch {
+	case v.Feed.Spec.Stream == nil:
+		return Finding{}, false
+	case v.Stream == nil:
+		return bad(v1alpha1.ReasonReconciling, fmt.Sprintf("stream %s is being made", wire.FeedStream(v.Site.Spec.Code, v.Feed.Name))), true
+	case v.Stream.Problem != nil:
+		return *v.Stream.Problem, true
+	default:
+		return Finding{}, false
+	}
+}
+
+// slowest is the consumer with the greatest lag; of equal ones the first by name.
+func (v FeedView) slowest() *v1alpha1.SlowestConsumer {
+	var s *v1alpha1.SlowestConsumer
+	for name, lag := range v.Consumers {
+		seconds := int64(lag / time.Second)
+		if seconds > 0 && (s == nil || seconds > s.LagSeconds || seconds == s.LagSeconds && name < s.Name) {
+			s = &v1alpha1.SlowestConsumer{Name: name, LagSeconds: seconds}
+		}
+	}
+	return s
+}
+
+// StreamRefused says that JetStream does not make or change a stream, or a durable.
+func StreamRefused(what, problem string) Finding {
+	return bad(v1alpha1.ReasonStreamRefused, fmt.Sprintf(
+		"JetStream refuses %s: %s; see that spec.stream asks for no more replicas and bytes than the servers and the account have", what, problem))
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// feedWorld is what a test's .in.yaml holds of the ways out.
+type feedWorld struct {
+	Deployments []appsv1.Deployment `json:"deployments"`
+	// Found streams by name, figures by Feed.
+	Found   map[string]plan.StreamFound `json:"found"`
+	Figures map[string]plan.FeedFigures `json:"figures"`
+	// Durables are what was found of them, by FeedConsumer.
+	Durables map[string]plan.Finding `json:"durables"`
+	// SecretOwners say whose the Secrets are, by their names.
+	SecretOwners      map[string]string                `json:"secretOwners"`
+	FeedServerReports []plan.FeedServerReport          `json:"feedServerReports"`
+	ConsumerReports   map[string][]plan.ConsumerReport `json:"consumerReports"`
+}
+
+// feedsPlanned is what a test's .out.yaml holds of the ways out.
+type feedsPlanned struct {
+	Feeds           map[string]v1alpha1.FeedStatus         `json:"feeds,omitempty"`
+	FeedConsumers   map[string]v1alpha1.FeedConsumerStatus `json:"feedConsumers,omitempty"`
+	Bus             map[string]plan.BusPlan                `json:"bus,omitempty"`
+	ConsumerUsers   map[string]*plan.JetStreamUser         `json:"consumerUsers,omitempty"`
+	ConsumerSecrets map[string]map[string]string           `json:"consumerSecrets,omitempty"`
+	FeedServer      []plan.Object                          `json:"feedServer,omitempty"`
+}
+
+func newFeedsPlanned() feedsPlanned {
+	return feedsPlanned{Feeds: map[string]v1alpha1.FeedStatus{}, FeedConsumers: map[string]v1alpha1.FeedConsumerStatus{},
+		Bus: map[string]plan.BusPlan{}, ConsumerUsers: map[string]*plan.JetStreamUser{}, ConsumerSecrets: map[string]map[string]string{}}
+}
+
+func (p *feedsPlanned) add(part string, from feedsPlanned) {
+	switch part {
+	case "feeds":
+		p.Feeds = from.Feeds
+	case "feedConsumers":
+		p.FeedConsumers = from.FeedConsumers
+	case "bus":
+		p.Bus = from.Bus
+	case "consumerUsers":
+		p.ConsumerUsers = from.ConsumerUsers
+	case "consumerSecrets":
+		p.ConsumerSecrets = from.ConsumerSecrets
+	case "feedServer":
+		p.FeedServer = from.FeedServer
+	default:
+		panic("show: there is no part " + part)
+	}
+}
+
+func (w world) feedServer(site *v1alpha1.Site) plan.FeedServerView {
+	view := plan.FeedServerView{Pods: w.Pods, Services: w.Services, Reports: w.FeedServerReports}
+	for i := range w.Deployments {
+		if site != nil && w.Deployments[i].Name == plan.FeedServerName(site) {
+			view.Deployment = &w.Deployments[i]
+		}
+	}
+	return view
+}
+
+func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, site string, accepted plan.Finding, registry plan.RegistryState) {
+	in.Feeds = keep(load[v1alpha1.Feed](t, "feeds", w.Feeds), func(f v1alpha1.Feed) bool { return f.Spec.SiteRef.Name == site })
+	in.Consumers = load[v1alpha1.FeedConsumer](t, "feedconsumers", w.FeedConsumers)
+	in.Secrets = w.owned(in.Secrets)
+	listed := plan.Listed(in.Instruments, in.Verdicts, registry.Entries)
+	in.FeedsAre = plan.AcceptFeeds(in.Site, accepted, in.Feeds, in.Instruments, listed, w.Found)
+	in.ConsumersAre = plan.AcceptConsumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.Instruments, w.Now)
+	for i := range in.Feeds {
+		w.planFeed(out, in, &in.Feeds[i], registry)
+	}
+	for i := range in.Consumers {
+		w.planConsumer(out, in, &in.Consumers[i], registry)
+	}
+	if in.Site == nil {
+		return
+	}
+	out.Bus[site] = plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre)
+	if in.Site.Spec.FeedServer == nil {
+		return
+	}
+	s := plan.FeedServer{Site: in.Site, Image: "substorm/feed-server:dev", Secrets: in.Secrets}
+	if in.Site.Spec.JetStream.AccountKeySecretRef != nil {
+		user := plan.FeedServerUser(in.Site)
+		out.Users["feed-server"] = user
+		s.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
+	}
+	out.FeedServer = s.Objects()
+}
+
+// owned says in the Secrets whose they are.
+func (w world) owned(secrets plan.Secrets) plan.Secrets {
+	all := maps.Clone(secrets)
+	for name, uid := range w.SecretOwners {
+		is := all[name].DeepCopy()
+		controls := true
+		is.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(uid), Controller: &controls}}
+		all[name] = is
+	}
+	return all
+}
+
+func (w world) planFeed(out *planned, in *plan.RegistryInput, feed *v1alpha1.Feed, registry plan.RegistryState) {
+	view := plan.FeedView{Now: w.Now, Feed: feed, Site: in.Site, Verdict: in.FeedsAre[feed.Name], Bus: w.Bus[feed.Spec.SiteRef.Name],
+		Consumers: map[string]time.Duration{}}
+	if entry, exists := registry.Feeds[feed.Name]; exists {
+		view.Entry = &entry
+	}
+	if figures, counted := w.Figures[feed.Name]; counted {
+		view.Figures = &figures
+	}
+	if in.Site != nil {
+		if found, looked := w.Found[wire.FeedStream(in.Site.Spec.Code, feed.Name)]; looked {
+			view.Stream = &found
+		}
+	}
+	for i := range in.Consumers {
+		if c := &in.Consumers[i]; c.Spec.FeedRef.Name == feed.Name {
+			view.Consumers[c.Name] = plan.MergeConsumer(w.ConsumerReports[c.Name], w.FeedServerReports, w.Now).Lag
+		}
+	}
+	out.Feeds[feed.Name], _ = plan.FeedStatus(view)
+}
+
+func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.FeedConsumer, registry plan.RegistryState) {
+	view := plan.ConsumerView{Now: w.Now, Consumer: c, Servers: w.FeedServerReports, Reports: w.ConsumerReports[c.Name]}
+	verdict, known := in.ConsumersAre[c.Name]
+	if !known {
+		view.Verdict = plan.OrphanConsumer(c)
+		out.FeedConsumers[c.Name], _ = plan.ConsumerStatus(view)
+		return
+	}
+	view.Verdict, view.Site = verdict, in.Site
+	if in.Site == nil {
+		out.FeedConsumers[c.Name], _ = plan.ConsumerStatus(view)
+		return
+	}
+	view.Bus = w.Bus[in.Site.Name]
+	if entry, exists := registry.Consumers[c.Name]; exists {
+		view.Entry = &entry
+	}
+	if found, looked := w.Durables[c.Name]; looked {
+		view.Durables = &found
+	}
+	access := plan.ConsumerAccess{Site: in.Site, Consumer: c, Verdict: verdict, Services: w.Services, CA: []byte("authority")}
+	for i := range in.Feeds {
+		if in.Feeds[i].Name == c.Spec.FeedRef.Name {
+			access.Feed = &in.Feeds[i]
+		}
+	}
+	view.URL = access.URL()
+	out.FeedConsumers[c.Name], _ = plan.ConsumerStatus(view)
+	if !verdict.OK() {
+		return
+	}
+	if user := access.User(); user != nil {
+		out.ConsumerUsers[c.Name] = user
+	}
+	out.ConsumerSecrets[c.Name] = map[string]string{}
+	for key, value := range access.Data() {
+		out.ConsumerSecrets[c.Name][key] = string(value)
+	}
+}

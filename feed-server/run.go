@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/substorm/substorm/feed-server/natsdelivery"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/serve"
 	"github.com/substorm/substorm/feed-server/session"
@@ -127,6 +128,15 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	room("certificates", s.certificates.Run)
 	room("reports", s.consumers.Run)
 	room("doors", s.doors.Run)
+	// Another replica takes what is shared out by leases, while clients are asked to go.
+	steady, unsettle := context.WithCancel(alive)
+	defer unsettle()
+	room("NATS delivery", func(context.Context) error {
+		return natsdelivery.Run(steady, natsdelivery.Config{
+			Site: s.cfg.Site, Pod: s.cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Registry: s.registry,
+			Hub: s.hubs.of, Slots: s.slots, Logger: s.log, Metrics: s.metrics,
+		})
+	})
 	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil)
 
 	var err error
@@ -134,6 +144,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
+	unsettle()
 	s.drain()
 	end()
 	rooms.Wait()

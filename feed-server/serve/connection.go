@@ -45,7 +45,7 @@ type asked struct {
 }
 
 // ask says what a request asks for, and whether it may. Delivery is that which it
-// comes by, or empty for any over HTTP.
+// comes by, or empty for any.
 func (s *Server) ask(r *http.Request, delivery string) (asked, *problem) {
 	if s.draining.Load() {
 		return asked{}, newProblem(http.StatusServiceUnavailable, "%v", errDraining).after(retrySoon)
@@ -62,7 +62,7 @@ func (s *Server) ask(r *http.Request, delivery string) (asked, *problem) {
 		}
 		return asked{}, newProblem(http.StatusNotFound, "Feed %s has no FeedConsumer %s", feed, consumer)
 	}
-	if is := sel.Consumer.Delivery; is != delivery && (delivery != "" || is == wire.DeliveryNATS) {
+	if is := sel.Consumer.Delivery; delivery != "" && is != delivery {
 		return asked{}, newProblem(http.StatusNotFound, "FeedConsumer %s has delivery %s", consumer, is)
 	}
 	a := asked{selection: sel}

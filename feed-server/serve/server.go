@@ -54,8 +54,9 @@ type Config struct {
 	Consumers *state.Consumers
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer
-	// Handlers are further doors, by http.ServeMux's patterns.
-	Handlers map[string]http.Handler
+	// Sampling answers a consumer, or a reader who speaks for it, that asks for a rate
+	// of observations of an instrument that it selects; nil: nobody does.
+	Sampling func(w http.ResponseWriter, r *http.Request, consumer string, selects func(instrument string) bool)
 }
 
 // Server serves live Feeds.
@@ -96,8 +97,9 @@ func New(cfg Config) (*Server, error) {
 	mux.HandleFunc("POST /feeds/{feed}/tickets", s.serveTickets)
 	mux.HandleFunc("OPTIONS /feeds/{feed}/tickets", allow("POST"))
 	mux.HandleFunc("OPTIONS /feeds/{feed}/events", allow("GET"))
-	for pattern, h := range cfg.Handlers {
-		mux.Handle(pattern, h)
+	if cfg.Sampling != nil {
+		mux.HandleFunc("POST /feeds/{feed}/sampling", s.serveSampling)
+		mux.HandleFunc("DELETE /feeds/{feed}/sampling", s.serveSampling)
 	}
 	s.http = &http.Server{
 		Handler: mux, ConnContext: withRawConnection, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
@@ -168,6 +170,22 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 	_ = s.http.Close()
 	return ctx.Err()
+}
+
+// serveSampling answers what asks for a rate of observations.
+func (s *Server) serveSampling(w http.ResponseWriter, r *http.Request) {
+	a, p := s.ask(r, "")
+	if p == nil && a.who.reader.Name == "" {
+		p = newProblem(http.StatusUnauthorized, "show the token of FeedConsumer %s: strangers ask for nothing", a.selection.Consumer.Consumer)
+	}
+	if p != nil {
+		s.refuse(w, r, p)
+		return
+	}
+	s.cfg.Sampling(w, r, a.selection.Consumer.Consumer, func(instrument string) bool {
+		_, ok := a.filter.Instruments[instrument]
+		return ok
+	})
 }
 
 // refuse answers why not.

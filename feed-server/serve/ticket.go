@@ -79,6 +79,9 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 	h.Set("Access-Control-Allow-Origin", "*") // credentials are shown by the page itself, or not at all
 	h.Set("Cache-Control", "no-store")
 	a, p := s.ask(r, "")
+	if is := a.selection.Consumer.Delivery; p == nil && is == wire.DeliveryNATS {
+		p = newProblem(http.StatusNotFound, "FeedConsumer %s has delivery %s, which takes no tickets", a.selection.Consumer.Consumer, is)
+	}
 	if p != nil {
 		s.refuse(w, r, p)
 		return

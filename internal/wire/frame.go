@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -166,7 +165,8 @@ func decodeFrameRecord(b []byte) (FrameRecord, error) {
 }
 
 // FeedMessage is one text message of WebSocket delivery, and the data of one
-// Server-Sent Event: one of Notice, Telemetry and Gap is set.
+// Server-Sent Event: one of Notice, Telemetry, Gap and Undecodable is set, or none
+// where it tells the place alone.
 type FeedMessage struct {
 	Format int `json:"format"`
 	// Token is the place behind the message: resume here.
@@ -177,7 +177,7 @@ type FeedMessage struct {
 	Notice    *Notice        `json:"notice,omitempty"`
 	Telemetry *FeedTelemetry `json:"telemetry,omitempty"`
 	Gap       *Gap           `json:"gap,omitempty"`
-	// Undecodable is a message of the stream that this version cannot read.
+	// Undecodable is a message of the stream that the feed server cannot read.
 	Undecodable []byte `json:"undecodable,omitempty"`
 }
 
@@ -237,18 +237,5 @@ func AppendFeedMember(b []byte, kind RecordKind, payload []byte) []byte {
 
 // DecodeFeedMessage reads a message. Errors: ErrMalformed, ErrNewerFormat.
 func DecodeFeedMessage(data []byte) (FeedMessage, error) {
-	m, err := decode(data, func(m FeedMessage) int { return m.Format })
-	if err == nil && m.Notice == nil && m.Telemetry == nil && m.Gap == nil && m.Undecodable == nil {
-		err = fmt.Errorf("feed message %.200q holds nothing: %w", data, ErrMalformed)
-	}
-	if err != nil {
-		return FeedMessage{}, err
-	}
-	return m, nil
-}
-
-// Encode writes the message as JSON.
-func (m FeedMessage) Encode() ([]byte, error) {
-	m.Format = Format
-	return json.Marshal(m)
+	return decode(data, func(m FeedMessage) int { return m.Format })
 }

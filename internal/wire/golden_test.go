@@ -41,7 +41,7 @@ func decoded[T any](f func([]byte) (T, error)) func([]byte) (any, error) {
 func goldenRecords() []goldenRecord {
 	importedNotice := sampleNotice(sampleImported(), "allsky-1")
 	rawNotice, segmentNotice := sampleNotice(sampleRaw(), "allsky-1"), sampleNotice(sampleSegment(), "mag-1")
-	return []goldenRecord{
+	return append(goldenFeedRecords(), []goldenRecord{
 		{"notice-raw.json", rawNotice.Encode, decoded(DecodeNotice), rawNotice},
 		{"notice-imported.json", importedNotice.Encode, decoded(DecodeNotice), importedNotice},
 		{"notice-segment.json", segmentNotice.Encode, decoded(DecodeNotice), segmentNotice},
@@ -95,7 +95,7 @@ func goldenRecords() []goldenRecord {
 		{"metadata-segment.json", encodeMetadata(segmentNotice), decodeMetadata(segmentNotice.Key), segmentNotice},
 		{"manifest-part.jsonl.zst", nil, decodeManifestBytes, samplePart()},
 		{"manifest-day.jsonl.zst", nil, decodeManifestBytes, sampleCompacted()},
-	}
+	}...)
 }
 
 func decodeReceipt(data []byte) (any, error) { return ParseReceipt(string(data)) }

@@ -38,6 +38,8 @@ type lab struct {
 	js       jetstream.JetStream
 	registry parts.Registry
 	next     int // datagram
+	// id is that of the next message, if it has one.
+	id string
 }
 
 // newLab has a Feed "all" of mag-1, mag-2 and cam-1, and consumers as they are
@@ -98,6 +100,9 @@ func (l *lab) telemetry(instrument string, datagrams, size int) {
 	m := nats.NewMsg(wire.ObservationSubject(site, instrument, "raw"))
 	m.Data = b
 	m.Header.Set(wire.HeaderDatagrams, strconv.Itoa(datagrams))
+	if l.id != "" {
+		m.Header.Set(wire.HeaderMessageID, l.id)
+	}
 	l.publish(m)
 }
 

@@ -22,6 +22,7 @@ var (
 	errChanged  = errors.New("the FeedConsumer or its Feed has changed: connect again")
 	errGone     = errors.New("the FeedConsumer, or its Feed, is gone")
 	errRevoked  = errors.New("what was shown at the beginning does not let in any more")
+	errTalks    = errors.New("consumers listen: send nothing")
 	errSlow     = errors.New("the client took nothing for too long")
 )
 

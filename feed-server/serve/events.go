@@ -53,10 +53,6 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	s.ended(c, r, err)
 }
 
-// lastWrite is how long the client has for what was begun when the connection is
-// to end.
-const lastWrite = time.Second
-
 // events writes to one client.
 type events struct {
 	w       http.ResponseWriter

@@ -100,7 +100,7 @@ func New(cfg Config) (*Server, error) {
 		mux.Handle(pattern, h)
 	}
 	s.http = &http.Server{
-		Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
+		Handler: mux, ConnContext: withRawConnection, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	if cfg.Certificates != nil {
@@ -180,6 +180,17 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
 // ended says that a connection is over.
 func (s *Server) ended(c *connection, r *http.Request, err error) {
 	s.cfg.Logger.Debug("a connection is over", "consumer", c.selection.Consumer.Consumer, "remote", r.RemoteAddr, "because", err)
+}
+
+type rawKey struct{}
+
+func withRawConnection(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, rawKey{}, c)
+}
+
+// rawConnection is what a request came by.
+func rawConnection(r *http.Request) net.Conn {
+	return r.Context().Value(rawKey{}).(net.Conn) // every one has it
 }
 
 // bounded has the kernel hold little for each connection.

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/coder/websocket"
@@ -20,6 +22,10 @@ const (
 	writeTimeout = 30 * time.Second
 	// pingTimeout is how long a client may take to answer a ping.
 	pingTimeout = 30 * time.Second
+	// lastWrite is how long it has for what was begun when the connection is to end,
+	// and closeTimeout to say that it agrees.
+	lastWrite    = 2 * time.Second
+	closeTimeout = 5 * time.Second
 )
 
 // serveWebSocket answers GET /feeds/{feed}/ws.
@@ -29,7 +35,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, p)
 		return
 	}
-	out := &socket{}
+	out := &socket{raw: rawConnection(r)}
 	c, p := s.connect(r, a, r.URL.Query().Get("resume"), out.write)
 	if p != nil {
 		s.refuse(w, r, p)
@@ -49,13 +55,15 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	out.text = out.conn.Subprotocol() != wire.SubprotocolBinary
 	out.end = c.cancel
-	ctx := out.conn.CloseRead(c.ctx) // answers pings, refuses messages, and ends with the connection
-	err = c.session.Run(ctx)
+	go out.listen()
+	// A write that the client does not take ends when the connection is to.
+	stop := context.AfterFunc(c.ctx, func() { _ = out.raw.SetWriteDeadline(time.Now().Add(lastWrite)) })
+	defer stop()
+	err = c.session.Run(c.ctx)
 	if cause := context.Cause(c.ctx); cause != nil {
 		err = cause
 	}
-	code, reason := closing(err)
-	_ = out.conn.Close(code, reason)
+	out.close(err)
 	s.ended(c, r, err)
 }
 
@@ -64,7 +72,7 @@ func closing(err error) (websocket.StatusCode, string) {
 	switch {
 	case errors.Is(err, errDraining), errors.Is(err, errChanged):
 		return websocket.StatusServiceRestart, err.Error()
-	case errors.Is(err, errGone), errors.Is(err, errRevoked):
+	case errors.Is(err, errGone), errors.Is(err, errRevoked), errors.Is(err, errTalks):
 		return websocket.StatusPolicyViolation, err.Error()
 	default:
 		return websocket.StatusInternalError, "the connection failed: connect again"
@@ -73,6 +81,8 @@ func closing(err error) (websocket.StatusCode, string) {
 
 // socket writes to one client.
 type socket struct {
+	// raw is what lies below: it has the deadlines, which cost less than contexts.
+	raw  net.Conn
 	conn *websocket.Conn
 	text bool
 	end  context.CancelCauseFunc
@@ -80,26 +90,47 @@ type socket struct {
 	told wire.FeedToken
 }
 
+// listen answers pings until the connection is closed, and ends it when the client
+// closes it or sends a message.
+func (o *socket) listen() {
+	_, _, err := o.conn.Reader(context.Background())
+	if err == nil {
+		err = errTalks
+	}
+	o.end(err)
+}
+
+// close says why, and waits a while for the client to have heard it.
+func (o *socket) close(why error) {
+	cut := time.AfterFunc(closeTimeout, func() { _ = o.raw.Close() })
+	defer cut.Stop()
+	_ = o.conn.Close(closing(why))
+}
+
 func (o *socket) write(ctx context.Context, entries []session.Entry, place wire.FeedToken) (int, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errSlow)
-	defer cancel()
+	if err := o.raw.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
 	bytes, err := 0, error(nil)
 	switch {
 	case len(entries) == 0:
-		bytes, err = o.beat(ctx, place)
+		bytes, err = o.beat(place)
 	case o.text:
 		for _, e := range entries {
-			n, sent := o.send(ctx, websocket.MessageText, func(p *pieces) { p.text(e, e.Token.String()) })
+			n, sent := o.send(websocket.MessageText, func(p *pieces) { p.text(e, e.Token.String()) })
 			if bytes += n; sent != nil {
 				err = sent
 				break
 			}
 		}
 	default:
-		bytes, err = o.send(ctx, websocket.MessageBinary, func(p *pieces) { p.binary(entries, place.String()) })
+		bytes, err = o.send(websocket.MessageBinary, func(p *pieces) { p.binary(entries, place.String()) })
 	}
-	if err != nil && context.Cause(ctx) != nil {
-		err = context.Cause(ctx)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errSlow
 	}
 	o.told = place
 	return bytes, err
@@ -107,9 +138,9 @@ func (o *socket) write(ctx context.Context, entries []session.Entry, place wire.
 
 // beat tells a client of whom nothing was heard its place, where that has changed,
 // and asks whether it is there.
-func (o *socket) beat(ctx context.Context, place wire.FeedToken) (bytes int, err error) {
+func (o *socket) beat(place wire.FeedToken) (bytes int, err error) {
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 		defer cancel()
 		if err := o.conn.Ping(ctx); err != nil {
 			o.end(err)
@@ -119,22 +150,22 @@ func (o *socket) beat(ctx context.Context, place wire.FeedToken) (bytes int, err
 	case place == o.told:
 		return 0, nil
 	case o.text:
-		return o.send(ctx, websocket.MessageText, func(p *pieces) { p.place(place.String()) })
+		return o.send(websocket.MessageText, func(p *pieces) { p.place(place.String()) })
 	default:
-		return o.send(ctx, websocket.MessageBinary, func(p *pieces) { p.binary(nil, place.String()) })
+		return o.send(websocket.MessageBinary, func(p *pieces) { p.binary(nil, place.String()) })
 	}
 }
 
 // send writes one message: in one frame where it is small, else in several, so
 // that what is large is copied for nobody.
-func (o *socket) send(ctx context.Context, kind websocket.MessageType, fill func(*pieces)) (int, error) {
+func (o *socket) send(kind websocket.MessageType, fill func(*pieces)) (int, error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	var w io.WriteCloser
 	p := &pieces{buffer: (*buffer)[:0]}
 	p.write = func(b []byte) (err error) {
 		if w == nil {
-			if w, err = o.conn.Writer(ctx, kind); err != nil {
+			if w, err = o.conn.Writer(context.Background(), kind); err != nil {
 				return err
 			}
 		}
@@ -143,7 +174,7 @@ func (o *socket) send(ctx context.Context, kind websocket.MessageType, fill func
 	}
 	fill(p)
 	if !p.flushed {
-		return p.bytes, o.conn.Write(ctx, kind, p.buffer)
+		return p.bytes, o.conn.Write(context.Background(), kind, p.buffer)
 	}
 	if p.flush(); p.err != nil {
 		return p.bytes, p.err

@@ -11,6 +11,10 @@ import (
 // MinInterval is the shortest interval that is sampled.
 const MinInterval = 10 * time.Millisecond
 
+// grace is how much later than its interval ends a source's item may come: telemetry is
+// gathered for 100 ms. What comes later still is a second sample of the interval.
+const grace = 250 * time.Millisecond
+
 // Sample lets the newest item of each source and interval through. Intervals are
 // those of the items' own times, counted from the Unix epoch, so that consumers
 // with one interval get the same samples, also from another replica.
@@ -64,7 +68,7 @@ func (s *Sample) Offer(i Item, now time.Time) {
 		is.kept = Kept{Item: i, Sampled: is.kept.Sampled + 1 + i.Also}
 		return
 	}
-	*is = sampled{index: index, kept: Kept{Item: i, Sampled: i.Also}, due: now.Add(s.interval)}
+	*is = sampled{index: index, kept: Kept{Item: i, Sampled: i.Also}, due: now.Add(s.interval + min(s.interval, grace))}
 }
 
 // Due hands over what no later item pushed out in time, and returns when that is

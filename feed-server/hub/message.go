@@ -159,7 +159,7 @@ func (m *Message) Datagram(index int) *Message {
 func (m *Message) with(d wire.Datagram, index uint32) *Message {
 	data := wire.AppendTelemetryHeader(make([]byte, 0, len(d.Payload)+2*wire.MaxDatagramOverhead), m.Instrument, m.Channel)
 	return &Message{
-		Sequence: m.Sequence, At: m.At, Subject: m.Subject, Kind: m.Kind, Instrument: m.Instrument, Channel: m.Channel,
+		Sequence: m.Sequence, At: m.At, Subject: m.Subject, Header: m.Header, Kind: m.Kind, Instrument: m.Instrument, Channel: m.Channel,
 		Data: wire.AppendDatagram(data, d), Part: true, Last: index,
 	}
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/feed-server/session"
+	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -43,6 +45,9 @@ type Config struct {
 	Hub func(stream string) *hub.Hub
 	// Slots bound how many consumers read a stream behind what hubs hold.
 	Slots *semaphore.Weighted
+	Lanes *session.Lanes
+	// Consumers report what is measured.
+	Consumers *state.Consumers
 
 	// WatchInterval is how often durables are looked at (a second).
 	WatchInterval time.Duration
@@ -248,7 +253,7 @@ func (d *delivery) start(ctx context.Context, s registry.Selection, lease *strea
 				log.Warn("a consumer is not served as declared, it is tried again", "error", err)
 			}
 			d.metrics.failures.Inc()
-			if !wait(ctx, pause) {
+			if !wait(ctx, pause) || stream.WaitConnected(ctx, d.cfg.JetStream.Conn()) != nil {
 				return
 			}
 			pause = min(2*pause, lastPause)

@@ -5,12 +5,149 @@ package natsdelivery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
+	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/feed-server/session"
+	"github.com/substorm/substorm/feed-server/state"
+	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
 )
 
-func (d *delivery) fill(_ context.Context, _ registry.Selection, _ *stream.Lease, _ *slog.Logger) error {
-	return errors.New("not yet")
+const (
+	// openTimeout is how long the streams that are read may take to be known.
+	openTimeout = 10 * time.Second
+	// ackTimeout is how long the stream that is filled may take to answer.
+	ackTimeout = 5 * time.Second
+)
+
+// filler fills the stream of a consumer of mode Latest or Sample: as a connection
+// would be given what is due, as fast as it may be. What the consumer does not take in
+// time the stream replaces itself, for it has one message of each subject.
+type filler struct {
+	*delivery
+	selection registry.Selection
+	consumer  string
+	stream    string
+	lease     *stream.Lease
+	log       *slog.Logger
+	filters   filters
+	// counts are the items of each subject that came.
+	counts map[string]uint64
+	gaps   uint64
+
+	measured atomic.Pointer[state.Delivered]
+}
+
+// fill works for a consumer of mode Latest or Sample.
+func (d *delivery) fill(ctx context.Context, s registry.Selection, lease *stream.Lease, log *slog.Logger) error {
+	f := &filler{delivery: d, selection: s, consumer: s.Consumer.Consumer, stream: wire.ConsumerStream(d.cfg.Site, s.Consumer.Consumer),
+		lease: lease, log: log, counts: map[string]uint64{}}
+	f.filters.selection = s
+	epoch, _, err := stream.Epoch(ctx, d.cfg.JetStream, f.stream)
+	if err != nil {
+		return err
+	}
+	place, err := f.resume(ctx)
+	if err != nil {
+		return err
+	}
+	f.measured.Store(&state.Delivered{Place: place})
+	meter, end := d.cfg.Consumers.Deliver(s.Consumer, func(time.Time) state.Delivered { return *f.measured.Load() })
+	defer end()
+	reading, err := f.open(ctx, place, meter)
+	if err != nil {
+		return err
+	}
+	defer reading.Close()
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return reading.Run(ctx) })
+	both.Go(func() error { return f.look(ctx, epoch, reading) })
+	return both.Wait()
+}
+
+// open begins to read behind a place.
+func (f *filler) open(ctx context.Context, place wire.FeedToken, meter *state.Consumer) (*session.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	cfg := session.Config{
+		Consumer: f.consumer, Flow: f.selection.Consumer.Flow, Notices: f.selection.Notices, Telemetry: f.selection.Telemetry,
+		Token: place, Hub: f.cfg.Hub, Slots: f.cfg.Slots, Lanes: f.cfg.Lanes, Meter: meter, Write: f.write, Logger: f.log,
+		Filter: func() *session.Filter { return f.filters.of(f.cfg.Registry.Snapshot()) },
+	}
+	s, err := session.New(ctx, cfg)
+	if errors.Is(err, hub.ErrNoPlace) { // of a stream that lost its end
+		cfg.Token = wire.FeedToken{}
+		s, err = session.New(ctx, cfg)
+	}
+	return s, err
+}
+
+// errAnew: the stream that is filled was made anew, and is empty.
+var errAnew = errors.New("the consumer's stream was made anew: it is filled from the beginning")
+
+// look looks how the consumer does, until the stream is not the one it was.
+func (f *filler) look(ctx context.Context, epoch string, reading *session.Session) error {
+	tick := time.NewTicker(f.cfg.WatchInterval)
+	defer tick.Stop()
+	var waits waiting
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := f.looks.Wait(ctx); err != nil {
+			return err
+		}
+		is, _, err := stream.Epoch(ctx, f.cfg.JetStream, f.stream)
+		if err != nil {
+			return err
+		}
+		if is != epoch {
+			return errAnew
+		}
+		now := time.Now()
+		d := state.Delivered{Lag: reading.Lag(), Place: reading.Place()}
+		durable, err := f.cfg.JetStream.Consumer(ctx, f.stream, wire.ConsumerDurable(f.consumer))
+		if err == nil {
+			info := durable.CachedInfo()
+			waits.first(ctx, f.cfg.JetStream, f.stream, info, info.AckFloor.Stream+1)
+			d.Lag = worse(d.Lag, hub.Lag{Messages: outstanding(info), Since: waits.at})
+			d.Asks = asked(info, now)
+		} else if !errors.Is(err, jetstream.ErrConsumerNotFound) { // the operator makes it anew
+			return fmt.Errorf("durable %s of %s: %w", wire.ConsumerDurable(f.consumer), f.stream, err)
+		}
+		f.measured.Store(&d)
+	}
+}
+
+// filters is what a consumer may have, as the registry says now.
+type filters struct {
+	selection registry.Selection
+	current   atomic.Pointer[filtered]
+}
+
+type filtered struct {
+	snapshot *registry.Snapshot
+	filter   *session.Filter
+}
+
+func (f *filters) of(s *registry.Snapshot) *session.Filter {
+	if is := f.current.Load(); is != nil && is.snapshot == s {
+		return is.filter
+	}
+	sel := f.selection
+	filter := &session.Filter{Notices: sel.Notices != "", Telemetry: sel.Telemetry != "", Channels: sel.Channels,
+		Instruments: s.Readable(sel, access.Reader{Name: sel.Consumer.Consumer}, time.Now())}
+	f.current.Store(&filtered{s, filter})
+	return filter
 }

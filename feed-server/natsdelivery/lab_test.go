@@ -25,6 +25,8 @@ import (
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/feed-server/session"
+	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -74,6 +76,10 @@ func newLab(t *testing.T, b bus, replicas int) *lab {
 	f, err := wire.FeedEntry{UID: "feed-uid", Revision: 1, Feed: feed, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
 		Instruments: []string{camera, "camera-2", mag}}.Encode()
 	l.put(wire.RegistryFeedKey(feed), f, err)
+	for _, name := range []string{camera, "camera-2", mag} {
+		e, err := wire.InstrumentEntry{UID: "uid-of-" + name, Revision: 1, Instrument: name}.Encode()
+		l.put(wire.RegistryInstrumentKey(name), e, err)
+	}
 	return l
 }
 
@@ -108,7 +114,7 @@ func (l *lab) declare(c wire.ConsumerEntry) {
 func (l *lab) complete() {
 	l.t.Helper()
 	l.mu.Lock()
-	marker := wire.RegistryComplete{Revision: l.revision, Feeds: 1, Consumers: len(l.consumers)}
+	marker := wire.RegistryComplete{Revision: l.revision, Count: 3, Feeds: 1, Consumers: len(l.consumers)}
 	l.mu.Unlock()
 	value, err := marker.Encode()
 	l.put(wire.RegistryCompleteKey, value, err)
@@ -138,8 +144,12 @@ func streamsOf(c wire.ConsumerEntry) map[string][]string {
 func (l *lab) makeStreams(c wire.ConsumerEntry) {
 	l.t.Helper()
 	if c.Flow.Mode != wire.FlowAll {
+		perSubject := int64(1)
+		if c.Flow.Mode == wire.FlowSample {
+			perSubject = 16
+		}
 		_, err := l.js.CreateStream(l.t.Context(), jetstream.StreamConfig{Name: wire.ConsumerStream(site, c.Consumer),
-			Subjects: []string{wire.LiveSubjects(site, c.Consumer)}, Storage: jetstream.MemoryStorage, MaxMsgsPerSubject: 1,
+			Subjects: []string{wire.LiveSubjects(site, c.Consumer)}, Storage: jetstream.MemoryStorage, MaxMsgsPerSubject: perSubject,
 			MaxBytes: 64 << 20, Discard: jetstream.DiscardOld, AllowDirect: true, Replicas: 1})
 		if err != nil {
 			l.t.Fatal(err)
@@ -210,6 +220,9 @@ func (l *lab) serve(pod string) *server {
 	var mu sync.Mutex
 	hubs := map[string]*hub.Hub{}
 	s := &server{metrics: prometheus.NewRegistry()}
+	consumers := state.New(state.Config{Site: site, Pod: pod, Incarnation: pod + "-life", StartedAt: time.Now(), JetStream: js, Registry: r,
+		Draining: func() bool { return false }, Logger: log, Metrics: s.metrics})
+	running.Go(func() { _ = consumers.Run(ctx) })
 	running.Go(func() {
 		err := Run(ctx, Config{Site: site, Pod: pod, Incarnation: pod + "-life", JetStream: js, Registry: r, Slots: semaphore.NewWeighted(4),
 			Hub: func(stream string) *hub.Hub {
@@ -222,7 +235,7 @@ func (l *lab) serve(pod string) *server {
 				}
 				return hubs[stream]
 			},
-			WatchInterval: 100 * time.Millisecond, Logger: log, Metrics: s.metrics})
+			Lanes: &session.Lanes{}, Consumers: consumers, WatchInterval: 100 * time.Millisecond, Logger: log, Metrics: s.metrics})
 		if err != nil {
 			l.t.Errorf("%s: %v", pod, err)
 		}
@@ -261,7 +274,7 @@ func (l *lab) telemetry(instrument string, first, count int) {
 	at := time.Now().UTC()
 	data := wire.AppendTelemetryHeader(nil, instrument, channel)
 	for i := range count {
-		data = wire.AppendDatagram(data, wire.Datagram{ReceivedAt: at.Add(time.Duration(i) * time.Millisecond),
+		data = wire.AppendDatagram(data, wire.Datagram{ReceivedAt: at.Add(time.Duration(i-count) * time.Millisecond),
 			Source: netip.MustParseAddrPort("192.0.2.7:40001"), Payload: []byte(fmt.Sprint(first + i))})
 	}
 	m := nats.NewMsg(wire.ObservationSubject(site, instrument, channel))

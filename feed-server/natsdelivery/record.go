@@ -34,7 +34,7 @@ func (w *watch) found(stream string, lost missing) {
 	w.cursor.Untold = addGap(w.cursor.Untold, gap)
 	w.cursor.Missing[gap.Reason] += gap.Count
 	w.cursor.LastGap, w.dirty = &now, true
-	w.metrics.missing.WithLabelValues(string(gap.Reason)).Add(float64(gap.Count))
+	w.meter.Gap(gap.Reason, gap.Count, now)
 	w.log.Warn("the consumer missed messages", "stream", gap.Stream, "reason", gap.Reason, "from", gap.From, "to", gap.To, "count", gap.Count)
 }
 
@@ -92,7 +92,6 @@ func (w *watch) publish(ctx context.Context) error {
 		return fmt.Errorf("publish a gap record: %w", err)
 	}
 	w.cursor.Sequence, w.dirty = ack.Sequence, true
-	w.metrics.gaps.WithLabelValues(string(gap.Reason)).Inc()
 	w.log.Info("the consumer is told what it missed", "stream", gap.Stream, "reason", gap.Reason, "from", gap.From, "to", gap.To, "count", gap.Count)
 	return nil
 }
@@ -103,22 +102,27 @@ func (w *watch) message(gap wire.Gap) (*nats.Msg, error) {
 		return nil, err
 	}
 	id := wire.GapID(w.cursor.UID, w.cursor.Gaps)
-	m := nats.NewMsg(wire.GapSubject(w.cfg.Site, w.consumer))
+	return gapMessage(w.cfg, wire.GapSubject(w.cfg.Site, w.consumer), w.consumer, id, gap.At, data), nil
+}
+
+// gapMessage makes the message of a gap record.
+func gapMessage(cfg Config, subject, consumer, id string, at time.Time, data []byte) *nats.Msg {
+	m := nats.NewMsg(subject)
 	m.Data = data
 	for name, value := range map[string]string{
 		wire.HeaderID:          id,
 		wire.HeaderMessageID:   id,
 		wire.HeaderSpecVersion: wire.SpecVersion,
 		wire.HeaderType:        wire.TypeGap,
-		wire.HeaderSource:      wire.EventSource(w.cfg.Site, w.cfg.Pod),
-		wire.HeaderSubject:     w.consumer,
-		wire.HeaderTime:        wire.FormatTime(gap.At),
+		wire.HeaderSource:      wire.EventSource(cfg.Site, cfg.Pod),
+		wire.HeaderSubject:     consumer,
+		wire.HeaderTime:        wire.FormatTime(at),
 		wire.HeaderContentType: wire.ContentTypeJSON,
 		wire.HeaderFormat:      strconv.Itoa(wire.Format),
 	} {
 		m.Header.Set(name, value)
 	}
-	return m, nil
+	return m
 }
 
 // isPublished says whether the stream has the record that is noted: it would be the

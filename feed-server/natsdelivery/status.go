@@ -3,42 +3,50 @@
 package natsdelivery
 
 import (
-	"maps"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// status is what is measured of a consumer of mode All. Counts are since this feed
-// server began to watch, those of gaps since the consumer was made.
-func (w *watch) status(now time.Time) wire.ConsumerStatus {
-	s := wire.ConsumerStatus{Incarnation: w.cfg.Incarnation, ReportedAt: now, Gaps: w.cursor.Gaps, LastGap: w.cursor.LastGap}
-	if len(w.cursor.Missing) > 0 {
-		s.Dropped = map[string]uint64{}
-		for reason, count := range maps.All(w.cursor.Missing) {
-			s.Dropped[string(reason)] = count
-		}
-	}
-	var lag time.Duration
-	isAsked := false
-	for _, stream := range w.streams {
-		s.Messages += stream.given
-		if stream.info == nil {
-			continue
-		}
-		s.Messages += stream.info.AckFloor.Consumer - min(stream.info.AckFloor.Consumer, stream.acknowledged)
-		s.LagMessages += int64(stream.info.NumPending) + int64(stream.info.NumAckPending)
-		lag = max(lag, stream.waiting.since(now))
-		isAsked = isAsked || asked(stream.info, now)
-	}
-	s.LagMillis = lag.Milliseconds()
-	s.Token = w.token().String()
-	s.State = w.state.of(now, isAsked, lag, w.cursor.LastGap)
-	return s
+// idleAfter is how long after it last asked for messages a consumer is Idle.
+const idleAfter = time.Minute
+
+// asked says whether a consumer asks for messages, or did so lately.
+func asked(info *jetstream.ConsumerInfo, now time.Time) bool {
+	recent := func(at *time.Time) bool { return at != nil && now.Sub(*at) < idleAfter }
+	return info.NumWaiting > 0 || recent(info.Delivered.Last) || recent(info.AckFloor.Last)
 }
 
-// token is the place up to which the consumer has acknowledged everything.
-func (w *watch) token() wire.FeedToken {
+// outstanding is how many messages wait for delivery or acknowledgement.
+func outstanding(info *jetstream.ConsumerInfo) uint64 {
+	return info.NumPending + uint64(info.NumAckPending)
+}
+
+// measure notes how the consumer does, for whoever reports it.
+func (w *watch) measure(now time.Time) {
+	d := state.Delivered{Place: w.place()}
+	if w.cursor.LastGap != nil {
+		d.LastGap = *w.cursor.LastGap
+	}
+	for _, s := range w.streams {
+		d.Messages += s.given
+		if s.info == nil {
+			continue
+		}
+		d.Messages += s.info.AckFloor.Consumer - min(s.info.AckFloor.Consumer, s.acknowledged)
+		d.Lag.Messages += outstanding(s.info)
+		d.Lag.Since = sooner(d.Lag.Since, s.waiting.at)
+		d.Asks = d.Asks || asked(s.info, now)
+	}
+	w.measured.Store(&d)
+}
+
+// place is the place up to which the consumer has acknowledged everything.
+func (w *watch) place() wire.FeedToken {
 	behind := func(stream string) wire.ResumeToken {
 		place, ok := w.cursor.Places[stream]
 		if stream == "" || !ok {
@@ -47,4 +55,17 @@ func (w *watch) token() wire.FeedToken {
 		return wire.ResumeToken{Epoch: place.Epoch, Sequence: place.Next - 1}
 	}
 	return wire.FeedToken{Notices: behind(w.selection.Notices), Telemetry: behind(w.selection.Telemetry)}
+}
+
+// sooner returns the earlier of two moments; the zero one is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// worse returns the lag of both together.
+func worse(a, b hub.Lag) hub.Lag {
+	return hub.Lag{Messages: a.Messages + b.Messages, Bytes: a.Bytes + b.Bytes, Since: sooner(a.Since, b.Since)}
 }

@@ -30,7 +30,7 @@ type waiting struct {
 // first returns the first message that waits behind an acknowledged one, as far as
 // it is known: 0 where it is not.
 func (w *waiting) first(ctx context.Context, js jetstream.JetStream, stream string, info *jetstream.ConsumerInfo, from uint64) uint64 {
-	if info.NumPending+uint64(info.NumAckPending) == 0 {
+	if outstanding(info) == 0 {
 		w.sequence, w.at = 0, time.Time{}
 		return 0
 	}
@@ -63,13 +63,4 @@ func (w *waiting) first(ctx context.Context, js jetstream.JetStream, stream stri
 		w.sequence, w.at = meta.Sequence.Stream, meta.Timestamp
 	}
 	return w.sequence
-}
-
-// since is how long the first message that is known to wait has waited, by a clock
-// that may be another one than the stream's.
-func (w *waiting) since(now time.Time) time.Duration {
-	if w.at.IsZero() {
-		return 0
-	}
-	return max(0, now.Sub(w.at))
 }

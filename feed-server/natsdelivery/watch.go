@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -33,8 +35,8 @@ type watch struct {
 	consumer  string
 	lease     *stream.Lease
 	log       *slog.Logger
-	reporter  *reporter
-	state     measure
+	meter     *state.Consumer
+	measured  atomic.Pointer[state.Delivered]
 
 	cell   *stream.Cell
 	cursor wire.DeliveryCursor
@@ -59,7 +61,7 @@ type watched struct {
 
 // watch looks after a consumer of mode All.
 func (d *delivery) watch(ctx context.Context, s registry.Selection, lease *stream.Lease, log *slog.Logger) error {
-	w := &watch{delivery: d, selection: s, consumer: s.Consumer.Consumer, lease: lease, log: log, reporter: d.newReporter(s.Consumer.Consumer, log)}
+	w := &watch{delivery: d, selection: s, consumer: s.Consumer.Consumer, lease: lease, log: log}
 	notices := wire.NoticeStream(d.cfg.Site)
 	w.streams = []*watched{{name: notices, gapsOnly: s.Notices != notices}}
 	for _, name := range []string{s.Notices, s.Telemetry} {
@@ -71,13 +73,17 @@ func (d *delivery) watch(ctx context.Context, s registry.Selection, lease *strea
 		return err
 	}
 	defer w.saveLast(ctx)
+	w.measure(time.Now())
+	meter, end := d.cfg.Consumers.Deliver(s.Consumer, func(time.Time) state.Delivered { return *w.measured.Load() })
+	defer end()
+	w.meter = meter
 	tick := time.NewTicker(d.cfg.WatchInterval)
 	defer tick.Stop()
 	for {
 		if err := w.look(ctx); err != nil {
 			return err
 		}
-		w.reporter.report(ctx, w.status(time.Now().UTC()))
+		w.measure(time.Now())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -173,7 +179,7 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 		s.waiting = waiting{}
 	}
 	s.info = info
-	is := sighting{Created: info.Created.UTC(), Floor: info.AckFloor.Stream, Waiting: info.NumPending + uint64(info.NumAckPending)}
+	is := sighting{Created: info.Created.UTC(), Floor: info.AckFloor.Stream, Waiting: outstanding(info)}
 	is.Found = s.waiting.first(ctx, w.cfg.JetStream, s.name, info, max(w.cursor.Places[s.name].Next, is.Floor+1))
 	epoch, state, err := stream.Epoch(ctx, w.cfg.JetStream, s.name)
 	if err != nil {
@@ -213,5 +219,4 @@ func (w *watch) saveLast(ctx context.Context) {
 	if w.dirty {
 		_ = w.save(ctx) // the next one knows what was saved before
 	}
-	w.reporter.end(ctx)
 }

@@ -31,6 +31,8 @@ type Consumer struct {
 	lastGap  time.Time
 	tracker  Tracker
 	samples  samples
+	// by measures a consumer of delivery NATS, else nil.
+	by func(now time.Time) Delivered
 	// status as it was measured last.
 	status wire.ConsumerStatus
 }
@@ -104,11 +106,26 @@ func (c *Consumer) measure(now time.Time) wire.ConsumerStatus {
 			worst = l
 		}
 	}
+	connected, taken, token := len(readers), uint64(0), ""
+	if len(readers) == 1 {
+		token = readers[0].Place().String()
+	}
+	var lastGap time.Time
+	if c.by != nil {
+		d := c.by(now)
+		worst, taken, lastGap, token = d.Lag, d.Messages, d.LastGap, d.Place.String()
+		if d.Asks {
+			connected = 1
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if lastGap.After(c.lastGap) {
+		c.lastGap = lastGap
+	}
 	s := wire.ConsumerStatus{
-		Connections: len(readers), LagMessages: int64(worst.Messages), LagBytes: worst.Bytes,
-		Messages: c.messages, Bytes: c.bytes, Dropped: maps.Clone(c.dropped), Gaps: c.gaps,
+		Connections: connected, LagMessages: int64(worst.Messages), LagBytes: worst.Bytes, Token: token,
+		Messages: c.messages + taken, Bytes: c.bytes, Dropped: maps.Clone(c.dropped), Gaps: c.gaps,
 		AchievedMillis: c.samples.interval(now).Milliseconds(),
 	}
 	if !worst.Since.IsZero() {
@@ -118,11 +135,8 @@ func (c *Consumer) measure(now time.Time) wire.ConsumerStatus {
 		at := c.lastGap
 		s.LastGap = &at
 	}
-	if len(readers) == 1 {
-		s.Token = readers[0].Place().String()
-	}
 	s.State = c.tracker.State(Facts{
-		Connected: len(readers) > 0, Since: worst.Since, LastGap: c.lastGap,
+		Connected: connected > 0, Since: worst.Since, LastGap: c.lastGap,
 		Interval: time.Duration(c.flow.IntervalMillis) * time.Millisecond,
 	}, now)
 	c.status = s

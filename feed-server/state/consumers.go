@@ -32,6 +32,9 @@ type Consumers struct {
 	cfg     Config
 	figures *rate.Limiter
 
+	// reporting is held while reports are written.
+	reporting sync.Mutex
+
 	mu   sync.Mutex
 	all  map[string]*Consumer
 	said map[string]said
@@ -132,6 +135,8 @@ func (c *Consumers) Run(ctx context.Context) error {
 
 // report writes what changed. Error: JetStream's, of the first write that failed.
 func (c *Consumers) report(ctx context.Context, now time.Time) error {
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
 	all := c.snapshot()
 	snapshot := c.cfg.Registry.Snapshot()
 	err := c.put(ctx, wire.FeedServerStatusKey(c.cfg.Pod), wire.FeedServerStatus{

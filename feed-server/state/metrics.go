@@ -46,13 +46,17 @@ func (c *Consumers) Collect(to chan<- prometheus.Metric) {
 	gauge(revision, float64(c.cfg.Registry.Snapshot().Revision))
 	for name, m := range c.snapshot() {
 		m.mu.Lock()
-		count(messages, m.messages, name)
+		given, open := m.messages, len(m.readers)
+		if m.by != nil {
+			given, open = m.status.Messages, m.status.Connections
+		}
+		count(messages, given, name)
 		count(bytes, m.bytes, name)
 		count(gaps, m.gaps, name)
 		for reason, n := range m.dropped {
 			count(dropped, n, name, reason)
 		}
-		gauge(connections, float64(len(m.readers)), name)
+		gauge(connections, float64(open), name)
 		s := m.status
 		m.mu.Unlock()
 		gauge(lagMessages, float64(s.LagMessages), name)

@@ -37,7 +37,7 @@ const (
 	// Headers of what feed-server puts into a ConsumerStream, each message of which
 	// is one item: a notice, or one datagram.
 
-	// HeaderToken is the item's place in its base stream: a ResumeToken.
+	// HeaderToken is a FeedToken: all before that place was given, or is not to be.
 	HeaderToken = "substorm-token"
 	// HeaderReplaced is how many items of the same subject are not given since the
 	// last message of that subject, because newer ones came before it was their turn.

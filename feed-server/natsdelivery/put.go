@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsdelivery
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/feed-server/session"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// write puts what is due into the consumer's stream, and waits until it is there.
+func (f *filler) write(ctx context.Context, entries []session.Entry, _ wire.FeedToken) (bytes int, err error) {
+	messages := make([]*nats.Msg, len(entries))
+	for i, e := range entries {
+		if messages[i], err = f.message(e); err != nil {
+			return 0, err
+		}
+		bytes += messages[i].Size()
+	}
+	return bytes, f.put(ctx, messages)
+}
+
+// put publishes messages, and returns when all are in the stream.
+func (f *filler) put(ctx context.Context, messages []*nats.Msg) error {
+	if err := f.lease.Check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	acks := make([]jetstream.PubAckFuture, len(messages))
+	for i, m := range messages {
+		var err error
+		if acks[i], err = f.cfg.JetStream.PublishMsgAsync(m); err != nil {
+			return fmt.Errorf("fill stream %s: %w", f.stream, err)
+		}
+	}
+	for _, ack := range acks {
+		select {
+		case <-ack.Ok():
+		case err := <-ack.Err():
+			return fmt.Errorf("fill stream %s: %w", f.stream, err)
+		case <-ctx.Done():
+			return fmt.Errorf("fill stream %s: %w", f.stream, ctx.Err())
+		}
+	}
+	return nil
+}
+
+func (f *filler) message(e session.Entry) (*nats.Msg, error) {
+	if e.Message == nil {
+		return f.gap(e), nil
+	}
+	item := item{Subject: e.Message.Subject, Header: e.Message.Header, Data: e.Message.Data, Place: e.Token,
+		Replaced: e.Replaced, Sampled: e.Sampled}
+	if e.Message.Kind == wire.RecordTelemetry {
+		item.Telemetry = true
+		if e.Message.Part {
+			item.Index = e.Message.Last
+		}
+		if d := e.Message.Datagrams(); len(d) > 0 {
+			item.Size = len(d[0].Payload)
+		}
+	}
+	return f.live(item), nil
+}
+
+// item is one message of a consumer's stream.
+type item struct {
+	// Subject and Header of the message that it came in.
+	Subject string
+	Header  nats.Header
+	Data    []byte
+	// Telemetry: it is a datagram, whose index there this is, and its payload's size.
+	Telemetry bool
+	Index     uint32
+	Size      int
+
+	Replaced, Sampled uint64
+	// Place before which all was given, or is not to be.
+	Place wire.FeedToken
+}
+
+// live makes the message of an item.
+func (f *filler) live(i item) *nats.Msg {
+	m := nats.NewMsg(wire.LiveSubject(f.cfg.Site, f.consumer, i.Subject))
+	m.Data = i.Data
+	for name, values := range i.Header {
+		if !strings.HasPrefix(name, "Nats-") { // they speak of the stream that it came from
+			m.Header[name] = values
+		}
+	}
+	f.counts[i.Subject] += 1 + i.Replaced + i.Sampled
+	m.Header.Set(wire.HeaderToken, i.Place.String())
+	m.Header.Set(wire.HeaderReplaced, strconv.FormatUint(i.Replaced, 10))
+	m.Header.Set(wire.HeaderSampled, strconv.FormatUint(i.Sampled, 10))
+	m.Header.Set(wire.HeaderCount, f.cfg.Incarnation+"/"+strconv.FormatUint(f.counts[i.Subject], 10))
+	if i.Telemetry {
+		m.Header.Set(wire.HeaderID, i.Header.Get(wire.HeaderID)+"#"+strconv.FormatUint(uint64(i.Index), 10))
+		m.Header.Set(wire.HeaderDatagrams, "1")
+		m.Header.Set(wire.HeaderDatagramBytes, strconv.Itoa(i.Size))
+	}
+	return m
+}
+
+// gap makes the message of a gap record.
+func (f *filler) gap(e session.Entry) *nats.Msg {
+	f.gaps++
+	subject := wire.GapSubject(f.cfg.Site, f.consumer)
+	m := gapMessage(f.cfg, wire.LiveSubject(f.cfg.Site, f.consumer, subject), f.consumer,
+		wire.GapID(f.selection.Consumer.UID+"/"+f.cfg.Incarnation, f.gaps), time.Now(), e.Gap)
+	m.Header.Del(wire.HeaderMessageID)
+	m.Header.Set(wire.HeaderToken, e.Token.String())
+	return m
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsdelivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// newestBatch messages are asked for at a time: 4 MiB at most.
+const newestBatch = 16
+
+// resume returns the place behind which to go on: that which the last message of the
+// consumer's stream names. Into a stream that is empty it puts the newest of each
+// subject first.
+func (f *filler) resume(ctx context.Context) (wire.FeedToken, error) {
+	s, err := f.cfg.JetStream.Stream(ctx, f.stream)
+	if err != nil {
+		return wire.FeedToken{}, fmt.Errorf("stream %s: %w", f.stream, err)
+	}
+	last, err := s.GetLastMsgForSubject(ctx, wire.LiveSubjects(f.cfg.Site, f.consumer))
+	switch {
+	case err == nil:
+		place, err := wire.ParseFeedToken(last.Header.Get(wire.HeaderToken))
+		if err == nil && place != (wire.FeedToken{}) {
+			return place, nil
+		}
+	case !errors.Is(err, jetstream.ErrMsgNotFound):
+		return wire.FeedToken{}, fmt.Errorf("stream %s: %w", f.stream, err)
+	}
+	return f.newest(ctx)
+}
+
+// newest puts the newest of each subject into the stream, and returns the place
+// behind them. The last one alone names that place: who is stopped before begins anew.
+func (f *filler) newest(ctx context.Context) (wire.FeedToken, error) {
+	sel, site := f.selection, f.cfg.Site
+	var place wire.FeedToken
+	var err error
+	if sel.Notices != "" && sel.Notices != sel.Telemetry {
+		if place.Notices, err = f.end(ctx, sel.Notices); err != nil {
+			return place, err
+		}
+	}
+	if sel.Telemetry != "" {
+		if place.Telemetry, err = f.end(ctx, sel.Telemetry); err != nil {
+			return place, err
+		}
+	}
+	filters := map[string][]string{}
+	for instrument, embargo := range f.filters.of(f.cfg.Registry.Snapshot()).Instruments {
+		if embargo > 0 {
+			continue // the newest is the youngest
+		}
+		if sel.Notices != "" {
+			filters[sel.Notices] = append(filters[sel.Notices], wire.NoticeSubject(site, instrument))
+		}
+		if sel.Telemetry == "" {
+			continue
+		}
+		if sel.Channels == nil {
+			filters[sel.Telemetry] = append(filters[sel.Telemetry], wire.ObservationSubjectsOf(site, instrument))
+		}
+		for channel := range sel.Channels {
+			filters[sel.Telemetry] = append(filters[sel.Telemetry], wire.ObservationSubject(site, instrument, channel))
+		}
+	}
+	var held *nats.Msg
+	for name, subjects := range filters {
+		end := place.Notices
+		if name == sel.Telemetry {
+			end = place.Telemetry
+		}
+		err := f.newestOf(ctx, name, subjects, end.Sequence, func(m *nats.Msg) error {
+			m, held = held, m
+			if m == nil {
+				return nil
+			}
+			return f.put(ctx, []*nats.Msg{m})
+		})
+		if err != nil {
+			return place, err
+		}
+	}
+	if held == nil {
+		return place, nil
+	}
+	held.Header.Set(wire.HeaderToken, place.String())
+	return place, f.put(ctx, []*nats.Msg{held})
+}
+
+// end is the place behind a stream's last message.
+func (f *filler) end(ctx context.Context, name string) (wire.ResumeToken, error) {
+	epoch, state, err := stream.Epoch(ctx, f.cfg.JetStream, name)
+	return wire.ResumeToken{Epoch: epoch, Sequence: state.LastSeq, Index: math.MaxUint32}, err
+}
+
+// newestOf calls each with the newest item of each of a stream's subjects, where that
+// lies no further than last: what does comes by itself.
+func (f *filler) newestOf(ctx context.Context, name string, subjects []string, last uint64, each func(*nats.Msg) error) error {
+	c, err := f.cfg.JetStream.CreateConsumer(ctx, name, jetstream.ConsumerConfig{
+		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: waitingIdle,
+	})
+	if err != nil {
+		return fmt.Errorf("newest messages of %s: %w", name, err)
+	}
+	defer func() { _ = f.cfg.JetStream.DeleteConsumer(ctx, name, c.CachedInfo().Name) }()
+	for left := c.CachedInfo().NumPending; left > 0; {
+		batch, err := c.FetchNoWait(int(min(left, newestBatch)))
+		if err != nil {
+			return fmt.Errorf("newest messages of %s: %w", name, err)
+		}
+		got := uint64(0)
+		for m := range batch.Messages() {
+			got++
+			if meta, err := m.Metadata(); err != nil || meta.Sequence.Stream > last {
+				continue
+			}
+			if i, ok := newestItem(m); ok {
+				if err := each(f.live(i)); err != nil {
+					return err
+				}
+			}
+		}
+		if got == 0 { // some left the stream meanwhile
+			return batch.Error()
+		}
+		left -= min(left, got)
+	}
+	return nil
+}
+
+// newestItem returns a notice, or the datagram that was received last.
+func newestItem(m jetstream.Msg) (item, bool) {
+	i := item{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()}
+	_, instrument, channel, err := wire.ParseObservationSubject(m.Subject())
+	if err != nil {
+		return i, true
+	}
+	i.Telemetry = true
+	var newest wire.Datagram
+	index, found := uint32(0), false
+	for d, err := range wire.Datagrams(m.Data()) {
+		if err != nil {
+			break
+		}
+		if !found || !d.ReceivedAt.Before(newest.ReceivedAt) {
+			newest, i.Index, found = d, index, true
+		}
+		index++
+	}
+	i.Size = len(newest.Payload)
+	i.Data = wire.AppendDatagram(wire.AppendTelemetryHeader(nil, instrument, channel), newest)
+	return i, found
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Delivered is what is measured of a consumer of delivery NATS: it has no connection
+// here.
+type Delivered struct {
+	// Asks: it asks for messages, or did so in the last minute.
+	Asks bool
+	Lag  hub.Lag
+	// Place up to which it has acknowledged, or was given, all.
+	Place wire.FeedToken
+	// Messages that it took, beside those that Given counts.
+	Messages uint64
+	// LastGap is when it was told of a gap last, by whichever pod.
+	LastGap time.Time
+}
+
+// Deliver has a consumer of delivery NATS measured by whoever works for it, and
+// reported by this pod alone, until end is called. The Consumer is its meter.
+func (c *Consumers) Deliver(entry wire.ConsumerEntry, by func(now time.Time) Delivered) (m *Consumer, end func()) {
+	name := entry.Consumer
+	m = newConsumer()
+	m.flow, m.by = entry.Flow, by
+	c.mu.Lock()
+	c.all[name] = m
+	delete(c.said, name)
+	c.mu.Unlock()
+	return m, func() {
+		c.reporting.Lock()
+		defer c.reporting.Unlock()
+		c.mu.Lock()
+		if c.all[name] == m {
+			delete(c.all, name)
+		}
+		_, reported := c.said[name]
+		delete(c.said, name)
+		c.mu.Unlock()
+		if reported && c.kv != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
+			defer cancel()
+			_ = c.kv.Purge(ctx, wire.ConsumerStatusKey(name, c.cfg.Pod)) // one that stays grows old
+		}
+	}
+}

@@ -34,6 +34,11 @@ ARG TARGETOS TARGETARCH VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X github.com/substorm/substorm/internal/build.release=$VERSION" -o /out/ingest-gateway ./ingest-gateway/cmd
 
+FROM source AS build-feed-server
+ARG TARGETOS TARGETARCH VERSION=dev
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X github.com/substorm/substorm/internal/build.release=$VERSION" -o /out/feed-server ./feed-server/cmd
+
 FROM source AS build-cli
 ARG TARGETOS TARGETARCH VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
@@ -74,6 +79,15 @@ LABEL org.opencontainers.image.title="Substorm ingest gateway" \
       org.opencontainers.image.version="$VERSION"
 COPY --from=build-ingest-gateway /out/ingest-gateway /ingest-gateway
 ENTRYPOINT ["/ingest-gateway"]
+
+FROM base AS feed-server
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="Substorm feed server" \
+      org.opencontainers.image.source="https://github.com/substorm/substorm" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
+COPY --from=build-feed-server /out/feed-server /feed-server
+ENTRYPOINT ["/feed-server"]
 
 FROM base AS cli
 ARG VERSION=dev

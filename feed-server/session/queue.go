@@ -61,7 +61,7 @@ func (s *Session) fill(ctx context.Context, some chan<- struct{}) error {
 			}
 			continue
 		}
-		if err := s.idle(ctx, time.Time{}, nil); err != nil {
+		if err := s.idle(ctx, time.Time{}); err != nil {
 			return err
 		}
 	}

@@ -25,6 +25,10 @@ const (
 	slowWrite, quickWrite = 2 * time.Second, 200 * time.Millisecond
 	// batchEntries bounds what is written at a time in number.
 	batchEntries = 512
+	// gatherFor is how soon after a write the next one follows at the earliest, where
+	// nothing waited meanwhile: what comes more often is written together, since each
+	// write costs the kernel as much as some hundred messages cost us.
+	gatherFor = 4 * time.Millisecond
 	// Beat is how long a connection is left alone: then it is told its place.
 	Beat = 15 * time.Second
 )
@@ -148,7 +152,13 @@ func (s *Session) runAll(ctx context.Context) error {
 		case looked: // nothing of what came is wanted
 			s.given()
 		default:
-			if err := s.beatOr(ctx, now, s.token, func(until time.Time) error { return s.idle(ctx, until, nil) }); err != nil {
+			err := s.beatOr(ctx, now, s.token, func(until time.Time) error { return s.idle(ctx, until) })
+			if err == nil {
+				if soon := gatherFor - time.Since(s.wrote); soon > 0 {
+					err = sleep(ctx, soon)
+				}
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -95,9 +95,9 @@ func (s *Session) poll(src *source, most hub.Most, now time.Time) (hub.Batch, bo
 	return b, ok
 }
 
-// idle waits until one of the sources may have something, a moment comes (unless
-// it is zero), or wake is sent to. Error: ctx's.
-func (s *Session) idle(ctx context.Context, until time.Time, wake <-chan struct{}) error {
+// idle waits until one of the sources may have something, or a moment comes (unless
+// it is zero). Error: ctx's.
+func (s *Session) idle(ctx context.Context, until time.Time) error {
 	for _, src := range s.sources {
 		until = sooner(until, src.again)
 	}
@@ -120,7 +120,6 @@ func (s *Session) idle(ctx context.Context, until time.Time, wake <-chan struct{
 	case <-came[0]:
 	case <-came[1]:
 	case <-moment:
-	case <-wake:
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (l *link) keepFeeds(ctx context.Context) {
 		}
 		look, cancel := context.WithTimeout(ctx, lookTimeout)
 		err = l.lookAtFeeds(look, js, *p)
-		if err == nil && l.now().Sub(counted) >= figuresAge {
+		if err == nil && (l.now().Sub(counted) >= figuresAge || !l.facts.allCounted(*p)) {
 			counted = l.now()
 			err = l.countFeeds(look, js, *p)
 		}

@@ -243,8 +243,19 @@ func TestConsumerDeleted(t *testing.T) {
 	c := w.natsClient("client")
 	c.takes("OBS_hub", 1)
 
+	s.says("client", wire.ConsumerStatus{State: wire.StateFlowing})
+	s.says("stays", wire.ConsumerStatus{State: wire.StateFlowing})
 	w.remove(w.consumer("client"))
 	w.remove(w.consumer("latest"))
+	g := w.gateway("pool", "pool-0")
+	reported := func(consumer string) error {
+		_, err := g.get(wire.StatusBucket("hub"), wire.ConsumerStatusKey(consumer, s.pod))
+		return err
+	}
+	w.vanishes("the report about it", func() error { return reported("client") }, jetstream.ErrKeyNotFound)
+	if err := reported("stays"); err != nil {
+		t.Error("the report about another:", err)
+	}
 	for _, stream := range []string{"OBS_hub", "NOTICE_hub"} {
 		w.vanishes("durable of "+stream, func() error { _, err := js.Consumer(t.Context(), stream, "c_client"); return err }, jetstream.ErrConsumerNotFound)
 	}

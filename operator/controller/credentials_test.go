@@ -21,7 +21,12 @@ func TestCredentialsFitAConnectLine(t *testing.T) {
 	const limit, beside = 4096, 500
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("s", 63)}}
 	site.Spec.Code = strings.Repeat("c", 16)
-	for _, user := range []plan.JetStreamUser{plan.GatewayUser(site, strings.Repeat("p", 40)), plan.OperatorUser(site)} {
+	feed := &v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("f", 63)}}
+	feed.Spec.Stream = &v1alpha1.FeedStream{}
+	consumer := &v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("c", 63)}}
+	consumer.Spec.Flow.Mode = v1alpha1.FlowAll
+	for _, user := range []plan.JetStreamUser{plan.GatewayUser(site, strings.Repeat("p", 40)), plan.OperatorUser(site), plan.FeedServerUser(site),
+		plan.ConsumerUser(site, feed, consumer, plan.ConsumerVerdict{Notices: true, Telemetry: true})} {
 		creds, err := signingKey(t).mint(user)
 		if err != nil {
 			t.Fatal(err)

@@ -52,7 +52,7 @@ func (l *link) keepFeeds(ctx context.Context) {
 		}
 		look, cancel := context.WithTimeout(ctx, lookTimeout)
 		err = l.lookAtFeeds(look, js, *p)
-		if err == nil && l.now().Sub(counted) >= figuresAge {
+		if err == nil && (l.now().Sub(counted) >= figuresAge || !l.facts.allCounted(*p)) {
 			counted = l.now()
 			err = l.countFeeds(look, js, *p)
 		}
@@ -90,7 +90,26 @@ func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.B
 	for _, name := range consumers {
 		l.consumerFound(name)
 	}
-	return b.sweep(ctx, p)
+	return errors.Join(b.sweep(ctx, p), l.forgetReports(ctx, js, p))
+}
+
+// forgetReports removes reports that say nothing any more: pods of feed servers have
+// another name each time.
+func (l *link) forgetReports(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) error {
+	keys := l.facts.reports.stale(p.Consumers, l.now())
+	if len(keys) == 0 {
+		return nil
+	}
+	kv, err := js.KeyValue(ctx, wire.StatusBucket(l.want.marker.Code))
+	if err != nil {
+		return fmt.Errorf("reports of feed servers: %w", err)
+	}
+	for _, key := range keys {
+		if err := kv.Purge(ctx, key); err != nil {
+			return fmt.Errorf("report %s: %w", key, err)
+		}
+	}
+	return nil
 }
 
 // busKeeper is one look at all of a Site's streams and durables of Feeds.

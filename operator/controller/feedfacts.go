@@ -181,13 +181,25 @@ func (f *facts) setFound(found busFound) (streams, consumers []string) {
 	return streams, consumers
 }
 
+// allCounted says whether each Feed's messages were counted before.
+func (f *facts) allCounted(p plan.BusPlan) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for feed := range p.Selections {
+		if _, counted := f.feeds.figures[feed]; !counted {
+			return false
+		}
+	}
+	return true
+}
+
 func (f *facts) setFigures(figures map[string]plan.FeedFigures) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.feeds.figures = figures
 }
 
-// consumersOfFeeds are the FeedConsumers that were judged, and the Feeds.
+// feedNames are the Feeds and the FeedConsumers that were judged.
 func (f *facts) feedNames() (feeds, consumers []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

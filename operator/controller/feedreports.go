@@ -111,4 +111,32 @@ func (r *reports) ofConsumer(name string) []plan.ConsumerReport {
 	return slices.SortedFunc(maps.Values(r.consumers[name]), func(a, b plan.ConsumerReport) int { return strings.Compare(a.Pod, b.Pod) })
 }
 
+// staleAfter is how long the report of a feed server that is gone is kept: the
+// figures that were counted stay in sight for a day.
+const staleAfter = 24 * time.Hour
+
+// stale returns the keys of reports that say nothing any more: of pods that are long
+// gone, and about FeedConsumers that are.
+func (r *reports) stale(consumers []string, now time.Time) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var keys []string
+	for pod, s := range r.feedServers {
+		if now.Sub(s.Seen) > staleAfter {
+			keys = append(keys, wire.FeedServerStatusKey(pod))
+		}
+	}
+	for consumer, pods := range r.consumers {
+		for pod, c := range pods {
+			server := r.feedServers[pod]
+			silent := now.Sub(c.Seen) > staleAfter && (server == nil || now.Sub(server.Seen) > staleAfter)
+			if silent || !slices.Contains(consumers, consumer) {
+				keys = append(keys, wire.ConsumerStatusKey(consumer, pod))
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

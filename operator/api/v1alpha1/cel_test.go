@@ -120,3 +120,46 @@ func TestBadManifests(t *testing.T) {
 		})
 	}
 }
+
+// TestDocumentation: the samples, and the manifests in docs/feeds.md, are good ones.
+func TestDocumentation(t *testing.T) {
+	const docs = "../../../docs"
+	texts := map[string]string{}
+	for _, pattern := range []string{"samples/*.yaml", "samples/*/*.yaml"} {
+		paths, err := filepath.Glob(filepath.Join(docs, pattern))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("no samples: %v", err)
+		}
+		for _, path := range paths {
+			texts[path] = text(t, path)
+		}
+	}
+	for i, block := range strings.Split(text(t, filepath.Join(docs, "feeds.md")), "```yaml\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		if strings.HasPrefix(block, "apiVersion") {
+			texts[fmt.Sprintf("feeds.md, block %d", i+1)] = block
+		}
+	}
+	for name, text := range texts {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			for _, part := range strings.Split(text, "\n---\n") {
+				u := &unstructured.Unstructured{}
+				if err := yaml.UnmarshalStrict([]byte(part), &u.Object); err != nil {
+					t.Fatal(err)
+				}
+				if err := (manifest{objects: []*unstructured.Unstructured{u}}).apply(t); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+func (w *world) feed(name string) *v1alpha1.Feed {
+	return &v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace}}
+}
+
+// subjects reads what a stream holds, in order.
+func (w *world) subjects(stream string) []string {
+	w.t.Helper()
+	s, err := w.nats.JetStream(w.t).Stream(w.t.Context(), stream)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for n := s.CachedInfo().State.FirstSeq; n <= s.CachedInfo().State.LastSeq && n > 0; n++ {
+		if m, err := s.GetMsg(w.t.Context(), n); err == nil {
+			all = append(all, m.Subject+"="+string(m.Data))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (w *world) awaitSubjects(stream string, want ...string) {
+	w.t.Helper()
+	slices.Sort(want)
+	eventually(w.t, "messages of stream "+stream, func() error {
+		if diff := cmp.Diff(want, w.subjects(stream)); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+}
+
+// TestFeedsOverlap: two Feeds with streams of their own share an instrument, and a
+// third is a selection.
+func TestFeedsOverlap(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.publish(js, "notice.hub.mag-1", "before")
+	w.applyFeed("all", "")
+	w.applyFeed("everything", ", stream: {maxAge: 1h, maxSize: 8Mi}")
+	w.applyFeed("fields", `, instruments: {matchLabels: {group: fields}}, messages: [Telemetry], channels: [raw], stream: {maxSize: 8Mi, storage: Memory}`)
+	for _, name := range []string{"all", "everything", "fields"} {
+		w.awaits("Feed", name, "Ready", "True/Ready")
+	}
+	w.publish(js, "notice.hub.camera", "frame")
+	w.publish(js, "obs.hub.mag-1.raw", "1")
+	w.publish(js, "obs.hub.mag-1.fast", "2")
+	w.publish(js, "obs.hub.mag-2.raw", "3")
+	w.awaitSubjects("FEED_hub_everything", "notice.hub.mag-1=before", "notice.hub.camera=frame", "obs.hub.mag-1.raw=1", "obs.hub.mag-1.fast=2", "obs.hub.mag-2.raw=3")
+	w.awaitSubjects("FEED_hub_fields", "obs.hub.mag-1.raw=1", "obs.hub.mag-2.raw=3")
+
+	// An instrument that comes to match brings what the base streams hold of it;
+	// those that matched before bring nothing twice.
+	w.publish(js, "obs.hub.mag-3.raw", "4")
+	w.applyLabeled("mag-3", 30110, "fields")
+	w.awaitSubjects("FEED_hub_fields", "obs.hub.mag-1.raw=1", "obs.hub.mag-2.raw=3", "obs.hub.mag-3.raw=4")
+	w.publish(js, "obs.hub.mag-1.raw", "5")
+	w.awaitSubjects("FEED_hub_fields", "obs.hub.mag-1.raw=1", "obs.hub.mag-2.raw=3", "obs.hub.mag-3.raw=4", "obs.hub.mag-1.raw=5")
+
+	var s v1alpha1.FeedStatus
+	eventually(t, "the Feed counts its instruments", func() error {
+		if w.status("Feed", "fields", &s); s.Instruments != 3 {
+			return fmt.Errorf("%d instruments", s.Instruments)
+		}
+		return nil
+	})
+	g := w.gateway("pool", "pool-0")
+	entry, err := g.get(wire.RegistryBucket("hub"), wire.RegistryFeedKey("fields"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := wire.DecodeFeedEntry(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := wire.FeedEntry{Format: 1, UID: is.UID, Generation: 1, Revision: is.Revision, Feed: "fields", Telemetry: "FEED_hub_fields",
+		Instruments: []string{"mag-1", "mag-2", "mag-3"}, Channels: []string{"raw"}}
+	if diff := cmp.Diff(want, is); diff != "" {
+		t.Errorf("entry of fields:\n%s", diff)
+	}
+	if c, err := g.complete(); err != nil || c.Feeds != 3 || c.Count != 4 {
+		t.Errorf("marker %+v, %v", c, err)
+	}
+}
+
+func TestFeedChangesInPlace(t *testing.T) {
+	w := newFeedWorld(t)
+	w.applyFeed("all", ", stream: {maxAge: 1h, maxSize: 8Mi}")
+	w.awaits("Feed", "all", "Ready", "True/Ready")
+	created := w.streamInfo("FEED_hub_all").Created
+	w.applyFeed("all", ", stream: {maxAge: 2h, maxSize: 16Mi}, deletionPolicy: Delete")
+	eventually(t, "the stream changes", func() error {
+		if cfg := w.stream("FEED_hub_all"); cfg.MaxAge != 2*time.Hour || cfg.MaxBytes != 16<<20 || cfg.Discard != jetstream.DiscardOld {
+			return fmt.Errorf("%+v", cfg)
+		}
+		return nil
+	})
+	w.awaits("Feed", "all", "Ready", "True/Ready")
+	w.applyFeed("all", ", stream: {maxAge: 2h, maxSize: 16Mi, storage: Memory}, deletionPolicy: Delete")
+	c := w.awaits("Feed", "all", "Accepted", "False/Immutable")
+	says(t, c, "FEED_hub_all", "File", "Memory", "set spec.stream.storage back")
+	w.awaits("Feed", "all", "Stalled", "True/Immutable")
+	if info := w.streamInfo("FEED_hub_all"); info.Created != created || info.Config.Storage != jetstream.FileStorage {
+		t.Errorf("the stream was made anew: %+v", info)
+	}
+	w.applyFeed("all", ", stream: {maxAge: 2h, maxSize: 16Mi}, deletionPolicy: Delete")
+	w.awaits("Feed", "all", "Ready", "True/Ready")
+	w.applyFeed("all", ", stream: {maxAge: 2h, maxSize: 16Mi, replicas: 5}, deletionPolicy: Delete") // of one server
+	c = w.awaits("Feed", "all", "Ready", "False/StreamRefused")
+	says(t, c, "FEED_hub_all", "replicas")
+}
+
+func (w *world) streamInfo(name string) *jetstream.StreamInfo {
+	w.t.Helper()
+	s, err := w.nats.JetStream(w.t).Stream(w.t.Context(), name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s.CachedInfo()
+}
+
+func TestFeedsThatCannotBe(t *testing.T) {
+	w := newFeedWorld(t)
+	w.applyFeed("nothing", ", instruments: {matchLabels: {group: riometers}}")
+	c := w.awaits("Feed", "nothing", "Accepted", "False/SelectsNothing")
+	says(t, c, `Site "hub"`, "group=riometers", "label some")
+	w.applyFeed("near", ", instruments: {matchExpressions: [{key: group, operator: Near, values: [a]}]}")
+	c = w.awaits("Feed", "near", "Accepted", "False/InvalidSelector")
+	says(t, c, "spec.instruments", "Near")
+	w.applyConsumer("client", "nowhere", "NATS", "")
+	c = w.awaits("FeedConsumer", "client", "Accepted", "False/FeedNotFound")
+	says(t, c, `Feed "nowhere" does not exist`, "create it")
+	w.applyConsumer("viewer", "nothing", "WebSocket", "")
+	w.awaits("FeedConsumer", "viewer", "Accepted", "False/SelectsNothing")
+
+	w.applyFeed("nowhere", ", stream: {maxSize: 1Mi}")
+	w.awaits("FeedConsumer", "client", "Accepted", "True/Accepted")
+	w.applyConsumer("client", "nowhere", "NATS", ", flow: {window: 5000}")
+	c = w.awaits("FeedConsumer", "client", "Accepted", "False/InvalidFlow")
+	says(t, c, "spec.flow.window is 5000", "FEED_hub_nowhere", "4096", "smaller window")
+
+	// The label that was missing.
+	w.applyLabeled("rio", 30120, "riometers")
+	w.awaits("Feed", "nothing", "Ready", "True/Ready")
+	w.awaits("FeedConsumer", "viewer", "Accepted", "True/Accepted")
+}
+
+// TestFeedDeleted: its own stream goes where it asked for that, even if it is deleted
+// while no operator runs.
+func TestFeedDeleted(t *testing.T) {
+	w := newFeedWorld(t)
+	w.applyFeed("kept", ", stream: {maxSize: 8Mi}")
+	w.applyFeed("dropped", ", stream: {maxSize: 8Mi}, deletionPolicy: Delete")
+	w.applyFeed("dropped-later", ", stream: {maxSize: 8Mi}, deletionPolicy: Delete")
+	for _, name := range []string{"kept", "dropped", "dropped-later"} {
+		w.awaits("Feed", name, "Ready", "True/Ready")
+	}
+	js := w.nats.JetStream(t)
+	gone := func(stream string) {
+		w.vanishes("stream "+stream, func() error { _, err := js.Stream(t.Context(), stream); return err }, jetstream.ErrStreamNotFound)
+	}
+	w.remove(w.feed("dropped"))
+	gone("FEED_hub_dropped")
+	w.remove(w.feed("kept"))
+	g := w.gateway("pool", "pool-0")
+	eventually(t, "the registry", func() error {
+		if c, err := g.complete(); err != nil || c.Feeds != 1 {
+			return fmt.Errorf("%+v, %w", c, err)
+		}
+		return nil
+	})
+	w.stop()
+	w.remove(w.feed("dropped-later"))
+	w.start()
+	gone("FEED_hub_dropped-later")
+	w.streamInfo("FEED_hub_kept") // there it is
+	w.streamInfo("OBS_hub")
+}
+
+// TestFeedFigures: a selection and a stream of its own count the same messages.
+func TestFeedFigures(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.publish(js, "notice.hub.camera", "a", "b")
+	w.publish(js, "obs.hub.mag-1.raw", "c", "d", "e")
+	w.publish(js, "obs.hub.mag-1.fast", "f")
+	w.applyFeed("some", ", channels: [raw]")
+	w.applyFeed("own", ", stream: {maxSize: 8Mi}, channels: [raw]")
+	for _, name := range []string{"some", "own"} {
+		var s v1alpha1.FeedStatus
+		eventually(t, "figures of "+name, func() error {
+			if w.status("Feed", name, &s); s.Messages != 5 || s.First == nil || s.Last == nil || s.MessagesPerMinute > 5 {
+				return fmt.Errorf("%+v", s)
+			}
+			return nil
+		})
+		if (s.Bytes != nil) != (name == "own") || s.Last.Time.Before(&s.First.Time) {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// TestStreamsDeletedByHand come back.
+func TestStreamsDeletedByHand(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyFeed("own", ", stream: {maxSize: 8Mi}")
+	w.applyConsumer("latest", "own", "NATS", ", flow: {mode: Latest}")
+	w.awaits("Feed", "own", "Ready", "True/Ready")
+	w.publish(js, "obs.hub.mag-1.raw", "1")
+	w.awaitSubjects("FEED_hub_own", "obs.hub.mag-1.raw=1")
+	w.durable("CONS_hub_latest", "c_latest")
+	for _, name := range []string{"FEED_hub_own", "CONS_hub_latest"} {
+		if err := js.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.awaitSubjects("FEED_hub_own", "obs.hub.mag-1.raw=1") // from the base stream
+	w.durable("CONS_hub_latest", "c_latest")
+	cfg := w.stream("CONS_hub_latest")
+	if cfg.Storage != jetstream.MemoryStorage || cfg.MaxMsgsPerSubject != 1 || cfg.MaxBytes != 64<<20 || !slices.Equal(cfg.Subjects, []string{"live.hub.latest.>"}) {
+		t.Errorf("%+v", cfg)
+	}
+}

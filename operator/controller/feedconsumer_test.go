@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+func (w *world) consumer(name string) *v1alpha1.FeedConsumer {
+	return &v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace}}
+}
+
+// consumerEntry reads a FeedConsumer's entry as the feed servers do.
+func (s *feedServer) consumerEntry(name string) (wire.ConsumerEntry, error) {
+	kv, err := s.js.KeyValue(s.t.Context(), wire.RegistryBucket("hub"))
+	if err != nil {
+		return wire.ConsumerEntry{}, err
+	}
+	value, err := kv.Get(s.t.Context(), wire.RegistryConsumerKey(name))
+	if err != nil {
+		return wire.ConsumerEntry{}, err
+	}
+	return wire.DecodeConsumerEntry(value.Value())
+}
+
+// TestConsumerFromApplyToMessages: a Feed and its consumers, applied together, and a
+// NATS client that has the Secret and nothing else.
+func TestConsumerFromApplyToMessages(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyConsumer("client", "all", "NATS", ", flow: {window: 7}, filter: {instruments: [camera, mag-1]}")
+	w.applyConsumer("viewer", "all", "WebSocket", "")
+	w.applyFeed("all", "")
+	w.awaits("Feed", "all", "Ready", "True/Ready")
+	w.awaits("FeedConsumer", "client", "Ready", "False/NotReported")
+	w.awaits("Site", "hub", "FeedServerAvailable", "False/Progressing")
+	w.rollOut()
+	w.awaits("Site", "hub", "FeedServerAvailable", "True/Available")
+	w.awaits("Site", "hub", "Ready", "True/Ready")
+	s := w.feedServer("feed-0")
+	s.follow()
+	w.awaits("FeedConsumer", "client", "Ready", "True/Ready")
+	w.awaits("FeedConsumer", "viewer", "Ready", "True/Ready")
+
+	// What the feed servers know of them.
+	entry, err := s.consumerEntry("viewer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := w.awaitSecret("viewer-consumer", plan.KeyToken)
+	if len(entry.Tokens) != 1 || !entry.Tokens[0].Matches(string(secret.Data[plan.KeyToken])) || entry.MaxConnections != 1000 {
+		t.Errorf("entry of viewer: %+v", entry)
+	}
+	if url := string(secret.Data[plan.KeyURL]); url != "ws://hub-feed-server."+w.namespace+".svc/feeds/all/ws?consumer=viewer" {
+		t.Errorf("url %q", url)
+	}
+	if entry, err := s.consumerEntry("client"); err != nil || len(entry.Tokens) != 0 || !slices.Equal(entry.Instruments, []string{"camera", "mag-1"}) {
+		t.Errorf("entry of client: %+v, %v", entry, err)
+	}
+
+	// Messages: only those that its filter selects, and its gap records.
+	w.publish(js, "notice.hub.camera", "frame")
+	w.publish(js, "notice.hub.mag-2", "not its own")
+	w.publish(js, "obs.hub.mag-1.raw", "1", "2")
+	w.publish(js, "gap.hub.viewer", "another's gap")
+	w.publish(s.js, "gap.hub.client", "its gap")
+	c := w.natsClient("client")
+	if diff := cmp.Diff([]string{"NOTICE_hub", "OBS_hub"}, c.streams); diff != "" {
+		t.Fatal(diff)
+	}
+	if got := c.takes("NOTICE_hub", 2); !slices.Equal(got, []string{"frame", "its gap"}) {
+		t.Errorf("from NOTICE_hub: %q", got)
+	}
+	if got := c.takes("OBS_hub", 2); !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("from OBS_hub: %q", got)
+	}
+	if info := w.durable("OBS_hub", "c_client"); info.Config.MaxAckPending != 7 || info.NumPending != 0 || info.Config.AckPolicy != jetstream.AckExplicitPolicy {
+		t.Errorf("durable: %+v", info)
+	}
+	c.mayNot()
+
+	// A filter that changes keeps the place.
+	w.applyConsumer("client", "all", "NATS", ", flow: {window: 9}, filter: {instruments: [mag-1, mag-2]}")
+	eventually(t, "the durable follows", func() error {
+		if info := w.durable("OBS_hub", "c_client"); info.Config.MaxAckPending != 9 || !slices.Equal(info.Config.FilterSubjects, []string{"obs.hub.mag-1.>", "obs.hub.mag-2.>"}) {
+			return fmt.Errorf("%+v", info.Config)
+		}
+		return nil
+	})
+	w.publish(js, "obs.hub.mag-2.raw", "3")
+	if got := c.takes("OBS_hub", 1); !slices.Equal(got, []string{"3"}) {
+		t.Errorf("after the change: %q", got)
+	}
+}
+
+// mayNot tries what the Secret must not open.
+func (c *natsClient) mayNot() {
+	c.t.Helper()
+	obs, err := c.js.Consumer(c.t.Context(), "OBS_hub", c.durable)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_ = obs
+	request := func(subject string, body any) func(context.Context) error {
+		return func(ctx context.Context) error {
+			data, _ := json.Marshal(body)
+			_, err := c.nc.RequestWithContext(ctx, subject, data)
+			return err
+		}
+	}
+	for what, try := range map[string]func(context.Context) error{
+		"see a stream":                   request("$JS.API.STREAM.INFO.OBS_hub", nil),
+		"see the account":                request("$JS.API.INFO", nil),
+		"list streams":                   request("$JS.API.STREAM.NAMES", nil),
+		"read a stream directly":         request("$JS.API.DIRECT.GET.OBS_hub", map[string]int{"seq": 1}),
+		"read a message by its sequence": request("$JS.API.STREAM.MSG.GET.OBS_hub", map[string]int{"seq": 1}),
+		"make a consumer": request("$JS.API.CONSUMER.CREATE.OBS_hub.mine", map[string]any{"stream_name": "OBS_hub",
+			"config": map[string]any{"name": "mine", "ack_policy": "none"}}),
+		"change its own durable": request("$JS.API.CONSUMER.CREATE.OBS_hub."+c.durable, map[string]any{"stream_name": "OBS_hub",
+			"config": map[string]any{"durable_name": c.durable, "ack_policy": "explicit"}}),
+		"delete its own durable":        request("$JS.API.CONSUMER.DELETE.OBS_hub."+c.durable, nil),
+		"pull from another's durable":   request("$JS.API.CONSUMER.MSG.NEXT.OBS_hub.c_viewer", nil),
+		"see another's durable":         request("$JS.API.CONSUMER.INFO.OBS_hub.c_viewer", nil),
+		"publish telemetry":             request("obs.hub.camera.raw", nil),
+		"publish a notice":              request("notice.hub.camera", nil),
+		"publish a gap of its own":      request("gap.hub.client", nil),
+		"write the registry":            request("$KV.REGISTRY_hub.consumer.client", nil),
+		"purge a stream":                request("$JS.API.STREAM.PURGE.OBS_hub", nil),
+		"acknowledge for another":       request("$JS.ACK.OBS_hub.c_viewer.1.1.1.1.0", nil),
+		"ask a feed server's own inbox": request("_INBOX_hub-feed-server.x", nil),
+	} {
+		ctx, cancel := context.WithTimeout(c.t.Context(), 500*time.Millisecond)
+		if err := try(ctx); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrPermissionViolation) {
+			c.t.Errorf("a consumer may %s: %v", what, err)
+		}
+		cancel()
+	}
+	for _, subject := range []string{"obs.hub.>", "notice.hub.>", "gap.hub.>", "_INBOX.>", "_INBOX_pool.>", ">", "$JS.EVENT.>"} {
+		sub, err := c.nc.SubscribeSync(subject)
+		if err != nil {
+			continue
+		}
+		_ = c.nc.FlushTimeout(10 * time.Second)
+		if _, err := sub.NextMsg(50 * time.Millisecond); !errors.Is(err, nats.ErrPermissionViolation) {
+			c.t.Errorf("a consumer may listen to %s: %v", subject, err)
+		}
+	}
+}
+
+// TestDurableDeletedByHand is made anew where it was.
+func TestDurableDeletedByHand(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	w.durable("OBS_hub", "c_client")
+	w.publish(js, "obs.hub.mag-1.raw", "1", "2", "3")
+	c := w.natsClient("client")
+	if got := c.takes("OBS_hub", 2); !slices.Equal(got, []string{"1", "2"}) {
+		t.Fatalf("%q", got)
+	}
+	var s v1alpha1.FeedConsumerStatus
+	epoch := wire.StreamEpoch(w.streamInfo("OBS_hub").Created)
+	eventually(t, "the position in the status", func() error {
+		w.status("FeedConsumer", "client", &s)
+		if !slices.Contains(s.Positions, v1alpha1.ConsumerPosition{Stream: "OBS_hub", Token: epoch + "-2-0"}) {
+			return fmt.Errorf("%+v", s.Positions)
+		}
+		return nil
+	})
+	before := w.durable("OBS_hub", "c_client").Created
+	again := func(what string) {
+		eventually(t, what, func() error {
+			c, err := js.Consumer(t.Context(), "OBS_hub", "c_client")
+			if err == nil && !c.CachedInfo().Created.After(before) {
+				err = errors.New("it is the old one")
+			}
+			return err
+		})
+	}
+	if err := js.DeleteConsumer(t.Context(), "OBS_hub", "c_client"); err != nil {
+		t.Fatal(err)
+	}
+	again("the durable is back")
+	if got := c.takes("OBS_hub", 1); !slices.Equal(got, []string{"3"}) {
+		t.Errorf("after it was made anew: %q", got)
+	}
+
+	// An operator that begins knows the place from the status.
+	eventually(t, "the position in the status", func() error {
+		w.status("FeedConsumer", "client", &s)
+		if !slices.Contains(s.Positions, v1alpha1.ConsumerPosition{Stream: "OBS_hub", Token: epoch + "-3-0"}) {
+			return fmt.Errorf("%+v", s.Positions)
+		}
+		return nil
+	})
+	w.stop()
+	before = w.durable("OBS_hub", "c_client").Created
+	w.publish(js, "obs.hub.mag-1.raw", "4")
+	if err := js.DeleteConsumer(t.Context(), "OBS_hub", "c_client"); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	again("the durable is back after a restart of the operator")
+	if got := c.takes("OBS_hub", 1); !slices.Equal(got, []string{"4"}) {
+		t.Errorf("after the restart: %q", got)
+	}
+}
+
+// TestConsumerDeleted: durables, the stream that is filled for it, the Secret and the
+// entry go; one that is made again begins anew.
+func TestConsumerDeleted(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	w.applyConsumer("latest", "all", "NATS", ", flow: {mode: Latest}")
+	w.applyConsumer("stays", "all", "NATS", "")
+	w.durable("OBS_hub", "c_client")
+	w.durable("OBS_hub", "c_stays")
+	w.durable("CONS_hub_latest", "c_latest")
+	s := w.feedServer("feed-0")
+	w.publish(js, "obs.hub.mag-1.raw", "1")
+	c := w.natsClient("client")
+	c.takes("OBS_hub", 1)
+
+	s.says("client", wire.ConsumerStatus{State: wire.StateFlowing})
+	s.says("stays", wire.ConsumerStatus{State: wire.StateFlowing})
+	w.remove(w.consumer("client"))
+	w.remove(w.consumer("latest"))
+	g := w.gateway("pool", "pool-0")
+	reported := func(consumer string) error {
+		_, err := g.get(wire.StatusBucket("hub"), wire.ConsumerStatusKey(consumer, s.pod))
+		return err
+	}
+	w.vanishes("the report about it", func() error { return reported("client") }, jetstream.ErrKeyNotFound)
+	if err := reported("stays"); err != nil {
+		t.Error("the report about another:", err)
+	}
+	for _, stream := range []string{"OBS_hub", "NOTICE_hub"} {
+		w.vanishes("durable of "+stream, func() error { _, err := js.Consumer(t.Context(), stream, "c_client"); return err }, jetstream.ErrConsumerNotFound)
+	}
+	w.vanishes("the stream that is filled", func() error { _, err := js.Stream(t.Context(), "CONS_hub_latest"); return err }, jetstream.ErrStreamNotFound)
+	for _, name := range []string{"client", "latest"} {
+		w.vanishes("the entry of "+name, func() error { _, err := s.consumerEntry(name); return err }, jetstream.ErrKeyNotFound)
+	}
+	if _, err := s.consumerEntry("stays"); err != nil {
+		t.Error(err)
+	}
+	w.durable("OBS_hub", "c_stays")
+	if secret := w.awaitSecret("client-consumer", plan.KeyUserCreds); len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].Kind != "FeedConsumer" {
+		t.Errorf("nobody would collect the Secret: %+v", secret.OwnerReferences)
+	}
+
+	// Of another mode it needs another stream, and the old durables go.
+	w.applyConsumer("stays", "all", "NATS", ", flow: {mode: Sample, interval: 1s}")
+	w.durable("CONS_hub_stays", "c_stays")
+	w.vanishes("its durable", func() error { _, err := js.Consumer(t.Context(), "OBS_hub", "c_stays"); return err }, jetstream.ErrConsumerNotFound)
+}
+
+// TestConsumerMadeAgain while no operator runs: it is another one.
+func TestConsumerMadeAgain(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	w.durable("OBS_hub", "c_client")
+	w.publish(js, "obs.hub.mag-1.raw", "1")
+	w.natsClient("client").takes("OBS_hub", 1)
+	w.stop()
+	w.remove(w.consumer("client"))
+	secret := w.awaitSecret("client-consumer", plan.KeyUserCreds)
+	w.remove(secret) // as the garbage collector would, which this API server lacks
+	w.applyConsumer("client", "all", "NATS", "")
+	w.start()
+	uid := string(w.object("FeedConsumer", "client").GetUID())
+	eventually(t, "a durable of its own", func() error {
+		if is := w.durable("OBS_hub", "c_client").Config.Metadata[wire.ConsumerMetadataUID]; is != uid {
+			return fmt.Errorf("it is of %s", is)
+		}
+		return nil
+	})
+	if got := w.natsClient("client").takes("OBS_hub", 1); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestConsumerStates: what feed servers measure becomes conditions, events and figures.
+func TestConsumerStates(t *testing.T) {
+	w := newFeedWorld(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("viewer", "all", "WebSocket", "")
+	s := w.feedServer("feed-0")
+	stop := s.follow()
+	w.awaits("FeedConsumer", "viewer", "Ready", "True/Ready")
+	w.awaits("FeedConsumer", "viewer", "Flowing", "Unknown/Idle")
+	status := wire.ConsumerStatus{State: wire.StateFlowing, Connections: 2, Messages: 100, Bytes: 5000}
+	s.says("viewer", status)
+	w.awaits("FeedConsumer", "viewer", "Flowing", "True/Flowing")
+	status.State, status.LagMessages, status.LagBytes, status.LagMillis = wire.StateSlow, 40, 8000, 12_000
+	s.says("viewer", status)
+	c := w.awaits("FeedConsumer", "viewer", "Flowing", "False/Slow")
+	says(t, c, "12s behind", "40 messages", "Latest or Sample")
+	w.sawEvent("viewer", "Flowing", "Slow", "Warning")
+	at := time.Now()
+	status.State, status.Gaps, status.LastGap, status.Dropped = wire.StateLapped, 1, &at, map[string]uint64{"Retention": 17}
+	s.says("viewer", status)
+	w.awaits("FeedConsumer", "viewer", "Flowing", "False/Lapped")
+	var is v1alpha1.FeedConsumerStatus
+	w.status("FeedConsumer", "viewer", &is)
+	want := v1alpha1.FeedConsumerStatus{State: "Lapped", Lag: &v1alpha1.ConsumerLag{Messages: 40, Bytes: 8000, Seconds: 12},
+		Delivered: &v1alpha1.ConsumerDelivered{Messages: 100, Bytes: 5000}, Dropped: []v1alpha1.ConsumerDropped{{Reason: "Retention", Count: 17}}, Gaps: 1, Connections: 2}
+	got := v1alpha1.FeedConsumerStatus{State: is.State, Lag: is.Lag, Delivered: is.Delivered, Dropped: is.Dropped, Gaps: is.Gaps, Connections: is.Connections}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	eventually(t, "the Feed names the slowest", func() error {
+		var f v1alpha1.FeedStatus
+		if w.status("Feed", "all", &f); f.Slowest == nil || *f.Slowest != (v1alpha1.SlowestConsumer{Name: "viewer", LagSeconds: 12}) || f.Consumers != 1 {
+			return fmt.Errorf("%+v", f)
+		}
+		return nil
+	})
+	w.sawEvent("viewer", "Flowing", "Lapped", "Warning")
+
+	s.mu.Lock()
+	s.problems = map[string]string{"viewer": "its Feed's stream cannot be read"}
+	s.mu.Unlock()
+	c = w.awaits("FeedConsumer", "viewer", "Ready", "False/FeedServerProblem")
+	says(t, c, "feed-0", "cannot be read")
+	stop()
+	w.awaits("FeedConsumer", "viewer", "Ready", "False/NotReported")
+	w.awaits("FeedConsumer", "viewer", "Flowing", "Unknown/NoReport")
+}
+
+// TestConsumersSecret: lost ones come back with another token, those of others stay.
+func TestConsumersSecret(t *testing.T) {
+	w := newFeedWorld(t)
+	theirs := w.secret("viewer-consumer", map[string]string{"token": "somebody else's, and long enough"})
+	w.applyFeed("all", "")
+	w.applyConsumer("viewer", "all", "ServerSentEvents", "")
+	c := w.awaits("FeedConsumer", "viewer", "Ready", "False/Conflict")
+	says(t, c, `Secret "viewer-consumer"`, "remove it", "spec.secretName")
+	s := w.feedServer("feed-0")
+	s.follow()
+	if entry, err := s.consumerEntry("viewer"); err != nil || len(entry.Tokens) != 1 || entry.Tokens[0] != wire.NoToken() {
+		t.Errorf("entry %+v, %v", entry, err)
+	}
+	w.remove(theirs)
+	w.awaits("FeedConsumer", "viewer", "Ready", "True/Ready")
+	token := func() string { return string(w.awaitSecret("viewer-consumer", plan.KeyToken).Data[plan.KeyToken]) }
+	first := token()
+	opens := func(token string, want bool) {
+		eventually(t, "the entry's token", func() error {
+			entry, err := s.consumerEntry("viewer")
+			if err == nil && slices.ContainsFunc(entry.Tokens, func(h wire.TokenHash) bool { return h.Matches(token) }) != want {
+				err = fmt.Errorf("%+v", entry.Tokens)
+			}
+			return err
+		})
+	}
+	opens(first, true)
+	w.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "viewer-consumer", Namespace: w.namespace}})
+	opens(first, false)
+	if second := token(); second == first || len(second) != 64 {
+		t.Errorf("the new token is %q after %q", second, first)
+	}
+	opens(token(), true)
+}
+
+// TestReaders: named readers of the Site.
+func TestReaders(t *testing.T) {
+	w := newFeedWorld(t)
+	w.rollOut()
+	w.patchSite(`{"spec":{"readersSecretRef":{"name":"readers"}}}`)
+	c := w.awaits("Site", "hub", "Ready", "False/SecretNotFound")
+	says(t, c, `Secret "readers"`, "spec.readersSecretRef")
+	w.secret("readers", map[string]string{"ops": "a-token-that-is-long-enough", "short": "secret"})
+	c = w.awaits("Site", "hub", "Ready", "False/SecretIncomplete")
+	says(t, c, "short", "openssl rand -hex 32")
+	g := w.gateway("pool", "pool-0")
+	eventually(t, "the reader's entry", func() error {
+		value, err := g.get(wire.RegistryBucket("hub"), wire.RegistryReaderKey("ops"))
+		if err != nil {
+			return err
+		}
+		entry, err := wire.DecodeReaderEntry(value)
+		if err == nil && (len(entry.Tokens) != 1 || !entry.Tokens[0].Matches("a-token-that-is-long-enough")) {
+			err = fmt.Errorf("%+v", entry)
+		}
+		return err
+	})
+	if c, err := g.complete(); err != nil || c.Readers != 1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	w.patchSite(`{"spec":{"readersSecretRef":null}}`)
+	w.awaits("Site", "hub", "Ready", "True/Ready")
+	w.vanishes("the reader's entry", func() error {
+		_, err := g.get(wire.RegistryBucket("hub"), wire.RegistryReaderKey("ops"))
+		return err
+	}, jetstream.ErrKeyNotFound)
+}
+
+// TestFeedServerComesAndGoes: its objects, and what its user may do.
+func TestFeedServerComesAndGoes(t *testing.T) {
+	w := newFeedWorld(t)
+	w.rollOut()
+	w.awaits("Site", "hub", "Ready", "True/Ready")
+	s := w.feedServer("feed-0")
+	ctx := t.Context()
+	if _, err := s.js.PublishMsg(ctx, &nats.Msg{Subject: "gap.hub.client"}); err != nil {
+		t.Error("publish a gap record:", err)
+	}
+	for what, err := range map[string]error{
+		"write a lease":  s.putKV("LEASE_hub", "delivery.0"),
+		"write a cursor": s.putKV("CURSOR_hub", "delivery.client"),
+		"report":         s.putKV("STATUS_hub", "feedserver.feed-0"),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, try := range map[string]func(context.Context) error{
+		"publish telemetry":  func(ctx context.Context) error { _, err := s.js.Publish(ctx, "obs.hub.camera.raw", nil); return err },
+		"write the registry": func(context.Context) error { return s.putKV("REGISTRY_hub", "consumer.x") },
+		"read the ledger": func(ctx context.Context) error {
+			kv, err := s.js.KeyValue(ctx, "LEDGER_hub")
+			if err != nil {
+				return err
+			}
+			_, err = kv.Get(ctx, "a.b.c.d")
+			return err
+		},
+		"delete a stream": func(ctx context.Context) error { return s.js.DeleteStream(ctx, "OBS_hub") },
+	} {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		if err := try(ctx); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("a feed server may %s: %v", what, err)
+		}
+		cancel()
+	}
+
+	w.applyFeed("all", "")
+	w.applyConsumer("viewer", "all", "WebSocket", "")
+	w.patchSite(`{"spec":{"feedServer":null}}`)
+	for _, o := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{}} {
+		eventually(t, "objects of the feed server go", func() error {
+			err := w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "hub-feed-server"}, o)
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%T is there: %v", o, err)
+			}
+			return nil
+		})
+	}
+	w.awaits("Site", "hub", "Ready", "True/Ready")
+	c := w.awaits("FeedConsumer", "viewer", "Ready", "False/NoFeedServer")
+	says(t, c, `Site "hub"`, "spec.feedServer")
+	var status v1alpha1.SiteStatus
+	if w.status("Site", "hub", &status); status.FeedServer != nil {
+		t.Errorf("%+v", status.FeedServer)
+	}
+}
+
+func (s *feedServer) putKV(bucket, key string) error {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+	defer cancel()
+	kv, err := s.js.KeyValue(ctx, bucket)
+	if err == nil {
+		_, err = kv.Put(ctx, key, []byte(`{}`))
+	}
+	return err
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// newFeedWorld has a Site with a feed server, a pool and the instruments camera
+// (group auroras), mag-1 and mag-2 (group fields).
+func newFeedWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.start()
+	w.applySite("hub", "hub")
+	w.patchSite(`{"spec":{"feedServer":{"replicas":1}}}`)
+	w.applyPool("pool", ", service: {type: ClusterIP}")
+	for i, name := range []string{"camera", "mag-1", "mag-2"} {
+		group := "fields"
+		if name == "camera" {
+			group = "auroras"
+		}
+		w.applyLabeled(name, 30100+i, group)
+	}
+	w.awaits("Site", "hub", "JetStreamReachable", "True/Reachable")
+	return w
+}
+
+func (w *world) applyLabeled(name string, port int, group string) {
+	w.t.Helper()
+	w.apply(fmt.Sprintf(`
+apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: %s, labels: {group: %s}}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: TCP, tcp: {port: %d}}]}
+`, name, group, port))
+}
+
+func (w *world) patchSite(patch string) {
+	w.t.Helper()
+	if err := w.Patch(w.t.Context(), w.site("hub"), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) applyFeed(name, spec string) {
+	w.t.Helper()
+	w.apply(fmt.Sprintf(`
+apiVersion: substorm.dev/v1alpha1
+kind: Feed
+metadata: {name: %s}
+spec: {siteRef: {name: hub}%s}
+`, name, spec))
+}
+
+func (w *world) applyConsumer(name, feed, delivery, spec string) {
+	w.t.Helper()
+	w.apply(fmt.Sprintf(`
+apiVersion: substorm.dev/v1alpha1
+kind: FeedConsumer
+metadata: {name: %s}
+spec: {feedRef: {name: %s}, delivery: {type: %s}%s}
+`, name, feed, delivery, spec))
+}
+
+// rollOut says of the Deployment of the feed servers what a cluster would.
+func (w *world) rollOut() {
+	w.t.Helper()
+	d := &appsv1.Deployment{}
+	eventually(w.t, "the Deployment", func() error {
+		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-feed-server"}, d); err != nil {
+			return err
+		}
+		n := *d.Spec.Replicas
+		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, ReadyReplicas: n, UpdatedReplicas: n, AvailableReplicas: n}
+		return w.Status().Update(w.t.Context(), d)
+	})
+}
+
+// feedServer speaks for a pod of feed-server on the bus, with the credentials that
+// the operator issued for it.
+type feedServer struct {
+	*world
+	pod string
+	js  jetstream.JetStream
+
+	mu       sync.Mutex
+	problems map[string]string
+}
+
+func (w *world) feedServer(pod string) *feedServer {
+	w.t.Helper()
+	secret := w.awaitSecret("hub-feed-server-jetstream", plan.KeyUserCreds)
+	js := w.connect(secret.Data[plan.KeyUserCreds], "_INBOX_hub-feed-server")
+	return &feedServer{world: w, pod: pod, js: js}
+}
+
+func (w *world) awaitSecret(name, key string) *corev1.Secret {
+	w.t.Helper()
+	s := &corev1.Secret{}
+	eventually(w.t, "Secret "+name, func() error {
+		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, s); err != nil {
+			return err
+		}
+		if len(s.Data[key]) == 0 {
+			return fmt.Errorf("it has no %s", key)
+		}
+		return nil
+	})
+	return s
+}
+
+func (w *world) connect(creds []byte, inbox string) jetstream.JetStream {
+	w.t.Helper()
+	nc, err := stream.Connect(w.t.Context(), stream.Config{Servers: []string{w.nats.URL()}, Credentials: creds, TLS: w.nats.ClientTLS(), InboxPrefix: inbox})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(nc.Close)
+	if err := stream.WaitConnected(w.t.Context(), nc); err != nil {
+		w.t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return js
+}
+
+// follow reports every interval that the pod runs the newest registry, until the
+// returned function is called.
+func (s *feedServer) follow() (stop func()) {
+	s.t.Helper()
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			if err := s.report(); err != nil && s.t.Context().Err() == nil {
+				s.t.Logf("report of %s: %v", s.pod, err)
+			}
+			select {
+			case <-quit:
+				return
+			case <-time.After(wire.GatewayReportInterval / 4):
+			}
+		}
+	}()
+	var once sync.Once
+	stop = func() { once.Do(func() { close(quit); <-done }) }
+	s.t.Cleanup(stop)
+	return stop
+}
+
+func (s *feedServer) report() error {
+	ctx := s.t.Context()
+	registry, err := s.js.KeyValue(ctx, wire.RegistryBucket("hub"))
+	if err != nil {
+		return err
+	}
+	value, err := registry.Get(ctx, wire.RegistryCompleteKey)
+	if err != nil {
+		return err
+	}
+	complete, err := wire.DecodeRegistryComplete(value.Value())
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	status := wire.FeedServerStatus{Pod: s.pod, Incarnation: "one", StartedAt: time.Now(), ReportedAt: time.Now(),
+		Revision: complete.Revision, Connections: 3, Problems: s.problems}
+	s.mu.Unlock()
+	return s.put(wire.FeedServerStatusKey(s.pod), status)
+}
+
+func (s *feedServer) put(key string, record interface{ Encode() ([]byte, error) }) error {
+	data, err := record.Encode()
+	if err != nil {
+		return err
+	}
+	kv, err := s.js.KeyValue(s.t.Context(), wire.StatusBucket("hub"))
+	if err == nil {
+		_, err = kv.Put(s.t.Context(), key, data)
+	}
+	return err
+}
+
+// says reports about a consumer.
+func (s *feedServer) says(consumer string, status wire.ConsumerStatus) {
+	s.t.Helper()
+	status.Incarnation, status.ReportedAt = "one", time.Now()
+	if err := s.put(wire.ConsumerStatusKey(consumer, s.pod), status); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// publish sends what a gateway would.
+func (w *world) publish(js jetstream.JetStream, subject string, texts ...string) {
+	w.t.Helper()
+	for _, text := range texts {
+		if _, err := js.Publish(w.t.Context(), subject, []byte(text)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// client is a consumer that has nothing but its Secret.
+type natsClient struct {
+	*world
+	js      jetstream.JetStream
+	nc      *nats.Conn
+	streams []string
+	durable string
+}
+
+func (w *world) natsClient(consumer string) *natsClient {
+	w.t.Helper()
+	data := w.awaitSecret(consumer+"-consumer", plan.KeyUserCreds).Data
+	ca := w.nats.ClientTLS()
+	if string(data[plan.KeyCA]) != string(w.nats.CA.PEM) {
+		w.t.Errorf("ca.crt is not the authority of the servers")
+	}
+	nc, err := nats.Connect(string(data[plan.KeyNATSURL]), nats.UserCredentialBytes(data[plan.KeyUserCreds]),
+		nats.CustomInboxPrefix(string(data[plan.KeyInboxPrefix])), nats.Secure(ca), nats.PermissionErrOnSubscribe(true))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &natsClient{w, js, nc, strings.Split(string(data[plan.KeyStreams]), ","), string(data[plan.KeyDurable])}
+}
+
+// takes fetches n messages of a stream, acknowledges them, and returns what they say.
+func (c *natsClient) takes(stream string, n int) []string {
+	c.t.Helper()
+	consumer, err := c.js.Consumer(c.t.Context(), stream, c.durable)
+	if err != nil {
+		c.t.Fatalf("durable of %s: %v", stream, err)
+	}
+	var texts []string
+	eventually(c.t, fmt.Sprintf("%d messages of %s", n, stream), func() error {
+		batch, err := consumer.Fetch(n-len(texts), jetstream.FetchMaxWait(time.Second))
+		if err != nil {
+			return err
+		}
+		for m := range batch.Messages() {
+			if err := m.DoubleAck(c.t.Context()); err != nil {
+				return fmt.Errorf("acknowledge: %w", err)
+			}
+			texts = append(texts, string(m.Data()))
+		}
+		if len(texts) < n {
+			return fmt.Errorf("there are %q: %w", texts, batch.Error())
+		}
+		return nil
+	})
+	return texts
+}
+
+// durable waits for a durable, and returns what the server says of it.
+func (w *world) durable(stream, name string) *jetstream.ConsumerInfo {
+	w.t.Helper()
+	var info *jetstream.ConsumerInfo
+	eventually(w.t, "durable "+name+" of "+stream, func() error {
+		c, err := w.nats.JetStream(w.t).Consumer(w.t.Context(), stream, name)
+		if err == nil {
+			info = c.CachedInfo()
+		}
+		return err
+	})
+	return info
+}
+
+// gone waits until something is not there.
+func (w *world) vanishes(what string, look func() error, absent error) {
+	w.t.Helper()
+	eventually(w.t, what+" should go", func() error {
+		if err := look(); !errors.Is(err, absent) {
+			return fmt.Errorf("it is there: %v", err)
+		}
+		return nil
+	})
+}

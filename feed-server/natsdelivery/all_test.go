@@ -221,6 +221,88 @@ func TestDurableDeleted(t *testing.T) {
 	}
 }
 
+// A record that a feed server had noted when it ended is published once by the next,
+// whether or not it was published before.
+func TestOneRecordWhoeverTells(t *testing.T) {
+	l, _ := oneServer(t)
+	l.declare(wire.ConsumerEntry{Consumer: "model", NoTelemetry: true, Flow: wire.FlowEntry{Mode: wire.FlowAll}})
+	cursors, err := l.js.KeyValue(t.Context(), wire.CursorBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := wire.DeliveryCursorKey("model")
+	cursor := func() wire.DeliveryCursor {
+		e, err := cursors.Get(t.Context(), key)
+		if err != nil {
+			return wire.DeliveryCursor{}
+		}
+		c, err := wire.DecodeDeliveryCursor(e.Value())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := l.serve("pod-0")
+	for i := range 20 {
+		l.announce(camera, i)
+	}
+	await(t, "it is watched", func() bool { _, pod := l.status("model"); return pod == "pod-0" })
+	s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(11)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the record is published", func() bool { return cursor().Gaps == 1 })
+	first.stop()
+	told := cursor()
+	if told.Told == nil || told.Sequence == 0 {
+		t.Fatalf("cursor %+v", told)
+	}
+	records := func() (n uint64) {
+		s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(wire.GapSubject(site, "model")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Subjects[wire.GapSubject(site, "model")]
+	}
+	for _, published := range []bool{true, false} {
+		if !published {
+			if err := s.DeleteMsg(t.Context(), told.Sequence); err != nil {
+				t.Fatal(err)
+			}
+			told.Gaps = 2 // JetStream would take the first one for a repeat
+		}
+		told.Sequence = 0
+		value, err := told.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cursors.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+		next := l.serve(fmt.Sprint("pod-", published))
+		await(t, "the record is there", func() bool { return records() == 1 })
+		await(t, "another looks after it", func() bool { _, pod := l.status("model"); return pod == fmt.Sprint("pod-", published) })
+		next.stop()
+		if c := cursor(); c.Sequence == 0 || records() != 1 {
+			t.Errorf("%d records, cursor %+v", records(), c)
+		}
+		told = cursor()
+	}
+	k := newTaken()
+	consume(t, l.connect("model"), wire.NoticeStream(site), "model", k, 0, nil)
+	await(t, "the rest is taken, and the record", func() bool { return k.count("notice") == 10 && len(k.allGaps()) == 1 })
+	if g := k.allGaps()[0]; g.Count != 10 || g.Reason != wire.GapRetention {
+		t.Errorf("gap record %+v", g)
+	}
+}
+
 // A consumer that is gone from the registry is forgotten; another one of its name
 // begins anew.
 func TestForgotten(t *testing.T) {

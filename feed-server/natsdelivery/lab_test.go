@@ -5,6 +5,7 @@ package natsdelivery
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -255,15 +256,25 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// notice is that of an object whose name and content are a number.
+func (l *lab) notice(instrument string, number int) wire.Notice {
+	at := time.Now().UTC()
+	digest := wire.Digest(sha256.Sum256(fmt.Appendf(nil, "%05d", number)))
+	key := wire.RawKey(site, instrument, at, digest)
+	return wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: wire.Record{
+		ID: key, Key: key, Name: fmt.Sprint(number), Size: 5, Digest: digest, MediaType: "text/plain", State: wire.StateCurrent,
+		ReceivedAt: at, TimeSource: wire.TimeSourceReceived, Gateway: "gateway-0", Incarnation: "life-1"}}
+}
+
 // announce publishes a notice whose name is a number, for as long as it takes.
 func (l *lab) announce(instrument string, number int) {
 	l.t.Helper()
-	at := time.Now().UTC()
-	digest := wire.Digest{byte(number), byte(number >> 8), byte(number >> 16)}
-	key := wire.RawKey(site, instrument, at, digest) + fmt.Sprint("-", number)
-	m, err := stream.NoticeMessage(wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: wire.Record{
-		ID: key, Key: key, Name: fmt.Sprint(number), Size: 5, Digest: digest, State: wire.StateCurrent, ReceivedAt: at, TimeSource: wire.TimeSourceReceived,
-		Gateway: "gateway-0", Incarnation: "life-1"}}, "gateway-0")
+	l.publishNotice(l.notice(instrument, number))
+}
+
+func (l *lab) publishNotice(n wire.Notice) {
+	l.t.Helper()
+	m, err := stream.NoticeMessage(n, "gateway-0")
 	if err != nil {
 		l.t.Fatal(err)
 	}

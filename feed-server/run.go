@@ -39,6 +39,7 @@ type server struct {
 	registry     *registry.Registry
 	hubs         *hubs
 	slots        *semaphore.Weighted
+	lanes        *session.Lanes
 	certificates *certificate.Files
 	consumers    *state.Consumers
 	doors        *serve.Server
@@ -90,6 +91,7 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 	s.registry = registry.New()
 	s.hubs = newHubs(alive, s.js, cfg.RingSize, s.log)
 	s.slots = semaphore.NewWeighted(int64(cfg.Readers))
+	s.lanes = &session.Lanes{}
 	s.consumers = state.New(state.Config{
 		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
 		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Logger: s.log, Metrics: s.metrics,
@@ -97,7 +99,7 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 	s.doors, err = serve.New(serve.Config{
 		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates,
 		JetStream: s.js, Registry: s.registry, Hub: s.hubs.of, Slots: s.slots,
-		Lanes: &session.Lanes{}, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
+		Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
 	})
 	if err != nil {
 		return err
@@ -134,7 +136,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	room("NATS delivery", func(context.Context) error {
 		return natsdelivery.Run(steady, natsdelivery.Config{
 			Site: s.cfg.Site, Pod: s.cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Registry: s.registry,
-			Hub: s.hubs.of, Slots: s.slots, Logger: s.log, Metrics: s.metrics,
+			Hub: s.hubs.of, Slots: s.slots, Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
 		})
 	})
 	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil)

@@ -77,19 +77,27 @@ func fills(c *v1alpha1.FeedConsumer) bool {
 	return c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && c.Spec.Flow.Mode != v1alpha1.FlowAll
 }
 
+// samplesKept of each subject lie in the stream of a consumer of mode Sample: one
+// telemetry message may bring several at once.
+const samplesKept = 16
+
 // consumerStream is the stream that a feed server fills for a consumer of modes
 // Latest and Sample: in memory, since its messages lie in the Feed's streams too,
-// and of each subject only the newest. Nil for other consumers.
+// and of each subject only the newest, or the newest samples. Nil for other consumers.
 func consumerStream(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) *OwnStream {
 	if !fills(c) {
 		return nil
+	}
+	perSubject := int64(1)
+	if c.Spec.Flow.Mode == v1alpha1.FlowSample {
+		perSubject = samplesKept
 	}
 	return &OwnStream{
 		Name:        wire.ConsumerStream(site.Spec.Code, c.Name),
 		Description: fmt.Sprintf("%s for FeedConsumer %s of Site %s", c.Spec.Flow.Mode, c.Name, site.Spec.Code),
 		Subjects:    []string{wire.LiveSubjects(site.Spec.Code, c.Name)},
 		MaxBytes:    maxConsumerStream,
-		PerSubject:  1,
+		PerSubject:  perSubject,
 		Replicas:    1,
 		Storage:     v1alpha1.StorageMemory,
 		Duplicates:  duplicateWindow,

@@ -191,6 +191,9 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	out.Streams[name], out.Buckets[name] = plan.Streams(site), plan.Buckets(site)
 	out.Markers[name] = w.judgeMarker(site)
 	out.Users["operator"] = plan.OperatorUser(site)
+	for _, leaf := range site.Spec.Leaves {
+		out.Users["leaf "+leaf.Code] = plan.LeafUser(site, leaf)
+	}
 }
 
 func (w world) judgeMarker(site *v1alpha1.Site) markerVerdict {

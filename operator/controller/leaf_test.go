@@ -5,28 +5,39 @@ package controller_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 )
 
-// leaf starts a NATS server elsewhere that links to ours, with the streams of a Site.
-func (w *world) leaf(site, code string) *parts.NATSServer {
+// leaf starts a NATS server elsewhere that links to ours with the credentials in
+// the Secret, and has the streams of a Site.
+func (w *world) leaf(code string) *parts.NATSServer {
 	w.t.Helper()
-	user := plan.LeafUser(&v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: site}}, v1alpha1.Leaf{Code: code})
-	var may jwt.Permissions
-	may.Pub.Allow.Add(user.Publish...)
-	may.Sub.Allow.Add(user.Subscribe...)
-	server := parts.NATS(w.t, parts.NATSOptions{Operator: true, Domain: code, LeafOf: &parts.LeafLink{
-		Address: w.nats.LeafAddress(), CA: w.nats.CA, Creds: w.nats.UserCreds(w.t, may, jwt.ConnectionTypeLeafnode)}})
+	var secret corev1.Secret
+	eventually(w.t, "the leaf's credentials should be there", func() error {
+		return w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-leaf-" + code}, &secret)
+	})
+	creds := filepath.Join(w.t.TempDir(), "user.creds")
+	if err := os.WriteFile(creds, secret.Data["user.creds"], 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	if nc, err := nats.Connect(w.nats.URL(), nats.Secure(w.nats.CA.ClientTLS()), nats.UserCredentials(creds)); err == nil {
+		nc.Close()
+		w.t.Error("a client came in with the credentials of a leaf")
+	}
+	server := parts.NATS(w.t, parts.NATSOptions{Operator: true, Domain: code,
+		LeafOf: &parts.LeafLink{Address: w.nats.LeafAddress(), CA: w.nats.CA, Creds: creds}})
 	parts.CreateSite(w.t, server.JetStream(w.t), code)
 	return server
 }
@@ -69,11 +80,11 @@ func TestLeaf(t *testing.T) {
 		}
 	}
 	publish(hub, own)
-	server := w.leaf("hub", "north")
-	publish(server.JetStream(t), theirs)
-	publish(hub, own) // newer than what the leaf has
-
 	w.setLeaves("hub", `[{"code":"north"}]`)
+	w.awaits("Site", "hub", "LeavesReachable", "False/LeafAway")
+	server := w.leaf("north")
+	publish(server.JetStream(t), theirs)
+	publish(hub, own)
 	w.awaits("Site", "hub", "LeavesReachable", "True/Reachable")
 	sourced := func(want uint64) func() error {
 		return func() error {

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -100,6 +103,30 @@ func LeafUser(site *v1alpha1.Site, leaf v1alpha1.Leaf) JetStreamUser {
 	return u
 }
 
+// LeafSecretName is the name of the Secret with the credentials that a leaf's NATS
+// server links with.
+func LeafSecretName(site *v1alpha1.Site, leaf v1alpha1.Leaf) string {
+	return site.Name + "-leaf-" + leaf.Code
+}
+
+// LeafSecret holds a leaf's credentials, and the hash of what they allow. It is to
+// be carried to the leaf.
+func LeafSecret(site *v1alpha1.Site, leaf v1alpha1.Leaf, creds []byte, permissions string) *coreac.SecretApplyConfiguration {
+	return coreac.Secret(LeafSecretName(site, leaf), site.Namespace).
+		WithLabels(map[string]string{
+			LabelName: "leaf", LabelInstance: site.Name, LabelComponent: "leaf", LabelPartOf: "substorm", LabelManagedBy: FieldOwner,
+		}).
+		WithAnnotations(map[string]string{AnnotationPermissions: permissions}).
+		WithOwnerReferences(metaac.OwnerReference().
+			WithAPIVersion(v1alpha1.GroupVersion.String()).
+			WithKind("Site").
+			WithName(site.Name).
+			WithUID(site.UID).
+			WithController(true)).
+		WithType(corev1.SecretTypeOpaque).
+		WithData(map[string][]byte{KeyUserCreds: creds})
+}
+
 // LeafReport is what our NATS server said of a leaf's two base streams.
 type LeafReport struct {
 	// At is when it was asked.
@@ -138,6 +165,8 @@ func (v SiteView) leaves(jetStream Finding) ([]v1alpha1.LeafStatus, *Finding) {
 	}
 	f := good(v1alpha1.ReasonReachable, fmt.Sprintf("%d of %d leaves are connected", len(all), len(all)))
 	switch {
+	case v.LeafFailed != nil:
+		f = *v.LeafFailed
 	case !jetStream.OK():
 		f = unknown(v1alpha1.ReasonReconciling, "leaves are asked through our own JetStream, which does not answer")
 	case len(away) > 0:

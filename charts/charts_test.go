@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -40,6 +41,11 @@ type rendering struct {
 var renderings = []rendering{
 	{"quickstart", "substorm-quickstart", nil},
 	{"quickstart-three-servers", "substorm-quickstart", []string{"--set=nats.replicas=3,s3.sync=false,namePrefix=polar", "--set=nats.storage.storageClassName=fast"}},
+	{"quickstart-linked", "substorm-quickstart", []string{
+		"--set=nats.domain=north,nats.leafnodes.enabled=true,nats.leafnodes.service.type=LoadBalancer,nats.leafnodes.tlsSecretName=leaf-port",
+		"--set=nats.leafOf.url=tls://hub.example.org:7422,nats.leafOf.secretName=hub-leaf-north",
+		"--set=nats.leafOf.account=" + strings.Repeat("A", 56),
+	}},
 	{"substorm", "substorm", nil},
 	{"substorm-upgrade", "substorm", []string{"--is-upgrade"}},
 	{"substorm-field", "substorm", []string{
@@ -88,6 +94,25 @@ func TestTemplates(t *testing.T) {
 				t.Errorf("run `make golden` where this is what you meant (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestLeafDenies: a leaf of the quickstart denies what docs/leaf.md says and e2e/leaf tests.
+func TestLeafDenies(t *testing.T) {
+	subjects := regexp.MustCompile(`"([^" ]+\.>|\$JS\.[^" ]+)"`)
+	denied := func(file string) []string {
+		text, err := os.ReadFile(file)
+		_, after, found := strings.Cut(string(text), "deny_imports: [")
+		if err != nil || !found {
+			t.Fatalf("%s denies nothing: %v", file, err)
+		}
+		imports, after, _ := strings.Cut(after, "]")
+		_, after, _ = strings.Cut(after, "deny_exports: [")
+		exports, _, _ := strings.Cut(after, "]")
+		return subjects.FindAllString(imports+"\n"+exports, -1)
+	}
+	if diff := cmp.Diff(denied("../docs/leaf.md"), denied("testdata/quickstart-linked.golden.yaml")); diff != "" {
+		t.Errorf("-docs/leaf.md +chart:\n%s", diff)
 	}
 }
 

@@ -46,7 +46,7 @@ func (n *NATSServer) leafnodes(t testing.TB, certs string) string {
 			write(t, ca, link.CA.PEM)
 			scheme, tls = "tls", fmt.Sprintf("    tls {\n      ca_file: %q\n    }\n", ca)
 		}
-		fmt.Fprintf(&config, "  reconnect: 1\n  remotes: [{\n    url: %q\n%s", scheme+"://"+link.Address, tls)
+		fmt.Fprintf(&config, "  reconnect: \"1s\"\n  remotes: [{\n    url: %q\n%s", scheme+"://"+link.Address, tls)
 		if link.Creds != "" {
 			fmt.Fprintf(&config, "    credentials: %q\n", link.Creds)
 		}

@@ -27,8 +27,11 @@ type Message struct {
 
 	// Kind is RecordNotice or RecordTelemetry; 0 for what is neither.
 	Kind wire.RecordKind
-	// Instrument, and of telemetry Channel, that it is of.
-	Instrument, Channel string
+	// Site, Instrument, and of telemetry Channel, that it is of. A leaf's Instrument
+	// may bear the name of one of ours.
+	Site, Instrument, Channel string
+	// Leaf is what a Feed lists that carries the Site as a leaf: wire.LeafInstruments.
+	Leaf string
 	// Part says that it holds one datagram of several that came together.
 	Part bool
 	// Last is the index in the stream's message of the last datagram that it holds: 0
@@ -49,12 +52,13 @@ type Message struct {
 
 func newMessage(from stream.Message) *Message {
 	m := &Message{Sequence: from.Sequence, At: from.At, Subject: from.Subject, Header: from.Header, Data: from.Data}
-	if _, instrument, channel, err := wire.ParseObservationSubject(m.Subject); err == nil {
-		m.Kind, m.Instrument, m.Channel = wire.RecordTelemetry, instrument, channel
+	if site, instrument, channel, err := wire.ParseObservationSubject(m.Subject); err == nil {
+		m.Kind, m.Site, m.Instrument, m.Channel = wire.RecordTelemetry, site, instrument, channel
 		m.Last = uint32(max(1, m.count()) - 1)
-	} else if _, instrument, err := wire.ParseNoticeSubject(m.Subject); err == nil {
-		m.Kind, m.Instrument = wire.RecordNotice, instrument
+	} else if site, instrument, err := wire.ParseNoticeSubject(m.Subject); err == nil {
+		m.Kind, m.Site, m.Instrument = wire.RecordNotice, site, instrument
 	}
+	m.Leaf = wire.LeafInstruments(m.Site)
 	return m
 }
 
@@ -159,7 +163,7 @@ func (m *Message) Datagram(index int) *Message {
 func (m *Message) with(d wire.Datagram, index uint32) *Message {
 	data := wire.AppendTelemetryHeader(make([]byte, 0, len(d.Payload)+2*wire.MaxDatagramOverhead), m.Instrument, m.Channel)
 	return &Message{
-		Sequence: m.Sequence, At: m.At, Subject: m.Subject, Header: m.Header, Kind: m.Kind, Instrument: m.Instrument, Channel: m.Channel,
+		Sequence: m.Sequence, At: m.At, Subject: m.Subject, Header: m.Header, Kind: m.Kind, Site: m.Site, Leaf: m.Leaf, Instrument: m.Instrument, Channel: m.Channel,
 		Data: wire.AppendDatagram(data, d), Part: true, Last: index,
 	}
 }
@@ -172,7 +176,7 @@ func (m *Message) After(index uint32) *Message {
 	}
 	all := m.Datagrams()
 	rest := &Message{
-		Sequence: m.Sequence, At: m.At, Subject: m.Subject, Header: m.Header, Kind: m.Kind, Instrument: m.Instrument, Channel: m.Channel,
+		Sequence: m.Sequence, At: m.At, Subject: m.Subject, Header: m.Header, Kind: m.Kind, Site: m.Site, Leaf: m.Leaf, Instrument: m.Instrument, Channel: m.Channel,
 		Data: wire.AppendTelemetryHeader(nil, m.Instrument, m.Channel), Last: m.Last,
 	}
 	for _, d := range all[min(len(all), int(index)+1):] {

@@ -146,7 +146,7 @@ func (f *filters) of(s *registry.Snapshot) *session.Filter {
 		return is.filter
 	}
 	sel := f.selection
-	filter := &session.Filter{Notices: sel.Notices != "", Telemetry: sel.Telemetry != "", Channels: sel.Channels,
+	filter := &session.Filter{Notices: sel.Notices != "", Telemetry: sel.Telemetry != "", Channels: sel.Channels, Site: sel.Site,
 		Instruments: s.Readable(sel, access.Reader{Name: sel.Consumer.Consumer}, time.Now())}
 	f.current.Store(&filtered{s, filter})
 	return filter

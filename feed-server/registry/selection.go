@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +26,8 @@ type Selection struct {
 	// Notices and Telemetry are the streams that its messages of each kind lie in;
 	// empty: it takes none. They may be one.
 	Notices, Telemetry string
-	// Instruments by name.
+	// Site whose Instruments they are, by name or as wire.LeafInstruments.
+	Site        string
 	Instruments map[string]bool
 	// Channels of telemetry; nil: all.
 	Channels map[string]bool
@@ -42,6 +44,7 @@ func (s *Snapshot) Select(consumer string) (Selection, error) {
 		return Selection{}, fmt.Errorf("%w as %q, which FeedConsumer %q names", ErrNoFeed, c.Feed, consumer)
 	}
 	sel := Selection{Consumer: c, Feed: f, Notices: f.Notices, Telemetry: f.Telemetry, Instruments: map[string]bool{}}
+	sel.Site, _ = wire.SiteOfStream(cmp.Or(f.Notices, f.Telemetry))
 	if c.NoNotices {
 		sel.Notices = ""
 	}
@@ -76,10 +79,10 @@ func narrow(a, b []string) map[string]bool {
 
 // Decide says whether a reader may have an instrument's live data as a Feed
 // carries it. ObservedAt is as in access.Decide. An instrument that the registry
-// does not hold (yet) is nobody's.
+// does not hold (yet) is nobody's. Of a leaf it holds none: they are for readers.
 func (s *Snapshot) Decide(feed wire.FeedEntry, reader access.Reader, instrument string, observedAt, now time.Time) access.Verdict {
 	in, ok := s.Instruments[instrument]
-	if !ok {
+	if _, isLeaf := wire.ParseLeafInstruments(instrument); !ok && !isLeaf {
 		return access.Hidden
 	}
 	entry := wire.AccessEntry{Live: wire.AccessAuthenticated, Archive: wire.AccessAuthenticated}

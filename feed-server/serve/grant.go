@@ -15,7 +15,7 @@ import (
 func grant(s *registry.Snapshot, sel registry.Selection, who identity) (*session.Filter, *problem) {
 	f := &session.Filter{
 		Notices: sel.Notices != "", Telemetry: sel.Telemetry != "",
-		Channels: sel.Channels, Instruments: s.Readable(sel, who.reader, time.Now()),
+		Channels: sel.Channels, Site: sel.Site, Instruments: s.Readable(sel, who.reader, time.Now()),
 	}
 	switch {
 	case len(f.Instruments) > 0, len(sel.Instruments) == 0 && who.reader.Name != "":

@@ -45,13 +45,19 @@ type Filter struct {
 	Notices, Telemetry bool
 	// Channels of telemetry; nil: all.
 	Channels map[string]bool
-	// Instruments, and how long what is observed is kept from the connection.
+	// Site whose Instruments they are, and how long what is observed is kept from the
+	// connection. Leaves stand there as wire.LeafInstruments.
+	Site        string
 	Instruments map[string]time.Duration
 }
 
 // Wants says whether a connection may have a message now.
 func (f *Filter) Wants(m *hub.Message, now time.Time) bool {
-	embargo, ok := f.Instruments[m.Instrument]
+	name := m.Instrument
+	if m.Site != f.Site {
+		name = m.Leaf
+	}
+	embargo, ok := f.Instruments[name]
 	switch {
 	case !ok:
 		return false

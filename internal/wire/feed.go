@@ -54,7 +54,7 @@ type FeedEntry struct {
 	// its own.
 	Notices   string `json:"notices,omitempty"`
 	Telemetry string `json:"telemetry,omitempty"`
-	// Instruments that are selected, by name and in order.
+	// Instruments that are selected, by name and in order; see LeafInstruments.
 	Instruments []string `json:"instruments"`
 	// Channels of telemetry; empty: all.
 	Channels []string `json:"channels,omitempty"`

@@ -16,13 +16,29 @@ func JetStreamAPI(domain string) string { return "$JS." + domain + ".API" }
 // back as it is stored.
 func SourcedPrefix(hub, leaf string) string { return "sourced." + hub + "." + leaf }
 
-// SiteOfStream returns the code of the Site whose base stream has that name, and
-// false for other streams.
+// leafInstruments ends what LeafInstruments returns. No instrument's name has it.
+const leafInstruments = "/*"
+
+// LeafInstruments stands for all instruments of a leaf where instruments are
+// listed by name, as in FeedEntry: what the leaf calls them is not known at the hub.
+func LeafInstruments(leaf string) string { return leaf + leafInstruments }
+
+// ParseLeafInstruments returns the leaf that LeafInstruments was called with, and
+// false for the name of an instrument.
+func ParseLeafInstruments(name string) (leaf string, ok bool) {
+	return strings.CutSuffix(name, leafInstruments)
+}
+
+// SiteOfStream returns the code of the Site whose stream has that name: a base
+// stream, or one of a Feed's or a consumer's own. False for other streams.
 func SiteOfStream(name string) (string, bool) {
-	for _, prefix := range []string{ObservationStream(""), NoticeStream("")} {
-		if site, ok := strings.CutPrefix(name, prefix); ok && site != "" {
-			return site, true
-		}
+	kind, rest, _ := strings.Cut(name, "_")
+	site, own, isOwn := strings.Cut(rest, "_")
+	switch kind + "_" {
+	case ObservationStream(""), NoticeStream(""):
+		return site, site != "" && !isOwn
+	case "FEED_", "CONS_":
+		return site, site != "" && own != ""
 	}
 	return "", false
 }

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -49,7 +50,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	r.link(&view)
-	failed := r.applyFeedServer(ctx, &view)
+	failed := errors.Join(r.applyFeedServer(ctx, &view), r.applyLeafUsers(ctx, &view))
 
 	status, wait := plan.SiteStatus(view)
 	r.statuses.submit(planned{

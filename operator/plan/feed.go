@@ -18,7 +18,8 @@ import (
 // FeedVerdict says whether a Feed is accepted, and what it selects.
 type FeedVerdict struct {
 	Finding
-	// Instruments that it selects and that gateways know, by name and in order.
+	// Instruments that it selects and that gateways know, by name and in order, and
+	// then its leaves as wire.LeafInstruments.
 	Instruments []string `json:"instruments,omitempty"`
 	// Served: feed servers know it as it is declared. Where it is not, and Absent,
 	// what they know of it stays.
@@ -49,6 +50,7 @@ var feedChecks = []check[feedApplication]{
 	feedHasNoSite,
 	feedsSiteIsNotAccepted,
 	selectorIsInvalid,
+	feedsLeafIsMissing,
 	storageChanged,
 	feedSelectsNothing,
 }
@@ -64,7 +66,7 @@ func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, i
 		in := feedApplication{site: site, siteAccepted: accepted, feed: &feeds[i]}
 		in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(&feeds[i].Spec.Instruments)
 		if in.selectorErr == nil {
-			in.instruments = selected(in.selector, instruments, listed)
+			in.instruments = append(selected(in.selector, instruments, listed), leavesOf(site, &feeds[i])...)
 		}
 		if site != nil {
 			in.found = found[wire.FeedStream(site.Spec.Code, feeds[i].Name)]
@@ -72,7 +74,7 @@ func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, i
 		f := first(in, feedChecks, good(v1alpha1.ReasonAccepted, fmt.Sprintf("it selects %s", instrumentCount(len(in.instruments)))))
 		verdicts[feeds[i].Name] = FeedVerdict{
 			Finding: f, Instruments: in.instruments,
-			Served: f.OK() || f.Reason == v1alpha1.ReasonSelectsNothing || f.Reason == v1alpha1.ReasonImmutable,
+			Served: f.OK() || f.Reason == v1alpha1.ReasonSelectsNothing || f.Reason == v1alpha1.ReasonImmutable || f.Reason == v1alpha1.ReasonLeafNotFound,
 			Absent: f.Reason == v1alpha1.ReasonInvalidSelector,
 		}
 	}
@@ -247,6 +249,10 @@ func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []Stre
 func noticeSubjects(code string, instruments []string) []string {
 	all := make([]string, len(instruments))
 	for i, name := range instruments {
+		if leaf, ok := wire.ParseLeafInstruments(name); ok {
+			all[i] = wire.NoticeSubjects(leaf)
+			continue
+		}
 		all[i] = wire.NoticeSubject(code, name)
 	}
 	return all
@@ -257,11 +263,15 @@ func observationSubjects(code string, instruments, channels []string) []string {
 	channels = slices.Sorted(slices.Values(channels))
 	var all []string
 	for _, name := range instruments {
+		site := code
+		if leaf, ok := wire.ParseLeafInstruments(name); ok {
+			site, name = leaf, "*"
+		}
 		if len(channels) == 0 {
-			all = append(all, wire.ObservationSubjectsOf(code, name))
+			all = append(all, wire.ObservationSubjectsOf(site, name))
 		}
 		for _, channel := range channels {
-			all = append(all, wire.ObservationSubject(code, name, channel))
+			all = append(all, wire.ObservationSubject(site, name, channel))
 		}
 	}
 	return all

@@ -53,6 +53,7 @@ const patience = 10 * time.Second
 var hopeless = []string{
 	v1alpha1.ReasonConflict,
 	v1alpha1.ReasonSiteNotFound,
+	v1alpha1.ReasonLeafNotFound,
 	v1alpha1.ReasonSiteNotReady,
 	v1alpha1.ReasonGatewayNotFound,
 	v1alpha1.ReasonGatewayAmbiguous,

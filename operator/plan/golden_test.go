@@ -72,6 +72,7 @@ type planned struct {
 	Buckets        map[string][]plan.Bucket                `json:"buckets,omitempty"`
 	Markers        map[string]markerVerdict                `json:"markers,omitempty"`
 	Users          map[string]plan.JetStreamUser           `json:"users,omitempty"`
+	LeafUsers      map[string]plan.JetStreamUser           `json:"leafUsers,omitempty"`
 	Objects        map[string][]plan.Object                `json:"objects,omitempty"`
 	// Replicas are how many pods there should be, by pool.
 	Replicas map[string]int32 `json:"replicas,omitempty"`
@@ -191,6 +192,12 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	out.Streams[name], out.Buckets[name] = plan.Streams(site), plan.Buckets(site)
 	out.Markers[name] = w.judgeMarker(site)
 	out.Users["operator"] = plan.OperatorUser(site)
+	for _, leaf := range site.Spec.Leaves {
+		if out.LeafUsers == nil {
+			out.LeafUsers = map[string]plan.JetStreamUser{}
+		}
+		out.LeafUsers[leaf.Code] = plan.LeafUser(site, leaf)
+	}
 }
 
 func (w world) judgeMarker(site *v1alpha1.Site) markerVerdict {
@@ -265,6 +272,8 @@ func (p planned) only(show []string) planned {
 			out.Markers = p.Markers
 		case "users":
 			out.Users = p.Users
+		case "leafUsers":
+			out.LeafUsers = p.LeafUsers
 		case "replicas":
 			out.Replicas = p.Replicas
 		case "objects":

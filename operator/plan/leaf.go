@@ -5,10 +5,14 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -50,6 +54,32 @@ func sources(site *v1alpha1.Site, stream, subjects func(site string) string) []S
 	return all
 }
 
+// leavesOf are those of a Feed's leaves that its Site has, as wire.LeafInstruments.
+func leavesOf(site *v1alpha1.Site, feed *v1alpha1.Feed) []string {
+	var all []string
+	for _, code := range slices.Sorted(slices.Values(feed.Spec.Leaves)) {
+		if hasLeaf(site, code) {
+			all = append(all, wire.LeafInstruments(code))
+		}
+	}
+	return all
+}
+
+func hasLeaf(site *v1alpha1.Site, code string) bool {
+	return site != nil && slices.ContainsFunc(site.Spec.Leaves, func(l v1alpha1.Leaf) bool { return l.Code == code })
+}
+
+func feedsLeafIsMissing(in feedApplication) (Finding, bool) {
+	for _, code := range slices.Sorted(slices.Values(in.feed.Spec.Leaves)) {
+		if !hasLeaf(in.site, code) {
+			return bad(v1alpha1.ReasonLeafNotFound, fmt.Sprintf(
+				"Site %q has no leaf %q in spec.leaves: add it there, or take it out of spec.leaves of the Feed; the rest of the Feed is as declared",
+				in.site.Name, code)), true
+		}
+	}
+	return Finding{}, false
+}
+
 // LeafUser is the user with which a leaf's NATS server links to ours. What it may
 // publish travels to us, and what it may subscribe to travels to the leaf: we make
 // and delete the consumers that source its two base streams and pace them, it
@@ -71,6 +101,30 @@ func LeafUser(site *v1alpha1.Site, leaf v1alpha1.Leaf) JetStreamUser {
 			"$JS.FC.*.*."+stream+".>")
 	}
 	return u
+}
+
+// LeafSecretName is the name of the Secret with the credentials that a leaf's NATS
+// server links with.
+func LeafSecretName(site *v1alpha1.Site, leaf v1alpha1.Leaf) string {
+	return site.Name + "-leaf-" + leaf.Code
+}
+
+// LeafSecret holds a leaf's credentials, and the hash of what they allow. It is to
+// be carried to the leaf.
+func LeafSecret(site *v1alpha1.Site, leaf v1alpha1.Leaf, creds []byte, permissions string) *coreac.SecretApplyConfiguration {
+	return coreac.Secret(LeafSecretName(site, leaf), site.Namespace).
+		WithLabels(map[string]string{
+			LabelName: "leaf", LabelInstance: site.Name, LabelComponent: "leaf", LabelPartOf: "substorm", LabelManagedBy: FieldOwner,
+		}).
+		WithAnnotations(map[string]string{AnnotationPermissions: permissions}).
+		WithOwnerReferences(metaac.OwnerReference().
+			WithAPIVersion(v1alpha1.GroupVersion.String()).
+			WithKind("Site").
+			WithName(site.Name).
+			WithUID(site.UID).
+			WithController(true)).
+		WithType(corev1.SecretTypeOpaque).
+		WithData(map[string][]byte{KeyUserCreds: creds})
 }
 
 // LeafReport is what our NATS server said of a leaf's two base streams.
@@ -111,6 +165,8 @@ func (v SiteView) leaves(jetStream Finding) ([]v1alpha1.LeafStatus, *Finding) {
 	}
 	f := good(v1alpha1.ReasonReachable, fmt.Sprintf("%d of %d leaves are connected", len(all), len(all)))
 	switch {
+	case v.LeafFailed != nil:
+		f = *v.LeafFailed
 	case !jetStream.OK():
 		f = unknown(v1alpha1.ReasonReconciling, "leaves are asked through our own JetStream, which does not answer")
 	case len(away) > 0:

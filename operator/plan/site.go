@@ -32,9 +32,11 @@ type SiteView struct {
 	Backends Backends
 	// Flowing is the DataFlowing of each of the Site's instruments, by name;
 	// Counted says that none is missing.
-	Flowing  map[string]Finding
-	Counted  bool
-	Registry RegistryState
+	Flowing map[string]Finding
+	Counted bool
+	// LeafFailed is what keeps the credentials of a leaf from being issued.
+	LeafFailed *Finding
+	Registry   RegistryState
 	// FeedServer is what was found of the Site's feed servers.
 	FeedServer FeedServerView
 }

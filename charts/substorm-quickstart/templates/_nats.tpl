@@ -44,6 +44,55 @@ cluster {
   }
 }
 {{- end }}
+{{- if or .Values.nats.leafnodes.enabled .Values.nats.leafOf.url }}
+{{ include "quickstart.natsLeafnodes" . }}
+{{- end }}
+{{- end }}
+
+{{- define "quickstart.natsLeafnodes" -}}
+leafnodes {
+  {{- if .Values.nats.leafnodes.enabled }}
+  listen: "0.0.0.0:7422"
+  # Leaves come by the address that they are told; the pods' own are in no certificate.
+  no_advertise: true
+  tls {
+    cert_file: /etc/nats-leafnodes/tls.crt
+    key_file: /etc/nats-leafnodes/tls.key
+  }
+  {{- end }}
+  {{- with .Values.nats.leafOf }}
+  {{- if .url }}
+  reconnect: "5s"
+  remotes: [{
+    url: {{ .url | quote }}
+    account: {{ required "nats.leafOf.account is the account.id in the Secret <namePrefix>-nats-account" .account | quote }}
+    credentials: /etc/nats-leaf/user.creds
+    tls { ca_file: /etc/nats-leaf/ca.crt }
+    {{- $site := $.Values.nats.domain }}
+    {{- $api := printf "$JS.%s.API" $site }}
+    # What the hub gets at: making and deleting consumers of the two base streams.
+    deny_imports: [
+      {{- range list "obs.>" "notice.>" "gap.>" "live.>" "health.>" "command.>" "$KV.>" "$OBJ.>" "_INBOX.>" }}
+      {{ quote . }}
+      {{- end }}
+      {{- range list "INFO" "STREAM.>" "DIRECT.>" "META.>" "SERVER.>" "ACCOUNT.>" "$KV.>" "$OBJ.>" "CONSUMER.MSG.>" "CONSUMER.DURABLE.>" "CONSUMER.LIST.>" "CONSUMER.NAMES.>" "CONSUMER.LEADER.>" }}
+      {{ printf "%s.%s" $api . | quote }}
+      {{- end }}
+      {{- range list "REGISTRY" "LEDGER" "LEASE" "STATUS" "CURSOR" "NAMES" }}
+      {{ printf "%s.CONSUMER.*.KV_%s_%s.>" $api . $site | quote }}
+      {{ printf "%s.CONSUMER.*.KV_%s_%s" $api . $site | quote }}
+      {{- end }}
+    ]
+    # What leaves by itself: nothing. The hub asks.
+    deny_exports: [
+      {{- range list "obs.>" "notice.>" "gap.>" "live.>" "health.>" "command.>" "$KV.>" "$OBJ.>" "_INBOX.>" }}
+      {{ quote . }}
+      {{- end }}
+    ]
+  }]
+  {{- end }}
+  {{- end }}
+}
 {{- end }}
 
 {{- define "quickstart.natsTLS" -}}

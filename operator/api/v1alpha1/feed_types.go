@@ -15,6 +15,8 @@ const (
 	ReasonImmutable = "Immutable"
 	// ReasonInvalidSelector: spec.instruments is no label selector.
 	ReasonInvalidSelector = "InvalidSelector"
+	// ReasonLeafNotFound: the Site has no leaf of that code.
+	ReasonLeafNotFound = "LeafNotFound"
 	// ReasonStreamRefused: JetStream refuses the Feed's own stream.
 	ReasonStreamRefused = "StreamRefused"
 )
@@ -35,6 +37,17 @@ type FeedSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Instruments metav1.LabelSelector `json:"instruments,omitzero"`
+
+	// Leaves are codes of spec.leaves of the Site: the Feed carries what all of their
+	// Instruments send, too, for all readers of the Site. Who may read the leaf's
+	// Instruments there is not known here.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=16
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	Leaves []string `json:"leaves,omitempty"`
 
 	// Messages says what is carried: notices of stored objects, telemetry, or both.
 	// +kubebuilder:default={Notices,Telemetry}
@@ -150,7 +163,7 @@ type FeedStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Instruments is how many Instruments are selected.
+	// Instruments is how many Instruments are selected; a leaf counts as one.
 	// +optional
 	Instruments int32 `json:"instruments"`
 

@@ -527,6 +527,11 @@ func (in *FeedSpec) DeepCopyInto(out *FeedSpec) {
 	*out = *in
 	out.SiteRef = in.SiteRef
 	in.Instruments.DeepCopyInto(&out.Instruments)
+	if in.Leaves != nil {
+		in, out := &in.Leaves, &out.Leaves
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Messages != nil {
 		in, out := &in.Messages, &out.Messages
 		*out = make([]FeedMessages, len(*in))

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// applyLeafUsers keeps the credentials of a Site's leaves in Secrets, as those of a
+// pool are. Where the account's key cannot be had there are none.
+func (r *siteReconciler) applyLeafUsers(ctx context.Context, view *plan.SiteView) error {
+	alone := *view
+	alone.Backends = plan.Backends{}
+	ref := view.Site.Spec.JetStream.AccountKeySecretRef
+	if len(view.Site.Spec.Leaves) == 0 || ref == nil || view.Secrets[ref.Name] == nil || !plan.SiteAccepted(alone).OK() {
+		return nil
+	}
+	key, err := readAccountKey(view.Secrets[ref.Name])
+	if err != nil {
+		view.LeafFailed = unreadable(ref.Name, "spec.jetStream.accountKeySecretRef", err)
+		return nil
+	}
+	for _, leaf := range view.Site.Spec.Leaves {
+		finding, err := r.applyLeafUser(ctx, view.Site, leaf, key)
+		if finding != nil {
+			view.LeafFailed = finding
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *siteReconciler) applyLeafUser(ctx context.Context, site *v1alpha1.Site, leaf v1alpha1.Leaf, key accountKey) (*plan.Finding, error) {
+	name := plan.LeafSecretName(site, leaf)
+	have, err := r.secrets.read(ctx, site.Namespace, []plan.SecretNeed{{Name: name}})
+	if err != nil {
+		return nil, err
+	}
+	current := have[name]
+	if current != nil && !metav1.IsControlledBy(current, site) {
+		f := plan.SiteObjectNotOurs("Secret", name)
+		return &f, nil
+	}
+	user := plan.LeafUser(site, leaf)
+	permissions := user.Hash(key.account, key.issuer)
+	if current != nil && current.Annotations[plan.AnnotationPermissions] == permissions && value(current, plan.KeyUserCreds) != "" {
+		return nil, nil
+	}
+	creds, err := key.mint(user)
+	if err != nil {
+		return nil, err
+	}
+	defer r.secrets.forget(types.NamespacedName{Namespace: site.Namespace, Name: name})
+	return r.applySecret(ctx, name, plan.LeafSecret(site, leaf, creds, permissions))
+}

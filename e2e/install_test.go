@@ -40,7 +40,7 @@ func (l *lab) install() error {
 // installSubstorm installs the operator, and a Site with three gateway pods.
 func (l *lab) installSubstorm() error {
 	return l.show(l.helmBin, "upgrade", "--install", "substorm", "charts/substorm",
-		"--namespace", namespace, "--set", "image.tag=dev", "--set", "ingestGateway.spec.replicas=3",
+		"--namespace", namespace, "--set", "image.tag=dev", "--set", "ingestGateway.spec.replicas=3", "--set", "site.spec.feedServer.replicas=2",
 		"--wait", "--timeout", "3m")
 }
 

@@ -25,6 +25,7 @@ const connecting = 32
 
 // audience is the crowd from within.
 type audience struct {
+	ctx    context.Context // of the connections
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	fast   []*reader
@@ -64,9 +65,11 @@ func (a *audience) do(o Order) (Outcome, error) {
 }
 
 func (a *audience) open(o Order) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	a.cancel = cancel
-	a.begin()
+	if a.ctx == nil {
+		a.ctx, a.cancel = context.WithCancel(context.Background())
+		a.begin()
+	}
+	ctx := a.ctx
 	g, dialing := errgroup.WithContext(ctx)
 	g.SetLimit(connecting)
 	for _, c := range o.Open {
@@ -89,7 +92,7 @@ func (a *audience) open(o Order) error {
 func (a *audience) close() {
 	a.cancel()
 	a.done.Wait()
-	a.fast = nil
+	a.ctx, a.fast = nil, nil
 	a.ended.Store(0)
 }
 

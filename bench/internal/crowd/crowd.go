@@ -58,7 +58,7 @@ type Consumer struct {
 
 // Order is what to do next.
 type Order struct {
-	// Open, of so many consumers, ends once all of them are connected.
+	// Open, of so many consumers more, ends once all of them are connected.
 	Open     []Consumer `json:"open,omitempty"`
 	Protocol Protocol   `json:"protocol,omitempty"`
 	// Begin counts and measures from now on.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,6 +22,7 @@ import (
 // Supply publishes samples as a gateway does: those of BatchInterval in one
 // telemetry message.
 type Supply struct {
+	mu         sync.Mutex
 	js         jetstream.JetStream
 	site       string
 	instrument string
@@ -41,11 +43,28 @@ func (s *Supply) Number() uint64 { return s.number }
 // Publish publishes one message with so many samples of a size, and waits until
 // JetStream has it.
 func (s *Supply) Publish(ctx context.Context, samples, size int) error {
+	s.mu.Lock() // samples are published in the order of their numbers
+	defer s.mu.Unlock()
 	m := s.message(samples, size)
 	if _, err := s.js.PublishMsg(ctx, m); err != nil {
 		return fmt.Errorf("publish sample %d: %w", s.number, err)
 	}
 	return nil
+}
+
+// Every publishes a sample of a size at an interval, for a time. Several may run at
+// once.
+func (s *Supply) Every(ctx context.Context, interval time.Duration, size int, during time.Duration) error {
+	begin := time.Now()
+	for n := range int(during / interval) {
+		if err := sleepUntil(ctx, begin.Add(time.Duration(n)*interval)); err != nil {
+			return err
+		}
+		if err := s.Publish(ctx, 1, size); err != nil {
+			return err
+		}
+	}
+	return sleepUntil(ctx, begin.Add(during))
 }
 
 // PublishFrom publishes so many messages of one sample each, numbered from first

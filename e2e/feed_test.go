@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const feedManifest = `
+apiVersion: substorm.dev/v1alpha1
+kind: Feed
+metadata: {name: telemetry}
+spec:
+  siteRef: {name: demo}
+  messages: [Telemetry]
+---
+apiVersion: substorm.dev/v1alpha1
+kind: FeedConsumer
+metadata: {name: everything}
+spec:
+  feedRef: {name: telemetry}
+  filter: {instruments: [feed-magnetometer]}
+  delivery: {type: WebSocket}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: FeedConsumer
+metadata: {name: newest}
+spec:
+  feedRef: {name: telemetry}
+  filter: {instruments: [feed-magnetometer]}
+  flow: {mode: Sample, interval: 200ms}
+  delivery: {type: WebSocket}
+`
+
+// TestFeed follows a Feed while the feed server that it follows is killed: the
+// consumer goes on at another replica, and misses and repeats nothing.
+func TestFeed(t *testing.T) {
+	l := theLab
+	l.apply(t, instrumentUDP("feed-magnetometer", 30131))
+	l.apply(t, feedManifest)
+	l.waitReady(t, "instrument/feed-magnetometer", "feed/telemetry", "feedconsumer/everything", "feedconsumer/newest", "site/demo")
+	eventually(t, 2*time.Minute, l.twoFeedServers)
+
+	all, sampled := l.follow(t, "everything"), l.follow(t, "newest")
+	const datagrams = 6000
+	to := join(l.nodeAddresses(t)[:1], 30131)
+	sender := l.start(t, l.substorm, "send", "--udp", "--lines", "--rate", "500", "--to", to, writeLines(t, datagrams))
+	eventually(t, time.Minute, func() error { return all.has(datagrams / 6) })
+	l.kubectl(t, "delete", "pod", all.server(), "--grace-period=0", "--force")
+	sender.succeeds(t)
+
+	eventually(t, time.Minute, func() error { return all.has(datagrams) })
+	if s := l.ledger(t, "feed-magnetometer"); s.Received.Datagrams != datagrams {
+		t.Errorf("the gateways received %d of %d datagrams", s.Received.Datagrams, datagrams)
+	}
+	if all.connections() < 2 {
+		t.Error("the consumer never lost its feed server: nothing was tried")
+	}
+	if n := sampled.count(); n == 0 || n > datagrams/10 {
+		t.Errorf("the consumer that asked for five samples a second got %d of %d", n, datagrams)
+	}
+	eventually(t, time.Minute, func() error { return l.delivered(t, "everything") })
+	all.stop()
+	sampled.stop()
+	eventually(t, time.Minute, func() error { return l.state(t, "everything", "Idle") })
+}
+
+// twoFeedServers is nil once there are two that are ready.
+func (l *lab) twoFeedServers() error {
+	ready, err := l.feedServers()
+	if err == nil && len(ready) != 2 {
+		err = fmt.Errorf("%d feed servers are ready", len(ready))
+	}
+	return err
+}
+
+// feedServers are the pods that are ready, with their addresses.
+func (l *lab) feedServers() (map[string]string, error) {
+	text, err := l.tryKubectl("get", "pods", "-l", "app.kubernetes.io/name=feed-server", "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var pods corev1.PodList
+	if err := json.Unmarshal([]byte(text), &pods); err != nil {
+		return nil, err
+	}
+	ready := map[string]string{}
+	for _, p := range pods.Items {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil {
+				ready[p.Name] = p.Status.PodIP
+			}
+		}
+	}
+	return ready, nil
+}
+
+// consumerView is what the test reads of a FeedConsumer.
+type consumerView struct {
+	Status struct {
+		State     string `json:"state"`
+		Delivered struct {
+			Messages int64 `json:"messages"`
+		} `json:"delivered"`
+	} `json:"status"`
+}
+
+// delivered is nil once the status says that messages were handed over.
+func (l *lab) delivered(t testing.TB, consumer string) error {
+	var v consumerView
+	l.getJSON(t, &v, "feedconsumer", consumer)
+	if v.Status.Delivered.Messages == 0 {
+		return fmt.Errorf("the status of FeedConsumer %s says that nothing was delivered", consumer)
+	}
+	return nil
+}
+
+func (l *lab) state(t testing.TB, consumer, want string) error {
+	var v consumerView
+	l.getJSON(t, &v, "feedconsumer", consumer)
+	if v.Status.State != want {
+		return fmt.Errorf("FeedConsumer %s is %q, want %s", consumer, v.Status.State, want)
+	}
+	return nil
+}
+
+// follower is a consumer that goes on elsewhere when its feed server is gone.
+type follower struct {
+	stop func()
+
+	mu       sync.Mutex
+	token    string
+	pod      string
+	opened   int
+	payloads map[string]int
+	problem  error
+}
+
+// follow begins to consume with what the FeedConsumer's Secret holds.
+func (l *lab) follow(t testing.TB, consumer string) *follower {
+	t.Helper()
+	var secret corev1.Secret
+	l.getJSON(t, &secret, "secret", consumer+"-consumer")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	f := &follower{payloads: map[string]int{}, stop: func() { cancel(); <-done }}
+	first := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			pods, err := l.feedServers()
+			f.failed(err)
+			for pod, ip := range pods {
+				f.consume(ctx, pod, ip, consumer, string(secret.Data["token"]), first)
+			}
+		}
+	}()
+	t.Cleanup(f.stop)
+	select {
+	case <-first:
+	case <-time.After(time.Minute):
+		t.Fatalf("FeedConsumer %s cannot connect: %v", consumer, f.problem)
+	}
+	return f
+}
+
+func (f *follower) failed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.problem = err
+	}
+}
+
+// consume reads from one feed server until that ends it.
+func (f *follower) consume(ctx context.Context, pod, ip, consumer, token string, first chan struct{}) {
+	f.mu.Lock()
+	ask := url.Values{"consumer": {consumer}, "resume": {f.token}}
+	f.mu.Unlock()
+	dialing, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, _, err := websocket.Dial(dialing, "ws://"+net.JoinHostPort(ip, "8080")+"/feeds/telemetry/ws?"+ask.Encode(), &websocket.DialOptions{
+		Subprotocols: []string{wire.SubprotocolJSON}, HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
+	})
+	if err != nil {
+		f.failed(err)
+		time.Sleep(100 * time.Millisecond)
+		return
+	}
+	defer conn.CloseNow()
+	conn.SetReadLimit(-1)
+	f.mu.Lock()
+	f.pod = pod
+	if f.opened++; f.opened == 1 {
+		close(first)
+	}
+	f.mu.Unlock()
+	for {
+		_, data, err := conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		f.take(data)
+	}
+}
+
+func (f *follower) take(data []byte) {
+	var m struct {
+		Token     string          `json:"token"`
+		Gap       json.RawMessage `json:"gap"`
+		Telemetry struct {
+			Datagrams []struct {
+				Payload string `json:"payload"`
+			} `json:"datagrams"`
+		} `json:"telemetry"`
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := json.Unmarshal(data, &m); err != nil {
+		f.problem = err
+		return
+	}
+	if m.Gap != nil {
+		f.problem = fmt.Errorf("a gap: %s", m.Gap)
+	}
+	f.token = m.Token
+	for _, d := range m.Telemetry.Datagrams {
+		payload, err := base64.StdEncoding.DecodeString(d.Payload)
+		if err != nil {
+			f.problem = err
+		}
+		f.payloads[string(payload)]++
+	}
+}
+
+// has is nil once so many datagrams came, each once.
+func (f *follower) has(n int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for payload, times := range f.payloads {
+		if times > 1 {
+			return fmt.Errorf("datagram %q came %d times", payload, times)
+		}
+	}
+	if len(f.payloads) < n {
+		return fmt.Errorf("%d of %d datagrams came, over %d connections (%v)", len(f.payloads), n, f.opened, f.problem)
+	}
+	return nil
+}
+
+func (f *follower) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.payloads)
+}
+
+func (f *follower) server() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pod
+}
+
+func (f *follower) connections() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opened
+}

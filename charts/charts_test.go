@@ -163,6 +163,8 @@ func TestBadValues(t *testing.T) {
 		"a size without a unit":      {"substorm-quickstart", "s3.storage.size=10", []string{"/s3/storage/size"}},
 		"a log like its volume":      {"substorm-quickstart", "nats.storage.size=9Gi", []string{"nats.maxFileStore 9Gi", "nats.storage.size 9Gi"}},
 		"a log past its volume":      {"substorm-quickstart", "nats.maxFileStore=1Ti", []string{"nats.maxFileStore 1Ti", "nats.storage.size 10Gi"}},
+		"a leaf of no account":       {"substorm-quickstart", "nats.leafOf.url=tls://hub:7422", []string{"nats.leafOf.account", "account.id"}},
+		"a hub without TLS":          {"substorm-quickstart", "nats.leafOf.url=nats://hub:7422", []string{"/nats/leafOf/url", "does not match"}},
 		"a prefix with a dot":        {"substorm-quickstart", "namePrefix=a.b", []string{"/namePrefix", "does not match"}},
 		"a code in capitals":         {"substorm", "site.spec.code=THULE", []string{"/site/spec/code", "does not match"}},
 		"no bucket":                  {"substorm", "site.spec.objectStore.bucket=null", []string{"/site/spec/objectStore", "bucket"}},

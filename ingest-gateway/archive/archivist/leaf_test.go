@@ -118,19 +118,17 @@ func TestLeafIsPassedOver(t *testing.T) {
 	want(t, "messages that came after the kill", before+1, hub.state(observations).LastSeq)
 }
 
-// removeIndex removes what a server noted of its sources.
+// removeIndex removes what a server noted of its sources, if it did so yet.
 func removeIndex(t *testing.T, folder string) {
 	t.Helper()
-	removed := 0
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Name() == "sources.db" {
-			removed++
 			err = os.Remove(path)
 		}
 		return err
 	})
-	if err != nil || removed == 0 {
-		t.Fatalf("%d indices of sources removed: %v", removed, err)
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -31,9 +31,9 @@ type JetStreamUser struct {
 }
 
 // GatewayUser is the user of a pool: it publishes data, reads the registry,
-// keeps ledger, lease, reports and cursors, and consumes, reads and trims the
+// and what consumers ask of instruments, keeps ledger, lease, reports and cursors, and consumes, reads and trims the
 // two base streams (the archivist's work). It can neither make nor change nor
-// delete a stream, and not write the registry.
+// delete a stream, and not write the registry or what consumers ask.
 //
 // A token travels in one CONNECT line, of which servers take 4 KiB
 // (max_control_line): what harms nobody is allowed for all streams at once.
@@ -57,9 +57,9 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			// servers can be told to use (nats-server's feature js_ack_fc_v2).
 			"$JS.ACK.*.*."+stream+".>")
 	}
-	for _, bucket := range []string{wire.RegistryBucket(code), wire.LedgerBucket(code), wire.LeaseBucket(code), wire.StatusBucket(code), wire.CursorBucket(code), wire.NamesBucket(code)} {
+	for _, bucket := range []string{wire.RegistryBucket(code), wire.LedgerBucket(code), wire.LeaseBucket(code), wire.StatusBucket(code), wire.CursorBucket(code), wire.NamesBucket(code), wire.RequestBucket(code)} {
 		u.Publish = append(u.Publish, readStream("KV_"+bucket)...)
-		if bucket != wire.RegistryBucket(code) {
+		if bucket != wire.RegistryBucket(code) && bucket != wire.RequestBucket(code) {
 			u.Publish = append(u.Publish, "$KV."+bucket+".>")
 		}
 	}

@@ -54,9 +54,11 @@ type ReflectorConfig struct {
 // Reflector answers packets, each with one of Size bytes: never more than it got.
 // It counts its answers by session: the addresses and ports of both ends.
 type Reflector struct {
-	cfg      ReflectorConfig
-	conn     *socket
-	total    *rate.Limiter
+	cfg   ReflectorConfig
+	conn  *socket
+	total *rate.Limiter
+	// each is how much is answered of a session.
+	each     rate.Limit
 	sessions map[sessionKey]*session
 }
 
@@ -81,7 +83,7 @@ func newReflector(conn *socket, cfg ReflectorConfig) *Reflector {
 	if cfg.Count == nil {
 		cfg.Count = func(Verdict) {}
 	}
-	return &Reflector{cfg: cfg, conn: conn, total: rate.NewLimiter(totalRate, totalRate), sessions: map[sessionKey]*session{}}
+	return &Reflector{cfg: cfg, conn: conn, total: rate.NewLimiter(totalRate, totalRate), each: rate.Limit(sessionRate), sessions: map[sessionKey]*session{}}
 }
 
 // Address is where it listens.
@@ -165,7 +167,7 @@ func (r *Reflector) session(key sessionKey, now time.Time) *session {
 	s := r.sessions[key]
 	if s == nil {
 		r.forget(now)
-		s = &session{limit: rate.NewLimiter(rate.Limit(sessionRate), sessionBurst)}
+		s = &session{limit: rate.NewLimiter(r.each, sessionBurst)}
 		r.sessions[key] = s
 	}
 	s.last = now

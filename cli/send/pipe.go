@@ -200,7 +200,11 @@ func (c *pipe) finish() {
 // listen reads the server's lines: each answers the oldest object without one, but
 // for commands.
 func (c *pipe) listen() {
-	in := bufio.NewReaderSize(c.conn, wire.MaxCommandLine)
+	longest := wire.MaxReceiptLine
+	if c.all.commanded != nil {
+		longest = wire.MaxCommandLine
+	}
+	in := bufio.NewReaderSize(c.conn, longest)
 	for {
 		text, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {

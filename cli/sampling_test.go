@@ -138,14 +138,18 @@ func TestSampling(t *testing.T) {
 	}
 	does("On 60")
 	s.says("what is declared is obeyed", obeys(60_000, ""))
+	begin := time.Now()
 	s.sample(5000, true)
 	does("On 5")
+	t.Logf("what changed in the registry was done within %v", time.Since(begin).Round(time.Millisecond))
 
 	status, text := s.ask(http.MethodPost, "", `{"instrument": "spectra", "interval": "500ms"}`)
 	if status != http.StatusOK {
 		t.Fatalf("%d %s", status, text)
 	}
+	begin = time.Now()
 	does("On 0.5")
+	t.Logf("what a consumer asked for was done within %v", time.Since(begin).Round(time.Millisecond))
 	s.says("the consumer's word is obeyed", obeys(500, "browser"))
 	does("On 5") // it is not renewed
 	s.says("it has lapsed", obeys(5000, ""))

@@ -85,9 +85,10 @@ func pathDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	pathRTT     = pathDesc("rtt_seconds", "Round trip between sender and gateway over the last minutes: min, mean, p99 and max.", "statistic")
-	pathJitter  = pathDesc("jitter_seconds", "Jitter between sender and gateway (RFC 3550), out to the gateway and back.", "direction")
-	pathLoss    = pathDesc("loss_ratio", "Share of the packets between sender and gateway that were lost over the last minutes: out to the gateway, back, and all, which includes those of which nobody knows.", "direction")
+	pathRTT    = pathDesc("rtt_seconds", "Round trip between sender and gateway over the last minutes: min, mean, p99 and max.", "statistic")
+	pathJitter = pathDesc("jitter_seconds", "Jitter between sender and gateway (RFC 3550), out to the gateway and back.", "direction")
+	pathLoss   = pathDesc("loss_ratio", "Share of the packets between sender and gateway that were lost over the last minutes: "+
+		"out to the gateway, back, and all, which includes those of which nobody knows.", "direction")
 	pathPackets = pathDesc("packets", "Packets between sender and gateway that the other figures are of.")
 )
 

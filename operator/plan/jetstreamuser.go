@@ -58,7 +58,8 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			// servers can be told to use (nats-server's feature js_ack_fc_v2).
 			"$JS.ACK.*.*."+stream+".>")
 	}
-	for _, bucket := range []string{wire.RegistryBucket(code), wire.LedgerBucket(code), wire.LeaseBucket(code), wire.StatusBucket(code), wire.CursorBucket(code), wire.NamesBucket(code), wire.RequestBucket(code)} {
+	for _, bucket := range []string{wire.RegistryBucket(code), wire.LedgerBucket(code), wire.LeaseBucket(code), wire.StatusBucket(code), wire.CursorBucket(code),
+		wire.NamesBucket(code), wire.RequestBucket(code)} {
 		u.Publish = append(u.Publish, readStream("KV_"+bucket)...)
 		if bucket != wire.RegistryBucket(code) && bucket != wire.RequestBucket(code) {
 			u.Publish = append(u.Publish, "$KV."+bucket+".>")

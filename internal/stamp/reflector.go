@@ -160,13 +160,13 @@ func (r *Reflector) reflect(p received, now time.Time, out *[]byte) Verdict {
 	return Reflected
 }
 
-// session returns the session of a packet, a new one where there is none. Where
-// there are too many, the one that was silent longest is forgotten: its count
-// begins anew, which the other end sees.
+// session returns the session of a packet, a new one where there is none.
 func (r *Reflector) session(key sessionKey, now time.Time) *session {
 	s := r.sessions[key]
 	if s == nil {
-		r.forget(now)
+		if len(r.sessions) >= maxSessions {
+			r.forget(now)
+		}
 		s = &session{limit: rate.NewLimiter(r.each, sessionBurst)}
 		r.sessions[key] = s
 	}
@@ -174,19 +174,16 @@ func (r *Reflector) session(key sessionKey, now time.Time) *session {
 	return s
 }
 
+// forget makes room for a quarter of the sessions: those go that were silent
+// longest, and where all are alive, any. The count of one that is forgotten begins
+// anew, which the other end sees.
 func (r *Reflector) forget(now time.Time) {
-	if len(r.sessions) < maxSessions {
-		return
-	}
-	var oldest sessionKey
-	for key, s := range r.sessions {
-		if now.Sub(s.last) > idleSession {
-			delete(r.sessions, key)
-		} else if o := r.sessions[oldest]; o == nil || s.last.Before(o.last) {
-			oldest = key
+	const keep = maxSessions * 3 / 4
+	for silent := idleSession; len(r.sessions) > keep; silent /= 4 {
+		for key, s := range r.sessions {
+			if now.Sub(s.last) > silent || silent < MinInterval && len(r.sessions) > keep {
+				delete(r.sessions, key)
+			}
 		}
-	}
-	if len(r.sessions) >= maxSessions {
-		delete(r.sessions, oldest)
 	}
 }

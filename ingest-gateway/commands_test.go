@@ -3,6 +3,7 @@
 package ingestgateway_test
 
 import (
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -185,4 +186,36 @@ func TestConsumersAsk(t *testing.T) {
 	entry.Sampling.Channels[0].IntervalMillis = 50_000
 	l.declare(t, entry)
 	d.commanded(each(50_000)) // and nothing before it
+}
+
+// Of an instrument that sends datagrams, the gateway says how often they come.
+func TestDatagramsAchieve(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := parts.FreePort(t)
+	g := l.start(t, gatewayOptions{})
+	mag := tcpInstrument("mag", port)
+	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
+	l.awaitRevision(t, g.name, l.declare(t, mag))
+	conn, err := net.Dial("udp", parts.Loopback(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	status, err := l.js.KeyValue(t.Context(), wire.StatusBucket(l.site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the rate of datagrams is told", func() (bool, string) {
+		if _, err := conn.Write([]byte("48123.4 -12.9\n")); err != nil {
+			t.Fatal(err)
+		}
+		e, err := status.Get(t.Context(), wire.InstrumentStatusKey("mag", g.name))
+		if err != nil {
+			return false, err.Error()
+		}
+		s, err := wire.DecodeInstrumentStatus(e.Value())
+		// One each 20 ms and what asking takes.
+		return err == nil && len(s.Achieved) == 1 && s.Achieved[0].Channel == "raw" && time.Duration(s.Achieved[0].Interval) >= 20*time.Millisecond, string(e.Value())
+	})
 }

@@ -74,6 +74,7 @@ func goldenRecords() []goldenRecord {
 		{"status-senders.json", sampleSenders().Encode, decoded(DecodeSenderStatus), sampleSenders()},
 		{"heartbeat-sender.json", func() ([]byte, error) { f, err := sampleHeartbeatOfOne().Frame(); return f[PrefixSize:], err }, decoded(DecodeHeartbeat), sampleHeartbeatOfOne()},
 		{"heartbeat-answer.txt", func() ([]byte, error) { return []byte(sampleHeartbeatAnswer().Line()), nil }, decodeHeartbeatAnswer, sampleHeartbeatAnswer()},
+		{"status-instrument-achieved.json", sampleInstrumentAchieving().Encode, decoded(DecodeInstrumentStatus), sampleInstrumentAchieving()},
 		{"heartbeat-sampling.json", func() ([]byte, error) { f, err := sampleHeartbeatObeying().Frame(); return f[PrefixSize:], err }, decoded(DecodeHeartbeat), sampleHeartbeatObeying()},
 		{"status-sender-sampling.json", sampleSenderObeying().Encode, decoded(DecodeSenderStatus), sampleSenderObeying()},
 		{"registry-sampling.json", sampleSampled().Encode, decoded(DecodeInstrumentEntry), sampleSampled()},

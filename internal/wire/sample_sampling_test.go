@@ -41,6 +41,12 @@ func sampleHeartbeatObeying() Heartbeat {
 	return h
 }
 
+func sampleInstrumentAchieving() InstrumentStatus {
+	s := sampleInstrumentStatus()
+	s.Achieved = []AchievedSampling{{Channel: "raw", Interval: Span(201 * time.Millisecond)}}
+	return s
+}
+
 func sampleSenderObeying() SenderStatus {
 	s := sampleHeartbeatObeying().StatusAt(sampleTime, "gateway-0")
 	s.Format, s.Asked = Format, sampleSampling().Channels

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -83,10 +84,34 @@ func (v InstrumentView) sampling() *v1alpha1.SamplingStatus {
 	for _, c := range asked {
 		status.Channels = append(status.Channels, askedOf(c))
 	}
+	achieved := v.received()
 	if commanded {
-		v.achieved(status, said.Sampling.Achieved)
+		achieved = append(achieved, said.Sampling.Achieved...)
 	}
+	v.achieved(status, achieved)
 	return status
+}
+
+// received is how often datagrams come to all gateways together, by channel.
+func (v InstrumentView) received() []wire.AchievedSampling {
+	perSecond := map[string]float64{}
+	for _, r := range v.Reports {
+		since := v.Now.Sub(r.LastReceived)
+		for _, a := range r.Achieved {
+			interval := time.Duration(a.Interval)
+			if since > 3*interval+2*wire.GatewayReportInterval { // it comes no more, or by another pod
+				interval = since
+			}
+			if interval > 0 && since < heartbeatAge {
+				perSecond[a.Channel] += 1 / interval.Seconds()
+			}
+		}
+	}
+	var all []wire.AchievedSampling
+	for _, channel := range slices.Sorted(maps.Keys(perSecond)) {
+		all = append(all, wire.AchievedSampling{Channel: channel, Interval: wire.Span(float64(time.Second) / perSecond[channel])})
+	}
+	return all
 }
 
 func askedOf(c wire.ChannelSampling) v1alpha1.ChannelSamplingStatus {
@@ -97,7 +122,8 @@ func askedOf(c wire.ChannelSampling) v1alpha1.ChannelSamplingStatus {
 	return s
 }
 
-// achieved puts what a sender saw beside what is asked.
+// achieved puts what senders and gateways saw beside what is asked. Status has what
+// is asked, first of all others.
 func (v InstrumentView) achieved(status *v1alpha1.SamplingStatus, all []wire.AchievedSampling) {
 	was := map[string]*metav1.Duration{}
 	if old := v.Instrument.Status.Sampling; old != nil {
@@ -109,7 +135,9 @@ func (v InstrumentView) achieved(status *v1alpha1.SamplingStatus, all []wire.Ach
 		i := slices.IndexFunc(status.Channels, func(c v1alpha1.ChannelSamplingStatus) bool { return c.Name == a.Channel })
 		if i < 0 {
 			i = len(status.Channels)
-			status.Channels = append(status.Channels, v1alpha1.ChannelSamplingStatus{Name: a.Channel})
+			as := status.Channels[0]
+			as.Name, as.Achieved = a.Channel, nil
+			status.Channels = append(status.Channels, as)
 		}
 		status.Channels[i].Achieved = steady(was[a.Channel], time.Duration(a.Interval))
 	}

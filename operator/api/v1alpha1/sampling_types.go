@@ -130,9 +130,9 @@ type ChannelSamplingStatus struct {
 	// +optional
 	AskedBy string `json:"askedBy,omitempty"`
 
-	// Achieved is the mean interval between observations that the sender saw, or
-	// how long ago the last one was where that is far longer; rounded. Absent where
-	// nobody measures it.
+	// Achieved is the mean interval between the files that the sender saw, or the
+	// datagrams that gateways received, or how long ago the last one was where that is
+	// far longer; rounded. Absent where nobody measures it.
 	// +optional
 	Achieved *metav1.Duration `json:"achieved,omitempty"`
 }

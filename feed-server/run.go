@@ -19,12 +19,14 @@ import (
 
 	"github.com/substorm/substorm/feed-server/natsdelivery"
 	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/feed-server/sampling"
 	"github.com/substorm/substorm/feed-server/serve"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/telemetry"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // server is one incarnation: the rooms, and what they share.
@@ -100,12 +102,19 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates,
 		JetStream: s.js, Registry: s.registry, Hub: s.hubs.of, Slots: s.slots,
 		Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
+		Sampling: sampling.New(sampling.Config{Site: cfg.Site, JetStream: s.js, Instrument: s.instrument, Logger: s.log, Metrics: s.metrics}).Serve,
 	})
 	if err != nil {
 		return err
 	}
 	s.http, err = telemetry.NewServer(telemetry.ServerConfig{Address: cfg.ListenHTTP, Metrics: s.metrics, Ready: s.ready})
 	return err
+}
+
+// instrument returns what the registry says of an instrument.
+func (s *server) instrument(name string) (wire.InstrumentEntry, bool) {
+	e, ok := s.registry.Snapshot().Instruments[name]
+	return e, ok
 }
 
 // run serves until ctx ends, and then drains.

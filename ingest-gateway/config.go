@@ -38,6 +38,8 @@ type Config struct {
 	// protocol; 0 for none.
 	EdgePort    uint16
 	EdgeSources []netip.Prefix
+	// PathPort of UDP answers who measures the way to the pool (STAMP); 0 for none.
+	PathPort uint16
 	// UnknownSenders is Refuse, also where it is empty, or Quarantine: then what
 	// they send is kept, up to QuarantineMaxBytes and for QuarantineMaxAge, and
 	// QuarantinePorts are open beside those of instruments.
@@ -106,6 +108,9 @@ func (c *Config) check() error {
 	}
 	if c.EdgePort != 0 && (len(c.EdgeSources) == 0 || c.FirstPort <= c.EdgePort && c.EdgePort <= c.LastPort) {
 		errs = append(errs, fmt.Errorf("--edge-port %d needs --edge-sources, and lies outside --ports", c.EdgePort))
+	}
+	if c.PathPort != 0 && c.FirstPort <= c.PathPort && c.PathPort <= c.LastPort {
+		errs = append(errs, fmt.Errorf("--path-port %d must lie outside --ports", c.PathPort))
 	}
 	switch c.UnknownSenders {
 	case "", unknownSendersRefuse:

@@ -3,6 +3,7 @@
 package ingestgateway
 
 import (
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -21,6 +22,8 @@ const (
 	senderMemory = 15 * time.Minute
 	// maxSenders of one instrument are remembered: those that were heard last.
 	maxSenders = 32
+	// maxAddresses that senders report from are remembered, of all instruments.
+	maxAddresses = 16_384
 )
 
 // senders hold what the senders of instruments last said of themselves to this pod.
@@ -31,17 +34,21 @@ type senders struct {
 
 	mu    sync.Mutex
 	heard map[string]*senderNews // by instrument
-	count uint64                 // of heartbeats
+	// from is when senders last reported, by the address they came from.
+	from  map[netip.Addr]time.Time
+	count uint64 // of heartbeats
 }
 
 // senderNews is what an instrument's senders said, at last with the count-th heartbeat.
 type senderNews struct {
 	by    map[string]wire.SenderStatus
 	count uint64
+	// asked is what senders that take commands are told.
+	asked []wire.ChannelSampling
 }
 
 func newSenders(gateway string, known func(string) bool) *senders {
-	return &senders{gateway: gateway, known: known, heard: map[string]*senderNews{}}
+	return &senders{gateway: gateway, known: known, heard: map[string]*senderNews{}, from: map[netip.Addr]time.Time{}}
 }
 
 func (s *senders) heartbeat(instrument string, h wire.Heartbeat, received time.Time, from netip.Addr) {
@@ -50,6 +57,21 @@ func (s *senders) heartbeat(instrument string, h wire.Heartbeat, received time.T
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.cameFrom(from, received)
+	news := s.next(instrument)
+	news.by[h.Sender] = h.StatusAt(received, s.gateway)
+	news.forget(received)
+}
+
+// asked notes what the senders of an instrument are told, those that take commands.
+func (s *senders) asked(instrument string, channels []wire.ChannelSampling) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next(instrument).asked = channels
+}
+
+// next is where there is something new of an instrument. The caller holds mu.
+func (s *senders) next(instrument string) *senderNews {
 	s.count++
 	news := s.heard[instrument]
 	if news == nil {
@@ -57,8 +79,26 @@ func (s *senders) heartbeat(instrument string, h wire.Heartbeat, received time.T
 		s.heard[instrument] = news
 	}
 	news.count = s.count
-	news.by[h.Sender] = h.StatusAt(received, s.gateway)
-	news.forget(received)
+	return news
+}
+
+// knows says whether a sender reported of late from an address.
+func (s *senders) knows(addr netip.Addr, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, known := s.from[addr]
+	return known && now.Sub(at) <= senderMemory
+}
+
+// cameFrom notes an address. The caller holds mu.
+func (s *senders) cameFrom(addr netip.Addr, now time.Time) {
+	if _, known := s.from[addr]; !known && len(s.from) >= maxAddresses {
+		maps.DeleteFunc(s.from, func(_ netip.Addr, at time.Time) bool { return now.Sub(at) > senderMemory })
+		if len(s.from) >= maxAddresses {
+			return
+		}
+	}
+	s.from[addr] = now
 }
 
 // forget keeps those that were heard of late, and no more than maxSenders of them.
@@ -77,10 +117,24 @@ func (n *senderNews) forget(now time.Time) {
 
 // status is what the senders say together; each of them stands in it too.
 func (n *senderNews) status() wire.SenderStatus {
-	all := slices.SortedFunc(maps.Values(n.by), func(a, b wire.SenderStatus) int { return strings.Compare(a.Sender, b.Sender) })
+	all := slices.SortedFunc(n.told(), func(a, b wire.SenderStatus) int { return strings.Compare(a.Sender, b.Sender) })
 	sum := wire.MergeSenders(all)
 	sum.Senders = all
 	return sum
+}
+
+// told are the senders, each with what it is told.
+func (n *senderNews) told() iter.Seq[wire.SenderStatus] {
+	return func(yield func(wire.SenderStatus) bool) {
+		for _, s := range n.by {
+			if s.Sampling != nil {
+				s.Asked = n.asked
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 // current is what those say that were heard of late; where there are none, what the
@@ -105,7 +159,7 @@ func (s *senders) since(count uint64) (map[string]wire.SenderStatus, uint64) {
 	defer s.mu.Unlock()
 	news := map[string]wire.SenderStatus{}
 	for instrument, heard := range s.heard {
-		if heard.count > count {
+		if heard.count > count && len(heard.by) > 0 {
 			news[instrument] = heard.status()
 		}
 	}
@@ -131,6 +185,7 @@ func (s *senders) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{senderHeartbeat, senderOffset, senderError, senderObjects, senderBytes, senderOldest, senderAside} {
 		to <- d
 	}
+	describePath(to)
 }
 
 // Collect implements prometheus.Collector.
@@ -141,6 +196,9 @@ func (s *senders) Collect(to chan<- prometheus.Metric) {
 	for instrument, heard := range s.heard {
 		if !s.known(instrument) {
 			delete(s.heard, instrument)
+			continue
+		}
+		if len(heard.by) == 0 {
 			continue
 		}
 		status := heard.current(now)
@@ -160,6 +218,7 @@ func (s *senders) Collect(to chan<- prometheus.Metric) {
 			say(senderOldest, unixSeconds(*status.Oldest))
 		}
 		say(senderAside, float64(status.SetAside))
+		collectPath(to, instrument, status.Path)
 	}
 }
 

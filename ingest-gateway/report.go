@@ -31,6 +31,8 @@ type reporter struct {
 	others map[string]others
 	// heard heartbeats are reported, so many of them.
 	heard uint64
+	// rates at which datagrams come, by instrument.
+	rates map[string]*datagramRate
 }
 
 type others struct {
@@ -41,7 +43,7 @@ type others struct {
 func newReporter(g *gateway) *reporter {
 	return &reporter{
 		g: g, wake: make(chan struct{}, 1),
-		said: map[string]wire.InstrumentStatus{}, others: map[string]others{},
+		said: map[string]wire.InstrumentStatus{}, others: map[string]others{}, rates: map[string]*datagramRate{},
 	}
 }
 
@@ -121,13 +123,14 @@ const datapath = "Kernel"
 // last time.
 func (r *reporter) reportInstruments(ctx context.Context) {
 	day := wire.DayOf(time.Now())
-	for name := range r.g.registry.Current().Instruments() {
+	for name, in := range r.g.registry.Current().Instruments() {
 		last := r.g.ledger.LastReceived(name)
 		if last.IsZero() {
 			continue
 		}
 		before := r.said[name]
 		own := r.g.ledger.Totals(name, day, wire.StepReceived)
+		achieved := r.achieved(in, own.Datagrams)
 		if before.Day == day && before.LastReceived.Equal(last) && before.Objects == own.Objects && before.Datagrams == own.Datagrams {
 			continue
 		}
@@ -135,6 +138,7 @@ func (r *reporter) reportInstruments(ctx context.Context) {
 		err := r.put(ctx, wire.InstrumentStatusKey(name, r.g.cfg.Gateway), wire.InstrumentStatus{
 			ReportedAt: time.Now().UTC(), LastReceived: last.UTC(), Day: day,
 			Objects: sum.Objects, Datagrams: sum.Datagrams, Bytes: sum.ObjectBytes + sum.DatagramBytes,
+			Achieved: achieved,
 		})
 		if err != nil {
 			return

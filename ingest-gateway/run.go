@@ -26,6 +26,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/command"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/ingest-gateway/quarantine"
@@ -37,6 +38,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/receive/udp/kernel"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stamp"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/telemetry"
 	"github.com/substorm/substorm/internal/wire"
@@ -81,6 +83,9 @@ type gateway struct {
 	health    health
 	reporter  *reporter
 	senders   *senders
+	commands  *command.Hub
+	// path is nil where the way to the pool is not measured.
+	path *stamp.Reflector
 
 	isArchivist atomic.Bool
 }
@@ -210,13 +215,14 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	registerRegistry(g.metrics, g.registry)
 	g.senders = newSenders(g.cfg.Gateway, func(instrument string) bool { _, ok := g.registry.Current().Instruments()[instrument]; return ok })
 	g.metrics.MustRegister(g.senders)
-	if err := errors.Join(g.openCertificates(), g.openQuarantine()); err != nil {
+	g.commands = command.New(command.Config{Site: g.cfg.Site, Registry: g.registry, Logger: g.log, Metrics: g.metrics, Asked: g.senders.asked})
+	if err := errors.Join(g.openCertificates(), g.openQuarantine(), g.openPath()); err != nil {
 		return err
 	}
 	refusals, slots := refusal.New(g.log, g.metrics), semaphore.NewWeighted(limits.connections)
 	tcpConfig := tcp.Config{
 		Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Refusals: refusals, Slots: slots, Logger: g.log, Metrics: g.metrics,
-		Heartbeat: g.senders.heartbeat,
+		Heartbeat: g.senders.heartbeat, Commands: g.commands,
 	}
 	udpConfig := udp.Config{
 		Source: kernel.New(kernel.Config{}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
@@ -253,7 +259,7 @@ func (g *gateway) run(ctx context.Context) error {
 	steady, unsettle := context.WithCancel(alive)
 	defer unsettle()
 	var rooms sync.WaitGroup
-	failed := make(chan error, 8)
+	failed := make(chan error, 16)
 	room := func(ctx context.Context, name string, f func(context.Context) error) {
 		rooms.Go(func() {
 			if err := f(ctx); err != nil && ctx.Err() == nil {
@@ -263,7 +269,7 @@ func (g *gateway) run(ctx context.Context) error {
 	}
 	follower := intake.NewFollower(intake.FollowerConfig{
 		Site: g.cfg.Site, Scope: g.cfg.scope(), File: filepath.Join(g.cfg.DataDir, "registry.json"),
-		Registry: g.registry, Logger: g.log, Apply: g.listen, Changed: g.reporter.soon,
+		Registry: g.registry, Logger: g.log, Apply: g.listen, Changed: func() { g.commands.Refresh(); g.reporter.soon() },
 	})
 	room(alive, "http", g.http.Serve)
 	room(alive, "ledger", func(ctx context.Context) error { return g.ledger.Run(ctx, g.js) })
@@ -275,6 +281,8 @@ func (g *gateway) run(ctx context.Context) error {
 	room(alive, "certificates", g.certificates.Run)
 	room(steady, "edge", g.edge.Run)
 	room(alive, "quarantine", g.strangers.Run)
+	room(alive, "commands", func(ctx context.Context) error { return g.commands.Run(ctx, g.js) })
+	room(alive, "path", g.path.Run)
 	room(steady, "archivist", g.archivist)
 	room(steady, "health", g.seekBackends)
 	g.log.Info("receiving", "site", g.cfg.Site, "pool", g.cfg.Pool, "http", g.http.Address(),

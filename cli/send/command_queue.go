@@ -3,6 +3,7 @@
 package send
 
 import (
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/stamp"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -26,6 +28,7 @@ const (
 	settle       = 2 * time.Second
 	scanInterval = time.Second
 	heartbeat    = time.Minute
+	pathInterval = time.Second
 )
 
 // queueFlags are those of QueueConfig, as they are written.
@@ -46,13 +49,18 @@ func (q *queueFlags) add(cmd *cobra.Command) {
 	f.StringVar(&q.share, "backfill-share", "20%", "with --newest-first, the share of the bytes that the oldest get")
 	f.StringVar(&q.rate, "max-rate", "", "greatest rate, in bytes a second: 25k, 1Mi")
 	f.StringVar(&q.perDay, "daily-budget", "", "greatest number of bytes in a UTC day, repeats and heartbeats included: 500M")
+	f.StringVar(&q.config.SampleCommand, "sample-command", "", "what the shell runs when the Site asks for another rate of observations: "+
+		"SUBSTORM_SAMPLING_STATE is On or Off, _INTERVAL seconds or empty, _CHANNEL a channel or empty")
+	f.StringVar(&q.config.Path, "path", "", fmt.Sprintf("gateway to which the path is measured, host[:port] (default port %d); needs spec.path of its IngestGateway", stamp.Port))
+	f.DurationVar(&q.config.PathInterval, "path-interval", pathInterval, "with --path, how often a packet of 44 bytes goes there and back")
 	f.DurationVar(&q.config.Heartbeat, "heartbeat", heartbeat, "with --framing length-prefixed, how often clock and queue are reported; 0 is never")
 }
 
 // parse reads what the flags say, and finds what makes no sense.
 func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 	if q.config.Dir == "" {
-		for _, name := range []string{"watch", "take", "ignore", "settle", "scan-interval", "newest-first", "backfill-share", "max-rate", "daily-budget", "heartbeat"} {
+		for _, name := range []string{"watch", "take", "ignore", "settle", "scan-interval", "newest-first", "backfill-share", "max-rate", "daily-budget",
+			"heartbeat", "sample-command", "path", "path-interval"} {
 			if cmd.Flags().Changed(name) {
 				return usage.Errorf("--%s needs --queue, the folder that keeps what has no receipt", name)
 			}
@@ -88,6 +96,11 @@ func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 		}
 		c.Heartbeat = 0
 	}
+	if c.Path != "" {
+		if c.Path, err = stamp.Address(c.Path); err != nil {
+			return usage.Errorf("--path: %w", err)
+		}
+	}
 	cfg.Queue = *c
 	return c.check(cfg, len(cmd.Flags().Args()))
 }
@@ -98,6 +111,10 @@ func (c *QueueConfig) check(cfg *Config, paths int) error {
 		return usage.Errorf("--queue keeps what has no receipt, and over UDP nothing has one")
 	case len(c.Watch) > 0 && (paths > 0 || cfg.Lines):
 		return usage.Errorf("--watch sends files of folders: name neither others nor --lines")
+	case c.Heartbeat == 0 && (c.SampleCommand != "" || c.Path != ""):
+		return usage.Errorf("--sample-command and --path need heartbeats, which say what came of them: --framing length-prefixed, and --heartbeat not 0")
+	case c.Path != "" && c.PathInterval < stamp.MinInterval:
+		return usage.Errorf("--path-interval is at least %v", stamp.MinInterval)
 	case c.Settle < 0 || c.ScanInterval <= 0 || c.Heartbeat < 0:
 		return usage.Errorf("--settle, --scan-interval and --heartbeat are durations: --scan-interval 1s")
 	}

@@ -28,6 +28,11 @@ type pipes struct {
 	// run ends all connections: they outlive the tries for which they were made.
 	run context.Context
 
+	// commanded, where set, takes the lines of commands; changed is called then when a
+	// connection was made, or has ended. Neither waits.
+	commanded func(line string)
+	changed   func()
+
 	mu    sync.Mutex
 	doors map[string]*door
 }
@@ -104,7 +109,10 @@ func (p *pipes) open(ctx context.Context, address string, within time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	d.pipe = newPipe(p.run, p.sender, tcp)
+	d.pipe = newPipe(p, tcp)
+	if p.commanded != nil {
+		p.changed()
+	}
 	return d.pipe, nil
 }
 
@@ -120,6 +128,7 @@ func (p *pipes) close() {
 // pipe is one connection.
 type pipe struct {
 	sender *sender
+	all    *pipes
 	conn   socket
 	stop   func() bool
 	// turn is held by who writes.
@@ -143,9 +152,9 @@ type parcel struct {
 	dropped bool      // nobody waits for the answer any more
 }
 
-func newPipe(ctx context.Context, s *sender, conn socket) *pipe {
-	c := &pipe{sender: s, conn: conn, turn: make(chan struct{}, 1), gone: make(chan struct{})}
-	c.stop = context.AfterFunc(ctx, func() { c.end(line{err: ctx.Err()}) })
+func newPipe(p *pipes, conn socket) *pipe {
+	c := &pipe{sender: p.sender, all: p, conn: conn, turn: make(chan struct{}, 1), gone: make(chan struct{})}
+	c.stop = context.AfterFunc(p.run, func() { c.end(line{err: p.run.Err()}) })
 	go c.listen()
 	return c
 }
@@ -172,6 +181,9 @@ func (c *pipe) end(said line) {
 	}
 	c.waiting = nil
 	_ = c.conn.Close()
+	if c.all.commanded != nil {
+		c.all.changed()
+	}
 }
 
 // finish ends a connection over which nothing is on its way.
@@ -185,9 +197,14 @@ func (c *pipe) finish() {
 	c.end(line{err: net.ErrClosed})
 }
 
-// listen reads the server's lines: each answers the oldest object without one.
+// listen reads the server's lines: each answers the oldest object without one, but
+// for commands.
 func (c *pipe) listen() {
-	in := bufio.NewReaderSize(c.conn, wire.MaxReceiptLine)
+	longest := wire.MaxReceiptLine
+	if c.all.commanded != nil {
+		longest = wire.MaxCommandLine
+	}
+	in := bufio.NewReaderSize(c.conn, longest)
 	for {
 		text, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -196,6 +213,10 @@ func (c *pipe) listen() {
 		if err != nil {
 			c.end(line{err: err})
 			return
+		}
+		if _, _, ok := wire.ParseCommand(string(text)); ok && c.all.commanded != nil {
+			c.all.commanded(string(text))
+			continue
 		}
 		c.conn.vitals().heard()
 		if !c.answer(line{text: string(text), at: time.Now()}) {

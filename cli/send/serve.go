@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/cli/send/queue"
+	"github.com/substorm/substorm/internal/stamp"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -37,6 +38,14 @@ type QueueConfig struct {
 	// Heartbeat is how often the sender reports itself (wire.FramingLengthPrefixed);
 	// 0 is never.
 	Heartbeat time.Duration
+
+	// SampleCommand, where set, is what the shell runs when gateways ask for another
+	// rate of observations.
+	SampleCommand string
+	// Path, where set, is the host:port of a gateway to which the path is measured, by
+	// a packet each PathInterval.
+	Path         string
+	PathInterval time.Duration
 }
 
 // keeper sends what is in a queue, and keeps it until then.
@@ -49,8 +58,13 @@ type keeper struct {
 	pipes    *pipes // nil for wire.FramingUntilClose
 	web      *web   // nil but for HTTP
 	clock    clock
+	sampler  *sampler       // nil where no command is obeyed
+	path     *stamp.Session // nil where it is not measured
 	report   *report
-	troubles troubles
+	// reconnected says that a connection was made or has ended, obeyed that there is
+	// something new to say of commands.
+	reconnected, obeyed chan struct{}
+	troubles            troubles
 
 	mu       sync.Mutex
 	schedule *schedule
@@ -96,8 +110,9 @@ func levelOf(quiet bool) slog.Level {
 func newKeeper(ctx context.Context, cfg Config, q *queue.Queue, list *report, log *slog.Logger) *keeper {
 	s := &keeper{
 		cfg: cfg, queue: q, log: log, report: list, changed: make(chan struct{}),
-		schedule: newSchedule(cfg.Queue.NewestFirst, cfg.Queue.BackfillShare, cfg.Queue.DailyBudget),
-		troubles: troubles{progress: logged{log}},
+		schedule:    newSchedule(cfg.Queue.NewestFirst, cfg.Queue.BackfillShare, cfg.Queue.DailyBudget),
+		troubles:    troubles{progress: logged{log}},
+		reconnected: make(chan struct{}, 1), obeyed: make(chan struct{}, 1),
 	}
 	day, spent := q.Spent()
 	s.schedule.budget.day, s.schedule.budget.spent = wire.Day(day), spent
@@ -116,6 +131,13 @@ func newKeeper(ctx context.Context, cfg Config, q *queue.Queue, list *report, lo
 	case cfg.Framing == wire.FramingLengthPrefixed:
 		s.pipes = newPipes(ctx, to)
 		s.delivery.attempt = s.pipes.attempt
+	}
+	if cfg.Queue.SampleCommand != "" && s.pipes != nil {
+		s.sampler = newSampler(sampleCommand(cfg.Queue.SampleCommand, log), func() { signal(s.obeyed) }, log)
+		s.pipes.commanded, s.pipes.changed = s.sampler.command, func() { signal(s.reconnected) }
+	}
+	if cfg.Queue.Path != "" {
+		s.path = s.newPath()
 	}
 	return s
 }
@@ -141,6 +163,12 @@ func (s *keeper) run(ctx context.Context) error {
 	})
 	if s.pipes != nil && s.cfg.Queue.Heartbeat > 0 {
 		helpers.Go(func() { s.beats(ctx) })
+	}
+	if s.sampler != nil {
+		helpers.Go(func() { s.sampler.obey(ctx) })
+	}
+	if s.path != nil {
+		helpers.Go(func() { s.path.Run(ctx) })
 	}
 	for range max(1, s.cfg.Parallel) {
 		workers.Go(func() {
@@ -235,6 +263,7 @@ func (s *keeper) wake() {
 }
 
 func (s *keeper) add(entries []queue.Entry) {
+	s.sampler.observed(entries)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.schedule.add(entries...)

@@ -178,6 +178,9 @@ func (s *Server) serveSampling(w http.ResponseWriter, r *http.Request) {
 	if p == nil && a.who.reader.Name == "" {
 		p = newProblem(http.StatusUnauthorized, "show the token of FeedConsumer %s: strangers ask for nothing", a.selection.Consumer.Consumer)
 	}
+	if p == nil && a.who.ambient && r.Header.Get("Origin") != "" {
+		p = newProblem(http.StatusForbidden, "pages ask with a bearer token: a password that a browser keeps goes out for any site's page")
+	}
 	if p != nil {
 		s.refuse(w, r, p)
 		return

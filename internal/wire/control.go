@@ -78,6 +78,14 @@ type Heartbeat struct {
 	// SetAside objects that need somebody to look at them.
 	SetAside int64  `json:"setAside,omitempty"`
 	Version  string `json:"version,omitempty"`
+
+	// Commands are the types of commands that the sender takes over this
+	// connection: CommandSampling. Others are not written to it.
+	Commands []string `json:"commands,omitempty"`
+	// Sampling is nil where the sender takes no commands.
+	Sampling *SamplingReport `json:"sampling,omitempty"`
+	// Path is nil where the sender does not measure it.
+	Path *Path `json:"path,omitempty"`
 }
 
 // Frame writes the heartbeat as a control frame, prefix included.
@@ -123,7 +131,8 @@ func DecodeHeartbeat(body []byte) (Heartbeat, error) {
 	case err != nil:
 		return Heartbeat{}, err
 	case h.Type != ControlHeartbeat || h.SentAt.IsZero() || h.QueueObjects < 0 || h.QueueBytes < 0 || h.Sent < 0 || h.SetAside < 0,
-		h.RoundTrip != nil && *h.RoundTrip < 0, len(h.Sender) > MaxSender || strings.ContainsFunc(h.Sender, notPrintable):
+		h.RoundTrip != nil && *h.RoundTrip < 0, len(h.Sender) > MaxSender || strings.ContainsFunc(h.Sender, notPrintable),
+		!h.Sampling.valid(), !h.Path.valid():
 		return Heartbeat{}, fmt.Errorf("heartbeat %.200q: %w", body, ErrMalformed)
 	}
 	return h, nil

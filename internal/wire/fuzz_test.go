@@ -230,6 +230,9 @@ func FuzzDecodeRefillCursor(f *testing.F)  { fuzzRecord(f, DecodeRefillCursor, "
 func FuzzDecodeDeliveryCursor(f *testing.F) {
 	fuzzRecord(f, DecodeDeliveryCursor, "cursor-delivery.json")
 }
+func FuzzDecodeSamplingRequest(f *testing.F) {
+	fuzzRecord(f, DecodeSamplingRequest, "request-sampling.json")
+}
 func FuzzDecodeLease(f *testing.F) { fuzzRecord(f, DecodeLease, "lease.json") }
 
 // FuzzParseQuarantineKey: what is accepted keeps its gateway and its millisecond.
@@ -359,7 +362,7 @@ func FuzzParseKeys(f *testing.F) {
 }
 
 func FuzzHeartbeat(f *testing.F) {
-	seed(f, "heartbeat.json")
+	seed(f, "heartbeat.json", "heartbeat-sampling.json")
 	f.Add([]byte(`{"type":"command","format":1}`))
 	f.Add([]byte(`{"type":"heartbeat","format":2}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -384,7 +387,7 @@ func FuzzHeartbeat(f *testing.F) {
 			t.Fatalf("prefix %x of a frame of %d bytes", frame[:PrefixSize], len(frame))
 		}
 		again, err := DecodeHeartbeat(frame[PrefixSize:])
-		if diff := cmp.Diff(h, again); err != nil || diff != "" {
+		if diff := cmp.Diff(h, again, comparing); err != nil || diff != "" {
 			t.Fatalf("%v\n%s", err, diff)
 		}
 	})
@@ -402,6 +405,43 @@ func FuzzHeartbeatAnswer(f *testing.F) {
 		}
 		if again, err := ParseHeartbeatAnswer(a.Line()); err != nil || again != a {
 			t.Fatalf("%q reads as %v, and that as %v, %v", data, a, again, err)
+		}
+	})
+}
+
+func FuzzParseSampling(f *testing.F) {
+	seed(f, "command-sampling.txt")
+	f.Add([]byte(`command sampling {"format":1,"channels":[{"state":"On"},{"state":"Off"}]}`))
+	f.Add([]byte(`command sampling {"format":2}`))
+	f.Add([]byte(`command other`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ParseSampling(string(data))
+		if err != nil {
+			explained(t, err)
+			return
+		}
+		line, err := s.Line()
+		if err != nil {
+			return // what fits a line may not, written our way
+		}
+		again, err := ParseSampling(line)
+		if diff := cmp.Diff(s, again); err != nil || diff != "" {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+		if strings.Count(line, "\n") != 1 {
+			t.Fatalf("%q is not one line", line)
+		}
+	})
+}
+
+func FuzzParseSamplingRequestKey(f *testing.F) {
+	f.Add("request.allsky-1._.browser")
+	f.Add("request.allsky-1.burst.browser")
+	f.Add("request..a.b")
+	f.Fuzz(func(t *testing.T, key string) {
+		instrument, channel, consumer, ok := ParseSamplingRequestKey(key)
+		if ok && SamplingRequestKey(instrument, channel, consumer) != key {
+			t.Fatalf("%q reads as %q, %q, %q", key, instrument, channel, consumer)
 		}
 	})
 }

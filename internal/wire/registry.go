@@ -93,6 +93,8 @@ type InstrumentEntry struct {
 	Aliases []string `json:"aliases,omitempty"`
 	// Forward is nil where no copy is sent.
 	Forward *ForwardEntry `json:"forward,omitempty"`
+	// Sampling is nil where the instrument is left to itself.
+	Sampling *SamplingEntry `json:"sampling,omitempty"`
 
 	// Access is nil where all is AccessAuthenticated and nothing under embargo.
 	Access *AccessEntry `json:"access,omitempty"`

@@ -40,6 +40,12 @@ type SenderStatus struct {
 	Oldest       *time.Time `json:"oldest,omitempty"`
 	SetAside     int64      `json:"setAside,omitempty"`
 	Version      string     `json:"version,omitempty"`
+	// Asked is what the pod tells the sender of how often to observe; empty where
+	// the sender takes no commands.
+	Asked    []ChannelSampling `json:"asked,omitempty"`
+	Sampling *SamplingReport   `json:"sampling,omitempty"`
+	// Path of several senders is the worst of theirs.
+	Path *Path `json:"path,omitempty"`
 	// Senders are those that the pod has heard of late, each by itself.
 	Senders []SenderStatus `json:"senders,omitempty"`
 }
@@ -49,13 +55,14 @@ func (h Heartbeat) StatusAt(received time.Time, gateway string) SenderStatus {
 	return SenderStatus{
 		Format: Format, Gateway: gateway, Sender: h.Sender, ReportedAt: received, ClockOffset: h.ClockOffset, RoundTrip: h.RoundTrip,
 		QueueObjects: h.QueueObjects, QueueBytes: h.QueueBytes, Oldest: h.Oldest, SetAside: h.SetAside, Version: h.Version,
+		Sampling: h.Sampling, Path: h.Path,
 	}
 }
 
 // MergeSenders says the worst of several senders: the clock that is farthest off,
 // the sums of what waits and of what was set aside, the oldest; when the last of
-// them was heard, by which pod, and its version. Of each sender what was heard
-// last counts.
+// them was heard, by which pod, and its version; what the last of those that take
+// commands was told and does. Of each sender what was heard last counts.
 func MergeSenders(all []SenderStatus) SenderStatus {
 	last := map[string]SenderStatus{}
 	for _, s := range all {
@@ -64,7 +71,14 @@ func MergeSenders(all []SenderStatus) SenderStatus {
 		}
 	}
 	var sum SenderStatus
+	var commanded time.Time
 	for _, s := range last {
+		if s.Sampling != nil && (sum.Sampling == nil || s.ReportedAt.After(commanded)) {
+			sum.Asked, sum.Sampling, commanded = s.Asked, s.Sampling, s.ReportedAt
+		}
+		if s.Path.worse(sum.Path) {
+			sum.Path = s.Path
+		}
 		if s.ReportedAt.After(sum.ReportedAt) || s.ReportedAt.Equal(sum.ReportedAt) && s.Version > sum.Version {
 			sum.ReportedAt, sum.Gateway, sum.Version = s.ReportedAt, s.Gateway, s.Version
 		}

@@ -32,6 +32,30 @@ func TestMergeSenders(t *testing.T) {
 	}
 }
 
+// Of those that take commands the last one's word counts; of paths the worst.
+func TestMergeSendersObeying(t *testing.T) {
+	quick := sampleSenderObeying()
+	quick.Sender, quick.ReportedAt, quick.Path = "quick", sampleTime.Add(time.Minute), &Path{Sent: 10, Answered: 10, Delay: &PathDelay{Mean: 5}}
+	quick.Asked = []ChannelSampling{{State: SamplingOn, IntervalMillis: 5}}
+	lossy := sampleSenderObeying()
+	plain := SenderStatus{Sender: "plain", ReportedAt: sampleTime.Add(time.Hour)}
+	sum := MergeSenders([]SenderStatus{lossy, plain, quick})
+	if diff := cmp.Diff(quick.Asked, sum.Asked); diff != "" {
+		t.Errorf("asked: -want +got\n%s", diff)
+	}
+	if diff := cmp.Diff(quick.Sampling, sum.Sampling); diff != "" {
+		t.Errorf("sampling: -want +got\n%s", diff)
+	}
+	if diff := cmp.Diff(lossy.Path, sum.Path); diff != "" {
+		t.Errorf("path: -want +got\n%s", diff)
+	}
+	slow := quick
+	slow.Sender, slow.Path = "slow", &Path{Sent: 20, Answered: 20, Delay: &PathDelay{Mean: 6}}
+	if got := MergeSenders([]SenderStatus{quick, slow, plain}).Path; got != slow.Path {
+		t.Errorf("of two without loss: %+v", got)
+	}
+}
+
 func TestSenderNames(t *testing.T) {
 	for name, good := range map[string]bool{
 		"": true, "3f9a0c55e1d2b764": true, strings.Repeat("x", MaxSender): true,

@@ -136,6 +136,9 @@ type InstrumentStatus struct {
 	Objects   uint64 `json:"objects"`
 	Datagrams uint64 `json:"datagrams"`
 	Bytes     uint64 `json:"bytes"`
+	// Achieved is how often datagrams come to this pod, of an instrument with one
+	// channel of them.
+	Achieved []AchievedSampling `json:"achieved,omitempty"`
 }
 
 // Encode writes the report as JSON.

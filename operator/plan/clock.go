@@ -55,7 +55,8 @@ func MergeSenders(reports []SenderReport, now time.Time) *SenderReport {
 	return &SenderReport{SenderStatus: wire.MergeSenders(all), Seen: newest}
 }
 
-// Differs says whether conditions may differ for a report that follows another.
+// Differs says whether conditions, or what is said of commands, may differ for a
+// report that follows another.
 func (r SenderReport) Differs(was SenderReport) bool {
 	offset := func(r SenderReport) time.Duration {
 		if r.ClockOffset == nil {
@@ -63,7 +64,19 @@ func (r SenderReport) Differs(was SenderReport) bool {
 		}
 		return roundedOffset(time.Duration(*r.ClockOffset))
 	}
-	return r.Seen.Sub(was.Seen) > heartbeatAge || (r.ClockOffset == nil) != (was.ClockOffset == nil) || offset(r) != offset(was)
+	return r.Seen.Sub(was.Seen) > heartbeatAge || !r.sameCommands(was) || (r.ClockOffset == nil) != (was.ClockOffset == nil) || offset(r) != offset(was)
+}
+
+// sameCommands: the same is asked of the sender, and it does the same.
+func (r SenderReport) sameCommands(as SenderReport) bool {
+	obeys := func(r SenderReport) wire.SamplingReport {
+		if r.Sampling == nil {
+			return wire.SamplingReport{}
+		}
+		return wire.SamplingReport{Obeys: r.Sampling.Obeys, Problem: r.Sampling.Problem}
+	}
+	return slices.Equal(r.Asked, as.Asked) && (r.Sampling == nil) == (as.Sampling == nil) &&
+		slices.Equal(obeys(r).Obeys, obeys(as).Obeys) && obeys(r).Problem == obeys(as).Problem
 }
 
 func (v InstrumentView) clockTrusted() (Finding, time.Duration) {

@@ -60,6 +60,8 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 		ReceivedToday:      v.receivedToday(),
 		Forward:            v.forward(),
 		Sender:             v.sender(),
+		Sampling:           v.sampling(),
+		Path:               v.path(),
 	}, soonest(wait, silent, patienceEnds, figuresEvery)
 }
 

@@ -30,10 +30,11 @@ type JetStreamUser struct {
 	Subscribe   []string `json:"subscribe"`
 }
 
-// GatewayUser is the user of a pool: it publishes data, reads the registry,
-// keeps ledger, lease, reports and cursors, and consumes, reads and trims the
-// two base streams (the archivist's work). It can neither make nor change nor
-// delete a stream, and not write the registry.
+// GatewayUser is the user of a pool: it publishes data, reads the registry and what
+// consumers ask of instruments, keeps ledger, lease, reports and cursors, and
+// consumes, reads and trims the two base streams (the archivist's work). It can
+// neither make nor change nor delete a stream, and not write the registry or what
+// consumers ask.
 //
 // A token travels in one CONNECT line, of which servers take 4 KiB
 // (max_control_line): what harms nobody is allowed for all streams at once.
@@ -57,9 +58,10 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			// servers can be told to use (nats-server's feature js_ack_fc_v2).
 			"$JS.ACK.*.*."+stream+".>")
 	}
-	for _, bucket := range []string{wire.RegistryBucket(code), wire.LedgerBucket(code), wire.LeaseBucket(code), wire.StatusBucket(code), wire.CursorBucket(code), wire.NamesBucket(code)} {
+	for _, bucket := range []string{wire.RegistryBucket(code), wire.LedgerBucket(code), wire.LeaseBucket(code), wire.StatusBucket(code), wire.CursorBucket(code),
+		wire.NamesBucket(code), wire.RequestBucket(code)} {
 		u.Publish = append(u.Publish, readStream("KV_"+bucket)...)
-		if bucket != wire.RegistryBucket(code) {
+		if bucket != wire.RegistryBucket(code) && bucket != wire.RequestBucket(code) {
 			u.Publish = append(u.Publish, "$KV."+bucket+".>")
 		}
 	}
@@ -99,7 +101,8 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 
 // FeedServerUser is the user of a Site's feed servers: they read the Feeds' messages,
 // the registry and the leases, fill consumers' streams, look after durables, publish
-// gap records, note how far consumers have come, and report. The ledger and the names
+// gap records, note how far consumers have come and what they ask of instruments, and
+// report. The ledger and the names
 // of objects they cannot see.
 func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
@@ -109,7 +112,7 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 		Name:        "feed-server " + site.Namespace + "/" + site.Name,
 		InboxPrefix: inbox,
 		Publish: append(harmless(),
-			wire.GapSubjects(code), wire.LiveSubjects(code, "*"),
+			wire.GapSubjects(code), wire.LiveSubjects(code, "*"), "$KV."+wire.RequestBucket(code)+"."+wire.SamplingRequestKey("*", "*", "*"),
 			"$KV."+lease+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
 			"$JS.API.CONSUMER.*.*.>", "$JS.API.DIRECT.GET.>"),
 		Subscribe: []string{inbox + ".>"},

@@ -199,6 +199,7 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		Station:          spec.Station,
 		Forward:          forwardEntry(spec.Forward),
 		Access:           accessEntry(&spec.Access),
+		Sampling:         samplingEntry(spec.Sampling),
 	}
 	if spec.Naming != nil {
 		entry.Naming = string(spec.Naming.Template)

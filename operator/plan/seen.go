@@ -42,6 +42,8 @@ type InstrumentReport struct {
 	Objects      uint64    `json:"objects"`
 	Datagrams    uint64    `json:"datagrams"`
 	Bytes        uint64    `json:"bytes"`
+	// Achieved as in wire.InstrumentStatus.
+	Achieved []wire.AchievedSampling `json:"achieved,omitempty"`
 }
 
 // SenderReport is what an instrument's senders last said of themselves, and when

@@ -56,6 +56,9 @@ func (p Pool) dataService(name string, protocols ...corev1.Protocol) *coreac.Ser
 		for n := p.Gateway.Spec.Ports.First; n <= p.Gateway.Spec.Ports.Last; n++ {
 			spec.WithPorts(p.dataPort(protocol, n))
 		}
+		if path := p.Gateway.Spec.Path; path != nil && protocol == corev1.ProtocolUDP {
+			spec.WithPorts(p.dataPort(protocol, path.Port).WithName("path"))
+		}
 	}
 	s := p.service(name).WithSpec(spec)
 	if len(svc.Annotations) > 0 {

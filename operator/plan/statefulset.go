@@ -122,8 +122,7 @@ func (p Pool) container() *coreac.ContainerApplyConfiguration {
 			podField("POD_NAME", "metadata.name"),
 			podField("NODE_NAME", "spec.nodeName"),
 			podField("POD_IP", "status.podIP")).
-		WithPorts(coreac.ContainerPort().WithName("http").WithContainerPort(httpPort).WithProtocol(corev1.ProtocolTCP),
-			coreac.ContainerPort().WithName("peers").WithContainerPort(peersPort).WithProtocol(corev1.ProtocolTCP)).
+		WithPorts(p.containerPorts()...).
 		WithReadinessProbe(probe("/readyz").WithPeriodSeconds(2).WithTimeoutSeconds(2).WithFailureThreshold(2)).
 		WithLivenessProbe(probe("/healthz").WithPeriodSeconds(10).WithTimeoutSeconds(5).WithFailureThreshold(6)).
 		WithResources(p.resources()).
@@ -132,6 +131,18 @@ func (p Pool) container() *coreac.ContainerApplyConfiguration {
 			WithReadOnlyRootFilesystem(true).
 			WithCapabilities(coreac.Capabilities().WithDrop("ALL"))).
 		WithVolumeMounts(p.mounts()...)
+}
+
+// containerPorts are those that are not of spec.ports.
+func (p Pool) containerPorts() []*coreac.ContainerPortApplyConfiguration {
+	ports := []*coreac.ContainerPortApplyConfiguration{
+		coreac.ContainerPort().WithName("http").WithContainerPort(httpPort).WithProtocol(corev1.ProtocolTCP),
+		coreac.ContainerPort().WithName("peers").WithContainerPort(peersPort).WithProtocol(corev1.ProtocolTCP),
+	}
+	if path := p.Gateway.Spec.Path; path != nil {
+		ports = append(ports, coreac.ContainerPort().WithName("path").WithContainerPort(path.Port).WithProtocol(corev1.ProtocolUDP))
+	}
+	return ports
 }
 
 func podField(name, path string) *coreac.EnvVarApplyConfiguration {

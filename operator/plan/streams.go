@@ -68,6 +68,7 @@ func Buckets(site *v1alpha1.Site) []Bucket {
 		{Name: wire.LeaseBucket(code), Description: "Leases of Site " + code, TTL: wire.LeaseTTL, Replicas: replicas},
 		{Name: wire.StatusBucket(code), Description: "Reports of gateways of Site " + code, Replicas: replicas},
 		{Name: wire.CursorBucket(code), Description: "Cursors of Site " + code, Replicas: replicas},
+		{Name: wire.RequestBucket(code), Description: "What consumers ask of instruments of Site " + code, TTL: wire.RequestTTL, Replicas: replicas},
 		{Name: wire.NamesBucket(code), Description: "Names of objects in Site " + code, Replicas: replicas},
 	}
 }

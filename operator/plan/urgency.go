@@ -18,7 +18,7 @@ const (
 	// UrgencySpec: the status speaks of a newer generation.
 	UrgencySpec Urgency = iota
 	// UrgencyCondition: a condition came, went, or changed status or reason; pods,
-	// addresses or what a Site counts changed.
+	// addresses, what a Site counts or an instrument is asked to do changed.
 	UrgencyCondition
 	// UrgencyFigures: all else.
 	UrgencyFigures
@@ -50,7 +50,7 @@ func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 // InstrumentUrgency compares what stands with what is planned.
 func InstrumentUrgency(was, is *v1alpha1.InstrumentStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		!slices.Equal(was.Addresses, is.Addresses))
+		!slices.Equal(was.Addresses, is.Addresses) || resampled(was.Sampling, is.Sampling))
 }
 
 // FeedUrgency compares what stands with what is planned.

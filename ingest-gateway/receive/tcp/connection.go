@@ -51,6 +51,9 @@ type connection struct {
 	// paced is when reading may go on, within the instrument's limits.
 	paced time.Time
 
+	// leave ends the commands of a sender that takes them; nil for others.
+	leave func()
+
 	// receipts are those of framed objects; nil for UntilClose.
 	receipts *receipts
 	// draining: a connection without a byte is turned away.
@@ -167,6 +170,9 @@ func (c *connection) undelivered(receipt wire.Receipt, err error) {
 func (c *connection) runFramed(f framing) {
 	c.receipts = newReceipts(c)
 	err := f.receive(c)
+	if c.leave != nil {
+		c.leave()
+	}
 	if why := new(cut); errors.As(err, &why) {
 		c.giveUp(why.cause, why.err)
 	}

@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"slices"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -13,6 +14,23 @@ const (
 	controlUnknown   = "unknown"
 	controlMalformed = "malformed"
 )
+
+// Commands tell senders what is asked of their instruments.
+type Commands interface {
+	// Join calls tell with the line of the command that stands for an instrument, and
+	// then with each other one, until leave is called. Tell does not wait.
+	Join(instrument string, tell func(line string)) (leave func())
+}
+
+// obeys sees to it that a sender that takes commands gets them over this
+// connection.
+func (c *connection) obeys(h wire.Heartbeat) {
+	commands := c.server.cfg.Commands
+	if commands == nil || c.leave != nil || c.accepted.CloseReceipt || !slices.Contains(h.Commands, wire.CommandSampling) {
+		return
+	}
+	c.leave = commands.Join(c.accepted.Instrument.Name, c.receipts.command)
+}
 
 // control takes what a sender says of itself. What nobody understands is counted
 // and passed over: a newer sender may say more. Errors: *cut.
@@ -36,5 +54,6 @@ func (c *connection) control(body []byte) error {
 	if c.server.cfg.Heartbeat != nil {
 		c.server.cfg.Heartbeat(name, h, received.UTC(), c.source.Addr())
 	}
+	c.obeys(h)
 	return c.receipts.heartbeat(received)
 }

@@ -10,6 +10,7 @@ type metrics struct {
 	waits       *prometheus.CounterVec
 	paced       *prometheus.CounterVec
 	controls    *prometheus.CounterVec
+	commands    *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -34,7 +35,11 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Name: "substorm_gateway_control_frames_total",
 			Help: "Control frames of senders, by instrument and type: heartbeat, or passed over as unknown or malformed.",
 		}, []string{"instrument", "type"}),
+		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_gateway_commands_total",
+			Help: "Commands that were written to senders, by instrument and type.",
+		}, []string{"instrument", "type"}),
 	}
-	reg.MustRegister(m.connections, m.unexpected, m.waits, m.paced, m.controls)
+	reg.MustRegister(m.connections, m.unexpected, m.waits, m.paced, m.controls, m.commands)
 	return m
 }

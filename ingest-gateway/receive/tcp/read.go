@@ -284,7 +284,7 @@ func (c *connection) quiet(now time.Time) error {
 	switch {
 	case c.draining.Load():
 		return errLeave
-	case now.Sub(c.heard) < c.way.Quiet:
+	case now.Sub(c.heard) < c.quietFor():
 		return nil
 	case c.receipts.waiting(): // then the sender may wait, too
 		c.heard = now
@@ -292,6 +292,19 @@ func (c *connection) quiet(now time.Time) error {
 	default:
 		return errLeave
 	}
+}
+
+// commandsQuiet is how long a sender that takes commands may be silent at least:
+// commands reach it only while its connection stands. On metered links it sends a
+// heartbeat each few minutes.
+const commandsQuiet = 15 * time.Minute
+
+// quietFor is how long the sender may be silent between objects.
+func (c *connection) quietFor() time.Duration {
+	if c.leave != nil {
+		return max(c.way.Quiet, commandsQuiet)
+	}
+	return c.way.Quiet
 }
 
 // pause is how long the sender may be silent within an object.
@@ -305,7 +318,7 @@ func (c *connection) pause() time.Duration {
 // deadline is when ended must be asked again.
 func (c *connection) deadline() time.Time {
 	if c.began.IsZero() {
-		return c.heard.Add(c.way.Quiet)
+		return c.heard.Add(c.quietFor())
 	}
 	return earlier(c.heard.Add(c.pause()), c.began.Add(c.way.MaxAge))
 }

@@ -32,6 +32,10 @@ type receipts struct {
 	gone chan struct{}
 	// unsaid receipts of objects that were safe only after it.
 	unsaid int
+
+	// ordered is the command to write, nil for none; toObey says that there is one.
+	ordered atomic.Pointer[string]
+	toObey  chan struct{}
 }
 
 // flight is an object on its way.
@@ -52,7 +56,7 @@ type flight struct {
 func newReceipts(c *connection) *receipts {
 	r := &receipts{
 		c: c, slots: make(chan struct{}, maxInFlight), queue: make(chan *flight, maxInFlight+1),
-		gone: make(chan struct{}),
+		gone: make(chan struct{}), toObey: make(chan struct{}, 1),
 	}
 	r.written.Go(r.write)
 	return r
@@ -140,14 +144,57 @@ func (r *receipts) failed() wire.Cause {
 	return cause
 }
 
+// command writes a command as soon as may be, whatever waits for the store. One that
+// was not written yet is replaced.
+func (r *receipts) command(line string) {
+	r.ordered.Store(&line)
+	select {
+	case r.toObey <- struct{}{}:
+	default:
+	}
+}
+
 func (r *receipts) write() {
-	for f := range r.queue {
-		<-f.done
-		r.answer(f)
-		if f.token {
-			<-r.slots
+	for {
+		select {
+		case <-r.toObey:
+			r.order()
+		case f, ok := <-r.queue:
+			if !ok {
+				return
+			}
+			r.finish(f)
 		}
 	}
+}
+
+// finish answers what is on its way, once that is known.
+func (r *receipts) finish(f *flight) {
+	for known := false; !known; {
+		select {
+		case <-r.toObey:
+			r.order()
+		case <-f.done:
+			known = true
+		}
+	}
+	r.answer(f)
+	if f.token {
+		<-r.slots
+	}
+}
+
+// order writes the command that stands.
+func (r *receipts) order() {
+	line := r.ordered.Swap(nil)
+	if line == nil || r.failed() != "" {
+		return
+	}
+	if r.c.sayLine(*line) != nil {
+		r.fail(wire.CauseReset)
+		return
+	}
+	r.c.server.metrics.commands.WithLabelValues(r.c.accepted.Instrument.Name, wire.CommandSampling).Inc()
 }
 
 // answer writes one line.

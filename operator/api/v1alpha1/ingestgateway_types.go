@@ -33,6 +33,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.edge) || self.edge.port < self.ports.first || self.edge.port > self.ports.last",message="edge.port must lie outside spec.ports: those are for senders without a PROXY header"
 // +kubebuilder:validation:XValidation:rule="!has(self.edge) || !(self.edge.port in [8080, 8443])",message="edge.port must be neither 8080, the gateway's health and metrics, nor 8443, copies of spools"
 // +kubebuilder:validation:XValidation:rule="[8080, 8443].all(p, p < self.ports.first || p > self.ports.last)",message="ports must hold neither 8080, the gateway's health and metrics, nor 8443, copies of spools"
+// +kubebuilder:validation:XValidation:rule="!has(self.path) || self.path.port < self.ports.first || self.path.port > self.ports.last",message="path.port must lie outside spec.ports: those are for data"
+// +kubebuilder:validation:XValidation:rule="!has(self.path) || self.service.type != 'NodePort' || (self.path.port >= 30000 && self.path.port <= 32767)",message="with service.type NodePort path.port must lie within 30000-32767: senders use the same port on every node"
 // +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || self.unknownSenders == 'Quarantine'",message="quarantine needs unknownSenders Quarantine"
 // +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || !has(self.quarantine.ports) || self.quarantine.ports.all(p, p >= self.ports.first && p <= self.ports.last)",message="quarantine.ports must lie within spec.ports"
 type IngestGatewaySpec struct {
@@ -74,6 +76,12 @@ type IngestGatewaySpec struct {
 	// Edge is a port for a proxy in front of the pool.
 	// +optional
 	Edge *GatewayEdge `json:"edge,omitempty"`
+
+	// Path opens a UDP port that answers senders who measure the way to the pool
+	// (STAMP, RFC 8762): substorm send --path. It answers the addresses that
+	// Instruments name as sources, and those from which a sender reports.
+	// +optional
+	Path *GatewayPath `json:"path,omitempty"`
 
 	// UnknownSenders says what becomes of data from an address that no
 	// Instrument names. Refuse: it is refused and counted. Quarantine: what comes
@@ -158,6 +166,16 @@ type GatewayService struct {
 	// Annotations for the Services, as a load balancer may need.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// GatewayPath is the port on which the way to a pool is measured.
+type GatewayPath struct {
+	// Port of UDP.
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:default=8862
+	// +optional
+	Port int32 `json:"port,omitempty"`
 }
 
 // UnknownSenders says what becomes of data that no Instrument claims.

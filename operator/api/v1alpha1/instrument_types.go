@@ -97,6 +97,11 @@ type InstrumentSpec struct {
 	// +optional
 	Clock Clock `json:"clock,omitzero"`
 
+	// Sampling says how often the instrument is to observe. Without it, it is left to
+	// itself.
+	// +optional
+	Sampling *Sampling `json:"sampling,omitempty"`
+
 	// Limits on what the instrument may send.
 	// +kubebuilder:default={}
 	// +optional
@@ -340,6 +345,16 @@ type InstrumentStatus struct {
 	// a queue and use the framing LengthPrefixed do: substorm send.
 	// +optional
 	Sender *SenderStatus `json:"sender,omitempty"`
+
+	// Sampling says what of spec.sampling, and of what consumers ask for, is
+	// achieved; absent where nothing is asked.
+	// +optional
+	Sampling *SamplingStatus `json:"sampling,omitempty"`
+
+	// Path is how packets fare between the sender and a gateway; absent where no
+	// sender measures it (substorm send --path).
+	// +optional
+	Path *PathStatus `json:"path,omitempty"`
 }
 
 // SenderStatus is what the senders in the field say of themselves: those that

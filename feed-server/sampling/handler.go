@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sampling is the door at which consumers ask for a rate of observations,
+// of Instruments that let them. A request lapses after wire.RequestTTL unless it is
+// made again; gateways follow the requests and tell the instruments.
+package sampling
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/sampling"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	maxBody    = 4 << 10
+	putTimeout = 5 * time.Second
+	// retryAfter is when to come back where JetStream is away, in seconds.
+	retryAfter = 5
+)
+
+// Config says whose instruments.
+type Config struct {
+	Site      string
+	JetStream jetstream.JetStream
+	// Instrument returns the registry's entry.
+	Instrument func(name string) (wire.InstrumentEntry, bool)
+	Logger     *slog.Logger
+	Metrics    prometheus.Registerer
+}
+
+// Handler takes what consumers ask for.
+type Handler struct {
+	cfg   Config
+	asked *prometheus.CounterVec
+}
+
+// result is what became of a request, as metrics say it.
+type result string
+
+const (
+	resultAsked             result = "Asked"
+	resultWithdrawn         result = "Withdrawn"
+	resultBadRequest        result = "BadRequest"
+	resultUnknownInstrument result = "UnknownInstrument"
+	resultUnknownChannel    result = "UnknownChannel"
+	resultDenied            result = "Denied"
+	resultOff               result = "Off"
+	resultTooOften          result = "TooOften"
+	resultUnavailable       result = "Unavailable"
+)
+
+// New returns a handler.
+func New(cfg Config) *Handler {
+	h := &Handler{cfg: cfg, asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_feed_sampling_requests_total", Help: "Rates that consumers asked for, renewals included, by what became of it.",
+	}, []string{"result"})}
+	cfg.Metrics.MustRegister(h.asked)
+	return h
+}
+
+// Request is the body of a POST.
+type Request struct {
+	Instrument string `json:"instrument"`
+	// Channel is empty for all that spec.sampling does not name.
+	Channel string `json:"channel,omitempty"`
+	// Interval between observations, as Go writes durations: 200ms.
+	Interval string `json:"interval"`
+}
+
+// Answer is what a POST is answered with.
+type Answer struct {
+	Request
+	// ExpiresAt is when it lapses, unless it is asked for again.
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// problem is a document of RFC 9457.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+
+	result result
+}
+
+// Error implements error.
+func (p *problem) Error() string { return p.Detail }
+
+func refuse(status int, r result, format string, args ...any) *problem {
+	return &problem{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...), r}
+}
+
+// Serve answers a consumer that was identified: POST asks for a rate, changes it or
+// renews it; DELETE, with instrument and channel in the query, withdraws it.
+// Selects says whether the consumer may have an instrument's data.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, consumer string, selects func(instrument string) bool) {
+	w.Header().Set("Cache-Control", "no-store")
+	answer, err := h.take(r, consumer, selects)
+	p := new(problem)
+	switch {
+	case errors.As(err, &p):
+		h.refused(w, p)
+	case err != nil:
+		h.cfg.Logger.Warn("what a consumer asks for cannot be kept", "consumer", consumer, "error", err)
+		h.refused(w, refuse(http.StatusServiceUnavailable, resultUnavailable, "requests cannot be kept now: try again"))
+	case answer == nil:
+		h.asked.WithLabelValues(string(resultWithdrawn)).Inc()
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		h.asked.WithLabelValues(string(resultAsked)).Inc()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer)
+	}
+}
+
+func (h *Handler) refused(w http.ResponseWriter, p *problem) {
+	h.asked.WithLabelValues(string(p.result)).Inc()
+	if p.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
+}
+
+// take does what is asked for. Errors: *problem, JetStream's.
+func (h *Handler) take(r *http.Request, consumer string, selects func(string) bool) (*Answer, error) {
+	switch r.Method {
+	case http.MethodPost:
+		return h.ask(r, consumer, selects)
+	case http.MethodDelete:
+		q := r.URL.Query()
+		return nil, h.withdraw(r.Context(), consumer, q.Get("instrument"), q.Get("channel"))
+	default:
+		return nil, refuse(http.StatusMethodNotAllowed, resultBadRequest, "POST asks for a rate, DELETE withdraws it")
+	}
+}
+
+func (h *Handler) ask(r *http.Request, consumer string, selects func(string) bool) (*Answer, error) {
+	var asked Request
+	body := json.NewDecoder(io.LimitReader(r.Body, maxBody))
+	body.DisallowUnknownFields()
+	if err := body.Decode(&asked); err != nil {
+		return nil, refuse(http.StatusBadRequest, resultBadRequest, `the body is no {"instrument": "mag-1", "channel": "raw", "interval": "200ms"}: %v`, err)
+	}
+	interval, err := time.ParseDuration(asked.Interval)
+	if err != nil || interval < time.Millisecond || interval > wire.MaxSamplingInterval {
+		return nil, refuse(http.StatusBadRequest, resultBadRequest, "interval %q is no duration from 1ms to %v, as 200ms is", asked.Interval, wire.MaxSamplingInterval)
+	}
+	entry, known := h.cfg.Instrument(asked.Instrument)
+	if !known || !selects(asked.Instrument) {
+		return nil, refuse(http.StatusNotFound, resultUnknownInstrument, "FeedConsumer %s selects no Instrument %q", consumer, asked.Instrument)
+	}
+	if p := judge(entry, asked.Channel, interval); p != nil {
+		return nil, p
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), putTimeout)
+	defer cancel()
+	kv, err := h.cfg.JetStream.KeyValue(ctx, wire.RequestBucket(h.cfg.Site))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC()
+	record, err := wire.SamplingRequest{Instrument: asked.Instrument, Channel: asked.Channel, Consumer: consumer,
+		IntervalMillis: interval.Milliseconds(), At: now}.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := kv.Put(ctx, wire.SamplingRequestKey(asked.Instrument, asked.Channel, consumer), record); err != nil {
+		return nil, err
+	}
+	return &Answer{asked, now.Add(wire.RequestTTL)}, nil
+}
+
+// judge says why a consumer may not ask for this, nil where it may.
+func judge(entry wire.InstrumentEntry, channel string, interval time.Duration) error {
+	err := sampling.Allowed(entry, channel, interval)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sampling.ErrUnknownChannel):
+		return refuse(http.StatusNotFound, resultUnknownChannel, "channel %q: %v", channel, err)
+	case errors.Is(err, sampling.ErrOff):
+		return refuse(http.StatusForbidden, resultOff, "%v", err)
+	case errors.Is(err, sampling.ErrTooOften):
+		return refuse(http.StatusForbidden, resultTooOften, "%v", err)
+	default:
+		return refuse(http.StatusForbidden, resultDenied, "%v", err)
+	}
+}
+
+// withdraw: what was never asked for, or is not allowed any more, may be withdrawn too.
+func (h *Handler) withdraw(ctx context.Context, consumer, instrument, channel string) error {
+	key := wire.SamplingRequestKey(instrument, channel, consumer)
+	if i, c, _, ok := wire.ParseSamplingRequestKey(key); !ok || i != instrument || c != channel {
+		return refuse(http.StatusBadRequest, resultBadRequest, "name what is withdrawn: ?instrument=mag-1&channel=raw")
+	}
+	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	defer cancel()
+	kv, err := h.cfg.JetStream.KeyValue(ctx, wire.RequestBucket(h.cfg.Site))
+	if err != nil {
+		return err
+	}
+	err = kv.Purge(ctx, key)
+	if errors.Is(err, jetstream.ErrInvalidKey) {
+		return refuse(http.StatusBadRequest, resultBadRequest, "name what is withdrawn: ?instrument=mag-1&channel=raw")
+	}
+	return err
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sampling
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const site = "hub"
+
+func entries() map[string]wire.InstrumentEntry {
+	ways := []wire.WayEntry{{Protocol: wire.ProtocolUDP, Channel: "raw"}}
+	each := wire.ChannelSampling{State: wire.SamplingOn, IntervalMillis: 10_000}
+	return map[string]wire.InstrumentEntry{
+		"mag": {Instrument: "mag", Ways: ways, Sampling: &wire.SamplingEntry{ConsumersMayAsk: true, MinIntervalMillis: 100,
+			Channels: []wire.ChannelSampling{each, {Channel: "dark", State: wire.SamplingOff}}}},
+		"shy":    {Instrument: "shy", Ways: ways, Sampling: &wire.SamplingEntry{Channels: []wire.ChannelSampling{each}}},
+		"plain":  {Instrument: "plain", Ways: ways},
+		"secret": {Instrument: "secret", Ways: ways},
+	}
+}
+
+type door struct {
+	t       *testing.T
+	handler *Handler
+	kv      jetstream.KeyValue
+}
+
+func newDoor(t *testing.T) (*door, *parts.NATSServer) {
+	t.Helper()
+	nats := parts.NATS(t, parts.NATSOptions{})
+	js := nats.JetStream(t)
+	parts.CreateSite(t, js, site)
+	kv, err := js.KeyValue(t.Context(), wire.RequestBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := entries()
+	return &door{t, New(Config{Site: site, JetStream: js, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+		Instrument: func(name string) (wire.InstrumentEntry, bool) { e, ok := all[name]; return e, ok }}), kv}, nats
+}
+
+func (d *door) do(method, query, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	d.handler.Serve(w, httptest.NewRequest(method, "/feeds/all/sampling?"+query, strings.NewReader(body)), "browser", func(name string) bool { return name != "secret" })
+	return w
+}
+
+func TestAsk(t *testing.T) {
+	d, _ := newDoor(t)
+	w := d.do(http.MethodPost, "", `{"instrument": "mag", "channel": "raw", "interval": "200ms"}`)
+	var answer Answer
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); w.Code != http.StatusOK || err != nil || time.Until(answer.ExpiresAt) > wire.RequestTTL || answer.Interval != "200ms" {
+		t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+	}
+	e, err := d.kv.Get(t.Context(), wire.SamplingRequestKey("mag", "raw", "browser"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := wire.DecodeSamplingRequest(e.Value())
+	if err != nil || r.IntervalMillis != 200 || r.Consumer != "browser" || r.Channel != "raw" || r.Instrument != "mag" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if w := d.do(http.MethodPost, "", `{"instrument": "mag", "interval": "100ms"}`); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := d.do(http.MethodDelete, "instrument=mag&channel=raw", ""); w.Code != http.StatusNoContent {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if _, err := d.kv.Get(t.Context(), wire.SamplingRequestKey("mag", "raw", "browser")); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("what was withdrawn stands: %v", err)
+	}
+	if _, err := d.kv.Get(t.Context(), wire.SamplingRequestKey("mag", "", "browser")); err != nil {
+		t.Errorf("the other one does not: %v", err)
+	}
+	if w := d.do(http.MethodDelete, "instrument=gone", ""); w.Code != http.StatusNoContent {
+		t.Errorf("withdrawing what never was: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	d, _ := newDoor(t)
+	for _, c := range []struct {
+		method, query, body string
+		status              int
+		result              result
+		says                string
+	}{
+		{"POST", "", `{"instrument": "shy", "interval": "1s"}`, http.StatusForbidden, resultDenied, "consumersMayAsk"},
+		{"POST", "", `{"instrument": "plain", "interval": "1s"}`, http.StatusForbidden, resultDenied, "consumersMayAsk"},
+		{"POST", "", `{"instrument": "mag", "channel": "dark", "interval": "1s"}`, http.StatusForbidden, resultOff, "Off"},
+		{"POST", "", `{"instrument": "mag", "interval": "99ms"}`, http.StatusForbidden, resultTooOften, "100ms"},
+		{"POST", "", `{"instrument": "mag", "channel": "light", "interval": "1s"}`, http.StatusNotFound, resultUnknownChannel, "light"},
+		{"POST", "", `{"instrument": "gone", "interval": "1s"}`, http.StatusNotFound, resultUnknownInstrument, "gone"},
+		{"POST", "", `{"instrument": "secret", "interval": "1s"}`, http.StatusNotFound, resultUnknownInstrument, "secret"},
+		{"POST", "", `{"instrument": "mag", "interval": "soon"}`, http.StatusBadRequest, resultBadRequest, "soon"},
+		{"POST", "", `{"instrument": "mag", "interval": "-1s"}`, http.StatusBadRequest, resultBadRequest, "-1s"},
+		{"POST", "", `{"instrument": "mag", "interval": "1µs"}`, http.StatusBadRequest, resultBadRequest, "1ms"},
+		{"POST", "", `{"instrument": "mag", "rate": 5}`, http.StatusBadRequest, resultBadRequest, "rate"},
+		{"POST", "", `hello`, http.StatusBadRequest, resultBadRequest, "interval"},
+		{"POST", "", `{"instrument": "` + strings.Repeat("x", maxBody) + `"}`, http.StatusBadRequest, resultBadRequest, "interval"},
+		{"DELETE", "", "", http.StatusBadRequest, resultBadRequest, "instrument"},
+		{"DELETE", "instrument=a.b", "", http.StatusBadRequest, resultBadRequest, "instrument"},
+		{"DELETE", "instrument=*&channel=>", "", http.StatusBadRequest, resultBadRequest, "instrument"},
+		{"PUT", "", "", http.StatusMethodNotAllowed, resultBadRequest, "POST"},
+	} {
+		before := testutil.ToFloat64(d.handler.asked.WithLabelValues(string(c.result)))
+		w := d.do(c.method, c.query, c.body)
+		var p problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != c.status || p.Status != c.status || !strings.Contains(p.Detail, c.says) ||
+			w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s %.60s: %d %s, %v; want %d with %q", c.method, c.query, c.body, w.Code, w.Body, err, c.status, c.says)
+		}
+		if n := testutil.ToFloat64(d.handler.asked.WithLabelValues(string(c.result))); n != before+1 {
+			t.Errorf("%s %.60s: counted %v times as %s", c.method, c.body, n-before, c.result)
+		}
+	}
+	if keys, err := d.kv.Keys(t.Context()); !errors.Is(err, jetstream.ErrNoKeysFound) {
+		t.Errorf("the bucket holds %v, %v", keys, err)
+	}
+}
+
+// While NATS is away the consumer is told to come back.
+func TestUnavailable(t *testing.T) {
+	d, nats := newDoor(t)
+	nats.Stop()
+	ask := `{"instrument": "mag", "interval": "1s"}`
+	if w := d.do(http.MethodPost, "", ask); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

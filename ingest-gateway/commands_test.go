@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// obeying is a sender that takes commands.
+type obeying struct{ *dialog }
+
+func (d obeying) beat(commands ...string) {
+	d.t.Helper()
+	frame, err := wire.Heartbeat{Sender: "field", SentAt: time.Now(), Commands: commands, Sampling: &wire.SamplingReport{}}.Frame()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.write(frame)
+}
+
+func (d obeying) text() string {
+	d.t.Helper()
+	_ = d.conn.SetReadDeadline(time.Now().Add(patience))
+	text, err := d.in.ReadString('\n')
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return text
+}
+
+// commanded expects a command, among answers to heartbeats.
+func (d obeying) commanded(want ...wire.ChannelSampling) {
+	d.t.Helper()
+	for {
+		text := d.text()
+		if strings.HasPrefix(text, "heartbeat ") {
+			continue
+		}
+		got, err := wire.ParseSampling(text)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Channels); diff != "" {
+			d.t.Fatalf("command -want +got\n%s", diff)
+		}
+		return
+	}
+}
+
+// answered expects an answer to a heartbeat, and no command before it.
+func (d obeying) answered() {
+	d.t.Helper()
+	if text := d.text(); !strings.HasPrefix(text, "heartbeat ") {
+		d.t.Fatalf("got %q", text)
+	}
+}
+
+func each(millis int64) wire.ChannelSampling {
+	return wire.ChannelSampling{State: wire.SamplingOn, IntervalMillis: millis}
+}
+
+// sampled is an instrument that observes each minute; consumers may have a second.
+func sampled(name string, port int) wire.InstrumentEntry {
+	e := framed(name, port, wire.FramingLengthPrefixed)
+	e.Sampling = &wire.SamplingEntry{Channels: []wire.ChannelSampling{each(60_000)}, ConsumersMayAsk: true, MinIntervalMillis: 1000}
+	return e
+}
+
+// A sender that takes commands gets the one that stands, and each other one: while
+// nothing is sent, while the store owes receipts, over each of its connections. One
+// that does not take them gets none.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := parts.FreePort(t)
+	g := l.start(t, gatewayOptions{})
+	entry := sampled("spectra", port)
+	l.awaitRevision(t, g.name, l.declare(t, entry))
+	d, old, other := obeying{newDialog(t, port)}, obeying{newDialog(t, port)}, obeying{newDialog(t, port)}
+	old.beat()
+	old.answered()
+	old.beat("focus")
+	old.answered()
+	d.beat("focus", wire.CommandSampling)
+	d.commanded(each(60_000))
+	d.beat(wire.CommandSampling) // is told once
+	d.answered()
+	other.beat(wire.CommandSampling)
+	other.commanded(each(60_000))
+
+	dark := wire.ChannelSampling{Channel: "dark", State: wire.SamplingOff}
+	entry.Sampling = &wire.SamplingEntry{Channels: []wire.ChannelSampling{each(5000), dark}}
+	l.declare(t, entry)
+	d.commanded(each(5000), dark)
+	other.commanded(each(5000), dark)
+
+	l.minio.Pause()
+	object := []byte("a spectrum")
+	d.write(prefixed(object))
+	entry.Sampling = nil
+	l.declare(t, entry)
+	d.commanded(each(0)) // the receipt cannot have come before
+	l.minio.Continue()
+	d.stored(object)
+	other.commanded(each(0))
+
+	other.fin()
+	other.ended()
+	old.write(prefixed(object))
+	old.stored(object) // and nothing else, all the time
+	if v := g.metric(`substorm_gateway_commands_total{instrument="spectra",type="sampling"}`); v != "6" {
+		t.Errorf("the metric counts %s commands", v)
+	}
+}
+
+// Where the Instrument lets them, consumers ask for more: the largest rate is told,
+// until it is withdrawn or nobody renews it. The Site's status says who asked.
+func TestConsumersAsk(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := parts.FreePort(t)
+	requests, err := l.js.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{
+		Bucket: wire.RequestBucket(l.site), Storage: jetstream.FileStorage, History: 1, TTL: 10 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(consumer, channel string, millis int64) {
+		t.Helper()
+		r := wire.SamplingRequest{Instrument: "spectra", Channel: channel, Consumer: consumer, IntervalMillis: millis, At: time.Now().UTC()}
+		b, err := r.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := requests.Put(t.Context(), wire.SamplingRequestKey(r.Instrument, channel, consumer), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask("early", "", 30_000) // before there is a gateway
+	g := l.start(t, gatewayOptions{})
+	entry := sampled("spectra", port)
+	l.awaitRevision(t, g.name, l.declare(t, entry))
+	d := obeying{newDialog(t, port)}
+	d.beat(wire.CommandSampling)
+	for got := ""; !strings.Contains(got, "60000"); got = d.text() { // it may have lapsed already
+	}
+	ask("one", "", 20_000)
+	d.commanded(each(20_000))
+	if _, err := requests.Put(t.Context(), "request.spectra._.one.two", []byte("{}")); err != nil { // and nonsense, which is passed over
+		t.Fatal(err)
+	}
+	ask("two", "", 3000)
+	d.commanded(each(3000))
+	status, err := l.js.KeyValue(t.Context(), wire.StatusBucket(l.site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the status says who asked", func() (bool, string) {
+		e, err := status.Get(t.Context(), wire.SenderStatusKey("spectra", g.name))
+		if err != nil {
+			return false, err.Error()
+		}
+		s, err := wire.DecodeSenderStatus(e.Value())
+		return err == nil && len(s.Asked) == 1 && s.Asked[0].By == "two" && s.Asked[0].IntervalMillis == 3000, string(e.Value())
+	})
+	ask("one", "", 20_000) // is renewed
+	if err := requests.Delete(t.Context(), wire.SamplingRequestKey("spectra", "", "two")); err != nil {
+		t.Fatal(err)
+	}
+	d.commanded(each(20_000))
+	d.commanded(each(60_000)) // nobody renewed it
+	ask("greedy", "", 999)
+	ask("lost", "no-such-channel", 2000)
+	entry.Sampling.ConsumersMayAsk = false
+	l.declare(t, entry)
+	ask("denied", "", 2000)
+	entry.Sampling.Channels[0].IntervalMillis = 50_000
+	l.declare(t, entry)
+	d.commanded(each(50_000)) // and nothing before it
+}
+
+// Of an instrument that sends datagrams, the gateway says how often they come.
+func TestDatagramsAchieve(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := parts.FreePort(t)
+	g := l.start(t, gatewayOptions{})
+	mag := tcpInstrument("mag", port)
+	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
+	l.awaitRevision(t, g.name, l.declare(t, mag))
+	conn, err := net.Dial("udp", parts.Loopback(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	status, err := l.js.KeyValue(t.Context(), wire.StatusBucket(l.site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the rate of datagrams is told", func() (bool, string) {
+		if _, err := conn.Write([]byte("48123.4 -12.9\n")); err != nil {
+			t.Fatal(err)
+		}
+		e, err := status.Get(t.Context(), wire.InstrumentStatusKey("mag", g.name))
+		if err != nil {
+			return false, err.Error()
+		}
+		s, err := wire.DecodeInstrumentStatus(e.Value())
+		// One each 20 ms and what asking takes.
+		return err == nil && len(s.Achieved) == 1 && s.Achieved[0].Channel == "raw" && time.Duration(s.Achieved[0].Interval) >= 20*time.Millisecond, string(e.Value())
+	})
+}

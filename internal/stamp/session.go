@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stamp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// MinInterval is the shortest between packets: reflectors answer no more.
+const MinInterval = 100 * time.Millisecond
+
+// renewAfter is how long without an answer a session goes on, before it looks up
+// the address and opens a socket anew: behind a name, or a load balancer, there may
+// be another gateway by now.
+const renewAfter = time.Minute
+
+// SessionConfig says what is measured.
+type SessionConfig struct {
+	// Address of the reflector, host:port.
+	Address string
+	// From is the local address; the zero value leaves it to the system.
+	From netip.Addr
+	// Interval between packets, at least MinInterval.
+	Interval time.Duration
+	// May, where set, says whether a packet of so many bytes may leave now.
+	May func(bytes int) bool
+	// Trouble, where set, is called with why the path cannot be measured, and with
+	// nil for each answer.
+	Trouble func(error)
+}
+
+// Session measures the path to a reflector.
+type Session struct {
+	cfg SessionConfig
+
+	mu      sync.Mutex
+	tracker Tracker
+	// heard is when the last answer came, or the socket was opened.
+	heard time.Time
+}
+
+// NewSession returns a session that has sent nothing.
+func NewSession(cfg SessionConfig) *Session {
+	cfg.Interval = max(cfg.Interval, MinInterval)
+	if cfg.May == nil {
+		cfg.May = func(int) bool { return true }
+	}
+	if cfg.Trouble == nil {
+		cfg.Trouble = func(error) {}
+	}
+	return &Session{cfg: cfg}
+}
+
+// Address completes what a person writes: a host, or host:port.
+func Address(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = text, strconv.Itoa(Port)
+		if _, err := netip.ParseAddr(text); err != nil && strings.ContainsAny(text, ":[]") {
+			return "", fmt.Errorf("%q is neither a host nor host:port", text)
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
+		return "", fmt.Errorf("%q is neither a host nor host:port", text)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// Run sends and listens until ctx ends.
+func (s *Session) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := s.measure(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Trouble(fmt.Errorf("the path to %s: %w", s.cfg.Address, err))
+			s.away(ctx)
+		}
+	}
+}
+
+// away counts packets that cannot leave as lost, for a while: a path that is not
+// there is none without loss.
+func (s *Session) away(ctx context.Context) {
+	for end := time.Now().Add(Patience); ctx.Err() == nil && time.Now().Before(end); {
+		s.number(time.Now())
+		select {
+		case <-ctx.Done():
+		case <-time.After(s.cfg.Interval):
+		}
+	}
+}
+
+// Report says how the path is.
+func (s *Session) Report(now time.Time) Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tracker.Report(now)
+}
+
+func (s *Session) number(now time.Time) uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tracker.Sent(now)
+}
+
+// measure uses one socket for as long as there are answers.
+func (s *Session) measure(ctx context.Context) error {
+	dialer := net.Dialer{Timeout: Patience}
+	if s.cfg.From.IsValid() {
+		dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.cfg.From, 0))
+	}
+	conn, err := dialer.DialContext(ctx, "udp", s.cfg.Address)
+	if err != nil {
+		return err
+	}
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	defer conn.Close()
+	s.mu.Lock()
+	s.tracker.Begin()
+	s.heard = time.Now()
+	s.mu.Unlock()
+	listening.Go(func() { s.listen(conn) })
+	tick := time.NewTicker(s.cfg.Interval)
+	defer tick.Stop()
+	for b := make([]byte, 0, Size); ; {
+		now := time.Now()
+		if s.silence(now) > renewAfter {
+			return fmt.Errorf("nobody answered for %v", renewAfter)
+		}
+		if s.cfg.May(Size) {
+			b = Request{Sequence: s.number(now), Sent: TimestampOf(now), Error: unknownError}.Append(b[:0])
+			_, _ = conn.Write(b) // what does not leave gets no answer, and counts as lost
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Session) silence(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Sub(s.heard)
+}
+
+// listen takes answers until the socket is closed.
+func (s *Session) listen(conn net.Conn) {
+	for b := make([]byte, 2048); ; {
+		n, err := conn.Read(b)
+		now := time.Now()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // the host says that nobody listens there
+			time.Sleep(MinInterval)
+			continue
+		}
+		reply, err := ParseReply(b[:n])
+		if err != nil {
+			continue
+		}
+		s.mu.Lock()
+		counts := s.tracker.Answered(reply, now)
+		if counts {
+			s.heard = now
+		}
+		s.mu.Unlock()
+		if counts {
+			s.cfg.Trouble(nil)
+		}
+	}
+}

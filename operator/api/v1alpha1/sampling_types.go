@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Sampling says how often an instrument is to observe. Gateways tell it to senders
+// that take commands (substorm send with --sample-command) within a second. Data
+// that comes is received whatever stands here.
+// +kubebuilder:validation:XValidation:rule="!has(self.consumersMayAsk) || self.consumersMayAsk != 'Allow' || has(self.interval)",message="consumersMayAsk Allow needs an interval: what consumers ask for is more than that or nothing"
+// +kubebuilder:validation:XValidation:rule="!has(self.minInterval) || (has(self.consumersMayAsk) && self.consumersMayAsk == 'Allow')",message="minInterval is of what consumers ask for: set consumersMayAsk Allow"
+type Sampling struct {
+	// State of all channels that are not named below. Off: nothing is observed.
+	// +kubebuilder:default=On
+	// +optional
+	State SamplingState `json:"state,omitempty"`
+
+	// Interval between observations, of all channels that have none of their own.
+	// Without it the instrument observes as it does by itself.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('8784h')",message="interval is longer than nothing and at most 8784h"
+	// +optional
+	Interval *metav1.Duration `json:"interval,omitempty"`
+
+	// Channels that differ.
+	// +kubebuilder:validation:MaxItems=15
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Channels []ChannelSampling `json:"channels,omitempty"`
+
+	// ConsumersMayAsk says whether a FeedConsumer may ask for more than is declared
+	// here. Of what is asked for the largest rate that is allowed wins, until it is
+	// asked for no more. A channel that is Off stays so.
+	// +kubebuilder:default=Deny
+	// +optional
+	ConsumersMayAsk ConsumersMayAsk `json:"consumersMayAsk,omitempty"`
+
+	// MinInterval is the shortest that consumers may ask for. Default: 1s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="minInterval must be longer than nothing"
+	// +optional
+	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
+}
+
+// ChannelSampling says how often a channel is to be observed.
+type ChannelSampling struct {
+	// Name of the channel.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Name string `json:"name"`
+
+	// State of the channel. Off: it is not observed.
+	// +kubebuilder:default=On
+	// +optional
+	State SamplingState `json:"state,omitempty"`
+
+	// Interval between observations; without it that of spec.sampling.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('8784h')",message="interval is longer than nothing and at most 8784h"
+	// +optional
+	Interval *metav1.Duration `json:"interval,omitempty"`
+}
+
+// SamplingState says whether something is observed.
+// +kubebuilder:validation:Enum=On;Off
+type SamplingState string
+
+// The values of SamplingState.
+const (
+	SamplingOn  SamplingState = "On"
+	SamplingOff SamplingState = "Off"
+)
+
+// ConsumersMayAsk says whether consumers may ask for more.
+// +kubebuilder:validation:Enum=Allow;Deny
+type ConsumersMayAsk string
+
+// The values of ConsumersMayAsk.
+const (
+	ConsumersMayAskAllow ConsumersMayAsk = "Allow"
+	ConsumersMayAskDeny  ConsumersMayAsk = "Deny"
+)
+
+// SamplingStatus says what an instrument is asked to do, and what it does.
+type SamplingStatus struct {
+	// Obeyed says whether the sender does what it was asked last. Unset: no sender
+	// takes commands.
+	// +optional
+	Obeyed *bool `json:"obeyed,omitempty"`
+
+	// Problem is why it does not.
+	// +kubebuilder:validation:MaxLength=200
+	// +optional
+	Problem string `json:"problem,omitempty"`
+
+	// Channels that are asked for or seen.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	Channels []ChannelSamplingStatus `json:"channels,omitempty"`
+}
+
+// ChannelSamplingStatus says of a channel what is asked and what is achieved.
+type ChannelSamplingStatus struct {
+	// Name of the channel; absent for all that are not named.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// State that is asked for.
+	// +optional
+	State SamplingState `json:"state,omitempty"`
+
+	// Asked is the interval that is asked for; absent where the instrument is left
+	// to itself.
+	// +optional
+	Asked *metav1.Duration `json:"asked,omitempty"`
+
+	// AskedBy is the FeedConsumer for which it is so short; absent where
+	// spec.sampling says so.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	AskedBy string `json:"askedBy,omitempty"`
+
+	// Achieved is the mean interval between the files that the sender saw, or the
+	// datagrams that gateways received, or how long ago the last one was where that is
+	// far longer; rounded. Absent where nobody measures it.
+	// +optional
+	Achieved *metav1.Duration `json:"achieved,omitempty"`
+}
+
+// PathStatus says how packets fare between the sender and a gateway, as the sender
+// measured it over its last minutes, see spec.path of the IngestGateway. Of several
+// senders it is the worst path. Figures are rounded; metrics have them exactly.
+type PathStatus struct {
+	// Address that answered.
+	// +kubebuilder:validation:MaxLength=300
+	// +optional
+	Address string `json:"address,omitempty"`
+
+	// RoundTrip is the mean of the time there and back, without what the gateway
+	// took to answer. Absent, as the others, where nothing was answered.
+	// +optional
+	RoundTrip *metav1.Duration `json:"roundTrip,omitempty"`
+	// RoundTripP99 is what 99 of 100 packets did not exceed.
+	// +optional
+	RoundTripP99 *metav1.Duration `json:"roundTripP99,omitempty"`
+	// RoundTripMax is the longest.
+	// +optional
+	RoundTripMax *metav1.Duration `json:"roundTripMax,omitempty"`
+
+	// JitterOut is the jitter towards the gateway, as in RFC 3550.
+	// +optional
+	JitterOut *metav1.Duration `json:"jitterOut,omitempty"`
+	// JitterBack is the jitter from the gateway.
+	// +optional
+	JitterBack *metav1.Duration `json:"jitterBack,omitempty"`
+
+	// LossPerMille is how many of 1000 packets got no answer.
+	// +optional
+	LossPerMille int32 `json:"lossPerMille"`
+	// LossOutPerMille is how many of them did not reach the gateway.
+	// +optional
+	LossOutPerMille int32 `json:"lossOutPerMille"`
+	// LossBackPerMille is of how many the answer did not reach the sender. Of the
+	// rest nobody knows.
+	// +optional
+	LossBackPerMille int32 `json:"lossBackPerMille"`
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// consumersMinInterval is the shortest that consumers may ask for where nothing is
+// said.
+const consumersMinInterval = time.Second
+
+// samplingEntry is spec.sampling as gateways know it, intervals filled in.
+func samplingEntry(s *v1alpha1.Sampling) *wire.SamplingEntry {
+	if s == nil {
+		return nil
+	}
+	others := wire.ChannelSampling{State: samplingState(s.State), IntervalMillis: intervalMillis(s.Interval, 0)}
+	entry := &wire.SamplingEntry{Channels: []wire.ChannelSampling{others}}
+	for _, c := range s.Channels {
+		entry.Channels = append(entry.Channels, wire.ChannelSampling{
+			Channel: c.Name, State: samplingState(c.State), IntervalMillis: intervalMillis(c.Interval, others.IntervalMillis),
+		})
+	}
+	if s.ConsumersMayAsk == v1alpha1.ConsumersMayAskAllow {
+		entry.ConsumersMayAsk = true
+		entry.MinIntervalMillis = intervalMillis(s.MinInterval, consumersMinInterval.Milliseconds())
+	}
+	return entry
+}
+
+func samplingState(s v1alpha1.SamplingState) string {
+	if s == v1alpha1.SamplingOff {
+		return wire.SamplingOff
+	}
+	return wire.SamplingOn
+}
+
+func intervalMillis(d *metav1.Duration, otherwise int64) int64 {
+	if d == nil {
+		return otherwise
+	}
+	return d.Milliseconds()
+}
+
+// heard is what the senders said, nil where that is long ago.
+func (v InstrumentView) heard() *SenderReport {
+	if v.Sender == nil || v.Now.Sub(v.Sender.Seen) > heartbeatAge {
+		return nil
+	}
+	return v.Sender
+}
+
+// sampling is what is asked: what gateways tell senders where one takes commands,
+// else what is declared; and what a sender says of it.
+func (v InstrumentView) sampling() *v1alpha1.SamplingStatus {
+	declared, said := samplingEntry(v.Instrument.Spec.Sampling), v.heard()
+	commanded := said != nil && said.Sampling != nil
+	if declared == nil && !commanded {
+		return nil
+	}
+	asked := []wire.ChannelSampling{{State: wire.SamplingOn}}
+	if declared != nil {
+		asked = declared.Channels
+	}
+	status := &v1alpha1.SamplingStatus{}
+	if commanded {
+		if len(said.Asked) > 0 {
+			asked = said.Asked
+		}
+		obeyed := slices.EqualFunc(asked, said.Sampling.Obeys, func(asked, obeyed wire.ChannelSampling) bool {
+			asked.By = ""
+			return asked == obeyed
+		})
+		status.Obeyed, status.Problem = &obeyed, said.Sampling.Problem[:min(len(said.Sampling.Problem), wire.MaxProblem)]
+	}
+	for _, c := range asked {
+		status.Channels = append(status.Channels, askedOf(c))
+	}
+	achieved := v.received()
+	if commanded {
+		achieved = append(achieved, said.Sampling.Achieved...)
+	}
+	v.achieved(status, achieved)
+	return status
+}
+
+// received is how often datagrams come to all gateways together, by channel.
+func (v InstrumentView) received() []wire.AchievedSampling {
+	perSecond := map[string]float64{}
+	for _, r := range v.Reports {
+		since := v.Now.Sub(r.LastReceived)
+		for _, a := range r.Achieved {
+			interval := time.Duration(a.Interval)
+			if since > 3*interval+2*wire.GatewayReportInterval { // it comes no more, or by another pod
+				interval = since
+			}
+			if interval > 0 && since < heartbeatAge {
+				perSecond[a.Channel] += 1 / interval.Seconds()
+			}
+		}
+	}
+	var all []wire.AchievedSampling
+	for _, channel := range slices.Sorted(maps.Keys(perSecond)) {
+		all = append(all, wire.AchievedSampling{Channel: channel, Interval: wire.Span(float64(time.Second) / perSecond[channel])})
+	}
+	return all
+}
+
+func askedOf(c wire.ChannelSampling) v1alpha1.ChannelSamplingStatus {
+	s := v1alpha1.ChannelSamplingStatus{Name: c.Channel, State: v1alpha1.SamplingState(c.State), AskedBy: c.By}
+	if c.IntervalMillis > 0 {
+		s.Asked = &metav1.Duration{Duration: c.Interval()}
+	}
+	return s
+}
+
+// achieved puts what senders and gateways saw beside what is asked. Status has what
+// is asked, first of all others.
+func (v InstrumentView) achieved(status *v1alpha1.SamplingStatus, all []wire.AchievedSampling) {
+	was := map[string]*metav1.Duration{}
+	if old := v.Instrument.Status.Sampling; old != nil {
+		for _, c := range old.Channels {
+			was[c.Name] = c.Achieved
+		}
+	}
+	for _, a := range all {
+		i := slices.IndexFunc(status.Channels, func(c v1alpha1.ChannelSamplingStatus) bool { return c.Name == a.Channel })
+		if i < 0 {
+			i = len(status.Channels)
+			as := status.Channels[0]
+			as.Name, as.Achieved = a.Channel, nil
+			status.Channels = append(status.Channels, as)
+		}
+		status.Channels[i].Achieved = steady(was[a.Channel], time.Duration(a.Interval))
+	}
+}
+
+// path is how packets fare, in figures that stand still while nothing changes much.
+func (v InstrumentView) path() *v1alpha1.PathStatus {
+	said := v.heard()
+	if said == nil || said.Path == nil {
+		return nil
+	}
+	p, was := said.Path, v.Instrument.Status.Path
+	if was == nil || was.Address != p.To {
+		was = &v1alpha1.PathStatus{LossPerMille: -1, LossOutPerMille: -1, LossBackPerMille: -1}
+	}
+	status := &v1alpha1.PathStatus{
+		Address:          p.To[:min(len(p.To), wire.MaxPathAddress)],
+		LossPerMille:     steadyLoss(was.LossPerMille, p.Lost(), p.Sent),
+		LossOutPerMille:  steadyLoss(was.LossOutPerMille, p.LostOut, p.Sent),
+		LossBackPerMille: steadyLoss(was.LossBackPerMille, p.LostBack, p.Sent),
+	}
+	if d := p.Delay; d != nil {
+		status.RoundTrip = steady(was.RoundTrip, time.Duration(d.Mean))
+		status.RoundTripP99 = steady(was.RoundTripP99, time.Duration(d.P99))
+		status.RoundTripMax = steady(was.RoundTripMax, time.Duration(d.Max))
+		status.JitterOut = steady(was.JitterOut, time.Duration(d.JitterOut))
+		status.JitterBack = steady(was.JitterBack, time.Duration(d.JitterBack))
+	}
+	return status
+}
+
+// steady is a figure of two digits, or what stands where it differs by no more than
+// a quarter: else each heartbeat of each sender were a write.
+func steady(was *metav1.Duration, is time.Duration) *metav1.Duration {
+	if was != nil && (is-was.Duration).Abs() <= was.Duration/4 {
+		return was
+	}
+	step := time.Microsecond
+	for is.Abs()/100 >= step {
+		step *= 10
+	}
+	return &metav1.Duration{Duration: is.Round(step)}
+}
+
+// steadyLoss is how many of 1000 were lost, or what stands where that is near.
+func steadyLoss(was int32, lost, sent int64) int32 {
+	is := int32((1000*lost + sent/2) / max(1, sent))
+	if lost > 0 {
+		is = max(1, is)
+	}
+	near := max(5, was/4)
+	if was > 0 && is > 0 && is-was <= near && was-is <= near {
+		return was
+	}
+	return is
+}
+
+// resampled says whether something else is asked, or obeyed, than before.
+func resampled(was, is *v1alpha1.SamplingStatus) bool {
+	if was == nil || is == nil {
+		return was != is
+	}
+	obeys := func(s *v1alpha1.SamplingStatus) bool { return s.Obeyed != nil && *s.Obeyed }
+	return obeys(was) != obeys(is) || was.Problem != is.Problem || !slices.EqualFunc(was.Channels, is.Channels, func(a, b v1alpha1.ChannelSamplingStatus) bool {
+		return a.Name == b.Name && a.State == b.State && a.AskedBy == b.AskedBy && (a.Asked == nil) == (b.Asked == nil) && (a.Asked == nil || *a.Asked == *b.Asked)
+	})
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -79,5 +81,79 @@ func TestResumeInside(t *testing.T) {
 		c.connect()
 		c.expect(at.first, 20)
 		c.stop()
+	}
+}
+
+// A Feed with a stream of its own has one place, and the order of that stream.
+func TestOwnStream(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, consumer("c", wire.DeliveryWebSocket), consumer("notices", wire.DeliveryWebSocket, func(c *wire.ConsumerEntry) { c.NoTelemetry = true }))
+	own := wire.FeedStream(site, "all")
+	_, err := l.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: own, AllowDirect: true, Sources: []*jetstream.StreamSource{
+		{Name: wire.ObservationStream(site)}, {Name: wire.NoticeStream(site)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.registry.Feeds[0].Notices, l.registry.Feeds[0].Telemetry = own, own
+	l.declare()
+	f := l.start()
+	c, notices := l.client(f, "c"), l.client(f, "notices")
+	c.connect()
+	notices.connect()
+	for n := range 20 {
+		l.telemetry("mag-1", 2, 100)
+		l.notice("cam-1", fmt.Sprint(n))
+		if n == 10 {
+			c.until("some", func() bool { return len(c.datagrams) > 5 })
+			if token, err := wire.ParseFeedToken(c.token); err != nil || token.Notices.Epoch != "" || token.Telemetry.Epoch == "" {
+				t.Errorf("token %s, %v", c.token, err)
+			}
+			c.stop()
+			c.connect()
+		}
+	}
+	c.expect(0, 40)
+	c.until("notices", func() bool { return len(c.notices) == 20 })
+	notices.until("notices", func() bool { return len(notices.notices) == 20 })
+	if len(notices.datagrams) > 0 {
+		t.Errorf("who wants notices got %v", notices.datagrams)
+	}
+}
+
+// Who is given nothing is told its place from time to time: what was looked
+// through meanwhile may leave the stream, and is no gap.
+func TestPlaceIsTold(t *testing.T) {
+	t.Parallel()
+	only := func(c *wire.ConsumerEntry) { c.Instruments = []string{"cam-1"} }
+	l := newLab(t, consumer("sockets", wire.DeliveryWebSocket, only), consumer("stream", wire.DeliveryServerSentEvents, only),
+		consumer("latest", wire.DeliveryWebSocket, only, func(c *wire.ConsumerEntry) { c.Flow.Mode = wire.FlowLatest }))
+	f := l.start()
+	clients := []*client{l.client(f, "sockets"), l.client(f, "sockets"), l.client(f, "stream"), l.client(f, "latest")}
+	clients[1].text, clients[2].events = true, true
+	for _, c := range clients {
+		c.connect()
+	}
+	for range 7 {
+		l.telemetry("mag-1", 1, 10)
+	}
+	for _, c := range clients {
+		c.until("its place", func() bool {
+			place, err := wire.ParseFeedToken(c.token)
+			return err == nil && place.Telemetry.Sequence == 7 && place.Notices.Epoch != ""
+		})
+		c.stop()
+	}
+	stream, err := l.js.Stream(t.Context(), wire.ObservationStream(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.telemetry("cam-1", 1, 10)
+	for _, c := range clients {
+		c.connect()
+		c.expect(7, 8)
 	}
 }

@@ -218,7 +218,7 @@ func (c *client) listen(ctx context.Context, cancel func()) error {
 		cancel()
 		return fmt.Errorf("events: %s", resp.Status)
 	}
-	c.body = bufio.NewReader(resp.Body)
+	c.body = newReader(resp.Body)
 	c.stop = func() { _ = resp.Body.Close(); cancel() }
 	c.t.Cleanup(c.stop)
 	return nil
@@ -399,3 +399,5 @@ func metric(t *testing.T, f *parts.FeedServer, name, part string) float64 {
 	}
 	return sum
 }
+
+func newReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }

@@ -92,8 +92,7 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 	}
 	s.registry = registry.New()
 	s.hubs = newHubs(alive, s.js, cfg.RingSize, s.log)
-	s.slots = semaphore.NewWeighted(int64(cfg.Readers))
-	s.lanes = &session.Lanes{}
+	s.slots, s.lanes = semaphore.NewWeighted(int64(cfg.Readers)), &session.Lanes{}
 	s.consumers = state.New(state.Config{
 		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
 		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Logger: s.log, Metrics: s.metrics,

@@ -46,8 +46,9 @@ func TestLatestLosesNoCount(t *testing.T) {
 			}
 			key := fmt.Sprint(rapid.IntRange(0, 7).Draw(t, "key"))
 			at := start.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "at")) * time.Second)
-			l.Offer(Item{Key: key, At: at, Size: rapid.IntRange(1, 200).Draw(t, "size"), Value: !at.Before(last[key])})
-			offered++
+			also := rapid.Uint64Range(0, 3).Draw(t, "also")
+			l.Offer(Item{Key: key, At: at, Size: rapid.IntRange(1, 200).Draw(t, "size"), Value: !at.Before(last[key]), Also: also})
+			offered += 1 + also
 			items, bytes := l.Waiting()
 			if items > bounds.Items || bytes > bounds.Bytes && items > 1 {
 				t.Fatalf("%d items of %d bytes wait within %+v", items, bytes, bounds)
@@ -158,8 +159,9 @@ func TestSampleLosesNoCount(t *testing.T) {
 				}
 			default:
 				late := time.Duration(rapid.IntRange(0, 1000).Draw(t, "late")) * time.Millisecond
-				s.Offer(Item{Key: fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "key")), At: now.Add(-late), Size: 1}, now)
-				offered++
+				also := rapid.Uint64Range(0, 3).Draw(t, "also")
+				s.Offer(Item{Key: fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "key")), At: now.Add(-late), Size: 1, Also: also}, now)
+				offered += 1 + also
 			}
 		}
 		s.Due(now.Add(time.Hour))

@@ -110,7 +110,7 @@ func (h *Hub) read(ctx context.Context, epoch string, from uint64, most Most) (B
 	case is != epoch:
 		return Batch{}, stream.ErrEpoch
 	}
-	end := b.Next // of what is missing before the first message
+	var end uint64 // of what may be missing before the first message
 	if len(b.Messages) > 0 {
 		end = b.Messages[0].Sequence
 	} else if end = max(from, state.FirstSeq); end == from && state.LastSeq >= from {

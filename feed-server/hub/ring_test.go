@@ -140,6 +140,33 @@ func TestRingEnds(t *testing.T) {
 	}
 }
 
+// What left the stream before it came here is not held: who wants it is sent to the
+// stream, which says so.
+func TestSkip(t *testing.T) {
+	r := NewRing(10_000, 1)
+	if err := r.Add([]*Message{{Sequence: 1}, {Sequence: 2}}, 3); err != nil {
+		t.Fatal(err)
+	}
+	r.Skip(3) // nothing is missing
+	if f, err := r.Read(nil, 1, Most{10, 10}, all); err != nil || !f.Held || len(f.Messages) != 2 {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	waiting, err := r.Read(nil, 3, Most{10, 10}, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Skip(7)
+	<-waiting.Changed
+	for from, held := range map[uint64]bool{2: false, 3: false, 6: false, 7: true} {
+		if f, err := r.Read(nil, from, Most{10, 10}, all); err != nil || f.Held != held || len(f.Messages) != 0 {
+			t.Errorf("from %d: %+v, %v", from, f, err)
+		}
+	}
+	if err := r.Add([]*Message{{Sequence: 7}}, 8); err != nil || r.bytes != (&Message{}).size() {
+		t.Errorf("%d bytes, %v", r.bytes, err)
+	}
+}
+
 // What is made of a message counts as memory of the ring, until the message goes.
 func TestCharged(t *testing.T) {
 	r := NewRing(100_000, 1)

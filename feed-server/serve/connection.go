@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
+	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -96,6 +97,7 @@ type connection struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	filter atomic.Pointer[session.Filter]
+	meter  *state.Consumer
 	// session is nil until it is opened.
 	session *session.Session
 }
@@ -107,24 +109,23 @@ func (s *Server) connect(r *http.Request, a asked, resume string, write func(con
 	if err != nil {
 		return nil, newProblem(http.StatusBadRequest, "%v", err)
 	}
-	c := &connection{asked: a}
+	c := &connection{asked: a, meter: s.cfg.Consumers.Of(a.selection.Consumer)}
 	c.filter.Store(a.filter)
 	c.ctx, c.cancel = context.WithCancelCause(s.alive)
 	if p := s.enter(c); p != nil {
 		c.cancel(nil)
 		return nil, p
 	}
-	name := a.selection.Consumer.Consumer
 	ctx, cancel := context.WithTimeout(r.Context(), placeTimeout)
 	defer cancel()
 	c.session, err = session.New(ctx, session.Config{
-		Consumer: name, Flow: a.selection.Consumer.Flow, Notices: a.selection.Notices, Telemetry: a.selection.Telemetry,
+		Consumer: a.selection.Consumer.Consumer, Flow: a.selection.Consumer.Flow, Notices: a.selection.Notices, Telemetry: a.selection.Telemetry,
 		Token: place, Hub: s.cfg.Hub, Slots: s.cfg.Slots, Lanes: s.cfg.Lanes, Filter: c.filter.Load,
-		Meter: s.cfg.Consumers.Of(a.selection.Consumer), Write: write, Logger: s.cfg.Logger,
+		Meter: c.meter, Write: write, Logger: s.cfg.Logger,
 	})
 	switch {
 	case err == nil:
-		s.cfg.Consumers.Of(a.selection.Consumer).Opened(c.session)
+		c.meter.Opened(c.session)
 		if err := c.review(s.cfg.Registry.Snapshot()); err != nil { // it changed meanwhile
 			c.cancel(err)
 		}
@@ -167,7 +168,7 @@ func (s *Server) leave(c *connection) {
 	c.cancel(nil)
 	if c.session != nil {
 		c.session.Close()
-		s.cfg.Consumers.Of(c.selection.Consumer).Closed(c.session)
+		c.meter.Closed(c.session)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -94,13 +94,16 @@ func (o *events) write(ctx context.Context, entries []session.Entry, place wire.
 func (o *events) send(ctx context.Context, fill func(*pieces)) (int, error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	if err := o.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
-	}
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	p := &pieces{buffer: (*buffer)[:0], write: func(b []byte) error { _, err := o.w.Write(b); return err }}
+	p := &pieces{buffer: (*buffer)[:0], write: func(b []byte) error {
+		if err := allow(ctx, o.control); err != nil {
+			return err
+		}
+		_, err := o.w.Write(b)
+		return err
+	}}
 	fill(p)
 	p.flush()
 	err := p.err

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/substorm/substorm/feed-server/session"
@@ -61,10 +62,17 @@ func (p *pieces) flush() {
 }
 
 func (p *pieces) put(piece []byte) {
-	if p.flushed = true; p.err == nil {
-		p.err = p.write(piece)
+	p.flushed = true
+	for part := range slices.Chunk(piece, writtenAtOnce) {
+		if p.err == nil {
+			p.err = p.write(part)
+		}
 	}
 }
+
+// writtenAtOnce is what a client must take within writeTimeout: it may be on a link
+// of some 2 KB/s.
+const writtenAtOnce = 64 << 10
 
 // binary adds a wire.Frame.
 func (p *pieces) binary(entries []session.Entry, token string) {

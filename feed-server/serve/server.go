@@ -95,8 +95,8 @@ func New(cfg Config) (*Server, error) {
 	mux.HandleFunc("GET /feeds/{feed}/ws", s.serveWebSocket)
 	mux.HandleFunc("GET /feeds/{feed}/events", s.serveEvents)
 	mux.HandleFunc("POST /feeds/{feed}/tickets", s.serveTickets)
-	mux.HandleFunc("OPTIONS /feeds/{feed}/tickets", allow("POST"))
-	mux.HandleFunc("OPTIONS /feeds/{feed}/events", allow("GET"))
+	mux.HandleFunc("OPTIONS /feeds/{feed}/tickets", preflight("POST"))
+	mux.HandleFunc("OPTIONS /feeds/{feed}/events", preflight("GET"))
 	if cfg.Sampling != nil {
 		mux.HandleFunc("POST /feeds/{feed}/sampling", s.serveSampling)
 		mux.HandleFunc("DELETE /feeds/{feed}/sampling", s.serveSampling)

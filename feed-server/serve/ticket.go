@@ -101,8 +101,8 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"ticket": secret, "expiresAt": ticket.ExpiresAt})
 }
 
-// allow answers what browsers ask before they send a token to another site.
-func allow(method string) http.HandlerFunc {
+// preflight answers what browsers ask before they send a token to another site.
+func preflight(method string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Set("Access-Control-Allow-Origin", "*")

@@ -108,26 +108,22 @@ func (o *socket) close(why error) {
 }
 
 func (o *socket) write(ctx context.Context, entries []session.Entry, place wire.FeedToken) (int, error) {
-	if err := o.raw.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
-	}
-	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
-	}
 	bytes, err := 0, error(nil)
 	switch {
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
 	case len(entries) == 0:
-		bytes, err = o.beat(place)
+		bytes, err = o.beat(ctx, place)
 	case o.text:
 		for _, e := range entries {
-			n, sent := o.send(websocket.MessageText, func(p *pieces) { p.text(e, e.Token.String()) })
+			n, sent := o.send(ctx, websocket.MessageText, func(p *pieces) { p.text(e, e.Token.String()) })
 			if bytes += n; sent != nil {
 				err = sent
 				break
 			}
 		}
 	default:
-		bytes, err = o.send(websocket.MessageBinary, func(p *pieces) { p.binary(entries, place.String()) })
+		bytes, err = o.send(ctx, websocket.MessageBinary, func(p *pieces) { p.binary(entries, place.String()) })
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = errSlow
@@ -138,7 +134,7 @@ func (o *socket) write(ctx context.Context, entries []session.Entry, place wire.
 
 // beat tells a client of whom nothing was heard its place, where that has changed,
 // and asks whether it is there.
-func (o *socket) beat(place wire.FeedToken) (bytes int, err error) {
+func (o *socket) beat(ctx context.Context, place wire.FeedToken) (bytes int, err error) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 		defer cancel()
@@ -150,20 +146,23 @@ func (o *socket) beat(place wire.FeedToken) (bytes int, err error) {
 	case place == o.told:
 		return 0, nil
 	case o.text:
-		return o.send(websocket.MessageText, func(p *pieces) { p.place(place.String()) })
+		return o.send(ctx, websocket.MessageText, func(p *pieces) { p.place(place.String()) })
 	default:
-		return o.send(websocket.MessageBinary, func(p *pieces) { p.binary(nil, place.String()) })
+		return o.send(ctx, websocket.MessageBinary, func(p *pieces) { p.binary(nil, place.String()) })
 	}
 }
 
 // send writes one message: in one frame where it is small, else in several, so
 // that what is large is copied for nobody.
-func (o *socket) send(kind websocket.MessageType, fill func(*pieces)) (int, error) {
+func (o *socket) send(ctx context.Context, kind websocket.MessageType, fill func(*pieces)) (int, error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	var w io.WriteCloser
 	p := &pieces{buffer: (*buffer)[:0]}
 	p.write = func(b []byte) (err error) {
+		if err := allow(ctx, o.raw); err != nil {
+			return err
+		}
 		if w == nil {
 			if w, err = o.conn.Writer(context.Background(), kind); err != nil {
 				return err
@@ -174,10 +173,23 @@ func (o *socket) send(kind websocket.MessageType, fill func(*pieces)) (int, erro
 	}
 	fill(p)
 	if !p.flushed {
+		if err := allow(ctx, o.raw); err != nil {
+			return 0, err
+		}
 		return p.bytes, o.conn.Write(context.Background(), kind, p.buffer)
 	}
 	if p.flush(); p.err != nil {
 		return p.bytes, p.err
 	}
 	return p.bytes, w.Close()
+}
+
+// allow gives a client its time for what is written next. Where the connection is
+// to end that is little: its end may set the same deadline at the same time.
+func allow(ctx context.Context, to interface{ SetWriteDeadline(time.Time) error }) error {
+	err := to.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if err == nil && ctx.Err() != nil {
+		err = to.SetWriteDeadline(time.Now().Add(lastWrite))
+	}
+	return err
 }

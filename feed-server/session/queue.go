@@ -132,7 +132,6 @@ type conflating struct {
 	gaps []Entry
 	// Of what was told already.
 	replaced, sampled, overflowed uint64
-	told                          wire.FeedToken
 }
 
 func newConflating(interval time.Duration) (*conflating, error) {
@@ -162,9 +161,9 @@ func (c *conflating) gap(e Entry) {
 const gapsMost = 64
 
 func (c *conflating) take(s *Session, into []Entry, most int, reached wire.FeedToken, now time.Time) ([]Entry, wire.FeedToken, time.Time) {
-	entries := append(into, c.gaps...)
+	into = append(into, c.gaps...)
 	c.gaps = nil
-	entries, next := c.conflater.take(entries, most, now)
+	entries, next := c.conflater.take(into, most, now)
 	replaced, sampled := c.dropped()
 	s.cfg.Meter.Dropped(DroppedReplaced, replaced-c.replaced)
 	s.cfg.Meter.Dropped(DroppedSampled, sampled-c.sampled)

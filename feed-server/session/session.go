@@ -177,7 +177,8 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 			return entries, true
 		}
 		if src.fallback != nil {
-			begin, came := len(entries), false
+			begin := len(entries)
+			var came bool
 			entries, came = s.fallBack(src, entries, most, now)
 			looked = looked || came
 			for _, e := range entries[begin:] {

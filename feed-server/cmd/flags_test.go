@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	feedserver "github.com/substorm/substorm/feed-server"
+	"github.com/substorm/substorm/internal/flags"
+)
+
+func TestEnvironment(t *testing.T) {
+	var cfg feedserver.Config
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	addFlags(f, &cfg)
+	if err := f.Parse([]string{"--pod=from-flag"}); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"SUBSTORM_SITE": "hub", "SUBSTORM_POD": "from-env", "SUBSTORM_NATS_SERVERS": "nats://a,nats://b", "SUBSTORM_DRAIN_TIMEOUT": "5s"}
+	if err := flags.FromEnvironment(f, func(name string) string { return env[name] }); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Site != "hub" || cfg.Pod != "from-flag" || len(cfg.NATS.Servers) != 2 || cfg.DrainTimeout != 5*time.Second || cfg.RingSize < 1<<20 {
+		t.Errorf("%+v", cfg)
+	}
+}
+
+// What is missing is said, all of it.
+func TestMissing(t *testing.T) {
+	err := feedserver.Run(t.Context(), feedserver.Config{})
+	if err == nil {
+		t.Fatal("it runs without a configuration")
+	}
+	for _, name := range []string{"--site", "--pod", "--listen", "--listen-http", "--nats-servers", "--ring-size", "--readers", "--drain-timeout"} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not named: %v", name, err)
+		}
+	}
+}

@@ -489,3 +489,60 @@ func (s *feedServer) putKV(bucket, key string) error {
 	}
 	return err
 }
+
+// TestConsumerMayNoLongerRead: what an Instrument closes is closed at once, whatever
+// else is amiss with the consumer.
+func TestConsumerMayNoLongerRead(t *testing.T) {
+	w := newFeedWorld(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	w.applyConsumer("orphan", "all", "NATS", "")
+	filters := func(consumer, stream string, want ...string) {
+		eventually(t, "the durable of "+consumer, func() error {
+			if is := w.durable(stream, "c_"+consumer).Config; !slices.Equal(append(is.FilterSubjects, nonEmpty(is.FilterSubject)...), want) {
+				return fmt.Errorf("it has %q %q", is.FilterSubject, is.FilterSubjects)
+			}
+			return nil
+		})
+	}
+	restrict := func(name, access string) {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"access":`+access+`}}`))
+		if err := w.Patch(t.Context(), w.instrument(name), patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, consumer := range []string{"client", "orphan"} {
+		filters(consumer, "OBS_hub", "obs.hub.camera.>", "obs.hub.mag-1.>", "obs.hub.mag-2.>")
+	}
+	restrict("camera", `{"live":"Restricted"}`)
+	for _, consumer := range []string{"client", "orphan"} {
+		filters(consumer, "OBS_hub", "obs.hub.mag-1.>", "obs.hub.mag-2.>")
+		filters(consumer, "NOTICE_hub", "gap.hub."+consumer, "notice.hub.mag-1", "notice.hub.mag-2")
+	}
+	restrict("camera", `{"live":"Restricted","readers":["client"]}`)
+	filters("client", "OBS_hub", "obs.hub.camera.>", "obs.hub.mag-1.>", "obs.hub.mag-2.>")
+	filters("orphan", "OBS_hub", "obs.hub.mag-1.>", "obs.hub.mag-2.>")
+
+	// All of it, of one whose Feed is gone, too.
+	w.remove(w.feed("all"))
+	w.awaits("FeedConsumer", "orphan", "Accepted", "False/FeedNotFound")
+	restrict("mag-1", `{"embargo":"1h"}`)
+	filters("orphan", "OBS_hub", "obs.hub.mag-2.>")
+	restrict("mag-2", `{"live":"Restricted"}`)
+	filters("orphan", "OBS_hub", "obs.hub._._")
+	filters("orphan", "NOTICE_hub", "gap.hub.orphan")
+	w.applyFeed("all", "")
+	c := w.awaits("FeedConsumer", "orphan", "Accepted", "False/Forbidden")
+	says(t, c, `"orphan"`, "spec.access.readers")
+	w.awaits("FeedConsumer", "client", "Accepted", "True/Accepted")
+	filters("client", "OBS_hub", "obs.hub.camera.>")
+	restrict("mag-2", `{"live":"Public"}`)
+	filters("orphan", "OBS_hub", "obs.hub.mag-2.>")
+}
+
+func nonEmpty(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}

@@ -69,7 +69,6 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.D
 		if err := b.js.DeleteConsumer(ctx, d.Stream, d.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return nil, err
 		}
-		err = jetstream.ErrConsumerNotFound
 		return b.makeDurable(ctx, d, nil)
 	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {

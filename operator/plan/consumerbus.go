@@ -45,6 +45,8 @@ type BusPlan struct {
 
 // PlanBus plans streams and durables. Consumers are all of the namespace: those
 // without a verdict are another Site's, or their Feed is gone.
+//
+//nolint:revive // plan.Bus is what is known of the bus.
 func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
 	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]ConsumerVerdict,
 ) BusPlan {

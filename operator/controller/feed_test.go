@@ -209,7 +209,7 @@ func TestFeedFigures(t *testing.T) {
 		var s v1alpha1.FeedStatus
 		eventually(t, "figures of "+name, func() error {
 			if w.status("Feed", name, &s); s.Messages != 5 || s.First == nil || s.Last == nil || s.MessagesPerMinute > 5 {
-				return fmt.Errorf("%+v", s)
+				return fmt.Errorf("%+v; its own stream holds %q", s, w.subjects("FEED_hub_own"))
 			}
 			return nil
 		})

@@ -37,6 +37,10 @@ func ParseObservationSubject(subject string) (site, instrument, channel string, 
 	return p[1], p[2], p[3], nil
 }
 
+// NoObservations matches nothing: no instrument is named so. A consumer that may read
+// nothing of a stream filters by it; without a filter it would be given all.
+func NoObservations(site string) string { return ObservationSubject(site, "_", "_") }
+
 // NoticeSubject is where an instrument's notices are published.
 func NoticeSubject(site, instrument string) string { return "notice." + site + "." + instrument }
 

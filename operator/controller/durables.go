@@ -69,7 +69,6 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.D
 		if err := b.js.DeleteConsumer(ctx, d.Stream, d.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return nil, err
 		}
-		err = jetstream.ErrConsumerNotFound
 		return b.makeDurable(ctx, d, nil)
 	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -202,7 +201,13 @@ func (b *busKeeper) sweepDurables(ctx context.Context, stream string, p plan.Bus
 	for name := range names.Name() {
 		consumer, ofConsumer := wire.ParseConsumerDurable(name)
 		planned := slices.ContainsFunc(p.Durables, func(d plan.Durable) bool { return d.Stream == stream && d.Name == name })
-		if !ofConsumer || planned || !unneeded(p, consumer) {
+		if !ofConsumer || planned {
+			continue
+		}
+		if !unneeded(p, consumer) {
+			if err := b.narrow(ctx, s, name, p.MayRead[consumer]); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := s.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -211,4 +216,30 @@ func (b *busKeeper) sweepDurables(ctx context.Context, stream string, p plan.Bus
 		b.log.Info("removed a durable that is needed no longer", "stream", stream, "durable", name)
 	}
 	return names.Err()
+}
+
+// narrow takes from a durable that stays as it is what its consumer may no longer read.
+func (b *busKeeper) narrow(ctx context.Context, s jetstream.Stream, name string, instruments []string) error {
+	c, err := s.Consumer(ctx, name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	cfg := c.CachedInfo().Config
+	subjects := cfg.FilterSubjects
+	if cfg.FilterSubject != "" {
+		subjects = []string{cfg.FilterSubject}
+	}
+	left := plan.Narrow(b.want.marker.Code, subjects, instruments)
+	if slices.Equal(left, subjects) {
+		return nil
+	}
+	cfg.FilterSubject, cfg.FilterSubjects = "", left
+	if _, err := s.UpdateConsumer(ctx, cfg); err != nil {
+		return err
+	}
+	b.log.Info("took from a durable what its consumer may no longer read", "stream", s.CachedInfo().Config.Name, "durable", name)
+	return nil
 }

@@ -209,7 +209,7 @@ func TestFeedFigures(t *testing.T) {
 		var s v1alpha1.FeedStatus
 		eventually(t, "figures of "+name, func() error {
 			if w.status("Feed", name, &s); s.Messages != 5 || s.First == nil || s.Last == nil || s.MessagesPerMinute > 5 {
-				return fmt.Errorf("%+v", s)
+				return fmt.Errorf("%+v; its own stream holds %q", s, w.subjects("FEED_hub_own"))
 			}
 			return nil
 		})
@@ -235,6 +235,9 @@ func TestStreamsDeletedByHand(t *testing.T) {
 		}
 	}
 	w.awaitSubjects("FEED_hub_own", "obs.hub.mag-1.raw=1") // from the base stream
+	w.durable("CONS_hub_latest", "c_latest")
+	w.nats.Stop()
+	w.nats.Start() // what was in memory is gone
 	w.durable("CONS_hub_latest", "c_latest")
 	cfg := w.stream("CONS_hub_latest")
 	if cfg.Storage != jetstream.MemoryStorage || cfg.MaxMsgsPerSubject != 1 || cfg.MaxBytes != 64<<20 || !slices.Equal(cfg.Subjects, []string{"live.hub.latest.>"}) {

@@ -51,8 +51,8 @@ func (l *link) keepFeeds(ctx context.Context) {
 			continue
 		}
 		look, cancel := context.WithTimeout(ctx, lookTimeout)
-		err = l.lookAtFeeds(look, js, *p)
-		if err == nil && (l.now().Sub(counted) >= figuresAge || !l.facts.allCounted(*p)) {
+		made, err := l.lookAtFeeds(look, js, *p)
+		if err == nil && !made && (l.now().Sub(counted) >= figuresAge || !l.facts.allCounted(*p)) {
 			counted = l.now()
 			err = l.countFeeds(look, js, *p)
 		}
@@ -65,17 +65,18 @@ func (l *link) keepFeeds(ctx context.Context) {
 
 // lookAtFeeds makes and changes what is planned, and removes what nobody has any
 // more. What JetStream refuses is found; what keeps it from answering is an error.
-func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) error {
+// Made: a stream is new, and has not sourced yet what it will hold.
+func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) (made bool, err error) {
 	b := &busKeeper{link: l, js: js, epochs: map[string]string{},
 		found: busFound{streams: map[string]plan.StreamFound{}, durables: map[string]plan.Finding{}, positions: map[string]map[string]wire.ResumeToken{}}}
 	for _, s := range p.Streams {
 		if err := b.stream(ctx, s); err != nil {
-			return fmt.Errorf("stream %s: %w", s.Name, err)
+			return b.made, fmt.Errorf("stream %s: %w", s.Name, err)
 		}
 	}
 	for _, d := range p.Durables {
 		if err := b.durable(ctx, d); err != nil {
-			return fmt.Errorf("durable %s of stream %s: %w", d.Name, d.Stream, err)
+			return b.made, fmt.Errorf("durable %s of stream %s: %w", d.Name, d.Stream, err)
 		}
 	}
 	streams, consumers := l.facts.setFound(b.found)
@@ -90,7 +91,7 @@ func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.B
 	for _, name := range consumers {
 		l.consumerFound(name)
 	}
-	return errors.Join(b.sweep(ctx, p), l.forgetReports(ctx, js, p))
+	return b.made, errors.Join(b.sweep(ctx, p), l.forgetReports(ctx, js, p))
 }
 
 // forgetReports removes reports that say nothing any more: pods of feed servers have
@@ -119,6 +120,7 @@ type busKeeper struct {
 	// epochs of streams that were looked at.
 	epochs map[string]string
 	found  busFound
+	made   bool
 }
 
 // refusedBy returns what JetStream answered, where it did.
@@ -140,6 +142,7 @@ func (b *busKeeper) stream(ctx context.Context, s plan.OwnStream) error {
 			_, err = b.js.CreateStream(ctx, cfg)
 		}
 		if err == nil {
+			b.made = true
 			b.log.Info("made a stream", "stream", s.Name)
 		}
 	case err == nil:

@@ -143,22 +143,7 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 			u.sites = append(u.sites, site)
 		}
 	}
-	siteOfFeed := map[types.NamespacedName]types.NamespacedName{}
-	for i := range feeds.Items {
-		feed := client.ObjectKeyFromObject(&feeds.Items[i])
-		siteOfFeed[feed] = types.NamespacedName{Namespace: feed.Namespace, Name: feeds.Items[i].Spec.SiteRef.Name}
-	}
-	for i := range consumers.Items {
-		c := &consumers.Items[i]
-		site := siteOfFeed[types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.FeedRef.Name}]
-		u := of(c.Namespace, plan.ConsumerSecretName(c))
-		u.consumers = append(u.consumers, client.ObjectKeyFromObject(c))
-		u.registries = append(u.registries, site)
-		for _, need := range needs[site] {
-			u := of(site.Namespace, need.Name)
-			u.consumers = append(u.consumers, client.ObjectKeyFromObject(c))
-		}
-	}
+	consumersUse(feeds.Items, consumers.Items, needs, of)
 	for i := range pools.Items {
 		pool := client.ObjectKeyFromObject(&pools.Items[i])
 		own := of(pool.Namespace, plan.JetStreamSecret(pool.Name))
@@ -177,6 +162,25 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 		}
 	}
 	return users, nil
+}
+
+// consumersUse adds the Secrets of FeedConsumers, and those of the Sites of their Feeds.
+func consumersUse(feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, needs map[types.NamespacedName][]plan.SecretNeed, of func(namespace, name string) *secretUsers) {
+	siteOf := map[types.NamespacedName]types.NamespacedName{}
+	for i := range feeds {
+		siteOf[client.ObjectKeyFromObject(&feeds[i])] = types.NamespacedName{Namespace: feeds[i].Namespace, Name: feeds[i].Spec.SiteRef.Name}
+	}
+	for i := range consumers {
+		c := &consumers[i]
+		site := siteOf[types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.FeedRef.Name}]
+		u := of(c.Namespace, plan.ConsumerSecretName(c))
+		u.consumers = append(u.consumers, client.ObjectKeyFromObject(c))
+		u.registries = append(u.registries, site)
+		for _, need := range needs[site] {
+			u := of(site.Namespace, need.Name)
+			u.consumers = append(u.consumers, client.ObjectKeyFromObject(c))
+		}
+	}
 }
 
 // version asks for a Secret's metadata.

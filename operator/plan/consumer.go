@@ -62,10 +62,7 @@ var consumerChecks = []check[consumerApplication]{
 func AcceptConsumers(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
 	consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, now time.Time,
 ) map[string]ConsumerVerdict {
-	entries := make(map[string]*wire.AccessEntry, len(instruments))
-	for i := range instruments {
-		entries[instruments[i].Name] = accessEntry(&instruments[i].Spec.Access)
-	}
+	entries := accessOf(instruments)
 	all := map[string]ConsumerVerdict{}
 	for i := range consumers {
 		feed := feedNamed(feeds, consumers[i].Spec.FeedRef.Name)
@@ -78,6 +75,15 @@ func AcceptConsumers(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[st
 		all[consumers[i].Name] = in.judge()
 	}
 	return all
+}
+
+// accessOf returns who may read what, by instrument.
+func accessOf(instruments []v1alpha1.Instrument) map[string]*wire.AccessEntry {
+	entries := make(map[string]*wire.AccessEntry, len(instruments))
+	for i := range instruments {
+		entries[instruments[i].Name] = accessEntry(&instruments[i].Spec.Access)
+	}
+	return entries
 }
 
 // OrphanConsumer is the verdict on a FeedConsumer whose Feed does not exist.
@@ -147,6 +153,7 @@ func both(a, b []string) (all []string, any bool) {
 }
 
 // readable are the instruments whose live data a consumer may have by its own name.
+// Feed is nil where it does not exist: then it narrows nothing.
 func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments []string, entries map[string]*wire.AccessEntry, now time.Time) []string {
 	var all []string
 	for _, name := range instruments {
@@ -154,7 +161,7 @@ func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments 
 		if entries[name] != nil {
 			entry = *entries[name]
 		}
-		if feed.Spec.Access != nil {
+		if feed != nil && feed.Spec.Access != nil {
 			entry.Live = access.Narrower(entry.Live, string(feed.Spec.Access.Live))
 		}
 		// Live data was observed just now.

@@ -5,6 +5,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -37,12 +38,15 @@ type BusPlan struct {
 	// Selections by Feed are what is counted for its status.
 	Selections map[string][]FeedSelection `json:"selections,omitempty"`
 	// Settled consumers need what is planned, and nothing else; of the others what
-	// stands stays.
-	Settled []string `json:"settled,omitempty"`
+	// stands stays, but for messages of instruments that are not in MayRead.
+	Settled []string            `json:"settled,omitempty"`
+	MayRead map[string][]string `json:"mayRead,omitempty"`
 }
 
 // PlanBus plans streams and durables. Consumers are all of the namespace: those
 // without a verdict are another Site's, or their Feed is gone.
+//
+//nolint:revive // plan.Bus is what is known of the bus.
 func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
 	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]ConsumerVerdict,
 ) BusPlan {
@@ -60,6 +64,9 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 		c := &consumers[i]
 		p.Consumers = append(p.Consumers, c.Name)
 		v, known := consumerVerdicts[c.Name]
+		if known && !v.OK() && !v.Absent && fills(c) {
+			p.Settled = append(p.Settled, c.Name) // nothing is lost with a stream of what is newest
+		}
 		if !known || !v.OK() {
 			continue
 		}
@@ -70,6 +77,48 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 		p.Durables = append(p.Durables, Durables(site, feedNamed(feeds, c.Spec.FeedRef.Name), c, v)...)
 	}
 	return p
+}
+
+// MayRead are, for each FeedConsumer that is not settled, the instruments that it may
+// read: whatever else is amiss with it, what is closed is closed at once.
+func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, now time.Time) map[string][]string {
+	all := map[string][]string{}
+	names := make([]string, len(instruments))
+	for i := range instruments {
+		names[i] = instruments[i].Name
+	}
+	slices.Sort(names)
+	for i := range consumers {
+		c := &consumers[i]
+		if c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && !slices.Contains(p.Settled, c.Name) {
+			all[c.Name] = readable(feedNamed(feeds, c.Spec.FeedRef.Name), c, names, accessOf(instruments), now)
+		}
+	}
+	return all
+}
+
+// Narrow returns those of a durable's subjects that are of instruments in a list, and
+// its gap records.
+func Narrow(site string, subjects, instruments []string) []string {
+	var all []string
+	for _, subject := range subjects {
+		_, instrument, err := wire.ParseNoticeSubject(subject)
+		if err != nil {
+			instrument, _, err = parseObservations(subject)
+		}
+		if err != nil || slices.Contains(instruments, instrument) {
+			all = append(all, subject) // gap records, and what matches nothing
+		}
+	}
+	if len(all) == 0 {
+		return []string{wire.NoObservations(site)}
+	}
+	return all
+}
+
+func parseObservations(subject string) (instrument, channel string, err error) {
+	_, instrument, channel, err = wire.ParseObservationSubject(subject)
+	return instrument, channel, err
 }
 
 // fills says whether a feed server fills a stream for the consumer.

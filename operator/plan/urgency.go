@@ -56,7 +56,8 @@ func InstrumentUrgency(was, is *v1alpha1.InstrumentStatus) Urgency {
 // FeedUrgency compares what stands with what is planned.
 func FeedUrgency(was, is *v1alpha1.FeedStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		was.Instruments != is.Instruments || was.Consumers != is.Consumers || !slices.Equal(was.Streams, is.Streams))
+		was.Instruments != is.Instruments || was.Consumers != is.Consumers || !slices.Equal(was.Streams, is.Streams) ||
+			(was.First == nil) != (is.First == nil))
 }
 
 // ConsumerUrgency compares what stands with what is planned.

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/nats-io/nats.go"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// startFeedServer runs the real program as the Deployment says: its flags, with its
+// Secrets as files.
+func (w *world) startFeedServer() *parts.FeedServer {
+	w.t.Helper()
+	w.awaitSecret("hub-feed-server-jetstream", plan.KeyUserCreds)
+	d := &appsv1.Deployment{}
+	if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-feed-server"}, d); err != nil {
+		w.t.Fatal(err)
+	}
+	root := w.t.TempDir()
+	pod := &d.Spec.Template.Spec
+	for _, v := range pod.Volumes {
+		mount := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
+		dir := filepath.Join(root, pod.Containers[0].VolumeMounts[mount].MountPath)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			w.t.Fatal(err)
+		}
+		for key, value := range w.awaitSecret(v.Secret.SecretName, anyKey(v.Secret.SecretName)).Data {
+			if err := os.WriteFile(filepath.Join(dir, key), value, 0o600); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	var flags []string
+	for _, arg := range pod.Containers[0].Args {
+		if !strings.HasPrefix(arg, "--listen") && !strings.HasPrefix(arg, "--pod=") {
+			flags = append(flags, strings.ReplaceAll(arg, "=/etc/", "="+root+"/etc/"))
+		}
+	}
+	return parts.StartFeedServer(w.t, parts.FeedServerOptions{Site: "hub", NATS: w.nats, Pod: "feed-0", Flags: flags})
+}
+
+// anyKey is one that the Secrets which feed servers mount have.
+func anyKey(secret string) string {
+	if strings.HasSuffix(secret, "-jetstream") {
+		return plan.KeyUserCreds
+	}
+	return plan.KeyCA
+}
+
+func (w *world) telemetry(g *gateway, instrument string, payload string) {
+	w.t.Helper()
+	b := wire.AppendTelemetryHeader(nil, instrument, "raw")
+	b = wire.AppendDatagram(b, wire.Datagram{ReceivedAt: time.Now(), Source: netip.MustParseAddrPort("192.0.2.7:4000"), Payload: []byte(payload)})
+	m := nats.NewMsg(wire.ObservationSubject("hub", instrument, "raw"))
+	m.Data = b
+	m.Header.Set(wire.HeaderDatagrams, "1")
+	if _, err := g.js.PublishMsg(w.t.Context(), m); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestFeedServerProgram: the real feed server, with the flags of its Deployment and the
+// rights of its user, serves consumers who have their Secrets.
+func TestFeedServerProgram(t *testing.T) {
+	w := newFeedWorld(t)
+	w.rollOut()
+	w.applyFeed("all", "")
+	w.applyFeed("own", ", stream: {maxSize: 8Mi}")
+	w.applyConsumer("socket", "all", "WebSocket", "")
+	w.applyConsumer("events", "own", "ServerSentEvents", "")
+	w.applyConsumer("client", "own", "NATS", "")
+	w.applyConsumer("latest", "all", "NATS", ", flow: {mode: Latest}")
+	f := w.startFeedServer()
+	for _, name := range []string{"socket", "events", "client", "latest"} {
+		w.awaits("FeedConsumer", name, "Ready", "True/Ready")
+	}
+	secret := func(consumer string) (url string, bearer http.Header) {
+		data := w.awaitSecret(consumer+"-consumer", plan.KeyToken).Data
+		return strings.Replace(string(data[plan.KeyURL]), "hub-feed-server."+w.namespace+".svc", f.Address(), 1),
+			http.Header{"Authorization": {"Bearer " + string(data[plan.KeyToken])}}
+	}
+	url, bearer := secret("socket")
+	if _, resp, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer nonsense-and-long"}}}); err == nil || resp == nil || resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("with another token at %s: %v", url, err)
+	}
+	socket, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPHeader: bearer, Subprotocols: []string{wire.SubprotocolJSON}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = socket.CloseNow() }()
+	url, bearer = secret("events")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = bearer
+	events, err := http.DefaultClient.Do(req)
+	if err != nil || events.StatusCode != http.StatusOK {
+		t.Fatalf("events: %v, %v", events, err)
+	}
+	defer events.Body.Close()
+
+	g := w.gateway("pool", "pool-0")
+	w.telemetry(g, "mag-1", "sample")
+	_, text, err := socket.Read(t.Context())
+	var frame struct {
+		Datagrams []struct {
+			Payload []byte `json:"payload"`
+		} `json:"datagrams"`
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &frame)
+	}
+	if err != nil || !strings.Contains(string(text), "mag-1") {
+		t.Errorf("over WebSocket: %s, %v", text, err)
+	}
+	line := ""
+	for lines := bufio.NewScanner(events.Body); !strings.Contains(line, "mag-1") && lines.Scan(); {
+		line = lines.Text()
+	}
+	if !strings.HasPrefix(line, "data:") {
+		t.Errorf("over SSE: %q", line)
+	}
+	if got := w.natsClient("client").takes("FEED_hub_own", 1); !strings.Contains(got[0], "sample") {
+		t.Errorf("over NATS: %q", got)
+	}
+	if got := w.natsClient("latest").takes("CONS_hub_latest", 1); !strings.Contains(got[0], "sample") {
+		t.Errorf("the latest over NATS: %q", got)
+	}
+	w.awaits("FeedConsumer", "socket", "Flowing", "True/Flowing")
+	w.awaits("FeedConsumer", "client", "Flowing", "True/Flowing")
+	eventually(t, "what was delivered", func() error {
+		var s v1alpha1.FeedConsumerStatus
+		if w.status("FeedConsumer", "socket", &s); s.Delivered == nil || s.Delivered.Messages != 1 || s.Connections != 1 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+}

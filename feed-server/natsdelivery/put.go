@@ -20,9 +20,7 @@ import (
 func (f *filler) write(ctx context.Context, entries []session.Entry, _ wire.FeedToken) (bytes int, err error) {
 	messages := make([]*nats.Msg, len(entries))
 	for i, e := range entries {
-		if messages[i], err = f.message(e); err != nil {
-			return 0, err
-		}
+		messages[i] = f.message(e)
 		bytes += messages[i].Size()
 	}
 	return bytes, f.put(ctx, messages)
@@ -54,9 +52,9 @@ func (f *filler) put(ctx context.Context, messages []*nats.Msg) error {
 	return nil
 }
 
-func (f *filler) message(e session.Entry) (*nats.Msg, error) {
+func (f *filler) message(e session.Entry) *nats.Msg {
 	if e.Message == nil {
-		return f.gap(e), nil
+		return f.gap(e)
 	}
 	item := item{Subject: e.Message.Subject, Header: e.Message.Header, Data: e.Message.Data, Place: e.Token,
 		Replaced: e.Replaced, Sampled: e.Sampled}
@@ -69,7 +67,7 @@ func (f *filler) message(e session.Entry) (*nats.Msg, error) {
 			item.Size = len(d[0].Payload)
 		}
 	}
-	return f.live(item), nil
+	return f.live(item)
 }
 
 // item is one message of a consumer's stream.

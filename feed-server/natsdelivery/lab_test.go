@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -378,16 +379,32 @@ func (k *taken) take(m jetstream.Msg) error {
 	return nil
 }
 
-func (k *taken) count(kind string) int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.distinct(kind))
-}
+func (k *taken) count(kind string) int { return len(k.distinct(kind)) }
 
 func (k *taken) distinct(kind string) []int {
-	all := slices.Clone(k.numbers[kind])
+	all := k.all(kind)
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// all returns the numbers as they came.
+func (k *taken) all(kind string) []int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.numbers[kind])
+}
+
+// times returns how often each id came.
+func (k *taken) times() map[string]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.ids)
+}
+
+func (k *taken) allHeaders() []nats.Header {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.headers)
 }
 
 func (k *taken) allGaps() []wire.Gap {

@@ -206,6 +206,32 @@ func (l *lab) connect(consumer string, opts ...nats.Option) *nats.Conn {
 	return nc
 }
 
+// asFeedServer connects as feed servers do: with what the planner allows them.
+func (l *lab) asFeedServer() jetstream.JetStream {
+	l.t.Helper()
+	u := plan.FeedServerUser(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site}, Spec: v1alpha1.SiteSpec{Code: site}})
+	var p jwt.Permissions
+	p.Pub.Allow.Add(u.Publish...)
+	p.Pub.Deny.Add(u.DenyPublish...)
+	p.Sub.Allow.Add(u.Subscribe...)
+	nc, err := nats.Connect(l.bus.URL(), nats.UserCredentials(l.bus.UserCreds(l.t, p)), nats.CustomInboxPrefix(u.InboxPrefix),
+		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
+		nats.ReconnectBufSize(-1), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				l.t.Errorf("the feed server may not do what it needs: %v", err)
+			}
+		}))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return js
+}
+
 // server is a feed server, as far as it delivers by NATS.
 type server struct {
 	stop    func()
@@ -217,7 +243,7 @@ func (l *lab) serve(pod string) *server {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(l.t.Context())
 	log := slog.New(slog.NewTextHandler(testWriter{l.t}, nil)).With("pod", pod)
-	js := l.bus.JetStream(l.t)
+	js := l.asFeedServer()
 	r := registry.New()
 	var running sync.WaitGroup
 	running.Go(func() { r.Follow(ctx, js, site, log) })

@@ -186,7 +186,7 @@ func TestFillerChanges(t *testing.T) {
 		return slices.Contains(k.distinct("notice"), 49) && slices.Contains(k.distinct("obs"), 49)
 	})
 	second := l.serve("pod-1")
-	first.stop()
+	first.kill()
 	send(50) // while nobody fills
 	await(t, "the newest is given by another", func() bool {
 		return slices.Contains(k.distinct("notice"), 99) && slices.Contains(k.distinct("obs"), 99)

@@ -95,11 +95,11 @@ func (f *filler) live(i item) *nats.Msg {
 			m.Header[name] = values
 		}
 	}
-	f.counts[i.Subject] += 1 + i.Replaced + i.Sampled
+	f.items[i.Subject] += 1 + i.Replaced + i.Sampled
 	m.Header.Set(wire.HeaderToken, i.Place.String())
 	m.Header.Set(wire.HeaderReplaced, strconv.FormatUint(i.Replaced, 10))
 	m.Header.Set(wire.HeaderSampled, strconv.FormatUint(i.Sampled, 10))
-	m.Header.Set(wire.HeaderCount, f.cfg.Incarnation+"/"+strconv.FormatUint(f.counts[i.Subject], 10))
+	m.Header.Set(wire.HeaderCount, f.life+"/"+strconv.FormatUint(f.items[i.Subject], 10))
 	if i.Telemetry {
 		m.Header.Set(wire.HeaderID, i.Header.Get(wire.HeaderID)+"#"+strconv.FormatUint(uint64(i.Index), 10))
 		m.Header.Set(wire.HeaderDatagrams, "1")
@@ -113,7 +113,7 @@ func (f *filler) gap(e session.Entry) *nats.Msg {
 	f.gaps++
 	subject := wire.GapSubject(f.cfg.Site, f.consumer)
 	m := gapMessage(f.cfg, wire.LiveSubject(f.cfg.Site, f.consumer, subject), f.consumer,
-		wire.GapID(f.selection.Consumer.UID+"/"+f.cfg.Incarnation, f.gaps), time.Now(), e.Gap)
+		wire.GapID(f.selection.Consumer.UID+"/"+f.life, f.gaps), time.Now(), e.Gap)
 	m.Header.Del(wire.HeaderMessageID)
 	m.Header.Set(wire.HeaderToken, e.Token.String())
 	return m

@@ -120,9 +120,7 @@ func TestPurgedUnderASlowConsumer(t *testing.T) {
 	missing := 0
 	await(t, "all is given or in gap records", func() bool {
 		gone, missing = covered(t, k.allGaps()), 0
-		k.mu.Lock()
 		given := k.distinct("notice")
-		k.mu.Unlock()
 		for i := range count {
 			if _, found := slices.BinarySearch(given, i); found {
 				continue
@@ -146,7 +144,7 @@ func TestPurgedUnderASlowConsumer(t *testing.T) {
 	if missing == 0 {
 		t.Error("nothing is missing: the test shows nothing")
 	}
-	for id, times := range k.ids {
+	for id, times := range k.times() {
 		if len(id) > 4 && id[:4] == "gap/" && times != 1 {
 			t.Errorf("gap record %s came %d times", id, times)
 		}
@@ -254,12 +252,6 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 	if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(11)); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the record is published", func() bool { return cursor().Gaps == 1 })
-	first.stop()
-	told := cursor()
-	if told.Told == nil || told.Sequence == 0 {
-		t.Fatalf("cursor %+v", told)
-	}
 	records := func() (n uint64) {
 		s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
 		if err != nil {
@@ -271,9 +263,16 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 		}
 		return info.State.Subjects[wire.GapSubject(site, "model")]
 	}
+	await(t, "the record is published", func() bool { return records() == 1 })
+	first.stop()
+	told := cursor()
 	for _, published := range []bool{true, false} {
 		if !published {
-			if err := s.DeleteMsg(t.Context(), told.Sequence); err != nil {
+			m, err := s.GetLastMsgForSubject(t.Context(), wire.GapSubject(site, "model"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.DeleteMsg(t.Context(), m.Sequence); err != nil {
 				t.Fatal(err)
 			}
 			told.Gaps = 2 // JetStream would take the first one for a repeat
@@ -290,8 +289,8 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 		await(t, "the record is there", func() bool { return records() == 1 })
 		await(t, "another looks after it", func() bool { _, pod := l.status("model"); return pod == fmt.Sprint("pod-", published) })
 		next.stop()
-		if c := cursor(); c.Sequence == 0 || records() != 1 {
-			t.Errorf("%d records, cursor %+v", records(), c)
+		if n := records(); n != 1 {
+			t.Errorf("%d records", n)
 		}
 		told = cursor()
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -138,11 +139,19 @@ func (d *delivery) holdOnce(ctx context.Context, key string) error {
 	return d.hold(ctx, key, lease)
 }
 
-// worker works for one consumer.
+// worker works for one consumer. What is measured outlives its failures.
 type worker struct {
 	selection registry.Selection
-	stop      context.CancelFunc
-	stopped   chan struct{}
+	log       *slog.Logger
+	meter     *state.Consumer
+	measured  atomic.Pointer[state.Delivered]
+	// counts of what a consumer of mode All acknowledged, by stream.
+	counts map[string]*count
+	// fills is how often a consumer of mode Latest or Sample was begun.
+	fills int
+
+	stop    context.CancelFunc
+	stopped chan struct{}
 }
 
 func (w *worker) end() {
@@ -234,14 +243,18 @@ func (d *delivery) forgetOthers(ctx context.Context, lease string, s *registry.S
 // start begins to work for a consumer.
 func (d *delivery) start(ctx context.Context, s registry.Selection, lease *stream.Lease) *worker {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &worker{selection: s, stop: cancel, stopped: make(chan struct{})}
-	log := d.cfg.Logger.With("consumer", s.Consumer.Consumer)
+	w := &worker{selection: s, log: d.cfg.Logger.With("consumer", s.Consumer.Consumer), counts: map[string]*count{},
+		stop: cancel, stopped: make(chan struct{})}
+	w.measured.Store(&state.Delivered{})
+	var end func()
+	w.meter, end = d.cfg.Consumers.Deliver(s.Consumer, func(time.Time) state.Delivered { return *w.measured.Load() })
 	go func() {
 		defer close(w.stopped)
+		defer end()
 		said := ""
 		for pause := firstPause; ctx.Err() == nil; {
 			began := time.Now()
-			err := d.work(ctx, s, lease, log)
+			err := d.work(ctx, w, lease)
 			if ctx.Err() != nil {
 				return
 			}
@@ -250,7 +263,7 @@ func (d *delivery) start(ctx context.Context, s registry.Selection, lease *strea
 			}
 			if err.Error() != said {
 				said = err.Error()
-				log.Warn("a consumer is not served as declared, it is tried again", "error", err)
+				w.log.Warn("a consumer is not served as declared, it is tried again", "error", err)
 			}
 			d.metrics.failures.Inc()
 			if !wait(ctx, pause) || stream.WaitConnected(ctx, d.cfg.JetStream.Conn()) != nil {
@@ -263,9 +276,9 @@ func (d *delivery) start(ctx context.Context, s registry.Selection, lease *strea
 }
 
 // work works for a consumer until something fails. It always returns an error.
-func (d *delivery) work(ctx context.Context, s registry.Selection, lease *stream.Lease, log *slog.Logger) error {
-	if s.Consumer.Flow.Mode == wire.FlowAll {
-		return d.watch(ctx, s, lease, log)
+func (d *delivery) work(ctx context.Context, w *worker, lease *stream.Lease) error {
+	if w.selection.Consumer.Flow.Mode == wire.FlowAll {
+		return d.watch(ctx, w, lease)
 	}
-	return d.fill(ctx, s, lease, log)
+	return d.fill(ctx, w, lease)
 }

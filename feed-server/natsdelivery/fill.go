@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -34,23 +33,24 @@ const (
 // time the stream replaces itself, for it has one message of each subject.
 type filler struct {
 	*delivery
-	selection registry.Selection
-	consumer  string
-	stream    string
-	lease     *stream.Lease
-	log       *slog.Logger
-	filters   filters
-	// counts are the items of each subject that came.
-	counts map[string]uint64
-	gaps   uint64
-
-	measured atomic.Pointer[state.Delivered]
+	*worker
+	consumer string
+	stream   string
+	lease    *stream.Lease
+	filters  filters
+	// life tells this filling from others, and items are those of each subject that
+	// came in it.
+	life  string
+	items map[string]uint64
+	gaps  uint64
 }
 
 // fill works for a consumer of mode Latest or Sample.
-func (d *delivery) fill(ctx context.Context, s registry.Selection, lease *stream.Lease, log *slog.Logger) error {
-	f := &filler{delivery: d, selection: s, consumer: s.Consumer.Consumer, stream: wire.ConsumerStream(d.cfg.Site, s.Consumer.Consumer),
-		lease: lease, log: log, counts: map[string]uint64{}}
+func (d *delivery) fill(ctx context.Context, by *worker, lease *stream.Lease) error {
+	s := by.selection
+	by.fills++
+	f := &filler{delivery: d, worker: by, consumer: s.Consumer.Consumer, stream: wire.ConsumerStream(d.cfg.Site, s.Consumer.Consumer),
+		lease: lease, life: fmt.Sprintf("%s.%d", d.cfg.Incarnation, by.fills), items: map[string]uint64{}}
 	f.filters.selection = s
 	epoch, _, err := stream.Epoch(ctx, d.cfg.JetStream, f.stream)
 	if err != nil {
@@ -61,9 +61,7 @@ func (d *delivery) fill(ctx context.Context, s registry.Selection, lease *stream
 		return err
 	}
 	f.measured.Store(&state.Delivered{Place: place})
-	meter, end := d.cfg.Consumers.Deliver(s.Consumer, func(time.Time) state.Delivered { return *f.measured.Load() })
-	defer end()
-	reading, err := f.open(ctx, place, meter)
+	reading, err := f.open(ctx, place)
 	if err != nil {
 		return err
 	}
@@ -75,12 +73,12 @@ func (d *delivery) fill(ctx context.Context, s registry.Selection, lease *stream
 }
 
 // open begins to read behind a place.
-func (f *filler) open(ctx context.Context, place wire.FeedToken, meter *state.Consumer) (*session.Session, error) {
+func (f *filler) open(ctx context.Context, place wire.FeedToken) (*session.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	cfg := session.Config{
 		Consumer: f.consumer, Flow: f.selection.Consumer.Flow, Notices: f.selection.Notices, Telemetry: f.selection.Telemetry,
-		Token: place, Hub: f.cfg.Hub, Slots: f.cfg.Slots, Lanes: f.cfg.Lanes, Meter: meter, Write: f.write, Logger: f.log,
+		Token: place, Hub: f.cfg.Hub, Slots: f.cfg.Slots, Lanes: f.cfg.Lanes, Meter: f.meter, Write: f.write, Logger: f.log,
 		Filter: func() *session.Filter { return f.filters.of(f.cfg.Registry.Snapshot()) },
 	}
 	s, err := session.New(ctx, cfg)

@@ -58,12 +58,12 @@ func TestLatest(t *testing.T) {
 	await(t, "the newest is given", func() bool {
 		return slices.Contains(k.distinct("obs"), 5000) && slices.Contains(k.distinct("notice"), 1)
 	})
-	got := k.numbers["obs"]
+	got := k.all("obs")
 	if !slices.IsSorted(got) || len(got) > 200 {
 		t.Errorf("%d of 5001 datagrams were given: %v", len(got), got)
 	}
 	count, last := uint64(0), uint64(0)
-	for _, h := range k.headers {
+	for _, h := range k.allHeaders() {
 		if h.Get(wire.HeaderType) != wire.TypeTelemetry {
 			continue
 		}
@@ -116,14 +116,14 @@ func TestSample(t *testing.T) {
 	await(t, "the last interval is given", func() bool { return slices.Contains(k.distinct("obs"), 1999) })
 	got := k.distinct("obs")
 	intervals := int(took/(200*time.Millisecond)) + 2
-	if len(got) > intervals || len(got) < intervals/2 || !slices.IsSorted(k.numbers["obs"]) || k.count("notice") != 0 {
+	if len(got) > intervals || len(got) < intervals/2 || !slices.IsSorted(k.all("obs")) || k.count("notice") != 0 {
 		t.Errorf("in %v %d samples were given, there are %d intervals: %v", took, len(got), intervals, got)
 	}
 	sampled := uint64(0)
-	for _, h := range k.headers {
+	for _, h := range k.allHeaders() {
 		sampled += header(t, h.Get(wire.HeaderSampled)) + header(t, h.Get(wire.HeaderReplaced))
 	}
-	if n := int(sampled) + len(k.numbers["obs"]); n != 2000 {
+	if n := int(sampled) + len(k.all("obs")); n != 2000 {
 		t.Errorf("samples and what they stand for are %d, 2000 were sent", n)
 	}
 	await(t, "the report says so", func() bool {
@@ -148,17 +148,17 @@ func TestPaced(t *testing.T) {
 	await(t, "the newest is given", func() bool { return slices.Contains(k.distinct("obs"), 599) })
 	took := time.Since(began)
 	size := 0
-	for _, h := range k.headers {
+	for _, h := range k.allHeaders() {
 		for name, values := range h {
 			size += len(name) + len(values[0])
 		}
 	}
 	// A second's worth may go at once.
-	if most := 4000 * (took.Seconds() + 1); float64(size) > most || len(k.numbers["obs"]) > 300 {
-		t.Errorf("%d bytes of headers alone in %v, %d messages", size, took, len(k.numbers["obs"]))
+	if most := 4000 * (took.Seconds() + 1); float64(size) > most || len(k.all("obs")) > 300 {
+		t.Errorf("%d bytes of headers alone in %v, %d messages", size, took, len(k.all("obs")))
 	}
-	if !slices.IsSorted(k.numbers["obs"]) {
-		t.Errorf("given: %v", k.numbers["obs"])
+	if !slices.IsSorted(k.all("obs")) {
+		t.Errorf("given: %v", k.all("obs"))
 	}
 }
 
@@ -186,13 +186,13 @@ func TestFillerChanges(t *testing.T) {
 		return slices.Contains(k.distinct("notice"), 49) && slices.Contains(k.distinct("obs"), 49)
 	})
 	second := l.serve("pod-1")
-	first.stop()
+	first.kill()
 	send(50) // while nobody fills
 	await(t, "the newest is given by another", func() bool {
 		return slices.Contains(k.distinct("notice"), 99) && slices.Contains(k.distinct("obs"), 99)
 	})
 	again := 0
-	for id, times := range k.ids {
+	for id, times := range k.times() {
 		if again += times - 1; times > 2 {
 			t.Errorf("%s was given %d times", id, times)
 		}

@@ -6,12 +6,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -205,9 +203,37 @@ func (l *lab) connect(consumer string, opts ...nats.Option) *nats.Conn {
 	return nc
 }
 
+// asFeedServer connects as feed servers do: with what the planner allows them.
+func (l *lab) asFeedServer() jetstream.JetStream {
+	l.t.Helper()
+	u := plan.FeedServerUser(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site}, Spec: v1alpha1.SiteSpec{Code: site}})
+	var p jwt.Permissions
+	p.Pub.Allow.Add(u.Publish...)
+	p.Pub.Deny.Add(u.DenyPublish...)
+	p.Sub.Allow.Add(u.Subscribe...)
+	nc, err := nats.Connect(l.bus.URL(), nats.UserCredentials(l.bus.UserCreds(l.t, p)), nats.CustomInboxPrefix(u.InboxPrefix),
+		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
+		nats.ReconnectBufSize(-1), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				l.t.Errorf("the feed server may not do what it needs: %v", err)
+			}
+		}))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return js
+}
+
 // server is a feed server, as far as it delivers by NATS.
 type server struct {
-	stop    func()
+	stop func()
+	// kill ends it without a word to NATS: its leases expire.
+	kill    func()
 	metrics *prometheus.Registry
 }
 
@@ -216,7 +242,7 @@ func (l *lab) serve(pod string) *server {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(l.t.Context())
 	log := slog.New(slog.NewTextHandler(testWriter{l.t}, nil)).With("pod", pod)
-	js := l.bus.JetStream(l.t)
+	js := l.asFeedServer()
 	r := registry.New()
 	var running sync.WaitGroup
 	running.Go(func() { r.Follow(ctx, js, site, log) })
@@ -245,6 +271,7 @@ func (l *lab) serve(pod string) *server {
 	})
 	var once sync.Once
 	s.stop = func() { once.Do(func() { cancel(); running.Wait() }) }
+	s.kill = func() { js.Conn().Close(); s.stop() }
 	l.t.Cleanup(s.stop)
 	return s
 }
@@ -318,135 +345,6 @@ func (l *lab) publish(m *nats.Msg) {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-// taken is what a consumer took and acknowledged.
-type taken struct {
-	mu      sync.Mutex
-	numbers map[string][]int // by the subject's kind: "notice" and "obs"
-	gaps    []wire.Gap
-	ids     map[string]int
-	headers []nats.Header
-	// sequences of notices in the stream, by number.
-	sequences map[int]uint64
-}
-
-func newTaken() *taken {
-	return &taken{numbers: map[string][]int{}, ids: map[string]int{}, sequences: map[int]uint64{}}
-}
-
-// take reads a message as a consumer does.
-func (k *taken) take(m jetstream.Msg) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.ids[m.Headers().Get("ce-id")]++
-	k.headers = append(k.headers, m.Headers())
-	switch m.Headers().Get("ce-type") {
-	case wire.TypeGap:
-		g, err := wire.DecodeGap(m.Data())
-		if err != nil {
-			return err
-		}
-		k.gaps = append(k.gaps, g)
-		return nil
-	case wire.TypeNotice:
-		var n struct{ Name string }
-		if err := json.Unmarshal(m.Data(), &n); err != nil {
-			return err
-		}
-		var number int
-		if _, err := fmt.Sscan(n.Name, &number); err != nil {
-			return err
-		}
-		k.numbers["notice"] = append(k.numbers["notice"], number)
-		if meta, err := m.Metadata(); err == nil {
-			k.sequences[number] = meta.Sequence.Stream
-		}
-		return nil
-	}
-	for d, err := range wire.Datagrams(m.Data()) {
-		if err != nil {
-			return err
-		}
-		var number int
-		if _, err := fmt.Sscan(string(d.Payload), &number); err != nil {
-			return err
-		}
-		k.numbers["obs"] = append(k.numbers["obs"], number)
-	}
-	return nil
-}
-
-func (k *taken) count(kind string) int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.distinct(kind))
-}
-
-func (k *taken) distinct(kind string) []int {
-	all := slices.Clone(k.numbers[kind])
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-func (k *taken) allGaps() []wire.Gap {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Clone(k.gaps)
-}
-
-// consume reads a durable with plain nats.go until stop is called: each message is
-// taken after pause, and acknowledged where ack says so.
-func consume(t *testing.T, nc *nats.Conn, stream, consumer string, k *taken, pause time.Duration, ack func(jetstream.Msg) bool) (stop func()) {
-	t.Helper()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			durable, err := js.Consumer(ctx, stream, wire.ConsumerDurable(consumer))
-			if err != nil {
-				time.Sleep(100 * time.Millisecond)
-				continue
-			}
-			readDurable(ctx, t, durable, k, pause, ack)
-		}
-	}()
-	var once sync.Once
-	stop = func() { once.Do(func() { cancel(); <-done }) }
-	t.Cleanup(stop)
-	return stop
-}
-
-func readDurable(ctx context.Context, t *testing.T, durable jetstream.Consumer, k *taken, pause time.Duration, ack func(jetstream.Msg) bool) {
-	messages, err := durable.Messages(jetstream.PullMaxMessages(50), jetstream.PullExpiry(5*time.Second), jetstream.PullHeartbeat(time.Second))
-	if err != nil {
-		return
-	}
-	defer messages.Stop()
-	for {
-		m, err := messages.Next(jetstream.NextContext(ctx))
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			continue
-		}
-		if err != nil {
-			return // the durable may be made anew
-		}
-		if pause > 0 {
-			time.Sleep(pause)
-		}
-		if ack != nil && !ack(m) {
-			continue
-		}
-		if err := k.take(m); err != nil {
-			t.Errorf("message on %s: %v", m.Subject(), err)
-		}
-		_ = m.Ack() // where it is lost it comes again
 	}
 }
 

@@ -20,9 +20,7 @@ import (
 func (f *filler) write(ctx context.Context, entries []session.Entry, _ wire.FeedToken) (bytes int, err error) {
 	messages := make([]*nats.Msg, len(entries))
 	for i, e := range entries {
-		if messages[i], err = f.message(e); err != nil {
-			return 0, err
-		}
+		messages[i] = f.message(e)
 		bytes += messages[i].Size()
 	}
 	return bytes, f.put(ctx, messages)
@@ -54,9 +52,9 @@ func (f *filler) put(ctx context.Context, messages []*nats.Msg) error {
 	return nil
 }
 
-func (f *filler) message(e session.Entry) (*nats.Msg, error) {
+func (f *filler) message(e session.Entry) *nats.Msg {
 	if e.Message == nil {
-		return f.gap(e), nil
+		return f.gap(e)
 	}
 	item := item{Subject: e.Message.Subject, Header: e.Message.Header, Data: e.Message.Data, Place: e.Token,
 		Replaced: e.Replaced, Sampled: e.Sampled}
@@ -69,7 +67,7 @@ func (f *filler) message(e session.Entry) (*nats.Msg, error) {
 			item.Size = len(d[0].Payload)
 		}
 	}
-	return f.live(item), nil
+	return f.live(item)
 }
 
 // item is one message of a consumer's stream.
@@ -97,11 +95,11 @@ func (f *filler) live(i item) *nats.Msg {
 			m.Header[name] = values
 		}
 	}
-	f.counts[i.Subject] += 1 + i.Replaced + i.Sampled
+	f.items[i.Subject] += 1 + i.Replaced + i.Sampled
 	m.Header.Set(wire.HeaderToken, i.Place.String())
 	m.Header.Set(wire.HeaderReplaced, strconv.FormatUint(i.Replaced, 10))
 	m.Header.Set(wire.HeaderSampled, strconv.FormatUint(i.Sampled, 10))
-	m.Header.Set(wire.HeaderCount, f.cfg.Incarnation+"/"+strconv.FormatUint(f.counts[i.Subject], 10))
+	m.Header.Set(wire.HeaderCount, f.life+"/"+strconv.FormatUint(f.items[i.Subject], 10))
 	if i.Telemetry {
 		m.Header.Set(wire.HeaderID, i.Header.Get(wire.HeaderID)+"#"+strconv.FormatUint(uint64(i.Index), 10))
 		m.Header.Set(wire.HeaderDatagrams, "1")
@@ -115,7 +113,7 @@ func (f *filler) gap(e session.Entry) *nats.Msg {
 	f.gaps++
 	subject := wire.GapSubject(f.cfg.Site, f.consumer)
 	m := gapMessage(f.cfg, wire.LiveSubject(f.cfg.Site, f.consumer, subject), f.consumer,
-		wire.GapID(f.selection.Consumer.UID+"/"+f.cfg.Incarnation, f.gaps), time.Now(), e.Gap)
+		wire.GapID(f.selection.Consumer.UID+"/"+f.life, f.gaps), time.Now(), e.Gap)
 	m.Header.Del(wire.HeaderMessageID)
 	m.Header.Set(wire.HeaderToken, e.Token.String())
 	return m

@@ -62,7 +62,7 @@ func TestNoticesDeletedByHand(t *testing.T) {
 	await(t, "all objects are listed", func() bool { return listed() == count })
 	await(t, "some are taken", func() bool { return k.count("notice") > count/2 })
 	stop()
-	taken := len(k.ids)
+	taken := len(k.times())
 
 	if err := l.js.DeleteStream(t.Context(), wire.NoticeStream(site)); err != nil {
 		t.Fatal(err)
@@ -81,13 +81,13 @@ func TestNoticesDeletedByHand(t *testing.T) {
 	if gaps := again.allGaps(); len(gaps) != 1 || gaps[0].Reason != wire.GapStreamRecreated {
 		t.Errorf("gap records %+v", gaps)
 	}
-	for id, times := range again.ids {
+	for id, times := range again.times() {
 		if times != 1 {
 			t.Errorf("%s came %d times", id, times)
 		}
 	}
-	for id := range k.ids {
-		if again.ids[id] != 1 {
+	for id := range k.times() {
+		if again.times()[id] != 1 {
 			t.Errorf("%s has another id now", id)
 		}
 	}

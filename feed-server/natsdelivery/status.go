@@ -33,11 +33,10 @@ func (w *watch) measure(now time.Time) {
 		d.LastGap = *w.cursor.LastGap
 	}
 	for _, s := range w.streams {
-		d.Messages += s.given
+		d.Messages += s.total()
 		if s.info == nil {
 			continue
 		}
-		d.Messages += s.info.AckFloor.Consumer - min(s.info.AckFloor.Consumer, s.acknowledged)
 		d.Lag.Messages += outstanding(s.info)
 		d.Lag.Since = sooner(d.Lag.Since, s.waiting.at)
 		d.Asks = d.Asks || asked(s.info, now)

@@ -6,15 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/feed-server/registry"
-	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -31,12 +27,9 @@ const (
 // watch is the look at one consumer of mode All.
 type watch struct {
 	*delivery
-	selection registry.Selection
-	consumer  string
-	lease     *stream.Lease
-	log       *slog.Logger
-	meter     *state.Consumer
-	measured  atomic.Pointer[state.Delivered]
+	*worker
+	consumer string
+	lease    *stream.Lease
 
 	cell   *stream.Cell
 	cursor wire.DeliveryCursor
@@ -53,15 +46,34 @@ type watched struct {
 	gapsOnly bool
 	info     *jetstream.ConsumerInfo // nil while there is no durable
 	waiting  waiting
-	// acknowledged is the durable's count of acknowledged deliveries when this began,
-	// and given what earlier durables came to since.
-	acknowledged, given uint64
-	created             time.Time
+	*count
 }
 
+// count counts what a consumer acknowledged since a feed server began to work for it:
+// what its durable has since, and what durables before that had.
+type count struct {
+	created       time.Time
+	from, is, was uint64
+}
+
+// note notes what the durable says.
+func (c *count) note(info *jetstream.ConsumerInfo) {
+	if !c.created.Equal(info.Created) {
+		c.was += c.is - c.from
+		if c.from = 0; c.created.IsZero() {
+			c.from = info.AckFloor.Consumer
+		}
+		c.created, c.is = info.Created, c.from
+	}
+	c.is = max(c.is, info.AckFloor.Consumer)
+}
+
+func (c *count) total() uint64 { return c.was + c.is - c.from }
+
 // watch looks after a consumer of mode All.
-func (d *delivery) watch(ctx context.Context, s registry.Selection, lease *stream.Lease, log *slog.Logger) error {
-	w := &watch{delivery: d, selection: s, consumer: s.Consumer.Consumer, lease: lease, log: log}
+func (d *delivery) watch(ctx context.Context, by *worker, lease *stream.Lease) error {
+	s := by.selection
+	w := &watch{delivery: d, worker: by, consumer: s.Consumer.Consumer, lease: lease}
 	notices := wire.NoticeStream(d.cfg.Site)
 	w.streams = []*watched{{name: notices, gapsOnly: s.Notices != notices}}
 	for _, name := range []string{s.Notices, s.Telemetry} {
@@ -69,14 +81,16 @@ func (d *delivery) watch(ctx context.Context, s registry.Selection, lease *strea
 			w.streams = append(w.streams, &watched{name: name})
 		}
 	}
+	for _, s := range w.streams {
+		if w.counts[s.name] == nil {
+			w.counts[s.name] = &count{}
+		}
+		s.count = w.counts[s.name]
+	}
 	if err := w.load(ctx); err != nil {
 		return err
 	}
 	defer w.saveLast(ctx)
-	w.measure(time.Now())
-	meter, end := d.cfg.Consumers.Deliver(s.Consumer, func(time.Time) state.Delivered { return *w.measured.Load() })
-	defer end()
-	w.meter = meter
 	tick := time.NewTicker(d.cfg.WatchInterval)
 	defer tick.Stop()
 	for {
@@ -169,15 +183,9 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 	}
 	info := durable.CachedInfo()
 	if !s.created.Equal(info.Created) {
-		if s.info != nil {
-			s.given += s.info.AckFloor.Consumer - s.acknowledged
-		}
-		s.created, s.acknowledged = info.Created, 0
-		if s.given == 0 && s.info == nil {
-			s.acknowledged = info.AckFloor.Consumer
-		}
 		s.waiting = waiting{}
 	}
+	s.note(info)
 	s.info = info
 	is := sighting{Created: info.Created.UTC(), Floor: info.AckFloor.Stream, Waiting: outstanding(info)}
 	is.Found = s.waiting.first(ctx, w.cfg.JetStream, s.name, info, max(w.cursor.Places[s.name].Next, is.Floor+1))

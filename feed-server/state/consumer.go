@@ -113,7 +113,10 @@ func (c *Consumer) measure(now time.Time) wire.ConsumerStatus {
 	var lastGap time.Time
 	if c.by != nil {
 		d := c.by(now)
-		worst, taken, lastGap, token = d.Lag, d.Messages, d.LastGap, d.Place.String()
+		worst, taken, lastGap = d.Lag, d.Messages, d.LastGap
+		if d.Place != (wire.FeedToken{}) {
+			token = d.Place.String()
+		}
 		if d.Asks {
 			connected = 1
 		}

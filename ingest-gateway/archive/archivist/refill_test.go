@@ -201,6 +201,7 @@ func TestRefillGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- Run(ctx, l.config(fmt.Sprint("life-", life))) }()
 		var before []byte

@@ -33,7 +33,7 @@ func startBrowser(l testing.TB) (*browser, error) {
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	l.Cleanup(func() { cancel(); stop() })
-	if err := chromedp.Run(ctx); err != nil {
+	if _, err := chromedp.Run(ctx, chromedp.Navigate("about:blank")); err != nil {
 		return nil, fmt.Errorf("start Chromium: install Debian's chromium: %w", err)
 	}
 	return &browser{ctx}, nil
@@ -48,7 +48,7 @@ type tab struct {
 // open opens the page: by says how it asks, from where.
 func (b *browser) open(page, by, from string) (*tab, error) {
 	ctx, cancel := chromedp.NewContext(b.ctx)
-	if err := chromedp.Run(ctx, chromedp.Navigate(page+"/?by="+by+"&from="+url.QueryEscape(from))); err != nil {
+	if _, err := chromedp.Run(ctx, chromedp.Navigate(page+"/?by="+by+"&from="+url.QueryEscape(from))); err != nil {
 		cancel()
 		return nil, fmt.Errorf("open the page by %s: %w", by, err)
 	}
@@ -64,11 +64,11 @@ type seen struct {
 }
 
 func (t *tab) seen() (seen, error) {
-	var text string
 	var s seen
 	ctx, cancel := context.WithTimeout(t.ctx, tabTimeout)
 	defer cancel()
-	if err := chromedp.Run(ctx, chromedp.Evaluate("JSON.stringify(window.seen)", &text)); err != nil {
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("JSON.stringify(window.seen)"))
+	if err != nil {
 		return s, err
 	}
 	if err := json.Unmarshal([]byte(text), &s); err != nil {

@@ -146,7 +146,7 @@ func (b *bench) measure(w work, share int, counts bool) error {
 	if _, err := b.crowd.Do(crowd.Order{Open: open, Protocol: crowd.Substorm}); err != nil {
 		return err
 	}
-	defer b.crowd.Do(crowd.Order{Close: true})
+	defer b.crowd.Close()
 	if err := b.site.Supply.Rate(ctx, w.perSecond, w.size, settle); err != nil {
 		return err
 	}

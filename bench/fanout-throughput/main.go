@@ -95,7 +95,7 @@ func (b *bench) measure(s server, w work) error {
 	if _, err := b.crowd.Do(crowd.Order{Open: open, Protocol: s.protocol()}); err != nil {
 		return err
 	}
-	defer b.crowd.Do(crowd.Order{Close: true})
+	defer b.crowd.Close()
 	// One message, so that everybody has seen one before the clock runs.
 	first := b.number + 1
 	if err := s.publish(ctx, first, work{w.size, 1}); err != nil {

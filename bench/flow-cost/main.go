@@ -101,7 +101,7 @@ func (b *bench) measure(workIndex, flowIndex int) error {
 	if _, err := b.crowd.Do(crowd.Order{Open: open, Protocol: crowd.Substorm}); err != nil {
 		return err
 	}
-	defer b.crowd.Do(crowd.Order{Close: true})
+	defer b.crowd.Close()
 	if _, err := b.crowd.Do(crowd.Order{Begin: true}); err != nil {
 		return err
 	}

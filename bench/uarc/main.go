@@ -128,7 +128,7 @@ func (b *bench) steady(size int) func(context.Context) error {
 // slowJoins: 40,000 B a second to one client, which a second one on a slow link
 // joins.
 func (b *bench) slowJoins() error {
-	defer b.crowd.Do(crowd.Order{Close: true})
+	defer b.crowd.Close()
 	if err := b.open(0, 1, crowd.Fast); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (b *bench) campaign() error {
 }
 
 func (b *bench) mix(n int) error {
-	defer b.crowd.Do(crowd.Order{Close: true})
+	defer b.crowd.Close()
 	if err := b.open(0, n-n/2, crowd.Fast); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (b *bench) mix(n int) error {
 // sizes: a message a second of 5,000 to 40,000 B to two local and four remote
 // clients.
 func (b *bench) sizes() error {
-	defer b.crowd.Do(crowd.Order{Close: true})
+	defer b.crowd.Close()
 	if err := b.open(0, 2, crowd.Fast); err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (b *bench) sizes() error {
 
 // oneStalls: 10,000 B a second to six clients, of which one stops to read.
 func (b *bench) oneStalls() error {
-	defer b.crowd.Do(crowd.Order{Close: true})
+	defer b.crowd.Close()
 	if err := b.open(0, clients-1, crowd.Fast); err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command websocket-vs-polling repeats the four experiments of the OASIS thesis in Chromium and with a Go client: memory, bytes on the wire, throughput, and delay, by WebSocket, Server-Sent Events and long polling.
+// Command websocket-vs-polling repeats the OASIS thesis' four experiments in Chromium and with a Go client: memory, bytes on the wire, throughput, delay.
 package main
 
 import (

@@ -69,7 +69,7 @@ func (b *bench) toGo() error {
 	if _, err := b.crowd.Do(crowd.Order{Open: []crowd.Consumer{{URL: b.from(full, webSocket, ""), Kind: crowd.Fast}}, Protocol: crowd.Substorm}); err != nil {
 		return err
 	}
-	defer b.crowd.Do(crowd.Order{Close: true})
+	defer b.crowd.Close()
 	if _, err := b.crowd.Do(crowd.Order{Begin: true}); err != nil {
 		return err
 	}

@@ -165,6 +165,9 @@ func (c *Crowd) Do(o Order) (Outcome, error) {
 	return out, nil
 }
 
+// Close ends all connections.
+func (c *Crowd) Close() { _, _ = c.Do(Order{Close: true}) }
+
 // Main is called early by a benchmark's main: in a child it takes orders until
 // its standard input ends, and does not return.
 func Main() {

@@ -74,7 +74,7 @@ func dial(ctx context.Context, c Consumer, protocol Protocol, r *reader) (source
 	if c.Token != "" {
 		options.HTTPHeader.Set("Authorization", "Bearer "+c.Token)
 	}
-	conn, resp, err := websocket.Dial(ctx, c.URL, options)
+	conn, resp, err := websocket.Dial(ctx, c.URL, options) //nolint:bodyclose // a WebSocket's answer has none, and of another the library has read it
 	if err != nil {
 		if resp != nil && resp.Body != nil {
 			said, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
@@ -159,7 +159,8 @@ type protocolOfNATS struct {
 
 // subscribe returns once the server has answered what was said before.
 func (n *protocolOfNATS) subscribe(ctx context.Context, subject string) error {
-	err := n.conn.Write(ctx, websocket.MessageBinary, fmt.Appendf(nil, "CONNECT {\"verbose\":false,\"pedantic\":false,\"lang\":\"go\",\"version\":\"1\",\"protocol\":1}\r\nSUB %s 1\r\nPING\r\n", subject))
+	const hello = `CONNECT {"verbose":false,"pedantic":false,"lang":"go","version":"1","protocol":1}`
+	err := n.conn.Write(ctx, websocket.MessageBinary, fmt.Appendf(nil, "%s\r\nSUB %s 1\r\nPING\r\n", hello, subject))
 	for err == nil && !n.answered {
 		_, err = n.next(ctx)
 	}

@@ -66,9 +66,7 @@ func TestFeed(t *testing.T) {
 	sender.succeeds(t)
 
 	eventually(t, time.Minute, func() error { return all.has(datagrams) })
-	if s := l.ledger(t, "feed-magnetometer"); s.Received.Datagrams != datagrams {
-		t.Errorf("the gateways received %d of %d datagrams", s.Received.Datagrams, datagrams)
-	}
+	eventually(t, time.Minute, func() error { return l.received(t, "feed-magnetometer", datagrams) })
 	if all.connections() < 2 {
 		t.Error("the consumer never lost its feed server: nothing was tried")
 	}
@@ -79,6 +77,14 @@ func TestFeed(t *testing.T) {
 	all.stop()
 	sampled.stop()
 	eventually(t, time.Minute, func() error { return l.state(t, "everything", "Idle") })
+}
+
+// received is nil once the ledger says that so many datagrams came.
+func (l *lab) received(t testing.TB, instrument string, datagrams uint64) error {
+	if s := l.ledger(t, instrument); s.Received.Datagrams != datagrams {
+		return fmt.Errorf("the gateways received %d of %d datagrams", s.Received.Datagrams, datagrams)
+	}
+	return nil
 }
 
 // twoFeedServers is nil once there are two that are ready.

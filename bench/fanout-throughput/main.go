@@ -92,7 +92,7 @@ func (b *bench) measure(s server, w work) error {
 		open[n] = s.consumer(n)
 		open[n].Kind = crowd.Fast
 	}
-	if _, err := b.crowd.Do(crowd.Order{Open: open, Protocol: s.protocol()}); err != nil {
+	if _, err := b.crowd.Do(crowd.Order{Open: open, Protocol: s.protocol(), After: b.number}); err != nil {
 		return err
 	}
 	defer b.crowd.Close()

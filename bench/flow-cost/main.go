@@ -98,7 +98,7 @@ func (b *bench) measure(workIndex, flowIndex int) error {
 	if err := b.site.Forget(ctx); err != nil {
 		return err
 	}
-	if _, err := b.crowd.Do(crowd.Order{Open: open, Protocol: crowd.Substorm}); err != nil {
+	if _, err := b.crowd.Do(crowd.Order{Open: open, Protocol: crowd.Substorm, After: b.site.Supply.Number()}); err != nil {
 		return err
 	}
 	defer b.crowd.Close()

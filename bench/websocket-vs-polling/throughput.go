@@ -82,7 +82,7 @@ func (b *bench) toGo() error {
 		return err
 	}
 	b.report.Add(samplesCase, goClient, "", float64(out.Samples)/out.Seconds*60)
-	b.report.Add(lostCase, goClient, "", float64(out.Lost+out.Repeated+int64(sent)-out.Samples))
+	b.report.Add(lostCase, goClient, "", float64(out.Lost+out.Repeated))
 	return nil
 }
 

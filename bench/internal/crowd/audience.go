@@ -38,11 +38,15 @@ type audience struct {
 	latencies *hdrhistogram.Histogram
 	bytes     int64
 	repeated  int64
+	// newest is the number of the newest sample that anybody got, and common the most
+	// that one took to the first who got it.
+	newest uint64
+	common time.Duration
 }
 
 // reader is one fast consumer's account.
 type reader struct {
-	// got is the number of its last sample, first of its first.
+	// got is the number of its last sample.
 	got  atomic.Uint64
 	lost atomic.Int64
 	wire atomic.Int64
@@ -74,6 +78,7 @@ func (a *audience) open(o Order) error {
 	g.SetLimit(connecting)
 	for _, c := range o.Open {
 		r := &reader{}
+		r.got.Store(o.After)
 		if c.Kind == Fast {
 			a.fast = append(a.fast, r)
 		}
@@ -92,7 +97,7 @@ func (a *audience) open(o Order) error {
 func (a *audience) close() {
 	a.cancel()
 	a.done.Wait()
-	a.ctx, a.fast = nil, nil
+	a.ctx, a.fast, a.newest = nil, nil, 0
 	a.ended.Store(0)
 }
 
@@ -101,7 +106,7 @@ func (a *audience) begin() {
 	defer a.mu.Unlock()
 	a.begun, a.last = time.Now(), time.Time{}
 	a.latencies = hdrhistogram.New(leastMicros, mostMicros, digits)
-	a.bytes, a.repeated = 0, 0
+	a.bytes, a.repeated, a.common = 0, 0, 0
 	for _, r := range a.fast {
 		r.lost.Store(0)
 		r.wire.Store(0)
@@ -140,14 +145,15 @@ func (a *audience) got(r *reader, samples [][]byte) {
 			continue
 		}
 		before := r.got.Load()
-		switch {
-		case before > 0 && number <= before:
+		if number <= before {
 			a.repeated++
 			continue
-		case before > 0:
-			r.lost.Add(int64(number - before - 1))
 		}
+		r.lost.Add(int64(number - before - 1))
 		r.got.Store(number)
+		if number > a.newest { // nobody had it before
+			a.newest, a.common = number, max(a.common, now.Sub(at))
+		}
 		a.bytes += int64(len(s))
 		_ = a.latencies.RecordValue(max(leastMicros, min(mostMicros, now.Sub(at).Microseconds())))
 	}
@@ -168,7 +174,7 @@ func (a *audience) until(number uint64, patience time.Duration) Outcome {
 	out := Outcome{
 		Samples: a.latencies.TotalCount(), Bytes: a.bytes, Lost: a.behind(number), Repeated: a.repeated,
 		P50: millis(a.latencies.ValueAtQuantile(50)), P99: millis(a.latencies.ValueAtQuantile(99)), Max: millis(a.latencies.Max()),
-		Seconds: a.last.Sub(a.begun).Seconds(), Ended: a.ended.Load(),
+		Common: millis(a.common.Microseconds()), Seconds: a.last.Sub(a.begun).Seconds(), Ended: a.ended.Load(),
 	}
 	for _, r := range a.fast {
 		out.Lost += r.lost.Load()

@@ -58,8 +58,10 @@ type Consumer struct {
 
 // Order is what to do next.
 type Order struct {
-	// Open, of so many consumers more, ends once all of them are connected.
+	// Open, of so many consumers more, ends once all of them are connected. After is
+	// the number of the last sample that was published before.
 	Open     []Consumer `json:"open,omitempty"`
+	After    uint64     `json:"after,omitempty"`
 	Protocol Protocol   `json:"protocol,omitempty"`
 	// Begin counts and measures from now on.
 	Begin bool `json:"begin,omitempty"`
@@ -81,6 +83,9 @@ type Outcome struct {
 	Repeated int64 `json:"repeated"`
 	// Wire is the bytes of all that they read.
 	Wire int64 `json:"wire"`
+	// Common is the most that any sample took to the first of the fast consumers, in
+	// milliseconds: what all of them waited.
+	Common float64 `json:"common"`
 	// P50, P99 and Max from the sample's time to its arrival, in milliseconds.
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`

@@ -3,9 +3,15 @@
 package fanout
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -79,6 +85,57 @@ func (s *Site) Consumer(n int, kind crowd.Kind) crowd.Consumer {
 // URL of a consumer's door: ws or events, with the scheme ws or http.
 func (s *Site) URL(scheme, door, consumer string) string {
 	return scheme + "://" + s.Server.Address() + "/feeds/" + Feed + "/" + door + "?consumer=" + consumer
+}
+
+// Behind waits until each of these consumers lags. Error: the name of one that does
+// not, though it is slow.
+func (s *Site) Behind(ctx context.Context, names []string) error {
+	ctx, cancel := context.WithTimeout(ctx, lagWithin)
+	defer cancel()
+	for {
+		lags, err := s.lags(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(names, func(name string) bool { return lags[name] == 0 })
+		if i < 0 {
+			return nil
+		}
+		if sleepUntil(ctx, time.Now().Add(lagEach)) != nil {
+			return fmt.Errorf("consumer %s is to be slow, and lags by nothing", names[i])
+		}
+	}
+}
+
+// lagWithin is how long a stalled consumer may take to show, which is looked for so
+// often.
+const (
+	lagWithin = 20 * time.Second
+	lagEach   = 250 * time.Millisecond
+)
+
+// lags are messages that consumers were not given yet, by consumer.
+func (s *Site) lags(ctx context.Context) (map[string]float64, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Server.Metrics(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	all := map[string]float64{}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), `substorm_feed_lag_messages{consumer="`); ok {
+			name, value, _ := strings.Cut(rest, `"} `)
+			if all[name], err = strconv.ParseFloat(value, 64); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, lines.Err()
 }
 
 // Forget empties the stream of telemetry, so that its size bounds no run.

@@ -52,6 +52,19 @@ func (s *Supply) Publish(ctx context.Context, samples, size int) error {
 	return nil
 }
 
+// Flood publishes more than what kernels hold for a consumer that does not read: two
+// MiB. Who is stalled has stalled then, and who has a thin link is behind for more
+// than a minute.
+func (s *Supply) Flood(ctx context.Context) error {
+	const size, samples = 32 << 10, 64
+	for range samples {
+		if err := s.Publish(ctx, 1, size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Every publishes a sample of a size at an interval, for a time. Several may run at
 // once.
 func (s *Supply) Every(ctx context.Context, interval time.Duration, size int, during time.Duration) error {

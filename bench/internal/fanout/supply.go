@@ -52,11 +52,11 @@ func (s *Supply) Publish(ctx context.Context, samples, size int) error {
 	return nil
 }
 
-// Flood publishes more than what kernels hold for a consumer that does not read: two
-// MiB. Who is stalled has stalled then, and who has a thin link is behind for more
-// than a minute.
+// Flood publishes more than what kernels hold for a consumer that does not read: one
+// MiB. Who is stalled has stalled then, and who has a thin link is behind for
+// more than half a minute.
 func (s *Supply) Flood(ctx context.Context) error {
-	const size, samples = 32 << 10, 64
+	const size, samples = 32 << 10, 32
 	for range samples {
 		if err := s.Publish(ctx, 1, size); err != nil {
 			return err

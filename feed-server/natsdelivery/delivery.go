@@ -147,6 +147,8 @@ type worker struct {
 	measured  atomic.Pointer[state.Delivered]
 	// counts of what a consumer of mode All acknowledged, by stream.
 	counts map[string]*count
+	// places of all consumers of the lease that are filled for.
+	places *places
 	// fills is how often a consumer of mode Latest or Sample was begun.
 	fills int
 
@@ -161,6 +163,17 @@ func (w *worker) end() {
 
 // hold has a worker for each of the lease's consumers, as the registry says.
 func (d *delivery) hold(ctx context.Context, key string, lease *stream.Lease) error {
+	places, err := d.loadPlaces(ctx, lease, key)
+	if err != nil {
+		return err
+	}
+	defer func() { // when all have stopped
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+		defer cancel()
+		_ = places.save(last) // the next one knows what was saved before
+	}()
+	save := time.NewTicker(saveInterval)
+	defer save.Stop()
 	workers := map[string]*worker{}
 	defer func() {
 		for _, w := range workers {
@@ -184,21 +197,18 @@ func (d *delivery) hold(ctx context.Context, key string, lease *stream.Lease) er
 		}
 		if !swept && snapshot.Revision > 0 {
 			swept = d.forgetOthers(ctx, key, snapshot)
+			places.keep(want)
 		}
 		for name, s := range want {
 			if workers[name] == nil {
-				workers[name] = d.start(ctx, s, lease)
+				workers[name] = d.start(ctx, s, lease, places)
 			}
 		}
 		if len(want) == 0 {
 			return nil
 		}
-		select {
-		case <-changed:
-		case <-lease.Lost():
-			return stream.ErrLeaseLost
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := places.saveUntil(ctx, changed, save.C); err != nil {
+			return err
 		}
 	}
 }
@@ -241,9 +251,9 @@ func (d *delivery) forgetOthers(ctx context.Context, lease string, s *registry.S
 }
 
 // start begins to work for a consumer.
-func (d *delivery) start(ctx context.Context, s registry.Selection, lease *stream.Lease) *worker {
+func (d *delivery) start(ctx context.Context, s registry.Selection, lease *stream.Lease, places *places) *worker {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &worker{selection: s, log: d.cfg.Logger.With("consumer", s.Consumer.Consumer), counts: map[string]*count{},
+	w := &worker{selection: s, places: places, log: d.cfg.Logger.With("consumer", s.Consumer.Consumer), counts: map[string]*count{},
 		stop: cancel, stopped: make(chan struct{})}
 	w.measured.Store(&state.Delivered{})
 	var end func()

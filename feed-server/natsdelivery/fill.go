@@ -37,7 +37,11 @@ type filler struct {
 	consumer string
 	stream   string
 	lease    *stream.Lease
-	filters  filters
+	// epoch of the stream that is filled, and publisher that fills it: of its own, for
+	// what one stream does not answer would count against all of a publisher's.
+	epoch     string
+	publisher jetstream.JetStream
+	filters   filters
 	// life tells this filling from others, and items are those of each subject that
 	// came in it.
 	life  string
@@ -52,10 +56,14 @@ func (d *delivery) fill(ctx context.Context, by *worker, lease *stream.Lease) er
 	f := &filler{delivery: d, worker: by, consumer: s.Consumer.Consumer, stream: wire.ConsumerStream(d.cfg.Site, s.Consumer.Consumer),
 		lease: lease, life: fmt.Sprintf("%s.%d", d.cfg.Incarnation, by.fills), items: map[string]uint64{}}
 	f.filters.selection = s
-	epoch, _, err := stream.Epoch(ctx, d.cfg.JetStream, f.stream)
-	if err != nil {
+	var err error
+	if f.epoch, _, err = stream.Epoch(ctx, d.cfg.JetStream, f.stream); err != nil {
 		return err
 	}
+	if f.publisher, err = newPublisher(d.cfg.JetStream.Conn()); err != nil {
+		return err
+	}
+	defer f.publisher.CleanupPublisher()
 	place, err := f.resume(ctx)
 	if err != nil {
 		return err
@@ -68,7 +76,7 @@ func (d *delivery) fill(ctx context.Context, by *worker, lease *stream.Lease) er
 	defer reading.Close()
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return reading.Run(ctx) })
-	both.Go(func() error { return f.look(ctx, epoch, reading) })
+	both.Go(func() error { return f.look(ctx, reading) })
 	return both.Wait()
 }
 
@@ -93,7 +101,7 @@ func (f *filler) open(ctx context.Context, place wire.FeedToken) (*session.Sessi
 var errAnew = errors.New("the consumer's stream was made anew: it is filled from the beginning")
 
 // look looks how the consumer does, until the stream is not the one it was.
-func (f *filler) look(ctx context.Context, epoch string, reading *session.Session) error {
+func (f *filler) look(ctx context.Context, reading *session.Session) error {
 	tick := time.NewTicker(f.cfg.WatchInterval)
 	defer tick.Stop()
 	var waits waiting
@@ -110,11 +118,12 @@ func (f *filler) look(ctx context.Context, epoch string, reading *session.Sessio
 		if err != nil {
 			return err
 		}
-		if is != epoch {
+		if is != f.epoch {
 			return errAnew
 		}
 		now := time.Now()
 		d := state.Delivered{Lag: reading.Lag(), Place: reading.Place()}
+		f.places.note(f.consumer, wire.FilledPlace{UID: f.selection.Consumer.UID, Epoch: f.epoch, Token: d.Place.String()})
 		durable, err := f.cfg.JetStream.Consumer(ctx, f.stream, wire.ConsumerDurable(f.consumer))
 		if err == nil {
 			info := durable.CachedInfo()

@@ -26,17 +26,25 @@ func (f *filler) write(ctx context.Context, entries []session.Entry, _ wire.Feed
 	return bytes, f.put(ctx, messages)
 }
 
-// put publishes messages, and returns when all are in the stream.
+// newPublisher makes what fills one consumer's stream. It forgets what is not answered
+// in time, and after its CleanupPublisher everything.
+func newPublisher(nc *nats.Conn) (jetstream.JetStream, error) {
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(ackTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	return js, nil
+}
+
+// put publishes messages, and returns when all are in the stream, or one is not.
 func (f *filler) put(ctx context.Context, messages []*nats.Msg) error {
 	if err := f.lease.Check(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
-	defer cancel()
 	acks := make([]jetstream.PubAckFuture, len(messages))
 	for i, m := range messages {
 		var err error
-		if acks[i], err = f.cfg.JetStream.PublishMsgAsync(m); err != nil {
+		if acks[i], err = f.publisher.PublishMsgAsync(m); err != nil {
 			return fmt.Errorf("fill stream %s: %w", f.stream, err)
 		}
 	}

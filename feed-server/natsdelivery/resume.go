@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,9 +21,10 @@ import (
 const newestBatch = 16
 
 // resume returns the place behind which to go on: that which the last message of the
-// consumer's stream names. Into a stream that is empty it puts the newest of each
-// subject first.
+// consumer's stream names, or that was noted of this stream since. Into a stream of
+// which nothing is known it puts the newest of each subject first.
 func (f *filler) resume(ctx context.Context) (wire.FeedToken, error) {
+	noted, known := f.places.of(f.consumer, f.selection.Consumer.UID, f.epoch)
 	s, err := f.cfg.JetStream.Stream(ctx, f.stream)
 	if err != nil {
 		return wire.FeedToken{}, fmt.Errorf("stream %s: %w", f.stream, err)
@@ -31,10 +34,13 @@ func (f *filler) resume(ctx context.Context) (wire.FeedToken, error) {
 	case err == nil:
 		place, err := wire.ParseFeedToken(last.Header.Get(wire.HeaderToken))
 		if err == nil && place != (wire.FeedToken{}) {
-			return place, nil
+			return further(place, noted), nil
 		}
 	case !errors.Is(err, jetstream.ErrMsgNotFound):
 		return wire.FeedToken{}, fmt.Errorf("stream %s: %w", f.stream, err)
+	}
+	if known {
+		return noted, nil
 	}
 	return f.newest(ctx)
 }
@@ -56,21 +62,16 @@ func (f *filler) newest(ctx context.Context) (wire.FeedToken, error) {
 		}
 	}
 	filters := map[string][]string{}
+	channels := slices.Sorted(maps.Keys(sel.Channels))
 	for instrument, embargo := range f.filters.of(f.cfg.Registry.Snapshot()).Instruments {
 		if embargo > 0 {
 			continue // the newest is the youngest
 		}
 		if sel.Notices != "" {
-			filters[sel.Notices] = append(filters[sel.Notices], wire.NoticeSubject(site, instrument))
+			filters[sel.Notices] = append(filters[sel.Notices], wire.SelectedNotices(site, instrument))
 		}
-		if sel.Telemetry == "" {
-			continue
-		}
-		if sel.Channels == nil {
-			filters[sel.Telemetry] = append(filters[sel.Telemetry], wire.ObservationSubjectsOf(site, instrument))
-		}
-		for channel := range sel.Channels {
-			filters[sel.Telemetry] = append(filters[sel.Telemetry], wire.ObservationSubject(site, instrument, channel))
+		if sel.Telemetry != "" && (sel.Channels == nil || len(channels) > 0) {
+			filters[sel.Telemetry] = append(filters[sel.Telemetry], wire.SelectedObservations(site, instrument, channels)...)
 		}
 	}
 	var held *nats.Msg

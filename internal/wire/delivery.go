@@ -95,6 +95,47 @@ func DecodeDeliveryCursor(data []byte) (DeliveryCursor, error) {
 	return decode(data, func(c DeliveryCursor) int { return c.Format })
 }
 
+// FilledCursorKey is the key of the FilledCursor of the consumers of a DeliveryLease.
+func FilledCursorKey(lease string) string {
+	return filledCursor + strings.TrimPrefix(lease, "delivery.")
+}
+
+// FilledCursorKeys matches all that FilledCursorKey returns.
+const (
+	FilledCursorKeys = filledCursor + "*"
+	filledCursor     = "filled."
+)
+
+// FilledCursor says how far the streams of consumers of delivery NATS and modes Latest
+// and Sample are filled, also where nothing came for them: of all consumers that a
+// lease is about, so that one write is enough however many they are.
+type FilledCursor struct {
+	Format int `json:"format"`
+	// Places by consumer.
+	Places map[string]FilledPlace `json:"places,omitempty"`
+}
+
+// FilledPlace is how far a consumer's stream is filled.
+type FilledPlace struct {
+	// UID of the FeedConsumer, and Epoch of its stream.
+	UID   string `json:"uid"`
+	Epoch string `json:"epoch"`
+	// Token of the Feed behind which to go on: a FeedToken in writing. It may be a
+	// little behind.
+	Token string `json:"token"`
+}
+
+// Encode writes the cursor as JSON.
+func (c FilledCursor) Encode() ([]byte, error) {
+	c.Format = Format
+	return json.Marshal(c)
+}
+
+// DecodeFilledCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeFilledCursor(data []byte) (FilledCursor, error) {
+	return decode(data, func(c FilledCursor) int { return c.Format })
+}
+
 // GapID is the ce-id and Nats-Msg-Id of a gap record that a durable consumer is
 // sent: uid is that of its FeedConsumer, number counts its records from 1.
 func GapID(uid string, number uint64) string { return fmt.Sprintf("gap/%s/%d", uid, number) }

@@ -230,6 +230,7 @@ func FuzzDecodeRefillCursor(f *testing.F)  { fuzzRecord(f, DecodeRefillCursor, "
 func FuzzDecodeDeliveryCursor(f *testing.F) {
 	fuzzRecord(f, DecodeDeliveryCursor, "cursor-delivery.json")
 }
+func FuzzDecodeFilledCursor(f *testing.F) { fuzzRecord(f, DecodeFilledCursor, "cursor-filled.json") }
 func FuzzDecodeSamplingRequest(f *testing.F) {
 	fuzzRecord(f, DecodeSamplingRequest, "request-sampling.json")
 }

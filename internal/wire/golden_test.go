@@ -91,6 +91,7 @@ func goldenRecords() []goldenRecord {
 		{"adoption.json", sampleAdoption().Encode, decoded(DecodeAdoption), sampleAdoption()},
 		{"gap.json", sampleGap().Encode, decoded(DecodeGap), sampleGap()},
 		{"cursor-delivery.json", sampleDeliveryCursor().Encode, decoded(DecodeDeliveryCursor), sampleDeliveryCursor()},
+		{"cursor-filled.json", sampleFilledCursor().Encode, decoded(DecodeFilledCursor), sampleFilledCursor()},
 		{"cursor-refill.json", sampleRefillCursor().Encode, decoded(DecodeRefillCursor), sampleRefillCursor()},
 		{"lease.json", sampleLease().Encode, decoded(DecodeLease), sampleLease()},
 		{"receipt-stored.txt", func() ([]byte, error) { return []byte(Receipt{Digest: sampleDigest("frame"), Bytes: 5}.Line()), nil },

@@ -29,6 +29,31 @@ func ParseLeafInstruments(name string) (leaf string, ok bool) {
 	return strings.CutSuffix(name, leafInstruments)
 }
 
+// SelectedNotices matches the notices of what a list of instruments has: an
+// instrument of the Site, or all of a leaf, as LeafInstruments.
+func SelectedNotices(site, instrument string) string {
+	if leaf, ok := ParseLeafInstruments(instrument); ok {
+		return NoticeSubjects(leaf)
+	}
+	return NoticeSubject(site, instrument)
+}
+
+// SelectedObservations match the telemetry of an instrument of the Site, or of all of
+// a leaf, as LeafInstruments: of some channels, or of all where there are none.
+func SelectedObservations(site, instrument string, channels []string) []string {
+	if leaf, ok := ParseLeafInstruments(instrument); ok {
+		site, instrument = leaf, "*"
+	}
+	if len(channels) == 0 {
+		return []string{ObservationSubjectsOf(site, instrument)}
+	}
+	all := make([]string, len(channels))
+	for i, channel := range channels {
+		all[i] = ObservationSubject(site, instrument, channel)
+	}
+	return all
+}
+
 // SiteOfStream returns the code of the Site whose stream has that name: a base
 // stream, or one of a Feed's or a consumer's own. False for other streams.
 func SiteOfStream(name string) (string, bool) {

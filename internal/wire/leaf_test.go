@@ -5,6 +5,8 @@ package wire_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -26,5 +28,23 @@ func TestLeafInstruments(t *testing.T) {
 	}
 	if leaf, ok := wire.ParseLeafInstruments("north"); ok {
 		t.Errorf("an instrument's name is leaf %q", leaf)
+	}
+}
+
+func TestSelected(t *testing.T) {
+	north := wire.LeafInstruments("north")
+	for name, c := range map[string]struct {
+		is, want []string
+	}{
+		"notices":             {[]string{wire.SelectedNotices("hub", "camera")}, []string{"notice.hub.camera"}},
+		"notices of a leaf":   {[]string{wire.SelectedNotices("hub", north)}, []string{"notice.north.>"}},
+		"telemetry":           {wire.SelectedObservations("hub", "mag", nil), []string{"obs.hub.mag.>"}},
+		"channels":            {wire.SelectedObservations("hub", "mag", []string{"a", "b"}), []string{"obs.hub.mag.a", "obs.hub.mag.b"}},
+		"telemetry of a leaf": {wire.SelectedObservations("hub", north, nil), []string{"obs.north.*.>"}},
+		"channels of a leaf":  {wire.SelectedObservations("hub", north, []string{"a"}), []string{"obs.north.*.a"}},
+	} {
+		if diff := cmp.Diff(c.want, c.is); diff != "" {
+			t.Errorf("%s (-want +is):\n%s", name, diff)
+		}
 	}
 }

@@ -303,6 +303,12 @@ func sampleDeliveryCursor() DeliveryCursor {
 		Told: &gap, Sequence: 4990, Untold: []Gap{gap}}
 }
 
+func sampleFilledCursor() FilledCursor {
+	at := ResumeToken{Epoch: StreamEpoch(sampleTime.Add(-24 * time.Hour)), Sequence: 4711}
+	return FilledCursor{Format: Format, Places: map[string]FilledPlace{"display": {UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20",
+		Epoch: StreamEpoch(sampleTime), Token: FeedToken{Notices: at, Telemetry: at}.String()}}}
+}
+
 func sampleRefillCursor() RefillCursor {
 	return RefillCursor{Format: Format, Epoch: StreamEpoch(sampleTime), Since: sampleTime.Add(-72 * time.Hour),
 		Through: sampleTime.Add(-time.Hour), ThroughID: sampleRaw().ID, Sequence: 4711, Announced: 4000}

@@ -131,8 +131,9 @@ func fills(c *v1alpha1.FeedConsumer) bool {
 const samplesKept = 16
 
 // consumerStream is the stream that a feed server fills for a consumer of modes
-// Latest and Sample: in memory, since its messages lie in the Feed's streams too,
-// and of each subject only the newest, or the newest samples. Nil for other consumers.
+// Latest and Sample: in memory, since its messages lie in the Feed's streams too, as
+// often as the Site's other streams, so that one server can be away, and of each
+// subject only the newest, or the newest samples. Nil for other consumers.
 func consumerStream(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) *OwnStream {
 	if !fills(c) {
 		return nil
@@ -147,7 +148,7 @@ func consumerStream(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) *OwnStream {
 		Subjects:    []string{wire.LiveSubjects(site.Spec.Code, c.Name)},
 		MaxBytes:    maxConsumerStream,
 		PerSubject:  perSubject,
-		Replicas:    1,
+		Replicas:    int(site.Spec.JetStream.Replicas),
 		Storage:     v1alpha1.StorageMemory,
 		Duplicates:  duplicateWindow,
 		Deletion:    v1alpha1.DeletionDelete,

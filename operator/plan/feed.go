@@ -249,11 +249,7 @@ func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []Stre
 func noticeSubjects(code string, instruments []string) []string {
 	all := make([]string, len(instruments))
 	for i, name := range instruments {
-		if leaf, ok := wire.ParseLeafInstruments(name); ok {
-			all[i] = wire.NoticeSubjects(leaf)
-			continue
-		}
-		all[i] = wire.NoticeSubject(code, name)
+		all[i] = wire.SelectedNotices(code, name)
 	}
 	return all
 }
@@ -263,16 +259,7 @@ func observationSubjects(code string, instruments, channels []string) []string {
 	channels = slices.Sorted(slices.Values(channels))
 	var all []string
 	for _, name := range instruments {
-		site := code
-		if leaf, ok := wire.ParseLeafInstruments(name); ok {
-			site, name = leaf, "*"
-		}
-		if len(channels) == 0 {
-			all = append(all, wire.ObservationSubjectsOf(site, name))
-		}
-		for _, channel := range channels {
-			all = append(all, wire.ObservationSubject(site, name, channel))
-		}
+		all = append(all, wire.SelectedObservations(code, name, channels)...)
 	}
 	return all
 }

@@ -113,7 +113,8 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 		InboxPrefix: inbox,
 		Publish: append(harmless(),
 			wire.GapSubjects(code), wire.LiveSubjects(code, "*"), "$KV."+wire.RequestBucket(code)+"."+wire.SamplingRequestKey("*", "*", "*"),
-			"$KV."+lease+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
+			"$KV."+lease+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+wire.CursorBucket(code)+"."+wire.FilledCursorKeys,
+			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
 			"$JS.API.CONSUMER.*.*.>", "$JS.API.DIRECT.GET.>"),
 		Subscribe: []string{inbox + ".>"},
 	}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsdelivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// places are how far the streams of a lease's consumers of modes Latest and Sample are
+// filled. What comes for a consumer names its place, too; but for one to whom nothing
+// comes the Feed's messages pass all the same, and leave their stream. One write is of
+// all consumers, so there is one each saveInterval at most.
+type places struct {
+	lease *stream.Lease
+	log   *slog.Logger
+	cell  *stream.Cell
+	// unsure: the last write may be there or not.
+	unsure bool
+
+	mu     sync.Mutex
+	cursor wire.FilledCursor
+	dirty  bool
+}
+
+// loadPlaces reads those of a lease.
+func (d *delivery) loadPlaces(ctx context.Context, lease *stream.Lease, leaseKey string) (*places, error) {
+	cursors, err := d.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(d.cfg.Site))
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", wire.CursorBucket(d.cfg.Site), err)
+	}
+	key := wire.FilledCursorKey(leaseKey)
+	p := &places{lease: lease, log: d.cfg.Logger, cell: stream.NewCell(cursors, key)}
+	data, err := p.cell.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if data != nil {
+		if p.cursor, err = wire.DecodeFilledCursor(data); err != nil {
+			return nil, fmt.Errorf("cursor %s: %w", key, err)
+		}
+	}
+	if p.cursor.Places == nil {
+		p.cursor.Places = map[string]wire.FilledPlace{}
+	}
+	return p, nil
+}
+
+// of returns the place of a consumer in a stream of its own that has an epoch; false
+// where none is known.
+func (p *places) of(consumer, uid, epoch string) (wire.FeedToken, bool) {
+	p.mu.Lock()
+	is, known := p.cursor.Places[consumer]
+	p.mu.Unlock()
+	if !known || is.UID != uid || is.Epoch != epoch {
+		return wire.FeedToken{}, false
+	}
+	token, err := wire.ParseFeedToken(is.Token)
+	return token, err == nil && token != wire.FeedToken{}
+}
+
+// note notes the place of a consumer, all before which is in its stream or is not to be.
+func (p *places) note(consumer string, at wire.FilledPlace) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cursor.Places[consumer] != at {
+		p.cursor.Places[consumer], p.dirty = at, true
+	}
+}
+
+// keep forgets consumers that are not among those wanted, or need no places any more.
+func (p *places) keep(want map[string]registry.Selection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.cursor.Places {
+		if s, there := want[name]; !there || s.Consumer.Flow.Mode == wire.FlowAll {
+			delete(p.cursor.Places, name)
+			p.dirty = true
+		}
+	}
+}
+
+// save writes what was noted. Errors: those of the lease. What else fails is logged, and
+// written the next time.
+func (p *places) save(ctx context.Context) error {
+	p.mu.Lock()
+	value, err := p.cursor.Encode()
+	dirty := p.dirty
+	p.dirty = false
+	p.mu.Unlock()
+	if err != nil || !dirty {
+		return err
+	}
+	if err := p.lease.Check(); err != nil {
+		return err
+	}
+	if p.unsure {
+		_, err = p.cell.Load(ctx)
+	}
+	if err == nil {
+		err = p.cell.Store(ctx, value)
+	}
+	if p.unsure = err != nil; !p.unsure {
+		return nil
+	}
+	p.mu.Lock()
+	p.dirty = true
+	p.mu.Unlock()
+	if ctx.Err() == nil {
+		p.log.Warn("how far consumers' streams are filled could not be noted, it is tried again", "error", err)
+	}
+	return nil
+}
+
+// saveUntil saves what is noted, now and then, until something changed.
+func (p *places) saveUntil(ctx context.Context, changed <-chan struct{}, now <-chan time.Time) error {
+	for {
+		select {
+		case <-now:
+			if err := p.save(ctx); err != nil {
+				return err
+			}
+		case <-changed:
+			return nil
+		case <-p.lease.Lost():
+			return stream.ErrLeaseLost
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// further returns the place that is further in each stream; of places in two streams
+// that of a.
+func further(a, b wire.FeedToken) wire.FeedToken {
+	return wire.FeedToken{Notices: furtherIn(a.Notices, b.Notices), Telemetry: furtherIn(a.Telemetry, b.Telemetry)}
+}
+
+func furtherIn(a, b wire.ResumeToken) wire.ResumeToken {
+	further := a.Epoch == b.Epoch && (b.Sequence > a.Sequence || b.Sequence == a.Sequence && b.Index > a.Index)
+	if a.Epoch == "" || further {
+		return b
+	}
+	return a
+}

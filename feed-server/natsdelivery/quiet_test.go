@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsdelivery
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// filled returns the place that is noted of a consumer of mode Latest or Sample.
+func (l *lab) filled(consumer string) wire.FeedToken {
+	l.t.Helper()
+	kv, err := l.js.KeyValue(l.t.Context(), wire.CursorBucket(site))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	e, err := kv.Get(l.t.Context(), wire.FilledCursorKey(wire.DeliveryLease(consumer)))
+	if err != nil {
+		return wire.FeedToken{}
+	}
+	c, err := wire.DecodeFilledCursor(e.Value())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	token, err := wire.ParseFeedToken(c.Places[consumer].Token)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return token
+}
+
+// Nothing comes for a consumer of mode Latest, while what others are given leaves the
+// stream. Whoever takes over goes on where the first one was: nothing was missed.
+func TestQuiet(t *testing.T) {
+	l, _ := oneServer(t)
+	l.announce(camera, 1)
+	l.declare(wire.ConsumerEntry{Consumer: "quiet", NoTelemetry: true, Instruments: []string{camera}, Flow: wire.FlowEntry{Mode: wire.FlowLatest}})
+	first := l.serve("pod-0")
+	k := newTaken()
+	consume(t, l.connect("quiet"), wire.ConsumerStream(site, "quiet"), "quiet", k, 0, nil)
+	await(t, "the newest of before is given", func() bool { return slices.Contains(k.distinct("notice"), 1) })
+	for i := range 100 {
+		l.announce("camera-2", 100+i)
+	}
+	const last = 101
+	await(t, "the place is noted", func() bool { return l.filled("quiet").Notices.Sequence >= last })
+	first.kill()
+	s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(last+1)); err != nil {
+		t.Fatal(err)
+	}
+	l.serve("pod-1")
+	l.announce(camera, 2)
+	await(t, "what comes then is given", func() bool { return slices.Contains(k.distinct("notice"), 2) })
+	same(t, "gaps", nil, k.allGaps())
+	same(t, "notices", []int{1, 2}, k.distinct("notice"))
+}
+
+func TestFurther(t *testing.T) {
+	at := func(epoch string, sequence uint64, index uint32) wire.ResumeToken {
+		return wire.ResumeToken{Epoch: epoch, Sequence: sequence, Index: index}
+	}
+	for name, c := range map[string]struct{ a, b, want wire.ResumeToken }{
+		"further":        {at("a", 5, 3), at("a", 9, 0), at("a", 9, 0)},
+		"behind":         {at("a", 9, 0), at("a", 5, 3), at("a", 9, 0)},
+		"in one message": {at("a", 5, 3), at("a", 5, 4), at("a", 5, 4)},
+		"another stream": {at("a", 5, 3), at("b", 9, 0), at("a", 5, 3)},
+		"unknown":        {at("", 0, 0), at("b", 9, 0), at("b", 9, 0)},
+		"not noted":      {at("a", 5, 3), at("", 0, 0), at("a", 5, 3)},
+	} {
+		got := further(wire.FeedToken{Notices: c.a, Telemetry: c.a}, wire.FeedToken{Notices: c.b, Telemetry: c.b})
+		if diff := cmp.Diff(wire.FeedToken{Notices: c.want, Telemetry: c.want}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// A hub's consumer begins with the newest of each leaf's instruments, too.
+func TestNewestOfLeaf(t *testing.T) {
+	l, _ := oneServer(t)
+	for name, subjects := range map[string]string{wire.NoticeStream(site): wire.NoticeSubjects("north"), wire.ObservationStream(site): wire.ObservationSubjects("north")} {
+		s, err := l.js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := s.CachedInfo().Config
+		cfg.Subjects = append(cfg.Subjects, subjects) // as if it sourced them
+		if _, err := l.js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := wire.FeedEntry{UID: "feed-uid", Revision: 1, Feed: feed, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
+		Instruments: append(slices.Clone(instruments), wire.LeafInstruments("north"))}.Encode()
+	l.put(wire.RegistryFeedKey(feed), f, err)
+	n := l.notice(camera, 7)
+	n.Site = "north"
+	l.publishNotice(n)
+	m := nats.NewMsg(wire.ObservationSubject("north", mag, channel))
+	m.Data = wire.AppendDatagram(wire.AppendTelemetryHeader(nil, mag, channel), wire.Datagram{ReceivedAt: n.Record.ReceivedAt, Payload: []byte("8")})
+	m.Header.Set(wire.HeaderID, "gateway-0/life-1/8")
+	m.Header.Set(wire.HeaderType, wire.TypeTelemetry)
+	l.publish(m)
+	l.declare(wire.ConsumerEntry{Consumer: "display", Flow: wire.FlowEntry{Mode: wire.FlowLatest}})
+	l.serve("pod-0")
+	await(t, "the newest of the leaf is there", func() bool {
+		_, _, notice := l.last("display", wire.NoticeSubject("north", camera))
+		_, _, telemetry := l.last("display", wire.ObservationSubject("north", mag, channel))
+		return notice == nil && telemetry == nil
+	})
+}
+
+// A stream that takes messages and never answers costs its own consumer only, and
+// what it does not answer is forgotten.
+func TestNoAnswer(t *testing.T) {
+	l, _ := oneServer(t)
+	leases, err := l.js.KeyValue(t.Context(), wire.LeaseBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := stream.AcquireLease(t.Context(), leases, "delivery.0", wire.Lease{Holder: "pod-0", Incarnation: "life"}, slog.New(slog.NewTextHandler(testWriter{t}, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	filling := func(name string, answers bool) *filler {
+		subject := wire.LiveSubjects(site, name)
+		_, err := l.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: wire.ConsumerStream(site, name), Subjects: []string{subject},
+			Storage: jetstream.MemoryStorage, MaxMsgsPerSubject: 1, NoAck: !answers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		js, err := newPublisher(l.js.Conn())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &filler{consumer: name, stream: wire.ConsumerStream(site, name), lease: lease, publisher: js}
+	}
+	fill := func(f *filler) error {
+		var messages []*nats.Msg
+		for range 512 {
+			messages = append(messages, nats.NewMsg(wire.LiveSubject(site, f.consumer, wire.NoticeSubject(site, camera))))
+		}
+		return f.put(t.Context(), messages)
+	}
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"} // more together than one publisher lets wait
+	failed := make(chan error, len(names))
+	silent := make([]*filler, len(names))
+	for i, name := range names {
+		silent[i] = filling(name, false)
+		go func() { failed <- fill(silent[i]) }()
+	}
+	await(t, "all wait for answers", func() bool {
+		return !slices.ContainsFunc(silent, func(f *filler) bool { return f.publisher.PublishAsyncPending() < 512 })
+	})
+	if err := fill(filling("answers", true)); err != nil {
+		t.Errorf("a stream that answers: %v", err)
+	}
+	for range names {
+		if err := <-failed; err == nil {
+			t.Error("what was never answered is taken for put")
+		}
+	}
+	await(t, "nothing waits any more", func() bool {
+		return !slices.ContainsFunc(silent, func(f *filler) bool { return f.publisher.PublishAsyncPending() > 0 })
+	})
+}
+
+// One of three nodes says nothing: that which leads the stream of a consumer of mode
+// Latest. It gets the newest all the same.
+func TestLatestNodeCutOff(t *testing.T) {
+	t.Parallel()
+	cluster := parts.NATSCluster(t, parts.NATSOptions{Operator: true})
+	l := newLab(t, cluster, 3)
+	l.declare(wire.ConsumerEntry{Consumer: "display", Flow: wire.FlowEntry{Mode: wire.FlowLatest}})
+	l.serve("pod-0")
+	k := newTaken()
+	consume(t, l.connect("display"), wire.ConsumerStream(site, "display"), "display", k, 0, nil)
+	number := 0
+	newest := func(what string) {
+		t.Helper()
+		for range 20 {
+			l.announce(camera, number)
+			l.telemetry(mag, number, 1)
+			number++
+		}
+		await(t, what, func() bool {
+			return slices.Contains(k.distinct("notice"), number-1) && slices.Contains(k.distinct("obs"), number-1)
+		})
+	}
+	newest("the newest is given")
+	s, err := l.js.Stream(t.Context(), wire.ConsumerStream(site, "display"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := cluster.Named(s.CachedInfo().Cluster.Leader)
+	if cut == nil {
+		t.Fatal("nobody leads the stream")
+	}
+	cut.Pause()
+	newest("the newest is given without the node")
+	cut.Continue()
+	newest("the newest is given with it")
+}

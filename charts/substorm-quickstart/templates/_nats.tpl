@@ -78,9 +78,13 @@ leafnodes {
       {{- range list "INFO" "STREAM.>" "DIRECT.>" "META.>" "SERVER.>" "ACCOUNT.>" "$KV.>" "$OBJ.>" "CONSUMER.MSG.>" "CONSUMER.DURABLE.>" "CONSUMER.LIST.>" "CONSUMER.NAMES.>" "CONSUMER.LEADER.>" }}
       {{ printf "%s.%s" $api . | quote }}
       {{- end }}
-      {{- range list "REGISTRY" "LEDGER" "LEASE" "STATUS" "CURSOR" "NAMES" }}
+      {{- range list "REGISTRY" "LEDGER" "LEASE" "STATUS" "CURSOR" "REQUESTS" "NAMES" }}
       {{ printf "%s.CONSUMER.*.KV_%s_%s.>" $api . $site | quote }}
       {{ printf "%s.CONSUMER.*.KV_%s_%s" $api . $site | quote }}
+      {{- end }}
+      {{- range $.Values.nats.leafOf.denyStreams }}
+      {{ printf "%s.CONSUMER.*.%s.>" $api . | quote }}
+      {{ printf "%s.CONSUMER.*.%s" $api . | quote }}
       {{- end }}
     ]
     # What leaves by itself: nothing. The hub asks.

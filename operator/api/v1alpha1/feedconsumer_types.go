@@ -116,7 +116,8 @@ type Flow struct {
 	// Mode says what a consumer that is too slow gets. All: everything that the
 	// stream still holds, and a gap record for what it does not. Latest: the newest
 	// message of each instrument and channel, and how many it replaced. Sample: the
-	// newest of each interval, and the rate that was achieved.
+	// newest of each interval, and the rate that was achieved. Newest is what the
+	// gateway received last, until decoders read observation times from the data.
 	// +kubebuilder:default=All
 	// +optional
 	Mode FlowMode `json:"mode,omitempty"`
@@ -136,7 +137,8 @@ type Flow struct {
 	MaxBytesPerSecond *resource.Quantity `json:"maxBytesPerSecond,omitempty"`
 
 	// MaxLag is how old the next message of mode All may be. A consumer that is
-	// further behind gets the newest of each instrument and channel instead, and a
+	// further behind gets the newest of each instrument and channel, by the time at
+	// which the gateway received it, instead, and a
 	// gap record that says what was skipped, until it has caught up.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

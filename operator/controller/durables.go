@@ -35,11 +35,16 @@ func (b *busKeeper) durable(ctx context.Context, d plan.Durable) error {
 	if err != nil {
 		return err
 	}
+	b.position(consumer, d.Stream, wire.ResumeToken{Epoch: epoch, Sequence: info.AckFloor.Stream})
+	return nil
+}
+
+// position notes how far a consumer has come in a stream.
+func (b *busKeeper) position(consumer, stream string, at wire.ResumeToken) {
 	if b.found.positions[consumer] == nil {
 		b.found.positions[consumer] = map[string]wire.ResumeToken{}
 	}
-	b.found.positions[consumer][d.Stream] = wire.ResumeToken{Epoch: epoch, Sequence: info.AckFloor.Stream}
-	return nil
+	b.found.positions[consumer][stream] = at
 }
 
 // worse keeps the worst of what was found of a consumer.
@@ -137,33 +142,85 @@ func sameDurable(is jetstream.ConsumerConfig, d plan.Durable) bool {
 }
 
 // sweep removes durables and consumers' streams that are of nobody, or of somebody
-// who needs them no longer, and streams of Feeds that are gone and asked for that.
+// who needs them no longer, and streams of Feeds that are gone and asked for that; and
+// from consumers' streams what those may not read any more.
 func (b *busKeeper) sweep(ctx context.Context, p plan.BusPlan) error {
-	code := b.want.marker.Code
+	var errs []error
 	names := b.js.StreamNames(ctx)
 	for name := range names.Name() {
-		feed, ofFeed := wire.ParseFeedStream(code, name)
-		consumer, ofConsumer := wire.ParseConsumerStream(code, name)
-		var err error
-		switch {
-		case ofConsumer && unneeded(p, consumer) && !slices.ContainsFunc(p.Streams, func(s plan.OwnStream) bool { return s.Name == name }):
-			err = b.removeStream(ctx, name, false)
-		case ofFeed && !slices.Contains(p.Feeds, feed):
-			err = b.removeStream(ctx, name, true)
+		if b.silent[name] {
+			continue
 		}
-		if err == nil && (ofFeed || name == wire.ObservationStream(code) || name == wire.NoticeStream(code)) {
-			err = b.sweepDurables(ctx, name, p)
-		}
+		call, cancel := context.WithTimeout(ctx, objectTimeout)
+		err := b.sweepStream(call, name, p)
+		cancel()
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", name, err)
+			errs = append(errs, fmt.Errorf("stream %s: %w", name, err))
 		}
 	}
-	return names.Err()
+	return errors.Join(append(errs, names.Err())...)
+}
+
+func (b *busKeeper) sweepStream(ctx context.Context, name string, p plan.BusPlan) error {
+	code := b.want.marker.Code
+	feed, ofFeed := wire.ParseFeedStream(code, name)
+	consumer, ofConsumer := wire.ParseConsumerStream(code, name)
+	var err error
+	switch {
+	case ofConsumer && unneeded(p, consumer) && !slices.ContainsFunc(p.Streams, func(s plan.OwnStream) bool { return s.Name == name }):
+		return b.removeStream(ctx, name, false)
+	case ofConsumer:
+		if instruments, known := p.MayRead[consumer]; known {
+			return b.purgeClosed(ctx, name, consumer, instruments)
+		}
+	case ofFeed && !slices.Contains(p.Feeds, feed):
+		err = b.removeStream(ctx, name, true)
+	}
+	if err == nil && (ofFeed || name == wire.ObservationStream(code) || name == wire.NoticeStream(code)) {
+		err = b.sweepDurables(ctx, name, p)
+	}
+	return err
 }
 
 // unneeded: a consumer that is gone, or whose needs are known.
 func unneeded(p plan.BusPlan, consumer string) bool {
 	return !slices.Contains(p.Consumers, consumer) || slices.Contains(p.Settled, consumer)
+}
+
+// purgeClosed removes from a consumer's stream what the consumer may not read any
+// more. A feed server may not know that yet: the stream is looked at whenever something
+// came.
+func (b *busKeeper) purgeClosed(ctx context.Context, name, consumer string, instruments []string) error {
+	s, err := b.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	is := s.CachedInfo()
+	if ours, _, err := b.ours(is); err != nil || !ours {
+		return err
+	}
+	state := fmt.Sprint(wire.StreamEpoch(is.Created), is.State.LastSeq, instruments)
+	if b.looked.closed[name] == state {
+		return nil
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(wire.LiveSubjects(b.want.marker.Code, consumer)))
+	if err != nil {
+		return err
+	}
+	for _, subject := range plan.Closed(b.want.marker.Code, consumer, sortedKeys(info.State.Subjects), instruments) {
+		if err := s.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return fmt.Errorf("purge %s: %w", subject, err)
+		}
+		b.log.Info("took from a consumer's stream what it may no longer read", "stream", name, "subject", subject)
+	}
+	if b.looked.closed == nil {
+		b.looked.closed = map[string]string{}
+	}
+	b.looked.closed[name] = state
+	return nil
 }
 
 // removeStream removes a stream that is this Site's; onlyAsked: where its metadata says so.

@@ -22,8 +22,9 @@ const (
 	// lookEvery is how often streams and durables of Feeds and FeedConsumers are looked
 	// at: what somebody deletes by hand is back after it.
 	lookEvery = 5 * time.Second
-	// lookTimeout bounds one look at all of them.
-	lookTimeout = time.Minute
+	// lookTimeout bounds one look at all of them, and objectTimeout at one of them.
+	lookTimeout   = time.Minute
+	objectTimeout = 5 * time.Second
 )
 
 // keepFeeds keeps what JetStream holds of the Site's Feeds and FeedConsumers as it
@@ -43,7 +44,7 @@ func (l *link) keepFeeds(ctx context.Context) {
 		nc := l.nc
 		l.mu.Unlock()
 		p := l.facts.busPlan()
-		if nc == nil || p == nil {
+		if nc == nil || p == nil || !nc.IsConnected() {
 			continue
 		}
 		js, err := jetstream.New(nc)
@@ -52,9 +53,9 @@ func (l *link) keepFeeds(ctx context.Context) {
 		}
 		look, cancel := context.WithTimeout(ctx, lookTimeout)
 		made, err := l.lookAtFeeds(look, js, *p)
-		if err == nil && !made && (l.now().Sub(counted) >= figuresAge || !l.facts.allCounted(*p)) {
+		if !made && (l.now().Sub(counted) >= figuresAge || !l.facts.allCounted(*p)) {
 			counted = l.now()
-			err = l.countFeeds(look, js, *p)
+			err = errors.Join(err, l.countFeeds(look, js, *p))
 		}
 		cancel()
 		if err != nil && ctx.Err() == nil {
@@ -63,22 +64,27 @@ func (l *link) keepFeeds(ctx context.Context) {
 	}
 }
 
+// looked is what is remembered from one look to the next.
+type looked struct {
+	// silent are streams and durables that did not answer: they are asked last.
+	silent map[string]bool
+	// closed says, by stream of a consumer, in which state nothing in it was closed to
+	// the consumer.
+	closed map[string]string
+}
+
 // lookAtFeeds makes and changes what is planned, and removes what nobody has any
-// more. What JetStream refuses is found; what keeps it from answering is an error.
-// Made: a stream is new, and has not sourced yet what it will hold.
+// more. What JetStream refuses is found, and so is what does not answer: the others do
+// not wait for it. Errors are what could not be found out. Made: a stream is new, and
+// has not sourced yet what it will hold.
 func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) (made bool, err error) {
-	b := &busKeeper{link: l, js: js, epochs: map[string]string{},
+	b := &busKeeper{link: l, js: js, epochs: map[string]string{}, silent: map[string]bool{},
 		found: busFound{streams: map[string]plan.StreamFound{}, durables: map[string]plan.Finding{}, positions: map[string]map[string]wire.ResumeToken{}}}
-	for _, s := range p.Streams {
-		if err := b.stream(ctx, s); err != nil {
-			return b.made, fmt.Errorf("stream %s: %w", s.Name, err)
-		}
+	errs := []error{b.streams(ctx, p.Streams), b.durables(ctx, p.Durables)}
+	if ctx.Err() != nil {
+		return b.made, errors.Join(append(errs, ctx.Err())...)
 	}
-	for _, d := range p.Durables {
-		if err := b.durable(ctx, d); err != nil {
-			return b.made, fmt.Errorf("durable %s of stream %s: %w", d.Name, d.Stream, err)
-		}
-	}
+	l.looked.silent = b.silent
 	streams, consumers := l.facts.setFound(b.found)
 	for _, name := range streams {
 		if feed, ok := wire.ParseFeedStream(l.want.marker.Code, name); ok {
@@ -91,7 +97,67 @@ func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.B
 	for _, name := range consumers {
 		l.consumerFound(name)
 	}
-	return b.made, errors.Join(b.sweep(ctx, p), l.forgetReports(ctx, js, p))
+	return b.made, errors.Join(append(errs, b.sweep(ctx, p), l.forgetReports(ctx, js, p))...)
+}
+
+// streams looks at all that are planned.
+func (b *busKeeper) streams(ctx context.Context, all []plan.OwnStream) error {
+	var errs []error
+	for _, i := range b.silentLast(len(all), func(i int) string { return all[i].Name }) {
+		s := all[i]
+		call, cancel := context.WithTimeout(ctx, objectTimeout)
+		err := b.stream(call, s)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		f := plan.StreamSilent("stream "+s.Name, err)
+		b.silent[s.Name], b.found.streams[s.Name] = true, plan.StreamFound{Problem: &f}
+		errs = append(errs, fmt.Errorf("stream %s: %w", s.Name, err))
+	}
+	return errors.Join(errs...)
+}
+
+// durables looks at all that are planned. Those of streams that do not answer do not
+// either.
+func (b *busKeeper) durables(ctx context.Context, all []plan.Durable) error {
+	var errs []error
+	named := func(i int) string { return all[i].Stream + "/" + all[i].Name }
+	for _, i := range b.silentLast(len(all), named) {
+		d, err := all[i], errSilent
+		if !b.silent[d.Stream] {
+			call, cancel := context.WithTimeout(ctx, objectTimeout)
+			err = b.durable(call, d)
+			cancel()
+		}
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		consumer, _ := wire.ParseConsumerDurable(d.Name)
+		b.silent[named(i)] = true
+		b.worse(consumer, plan.StreamSilent(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), err))
+		if at, known := b.facts.positionsOf(consumer)[d.Stream]; known {
+			b.position(consumer, d.Stream, at)
+		}
+		errs = append(errs, fmt.Errorf("durable %s of stream %s: %w", d.Name, d.Stream, err))
+	}
+	return errors.Join(errs...)
+}
+
+// errSilent: nobody was asked.
+var errSilent = errors.New("its stream does not answer")
+
+// silentLast returns the places in a list, those last which did not answer last time.
+func (b *busKeeper) silentLast(count int, name func(int) string) []int {
+	var first, last []int
+	for i := range count {
+		if b.looked.silent[name(i)] {
+			last = append(last, i)
+		} else {
+			first = append(first, i)
+		}
+	}
+	return append(first, last...)
 }
 
 // forgetReports removes reports that say nothing any more: pods of feed servers have
@@ -120,6 +186,8 @@ type busKeeper struct {
 	// epochs of streams that were looked at.
 	epochs map[string]string
 	found  busFound
+	// silent are those that did not answer now.
+	silent map[string]bool
 	made   bool
 }
 

@@ -193,6 +193,12 @@ func (f *facts) allCounted(p plan.BusPlan) bool {
 	return true
 }
 
+func (f *facts) figuresOf() map[string]plan.FeedFigures {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.feeds.figures
+}
+
 func (f *facts) setFigures(figures map[string]plan.FeedFigures) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

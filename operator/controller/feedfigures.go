@@ -22,28 +22,46 @@ const (
 	countKept = 10 * time.Second
 )
 
-// countFeeds counts what the streams hold of each Feed.
+// countFeeds counts what the streams hold of each Feed. Of one that cannot be counted
+// stays what was known.
 func (l *link) countFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) error {
-	all := map[string]plan.FeedFigures{}
+	var errs []error
+	all, was := map[string]plan.FeedFigures{}, l.facts.figuresOf()
 	for feed, selections := range p.Selections {
-		var sum plan.FeedFigures
-		for _, s := range selections {
-			figures, err := countStream(ctx, js, s, l.now())
-			if errors.Is(err, jetstream.ErrStreamNotFound) {
+		figures, err := l.countFeed(ctx, js, selections)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("count Feed %s: %w", feed, err))
+			var known bool
+			if figures, known = was[feed]; !known {
 				continue
 			}
-			if err != nil {
-				return fmt.Errorf("count Feed %s in stream %s: %w", feed, s.Stream, err)
-			}
-			addFigures(&sum, figures)
 		}
-		all[feed] = sum
+		all[feed] = figures
 	}
 	l.facts.setFigures(all)
 	for feed := range all {
 		l.feedFound(feed)
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+func (l *link) countFeed(ctx context.Context, js jetstream.JetStream, selections []plan.FeedSelection) (sum plan.FeedFigures, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*objectTimeout)
+	defer cancel()
+	for _, s := range selections {
+		if l.looked.silent[s.Stream] {
+			return sum, fmt.Errorf("stream %s: %w", s.Stream, errSilent)
+		}
+		figures, err := countStream(ctx, js, s, l.now())
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return sum, fmt.Errorf("stream %s: %w", s.Stream, err)
+		}
+		addFigures(&sum, figures)
+	}
+	return sum, nil
 }
 
 func addFigures(sum *plan.FeedFigures, f plan.FeedFigures) {

@@ -48,6 +48,9 @@ type link struct {
 	// or a FeedConsumer.
 	feedFound, consumerFound func(name string)
 
+	// looked is keepFeeds' alone.
+	looked looked
+
 	mu       sync.Mutex
 	nc       *nats.Conn
 	registry jetstream.KeyValue

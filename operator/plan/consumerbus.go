@@ -5,6 +5,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -38,7 +39,8 @@ type BusPlan struct {
 	// Selections by Feed are what is counted for its status.
 	Selections map[string][]FeedSelection `json:"selections,omitempty"`
 	// Settled consumers need what is planned, and nothing else; of the others what
-	// stands stays, but for messages of instruments that are not in MayRead.
+	// stands stays. MayRead, where a consumer has it, are the instruments of which
+	// messages stay.
 	Settled []string            `json:"settled,omitempty"`
 	MayRead map[string][]string `json:"mayRead,omitempty"`
 }
@@ -79,8 +81,9 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 	return p
 }
 
-// MayRead are, for each FeedConsumer that is not settled, the instruments that it may
-// read: whatever else is amiss with it, what is closed is closed at once.
+// MayRead are the instruments that a FeedConsumer may read: for each that is not
+// settled, and for each that has a stream that is filled. Whatever else is amiss with
+// it, what is closed is closed at once.
 func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, now time.Time) map[string][]string {
 	all := map[string][]string{}
 	names := make([]string, len(instruments))
@@ -90,9 +93,16 @@ func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer
 	slices.Sort(names)
 	for i := range consumers {
 		c := &consumers[i]
-		if c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && !slices.Contains(p.Settled, c.Name) {
-			all[c.Name] = readable(feedNamed(feeds, c.Spec.FeedRef.Name), c, names, accessOf(instruments), now)
+		if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS || slices.Contains(p.Settled, c.Name) && !fills(c) {
+			continue
 		}
+		feed, known := feedNamed(feeds, c.Spec.FeedRef.Name), names
+		if feed != nil {
+			for _, leaf := range slices.Sorted(slices.Values(feed.Spec.Leaves)) {
+				known = append(slices.Clip(known), wire.LeafInstruments(leaf))
+			}
+		}
+		all[c.Name] = readable(feed, c, known, accessOf(instruments), now)
 	}
 	return all
 }
@@ -102,12 +112,8 @@ func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer
 func Narrow(site string, subjects, instruments []string) []string {
 	var all []string
 	for _, subject := range subjects {
-		_, instrument, err := wire.ParseNoticeSubject(subject)
-		if err != nil {
-			instrument, _, err = parseObservations(subject)
-		}
-		if err != nil || slices.Contains(instruments, instrument) {
-			all = append(all, subject) // gap records, and what matches nothing
+		if listed(site, subject, instruments) {
+			all = append(all, subject)
 		}
 	}
 	if len(all) == 0 {
@@ -116,9 +122,31 @@ func Narrow(site string, subjects, instruments []string) []string {
 	return all
 }
 
-func parseObservations(subject string) (instrument, channel string, err error) {
-	_, instrument, channel, err = wire.ParseObservationSubject(subject)
-	return instrument, channel, err
+// Closed returns those subjects of a consumer's own stream that are of instruments
+// that are not in a list.
+func Closed(site, consumer string, subjects, instruments []string) []string {
+	var all []string
+	for _, subject := range subjects {
+		is, live := strings.CutPrefix(subject, wire.LiveSubject(site, consumer, ""))
+		if live && !listed(site, is, instruments) {
+			all = append(all, subject)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// listed says whether a list has the instrument of a subject, or its leaf. Gap records,
+// and what matches nothing, are of none, and everybody's.
+func listed(site, subject string, instruments []string) bool {
+	of, instrument, err := wire.ParseNoticeSubject(subject)
+	if err != nil {
+		of, instrument, _, err = wire.ParseObservationSubject(subject)
+	}
+	if err == nil && of != site {
+		instrument = wire.LeafInstruments(of)
+	}
+	return err != nil || slices.Contains(instruments, instrument)
 }
 
 // fills says whether a feed server fills a stream for the consumer.

@@ -130,3 +130,9 @@ func StreamRefused(what, problem string) Finding {
 	return bad(v1alpha1.ReasonStreamRefused, fmt.Sprintf(
 		"JetStream refuses %s: %s; see that spec.stream asks for no more replicas and bytes than the servers and the account have", what, problem))
 }
+
+// StreamSilent says that JetStream said nothing of a stream, or a durable, in time.
+func StreamSilent(what string, problem error) Finding {
+	return bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
+		"%s does not answer (%v), and is looked at again: see that most of the servers that hold it are up", what, problem))
+}

@@ -71,8 +71,8 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 // OperatorUser is the user of the operator itself for one Site: it makes the
 // Site's streams and buckets, those of Feeds and FeedConsumers, and their durables;
 // it writes the registry, reads reports, looks at the first and the last message of
-// a Feed, and says what became of conditions. It can delete none of the Site's own
-// streams. Permissions know no prefixes of names, so that streams of Feeds, which
+// a Feed, and says what became of conditions. It can delete and purge none of the
+// Site's own streams. Permissions know no prefixes of names, so that streams of Feeds, which
 // come and go, cannot be named.
 func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
@@ -83,7 +83,7 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 		InboxPrefix: inbox,
 		Publish: append(harmless(), wire.HealthSubjects(code), "$KV."+wire.RegistryBucket(code)+".>",
 			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
-			"$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*",
+			"$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.PURGE.*",
 			"$JS.API.CONSUMER.*.*", "$JS.API.CONSUMER.*.*.>"),
 		Subscribe: []string{inbox + ".>"},
 	}
@@ -91,10 +91,10 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+bucket+".>")
 	}
 	for _, s := range Streams(site) {
-		u.DenyPublish = append(u.DenyPublish, "$JS.API.STREAM.DELETE."+s.Name)
+		u.DenyPublish = append(u.DenyPublish, "$JS.API.STREAM.DELETE."+s.Name, "$JS.API.STREAM.PURGE."+s.Name)
 	}
 	for _, b := range Buckets(site) {
-		u.DenyPublish = append(u.DenyPublish, "$JS.API.STREAM.DELETE.KV_"+b.Name)
+		u.DenyPublish = append(u.DenyPublish, "$JS.API.STREAM.DELETE.KV_"+b.Name, "$JS.API.STREAM.PURGE.KV_"+b.Name)
 	}
 	return u
 }

@@ -16,8 +16,8 @@ import (
 // hubs follow the streams that somebody reads: each from when it is first asked
 // for until no Feed names it any more.
 type hubs struct {
-	ctx  context.Context
-	js   jetstream.JetStream
+	ctx context.Context
+	js  jetstream.JetStream
 	// ring is what all of them hold of their streams' ends.
 	ring *hub.Budget
 	log  *slog.Logger

@@ -156,6 +156,7 @@ type follower struct {
 	opened   int
 	payloads map[string]int
 	problem  error
+	gaps     []string
 }
 
 // follow begins to consume with what the FeedConsumer's Secret holds.
@@ -243,7 +244,7 @@ func (f *follower) take(data []byte) {
 		return
 	}
 	if m.Gap != nil {
-		f.problem = fmt.Errorf("a gap: %s", m.Gap)
+		f.gaps = append(f.gaps, string(m.Gap))
 	}
 	f.token = m.Token
 	for _, d := range m.Telemetry.Datagrams {
@@ -263,6 +264,9 @@ func (f *follower) has(n int) error {
 		if times > 1 {
 			return fmt.Errorf("datagram %q came %d times", payload, times)
 		}
+	}
+	if len(f.gaps) > 0 {
+		return fmt.Errorf("gap records where nothing is missing: %s", f.gaps)
 	}
 	if len(f.payloads) < n {
 		return fmt.Errorf("%d of %d datagrams came, over %d connections (%v)", len(f.payloads), n, f.opened, f.problem)

@@ -28,8 +28,12 @@ type Config struct {
 
 	NATS stream.Config
 
-	// RingSize is how much of each stream's end is held in memory, in bytes.
+	// RingSize is how much of the streams' ends is held in memory, of all together, in
+	// bytes; 0: what the memory limit lets.
 	RingSize int64
+	// MaxConnections bounds those of all FeedConsumers together; 0: by the memory limit,
+	// where there is one.
+	MaxConnections int
 	// Readers bound how many consumers read the streams behind that at a time.
 	Readers int
 	// DrainTimeout is how long clients may take to go when the pod stops.
@@ -58,7 +62,10 @@ func (c *Config) check() error {
 	if len(c.NATS.Servers) == 0 {
 		errs = append(errs, errors.New("--nats-servers is not set"))
 	}
-	if c.RingSize < minRing {
+	if c.MaxConnections < 0 {
+		errs = append(errs, errors.New("--max-connections must not be negative"))
+	}
+	if c.RingSize != 0 && c.RingSize < minRing {
 		errs = append(errs, fmt.Errorf("--ring-size %d: at least %d bytes are needed", c.RingSize, minRing))
 	}
 	if c.Readers < 1 || c.DrainTimeout <= 0 {

@@ -16,9 +16,10 @@ import (
 // hubs follow the streams that somebody reads: each from when it is first asked
 // for until no Feed names it any more.
 type hubs struct {
-	ctx  context.Context
-	js   jetstream.JetStream
-	ring int
+	ctx context.Context
+	js  jetstream.JetStream
+	// ring is what all of them hold of their streams' ends.
+	ring *hub.Budget
 	log  *slog.Logger
 
 	mu      sync.Mutex
@@ -32,7 +33,7 @@ type followed struct {
 }
 
 func newHubs(ctx context.Context, js jetstream.JetStream, ring int64, log *slog.Logger) *hubs {
-	return &hubs{ctx: ctx, js: js, ring: int(ring), log: log, all: map[string]*followed{}}
+	return &hubs{ctx: ctx, js: js, ring: hub.NewBudget(int(ring)), log: log, all: map[string]*followed{}}
 }
 
 // of returns the hub of a stream.
@@ -42,7 +43,7 @@ func (h *hubs) of(stream string) *hub.Hub {
 	f := h.all[stream]
 	if f == nil {
 		ctx, stop := context.WithCancel(h.ctx)
-		f = &followed{hub.New(hub.Config{JetStream: h.js, Stream: stream, RingBytes: h.ring, Logger: h.log}), stop}
+		f = &followed{hub.New(hub.Config{JetStream: h.js, Stream: stream, Budget: h.ring, Logger: h.log}), stop}
 		h.all[stream] = f
 		h.running.Go(func() { f.Run(ctx) })
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/cgroup"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/telemetry"
 	"github.com/substorm/substorm/internal/wire"
@@ -56,6 +57,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.check(); err != nil {
 		return err
 	}
+	cfg.fit(cgroup.Memory())
 	log, err := telemetry.NewLogger(cfg.Log, cfg.LogLevel)
 	if err != nil {
 		return err
@@ -98,7 +100,7 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Logger: s.log, Metrics: s.metrics,
 	})
 	s.doors, err = serve.New(serve.Config{
-		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates,
+		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates, MaxConnections: cfg.MaxConnections,
 		JetStream: s.js, Registry: s.registry, Hub: s.hubs.of, Slots: s.slots,
 		Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
 		Sampling: sampling.New(sampling.Config{Site: cfg.Site, JetStream: s.js, Instrument: s.instrument, Logger: s.log, Metrics: s.metrics}).Serve,
@@ -147,7 +149,8 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 			Hub: s.hubs.of, Slots: s.slots, Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
 		})
 	})
-	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil)
+	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil,
+		"ringSize", s.cfg.RingSize, "maxConnections", s.cfg.MaxConnections)
 
 	var err error
 	select {

@@ -74,7 +74,7 @@ func TestSlowHarmNobody(t *testing.T) {
 	f := l.start("--ring-size", "2097152")
 	const messages, size = 500, 40_000
 	slow := l.client(f, "slow")
-	l.slowly(slow, 200_000)
+	l.slowly(slow, 2_000_000)
 	for range 20 {
 		stalled, _ := net.Dial("tcp", f.Address())
 		if stalled == nil {
@@ -99,26 +99,28 @@ func TestSlowHarmNobody(t *testing.T) {
 		c.connect()
 		fast.Go(func() { c.expect(0, messages) })
 	}
-	for range messages {
+	most, behind := before, 0.
+	look := func() {
+		most = max(most, metric(t, f, "process_resident_memory_bytes", ""))
+		behind = max(behind, metric(t, f, "substorm_feed_lag_messages", `"stalled"`))
+	}
+	for n := range messages {
 		l.telemetry("mag-1", 1, size)
+		if n%50 == 0 {
+			look()
+		}
 	}
 	fast.Wait()
 	if t.Failed() {
 		return
 	}
-	for n := range 30 {
-		if err := slow.read(); err != nil {
-			t.Fatal(err)
-		}
-		for i, d := range slow.datagrams {
-			if d != i {
-				t.Fatalf("the slow one got %d as number %d", d, i)
-			}
-		}
-		_ = n
-	}
-	if after := metric(t, f, "process_resident_memory_bytes", ""); after-before > 100<<20 {
-		t.Errorf("memory grew from %.0f to %.0f bytes, %d bytes were sent", before, after, messages*size)
+	eventually(t, "the stalled ones are seen to stall", func() bool {
+		look()
+		return behind > messages/2
+	})
+	slow.expect(0, messages)
+	if look(); most-before > 100<<20 {
+		t.Errorf("memory grew from %.0f to %.0f bytes, %d bytes were sent", before, most, messages*size)
 	}
 	if lag := metric(t, f, "substorm_feed_lag_messages", `"fast"`); lag != 0 {
 		t.Errorf("the fast one lags by %.0f messages", lag)
@@ -202,7 +204,7 @@ func TestLatestAndSample(t *testing.T) {
 	const total = 2 * rounds * each
 	for _, c := range []*client{latest, sample} {
 		c.until("all to be given or counted", func() bool { return len(c.datagrams)+int(c.replaced+c.sampled) == total })
-		if len(c.gaps) > 0 || len(c.datagrams) > total/10 {
+		if len(c.gaps) > 0 {
 			t.Errorf("%s: %d datagrams of %d, gaps %+v", c.name, len(c.datagrams), total, c.gaps)
 		}
 		var newest [2]int

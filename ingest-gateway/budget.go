@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
+	"github.com/substorm/substorm/internal/cgroup"
 )
 
 const (
@@ -40,9 +40,6 @@ const (
 	connectionShare = 6
 	connectionCost  = 16 << 10
 	minConnections  = 256
-	// heapShare is the part of the memory limit at which Go's heap is collected
-	// as hard as it takes; the rest is stacks and what others read in vain.
-	heapShare = 0.8
 )
 
 // limits are what memory lets the gateway take.
@@ -60,11 +57,7 @@ func (l limits) objects() int64   { return l.budget - l.telemetry() - l.archive(
 // memoryLimits returns the limits, and makes the heap respect the control
 // group's. Budget is the one that was asked for, or 0.
 func memoryLimits(budget int64) limits {
-	limit := memoryLimit("/proc/self/cgroup", "/sys/fs/cgroup")
-	if limit > 0 {
-		debug.SetMemoryLimit(int64(heapShare * float64(limit)))
-	}
-	return limitsUnder(limit, budget)
+	return limitsUnder(cgroup.Memory(), budget)
 }
 
 // limitsUnder returns the limits under a memory limit in bytes, or 0 for none.

@@ -52,7 +52,8 @@ func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
 	f.StringVar(&cfg.NATS.TLSDir, "nats-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for NATS")
 	f.StringVar(&cfg.NATS.InboxPrefix, "nats-inbox-prefix", "", "prefix of reply subjects that the credentials allow")
 
-	f.Int64Var(&cfg.RingSize, "ring-size", 32<<20, "bytes of each stream's newest messages that are held in memory")
+	f.Int64Var(&cfg.RingSize, "ring-size", 0, "bytes of the streams' newest messages that are held in memory, of all together (0: an eighth of the memory limit, or 64 MiB)")
+	f.IntVar(&cfg.MaxConnections, "max-connections", 0, "connections of all consumers together (0: as many as fit in the memory limit at 512 KiB each)")
 	f.IntVar(&cfg.Readers, "readers", 4, "how many consumers that are behind that read a stream at a time")
 	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", 30*time.Second, "how long clients may take to go when the program stops")
 	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")

@@ -24,7 +24,7 @@ func TestEnvironment(t *testing.T) {
 	if err := flags.FromEnvironment(f, func(name string) string { return env[name] }); err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Site != "hub" || cfg.Pod != "from-flag" || len(cfg.NATS.Servers) != 2 || cfg.DrainTimeout != 5*time.Second || cfg.RingSize < 1<<20 {
+	if cfg.Site != "hub" || cfg.Pod != "from-flag" || len(cfg.NATS.Servers) != 2 || cfg.DrainTimeout != 5*time.Second {
 		t.Errorf("%+v", cfg)
 	}
 }
@@ -35,7 +35,7 @@ func TestMissing(t *testing.T) {
 	if err == nil {
 		t.Fatal("it runs without a configuration")
 	}
-	for _, name := range []string{"--site", "--pod", "--listen", "--listen-http", "--nats-servers", "--ring-size", "--readers", "--drain-timeout"} {
+	for _, name := range []string{"--site", "--pod", "--listen", "--listen-http", "--nats-servers", "--readers", "--drain-timeout"} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named: %v", name, err)
 		}

@@ -26,8 +26,10 @@ const (
 type Config struct {
 	JetStream jetstream.JetStream
 	Stream    string
-	// RingBytes is how much of the stream's end is held in memory.
+	// RingBytes is how much of the stream's end is held in memory, where no Budget
+	// that it shares with other streams says so.
 	RingBytes int
+	Budget    *Budget
 	Logger    *slog.Logger
 }
 
@@ -49,7 +51,12 @@ type Place struct {
 }
 
 // New returns a hub that follows nothing yet.
-func New(cfg Config) *Hub { return &Hub{cfg: cfg, changed: make(chan struct{})} }
+func New(cfg Config) *Hub {
+	if cfg.Budget == nil {
+		cfg.Budget = NewBudget(cfg.RingBytes)
+	}
+	return &Hub{cfg: cfg, changed: make(chan struct{})}
+}
 
 // Run follows the stream until ctx ends: through restarts of JetStream, and on
 // into a stream that was made anew.
@@ -88,7 +95,7 @@ func (h *Hub) follow(ctx context.Context) error {
 	place, _ := h.now()
 	ring := place.Ring
 	if ring == nil || place.Epoch != epoch {
-		ring = NewRing(h.cfg.RingBytes, state.LastSeq+1)
+		ring = h.cfg.Budget.NewRing(state.LastSeq + 1)
 		h.replace(Place{ring, epoch}, stream.ErrEpoch)
 	}
 	ring.Skip(state.FirstSeq)

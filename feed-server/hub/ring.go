@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Ring holds the newest messages of one stream, of at most so many bytes. One
+// Ring holds the newest messages of one stream, as many as its budget lets it. One
 // goroutine adds, any number read.
 type Ring struct {
-	limit int
+	budget *Budget
 
 	mu       sync.RWMutex
 	messages []*Message // ascending sequences, gaps where the stream has them
@@ -28,14 +28,14 @@ type Ring struct {
 	err             error
 }
 
-// NewRing returns an empty ring, which begins at a sequence.
-func NewRing(limit int, begin uint64) *Ring {
-	return &Ring{limit: limit, first: begin, next: begin, urgent: make(chan struct{}), changed: make(chan struct{})}
-}
+// NewRing returns an empty ring with a budget of its own, in bytes, which begins at a
+// sequence.
+func NewRing(limit int, begin uint64) *Ring { return NewBudget(limit).NewRing(begin) }
 
 // Add adds messages, whose sequences ascend; next is the sequence behind them up
 // to which the stream has no others. Errors: one that comes late, End's.
 func (r *Ring) Add(messages []*Message, next uint64) error {
+	defer r.budget.settle() // without the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil {
@@ -47,13 +47,18 @@ func (r *Ring) Add(messages []*Message, next uint64) error {
 		}
 		m.ring = r
 		r.messages = append(r.messages, m)
-		r.bytes += m.size() + m.charged
+		r.hold(m.size() + m.charged)
 		r.next = m.Sequence + 1
 	}
 	r.next = max(r.next, next)
-	r.trim()
 	r.wake()
 	return nil
+}
+
+// hold counts bytes that come, or go.
+func (r *Ring) hold(bytes int) {
+	r.bytes += bytes
+	r.budget.used.Add(int64(bytes))
 }
 
 // wake tells all that something changed. Who is woken first runs first, as far as
@@ -64,16 +69,29 @@ func (r *Ring) wake() {
 	r.urgent, r.changed = make(chan struct{}), make(chan struct{})
 }
 
-// trim lets the oldest go. One message stays, however large it is.
-func (r *Ring) trim() {
-	for r.bytes > r.limit && len(r.messages) > 1 {
+// spare is how many bytes are held, 0 where they are of one message.
+func (r *Ring) spare() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if len(r.messages) < 2 {
+		return 0
+	}
+	return r.bytes
+}
+
+// trim lets the oldest go: at least one, and then as long as the budget is spent and
+// more than so many bytes are held. One message stays, however large it is.
+func (r *Ring) trim(least int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for first := true; len(r.messages) > 1 && (first || r.bytes > least && r.budget.used.Load() > r.budget.limit); first = false {
 		r.drop()
 	}
 }
 
 func (r *Ring) drop() {
 	m := r.messages[0]
-	r.bytes -= m.size() + m.charged
+	r.hold(-m.size() - m.charged)
 	r.first = m.Sequence + 1
 	r.messages[0] = nil
 	r.messages = r.messages[1:]
@@ -85,7 +103,8 @@ func (r *Ring) Skip(to uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil && to > r.next {
-		r.messages, r.bytes, r.first, r.next = nil, 0, to, to
+		r.hold(-r.bytes)
+		r.messages, r.first, r.next = nil, to, to
 		r.wake()
 	}
 }
@@ -95,20 +114,25 @@ func (r *Ring) charge(m *Message, bytes int) {
 	if r == nil { // a message of no ring: whoever has it counts it
 		return
 	}
+	defer r.budget.settle() // without the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.Sequence >= r.first {
+	if m.Sequence >= r.first && r.err == nil {
 		m.charged += bytes
-		r.bytes += bytes
+		r.hold(bytes)
 	}
 }
 
-// End has readers fail with an error: the stream is not the one it was.
+// End has readers fail with an error: the stream is not the one it was. Nothing is
+// held then.
 func (r *Ring) End(err error) {
+	defer r.budget.remove(r) // without the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil {
 		r.err = err
+		r.hold(-r.bytes)
+		r.messages = nil
 		close(r.urgent)
 		close(r.changed)
 	}

@@ -178,7 +178,7 @@ func TestCharged(t *testing.T) {
 		before := r.bytes
 		m.Text()
 		m.Datagram(7)
-		if text, part := len(m.text), len(m.parts[7].Data); r.bytes < before+text+part || r.bytes > r.limit {
+		if text, part := len(m.text), len(m.parts[7].Data); r.bytes < before+text+part || r.bytes > int(r.budget.limit) {
 			t.Fatalf("%d bytes are held, %d before %d of text and %d of a part", r.bytes, before, text, part)
 		}
 	}

@@ -311,10 +311,16 @@ func (l *lab) publishNotice(n wire.Notice) {
 // telemetry publishes a message of datagrams that are numbered from first.
 func (l *lab) telemetry(instrument string, first, count int) {
 	l.t.Helper()
-	at := time.Now().UTC()
+	l.telemetryAt(instrument, first, count, time.Now().UTC().Add(-time.Duration(count)*time.Millisecond), time.Millisecond)
+}
+
+// telemetryAt is telemetry whose first datagram was received at a time, and each other
+// a while after the one before.
+func (l *lab) telemetryAt(instrument string, first, count int, at time.Time, each time.Duration) {
+	l.t.Helper()
 	data := wire.AppendTelemetryHeader(nil, instrument, channel)
 	for i := range count {
-		data = wire.AppendDatagram(data, wire.Datagram{ReceivedAt: at.Add(time.Duration(i-count) * time.Millisecond),
+		data = wire.AppendDatagram(data, wire.Datagram{ReceivedAt: at.Add(time.Duration(i) * each),
 			Source: netip.MustParseAddrPort("192.0.2.7:40001"), Payload: []byte(fmt.Sprint(first + i))})
 	}
 	m := nats.NewMsg(wire.ObservationSubject(site, instrument, channel))

@@ -12,9 +12,9 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		leases: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "substorm_nats_delivery_leases_held", Help: "Leases of consumers of delivery NATS that this feed server holds."}),
+			Name: "substorm_feed_nats_leases_held", Help: "Leases of consumers of delivery NATS that this feed server holds."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_nats_delivery_failures_total", Help: "How often work for a consumer of delivery NATS failed and was begun anew."}),
+			Name: "substorm_feed_nats_failures_total", Help: "How often work for a consumer of delivery NATS failed and was begun anew."}),
 	}
 	registry.MustRegister(m.leases, m.failures)
 	return m

@@ -151,6 +151,11 @@ func (s *Server) enter(c *connection) *problem {
 	if s.draining.Load() {
 		return newProblem(http.StatusServiceUnavailable, "%v", errDraining).after(retrySoon)
 	}
+	if s.cfg.MaxConnections > 0 && s.entered >= s.cfg.MaxConnections {
+		s.full.Inc()
+		return newProblem(http.StatusServiceUnavailable, "%d connections are open here, as many as this replica has memory for: "+
+			"another may have room, see spec.feedServer.resources of the Site", s.entered).after(retryAway)
+	}
 	if len(s.connections[entry.Consumer]) >= most {
 		return newProblem(http.StatusTooManyRequests, "FeedConsumer %s has %d connections here, as many as it may: raise spec.maxConnections, or make another",
 			entry.Consumer, most).after(retryAway)
@@ -159,6 +164,7 @@ func (s *Server) enter(c *connection) *problem {
 		s.connections[entry.Consumer] = map[*connection]struct{}{}
 	}
 	s.connections[entry.Consumer][c] = struct{}{}
+	s.entered++
 	s.open.Add(1)
 	return nil
 }
@@ -172,6 +178,7 @@ func (s *Server) leave(c *connection) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.entered--
 	name := c.selection.Consumer.Consumer
 	if delete(s.connections[name], c); len(s.connections[name]) == 0 {
 		delete(s.connections, name)

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,10 @@ type Config struct {
 	// Certificates are nil where bytes are plain: behind an edge that ends TLS.
 	Certificates *certificate.Files
 
+	// MaxConnections bounds the connections of all FeedConsumers together; 0: nothing
+	// does.
+	MaxConnections int
+
 	JetStream jetstream.JetStream
 	Registry  *registry.Registry
 	// Hub returns the hub that follows a stream.
@@ -54,8 +59,8 @@ type Config struct {
 	Consumers *state.Consumers
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer
-	// Sampling answers a consumer, or a reader who speaks for it, that asks for a rate
-	// of observations of an instrument that it selects; nil: nobody does.
+	// Sampling answers a consumer that asks for a rate of observations of an instrument
+	// that it selects; nil: nobody does.
 	Sampling func(w http.ResponseWriter, r *http.Request, consumer string, selects func(instrument string) bool)
 }
 
@@ -64,8 +69,9 @@ type Server struct {
 	cfg      Config
 	listener net.Listener
 	http     *http.Server
-	tickets  tickets
+	tickets  *tickets
 	refused  *prometheus.CounterVec
+	full     prometheus.Counter
 
 	// alive ends all connections, with the reason.
 	alive    context.Context
@@ -75,6 +81,7 @@ type Server struct {
 
 	mu          sync.Mutex
 	connections map[string]map[*connection]struct{} // by consumer
+	entered     int                                 // how many these are
 }
 
 // New listens, so that an address in use is an error here; Run answers.
@@ -84,22 +91,23 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("serve feeds: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, listener: bounded{l.(*net.TCPListener)}, tickets: tickets{cfg.JetStream, cfg.Site}, connections: map[string]map[*connection]struct{}{},
+		cfg: cfg, listener: bounded{l.(*net.TCPListener)}, tickets: &tickets{js: cfg.JetStream, site: cfg.Site}, connections: map[string]map[*connection]struct{}{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_feed_refused_total", Help: "Requests for live feeds that were refused, by status of HTTP.",
 		}, []string{"status"}),
+		full: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_feed_connections_refused_total", Help: "Connections that were refused because the pod has as many as it may.",
+		}),
 	}
-	cfg.Metrics.MustRegister(s.refused)
+	most := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "substorm_feed_connections_limit", Help: "How many connections the pod takes, of all consumers together; 0: any number.",
+	})
+	most.Set(float64(cfg.MaxConnections))
+	cfg.Metrics.MustRegister(s.refused, s.full, most)
 	s.alive, s.end = context.WithCancelCause(context.Background())
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /feeds/{feed}/ws", s.serveWebSocket)
-	mux.HandleFunc("GET /feeds/{feed}/events", s.serveEvents)
-	mux.HandleFunc("POST /feeds/{feed}/tickets", s.serveTickets)
-	mux.HandleFunc("OPTIONS /feeds/{feed}/tickets", preflight("POST"))
-	mux.HandleFunc("OPTIONS /feeds/{feed}/events", preflight("GET"))
-	if cfg.Sampling != nil {
-		mux.HandleFunc("POST /feeds/{feed}/sampling", s.serveSampling)
-		mux.HandleFunc("DELETE /feeds/{feed}/sampling", s.serveSampling)
+	for pattern, serve := range s.doors() {
+		mux.HandleFunc(pattern, serve)
 	}
 	s.http = &http.Server{
 		Handler: mux, ConnContext: withRawConnection, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
@@ -109,6 +117,22 @@ func New(cfg Config) (*Server, error) {
 		s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate}
 	}
 	return s, nil
+}
+
+// doors are all patterns that are answered.
+func (s *Server) doors() map[string]http.HandlerFunc {
+	all := map[string]http.HandlerFunc{
+		"GET /feeds/{feed}/ws":          s.serveWebSocket,
+		"GET /feeds/{feed}/events":      s.serveEvents,
+		"POST /feeds/{feed}/tickets":    s.serveTickets,
+		"OPTIONS /feeds/{feed}/tickets": preflight("POST"),
+		"OPTIONS /feeds/{feed}/events":  preflight("GET"),
+	}
+	if s.cfg.Sampling != nil {
+		all["POST /feeds/{feed}/sampling"] = s.serveSampling
+		all["DELETE /feeds/{feed}/sampling"] = s.serveSampling
+	}
+	return all
 }
 
 func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -136,6 +160,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for {
 		snapshot, changed := s.cfg.Registry.Watch()
 		s.review(snapshot)
+		s.tickets.forget(func(consumer string) bool { _, is := snapshot.Consumers[consumer]; return is })
 		select {
 		case <-changed:
 		case err := <-failed:
@@ -177,6 +202,10 @@ func (s *Server) serveSampling(w http.ResponseWriter, r *http.Request) {
 	a, p := s.ask(r, "")
 	if p == nil && a.who.reader.Name == "" {
 		p = newProblem(http.StatusUnauthorized, "show the token of FeedConsumer %s: strangers ask for nothing", a.selection.Consumer.Consumer)
+	}
+	if p == nil && !slices.Contains(a.selection.Consumer.Tokens, a.who.by) {
+		p = newProblem(http.StatusForbidden, "%s reads FeedConsumer %s, whose requests are its own: show its token, which is in its Secret",
+			a.who.reader.Name, a.selection.Consumer.Consumer)
 	}
 	if p == nil && a.who.ambient && r.Header.Get("Origin") != "" {
 		p = newProblem(http.StatusForbidden, "pages ask with a bearer token: a password that a browser keeps goes out for any site's page")

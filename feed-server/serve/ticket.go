@@ -7,28 +7,63 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/time/rate"
 
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 const (
 	ticketTimeout = 5 * time.Second
 	ticketLife    = wire.LeaseTTL
+	// ticketRate bounds the tickets that each replica gives for a FeedConsumer, in a
+	// second, and ticketBurst at once: each is written to all replicas of a bucket in
+	// which leases are too.
+	ticketRate  = 10
+	ticketBurst = 50
 )
 
 // tickets gives tickets and takes them, each once, whichever replica gave it.
 type tickets struct {
 	js   jetstream.JetStream
 	site string
+
+	mu sync.Mutex
+	// rates by FeedConsumer, of those that the registry has.
+	rates map[string]*rate.Limiter
+}
+
+// may says whether another ticket may be given for a FeedConsumer now.
+func (t *tickets) may(consumer string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.rates[consumer]
+	if l == nil {
+		if t.rates == nil {
+			t.rates = map[string]*rate.Limiter{}
+		}
+		l = rate.NewLimiter(ticketRate, ticketBurst)
+		t.rates[consumer] = l
+	}
+	return l.Allow()
+}
+
+// forget lets go of what is known of FeedConsumers that are gone.
+func (t *tickets) forget(is func(consumer string) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.rates, func(consumer string, _ *rate.Limiter) bool { return !is(consumer) })
 }
 
 // give keeps a ticket and returns its secret.
-func (t tickets) give(ctx context.Context, ticket wire.Ticket) (secret string, err error) {
+func (t *tickets) give(ctx context.Context, ticket wire.Ticket) (secret string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ticketTimeout)
 	defer cancel()
 	kv, err := t.js.KeyValue(ctx, wire.LeaseBucket(t.site))
@@ -48,26 +83,28 @@ var errTicket = errors.New("the ticket is used, expired, or of another consumer:
 
 // take returns who showed a ticket, which is used up then. Errors: errTicket,
 // JetStream's.
-func (t tickets) take(ctx context.Context, secret, feed, consumer string, now time.Time) (identity, error) {
+func (t *tickets) take(ctx context.Context, secret, feed, consumer string, now time.Time) (identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, ticketTimeout)
 	defer cancel()
 	kv, err := t.js.KeyValue(ctx, wire.LeaseBucket(t.site))
 	if err != nil {
 		return identity{}, err
 	}
-	entry, err := kv.Get(ctx, wire.TicketKey(secret))
+	key := wire.TicketKey(secret)
+	// Pages come with it at once, to any replica: one of the bucket may not have it yet.
+	value, revision, err := stream.Newest(ctx, t.js, wire.LeaseBucket(t.site), key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return identity{}, errTicket
 	}
 	if err != nil {
 		return identity{}, err
 	}
-	ticket, err := wire.DecodeTicket(entry.Value())
-	if err != nil || ticket.Feed != feed || ticket.Consumer != consumer || !now.Before(ticket.ExpiresAt) {
+	ticket, err := wire.DecodeTicket(value)
+	if err != nil || ticket.Feed != feed || ticket.Consumer != consumer || ticket.Reader == "" || !now.Before(ticket.ExpiresAt) {
 		return identity{}, errTicket
 	}
 	// Of two who come with it at a time one is refused here.
-	if err := kv.Delete(ctx, entry.Key(), jetstream.LastRevision(entry.Revision())); err != nil {
+	if err := kv.Delete(ctx, key, jetstream.LastRevision(revision)); err != nil {
 		return identity{}, errTicket
 	}
 	return identity{reader: access.Reader{Name: ticket.Reader}}, nil
@@ -81,6 +118,9 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 	a, p := s.ask(r, "")
 	if is := a.selection.Consumer.Delivery; p == nil && is == wire.DeliveryNATS {
 		p = newProblem(http.StatusNotFound, "FeedConsumer %s has delivery %s, which takes no tickets", a.selection.Consumer.Consumer, is)
+	}
+	if p == nil {
+		p = s.mayHaveTicket(a)
 	}
 	if p != nil {
 		s.refuse(w, r, p)
@@ -99,6 +139,19 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(map[string]any{"ticket": secret, "expiresAt": ticket.ExpiresAt})
+}
+
+// mayHaveTicket says why who asks is given none now; nil: they are.
+func (s *Server) mayHaveTicket(a asked) *problem {
+	consumer := a.selection.Consumer.Consumer
+	switch {
+	case a.who.reader.Name == "":
+		return newProblem(http.StatusBadRequest, "FeedConsumer %s gives strangers what is public without a ticket: connect without one, or show a token here", consumer)
+	case !s.tickets.may(consumer):
+		return newProblem(http.StatusTooManyRequests, "FeedConsumer %s was given %d tickets a second here, as many as it may", consumer, ticketRate).after(retrySoon)
+	default:
+		return nil
+	}
 }
 
 // preflight answers what browsers ask before they send a token to another site.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -22,6 +23,8 @@ const (
 	writeTimeout = 30 * time.Second
 	// pingTimeout is how long a client may take to answer a ping.
 	pingTimeout = 30 * time.Second
+	// takenWithin is how long a client may take for what the kernel holds for it.
+	takenWithin = 2 * sendBuffer / writtenAtOnce * writeTimeout
 	// lastWrite is how long it has for what was begun when the connection is to end,
 	// and closeTimeout to say that it agrees.
 	lastWrite    = 2 * time.Second
@@ -88,6 +91,10 @@ type socket struct {
 	end  context.CancelCauseFunc
 	// told is the place that the client was told last.
 	told wire.FeedToken
+	// taken is when the slowest client would have taken all that was written.
+	taken time.Time
+	// asks: a ping is not answered yet.
+	asks atomic.Bool
 }
 
 // listen answers pings until the connection is closed, and ends it when the client
@@ -133,22 +140,46 @@ func (o *socket) write(ctx context.Context, entries []session.Entry, place wire.
 }
 
 // beat tells a client of whom nothing was heard its place, where that has changed,
-// and asks whether it is there.
+// and asks whether it is there: but not one that may still be taking what was
+// written, behind which a ping would lie. That one is told its place again.
 func (o *socket) beat(ctx context.Context, place wire.FeedToken) (bytes int, err error) {
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
-		defer cancel()
-		if err := o.conn.Ping(ctx); err != nil {
-			o.end(err)
-		}
-	}()
+	// Pings and pongs are written under the same deadline, which may be over.
+	if err := allow(ctx, o.raw); err != nil {
+		return 0, err
+	}
+	busy := time.Now().Before(o.taken)
+	if !busy && o.asks.CompareAndSwap(false, true) {
+		go o.ask()
+	}
 	switch {
-	case place == o.told:
+	case place == o.told && !busy:
 		return 0, nil
 	case o.text:
 		return o.send(ctx, websocket.MessageText, func(p *pieces) { p.place(place.String()) })
 	default:
 		return o.send(ctx, websocket.MessageBinary, func(p *pieces) { p.binary(nil, place.String()) })
+	}
+}
+
+// wrote notes when what was written is taken, of so many bytes.
+func (o *socket) wrote(bytes int) {
+	now := time.Now()
+	if o.taken.Before(now) {
+		o.taken = now
+	}
+	o.taken = o.taken.Add(time.Duration(bytes) * writeTimeout / writtenAtOnce)
+	if most := now.Add(takenWithin); o.taken.After(most) {
+		o.taken = most
+	}
+}
+
+// ask asks a client whether it is there, and ends the connection where it is not.
+func (o *socket) ask() {
+	defer o.asks.Store(false)
+	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
+	defer cancel()
+	if err := o.conn.Ping(ctx); err != nil {
+		o.end(err)
 	}
 }
 
@@ -159,6 +190,7 @@ func (o *socket) send(ctx context.Context, kind websocket.MessageType, fill func
 	defer buffers.Put(buffer)
 	var w io.WriteCloser
 	p := &pieces{buffer: (*buffer)[:0]}
+	defer func() { o.wrote(p.bytes) }()
 	p.write = func(b []byte) (err error) {
 		if err := allow(ctx, o.raw); err != nil {
 			return err

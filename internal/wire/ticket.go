@@ -17,8 +17,8 @@ type Ticket struct {
 	Format   int    `json:"format"`
 	Feed     string `json:"feed"`
 	Consumer string `json:"consumer"`
-	// Reader that it was given to: the consumer, or a named reader; empty for
-	// somebody who showed nothing.
+	// Reader that it was given to: the consumer, or a named reader. Strangers need
+	// none.
 	Reader    string    `json:"reader,omitempty"`
 	ExpiresAt time.Time `json:"expiresAt"`
 }

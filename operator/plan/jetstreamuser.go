@@ -115,7 +115,8 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 			wire.GapSubjects(code), wire.LiveSubjects(code, "*"), "$KV."+wire.RequestBucket(code)+"."+wire.SamplingRequestKey("*", "*", "*"),
 			"$KV."+lease+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+wire.CursorBucket(code)+"."+wire.FilledCursorKeys,
 			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
-			"$JS.API.CONSUMER.*.*.>", "$JS.API.DIRECT.GET.>"),
+			// Tickets are asked of the leases' leader: another replica may not have them yet.
+			"$JS.API.CONSUMER.*.*.>", "$JS.API.DIRECT.GET.>", "$JS.API.STREAM.MSG.GET.KV_"+lease),
 		Subscribe: []string{inbox + ".>"},
 	}
 	for _, bucket := range []string{wire.LedgerBucket(code), wire.NamesBucket(code)} {

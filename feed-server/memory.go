@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feedserver
+
+const (
+	// unlimitedRing is the rings' bytes where nothing limits the memory.
+	unlimitedRing = 64 << 20
+	// ringShare and connectionShare are the parts of the memory limit that rings and
+	// connections may take; the rest is the registry, what waits in Latest and Sample,
+	// and the runtime.
+	ringShare       = 1. / 8
+	connectionShare = 5. / 8
+	// connectionCost is what a connection takes at most: a batch, and what the kernel
+	// holds for a client that does not read.
+	connectionCost = 512 << 10
+	minConnections = 32
+)
+
+// fit fills in what is to follow from a memory limit in bytes, 0 for none.
+func (c *Config) fit(limit int64) {
+	if c.RingSize == 0 {
+		c.RingSize = unlimitedRing
+		if limit > 0 {
+			c.RingSize = max(int64(ringShare*float64(limit)), minRing)
+		}
+	}
+	if c.MaxConnections == 0 && limit > 0 {
+		c.MaxConnections = max(int(connectionShare*float64(limit)/connectionCost), minConnections)
+	}
+}

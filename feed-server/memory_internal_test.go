@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feedserver
+
+import "testing"
+
+// Rings and connections fit in the memory that there is, unless somebody says more.
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		limit, ring int64
+		most        int
+		wantRing    int64
+		wantMost    int
+	}{
+		{0, 0, 0, 64 << 20, 0},
+		{512 << 20, 0, 0, 64 << 20, 640},
+		{512 << 20, 5 << 20, 7, 5 << 20, 7},
+		{4 << 20, 0, 0, minRing, minConnections},
+	} {
+		cfg := Config{RingSize: c.ring, MaxConnections: c.most}
+		if cfg.fit(c.limit); cfg.RingSize != c.wantRing || cfg.MaxConnections != c.wantMost {
+			t.Errorf("%+v: %d bytes, %d connections", c, cfg.RingSize, cfg.MaxConnections)
+		}
+		if c.limit > 64<<20 && c.most == 0 && cfg.RingSize+int64(cfg.MaxConnections)*connectionCost > c.limit*4/5 {
+			t.Errorf("%+v: all of it does not fit", c)
+		}
+	}
+}

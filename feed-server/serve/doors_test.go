@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/feed-server/session"
+	"github.com/substorm/substorm/feed-server/state"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const site = "hub"
+
+// who asks at a door, for a consumer whose Instrument is Restricted to it and to the
+// reader "named".
+const (
+	stranger      = "stranger"
+	namedReader   = "named"
+	otherReader   = "other"
+	otherConsumer = "neighbor"
+	itself        = "itself"
+)
+
+// doors are all that there are, and what each answers to whom.
+var doors = map[string]map[string]int{
+	"GET /feeds/{feed}/ws":          {stranger: 401, namedReader: 426, otherReader: 403, otherConsumer: 401, itself: 426},
+	"GET /feeds/{feed}/events":      {stranger: 401, namedReader: 200, otherReader: 403, otherConsumer: 401, itself: 200},
+	"POST /feeds/{feed}/tickets":    {stranger: 401, namedReader: 201, otherReader: 403, otherConsumer: 401, itself: 201},
+	"POST /feeds/{feed}/sampling":   {stranger: 401, namedReader: 403, otherReader: 403, otherConsumer: 401, itself: 202},
+	"DELETE /feeds/{feed}/sampling": {stranger: 401, namedReader: 403, otherReader: 403, otherConsumer: 401, itself: 202},
+	// What browsers ask first has nothing of anybody's.
+	"OPTIONS /feeds/{feed}/tickets": {stranger: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
+	"OPTIONS /feeds/{feed}/events":  {stranger: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
+}
+
+func hash(name string) wire.TokenHash { return wire.HashToken([]byte(name), name+"-token") }
+
+// newServer serves consumers ws and events, which are as doors says, neighbor and
+// public, who may have everything.
+func newServer(t *testing.T) (*Server, *parts.NATSServer) {
+	t.Helper()
+	nats := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	js := nats.JetStream(t)
+	parts.CreateSite(t, js, site)
+	consumer := func(name, delivery string, instruments ...string) wire.ConsumerEntry {
+		return wire.ConsumerEntry{UID: name, Consumer: name, Feed: "all", Flow: wire.FlowEntry{Mode: wire.FlowAll}, Delivery: delivery,
+			Instruments: instruments, Tokens: []wire.TokenHash{hash(name)}}
+	}
+	nats.Declare(t, site, parts.Registry{
+		Revision: 1,
+		Instruments: []wire.InstrumentEntry{
+			{Instrument: "mag", Access: &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, Readers: []string{"ws", "events", namedReader}}},
+			{Instrument: "cam", Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}},
+		},
+		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site), Instruments: []string{"mag", "cam"}}},
+		Consumers: []wire.ConsumerEntry{consumer("ws", wire.DeliveryWebSocket, "mag"), consumer("events", wire.DeliveryServerSentEvents, "mag"),
+			consumer(otherConsumer, wire.DeliveryServerSentEvents), consumer("public", wire.DeliveryServerSentEvents, "cam")},
+		Readers: []wire.ReaderEntry{{Reader: namedReader, Tokens: []wire.TokenHash{hash(namedReader)}}, {Reader: otherReader, Tokens: []wire.TokenHash{hash(otherReader)}}},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() { cancel(); running.Wait() })
+	log, metrics := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	r := registry.New()
+	running.Go(func() { r.Follow(ctx, js, site, log) })
+	for s, changed := r.Watch(); s.Revision == 0; s, changed = r.Watch() {
+		select {
+		case <-changed:
+		case <-time.After(time.Minute):
+			t.Fatal("the registry is never complete")
+		}
+	}
+	var mu sync.Mutex
+	hubs := map[string]*hub.Hub{}
+	s, err := New(Config{
+		Site: site, Listen: "127.0.0.1:0", JetStream: js, Registry: r, Slots: semaphore.NewWeighted(4), Lanes: &session.Lanes{}, Logger: log, Metrics: metrics,
+		Hub: func(stream string) *hub.Hub {
+			mu.Lock()
+			defer mu.Unlock()
+			if hubs[stream] == nil {
+				h := hub.New(hub.Config{JetStream: js, Stream: stream, RingBytes: 1 << 20, Logger: log})
+				running.Go(func() { h.Run(ctx) })
+				hubs[stream] = h
+			}
+			return hubs[stream]
+		},
+		Consumers: state.New(state.Config{Site: site, Pod: "feed-server-0", JetStream: js, Registry: r, Draining: func() bool { return false }, Logger: log, Metrics: metrics}),
+		Sampling: func(w http.ResponseWriter, _ *http.Request, consumer string, selects func(string) bool) {
+			if !strings.HasPrefix(consumer, "events") || !selects("mag") || selects("cam") {
+				t.Errorf("%s asks for a rate of what it does not select", consumer)
+			}
+			w.WriteHeader(http.StatusAccepted)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { _ = s.Drain(context.Background()) })
+	return s, nats
+}
+
+// ask asks at a door, and returns the status, the header and what is in the body
+// where that ends.
+func (s *Server) asks(t *testing.T, pattern, consumer, token string) (int, http.Header, string) {
+	t.Helper()
+	method, path, _ := strings.Cut(pattern, " ")
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.Address()+strings.ReplaceAll(path, "{feed}", "all")+"?consumer="+consumer, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token+"-token")
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.Header.Get("Content-Type") == "text/event-stream" {
+		return resp.StatusCode, resp.Header, ""
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(body)
+}
+
+// Each door that there is answers everybody as it should. One that is new must say
+// here what it answers.
+func TestDoors(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t)
+	are, known := slices.Sorted(maps.Keys(s.doors())), slices.Sorted(maps.Keys(doors))
+	if !slices.Equal(are, known) {
+		t.Fatalf("there are doors\n%q\nthis test knows\n%q", are, known)
+	}
+	for pattern, answers := range doors {
+		consumer := "events"
+		if strings.HasSuffix(pattern, "/ws") {
+			consumer = "ws"
+		}
+		for _, who := range []string{stranger, namedReader, otherReader, otherConsumer, itself} {
+			token := who
+			switch who {
+			case stranger:
+				token = ""
+			case itself:
+				token = consumer
+			}
+			if status, _, body := s.asks(t, pattern, consumer, token); status != answers[who] {
+				t.Errorf("%s, %s: %d, want %d: %s", pattern, who, status, answers[who], body)
+			}
+		}
+	}
+}
+
+// Nothing but doors is answered, by whichever method.
+func TestNoOtherDoor(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t)
+	for _, path := range []string{"/", "/feeds", "/feeds/{feed}", "/feeds/{feed}/ws", "/feeds/{feed}/events", "/feeds/{feed}/tickets", "/feeds/{feed}/sampling", "/metrics"} {
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
+			if _, is := doors[method+" "+path]; is {
+				continue
+			}
+			if status, _, body := s.asks(t, method+" "+path, "events", "events"); status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s: %d %s", method, path, status, body)
+			}
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 func (s *Session) missing(src *source, m hub.Missing, now time.Time) Entry {
 	return s.gap(src.stream, wire.Gap{
 		From: wire.ResumeToken{Epoch: m.Epoch, Sequence: m.From}.String(), To: wire.ResumeToken{Epoch: m.Epoch, Sequence: m.To}.String(),
-		Count: m.To - m.From + 1, Reason: m.Reason,
+		Count: m.Count, Reason: m.Reason,
 	}, now)
 }
 

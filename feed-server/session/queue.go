@@ -200,7 +200,7 @@ type urgentQueue struct {
 func (q *urgentQueue) offer(s *Session, src *source, b hub.Batch, _ wire.FeedToken, now time.Time) {
 	for _, m := range b.Messages {
 		place := wire.ResumeToken{Epoch: b.Epoch, Sequence: m.Sequence, Index: m.Last}
-		*s.placeOf(src) = place
+		*s.placeOf(src) = behind(b.Epoch, m)
 		if len(q.entries) >= urgentMessages || q.bytes+len(m.Data) > urgentBytes && len(q.entries) > 0 {
 			if q.lost.Count > 0 && q.stream != src.stream {
 				q.tell(s, now)

@@ -171,6 +171,9 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 	clear(into)
 	entries = into[:0]
 	bytes := s.pace.most(s.most)
+	// The turn of the one that was last is first next time, also where the first one
+	// leaves no room for it.
+	defer s.turn()
 	for _, src := range s.sources {
 		most := hub.Most{Messages: batchEntries - len(entries), Bytes: bytes}
 		if bytes <= 0 || most.Messages <= 0 {
@@ -202,7 +205,7 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 			continue
 		}
 		for _, m := range b.Messages {
-			*s.placeOf(src) = wire.ResumeToken{Epoch: b.Epoch, Sequence: m.Sequence, Index: m.Last}
+			*s.placeOf(src) = behind(b.Epoch, m)
 			entries = append(entries, Entry{Message: m, Token: s.token})
 			bytes -= len(m.Data)
 			src.at = m.At
@@ -214,15 +217,25 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 			}
 		}
 	}
-	// The turn of the one that was last is first next time.
-	if n := len(s.sources); n > 1 {
-		s.sources[0], s.sources[n-1] = s.sources[n-1], s.sources[0]
-	}
 	return entries, looked
 }
 
+// turn has the source that was last be the first.
+func (s *Session) turn() {
+	if n := len(s.sources); n > 1 {
+		s.sources[0], s.sources[n-1] = s.sources[n-1], s.sources[0]
+	}
+}
+
 // passed moves a source's place to before what comes next.
-func (s *Session) passed(src *source, b hub.Batch) { *s.placeOf(src) = before(b.Epoch, b.Next, 0) }
+func (s *Session) passed(src *source, b hub.Batch) {
+	if b.Next > 0 {
+		*s.placeOf(src) = before(b.Epoch, b.Next, 0)
+	}
+}
+
+// behind is the place behind a whole message.
+func behind(epoch string, m *hub.Message) wire.ResumeToken { return before(epoch, m.Sequence+1, 0) }
 
 // write gives the client entries, and learns how quickly it takes them.
 func (s *Session) write(ctx context.Context, entries []Entry, place wire.FeedToken) error {

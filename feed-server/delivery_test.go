@@ -4,6 +4,7 @@ package feedserver_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -68,14 +69,14 @@ func TestResumeInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if token.Telemetry.Sequence != 2 || token.Telemetry.Index != 9 {
+	if token.Telemetry.Sequence != 2 || token.Telemetry.Index != math.MaxUint32 {
 		t.Fatalf("token %s", first.token)
 	}
 	for _, at := range []struct {
 		sequence uint64
 		index    uint32
 		first    int
-	}{{1, 0, 1}, {1, 8, 9}, {1, 9, 10}, {2, 3, 14}, {0, 4294967295, 0}} {
+	}{{1, 0, 1}, {1, 8, 9}, {1, 9, 10}, {1, math.MaxUint32, 10}, {2, 3, 14}, {0, math.MaxUint32, 0}} {
 		c := l.client(f, "c")
 		c.token = wire.FeedToken{Telemetry: wire.ResumeToken{Epoch: token.Telemetry.Epoch, Sequence: at.sequence, Index: at.index}}.String()
 		c.connect()

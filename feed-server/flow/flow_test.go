@@ -141,7 +141,8 @@ func TestSample(t *testing.T) {
 // Whatever comes to a Sample is given, sampled, replaced or overflowed, or waits.
 func TestSampleLosesNoCount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := mustLatest(t, Bounds{Items: rapid.IntRange(1, 4).Draw(t, "items"), Bytes: 10_000})
+		bounds := Bounds{Items: rapid.IntRange(1, 4).Draw(t, "items"), Bytes: rapid.IntRange(5, 50).Draw(t, "bytes")}
+		l := mustLatest(t, bounds)
 		s, err := NewSample(time.Duration(rapid.IntRange(10, 500).Draw(t, "interval"))*time.Millisecond, l)
 		if err != nil {
 			t.Fatal(err)
@@ -160,8 +161,15 @@ func TestSampleLosesNoCount(t *testing.T) {
 			default:
 				late := time.Duration(rapid.IntRange(0, 1000).Draw(t, "late")) * time.Millisecond
 				also := rapid.Uint64Range(0, 3).Draw(t, "also")
-				s.Offer(Item{Key: fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "key")), At: now.Add(-late), Size: 1, Also: also}, now)
+				s.Offer(Item{Key: fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "key")), At: now.Add(-late), Size: rapid.IntRange(1, 20).Draw(t, "size"), Also: also}, now)
 				offered += 1 + also
+			}
+			items, bytes := l.Waiting()
+			for k := range s.All() {
+				items, bytes = items+1, bytes+k.Size
+			}
+			if items > bounds.Items || bytes > bounds.Bytes && items > 1 {
+				t.Fatalf("%d items of %d bytes wait within %+v", items, bytes, bounds)
 			}
 		}
 		s.Due(now.Add(time.Hour))

@@ -3,6 +3,7 @@
 package flow
 
 import (
+	"container/list"
 	"fmt"
 	"iter"
 	"time"
@@ -21,8 +22,12 @@ const grace = 250 * time.Millisecond
 type Sample struct {
 	interval time.Duration
 	sources  map[string]*sampled
-	out      *Latest
-	sampled  uint64
+	// waiting are the sources by when their interval began to be gathered, longest ago
+	// first, and bytes what their items take.
+	waiting *list.List // of *sampled
+	bytes   int
+	out     *Latest
+	sampled uint64
 }
 
 // sampled is the interval of a source that is not over yet.
@@ -30,16 +35,18 @@ type sampled struct {
 	index int64
 	kept  Kept
 	// due is when the item goes out though no later one came.
-	due time.Time
+	due   time.Time
+	place *list.Element
 }
 
 // NewSample returns a Sample that hands its samples to out, whose consumer may be
-// slower still. Error: an interval that is too short.
+// slower still. What both hold together keeps within out's bounds: where there is no
+// room what waits longest gives way, and is counted as overflowed by out. Error: an interval that is too short.
 func NewSample(interval time.Duration, out *Latest) (*Sample, error) {
 	if interval < MinInterval {
 		return nil, fmt.Errorf("an interval of %v: it is at least %v", interval, MinInterval)
 	}
-	return &Sample{interval: interval, sources: map[string]*sampled{}, out: out}, nil
+	return &Sample{interval: interval, sources: map[string]*sampled{}, waiting: list.New(), out: out}, nil
 }
 
 // Interval of an item: those with one index lie in one interval.
@@ -55,29 +62,60 @@ func (s *Sample) Offer(i Item, now time.Time) {
 	is := s.sources[i.Key]
 	switch {
 	case is == nil:
-		is = &sampled{}
-		s.sources[i.Key] = is
 	case index > is.index:
-		s.out.offer(is.kept)
+		s.out.offer(s.remove(is))
 	case index < is.index, i.At.Before(is.kept.At): // late: its interval has a newer one
 		s.sampled++
 		is.kept.Sampled += 1 + i.Also
 		return
 	default:
 		s.sampled++
+		s.bytes += i.Size - is.kept.Size
 		is.kept = Kept{Item: i, Sampled: is.kept.Sampled + 1 + i.Also}
+		s.bound(is)
 		return
 	}
-	*is = sampled{index: index, kept: Kept{Item: i, Sampled: i.Also}, due: now.Add(s.interval + min(s.interval, grace))}
+	is = &sampled{index: index, kept: Kept{Item: i, Sampled: i.Also}, due: now.Add(s.interval + min(s.interval, grace))}
+	is.place = s.waiting.PushBack(is)
+	s.sources[i.Key] = is
+	s.bytes += i.Size
+	s.bound(is)
+}
+
+// bound makes room for an item. What is out of its interval waits longest.
+func (s *Sample) bound(newest *sampled) {
+	for {
+		items, bytes := s.out.Waiting()
+		all := items + len(s.sources)
+		if all <= 1 || all <= s.out.bounds.Items && bytes+s.bytes <= s.out.bounds.Bytes {
+			return
+		}
+		if items > 0 {
+			s.out.remove(s.out.waiting.Front())
+		} else {
+			longest := s.waiting.Front()
+			if longest == newest.place {
+				longest = longest.Next()
+			}
+			s.remove(longest.Value.(*sampled))
+		}
+		s.out.overflowed++
+	}
+}
+
+func (s *Sample) remove(is *sampled) Kept {
+	s.waiting.Remove(is.place)
+	delete(s.sources, is.kept.Key)
+	s.bytes -= is.kept.Size
+	return is.kept
 }
 
 // Due hands over what no later item pushed out in time, and returns when that is
 // next: zero where nothing waits.
 func (s *Sample) Due(now time.Time) (next time.Time) {
-	for key, is := range s.sources {
+	for _, is := range s.sources {
 		if !is.due.After(now) {
-			s.out.offer(is.kept)
-			delete(s.sources, key)
+			s.out.offer(s.remove(is))
 			continue
 		}
 		if next.IsZero() || is.due.Before(next) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/substorm/substorm/internal/stream"
@@ -78,11 +79,18 @@ func (c *Cursor) catchUp() (Batch, Wait, bool, error) {
 		}
 	}
 	b.batch.Messages = c.found
-	return c.give(b.batch), Wait{}, true, nil
+	missing := c.lacks(b.batch.Missing)
+	b.batch.Missing = nil
+	if missing == nil {
+		return c.give(b.batch), Wait{}, true, nil
+	}
+	// Told before what lies behind it is given: who is cut off between is told again.
+	c.rest = &b.batch
+	return Batch{Epoch: b.batch.Epoch, Missing: missing}, Wait{}, true, nil
 }
 
-// read asks the stream for messages from a sequence on. Where the first ones left
-// the stream it says that alone.
+// read asks the stream for messages from a sequence on, and says which of them left
+// it.
 func (h *Hub) read(ctx context.Context, epoch string, from uint64, most Most) (Batch, error) {
 	b := Batch{Epoch: epoch, Next: from}
 	answer, err := jetstreamext.GetBatch(ctx, h.cfg.JetStream, h.cfg.Stream, most.Messages,
@@ -110,15 +118,81 @@ func (h *Hub) read(ctx context.Context, epoch string, from uint64, most Most) (B
 	case is != epoch:
 		return Batch{}, stream.ErrEpoch
 	}
-	var end uint64 // of what may be missing before the first message
-	if len(b.Messages) > 0 {
-		end = b.Messages[0].Sequence
-	} else if end = max(from, state.FirstSeq); end == from && state.LastSeq >= from {
-		return Batch{}, errors.New("a replica of the stream has less than its leader")
+	switch {
+	case len(b.Messages) > 0:
+	case state.FirstSeq > from:
+		b.Next = state.FirstSeq
+	case state.LastSeq >= from:
+		if err := h.goneTo(ctx, epoch, from, state.LastSeq); err != nil {
+			return Batch{}, err
+		}
+		b.Next = state.LastSeq + 1
 	}
-	if gone := min(end, state.FirstSeq); gone > from { // said alone: what lies behind it is asked for next
-		return Batch{Epoch: epoch, Next: gone, Missing: &Missing{Epoch: epoch, From: from, To: gone - 1, Reason: wire.GapRetention}}, nil
+	if b.Missing = holes(b, from, state); b.Missing != nil {
+		b.Missing.Epoch = epoch
 	}
-	b.Next = max(b.Next, end)
 	return b, nil
+}
+
+// holes returns what a batch that was read from a sequence on lacks, or nil. State
+// is what the stream said after that: without deletions its sequences have no holes.
+func holes(b Batch, from uint64, state jetstream.StreamState) *Missing {
+	m := Missing{Reason: wire.GapRetention}
+	next := from
+	hole := func(end uint64) {
+		if !deleted(state, next, end) {
+			return
+		}
+		if m.Count == 0 {
+			m.From = next
+		}
+		m.To = end - 1
+		m.Count += end - next
+	}
+	for _, message := range b.Messages {
+		hole(message.Sequence)
+		next = message.Sequence + 1
+	}
+	if len(b.Messages) == 0 {
+		hole(b.Next)
+	}
+	if m.Count == 0 {
+		return nil
+	}
+	return &m
+}
+
+// deleted says whether what lies from one sequence up to before another, and did not
+// come, left the stream.
+func deleted(state jetstream.StreamState, from, to uint64) bool {
+	return from < to && (state.FirstSeq > from || state.NumDeleted > 0)
+}
+
+// goneTo finds out whether nothing is left of a stream's end, or the replica that
+// was asked does not have it yet. Error: the latter.
+func (h *Hub) goneTo(ctx context.Context, epoch string, from, last uint64) error {
+	s, err := h.cfg.JetStream.Stream(ctx, h.cfg.Stream)
+	if err != nil {
+		return err
+	}
+	info, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
+	if err != nil {
+		return err
+	}
+	if wire.StreamEpoch(info.Created) != epoch {
+		return stream.ErrEpoch
+	}
+	gone := uint64(0)
+	for _, sequence := range info.State.Deleted {
+		if sequence >= from && sequence <= last {
+			gone++
+		}
+	}
+	if first := info.State.FirstSeq; first > from { // what lies before it is not listed
+		gone += min(first, last+1) - from
+	}
+	if gone <= last-from {
+		return errors.New("a replica of the stream has less than its leader")
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"golang.org/x/sync/semaphore"
 
@@ -19,7 +20,9 @@ type Missing struct {
 	// stream that was made anew nobody knows the last: To is From.
 	Epoch    string
 	From, To uint64
-	Reason   wire.GapReason
+	// Count of them: others between From and To may be there, and are given.
+	Count  uint64
+	Reason wire.GapReason
 }
 
 // Batch is what a consumer is given next: messages, or what is Missing.
@@ -28,7 +31,7 @@ type Batch struct {
 	Epoch    string
 	Messages []*Message
 	// Next is the sequence to go on with: of what lies before it nothing is wanted
-	// any more.
+	// any more. 0 beside what is Missing: the place stays, others between follow.
 	Next uint64
 }
 
@@ -50,6 +53,8 @@ type Cursor struct {
 	begun *Missing
 	// behind is on its way where the ring does not reach back.
 	behind *behind
+	// rest is what was read together with what is missing in it, which is told first.
+	rest *Batch
 }
 
 // ErrNoPlace: a token names a place that its stream does not have yet.
@@ -84,7 +89,7 @@ func (h *Hub) Cursor(ctx context.Context, token wire.ResumeToken, slots *semapho
 		// What the other stream had behind the token is gone, and nobody knows how much
 		// that was. All that the new one holds is new to the consumer.
 		c.next = 1
-		c.begun = &Missing{Epoch: token.Epoch, From: token.Sequence + 1, To: token.Sequence + 1, Reason: wire.GapStreamRecreated}
+		c.begun = &Missing{Epoch: token.Epoch, From: token.Sequence + 1, To: token.Sequence + 1, Count: 1, Reason: wire.GapStreamRecreated}
 	}
 	return c, nil
 }
@@ -111,6 +116,10 @@ func (c *Cursor) Poll(most Most) (b Batch, wait Wait, ok bool, err error) {
 		b = Batch{Missing: c.begun, Epoch: c.place.Epoch, Next: c.next}
 		c.begun = nil
 		return b, Wait{}, true, nil
+	}
+	if c.rest != nil {
+		b, c.rest = *c.rest, nil
+		return c.give(b), Wait{}, true, nil
 	}
 	if c.behind != nil {
 		return c.catchUp()
@@ -156,23 +165,27 @@ func (c *Cursor) Next(ctx context.Context, most Most) (Batch, error) {
 // give goes on behind a batch, and leaves out what of its first message was given
 // before.
 func (c *Cursor) give(b Batch) Batch {
-	if c.within >= 0 {
-		if b.Missing != nil && b.Missing.From == c.next { // that one was given
-			if b.Missing.From++; b.Missing.From > b.Missing.To {
-				b.Missing = nil
-			}
+	if c.within >= 0 && len(b.Messages) > 0 && b.Messages[0].Sequence == c.next {
+		if rest := b.Messages[0].After(uint32(c.within)); rest != nil {
+			b.Messages[0] = rest
+		} else {
+			b.Messages = b.Messages[1:]
 		}
-		if len(b.Messages) > 0 && b.Messages[0].Sequence == c.next {
-			if rest := b.Messages[0].After(uint32(c.within)); rest != nil {
-				b.Messages[0] = rest
-			} else {
-				b.Messages = b.Messages[1:]
-			}
-		}
-		c.within = -1
 	}
-	c.next = b.Next
+	c.next, c.within = b.Next, -1
 	return b
+}
+
+// lacks returns what the consumer was not given of what is missing, or nil. A
+// message of which it was given a part is missing: nobody knows how much of it is.
+func (c *Cursor) lacks(m *Missing) *Missing {
+	if m == nil || m.From != c.next || c.within != math.MaxUint32 {
+		return m
+	}
+	if m.Count == 1 {
+		return nil
+	}
+	return &Missing{Epoch: m.Epoch, From: m.From + 1, To: m.To, Count: m.Count - 1, Reason: m.Reason}
 }
 
 // recreated goes on with the stream that took the place of the one there was.
@@ -181,7 +194,7 @@ func (c *Cursor) recreated() (Batch, Wait, bool, error) {
 	if place.Ring == nil || place.Epoch == c.place.Epoch {
 		return Batch{}, Wait{changed, changed}, false, nil
 	}
-	missing := &Missing{Epoch: c.place.Epoch, From: c.next, To: c.next, Reason: wire.GapStreamRecreated}
+	missing := &Missing{Epoch: c.place.Epoch, From: c.next, To: c.next, Count: 1, Reason: wire.GapStreamRecreated}
 	c.place, c.next, c.within = place, 1, -1
 	return Batch{Missing: missing, Epoch: place.Epoch, Next: 1}, Wait{}, true, nil
 }

@@ -101,12 +101,9 @@ func (h *Hub) follow(ctx context.Context) error {
 	ring.Skip(state.FirstSeq)
 	_, next := ring.Span()
 	return stream.Tail(ctx, h.cfg.JetStream, stream.ReaderConfig{Stream: h.cfg.Stream, Epoch: epoch, Start: next}, func(came []stream.Message) error {
-		if came[0].Sequence > next { // removed, or gone before we came to it
-			if _, state, err := stream.Epoch(ctx, h.cfg.JetStream, h.cfg.Stream); err != nil {
-				return err
-			} else if gone := min(state.FirstSeq, came[0].Sequence); gone > next {
-				ring.Skip(gone)
-			}
+		came, err := h.afterHole(ctx, ring, next, came)
+		if err != nil {
+			return err
 		}
 		messages := make([]*Message, len(came))
 		for i, m := range came {
@@ -118,6 +115,29 @@ func (h *Hub) follow(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// afterHole has the ring begin anew behind the last hole in what came, and returns
+// what lies behind it. What lies before is read from the stream, as is what is gone.
+func (h *Hub) afterHole(ctx context.Context, ring *Ring, next uint64, came []stream.Message) ([]stream.Message, error) {
+	if came[len(came)-1].Sequence == next+uint64(len(came))-1 {
+		return came, nil
+	}
+	_, state, err := stream.Epoch(ctx, h.cfg.JetStream, h.cfg.Stream)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(came) - 1; i >= 0; i-- {
+		before := next
+		if i > 0 {
+			before = came[i-1].Sequence + 1
+		}
+		if deleted(state, before, came[i].Sequence) {
+			ring.Skip(came[i].Sequence)
+			return came[i:], nil
+		}
+	}
+	return came, nil
 }
 
 // replace makes a ring the current one. Who reads the one before gets why.

@@ -26,6 +26,10 @@ type sighting struct {
 	// Found is the first sequence behind Floor, and behind what was known before, that
 	// waits; 0 where nobody looked.
 	Found uint64
+	// Gone: the message that waited at the place known before is not in the stream any
+	// more, wherever that begins: another subject's may keep its front. Found is looked
+	// for from there.
+	Gone bool
 }
 
 // missing is a run of messages that a consumer can never be given: none where From
@@ -40,8 +44,8 @@ type missing struct {
 
 // judge compares a look with what was known before, the zero value where nothing was.
 // It returns what is known now, and what the consumer has missed since, or nil.
-func judge(was wire.DeliveryPlace, is sighting) (wire.DeliveryPlace, *missing) {
-	now := wire.DeliveryPlace{Epoch: is.Epoch, Created: is.Created, Next: max(is.Floor+1, is.First), Last: is.Last, Waiting: is.Waiting}
+func judge(was wire.DeliveryPlace, is sighting) (now wire.DeliveryPlace, lost *missing) {
+	now = wire.DeliveryPlace{Epoch: is.Epoch, Created: is.Created, Next: max(is.Floor+1, is.First), Last: is.Last, Waiting: is.Waiting}
 	switch {
 	case was.Epoch == "":
 		return now, nil
@@ -51,11 +55,24 @@ func judge(was wire.DeliveryPlace, is sighting) (wire.DeliveryPlace, *missing) {
 	case !was.Created.Equal(is.Created):
 		return recreated(was, is, now)
 	}
-	var lost *missing
 	if is.First > was.Next {
 		lost = &missing{Epoch: is.Epoch, From: was.Next, To: is.First - 1, Count: is.First - was.Next, Reason: wire.GapRetention}
 	}
+	if lost == nil && is.Gone {
+		to := is.Found
+		if is.Waiting == 0 { // nor does what came up to the last look
+			to = was.Last + 1
+		}
+		switch {
+		case to == 0: // not known yet: judged at the next look
+			return was, nil
+		case to > was.Next:
+			lost = &missing{Epoch: is.Epoch, From: was.Next, To: to - 1, Count: to - was.Next, Reason: wire.GapRetention}
+			now.Next = max(now.Next, to)
+		}
+	}
 	now.Next = max(now.Next, was.Next)
+	defer func() { now.Waits = is.Found > 0 && now.Next == is.Found }()
 	switch {
 	case is.Waiting == 0:
 		now.Next = max(now.Next, was.Last+1) // what came up to the last look is acknowledged, or not selected

@@ -43,7 +43,24 @@ func TestJudge(t *testing.T) {
 		},
 		"the first that waits lies further on, others are none of its": {
 			was: was, is: sighting{Epoch: "a", First: 101, Last: 170, Created: made, Floor: 100, Waiting: 2, Found: 140},
-			want: wire.DeliveryPlace{Epoch: "a", Created: made, Next: 140, Last: 170, Waiting: 2},
+			want: wire.DeliveryPlace{Epoch: "a", Created: made, Next: 140, Waits: true, Last: 170, Waiting: 2},
+		},
+		"what waited is gone from behind the stream's first": {
+			was: was, is: sighting{Epoch: "a", First: 40, Last: 170, Created: made, Floor: 130, Waiting: 30, Found: 141, Gone: true},
+			want: wire.DeliveryPlace{Epoch: "a", Created: made, Next: 141, Waits: true, Last: 170, Waiting: 30},
+			lost: &missing{Epoch: "a", From: 101, To: 140, Count: 40, Reason: wire.GapRetention},
+		},
+		"all that waited is gone from behind the stream's first": {
+			was: was, is: sighting{Epoch: "a", First: 40, Last: 170, Created: made, Floor: 100, Gone: true},
+			want: wire.DeliveryPlace{Epoch: "a", Created: made, Next: 151, Last: 170},
+			lost: &missing{Epoch: "a", From: 101, To: 150, Count: 50, Reason: wire.GapRetention},
+		},
+		"what waited is gone, and what is left is not known": {
+			was: was, is: sighting{Epoch: "a", First: 40, Last: 170, Created: made, Floor: 130, Waiting: 30, Gone: true}, want: was,
+		},
+		"a replica did not have it": {
+			was: was, is: sighting{Epoch: "a", First: 40, Last: 170, Created: made, Floor: 100, Waiting: 30, Found: 101, Gone: true},
+			want: wire.DeliveryPlace{Epoch: "a", Created: made, Next: 101, Waits: true, Last: 170, Waiting: 30},
 		},
 		"what it acknowledged is trimmed": {
 			was: was, is: sighting{Epoch: "a", First: 101, Last: 170, Created: made, Floor: 100, Waiting: 40},

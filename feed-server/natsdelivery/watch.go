@@ -188,7 +188,17 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 	s.note(info)
 	s.info = info
 	is := sighting{Created: info.Created.UTC(), Floor: info.AckFloor.Stream, Waiting: outstanding(info)}
-	is.Found = s.waiting.first(ctx, w.cfg.JetStream, s.name, info, max(w.cursor.Places[s.name].Next, is.Floor+1))
+	place := w.cursor.Places[s.name]
+	from := max(place.Next, is.Floor+1)
+	if place.Waits {
+		if is.Gone, err = w.gone(ctx, s.name, place.Next); err != nil {
+			return sighting{}, err
+		}
+	}
+	if is.Gone { // looked for at once, and also where a purge moved the floor
+		s.waiting, from = waiting{}, place.Next
+	}
+	is.Found = s.waiting.first(ctx, w.cfg.JetStream, s.name, info, from)
 	epoch, state, err := stream.Epoch(ctx, w.cfg.JetStream, s.name)
 	if err != nil {
 		return sighting{}, err
@@ -201,6 +211,28 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 		is.Start = info.Config.OptStartSeq
 	}
 	return is, nil
+}
+
+// gone says whether a message that waited left its stream.
+func (w *watch) gone(ctx context.Context, name string, sequence uint64) (bool, error) {
+	s, err := w.cfg.JetStream.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("stream %s: %w", name, err)
+	}
+	if state := s.CachedInfo().State; state.NumDeleted == 0 && state.FirstSeq <= sequence {
+		return false, nil
+	}
+	_, err = s.GetMsg(ctx, sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("message %d of stream %s: %w", sequence, name, err)
+	}
+	return false, nil
 }
 
 // save writes what is known. Errors: stream.ErrConflict where another watches, too.

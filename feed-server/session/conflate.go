@@ -35,8 +35,8 @@ type conflater struct {
 	sample *flow.Sample // nil: mode Latest
 }
 
-func newConflater(interval time.Duration) (*conflater, error) {
-	latest, err := flow.NewLatest(conflateBounds)
+func newConflater(interval time.Duration, bounds flow.Bounds) (*conflater, error) {
+	latest, err := flow.NewLatest(bounds)
 	if err != nil {
 		return nil, err
 	}
@@ -100,15 +100,23 @@ func (c *conflater) parts(m *hub.Message) iter.Seq2[*hub.Message, uint64] {
 }
 
 // take returns what is due, of at most so many bytes, as entries without a place,
-// and when more is due by the clock alone.
-func (c *conflater) take(into []Entry, most int, now time.Time) (entries []Entry, next time.Time) {
+// and when more is due by the clock alone. What is not wanted any more goes.
+func (c *conflater) take(into []Entry, most int, now time.Time, wanted func(*hub.Message) bool) (entries []Entry, next time.Time) {
 	if c.sample != nil {
 		next = c.sample.Due(now)
 	}
-	for _, k := range c.latest.Take(most) {
-		into = append(into, Entry{Message: k.Value.(pending).message, Replaced: k.Replaced, Sampled: k.Sampled})
+	for {
+		due := c.latest.Take(most)
+		before := len(into)
+		for _, k := range due {
+			if m := k.Value.(pending).message; wanted(m) {
+				into = append(into, Entry{Message: m, Replaced: k.Replaced, Sampled: k.Sampled})
+			}
+		}
+		if len(due) == 0 || len(into) > before {
+			return into, next
+		}
 	}
-	return into, next
 }
 
 // dropped is how many items were replaced and sampled since the beginning.

@@ -21,7 +21,7 @@ type fallback struct {
 }
 
 func newFallback() *fallback {
-	c, _ := newConflater(0) // its bounds are good
+	c, _ := newConflater(0, conflateBounds) // its bounds are good
 	return &fallback{conflater: c}
 }
 
@@ -54,13 +54,13 @@ func (s *Session) fallBack(src *source, entries []Entry, most hub.Most, now time
 		switch {
 		case !ok && src.again.IsZero() && src.wait.Normal != nil && !src.cursor.Behind():
 			f.reached = true
-			entries = append(entries, s.gap(src.stream, wire.Gap{
+			entries = append(entries, s.record(s.gap(src.stream, wire.Gap{
 				From: f.from.String(), To: f.to.String(), Count: f.count, Exact: true, Reason: wire.GapMaxLag,
-			}, now))
+			}, now)))
 		case !ok:
 			return entries, came
 		case b.Missing != nil:
-			entries = append(entries, s.missing(src, *b.Missing, now))
+			entries = append(entries, s.record(s.missing(src, *b.Missing, now)))
 			return entries, true
 		default:
 			came = true
@@ -68,7 +68,7 @@ func (s *Session) fallBack(src *source, entries []Entry, most hub.Most, now time
 		}
 	}
 	begin := len(entries)
-	entries, _ = f.conflater.take(entries, most.Bytes, now)
+	entries, _ = f.conflater.take(entries, most.Bytes, now, s.wanted)
 	for i := range entries[begin:] {
 		entries[begin+i].Token = s.token
 	}
@@ -76,7 +76,9 @@ func (s *Session) fallBack(src *source, entries []Entry, most hub.Most, now time
 		epoch, next := src.cursor.Place()
 		*s.placeOf(src) = before(epoch, next, 0)
 		src.fallback = nil
-		entries[len(entries)-1].Token = s.token
+		if len(entries) > 0 {
+			entries[len(entries)-1].Token = s.token
+		}
 	}
 	return entries, true
 }

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -17,6 +18,8 @@ type Lanes struct {
 	mu      sync.Mutex
 	waiting int
 	none    chan struct{} // closed when nothing waits any more
+	// most is how long Yield waits at most; 0: yieldMost.
+	most time.Duration
 }
 
 // Waits says that something urgent waits to be written, until Written is called.
@@ -45,7 +48,7 @@ func (l *Lanes) Yield(ctx context.Context) {
 	if waiting == 0 {
 		return
 	}
-	enough := time.NewTimer(yieldMost)
+	enough := time.NewTimer(cmp.Or(l.most, yieldMost))
 	defer enough.Stop()
 	select {
 	case <-none:

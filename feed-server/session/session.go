@@ -83,11 +83,17 @@ type Session struct {
 	wrote time.Time
 
 	mu sync.Mutex // guards what others ask of a running session
-	// behind is where the sources are, as far as it was written.
-	behind []hub.Position
-	since  time.Time
+	// behind is where the sources are, as far as it was written or waits in queue.
+	behind []reached
 	queue  queue
 	place  wire.FeedToken
+}
+
+// reached is where a source is, and when the stream took what came before that: of
+// what was there when the connection began, the moment of that.
+type reached struct {
+	hub.Position
+	at time.Time
 }
 
 // New opens a connection's place in its streams. Close it. Errors: hub.ErrNoPlace;
@@ -99,10 +105,11 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 		return nil, err
 	}
 	s.place = s.token
+	s.given() // a client that never takes anything is behind from here
 	var err error
 	switch {
 	case cfg.Flow.Mode == wire.FlowLatest || cfg.Flow.Mode == wire.FlowSample:
-		s.queue, err = newConflating(time.Duration(cfg.Flow.IntervalMillis) * time.Millisecond)
+		s.queue, err = newConflating(time.Duration(cfg.Flow.IntervalMillis)*time.Millisecond, s.urgent)
 	case s.urgent:
 		s.queue = &urgentQueue{}
 	}
@@ -171,6 +178,9 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 	clear(into)
 	entries = into[:0]
 	bytes := s.pace.most(s.most)
+	// The turn of the one that was last is first next time, also where the first one
+	// leaves no room for it.
+	defer s.turn()
 	for _, src := range s.sources {
 		most := hub.Most{Messages: batchEntries - len(entries), Bytes: bytes}
 		if bytes <= 0 || most.Messages <= 0 {
@@ -193,7 +203,7 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 		looked = true
 		if b.Missing != nil {
 			s.passed(src, b)
-			entries = append(entries, s.missing(src, *b.Missing, now))
+			entries = append(entries, s.record(s.missing(src, *b.Missing, now)))
 			continue
 		}
 		if s.tooFarBehind(b, now) {
@@ -202,7 +212,7 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 			continue
 		}
 		for _, m := range b.Messages {
-			*s.placeOf(src) = wire.ResumeToken{Epoch: b.Epoch, Sequence: m.Sequence, Index: m.Last}
+			*s.placeOf(src) = behind(b.Epoch, m)
 			entries = append(entries, Entry{Message: m, Token: s.token})
 			bytes -= len(m.Data)
 			src.at = m.At
@@ -214,15 +224,25 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 			}
 		}
 	}
-	// The turn of the one that was last is first next time.
-	if n := len(s.sources); n > 1 {
-		s.sources[0], s.sources[n-1] = s.sources[n-1], s.sources[0]
-	}
 	return entries, looked
 }
 
+// turn has the source that was last be the first.
+func (s *Session) turn() {
+	if n := len(s.sources); n > 1 {
+		s.sources[0], s.sources[n-1] = s.sources[n-1], s.sources[0]
+	}
+}
+
 // passed moves a source's place to before what comes next.
-func (s *Session) passed(src *source, b hub.Batch) { *s.placeOf(src) = before(b.Epoch, b.Next, 0) }
+func (s *Session) passed(src *source, b hub.Batch) {
+	if b.Next > 0 {
+		*s.placeOf(src) = before(b.Epoch, b.Next, 0)
+	}
+}
+
+// behind is the place behind a whole message.
+func behind(epoch string, m *hub.Message) wire.ResumeToken { return before(epoch, m.Sequence+1, 0) }
 
 // write gives the client entries, and learns how quickly it takes them.
 func (s *Session) write(ctx context.Context, entries []Entry, place wire.FeedToken) error {
@@ -249,15 +269,14 @@ func (s *Session) write(ctx context.Context, entries []Entry, place wire.FeedTok
 	return nil
 }
 
-// given notes where the sources are: all before that was written or is not wanted.
+// given notes where the sources are: all before that was written, waits in the queue
+// or is not wanted.
 func (s *Session) given() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.behind = s.behind[:0]
-	s.since = time.Time{}
 	for _, src := range s.sources {
-		s.behind = append(s.behind, src.cursor.Position())
-		s.since = sooner(s.since, src.at)
+		s.behind = append(s.behind, reached{src.cursor.Position(), src.at})
 	}
 }
 
@@ -274,14 +293,14 @@ func (s *Session) beatOr(ctx context.Context, now time.Time, place wire.FeedToke
 func (s *Session) Lag() hub.Lag {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.queue != nil {
-		return s.queue.lag()
-	}
 	var sum hub.Lag
+	if s.queue != nil {
+		sum = s.queue.lag()
+	}
 	for _, p := range s.behind {
 		l := p.Lag()
 		if l.Messages > 0 && l.Since.IsZero() {
-			l.Since = s.since // no later than that
+			l.Since = p.at // nobody knows better without asking the stream
 		}
 		sum.Messages += l.Messages
 		sum.Bytes += l.Bytes

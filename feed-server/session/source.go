@@ -28,20 +28,19 @@ type source struct {
 	pause time.Duration
 	// fallback is set while mode All is further behind than it may be.
 	fallback *fallback
-	// at is when the stream took what was given last.
+	// at is when the stream took what was given last, or the source was opened.
 	at time.Time
 }
 
 // open makes the sources of a connection: one where both kinds of messages lie in
 // one stream. Errors: see hub.Hub.Cursor.
 func (s *Session) open(ctx context.Context) error {
-	wanted := func(m *hub.Message) bool { return s.cfg.Filter().Wants(m, time.Now()) }
 	add := func(name string, telemetry bool, token wire.ResumeToken) error {
-		c, err := s.cfg.Hub(name).Cursor(ctx, token, s.cfg.Slots, wanted)
+		c, err := s.cfg.Hub(name).Cursor(ctx, token, s.cfg.Slots, s.wanted)
 		if err != nil {
 			return err
 		}
-		src := &source{stream: name, telemetry: telemetry, cursor: c}
+		src := &source{stream: name, telemetry: telemetry, cursor: c, at: time.Now()}
 		s.sources = append(s.sources, src)
 		epoch, next := c.Place()
 		if token.Epoch == "" {
@@ -60,6 +59,10 @@ func (s *Session) open(ctx context.Context) error {
 	}
 	return nil
 }
+
+// wanted says whether the client may have a message now. What waited for it is asked
+// again: its rights may have become narrower.
+func (s *Session) wanted(m *hub.Message) bool { return s.cfg.Filter().Wants(m, time.Now()) }
 
 // placeOf returns where a source is in the token.
 func (s *Session) placeOf(src *source) *wire.ResumeToken {

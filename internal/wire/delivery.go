@@ -78,6 +78,9 @@ type DeliveryPlace struct {
 	// Next is the first sequence that is neither known to be acknowledged nor in a
 	// gap record. It may be a little behind.
 	Next uint64 `json:"next"`
+	// Waits says that Next is the sequence of a message that waited, when that was
+	// looked at last.
+	Waits bool `json:"waits,omitempty"`
 	// Last is the stream's last sequence, and Waiting how many messages waited for
 	// delivery or acknowledgement, when that was looked at last.
 	Last    uint64 `json:"last"`

@@ -17,7 +17,7 @@ import (
 type ResumeToken struct {
 	Epoch string
 	// Sequence of the message that was given last, and Index of the datagram in it
-	// that was: 0 for the first, and for notices.
+	// that was: 0 for the first, math.MaxUint32 where the message was given whole.
 	Sequence uint64
 	Index    uint32
 }

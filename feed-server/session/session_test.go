@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// lab is a Site's two streams, and their hubs.
+type lab struct {
+	t    *testing.T
+	js   jetstream.JetStream
+	hubs map[string]*hub.Hub
+	last map[string]uint64
+}
+
+const site = "hub"
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{t: t, js: parts.NATS(t, parts.NATSOptions{Unsynced: true}).JetStream(t), hubs: map[string]*hub.Hub{}, last: map[string]uint64{}}
+	parts.CreateSite(t, l.js, site)
+	for _, name := range []string{wire.NoticeStream(site), wire.ObservationStream(site)} {
+		l.hubs[name] = l.follow(name)
+	}
+	return l
+}
+
+// follow returns a hub that follows a stream from now on.
+func (l *lab) follow(stream string) *hub.Hub {
+	l.t.Helper()
+	h := hub.New(hub.Config{JetStream: l.js, Stream: stream, RingBytes: 32 << 20, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(l.t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); h.Run(ctx) }()
+	l.t.Cleanup(func() { cancel(); <-done })
+	if _, err := h.Current(ctx); err != nil {
+		l.t.Fatal(err)
+	}
+	return h
+}
+
+// telemetry publishes a message of about so many bytes, and notice one of a few.
+func (l *lab) telemetry(instrument string, size int) {
+	l.publish(wire.ObservationStream(site), wire.ObservationSubject(site, instrument, "raw"), make([]byte, size))
+}
+
+func (l *lab) notice(instrument string) {
+	l.publish(wire.NoticeStream(site), wire.NoticeSubject(site, instrument), []byte("{}"))
+}
+
+func (l *lab) publish(stream, subject string, data []byte) {
+	l.t.Helper()
+	ack, err := l.js.Publish(l.t.Context(), subject, data)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.last[stream] = ack.Sequence
+}
+
+// settle waits until the hubs have all that was published.
+func (l *lab) settle() {
+	l.t.Helper()
+	for name, h := range l.hubs {
+		place, err := h.Current(l.t.Context())
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		eventually(l.t, "the hub to have all of "+name, func() bool { _, next := place.Ring.Span(); return next > l.last[name] })
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for until := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// meter counts.
+type meter struct {
+	mu   sync.Mutex
+	gaps map[wire.GapReason]uint64
+}
+
+func (*meter) Given([]Entry, int)     {}
+func (*meter) Dropped(string, uint64) {}
+func (m *meter) Gap(reason wire.GapReason, count uint64, _ time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gaps[reason] += count
+}
+
+func (l *lab) open(change func(*Config)) *Session {
+	l.t.Helper()
+	cfg := Config{
+		Consumer: "c", Flow: wire.FlowEntry{Mode: wire.FlowAll}, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
+		Hub: func(name string) *hub.Hub { return l.hubs[name] }, Slots: semaphore.NewWeighted(4), Lanes: &Lanes{},
+		Filter: func() *Filter { return filter("mag-1", "mag-2") }, Meter: &meter{gaps: map[wire.GapReason]uint64{}},
+		Write: func(context.Context, []Entry, wire.FeedToken) (int, error) {
+			return 0, fmt.Errorf("the test writes itself")
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	change(&cfg)
+	s, err := New(l.t.Context(), cfg)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(s.Close)
+	return s
+}
+
+// filter lets through all of some instruments.
+func filter(instruments ...string) *Filter {
+	f := &Filter{Notices: true, Telemetry: true, Site: site, Instruments: map[string]time.Duration{}}
+	for _, name := range instruments {
+		f.Instruments[name] = 0
+	}
+	return f
+}
+
+// A stream that always has more than fits does not keep the other one waiting.
+func TestSourcesTakeTurns(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := l.open(func(c *Config) { c.Flow.MaxBytesPerSecond = 20_000 })
+	for range 10 {
+		l.telemetry("mag-1", 40_000)
+	}
+	l.settle()
+	entries, _ := s.gather(nil, time.Now())
+	l.notice("mag-1")
+	l.settle()
+	for range 2 {
+		entries, _ = s.gather(entries, time.Now())
+		for _, e := range entries {
+			if e.Kind() == wire.RecordNotice {
+				return
+			}
+		}
+	}
+	t.Errorf("the notice does not come; last: %d entries", len(entries))
+}

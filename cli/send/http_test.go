@@ -121,3 +121,38 @@ func TestHalfSent(t *testing.T) {
 		t.Errorf("owed %d, %d bytes, promised %d, arrived %v", n, bytes, s.budget.promised, s.arrived)
 	}
 }
+
+// TestOvertakenUpload: where the same bytes came by another connection the upload is
+// asked how far it came, and neither refused nor begun anew. A name that others
+// have is refused.
+func TestOvertakenUpload(t *testing.T) {
+	problem := func(cause wire.Cause) answer {
+		return answer{status: http.StatusConflict, header: http.Header{"Content-Type": {"application/problem+json"}}, body: []byte(`{"detail":"why","cause":"` + string(cause) + `"}`)}
+	}
+	moved := problem(wire.CauseBadRequest)
+	elsewhere := answer{status: http.StatusConflict, header: http.Header{"Upload-Offset": {"7"}}}
+	for name, c := range map[string]struct {
+		answer  answer
+		refused wire.Cause
+		goesOn  bool
+	}{
+		"meanwhile":    {moved, "", true},
+		"before":       {elsewhere, "", true},
+		"another name": {problem(wire.CauseNameConflict), wire.CauseNameConflict, false},
+	} {
+		at := uploadAt{Path: "/in/sky/.uploads/1", Target: "/in/sky/", SHA256: wire.Digest{}.String()}
+		r := newResumption("", nil)
+		if err := r.set(at); err != nil {
+			t.Fatal(err)
+		}
+		tr := &transfer{web: &web{sender: &sender{lost: func(int64) {}}}, item: item{resumption: r}}
+		offset := int64(0)
+		v := tr.judgePatch(c.answer, nil, &offset, 10, true)
+		if v.receipted || v.err == nil || v.refused != c.refused {
+			t.Errorf("%s: %+v", name, v)
+		}
+		if goesOn := r.path(at) != ""; goesOn != c.goesOn {
+			t.Errorf("%s: goes on %t, want %t", name, goesOn, c.goesOn)
+		}
+	}
+}

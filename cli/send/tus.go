@@ -256,7 +256,7 @@ func (t *transfer) judgePatch(a answer, err error, offset *int64, n int64, last 
 		}
 		*offset = at
 		return verdict{err: err}
-	case err == nil && a.status == http.StatusConflict && a.header.Get("Upload-Offset") != "":
+	case err == nil && overtaken(a):
 		return verdict{err: errors.New("another connection has sent the same bytes: asking how far it came")}
 	}
 	if err == nil && a.status == http.StatusNotFound {
@@ -268,6 +268,13 @@ func (t *transfer) judgePatch(a answer, err error, offset *int64, n int64, last 
 		t.sender.lost(a.taken)
 	}
 	return v
+}
+
+// overtaken says whether the same bytes came by another connection, such as one of
+// an earlier run whose last bytes were still on their way. A name's conflict is
+// another matter.
+func overtaken(a answer) bool {
+	return a.status == http.StatusConflict && (a.header.Get("Upload-Offset") != "" || refusal(a).refused == wire.CauseBadRequest)
 }
 
 // finished is the end of an upload: with a receipt there is nothing to go on with.

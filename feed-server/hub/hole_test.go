@@ -140,7 +140,7 @@ func TestNoHoles(t *testing.T) {
 // that was given whole nothing is.
 func TestRestOfMessage(t *testing.T) {
 	t.Parallel()
-	js, s, h, place := filled(t)
+	js, s, _, place := filled(t)
 	data := wire.AppendTelemetryHeader(nil, "mag-0", "raw")
 	for n := range 10 {
 		data = wire.AppendDatagram(data, wire.Datagram{ReceivedAt: time.Unix(int64(n), 0), Source: netip.MustParseAddrPort("192.0.2.7:4000"), Payload: fmt.Append(nil, n)})
@@ -157,7 +157,7 @@ func TestRestOfMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Memory of another replica, which began after that.
-	h = startHub(t, js, 1<<20)
+	h := startHub(t, js, 1<<20)
 	_, missing := read(t, h.at(t, part), 100, 5)
 	if diff := cmp.Diff(&Missing{Epoch: place.Epoch, From: ack.Sequence, To: ack.Sequence, Count: 1, Reason: wire.GapRetention}, missing); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

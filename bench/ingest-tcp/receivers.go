@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/load"
+	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/e2e/parts"
 )
@@ -68,7 +69,7 @@ func startNcat(l *lab.Lab) (candidate, error) {
 		port := parts.FreePort(l)
 		cmd := exec.Command(program, "--listen", "--keep-open", "--recv-only", "127.0.0.1", strconv.Itoa(port))
 		cmd.Stdout = file
-		if err := receiver.StartOn(cmd, receiverCPUs(n)); err != nil {
+		if err := process.StartOn(cmd, receiverCPUs(n)); err != nil {
 			return candidate{}, err
 		}
 		stop := func() {

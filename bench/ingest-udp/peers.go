@@ -175,7 +175,7 @@ func startPeer(l *lab.Lab, config string, argv func(dir, config string) []string
 	args := argv(dir, file)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
-	if err := receiver.StartOn(cmd, receivers); err != nil {
+	if err := process.StartOn(cmd, receivers); err != nil {
 		return nil, fmt.Errorf("start %s: %w", args[0], err)
 	}
 	stop := func() {

@@ -45,7 +45,8 @@ func newFeedsPlanned() feedsPlanned {
 		Bus: map[string]plan.BusPlan{}, ConsumerUsers: map[string]*plan.JetStreamUser{}, ConsumerSecrets: map[string]map[string]string{}}
 }
 
-func (p *feedsPlanned) add(part string, from feedsPlanned) {
+func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
+	t.Helper()
 	switch part {
 	case "feeds":
 		p.Feeds = from.Feeds
@@ -60,7 +61,7 @@ func (p *feedsPlanned) add(part string, from feedsPlanned) {
 	case "feedServer":
 		p.FeedServer = from.FeedServer
 	default:
-		panic("show: there is no part " + part)
+		t.Fatalf("show: there is no part %q", part)
 	}
 }
 

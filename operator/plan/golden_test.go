@@ -154,7 +154,7 @@ func (w world) plan(t *testing.T) planned {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		w.planSite(t, &out, name, siteOf[name], sites, gateways, instruments, secrets)
 	}
-	return out.only(w.Show)
+	return out.only(t, w.Show)
 }
 
 func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.Site, sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets plan.Secrets) {
@@ -254,7 +254,8 @@ func (w world) planPool(out *planned, pool *v1alpha1.IngestGateway, site *v1alph
 }
 
 // only drops the parts that a test does not show.
-func (p planned) only(show []string) planned {
+func (p planned) only(t *testing.T, show []string) planned {
+	t.Helper()
 	var out planned
 	for _, part := range show {
 		switch part {
@@ -279,7 +280,7 @@ func (p planned) only(show []string) planned {
 		case "objects":
 			out.Objects = p.Objects
 		default:
-			out.feedsPlanned.add(part, p.feedsPlanned)
+			out.feedsPlanned.add(t, part, p.feedsPlanned)
 		}
 	}
 	return out

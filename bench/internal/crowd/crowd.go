@@ -5,16 +5,13 @@
 package crowd
 
 import (
-	"bufio"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/substorm/substorm/bench/internal/process"
 )
 
 // Kind is how a consumer reads.
@@ -117,57 +114,21 @@ const environment = "SUBSTORM_BENCH_CROWD"
 
 // Crowd is the process.
 type Crowd struct {
-	mu     sync.Mutex
-	orders *json.Encoder
-	answer *json.Decoder
-	pid    int
+	worker *process.Worker[Order, Outcome]
 }
 
 // Start starts an empty crowd.
 func Start(l testing.TB) *Crowd {
-	program, err := os.Executable()
-	if err != nil {
-		l.Fatal(err)
-	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), environment+"=1")
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		l.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		l.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		l.Fatal(err)
-	}
-	l.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Wait()
-	})
-	return &Crowd{orders: json.NewEncoder(stdin), answer: json.NewDecoder(bufio.NewReader(stdout)), pid: cmd.Process.Pid}
+	return &Crowd{process.StartWorker[Order, Outcome](l, environment, nil)}
 }
-
-// PID of the process.
-func (c *Crowd) PID() int { return c.pid }
 
 // Do carries an order out.
 func (c *Crowd) Do(o Order) (Outcome, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out Outcome
-	if err := c.orders.Encode(o); err != nil {
-		return out, fmt.Errorf("crowd: %w", err)
+	out, err := c.worker.Do(o)
+	if err == nil && out.Error != "" {
+		err = errors.New(out.Error)
 	}
-	if err := c.answer.Decode(&out); err != nil {
-		return out, fmt.Errorf("crowd: %w", err)
-	}
-	if out.Error != "" {
-		return out, errors.New(out.Error)
-	}
-	return out, nil
+	return out, err
 }
 
 // Close ends all connections.
@@ -176,22 +137,12 @@ func (c *Crowd) Close() { _, _ = c.Do(Order{Close: true}) }
 // Main is called early by a benchmark's main: in a child it takes orders until
 // its standard input ends, and does not return.
 func Main() {
-	if os.Getenv(environment) == "" {
-		return
-	}
-	orders, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	a := &audience{}
-	for {
-		var o Order
-		if orders.Decode(&o) != nil {
-			os.Exit(0)
-		}
+	process.Work(environment, func(o Order) Outcome {
 		out, err := a.do(o)
 		if err != nil {
 			out.Error = err.Error()
 		}
-		if answers.Encode(out) != nil {
-			os.Exit(1)
-		}
-	}
+		return out
+	})
 }

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/net/ipv4"
 
-	"github.com/substorm/substorm/bench/internal/receiver"
+	"github.com/substorm/substorm/bench/internal/process"
 )
 
 // Order is what to send.
@@ -88,7 +88,7 @@ func Send(l testing.TB, o Order, cpus []int) (Outcome, error) {
 	var said strings.Builder
 	cmd.Env = append(os.Environ(), environment+"="+string(order))
 	cmd.Stdout, cmd.Stderr = &said, os.Stderr
-	if err := receiver.StartOn(cmd, cpus); err != nil {
+	if err := process.StartOn(cmd, cpus); err != nil {
 		return Outcome{}, err
 	}
 	if err := cmd.Wait(); err != nil {

@@ -6,26 +6,23 @@
 package load
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -91,72 +88,26 @@ const environment = "SUBSTORM_BENCH_LOAD"
 
 // Generator is a process that sends.
 type Generator struct {
-	mu     sync.Mutex
-	orders *json.Encoder
-	answer *json.Decoder
+	worker *process.Worker[Order, Outcome]
 }
 
 // Start starts a generator on these cores; nil for all.
 func Start(l testing.TB, cpus []int) *Generator {
-	program, err := os.Executable()
-	if err != nil {
-		l.Fatal(err)
-	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), environment+"=1")
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		l.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		l.Fatal(err)
-	}
-	if err := receiver.StartOn(cmd, cpus); err != nil {
-		l.Fatal(err)
-	}
-	l.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Wait()
-	})
-	return &Generator{orders: json.NewEncoder(stdin), answer: json.NewDecoder(bufio.NewReader(stdout))}
+	return &Generator{process.StartWorker[Order, Outcome](l, environment, cpus)}
 }
 
 // Send carries an order out. An error is the first object's that was not received.
 func (g *Generator) Send(o Order) (Outcome, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var out Outcome
-	if err := g.orders.Encode(o); err != nil {
-		return out, fmt.Errorf("load generator: %w", err)
+	out, err := g.worker.Do(o)
+	if err == nil && out.Error != "" {
+		err = errors.New(out.Error)
 	}
-	if err := g.answer.Decode(&out); err != nil {
-		return out, fmt.Errorf("load generator: %w", err)
-	}
-	if out.Error != "" {
-		return out, errors.New(out.Error)
-	}
-	return out, nil
+	return out, err
 }
 
 // Main is called early by a benchmark's main: in a child it takes orders until
 // its standard input ends, and does not return.
-func Main() {
-	if os.Getenv(environment) == "" {
-		return
-	}
-	orders, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
-	for {
-		var o Order
-		if err := orders.Decode(&o); err != nil {
-			os.Exit(0)
-		}
-		if err := answers.Encode(carryOut(o)); err != nil {
-			os.Exit(1)
-		}
-	}
-}
+func Main() { process.Work(environment, carryOut) }
 
 func carryOut(o Order) Outcome {
 	put := func(b *body) error { return overTCP(o, b) }

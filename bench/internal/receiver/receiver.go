@@ -14,14 +14,11 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"runtime/pprof"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -153,7 +150,7 @@ func Start(l testing.TB, o Options) *Process {
 	if err != nil {
 		l.Fatal(err)
 	}
-	if err := StartOn(cmd, o.CPUs); err != nil {
+	if err := process.StartOn(cmd, o.CPUs); err != nil {
 		l.Fatal(err)
 	}
 	p := &Process{cmd: cmd, stdin: stdin}
@@ -164,27 +161,6 @@ func Start(l testing.TB, o Options) *Process {
 	}
 	p.Address = strings.TrimSpace(line)
 	return p
-}
-
-// StartOn starts a process that may use these cores only; nil for all. It dies
-// with this one.
-func StartOn(cmd *exec.Cmd, cpus []int) error {
-	started := make(chan error)
-	go func() { // the thread ends with the goroutine: its affinity is nobody else's
-		runtime.LockOSThread()
-		if len(cpus) > 0 {
-			var set unix.CPUSet
-			for _, c := range cpus {
-				set.Set(c)
-			}
-			if err := unix.SchedSetaffinity(0, &set); err != nil {
-				started <- fmt.Errorf("choose cores: %w", err)
-				return
-			}
-		}
-		started <- cmd.Start()
-	}()
-	return <-started
 }
 
 // Main is called first of all by a benchmark's main: in a child it serves until

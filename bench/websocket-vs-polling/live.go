@@ -110,6 +110,9 @@ func (b *bench) watchMemory(tabs map[string]*tab) error {
 func (b *bench) delays(tabs map[string]*tab, slowest int) error {
 	means := map[string][]float64{}
 	for _, way := range ways {
+		if err := tabs[way].await(int64(delayMessages * (rates - slowest + 1))); err != nil {
+			return fmt.Errorf("delay, %s: %w", way, err)
+		}
 		s, err := tabs[way].seen()
 		if err != nil {
 			return fmt.Errorf("delay, %s: %w", way, err)
@@ -117,7 +120,7 @@ func (b *bench) delays(tabs map[string]*tab, slowest int) error {
 		for n := slowest; n <= rates; n++ {
 			of := s.Delays[pacedChannel(n)]
 			if len(of) != delayMessages/2 {
-				return fmt.Errorf("delay at 0.%d Hz, %s: %d of %d samples came", n, way, len(of), delayMessages/2)
+				return fmt.Errorf("delay at %.1f Hz, %s: %d of %d samples came", float64(n)/10, way, len(of), delayMessages/2)
 			}
 			m := mean(of)
 			b.report.Add(fmt.Sprintf("delay at %.1f Hz, ms", float64(n)/10), way, "", m)

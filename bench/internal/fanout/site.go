@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/substorm/substorm/bench/internal/crowd"
 	"github.com/substorm/substorm/e2e/parts"
@@ -56,6 +57,9 @@ func NewSite(l testing.TB, consumers []wire.ConsumerEntry) *Site {
 	s := &Site{NATS: parts.NATS(l, parts.NATSOptions{})}
 	s.JS = s.NATS.JetStream(l)
 	parts.CreateSite(l, s.JS, SiteCode)
+	if err := widen(s.JS); err != nil {
+		l.Fatal(err)
+	}
 	for i := range consumers {
 		c := &consumers[i]
 		c.UID, c.Generation, c.Feed, c.MaxConnections = "uid-"+c.Consumer, 1, Feed, 10
@@ -74,7 +78,25 @@ func NewSite(l testing.TB, consumers []wire.ConsumerEntry) *Site {
 
 // NewSupply returns a supply for a channel.
 func (s *Site) NewSupply(channel string) *Supply {
-	return &Supply{js: s.JS, site: SiteCode, instrument: Instrument, channel: channel}
+	return &Supply{js: s.JS, site: SiteCode, instrument: Instrument, channel: channel, source: nuid.Next()}
+}
+
+// holds is how much of a Site's telemetry there is room for, in bytes: a minute of
+// the fastest.
+const holds = 2 << 30
+
+// widen lets the stream of telemetry hold more than a test's.
+func widen(js jetstream.JetStream) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	stream, err := js.Stream(ctx, wire.ObservationStream(SiteCode))
+	if err != nil {
+		return err
+	}
+	c := stream.CachedInfo().Config
+	c.MaxBytes = holds
+	_, err = js.UpdateStream(ctx, c)
+	return err
 }
 
 // Consumer says where the n-th consumer of Flows connects.

@@ -27,6 +27,9 @@ type Supply struct {
 	site       string
 	instrument string
 	channel    string
+	// source tells its messages from those of other Supplies of the channel, which
+	// JetStream would take for the same.
+	source string
 	// number of the last sample, and sent messages.
 	number, sent uint64
 }
@@ -115,7 +118,7 @@ func (s *Supply) message(samples, size int) *nats.Msg {
 		b = wire.AppendDatagram(b, wire.Datagram{ReceivedAt: now, Source: source, DestinationPort: 4000, Payload: payload})
 	}
 	s.sent++
-	id := "bench/" + s.channel + "/" + strconv.FormatUint(s.sent, 10)
+	id := s.source + "/" + s.channel + "/" + strconv.FormatUint(s.sent, 10)
 	return &nats.Msg{Subject: wire.ObservationSubject(s.site, s.instrument, s.channel), Data: b, Header: nats.Header{
 		wire.HeaderMessageID: {id}, wire.HeaderID: {id}, wire.HeaderSpecVersion: {wire.SpecVersion}, wire.HeaderType: {wire.TypeTelemetry},
 		wire.HeaderSource: {wire.EventSource(s.site, "bench")}, wire.HeaderTime: {wire.FormatTime(now)}, wire.HeaderFormat: {strconv.Itoa(wire.Format)},

@@ -69,7 +69,7 @@ type natsSite struct {
 
 func newNATSSite(t *testing.T) natsSite {
 	t.Helper()
-	server := parts.NATS(t, parts.NATSOptions{Operator: true})
+	server := parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, AnyClient: true})
 	s := natsSite{js: server.JetStream(t), dir: t.TempDir()}
 	parts.CreateSite(t, s.js, siteCode)
 	site := &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: siteCode, JetStream: v1alpha1.JetStream{Servers: []string{server.URL()}, Replicas: 1}}}
@@ -97,7 +97,7 @@ func newNATSSite(t *testing.T) natsSite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := plan.ConsumerAccess{Site: site, Feed: &feed, Consumer: &model, Verdict: verdict}.Data()
+	data := plan.ConsumerAccess{Site: site, Feed: &feed, Consumer: &model, Verdict: verdict, CA: server.CA.PEM}.Data()
 	data[plan.KeyUserCreds] = creds
 	for key, value := range data {
 		if err := os.WriteFile(filepath.Join(secret, key), value, 0o600); err != nil {

@@ -25,6 +25,8 @@ type NATSOptions struct {
 	// TLS makes the server show a certificate for 127.0.0.1 and localhost and
 	// demand one of the same authority.
 	TLS bool
+	// AnyClient has it demand none, as the quickstart's: clients show credentials.
+	AnyClient bool
 	// Domain is the JetStream domain.
 	Domain string
 	// Unsynced leaves sync_interval at the server's default.
@@ -91,8 +93,8 @@ func newNATS(t testing.TB, program string, opts NATSOptions) *NATSServer {
 	if opts.TLS {
 		n.CA = NewCA(t)
 		certs = n.CA.Dir(t, "server")
-		config += fmt.Sprintf("tls {\n  cert_file: %q\n  key_file: %q\n  ca_file: %q\n  verify: true\n}\n",
-			filepath.Join(certs, "tls.crt"), filepath.Join(certs, "tls.key"), filepath.Join(certs, "ca.crt"))
+		config += fmt.Sprintf("tls {\n  cert_file: %q\n  key_file: %q\n  ca_file: %q\n  verify: %t\n}\n",
+			filepath.Join(certs, "tls.crt"), filepath.Join(certs, "tls.key"), filepath.Join(certs, "ca.crt"), !opts.AnyClient)
 	}
 	if opts.Operator {
 		if opts.account == nil {

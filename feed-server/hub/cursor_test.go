@@ -196,3 +196,27 @@ func TestStreamMadeAnew(t *testing.T) {
 	got, _ = read(t, c, 100, 10)
 	expect(t, got, 20, 30, 1)
 }
+
+// A token of a stream that is there no more is recognised: the consumer is told, and
+// gets all that the stream of today holds.
+func TestTokenOfAnotherStream(t *testing.T) {
+	t.Parallel()
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	makeStream(t, js)
+	publish(t, js, 0, 10)
+	h := startHub(t, js, 1<<20)
+	c, err := h.Cursor(t.Context(), wire.ResumeToken{Epoch: "1a1fb67140b", Sequence: 41}, semaphore.NewWeighted(1), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	got, missing := read(t, c, 100, 1)
+	want := Missing{Epoch: "1a1fb67140b", From: 42, To: 42, Count: 1, Reason: wire.GapStreamRecreated}
+	if len(got) > 0 || missing == nil || *missing != want {
+		t.Fatalf("first %q, missing %+v", got, missing)
+	}
+	if got, missing = read(t, c, 100, 10); missing != nil {
+		t.Fatalf("missing %+v", missing)
+	}
+	expect(t, got, 0, 10, 1)
+}

@@ -168,3 +168,21 @@ func TestRestOfMessage(t *testing.T) {
 	}
 	expect(t, got, 0, 5, 1)
 }
+
+// What a replica does not have yet, and the stream's leader has, is not taken for gone.
+func TestLateReplica(t *testing.T) {
+	t.Parallel()
+	_, s, h, place := filled(t)
+	// As after a read that a replica answered which ends at message 49.
+	if err := h.goneTo(t.Context(), place.Epoch, 50, 100); err == nil {
+		t.Error("messages that are in the stream are taken for gone")
+	}
+	purge(t, s, "obs.hub.mag-1.raw", 101)
+	if err := h.goneTo(t.Context(), place.Epoch, 50, 100); err == nil {
+		t.Error("half of them are in the stream, and all are taken for gone")
+	}
+	purge(t, s, "obs.hub.mag-0.raw", 101)
+	if err := h.goneTo(t.Context(), place.Epoch, 50, 100); err != nil {
+		t.Errorf("nothing of them is left: %v", err)
+	}
+}

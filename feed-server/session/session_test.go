@@ -134,25 +134,52 @@ func filter(instruments ...string) *Filter {
 	return f
 }
 
-// A stream that always has more than fits does not keep the other one waiting.
+// A stream that always has more than fits does not keep the other one waiting,
+// whichever of the two that is.
 func TestSourcesTakeTurns(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	s := l.open(func(c *Config) { c.Flow.MaxBytesPerSecond = 20_000 })
-	for range 10 {
-		l.telemetry("mag-1", 40_000)
-	}
-	l.settle()
-	entries, _ := s.gather(nil, time.Now())
-	l.notice("mag-1")
-	l.settle()
-	for range 2 {
-		entries, _ = s.gather(entries, time.Now())
-		for _, e := range entries {
-			if e.Kind() == wire.RecordNotice {
-				return
+	notices, telemetry := wire.NoticeStream(site), wire.ObservationStream(site)
+	subjects := map[string]string{notices: wire.NoticeSubject(site, "mag-1"), telemetry: wire.ObservationSubject(site, "mag-1", "raw")}
+	for full, other := range map[string]string{notices: telemetry, telemetry: notices} {
+		l := newLab(t)
+		s := l.open(func(c *Config) { c.Flow.MaxBytesPerSecond = 20_000 })
+		for range 10 {
+			l.publish(full, subjects[full], make([]byte, 40_000))
+		}
+		l.settle()
+		entries, _ := s.gather(nil, time.Now())
+		l.publish(other, subjects[other], []byte("{}"))
+		l.settle()
+		came := false
+		for range 2 {
+			entries, _ = s.gather(entries, time.Now())
+			large := 0
+			for _, e := range entries {
+				came = came || e.Message.Subject == subjects[other]
+				if e.Message.Subject == subjects[full] {
+					large++
+				}
+			}
+			if large > 1 {
+				t.Errorf("%d messages of 40000 bytes at a time, at 20000 a second", large)
 			}
 		}
+		if !came {
+			t.Errorf("that of %s does not come; last: %d entries", other, len(entries))
+		}
 	}
-	t.Errorf("the notice does not come; last: %d entries", len(entries))
+}
+
+// What is urgent holds up nobody for long, however long it waits itself.
+func TestUrgentStopsNobody(t *testing.T) {
+	t.Parallel()
+	lanes := &Lanes{}
+	lanes.Waits()
+	yielded := make(chan struct{})
+	go func() { lanes.Yield(t.Context()); close(yielded) }()
+	select {
+	case <-yielded:
+	case <-time.After(time.Minute):
+		t.Error("lane Normal waits for ever")
+	}
 }

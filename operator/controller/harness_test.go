@@ -98,7 +98,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
-	w.nats = parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: "hub", TakesLeaves: true})
+	w.nats = parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, AnyClient: true, Domain: "hub", TakesLeaves: true})
 	w.minio = parts.MinIO(t, parts.MinIOOptions{TLS: true})
 	w.secret("s3", map[string]string{"accessKeyID": w.minio.AccessKeyID, "secretAccessKey": w.minio.SecretAccessKey})
 	w.secret("account", map[string]string{"account.seed": w.nats.AccountSeed, "account.id": w.nats.AccountID})

@@ -15,6 +15,7 @@ http: "0.0.0.0:8222"
 
 include auth.conf
 
+# Clients show credentials. A FeedConsumer's Secret holds no certificate, so none is asked for.
 tls {
   {{- include "quickstart.natsTLS" . | nindent 2 }}
 }
@@ -41,6 +42,7 @@ cluster {
   ]
   tls {
     {{- include "quickstart.natsTLS" . | nindent 4 }}
+    verify: true
   }
 }
 {{- end }}
@@ -103,5 +105,4 @@ leafnodes {
 cert_file: /etc/nats-tls/tls.crt
 key_file: /etc/nats-tls/tls.key
 ca_file: /etc/nats-tls/ca.crt
-verify: true
 {{- end }}

@@ -57,3 +57,29 @@ func TestTLS(t *testing.T) {
 		t.Error("no metric says when the certificate expires")
 	}
 }
+
+// Clients that leave while they are answered take nobody with them, also over HTTP/2,
+// where one connection carries many.
+func TestLeaveOverHTTP2(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, consumer("stream", wire.DeliveryServerSentEvents))
+	ca := parts.NewCA(t)
+	f := l.start("--tls-dir", ca.Dir(t, "feed-server"))
+	h := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS(), ForceAttemptHTTP2: true}}
+	for range 500 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at(f, "https", "events", "stream", ""), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = bearer("stream")
+		resp, err := h.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+			t.Fatalf("%s over %s", resp.Status, resp.Proto)
+		}
+		_ = resp.Body.Close()
+	}
+	eventually(t, "they are gone", func() bool { return metric(t, f, "substorm_feed_connections", `"stream"`) == 0 })
+}

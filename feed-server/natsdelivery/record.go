@@ -40,18 +40,26 @@ func (w *watch) found(stream string, lost missing) {
 
 // noteTold sees what became of the last record: place and lost are of the stream of
 // notices.
-func (w *watch) noteTold(was, place wire.DeliveryPlace, lost *missing) {
+func (w *watch) noteTold(ctx context.Context, was, place wire.DeliveryPlace, lost *missing) error {
 	if w.cursor.Told == nil || w.cursor.Sequence == 0 {
-		return
+		return nil
 	}
+	stream := wire.NoticeStream(w.cfg.Site)
 	left := lost != nil && lost.From <= w.cursor.Sequence && w.cursor.Sequence <= lost.To
+	if left && len(w.cursor.Marks[stream]) > 0 { // it may be there, between what is not
+		var err error
+		if left, err = w.gone(ctx, stream, w.cursor.Sequence); err != nil {
+			return err
+		}
+	}
 	switch {
 	case left, was.Epoch != place.Epoch:
 		w.cursor.Untold = retell(w.cursor.Untold, *w.cursor.Told)
-	case place.Next <= w.cursor.Sequence:
-		return // it waits
+	case place.Next <= w.cursor.Sequence && w.cursor.Marks[stream][w.cfg.Site] <= w.cursor.Sequence:
+		return nil // it waits
 	}
 	w.cursor.Told, w.cursor.Sequence, w.dirty = nil, 0, true
+	return nil
 }
 
 // tell publishes the next record, if it is time for that.

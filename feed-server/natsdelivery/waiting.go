@@ -43,24 +43,10 @@ func (w *waiting) first(ctx context.Context, js jetstream.JetStream, stream stri
 	w.sequence, w.at, w.looked = 0, time.Time{}, time.Now()
 	ctx, cancel := context.WithTimeout(ctx, waitingTimeout)
 	defer cancel()
-	filters := info.Config.FilterSubjects
-	if info.Config.FilterSubject != "" {
-		filters = []string{info.Config.FilterSubject}
-	}
-	c, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
-		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, from),
-		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: waitingIdle,
-	})
-	if err != nil {
+	m, err := firstMessage(ctx, js, stream, selected(info), from)
+	if err != nil || m == nil {
 		return 0 // it is a figure, and the next look comes
 	}
-	defer func() { _ = js.DeleteConsumer(ctx, stream, c.CachedInfo().Name) }()
-	m, err := c.Next(jetstream.FetchMaxWait(waitingTimeout / 2))
-	if err != nil {
-		return 0
-	}
-	if meta, err := m.Metadata(); err == nil {
-		w.sequence, w.at = meta.Sequence.Stream, meta.Timestamp
-	}
+	w.sequence, w.at = m.Sequence.Stream, m.Timestamp
 	return w.sequence
 }

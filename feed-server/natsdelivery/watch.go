@@ -46,6 +46,10 @@ type watched struct {
 	gapsOnly bool
 	info     *jetstream.ConsumerInfo // nil while there is no durable
 	waiting  waiting
+	// holes: the stream lacks messages behind its first.
+	holes bool
+	// none is when nothing waited of an origin.
+	none map[string]time.Time
 	*count
 }
 
@@ -85,7 +89,7 @@ func (d *delivery) watch(ctx context.Context, by *worker, lease *stream.Lease) e
 		if w.counts[s.name] == nil {
 			w.counts[s.name] = &count{}
 		}
-		s.count = w.counts[s.name]
+		s.count, s.none = w.counts[s.name], map[string]time.Time{}
 	}
 	if err := w.load(ctx); err != nil {
 		return err
@@ -128,6 +132,9 @@ func (w *watch) load(ctx context.Context) error {
 	if w.cursor.Places == nil {
 		w.cursor.Places = map[string]wire.DeliveryPlace{}
 	}
+	if w.cursor.Marks == nil {
+		w.cursor.Marks = map[string]map[string]uint64{}
+	}
 	if w.cursor.Missing == nil {
 		w.cursor.Missing = map[wire.GapReason]uint64{}
 	}
@@ -149,11 +156,16 @@ func (w *watch) look(ctx context.Context) error {
 		}
 		was := w.cursor.Places[s.name]
 		place, lost := judge(was, is)
+		if place, lost, err = w.judgeParts(ctx, s, was, place, lost); err != nil {
+			return err
+		}
 		if was != place {
 			w.cursor.Places[s.name], w.dirty = place, true
 		}
 		if s.name == wire.NoticeStream(w.cfg.Site) {
-			w.noteTold(was, place, lost)
+			if err := w.noteTold(ctx, was, place, lost); err != nil {
+				return err
+			}
 		}
 		if lost != nil && !s.gapsOnly {
 			w.found(s.name, *lost)
@@ -166,6 +178,28 @@ func (w *watch) look(ctx context.Context) error {
 		return w.save(ctx)
 	}
 	return nil
+}
+
+// judgeParts adds to what was judged of a stream as a whole what its origins' marks
+// show.
+func (w *watch) judgeParts(ctx context.Context, s *watched, was, place wire.DeliveryPlace, lost *missing) (wire.DeliveryPlace, *missing, error) {
+	if was.Epoch != place.Epoch || !was.Created.Equal(place.Created) {
+		delete(w.cursor.Marks, s.name) // of another stream or durable
+		clear(s.none)
+		was = place
+	}
+	if !w.inParts(s) {
+		return place, lost, nil
+	}
+	if least := w.least(s); least > 0 && lost != nil && lost.Reason == wire.GapRetention {
+		lost = gap(was, max(lost.From, least), lost.To+1) // what lies before that was told, or nobody's
+	}
+	more, err := w.mark(ctx, s, was)
+	if err != nil {
+		return place, nil, err
+	}
+	place.Next, place.Waits = max(place.Next, w.least(s)), false
+	return place, both(lost, more), nil
 }
 
 // sight looks at a durable and, after that, at its stream.
@@ -190,7 +224,7 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 	is := sighting{Created: info.Created.UTC(), Floor: info.AckFloor.Stream, Waiting: outstanding(info)}
 	place := w.cursor.Places[s.name]
 	from := max(place.Next, is.Floor+1)
-	if place.Waits {
+	if place.Waits && len(w.cursor.Marks[s.name]) == 0 { // which are looked at otherwise
 		if is.Gone, err = w.gone(ctx, s.name, place.Next); err != nil {
 			return sighting{}, err
 		}
@@ -204,6 +238,7 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 		return sighting{}, err
 	}
 	is.Epoch, is.First, is.Last = epoch, state.FirstSeq, state.LastSeq
+	s.holes = state.NumDeleted > 0
 	switch info.Config.DeliverPolicy {
 	case jetstream.DeliverAllPolicy:
 		is.Start = 1

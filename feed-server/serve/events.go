@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/substorm/substorm/feed-server/session"
@@ -36,7 +37,8 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	gone := context.AfterFunc(r.Context(), func() { c.cancel(r.Context().Err()) })
 	defer gone()
 	// A write that the client does not take ends when the connection is to.
-	stop := context.AfterFunc(c.ctx, func() { _ = out.control.SetWriteDeadline(time.Now().Add(lastWrite)) })
+	stop := context.AfterFunc(c.ctx, out.last)
+	defer out.end()
 	defer stop()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -58,6 +60,25 @@ type events struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	told    wire.FeedToken
+
+	mu   sync.Mutex
+	over bool // the answer is not ours any more
+}
+
+// last bounds the write that is under way.
+func (o *events) last() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.over {
+		_ = o.control.SetWriteDeadline(time.Now().Add(lastWrite))
+	}
+}
+
+// end is that of the request: what it is answered by must not be touched after that.
+func (o *events) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
 }
 
 // begin tells how soon to come again: the stream may end at any time.

@@ -57,6 +57,10 @@ type DeliveryCursor struct {
 	UID string `json:"uid"`
 	// Places by stream.
 	Places map[string]DeliveryPlace `json:"places,omitempty"`
+	// Marks are the sequences of the first messages that waited when that was looked
+	// at last, by stream and by the Site that they are of, where a stream may lose those
+	// of one before another's that came earlier.
+	Marks map[string]map[string]uint64 `json:"marks,omitempty"`
 	// Gaps is how many gap records there were, and LastGap when the last gap was found.
 	Gaps    uint64     `json:"gaps,omitempty"`
 	LastGap *time.Time `json:"lastGap,omitempty"`

@@ -90,6 +90,7 @@ func goldenRecords() []goldenRecord {
 		{"status-refusal.json", sampleRefusal().Encode, decoded(DecodeRefusalStatus), sampleRefusal()},
 		{"adoption.json", sampleAdoption().Encode, decoded(DecodeAdoption), sampleAdoption()},
 		{"gap.json", sampleGap().Encode, decoded(DecodeGap), sampleGap()},
+		{"cursor-delivery-marks.json", sampleDeliveryMarks().Encode, decoded(DecodeDeliveryCursor), sampleDeliveryMarks()},
 		{"cursor-delivery.json", sampleDeliveryCursor().Encode, decoded(DecodeDeliveryCursor), sampleDeliveryCursor()},
 		{"cursor-filled.json", sampleFilledCursor().Encode, decoded(DecodeFilledCursor), sampleFilledCursor()},
 		{"cursor-refill.json", sampleRefillCursor().Encode, decoded(DecodeRefillCursor), sampleRefillCursor()},

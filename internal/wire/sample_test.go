@@ -303,6 +303,12 @@ func sampleDeliveryCursor() DeliveryCursor {
 		Told: &gap, Sequence: 4990, Untold: []Gap{gap}}
 }
 
+func sampleDeliveryMarks() DeliveryCursor {
+	c := sampleDeliveryCursor()
+	c.Marks = map[string]map[string]uint64{"NOTICE_thule": {"thule": 4760, "north": 4753}}
+	return c
+}
+
 func sampleFilledCursor() FilledCursor {
 	at := ResumeToken{Epoch: StreamEpoch(sampleTime.Add(-24 * time.Hour)), Sequence: 4711}
 	return FilledCursor{Format: Format, Places: map[string]FilledPlace{"display": {UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20",

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsdelivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// A stream that holds messages of several Sites, its own and leaves, loses those of
+// each by themselves, the oldest first: one that keeps the stream's front, and a
+// durable's floor with it, says nothing of the others. So of each that a durable
+// selects the first message that waits is marked. As long as that one is there,
+// everything of its Site behind it is; once it has gone, what lies before the first that
+// is left is missing.
+
+// origins are a durable's subjects, by the Site whose messages they select: its own,
+// gap records among them, or a leaf.
+func origins(info *jetstream.ConsumerInfo) map[string][]string {
+	all := map[string][]string{}
+	for _, subject := range selected(info) {
+		_, rest, _ := strings.Cut(subject, ".")
+		site, _, _ := strings.Cut(rest, ".")
+		all[site] = append(all[site], subject)
+	}
+	return all
+}
+
+// inParts says whether a stream may lose some of a durable's messages before others
+// that came earlier.
+func (w *watch) inParts(s *watched) bool {
+	return len(origins(s.info)) > 1 || s.holes || len(w.cursor.Marks[s.name]) > 0
+}
+
+// mark looks at the marks of a durable, and sets them anew. It returns what the
+// consumer has missed since they were set, or nil. was is what was known before.
+func (w *watch) mark(ctx context.Context, s *watched, was wire.DeliveryPlace) (*missing, error) {
+	known, now := w.cursor.Marks[s.name], map[string]uint64{}
+	floor := s.info.AckFloor.Stream
+	var lost *missing
+	for origin, subjects := range origins(s.info) {
+		at, gone, err := known[origin], false, error(nil)
+		if at > 0 {
+			if gone, err = w.gone(ctx, s.name, at); err != nil {
+				return nil, err
+			}
+		}
+		switch {
+		case at > floor && !gone:
+			now[origin] = at
+			continue
+		case !gone && (outstanding(s.info) == 0 || time.Since(s.none[origin]) < waitingInterval):
+			continue // what came since does not leave that soon
+		}
+		from := max(was.Next, floor+1)
+		if gone { // a purge moves the floor, too
+			from = at
+		}
+		if err := w.set(ctx, s, now, origin, subjects, from); err != nil {
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			w.log.Warn("what waits in the stream is looked for again", "stream", s.name, "err", err)
+			return nil, nil //nolint:nilnil // with the marks that were
+		}
+		if gone {
+			lost = both(lost, left(was, at, now[origin]))
+		}
+	}
+	if err := w.passOver(ctx, s, now); err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	if !maps.Equal(known, now) {
+		w.cursor.Marks[s.name], w.dirty = now, true
+	}
+	return lost, nil
+}
+
+// set sets the mark of an origin to the first message from a sequence on.
+func (w *watch) set(ctx context.Context, s *watched, marks map[string]uint64, origin string, subjects []string, from uint64) error {
+	first, err := w.firstOf(ctx, s, subjects, from)
+	switch {
+	case err != nil:
+		return err
+	case first > 0:
+		marks[origin] = first
+	default:
+		delete(marks, origin)
+		s.none[origin] = time.Now()
+	}
+	return nil
+}
+
+// passOver moves marks over what is acknowledged though the floor lies before it:
+// where a single message keeps the floor, that is everything else that was given.
+func (w *watch) passOver(ctx context.Context, s *watched, marks map[string]uint64) error {
+	if s.info.NumAckPending != 1 || len(marks) < 2 {
+		return nil
+	}
+	keeps := slices.Min(slices.Collect(maps.Values(marks)))
+	for origin, subjects := range origins(s.info) {
+		if at := marks[origin]; at > keeps && at <= s.info.Delivered.Stream {
+			if err := w.set(ctx, s, marks, origin, subjects, s.info.Delivered.Stream+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// least is the least of a durable's marks; 0 where one is not known.
+func (w *watch) least(s *watched) uint64 {
+	var least uint64
+	for origin := range origins(s.info) {
+		at := w.cursor.Marks[s.name][origin]
+		if least == 0 || at < least {
+			least = at
+		}
+		if at == 0 {
+			return 0
+		}
+	}
+	return least
+}
+
+// left is the gap from the sequence of a message that has gone to the first that is
+// there, 0 where none is.
+func left(was wire.DeliveryPlace, from, first uint64) *missing {
+	to := was.Last + 1
+	if first > 0 {
+		to = min(first, to)
+	}
+	return gap(was, from, to)
+}
+
+// gap is what lies from one sequence up to before another; nil where nothing does. No
+// more is missing than waited.
+func gap(was wire.DeliveryPlace, from, to uint64) *missing {
+	if from >= to {
+		return nil
+	}
+	return &missing{Epoch: was.Epoch, From: from, To: to - 1, Count: max(1, min(to-from, was.Waiting)), Reason: wire.GapRetention}
+}
+
+// both is one record of two gaps of a stream.
+func both(a, b *missing) *missing {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	c := *a
+	c.From, c.To = min(a.From, b.From), max(a.To, b.To)
+	c.Count = min(a.Count+b.Count, c.To-c.From+1)
+	return &c
+}
+
+// selected are the subjects of a durable.
+func selected(info *jetstream.ConsumerInfo) []string {
+	if info.Config.FilterSubject != "" {
+		return []string{info.Config.FilterSubject}
+	}
+	return slices.Clone(info.Config.FilterSubjects)
+}
+
+// firstOf returns the sequence of the first message on subjects, from one on; 0 where
+// there is none.
+func (w *watch) firstOf(ctx context.Context, s *watched, subjects []string, from uint64) (uint64, error) {
+	if err := w.looks.Wait(ctx); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, waitingTimeout)
+	defer cancel()
+	m, err := firstMessage(ctx, w.cfg.JetStream, s.name, subjects, from)
+	if err != nil || m == nil {
+		if err != nil {
+			err = fmt.Errorf("first message of stream %s from %d on: %w", s.name, from, err)
+		}
+		return 0, err
+	}
+	return m.Sequence.Stream, nil
+}
+
+// firstMessage returns what is known of the first message on subjects, from a sequence
+// on; nil where there is none.
+func firstMessage(ctx context.Context, js jetstream.JetStream, stream string, subjects []string, from uint64) (*jetstream.MsgMetadata, error) {
+	c, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
+		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, from),
+		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: waitingIdle,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = js.DeleteConsumer(ctx, stream, c.CachedInfo().Name) }()
+	if c.CachedInfo().NumPending == 0 {
+		return nil, nil //nolint:nilnil // none is an answer
+	}
+	m, err := c.Next(jetstream.FetchMaxWait(waitingTimeout / 2))
+	if err != nil {
+		if errors.Is(err, jetstream.ErrNoMessages) {
+			return nil, nil //nolint:nilnil // it left meanwhile
+		}
+		return nil, err
+	}
+	return m.Metadata()
+}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,8 @@ type sampledSite struct {
 // requestsLast is how long a request of a consumer lasts here: not a minute.
 const requestsLast = 15 * time.Second
 
-func newSampledSite(t *testing.T) *sampledSite {
+// newSampledSite has a way for objects, and one for the datagrams of each channel.
+func newSampledSite(t *testing.T, channels ...string) *sampledSite {
 	t.Helper()
 	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{Domain: "hub"})
 	js := nats.JetStream(t)
@@ -44,12 +46,20 @@ func newSampledSite(t *testing.T) *sampledSite {
 		t.Fatal(err)
 	}
 	minio.Bucket(t, "archive")
-	port, path := parts.FreePort(t), parts.FreePort(t)
+	ports := make([]int, 2+len(channels))
+	for i := range ports {
+		ports[i] = parts.FreePort(t)
+	}
+	slices.Sort(ports)
+	port, path := ports[0], ports[len(ports)-1]
 	spectra := parts.InstrumentTCP("spectra", port)
 	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
+	for i, channel := range channels {
+		spectra.Ways = append(spectra.Ways, wire.WayEntry{Protocol: wire.ProtocolUDP, Port: uint16(ports[1+i]), Channel: channel})
+	}
 	s := &sampledSite{t: t, nats: nats, to: parts.Loopback(port), path: parts.Loopback(path)}
 	s.gateway = parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{spectra},
-		Flags: []string{"--ports", fmt.Sprint(port), "--path-port", fmt.Sprint(path)}})
+		Flags: []string{"--ports", fmt.Sprintf("%d-%d", port, path-1), "--path-port", fmt.Sprint(path)}})
 	spectra.Gateway = "north"
 	s.registry = parts.Registry{Revision: 1, Instruments: []wire.InstrumentEntry{spectra},
 		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Instruments: []string{"spectra"}}},
@@ -65,12 +75,12 @@ func newSampledSite(t *testing.T) *sampledSite {
 }
 
 // sample changes the Instrument.
-func (s *sampledSite) sample(millis int64, consumersMayAsk bool) {
+func (s *sampledSite) sample(millis int64, consumersMayAsk bool, channels ...wire.ChannelSampling) {
 	s.t.Helper()
 	s.registry.Revision++
 	s.registry.Instruments[0].Revision = s.registry.Revision
 	s.registry.Instruments[0].Sampling = &wire.SamplingEntry{ConsumersMayAsk: consumersMayAsk, MinIntervalMillis: 500,
-		Channels: []wire.ChannelSampling{{State: wire.SamplingOn, IntervalMillis: millis}}}
+		Channels: append([]wire.ChannelSampling{{State: wire.SamplingOn, IntervalMillis: millis}}, channels...)}
 	s.nats.Declare(s.t, "hub", s.registry)
 }
 

@@ -188,34 +188,58 @@ func TestConsumersAsk(t *testing.T) {
 	d.commanded(each(50_000)) // and nothing before it
 }
 
-// Of an instrument that sends datagrams, the gateway says how often they come.
+// Of an instrument that sends datagrams, the gateway says of each channel how often
+// they come.
 func TestDatagramsAchieve(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	fast, slow := parts.FreePort(t), parts.FreePort(t)
 	g := l.start(t, gatewayOptions{})
-	mag := tcpInstrument("mag", port)
-	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
+	mag := tcpInstrument("mag", fast)
+	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(fast), Channel: "fast"}, {Protocol: wire.ProtocolUDP, Port: uint16(slow), Channel: "slow"}}
 	l.awaitRevision(t, g.name, l.declare(t, mag))
-	conn, err := net.Dial("udp", parts.Loopback(port))
-	if err != nil {
-		t.Fatal(err)
+	sends := func(port int) func() {
+		conn, err := net.Dial("udp", parts.Loopback(port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return func() {
+			t.Helper()
+			if _, err := conn.Write([]byte("48123.4 -12.9\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	defer conn.Close()
+	toFast, toSlow := sends(fast), sends(slow)
 	status, err := l.js.KeyValue(t.Context(), wire.StatusBucket(l.site))
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the rate of datagrams is told", func() (bool, string) {
-		if _, err := conn.Write([]byte("48123.4 -12.9\n")); err != nil {
-			t.Fatal(err)
+	achieves := func(what string, each func(i int), is func(fast, slow time.Duration) bool) {
+		t.Helper()
+		i := 0
+		await(t, what, func() (bool, string) {
+			each(i)
+			i++
+			e, err := status.Get(t.Context(), wire.InstrumentStatusKey("mag", g.name))
+			if err != nil {
+				return false, err.Error()
+			}
+			s, err := wire.DecodeInstrumentStatus(e.Value())
+			a := s.Achieved
+			return err == nil && len(a) == 2 && a[0].Channel == "fast" && a[1].Channel == "slow" &&
+				is(time.Duration(a[0].Interval), time.Duration(a[1].Interval)), string(e.Value())
+		})
+	}
+	// One each 20 ms and what asking takes; exactly twenty times as many as of the other.
+	achieves("the rates are told", func(i int) {
+		toFast()
+		if i%20 == 0 {
+			toSlow()
 		}
-		e, err := status.Get(t.Context(), wire.InstrumentStatusKey("mag", g.name))
-		if err != nil {
-			return false, err.Error()
-		}
-		s, err := wire.DecodeInstrumentStatus(e.Value())
-		// One each 20 ms and what asking takes.
-		return err == nil && len(s.Achieved) == 1 && s.Achieved[0].Channel == "raw" && time.Duration(s.Achieved[0].Interval) >= 20*time.Millisecond, string(e.Value())
+	}, func(fast, slow time.Duration) bool {
+		return fast >= 20*time.Millisecond && slow > 10*fast && slow < 40*fast
 	})
+	achieves("one is silent", func(int) { toFast() }, func(fast, slow time.Duration) bool { return slow > 5*time.Second && slow > 50*fast })
 }

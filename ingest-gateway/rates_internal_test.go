@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The mean of at least ten seconds and two datagrams; a new day begins anew and
-// forgets nothing.
+// The mean of at least ten seconds and two datagrams; where no more come, how long
+// ago the last one was.
 func TestDatagramRate(t *testing.T) {
 	var r datagramRate
 	now := time.Unix(1_763_726_400, 0)
@@ -24,8 +24,12 @@ func TestDatagramRate(t *testing.T) {
 		{8 * time.Second, 2100, 10 * time.Millisecond},
 		{time.Minute, 2101, 10 * time.Millisecond},
 		{time.Minute, 2102, time.Minute},
-		{time.Second, 1, time.Minute},
-		{10 * time.Second, 11, time.Second},
+		{3*time.Minute + 4*time.Second, 2102, time.Minute},
+		{time.Second, 2102, 3*time.Minute + 5*time.Second},
+		{55 * time.Second, 2106, time.Minute},
+		{10 * time.Second, 2116, time.Second},
+		{7 * time.Second, 2116, time.Second},
+		{time.Second, 2116, 8 * time.Second},
 	} {
 		now = now.Add(step.after)
 		if got := r.note(step.count, now); got != step.want {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/ingest-gateway/receive/udp"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -31,8 +32,8 @@ type reporter struct {
 	others map[string]others
 	// heard heartbeats are reported, so many of them.
 	heard uint64
-	// rates at which datagrams come, by instrument.
-	rates map[string]*datagramRate
+	// rates at which datagrams come.
+	rates map[udp.Flow]*datagramRate
 }
 
 type others struct {
@@ -43,7 +44,7 @@ type others struct {
 func newReporter(g *gateway) *reporter {
 	return &reporter{
 		g: g, wake: make(chan struct{}, 1),
-		said: map[string]wire.InstrumentStatus{}, others: map[string]others{}, rates: map[string]*datagramRate{},
+		said: map[string]wire.InstrumentStatus{}, others: map[string]others{}, rates: map[udp.Flow]*datagramRate{},
 	}
 }
 
@@ -122,7 +123,8 @@ const datapath = "Kernel"
 // reportInstruments reports those that something was received of since the
 // last time.
 func (r *reporter) reportInstruments(ctx context.Context) {
-	day := wire.DayOf(time.Now())
+	now, datagrams := time.Now(), r.g.udp.Received()
+	day := wire.DayOf(now)
 	for name, in := range r.g.registry.Current().Instruments() {
 		last := r.g.ledger.LastReceived(name)
 		if last.IsZero() {
@@ -130,7 +132,7 @@ func (r *reporter) reportInstruments(ctx context.Context) {
 		}
 		before := r.said[name]
 		own := r.g.ledger.Totals(name, day, wire.StepReceived)
-		achieved := r.achieved(in, own.Datagrams)
+		achieved := r.achieved(in, datagrams, now)
 		if before.Day == day && before.LastReceived.Equal(last) && before.Objects == own.Objects && before.Datagrams == own.Datagrams {
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 // MinInterval is the shortest between packets: reflectors answer no more.
 const MinInterval = 100 * time.Millisecond
 
-// renewAfter is how long without an answer a session goes on, before it looks up
+// renewAfter is how long packets leave without an answer before a session looks up
 // the address and opens a socket anew: behind a name, or a load balancer, there may
 // be another gateway by now.
 const renewAfter = time.Minute
@@ -40,11 +40,13 @@ type SessionConfig struct {
 // Session measures the path to a reflector.
 type Session struct {
 	cfg SessionConfig
+	// dial opens a socket to the reflector.
+	dial func(context.Context) (net.Conn, error)
 
 	mu      sync.Mutex
 	tracker Tracker
-	// heard is when the last answer came, or the socket was opened.
-	heard time.Time
+	// unanswered packets left since the last answer, or since the socket was opened.
+	unanswered int
 }
 
 // NewSession returns a session that has sent nothing.
@@ -56,7 +58,15 @@ func NewSession(cfg SessionConfig) *Session {
 	if cfg.Trouble == nil {
 		cfg.Trouble = func(error) {}
 	}
-	return &Session{cfg: cfg}
+	return &Session{cfg: cfg, dial: cfg.dial}
+}
+
+func (c SessionConfig) dial(ctx context.Context) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: Patience}
+	if c.From.IsValid() {
+		dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(c.From, 0))
+	}
+	return dialer.DialContext(ctx, "udp", c.Address)
 }
 
 // Address completes what a person writes: a host, or host:port.
@@ -106,16 +116,13 @@ func (s *Session) Report(now time.Time) Report {
 func (s *Session) number(now time.Time) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.unanswered++
 	return s.tracker.Sent(now)
 }
 
 // measure uses one socket for as long as there are answers.
 func (s *Session) measure(ctx context.Context) error {
-	dialer := net.Dialer{Timeout: Patience}
-	if s.cfg.From.IsValid() {
-		dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.cfg.From, 0))
-	}
-	conn, err := dialer.DialContext(ctx, "udp", s.cfg.Address)
+	conn, err := s.dial(ctx)
 	if err != nil {
 		return err
 	}
@@ -124,17 +131,16 @@ func (s *Session) measure(ctx context.Context) error {
 	defer conn.Close()
 	s.mu.Lock()
 	s.tracker.Begin()
-	s.heard = time.Now()
+	s.unanswered = 0
 	s.mu.Unlock()
 	listening.Go(func() { s.listen(conn) })
 	tick := time.NewTicker(s.cfg.Interval)
 	defer tick.Stop()
 	for b := make([]byte, 0, Size); ; {
-		now := time.Now()
-		if s.silence(now) > renewAfter {
+		if s.silence() > renewAfter {
 			return fmt.Errorf("nobody answered for %v", renewAfter)
 		}
-		if s.cfg.May(Size) {
+		if now := time.Now(); s.cfg.May(Size) {
 			b = Request{Sequence: s.number(now), Sent: TimestampOf(now), Error: unknownError}.Append(b[:0])
 			_, _ = conn.Write(b) // what does not leave gets no answer, and counts as lost
 		}
@@ -146,10 +152,12 @@ func (s *Session) measure(ctx context.Context) error {
 	}
 }
 
-func (s *Session) silence(now time.Time) time.Duration {
+// silence is how long packets left to which nobody answered. It does not grow while
+// May keeps them back: a budget that is spent says nothing of the path.
+func (s *Session) silence() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return now.Sub(s.heard)
+	return time.Duration(s.unanswered) * s.cfg.Interval
 }
 
 // listen takes answers until the socket is closed.
@@ -171,7 +179,7 @@ func (s *Session) listen(conn net.Conn) {
 		s.mu.Lock()
 		counts := s.tracker.Answered(reply, now)
 		if counts {
-			s.heard = now
+			s.unanswered = 0
 		}
 		s.mu.Unlock()
 		if counts {

@@ -136,8 +136,8 @@ type InstrumentStatus struct {
 	Objects   uint64 `json:"objects"`
 	Datagrams uint64 `json:"datagrams"`
 	Bytes     uint64 `json:"bytes"`
-	// Achieved is how often datagrams come to this pod, of an instrument with one
-	// channel of them.
+	// Achieved is how often datagrams come to this pod, of each channel of which some
+	// came.
 	Achieved []AchievedSampling `json:"achieved,omitempty"`
 }
 

@@ -49,6 +49,8 @@ type flow struct {
 	// dayEnd is when the UTC day of counter ends, in nanoseconds since the Unix epoch.
 	dayEnd  int64
 	counter ledger.DatagramCounter
+	// count of datagrams that were read since the start.
+	count   uint64
 	message *message // nil while none is open
 	// limit of the instrument; nil for none.
 	limit *intake.Limit
@@ -130,6 +132,7 @@ func (p *port) run(batch []Packet) (f *flow, n, size int) {
 
 // read counts datagrams of the flow's day.
 func (f *flow) read(n, size int, now time.Time) {
+	f.count += uint64(n)
 	f.counter.Read(n, size, now)
 	f.received.Add(float64(n))
 	f.receivedBytes.Add(float64(size))

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,6 +98,28 @@ func NewReceiver(cfg Config) *Receiver {
 
 // Listen makes ports the set of ports that are received. It returns an error for each port that could not be opened.
 func (r *Receiver) Listen(ports []uint16) map[uint16]error { return r.cfg.Source.Listen(ports) }
+
+// Flow is where datagrams come from: a channel of an instrument.
+type Flow struct{ Instrument, Channel string }
+
+// Received returns how many datagrams were read since the start, of each channel of which some came; it counts those
+// that were dropped for want of room too.
+func (r *Receiver) Received() map[Flow]uint64 {
+	r.mu.RLock()
+	ports := slices.Collect(maps.Values(r.ports))
+	r.mu.RUnlock()
+	all := map[Flow]uint64{}
+	for _, p := range ports {
+		p.mu.Lock()
+		for key, f := range p.flows {
+			if key.dropped == "" {
+				all[Flow{key.instrument, key.channel}] += f.count
+			}
+		}
+		p.mu.Unlock()
+	}
+	return all
+}
 
 // Drain takes no more, and publishes what was received. It returns an error where ctx ended before JetStream had all of
 // it: what was not handed over yet is then dropped and counted, and what was is settled when the announcer's committer

@@ -20,7 +20,7 @@ import (
 )
 
 // TestFailover sends 500 objects and 50,000 datagrams while one gateway pod is
-// killed and one node is cut off, and compares what the senders were told with
+// killed and one node is cut off, with a server of NATS, and compares what the senders were told with
 // what the archive holds.
 func TestFailover(t *testing.T) {
 	l := theLab
@@ -47,7 +47,8 @@ func TestFailover(t *testing.T) {
 	outage.wait(t, 6*time.Minute) // how it ends depends on how long nobody listened
 	probes := l.probeDatagrams(t, first, "failover-magnetometer")
 
-	// The last node, which holds neither store nor NATS, is cut off.
+	// The last node, which does not hold the store, is cut off, and one of the three
+	// servers of NATS with it.
 	l.cluster(t, "cut", "3")
 	stranded := l.gatewayOn(t, 3)
 	l.sendDatagrams(t, first, after).succeeds(t)

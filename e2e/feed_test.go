@@ -48,8 +48,9 @@ spec:
   delivery: {type: WebSocket}
 `
 
-// TestFeed follows a Feed while the feed server that it follows is killed: the
-// consumer goes on at another replica, and misses and repeats nothing.
+// TestFeed follows a Feed while the feed server that it follows is killed, and then
+// the server of NATS that leads the stream: the consumer goes on at another replica,
+// and misses and repeats nothing.
 func TestFeed(t *testing.T) {
 	l := theLab
 	l.apply(t, instrumentUDP("feed-magnetometer", 30131))
@@ -63,10 +64,17 @@ func TestFeed(t *testing.T) {
 	sender := l.start(t, l.substorm, "send", "--udp", "--lines", "--rate", "500", "--to", to, writeLines(t, datagrams))
 	eventually(t, time.Minute, func() error { return all.has(datagrams / 6) })
 	l.kubectl(t, "delete", "pod", all.server(), "--grace-period=0", "--force")
+	eventually(t, time.Minute, func() error { return all.has(datagrams / 2) })
+	leader := l.leaderOf(t, wire.ObservationStream("demo"))
+	l.kubectl(t, "delete", "pod", leader, "--grace-period=0", "--force")
+	if err := all.has(datagrams); err == nil {
+		t.Errorf("all had come before NATS pod %s was killed: nothing was tried", leader)
+	}
 	sender.succeeds(t)
 
 	eventually(t, time.Minute, func() error { return all.has(datagrams) })
 	eventually(t, time.Minute, func() error { return l.received(t, "feed-magnetometer", datagrams) })
+	l.waitReady(t, "pod/"+leader)
 	if all.connections() < 2 {
 		t.Error("the consumer never lost its feed server: nothing was tried")
 	}
@@ -77,6 +85,35 @@ func TestFeed(t *testing.T) {
 	all.stop()
 	sampled.stop()
 	eventually(t, time.Minute, func() error { return l.state(t, "everything", "Idle") })
+}
+
+// leaderOf returns the NATS pod that leads a stream.
+func (l *lab) leaderOf(t testing.TB, stream string) string {
+	t.Helper()
+	var server struct {
+		Accounts []struct {
+			Streams []struct {
+				Name    string `json:"name"`
+				Cluster struct {
+					Leader   string     `json:"leader"`
+					Replicas []struct{} `json:"replicas"`
+				} `json:"cluster"`
+			} `json:"stream_detail"`
+		} `json:"account_details"`
+	}
+	text := l.kubectl(t, "get", "--raw", "/api/v1/namespaces/"+namespace+"/pods/substorm-nats-0:8222/proxy/jsz?accounts=true&streams=true")
+	if err := json.Unmarshal([]byte(text), &server); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range server.Accounts {
+		for _, s := range a.Streams {
+			if s.Name == stream && s.Cluster.Leader != "" && len(s.Cluster.Replicas) == 2 {
+				return s.Cluster.Leader
+			}
+		}
+	}
+	t.Fatalf("no NATS pod of three leads stream %s: %.2000s", stream, text)
+	return ""
 }
 
 // received is nil once the ledger says that so many datagrams came.

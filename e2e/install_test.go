@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// install puts the quickstart's servers on the first node, and a gateway pod on
-// each, with Helm as a user would.
+// install puts the quickstart's store on the first node, and a server of NATS and a
+// gateway pod on each, with Helm as a user would.
 func (l *lab) install() error {
 	nodes, err := l.nodes()
 	if err != nil {
@@ -28,7 +28,7 @@ func (l *lab) install() error {
 	first := nodes[0].Labels["kubernetes.io/hostname"]
 	err = l.show(l.helmBin, "upgrade", "--install", "substorm-quickstart", "charts/substorm-quickstart",
 		"--namespace", namespace, "--create-namespace", "--set", "image.tag=dev",
-		"--set", `nats.nodeSelector.kubernetes\.io/hostname=`+first,
+		"--set", "nats.replicas=3",
 		"--set", `s3.nodeSelector.kubernetes\.io/hostname=`+first,
 		"--wait", "--timeout", "3m")
 	if err != nil {
@@ -37,10 +37,11 @@ func (l *lab) install() error {
 	return l.installSubstorm()
 }
 
-// installSubstorm installs the operator, and a Site with three gateway pods.
+// installSubstorm installs the operator, and a Site with three gateway pods, whose
+// streams have three replicas.
 func (l *lab) installSubstorm() error {
 	return l.show(l.helmBin, "upgrade", "--install", "substorm", "charts/substorm",
-		"--namespace", namespace, "--set", "image.tag=dev", "--set", "ingestGateway.spec.replicas=3", "--set", "site.spec.feedServer.replicas=2",
+		"--namespace", namespace, "--set", "image.tag=dev", "--set", "ingestGateway.spec.replicas=3", "--set", "site.spec.feedServer.replicas=2", "--set", "site.spec.jetStream.replicas=3",
 		"--wait", "--timeout", "3m")
 }
 

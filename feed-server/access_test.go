@@ -3,6 +3,7 @@
 package feedserver_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -102,7 +103,7 @@ func TestWhoMayRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	stranger.events, stranger.body = true, newReader(resp.Body)
+	stranger.events, stranger.body = true, bufio.NewReader(resp.Body)
 	l.telemetry("mag-2", 1, 10)
 	l.telemetry("cam-1", 1, 10)
 	l.telemetry("mag-1", 1, 10)

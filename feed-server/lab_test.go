@@ -3,21 +3,16 @@
 package feedserver_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -33,7 +28,9 @@ const (
 
 // lab is a Site with NATS and its registry; feed servers are started by tests.
 type lab struct {
-	t        *testing.T
+	t   *testing.T
+	bus parts.Bus
+	// nats is the bus where that is one server.
 	nats     *parts.NATSServer
 	js       jetstream.JetStream
 	registry parts.Registry
@@ -46,9 +43,17 @@ type lab struct {
 // given, whose token is their name and "-token".
 func newLab(t *testing.T, consumers ...wire.ConsumerEntry) *lab {
 	t.Helper()
-	l := &lab{t: t, nats: parts.NATS(t, parts.NATSOptions{Unsynced: true})}
-	l.js = l.nats.JetStream(t)
-	parts.CreateSite(t, l.js, site)
+	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	l := newLabOn(t, server, 1, consumers...)
+	l.nats = server
+	return l
+}
+
+// newLabOn is newLab on NATS as it is given, with so many replicas of each stream.
+func newLabOn(t *testing.T, bus parts.Bus, replicas int, consumers ...wire.ConsumerEntry) *lab {
+	t.Helper()
+	l := &lab{t: t, bus: bus, js: bus.JetStream(t)}
+	parts.CreateReplicatedSite(t, l.js, site, replicas)
 	for _, name := range []string{"mag-1", "mag-2", "cam-1"} {
 		l.registry.Instruments = append(l.registry.Instruments, wire.InstrumentEntry{Instrument: name})
 	}
@@ -64,7 +69,7 @@ func newLab(t *testing.T, consumers ...wire.ConsumerEntry) *lab {
 func (l *lab) declare() {
 	l.t.Helper()
 	l.registry.Revision++
-	l.nats.Declare(l.t, site, l.registry)
+	l.bus.Declare(l.t, site, l.registry)
 }
 
 func consumer(name, delivery string, change ...func(*wire.ConsumerEntry)) wire.ConsumerEntry {
@@ -82,7 +87,7 @@ func hash(name string) wire.TokenHash { return wire.HashToken([]byte(name), name
 
 func (l *lab) start(flags ...string) *parts.FeedServer {
 	l.t.Helper()
-	return parts.StartFeedServer(l.t, parts.FeedServerOptions{Site: site, NATS: l.nats, Flags: append([]string{"--log-level", "debug"}, flags...)})
+	return parts.StartFeedServer(l.t, parts.FeedServerOptions{Site: site, NATS: l.bus, Flags: append([]string{"--log-level", "debug"}, flags...)})
 }
 
 // telemetry publishes a message of datagrams, each with its number and so many
@@ -118,6 +123,9 @@ func (l *lab) notice(instrument, name string) {
 	}
 	m := nats.NewMsg(wire.NoticeSubject(site, instrument))
 	m.Data = data
+	if l.id != "" {
+		m.Header.Set(wire.HeaderMessageID, l.id)
+	}
 	l.publish(m)
 }
 
@@ -131,231 +139,6 @@ func (l *lab) publish(m *nats.Msg) {
 		if time.Now().After(until) {
 			l.t.Fatal(err)
 		}
-	}
-}
-
-// client is a consumer that remembers all that it was given.
-type client struct {
-	t      *testing.T
-	name   string
-	server *parts.FeedServer
-	text   bool
-	events bool
-
-	conn *websocket.Conn
-	body *bufio.Reader
-	stop func()
-
-	token     string
-	datagrams []int
-	notices   []string
-	gaps      []wire.Gap
-	replaced  uint64
-	sampled   uint64
-}
-
-func (l *lab) client(f *parts.FeedServer, name string) *client {
-	return &client{t: l.t, name: name, server: f}
-}
-
-// at is the URL of a door.
-func at(f *parts.FeedServer, scheme, door, consumer, resume string) string {
-	q := url.Values{"consumer": {consumer}}
-	if resume != "" {
-		q.Set("resume", resume)
-	}
-	return scheme + "://" + f.Address() + "/feeds/all/" + door + "?" + q.Encode()
-}
-
-func bearer(name string) http.Header {
-	return http.Header{"Authorization": {"Bearer " + name + "-token"}}
-}
-
-// connect goes on where the client was.
-func (c *client) connect() {
-	c.t.Helper()
-	if err := c.tryConnect(); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *client) tryConnect() error {
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
-	if c.events {
-		return c.listen(ctx, cancel)
-	}
-	protocol := wire.SubprotocolBinary
-	if c.text {
-		protocol = wire.SubprotocolJSON
-	}
-	conn, _, err := websocket.Dial(ctx, at(c.server, "ws", "ws", c.name, c.token), &websocket.DialOptions{Subprotocols: []string{protocol}, HTTPHeader: bearer(c.name)})
-	cancel()
-	if err != nil {
-		return err
-	}
-	conn.SetReadLimit(-1)
-	c.conn = conn
-	c.stop = func() { _ = conn.CloseNow() }
-	c.t.Cleanup(c.stop)
-	return nil
-}
-
-func (c *client) listen(ctx context.Context, cancel func()) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at(c.server, "http", "events", c.name, ""), nil)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("anybody:"+c.name+"-token")))
-	if c.token != "" {
-		r.Header.Set("Last-Event-ID", c.token)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		cancel()
-		return err
-	}
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
-		cancel()
-		return fmt.Errorf("events: %s", resp.Status)
-	}
-	c.body = newReader(resp.Body)
-	c.stop = func() { _ = resp.Body.Close(); cancel() }
-	c.t.Cleanup(c.stop)
-	return nil
-}
-
-// read takes what comes in one message.
-func (c *client) read() error {
-	if c.events {
-		return c.readEvent()
-	}
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
-	defer cancel()
-	kind, data, err := c.conn.Read(ctx)
-	if err != nil {
-		return err
-	}
-	if kind == websocket.MessageText {
-		return c.take(data)
-	}
-	f, err := wire.DecodeFrame(data)
-	if err != nil {
-		return err
-	}
-	for _, r := range f.Records {
-		c.replaced, c.sampled = c.replaced+r.Replaced, c.sampled+r.Sampled
-		switch r.Kind {
-		case wire.RecordNotice:
-			n, err := wire.DecodeNotice(r.Payload)
-			if err != nil {
-				return err
-			}
-			c.notices = append(c.notices, n.Name)
-		case wire.RecordGap:
-			g, err := wire.DecodeGap(r.Payload)
-			if err != nil {
-				return err
-			}
-			c.gaps = append(c.gaps, g)
-		case wire.RecordTelemetry:
-			for d, err := range wire.Datagrams(r.Payload) {
-				if err != nil {
-					return err
-				}
-				c.datagram(d.Payload)
-			}
-		}
-	}
-	c.token = f.Token
-	return nil
-}
-
-func (c *client) datagram(payload []byte) {
-	n, err := strconv.Atoi(string(payload[:8]))
-	if err != nil {
-		c.t.Errorf("payload %q", payload)
-	}
-	c.datagrams = append(c.datagrams, n)
-}
-
-// take takes a message of JSON.
-func (c *client) take(data []byte) error {
-	m, err := wire.DecodeFeedMessage(data)
-	if err != nil {
-		return err
-	}
-	c.replaced, c.sampled = c.replaced+m.Replaced, c.sampled+m.Sampled
-	switch {
-	case m.Notice != nil:
-		c.notices = append(c.notices, m.Notice.Name)
-	case m.Gap != nil:
-		c.gaps = append(c.gaps, *m.Gap)
-	case m.Telemetry != nil:
-		for _, d := range m.Telemetry.Datagrams {
-			c.datagram(d.Payload)
-		}
-	}
-	c.token = m.Token
-	return nil
-}
-
-// readEvent takes the lines of one event.
-func (c *client) readEvent() error {
-	var id, event string
-	var data []byte
-	for {
-		line, err := c.body.ReadBytes('\n')
-		if err != nil {
-			return err
-		}
-		field, value, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), ": ")
-		switch field {
-		case "id":
-			id = value
-		case "event":
-			event = value
-		case "data":
-			data = []byte(value)
-		case "":
-			if len(bytes.TrimSpace(line)) > 0 { // a comment
-				continue
-			}
-			if id != "" {
-				c.token = id
-			}
-			if data == nil {
-				return nil
-			}
-			if event == "" {
-				return fmt.Errorf("an event without a name: %s", data)
-			}
-			return c.take(data)
-		}
-	}
-}
-
-// until reads until the client has what it should.
-func (c *client) until(what string, is func() bool) {
-	c.t.Helper()
-	for !is() {
-		if err := c.read(); err != nil {
-			c.t.Fatalf("%s waits for %s, has %d datagrams, %d notices, gaps %+v: %v", c.name, what, len(c.datagrams), len(c.notices), c.gaps, err)
-		}
-	}
-}
-
-// expect reads until the client has datagrams up to a number, each once and in
-// order.
-func (c *client) expect(first, end int) {
-	c.t.Helper()
-	c.until(fmt.Sprintf("datagrams %d to %d", first, end), func() bool { return len(c.datagrams) >= end-first })
-	for i, n := range c.datagrams {
-		if n != first+i {
-			c.t.Fatalf("%s: datagram %d is number %d, want %d", c.name, i, n, first+i)
-		}
-	}
-	if len(c.datagrams) != end-first || len(c.gaps) > 0 {
-		c.t.Fatalf("%s has %d datagrams, want %d; gaps %+v", c.name, len(c.datagrams), end-first, c.gaps)
 	}
 }
 
@@ -399,5 +182,3 @@ func metric(t *testing.T, f *parts.FeedServer, name, part string) float64 {
 	}
 	return sum
 }
-
-func newReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }

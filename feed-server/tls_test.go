@@ -3,6 +3,7 @@
 package feedserver_test
 
 import (
+	"bufio"
 	"net/http"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func TestTLS(t *testing.T) {
 		t.Fatalf("%s over %s", resp.Status, resp.Proto)
 	}
 	stream := l.client(f, "stream")
-	stream.events, stream.body = true, newReader(resp.Body)
+	stream.events, stream.body = true, bufio.NewReader(resp.Body)
 
 	h1 := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS()}}
 	sockets := l.client(f, "sockets")

@@ -10,9 +10,9 @@ import (
 // FeedServerOptions say for which Site a feed server works.
 type FeedServerOptions struct {
 	// Site is the code; its streams, buckets (CreateSite) and registry
-	// (NATSServer.Declare) exist.
+	// (Bus.Declare) exist.
 	Site string
-	NATS *NATSServer
+	NATS Bus
 	// Pod is its name; feed-server-0 where it is empty.
 	Pod string
 	// Flags are added to the command line.

@@ -14,6 +14,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// Bus is NATS as programs and tests use it: one server, or the nodes of a cluster.
+type Bus interface {
+	// URL is where clients connect.
+	URL() string
+	JetStream(t testing.TB) jetstream.JetStream
+	Declare(t testing.TB, site string, r Registry)
+
+	programFlags(t testing.TB) []string
+}
+
 // NATSServers are the nodes of a cluster. Each is a process of its own that can be
 // killed, paused and started again.
 type NATSServers struct{ Nodes []*NATSServer }
@@ -69,6 +79,8 @@ func (c *NATSServers) URL() string {
 	}
 	return strings.Join(urls, ",")
 }
+
+func (c *NATSServers) programFlags(t testing.TB) []string { return c.Nodes[0].programFlags(t) }
 
 // UserCreds is as NATSServer.UserCreds.
 func (c *NATSServers) UserCreds(t testing.TB, permissions jwt.Permissions, connections ...string) string {

@@ -25,9 +25,20 @@ type Registry struct {
 // then the marker.
 func (n *NATSServer) Declare(t testing.TB, site string, r Registry) {
 	t.Helper()
+	r.declare(t, n.JetStream(t), site)
+}
+
+// Declare is as NATSServer.Declare.
+func (c *NATSServers) Declare(t testing.TB, site string, r Registry) {
+	t.Helper()
+	r.declare(t, c.JetStream(t), site)
+}
+
+func (r Registry) declare(t testing.TB, js jetstream.JetStream, site string) {
+	t.Helper()
 	ctx, cancel := deadline(startTimeout)
 	defer cancel()
-	kv := must(n.JetStream(t).KeyValue(ctx, wire.RegistryBucket(site)))(t)
+	kv := must(js.KeyValue(ctx, wire.RegistryBucket(site)))(t)
 	gone := map[string]bool{}
 	keys, err := kv.Keys(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {

@@ -3,6 +3,7 @@
 package leaf
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ func TestLeafReachesNothingOfTheHub(t *testing.T) {
 func TestHubReachesNothingOfTheLeaf(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, true, func(u *plan.JetStreamUser) { u.Publish, u.Subscribe = []string{">"}, []string{">"} })
-	heard := listen(t, l.leaf.Connect(t))
+	heard := listen(t, l.leaf.Connect(t), ">")
 	l.keepApart(l.hub, l.leaf, leafCode)
 	l.speak(l.hub, hubCode)
 	l.linked()
@@ -47,11 +48,13 @@ func (l *lab) keepApart(from, to *parts.NATSServer, code string) {
 	js := to.JetStream(t)
 	before := l.contents(js, code)
 
-	heard := listen(t, from.Connect(t))
+	stolen := listen(t, from.Connect(t), "stolen")
 	l.intrude(from.Connect(t), code)
+	heard := listen(t, from.Connect(t), ">") // now: to a request, one who hears everything is one who may answer
 	l.speak(to, code)
 	l.linked() // whatever was on its way has come
 	l.heardNothing(heard, code)
+	l.heardNothing(stolen, code)
 
 	after := l.contents(js, code)
 	for name, messages := range before {
@@ -75,7 +78,8 @@ const (
 )
 
 // intrude publishes where only the other server's programs may, and asks its
-// JetStream for what only they may have.
+// JetStream for what only they may have. A server refuses by saying at once that
+// nobody hears it, or answers for itself; silence is none of both.
 func (l *lab) intrude(nc *nats.Conn, code string) {
 	t := l.t
 	t.Helper()
@@ -95,8 +99,12 @@ func (l *lab) intrude(nc *nats.Conn, code string) {
 		{"CONSUMER.CREATE." + registry, strings.Replace(theft, `"name":"thief",`, "", 1)}, {"CONSUMER.CREATE." + registry + ".thief", theft},
 	} {
 		for _, api := range []string{"$JS.API.", "$JS." + code + ".API."} {
-			answer, err := nc.Request(api+request[0], []byte(request[1]), 200*time.Millisecond)
-			if err == nil && speaksOf(answer, code) {
+			answer, err := nc.Request(api+request[0], []byte(request[1]), 10*time.Second)
+			switch {
+			case errors.Is(err, nats.ErrNoResponders): // the link lets nothing of it through
+			case err != nil:
+				t.Errorf("%s%s is not refused: %v", api, request[0], err)
+			case speaksOf(answer, code):
 				t.Errorf("%s%s is answered: %.200s", api, request[0], answer.Data)
 			}
 		}
@@ -179,12 +187,12 @@ func publish(t *testing.T, nc *nats.Conn, subject, text string) {
 	}
 }
 
-// listen hears everything that its server sees.
-func listen(t *testing.T, nc *nats.Conn) (heard func() []*nats.Msg) {
+// listen hears what its server sees of a subject.
+func listen(t *testing.T, nc *nats.Conn, subject string) (heard func() []*nats.Msg) {
 	t.Helper()
 	var mu sync.Mutex
 	var all []*nats.Msg
-	sub, err := nc.Subscribe(">", func(m *nats.Msg) {
+	sub, err := nc.Subscribe(subject, func(m *nats.Msg) {
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, m)

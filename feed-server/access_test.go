@@ -269,7 +269,7 @@ func TestGarbage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var closed websocket.CloseError
-	if err := talker.read(); !errors.As(err, &closed) || closed.Code != websocket.StatusPolicyViolation {
+	if err := talker.end(); !errors.As(err, &closed) || closed.Code != websocket.StatusPolicyViolation {
 		t.Errorf("who talks: %v", err)
 	}
 	handshake := "GET /feeds/all/ws?consumer=bad HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +

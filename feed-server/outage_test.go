@@ -95,6 +95,29 @@ func TestAnotherReplica(t *testing.T) {
 	}
 }
 
+// A client that was given nothing yet loses its feed server: what comes before it
+// is there again is not lost.
+func TestBrokenBeforeTheFirst(t *testing.T) {
+	t.Parallel()
+	latest := func(c *wire.ConsumerEntry) { c.Flow.Mode = wire.FlowLatest }
+	l := newLab(t, consumer("sockets", wire.DeliveryWebSocket), consumer("stream", wire.DeliveryServerSentEvents), consumer("latest", wire.DeliveryWebSocket, latest))
+	f := l.start()
+	clients := []*client{l.client(f, "sockets"), l.client(f, "sockets"), l.client(f, "stream"), l.client(f, "latest")}
+	clients[1].text, clients[2].events = true, true
+	for _, c := range clients {
+		c.connect()
+		c.until("its place", func() bool { return c.token != "" })
+	}
+	f.Kill()
+	l.telemetry("mag-1", 1, 10) // while they are away
+	other := l.start("--pod", "feed-server-1")
+	for _, c := range clients {
+		c.server = other
+		c.connect()
+		c.expect(0, 1)
+	}
+}
+
 // While NATS is killed and started under load, connections stay, and miss nothing.
 func TestNATSRestarts(t *testing.T) {
 	t.Parallel()
@@ -212,6 +235,15 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// end reads until the connection does.
+func (c *client) end() error {
+	for {
+		if err := c.read(); err != nil {
+			return err
+		}
+	}
+}
+
 // A server that stops tells its clients to go to another.
 func TestDrain(t *testing.T) {
 	t.Parallel()
@@ -221,7 +253,7 @@ func TestDrain(t *testing.T) {
 	c.connect()
 	var stopped atomic.Bool
 	go func() { f.Stop(); stopped.Store(true) }()
-	err := c.read()
+	err := c.end()
 	var closed websocket.CloseError
 	if !errors.As(err, &closed) || closed.Code != websocket.StatusServiceRestart {
 		t.Errorf("closed with %v", err)

@@ -79,7 +79,8 @@ type Session struct {
 	token wire.FeedToken
 	// most bytes are written at a time.
 	most int
-	// wrote is when the client was told something last.
+	// wrote is when the client was told something last. Before that it has no place to
+	// come again with: it is told that at once where nothing else is there to be told.
 	wrote time.Time
 
 	mu sync.Mutex // guards what others ask of a running session
@@ -99,7 +100,7 @@ type reached struct {
 // New opens a connection's place in its streams. Close it. Errors: hub.ErrNoPlace;
 // ctx's, while a stream is not there.
 func New(ctx context.Context, cfg Config) (*Session, error) {
-	s := &Session{cfg: cfg, urgent: cfg.Flow.Lane == wire.LaneUrgent, pace: newPace(cfg.Flow.MaxBytesPerSecond), most: batchBytes, wrote: time.Now()}
+	s := &Session{cfg: cfg, urgent: cfg.Flow.Lane == wire.LaneUrgent, pace: newPace(cfg.Flow.MaxBytesPerSecond), most: batchBytes}
 	if err := s.open(ctx); err != nil {
 		s.Close()
 		return nil, err

@@ -183,3 +183,17 @@ func TestUrgentStopsNobody(t *testing.T) {
 		t.Error("lane Normal waits for ever")
 	}
 }
+
+// A client to whom nothing came yet is told its place before anything is waited for.
+func TestPlaceIsToldFirst(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	var told wire.FeedToken
+	s := l.open(func(c *Config) {
+		c.Write = func(_ context.Context, _ []Entry, place wire.FeedToken) (int, error) { told = place; return 0, nil }
+	})
+	err := s.beatOr(t.Context(), time.Now(), s.token, func(time.Time) error { return fmt.Errorf("it waits") })
+	if err != nil || told != s.token || told == (wire.FeedToken{}) {
+		t.Errorf("told %v, %v", told, err)
+	}
+}

@@ -41,7 +41,9 @@ type filler struct {
 	// what one stream does not answer would count against all of a publisher's.
 	epoch     string
 	publisher jetstream.JetStream
-	filters   filters
+	// last is the last sequence that the stream had when it was looked at.
+	last    uint64
+	filters filters
 	// life tells this filling from others, and items are those of each subject that
 	// came in it.
 	life  string
@@ -57,9 +59,11 @@ func (d *delivery) fill(ctx context.Context, by *worker, lease *stream.Lease) er
 		lease: lease, life: fmt.Sprintf("%s.%d", d.cfg.Incarnation, by.fills), items: map[string]uint64{}}
 	f.filters.selection = s
 	var err error
-	if f.epoch, _, err = stream.Epoch(ctx, d.cfg.JetStream, f.stream); err != nil {
+	var is jetstream.StreamState
+	if f.epoch, is, err = stream.Epoch(ctx, d.cfg.JetStream, f.stream); err != nil {
 		return err
 	}
+	f.last = is.LastSeq
 	if f.publisher, err = newPublisher(d.cfg.JetStream.Conn()); err != nil {
 		return err
 	}
@@ -97,7 +101,8 @@ func (f *filler) open(ctx context.Context, place wire.FeedToken) (*session.Sessi
 	return s, err
 }
 
-// errAnew: the stream that is filled was made anew, and is empty.
+// errAnew: the stream that is filled was made anew, or lost what memory held when its
+// servers started anew, and is empty.
 var errAnew = errors.New("the consumer's stream was made anew: it is filled from the beginning")
 
 // look looks how the consumer does, until the stream is not the one it was.
@@ -114,16 +119,17 @@ func (f *filler) look(ctx context.Context, reading *session.Session) error {
 		if err := f.looks.Wait(ctx); err != nil {
 			return err
 		}
-		is, _, err := stream.Epoch(ctx, f.cfg.JetStream, f.stream)
+		is, holds, err := stream.Epoch(ctx, f.cfg.JetStream, f.stream)
 		if err != nil {
 			return err
 		}
-		if is != f.epoch {
+		if is != f.epoch || holds.LastSeq < f.last {
 			return errAnew
 		}
+		f.last = holds.LastSeq
 		now := time.Now()
 		d := state.Delivered{Lag: reading.Lag(), Place: reading.Place()}
-		f.places.note(f.consumer, wire.FilledPlace{UID: f.selection.Consumer.UID, Epoch: f.epoch, Token: d.Place.String()})
+		f.places.note(f.consumer, wire.FilledPlace{UID: f.selection.Consumer.UID, Epoch: f.epoch, Token: d.Place.String(), Last: f.last})
 		durable, err := f.cfg.JetStream.Consumer(ctx, f.stream, wire.ConsumerDurable(f.consumer))
 		if err == nil {
 			info := durable.CachedInfo()

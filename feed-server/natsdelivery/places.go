@@ -53,13 +53,13 @@ func (d *delivery) loadPlaces(ctx context.Context, lease *stream.Lease, leaseKey
 	return p, nil
 }
 
-// of returns the place of a consumer in a stream of its own that has an epoch; false
-// where none is known.
-func (p *places) of(consumer, uid, epoch string) (wire.FeedToken, bool) {
+// of returns the place of a consumer in a stream of its own that has an epoch, and a
+// last sequence; false where none is known.
+func (p *places) of(consumer, uid, epoch string, last uint64) (wire.FeedToken, bool) {
 	p.mu.Lock()
 	is, known := p.cursor.Places[consumer]
 	p.mu.Unlock()
-	if !known || is.UID != uid || is.Epoch != epoch {
+	if !known || is.UID != uid || is.Epoch != epoch || is.Last > last {
 		return wire.FeedToken{}, false
 	}
 	token, err := wire.ParseFeedToken(is.Token)

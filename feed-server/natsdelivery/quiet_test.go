@@ -5,7 +5,9 @@ package natsdelivery
 import (
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
@@ -211,4 +213,34 @@ func TestLatestNodeCutOff(t *testing.T) {
 	newest("the newest is given without the node")
 	cut.Continue()
 	newest("the newest is given with it")
+}
+
+// All servers start anew: a consumer's stream in memory is empty then, and was created
+// when it was before. What is newest is there again, of instruments that are quiet too.
+func TestLatestAllServersRestart(t *testing.T) {
+	t.Parallel()
+	cluster := parts.NATSCluster(t, parts.NATSOptions{Operator: true})
+	l := newLab(t, cluster, 3)
+	l.declare(wire.ConsumerEntry{Consumer: "display", Flow: wire.FlowEntry{Mode: wire.FlowLatest}})
+	l.serve("pod-0")
+	l.announce(camera, 1)
+	l.telemetry(mag, 1, 1)
+	there := func() bool {
+		_, _, err := l.last("display", wire.NoticeSubject(site, camera))
+		if err == nil {
+			_, _, err = l.last("display", wire.ObservationSubject(site, mag, "raw"))
+		}
+		return err == nil
+	}
+	await(t, "the newest are there", there)
+	time.Sleep(2 * time.Second) // its place is known
+	for _, n := range cluster.Nodes {
+		n.Kill()
+	}
+	var starting sync.WaitGroup
+	for _, n := range cluster.Nodes { // none answers before most of them run
+		starting.Go(n.Start)
+	}
+	starting.Wait()
+	await(t, "the newest are there again", there)
 }

@@ -24,7 +24,7 @@ const newestBatch = 16
 // consumer's stream names, or that was noted of this stream since. Into a stream of
 // which nothing is known it puts the newest of each subject first.
 func (f *filler) resume(ctx context.Context) (wire.FeedToken, error) {
-	noted, known := f.places.of(f.consumer, f.selection.Consumer.UID, f.epoch)
+	noted, known := f.places.of(f.consumer, f.selection.Consumer.UID, f.epoch, f.last)
 	s, err := f.cfg.JetStream.Stream(ctx, f.stream)
 	if err != nil {
 		return wire.FeedToken{}, fmt.Errorf("stream %s: %w", f.stream, err)

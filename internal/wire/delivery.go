@@ -130,6 +130,9 @@ type FilledPlace struct {
 	// Token of the Feed behind which to go on: a FeedToken in writing. It may be a
 	// little behind.
 	Token string `json:"token"`
+	// Last is the last sequence that its stream had: one that has less was emptied, as
+	// one in memory is when all of its servers start anew.
+	Last uint64 `json:"last,omitempty"`
 }
 
 // Encode writes the cursor as JSON.

@@ -121,6 +121,9 @@ type ReaderEntry struct {
 
 	Reader string      `json:"reader"`
 	Tokens []TokenHash `json:"tokens"`
+	// CertificateNames, one of which the reader's certificate bears: as a DNS name or
+	// URI among its subject alternative names, or as the common name of its subject.
+	CertificateNames []string `json:"certificateNames,omitempty"`
 }
 
 // Values of AccessEntry, spelled as in the Instrument.

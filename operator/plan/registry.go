@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -151,22 +152,30 @@ func (in RegistryInput) consumerEntries(stands RegistryState, next int64) map[st
 	return all
 }
 
-// readerEntries are the readers whose names and tokens are in order, see ReadersProblem.
+// readerEntries are the readers whose names, tokens and certificates are in order, see
+// ReadersProblem.
 func (in RegistryInput) readerEntries(stands RegistryState, next int64) map[string]wire.ReaderEntry {
 	all := map[string]wire.ReaderEntry{}
-	if in.Site == nil || in.Site.Spec.ReadersSecretRef == nil {
+	if in.Site == nil {
 		return all
 	}
-	secret := in.Secrets[in.Site.Spec.ReadersSecretRef.Name]
-	if secret == nil {
-		return all
+	var secret *corev1.Secret
+	if ref := in.Site.Spec.ReadersSecretRef; ref != nil {
+		secret = in.Secrets[ref.Name]
 	}
-	for name := range secret.Data {
-		if len(validation.IsDNS1123Label(name)) > 0 || tooGuessable(secret, name) {
-			continue
+	if secret != nil {
+		for name := range secret.Data {
+			if len(validation.IsDNS1123Label(name)) > 0 || tooGuessable(secret, name) {
+				continue
+			}
+			all[name] = wire.ReaderEntry{Format: wire.Format, Revision: next, Reader: name,
+				Tokens: hashTokens(in.Site.UID, secret, name, stands.Readers[name].Tokens)}
 		}
-		all[name] = wire.ReaderEntry{Format: wire.Format, Revision: next, Reader: name,
-			Tokens: hashTokens(in.Site.UID, secret, name, stands.Readers[name].Tokens)}
+	}
+	for name, certificates := range readerCertificates(in.Site) {
+		e := all[name]
+		e.Format, e.Revision, e.Reader, e.CertificateNames = wire.Format, next, name, certificates
+		all[name] = e
 	}
 	return all
 }

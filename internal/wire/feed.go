@@ -112,6 +112,16 @@ type ConsumerEntry struct {
 	MaxConnections int `json:"maxConnections,omitempty"`
 	// Tokens, one of which the consumer shows; see NoToken.
 	Tokens []TokenHash `json:"tokens,omitempty"`
+	// Durable is the name of its durables, with DeliveryNATS; empty: see DurableName.
+	Durable string `json:"durable,omitempty"`
+}
+
+// DurableName is that of the consumer's durables.
+func (e ConsumerEntry) DurableName() string {
+	if e.Durable == "" {
+		return ConsumerDurable(e.Consumer, "")
+	}
+	return e.Durable
 }
 
 // ReaderEntry is a named reader of a Site: somebody who is nobody's consumer.

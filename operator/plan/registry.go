@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -138,6 +139,7 @@ func (in RegistryInput) consumerEntries(stands RegistryState, next int64) map[st
 		was, exists := stands.Consumers[c.Name]
 		if exists && verdict.Absent {
 			entry := was
+			entry.Durable = cmp.Or(KeptDurable(c, in.Secrets[ConsumerSecretName(c)]), was.Durable)
 			if len(was.Tokens) > 0 {
 				entry.Tokens = consumerTokens(c, in.Secrets, was.Tokens)
 			}

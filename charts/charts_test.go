@@ -63,6 +63,8 @@ var renderings = []rendering{
 		"--set=ingestGateway.networkPolicy.egress[0].to[0].ipBlock.cidr=198.51.100.9/32",
 		"--set=ingestGateway.networkPolicy.egress[0].ports[0].protocol=TCP,ingestGateway.networkPolicy.egress[0].ports[0].port=5000",
 		"--set=site.spec.feedServer.replicas=3,site.spec.feedServer.tlsSecretRef.name=feeds-tls,site.spec.readersSecretRef.name=readers",
+		"--set=site.spec.feedServer.clientCASecretRef.name=readers-ca",
+		"--set=site.spec.readers[0].name=uni,site.spec.readers[0].clientCertificate.names={reader.uni.example}",
 		"--set=feedServer.networkPolicy.enabled=true,feedServer.networkPolicy.from[0].ipBlock.cidr=192.0.2.0/24",
 	}},
 	{"substorm-elsewhere", "substorm", []string{

@@ -77,7 +77,9 @@ func newNATSSite(t *testing.T) natsSite {
 	model := v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: "model", UID: "uid-of-model"}, Spec: v1alpha1.FeedConsumerSpec{
 		FeedRef: v1alpha1.LocalReference{Name: feed.Name}, Flow: v1alpha1.Flow{Mode: v1alpha1.FlowAll}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}}
 	verdict := plan.ConsumerVerdict{Finding: plan.Finding{Status: metav1.ConditionTrue}, Notices: true, Telemetry: true, Readable: []string{camera, magnetometer}}
-	s.bus = plan.PlanBus(site, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{model}, map[string]plan.ConsumerVerdict{model.Name: verdict})
+	durable := wire.ConsumerDurable(model.Name, "0a1b2c3d4e")
+	s.bus = plan.PlanBus(site, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{model}, map[string]plan.ConsumerVerdict{model.Name: verdict},
+		map[string]string{model.Name: durable})
 	for _, d := range s.bus.Durables {
 		_, err := s.js.CreateConsumer(t.Context(), d.Stream, jetstream.ConsumerConfig{Durable: d.Name, FilterSubjects: d.Subjects,
 			AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second, MaxAckPending: d.Window})
@@ -85,7 +87,7 @@ func newNATSSite(t *testing.T) natsSite {
 			t.Fatal(err)
 		}
 	}
-	user := plan.ConsumerUser(site, &feed, &model, verdict)
+	user := plan.ConsumerUser(site, &feed, &model, verdict, durable)
 	var allowed jwt.Permissions
 	allowed.Pub.Allow.Add(user.Publish...)
 	allowed.Sub.Allow.Add(user.Subscribe...)
@@ -97,7 +99,7 @@ func newNATSSite(t *testing.T) natsSite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := plan.ConsumerAccess{Site: site, Feed: &feed, Consumer: &model, Verdict: verdict, CA: server.CA.PEM}.Data()
+	data := plan.ConsumerAccess{Site: site, Feed: &feed, Consumer: &model, Verdict: verdict, Durable: durable, CA: server.CA.PEM}.Data()
 	data[plan.KeyUserCreds] = creds
 	for key, value := range data {
 		if err := os.WriteFile(filepath.Join(secret, key), value, 0o600); err != nil {

@@ -176,7 +176,9 @@ type taker struct {
 // byNATS declares a consumer of delivery NATS as the operator does, and consumes.
 func (l *lab) byNATS(name string, flow wire.FlowEntry) *taker {
 	l.t.Helper()
-	c := consumer(name, wire.DeliveryNATS, func(c *wire.ConsumerEntry) { c.Flow, c.Tokens = flow, nil })
+	c := consumer(name, wire.DeliveryNATS, func(c *wire.ConsumerEntry) {
+		c.Flow, c.Tokens, c.Durable = flow, nil, wire.ConsumerDurable(name, "0a1b2c3d4e")
+	})
 	l.registry.Consumers = append(l.registry.Consumers, c)
 	l.declare()
 	of := &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: site, JetStream: v1alpha1.JetStream{Replicas: 3}}}
@@ -184,7 +186,7 @@ func (l *lab) byNATS(name string, flow wire.FlowEntry) *taker {
 	declared := v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1alpha1.FeedConsumerSpec{
 		FeedRef: v1alpha1.LocalReference{Name: feed.Name}, Flow: v1alpha1.Flow{Mode: v1alpha1.FlowMode(flow.Mode)}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}}
 	bus := plan.PlanBus(of, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{declared}, map[string]plan.ConsumerVerdict{name: {
-		Finding: plan.Finding{Status: metav1.ConditionTrue}, Notices: true, Telemetry: true, Readable: l.registry.Feeds[0].Instruments}})
+		Finding: plan.Finding{Status: metav1.ConditionTrue}, Notices: true, Telemetry: true, Readable: l.registry.Feeds[0].Instruments}}, map[string]string{name: c.Durable})
 	for _, s := range bus.Streams {
 		if _, err := l.js.CreateStream(l.t.Context(), jetstream.StreamConfig{Name: s.Name, Subjects: s.Subjects, Storage: jetstream.MemoryStorage,
 			MaxMsgsPerSubject: s.PerSubject, MaxBytes: s.MaxBytes, Discard: jetstream.DiscardOld, AllowDirect: true, Replicas: s.Replicas}); err != nil {

@@ -23,8 +23,9 @@ type Config struct {
 	// /metrics.
 	Listen, ListenHTTP string
 	// TLSDir has the certificate that consumers see (tls.crt, tls.key); empty: bytes
-	// are plain.
-	TLSDir string
+	// are plain. ClientCADir has ca.crt: the authorities of readers' certificates; empty
+	// where readers show tokens alone.
+	TLSDir, ClientCADir string
 
 	NATS stream.Config
 
@@ -61,6 +62,9 @@ func (c *Config) check() error {
 	}
 	if len(c.NATS.Servers) == 0 {
 		errs = append(errs, errors.New("--nats-servers is not set"))
+	}
+	if c.ClientCADir != "" && c.TLSDir == "" {
+		errs = append(errs, errors.New("--client-ca-dir needs --tls-dir: certificates are shown over TLS alone"))
 	}
 	if c.MaxConnections < 0 {
 		errs = append(errs, errors.New("--max-connections must not be negative"))

@@ -87,7 +87,7 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 		return fmt.Errorf("JetStream: %w", err)
 	}
 	if cfg.TLSDir != "" {
-		s.certificates, err = certificate.Open(certificate.Config{Dir: cfg.TLSDir, Logger: s.log, Metrics: s.metrics, Subsystem: "substorm_feed"})
+		s.certificates, err = certificate.Open(certificate.Config{Dir: cfg.TLSDir, ClientCADir: cfg.ClientCADir, Logger: s.log, Metrics: s.metrics, Subsystem: "substorm_feed"})
 		if err != nil {
 			return err
 		}

@@ -71,6 +71,27 @@ func (c *CA) Dir(t testing.TB, commonName string, names ...string) string {
 	return dir
 }
 
+// As shows a server of the authority a certificate of a client, which change makes what
+// it is: its names, when it is valid. Trusts is the server's authority, where that is
+// another one.
+func (c *CA) As(trusts *CA, change func(*x509.Certificate)) *tls.Config {
+	c.t.Helper()
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(c.t)
+	template := &x509.Certificate{
+		SerialNumber: must(rand.Int(rand.Reader, big.NewInt(1<<62)))(c.t),
+		NotBefore:    time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	change(template)
+	der := must(x509.CreateCertificate(rand.Reader, template, c.cert, &key.PublicKey, c.key))(c.t)
+	cfg := trusts.ClientTLS()
+	cfg.Certificates = nil
+	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { // whatever the server asks for
+		return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	}
+	return cfg
+}
+
 // ClientTLS trusts the authority and shows a certificate of its.
 func (c *CA) ClientTLS() *tls.Config {
 	certificate, key := c.Issue(c.t, "client")

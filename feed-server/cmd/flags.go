@@ -45,6 +45,7 @@ func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
 	f.StringVar(&cfg.Pod, "pod", "", "name of this pod")
 	f.StringVar(&cfg.Listen, "listen", ":8080", "address for consumers")
 	f.StringVar(&cfg.TLSDir, "tls-dir", "", "folder with tls.crt and tls.key: the certificate that consumers see (empty: plain, behind an edge)")
+	f.StringVar(&cfg.ClientCADir, "client-ca-dir", "", "folder with ca.crt: the authorities of readers' certificates (empty: readers show tokens alone)")
 	f.StringVar(&cfg.ListenHTTP, "listen-http", ":9090", "address of /healthz, /readyz and /metrics")
 
 	f.StringSliceVar(&cfg.NATS.Servers, "nats-servers", nil, "URLs of the NATS servers")

@@ -172,7 +172,7 @@ func TestDurableDeleted(t *testing.T) {
 		token, err := wire.ParseFeedToken(s.Token)
 		return err == nil && token.Notices.Sequence == 100
 	})
-	if err := l.js.DeleteConsumer(t.Context(), wire.NoticeStream(site), wire.ConsumerDurable("model")); err != nil {
+	if err := l.js.DeleteConsumer(t.Context(), wire.NoticeStream(site), wire.ConsumerDurable("model", issue)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 50 {
@@ -195,7 +195,7 @@ func TestDurableDeleted(t *testing.T) {
 		token, err := wire.ParseFeedToken(s.Token)
 		return err == nil && token.Notices.Sequence >= 151
 	})
-	if err := l.js.DeleteConsumer(t.Context(), wire.NoticeStream(site), wire.ConsumerDurable("model")); err != nil {
+	if err := l.js.DeleteConsumer(t.Context(), wire.NoticeStream(site), wire.ConsumerDurable("model", issue)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 30 {
@@ -364,7 +364,7 @@ func TestNodeCutOff(t *testing.T) {
 		}
 		name := s.CachedInfo().Cluster.Leader
 		if durable {
-			c, err := s.Consumer(t.Context(), wire.ConsumerDurable("model"))
+			c, err := s.Consumer(t.Context(), wire.ConsumerDurable("model", issue))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -123,7 +123,7 @@ func consume(t *testing.T, nc *nats.Conn, stream, consumer string, k *taken, pau
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			durable, err := js.Consumer(ctx, stream, wire.ConsumerDurable(consumer))
+			durable, err := js.Consumer(ctx, stream, wire.ConsumerDurable(consumer, issue))
 			if err != nil {
 				time.Sleep(100 * time.Millisecond)
 				continue

@@ -130,14 +130,14 @@ func (f *filler) look(ctx context.Context, reading *session.Session) error {
 		now := time.Now()
 		d := state.Delivered{Lag: reading.Lag(), Place: reading.Place()}
 		f.places.note(f.consumer, wire.FilledPlace{UID: f.selection.Consumer.UID, Epoch: f.epoch, Token: d.Place.String(), Last: f.last})
-		durable, err := f.cfg.JetStream.Consumer(ctx, f.stream, wire.ConsumerDurable(f.consumer))
+		durable, err := f.cfg.JetStream.Consumer(ctx, f.stream, f.selection.Consumer.DurableName())
 		if err == nil {
 			info := durable.CachedInfo()
 			waits.first(ctx, f.cfg.JetStream, f.stream, info, info.AckFloor.Stream+1)
 			d.Lag = worse(d.Lag, hub.Lag{Messages: outstanding(info), Since: waits.at})
 			d.Asks = asked(info, now)
 		} else if !errors.Is(err, jetstream.ErrConsumerNotFound) { // the operator makes it anew
-			return fmt.Errorf("durable %s of %s: %w", wire.ConsumerDurable(f.consumer), f.stream, err)
+			return fmt.Errorf("durable %s of %s: %w", f.selection.Consumer.DurableName(), f.stream, err)
 		}
 		f.measured.Store(&d)
 	}

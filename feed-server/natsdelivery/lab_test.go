@@ -39,6 +39,8 @@ const (
 	mag     = "mag-1"
 	channel = "raw"
 	feed    = "all"
+	// issue of all consumers' credentials.
+	issue = "0a1b2c3d4e"
 	// leaseTTL is short so that another feed server soon takes over.
 	leaseTTL = time.Second
 )
@@ -103,7 +105,7 @@ func (l *lab) declare(c wire.ConsumerEntry) {
 	l.t.Helper()
 	l.mu.Lock()
 	l.revision++
-	c.Feed, c.Delivery, c.Revision = feed, wire.DeliveryNATS, l.revision
+	c.Feed, c.Delivery, c.Revision, c.Durable = feed, wire.DeliveryNATS, l.revision, wire.ConsumerDurable(c.Consumer, issue)
 	if c.UID == "" {
 		c.UID = "uid-of-" + c.Consumer
 	}
@@ -137,8 +139,9 @@ func (l *lab) planned(c wire.ConsumerEntry) (plan.BusPlan, plan.JetStreamUser) {
 		verdict.Readable = c.Instruments
 	}
 	feeds := []v1alpha1.Feed{all}
-	bus := plan.PlanBus(ours, feeds, nil, []v1alpha1.FeedConsumer{consumer}, map[string]plan.ConsumerVerdict{c.Consumer: verdict})
-	return bus, plan.ConsumerUser(ours, &all, &consumer, verdict)
+	bus := plan.PlanBus(ours, feeds, nil, []v1alpha1.FeedConsumer{consumer}, map[string]plan.ConsumerVerdict{c.Consumer: verdict},
+		map[string]string{c.Consumer: wire.ConsumerDurable(c.Consumer, issue)})
+	return bus, plan.ConsumerUser(ours, &all, &consumer, verdict, wire.ConsumerDurable(c.Consumer, issue))
 }
 
 func (l *lab) makeStreams(c wire.ConsumerEntry) {

@@ -204,7 +204,7 @@ func (w *watch) judgeParts(ctx context.Context, s *watched, was, place wire.Deli
 
 // sight looks at a durable and, after that, at its stream.
 func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
-	durable, err := w.cfg.JetStream.Consumer(ctx, s.name, wire.ConsumerDurable(w.consumer))
+	durable, err := w.cfg.JetStream.Consumer(ctx, s.name, w.selection.Consumer.DurableName())
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		if s.info != nil {
 			w.log.Warn("the consumer's durable is gone: it is served again once the operator has made it anew", "stream", s.name)
@@ -213,7 +213,7 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 		return sighting{}, nil
 	}
 	if err != nil {
-		return sighting{}, fmt.Errorf("durable %s of %s: %w", wire.ConsumerDurable(w.consumer), s.name, err)
+		return sighting{}, fmt.Errorf("durable %s of %s: %w", w.selection.Consumer.DurableName(), s.name, err)
 	}
 	info := durable.CachedInfo()
 	if !s.created.Equal(info.Created) {

@@ -71,7 +71,7 @@ func (s *Server) ask(r *http.Request, delivery string) (asked, *problem) {
 	if secret := r.URL.Query().Get("ticket"); secret != "" && delivery != "" {
 		a.who, p = s.byTicket(r, secret, feed, consumer)
 	} else {
-		a.who, p = identify(snapshot, sel.Consumer, r)
+		a.who, p = s.identify(snapshot, sel.Consumer, r)
 	}
 	if p != nil {
 		return asked{}, p
@@ -112,6 +112,10 @@ func (s *Server) connect(r *http.Request, a asked, resume string, write func(con
 	c := &connection{asked: a, meter: s.cfg.Consumers.Of(a.selection.Consumer)}
 	c.filter.Store(a.filter)
 	c.ctx, c.cancel = context.WithCancelCause(s.alive)
+	if cert := a.who.certificate; cert != nil {
+		expires := time.AfterFunc(time.Until(cert.NotAfter), func() { c.cancel(errRevoked) })
+		context.AfterFunc(c.ctx, func() { expires.Stop() })
+	}
 	if p := s.enter(c); p != nil {
 		c.cancel(nil)
 		return nil, p

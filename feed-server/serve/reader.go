@@ -3,12 +3,16 @@
 package serve
 
 import (
+	"crypto/x509"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -19,6 +23,8 @@ type identity struct {
 	ambient bool
 	// by is the hash of the token that was shown; zero where none was.
 	by wire.TokenHash
+	// certificate that was shown, where no token was; nil where none was.
+	certificate *x509.Certificate
 }
 
 // token is what a request shows: a bearer token, or one in place of the password.
@@ -32,18 +38,35 @@ func token(r *http.Request) (secret string, basic bool) {
 }
 
 // identify says who asks for a consumer's messages: the consumer itself, a named
-// reader of the Site, or a stranger, who shows nothing.
-func identify(s *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (identity, *problem) {
-	if r.Header.Get("Authorization") == "" {
+// reader of the Site, or a stranger, who shows nothing. A token goes before a
+// certificate: clients show that at each server that asks.
+func (s *Server) identify(now *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (identity, *problem) {
+	if r.Header.Get("Authorization") != "" {
+		return byToken(now, consumer, r)
+	}
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return identity{}, nil
 	}
+	cert := s.cfg.Certificates.Client(r.TLS, time.Now())
+	if cert == nil {
+		return identity{}, newProblem(http.StatusUnauthorized, "the certificate is not valid any more: connect with a new one")
+	}
+	for _, name := range slices.Sorted(maps.Keys(now.Readers)) { // who bears the names of two is the first
+		if certificate.Bears(cert, now.Readers[name].CertificateNames) {
+			return identity{reader: access.Reader{Name: name}, ambient: true, certificate: cert}, nil
+		}
+	}
+	return identity{}, newProblem(http.StatusUnauthorized, "the certificate has no name of a reader of the Site: see spec.readers of the Site")
+}
+
+func byToken(s *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (identity, *problem) {
 	secret, basic := token(r)
 	if by, ok := match(consumer.Tokens, secret); ok {
-		return identity{access.Reader{Name: consumer.Consumer}, basic, by}, nil
+		return identity{reader: access.Reader{Name: consumer.Consumer}, ambient: basic, by: by}, nil
 	}
 	for name, reader := range s.Readers {
 		if by, ok := match(reader.Tokens, secret); ok {
-			return identity{access.Reader{Name: name}, basic, by}, nil
+			return identity{reader: access.Reader{Name: name}, ambient: basic, by: by}, nil
 		}
 	}
 	return identity{}, newProblem(http.StatusUnauthorized,
@@ -60,6 +83,9 @@ func match(hashes []wire.TokenHash, secret string) (wire.TokenHash, bool) {
 
 // known says whether who was identified once would be again.
 func (i identity) known(s *registry.Snapshot, consumer wire.ConsumerEntry) bool {
+	if i.certificate != nil {
+		return certificate.Bears(i.certificate, s.Readers[i.reader.Name].CertificateNames)
+	}
 	if i.reader.Name == "" || i.by == (wire.TokenHash{}) { // a stranger, or by a ticket
 		_, named := s.Readers[i.reader.Name]
 		return i.reader.Name == "" || i.reader.Name == consumer.Consumer || named

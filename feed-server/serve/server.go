@@ -26,7 +26,6 @@ import (
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/certificate"
-	"github.com/substorm/substorm/internal/wire"
 )
 
 const (
@@ -114,7 +113,7 @@ func New(cfg Config) (*Server, error) {
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	if cfg.Certificates != nil {
-		s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate}
+		s.http.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.handshake}
 	}
 	return s, nil
 }
@@ -135,12 +134,11 @@ func (s *Server) doors() map[string]http.HandlerFunc {
 	return all
 }
 
-func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	now, err := s.cfg.Certificates.Config(wire.TLSServer)
-	if err != nil {
-		return nil, err
-	}
-	return &now.Certificates[0], nil
+// handshake is that of a connection, with the certificates of now.
+func (s *Server) handshake(*tls.ClientHelloInfo) (*tls.Config, error) {
+	now := s.cfg.Certificates.Optional().Clone()
+	now.NextProtos = []string{"h2", "http/1.1"}
+	return now, nil
 }
 
 // Address is where the server listens.

@@ -6,11 +6,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"unicode"
 
+	certificates "github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -119,14 +119,7 @@ func (w *Way) refuses(c Claim) wire.Cause {
 // bears says whether a certificate has one of the declared names; any has where
 // none is declared.
 func (w *Way) bears(cert *x509.Certificate) bool {
-	if len(w.CertificateNames) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(w.CertificateNames, func(name string) bool {
-		dns := func(n string) bool { return strings.EqualFold(n, name) }
-		uri := slices.ContainsFunc(cert.URIs, func(u *url.URL) bool { return u.String() == name })
-		return uri || cert.Subject.CommonName == name || slices.ContainsFunc(cert.DNSNames, dns)
-	})
+	return len(w.CertificateNames) == 0 || certificates.Bears(cert, w.CertificateNames)
 }
 
 // takesToken tries every token, so that the time it takes says nothing.

@@ -14,8 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -64,7 +67,10 @@ type Files struct {
 type loaded struct {
 	sum            [sha256.Size]byte
 	server, mutual *tls.Config // mutual is nil without a client authority
-	expires        time.Time
+	// optional takes a client's certificate where one is shown, and none otherwise.
+	optional    *tls.Config
+	authorities *x509.CertPool
+	expires     time.Time
 }
 
 // Open reads the files. Errors name the file and what is wrong with it.
@@ -126,6 +132,43 @@ func (f *Files) Config(mode string) (*tls.Config, error) {
 	return now.mutual, nil
 }
 
+// Optional is how a connection shakes hands whose client shows a certificate or none:
+// one that no authority signed, or that is not valid now, is refused.
+func (f *Files) Optional() *tls.Config { return f.current.Load().optional }
+
+// Client is the certificate that a connection's client showed, where it is one that
+// the authorities of now signed and that is valid at a time; otherwise nil. A
+// connection may be older than what it is judged by.
+func (f *Files) Client(state *tls.ConnectionState, at time.Time) *x509.Certificate {
+	if f == nil || state == nil || len(state.VerifiedChains) == 0 {
+		return nil
+	}
+	now, between := f.current.Load(), x509.NewCertPool()
+	if now.authorities == nil {
+		return nil
+	}
+	for _, c := range state.PeerCertificates[1:] {
+		between.AddCert(c)
+	}
+	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: now.authorities, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return nil
+	}
+	return state.PeerCertificates[0]
+}
+
+// Bears says whether a certificate has one of some names: as a DNS name or URI among
+// its subject alternative names, or as the common name of its subject.
+func Bears(cert *x509.Certificate, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		dns := func(n string) bool { return strings.EqualFold(n, name) }
+		uri := slices.ContainsFunc(cert.URIs, func(u *url.URL) bool { return u.String() == name })
+		return uri || cert.Subject.CommonName == name || slices.ContainsFunc(cert.DNSNames, dns)
+	})
+}
+
 // Refused says whether an error of a handshake is about the sender's certificate.
 func Refused(err error) bool {
 	var unverified *tls.CertificateVerificationError
@@ -146,7 +189,7 @@ func (f *Files) load() (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate in %s: %w", f.cfg.Dir, err)
 	}
-	now := &loaded{server: config(pair), expires: pair.Leaf.NotAfter}
+	now := &loaded{server: config(pair), optional: config(pair), expires: pair.Leaf.NotAfter}
 	var authorities []byte
 	if f.cfg.ClientCADir != "" {
 		if authorities, err = os.ReadFile(filepath.Join(f.cfg.ClientCADir, fileAuthorities)); err != nil {
@@ -156,7 +199,8 @@ func (f *Files) load() (*loaded, error) {
 		if !pool.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("client authorities: %s in %s holds no certificate", fileAuthorities, f.cfg.ClientCADir)
 		}
-		now.mutual = mutual(pair, pool)
+		now.authorities, now.mutual = pool, mutual(pair, pool)
+		now.optional.ClientAuth, now.optional.ClientCAs = tls.VerifyClientCertIfGiven, pool
 	}
 	now.sum = sha256.Sum256(bytes.Join([][]byte{crt, key, authorities}, []byte{0}))
 	return now, nil

@@ -112,6 +112,16 @@ type ConsumerEntry struct {
 	MaxConnections int `json:"maxConnections,omitempty"`
 	// Tokens, one of which the consumer shows; see NoToken.
 	Tokens []TokenHash `json:"tokens,omitempty"`
+	// Durable is the name of its durables, with DeliveryNATS; empty: see DurableName.
+	Durable string `json:"durable,omitempty"`
+}
+
+// DurableName is that of the consumer's durables.
+func (e ConsumerEntry) DurableName() string {
+	if e.Durable == "" {
+		return ConsumerDurable(e.Consumer, "")
+	}
+	return e.Durable
 }
 
 // ReaderEntry is a named reader of a Site: somebody who is nobody's consumer.
@@ -121,6 +131,9 @@ type ReaderEntry struct {
 
 	Reader string      `json:"reader"`
 	Tokens []TokenHash `json:"tokens"`
+	// CertificateNames, one of which the reader's certificate bears: as a DNS name or
+	// URI among its subject alternative names, or as the common name of its subject.
+	CertificateNames []string `json:"certificateNames,omitempty"`
 }
 
 // Values of AccessEntry, spelled as in the Instrument.

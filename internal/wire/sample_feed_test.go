@@ -34,6 +34,12 @@ func sampleReader() ReaderEntry {
 	return ReaderEntry{Format: Format, Revision: 12, Reader: "university", Tokens: []TokenHash{HashToken([]byte("0123456789abcdef"), "another token")}}
 }
 
+func sampleCertifiedReader() ReaderEntry {
+	r := sampleReader()
+	r.CertificateNames = []string{"reader.university.example"}
+	return r
+}
+
 func sampleConsumerStatus() ConsumerStatus {
 	return ConsumerStatus{
 		Format: Format, Incarnation: "01k9zqv7r5", ReportedAt: sampleTime, State: StateLapped, Connections: 1,
@@ -104,6 +110,7 @@ func goldenFeedRecords() []goldenRecord {
 	return []goldenRecord{
 		{"registry-feed.json", sampleFeed().Encode, decoded(DecodeFeedEntry), sampleFeed()},
 		{"registry-consumer.json", sampleConsumer().Encode, decoded(DecodeConsumerEntry), sampleConsumer()},
+		{"registry-reader-certificate.json", sampleCertifiedReader().Encode, decoded(DecodeReaderEntry), sampleCertifiedReader()},
 		{"registry-reader.json", sampleReader().Encode, decoded(DecodeReaderEntry), sampleReader()},
 		{"status-consumer.json", sampleConsumerStatus().Encode, decoded(DecodeConsumerStatus), sampleConsumerStatus()},
 		{"status-feedserver.json", sampleFeedServerStatus().Encode, decoded(DecodeFeedServerStatus), sampleFeedServerStatus()},

@@ -86,13 +86,22 @@ func ConsumerStream(site, consumer string) string { return "CONS_" + site + "_" 
 
 const consumerDurable = "c_"
 
-// ConsumerDurable is the name of a consumer's durable in JetStream.
-func ConsumerDurable(consumer string) string { return consumerDurable + consumer }
+// ConsumerDurable is the name of a consumer's durable in JetStream. Credentials open
+// one durable by its name: issue tells it from those that earlier credentials of the
+// consumer opened. Empty: the first of a consumer had none.
+func ConsumerDurable(consumer, issue string) string {
+	if issue == "" {
+		return consumerDurable + consumer
+	}
+	return consumerDurable + consumer + "_" + issue
+}
 
 // ParseConsumerDurable returns the FeedConsumer that a durable is of, and false for
 // other durables.
 func ParseConsumerDurable(durable string) (consumer string, ok bool) {
-	return named(durable, consumerDurable)
+	rest, ok := named(durable, consumerDurable)
+	consumer, _, _ = strings.Cut(rest, "_") // which no name of a FeedConsumer has
+	return consumer, ok && consumer != ""
 }
 
 // ParseFeedStream returns the Feed whose own stream a stream of the Site is, and

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -26,7 +27,8 @@ func TestCredentialsFitAConnectLine(t *testing.T) {
 	consumer := &v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("c", 63)}}
 	consumer.Spec.Flow.Mode = v1alpha1.FlowAll
 	for _, user := range []plan.JetStreamUser{plan.GatewayUser(site, strings.Repeat("p", 40)), plan.OperatorUser(site), plan.FeedServerUser(site),
-		plan.ConsumerUser(site, feed, consumer, plan.ConsumerVerdict{Notices: true, Telemetry: true})} {
+		plan.ConsumerUser(site, feed, consumer, plan.ConsumerVerdict{Notices: true, Telemetry: true},
+			wire.ConsumerDurable(consumer.Name, "0123456789"))} {
 		creds, err := signingKey(t).mint(user)
 		if err != nil {
 			t.Fatal(err)

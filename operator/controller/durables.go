@@ -77,7 +77,7 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.D
 		return b.makeDurable(ctx, d, nil)
 	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return b.makeDurable(ctx, d, b.facts.positionsOf(consumer))
+		return b.succeed(ctx, consumer, d)
 	}
 	if err != nil {
 		return nil, err
@@ -92,6 +92,53 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.D
 	}
 	b.log.Info("changed a durable", "stream", d.Stream, "durable", d.Name)
 	return changed.CachedInfo(), nil
+}
+
+// succeed makes a durable that goes on where the consumer's is that earlier
+// credentials open, and removes that one.
+func (b *busKeeper) succeed(ctx context.Context, consumer string, d plan.Durable) (*jetstream.ConsumerInfo, error) {
+	seen := maps.Clone(b.facts.positionsOf(consumer))
+	if seen == nil {
+		seen = map[string]wire.ResumeToken{}
+	}
+	s, err := b.js.Stream(ctx, d.Stream)
+	if err != nil {
+		return nil, err
+	}
+	epoch := wire.StreamEpoch(s.CachedInfo().Created)
+	var earlier []string
+	names := s.ConsumerNames(ctx)
+	for name := range names.Name() {
+		if of, ok := wire.ParseConsumerDurable(name); !ok || of != consumer {
+			continue
+		}
+		c, err := s.Consumer(ctx, name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		earlier = append(earlier, name)
+		info := c.CachedInfo()
+		if at := seen[d.Stream]; info.Config.Metadata[wire.ConsumerMetadataUID] == d.UID && (at.Epoch != epoch || at.Sequence < info.AckFloor.Stream) {
+			seen[d.Stream] = wire.ResumeToken{Epoch: epoch, Sequence: info.AckFloor.Stream}
+		}
+	}
+	if err := names.Err(); err != nil {
+		return nil, err
+	}
+	made, err := b.makeDurable(ctx, d, seen)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range earlier {
+		if err := s.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return nil, err
+		}
+		b.log.Info("removed a durable that earlier credentials open", "stream", d.Stream, "durable", name)
+	}
+	return made, nil
 }
 
 // makeDurable makes a durable that goes on behind the newest position that is known
@@ -171,12 +218,12 @@ func (b *busKeeper) sweepStream(ctx context.Context, name string, p plan.BusPlan
 		return b.removeStream(ctx, name, false)
 	case ofConsumer:
 		if instruments, known := p.MayRead[consumer]; known {
-			return b.purgeClosed(ctx, name, consumer, instruments)
+			err = b.purgeClosed(ctx, name, consumer, instruments)
 		}
 	case ofFeed && !slices.Contains(p.Feeds, feed):
 		err = b.removeStream(ctx, name, true)
 	}
-	if err == nil && (ofFeed || name == wire.ObservationStream(code) || name == wire.NoticeStream(code)) {
+	if err == nil && (ofFeed || ofConsumer && b.several[name] || name == wire.ObservationStream(code) || name == wire.NoticeStream(code)) {
 		err = b.sweepDurables(ctx, name, p)
 	}
 	return err

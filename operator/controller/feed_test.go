@@ -228,17 +228,17 @@ func TestStreamsDeletedByHand(t *testing.T) {
 	w.awaits("Feed", "own", "Ready", "True/Ready")
 	w.publish(js, "obs.hub.mag-1.raw", "1")
 	w.awaitSubjects("FEED_hub_own", "obs.hub.mag-1.raw=1")
-	w.durable("CONS_hub_latest", "c_latest")
+	w.durable("CONS_hub_latest", "latest")
 	for _, name := range []string{"FEED_hub_own", "CONS_hub_latest"} {
 		if err := js.DeleteStream(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.awaitSubjects("FEED_hub_own", "obs.hub.mag-1.raw=1") // from the base stream
-	w.durable("CONS_hub_latest", "c_latest")
+	w.durable("CONS_hub_latest", "latest")
 	w.nats.Stop()
 	w.nats.Start() // what was in memory is gone
-	w.durable("CONS_hub_latest", "c_latest")
+	w.durable("CONS_hub_latest", "latest")
 	cfg := w.stream("CONS_hub_latest")
 	if cfg.Storage != jetstream.MemoryStorage || cfg.MaxMsgsPerSubject != 1 || cfg.MaxBytes != 64<<20 || !slices.Equal(cfg.Subjects, []string{"live.hub.latest.>"}) {
 		t.Errorf("%+v", cfg)

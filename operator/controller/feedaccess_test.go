@@ -15,7 +15,7 @@ func TestLatestMayNoLongerRead(t *testing.T) {
 	js := w.nats.JetStream(t)
 	w.applyFeed("all", "")
 	w.applyConsumer("latest", "all", "NATS", ", flow: {mode: Latest}")
-	w.durable("CONS_hub_latest", "c_latest")
+	w.durable("CONS_hub_latest", "latest")
 	const of = "live.hub.latest."
 	w.publish(js, of+"obs.hub.camera.raw", "1")
 	w.publish(js, of+"notice.hub.camera", "2")
@@ -30,7 +30,7 @@ func TestLatestMayNoLongerRead(t *testing.T) {
 	w.publish(js, of+"obs.hub.mag-2.raw", "6")
 	w.awaitSubjects("CONS_hub_latest", of+"obs.hub.mag-1.raw=3", of+"gap.hub.latest=4", of+"obs.hub.mag-2.raw=6")
 
-	c, err := js.Consumer(t.Context(), "CONS_hub_latest", "c_latest")
+	c, err := js.Consumer(t.Context(), "CONS_hub_latest", w.durableName("latest"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ type looked struct {
 // not wait for it. Errors are what could not be found out. Made: a stream is new, and
 // has not sourced yet what it will hold.
 func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) (made bool, err error) {
-	b := &busKeeper{link: l, js: js, epochs: map[string]string{}, silent: map[string]bool{},
+	b := &busKeeper{link: l, js: js, epochs: map[string]string{}, silent: map[string]bool{}, several: map[string]bool{},
 		found: busFound{streams: map[string]plan.StreamFound{}, durables: map[string]plan.Finding{}, positions: map[string]map[string]wire.ResumeToken{}}}
 	errs := []error{b.streams(ctx, p.Streams), b.durables(ctx, p.Durables)}
 	if ctx.Err() != nil {
@@ -189,6 +189,8 @@ type busKeeper struct {
 	// silent are those that did not answer now.
 	silent map[string]bool
 	made   bool
+	// several are consumers' streams with more than the one durable.
+	several map[string]bool
 }
 
 // refusedBy returns what JetStream answered, where it did.
@@ -214,6 +216,7 @@ func (b *busKeeper) stream(ctx context.Context, s plan.OwnStream) error {
 			b.log.Info("made a stream", "stream", s.Name)
 		}
 	case err == nil:
+		b.several[s.Name] = existing.CachedInfo().State.Consumers > 1
 		found.Storage = v1alpha1.StorageFile
 		if existing.CachedInfo().Config.Storage == jetstream.MemoryStorage {
 			found.Storage = v1alpha1.StorageMemory

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -115,6 +116,9 @@ func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.Consum
 	if site.Spec.JetStream.TLS != nil && secrets[site.Spec.JetStream.TLS.SecretRef.Name] != nil {
 		access.CA = secrets[site.Spec.JetStream.TLS.SecretRef.Name].Data[plan.KeyCA]
 	}
+	if access.Durable, err = durableIn(consumer, current); err != nil {
+		return nil, err
+	}
 	data, permissions, problem, err := r.secretData(access, current, secrets)
 	if problem != nil || err != nil {
 		return problem, err
@@ -126,6 +130,25 @@ func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.Consum
 	r.secrets.forget(types.NamespacedName{Namespace: consumer.Namespace, Name: name})
 	r.wakers.registries.wake(types.NamespacedName{Namespace: site.Namespace, Name: site.Name}) // the token stands there
 	return problem, err
+}
+
+// issueBytes of chance tell the credentials of a consumer from earlier ones.
+const issueBytes = 5
+
+// durableIn is the name of the durables that a consumer's Secret names; of new ones
+// where it names none.
+func durableIn(consumer *v1alpha1.FeedConsumer, current *corev1.Secret) (string, error) {
+	if consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
+		return "", nil
+	}
+	if kept := plan.KeptDurable(consumer, current); kept != "" {
+		return kept, nil
+	}
+	chance := make([]byte, issueBytes)
+	if _, err := rand.Read(chance); err != nil {
+		return "", err
+	}
+	return wire.ConsumerDurable(consumer.Name, hex.EncodeToString(chance)), nil
 }
 
 // secretData is what the Secret should hold, and the hash of what credentials in it allow.

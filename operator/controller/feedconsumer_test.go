@@ -91,7 +91,7 @@ func TestConsumerFromApplyToMessages(t *testing.T) {
 	if got := c.takes("OBS_hub", 2); !slices.Equal(got, []string{"1", "2"}) {
 		t.Errorf("from OBS_hub: %q", got)
 	}
-	if info := w.durable("OBS_hub", "c_client"); info.Config.MaxAckPending != 7 || info.NumPending != 0 || info.Config.AckPolicy != jetstream.AckExplicitPolicy {
+	if info := w.durable("OBS_hub", "client"); info.Config.MaxAckPending != 7 || info.NumPending != 0 || info.Config.AckPolicy != jetstream.AckExplicitPolicy {
 		t.Errorf("durable: %+v", info)
 	}
 	c.mayNot()
@@ -99,7 +99,7 @@ func TestConsumerFromApplyToMessages(t *testing.T) {
 	// A filter that changes keeps the place.
 	w.applyConsumer("client", "all", "NATS", ", flow: {window: 9}, filter: {instruments: [mag-1, mag-2]}")
 	eventually(t, "the durable follows", func() error {
-		if info := w.durable("OBS_hub", "c_client"); info.Config.MaxAckPending != 9 || !slices.Equal(info.Config.FilterSubjects, []string{"obs.hub.mag-1.>", "obs.hub.mag-2.>"}) {
+		if info := w.durable("OBS_hub", "client"); info.Config.MaxAckPending != 9 || !slices.Equal(info.Config.FilterSubjects, []string{"obs.hub.mag-1.>", "obs.hub.mag-2.>"}) {
 			return fmt.Errorf("%+v", info.Config)
 		}
 		return nil
@@ -177,7 +177,7 @@ func TestDurableDeletedByHand(t *testing.T) {
 	js := w.nats.JetStream(t)
 	w.applyFeed("all", "")
 	w.applyConsumer("client", "all", "NATS", "")
-	w.durable("OBS_hub", "c_client")
+	w.durable("OBS_hub", "client")
 	w.publish(js, "obs.hub.mag-1.raw", "1", "2", "3")
 	c := w.natsClient("client")
 	if got := c.takes("OBS_hub", 2); !slices.Equal(got, []string{"1", "2"}) {
@@ -192,17 +192,17 @@ func TestDurableDeletedByHand(t *testing.T) {
 		}
 		return nil
 	})
-	before := w.durable("OBS_hub", "c_client").Created
+	before := w.durable("OBS_hub", "client").Created
 	again := func(what string) {
 		eventually(t, what, func() error {
-			c, err := js.Consumer(t.Context(), "OBS_hub", "c_client")
+			c, err := js.Consumer(t.Context(), "OBS_hub", w.durableName("client"))
 			if err == nil && !c.CachedInfo().Created.After(before) {
 				err = errors.New("it is the old one")
 			}
 			return err
 		})
 	}
-	if err := js.DeleteConsumer(t.Context(), "OBS_hub", "c_client"); err != nil {
+	if err := js.DeleteConsumer(t.Context(), "OBS_hub", w.durableName("client")); err != nil {
 		t.Fatal(err)
 	}
 	again("the durable is back")
@@ -219,9 +219,9 @@ func TestDurableDeletedByHand(t *testing.T) {
 		return nil
 	})
 	w.stop()
-	before = w.durable("OBS_hub", "c_client").Created
+	before = w.durable("OBS_hub", "client").Created
 	w.publish(js, "obs.hub.mag-1.raw", "4")
-	if err := js.DeleteConsumer(t.Context(), "OBS_hub", "c_client"); err != nil {
+	if err := js.DeleteConsumer(t.Context(), "OBS_hub", w.durableName("client")); err != nil {
 		t.Fatal(err)
 	}
 	w.start()
@@ -240,9 +240,9 @@ func TestConsumerDeleted(t *testing.T) {
 	w.applyConsumer("client", "all", "NATS", "")
 	w.applyConsumer("latest", "all", "NATS", ", flow: {mode: Latest}")
 	w.applyConsumer("stays", "all", "NATS", "")
-	w.durable("OBS_hub", "c_client")
-	w.durable("OBS_hub", "c_stays")
-	w.durable("CONS_hub_latest", "c_latest")
+	w.durable("OBS_hub", "client")
+	w.durable("OBS_hub", "stays")
+	w.durable("CONS_hub_latest", "latest")
 	s := w.feedServer("feed-0")
 	w.publish(js, "obs.hub.mag-1.raw", "1")
 	c := w.natsClient("client")
@@ -262,7 +262,7 @@ func TestConsumerDeleted(t *testing.T) {
 		t.Error("the report about another:", err)
 	}
 	for _, stream := range []string{"OBS_hub", "NOTICE_hub"} {
-		w.vanishes("durable of "+stream, func() error { _, err := js.Consumer(t.Context(), stream, "c_client"); return err }, jetstream.ErrConsumerNotFound)
+		w.vanishes("durable of "+stream, func() error { _, err := js.Consumer(t.Context(), stream, w.durableName("client")); return err }, jetstream.ErrConsumerNotFound)
 	}
 	w.vanishes("the stream that is filled", func() error { _, err := js.Stream(t.Context(), "CONS_hub_latest"); return err }, jetstream.ErrStreamNotFound)
 	for _, name := range []string{"client", "latest"} {
@@ -271,15 +271,15 @@ func TestConsumerDeleted(t *testing.T) {
 	if _, err := s.consumerEntry("stays"); err != nil {
 		t.Error(err)
 	}
-	w.durable("OBS_hub", "c_stays")
+	w.durable("OBS_hub", "stays")
 	if secret := w.awaitSecret("client-consumer", plan.KeyUserCreds); len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].Kind != "FeedConsumer" {
 		t.Errorf("nobody would collect the Secret: %+v", secret.OwnerReferences)
 	}
 
 	// Of another mode it needs another stream, and the old durables go.
 	w.applyConsumer("stays", "all", "NATS", ", flow: {mode: Sample, interval: 1s}")
-	w.durable("CONS_hub_stays", "c_stays")
-	w.vanishes("its durable", func() error { _, err := js.Consumer(t.Context(), "OBS_hub", "c_stays"); return err }, jetstream.ErrConsumerNotFound)
+	w.durable("CONS_hub_stays", "stays")
+	w.vanishes("its durable", func() error { _, err := js.Consumer(t.Context(), "OBS_hub", w.durableName("stays")); return err }, jetstream.ErrConsumerNotFound)
 }
 
 // TestConsumerMadeAgain while no operator runs: it is another one.
@@ -288,7 +288,7 @@ func TestConsumerMadeAgain(t *testing.T) {
 	js := w.nats.JetStream(t)
 	w.applyFeed("all", "")
 	w.applyConsumer("client", "all", "NATS", "")
-	w.durable("OBS_hub", "c_client")
+	w.durable("OBS_hub", "client")
 	w.publish(js, "obs.hub.mag-1.raw", "1")
 	w.natsClient("client").takes("OBS_hub", 1)
 	w.stop()
@@ -299,7 +299,7 @@ func TestConsumerMadeAgain(t *testing.T) {
 	w.start()
 	uid := string(w.object("FeedConsumer", "client").GetUID())
 	eventually(t, "a durable of its own", func() error {
-		if is := w.durable("OBS_hub", "c_client").Config.Metadata[wire.ConsumerMetadataUID]; is != uid {
+		if is := w.durable("OBS_hub", "client").Config.Metadata[wire.ConsumerMetadataUID]; is != uid {
 			return fmt.Errorf("it is of %s", is)
 		}
 		return nil
@@ -401,7 +401,7 @@ func TestConsumerMayNoLongerRead(t *testing.T) {
 	w.applyConsumer("orphan", "all", "NATS", "")
 	filters := func(consumer, stream string, want ...string) {
 		eventually(t, "the durable of "+consumer, func() error {
-			if is := w.durable(stream, "c_"+consumer).Config; !slices.Equal(append(is.FilterSubjects, nonEmpty(is.FilterSubject)...), want) {
+			if is := w.durable(stream, consumer).Config; !slices.Equal(append(is.FilterSubjects, nonEmpty(is.FilterSubject)...), want) {
 				return fmt.Errorf("it has %q %q", is.FilterSubject, is.FilterSubjects)
 			}
 			return nil

@@ -231,7 +231,13 @@ type natsClient struct {
 
 func (w *world) natsClient(consumer string) *natsClient {
 	w.t.Helper()
-	data := w.awaitSecret(consumer+"-consumer", plan.KeyUserCreds).Data
+	return w.connectAs(w.awaitSecret(consumer+"-consumer", plan.KeyUserCreds))
+}
+
+// connectAs connects with what a Secret holds.
+func (w *world) connectAs(secret *corev1.Secret) *natsClient {
+	w.t.Helper()
+	data := secret.Data
 	ca := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	if !ca.RootCAs.AppendCertsFromPEM(data[plan.KeyCA]) {
 		w.t.Errorf("ca.crt holds no authority")
@@ -276,12 +282,18 @@ func (c *natsClient) takes(stream string, n int) []string {
 	return texts
 }
 
-// durable waits for a durable, and returns what the server says of it.
-func (w *world) durable(stream, name string) *jetstream.ConsumerInfo {
+// durableName is that of a FeedConsumer's durables, as its Secret has it now.
+func (w *world) durableName(consumer string) string {
+	w.t.Helper()
+	return string(w.awaitSecret(consumer+"-consumer", plan.KeyUserCreds).Data[plan.KeyDurable])
+}
+
+// durable waits for a FeedConsumer's durable, and returns what the server says of it.
+func (w *world) durable(stream, consumer string) *jetstream.ConsumerInfo {
 	w.t.Helper()
 	var info *jetstream.ConsumerInfo
-	eventually(w.t, "durable "+name+" of "+stream, func() error {
-		c, err := w.nats.JetStream(w.t).Consumer(w.t.Context(), stream, name)
+	eventually(w.t, "durable of "+consumer+" on "+stream, func() error {
+		c, err := w.nats.JetStream(w.t).Consumer(w.t.Context(), stream, w.durableName(consumer))
 		if err == nil {
 			info = c.CachedInfo()
 		}

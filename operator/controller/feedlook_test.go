@@ -51,11 +51,11 @@ func TestSilentStream(t *testing.T) {
 		p.Consumers, p.Settled = append(p.Consumers, name), append(p.Settled, name)
 		p.Streams = append(p.Streams, plan.OwnStream{Name: stream, Subjects: []string{wire.LiveSubjects("hub", name)}, MaxBytes: 1 << 20,
 			PerSubject: 1, Replicas: 1, Storage: v1alpha1.StorageMemory, Deletion: v1alpha1.DeletionDelete})
-		p.Durables = append(p.Durables, plan.Durable{Stream: stream, Name: wire.ConsumerDurable(name), Subjects: []string{wire.LiveSubjects("hub", name)}, Window: 10, UID: name})
+		p.Durables = append(p.Durables, plan.Durable{Stream: stream, Name: wire.ConsumerDurable(name, ""), Subjects: []string{wire.LiveSubjects("hub", name)}, Window: 10, UID: name})
 	}
 	for _, name := range []string{"c", "d"} {
 		p.Consumers, p.Settled = append(p.Consumers, name), append(p.Settled, name)
-		p.Durables = append(p.Durables, plan.Durable{Stream: wire.ObservationStream("hub"), Name: wire.ConsumerDurable(name),
+		p.Durables = append(p.Durables, plan.Durable{Stream: wire.ObservationStream("hub"), Name: wire.ConsumerDurable(name, ""),
 			Subjects: []string{wire.ObservationSubjects("hub")}, Window: 10, UID: name})
 	}
 	p.Selections = map[string][]plan.FeedSelection{

@@ -58,7 +58,7 @@ func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	var change plan.RegistryChange
 	if view.Site != nil && accepted.OK() {
 		change, err = r.write(ctx, req.NamespacedName, view, in)
-		bus := plan.PlanBus(view.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre)
+		bus := plan.PlanBus(view.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, plan.ConsumerDurables(in.Consumers, in.Secrets))
 		bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, instruments, view.Now)
 		f.wantBus(bus)
 	}

@@ -268,6 +268,9 @@ func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets Secrets,
 	if spec.Delivery.Type == v1alpha1.DeliveryNATS {
 		// Nobody shows a token: what it may have is decided here.
 		entry.Instruments = v.Readable
+		if entry.Durable = KeptDurable(c, secrets[ConsumerSecretName(c)]); entry.Durable == "" && was.UID == entry.UID {
+			entry.Durable = was.Durable
+		}
 		return entry
 	}
 	entry.MaxConnections = int(spec.MaxConnections)

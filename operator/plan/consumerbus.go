@@ -46,11 +46,12 @@ type BusPlan struct {
 }
 
 // PlanBus plans streams and durables. Consumers are all of the namespace: those
-// without a verdict are another Site's, or their Feed is gone.
+// without a verdict are another Site's, or their Feed is gone. Durables are the names
+// of theirs, see ConsumerDurables: of one without, what stands stays.
 //
 //nolint:revive // plan.Bus is what is known of the bus.
 func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
-	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]ConsumerVerdict,
+	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]ConsumerVerdict, durables map[string]string,
 ) BusPlan {
 	p := BusPlan{Selections: map[string][]FeedSelection{}}
 	for i := range feeds {
@@ -72,11 +73,15 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 		if !known || !v.OK() {
 			continue
 		}
-		p.Settled = append(p.Settled, c.Name)
 		if s := consumerStream(site, c); s != nil {
 			p.Streams = append(p.Streams, *s)
 		}
-		p.Durables = append(p.Durables, Durables(site, feedNamed(feeds, c.Spec.FeedRef.Name), c, v)...)
+		name, issued := durables[c.Name]
+		if c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && !issued {
+			continue
+		}
+		p.Settled = append(p.Settled, c.Name)
+		p.Durables = append(p.Durables, Durables(site, feedNamed(feeds, c.Spec.FeedRef.Name), c, v, name)...)
 	}
 	return p
 }
@@ -186,14 +191,14 @@ func consumerStream(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) *OwnStream {
 // Durables are those of one FeedConsumer that is accepted; none for deliveries other
 // than NATS. In mode All they are on the streams that its messages lie in, and one
 // is on the notices' stream for its gap records; otherwise on the stream that is
-// filled for it.
-func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict) []Durable {
+// filled for it. All have one name.
+func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict, name string) []Durable {
 	if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
 		return nil
 	}
 	code := site.Spec.Code
 	if fills(c) {
-		return []Durable{durableOf(c, wire.ConsumerStream(code, c.Name), []string{wire.LiveSubjects(code, c.Name)})}
+		return []Durable{durableOf(c, name, wire.ConsumerStream(code, c.Name), []string{wire.LiveSubjects(code, c.Name)})}
 	}
 	subjects := map[string][]string{wire.NoticeStream(code): {wire.GapSubject(code, c.Name)}}
 	notices, telemetry := feedStreams(site, feed)
@@ -205,7 +210,7 @@ func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer
 	}
 	var all []Durable
 	for _, stream := range consumerStreams(site, feed, c, v) {
-		all = append(all, durableOf(c, stream, subjects[stream]))
+		all = append(all, durableOf(c, name, stream, subjects[stream]))
 	}
 	return all
 }
@@ -228,9 +233,9 @@ func consumerStreams(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedC
 	return all
 }
 
-func durableOf(c *v1alpha1.FeedConsumer, stream string, subjects []string) Durable {
+func durableOf(c *v1alpha1.FeedConsumer, name, stream string, subjects []string) Durable {
 	d := Durable{
-		Stream: stream, Name: wire.ConsumerDurable(c.Name), Description: "FeedConsumer " + c.Name,
+		Stream: stream, Name: name, Description: "FeedConsumer " + c.Name,
 		Subjects: subjects, Window: defaultWindow, UID: string(c.UID),
 	}
 	if c.Spec.Flow.Window != nil {

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,16 +34,45 @@ func ConsumerSecretName(c *v1alpha1.FeedConsumer) string {
 	return cmp.Or(c.Spec.SecretName, c.Name+"-consumer")
 }
 
-// ConsumerSecrets are those with the tokens of FeedConsumers.
+// ConsumerSecrets are those with the tokens of FeedConsumers, or the names of their
+// durables.
 func ConsumerSecrets(consumers []v1alpha1.FeedConsumer) []SecretNeed {
-	var needs []SecretNeed
+	needs := make([]SecretNeed, len(consumers))
 	for i := range consumers {
-		if consumers[i].Spec.Delivery.Type != v1alpha1.DeliveryNATS {
-			needs = append(needs, SecretNeed{Name: ConsumerSecretName(&consumers[i])})
-		}
+		needs[i] = SecretNeed{Name: ConsumerSecretName(&consumers[i])}
 	}
 	return needs
 }
+
+// ConsumerDurables are the names of the durables of FeedConsumers of delivery NATS, as
+// their Secrets have them: of those whose Secret is there.
+func ConsumerDurables(consumers []v1alpha1.FeedConsumer, secrets Secrets) map[string]string {
+	all := map[string]string{}
+	for i := range consumers {
+		if name := KeptDurable(&consumers[i], secrets[ConsumerSecretName(&consumers[i])]); name != "" {
+			all[consumers[i].Name] = name
+		}
+	}
+	return all
+}
+
+// KeptDurable is the name of the durables that the credentials in a FeedConsumer's
+// Secret open; empty where they open nothing, and others are to be issued. Who has
+// those from before must not open what these open, so a Secret that is made anew names
+// other durables.
+func KeptDurable(c *v1alpha1.FeedConsumer, secret *corev1.Secret) string {
+	if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS || secret == nil || !metav1.IsControlledBy(secret, c) || len(secret.Data[KeyUserCreds]) == 0 {
+		return ""
+	}
+	durable := string(secret.Data[KeyDurable])
+	if consumer, ok := wire.ParseConsumerDurable(durable); !ok || consumer != c.Name || !durableName.MatchString(durable) {
+		return ""
+	}
+	return durable
+}
+
+// durableName: what stands in a Secret becomes part of subjects.
+var durableName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
 // consumerTokens are the hashes of a FeedConsumer's token. Without a Secret of its
 // own it has none that anybody could show.
@@ -64,6 +94,8 @@ type ConsumerAccess struct {
 	Feed     *v1alpha1.Feed
 	Consumer *v1alpha1.FeedConsumer
 	Verdict  ConsumerVerdict
+	// Durable is the name of its durables, with delivery NATS.
+	Durable string
 	// Services are the feed servers' own, for the address.
 	Services []corev1.Service
 	// CA of the NATS servers; empty where a public authority signed.
@@ -75,7 +107,7 @@ func (a ConsumerAccess) User() *JetStreamUser {
 	if a.Consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
 		return nil
 	}
-	u := ConsumerUser(a.Site, a.Feed, a.Consumer, a.Verdict)
+	u := ConsumerUser(a.Site, a.Feed, a.Consumer, a.Verdict, a.Durable)
 	return &u
 }
 
@@ -104,8 +136,8 @@ func (a ConsumerAccess) Data() map[string][]byte {
 	data := map[string][]byte{
 		KeyNATSURL:     []byte(strings.Join(a.Site.Spec.JetStream.Servers, ",")),
 		KeyStreams:     []byte(strings.Join(consumerStreams(a.Site, a.Feed, a.Consumer, a.Verdict), ",")),
-		KeyDurable:     []byte(wire.ConsumerDurable(a.Consumer.Name)),
-		KeyInboxPrefix: []byte(ConsumerInbox(a.Site, a.Consumer)),
+		KeyDurable:     []byte(a.Durable),
+		KeyInboxPrefix: []byte(ConsumerInbox(a.Site, a.Durable)),
 	}
 	if len(a.CA) > 0 {
 		data[KeyCA] = a.CA

@@ -58,6 +58,9 @@ func FeedServerSecrets(site *v1alpha1.Site) []SecretNeed {
 	if ref := site.Spec.FeedServer.TLSSecretRef; ref != nil {
 		needs = append(needs, SecretNeed{"spec.feedServer.tlsSecretRef", ref.Name, []string{KeyCertificate, KeyPrivateKey}})
 	}
+	if ref := site.Spec.FeedServer.ClientCASecretRef; ref != nil {
+		needs = append(needs, SecretNeed{"spec.feedServer.clientCASecretRef", ref.Name, []string{KeyCA}})
+	}
 	return needs
 }
 
@@ -254,6 +257,9 @@ func (s FeedServer) arguments() []string {
 	if s.Site.Spec.FeedServer.TLSSecretRef != nil {
 		args = append(args, "--tls-dir="+tlsDir)
 	}
+	if s.Site.Spec.FeedServer.ClientCASecretRef != nil {
+		args = append(args, "--client-ca-dir="+clientCADir)
+	}
 	return args
 }
 
@@ -269,6 +275,9 @@ func (s FeedServer) secretMounts() []secretMount {
 	}
 	if ref := s.Site.Spec.FeedServer.TLSSecretRef; ref != nil {
 		all = append(all, secretMount{"tls", ref.Name, tlsDir})
+	}
+	if ref := s.Site.Spec.FeedServer.ClientCASecretRef; ref != nil {
+		all = append(all, secretMount{"client-ca", ref.Name, clientCADir})
 	}
 	return all
 }

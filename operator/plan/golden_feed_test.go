@@ -91,7 +91,7 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, sit
 	if in.Site == nil {
 		return
 	}
-	out.Bus[site] = plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre)
+	out.Bus[site] = plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables(in.Consumers))
 	if in.Site.Spec.FeedServer == nil {
 		return
 	}
@@ -138,6 +138,15 @@ func (w world) planFeed(out *planned, in *plan.RegistryInput, feed *v1alpha1.Fee
 	out.Feeds[feed.Name], _ = plan.FeedStatus(view)
 }
 
+// durables are the names that would stand in the consumers' Secrets.
+func durables(consumers []v1alpha1.FeedConsumer) map[string]string {
+	all := map[string]string{}
+	for i := range consumers {
+		all[consumers[i].Name] = wire.ConsumerDurable(consumers[i].Name, "0a1b2c3d4e")
+	}
+	return all
+}
+
 func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.FeedConsumer, registry plan.RegistryState) {
 	view := plan.ConsumerView{Now: w.Now, Consumer: c, Servers: w.FeedServerReports, Reports: w.ConsumerReports[c.Name]}
 	verdict, known := in.ConsumersAre[c.Name]
@@ -158,7 +167,7 @@ func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.Fe
 	if found, looked := w.Durables[c.Name]; looked {
 		view.Durables = &found
 	}
-	access := plan.ConsumerAccess{Site: in.Site, Consumer: c, Verdict: verdict, Services: w.Services, CA: []byte("authority")}
+	access := plan.ConsumerAccess{Site: in.Site, Consumer: c, Verdict: verdict, Durable: durables(in.Consumers)[c.Name], Services: w.Services, CA: []byte("authority")}
 	for i := range in.Feeds {
 		if in.Feeds[i].Name == c.Spec.FeedRef.Name {
 			access.Feed = &in.Feeds[i]

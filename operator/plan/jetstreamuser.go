@@ -127,10 +127,10 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 }
 
 // ConsumerUser is the user of a FeedConsumer of delivery NATS: it asks for the
-// messages of its own durables, looks at them, and acknowledges. Nothing else, not
-// even the account's limits or a stream's configuration.
-func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict) JetStreamUser {
-	inbox := ConsumerInbox(site, c)
+// messages of its own durables, which have a name, looks at them, and acknowledges.
+// Nothing else, not even the account's limits or a stream's configuration.
+func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict, name string) JetStreamUser {
+	inbox := ConsumerInbox(site, name)
 	u := JetStreamUser{
 		Name:        "consumer " + c.Namespace + "/" + c.Name,
 		InboxPrefix: inbox,
@@ -138,7 +138,7 @@ func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedCons
 		Subscribe:   []string{inbox + ".>"},
 	}
 	for _, stream := range consumerStreams(site, feed, c, v) {
-		durable := stream + "." + wire.ConsumerDurable(c.Name)
+		durable := stream + "." + name
 		u.Publish = append(u.Publish,
 			"$JS.API.CONSUMER.MSG.NEXT."+durable,
 			"$JS.API.CONSUMER.INFO."+durable,
@@ -149,10 +149,10 @@ func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedCons
 	return u
 }
 
-// ConsumerInbox begins the inboxes of a FeedConsumer. No pool has the name: an
-// underscore is in none.
-func ConsumerInbox(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) string {
-	return "_INBOX_" + wire.ConsumerDurable(site.Spec.Code+"_"+c.Name)
+// ConsumerInbox begins the inboxes of the FeedConsumer that has a durable: earlier
+// credentials listen elsewhere. No pool has the name: an underscore is in none.
+func ConsumerInbox(site *v1alpha1.Site, durable string) string {
+	return "_INBOX_" + site.Spec.Code + "_" + durable
 }
 
 // InboxPrefix begins the inboxes of a pool's programs.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -20,8 +21,54 @@ func ReadersSecrets(site *v1alpha1.Site) []SecretNeed {
 	return []SecretNeed{{Field: "spec.readersSecretRef", Name: site.Spec.ReadersSecretRef.Name}}
 }
 
+// readerCertificates are the names by which each of a Site's readers is known, without what
+// two of them have: nobody is let in by that. Sorted.
+func readerCertificates(site *v1alpha1.Site) map[string][]string {
+	all := map[string][]string{}
+	several := severalHave(site)
+	for i := range site.Spec.Readers {
+		r := &site.Spec.Readers[i]
+		var own []string
+		for _, name := range r.ClientCertificate.Names {
+			if !slices.Contains(several, strings.ToLower(name)) {
+				own = append(own, name)
+			}
+		}
+		if slices.Sort(own); len(own) > 0 {
+			all[r.Name] = own
+		}
+	}
+	return all
+}
+
+// severalHave are the names of certificates that more than one reader has, in lower
+// case, as DNS names are compared. Sorted.
+func severalHave(site *v1alpha1.Site) []string {
+	of := map[string]string{}
+	several := map[string]bool{}
+	for i := range site.Spec.Readers {
+		for _, name := range site.Spec.Readers[i].ClientCertificate.Names {
+			name = strings.ToLower(name)
+			if first, has := of[name]; has && first != site.Spec.Readers[i].Name {
+				several[name] = true
+			}
+			of[name] = site.Spec.Readers[i].Name
+		}
+	}
+	return slices.Sorted(maps.Keys(several))
+}
+
 // ReadersProblem says which of a Site's readers are let in nowhere.
 func ReadersProblem(site *v1alpha1.Site, secrets Secrets) (Finding, bool) {
+	if f, found := readersSecretProblem(site, secrets); found {
+		return f, true
+	}
+	several := severalHave(site)
+	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		"several of spec.readers have the clientCertificate names %s: a name is one reader's; until then it lets nobody in", list(several))), len(several) > 0
+}
+
+func readersSecretProblem(site *v1alpha1.Site, secrets Secrets) (Finding, bool) {
 	if site.Spec.ReadersSecretRef == nil {
 		return Finding{}, false
 	}

@@ -3,11 +3,13 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -137,6 +139,7 @@ func (in RegistryInput) consumerEntries(stands RegistryState, next int64) map[st
 		was, exists := stands.Consumers[c.Name]
 		if exists && verdict.Absent {
 			entry := was
+			entry.Durable = cmp.Or(KeptDurable(c, in.Secrets[ConsumerSecretName(c)]), was.Durable)
 			if len(was.Tokens) > 0 {
 				entry.Tokens = consumerTokens(c, in.Secrets, was.Tokens)
 			}
@@ -151,22 +154,30 @@ func (in RegistryInput) consumerEntries(stands RegistryState, next int64) map[st
 	return all
 }
 
-// readerEntries are the readers whose names and tokens are in order, see ReadersProblem.
+// readerEntries are the readers whose names, tokens and certificates are in order, see
+// ReadersProblem.
 func (in RegistryInput) readerEntries(stands RegistryState, next int64) map[string]wire.ReaderEntry {
 	all := map[string]wire.ReaderEntry{}
-	if in.Site == nil || in.Site.Spec.ReadersSecretRef == nil {
+	if in.Site == nil {
 		return all
 	}
-	secret := in.Secrets[in.Site.Spec.ReadersSecretRef.Name]
-	if secret == nil {
-		return all
+	var secret *corev1.Secret
+	if ref := in.Site.Spec.ReadersSecretRef; ref != nil {
+		secret = in.Secrets[ref.Name]
 	}
-	for name := range secret.Data {
-		if len(validation.IsDNS1123Label(name)) > 0 || tooGuessable(secret, name) {
-			continue
+	if secret != nil {
+		for name := range secret.Data {
+			if len(validation.IsDNS1123Label(name)) > 0 || tooGuessable(secret, name) {
+				continue
+			}
+			all[name] = wire.ReaderEntry{Format: wire.Format, Revision: next, Reader: name,
+				Tokens: hashTokens(in.Site.UID, secret, name, stands.Readers[name].Tokens)}
 		}
-		all[name] = wire.ReaderEntry{Format: wire.Format, Revision: next, Reader: name,
-			Tokens: hashTokens(in.Site.UID, secret, name, stands.Readers[name].Tokens)}
+	}
+	for name, certificates := range readerCertificates(in.Site) {
+		e := all[name]
+		e.Format, e.Revision, e.Reader, e.CertificateNames = wire.Format, next, name, certificates
+		all[name] = e
 	}
 	return all
 }

@@ -18,7 +18,7 @@ const (
 	TLSMutual WayTLS = "Mutual"
 )
 
-// ClientCertificate says which certificates an instrument shows.
+// ClientCertificate says which certificates an instrument, or a reader, shows.
 type ClientCertificate struct {
 	// Names, one of which the certificate must bear: as a DNS name or URI among
 	// its subject alternative names, or as the common name of its subject. A

@@ -32,6 +32,7 @@ const (
 )
 
 // SiteSpec declares the hub that receives: where it keeps objects and messages.
+// +kubebuilder:validation:XValidation:rule="!has(self.readers) || size(self.readers) == 0 || has(self.feedServer) && has(self.feedServer.clientCASecretRef)",message="readers show certificates to feed servers that know their authority: set feedServer.clientCASecretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.leaves) || self.leaves.all(l, l.code != self.code)",message="a Site is no leaf of its own: leaves name the codes of other Sites"
 type SiteSpec struct {
 	// Code is the Site's short name in keys, subjects and streams. It must be
@@ -72,6 +73,15 @@ type SiteSpec struct {
 	// +optional
 	ReadersSecretRef *LocalReference `json:"readersSecretRef,omitempty"`
 
+	// Readers by certificate: each shows one that an authority in
+	// feedServer.clientCASecretRef signed and that bears one of its names. A reader
+	// may have tokens under its name, too.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Readers []Reader `json:"readers,omitempty"`
+
 	// Leaves are Sites elsewhere whose notices and telemetry this Site carries too.
 	// Removing one stops that and deletes nothing.
 	// +kubebuilder:validation:MaxItems=32
@@ -81,7 +91,23 @@ type SiteSpec struct {
 	Leaves []Leaf `json:"leaves,omitempty"`
 }
 
+// Reader is a named reader of the Site, who may read what every reader may, and what
+// Instruments name it for.
+type Reader struct {
+	// Name of the reader, as Instruments have it in spec.access.readers.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +required
+	Name string `json:"name"`
+
+	// ClientCertificate that the reader shows. Taking away a name ends what its
+	// certificates opened.
+	// +required
+	ClientCertificate ClientCertificate `json:"clientCertificate"`
+}
+
 // FeedServer is how feed servers run.
+// +kubebuilder:validation:XValidation:rule="!has(self.clientCASecretRef) || has(self.tlsSecretRef)",message="clientCASecretRef needs tlsSecretRef: certificates are shown over TLS alone, and not behind an edge that ends it"
 type FeedServer struct {
 	// Replicas of the feed server. They are interchangeable: with two, the clients
 	// of one that is gone go on at the other.
@@ -101,6 +127,13 @@ type FeedServer struct {
 	// 8080 in plain text, which is for behind an edge that has a certificate.
 	// +optional
 	TLSSecretRef *LocalReference `json:"tlsSecretRef,omitempty"`
+
+	// ClientCASecretRef names a Secret whose ca.crt holds the authorities that sign
+	// the certificates of readers. With it a client may show a certificate: who bears
+	// a name of one of the Site's readers is that reader, and one of another authority
+	// is refused. Nobody needs one.
+	// +optional
+	ClientCASecretRef *LocalReference `json:"clientCASecretRef,omitempty"`
 
 	// Service by which consumers reach the feed servers.
 	// +kubebuilder:default={}

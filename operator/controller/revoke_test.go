@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// TestCredentialsAreTakenBack: when the Secret is deleted another one is written, that
+// goes on where the consumer was, and who has the old credentials has nothing.
+func TestCredentialsAreTakenBack(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	w.applyConsumer("latest", "all", "NATS", ", flow: {mode: Latest}")
+	w.durable("OBS_hub", "client")
+	w.durable("NOTICE_hub", "client")
+	w.durable("CONS_hub_latest", "latest")
+	s := w.feedServer("feed-0")
+	w.publish(js, "obs.hub.mag-1.raw", "1", "2", "3")
+	w.publish(s.js, "live.hub.latest.obs.hub.mag-1.raw", "1")
+	old, oldLatest := w.natsClient("client"), w.natsClient("latest")
+	if got := old.takes("OBS_hub", 2); !slices.Equal(got, []string{"1", "2"}) {
+		t.Fatalf("%q", got)
+	}
+	oldLatest.takes("CONS_hub_latest", 1)
+	oldSecret := w.awaitSecret("client-consumer", plan.KeyUserCreds)
+
+	renew := func(consumer, was string) {
+		w.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: consumer + "-consumer", Namespace: w.namespace}})
+		eventually(t, "other credentials of "+consumer, func() error {
+			if is := w.durableName(consumer); is == was {
+				return errors.New("the Secret names the same durables")
+			}
+			return nil
+		})
+	}
+	renew("client", old.durable)
+	renew("latest", oldLatest.durable)
+	for stream, gone := range map[string]string{"OBS_hub": old.durable, "NOTICE_hub": old.durable, "CONS_hub_latest": oldLatest.durable} {
+		w.vanishes("the old durable of "+stream, func() error { _, err := js.Consumer(t.Context(), stream, gone); return err }, jetstream.ErrConsumerNotFound)
+	}
+	for consumer, streams := range map[string][]string{"client": {"OBS_hub", "NOTICE_hub"}, "latest": {"CONS_hub_latest"}} {
+		for _, stream := range streams {
+			w.durable(stream, consumer)
+		}
+	}
+	eventually(t, "feed servers know which", func() error {
+		if e, err := s.consumerEntry("client"); err != nil || e.Durable != w.durableName("client") {
+			return fmt.Errorf("%q, %v", e.Durable, err)
+		}
+		return nil
+	})
+
+	// Its place is kept, and what came after that comes.
+	w.publish(js, "obs.hub.mag-1.raw", "4")
+	if got := w.natsClient("client").takes("OBS_hub", 2); !slices.Equal(got, []string{"3", "4"}) {
+		t.Errorf("the new credentials: %q", got)
+	}
+	info := w.durable("CONS_hub_latest", "latest")
+	if info.NumPending != 0 {
+		t.Errorf("%d messages come again", info.NumPending)
+	}
+	w.publish(js, "obs.hub.mag-1.raw", "5")
+
+	// The old credentials, and who is connected by them still, get nothing of it.
+	again := w.connectAs(oldSecret)
+	for what, c := range map[string]*natsClient{"connected": old, "connected again": again} {
+		c.opensNothing(what, "OBS_hub", w.durableName("client"), string(w.awaitSecret("client-consumer", plan.KeyUserCreds).Data[plan.KeyInboxPrefix]))
+	}
+	if got := w.natsClient("client").takes("OBS_hub", 1); !slices.Equal(got, []string{"5"}) {
+		t.Errorf("the new credentials: %q", got)
+	}
+
+	// Nor do they open what a FeedConsumer that is made anew has.
+	second := w.natsClient("client")
+	w.remove(w.consumer("client"))
+	w.vanishes("its durable", func() error { _, err := js.Consumer(t.Context(), "OBS_hub", second.durable); return err }, jetstream.ErrConsumerNotFound)
+	w.remove(w.awaitSecret("client-consumer", plan.KeyUserCreds)) // as the garbage collector would
+	w.applyConsumer("client", "all", "NATS", "")
+	if info := w.durable("OBS_hub", "client"); info.Name == second.durable || info.Name == old.durable {
+		t.Errorf("it has durable %s again", info.Name)
+	}
+	inbox := string(w.awaitSecret("client-consumer", plan.KeyUserCreds).Data[plan.KeyInboxPrefix])
+	old.opensNothing("the first", "OBS_hub", w.durableName("client"), inbox)
+	second.opensNothing("the second", "OBS_hub", w.durableName("client"), inbox)
+	if got := w.natsClient("client").takes("OBS_hub", 5); !slices.Equal(got, []string{"1", "2", "3", "4", "5"}) {
+		t.Errorf("one that is made anew begins at the beginning: %q", got)
+	}
+}
+
+// TestCredentialsStay: what an operator before this one issued, and what nobody touches,
+// stays as it is.
+func TestCredentialsStay(t *testing.T) {
+	w := newFeedWorld(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	w.durable("OBS_hub", "client")
+	before := w.awaitSecret("client-consumer", plan.KeyUserCreds)
+	w.stop()
+	w.start()
+	w.applyConsumer("client", "all", "NATS", ", flow: {window: 7}")
+	eventually(t, "the change", func() error {
+		if is := w.durable("OBS_hub", "client").Config.MaxAckPending; is != 7 {
+			return fmt.Errorf("a window of %d", is)
+		}
+		return nil
+	})
+	if after := w.awaitSecret("client-consumer", plan.KeyUserCreds); !slices.Equal(after.Data[plan.KeyUserCreds], before.Data[plan.KeyUserCreds]) ||
+		!slices.Equal(after.Data[plan.KeyDurable], before.Data[plan.KeyDurable]) {
+		t.Error("the credentials are others")
+	}
+}
+
+// opensNothing tries what its credentials opened once, and what others open now.
+func (c *natsClient) opensNothing(what, stream, durable, inbox string) {
+	c.t.Helper()
+	refused := make(chan error, 100)
+	c.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err })
+	defer c.nc.SetErrorHandler(nil)
+	m, err := c.nc.Request("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+c.durable, []byte(`{"batch":1,"no_wait":true}`), 2*time.Second)
+	if err == nil && (m.Header.Get("Status") == "" || len(m.Data) > 0) {
+		c.t.Errorf("%s: the old durable gives %q %v", what, m.Data, m.Header)
+	}
+	for _, subject := range []string{"$JS.API.CONSUMER.MSG.NEXT." + stream + "." + durable, "$JS.API.CONSUMER.INFO." + stream + "." + durable,
+		"$JS.ACK." + stream + "." + durable + ".1.1.1.1.0"} {
+		if err := c.nc.PublishRequest(subject, c.nc.NewInbox(), nil); err != nil {
+			c.t.Fatal(err)
+		}
+		select {
+		case err := <-refused:
+			if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+subject+`"`) {
+				c.t.Errorf("%s: %s: %v", what, subject, err)
+			}
+		case <-time.After(10 * time.Second):
+			c.t.Errorf("%s: the server says nothing against %s", what, subject)
+		}
+	}
+	if _, err := c.nc.SubscribeSync(inbox + ".>"); err != nil {
+		c.t.Fatal(err)
+	}
+	select {
+	case err := <-refused:
+		if !errors.Is(err, nats.ErrPermissionViolation) {
+			c.t.Errorf("%s: the inbox: %v", what, err)
+		}
+	case <-time.After(10 * time.Second):
+		c.t.Errorf("%s: it may listen to %s", what, inbox)
+	}
+}

@@ -147,21 +147,6 @@ type Wait struct {
 	Urgent, Normal <-chan struct{}
 }
 
-// Next is Poll that waits. Error: also ctx's.
-func (c *Cursor) Next(ctx context.Context, most Most) (Batch, error) {
-	for {
-		b, wait, ok, err := c.Poll(most)
-		if ok || err != nil {
-			return b, err
-		}
-		select {
-		case <-wait.Normal:
-		case <-ctx.Done():
-			return Batch{}, ctx.Err()
-		}
-	}
-}
-
 // give goes on behind a batch, and leaves out what of its first message was given
 // before.
 func (c *Cursor) give(b Batch) Batch {

@@ -48,6 +48,21 @@ func startHub(t *testing.T, js jetstream.JetStream, ring int) *Hub {
 	return h
 }
 
+// next is Poll that waits.
+func next(ctx context.Context, c *Cursor, most Most) (Batch, error) {
+	for {
+		b, wait, ok, err := c.Poll(most)
+		if ok || err != nil {
+			return b, err
+		}
+		select {
+		case <-wait.Normal:
+		case <-ctx.Done():
+			return Batch{}, ctx.Err()
+		}
+	}
+}
+
 // read returns what a cursor gives until it has so many messages or a run of
 // missing ones.
 func read(t *testing.T, c *Cursor, most, want int) (got []string, missing *Missing) {
@@ -55,7 +70,7 @@ func read(t *testing.T, c *Cursor, most, want int) (got []string, missing *Missi
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for len(got) < want {
-		b, err := c.Next(ctx, Most{most, 1 << 20})
+		b, err := next(ctx, c, Most{most, 1 << 20})
 		if err != nil {
 			t.Fatalf("after %d messages: %v", len(got), err)
 		}

@@ -212,6 +212,19 @@ type Lag struct {
 	Since time.Time
 }
 
+// Plus is both together.
+func (l Lag) Plus(other Lag) Lag {
+	return Lag{Messages: l.Messages + other.Messages, Bytes: l.Bytes + other.Bytes, Since: Sooner(l.Since, other.Since)}
+}
+
+// Sooner returns the earlier of two moments; the zero one is never.
+func Sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // lag looks at no more than so many messages, and takes the others for like them.
 func (r *Ring) lag(from uint64, wanted func(*Message) bool, most int) Lag {
 	r.mu.RLock()

@@ -37,8 +37,7 @@ func (w *watch) measure(now time.Time) {
 		if s.info == nil {
 			continue
 		}
-		d.Lag.Messages += outstanding(s.info)
-		d.Lag.Since = sooner(d.Lag.Since, s.waiting.at)
+		d.Lag = d.Lag.Plus(hub.Lag{Messages: outstanding(s.info), Since: s.waiting.at})
 		d.Asks = d.Asks || asked(s.info, now)
 	}
 	w.measured.Store(&d)
@@ -54,17 +53,4 @@ func (w *watch) place() wire.FeedToken {
 		return wire.ResumeToken{Epoch: place.Epoch, Sequence: place.Next - 1}
 	}
 	return wire.FeedToken{Notices: behind(w.selection.Notices), Telemetry: behind(w.selection.Telemetry)}
-}
-
-// sooner returns the earlier of two moments; the zero one is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// worse returns the lag of both together.
-func worse(a, b hub.Lag) hub.Lag {
-	return hub.Lag{Messages: a.Messages + b.Messages, Bytes: a.Bytes + b.Bytes, Since: sooner(a.Since, b.Since)}
 }

@@ -110,7 +110,7 @@ func (s *Session) drain(ctx context.Context, some <-chan struct{}) error {
 			}
 			continue
 		}
-		err := s.beatOr(ctx, now, place, func(until time.Time) error { return await(ctx, sooner(until, next), some) })
+		err := s.beatOr(ctx, now, place, func(until time.Time) error { return await(ctx, hub.Sooner(until, next), some) })
 		if err != nil {
 			return err
 		}

@@ -303,9 +303,7 @@ func (s *Session) Lag() hub.Lag {
 		if l.Messages > 0 && l.Since.IsZero() {
 			l.Since = p.at // nobody knows better without asking the stream
 		}
-		sum.Messages += l.Messages
-		sum.Bytes += l.Bytes
-		sum.Since = sooner(sum.Since, l.Since)
+		sum = sum.Plus(l)
 	}
 	return sum
 }

@@ -102,7 +102,7 @@ func (s *Session) poll(src *source, most hub.Most, now time.Time) (hub.Batch, bo
 // it is zero). Error: ctx's.
 func (s *Session) idle(ctx context.Context, until time.Time) error {
 	for _, src := range s.sources {
-		until = sooner(until, src.again)
+		until = hub.Sooner(until, src.again)
 	}
 	var moment <-chan time.Time
 	if !until.IsZero() {
@@ -125,12 +125,4 @@ func (s *Session) idle(ctx context.Context, until time.Time) error {
 	case <-moment:
 	}
 	return nil
-}
-
-// sooner returns the earlier of two moments; the zero one is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

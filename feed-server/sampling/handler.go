@@ -9,16 +9,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/sampling"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -86,21 +85,17 @@ type Answer struct {
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
-// problem is a document of RFC 9457.
-type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-
+// refusal is why nothing is done.
+type refusal struct {
+	*problem.Problem
 	result result
 }
 
 // Error implements error.
-func (p *problem) Error() string { return p.Detail }
+func (r refusal) Error() string { return r.Detail }
 
-func refuse(status int, r result, format string, args ...any) *problem {
-	return &problem{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...), r}
+func refuse(status int, r result, format string, args ...any) refusal {
+	return refusal{problem.New(status, format, args...), r}
 }
 
 // Serve answers a consumer that was identified: POST asks for a rate, changes it or
@@ -109,13 +104,15 @@ func refuse(status int, r result, format string, args ...any) *problem {
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, consumer string, selects func(instrument string) bool) {
 	w.Header().Set("Cache-Control", "no-store")
 	answer, err := h.take(r, consumer, selects)
-	p := new(problem)
+	var refused refusal
 	switch {
-	case errors.As(err, &p):
-		h.refused(w, p)
+	case errors.As(err, &refused):
+		h.refuse(w, refused)
 	case err != nil:
 		h.cfg.Logger.Warn("what a consumer asks for cannot be kept", "consumer", consumer, "error", err)
-		h.refused(w, refuse(http.StatusServiceUnavailable, resultUnavailable, "requests cannot be kept now: try again"))
+		again := refuse(http.StatusServiceUnavailable, resultUnavailable, "requests cannot be kept now: try again")
+		again.After(retryAfter)
+		h.refuse(w, again)
 	case answer == nil:
 		h.asked.WithLabelValues(string(resultWithdrawn)).Inc()
 		w.WriteHeader(http.StatusNoContent)
@@ -126,17 +123,12 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, consumer string,
 	}
 }
 
-func (h *Handler) refused(w http.ResponseWriter, p *problem) {
-	h.asked.WithLabelValues(string(p.result)).Inc()
-	if p.Status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p)
+func (h *Handler) refuse(w http.ResponseWriter, r refusal) {
+	h.asked.WithLabelValues(string(r.result)).Inc()
+	r.Write(w)
 }
 
-// take does what is asked for. Errors: *problem, JetStream's.
+// take does what is asked for. Errors: refusal, JetStream's.
 func (h *Handler) take(r *http.Request, consumer string, selects func(string) bool) (*Answer, error) {
 	switch r.Method {
 	case http.MethodPost:

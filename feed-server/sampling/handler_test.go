@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -120,7 +121,7 @@ func TestRefused(t *testing.T) {
 	} {
 		before := testutil.ToFloat64(d.handler.asked.WithLabelValues(string(c.result)))
 		w := d.do(c.method, c.query, c.body)
-		var p problem
+		var p problem.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != c.status || p.Status != c.status || !strings.Contains(p.Detail, c.says) ||
 			w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %s %.60s: %d %s, %v; want %d with %q", c.method, c.query, c.body, w.Code, w.Body, err, c.status, c.says)

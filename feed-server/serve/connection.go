@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
+	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -47,27 +48,27 @@ type asked struct {
 
 // ask says what a request asks for, and whether it may. Delivery is that which it
 // comes by, or empty for any.
-func (s *Server) ask(r *http.Request, delivery string) (asked, *problem) {
+func (s *Server) ask(r *http.Request, delivery string) (asked, *problem.Problem) {
 	if s.draining.Load() {
-		return asked{}, newProblem(http.StatusServiceUnavailable, "%v", errDraining).after(retrySoon)
+		return asked{}, problem.New(http.StatusServiceUnavailable, "%v", errDraining).After(retrySoon)
 	}
 	snapshot := s.cfg.Registry.Snapshot()
 	feed, consumer := r.PathValue("feed"), r.URL.Query().Get("consumer")
 	if consumer == "" {
-		return asked{}, newProblem(http.StatusBadRequest, "name a FeedConsumer of Feed %s: ?consumer=…", feed)
+		return asked{}, problem.New(http.StatusBadRequest, "name a FeedConsumer of Feed %s: ?consumer=…", feed)
 	}
 	sel, err := snapshot.Select(consumer)
 	if err != nil || sel.Feed.Feed != feed {
 		if snapshot.Revision == 0 {
-			return asked{}, newProblem(http.StatusServiceUnavailable, "this replica does not know the Site's Feeds yet").after(retryAway)
+			return asked{}, problem.New(http.StatusServiceUnavailable, "this replica does not know the Site's Feeds yet").After(retryAway)
 		}
-		return asked{}, newProblem(http.StatusNotFound, "Feed %s has no FeedConsumer %s", feed, consumer)
+		return asked{}, problem.New(http.StatusNotFound, "Feed %s has no FeedConsumer %s", feed, consumer)
 	}
 	if is := sel.Consumer.Delivery; delivery != "" && is != delivery {
-		return asked{}, newProblem(http.StatusNotFound, "FeedConsumer %s has delivery %s", consumer, is)
+		return asked{}, problem.New(http.StatusNotFound, "FeedConsumer %s has delivery %s", consumer, is)
 	}
 	a := asked{selection: sel}
-	var p *problem
+	var p *problem.Problem
 	if secret := r.URL.Query().Get("ticket"); secret != "" && delivery != "" {
 		a.who, p = s.byTicket(r, secret, feed, consumer)
 	} else {
@@ -80,13 +81,13 @@ func (s *Server) ask(r *http.Request, delivery string) (asked, *problem) {
 	return a, p
 }
 
-func (s *Server) byTicket(r *http.Request, secret, feed, consumer string) (identity, *problem) {
+func (s *Server) byTicket(r *http.Request, secret, feed, consumer string) (identity, *problem.Problem) {
 	who, err := s.tickets.take(r.Context(), secret, feed, consumer, time.Now())
 	if errors.Is(err, errTicket) {
-		return who, newProblem(http.StatusUnauthorized, "%v", err)
+		return who, problem.New(http.StatusUnauthorized, "%v", err)
 	}
 	if err != nil {
-		return who, newProblem(http.StatusServiceUnavailable, "tickets cannot be looked up now: try again").after(retryAway)
+		return who, problem.New(http.StatusServiceUnavailable, "tickets cannot be looked up now: try again").After(retryAway)
 	}
 	return who, nil
 }
@@ -104,10 +105,10 @@ type connection struct {
 
 // connect admits a client: there is room, and its place is found. Call s.leave
 // when it goes.
-func (s *Server) connect(r *http.Request, a asked, resume string, write func(context.Context, []session.Entry, wire.FeedToken) (int, error)) (*connection, *problem) {
+func (s *Server) connect(r *http.Request, a asked, resume string, write func(context.Context, []session.Entry, wire.FeedToken) (int, error)) (*connection, *problem.Problem) {
 	place, err := wire.ParseFeedToken(resume)
 	if err != nil {
-		return nil, newProblem(http.StatusBadRequest, "%v", err)
+		return nil, problem.New(http.StatusBadRequest, "%v", err)
 	}
 	c := &connection{asked: a, meter: s.cfg.Consumers.Of(a.selection.Consumer)}
 	c.filter.Store(a.filter)
@@ -136,15 +137,15 @@ func (s *Server) connect(r *http.Request, a asked, resume string, write func(con
 		return c, nil
 	case errors.Is(err, hub.ErrNoPlace):
 		s.leave(c)
-		return nil, newProblem(http.StatusBadRequest, "%v: connect without it", err)
+		return nil, problem.New(http.StatusBadRequest, "%v: connect without it", err)
 	default:
 		s.leave(c)
-		return nil, newProblem(http.StatusServiceUnavailable, "the streams of Feed %s cannot be read now: try again", a.selection.Feed.Feed).after(retryAway)
+		return nil, problem.New(http.StatusServiceUnavailable, "the streams of Feed %s cannot be read now: try again", a.selection.Feed.Feed).After(retryAway)
 	}
 }
 
 // enter counts a connection, where there is room for it.
-func (s *Server) enter(c *connection) *problem {
+func (s *Server) enter(c *connection) *problem.Problem {
 	entry := c.selection.Consumer
 	most := entry.MaxConnections
 	if most <= 0 {
@@ -153,16 +154,16 @@ func (s *Server) enter(c *connection) *problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining.Load() {
-		return newProblem(http.StatusServiceUnavailable, "%v", errDraining).after(retrySoon)
+		return problem.New(http.StatusServiceUnavailable, "%v", errDraining).After(retrySoon)
 	}
 	if s.cfg.MaxConnections > 0 && s.entered >= s.cfg.MaxConnections {
 		s.full.Inc()
-		return newProblem(http.StatusServiceUnavailable, "%d connections are open here, as many as this replica has memory for: "+
-			"another may have room, see spec.feedServer.resources of the Site", s.entered).after(retryAway)
+		return problem.New(http.StatusServiceUnavailable, "%d connections are open here, as many as this replica has memory for: "+
+			"another may have room, see spec.feedServer.resources of the Site", s.entered).After(retryAway)
 	}
 	if len(s.connections[entry.Consumer]) >= most {
-		return newProblem(http.StatusTooManyRequests, "FeedConsumer %s has %d connections here, as many as it may: raise spec.maxConnections, or make another",
-			entry.Consumer, most).after(retryAway)
+		return problem.New(http.StatusTooManyRequests, "FeedConsumer %s has %d connections here, as many as it may: raise spec.maxConnections, or make another",
+			entry.Consumer, most).After(retryAway)
 	}
 	if s.connections[entry.Consumer] == nil {
 		s.connections[entry.Consumer] = map[*connection]struct{}{}

@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -40,7 +41,7 @@ func token(r *http.Request) (secret string, basic bool) {
 // identify says who asks for a consumer's messages: the consumer itself, a named
 // reader of the Site, or a stranger, who shows nothing. A token goes before a
 // certificate: clients show that at each server that asks.
-func (s *Server) identify(now *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (identity, *problem) {
+func (s *Server) identify(now *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (identity, *problem.Problem) {
 	if r.Header.Get("Authorization") != "" {
 		return byToken(now, consumer, r)
 	}
@@ -49,17 +50,17 @@ func (s *Server) identify(now *registry.Snapshot, consumer wire.ConsumerEntry, r
 	}
 	cert := s.cfg.Certificates.Client(r.TLS, time.Now())
 	if cert == nil {
-		return identity{}, newProblem(http.StatusUnauthorized, "the certificate is not valid any more: connect with a new one")
+		return identity{}, problem.New(http.StatusUnauthorized, "the certificate is not valid any more: connect with a new one")
 	}
 	for _, name := range slices.Sorted(maps.Keys(now.Readers)) { // who bears the names of two is the first
 		if certificate.Bears(cert, now.Readers[name].CertificateNames) {
 			return identity{reader: access.Reader{Name: name}, ambient: true, certificate: cert}, nil
 		}
 	}
-	return identity{}, newProblem(http.StatusUnauthorized, "the certificate has no name of a reader of the Site: see spec.readers of the Site")
+	return identity{}, problem.New(http.StatusUnauthorized, "the certificate has no name of a reader of the Site: see spec.readers of the Site")
 }
 
-func byToken(s *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (identity, *problem) {
+func byToken(s *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (identity, *problem.Problem) {
 	secret, basic := token(r)
 	if by, ok := match(consumer.Tokens, secret); ok {
 		return identity{reader: access.Reader{Name: consumer.Consumer}, ambient: basic, by: by}, nil
@@ -69,7 +70,7 @@ func byToken(s *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request)
 			return identity{reader: access.Reader{Name: name}, ambient: basic, by: by}, nil
 		}
 	}
-	return identity{}, newProblem(http.StatusUnauthorized,
+	return identity{}, problem.New(http.StatusUnauthorized,
 		"the token is not that of FeedConsumer %s, nor of a reader of the Site: it is in the Secret of the FeedConsumer", consumer.Consumer)
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/problem"
 )
 
 const (
@@ -199,14 +200,14 @@ func (s *Server) Drain(ctx context.Context) error {
 func (s *Server) serveSampling(w http.ResponseWriter, r *http.Request) {
 	a, p := s.ask(r, "")
 	if p == nil && a.who.reader.Name == "" {
-		p = newProblem(http.StatusUnauthorized, "show the token of FeedConsumer %s: strangers ask for nothing", a.selection.Consumer.Consumer)
+		p = problem.New(http.StatusUnauthorized, "show the token of FeedConsumer %s: strangers ask for nothing", a.selection.Consumer.Consumer)
 	}
 	if p == nil && !slices.Contains(a.selection.Consumer.Tokens, a.who.by) {
-		p = newProblem(http.StatusForbidden, "%s reads FeedConsumer %s, whose requests are its own: show its token, which is in its Secret",
+		p = problem.New(http.StatusForbidden, "%s reads FeedConsumer %s, whose requests are its own: show its token, which is in its Secret",
 			a.who.reader.Name, a.selection.Consumer.Consumer)
 	}
 	if p == nil && a.who.ambient && r.Header.Get("Origin") != "" {
-		p = newProblem(http.StatusForbidden, "pages ask with a bearer token: a password that a browser keeps goes out for any site's page")
+		p = problem.New(http.StatusForbidden, "pages ask with a bearer token: a password that a browser keeps goes out for any site's page")
 	}
 	if p != nil {
 		s.refuse(w, r, p)
@@ -219,10 +220,14 @@ func (s *Server) serveSampling(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers why not.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem.Problem) {
 	s.refused.WithLabelValues(strconv.Itoa(p.Status)).Inc()
 	s.cfg.Logger.Debug("refused", "path", r.URL.Path, "remote", r.RemoteAddr, "status", p.Status, "why", p.Detail)
-	p.write(w)
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Add("WWW-Authenticate", `Bearer realm="substorm"`)
+		w.Header().Add("WWW-Authenticate", `Basic realm="substorm", charset="UTF-8"`)
+	}
+	p.Write(w)
 }
 
 // ended says that a connection is over.

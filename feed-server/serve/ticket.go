@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -117,7 +118,7 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	a, p := s.ask(r, "")
 	if is := a.selection.Consumer.Delivery; p == nil && is == wire.DeliveryNATS {
-		p = newProblem(http.StatusNotFound, "FeedConsumer %s has delivery %s, which takes no tickets", a.selection.Consumer.Consumer, is)
+		p = problem.New(http.StatusNotFound, "FeedConsumer %s has delivery %s, which takes no tickets", a.selection.Consumer.Consumer, is)
 	}
 	if p == nil {
 		p = s.mayHaveTicket(a)
@@ -132,7 +133,7 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 	}
 	secret, err := s.tickets.give(r.Context(), ticket)
 	if err != nil {
-		s.refuse(w, r, newProblem(http.StatusServiceUnavailable, "tickets cannot be kept now: try again").after(retryAway))
+		s.refuse(w, r, problem.New(http.StatusServiceUnavailable, "tickets cannot be kept now: try again").After(retryAway))
 		s.cfg.Logger.Warn("a ticket cannot be kept", "error", err)
 		return
 	}
@@ -142,13 +143,13 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 }
 
 // mayHaveTicket says why who asks is given none now; nil: they are.
-func (s *Server) mayHaveTicket(a asked) *problem {
+func (s *Server) mayHaveTicket(a asked) *problem.Problem {
 	consumer := a.selection.Consumer.Consumer
 	switch {
 	case a.who.reader.Name == "":
-		return newProblem(http.StatusBadRequest, "FeedConsumer %s gives strangers what is public without a ticket: connect without one, or show a token here", consumer)
+		return problem.New(http.StatusBadRequest, "FeedConsumer %s gives strangers what is public without a ticket: connect without one, or show a token here", consumer)
 	case !s.tickets.may(consumer):
-		return newProblem(http.StatusTooManyRequests, "FeedConsumer %s was given %d tickets a second here, as many as it may", consumer, ticketRate).after(retrySoon)
+		return problem.New(http.StatusTooManyRequests, "FeedConsumer %s was given %d tickets a second here, as many as it may", consumer, ticketRate).After(retrySoon)
 	default:
 		return nil
 	}

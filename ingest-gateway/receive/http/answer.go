@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -53,13 +54,10 @@ var verdicts = map[wire.Cause]verdict{
 // unsafe is the verdict of what may be taken if it is sent again.
 var unsafe = verdict{http.StatusServiceUnavailable, retryAway, "the object is not safe here: send it again"}
 
-// problem is a document of RFC 9457, with the cause as metrics and ledger spell it.
-type problem struct {
-	Type   string     `json:"type"`
-	Title  string     `json:"title"`
-	Status int        `json:"status"`
-	Detail string     `json:"detail"`
-	Cause  wire.Cause `json:"cause"`
+// document is a problem with its cause as metrics and ledger spell it.
+type document struct {
+	*problem.Problem
+	Cause wire.Cause `json:"cause"`
 }
 
 // refuse counts, logs and answers that an object is not taken, of which size
@@ -108,7 +106,7 @@ func (q *request) refuseSender(refusal intake.Refusal) {
 }
 
 func (q *request) answerProblem(v verdict, cause wire.Cause, detail string) {
-	body, err := json.Marshal(problem{"about:blank", http.StatusText(v.status), v.status, detail, cause})
+	body, err := json.Marshal(document{problem.New(v.status, "%s", detail), cause})
 	if err != nil { // never: it is text
 		body = nil
 	}
@@ -116,7 +114,7 @@ func (q *request) answerProblem(v verdict, cause wire.Cause, detail string) {
 	if v.retryAfter > 0 && h.Get("Retry-After") == "" {
 		h.Set("Retry-After", strconv.Itoa(v.retryAfter))
 	}
-	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Type", problem.ContentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	linger := q.unread && q.r.ProtoMajor == 1
 	if linger {

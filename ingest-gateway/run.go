@@ -281,7 +281,7 @@ func (g *gateway) run(ctx context.Context) error {
 	room(alive, "certificates", g.certificates.Run)
 	room(steady, "edge", g.edge.Run)
 	room(alive, "quarantine", g.strangers.Run)
-	room(alive, "commands", func(ctx context.Context) error { return g.commands.Run(ctx, g.js) })
+	room(alive, "commands", func(ctx context.Context) error { g.commands.Run(ctx, g.js); return nil })
 	room(alive, "path", g.path.Run)
 	room(steady, "archivist", g.archivist)
 	room(steady, "health", g.seekBackends)

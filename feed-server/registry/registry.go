@@ -73,7 +73,7 @@ func (r *Registry) Follow(ctx context.Context, js jetstream.JetStream, site stri
 	var b *bucket
 	watch.Run(ctx, js, watch.Config{
 		Bucket: wire.RegistryBucket(site), What: "the registry", Logger: log,
-		Begin: func(epoch time.Time) { b = newBucket(epoch) },
+		Begin: func(is watch.Bucket) { b = newBucket(is.Created) },
 		Take:  func(e jetstream.KeyValueEntry) { b.take(e.Key(), e.Value(), e.Operation() == jetstream.KeyValuePut) },
 		Settle: func() {
 			was := r.Snapshot()

@@ -5,26 +5,21 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/watch"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 const (
 	// maxRequests bounds the requests that are known: some MiB.
 	maxRequests = 10_000
-	// retryPause is between tries to read a bucket that does not answer.
-	retryPause = 5 * time.Second
-	// anew is how often the bucket is read from its beginning: it may have been made
-	// anew, and what is in it lasts no longer.
-	anew = wire.RequestTTL
-	// forever is longer than there is anything to wait for.
-	forever = 24 * time.Hour
+	// lapseInterval is how often is looked what nobody renewed.
+	lapseInterval = time.Second
 )
 
 // request is what a consumer asks for, until it lapses.
@@ -35,81 +30,40 @@ type request struct {
 
 // Run follows what consumers ask for until ctx ends. While NATS is away, requests
 // lapse.
-func (h *Hub) Run(ctx context.Context, js jetstream.JetStream) error {
-	for said := ""; ctx.Err() == nil; {
-		err := h.watch(ctx, js)
-		if ctx.Err() != nil || err == nil {
-			continue
-		}
-		if err.Error() != said {
-			said = err.Error()
-			h.cfg.Logger.Warn("what consumers ask for cannot be followed", "error", err)
-		}
-		h.pause(ctx)
-	}
-	return nil
+func (h *Hub) Run(ctx context.Context, js jetstream.JetStream) {
+	var lapsing sync.WaitGroup
+	defer lapsing.Wait()
+	lapsing.Go(func() { h.lapsing(ctx) })
+	var found map[string]bool // nil once what was there is read
+	var ttl time.Duration
+	watch.Run(ctx, js, watch.Config{
+		Bucket: wire.RequestBucket(h.cfg.Site), What: "what consumers ask for", Logger: h.cfg.Logger,
+		Begin: func(b watch.Bucket) { found, ttl = map[string]bool{}, cmp.Or(b.TTL, wire.RequestTTL) },
+		Take: func(e jetstream.KeyValueEntry) {
+			if found != nil {
+				found[e.Key()] = true
+			}
+			h.take(e, ttl, found != nil)
+		},
+		Settle: func() {
+			if found != nil {
+				h.keep(found)
+				found = nil
+			}
+		},
+	})
 }
 
-// pause lets requests lapse meanwhile.
-func (h *Hub) pause(ctx context.Context) {
-	for end := time.Now().Add(retryPause); ctx.Err() == nil && time.Now().Before(end); {
-		select {
-		case <-ctx.Done():
-		case <-time.After(min(time.Until(end), h.lapse(time.Now()))):
-		}
-	}
-}
-
-// watch follows the bucket for a while. It returns nil where it is to be read anew.
-func (h *Hub) watch(ctx context.Context, js jetstream.JetStream) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	asking, stop := context.WithTimeout(ctx, retryPause)
-	defer stop()
-	kv, err := js.KeyValue(asking, wire.RequestBucket(h.cfg.Site))
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return errors.New("no consumer can ask for a rate: the Site's bucket of requests is not there yet")
-	}
-	if err != nil {
-		return err
-	}
-	status, err := kv.Status(asking)
-	if err != nil {
-		return err
-	}
-	ttl := cmp.Or(status.TTL(), wire.RequestTTL)
-	w, err := kv.WatchAll(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = w.Stop() }()
-	reconnected := js.Conn().StatusChanged(nats.CONNECTED)
-	defer js.Conn().RemoveStatusListener(reconnected)
-	end := time.NewTimer(anew)
-	defer end.Stop()
-	found := map[string]bool{} // nil once what was there is read
+// lapsing forgets what nobody renews, until ctx ends.
+func (h *Hub) lapsing(ctx context.Context) {
+	tick := time.NewTicker(lapseInterval)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-reconnected: // the watch would find out later, by what it misses
-			return nil
-		case <-end.C:
-			return nil
-		case <-time.After(h.lapse(time.Now())):
-		case e, ok := <-w.Updates():
-			switch {
-			case !ok:
-				return errors.New("the watch on the bucket of requests ended")
-			case e == nil:
-				h.keep(found)
-				found = nil
-			default:
-				if found != nil {
-					found[e.Key()] = true
-				}
-				h.take(e, ttl, found != nil)
-			}
+			return
+		case now := <-tick.C:
+			h.lapse(now)
 		}
 	}
 }
@@ -170,20 +124,16 @@ func (h *Hub) keep(found map[string]bool) {
 	}
 }
 
-// lapse forgets what nobody renewed, and returns after how long the next lapses.
-func (h *Hub) lapse(now time.Time) time.Duration {
+// lapse forgets what nobody renewed.
+func (h *Hub) lapse(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	next := forever
 	for key, r := range h.requests {
-		if left := r.until.Sub(now); left > 0 {
-			next = min(next, left)
-			continue
+		if !now.Before(r.until) {
+			delete(h.requests, key)
+			h.replan(r.Instrument)
 		}
-		delete(h.requests, key)
-		h.replan(r.Instrument)
 	}
-	return next
 }
 
 // replan looks at what is asked of an instrument. The caller holds mu.

@@ -73,7 +73,7 @@ func NewFollower(cfg FollowerConfig) *Follower {
 func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
 	watch.Run(ctx, js, watch.Config{
 		Bucket: wire.RegistryBucket(f.cfg.Site), What: "the registry", Logger: f.cfg.Logger,
-		Begin:  func(epoch time.Time) { f.bucket = &bucket{epoch: epoch, entries: map[string]bucketEntry{}} },
+		Begin:  func(b watch.Bucket) { f.bucket = &bucket{epoch: b.Created, entries: map[string]bucketEntry{}} },
 		Take:   f.take,
 		Settle: f.resolve,
 		Tick: func(now time.Time) {

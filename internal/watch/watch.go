@@ -18,9 +18,9 @@ import (
 const (
 	// retryPause is between tries to reach a bucket that does not answer.
 	retryPause = time.Second
-	// epochInterval is how often is looked whether the bucket that is watched is
+	// lookInterval is how often is looked whether the bucket that is watched is
 	// still the same one.
-	epochInterval = 5 * time.Second
+	lookInterval = 5 * time.Second
 	// openTimeout is for one look.
 	openTimeout = 5 * time.Second
 )
@@ -33,9 +33,9 @@ type Config struct {
 	What   string
 	Logger *slog.Logger
 
-	// Begin is called before a bucket, which was created at epoch, is read from its
-	// beginning: all that it holds comes anew.
-	Begin func(epoch time.Time)
+	// Begin is called before a bucket is read from its beginning: all that it holds
+	// comes anew.
+	Begin func(Bucket)
 	// Take is called for each entry, and each that was changed or removed.
 	Take func(jetstream.KeyValueEntry)
 	// Settle is called when all that the bucket held at the beginning was taken, and
@@ -48,9 +48,16 @@ type Config struct {
 	End          func()
 }
 
+// Bucket is one that is followed: another one of its name was made at another time.
+type Bucket struct {
+	Created time.Time
+	// TTL is how long an entry lasts; 0 is for ever.
+	TTL time.Duration
+}
+
 // Reasons to watch anew, at once.
 var (
-	errOtherBucket = errors.New("the bucket was made anew")
+	errOtherBucket = errors.New("the bucket was made anew, or its entries last otherwise")
 	errReconnected = errors.New("NATS was away")
 )
 
@@ -88,7 +95,7 @@ func watch(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	if cfg.End != nil {
 		defer cfg.End()
 	}
-	kv, epoch, err := open(ctx, js, cfg)
+	kv, bucket, err := open(ctx, js, cfg)
 	if err != nil {
 		return err
 	}
@@ -99,9 +106,9 @@ func watch(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	defer func() { _ = w.Stop() }()
 	reconnected := js.Conn().StatusChanged(nats.CONNECTED)
 	defer js.Conn().RemoveStatusListener(reconnected)
-	look := time.NewTicker(epochInterval)
+	look := time.NewTicker(lookInterval)
 	defer look.Stop()
-	cfg.Begin(epoch)
+	cfg.Begin(bucket)
 	for first := true; ; {
 		select {
 		case <-ctx.Done():
@@ -109,7 +116,7 @@ func watch(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 		case <-reconnected: // the watch would find out by missing heartbeats, later
 			return errReconnected
 		case <-look.C:
-			if _, now, err := open(ctx, js, cfg); err == nil && !now.Equal(epoch) {
+			if _, now, err := open(ctx, js, cfg); err == nil && now != bucket {
 				return errOtherBucket
 			}
 		case now := <-ticks:
@@ -131,20 +138,20 @@ func watch(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	}
 }
 
-func open(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.KeyValue, time.Time, error) {
+func open(ctx context.Context, js jetstream.JetStream, cfg Config) (jetstream.KeyValue, Bucket, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	kv, err := js.KeyValue(ctx, cfg.Bucket)
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("%s, bucket %s: %w", cfg.What, cfg.Bucket, err)
+		return nil, Bucket{}, fmt.Errorf("%s, bucket %s: %w", cfg.What, cfg.Bucket, err)
 	}
 	status, err := kv.Status(ctx)
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("%s, bucket %s: %w", cfg.What, cfg.Bucket, err)
+		return nil, Bucket{}, fmt.Errorf("%s, bucket %s: %w", cfg.What, cfg.Bucket, err)
 	}
-	bucket, ok := status.(*jetstream.KeyValueBucketStatus)
+	of, ok := status.(*jetstream.KeyValueBucketStatus)
 	if !ok {
-		return nil, time.Time{}, fmt.Errorf("%s, bucket %s: status is a %T", cfg.What, cfg.Bucket, status)
+		return nil, Bucket{}, fmt.Errorf("%s, bucket %s: status is a %T", cfg.What, cfg.Bucket, status)
 	}
-	return kv, bucket.StreamInfo().Created, nil
+	return kv, Bucket{Created: of.StreamInfo().Created.UTC(), TTL: of.TTL()}, nil
 }

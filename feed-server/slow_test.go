@@ -176,6 +176,9 @@ func TestMaxLag(t *testing.T) {
 	if len(c.datagrams)+int(c.replaced) != 2*messages {
 		t.Errorf("%d datagrams came and %d were replaced, of %d", len(c.datagrams), c.replaced, 2*messages)
 	}
+	if got := metric(t, f, "substorm_feed_dropped_total", `reason="Replaced"`); got != float64(c.replaced) {
+		t.Errorf("%.0f are counted as replaced, the client was told of %d", got, c.replaced)
+	}
 }
 
 // Latest gives the newest of each source and counts the others, Sample one of each

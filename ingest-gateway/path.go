@@ -85,15 +85,15 @@ func pathDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	pathRTT    = pathDesc("rtt_seconds", "Round trip between sender and gateway over the last minutes: min, mean, p99 and max.", "statistic")
-	pathJitter = pathDesc("jitter_seconds", "Jitter between sender and gateway (RFC 3550), out to the gateway and back.", "direction")
-	pathLoss   = pathDesc("loss_ratio", "Share of the packets between sender and gateway that were lost over the last minutes: "+
+	pathRoundTrip = pathDesc("round_trip_seconds", "Round trip between sender and gateway over the last minutes: min, mean, p99 and max.", "statistic")
+	pathJitter    = pathDesc("jitter_seconds", "Jitter between sender and gateway (RFC 3550), out to the gateway and back.", "direction")
+	pathLoss      = pathDesc("loss_ratio", "Share of the packets between sender and gateway that were lost over the last minutes: "+
 		"out to the gateway, back, and all, which includes those of which nobody knows.", "direction")
 	pathPackets = pathDesc("packets", "Packets between sender and gateway that the other figures are of.")
 )
 
 func describePath(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{pathRTT, pathJitter, pathLoss, pathPackets} {
+	for _, d := range []*prometheus.Desc{pathRoundTrip, pathJitter, pathLoss, pathPackets} {
 		to <- d
 	}
 }
@@ -113,7 +113,7 @@ func collectPath(to chan<- prometheus.Metric, instrument string, p *wire.Path) {
 		return
 	}
 	for statistic, d := range map[string]wire.Span{"min": p.Delay.Min, "mean": p.Delay.Mean, "p99": p.Delay.P99, "max": p.Delay.Max} {
-		say(pathRTT, time.Duration(d).Seconds(), statistic)
+		say(pathRoundTrip, time.Duration(d).Seconds(), statistic)
 	}
 	say(pathJitter, time.Duration(p.Delay.JitterOut).Seconds(), "out")
 	say(pathJitter, time.Duration(p.Delay.JitterBack).Seconds(), "back")

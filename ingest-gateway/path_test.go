@@ -98,12 +98,12 @@ func TestPath(t *testing.T) {
 		return v == "0.05", v
 	})
 	for name, want := range map[string]string{
-		`substorm_path_loss_ratio{direction="out",instrument="spectra"}`:     "0.04",
-		`substorm_path_loss_ratio{direction="back",instrument="spectra"}`:    "0.005",
-		`substorm_path_rtt_seconds{instrument="spectra",statistic="mean"}`:   "0.002",
-		`substorm_path_rtt_seconds{instrument="spectra",statistic="p99"}`:    "0.003",
-		`substorm_path_jitter_seconds{direction="out",instrument="spectra"}`: "0.0005",
-		`substorm_path_packets{instrument="spectra"}`:                        "200",
+		`substorm_path_loss_ratio{direction="out",instrument="spectra"}`:          "0.04",
+		`substorm_path_loss_ratio{direction="back",instrument="spectra"}`:         "0.005",
+		`substorm_path_round_trip_seconds{instrument="spectra",statistic="mean"}`: "0.002",
+		`substorm_path_round_trip_seconds{instrument="spectra",statistic="p99"}`:  "0.003",
+		`substorm_path_jitter_seconds{direction="out",instrument="spectra"}`:      "0.0005",
+		`substorm_path_packets{instrument="spectra"}`:                             "200",
 	} {
 		if v := g.metric(name); v != want {
 			t.Errorf("%s is %s, want %s", name, v, want)

@@ -173,13 +173,10 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Refuse has new connections go elsewhere; those that are open stay.
-func (s *Server) Refuse() { s.draining.Store(true) }
-
 // Drain ends all connections, so that clients go to another replica and go on
 // there where they were. Error: ctx's, where it ended before they did.
 func (s *Server) Drain(ctx context.Context) error {
-	s.Refuse()
+	s.draining.Store(true)
 	s.mu.Lock() // who entered before is counted
 	s.end(errDraining)
 	s.mu.Unlock()

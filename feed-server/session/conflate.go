@@ -33,6 +33,8 @@ type pending struct {
 type conflater struct {
 	latest *flow.Latest
 	sample *flow.Sample // nil: mode Latest
+	// replaced and sampled items that the meter was told of.
+	replaced, sampled uint64
 }
 
 func newConflater(interval time.Duration, bounds flow.Bounds) (*conflater, error) {
@@ -119,12 +121,19 @@ func (c *conflater) take(into []Entry, most int, now time.Time, wanted func(*hub
 	}
 }
 
-// dropped is how many items were replaced and sampled since the beginning.
-func (c *conflater) dropped() (replaced, sampled uint64) {
-	if c.sample != nil {
-		sampled = c.sample.Sampled()
+// tell counts what was replaced and sampled since it was called last.
+func (c *conflater) tell(m Meter) {
+	if all := c.latest.Replaced(); all > c.replaced {
+		m.Dropped(DroppedReplaced, all-c.replaced)
+		c.replaced = all
 	}
-	return c.latest.Replaced(), sampled
+	if c.sample == nil {
+		return
+	}
+	if all := c.sample.Sampled(); all > c.sampled {
+		m.Dropped(DroppedSampled, all-c.sampled)
+		c.sampled = all
+	}
 }
 
 // place returns the place before all that waits: at reached or before it.

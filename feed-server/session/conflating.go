@@ -15,8 +15,8 @@ type conflating struct {
 	*conflater
 	announcement
 	gaps gaps
-	// Of what was told already.
-	replaced, sampled, overflowed uint64
+	// overflowed is of what was told already.
+	overflowed uint64
 }
 
 func newConflating(interval time.Duration, urgent bool) (*conflating, error) {
@@ -48,10 +48,7 @@ func (c *conflating) take(s *Session, into []Entry, most int, reached wire.FeedT
 	c.gaps = nil
 	entries, next := c.conflater.take(into, most, now, s.wanted)
 	c.taken(s, len(entries) > 0)
-	replaced, sampled := c.dropped()
-	s.cfg.Meter.Dropped(DroppedReplaced, replaced-c.replaced)
-	s.cfg.Meter.Dropped(DroppedSampled, sampled-c.sampled)
-	c.replaced, c.sampled = replaced, sampled
+	c.tell(s.cfg.Meter)
 	place := c.place(reached)
 	for i := range entries {
 		entries[i].Token = s.place

@@ -69,6 +69,7 @@ func (s *Session) fallBack(src *source, entries []Entry, most hub.Most, now time
 	}
 	begin := len(entries)
 	entries, _ = f.conflater.take(entries, most.Bytes, now, s.wanted)
+	f.conflater.tell(s.cfg.Meter)
 	for i := range entries[begin:] {
 		entries[begin+i].Token = s.token
 	}

@@ -52,7 +52,7 @@ type listener struct{ tell func(line string) }
 func New(cfg Config) *Hub {
 	h := &Hub{cfg: cfg, told: map[string]*told{}, requests: map[string]request{}}
 	cfg.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "substorm_gateway_sampling_requests", Help: "Rates that consumers ask for, and renew, of instruments of the Site.",
+		Name: "substorm_gateway_sampling_requests_standing", Help: "Rates that consumers ask for, and renew, of instruments of the Site.",
 	}, func() float64 {
 		h.mu.Lock()
 		defer h.mu.Unlock()

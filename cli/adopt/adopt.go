@@ -263,8 +263,7 @@ func set(ctx context.Context, ledger jetstream.KeyValue, key, id string, totals 
 			return err
 		}
 		_, err = ledger.Update(ctx, key, value, revision)
-		var api *jetstream.APIError
-		if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 			continue // another adoption wrote it meanwhile
 		}
 		if err != nil {

@@ -105,8 +105,11 @@ func (t *tickets) take(ctx context.Context, secret, feed, consumer string, now t
 		return identity{}, errTicket
 	}
 	// Of two who come with it at a time one is refused here.
-	if err := kv.Delete(ctx, key, jetstream.LastRevision(revision)); err != nil {
+	switch err := kv.Delete(ctx, key, jetstream.LastRevision(revision)); {
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		return identity{}, errTicket
+	case err != nil: // it may be used up: the client asks for another
+		return identity{}, err
 	}
 	return identity{reader: access.Reader{Name: ticket.Reader}}, nil
 }

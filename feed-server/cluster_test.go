@@ -30,7 +30,8 @@ import (
 // In a cluster of three with three replicas of each stream, each node in turn says
 // nothing for a while, and then that which leads the stream of telemetry is killed.
 // Connections stay, and miss nothing; no gap is told; the newest and the samples by
-// NATS go on; tickets are given and taken, at different replicas.
+// NATS go on; consumers that are declared meanwhile are served; tickets are given and
+// taken, at different replicas.
 func TestNodesCutOff(t *testing.T) {
 	t.Parallel()
 	cluster := parts.NATSCluster(t, parts.NATSOptions{Unsynced: true})
@@ -47,7 +48,8 @@ func TestNodesCutOff(t *testing.T) {
 	var names []string
 	some := func(what string) {
 		t.Helper()
-		page, first := l.page(servers[0], servers[1]), l.next
+		page := l.page(servers[0], servers[1])
+		first := l.next
 		for range 60 {
 			l.telemetryOnce("mag-1", 2000)
 			l.noticeOnce("cam-1", fmt.Sprint("image-", len(names)))
@@ -70,7 +72,11 @@ func TestNodesCutOff(t *testing.T) {
 	outage := func(what string, begin, end func()) {
 		t.Helper()
 		begin()
+		late := l.late(servers[len(l.registry.Consumers)%2])
+		first := l.next
 		some(what)
+		late.expect(first, l.next)
+		late.stop()
 		end()
 		l.whole()
 		some("after it: " + what)
@@ -160,6 +166,16 @@ func (l *lab) page(asked, shown *parts.FeedServer) *client {
 			l.t.Fatalf("no page: %v", err)
 		}
 	}
+}
+
+// late is a consumer that is declared now.
+func (l *lab) late(f *parts.FeedServer) *client {
+	l.t.Helper()
+	c := l.client(f, fmt.Sprint("late-", len(l.registry.Consumers)))
+	l.registry.Consumers = append(l.registry.Consumers, consumer(c.name, wire.DeliveryWebSocket))
+	l.declare()
+	eventually(l.t, "the registry is followed", func() bool { return c.tryConnect() == nil })
+	return c
 }
 
 // taker is a consumer by NATS.

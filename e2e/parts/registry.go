@@ -3,8 +3,10 @@
 package parts
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -38,12 +40,21 @@ func (r Registry) declare(t testing.TB, js jetstream.JetStream, site string) {
 	t.Helper()
 	ctx, cancel := deadline(startTimeout)
 	defer cancel()
-	kv := must(js.KeyValue(ctx, wire.RegistryBucket(site)))(t)
-	gone := map[string]bool{}
-	keys, err := kv.Keys(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+	var kv jetstream.KeyValue
+	var keys []string
+	err := persist(ctx, func(ctx context.Context) (err error) {
+		if kv, err = js.KeyValue(ctx, wire.RegistryBucket(site)); err != nil {
+			return err
+		}
+		if keys, err = kv.Keys(ctx); errors.Is(err, jetstream.ErrNoKeysFound) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+	gone := map[string]bool{}
 	for _, key := range keys {
 		gone[key] = true
 	}
@@ -51,7 +62,7 @@ func (r Registry) declare(t testing.TB, js jetstream.JetStream, site string) {
 		delete(gone, key)
 		value, err := record.Encode()
 		if err == nil {
-			_, err = kv.Put(ctx, key, value)
+			err = persist(ctx, func(ctx context.Context) error { _, err := kv.Put(ctx, key, value); return err })
 		}
 		if err != nil {
 			t.Fatalf("registry entry %s: %v", key, err)
@@ -80,11 +91,24 @@ func (r Registry) declare(t testing.TB, js jetstream.JetStream, site string) {
 	}
 	delete(gone, wire.RegistryCompleteKey)
 	for key := range gone {
-		if err := kv.Delete(ctx, key); err != nil {
+		if err := persist(ctx, func(ctx context.Context) error { return kv.Delete(ctx, key) }); err != nil {
 			t.Fatalf("registry entry %s: %v", key, err)
 		}
 	}
 	put(wire.RegistryCompleteKey, wire.RegistryComplete{
 		Revision: r.Revision, Count: len(r.Instruments), Feeds: len(r.Feeds), Consumers: len(r.Consumers), Readers: len(r.Readers),
 	})
+}
+
+// persist tries until ctx ends: a node of a cluster that is gone gives no answer.
+func persist(ctx context.Context, try func(context.Context) error) error {
+	for {
+		trying, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := try(trying)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }

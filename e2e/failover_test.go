@@ -49,6 +49,9 @@ func TestFailover(t *testing.T) {
 
 	// The last node, which does not hold the store, is cut off, and one of the three
 	// servers of NATS with it.
+	if on := l.podsOn(t, "app.kubernetes.io/component=nats", 3); len(on) != 1 {
+		t.Fatalf("servers of NATS on the last node: %q, want one", on)
+	}
 	l.cluster(t, "cut", "3")
 	stranded := l.gatewayOn(t, 3)
 	l.sendDatagrams(t, first, after).succeeds(t)

@@ -59,13 +59,13 @@ func TestFeed(t *testing.T) {
 	eventually(t, 2*time.Minute, l.twoFeedServers)
 
 	all, sampled := l.follow(t, "everything"), l.follow(t, "newest")
+	leader := l.leaderOf(t, wire.ObservationStream("demo"))
 	const datagrams = 6000
 	to := join(l.nodeAddresses(t)[:1], 30131)
 	sender := l.start(t, l.substorm, "send", "--udp", "--lines", "--rate", "500", "--to", to, writeLines(t, datagrams))
 	eventually(t, time.Minute, func() error { return all.has(datagrams / 6) })
 	l.kubectl(t, "delete", "pod", all.server(), "--grace-period=0", "--force")
-	eventually(t, time.Minute, func() error { return all.has(datagrams / 2) })
-	leader := l.leaderOf(t, wire.ObservationStream("demo"))
+	eventually(t, time.Minute, func() error { return all.has(datagrams / 3) })
 	l.kubectl(t, "delete", "pod", leader, "--grace-period=0", "--force")
 	if err := all.has(datagrams); err == nil {
 		t.Errorf("all had come before NATS pod %s was killed: nothing was tried", leader)

@@ -89,17 +89,28 @@ func (l *lab) gateways(t testing.TB) []corev1.Pod {
 // gatewayOn returns the name of the gateway pod on the n-th node, counted from 1.
 func (l *lab) gatewayOn(t testing.TB, n int) string {
 	t.Helper()
+	pods := l.podsOn(t, "app.kubernetes.io/name=ingest-gateway", n)
+	if len(pods) == 0 {
+		t.Fatalf("no gateway pod on node %d", n)
+	}
+	return pods[0]
+}
+
+// podsOn returns the names of the pods with a label on the n-th node, counted from 1.
+func (l *lab) podsOn(t testing.TB, label string, n int) (names []string) {
+	t.Helper()
 	nodes, err := l.nodes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pod := range l.gateways(t) {
+	var list corev1.PodList
+	l.getJSON(t, &list, "pods", "-l", label)
+	for _, pod := range list.Items {
 		if pod.Spec.NodeName == nodes[n-1].Name {
-			return pod.Name
+			names = append(names, pod.Name)
 		}
 	}
-	t.Fatalf("no gateway pod on node %s", nodes[n-1].Name)
-	return ""
+	return names
 }
 
 // waitRestarted waits until a gateway's container runs for the second time.

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// InstrumentArchive says how data is kept.
+type InstrumentArchive struct {
+	// MediaType of the objects, as in image/jpeg.
+	// +kubebuilder:default="application/octet-stream"
+	// +kubebuilder:validation:Pattern=`^[a-z]+/[a-zA-Z0-9.+-]+$`
+	// +kubebuilder:validation:MaxLength=127
+	// +optional
+	MediaType string `json:"mediaType,omitempty"`
+
+	// RepeatWindow: an object with the digest and size of one that arrived
+	// within it is a repeat and is withdrawn. "0s" where equal objects are real.
+	// +kubebuilder:default="720h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +optional
+	RepeatWindow *metav1.Duration `json:"repeatWindow,omitempty"`
+
+	// PackBelow: objects of up to this size share files in the object store, which
+	// takes many small ones far faster that way. They are listed, served and
+	// mirrored each by itself. "0" stores every object by itself.
+	// +kubebuilder:default="64Ki"
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1Mi'))",message="packBelow is at least 0 and at most 1Mi"
+	// +optional
+	PackBelow *resource.Quantity `json:"packBelow,omitempty"`
+
+	// Versions says what becomes of an object whose name is known and whose bytes
+	// are others. Refuse: nothing of it is kept, and its sender is told. Keep: it
+	// is the name's next version, and supersedes the one before.
+	// +kubebuilder:default=Refuse
+	// +optional
+	Versions Versions `json:"versions,omitempty"`
+
+	// Segment says when datagrams become an object.
+	// +kubebuilder:default={}
+	// +optional
+	Segment Segment `json:"segment,omitzero"`
+
+	// Aliases are further paths under which each object can be had, so that old
+	// URLs stay good. Times in them are those of receipt. Where several objects
+	// of a day have the same alias, the first that was received has it.
+	// +kubebuilder:validation:XValidation:rule="!self.exists(t, t.contains('{sequence}'))",message="an alias holds no {sequence}: an object does not know its own"
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=set
+	// +optional
+	Aliases []PathTemplate `json:"aliases,omitempty"`
+}
+
+// Versions says what becomes of other bytes under a known name.
+// +kubebuilder:validation:Enum=Refuse;Keep
+type Versions string
+
+// The values of Versions.
+const (
+	VersionsRefuse Versions = "Refuse"
+	VersionsKeep   Versions = "Keep"
+)
+
+// Segment says when datagrams of a channel become an object.
+type Segment struct {
+	// MaxAge of a segment. A day's end closes it too.
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="a segment's maxAge must be longer than nothing"
+	// +optional
+	MaxAge metav1.Duration `json:"maxAge,omitzero"`
+
+	// MaxSize of a segment, counted in bytes of its messages.
+	// +kubebuilder:default="64Mi"
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('64Ki'))",message="a segment's maxSize is at least 64Ki"
+	// +optional
+	MaxSize resource.Quantity `json:"maxSize,omitzero"`
+}

@@ -178,43 +178,6 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// One of three nodes says nothing: that which leads the stream of a consumer of mode
-// Latest. It gets the newest all the same.
-func TestLatestNodeCutOff(t *testing.T) {
-	t.Parallel()
-	cluster := parts.NATSCluster(t, parts.NATSOptions{Operator: true})
-	l := newLab(t, cluster, 3)
-	l.declare(wire.ConsumerEntry{Consumer: "display", Flow: wire.FlowEntry{Mode: wire.FlowLatest}})
-	l.serve("pod-0")
-	k := newTaken()
-	consume(t, l.connect("display"), wire.ConsumerStream(site, "display"), "display", k, 0, nil)
-	number := 0
-	newest := func(what string) {
-		t.Helper()
-		for range 20 {
-			l.announce(camera, number)
-			l.telemetry(mag, number, 1)
-			number++
-		}
-		await(t, what, func() bool {
-			return slices.Contains(k.distinct("notice"), number-1) && slices.Contains(k.distinct("obs"), number-1)
-		})
-	}
-	newest("the newest is given")
-	s, err := l.js.Stream(t.Context(), wire.ConsumerStream(site, "display"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cut := cluster.Named(s.CachedInfo().Cluster.Leader)
-	if cut == nil {
-		t.Fatal("nobody leads the stream")
-	}
-	cut.Pause()
-	newest("the newest is given without the node")
-	cut.Continue()
-	newest("the newest is given with it")
-}
-
 // All servers start anew: a consumer's stream in memory is empty then, and was created
 // when it was before. What is newest is there again, of instruments that are quiet too.
 func TestLatestAllServersRestart(t *testing.T) {

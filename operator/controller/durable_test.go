@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// TestDurableDeletedByHand is made anew where it was.
+func TestDurableDeletedByHand(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	w.durable("OBS_hub", "client")
+	w.publish(js, "obs.hub.mag-1.raw", "1", "2", "3")
+	c := w.natsClient("client")
+	if got := c.takes("OBS_hub", 2); !slices.Equal(got, []string{"1", "2"}) {
+		t.Fatalf("%q", got)
+	}
+	var s v1alpha1.FeedConsumerStatus
+	epoch := wire.StreamEpoch(w.streamInfo("OBS_hub").Created)
+	eventually(t, "the position in the status", func() error {
+		w.status("FeedConsumer", "client", &s)
+		if !slices.Contains(s.Positions, v1alpha1.ConsumerPosition{Stream: "OBS_hub", Token: epoch + "-2-0"}) {
+			return fmt.Errorf("%+v", s.Positions)
+		}
+		return nil
+	})
+	before := w.durable("OBS_hub", "client").Created
+	again := func(what string) {
+		eventually(t, what, func() error {
+			c, err := js.Consumer(t.Context(), "OBS_hub", w.durableName("client"))
+			if err == nil && !c.CachedInfo().Created.After(before) {
+				err = errors.New("it is the old one")
+			}
+			return err
+		})
+	}
+	if err := js.DeleteConsumer(t.Context(), "OBS_hub", w.durableName("client")); err != nil {
+		t.Fatal(err)
+	}
+	again("the durable is back")
+	if got := c.takes("OBS_hub", 1); !slices.Equal(got, []string{"3"}) {
+		t.Errorf("after it was made anew: %q", got)
+	}
+
+	// An operator that begins knows the place from the status.
+	eventually(t, "the position in the status", func() error {
+		w.status("FeedConsumer", "client", &s)
+		if !slices.Contains(s.Positions, v1alpha1.ConsumerPosition{Stream: "OBS_hub", Token: epoch + "-3-0"}) {
+			return fmt.Errorf("%+v", s.Positions)
+		}
+		return nil
+	})
+	w.stop()
+	before = w.durable("OBS_hub", "client").Created
+	w.publish(js, "obs.hub.mag-1.raw", "4")
+	if err := js.DeleteConsumer(t.Context(), "OBS_hub", w.durableName("client")); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	again("the durable is back after a restart of the operator")
+	if got := c.takes("OBS_hub", 1); !slices.Equal(got, []string{"4"}) {
+		t.Errorf("after the restart: %q", got)
+	}
+}
+
+// TestConsumerDeleted: durables, the stream that is filled for it, the Secret and the
+// entry go; one that is made again begins anew.
+func TestConsumerDeleted(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	w.applyConsumer("latest", "all", "NATS", ", flow: {mode: Latest}")
+	w.applyConsumer("stays", "all", "NATS", "")
+	w.durable("OBS_hub", "client")
+	w.durable("OBS_hub", "stays")
+	w.durable("CONS_hub_latest", "latest")
+	s := w.feedServer("feed-0")
+	w.publish(js, "obs.hub.mag-1.raw", "1")
+	c := w.natsClient("client")
+	c.takes("OBS_hub", 1)
+
+	s.says("client", wire.ConsumerStatus{State: wire.StateFlowing})
+	s.says("stays", wire.ConsumerStatus{State: wire.StateFlowing})
+	w.remove(w.consumer("client"))
+	w.remove(w.consumer("latest"))
+	g := w.gateway("pool", "pool-0")
+	reported := func(consumer string) error {
+		_, err := g.get(wire.StatusBucket("hub"), wire.ConsumerStatusKey(consumer, s.pod))
+		return err
+	}
+	w.vanishes("the report about it", func() error { return reported("client") }, jetstream.ErrKeyNotFound)
+	if err := reported("stays"); err != nil {
+		t.Error("the report about another:", err)
+	}
+	for _, stream := range []string{"OBS_hub", "NOTICE_hub"} {
+		w.vanishes("durable of "+stream, func() error { _, err := js.Consumer(t.Context(), stream, w.durableName("client")); return err }, jetstream.ErrConsumerNotFound)
+	}
+	w.vanishes("the stream that is filled", func() error { _, err := js.Stream(t.Context(), "CONS_hub_latest"); return err }, jetstream.ErrStreamNotFound)
+	for _, name := range []string{"client", "latest"} {
+		w.vanishes("the entry of "+name, func() error { _, err := s.consumerEntry(name); return err }, jetstream.ErrKeyNotFound)
+	}
+	if _, err := s.consumerEntry("stays"); err != nil {
+		t.Error(err)
+	}
+	w.durable("OBS_hub", "stays")
+	if secret := w.awaitSecret("client-consumer", plan.KeyUserCreds); len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].Kind != "FeedConsumer" {
+		t.Errorf("nobody would collect the Secret: %+v", secret.OwnerReferences)
+	}
+
+	// Of another mode it needs another stream, and the old durables go.
+	w.applyConsumer("stays", "all", "NATS", ", flow: {mode: Sample, interval: 1s}")
+	w.durable("CONS_hub_stays", "stays")
+	w.vanishes("its durable", func() error { _, err := js.Consumer(t.Context(), "OBS_hub", w.durableName("stays")); return err }, jetstream.ErrConsumerNotFound)
+}
+
+// TestConsumerMadeAgain while no operator runs: it is another one.
+func TestConsumerMadeAgain(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	w.durable("OBS_hub", "client")
+	w.publish(js, "obs.hub.mag-1.raw", "1")
+	w.natsClient("client").takes("OBS_hub", 1)
+	w.stop()
+	w.remove(w.consumer("client"))
+	secret := w.awaitSecret("client-consumer", plan.KeyUserCreds)
+	w.remove(secret) // as the garbage collector would, which this API server lacks
+	w.applyConsumer("client", "all", "NATS", "")
+	w.start()
+	uid := string(w.object("FeedConsumer", "client").GetUID())
+	eventually(t, "a durable of its own", func() error {
+		if is := w.durable("OBS_hub", "client").Config.Metadata[wire.ConsumerMetadataUID]; is != uid {
+			return fmt.Errorf("it is of %s", is)
+		}
+		return nil
+	})
+	if got := w.natsClient("client").takes("OBS_hub", 1); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -203,10 +203,12 @@ func (r *Ring) search(from uint64) int {
 
 // Lag is what lies between a consumer and the newest message.
 type Lag struct {
-	// Messages that the consumer wants, and Bytes of them. Where the ring does not
-	// reach back so far, all messages of the stream are counted, and no bytes.
+	// Messages that the consumer wants, and Bytes of them.
 	Messages uint64
 	Bytes    int64
+	// Unsized: Bytes are those of some alone, since nobody looked at the others. Where
+	// the ring does not reach back so far, all messages of the stream are counted.
+	Unsized bool
 	// Since is when the stream took the oldest of them; zero where nobody knows
 	// without asking the stream.
 	Since time.Time
@@ -214,7 +216,7 @@ type Lag struct {
 
 // Plus is both together.
 func (l Lag) Plus(other Lag) Lag {
-	return Lag{Messages: l.Messages + other.Messages, Bytes: l.Bytes + other.Bytes, Since: Sooner(l.Since, other.Since)}
+	return Lag{Messages: l.Messages + other.Messages, Bytes: l.Bytes + other.Bytes, Unsized: l.Unsized || other.Unsized, Since: Sooner(l.Since, other.Since)}
 }
 
 // Sooner returns the earlier of two moments; the zero one is never.
@@ -231,7 +233,7 @@ func (r *Ring) lag(from uint64, wanted func(*Message) bool, most int) Lag {
 	defer r.mu.RUnlock()
 	var l Lag
 	if from < r.first {
-		l.Messages = r.first - from
+		l.Messages, l.Unsized = r.first-from, true
 		from = r.first
 	}
 	begin := r.search(from)

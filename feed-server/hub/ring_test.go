@@ -218,3 +218,42 @@ func telemetry(instrument string, datagrams int) []byte {
 	}
 	return b
 }
+
+// Lag is of what is wanted; where the ring does not reach back, nobody knows the bytes.
+func TestLag(t *testing.T) {
+	r := NewRing(20*(&Message{Data: make([]byte, 100)}).size(), 1)
+	for s := uint64(1); s <= 100; s++ {
+		if err := r.Add([]*Message{{Sequence: s, Data: make([]byte, 100), At: time.Unix(int64(s), 0)}}, s+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, _ := r.Span()
+	if first < 50 || first > 91 {
+		t.Fatalf("the ring holds from %d on", first)
+	}
+	odd := func(m *Message) bool { return m.Sequence%2 == 1 }
+	for _, c := range []struct {
+		name   string
+		from   uint64
+		wanted func(*Message) bool
+		most   int
+		want   Lag
+	}{
+		{"nothing", 101, all, 512, Lag{}},
+		{"what is held", 91, all, 512, Lag{Messages: 10, Bytes: 1000, Since: time.Unix(91, 0)}},
+		{"some of it", 91, odd, 512, Lag{Messages: 5, Bytes: 500, Since: time.Unix(91, 0)}},
+		{"the others are like those that are looked at", 91, all, 5, Lag{Messages: 10, Bytes: 1000, Since: time.Unix(91, 0)}},
+		{"from before the ring on", first - 10, all, 512, Lag{Messages: 10 + 101 - first, Bytes: 100 * int64(101-first), Unsized: true}},
+	} {
+		if got := r.lag(c.from, c.wanted, c.most); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+	a, b := Lag{Messages: 1, Bytes: 2, Since: time.Unix(7, 0)}, Lag{Messages: 3, Unsized: true, Since: time.Unix(5, 0)}
+	if got := a.Plus(b); got != (Lag{Messages: 4, Bytes: 2, Unsized: true, Since: time.Unix(5, 0)}) || got != b.Plus(a) {
+		t.Errorf("both together: %+v", got)
+	}
+	if got := a.Plus(Lag{}); got != a {
+		t.Errorf("with nothing: %+v", got)
+	}
+}

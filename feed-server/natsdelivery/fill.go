@@ -134,7 +134,7 @@ func (f *filler) look(ctx context.Context, reading *session.Session) error {
 		if err == nil {
 			info := durable.CachedInfo()
 			waits.first(ctx, f.cfg.JetStream, f.stream, info, info.AckFloor.Stream+1)
-			d.Lag = d.Lag.Plus(hub.Lag{Messages: outstanding(info), Since: waits.at})
+			d.Lag = d.Lag.Plus(lagOf(info, waits.at))
 			d.Asks = asked(info, now)
 		} else if !errors.Is(err, jetstream.ErrConsumerNotFound) { // the operator makes it anew
 			return fmt.Errorf("durable %s of %s: %w", f.selection.Consumer.DurableName(), f.stream, err)

@@ -21,6 +21,9 @@ func TestPurgedBehindTheFront(t *testing.T) {
 	}
 	server := l.serve("pod-0")
 	await(t, "what waits is known", func() bool { s, _ := l.status("model"); return s.LagMessages == 20 && s.LagMillis > 0 })
+	if s, _ := l.status("model"); s.LagBytes != nil || s.Bytes != nil {
+		t.Errorf("who says how many bytes it lags, %v, and took, %v?", s.LagBytes, s.Bytes)
+	}
 	server.stop() // its place is saved
 	s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {

@@ -26,9 +26,16 @@ func outstanding(info *jetstream.ConsumerInfo) uint64 {
 	return info.NumPending + uint64(info.NumAckPending)
 }
 
+// lagOf is a durable's lag: JetStream counts the messages of a durable, not their
+// bytes.
+func lagOf(info *jetstream.ConsumerInfo, since time.Time) hub.Lag {
+	waiting := outstanding(info)
+	return hub.Lag{Messages: waiting, Unsized: waiting > 0, Since: since}
+}
+
 // measure notes how the consumer does, for whoever reports it.
 func (w *watch) measure(now time.Time) {
-	d := state.Delivered{Place: w.place()}
+	d := state.Delivered{Place: w.place(), Unsized: true}
 	if w.cursor.LastGap != nil {
 		d.LastGap = *w.cursor.LastGap
 	}
@@ -37,7 +44,7 @@ func (w *watch) measure(now time.Time) {
 		if s.info == nil {
 			continue
 		}
-		d.Lag = d.Lag.Plus(hub.Lag{Messages: outstanding(s.info), Since: s.waiting.at})
+		d.Lag = d.Lag.Plus(lagOf(s.info, s.waiting.at))
 		d.Asks = d.Asks || asked(s.info, now)
 	}
 	w.measured.Store(&d)

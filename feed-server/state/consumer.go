@@ -106,14 +106,14 @@ func (c *Consumer) measure(now time.Time) wire.ConsumerStatus {
 			worst = l
 		}
 	}
-	connected, taken, token := len(readers), uint64(0), ""
+	connected, taken, unsized, token := len(readers), uint64(0), false, ""
 	if len(readers) == 1 {
 		token = readers[0].Place().String()
 	}
 	var lastGap time.Time
 	if c.by != nil {
 		d := c.by(now)
-		worst, taken, lastGap = d.Lag, d.Messages, d.LastGap
+		worst, taken, unsized, lastGap = d.Lag, d.Messages, d.Unsized, d.LastGap
 		if d.Place != (wire.FeedToken{}) {
 			token = d.Place.String()
 		}
@@ -127,9 +127,15 @@ func (c *Consumer) measure(now time.Time) wire.ConsumerStatus {
 		c.lastGap = lastGap
 	}
 	s := wire.ConsumerStatus{
-		Connections: connected, LagMessages: int64(worst.Messages), LagBytes: worst.Bytes, Token: token,
-		Messages: c.messages + taken, Bytes: c.bytes, Dropped: maps.Clone(c.dropped), Gaps: c.gaps,
+		Connections: connected, LagMessages: int64(worst.Messages), Token: token,
+		Messages: c.messages + taken, Dropped: maps.Clone(c.dropped), Gaps: c.gaps,
 		AchievedMillis: c.samples.interval(now).Milliseconds(),
+	}
+	if !worst.Unsized {
+		s.LagBytes = &worst.Bytes
+	}
+	if bytes := c.bytes; !unsized {
+		s.Bytes = &bytes
 	}
 	if !worst.Since.IsZero() {
 		s.LagMillis = max(0, now.Sub(worst.Since).Milliseconds())

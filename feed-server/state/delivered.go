@@ -18,8 +18,10 @@ type Delivered struct {
 	Lag  hub.Lag
 	// Place up to which it has acknowledged, or was given, all.
 	Place wire.FeedToken
-	// Messages that it took, beside those that Given counts.
+	// Messages that it took, beside those that Given counts; Unsized: nobody knows how
+	// many bytes those are.
 	Messages uint64
+	Unsized  bool
 	// LastGap is when it was told of a gap last, by whichever pod.
 	LastGap time.Time
 }

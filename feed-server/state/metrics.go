@@ -13,11 +13,11 @@ import (
 var (
 	ofConsumer  = []string{"consumer"}
 	messages    = describe("messages_total", "Messages handed over.", ofConsumer...)
-	bytes       = describe("bytes_total", "Bytes written to the consumer's connections.", ofConsumer...)
+	bytes       = describe("bytes_total", "Bytes written to the consumer's connections; none where it pulls by NATS, mode All: nobody counts them.", ofConsumer...)
 	dropped     = describe("dropped_total", "What the consumer was not given: datagrams and notices with Replaced and Sampled, messages with the reasons of gaps.", "consumer", "reason")
 	gaps        = describe("gaps_total", "Gap records sent.", ofConsumer...)
 	lagMessages = describe("lag_messages", "Messages that the connection furthest behind was not given yet.", ofConsumer...)
-	lagBytes    = describe("lag_bytes", "Bytes of messages that the connection furthest behind was not given yet.", ofConsumer...)
+	lagBytes    = describe("lag_bytes", "Bytes of messages that the connection furthest behind was not given yet; none where nobody knows them.", ofConsumer...)
 	lagSeconds  = describe("lag_seconds", "Age of the oldest message that the connection furthest behind was not given yet.", ofConsumer...)
 	connections = describe("connections", "Connections that are open.", ofConsumer...)
 	states      = describe("consumer_state", "1 for the state that the consumer is in: Flowing, Slow, Lapped, Idle.", "consumer", "state")
@@ -51,7 +51,9 @@ func (c *Consumers) Collect(to chan<- prometheus.Metric) {
 			given, open = m.status.Messages, m.status.Connections
 		}
 		count(messages, given, name)
-		count(bytes, m.bytes, name)
+		if m.by == nil || m.status.Bytes != nil {
+			count(bytes, m.bytes, name)
+		}
 		count(gaps, m.gaps, name)
 		for reason, n := range m.dropped {
 			count(dropped, n, name, reason)
@@ -60,7 +62,9 @@ func (c *Consumers) Collect(to chan<- prometheus.Metric) {
 		s := m.status
 		m.mu.Unlock()
 		gauge(lagMessages, float64(s.LagMessages), name)
-		gauge(lagBytes, float64(s.LagBytes), name)
+		if s.LagBytes != nil {
+			gauge(lagBytes, float64(*s.LagBytes), name)
+		}
 		gauge(lagSeconds, float64(s.LagMillis)/1000, name)
 		for _, state := range []string{wire.StateFlowing, wire.StateSlow, wire.StateLapped, wire.StateIdle} {
 			is := 0.0

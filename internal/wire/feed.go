@@ -218,13 +218,15 @@ type ConsumerStatus struct {
 	State string `json:"state"`
 	// Connections that are open.
 	Connections int `json:"connections"`
-	// Lag of the connection that is furthest behind.
-	LagMessages int64 `json:"lagMessages"`
-	LagBytes    int64 `json:"lagBytes"`
-	LagMillis   int64 `json:"lagMillis"`
-	// Messages and Bytes that were handed over.
-	Messages uint64 `json:"messages"`
-	Bytes    uint64 `json:"bytes"`
+	// Lag of the connection that is furthest behind. LagBytes are nil where nobody knows
+	// the size of all these messages.
+	LagMessages int64  `json:"lagMessages"`
+	LagBytes    *int64 `json:"lagBytes,omitempty"`
+	LagMillis   int64  `json:"lagMillis"`
+	// Messages and Bytes that were handed over. Bytes are nil with delivery NATS and
+	// mode All: the consumer takes its messages from JetStream, which counts no bytes.
+	Messages uint64  `json:"messages"`
+	Bytes    *uint64 `json:"bytes,omitempty"`
 	// Dropped by reason: Replaced and Sampled count datagrams and notices, the
 	// reasons of gaps messages.
 	Dropped map[string]uint64 `json:"dropped,omitempty"`

@@ -30,8 +30,23 @@ func sampleConsumer() ConsumerEntry {
 	}
 }
 
+func sampleNATSConsumer() ConsumerEntry {
+	return ConsumerEntry{
+		Format: Format, UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Generation: 4, Revision: 12,
+		Consumer: "model", Feed: "aurora", Instruments: []string{"mag-1"}, Flow: FlowEntry{Mode: FlowAll}, Delivery: DeliveryNATS,
+		Durable: ConsumerDurable("model", "0a1b2c3d4e"),
+	}
+}
+
 func sampleReader() ReaderEntry {
 	return ReaderEntry{Format: Format, Revision: 12, Reader: "university", Tokens: []TokenHash{HashToken([]byte("0123456789abcdef"), "another token")}}
+}
+
+// sampleUnsized is of a consumer of delivery NATS and mode All.
+func sampleUnsized() ConsumerStatus {
+	s := sampleConsumerStatus()
+	s.LagBytes, s.Bytes = nil, nil
+	return s
 }
 
 func sampleCertifiedReader() ReaderEntry {
@@ -43,7 +58,7 @@ func sampleCertifiedReader() ReaderEntry {
 func sampleConsumerStatus() ConsumerStatus {
 	return ConsumerStatus{
 		Format: Format, Incarnation: "01k9zqv7r5", ReportedAt: sampleTime, State: StateLapped, Connections: 1,
-		LagMessages: 12, LagBytes: 34_000, LagMillis: 5200, Messages: 4700, Bytes: 940_000,
+		LagMessages: 12, LagBytes: ptr(int64(34_000)), LagMillis: 5200, Messages: 4700, Bytes: ptr(uint64(940_000)),
 		Dropped: map[string]uint64{"Sampled": 900, "Replaced": 7, string(GapRetention): 42}, Gaps: 1, LastGap: ptr(sampleTime.Add(-time.Minute)),
 		Token: sampleFeedToken().String(), AchievedMillis: 203,
 	}
@@ -109,9 +124,11 @@ func goldenFeedRecords() []goldenRecord {
 	frame, messages := sampleFrame(), sampleFeedMessages()
 	return []goldenRecord{
 		{"registry-feed.json", sampleFeed().Encode, decoded(DecodeFeedEntry), sampleFeed()},
+		{"registry-consumer-nats.json", sampleNATSConsumer().Encode, decoded(DecodeConsumerEntry), sampleNATSConsumer()},
 		{"registry-consumer.json", sampleConsumer().Encode, decoded(DecodeConsumerEntry), sampleConsumer()},
 		{"registry-reader-certificate.json", sampleCertifiedReader().Encode, decoded(DecodeReaderEntry), sampleCertifiedReader()},
 		{"registry-reader.json", sampleReader().Encode, decoded(DecodeReaderEntry), sampleReader()},
+		{"status-consumer-unsized.json", sampleUnsized().Encode, decoded(DecodeConsumerStatus), sampleUnsized()},
 		{"status-consumer.json", sampleConsumerStatus().Encode, decoded(DecodeConsumerStatus), sampleConsumerStatus()},
 		{"status-feedserver.json", sampleFeedServerStatus().Encode, decoded(DecodeFeedServerStatus), sampleFeedServerStatus()},
 		{"ticket.json", sampleTicket().Encode, decoded(DecodeTicket), sampleTicket()},

@@ -213,7 +213,10 @@ func TestFeedFigures(t *testing.T) {
 			}
 			return nil
 		})
-		if (s.Bytes != nil) != (name == "own") || s.Last.Time.Before(&s.First.Time) {
+		if name == "some" && (s.EstimatedBytes == nil || *s.EstimatedBytes != 5) { // of a byte each
+			t.Errorf("%s: %+v", name, s)
+		}
+		if (s.Bytes != nil) != (name == "own") || (s.EstimatedBytes != nil) != (name == "some") || s.Last.Time.Before(&s.First.Time) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}

@@ -180,10 +180,10 @@ func TestConsumerStates(t *testing.T) {
 	stop := s.follow()
 	w.awaits("FeedConsumer", "viewer", "Ready", "True/Ready")
 	w.awaits("FeedConsumer", "viewer", "Flowing", "Unknown/Idle")
-	status := wire.ConsumerStatus{State: wire.StateFlowing, Connections: 2, Messages: 100, Bytes: 5000}
+	status := wire.ConsumerStatus{State: wire.StateFlowing, Connections: 2, Messages: 100, Bytes: new(uint64(5000))}
 	s.says("viewer", status)
 	w.awaits("FeedConsumer", "viewer", "Flowing", "True/Flowing")
-	status.State, status.LagMessages, status.LagBytes, status.LagMillis = wire.StateSlow, 40, 8000, 12_000
+	status.State, status.LagMessages, status.LagBytes, status.LagMillis = wire.StateSlow, 40, new(int64(8000)), 12_000
 	s.says("viewer", status)
 	c := w.awaits("FeedConsumer", "viewer", "Flowing", "False/Slow")
 	says(t, c, "12s behind", "40 messages", "Latest or Sample")
@@ -194,8 +194,8 @@ func TestConsumerStates(t *testing.T) {
 	w.awaits("FeedConsumer", "viewer", "Flowing", "False/Lapped")
 	var is v1alpha1.FeedConsumerStatus
 	w.status("FeedConsumer", "viewer", &is)
-	want := v1alpha1.FeedConsumerStatus{State: "Lapped", Lag: &v1alpha1.ConsumerLag{Messages: 40, Bytes: 8000, Seconds: 12},
-		Delivered: &v1alpha1.ConsumerDelivered{Messages: 100, Bytes: 5000}, Dropped: []v1alpha1.ConsumerDropped{{Reason: "Retention", Count: 17}}, Gaps: 1, Connections: 2}
+	want := v1alpha1.FeedConsumerStatus{State: "Lapped", Lag: &v1alpha1.ConsumerLag{Messages: 40, Bytes: new(int64(8000)), Seconds: 12},
+		Delivered: &v1alpha1.ConsumerDelivered{Messages: 100, Bytes: new(int64(5000))}, Dropped: []v1alpha1.ConsumerDropped{{Reason: "Retention", Count: 17}}, Gaps: 1, Connections: 2}
 	got := v1alpha1.FeedConsumerStatus{State: is.State, Lag: is.Lag, Delivered: is.Delivered, Dropped: is.Dropped, Gaps: is.Gaps, Connections: is.Connections}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

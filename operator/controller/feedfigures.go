@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -70,6 +72,13 @@ func addFigures(sum *plan.FeedFigures, f plan.FeedFigures) {
 	if f.Bytes != nil {
 		sum.Bytes = f.Bytes
 	}
+	if f.EstimatedBytes != nil {
+		all := *f.EstimatedBytes
+		if sum.EstimatedBytes != nil {
+			all += *sum.EstimatedBytes
+		}
+		sum.EstimatedBytes = &all
+	}
 	if f.First != nil && (sum.First == nil || f.First.Time.Before(&sum.First.Time)) {
 		sum.First = f.First
 	}
@@ -90,31 +99,50 @@ func countStream(ctx context.Context, js jetstream.JetStream, s plan.FeedSelecti
 		state := stream.CachedInfo().State
 		bytes := int64(state.Bytes)
 		f.Bytes = &bytes
+	} else {
+		f.EstimatedBytes = new(int64)
 	}
 	if len(s.Subjects) == 0 {
 		return f, nil
 	}
 	cfg := jetstream.ConsumerConfig{FilterSubjects: s.Subjects, AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: countKept}
-	if f.Messages, f.First, err = look(ctx, stream, cfg); err != nil || f.Messages == 0 {
+	var sizes sample
+	if f.Messages, f.First, err = look(ctx, stream, cfg, &sizes); err != nil || f.Messages == 0 {
 		return f, err
 	}
 	cfg.DeliverPolicy = jetstream.DeliverLastPolicy
-	if _, f.Last, err = look(ctx, stream, cfg); err != nil {
+	if _, f.Last, err = look(ctx, stream, cfg, nil); err != nil {
 		return f, err
 	}
 	since := now.Add(-time.Minute)
 	cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
-	minute, err := stream.CreateConsumer(ctx, cfg)
-	if err != nil {
+	if f.PerMinute, _, err = look(ctx, stream, cfg, &sizes); err != nil {
 		return f, err
 	}
-	f.PerMinute = int64(minute.CachedInfo().NumPending)
-	return f, stream.DeleteConsumer(ctx, minute.CachedInfo().Name)
+	if f.EstimatedBytes != nil {
+		*f.EstimatedBytes = sizes.of(f.Messages)
+	}
+	return f, nil
+}
+
+// sampled messages at most are looked at for the sizes of all.
+const sampled = 50
+
+// sample is of messages' sizes.
+type sample struct{ messages, bytes int64 }
+
+// of is what so many messages like these have in bytes.
+func (s sample) of(messages int64) int64 {
+	if s.messages == 0 {
+		return 0
+	}
+	return int64(float64(s.bytes) / float64(s.messages) * float64(messages))
 }
 
 // look returns how many messages a consumer has before it, and the first of them.
-func look(ctx context.Context, stream jetstream.Stream, cfg jetstream.ConsumerConfig) (int64, *v1alpha1.FeedPosition, error) {
+// Into sizes go those of the first few; nil: nobody asks.
+func look(ctx context.Context, stream jetstream.Stream, cfg jetstream.ConsumerConfig, sizes *sample) (int64, *v1alpha1.FeedPosition, error) {
 	consumer, err := stream.CreateConsumer(ctx, cfg)
 	if err != nil {
 		return 0, nil, err
@@ -125,12 +153,26 @@ func look(ctx context.Context, stream jetstream.Stream, cfg jetstream.ConsumerCo
 	if pending == 0 {
 		return 0, nil, nil
 	}
-	batch, err := consumer.Fetch(1, jetstream.FetchMaxWait(countWait))
+	most := 1
+	if sizes != nil {
+		most = int(min(pending, sampled))
+	}
+	batch, err := consumer.Fetch(most, jetstream.FetchMaxWait(countWait))
 	if err != nil {
 		return pending, nil, err
 	}
 	var first *v1alpha1.FeedPosition
 	for m := range batch.Messages() {
+		if sizes != nil {
+			size, err := strconv.ParseInt(m.Headers().Get(nats.MsgSize), 10, 64)
+			if err != nil {
+				return pending, nil, fmt.Errorf("a message without its size: %w", err)
+			}
+			sizes.messages, sizes.bytes = sizes.messages+1, sizes.bytes+size
+		}
+		if first != nil {
+			continue
+		}
 		meta, err := m.Metadata()
 		if err != nil {
 			return pending, nil, err

@@ -15,15 +15,16 @@ import (
 )
 
 // ConsumerFigures is what feed servers measured of a FeedConsumer, all of them
-// together: the worst state, the greatest lag, and sums.
+// together: the worst state, the greatest lag, and sums. Bytes are nil where a pod
+// does not know its own.
 type ConsumerFigures struct {
 	State       v1alpha1.ConsumerState
 	Connections int32
 	LagMessages int64
-	LagBytes    int64
+	LagBytes    *int64
 	Lag         time.Duration
 	Messages    int64
-	Bytes       int64
+	Bytes       *int64
 	Dropped     map[string]int64
 	Gaps        int64
 	Achieved    time.Duration
@@ -38,7 +39,7 @@ var badness = []v1alpha1.ConsumerState{
 // is older than three intervals counts while its pod, which reports what changes,
 // goes on reporting about itself.
 func MergeConsumer(reports []ConsumerReport, servers []FeedServerReport, now time.Time) ConsumerFigures {
-	sum := ConsumerFigures{State: v1alpha1.ConsumerIdle, Dropped: map[string]int64{}}
+	sum := ConsumerFigures{State: v1alpha1.ConsumerIdle, LagBytes: new(int64), Bytes: new(int64), Dropped: map[string]int64{}}
 	for _, r := range reports {
 		if now.Sub(r.Seen) > reportAge && !slices.ContainsFunc(freshServers(servers, now), func(s FeedServerReport) bool {
 			return s.Pod == r.Pod && s.Incarnation == r.Incarnation
@@ -51,10 +52,10 @@ func MergeConsumer(reports []ConsumerReport, servers []FeedServerReport, now tim
 		sum.Connections += int32(r.Connections)
 		if lag := time.Duration(r.LagMillis) * time.Millisecond; lag > sum.Lag || r.LagMessages > sum.LagMessages {
 			sum.Lag = max(sum.Lag, lag)
-			sum.LagMessages, sum.LagBytes = max(sum.LagMessages, r.LagMessages), max(sum.LagBytes, r.LagBytes)
+			sum.LagMessages, sum.LagBytes = max(sum.LagMessages, r.LagMessages), known(sum.LagBytes, r.LagBytes, greater)
 		}
 		sum.Messages += int64(r.Messages)
-		sum.Bytes += int64(r.Bytes)
+		sum.Bytes = known(sum.Bytes, r.Bytes, plus)
 		sum.Gaps += int64(r.Gaps)
 		for reason, n := range r.Dropped {
 			sum.Dropped[reason] += int64(n)
@@ -63,6 +64,19 @@ func MergeConsumer(reports []ConsumerReport, servers []FeedServerReport, now tim
 	}
 	return sum
 }
+
+// known joins two figures; nil where one of them is not known.
+func known[T int64 | uint64](a *int64, b *T, join func(a, b int64) int64) *int64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	both := join(*a, int64(*b))
+	return &both
+}
+
+func greater(a, b int64) int64 { return max(a, b) }
+
+func plus(a, b int64) int64 { return a + b }
 
 // freshServers are the feed servers that report.
 func freshServers(servers []FeedServerReport, now time.Time) []FeedServerReport {
@@ -237,7 +251,10 @@ func (v ConsumerView) flowing(sum ConsumerFigures) (Finding, time.Duration) {
 }
 
 func (sum ConsumerFigures) finding() Finding {
-	behind := fmt.Sprintf("it is %s behind, with %d messages of %d bytes to go", sum.Lag.Truncate(time.Second), sum.LagMessages, sum.LagBytes)
+	behind := fmt.Sprintf("it is %s behind, with %d messages to go", sum.Lag.Truncate(time.Second), sum.LagMessages)
+	if sum.LagBytes != nil {
+		behind = fmt.Sprintf("it is %s behind, with %d messages of %d bytes to go", sum.Lag.Truncate(time.Second), sum.LagMessages, *sum.LagBytes)
+	}
 	switch sum.State {
 	case v1alpha1.ConsumerFlowing:
 		return good(string(sum.State), "it gets what its flow asks for")

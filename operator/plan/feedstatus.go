@@ -13,11 +13,12 @@ import (
 // FeedFigures is what was counted in a Feed's streams.
 type FeedFigures struct {
 	Messages int64 `json:"messages"`
-	// Bytes is nil where the Feed is a selection.
-	Bytes     *int64                 `json:"bytes,omitempty"`
-	First     *v1alpha1.FeedPosition `json:"first,omitempty"`
-	Last      *v1alpha1.FeedPosition `json:"last,omitempty"`
-	PerMinute int64                  `json:"perMinute"`
+	// Bytes is nil where the Feed is a selection, EstimatedBytes where it is none.
+	Bytes          *int64                 `json:"bytes,omitempty"`
+	EstimatedBytes *int64                 `json:"estimatedBytes,omitempty"`
+	First          *v1alpha1.FeedPosition `json:"first,omitempty"`
+	Last           *v1alpha1.FeedPosition `json:"last,omitempty"`
+	PerMinute      int64                  `json:"perMinute"`
 }
 
 // FeedView is everything that a Feed's status is made from.
@@ -51,13 +52,14 @@ func FeedStatus(v FeedView) (v1alpha1.FeedStatus, time.Duration) {
 	status := v1alpha1.FeedStatus{
 		ObservedGeneration: v.Feed.Generation, Conditions: c.is,
 		Instruments: int32(len(v.Verdict.Instruments)), Consumers: int32(len(v.Consumers)), Slowest: v.slowest(),
-		Messages: was.Messages, Bytes: was.Bytes, First: was.First, Last: was.Last, MessagesPerMinute: was.MessagesPerMinute,
+		Messages: was.Messages, Bytes: was.Bytes, EstimatedBytes: was.EstimatedBytes, First: was.First, Last: was.Last, MessagesPerMinute: was.MessagesPerMinute,
 	}
 	if v.Site != nil {
 		status.Streams = streamsOf(v.Site, v.Feed)
 	}
 	if f := v.Figures; f != nil {
-		status.Messages, status.Bytes, status.First, status.Last, status.MessagesPerMinute = f.Messages, f.Bytes, f.First, f.Last, f.PerMinute
+		status.Messages, status.Bytes, status.EstimatedBytes = f.Messages, f.Bytes, f.EstimatedBytes
+		status.First, status.Last, status.MessagesPerMinute = f.First, f.Last, f.PerMinute
 	}
 	return status, soonest(patienceEnds, figuresEvery)
 }

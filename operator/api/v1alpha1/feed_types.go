@@ -189,6 +189,12 @@ type FeedStatus struct {
 	// +optional
 	Bytes *int64 `json:"bytes,omitempty"`
 
+	// EstimatedBytes of the messages of a Feed that is a selection, without headers:
+	// what they would be if all were as large as some of the oldest, and of those of
+	// the last minute, are in the mean.
+	// +optional
+	EstimatedBytes *int64 `json:"estimatedBytes,omitempty"`
+
 	// MessagesPerMinute that came in the last minute.
 	// +optional
 	MessagesPerMinute int64 `json:"messagesPerMinute"`

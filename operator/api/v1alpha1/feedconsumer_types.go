@@ -291,9 +291,11 @@ type ConsumerLag struct {
 	// Messages that its filter selects.
 	// +optional
 	Messages int64 `json:"messages"`
-	// Bytes of them.
+	// Bytes of them; of many taken from the sizes of the first. Absent where nobody
+	// knows: with delivery NATS, where JetStream counts messages, and for what lies
+	// further back than feed servers hold in memory.
 	// +optional
-	Bytes int64 `json:"bytes"`
+	Bytes *int64 `json:"bytes,omitempty"`
 	// Seconds since the oldest of them came.
 	// +optional
 	Seconds int64 `json:"seconds"`
@@ -304,9 +306,10 @@ type ConsumerDelivered struct {
 	// Messages that were handed over.
 	// +optional
 	Messages int64 `json:"messages"`
-	// Bytes of them.
+	// Bytes of them. Absent with delivery NATS and mode All: the consumer takes them
+	// from JetStream, which counts messages.
 	// +optional
-	Bytes int64 `json:"bytes"`
+	Bytes *int64 `json:"bytes,omitempty"`
 }
 
 // ConsumerDropped is what a consumer was not given, for one reason.

@@ -70,7 +70,7 @@ func (w *watch) mark(ctx context.Context, s *watched, was wire.DeliveryPlace) (*
 				return nil, err
 			}
 			w.log.Warn("what waits in the stream is looked for again", "stream", s.name, "err", err)
-			return nil, nil //nolint:nilnil // with the marks that were
+			return nil, nil // with the marks that were
 		}
 		if gone {
 			lost = both(lost, left(was, at, now[origin]))
@@ -203,12 +203,12 @@ func firstMessage(ctx context.Context, js jetstream.JetStream, stream string, su
 	}
 	defer func() { _ = js.DeleteConsumer(ctx, stream, c.CachedInfo().Name) }()
 	if c.CachedInfo().NumPending == 0 {
-		return nil, nil //nolint:nilnil // none is an answer
+		return nil, nil
 	}
 	m, err := c.Next(jetstream.FetchMaxWait(waitingTimeout / 2))
 	if err != nil {
 		if errors.Is(err, jetstream.ErrNoMessages) {
-			return nil, nil //nolint:nilnil // it left meanwhile
+			return nil, nil // it left meanwhile
 		}
 		return nil, err
 	}

@@ -19,6 +19,9 @@ type sighting struct {
 	// made for; 0 where it does not say.
 	Created time.Time
 	Start   uint64
+	// Acknowledged is up to where everything was when the durable was made, as its maker
+	// says; 0 where nobody does.
+	Acknowledged uint64
 	// Floor is the last sequence up to which all is acknowledged.
 	Floor uint64
 	// Waiting messages for delivery or acknowledgement.
@@ -90,9 +93,13 @@ func recreated(was wire.DeliveryPlace, is sighting, now wire.DeliveryPlace) (wir
 	}
 	start = max(start, is.First)
 	now.Next = max(start, is.Floor+1)
-	lost := missing{Epoch: is.Epoch, From: was.Next, To: was.Next - 1, Reason: wire.GapConsumerDeleted}
-	if start > was.Next {
-		lost.To, lost.Count = start-1, start-was.Next
+	next := was.Next
+	if is.First <= next { // else a purge may have moved what was taken for acknowledged
+		next = max(next, is.Acknowledged+1)
+	}
+	lost := missing{Epoch: is.Epoch, From: next, To: next - 1, Reason: wire.GapConsumerDeleted}
+	if start > next {
+		lost.To, lost.Count = start-1, start-next
 	}
 	return now, &lost
 }

@@ -86,6 +86,16 @@ func TestJudge(t *testing.T) {
 			want: wire.DeliveryPlace{Epoch: "a", Created: remade, Next: 101, Last: 170, Waiting: 70},
 			lost: &missing{Epoch: "a", From: 101, To: 100, Reason: wire.GapConsumerDeleted},
 		},
+		"the durable was made anew behind what it acknowledged since": {
+			was: was, is: sighting{Epoch: "a", First: 40, Last: 170, Created: remade, Start: 106, Acknowledged: 105, Floor: 105, Waiting: 65},
+			want: wire.DeliveryPlace{Epoch: "a", Created: remade, Next: 106, Last: 170, Waiting: 65},
+			lost: &missing{Epoch: "a", From: 106, To: 105, Reason: wire.GapConsumerDeleted},
+		},
+		"the durable was made anew behind what a purge may have taken": {
+			was: was, is: sighting{Epoch: "a", First: 104, Last: 170, Created: remade, Start: 106, Acknowledged: 105, Floor: 105, Waiting: 65},
+			want: wire.DeliveryPlace{Epoch: "a", Created: remade, Next: 106, Last: 170, Waiting: 65},
+			lost: &missing{Epoch: "a", From: 101, To: 105, Count: 5, Reason: wire.GapConsumerDeleted},
+		},
 		"the durable was made anew at the end": {
 			was: was, is: sighting{Epoch: "a", First: 40, Last: 170, Created: remade, Floor: 170},
 			want: wire.DeliveryPlace{Epoch: "a", Created: remade, Next: 171, Last: 170},

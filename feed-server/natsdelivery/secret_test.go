@@ -44,20 +44,24 @@ func TestCredentialsOpenNothingElse(t *testing.T) {
 		refused = append(refused, err.Error())
 	}))
 	_, inbox := l.user("model")
+	ours, otherDurable := wire.ConsumerDurable("model", issue), wire.ConsumerDurable("other", issue)
 	tries := map[string]bool{} // subject: whether it is published to
 	for _, stream := range []string{wire.NoticeStream(site), wire.ObservationStream(site)} {
-		for _, api := range []string{"CONSUMER.MSG.NEXT." + stream + ".c_other", "CONSUMER.INFO." + stream + ".c_other",
-			"CONSUMER.DELETE." + stream + ".c_other", "CONSUMER.DELETE." + stream + ".c_model", "CONSUMER.CREATE." + stream + ".mine.notice.hub.>",
+		for _, api := range []string{"CONSUMER.MSG.NEXT." + stream + "." + otherDurable, "CONSUMER.INFO." + stream + "." + otherDurable,
+			"CONSUMER.DELETE." + stream + "." + otherDurable, "CONSUMER.DELETE." + stream + "." + ours, "CONSUMER.CREATE." + stream + ".mine.notice.hub.>",
 			"CONSUMER.DURABLE.CREATE." + stream + ".mine", "CONSUMER.LIST." + stream, "STREAM.INFO." + stream, "STREAM.MSG.GET." + stream,
 			"STREAM.PURGE." + stream, "STREAM.DELETE." + stream, "STREAM.UPDATE." + stream, "DIRECT.GET." + stream, "INFO",
 			"CONSUMER.MSG.NEXT." + stream + ".>"} {
 			tries["$JS.API."+api] = true
 		}
-		tries["$JS.ACK."+stream+".c_other.1.1.1.1.0"] = true
+		for _, earlier := range []string{"", "9999999999"} { // what other credentials of the consumer open
+			tries["$JS.API.CONSUMER.MSG.NEXT."+stream+"."+wire.ConsumerDurable("model", earlier)] = true
+		}
+		tries["$JS.ACK."+stream+"."+otherDurable+".1.1.1.1.0"] = true
 	}
 	for _, subject := range []string{wire.ObservationSubject(site, mag, channel), wire.NoticeSubject(site, camera), wire.GapSubject(site, "model"),
 		wire.GapSubject(site, "other"), wire.LiveSubject(site, "display", wire.NoticeSubject(site, camera)), wire.HealthSubject(site, "Site", site),
-		"$KV." + wire.RegistryBucket(site) + ".complete", "$KV." + wire.LeaseBucket(site) + ".delivery.0", "$JS.API.CONSUMER.MSG.NEXT.CONS_hub_display.c_display",
+		"$KV." + wire.RegistryBucket(site) + ".complete", "$KV." + wire.LeaseBucket(site) + ".delivery.0", "$JS.API.CONSUMER.MSG.NEXT.CONS_hub_display." + wire.ConsumerDurable("display", issue),
 		"$JS.API.STREAM.CREATE.MINE", "$SYS.REQ.SERVER.PING", otherInbox + ".guessed", "_INBOX.guessed"} {
 		tries[subject] = true
 	}
@@ -65,6 +69,7 @@ func TestCredentialsOpenNothingElse(t *testing.T) {
 		"$JS.>", "$JS.ACK.>", "$JS.EVENT.>", "_INBOX.>", otherInbox + ".>", inbox + "_2.>", "health.>"} {
 		tries[subject] = false
 	}
+	await(t, "what is newest is there", func() bool { return l.look(t)[wire.ConsumerStream(site, "display")] == 2 }) // of camera and mag
 	before := l.look(t)
 	for subject, publishes := range tries {
 		mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -239,6 +240,7 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 	}
 	is.Epoch, is.First, is.Last = epoch, state.FirstSeq, state.LastSeq
 	s.holes = state.NumDeleted > 0
+	is.Acknowledged, _ = strconv.ParseUint(info.Config.Metadata[wire.ConsumerMetadataAfter], 10, 64) // or nobody says
 	switch info.Config.DeliverPolicy {
 	case jetstream.DeliverAllPolicy:
 		is.Start = 1

@@ -39,4 +39,7 @@ const (
 	StreamMetadataDeletion = "substorm-deletion-policy"
 	// ConsumerMetadataUID has the uid of the FeedConsumer that a durable is of.
 	ConsumerMetadataUID = "substorm-consumer-uid"
+	// ConsumerMetadataAfter has, where a durable was made anew behind a place, the
+	// sequence up to which the FeedConsumer had acknowledged everything.
+	ConsumerMetadataAfter = "substorm-acknowledged"
 )

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -81,6 +82,11 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.D
 	}
 	if err != nil {
 		return nil, err
+	}
+	if existing.CachedInfo().Paused { // its Secret was not there, and is
+		if _, err := b.js.ResumeConsumer(ctx, d.Stream, d.Name); err != nil {
+			return nil, err
+		}
 	}
 	is := existing.CachedInfo().Config
 	if sameDurable(is, d) {
@@ -158,6 +164,7 @@ func (b *busKeeper) makeDurable(ctx context.Context, d plan.Durable, seen map[st
 	}
 	if after > 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
+		cfg.Metadata[wire.ConsumerMetadataAfter] = strconv.FormatUint(after, 10)
 	}
 	made, err := b.js.CreateConsumer(ctx, d.Stream, cfg)
 	if err != nil {
@@ -223,7 +230,7 @@ func (b *busKeeper) sweepStream(ctx context.Context, name string, p plan.BusPlan
 	case ofFeed && !slices.Contains(p.Feeds, feed):
 		err = b.removeStream(ctx, name, true)
 	}
-	if err == nil && (ofFeed || ofConsumer && b.several[name] || name == wire.ObservationStream(code) || name == wire.NoticeStream(code)) {
+	if err == nil && (ofFeed || ofConsumer && (b.several[name] || slices.Contains(p.Withheld, consumer)) || name == wire.ObservationStream(code) || name == wire.NoticeStream(code)) {
 		err = b.sweepDurables(ctx, name, p)
 	}
 	return err
@@ -309,6 +316,11 @@ func (b *busKeeper) sweepDurables(ctx context.Context, stream string, p plan.Bus
 			continue
 		}
 		if !unneeded(p, consumer) {
+			if slices.Contains(p.Withheld, consumer) {
+				if err := b.withhold(ctx, s, name); err != nil {
+					return err
+				}
+			}
 			if err := b.narrow(ctx, s, name, p.MayRead[consumer]); err != nil {
 				return err
 			}
@@ -320,6 +332,26 @@ func (b *busKeeper) sweepDurables(ctx context.Context, stream string, p plan.Bus
 		b.log.Info("removed a durable that is needed no longer", "stream", stream, "durable", name)
 	}
 	return names.Err()
+}
+
+// withheldYears is longer than anybody waits for a Secret.
+const withheldYears = 10
+
+// withhold has a durable give nothing to those who have credentials from before. It
+// keeps its place for the next.
+func (b *busKeeper) withhold(ctx context.Context, s jetstream.Stream, name string) error {
+	c, err := s.Consumer(ctx, name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || err == nil && c.CachedInfo().Paused {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := s.PauseConsumer(ctx, name, b.now().AddDate(withheldYears, 0, 0)); err != nil {
+		return err
+	}
+	b.log.Info("a durable gives nothing until its consumer has a Secret again", "stream", s.CachedInfo().Config.Name, "durable", name)
+	return nil
 }
 
 // narrow takes from a durable that stays as it is what its consumer may no longer read.

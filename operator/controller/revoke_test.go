@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
 )
 
@@ -70,6 +71,9 @@ func TestCredentialsAreTakenBack(t *testing.T) {
 	if got := w.natsClient("client").takes("OBS_hub", 2); !slices.Equal(got, []string{"3", "4"}) {
 		t.Errorf("the new credentials: %q", got)
 	}
+	if after := w.durable("OBS_hub", "client").Config.Metadata[wire.ConsumerMetadataAfter]; after != "2" {
+		t.Errorf("acknowledged up to %q", after)
+	}
 	info := w.durable("CONS_hub_latest", "latest")
 	if info.NumPending != 0 {
 		t.Errorf("%d messages come again", info.NumPending)
@@ -100,6 +104,53 @@ func TestCredentialsAreTakenBack(t *testing.T) {
 	if got := w.natsClient("client").takes("OBS_hub", 5); !slices.Equal(got, []string{"1", "2", "3", "4", "5"}) {
 		t.Errorf("one that is made anew begins at the beginning: %q", got)
 	}
+}
+
+// TestCredentialsAreWithheld: where no other Secret is written, the old credentials give
+// nothing, and the place is kept.
+func TestCredentialsAreWithheld(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyFeed("own", ", stream: {maxSize: 1Mi}")
+	w.applyConsumer("client", "own", "NATS", "")
+	w.applyConsumer("latest", "own", "NATS", ", flow: {mode: Latest}")
+	w.durable("FEED_hub_own", "client")
+	w.durable("CONS_hub_latest", "latest")
+	w.publish(js, "obs.hub.mag-1.raw", "1", "2")
+	c := w.natsClient("client")
+	if got := c.takes("FEED_hub_own", 1); !slices.Equal(got, []string{"1"}) {
+		t.Fatalf("%q", got)
+	}
+	w.applyConsumer("client", "own", "NATS", ", flow: {window: 5000}") // more than the stream holds
+	w.awaits("FeedConsumer", "client", "Accepted", "False/InvalidFlow")
+	w.remove(w.awaitSecret("client-consumer", plan.KeyUserCreds))
+	eventually(t, "its durable gives nothing", func() error {
+		d, err := js.Consumer(t.Context(), "FEED_hub_own", c.durable)
+		if err == nil && !d.CachedInfo().Paused {
+			err = errors.New("it gives what it has")
+		}
+		return err
+	})
+	old, err := c.js.Consumer(t.Context(), "FEED_hub_own", c.durable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := old.Fetch(1, jetstream.FetchMaxWait(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := range batch.Messages() {
+		t.Errorf("the old credentials give %q", m.Data())
+	}
+	if info := w.durable("CONS_hub_latest", "latest"); info.Paused {
+		t.Error("another one's gives nothing")
+	}
+	w.applyConsumer("client", "own", "NATS", "")
+	w.durable("FEED_hub_own", "client")
+	if got := w.natsClient("client").takes("FEED_hub_own", 1); !slices.Equal(got, []string{"2"}) {
+		t.Errorf("the new credentials: %q", got)
+	}
+	w.vanishes("the old durable", func() error { _, err := js.Consumer(t.Context(), "FEED_hub_own", c.durable); return err }, jetstream.ErrConsumerNotFound)
 }
 
 // TestCredentialsStay: what an operator before this one issued, and what nobody touches,

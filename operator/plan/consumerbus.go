@@ -41,8 +41,11 @@ type BusPlan struct {
 	// Settled consumers need what is planned, and nothing else; of the others what
 	// stands stays. MayRead, where a consumer has it, are the instruments of which
 	// messages stay.
-	Settled []string            `json:"settled,omitempty"`
-	MayRead map[string][]string `json:"mayRead,omitempty"`
+	Settled []string `json:"settled,omitempty"`
+	// Withheld are consumers without credentials: their Secret was taken away, and the
+	// next is not written yet. What earlier ones open stands, and gives nothing.
+	Withheld []string            `json:"withheld,omitempty"`
+	MayRead  map[string][]string `json:"mayRead,omitempty"`
 }
 
 // PlanBus plans streams and durables. Consumers are all of the namespace: those
@@ -66,6 +69,10 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 	for i := range consumers {
 		c := &consumers[i]
 		p.Consumers = append(p.Consumers, c.Name)
+		name, issued := durables[c.Name]
+		if c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && !issued && feedNamed(feeds, c.Spec.FeedRef.Name) != nil {
+			p.Withheld = append(p.Withheld, c.Name)
+		}
 		v, known := consumerVerdicts[c.Name]
 		if known && !v.OK() && !v.Absent && fills(c) {
 			p.Settled = append(p.Settled, c.Name) // nothing is lost with a stream of what is newest
@@ -76,7 +83,6 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 		if s := consumerStream(site, c); s != nil {
 			p.Streams = append(p.Streams, *s)
 		}
-		name, issued := durables[c.Name]
 		if c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && !issued {
 			continue
 		}

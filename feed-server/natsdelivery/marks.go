@@ -48,8 +48,9 @@ func (w *watch) mark(ctx context.Context, s *watched, was wire.DeliveryPlace) (*
 	floor := s.info.AckFloor.Stream
 	var lost *missing
 	for origin, subjects := range origins(s.info) {
-		at, gone, err := known[origin], false, error(nil)
+		at, gone := known[origin], false
 		if at > 0 {
+			var err error
 			if gone, err = w.gone(ctx, s.name, at); err != nil {
 				return nil, err
 			}

@@ -196,6 +196,35 @@ func TestChangesReachConnections(t *testing.T) {
 	}
 }
 
+// A FeedConsumer that is deleted and made anew, with the same token, is another one, and
+// so is a Feed: connections to the first end.
+func TestMadeAnewUnderItsName(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, consumer("anew", wire.DeliveryWebSocket), consumer("same", wire.DeliveryWebSocket))
+	f := l.start()
+	anew, stays := l.client(f, "anew"), l.client(f, "same")
+	anew.connect()
+	stays.connect()
+	l.telemetry("mag-1", 1, 10)
+	anew.expect(0, 1)
+	stays.expect(0, 1)
+	ends := func(c *client) {
+		t.Helper()
+		var closed websocket.CloseError
+		if err := c.read(); !errors.As(err, &closed) || closed.Code != websocket.StatusPolicyViolation {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	l.registry.Consumers[0].UID = "another"
+	l.declare()
+	ends(anew)
+	l.telemetry("mag-1", 1, 10)
+	stays.expect(0, 2)
+	l.registry.Feeds[0].UID = "another"
+	l.declare()
+	ends(stays)
+}
+
 // A ticket opens once, at any replica, for the consumer that it was asked for.
 func TestTickets(t *testing.T) {
 	t.Parallel()

@@ -100,12 +100,15 @@ func TestPurgedUnderASlowConsumer(t *testing.T) {
 		if i%200 == 199 {
 			await(t, "the quick one took all", func() bool { return quick.count("notice") == i+2 })
 			pause.Lock()
-			time.Sleep(500 * time.Millisecond) // it is seen what both acknowledged
 			s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(s.CachedInfo().State.LastSeq-20)); err != nil {
+			last := s.CachedInfo().State.LastSeq
+			for _, name := range []string{"quick", "other"} {
+				await(t, "it is noted what it acknowledged", func() bool { return l.filled(name).Notices.Sequence >= last })
+			}
+			if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(last-20)); err != nil {
 				t.Fatal(err)
 			}
 			pause.Unlock()

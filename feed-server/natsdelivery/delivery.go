@@ -172,7 +172,7 @@ func (d *delivery) hold(ctx context.Context, key string, lease *stream.Lease) er
 		defer cancel()
 		_ = places.save(last) // the next one knows what was saved before
 	}()
-	save := time.NewTicker(saveInterval)
+	save := time.NewTicker(noteInterval)
 	defer save.Stop()
 	workers := map[string]*worker{}
 	defer func() {

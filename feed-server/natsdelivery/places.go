@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -14,10 +15,16 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// places are how far the streams of a lease's consumers of modes Latest and Sample are
-// filled. What comes for a consumer names its place, too; but for one to whom nothing
-// comes the Feed's messages pass all the same, and leave their stream. One write is of
-// all consumers, so there is one each saveInterval at most.
+// noteInterval is how often places are noted: what leaves a stream sooner than that after
+// it was acknowledged may be in a gap record, where a feed server dies.
+const noteInterval = time.Second
+
+// places are how far a lease's consumers are: of modes Latest and Sample how far their
+// streams are filled, of mode All how far they have acknowledged. What comes for a
+// consumer names its place, too, and so does its DeliveryCursor; but for one to whom nothing
+// comes the Feed's messages pass all the same, and leave their stream, and cursors, which
+// are one write each, are seldom written. One write is of all consumers, so there is one
+// each noteInterval at most.
 type places struct {
 	lease *stream.Lease
 	log   *slog.Logger
@@ -75,12 +82,12 @@ func (p *places) note(consumer string, at wire.FilledPlace) {
 	}
 }
 
-// keep forgets consumers that are not among those wanted, or need no places any more.
+// keep forgets consumers that are not among those wanted.
 func (p *places) keep(want map[string]registry.Selection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name := range p.cursor.Places {
-		if s, there := want[name]; !there || s.Consumer.Flow.Mode == wire.FlowAll {
+		if _, there := want[name]; !there {
 			delete(p.cursor.Places, name)
 			p.dirty = true
 		}
@@ -149,4 +156,31 @@ func furtherIn(a, b wire.ResumeToken) wire.ResumeToken {
 		return b
 	}
 	return a
+}
+
+// note notes how far the consumer is, for a feed server that takes over: the cursor is
+// seldom saved. Not where a gap was found since, which only the cursor would tell.
+func (w *watch) note() {
+	notices := w.cursor.Places[wire.NoticeStream(w.cfg.Site)]
+	if w.unsaved || notices.Epoch == "" {
+		return
+	}
+	w.places.note(w.consumer, wire.FilledPlace{UID: w.cursor.UID, Epoch: notices.Epoch, Token: w.place().String()})
+}
+
+// catchUp takes what was noted since the cursor was saved.
+func (w *watch) catchUp() {
+	noted, known := w.places.of(w.consumer, w.cursor.UID, w.cursor.Places[wire.NoticeStream(w.cfg.Site)].Epoch, 0)
+	if !known {
+		return
+	}
+	for stream, behind := range map[string]wire.ResumeToken{w.selection.Notices: noted.Notices, w.selection.Telemetry: noted.Telemetry} {
+		is, next := w.cursor.Places[stream], behind.Sequence+1
+		if is.Epoch == "" || is.Epoch != behind.Epoch || is.Next >= next {
+			continue
+		}
+		is.Next, is.Waits, is.Last = next, false, max(is.Last, behind.Sequence)
+		w.cursor.Places[stream], w.dirty = is, true
+		maps.DeleteFunc(w.cursor.Marks[stream], func(_ string, at uint64) bool { return at < next })
+	}
 }

@@ -3,6 +3,7 @@
 package natsdelivery
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -18,7 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// filled returns the place that is noted of a consumer of mode Latest or Sample.
+// filled returns the place that is noted of a consumer.
 func (l *lab) filled(consumer string) wire.FeedToken {
 	l.t.Helper()
 	kv, err := l.js.KeyValue(l.t.Context(), wire.CursorBucket(site))
@@ -123,31 +124,67 @@ func TestNewestOfLeaf(t *testing.T) {
 	})
 }
 
+// lease returns one that lasts as long as a test may take.
+func (l *lab) lease() *stream.Lease {
+	l.t.Helper()
+	leases, err := l.js.CreateKeyValue(l.t.Context(), jetstream.KeyValueConfig{Bucket: "LONG", TTL: time.Hour})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	lease, err := stream.AcquireLease(l.t.Context(), leases, "delivery.0", wire.Lease{Holder: "pod-0", Incarnation: "life"}, slog.New(slog.NewTextHandler(testWriter{l.t}, nil)))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return lease
+}
+
+// filler fills a stream that answers, or does not.
+func (l *lab) filler(name string, lease *stream.Lease, answers bool) *filler {
+	l.t.Helper()
+	_, err := l.js.CreateStream(l.t.Context(), jetstream.StreamConfig{Name: wire.ConsumerStream(site, name), Subjects: []string{wire.LiveSubjects(site, name)},
+		Storage: jetstream.MemoryStorage, MaxMsgsPerSubject: 1, NoAck: !answers})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	js, err := newPublisher(l.js.Conn())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return &filler{consumer: name, stream: wire.ConsumerStream(site, name), lease: lease, publisher: js}
+}
+
+// Who has no lease any more puts nothing into a stream: another fills it.
+func TestNothingWithoutTheLease(t *testing.T) {
+	l, _ := oneServer(t)
+	lease := l.lease()
+	f := l.filler("display", lease, true)
+	put := func() error {
+		return f.put(t.Context(), []*nats.Msg{nats.NewMsg(wire.LiveSubject(site, f.consumer, wire.NoticeSubject(site, camera)))})
+	}
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(); !errors.Is(err, stream.ErrLeaseLost) {
+		t.Errorf("without the lease: %v", err)
+	}
+	s, err := l.js.Stream(t.Context(), f.stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().State.LastSeq; n != 1 {
+		t.Errorf("%d messages were put", n)
+	}
+}
+
 // A stream that takes messages and never answers costs its own consumer only, and
 // what it does not answer is forgotten.
 func TestNoAnswer(t *testing.T) {
 	l, _ := oneServer(t)
-	leases, err := l.js.KeyValue(t.Context(), wire.LeaseBucket(site))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := stream.AcquireLease(t.Context(), leases, "delivery.0", wire.Lease{Holder: "pod-0", Incarnation: "life"}, slog.New(slog.NewTextHandler(testWriter{t}, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	filling := func(name string, answers bool) *filler {
-		subject := wire.LiveSubjects(site, name)
-		_, err := l.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: wire.ConsumerStream(site, name), Subjects: []string{subject},
-			Storage: jetstream.MemoryStorage, MaxMsgsPerSubject: 1, NoAck: !answers})
-		if err != nil {
-			t.Fatal(err)
-		}
-		js, err := newPublisher(l.js.Conn())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &filler{consumer: name, stream: wire.ConsumerStream(site, name), lease: lease, publisher: js}
-	}
+	lease := l.lease()
+	filling := func(name string, answers bool) *filler { return l.filler(name, lease, answers) }
 	fill := func(f *filler) error {
 		var messages []*nats.Msg
 		for range 512 {

@@ -33,7 +33,7 @@ func (w *watch) found(stream string, lost missing) {
 	gap := lost.record(w.consumer, stream, now)
 	w.cursor.Untold = addGap(w.cursor.Untold, gap)
 	w.cursor.Missing[gap.Reason] += gap.Count
-	w.cursor.LastGap, w.dirty = &now, true
+	w.cursor.LastGap, w.dirty, w.unsaved = &now, true, true
 	w.meter.Gap(gap.Reason, gap.Count, now)
 	w.log.Warn("the consumer missed messages", "stream", gap.Stream, "reason", gap.Reason, "from", gap.From, "to", gap.To, "count", gap.Count)
 }

@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	// saveInterval is how often places are saved where nothing else asks for it: a
-	// feed server that takes over knows no better, and may name messages in a gap
-	// record that were acknowledged so long before they left the stream.
+	// saveInterval is how often cursors are saved where nothing else asks for it. What
+	// was acknowledged since is noted, see places.
 	saveInterval = 10 * time.Second
 	// finishTimeout bounds the last save.
 	finishTimeout = 2 * time.Second
@@ -36,6 +35,8 @@ type watch struct {
 	cursor wire.DeliveryCursor
 	saved  time.Time
 	dirty  bool
+	// unsaved: a gap was found since.
+	unsaved bool
 	// streams that its durables are on.
 	streams []*watched
 }
@@ -102,6 +103,7 @@ func (d *delivery) watch(ctx context.Context, by *worker, lease *stream.Lease) e
 		if err := w.look(ctx); err != nil {
 			return err
 		}
+		w.note()
 		w.measure(time.Now())
 		select {
 		case <-tick.C:
@@ -139,6 +141,7 @@ func (w *watch) load(ctx context.Context) error {
 	if w.cursor.Missing == nil {
 		w.cursor.Missing = map[wire.GapReason]uint64{}
 	}
+	w.catchUp()
 	return nil
 }
 
@@ -284,7 +287,7 @@ func (w *watch) save(ctx context.Context) error {
 	if err := w.cell.Store(ctx, value); err != nil {
 		return err
 	}
-	w.saved, w.dirty = time.Now(), false
+	w.saved, w.dirty, w.unsaved = time.Now(), false, false
 	return nil
 }
 

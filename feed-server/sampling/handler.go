@@ -23,7 +23,10 @@ import (
 )
 
 const (
-	maxBody    = 4 << 10
+	maxBody = 4 << 10
+	// maxKey is more than three names have: a subject that is longer than NATS takes
+	// would cost the connection.
+	maxKey     = 256
 	putTimeout = 5 * time.Second
 	// retryAfter is when to come back where JetStream is away, in seconds.
 	retryAfter = 5
@@ -135,7 +138,7 @@ func (h *Handler) take(r *http.Request, consumer string, selects func(string) bo
 		return h.ask(r, consumer, selects)
 	case http.MethodDelete:
 		q := r.URL.Query()
-		return nil, h.withdraw(r.Context(), consumer, q.Get("instrument"), q.Get("channel"))
+		return nil, h.withdraw(r.Context(), consumer, q.Get("instrument"), q.Get("channel"), selects)
 	default:
 		return nil, refuse(http.StatusMethodNotAllowed, resultBadRequest, "POST asks for a rate, DELETE withdraws it")
 	}
@@ -152,12 +155,8 @@ func (h *Handler) ask(r *http.Request, consumer string, selects func(string) boo
 	if err != nil || interval < time.Millisecond || interval > wire.MaxSamplingInterval {
 		return nil, refuse(http.StatusBadRequest, resultBadRequest, "interval %q is no duration from 1ms to %v, as 200ms is", asked.Interval, wire.MaxSamplingInterval)
 	}
-	entry, known := h.cfg.Instrument(asked.Instrument)
-	if !known || !selects(asked.Instrument) {
-		return nil, refuse(http.StatusNotFound, resultUnknownInstrument, "FeedConsumer %s selects no Instrument %q", consumer, asked.Instrument)
-	}
-	if p := judge(entry, asked.Channel, interval); p != nil {
-		return nil, p
+	if err := h.judge(consumer, asked.Instrument, asked.Channel, interval, selects); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), putTimeout)
 	defer cancel()
@@ -178,7 +177,11 @@ func (h *Handler) ask(r *http.Request, consumer string, selects func(string) boo
 }
 
 // judge says why a consumer may not ask for this, nil where it may.
-func judge(entry wire.InstrumentEntry, channel string, interval time.Duration) error {
+func (h *Handler) judge(consumer, instrument, channel string, interval time.Duration, selects func(string) bool) error {
+	entry, known := h.cfg.Instrument(instrument)
+	if !known || !selects(instrument) {
+		return refuse(http.StatusNotFound, resultUnknownInstrument, "FeedConsumer %s selects no Instrument %q", consumer, instrument)
+	}
 	err := sampling.Allowed(entry, channel, interval)
 	switch {
 	case err == nil:
@@ -194,11 +197,13 @@ func judge(entry wire.InstrumentEntry, channel string, interval time.Duration) e
 	}
 }
 
-// withdraw: what was never asked for, or is not allowed any more, may be withdrawn too.
-func (h *Handler) withdraw(ctx context.Context, consumer, instrument, channel string) error {
+// withdraw: what is not allowed any more may be withdrawn too, where it stands. Nothing
+// is written of what can never have been asked for.
+func (h *Handler) withdraw(ctx context.Context, consumer, instrument, channel string, selects func(string) bool) error {
+	unnamed := refuse(http.StatusBadRequest, resultBadRequest, "name what is withdrawn: ?instrument=mag-1&channel=raw")
 	key := wire.SamplingRequestKey(instrument, channel, consumer)
-	if i, c, _, ok := wire.ParseSamplingRequestKey(key); !ok || i != instrument || c != channel {
-		return refuse(http.StatusBadRequest, resultBadRequest, "name what is withdrawn: ?instrument=mag-1&channel=raw")
+	if i, c, _, ok := wire.ParseSamplingRequestKey(key); !ok || i != instrument || c != channel || len(key) > maxKey {
+		return unnamed
 	}
 	ctx, cancel := context.WithTimeout(ctx, putTimeout)
 	defer cancel()
@@ -206,9 +211,16 @@ func (h *Handler) withdraw(ctx context.Context, consumer, instrument, channel st
 	if err != nil {
 		return err
 	}
-	err = kv.Purge(ctx, key)
+	if why := h.judge(consumer, instrument, channel, wire.MaxSamplingInterval, selects); why != nil {
+		if _, err = kv.Get(ctx, key); errors.Is(err, jetstream.ErrKeyNotFound) {
+			return why
+		}
+	}
+	if err == nil {
+		err = kv.Purge(ctx, key)
+	}
 	if errors.Is(err, jetstream.ErrInvalidKey) {
-		return refuse(http.StatusBadRequest, resultBadRequest, "name what is withdrawn: ?instrument=mag-1&channel=raw")
+		return unnamed
 	}
 	return err
 }

@@ -5,6 +5,7 @@ package sampling
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -36,9 +37,10 @@ func entries() map[string]wire.InstrumentEntry {
 }
 
 type door struct {
-	t       *testing.T
-	handler *Handler
-	kv      jetstream.KeyValue
+	t           *testing.T
+	handler     *Handler
+	kv          jetstream.KeyValue
+	instruments map[string]wire.InstrumentEntry
 }
 
 func newDoor(t *testing.T) (*door, *parts.NATSServer) {
@@ -52,7 +54,7 @@ func newDoor(t *testing.T) (*door, *parts.NATSServer) {
 	}
 	all := entries()
 	return &door{t, New(Config{Site: site, JetStream: js, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-		Instrument: func(name string) (wire.InstrumentEntry, bool) { e, ok := all[name]; return e, ok }}), kv}, nats
+		Instrument: func(name string) (wire.InstrumentEntry, bool) { e, ok := all[name]; return e, ok }}), kv, all}, nats
 }
 
 func (d *door) do(method, query, body string) *httptest.ResponseRecorder {
@@ -88,8 +90,52 @@ func TestAsk(t *testing.T) {
 	if _, err := d.kv.Get(t.Context(), wire.SamplingRequestKey("mag", "", "browser")); err != nil {
 		t.Errorf("the other one does not: %v", err)
 	}
-	if w := d.do(http.MethodDelete, "instrument=gone", ""); w.Code != http.StatusNoContent {
-		t.Errorf("withdrawing what never was: %d %s", w.Code, w.Body)
+	if w := d.do(http.MethodDelete, "instrument=mag&channel=raw", ""); w.Code != http.StatusNoContent {
+		t.Errorf("withdrawing what is none any more: %d %s", w.Code, w.Body)
+	}
+}
+
+// What stands is withdrawn also where the Instrument has gone, or lets nobody ask any
+// more; of what is none nothing is written, whatever names are tried.
+func TestWithdrawn(t *testing.T) {
+	d, _ := newDoor(t)
+	written := func() uint64 {
+		s, err := d.handler.cfg.JetStream.Stream(t.Context(), "KV_"+wire.RequestBucket(site))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.CachedInfo().State.LastSeq
+	}
+	for n := range 20 {
+		for query, want := range map[string]int{
+			fmt.Sprintf("instrument=no-such-%d&channel=raw", n): http.StatusNotFound,
+			fmt.Sprintf("instrument=mag&channel=no-such-%d", n): http.StatusNotFound,
+			fmt.Sprintf("instrument=secret&channel=ch-%d", n):   http.StatusNotFound,
+			fmt.Sprintf("instrument=shy&channel=ch-%d", n):      http.StatusForbidden,
+		} {
+			if w := d.do(http.MethodDelete, query, ""); w.Code != want {
+				t.Errorf("%s: %d %s, want %d", query, w.Code, w.Body, want)
+			}
+		}
+	}
+	if n := written(); n != 0 {
+		t.Errorf("%d messages are written of what is none", n)
+	}
+	for name, change := range map[string]func(){
+		"gone":   func() { delete(d.instruments, "mag") },
+		"denied": func() { d.instruments["mag"] = d.instruments["shy"] },
+	} {
+		d.instruments["mag"] = entries()["mag"]
+		if w := d.do(http.MethodPost, "", `{"instrument": "mag", "channel": "raw", "interval": "200ms"}`); w.Code != http.StatusOK {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		change()
+		if w := d.do(http.MethodDelete, "instrument=mag&channel=raw", ""); w.Code != http.StatusNoContent {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+		if _, err := d.kv.Get(t.Context(), wire.SamplingRequestKey("mag", "raw", "browser")); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			t.Errorf("%s: what was withdrawn stands: %v", name, err)
+		}
 	}
 }
 
@@ -114,9 +160,12 @@ func TestRefused(t *testing.T) {
 		{"POST", "", `{"instrument": "mag", "rate": 5}`, http.StatusBadRequest, resultBadRequest, "rate"},
 		{"POST", "", `hello`, http.StatusBadRequest, resultBadRequest, "interval"},
 		{"POST", "", `{"instrument": "` + strings.Repeat("x", maxBody) + `"}`, http.StatusBadRequest, resultBadRequest, "interval"},
+		{"DELETE", "instrument=gone", "", http.StatusNotFound, resultUnknownInstrument, "gone"},
+		{"DELETE", "instrument=mag&channel=light", "", http.StatusNotFound, resultUnknownChannel, "light"},
 		{"DELETE", "", "", http.StatusBadRequest, resultBadRequest, "instrument"},
 		{"DELETE", "instrument=a.b", "", http.StatusBadRequest, resultBadRequest, "instrument"},
 		{"DELETE", "instrument=*&channel=>", "", http.StatusBadRequest, resultBadRequest, "instrument"},
+		{"DELETE", "instrument=" + strings.Repeat("x", 8<<10), "", http.StatusBadRequest, resultBadRequest, "instrument"},
 		{"PUT", "", "", http.StatusMethodNotAllowed, resultBadRequest, "POST"},
 	} {
 		before := testutil.ToFloat64(d.handler.asked.WithLabelValues(string(c.result)))

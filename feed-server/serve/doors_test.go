@@ -45,8 +45,9 @@ var doors = map[string]map[string]int{
 	"POST /feeds/{feed}/sampling":   {stranger: 401, namedReader: 403, otherReader: 403, otherConsumer: 401, itself: 202},
 	"DELETE /feeds/{feed}/sampling": {stranger: 401, namedReader: 403, otherReader: 403, otherConsumer: 401, itself: 202},
 	// What browsers ask first has nothing of anybody's.
-	"OPTIONS /feeds/{feed}/tickets": {stranger: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
-	"OPTIONS /feeds/{feed}/events":  {stranger: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
+	"OPTIONS /feeds/{feed}/tickets":  {stranger: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
+	"OPTIONS /feeds/{feed}/events":   {stranger: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
+	"OPTIONS /feeds/{feed}/sampling": {stranger: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
 }
 
 func hash(name string) wire.TokenHash { return wire.HashToken([]byte(name), name+"-token") }

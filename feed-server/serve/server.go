@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -70,6 +69,7 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	tickets  *tickets
+	asking   *rates // for rates of observations
 	refused  *prometheus.CounterVec
 	full     prometheus.Counter
 
@@ -91,7 +91,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("serve feeds: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, listener: bounded{l.(*net.TCPListener)}, tickets: &tickets{js: cfg.JetStream, site: cfg.Site}, connections: map[string]map[*connection]struct{}{},
+		cfg: cfg, listener: bounded{l.(*net.TCPListener)}, connections: map[string]map[*connection]struct{}{},
+		tickets: &tickets{js: cfg.JetStream, site: cfg.Site, rates: newRates(ticketRate, ticketBurst)}, asking: newRates(samplingRate, samplingBurst),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_feed_refused_total", Help: "Requests for live feeds that were refused, by status of HTTP.",
 		}, []string{"status"}),
@@ -131,6 +132,7 @@ func (s *Server) doors() map[string]http.HandlerFunc {
 	if s.cfg.Sampling != nil {
 		all["POST /feeds/{feed}/sampling"] = s.serveSampling
 		all["DELETE /feeds/{feed}/sampling"] = s.serveSampling
+		all["OPTIONS /feeds/{feed}/sampling"] = preflight("POST, DELETE")
 	}
 	return all
 }
@@ -159,7 +161,9 @@ func (s *Server) Run(ctx context.Context) error {
 	for {
 		snapshot, changed := s.cfg.Registry.Watch()
 		s.review(snapshot)
-		s.tickets.forget(func(consumer string) bool { _, is := snapshot.Consumers[consumer]; return is })
+		for _, r := range []*rates{s.tickets.rates, s.asking} {
+			r.forget(func(consumer string) bool { _, is := snapshot.Consumers[consumer]; return is })
+		}
 		select {
 		case <-changed:
 		case err := <-failed:
@@ -191,29 +195,6 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 	_ = s.http.Close()
 	return ctx.Err()
-}
-
-// serveSampling answers what asks for a rate of observations.
-func (s *Server) serveSampling(w http.ResponseWriter, r *http.Request) {
-	a, p := s.ask(r, "")
-	if p == nil && a.who.reader.Name == "" {
-		p = problem.New(http.StatusUnauthorized, "show the token of FeedConsumer %s: strangers ask for nothing", a.selection.Consumer.Consumer)
-	}
-	if p == nil && !slices.Contains(a.selection.Consumer.Tokens, a.who.by) {
-		p = problem.New(http.StatusForbidden, "%s reads FeedConsumer %s, whose requests are its own: show its token, which is in its Secret",
-			a.who.reader.Name, a.selection.Consumer.Consumer)
-	}
-	if p == nil && a.who.ambient && r.Header.Get("Origin") != "" {
-		p = problem.New(http.StatusForbidden, "pages ask with a bearer token: a password that a browser keeps goes out for any site's page")
-	}
-	if p != nil {
-		s.refuse(w, r, p)
-		return
-	}
-	s.cfg.Sampling(w, r, a.selection.Consumer.Consumer, func(instrument string) bool {
-		_, ok := a.filter.Instruments[instrument]
-		return ok
-	})
 }
 
 // refuse answers why not.

@@ -7,13 +7,10 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/time/rate"
 
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
@@ -36,31 +33,7 @@ type tickets struct {
 	js   jetstream.JetStream
 	site string
 
-	mu sync.Mutex
-	// rates by FeedConsumer, of those that the registry has.
-	rates map[string]*rate.Limiter
-}
-
-// may says whether another ticket may be given for a FeedConsumer now.
-func (t *tickets) may(consumer string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.rates[consumer]
-	if l == nil {
-		if t.rates == nil {
-			t.rates = map[string]*rate.Limiter{}
-		}
-		l = rate.NewLimiter(ticketRate, ticketBurst)
-		t.rates[consumer] = l
-	}
-	return l.Allow()
-}
-
-// forget lets go of what is known of FeedConsumers that are gone.
-func (t *tickets) forget(is func(consumer string) bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	maps.DeleteFunc(t.rates, func(consumer string, _ *rate.Limiter) bool { return !is(consumer) })
+	rates *rates
 }
 
 // give keeps a ticket and returns its secret.
@@ -151,7 +124,7 @@ func (s *Server) mayHaveTicket(a asked) *problem.Problem {
 	switch {
 	case a.who.reader.Name == "":
 		return problem.New(http.StatusBadRequest, "FeedConsumer %s gives strangers what is public without a ticket: connect without one, or show a token here", consumer)
-	case !s.tickets.may(consumer):
+	case !s.tickets.rates.may(consumer):
 		return problem.New(http.StatusTooManyRequests, "FeedConsumer %s was given %d tickets a second here, as many as it may", consumer, ticketRate).After(retrySoon)
 	default:
 		return nil
@@ -159,12 +132,12 @@ func (s *Server) mayHaveTicket(a asked) *problem.Problem {
 }
 
 // preflight answers what browsers ask before they send a token to another site.
-func preflight(method string) http.HandlerFunc {
+func preflight(methods string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Set("Access-Control-Allow-Origin", "*")
-		h.Set("Access-Control-Allow-Methods", method)
-		h.Set("Access-Control-Allow-Headers", "Authorization, Last-Event-ID")
+		h.Set("Access-Control-Allow-Methods", methods)
+		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID")
 		h.Set("Access-Control-Max-Age", "86400")
 		w.WriteHeader(http.StatusNoContent)
 	}

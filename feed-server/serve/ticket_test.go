@@ -52,10 +52,10 @@ func TestTicketsAreBounded(t *testing.T) {
 	if n := held(t, js); n != 0 {
 		t.Errorf("strangers have %d tickets", n)
 	}
-	if !s.tickets.may("ws") {
+	if !s.tickets.rates.may("ws") {
 		t.Fatal("the first is refused")
 	}
-	s.tickets.rates["ws"].SetLimit(0) // no time passes for it
+	s.tickets.rates.of["ws"].SetLimit(0) // no time passes for it
 	for given := 1; ; given++ {
 		status, header, body := s.asks(t, ticketDoor, "ws", "ws")
 		if status == http.StatusCreated && given < ticketBurst {
@@ -85,16 +85,12 @@ func TestTicketIsAskedOfTheLeader(t *testing.T) {
 	if err := spy.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	status, _, body := s.asks(t, ticketDoor, "events", "events")
-	var answer struct{ Ticket string }
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusCreated {
-		t.Fatalf("%d %s, %v", status, body, err)
-	}
-	who, err := s.tickets.take(t.Context(), answer.Ticket, "all", "events", time.Now())
+	ticket := s.ticket(t)
+	who, err := s.tickets.take(t.Context(), ticket, "all", "events", time.Now())
 	if err != nil || who.reader.Name != "events" {
 		t.Errorf("%+v, %v", who, err)
 	}
-	if _, err := s.tickets.take(t.Context(), answer.Ticket, "all", "events", time.Now()); !errors.Is(err, errTicket) {
+	if _, err := s.tickets.take(t.Context(), ticket, "all", "events", time.Now()); !errors.Is(err, errTicket) {
 		t.Errorf("the second time: %v", err)
 	}
 	if _, err := s.tickets.take(t.Context(), "never was", "all", "events", time.Now()); !errors.Is(err, errTicket) {
@@ -114,6 +110,61 @@ func TestTicketIsAskedOfTheLeader(t *testing.T) {
 	}
 	if !strings.HasSuffix(m.Subject, ".own") {
 		t.Errorf("a ticket is asked of any replica: %s", m.Subject)
+	}
+}
+
+// ticket asks for one of consumer events.
+func (s *Server) ticket(t *testing.T) string {
+	t.Helper()
+	status, _, body := s.asks(t, ticketDoor, "events", "events")
+	var answer struct{ Ticket string }
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusCreated {
+		t.Fatalf("%d %s, %v", status, body, err)
+	}
+	return answer.Ticket
+}
+
+// Of many who come with one ticket at the same moment one is let in.
+func TestTicketOpensOnceAtATime(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t)
+	for range 20 {
+		ticket := s.ticket(t)
+		begin, entered := make(chan struct{}), make(chan error)
+		const many = 16
+		for range many {
+			go func() {
+				<-begin
+				_, err := s.tickets.take(t.Context(), ticket, "all", "events", time.Now())
+				entered <- err
+			}()
+		}
+		close(begin)
+		n := 0
+		for range many {
+			switch err := <-entered; {
+			case err == nil:
+				n++
+			case !errors.Is(err, errTicket):
+				t.Error(err)
+			}
+		}
+		if n != 1 {
+			t.Fatalf("%d are let in", n)
+		}
+	}
+}
+
+// A ticket opens nothing once its time is over, though the bucket may have it still.
+func TestTicketExpires(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t)
+	ticket := s.ticket(t)
+	if _, err := s.tickets.take(t.Context(), ticket, "all", "events", time.Now().Add(ticketLife)); !errors.Is(err, errTicket) {
+		t.Errorf("when its time is over: %v", err)
+	}
+	if _, err := s.tickets.take(t.Context(), ticket, "all", "events", time.Now()); err != nil {
+		t.Errorf("before that: %v", err)
 	}
 }
 

@@ -114,7 +114,8 @@ const (
 )
 
 // FilledCursor says how far the streams of consumers of delivery NATS and modes Latest
-// and Sample are filled, also where nothing came for them: of all consumers that a
+// and Sample are filled, also where nothing came for them, and how far those of mode All
+// have acknowledged since their DeliveryCursor was written: of all consumers that a
 // lease is about, so that one write is enough however many they are.
 type FilledCursor struct {
 	Format int `json:"format"`
@@ -122,9 +123,10 @@ type FilledCursor struct {
 	Places map[string]FilledPlace `json:"places,omitempty"`
 }
 
-// FilledPlace is how far a consumer's stream is filled.
+// FilledPlace is how far a consumer's stream is filled, or how far it has acknowledged.
 type FilledPlace struct {
-	// UID of the FeedConsumer, and Epoch of its stream.
+	// UID of the FeedConsumer, and Epoch of its stream; for mode All of the Site's stream
+	// of notices.
 	UID   string `json:"uid"`
 	Epoch string `json:"epoch"`
 	// Token of the Feed behind which to go on: a FeedToken in writing. It may be a

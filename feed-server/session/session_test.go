@@ -52,13 +52,9 @@ func (l *lab) follow(stream string) *hub.Hub {
 	return h
 }
 
-// telemetry publishes a message of about so many bytes, and notice one of a few.
+// telemetry publishes a message of about so many bytes.
 func (l *lab) telemetry(instrument string, size int) {
 	l.publish(wire.ObservationStream(site), wire.ObservationSubject(site, instrument, "raw"), make([]byte, size))
-}
-
-func (l *lab) notice(instrument string) {
-	l.publish(wire.NoticeStream(site), wire.NoticeSubject(site, instrument), []byte("{}"))
 }
 
 func (l *lab) publish(stream, subject string, data []byte) {

@@ -179,11 +179,11 @@ func TestChangesReachConnections(t *testing.T) {
 		"gone": websocket.StatusPolicyViolation, "revoked": websocket.StatusPolicyViolation, "flow": websocket.StatusServiceRestart,
 	} {
 		var closed websocket.CloseError
-		if err := clients[name].read(); !errors.As(err, &closed) || closed.Code != want {
+		if err := clients[name].end(); !errors.As(err, &closed) || closed.Code != want {
 			t.Errorf("%s: %v, want code %d", name, err, want)
 		}
 	}
-	if err := clients["stream"].read(); !errors.Is(err, io.EOF) {
+	if err := clients["stream"].end(); !errors.Is(err, io.EOF) {
 		t.Errorf("stream: %v", err)
 	}
 	l.telemetry("mag-1", 1, 10)
@@ -211,7 +211,7 @@ func TestMadeAnewUnderItsName(t *testing.T) {
 	ends := func(c *client) {
 		t.Helper()
 		var closed websocket.CloseError
-		if err := c.read(); !errors.As(err, &closed) || closed.Code != websocket.StatusPolicyViolation {
+		if err := c.end(); !errors.As(err, &closed) || closed.Code != websocket.StatusPolicyViolation {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -234,6 +234,16 @@ func (c *client) until(what string, is func() bool) {
 	}
 }
 
+// end reads on until the connection ends, and returns how; nil where it does not.
+func (c *client) end() error {
+	for patient := time.Now().Add(patience); time.Now().Before(patient); {
+		if err := c.read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // expect reads until the client has datagrams up to a number, each once and in
 // order.
 func (c *client) expect(first, end int) {

@@ -235,15 +235,6 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// end reads until the connection does.
-func (c *client) end() error {
-	for {
-		if err := c.read(); err != nil {
-			return err
-		}
-	}
-}
-
 // A server that stops tells its clients to go to another.
 func TestDrain(t *testing.T) {
 	t.Parallel()

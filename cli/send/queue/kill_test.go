@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,8 +99,8 @@ func fillForEver(dir string, unsafe bool) error {
 
 func sumOf(data []byte) []byte { s := sha256.Sum256(data); return s[:] }
 
-// life runs a filler for a while and returns what it said was queued and
-// has no receipt.
+// life runs a filler until some time after it said first that something is queued, and
+// returns what it said was queued and has no receipt.
 func life(t *testing.T, dir string, unsafe bool, d time.Duration) map[string]bool {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -115,12 +116,13 @@ func life(t *testing.T, dir string, unsafe bool, d time.Duration) map[string]boo
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(d, func() { _ = cmd.Process.Kill() })
+	var kill sync.Once
 	owed := map[string]bool{}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		what, name, _ := strings.Cut(lines.Text(), " ")
 		switch what {
 		case "queued":
+			kill.Do(func() { time.AfterFunc(d, func() { _ = cmd.Process.Kill() }) })
 			owed[name] = true
 		case "receipt":
 			delete(owed, name)
@@ -168,7 +170,7 @@ func TestKill(t *testing.T) {
 	owed := map[string]bool{}
 	for range 5 {
 		// What one life leaves, the next does not touch.
-		for name := range life(t, dir, false, time.Duration(100+rand.IntN(300))*time.Millisecond) {
+		for name := range life(t, dir, false, time.Duration(rand.IntN(300))*time.Millisecond) {
 			owed[name] = true
 		}
 		if n := missing(t, filepath.Join(dir, "queue"), owed); n > 0 {

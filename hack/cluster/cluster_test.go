@@ -236,6 +236,13 @@ func (l lab) kill(t *testing.T) {
 
 func (l lab) cut(t *testing.T) {
 	l.t = t
+	l.eventually(30*time.Second, func() error { // it was off a moment ago
+		conn, err := net.DialTimeout("tcp", l.address(2)+":30180", time.Second)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
 	was, _ := call(t, "tcp", l.address(2)+":30180")
 	l.cluster("cut", "2")
 	if conn, err := net.DialTimeout("tcp", l.address(2)+":30180", time.Second); err == nil {

@@ -21,19 +21,8 @@ func TestTLS(t *testing.T) {
 	ca := parts.NewCA(t)
 	f := l.start("--tls-dir", ca.Dir(t, "feed-server"))
 	h := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS(), ForceAttemptHTTP2: true}}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at(f, "https", "events", "stream", ""), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header = bearer("stream")
-	resp, err := h.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := eventsOverHTTP2(t, h, f)
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
-		t.Fatalf("%s over %s", resp.Status, resp.Proto)
-	}
 	stream := l.client(f, "stream")
 	stream.events, stream.body = true, bufio.NewReader(resp.Body)
 
@@ -68,19 +57,25 @@ func TestLeaveOverHTTP2(t *testing.T) {
 	f := l.start("--tls-dir", ca.Dir(t, "feed-server"))
 	h := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS(), ForceAttemptHTTP2: true}}
 	for range 500 {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at(f, "https", "events", "stream", ""), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header = bearer("stream")
-		resp, err := h.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
-			t.Fatalf("%s over %s", resp.Status, resp.Proto)
-		}
-		_ = resp.Body.Close()
+		_ = eventsOverHTTP2(t, h, f).Body.Close()
 	}
 	eventually(t, "they are gone", func() bool { return metric(t, f, "substorm_feed_connections", `"stream"`) == 0 })
+}
+
+// eventsOverHTTP2 begins to read what the consumer stream is given.
+func eventsOverHTTP2(t *testing.T, h *http.Client, f *parts.FeedServer) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at(f, "https", "events", "stream", ""), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = bearer("stream")
+	resp, err := h.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+		t.Fatalf("%s over %s", resp.Status, resp.Proto)
+	}
+	return resp
 }

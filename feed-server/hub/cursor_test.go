@@ -37,7 +37,7 @@ func publish(t *testing.T, js jetstream.JetStream, from, to int) {
 
 func startHub(t *testing.T, js jetstream.JetStream, ring int) *Hub {
 	t.Helper()
-	h := New(Config{JetStream: js, Stream: streamName, RingBytes: ring, Logger: slog.New(slog.DiscardHandler)})
+	h := New(Config{JetStream: js, Stream: streamName, Budget: NewBudget(ring), Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

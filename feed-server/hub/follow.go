@@ -26,11 +26,9 @@ const (
 type Config struct {
 	JetStream jetstream.JetStream
 	Stream    string
-	// RingBytes is how much of the stream's end is held in memory, where no Budget
-	// that it shares with other streams says so.
-	RingBytes int
-	Budget    *Budget
-	Logger    *slog.Logger
+	// Budget says how much of the stream's end is held in memory; streams may share it.
+	Budget *Budget
+	Logger *slog.Logger
 }
 
 // Hub follows one stream for all of its consumers.
@@ -51,12 +49,7 @@ type Place struct {
 }
 
 // New returns a hub that follows nothing yet.
-func New(cfg Config) *Hub {
-	if cfg.Budget == nil {
-		cfg.Budget = NewBudget(cfg.RingBytes)
-	}
-	return &Hub{cfg: cfg, changed: make(chan struct{})}
-}
+func New(cfg Config) *Hub { return &Hub{cfg: cfg, changed: make(chan struct{})} }
 
 // Run follows the stream until ctx ends: through restarts of JetStream, and on
 // into a stream that was made anew.

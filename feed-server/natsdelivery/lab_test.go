@@ -257,7 +257,7 @@ func (l *lab) serve(pod string) *server {
 				mu.Lock()
 				defer mu.Unlock()
 				if hubs[stream] == nil {
-					h := hub.New(hub.Config{JetStream: js, Stream: stream, RingBytes: 8 << 20, Logger: log})
+					h := hub.New(hub.Config{JetStream: js, Stream: stream, Budget: hub.NewBudget(8 << 20), Logger: log})
 					hubs[stream] = h
 					running.Go(func() { h.Run(ctx) })
 				}

@@ -95,7 +95,7 @@ func newServer(t *testing.T) (*Server, *parts.NATSServer) {
 			mu.Lock()
 			defer mu.Unlock()
 			if hubs[stream] == nil {
-				h := hub.New(hub.Config{JetStream: js, Stream: stream, RingBytes: 1 << 20, Logger: log})
+				h := hub.New(hub.Config{JetStream: js, Stream: stream, Budget: hub.NewBudget(1 << 20), Logger: log})
 				running.Go(func() { h.Run(ctx) })
 				hubs[stream] = h
 			}

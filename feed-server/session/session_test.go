@@ -41,7 +41,7 @@ func newLab(t *testing.T) *lab {
 // follow returns a hub that follows a stream from now on.
 func (l *lab) follow(stream string) *hub.Hub {
 	l.t.Helper()
-	h := hub.New(hub.Config{JetStream: l.js, Stream: stream, RingBytes: 32 << 20, Logger: slog.New(slog.DiscardHandler)})
+	h := hub.New(hub.Config{JetStream: l.js, Stream: stream, Budget: hub.NewBudget(32 << 20), Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(l.t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); h.Run(ctx) }()

@@ -101,11 +101,13 @@ func readHeader(ctx context.Context, store objectstore.Store, key string) (wire.
 	return m.Header, nil
 }
 
-// dayFiles are the files in effect of one day, and what they withdraw.
+// dayFiles are the files in effect of one day, and what they withdraw and change.
 type dayFiles struct {
 	store     objectstore.Store
 	keys      []string
 	withdrawn map[IDHash]struct{}
+	// changed says where the last line stands that changes an object.
+	changed map[IDHash]place
 
 	mu   sync.Mutex
 	kept map[string][]byte
@@ -117,20 +119,29 @@ func openDay(ctx context.Context, store objectstore.Store, site, instrument stri
 	if err != nil {
 		return nil, err
 	}
-	d := &dayFiles{store: store, keys: files.InEffect,
-		withdrawn: make(map[IDHash]struct{}), kept: make(map[string][]byte)}
+	return openFiles(ctx, store, files.InEffect)
+}
+
+func openFiles(ctx context.Context, store objectstore.Store, keys []string) (*dayFiles, error) {
+	d := &dayFiles{store: store, keys: keys,
+		withdrawn: make(map[IDHash]struct{}), changed: make(map[IDHash]place), kept: make(map[string][]byte)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fetches)
-	for _, key := range d.keys {
-		group.Go(func() error { return d.look(ctx, key) })
+	for number, key := range d.keys {
+		group.Go(func() error { return d.look(ctx, number, key) })
 	}
 	return d, group.Wait()
 }
 
+// place is that of a line among the files of a day: places compare as lines stand.
+type place uint64
+
+func placeOf(file, line int) place { return place(file)<<32 | place(line) }
+
 func (d *dayFiles) close() { d.kept = nil }
 
-// look fetches a file and notes what it withdraws.
-func (d *dayFiles) look(ctx context.Context, key string) error {
+// look fetches a file and notes what it withdraws and changes.
+func (d *dayFiles) look(ctx context.Context, number int, key string) error {
 	body, info, err := d.store.Get(ctx, key, objectstore.All)
 	if err != nil {
 		return err
@@ -150,10 +161,10 @@ func (d *dayFiles) look(ctx context.Context, key string) error {
 		return err
 	}
 	defer m.Close()
-	if m.Header.Repeats == 0 {
+	if m.Header.Repeats == 0 && m.Header.Changes == 0 {
 		return nil
 	}
-	for {
+	for line := 0; ; line++ {
 		rec, err := m.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -161,8 +172,11 @@ func (d *dayFiles) look(ctx context.Context, key string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
-		if rec.State == wire.StateWithdrawn {
+		switch {
+		case rec.State == wire.StateWithdrawn:
 			d.withdraw(rec.ID)
+		case rec.State.Changes():
+			d.change(rec.ID, placeOf(number, line))
 		}
 	}
 }
@@ -187,6 +201,13 @@ func (d *dayFiles) withdraw(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.withdrawn[HashID(id)] = struct{}{}
+}
+
+func (d *dayFiles) change(id string, at place) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of := HashID(id)
+	d.changed[of] = max(d.changed[of], at)
 }
 
 // file yields the records of a file that look has seen.

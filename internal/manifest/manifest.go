@@ -38,12 +38,15 @@ func Days(ctx context.Context, store objectstore.Store, site, instrument string)
 }
 
 // Day yields the objects that the archive holds of an instrument and day, each
-// once, about in the order in which they were announced. Objects that were taken
-// back as repeats, or whose bytes were taken out, are left out. After an error it ends; then what it yielded is
-// not the whole day. Errors: those of objectstore, wire.ErrMalformed and
+// once, about in the order in which they were announced, or in which something
+// about them changed: also those that newer versions supersede, and those that were
+// retracted, for their bytes are kept. Objects that were taken back as repeats, or
+// whose bytes were taken out, are left out. After an error it ends; then what it
+// yielded is not the whole day. Errors: those of objectstore, wire.ErrMalformed and
 // wire.ErrNewerFormat.
 //
-// Memory: the compressed files up to keepBytes, and 16 bytes for each object.
+// Memory: the compressed files up to keepBytes, 16 bytes for each object, and 24 for
+// each that was withdrawn or changed.
 func Day(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		for r, err := range Records(ctx, store, site, instrument, day) {
@@ -58,14 +61,30 @@ func Day(ctx context.Context, store objectstore.Store, site, instrument string, 
 }
 
 // Records is Day with those that it leaves out: repeats, whose state is
-// wire.StateWithdrawn, and wire.StatePurged. Where the
-// files list an object as both, it is withdrawn.
+// wire.StateWithdrawn, and wire.StatePurged. Where the files list an object as
+// withdrawn and as something else, it is withdrawn; else the last line that changes
+// it holds, and where there is none the first.
 func Records(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		files, err := openDay(ctx, store, site, instrument, day)
 		for try := 1; errors.Is(err, objectstore.ErrNotFound) && try < rereads; try++ {
 			files, err = openDay(ctx, store, site, instrument, day) // a compaction came between
 		}
+		if err != nil {
+			yield(wire.Record{}, err)
+			return
+		}
+		defer files.close()
+		files.records(ctx, yield)
+	}
+}
+
+// RecordsOf is Records of files that are known, by their keys in the order in which
+// they are read: the bucket is not listed. A file that is gone is
+// objectstore.ErrNotFound.
+func RecordsOf(ctx context.Context, store objectstore.Store, keys []string) iter.Seq2[wire.Record, error] {
+	return func(yield func(wire.Record, error) bool) {
+		files, err := openFiles(ctx, store, keys)
 		if err != nil {
 			yield(wire.Record{}, err)
 			return
@@ -86,18 +105,20 @@ func HashID(id string) IDHash {
 
 func (d *dayFiles) records(ctx context.Context, yield func(wire.Record, error) bool) {
 	seen := make(map[IDHash]struct{})
-	for _, key := range d.keys {
+	for number, key := range d.keys {
+		line := -1
 		for r, err := range d.file(ctx, key) {
 			if err != nil {
 				yield(wire.Record{}, err)
 				return
 			}
+			line++
 			id := HashID(r.ID)
 			if _, again := seen[id]; again {
 				continue
 			}
-			if _, gone := d.withdrawn[id]; gone && r.State != wire.StateWithdrawn {
-				continue // its withdrawal is listed too
+			if d.replaced(r, id, placeOf(number, line)) {
+				continue
 			}
 			seen[id] = struct{}{}
 			if !yield(r, nil) {
@@ -105,6 +126,18 @@ func (d *dayFiles) records(ctx context.Context, yield func(wire.Record, error) b
 			}
 		}
 	}
+}
+
+// replaced says whether another line of the same object holds.
+func (d *dayFiles) replaced(r wire.Record, id IDHash, at place) bool {
+	if r.State == wire.StateWithdrawn {
+		return false
+	}
+	if _, gone := d.withdrawn[id]; gone {
+		return true
+	}
+	last, changed := d.changed[id]
+	return changed && at != last
 }
 
 // eachRecord yields the records of one file.

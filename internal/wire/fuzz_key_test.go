@@ -93,6 +93,7 @@ func FuzzParsePackKey(f *testing.F) {
 func FuzzParseKeys(f *testing.F) {
 	for _, key := range []string{
 		ManifestPartKey("thule", "allsky-1", "2026-11-21", 7), ManifestVersionKey("thule", "allsky-1", "2026-11-21", 2), sampleRaw().Key,
+		RootKey("thule", "allsky-1", 17),
 		sampleSegment().Key, LedgerKey("allsky-1", "2026-11-21", StepReceived, "gateway-0"), RegistryInstrumentKey("a"),
 		GatewayStatusKey("gateway-0"), InstrumentStatusKey("allsky-1", "gateway-0"), ObservationSubject("thule", "mag-1", "raw"), PublicationID("gateway-0", "one", 7),
 	} {
@@ -113,6 +114,8 @@ func FuzzParseKeys(f *testing.F) {
 		} else {
 			same(ManifestPartKey(m.Site, m.Instrument, m.Day, m.Number), err)
 		}
+		rootSite, rootInstrument, root, err := ParseRootKey(key)
+		same(RootKey(rootSite, rootInstrument, root), err)
 		instrument, day, step, writer, err := ParseLedgerKey(key)
 		same(LedgerKey(instrument, day, step, writer), err)
 		gateway, incarnation, sequence, err := ParsePublicationID(key)

@@ -41,7 +41,7 @@ func decoded[T any](f func([]byte) (T, error)) func([]byte) (any, error) {
 func goldenRecords() []goldenRecord {
 	importedNotice := sampleNotice(sampleImported(), "allsky-1")
 	rawNotice, segmentNotice := sampleNotice(sampleRaw(), "allsky-1"), sampleNotice(sampleSegment(), "mag-1")
-	return append(goldenFeedRecords(), []goldenRecord{
+	return append(append(goldenFeedRecords(), goldenIndexRecords()...), []goldenRecord{
 		{"notice-raw.json", rawNotice.Encode, decoded(DecodeNotice), rawNotice},
 		{"notice-imported.json", importedNotice.Encode, decoded(DecodeNotice), importedNotice},
 		{"notice-segment.json", segmentNotice.Encode, decoded(DecodeNotice), segmentNotice},
@@ -186,7 +186,7 @@ func writeGolden(t *testing.T, path string, g goldenRecord) {
 	}
 	encode := g.encode
 	if encode == nil {
-		encode = g.want.(Manifest).Encode
+		encode = g.want.(encoder).Encode
 	}
 	data, err := encode()
 	if err != nil {

@@ -26,8 +26,19 @@ func SiteMarkerKey(site string) string { return "site/" + site + ".json" }
 // RawKey is the key of an object that its sender did not name:
 // o/<site>/<instrument>/r/<yyyy>/<mm>/<dd>/<13-digit ms>-<16 hex of digest>.
 func RawKey(site, instrument string, receivedAt time.Time, digest Digest) string {
-	return RawPrefix(site, instrument, DayOf(receivedAt)) + ShortID(receivedAt, digest)
+	return InstrumentPrefix(site, instrument) + rawPath(receivedAt, digest)
 }
+
+// rawPath is the key of an object without a name behind its instrument's prefix.
+func rawPath(receivedAt time.Time, digest Digest) string {
+	return rawFolder + DayOf(receivedAt).path() + "/" + ShortID(receivedAt, digest)
+}
+
+// Folders of an instrument's objects.
+const (
+	rawFolder   = "r/"
+	namedFolder = "n/"
+)
 
 // ShortID is the last part of the key that an object has, or would have, without
 // a name: it tells an instrument's objects apart.
@@ -37,17 +48,20 @@ func ShortID(receivedAt time.Time, digest Digest) string {
 
 // RawPrefix is what all raw objects of an instrument and day begin with.
 func RawPrefix(site, instrument string, day Day) string {
-	return InstrumentPrefix(site, instrument) + "r/" + day.path() + "/"
+	return InstrumentPrefix(site, instrument) + rawFolder + day.path() + "/"
 }
 
 // NamedKey is the key of an object that has a name: o/<site>/<instrument>/n/<name>,
 // and from version 2 on o/<site>/<instrument>/v/<version>/<name>.
 func NamedKey(site, instrument, name string, version int) string {
 	if version > 1 {
-		return InstrumentPrefix(site, instrument) + "v/" + strconv.Itoa(version) + "/" + name
+		return InstrumentPrefix(site, instrument) + versionPath(name, version)
 	}
-	return InstrumentPrefix(site, instrument) + "n/" + name
+	return InstrumentPrefix(site, instrument) + namedFolder + name
 }
+
+// versionPath is the key of a later version of a name behind its instrument's prefix.
+func versionPath(name string, version int) string { return "v/" + strconv.Itoa(version) + "/" + name }
 
 // KeyOfID returns the key in an object's ID, and whether it is that of the pack
 // that holds the object: only IDs of members hold an offset, all others are keys.

@@ -145,7 +145,7 @@ func TestKeysSuitJetStream(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		ObservationStream("a-1"), NoticeStream("a-1"), RegistryBucket("a-1"), LedgerBucket("a-1"), LeaseBucket("a-1"), StatusBucket("a-1"), CursorBucket("a-1"), NamesBucket("a-1"),
+		ObservationStream("a-1"), NoticeStream("a-1"), RegistryBucket("a-1"), LedgerBucket("a-1"), LeaseBucket("a-1"), StatusBucket("a-1"), CursorBucket("a-1"), NamesBucket("a-1"), IndexBucket("a-1"),
 	} {
 		if !regexp.MustCompile(`^[A-Z]+_a-1$`).MatchString(name) {
 			t.Errorf("%q is no name of a stream or bucket", name)

@@ -23,6 +23,8 @@ type ManifestHeader struct {
 	// Entries and Repeats that follow.
 	Entries int `json:"entries"`
 	Repeats int `json:"repeats,omitempty"`
+	// Changes are those of the entries that replace an earlier one (State.Changes).
+	Changes int `json:"changes,omitempty"`
 	// Replaces are the keys of the parts that a compacted day stands for.
 	Replaces []string `json:"replaces,omitempty"`
 	// ObservedFrom and ObservedTo are the least and greatest observation time
@@ -36,7 +38,8 @@ type ManifestHeader struct {
 
 // Manifest is a part or a compacted day: JSON lines, compressed with zstd. A
 // record with State Current is an entry; one with State Withdrawn is a repeat
-// that was, or still must be, taken out of the store. A record of a compacted day
+// that was, or still must be, taken out of the store; one whose State changes
+// replaces an earlier one of the same ID. A record of a compacted day
 // stands for all of the same ID in what it replaces.
 type Manifest struct {
 	Header  ManifestHeader
@@ -47,7 +50,7 @@ type Manifest struct {
 // computed from the records.
 func (m Manifest) Encode() ([]byte, error) {
 	m.Header.Format = Format
-	m.Header.Entries, m.Header.Repeats = 0, 0
+	m.Header.Entries, m.Header.Repeats, m.Header.Changes = 0, 0, 0
 	m.Header.ObservedFrom, m.Header.ObservedTo = nil, nil
 	for i := range m.Records {
 		m.Header.count(&m.Records[i])
@@ -88,7 +91,7 @@ func NewManifestWriter(w io.Writer, h ManifestHeader) (*ManifestWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.Format, h.Entries, h.Repeats, h.ObservedFrom, h.ObservedTo = Format, 0, 0, nil, nil
+	h.Format, h.Entries, h.Repeats, h.Changes, h.ObservedFrom, h.ObservedTo = Format, 0, 0, 0, nil, nil
 	return &ManifestWriter{header: h, frame: frame, lines: json.NewEncoder(frame)}, nil
 }
 
@@ -121,6 +124,9 @@ func (h *ManifestHeader) count(r *Record) {
 		return
 	}
 	h.Entries++
+	if r.State.Changes() {
+		h.Changes++
+	}
 	if r.ObservedFrom != nil && (h.ObservedFrom == nil || r.ObservedFrom.Before(*h.ObservedFrom)) {
 		h.ObservedFrom = r.ObservedFrom
 	}
@@ -195,9 +201,9 @@ func (m *ManifestReader) next() (Record, error) {
 		if err := m.lines.Err(); err != nil {
 			return Record{}, fmt.Errorf("manifest: %w: %v", ErrMalformed, err)
 		}
-		if m.Header.Entries != m.seen.Entries || m.Header.Repeats != m.seen.Repeats {
-			return Record{}, fmt.Errorf("manifest: header counts %d entries and %d repeats, %d and %d follow: %w",
-				m.Header.Entries, m.Header.Repeats, m.seen.Entries, m.seen.Repeats, ErrMalformed)
+		if h, seen := &m.Header, &m.seen; h.Entries != seen.Entries || h.Repeats != seen.Repeats || h.Changes != seen.Changes {
+			return Record{}, fmt.Errorf("manifest: header counts %d entries, %d repeats and %d changes, %d, %d and %d follow: %w",
+				h.Entries, h.Repeats, h.Changes, seen.Entries, seen.Repeats, seen.Changes, ErrMalformed)
 		}
 		return Record{}, io.EOF
 	}

@@ -3,8 +3,10 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -20,6 +22,10 @@ const (
 	StatePurged     State = "Purged"
 	StateWithdrawn  State = "Withdrawn"
 )
+
+// Changes says whether a record with the state replaces an earlier one of the same
+// ID, as a new line of a manifest does.
+func (s State) Changes() bool { return s == StateSuperseded || s == StateRetracted }
 
 // TimeSource says where an object's observation time comes from.
 type TimeSource string
@@ -78,6 +84,10 @@ type Record struct {
 	// Version of the name, from 2 on, and Supersedes the ID of the version before.
 	Version    int    `json:"version,omitempty"`
 	Supersedes string `json:"supersedes,omitempty"`
+	// Reason says why the object was retracted, or corrected, in words for people;
+	// RetractedAt when it was retracted (StateRetracted).
+	Reason      string     `json:"reason,omitempty"`
+	RetractedAt *time.Time `json:"retractedAt,omitempty"`
 
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
 	ObservedTo   *time.Time `json:"observedTo,omitempty"`
@@ -115,6 +125,37 @@ func (r *Record) check() error {
 		return fmt.Errorf("record %q has a negative size, offset or length: %w", r.ID, ErrMalformed)
 	}
 	return nil
+}
+
+// Published is the path under which the object is published, below its instrument:
+// Path, where it has one. Else it is the key, without what the keys of its
+// instrument begin with; of a member of a pack, the key that it would have by
+// itself; and that of its first version for all versions of a name. What was
+// imported in place is published under its name.
+func (r *Record) Published() string {
+	if r.Path != "" {
+		return r.Path
+	}
+	key := r.Key
+	if id, packed := KeyOfID(r.ID); r.InPack() {
+		switch {
+		case !packed:
+			key = id
+		case r.Name != "":
+			return namedFolder + r.Name
+		default:
+			return rawPath(r.ReceivedAt, r.Digest)
+		}
+	}
+	p := strings.SplitN(key, "/", 4)
+	switch {
+	case len(p) != 4 || p[0] != "o":
+		return cmp.Or(r.Name, key)
+	case r.Version > 1 && r.Name != "" && p[3] == versionPath(r.Name, r.Version):
+		return namedFolder + r.Name
+	default:
+		return p[3]
+	}
 }
 
 // SegmentRange says which telemetry messages a segment holds.

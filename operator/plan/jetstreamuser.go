@@ -59,7 +59,7 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			"$JS.ACK.*.*."+stream+".>")
 	}
 	for _, bucket := range []string{wire.RegistryBucket(code), wire.LedgerBucket(code), wire.LeaseBucket(code), wire.StatusBucket(code), wire.CursorBucket(code),
-		wire.NamesBucket(code), wire.RequestBucket(code)} {
+		wire.NamesBucket(code), wire.RequestBucket(code), wire.IndexBucket(code)} {
 		u.Publish = append(u.Publish, readStream("KV_"+bucket)...)
 		if bucket != wire.RegistryBucket(code) && bucket != wire.RequestBucket(code) {
 			u.Publish = append(u.Publish, "$KV."+bucket+".>")

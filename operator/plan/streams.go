@@ -70,5 +70,6 @@ func Buckets(site *v1alpha1.Site) []Bucket {
 		{Name: wire.CursorBucket(code), Description: "Cursors of Site " + code, Replicas: replicas},
 		{Name: wire.RequestBucket(code), Description: "What consumers ask of instruments of Site " + code, TTL: wire.RequestTTL, Replicas: replicas},
 		{Name: wire.NamesBucket(code), Description: "Names of objects in Site " + code, Replicas: replicas},
+		{Name: wire.IndexBucket(code), Description: "Days of the archive of Site " + code, Replicas: replicas},
 	}
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package archivist is what one gateway of a Site does for all of them: it holds
-// the lease and writes manifests, cuts segments, sweeps the bucket, trims the
-// streams and forwards copies. When it dies another goes on where it stopped.
+// the lease and writes manifests and their index, cuts segments, sweeps the bucket,
+// trims the streams and forwards copies. When it dies another goes on where it stopped.
 package archivist
 
 import (
@@ -20,6 +20,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
+	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -199,10 +200,15 @@ func (a *archivist) holdOnce(ctx context.Context) error {
 
 // work runs everything that only the lease's holder may do.
 func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
+	keeper := index.New(index.Config{
+		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Log: a.cfg.Log, Metrics: a.metrics.index,
+	})
 	writer := manifest.New(manifest.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow, Naming: a.naming,
-		NoticeRetention: a.cfg.NoticeRetention, PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Log: a.cfg.Log, Metrics: a.metrics.manifest,
+		NoticeRetention: a.cfg.NoticeRetention, PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Index: keeper,
+		Log: a.cfg.Log, Metrics: a.metrics.manifest,
 	})
 	sweeper := manifest.NewSweeper(manifest.SweepConfig{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
@@ -213,6 +219,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 		Limits: a.segmentLimits, ScratchDir: a.cfg.ScratchDir, Log: a.cfg.Log, Metrics: a.metrics.segment,
 	})
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return keeper.Run(ctx) })
 	group.Go(func() error { return writer.Run(ctx) })
 	group.Go(func() error { return sweeper.Run(ctx) })
 	group.Go(func() error { return cutter.Run(ctx) })
@@ -223,7 +230,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 		})
 		group.Go(func() error { return forwarder.Run(ctx) })
 	}
-	group.Go(func() error { return a.compactor(lease).Run(ctx) })
+	group.Go(func() error { return a.compactor(lease, keeper).Run(ctx) })
 	for _, t := range []trimmer{
 		{js: a.cfg.JetStream, stream: wire.ObservationStream(a.cfg.Site), retention: a.cfg.ObservationRetention, archived: cutter.Archived,
 			subjects: []string{wire.ObservationSubjects(a.cfg.Site)}},
@@ -244,12 +251,12 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	return group.Wait()
 }
 
-func (a *archivist) compactor(lease *stream.Lease) *compact.Compactor {
+func (a *archivist) compactor(lease *stream.Lease, keeper *index.Keeper) *compact.Compactor {
 	return compact.New(compact.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, PackBelow: a.packBelow,
 		Interval: a.cfg.CompactInterval, CloseAfter: a.cfg.CompactAfter, Grace: a.cfg.CompactGrace, PackSize: a.cfg.PackSize,
-		ScratchDir: a.cfg.ScratchDir, Log: a.cfg.Log, Metrics: a.metrics.compact,
+		ScratchDir: a.cfg.ScratchDir, Index: keeper, Log: a.cfg.Log, Metrics: a.metrics.compact,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
+	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 )
@@ -16,6 +17,7 @@ type metrics struct {
 	segment  *segment.Metrics
 	forward  *forward.Metrics
 	compact  *compact.Metrics
+	index    *index.Metrics
 	held     prometheus.Gauge
 	failures prometheus.Counter
 	lag      *prometheus.GaugeVec
@@ -28,6 +30,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		segment:  segment.NewMetrics(registry),
 		forward:  forward.NewMetrics(registry),
 		compact:  compact.NewMetrics(registry),
+		index:    index.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{

@@ -18,6 +18,14 @@ func (l *lab) named(instrument string, at time.Time, name, body string) wire.Not
 	n := l.notice(instrument, object{at, body})
 	n.Name, n.Key = name, wire.NamedKey(l.site, instrument, name, 1)
 	n.ID = n.Key
+	l.putNamed(n, body)
+	l.announce(n)
+	return n
+}
+
+// putNamed stores an object under the key that its notice says.
+func (l *lab) putNamed(n wire.Notice, body string) {
+	l.t.Helper()
 	metadata, err := wire.ObjectMetadata(n)
 	if err != nil {
 		l.t.Fatal(err)
@@ -26,8 +34,6 @@ func (l *lab) named(instrument string, at time.Time, name, body string) wire.Not
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.announce(n)
-	return n
 }
 
 // The same object by two ways counts once: the one that has a name stays, whichever

@@ -54,7 +54,8 @@ func TestPathsThatClash(t *testing.T) {
 	}
 	l.publish(camera, noon.Add(500*time.Millisecond), "dark") // a repeat
 	l.publish(camera, noon.Add(time.Minute), "dark")
-	other := l.publish(camera, yesterday, "dark").Path
+	of := l.publish(camera, yesterday, "dark")
+	other := of.Path
 	stop := l.run(l.config("a"))
 	l.await("four objects are listed", func() bool { return len(l.listed(camera)) == 4 })
 	want(t, "paths", sorted(base, tree.Told(base, 2), other), l.paths(camera))
@@ -69,13 +70,16 @@ func TestPathsThatClash(t *testing.T) {
 	l.publish(camera, noon.Add(4*time.Minute), "dark")
 	l.await("seven objects are listed", func() bool { return len(l.listed(camera)) == 7 })
 	correction := l.notice(camera, object{noon.Add(5 * time.Minute), "correction"})
-	correction.Path, correction.Supersedes, correction.Name = other, first.ID, "x"
+	correction.Path, correction.Supersedes, correction.Name = other, of.ID, "x"
 	correction.ReceivedAt = yesterday.Add(5 * time.Minute)
 	l.announce(correction)
 	l.await("the correction is listed", func() bool { return len(l.listed(camera)) == 8 })
 	paths := l.paths(camera)
-	if n := len(slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path != other })); n != 2 {
-		t.Errorf("%d versions are published under %q, want 2", n, other)
+	if n := len(slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path != other })); n != 1 {
+		t.Errorf("%d current versions are published under %q, want 1", n, other)
+	}
+	if old := l.keys(camera, wire.StateSuperseded); len(old) != 1 || old[0] != of.Key {
+		t.Errorf("superseded are %q, want %q", old, of.Key)
 	}
 	for _, number := range []int{1, 2, 3, 4} {
 		if !slices.Contains(paths, tree.Told(base, number)) {

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -65,6 +66,8 @@ type Config struct {
 	PackSize                    int64
 	// ScratchDir holds a pack and a manifest while they are written.
 	ScratchDir string
+	// Index tells readers which version of a day is in effect. Optional.
+	Index *index.Keeper
 
 	Log     *slog.Logger
 	Metrics *Metrics

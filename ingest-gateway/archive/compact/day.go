@@ -51,6 +51,7 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 		return time.Time{}, err
 	}
 	if len(files.InEffect) == 1 && !files.CompactedAt.IsZero() {
+		c.cfg.Index.Seen(ctx, instrument, day, files)
 		return files.CompactedAt, nil
 	}
 	v, err := c.newVersion(files, instrument, day)
@@ -76,6 +77,7 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 	if err := v.store(ctx); err != nil {
 		return time.Time{}, err
 	}
+	c.cfg.Index.Compacted(ctx, instrument, day)
 	c.cfg.Log.Info("compacted a day", "instrument", instrument, "day", day, "files", len(files.InEffect),
 		"objects", v.count, "packs", group.packs, "members", group.members)
 	return time.Now(), nil

@@ -131,5 +131,9 @@ func (c *Compactor) relist(ctx context.Context, instrument string, day wire.Day,
 			return err
 		}
 	}
-	return v.store(ctx)
+	if err := v.store(ctx); err != nil {
+		return err
+	}
+	c.cfg.Index.Compacted(ctx, instrument, day)
+	return nil
 }

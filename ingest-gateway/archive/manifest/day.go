@@ -89,11 +89,12 @@ func (w *Writer) loadDay(ctx context.Context, d *day, number int) error {
 		return err
 	}
 	w.held += d.paths.cost()
-	d.nextPart, d.listed = l.nextPart, l.listed
+	d.nextPart, d.listed = l.files.NextPart, l.listed
 	d.repeats, d.unsaved = l.repeats, l.repeats.Objects > 0
 	for n, ids := range l.slots {
 		w.keep(d, n, ids)
 	}
+	w.cfg.Index.Seen(ctx, d.instrument, d.day, l.files)
 	return nil
 }
 

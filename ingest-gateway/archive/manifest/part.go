@@ -23,8 +23,8 @@ import (
 const putsAtOnce = 8
 
 // close closes the open parts and finishes what follows from them. The order
-// makes a kill at any point harmless: parts, withdrawals, ledger, and last the
-// cursor, without which the next writer does it all again.
+// makes a kill at any point harmless: parts, withdrawals, ledger, index, and last
+// the cursor, without which the next writer does it all again.
 func (w *Writer) close(ctx context.Context) error {
 	w.nextClose = time.Now().Add(w.cfg.PartInterval)
 	if err := w.cfg.Lease.Check(); err != nil {
@@ -39,6 +39,7 @@ func (w *Writer) close(ctx context.Context) error {
 	if err := w.saveRepeats(ctx); err != nil {
 		return err
 	}
+	w.cfg.Index.Flush(ctx, wire.StreamCursor{Epoch: w.cursor.Epoch, Next: w.next})
 	if w.next != w.cursor.Next {
 		if err := w.moveCursor(ctx, w.next); err != nil {
 			return err
@@ -95,6 +96,7 @@ func (w *Writer) writePart(ctx context.Context, d *day) error {
 	for _, r := range d.open {
 		w.cfg.Metrics.records.WithLabelValues(string(r.State)).Inc()
 	}
+	w.cfg.Index.Part(ctx, d.instrument, d.day, d.nextPart, d.open)
 	d.nextPart++
 	d.open = d.open[:0]
 	return nil

@@ -48,9 +48,9 @@ type dayListing struct {
 	slots       map[int]idSet
 	from, until int
 
-	nextPart int
-	repeats  wire.Totals
-	held     int
+	files   read.Files
+	repeats wire.Totals
+	held    int
 }
 
 // readDay reads a day's parts, and holds identities of the slot from and of as
@@ -61,7 +61,7 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 	if err != nil {
 		return nil, err
 	}
-	l := &dayListing{slots: make(map[int]idSet), from: from, until: slotsOfDay, nextPart: files.NextPart}
+	l := &dayListing{slots: make(map[int]idSet), from: from, until: slotsOfDay, files: files}
 	withdrawn := make(idSet)
 	for r, err := range files.Lines(ctx, store) {
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	dayindex "github.com/substorm/substorm/ingest-gateway/archive/index"
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -62,6 +63,8 @@ type Config struct {
 	PartInterval time.Duration
 	// Memory bounds what is remembered of objects, in bytes.
 	Memory int64
+	// Index tells readers what is listed. Optional.
+	Index *dayindex.Keeper
 
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -90,6 +93,7 @@ type Writer struct {
 
 	index       *index
 	originals   *originals
+	named       *named
 	open        int
 	withdrawals []wire.Notice
 	nextClose   time.Time
@@ -104,7 +108,7 @@ func New(cfg Config) *Writer {
 	w := &Writer{
 		cfg: cfg, limits: l, days: make(map[dayKey]*day), templates: make(map[string]template), closes: 1,
 		index: newIndex(cfg.Site, l.index, cfg.Metrics), questions: make(chan question),
-		originals: newOriginals(cfg.Store, l.ids/4),
+		originals: newOriginals(cfg.Store, l.ids/4), named: newNamed(),
 	}
 	w.originals.open = w.openPlace
 	return w
@@ -227,12 +231,15 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 	if err != nil {
 		return err
 	}
+	if n.State == wire.StateRetracted {
+		return w.retract(ctx, d, s, n)
+	}
 	if withdrawn, known := s.ids[read.HashID(n.ID)]; known {
 		if withdrawn && n.State == wire.StateCurrent {
 			return w.withdrawAgain(ctx, d, n) // what followed the part may not have been finished
 		}
 		if n.State == wire.StateCurrent {
-			return w.withdrawNameless(ctx, n)
+			return w.follow(ctx, n) // it may be the notice once more
 		}
 		return nil
 	}
@@ -243,9 +250,17 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 	}
 	w.list(d, s, n)
 	if n.State == wire.StateCurrent {
-		return w.withdrawNameless(ctx, n)
+		return w.follow(ctx, n)
 	}
 	return nil
+}
+
+// follow does what follows from an object that is listed.
+func (w *Writer) follow(ctx context.Context, n wire.Notice) error {
+	if err := w.withdrawNameless(ctx, n); err != nil {
+		return err
+	}
+	return w.supersede(ctx, n)
 }
 
 // decode reads a notice and refuses what would not fit into a manifest.
@@ -257,7 +272,7 @@ func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
 	if n.Site != w.cfg.Site || m.Subject != wire.NoticeSubject(n.Site, n.Instrument) {
 		return wire.Notice{}, fmt.Errorf("it speaks of instrument %q of site %q: %w", n.Instrument, n.Site, wire.ErrMalformed)
 	}
-	if n.State != wire.StateCurrent && n.State != wire.StateWithdrawn {
+	if n.State != wire.StateCurrent && n.State != wire.StateWithdrawn && n.State != wire.StateRetracted {
 		return wire.Notice{}, fmt.Errorf("state %q: %w", n.State, wire.ErrMalformed)
 	}
 	_, err = wire.ParseManifestKey(wire.ManifestPartKey(n.Site, n.Instrument, wire.DayOf(n.ReceivedAt), 1))
@@ -276,6 +291,7 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	w.held++
 	d.open = append(d.open, n.Record)
 	w.open++
+	w.named.listed(n)
 	if n.State == wire.StateWithdrawn {
 		d.addRepeat(n.Record)
 		return

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// book is what is known of one instrument.
+type book struct {
+	name  string
+	cell  *stream.Cell
+	entry wire.IndexEntry
+	// days are summaries of days as they are in the bucket, some that were used last.
+	days map[wire.Day]wire.RootDay
+	// changed: the entry is to be written; closed: a root is due, as a day was closed.
+	changed, closed bool
+	// rooted is when the last root was written, newest the greatest number of one.
+	rooted time.Time
+	newest int
+}
+
+// book returns what is known of an instrument; its entry is read the first time.
+func (k *Keeper) book(ctx context.Context, name string) (*book, error) {
+	if i := k.instruments[name]; i != nil {
+		return i, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	i := &book{name: name, cell: stream.NewCell(k.kv, name), days: map[wire.Day]wire.RootDay{}}
+	data, err := i.cell.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if data != nil {
+		if i.entry, err = wire.DecodeIndexEntry(data); err != nil {
+			return nil, fmt.Errorf("entry %s of %s: %w", name, k.kv.Bucket(), err)
+		}
+	}
+	for _, d := range i.entry.Open {
+		i.keep(d)
+	}
+	k.instruments[name] = i
+	return i, nil
+}
+
+// recent returns what is in memory of a day.
+func (i *book) recent(day wire.Day) (wire.RootDay, bool) {
+	if d, ok := i.days[day]; ok {
+		return d, true
+	}
+	if at, found := find(i.entry.Open, day); found {
+		i.keep(i.entry.Open[at])
+		return i.entry.Open[at], true
+	}
+	return wire.RootDay{Day: day}, false
+}
+
+// known returns what the index says of a day; an empty summary where it says nothing.
+func (k *Keeper) known(ctx context.Context, i *book, day wire.Day) (wire.RootDay, error) {
+	if d, found := i.recent(day); found || i.entry.Root == 0 {
+		return d, nil
+	}
+	root, err := manifest.ReadRoot(ctx, k.cfg.Store, k.cfg.Site, i.name, i.entry.Root)
+	if err != nil {
+		return wire.RootDay{}, err
+	}
+	if at, found := find(root.Days, day); found {
+		i.keep(root.Days[at])
+		return root.Days[at], nil
+	}
+	return wire.RootDay{Day: day}, nil
+}
+
+func find(days []wire.RootDay, day wire.Day) (int, bool) {
+	return slices.BinarySearchFunc(days, day, func(d wire.RootDay, day wire.Day) int { return strings.Compare(string(d.Day), string(day)) })
+}
+
+// summarize reads a day. One that cannot be read is known by its files alone.
+func (k *Keeper) summarize(ctx context.Context, i *book, day wire.Day) error {
+	d, err := manifest.Summarize(ctx, k.cfg.Store, k.cfg.Site, i.name, day)
+	if errors.Is(err, wire.ErrMalformed) {
+		k.cfg.Log.Error("a manifest cannot be read: its day is in the index without what it holds", "instrument", i.name, "day", day, "error", err)
+		var files manifest.Files
+		if files, err = manifest.List(ctx, k.cfg.Store, k.cfg.Site, i.name, day); errors.Is(err, wire.ErrMalformed) {
+			return nil
+		}
+		d = files.Known(day)
+	}
+	if err != nil {
+		return err
+	}
+	k.cfg.Metrics.summaries.Inc()
+	if d.Version == 0 && len(d.Parts) == 0 {
+		return nil
+	}
+	i.set(d)
+	return nil
+}
+
+// set says what a day is now.
+func (i *book) set(d wire.RootDay) {
+	i.keep(d)
+	i.changed = true
+	if at, found := find(i.entry.Open, d.Day); found {
+		i.entry.Open[at] = d
+	} else {
+		i.entry.Open = slices.Insert(i.entry.Open, at, d)
+	}
+	if d.ObservedTo != nil && (i.entry.LatestObserved == nil || d.ObservedTo.After(*i.entry.LatestObserved)) {
+		i.entry.LatestObserved = d.ObservedTo
+	}
+}
+
+// keep remembers a day, and forgets the oldest where there are too many.
+func (i *book) keep(d wire.RootDay) {
+	i.days[d.Day] = d
+	if len(i.days) <= keepDays {
+		return
+	}
+	oldest := d.Day
+	for day := range i.days {
+		if oldest == d.Day || day != d.Day && day < oldest {
+			oldest = day
+		}
+	}
+	delete(i.days, oldest)
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	read "github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// What becomes of an object after it was listed is a new line of its day, which
+// replaces the one before: a newer version of its name supersedes it, or it is
+// retracted.
+
+// namedRoom is how many objects with names are remembered that a newer version may
+// supersede soon: at 1 KiB each 512 KiB. Others are looked for in the manifests.
+const namedRoom = 512
+
+// named remembers the newest objects that have names, by ID.
+type named struct {
+	records map[string]wire.Record
+	order   []string
+}
+
+func newNamed() *named { return &named{records: make(map[string]wire.Record)} }
+
+// listed notes an object that is listed.
+func (l *named) listed(n wire.Notice) {
+	if n.Name == "" || n.State != wire.StateCurrent {
+		delete(l.records, n.ID)
+		return
+	}
+	if _, known := l.records[n.ID]; !known {
+		l.order = append(l.order, n.ID)
+	}
+	l.records[n.ID] = n.Record
+	for len(l.order) > namedRoom {
+		delete(l.records, l.order[0])
+		l.order = l.order[1:]
+	}
+}
+
+// supersede lists the version that an object replaces as superseded.
+func (w *Writer) supersede(ctx context.Context, n wire.Notice) error {
+	if n.Supersedes == "" || n.Supersedes == n.ID {
+		return nil
+	}
+	r, found, err := w.listedRecord(ctx, n, n.Supersedes)
+	if err != nil || !found || r.State != wire.StateCurrent {
+		return err
+	}
+	d, s, err := w.slot(ctx, n.Instrument, r)
+	if err != nil {
+		return err
+	}
+	r.State = wire.StateSuperseded
+	w.change(d, s, r)
+	return nil
+}
+
+// retract lists an object as retracted, which a notice asks for. Where the object
+// lies, and what it is, the manifests say.
+func (w *Writer) retract(ctx context.Context, d *day, s *slot, n wire.Notice) error {
+	withdrawn, known := s.ids[read.HashID(n.ID)]
+	if !known || withdrawn {
+		w.cfg.Metrics.refused.Inc()
+		w.cfg.Log.Error("a notice is refused: it retracts what is not listed", "instrument", n.Instrument, "object", n.ID, "day", d.day)
+		return nil
+	}
+	r, found, err := w.recordIn(ctx, d, n.ID)
+	if err != nil || !found || r.State == wire.StateRetracted || r.State == wire.StatePurged {
+		return err
+	}
+	r.State, r.Reason, r.RetractedAt = wire.StateRetracted, n.Reason, n.RetractedAt
+	if r.RetractedAt == nil {
+		now := time.Now().UTC()
+		r.RetractedAt = &now
+	}
+	w.change(d, s, r)
+	return nil
+}
+
+// change adds a line that replaces another one to the open part of its day.
+func (w *Writer) change(d *day, s *slot, r wire.Record) {
+	s.closes = w.closes
+	d.open = append(d.open, r)
+	w.open++
+	delete(w.named.records, r.ID)
+}
+
+// listedRecord returns what the manifests, open parts included, say now of an
+// earlier object of a notice's instrument.
+func (w *Writer) listedRecord(ctx context.Context, n wire.Notice, id string) (wire.Record, bool, error) {
+	if r, known := w.named.records[id]; known {
+		return r, true, nil
+	}
+	for key, d := range w.days {
+		if key.instrument != n.Instrument {
+			continue
+		}
+		if r, found := openRecord(d, id); found {
+			return r, true, nil
+		}
+	}
+	of, ok := wire.DayOfID(id)
+	if key, packed := wire.KeyOfID(id); !ok && !packed {
+		info, err := w.cfg.Store.Head(ctx, key)
+		if errors.Is(err, objectstore.ErrNotFound) {
+			return wire.Record{}, false, nil
+		}
+		if err != nil {
+			return wire.Record{}, false, err
+		}
+		there, err := wire.NoticeFromMetadata(key, info.Metadata)
+		if err != nil || there.Instrument != n.Instrument {
+			return wire.Record{}, false, nil // nobody can say which day lists it
+		}
+		of, ok = wire.DayOf(there.ReceivedAt), true
+	}
+	if !ok {
+		return wire.Record{}, false, nil
+	}
+	return w.closedRecord(ctx, n.Instrument, of, id)
+}
+
+// recordIn is listedRecord of a day.
+func (w *Writer) recordIn(ctx context.Context, d *day, id string) (wire.Record, bool, error) {
+	if r, found := openRecord(d, id); found {
+		return r, true, nil
+	}
+	return w.closedRecord(ctx, d.instrument, d.day, id)
+}
+
+// openRecord returns the last line of an object in the open part of a day.
+func openRecord(d *day, id string) (wire.Record, bool) {
+	for _, r := range slices.Backward(d.open) {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return wire.Record{}, false
+}
+
+func (w *Writer) closedRecord(ctx context.Context, instrument string, of wire.Day, id string) (wire.Record, bool, error) {
+	for r, err := range read.Records(ctx, w.cfg.Store, w.cfg.Site, instrument, of) {
+		if err != nil {
+			return wire.Record{}, false, err
+		}
+		if r.ID == id {
+			return r, true, nil
+		}
+	}
+	return wire.Record{}, false, nil
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"container/list"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// cache keeps what was used last, up to so many bytes.
+type cache struct {
+	mu      sync.Mutex
+	max     int64
+	bytes   int64
+	order   *list.List // the one used last in front
+	entries map[string]*list.Element
+	metrics *metrics
+}
+
+type cached struct {
+	key   string
+	value any
+	cost  int64
+}
+
+func newCache(most int64, m *metrics) *cache {
+	return &cache{max: most, order: list.New(), entries: make(map[string]*list.Element), metrics: m}
+}
+
+func (c *cache) get(key string) (any, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, found := c.entries[key]
+	if !found {
+		return nil, false
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*cached).value, true
+}
+
+// put keeps a value; one that is larger than all the room is not kept.
+func (c *cache) put(key string, value any, cost int64) {
+	if cost > c.max {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, found := c.entries[key]; found {
+		c.remove(e)
+	}
+	c.entries[key] = c.order.PushFront(&cached{key, value, cost})
+	c.bytes += cost
+	for c.bytes > c.max {
+		c.remove(c.order.Back())
+	}
+	c.metrics.cached.Set(float64(c.bytes))
+}
+
+func (c *cache) remove(e *list.Element) {
+	v := e.Value.(*cached)
+	c.order.Remove(e)
+	delete(c.entries, v.key)
+	c.bytes -= v.cost
+}
+
+// load returns what is kept under a key, or makes it: once, however many ask. It is
+// made to the end also where those who asked went away, and must not load itself.
+func (c *Catalog) load(ctx context.Context, key string, produce func(context.Context) (any, int64, error)) (any, error) {
+	if v, found := c.cache.get(key); found {
+		c.metrics.hits.Inc()
+		return v, nil
+	}
+	answer := c.loads.DoChan(key, func() (any, error) {
+		c.decodes <- struct{}{}
+		defer func() { <-c.decodes }()
+		c.metrics.misses.Inc()
+		v, cost, err := produce(context.WithoutCancel(ctx))
+		if err != nil {
+			return nil, err
+		}
+		c.cache.put(key, v, cost)
+		return v, nil
+	})
+	select {
+	case a := <-answer:
+		return a.Val, a.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// dayCost is what a wire.RootDay takes beside its strings, in bytes.
+const dayCost = 280
+
+func costOf(days []wire.RootDay) int64 {
+	cost := int64(len(days)) * dayCost
+	for _, d := range days {
+		cost += int64(len(d.FirstPath) + len(d.LastPath) + 16*len(d.Parts))
+		for _, dir := range d.Dirs {
+			cost += int64(len(dir)) + 16
+		}
+	}
+	return cost
+}
+
+func sortedKeys[V any](m map[string]V, more []string) []string {
+	all := slices.AppendSeq(more, maps.Keys(m))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+type metrics struct {
+	hits, misses, dropped, refused prometheus.Counter
+	cached, fresh, freshBytes      prometheus.Gauge
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		hits:       counter("substorm_catalog_hits_total", "Decoded manifests and roots that were in memory."),
+		misses:     counter("substorm_catalog_misses_total", "Manifests and roots that were read and decoded."),
+		dropped:    counter("substorm_catalog_dropped_total", "New objects that show when they are listed, because there is no room for more."),
+		refused:    counter("substorm_catalog_notices_refused_total", "Notices that could not be understood."),
+		cached:     gauge("substorm_catalog_cached_bytes", "What decoded manifests and roots take."),
+		fresh:      gauge("substorm_catalog_fresh_objects", "New objects that are in no closed part of a manifest yet."),
+		freshBytes: gauge("substorm_catalog_fresh_bytes", "What they take."),
+	}
+	if registry != nil {
+		registry.MustRegister(m.hits, m.misses, m.dropped, m.refused, m.cached, m.fresh, m.freshBytes)
+	}
+	return m
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/naming"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Day is what the archive holds of an instrument and day of receipt. It is shared
+// and never changes.
+type Day struct {
+	Instrument string
+	Day        wire.Day
+	// Records in the order of their published paths, and of several with one path
+	// the older versions first. What was withdrawn is left out; what was superseded,
+	// retracted or purged says so.
+	Records []*wire.Record
+	// Changed is when the last of them was received or retracted.
+	Changed time.Time
+	// Tag names exactly what the day holds: two that are equal, here or at another
+	// program, hold the same.
+	Tag string
+
+	// paths are the published ones of the records.
+	paths []string
+	// ids are the places of the records, of a day of which nothing is fresh.
+	ids map[string]int
+}
+
+// Day returns one day. Of a day of which nothing is known it has no records. Errors:
+// those of the store and of manifests.
+func (c *Catalog) Day(ctx context.Context, instrument string, day wire.Day) (*Day, error) {
+	s, err := c.known(ctx, instrument)
+	if err != nil {
+		return nil, err
+	}
+	return c.day(ctx, s, s.find(day))
+}
+
+// day returns a day with what is fresh.
+func (c *Catalog) day(ctx context.Context, s snapshot, sum wire.RootDay) (*Day, error) {
+	listed, err := c.listed(ctx, s.instrument, sum)
+	fresh := s.fresh[sum.Day]
+	if err != nil || len(fresh) == 0 {
+		return listed, err
+	}
+	tag := tagOf(sum, s.epoch, fresh)
+	key := "fresh/" + s.instrument + "/" + tag
+	if v, found := c.cache.get(key); found {
+		return v.(*Day), nil
+	}
+	d := c.merge(listed, fresh)
+	d.Tag = tag
+	c.cache.put(key, d, int64(len(d.Records))*mergedCost)
+	return d, nil
+}
+
+// tagOf: files are written once, and so is a message of a stream.
+func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
+	text := fmt.Sprintf("%s %d %v", sum.Day, sum.Version, sum.Parts)
+	if len(fresh) > 0 {
+		text += fmt.Sprintf(" %s %d %d", epoch, fresh[0].sequence, fresh[len(fresh)-1].sequence)
+	}
+	hash := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(hash[:12])
+}
+
+// listed returns what the files of a day list.
+func (c *Catalog) listed(ctx context.Context, instrument string, sum wire.RootDay) (*Day, error) {
+	tag := tagOf(sum, "", nil)
+	keys := sum.Keys(c.cfg.Site, instrument)
+	if len(keys) == 0 {
+		return &Day{Instrument: instrument, Day: sum.Day, Tag: tag, ids: map[string]int{}}, nil
+	}
+	v, err := c.load(ctx, "day/"+instrument+"/"+tag, func(ctx context.Context) (any, int64, error) {
+		d := &Day{Instrument: instrument, Day: sum.Day, Tag: tag}
+		cost, err := d.read(manifest.RecordsOf(ctx, c.cfg.Store, keys), sum.Entries)
+		return d, cost, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("instrument %s, %s: %w", instrument, sum.Day, err)
+	}
+	return v.(*Day), nil
+}
+
+const (
+	// recordCost is what a record takes beside its strings: itself, its place in the
+	// slices, and in the map of identities.
+	recordCost = int64(unsafe.Sizeof(wire.Record{})) + 96
+	// mergedCost is what a record takes in a day that only refers to it.
+	mergedCost = 96
+)
+
+// read takes the records of a day's files, about so many, and returns what they take.
+func (d *Day) read(records iter.Seq2[wire.Record, error], count int) (cost int64, err error) {
+	all := make([]wire.Record, 0, max(0, min(count, 1<<20)))
+	same := map[string]string{}
+	intern := func(s *string) {
+		if known, ok := same[*s]; ok {
+			*s = known
+		} else {
+			same[*s] = *s
+		}
+	}
+	for r, err := range records {
+		if err != nil {
+			return 0, err
+		}
+		if r.State == wire.StateWithdrawn {
+			continue
+		}
+		if r.Key == r.ID {
+			r.Key = r.ID
+		} else {
+			intern(&r.Key) // a pack's
+		}
+		for _, s := range []*string{&r.MediaType, &r.Gateway, &r.Incarnation, &r.Source, &r.Framing, &r.BroughtBy} {
+			intern(s)
+		}
+		all = append(all, r)
+		cost += recordCost + int64(len(r.ID)+len(r.Name)+len(r.Path)+len(r.Supersedes)+len(r.Reason))
+		if r.Segment != nil {
+			cost += int64(unsafe.Sizeof(*r.Segment))
+		}
+	}
+	d.Records, d.paths = make([]*wire.Record, len(all)), make([]string, len(all))
+	for i := range all {
+		d.Records[i], d.paths[i] = &all[i], all[i].Published()
+	}
+	d.index()
+	d.ids = make(map[string]int, len(d.Records))
+	for i, r := range d.Records {
+		d.ids[r.ID] = i
+	}
+	return cost + int64(cap(all)-len(all))*recordCost, nil
+}
+
+// index puts the records in order.
+func (d *Day) index() {
+	sort.Sort(byPath{d})
+	for _, r := range d.Records {
+		for _, t := range []*time.Time{&r.ReceivedAt, r.RetractedAt} {
+			if t != nil && t.After(d.Changed) {
+				d.Changed = *t
+			}
+		}
+	}
+}
+
+// byPath sorts a day's records along with their paths.
+type byPath struct{ *Day }
+
+func (b byPath) Len() int { return len(b.Records) }
+func (b byPath) Less(i, j int) bool {
+	return cmp.Or(strings.Compare(b.paths[i], b.paths[j]), older(b.Records[i], b.Records[j])) < 0
+}
+func (b byPath) Swap(i, j int) {
+	b.Records[i], b.Records[j] = b.Records[j], b.Records[i]
+	b.paths[i], b.paths[j] = b.paths[j], b.paths[i]
+}
+
+// older orders the objects of one path.
+func older(a, b *wire.Record) int {
+	return cmp.Or(cmp.Compare(a.Version, b.Version), a.ReceivedAt.Compare(b.ReceivedAt), strings.Compare(a.ID, b.ID))
+}
+
+// at returns the records of a path.
+func (d *Day) at(path string) []*wire.Record {
+	from, found := slices.BinarySearch(d.paths, path)
+	if !found {
+		return nil
+	}
+	to := from + 1
+	for to < len(d.paths) && d.paths[to] == path {
+		to++
+	}
+	return d.Records[from:to]
+}
+
+// below returns the records whose paths begin with a prefix, and the paths.
+func (d *Day) below(prefix string) ([]*wire.Record, []string) {
+	from := sort.SearchStrings(d.paths, prefix)
+	to := from + sort.Search(len(d.paths)-from, func(i int) bool { return !strings.HasPrefix(d.paths[from+i], prefix) })
+	return d.Records[from:to], d.paths[from:to]
+}
+
+// Path returns the published path of the record with an index.
+func (d *Day) Path(i int) string { return d.paths[i] }
+
+// merge lays fresh notices over a day.
+func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
+	d := &Day{Instrument: listed.Instrument, Day: listed.Day, Records: slices.Clone(listed.Records), paths: slices.Clone(listed.paths)}
+	at := make(map[string]int, len(fresh)) // those that are added
+	place := func(id string) (int, bool) {
+		if i, added := at[id]; added {
+			return i, true
+		}
+		i, known := listed.ids[id]
+		return i, known
+	}
+	change := func(id string, to func(*wire.Record)) {
+		if i, known := place(id); known && d.Records[i] != nil {
+			r := *d.Records[i]
+			to(&r)
+			d.Records[i] = &r
+		}
+	}
+	taken := make(map[string]bool, len(fresh)) // by path
+	for _, f := range fresh {
+		r := f.record
+		switch _, known := place(r.ID); {
+		case r.State == wire.StateWithdrawn:
+			if i, known := place(r.ID); known {
+				d.Records[i] = nil
+			}
+		case r.State == wire.StateRetracted:
+			change(r.ID, func(was *wire.Record) {
+				was.State, was.Reason, was.RetractedAt = r.State, r.Reason, r.RetractedAt
+			})
+		case known || r.State != wire.StateCurrent:
+		case c.uncertain(listed, taken, &r, f.path):
+		default:
+			if r.Supersedes != "" {
+				change(r.Supersedes, func(was *wire.Record) {
+					if was.State == wire.StateCurrent {
+						was.State = wire.StateSuperseded
+					}
+				})
+			}
+			taken[f.path] = true
+			at[r.ID] = len(d.Records)
+			d.Records, d.paths = append(d.Records, &r), append(d.paths, f.path)
+		}
+	}
+	kept := 0
+	for i, r := range d.Records {
+		if r != nil {
+			d.Records[kept], d.paths[kept] = r, d.paths[i]
+			kept++
+		}
+	}
+	d.Records, d.paths = d.Records[:kept], d.paths[:kept]
+	d.index()
+	return d
+}
+
+// uncertain says whether the manifest's writer may publish a new object elsewhere:
+// its path is taken, or is one with a sequence.
+func (c *Catalog) uncertain(listed *Day, taken map[string]bool, r *wire.Record, path string) bool {
+	if r.Supersedes == "" && r.Version < 2 {
+		if taken[path] || len(listed.at(path)) > 0 {
+			return true
+		}
+	}
+	if r.Path != "" || c.cfg.Naming == nil || r.Segment != nil || r.Gateway == wire.ImportWriter {
+		return false
+	}
+	t, err := naming.Parse(c.cfg.Naming(listed.Instrument))
+	return err == nil && t.Has("sequence")
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// The overlay holds what was announced and is in no closed part yet, a minute of
+// notices as a rule. What the manifest's writer decides is not known of it: whether
+// an object is a repeat, and which path it gets where that is taken. One that cannot
+// be shown for certain waits until it is listed.
+
+const (
+	// maxRecords and maxBytes bound the overlay. Where the manifest's writer is away
+	// for long, the oldest wait until they are listed.
+	maxRecords = 100_000
+	maxBytes   = 64 << 20
+	// itemCost is what a decoded notice takes beside its bytes.
+	itemCost = 512
+)
+
+// item is one notice.
+type item struct {
+	sequence uint64
+	size     int64
+	of       dayKey
+	path     string // published
+	record   wire.Record
+}
+
+type dayKey struct {
+	instrument string
+	day        wire.Day
+}
+
+// overlay is guarded by the catalog's mutex.
+type overlay struct {
+	maxRecords int
+	maxBytes   int64
+	metrics    *metrics
+
+	epoch string
+	// next is the first sequence that was not heard.
+	next  uint64
+	items []*item // in the order of the stream
+	days  map[string]map[wire.Day][]*item
+	bytes int64
+}
+
+func newOverlay(records int, bytes int64, m *metrics) *overlay {
+	return &overlay{maxRecords: records, maxBytes: bytes, metrics: m, days: make(map[string]map[wire.Day][]*item)}
+}
+
+// begin returns from where on notices are wanted. Of a stream that was made anew
+// nothing is known.
+func (o *overlay) begin(listed wire.StreamCursor) uint64 {
+	if o.epoch != listed.Epoch {
+		o.drop(len(o.items))
+		o.epoch, o.next = listed.Epoch, 0
+	}
+	o.next = max(o.next, listed.Next)
+	return o.next
+}
+
+func (o *overlay) reached(epoch string, sequence uint64) {
+	if o.epoch == epoch {
+		o.next = max(o.next, sequence+1)
+	}
+}
+
+func (o *overlay) add(epoch string, sequence uint64, n wire.Notice, size int) {
+	if o.epoch != epoch {
+		return
+	}
+	of := dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}
+	i := &item{sequence: sequence, size: int64(size) + itemCost, of: of, path: n.Published(), record: n.Record}
+	i.record.ReceivedAt = i.record.ReceivedAt.UTC()
+	o.items = append(o.items, i)
+	days := o.days[of.instrument]
+	if days == nil {
+		days = make(map[wire.Day][]*item)
+		o.days[of.instrument] = days
+	}
+	// Who asked before goes on reading the shorter slice.
+	days[of.day] = append(days[of.day], i)
+	o.bytes += i.size
+	over := 0
+	for bytes := o.bytes; len(o.items)-over > o.maxRecords || bytes > o.maxBytes; over++ {
+		bytes -= o.items[over].size
+	}
+	o.metrics.dropped.Add(float64(over))
+	o.drop(over)
+}
+
+// trim forgets what is in closed parts.
+func (o *overlay) trim(listed wire.StreamCursor) {
+	if o.epoch != listed.Epoch {
+		return
+	}
+	listedItems := slices.IndexFunc(o.items, func(i *item) bool { return i.sequence >= listed.Next })
+	if listedItems < 0 {
+		listedItems = len(o.items)
+	}
+	o.drop(listedItems)
+}
+
+// drop forgets the oldest.
+func (o *overlay) drop(count int) {
+	for _, i := range o.items[:count] {
+		days := o.days[i.of.instrument]
+		if days[i.of.day] = days[i.of.day][1:]; len(days[i.of.day]) == 0 {
+			delete(days, i.of.day)
+		}
+		if len(days) == 0 {
+			delete(o.days, i.of.instrument)
+		}
+		o.bytes -= i.size
+	}
+	o.items = o.items[count:]
+	if count > 0 && cap(o.items) > 4*len(o.items) {
+		o.items = slices.Clone(o.items)
+	}
+	o.metrics.fresh.Set(float64(len(o.items)))
+	o.metrics.freshBytes.Set(float64(o.bytes))
+}
+
+// of returns the notices of an instrument by day.
+func (o *overlay) of(instrument string) map[wire.Day][]*item { return maps.Clone(o.days[instrument]) }
+
+func (o *overlay) instruments() []string { return slices.Collect(maps.Keys(o.days)) }

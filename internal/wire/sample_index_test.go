@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"time"
+)
+
+// sampleRetracted is an object whose bytes are kept and not shown any more.
+func sampleRetracted() Record {
+	r := samplePublished()
+	r.State, r.Reason, r.RetractedAt = StateRetracted, "the shutter was closed", ptr(sampleTime.Add(time.Hour))
+	return r
+}
+
+// sampleSuperseded is the first object of a name that has a second one.
+func sampleSuperseded() Record {
+	c := sampleName()
+	r, v := sampleNamed(), c.Versions[0]
+	r.ID, r.Key, r.Size, r.Digest, r.ReceivedAt = v.Key, v.Key, v.Size, v.Digest, v.ReceivedAt
+	r.State, r.Version, r.Supersedes = StateSuperseded, 0, ""
+	return r
+}
+
+// sampleChanges is a part with lines that replace earlier ones.
+func sampleChanges() Manifest {
+	return Manifest{
+		Header: ManifestHeader{Format: Format, Site: "thule", Instrument: "allsky-1", Day: "2026-11-21", Entries: 3, Changes: 2,
+			ObservedFrom: sampleRaw().ObservedFrom, ObservedTo: sampleRaw().ObservedTo, Writer: "gateway-1", Incarnation: "01k9zqv7r4"},
+		Records: []Record{samplePacked(), sampleRetracted(), sampleSuperseded()},
+	}
+}
+
+func sampleRootDay() RootDay {
+	return RootDay{Day: "2026-11-21", Version: 2, Digest: ptr(sampleDigest("version")), Parts: PartNumbers{{1441, 1443}, {1445, 1445}},
+		Entries: 2881, Repeats: 3, Bytes: 576_000_000, ObservedFrom: ptr(sampleTime.Add(-24 * time.Hour)), ObservedTo: ptr(sampleTime.Add(-time.Minute)),
+		Dirs: []string{"2026/11/20", "2026/11/21"}, Deeper: true,
+		FirstPath: "2026/11/20/rank_235958.jpg", LastPath: "2026/11/21/rank_235958~2.jpg"}
+}
+
+func sampleIndex() IndexEntry {
+	return IndexEntry{Format: Format, Root: 17, Open: []RootDay{sampleRootDay(), {Day: "2026-11-22", Parts: PartNumbers{{1, 1}}, Entries: 1, Bytes: 5,
+		Dirs: []string{""}, FirstPath: "first", LastPath: "first"}}, LatestObserved: ptr(sampleTime)}
+}
+
+func sampleRoot() Root {
+	return Root{Header: RootHeader{Format: Format, Site: "thule", Instrument: "allsky-1", Number: 17, Days: 2, Writer: "gateway-1", Incarnation: "01k9zqv7r4"},
+		Days: []RootDay{{Day: "2015-03-17", Version: 1, Digest: ptr(sampleDigest("first")), Entries: 1, Bytes: 5}, sampleRootDay()}}
+}
+
+func decodeRootBytes(data []byte) (any, error) { return DecodeRoot(bytes.NewReader(data)) }
+
+func goldenIndexRecords() []goldenRecord {
+	retracted := sampleNotice(sampleRetracted(), "allsky-1")
+	return []goldenRecord{
+		{"notice-retracted.json", retracted.Encode, decoded(DecodeNotice), retracted},
+		{"index.json", sampleIndex().Encode, decoded(DecodeIndexEntry), sampleIndex()},
+		{"manifest-changes.jsonl.zst", nil, decodeManifestBytes, sampleChanges()},
+		{"manifest-root.jsonl.zst", nil, decodeRootBytes, sampleRoot()},
+	}
+}

@@ -48,7 +48,7 @@ type lab struct {
 	minio    *parts.MinIOServer
 	bucket   objectstore.Store
 	gets     atomic.Int64 // of the doors
-	catalog  *catalog
+	catalog  *shelf
 	snapshot registry.Snapshot
 	metrics  *prometheus.Registry
 	log      log
@@ -60,7 +60,7 @@ type lab struct {
 // name and "-token".
 func newLab(t testing.TB, change func(*archive.Config), more ...wire.InstrumentEntry) *lab {
 	t.Helper()
-	l := &lab{t: t, minio: parts.MinIO(t, parts.MinIOOptions{}), catalog: &catalog{records: map[string][]wire.Record{}},
+	l := &lab{t: t, minio: parts.MinIO(t, parts.MinIOOptions{}), catalog: &shelf{records: map[string][]wire.Record{}},
 		metrics: prometheus.NewRegistry()}
 	l.bucket = l.minio.Bucket(t, "archive")
 	l.snapshot = registry.Snapshot{Revision: 1, Instruments: map[string]wire.InstrumentEntry{}, Readers: map[string]wire.ReaderEntry{}}
@@ -240,14 +240,14 @@ func (c counted) List(context.Context, string, string) iter.Seq2[objectstore.Inf
 	}
 }
 
-// catalog lists what a test has put into it.
-type catalog struct {
+// shelf is a Catalog that lists what a test has put into it.
+type shelf struct {
 	mu         sync.Mutex
 	records    map[string][]wire.Record
 	generation int
 }
 
-func (c *catalog) add(instrument string, r wire.Record) {
+func (c *shelf) add(instrument string, r wire.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.generation++
@@ -255,7 +255,7 @@ func (c *catalog) add(instrument string, r wire.Record) {
 }
 
 // change changes the record of a path.
-func (c *catalog) change(instrument, path string, f func(*wire.Record)) {
+func (c *shelf) change(instrument, path string, f func(*wire.Record)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.generation++
@@ -266,7 +266,7 @@ func (c *catalog) change(instrument, path string, f func(*wire.Record)) {
 	}
 }
 
-func (c *catalog) Find(ctx context.Context, instrument, path string) (wire.Record, error) {
+func (c *shelf) Find(ctx context.Context, instrument, path string) (wire.Record, error) {
 	all, err := c.Versions(ctx, instrument, path)
 	if err != nil {
 		return wire.Record{}, err
@@ -274,7 +274,7 @@ func (c *catalog) Find(ctx context.Context, instrument, path string) (wire.Recor
 	return slices.MaxFunc(all, func(a, b wire.Record) int { return cmp.Compare(a.Version, b.Version) }), nil
 }
 
-func (c *catalog) Versions(_ context.Context, instrument, path string) ([]wire.Record, error) {
+func (c *shelf) Versions(_ context.Context, instrument, path string) ([]wire.Record, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []wire.Record
@@ -289,7 +289,7 @@ func (c *catalog) Versions(_ context.Context, instrument, path string) ([]wire.R
 	return all, nil
 }
 
-func (c *catalog) Named(ctx context.Context, instrument, name string) (wire.Record, error) {
+func (c *shelf) Named(ctx context.Context, instrument, name string) (wire.Record, error) {
 	c.mu.Lock()
 	path := ""
 	for _, r := range c.records[instrument] {
@@ -301,7 +301,7 @@ func (c *catalog) Named(ctx context.Context, instrument, name string) (wire.Reco
 	return c.Find(ctx, instrument, path)
 }
 
-func (c *catalog) Day(_ context.Context, instrument string, day wire.Day) (iter.Seq[*wire.Record], error) {
+func (c *shelf) Day(_ context.Context, instrument string, day wire.Day) (iter.Seq[*wire.Record], error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []*wire.Record
@@ -316,7 +316,7 @@ func (c *catalog) Day(_ context.Context, instrument string, day wire.Day) (iter.
 	return slices.Values(all), nil
 }
 
-func (c *catalog) Oldest(_ context.Context, instrument, dir string) (time.Time, error) {
+func (c *shelf) Oldest(_ context.Context, instrument, dir string) (time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var oldest time.Time
@@ -328,7 +328,7 @@ func (c *catalog) Oldest(_ context.Context, instrument, dir string) (time.Time, 
 	return oldest, nil
 }
 
-func (c *catalog) Children(_ context.Context, instrument, dir string) (archive.Listing, error) {
+func (c *shelf) Children(_ context.Context, instrument, dir string) (archive.Listing, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	folders := map[string]archive.Folder{}
@@ -365,7 +365,7 @@ func (c *catalog) Children(_ context.Context, instrument, dir string) (archive.L
 	return l, nil
 }
 
-func (c *catalog) Directories(_ context.Context, instrument string) iter.Seq2[archive.Directory, error] {
+func (c *shelf) Directories(_ context.Context, instrument string) iter.Seq2[archive.Directory, error] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := map[string]bool{}

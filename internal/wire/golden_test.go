@@ -56,6 +56,7 @@ func goldenRecords() []goldenRecord {
 		{"registry-framings.json", sampleFramings().Encode, decoded(DecodeInstrumentEntry), sampleFramings()},
 		{"registry-packs.json", samplePacks().Encode, decoded(DecodeInstrumentEntry), samplePacks()},
 		{"registry-access.json", sampleAccess().Encode, decoded(DecodeInstrumentEntry), sampleAccess()},
+		{"registry-rights.json", sampleRights().Encode, decoded(DecodeInstrumentEntry), sampleRights()},
 		{"notice-packed.json", sampleNotice(samplePacked(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(samplePacked(), "allsky-1")},
 		{"notice-repacked.json", sampleNotice(sampleRepacked(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleRepacked(), "allsky-1")},
 		{"registry-http.json", sampleHTTP().Encode, decoded(DecodeInstrumentEntry), sampleHTTP()},

@@ -98,6 +98,8 @@ type InstrumentEntry struct {
 
 	// Access is nil where all is AccessAuthenticated and nothing under embargo.
 	Access *AccessEntry `json:"access,omitempty"`
+	// Rights is nil where nothing is said about them.
+	Rights *RightsEntry `json:"rights,omitempty"`
 }
 
 // ForwardEntry says where a copy of what is received is sent.

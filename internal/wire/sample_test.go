@@ -168,6 +168,13 @@ func sampleAccess() InstrumentEntry {
 	return e
 }
 
+// sampleRights says whose the data is.
+func sampleRights() InstrumentEntry {
+	e := sampleInstrument()
+	e.Rights = &RightsEntry{License: "CC-BY-4.0", DOI: "10.5555/thule.allsky", Citation: "Thule Observatory (2026): all-sky images.", Credit: "Image: Thule Observatory"}
+	return e
+}
+
 // samplePacked is a member as gateways write it, sampleRepacked one that had
 // another place before.
 func samplePacked() Record {

@@ -26,3 +26,10 @@ func accessEntry(access *v1alpha1.Access) *wire.AccessEntry {
 	}
 	return entry
 }
+
+func rightsEntry(rights *v1alpha1.Rights) *wire.RightsEntry {
+	if rights == nil {
+		return nil
+	}
+	return &wire.RightsEntry{License: rights.License, DOI: rights.DOI, Citation: rights.Citation, Credit: rights.Credit}
+}

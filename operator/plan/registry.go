@@ -210,6 +210,7 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		Station:          spec.Station,
 		Forward:          forwardEntry(spec.Forward),
 		Access:           accessEntry(&spec.Access),
+		Rights:           rightsEntry(spec.Rights),
 		Sampling:         samplingEntry(spec.Sampling),
 	}
 	if spec.Naming != nil {

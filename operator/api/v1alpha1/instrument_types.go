@@ -133,6 +133,10 @@ type InstrumentSpec struct {
 	// +optional
 	Access Access `json:"access,omitzero"`
 
+	// Rights say under what terms the data may be used, and how to cite it.
+	// +optional
+	Rights *Rights `json:"rights,omitempty"`
+
 	// Forward sends a copy of what is received to another server, until a date:
 	// for the time in which an old server is still in use.
 	// +optional

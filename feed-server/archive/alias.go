@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// aliases are the templates of old URLs, read once for each registry.
+type aliases struct {
+	log *slog.Logger
+
+	mu       sync.Mutex
+	snapshot *registry.Snapshot
+	all      []tree.Instrument
+}
+
+// of returns the instruments that have any, by name.
+func (a *aliases) of(s *registry.Snapshot) []tree.Instrument {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.snapshot == s {
+		return a.all
+	}
+	a.snapshot, a.all = s, nil
+	for _, name := range slices.Sorted(maps.Keys(s.Instruments)) {
+		entry := s.Instruments[name]
+		if len(entry.Aliases) == 0 {
+			continue
+		}
+		in, err := tree.OfEntry(entry)
+		if err != nil {
+			a.log.Error("aliases cannot be read: their old URLs are not answered", "instrument", name, "error", err)
+			continue
+		}
+		in.Naming = nil // what is published lies below Root
+		a.all = append(a.all, in)
+	}
+	return a.all
+}
+
+// serveAlias answers old URLs, and what no other door answers.
+func (a *Archive) serveAlias(v *visit) *problem.Problem {
+	path, err := unescape(strings.TrimPrefix(v.URL.EscapedPath(), "/"))
+	if err != nil {
+		return problem.New(http.StatusBadRequest, "%v", err)
+	}
+	t := target{path: path}
+	var refused *problem.Problem
+	for _, c := range tree.Candidates(path, a.aliases.of(v.snapshot)) {
+		in := v.snapshot.Instruments[c.Instrument]
+		p := a.verdict(v, in, t, time.Time{})
+		if p == nil {
+			record, found, err := a.look(v.Context(), c)
+			if err != nil {
+				return a.unreadable(v, t.String(), err)
+			}
+			if !found {
+				continue
+			}
+			if p = a.withheld(v, in, t, &record); p == nil {
+				return a.serveRecord(v, in, t, record)
+			}
+		}
+		if refused == nil {
+			refused = p
+		}
+	}
+	if refused != nil {
+		return refused
+	}
+	return notFound(t)
+}
+
+// look looks for an object where a candidate says.
+func (a *Archive) look(ctx context.Context, c tree.Candidate) (found wire.Record, ok bool, err error) {
+	if c.Name != "" {
+		found, err = a.cfg.Catalog.Named(ctx, c.Instrument, c.Name)
+		if errors.Is(err, ErrNotFound) {
+			return found, false, nil
+		}
+		return found, err == nil && c.Matches(found), err
+	}
+	day, err := a.cfg.Catalog.Day(ctx, c.Instrument, c.Day)
+	if errors.Is(err, ErrNotFound) {
+		return found, false, nil
+	}
+	if err != nil {
+		return found, false, err
+	}
+	for r := range day {
+		if (!ok || before(r, &found) != c.Newest) && c.Matches(*r) {
+			found, ok = *r, true
+		}
+	}
+	return found, ok, nil
+}
+
+// before orders objects as they were received.
+func before(a, b *wire.Record) bool {
+	if !a.ReceivedAt.Equal(b.ReceivedAt) {
+		return a.ReceivedAt.Before(b.ReceivedAt)
+	}
+	return a.ID < b.ID
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// ErrNotFound is what a Catalog wraps for a path that it does not list.
+var ErrNotFound = errors.New("nothing in the archive has this path")
+
+// Catalog knows what the archive holds. Its answers come from memory, or from a few
+// manifests of the day that is asked for; records are shared: do not change them.
+// Errors: ErrNotFound, and those of objectstore.
+type Catalog interface {
+	// Find returns the object that is published under a path: the current version, or
+	// the one that was taken back last (wire.StateRetracted, wire.StatePurged).
+	Find(ctx context.Context, instrument, path string) (wire.Record, error)
+	// Versions returns all objects that are or were published under a path.
+	Versions(ctx context.Context, instrument, path string) ([]wire.Record, error)
+	// Children returns what a directory holds. Dir is a path without a slash at its
+	// end; empty: all of the instrument's.
+	Children(ctx context.Context, instrument, dir string) (Listing, error)
+	// Oldest returns the earliest time at which anything beneath a directory can have
+	// been observed, or else received; the zero time where that is not known.
+	Oldest(ctx context.Context, instrument, dir string) (time.Time, error)
+	// Named returns the object that has a name of its sender's: its current version.
+	Named(ctx context.Context, instrument, name string) (wire.Record, error)
+	// Day yields what was received in a day, in any order, but for repeats that were
+	// withdrawn.
+	Day(ctx context.Context, instrument string, day wire.Day) (iter.Seq[*wire.Record], error)
+	// Directories yields all directories of an instrument, in order.
+	Directories(ctx context.Context, instrument string) iter.Seq2[Directory, error]
+}
+
+// Listing is what one directory holds.
+type Listing struct {
+	// Tag changes whenever the listing does. When that was cannot be told: what comes
+	// late from a spool keeps the time at which it was received.
+	Tag string
+	// Folders are the sub-directories, in order of their names.
+	Folders []Folder
+	// Objects yields what is published in the directory itself, in order of names.
+	// What was taken back is left out. After an error it ends.
+	Objects iter.Seq2[Object, error]
+}
+
+// Folder is a sub-directory.
+type Folder struct {
+	Name string
+	// Objects beneath it; -1 where that is not known.
+	Objects int64
+}
+
+// Object is one object of a directory.
+type Object struct {
+	// Name is the last part of its path.
+	Name string
+	*wire.Record
+}
+
+// Directory is one of an instrument's directories. Changed is about when; the zero
+// time where that is not known.
+type Directory struct {
+	Path    string
+	Changed time.Time
+}
+
+// observedAt is the time by which an embargo counts: when all of the object had been
+// observed, or else when it was received.
+func observedAt(r *wire.Record) time.Time {
+	switch {
+	case r.ObservedTo != nil:
+		return *r.ObservedTo
+	case r.ObservedFrom != nil:
+		return *r.ObservedFrom
+	default:
+		return r.ReceivedAt
+	}
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// listingAge is how long a directory may be kept unasked, at most.
+	listingAge = time.Minute
+
+	mediaHTML = "text/html; charset=utf-8"
+	mediaJSON = "application/json"
+)
+
+// page is a directory as who asks may see it.
+type page struct {
+	site       string
+	target     target
+	instrument *wire.InstrumentEntry // nil of Root
+	folders    []Folder
+	objects    iter.Seq2[Object, error]
+}
+
+// serveDirectory answers with what a directory holds.
+func (a *Archive) serveDirectory(v *visit, in wire.InstrumentEntry, t target) *problem.Problem {
+	embargoed := v.embargoed(in)
+	listing, some, err := a.list(v, in, t, embargoed)
+	if err != nil {
+		return a.unreadable(v, t.String()+"/", err)
+	}
+	if !some && t.path != "" { // an instrument may have sent nothing yet
+		return notFound(t)
+	}
+	d := document{
+		cache:  policy(in, listingAge),
+		source: []string{t.url(), listing.Tag, in.UID, strconv.FormatInt(in.Generation, 10)},
+	}
+	if embargoed { // what was hidden appears without a change of the archive's
+		shown, err := listing.count()
+		if err != nil {
+			return a.unreadable(v, t.String()+"/", err)
+		}
+		d.vary = "Authorization"
+		d.source = append(d.source, strconv.Itoa(len(listing.Folders)), strconv.Itoa(shown))
+	}
+	setRights(v.w.Header(), in.Rights)
+	return a.servePage(v, page{site: a.cfg.Site, target: t, instrument: &in, folders: listing.Folders, objects: listing.Objects}, d)
+}
+
+// list returns what who asks may see of a directory, and whether that is anything.
+func (a *Archive) list(v *visit, in wire.InstrumentEntry, t target, embargoed bool) (Listing, bool, error) {
+	listing, err := a.cfg.Catalog.Children(v.Context(), t.instrument, t.path)
+	if errors.Is(err, ErrNotFound) {
+		return Listing{}, false, nil
+	}
+	if err == nil && embargoed {
+		listing, err = a.visible(v, in, t, listing)
+	}
+	if err != nil {
+		return Listing{}, false, err
+	}
+	some, err := listing.any()
+	return listing, some, err
+}
+
+// serveInstruments answers with the instruments whose archive who asks may read.
+func (a *Archive) serveInstruments(v *visit) *problem.Problem {
+	if v.snapshot.Revision == 0 {
+		return problem.New(http.StatusServiceUnavailable, "this replica does not know the Site's Instruments yet").After(retryStore)
+	}
+	p := page{site: a.cfg.Site, target: target{directory: true}}
+	d := document{cache: "private, max-age=60", vary: "Authorization", source: []string{Root}}
+	if v.reader.Name == "" {
+		d.cache = "public, max-age=60"
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.snapshot.Instruments)) {
+		in := v.snapshot.Instruments[name]
+		if access.Decide(access.Archive, v.reader, in.Access, time.Time{}, v.now) != access.Granted {
+			continue
+		}
+		p.folders = append(p.folders, Folder{Name: name, Objects: -1})
+		d.source = append(d.source, name)
+	}
+	if len(p.folders) == 0 && len(v.snapshot.Instruments) > 0 && v.reader.Name == "" {
+		return problem.New(http.StatusUnauthorized,
+			"no Instrument's archive is for everybody: show a reader's token, as Authorization: Bearer … or as the password")
+	}
+	return a.servePage(v, p, d)
+}
+
+func (a *Archive) servePage(v *visit, p page, d document) *problem.Problem {
+	if p.objects == nil {
+		p.objects = func(func(Object, error) bool) {}
+	}
+	d.vary = joined("Accept", d.vary)
+	d.mediaType, d.write = mediaHTML, p.writeHTML
+	if format, _ := queried(v.URL.RawQuery, "format"); format == "json" || format == "" && door.PrefersJSON(v.Request) {
+		d.mediaType, d.write = mediaJSON, p.writeJSON
+	} else {
+		v.w.Header().Add("Link", `<?format=json>; rel="alternate"; type="application/json"`)
+	}
+	return a.serve(v, p.target, d)
+}
+
+// embargoed says whether anything of an instrument may be hidden from who asks.
+func (v *visit) embargoed(in wire.InstrumentEntry) bool {
+	return access.Decide(access.Archive, v.reader, in.Access, v.now, v.now) == access.Hidden
+}
+
+func (v *visit) sees(in wire.InstrumentEntry, observed time.Time) bool {
+	return access.Decide(access.Archive, v.reader, in.Access, observed, v.now) == access.Granted
+}
+
+// visible leaves out what is under embargo. A folder is, where all beneath it is.
+func (a *Archive) visible(v *visit, in wire.InstrumentEntry, t target, l Listing) (Listing, error) {
+	all := l.Objects
+	seen := Listing{Tag: l.Tag}
+	for _, f := range l.Folders {
+		path := f.Name
+		if t.path != "" {
+			path = t.path + "/" + f.Name
+		}
+		oldest, err := a.cfg.Catalog.Oldest(v.Context(), t.instrument, path)
+		if err != nil {
+			return seen, err
+		}
+		if v.sees(in, oldest) {
+			seen.Folders = append(seen.Folders, Folder{Name: f.Name, Objects: -1}) // how many are hidden is not told
+		}
+	}
+	seen.Objects = func(yield func(Object, error) bool) {
+		if all == nil {
+			return
+		}
+		for o, err := range all {
+			if (err != nil || v.sees(in, observedAt(o.Record))) && !yield(o, err) {
+				return
+			}
+		}
+	}
+	return seen, nil
+}
+
+// any says whether there is anything in a directory.
+func (l *Listing) any() (bool, error) {
+	if len(l.Folders) > 0 || l.Objects == nil {
+		return len(l.Folders) > 0, nil
+	}
+	for _, err := range l.Objects {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// count is how many objects are in the directory itself.
+func (l *Listing) count() (n int, err error) {
+	if l.Objects == nil {
+		return 0, nil
+	}
+	for _, err := range l.Objects {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// title is what the page is about.
+func (p *page) title() string {
+	if p.target.instrument == "" {
+		return fmt.Sprintf("Archive of %s", p.site)
+	}
+	return p.target.String() + "/"
+}
+
+// fprint writes to a buffer, whose error is kept for its Flush.
+func fprint(w *bufio.Writer, all ...string) {
+	for _, s := range all {
+		_, _ = w.WriteString(s)
+	}
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// hotShare is the part of the memory that one object may take.
+	hotShare = 4
+	// loadTimeout is how long an object may take from the store: who waits for it may
+	// be gone, and others wait too.
+	loadTimeout = time.Minute
+)
+
+// errNoRoom: the object does not fit beside those that are being sent. It is sent
+// without being held.
+var errNoRoom = errors.New("no memory is left for the object")
+
+// hot holds objects that were asked for, by their digests: what was compared with it
+// once. Those that are being sent count too, so its memory is bounded.
+type hot struct {
+	store objectstore.Store
+	limit int64
+	asked *prometheus.CounterVec
+
+	mu      sync.Mutex
+	used    int64
+	held    map[wire.Digest]*held
+	loading map[wire.Digest]*loading
+	// idle are those that nobody is being sent. What was asked for more than once is in
+	// front, the last of it first; what was once is behind it, and goes first: a robot
+	// that reads everything displaces nothing but what it has read itself.
+	idle list.List
+}
+
+// held is one object.
+type held struct {
+	digest wire.Digest
+	data   []byte
+	// users are being sent it; where there are none it stands in idle.
+	users int
+	place *list.Element
+	// again: it was asked for more than once.
+	again bool
+}
+
+// loading is an object on its way. Done is closed when it is there, or err is set.
+type loading struct {
+	waiting int
+	done    chan struct{}
+	held    *held
+	err     error
+}
+
+func newHot(store objectstore.Store, limit int64, metrics prometheus.Registerer) *hot {
+	h := &hot{
+		store: store, limit: limit, held: map[wire.Digest]*held{}, loading: map[wire.Digest]*loading{},
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archive_hot_total", Help: "Objects that were sent from memory (Hit), fetched into it (Miss), or did not fit (NoRoom).",
+		}, []string{"result"}),
+	}
+	metrics.MustRegister(h.asked, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "substorm_archive_hot_bytes", Help: "Bytes of objects that are held in memory.",
+	}, func() float64 {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return float64(h.used)
+	}))
+	return h
+}
+
+// get returns an object's bytes, compared with its digest; they must not be changed.
+// Call release when they are sent. Errors: errNoRoom, tree.ErrDamaged, those of
+// objectstore and of ctx.
+func (h *hot) get(ctx context.Context, r *wire.Record) (*held, error) {
+	h.mu.Lock()
+	if o := h.held[r.Digest]; o != nil {
+		o.again = true
+		h.use(o, 1)
+		h.mu.Unlock()
+		h.asked.WithLabelValues("Hit").Inc()
+		return o, nil
+	}
+	l := h.loading[r.Digest]
+	if l == nil {
+		if r.Size > h.limit/hotShare || !h.reserve(r.Size) {
+			h.mu.Unlock()
+			h.asked.WithLabelValues("NoRoom").Inc()
+			return nil, errNoRoom
+		}
+		l = &loading{done: make(chan struct{})}
+		h.loading[r.Digest] = l
+		go h.load(context.WithoutCancel(ctx), *r, l)
+	}
+	l.waiting++
+	h.mu.Unlock()
+	h.asked.WithLabelValues("Miss").Inc()
+	return h.await(ctx, l)
+}
+
+func (h *hot) await(ctx context.Context, l *loading) (*held, error) {
+	select {
+	case <-l.done:
+		return l.held, l.err
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	l.waiting--
+	there := l.held
+	h.mu.Unlock()
+	if there != nil {
+		h.release(there)
+	}
+	return nil, ctx.Err()
+}
+
+// use counts users in. The caller holds h.mu.
+func (h *hot) use(o *held, users int) {
+	if o.users == 0 && users > 0 && o.place != nil {
+		h.idle.Remove(o.place)
+		o.place = nil
+	}
+	o.users += users
+}
+
+// release is the end of a get.
+func (h *hot) release(o *held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o.users--; o.users == 0 {
+		h.rest(o)
+	}
+}
+
+// rest puts an object where those stand that nobody is being sent. The caller holds
+// h.mu.
+func (h *hot) rest(o *held) {
+	if o.again {
+		o.place = h.idle.PushFront(o)
+	} else {
+		o.place = h.idle.PushBack(o)
+	}
+}
+
+// reserve makes room, where that can be had of those that nobody is being sent. The
+// caller holds h.mu.
+func (h *hot) reserve(size int64) bool {
+	for h.used+size > h.limit {
+		oldest := h.idle.Back()
+		if oldest == nil {
+			return false
+		}
+		o := h.idle.Remove(oldest).(*held)
+		delete(h.held, o.digest)
+		h.used -= int64(len(o.data))
+	}
+	h.used += size
+	return true
+}
+
+// load fetches an object for those who wait.
+func (h *hot) load(ctx context.Context, r wire.Record, l *loading) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	data, err := fetch(ctx, h.store, r)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.loading, r.Digest)
+	if err != nil {
+		h.used -= r.Size
+		l.err = err
+	} else {
+		l.held = &held{digest: r.Digest, data: data, again: l.waiting > 1}
+		h.held[r.Digest] = l.held
+		if h.use(l.held, l.waiting); l.waiting == 0 {
+			h.rest(l.held)
+		}
+	}
+	close(l.done)
+}
+
+// fetch reads an object that fits in memory. Errors: as get.
+func fetch(ctx context.Context, store objectstore.Store, r wire.Record) ([]byte, error) {
+	body, err := tree.Open(ctx, store, r)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	data := make([]byte, r.Size)
+	if _, err := io.ReadFull(body, data); err != nil {
+		return nil, err
+	}
+	var more [1]byte
+	switch n, err := body.Read(more[:]); {
+	case n > 0:
+		return nil, fmt.Errorf("%s: %w: it has more than its %d bytes", r.ID, tree.ErrDamaged, r.Size)
+	case !errors.Is(err, io.EOF):
+		return nil, err // compared at the end
+	}
+	return data, nil
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/feed-server/door"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	bytes    *prometheus.CounterVec
+	damaged  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archive_requests_total", Help: "Requests to the archive, by class of client and status of HTTP.",
+		}, []string{"class", "status"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archive_bytes_total", Help: "Bytes of content that the archive sent, by class of client.",
+		}, []string{"class"}),
+		damaged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_archive_damaged_total", Help: "Requests for an object whose bytes in the store are not those that were received, or are gone.",
+		}),
+	}
+	reg.MustRegister(m.requests, m.bytes, m.damaged)
+	return m
+}
+
+func (m *metrics) count(class door.Class, c *counter) {
+	m.requests.WithLabelValues(class.String(), strconv.Itoa(c.status)).Inc()
+	m.bytes.WithLabelValues(class.String()).Add(float64(c.bytes))
+}
+
+// counter sees what a client is answered.
+type counter struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (c *counter) WriteHeader(status int) {
+	if c.status == 0 {
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	n, err := c.ResponseWriter.Write(p)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

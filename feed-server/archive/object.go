@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// objectAge is how long an object may be kept unasked: it may be corrected or
+// retracted.
+const objectAge = time.Hour
+
+// serveObject answers for one object, or shows the way to a directory.
+func (a *Archive) serveObject(v *visit, in wire.InstrumentEntry, t target) *problem.Problem {
+	if t.path == "" {
+		return v.redirect(t)
+	}
+	record, err := a.lookUp(v, t)
+	if errors.Is(err, ErrNotFound) {
+		return a.elsewhere(v, in, t)
+	}
+	if err != nil {
+		return a.unreadable(v, t.String(), err)
+	}
+	if p := a.withheld(v, in, t, &record); p != nil {
+		return p
+	}
+	return a.serveRecord(v, in, t, record)
+}
+
+// serveRecord answers with an object that who asks may have.
+func (a *Archive) serveRecord(v *visit, in wire.InstrumentEntry, t target, record wire.Record) *problem.Problem {
+	tag := `"` + record.Digest.String() + `"`
+	changed := record.ReceivedAt.UTC().Truncate(time.Second)
+	h := v.w.Header()
+	h.Set("ETag", tag)
+	h.Set("Last-Modified", changed.Format(http.TimeFormat))
+	h.Set("Cache-Control", policy(in, objectAge))
+	switch door.Evaluate(v.Request, tag, changed) {
+	case door.Unchanged:
+		if v.Header.Get("Want-Repr-Digest") != "" {
+			setDigest(h, v.Request, record.Digest)
+		}
+		v.w.WriteHeader(http.StatusNotModified)
+		return nil
+	case door.Failed:
+		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", t, tag)
+	}
+	describe(h, in, &record)
+	setDigest(h, v.Request, record.Digest)
+	asked, p := v.part(t, tag, changed, record.Size)
+	if p != nil {
+		return p
+	}
+	if v.Method == http.MethodHead {
+		v.begin(record.Size, asked)
+		return nil
+	}
+	return a.send(v, t, record, asked)
+}
+
+// part is what a request asks for of size bytes. HEAD asks for all (RFC 9110, section
+// 14.2).
+func (v *visit) part(t target, tag string, changed time.Time, size int64) (part, *problem.Problem) {
+	asked, satisfiable := part{length: size}, true
+	if v.Method == http.MethodGet && door.RangeHolds(v.Request, tag, changed) {
+		asked, satisfiable = parseRange(v.Header.Get("Range"), size)
+	}
+	if satisfiable {
+		return asked, nil
+	}
+	v.w.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
+	return asked, problem.New(http.StatusRequestedRangeNotSatisfiable, "%s has %d bytes, and none of the range that you ask for", t, size)
+}
+
+// withheld says why an object is not given to who asks; nil: it is.
+func (a *Archive) withheld(v *visit, in wire.InstrumentEntry, t target, r *wire.Record) *problem.Problem {
+	if p := a.verdict(v, in, t, observedAt(r)); p != nil {
+		return p
+	}
+	switch r.State {
+	case wire.StateCurrent, wire.StateSuperseded:
+		return nil
+	case wire.StateRetracted, wire.StatePurged:
+		return gone(t, r)
+	default:
+		return notFound(t)
+	}
+}
+
+// lookUp returns the object that a target and its ?version= mean. All other queries
+// mean the same object: pages add them to get past caches.
+func (a *Archive) lookUp(v *visit, t target) (wire.Record, error) {
+	version, asked := queried(v.URL.RawQuery, "version")
+	if !asked {
+		return a.cfg.Catalog.Find(v.Context(), t.instrument, t.path)
+	}
+	number, err := strconv.Atoi(version)
+	if err != nil || number < 1 {
+		return wire.Record{}, fmt.Errorf("version %.20q of %s: %w", version, t, ErrNotFound)
+	}
+	all, err := a.cfg.Catalog.Versions(v.Context(), t.instrument, t.path)
+	if err != nil {
+		return wire.Record{}, err
+	}
+	for _, record := range all {
+		if max(record.Version, 1) == number {
+			return record, nil
+		}
+	}
+	return wire.Record{}, fmt.Errorf("version %d of %s: %w", number, t, ErrNotFound)
+}
+
+// queried returns a query's value. It is quick where there is none.
+func queried(query, name string) (string, bool) {
+	if !strings.Contains(query, name+"=") {
+		return "", false
+	}
+	values, _ := url.ParseQuery(query) // what cannot be read says nothing
+	return values.Get(name), values.Has(name)
+}
+
+// elsewhere answers for a path that no object has: it may be a directory's.
+func (a *Archive) elsewhere(v *visit, in wire.InstrumentEntry, t target) *problem.Problem {
+	if t.path == "" || strings.Contains(v.URL.RawQuery, "version=") {
+		return notFound(t)
+	}
+	_, some, err := a.list(v, in, t, v.embargoed(in))
+	switch {
+	case err != nil:
+		return a.unreadable(v, t.String(), err)
+	case !some:
+		return notFound(t)
+	default:
+		return v.redirect(t)
+	}
+}
+
+// redirect shows the way to a directory: links in a page lead on from its slash.
+func (v *visit) redirect(t target) *problem.Problem {
+	t.directory = true
+	to := t.url()
+	if t.path == "" {
+		to = Root + escape(t.instrument) + "/"
+	}
+	if v.URL.RawQuery != "" {
+		to += "?" + v.URL.RawQuery
+	}
+	v.w.Header().Set("Location", to)
+	v.w.WriteHeader(http.StatusMovedPermanently)
+	return nil
+}
+
+// gone says that an object was taken back.
+func gone(t target, r *wire.Record) *problem.Problem {
+	if r.State == wire.StatePurged {
+		return problem.New(http.StatusGone, "%s was purged: its bytes are not kept any more", t)
+	}
+	return problem.New(http.StatusGone, "%s was retracted: it is not published any more", t)
+}
+
+// describe says what an object is, beyond what a client that has it must be told.
+func describe(h http.Header, in wire.InstrumentEntry, r *wire.Record) {
+	mediaType := cmp.Or(r.MediaType, in.MediaType, "application/octet-stream")
+	h.Set("Content-Type", mediaType)
+	h.Set("Accept-Ranges", "bytes")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if runs(mediaType) {
+		h.Set("Content-Security-Policy", "sandbox; default-src 'none'; img-src 'self'; style-src 'unsafe-inline'")
+	}
+	setRights(h, in.Rights)
+}
+
+// runs says whether browsers run what is in an object: what an instrument sent is
+// shown, and never run as a page of this site.
+func runs(mediaType string) bool {
+	mediaType = strings.ToLower(mediaType)
+	return strings.Contains(mediaType, "html") || strings.Contains(mediaType, "xml")
+}
+
+// setDigest says the digest of all of the object (RFC 9530), unless the client wants
+// none or others alone.
+func setDigest(h http.Header, r *http.Request, d wire.Digest) {
+	if !wanted(r.Header.Values("Want-Repr-Digest")) {
+		return
+	}
+	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(d[:])+":")
+}
+
+// wanted says whether a client takes a SHA-256 (RFC 9530, section 4). A header that
+// cannot be read says nothing.
+func wanted(lines []string) bool {
+	if len(lines) == 0 {
+		return true
+	}
+	dictionary, err := httpsfv.UnmarshalDictionary(lines)
+	if err != nil {
+		return true
+	}
+	member, named := dictionary.Get("sha-256")
+	if !named {
+		return len(dictionary.Names()) == 0
+	}
+	item, _ := member.(httpsfv.Item)
+	weight, _ := item.Value.(int64)
+	return weight > 0
+}
+
+// setRights links to an instrument's licence (RFC 4946, and IANA's link relations) and
+// to what to cite (RFC 8574).
+func setRights(h http.Header, rights *wire.RightsEntry) {
+	if rights == nil {
+		return
+	}
+	if u := rights.LicenseURL(); u != "" {
+		h.Add("Link", "<"+u+`>; rel="license"`)
+	}
+	if u := rights.CiteURL(); u != "" {
+		h.Add("Link", "<"+u+`>; rel="cite-as"`)
+	}
+}

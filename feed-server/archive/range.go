@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"math"
+	"strings"
+)
+
+// part is what is sent of an object: length bytes from offset on.
+type part struct{ offset, length int64 }
+
+// parseRange reads a Range (RFC 9110, section 14.2) of an object with so many bytes,
+// and says whether it has any of what is asked for. What cannot be read, is not of
+// bytes, or asks for several ranges means the whole object, as if nothing was asked:
+// many small ranges cost a server more than the client that asks for them.
+func parseRange(header string, size int64) (part, bool) {
+	all := part{0, size}
+	spec, ok := strings.CutPrefix(header, "bytes=")
+	if !ok || size == 0 || strings.Contains(spec, ",") {
+		return all, true
+	}
+	from, to, ok := strings.Cut(strings.TrimSpace(spec), "-")
+	if !ok {
+		return all, true
+	}
+	if from == "" { // the last bytes
+		n, ok := digits(to)
+		if !ok {
+			return all, true
+		}
+		n = min(n, size)
+		return part{size - n, n}, n > 0
+	}
+	first, ok := digits(from)
+	if !ok {
+		return all, true
+	}
+	last := size - 1
+	if to != "" {
+		n, ok := digits(to)
+		if !ok || n < first {
+			return all, true
+		}
+		last = min(last, n)
+	}
+	if first >= size {
+		return part{}, false
+	}
+	return part{first, last - first + 1}, true
+}
+
+// digits reads a number of decimal digits; one that is too large is the greatest.
+func digits(s string) (int64, bool) {
+	if s == "" {
+		return 0, false
+	}
+	var n int64
+	for i := range len(s) {
+		c := s[i]
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		if n > (math.MaxInt64-9)/10 {
+			n = math.MaxInt64
+			continue
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n, true
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"bufio"
+	"errors"
+	"html"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// sitemapRoot is what the paths of the instruments' sitemaps begin with.
+	sitemapRoot = "/sitemaps/"
+	// sitemapURLs is how many a sitemap may name (sitemaps.org, protocol 0.9).
+	sitemapURLs = 50_000
+
+	mediaXML      = "application/xml"
+	mediaText     = "text/plain; charset=utf-8"
+	sitemapSpace  = `xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"`
+	xmlBegin      = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
+	sitemapPolicy = "public, max-age=3600"
+)
+
+// serveRobots answers /robots.txt (RFC 9309). All of the archive may be fetched: its
+// limits are told by 429.
+func (a *Archive) serveRobots(v *visit) *problem.Problem {
+	sitemap := a.base(v) + "/sitemap.xml"
+	return a.serve(v, target{path: "robots.txt"}, document{
+		mediaType: mediaText, cache: sitemapPolicy, source: []string{sitemap},
+		write: func(w *bufio.Writer) error {
+			fprint(w, "User-agent: *\nAllow: ", Root, "\nDisallow: /feeds/\nSitemap: ", sitemap, "\n")
+			return nil
+		},
+	})
+}
+
+// serveSitemaps answers /sitemap.xml: for each instrument whose archive is everybody's
+// one sitemap, of its directories.
+func (a *Archive) serveSitemaps(v *visit) *problem.Problem {
+	base := a.base(v)
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(v.snapshot.Instruments)) {
+		if public(v.snapshot.Instruments[name]) {
+			names = append(names, name)
+		}
+	}
+	return a.serve(v, target{path: "sitemap.xml"}, document{
+		mediaType: mediaXML, cache: sitemapPolicy, source: append([]string{base}, names...),
+		write: func(w *bufio.Writer) error {
+			fprint(w, xmlBegin, "<sitemapindex ", sitemapSpace, ">\n")
+			for _, name := range names {
+				fprint(w, "<sitemap><loc>", html.EscapeString(base+sitemapRoot+escape(name)+".xml"), "</loc></sitemap>\n")
+			}
+			fprint(w, "</sitemapindex>\n")
+			return nil
+		},
+	})
+}
+
+// serveSitemap answers with the directories of one instrument.
+func (a *Archive) serveSitemap(v *visit) *problem.Problem {
+	name, ok := strings.CutSuffix(v.PathValue("instrument"), ".xml")
+	t := target{instrument: name, directory: true}
+	in, known := v.snapshot.Instruments[name]
+	if !ok || !known || !public(in) {
+		return notFound(t)
+	}
+	all, err := a.directories(v, t)
+	if err != nil {
+		return a.unreadable(v, t.String()+"/", err)
+	}
+	base := a.base(v)
+	source := []string{base, t.url()}
+	for _, d := range all {
+		source = append(source, d.Path, strconv.FormatInt(d.Changed.UnixNano(), 36))
+	}
+	return a.serve(v, t, document{
+		mediaType: mediaXML, cache: policy(in, time.Hour), source: source,
+		write: func(w *bufio.Writer) error {
+			fprint(w, xmlBegin, "<urlset ", sitemapSpace, ">\n")
+			for _, d := range all {
+				t.path = d.Path
+				fprint(w, "<url><loc>", html.EscapeString(base+t.url()), "</loc>")
+				if !d.Changed.IsZero() {
+					fprint(w, "<lastmod>", wire.FormatTime(d.Changed), "</lastmod>")
+				}
+				fprint(w, "</url>\n")
+			}
+			fprint(w, "</urlset>\n")
+			return nil
+		},
+	})
+}
+
+// directories are an instrument's, its own first, as many as a sitemap may name.
+func (a *Archive) directories(v *visit, t target) ([]Directory, error) {
+	all := []Directory{{}}
+	for d, err := range a.cfg.Catalog.Directories(v.Context(), t.instrument) {
+		if errors.Is(err, ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if d.Path != "" {
+			all = append(all, d)
+		}
+		if len(all) == sitemapURLs {
+			break
+		}
+	}
+	return all, nil
+}
+
+// base is the archive's address for others.
+func (a *Archive) base(v *visit) string {
+	if a.cfg.BaseURL != "" {
+		return strings.TrimSuffix(a.cfg.BaseURL, "/")
+	}
+	scheme := "http"
+	if v.TLS != nil || a.cfg.Proxies.Trusted(v.Request) && v.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	return scheme + "://" + v.Host
+}

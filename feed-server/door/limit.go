@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package door
+
+import (
+	"container/list"
+	"context"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/internal/problem"
+)
+
+// Rate is how many requests a second one client may make, and how many at once
+// after it made none for a while.
+type Rate struct {
+	PerSecond float64
+	Burst     int
+}
+
+// Limits are what a client may ask for. The zero value of a member is its default.
+type Limits struct {
+	// Person and Robot are the rates of the classes, each client by itself. A page of
+	// a person's has some dozens of images; a mirror asks for one thing after the
+	// other, as fast as it is answered.
+	Person, Robot Rate
+	// Patience is how long a request that comes too early waits for its turn: a client
+	// that makes one at a time is slowed down, and never refused.
+	Patience time.Duration
+	// Waiting is how many may wait at a time, of all clients together.
+	Waiting int
+	// Clients is how many are remembered: who asked last.
+	Clients int
+}
+
+func (l Limits) withDefaults() Limits {
+	orRate := func(r, otherwise Rate) Rate {
+		if r.PerSecond <= 0 || r.Burst < 1 {
+			return otherwise
+		}
+		return r
+	}
+	orInt := func(n, otherwise int) int {
+		if n <= 0 {
+			return otherwise
+		}
+		return n
+	}
+	l.Person = orRate(l.Person, Rate{PerSecond: 200, Burst: 2000})
+	l.Robot = orRate(l.Robot, Rate{PerSecond: 100, Burst: 1000})
+	l.Waiting, l.Clients = orInt(l.Waiting, 1024), orInt(l.Clients, 1<<16)
+	if l.Patience <= 0 {
+		l.Patience = 2 * time.Second
+	}
+	return l
+}
+
+// Limiter holds clients to their limits.
+type Limiter struct {
+	limits  Limits
+	refused *prometheus.CounterVec
+	waiting chan struct{}
+
+	mu      sync.Mutex
+	clients map[client]*list.Element // of *limited
+	recent  list.List                // who asked last is in front
+}
+
+// client is who is limited.
+type client struct {
+	address netip.Addr
+	reader  string
+	class   Class
+}
+
+type limited struct {
+	client
+	rate *rate.Limiter
+}
+
+// NewLimiter returns a limiter that counts in metrics what it refuses.
+func NewLimiter(limits Limits, metrics prometheus.Registerer) *Limiter {
+	limits = limits.withDefaults()
+	l := &Limiter{
+		limits: limits, waiting: make(chan struct{}, limits.Waiting), clients: map[client]*list.Element{},
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archive_limited_total", Help: "Requests to the archive that were answered 429, by class of client.",
+		}, []string{"class"}),
+	}
+	metrics.MustRegister(l.refused)
+	return l
+}
+
+// Admit waits until a client may ask, or refuses: it asks far too often, or too many
+// wait. Of several readers behind one address each is a client.
+func (l *Limiter) Admit(ctx context.Context, class Class, address netip.Addr, reader string) *problem.Problem {
+	reservation := l.of(client{address, reader, class}).Reserve()
+	delay := reservation.Delay()
+	if delay == 0 {
+		return nil
+	}
+	if delay > l.limits.Patience {
+		return l.refuse(reservation, class, delay)
+	}
+	select {
+	case l.waiting <- struct{}{}:
+	default:
+		return l.refuse(reservation, class, delay)
+	}
+	defer func() { <-l.waiting }()
+	turn := time.NewTimer(delay)
+	defer turn.Stop()
+	select {
+	case <-turn.C:
+	case <-ctx.Done():
+		reservation.Cancel()
+	}
+	return nil
+}
+
+func (l *Limiter) refuse(reservation *rate.Reservation, class Class, delay time.Duration) *problem.Problem {
+	reservation.Cancel()
+	l.refused.WithLabelValues(class.String()).Inc()
+	allowed := l.limits.rate(class)
+	return problem.New(http.StatusTooManyRequests,
+		"you may make %g requests a second here, %d at once: make fewer at a time, and ask with If-None-Match or If-Modified-Since for what you have",
+		allowed.PerSecond, allowed.Burst).After(int((delay + time.Second - 1) / time.Second))
+}
+
+func (l Limits) rate(class Class) Rate {
+	if class == Robot {
+		return l.Robot
+	}
+	return l.Person
+}
+
+// of returns a client's limiter. The one that asked longest ago is forgotten where
+// there are too many.
+func (l *Limiter) of(c client) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.clients[c]; e != nil {
+		l.recent.MoveToFront(e)
+		return e.Value.(*limited).rate
+	}
+	if l.recent.Len() >= l.limits.Clients {
+		oldest := l.recent.Back()
+		l.recent.Remove(oldest)
+		delete(l.clients, oldest.Value.(*limited).client)
+	}
+	allowed := l.limits.rate(c.class)
+	entry := &limited{c, rate.NewLimiter(rate.Limit(allowed.PerSecond), allowed.Burst)}
+	l.clients[c] = l.recent.PushFront(entry)
+	return entry.rate
+}

@@ -98,6 +98,11 @@ type InstrumentEntry struct {
 
 	// Access is nil where all is AccessAuthenticated and nothing under embargo.
 	Access *AccessEntry `json:"access,omitempty"`
+
+	// Channels whose payloads are declared, and what is told with them; none and nil
+	// where nothing is.
+	Channels []ChannelEntry `json:"channels,omitempty"`
+	About    *AboutEntry    `json:"about,omitempty"`
 }
 
 // ForwardEntry says where a copy of what is received is sent.

@@ -211,6 +211,8 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		Forward:          forwardEntry(spec.Forward),
 		Access:           accessEntry(&spec.Access),
 		Sampling:         samplingEntry(spec.Sampling),
+		Channels:         channelEntries(spec.Channels),
+		About:            aboutEntry(spec),
 	}
 	if spec.Naming != nil {
 		entry.Naming = string(spec.Naming.Template)

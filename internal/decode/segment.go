@@ -82,7 +82,7 @@ func udpPayload(packet []byte) ([]byte, error) {
 	if len(packet) < ipv4Least {
 		return nil, errPacket
 	}
-	head := 0
+	var head int
 	switch packet[0] >> 4 {
 	case 4:
 		if head = int(packet[0]&0xf) * 4; head < ipv4Least || packet[ipv4Protocol] != protocolUDP {

@@ -44,14 +44,12 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/coder/websocket v1.8.15
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875
 	github.com/pires/go-proxyproto v0.15.0
 	github.com/synadia-io/orbit.go/jetstreamext v0.2.0
 )
 
-require (
-	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
-	github.com/synadia-io/orbit.go/natsext v0.1.1 // indirect
-)
+require github.com/synadia-io/orbit.go/natsext v0.1.1 // indirect
 
 require (
 	cel.dev/expr v0.25.1 // indirect

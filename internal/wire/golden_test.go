@@ -78,6 +78,7 @@ func goldenRecords() []goldenRecord {
 		{"status-instrument-achieved.json", sampleInstrumentAchieving().Encode, decoded(DecodeInstrumentStatus), sampleInstrumentAchieving()},
 		{"heartbeat-sampling.json", func() ([]byte, error) { f, err := sampleHeartbeatObeying().Frame(); return f[PrefixSize:], err }, decoded(DecodeHeartbeat), sampleHeartbeatObeying()},
 		{"status-sender-sampling.json", sampleSenderObeying().Encode, decoded(DecodeSenderStatus), sampleSenderObeying()},
+		{"registry-channels.json", sampleDecoded().Encode, decoded(DecodeInstrumentEntry), sampleDecoded()},
 		{"registry-sampling.json", sampleSampled().Encode, decoded(DecodeInstrumentEntry), sampleSampled()},
 		{"request-sampling.json", sampleRequest().Encode, decoded(DecodeSamplingRequest), sampleRequest()},
 		{"command-sampling.txt", func() ([]byte, error) { l, err := sampleSampling().Line(); return []byte(l), err },

@@ -32,9 +32,11 @@ type TimeSource string
 
 // The values of TimeSource. Received: no observation time is known, receivedAt
 // stands for it. Name: the object's name tells it, as exactly as its template.
+// Payload: what is in it tells it, as the Instrument's channels declare.
 const (
 	TimeSourceReceived TimeSource = "Received"
 	TimeSourceName     TimeSource = "Name"
+	TimeSourcePayload  TimeSource = "Payload"
 )
 
 // DigestSource says who says that the digest is that of the bytes; empty: one of

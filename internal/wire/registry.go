@@ -100,6 +100,11 @@ type InstrumentEntry struct {
 	Access *AccessEntry `json:"access,omitempty"`
 	// Rights is nil where nothing is said about them.
 	Rights *RightsEntry `json:"rights,omitempty"`
+
+	// Channels whose payloads are declared, and what is told with them; none and nil
+	// where nothing is.
+	Channels []ChannelEntry `json:"channels,omitempty"`
+	About    *AboutEntry    `json:"about,omitempty"`
 }
 
 // ForwardEntry says where a copy of what is received is sent.

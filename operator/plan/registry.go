@@ -212,6 +212,8 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		Access:           accessEntry(&spec.Access),
 		Rights:           rightsEntry(spec.Rights),
 		Sampling:         samplingEntry(spec.Sampling),
+		Channels:         channelEntries(spec.Channels),
+		About:            aboutEntry(spec),
 	}
 	if spec.Naming != nil {
 		entry.Naming = string(spec.Naming.Template)

@@ -216,7 +216,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	}, writer)
 	cutter := segment.New(segment.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
-		Limits: a.segmentLimits, ScratchDir: a.cfg.ScratchDir, Log: a.cfg.Log, Metrics: a.metrics.segment,
+		Limits: a.segmentLimits, Channels: a.channels, ScratchDir: a.cfg.ScratchDir, Log: a.cfg.Log, Metrics: a.metrics.segment,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return keeper.Run(ctx) })
@@ -276,6 +276,11 @@ func (a *archivist) repeatWindow(instrument string) time.Duration {
 func (a *archivist) naming(instrument string) (template, station string) {
 	e, _ := a.cfg.Settings(instrument)
 	return e.Naming, e.Station
+}
+
+func (a *archivist) channels(instrument string) []wire.ChannelEntry {
+	e, _ := a.cfg.Settings(instrument)
+	return e.Channels
 }
 
 func (a *archivist) segmentLimits(instrument string) (time.Duration, int64) {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/substorm/substorm/internal/decode"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -29,6 +30,8 @@ type built struct {
 	// from and to are the least and greatest receive time of its datagrams.
 	from, to time.Time
 	repeats  int
+	// observer finds when what is in them was observed; nil where nothing says so.
+	observer *decode.Observer
 }
 
 func (b *built) remove() {
@@ -50,6 +53,9 @@ func (c *Cutter) build(ctx context.Context, ch *channel, planned wire.SegmentRan
 			b.remove()
 		}
 	}()
+	if c.cfg.Channels != nil {
+		b.observer = decode.NewObserver(c.cfg.Channels(ch.instrument), ch.channel)
+	}
 	sum := sha256.New()
 	out := bufio.NewWriterSize(&countingWriter{w: io.MultiWriter(file, sum), n: &b.size}, 256<<10)
 	comment := fmt.Sprintf("Substorm segment: site %s, instrument %s, channel %s, day %s, messages %d to %d of stream %s epoch %s",
@@ -156,10 +162,11 @@ func (b *built) add(d wire.Datagram) {
 	if d.ReceivedAt.After(b.to) {
 		b.to = d.ReceivedAt
 	}
+	b.observer.Add(d.Payload, d.ReceivedAt)
 }
 
-// notice describes the segment by what it holds alone, so that it is the same
-// whoever cuts it.
+// notice describes the segment by what it holds alone, and what the instrument declares
+// of that, so that it is the same whoever cuts it.
 func (b *built) notice(site, instrument, key string, day wire.Day) wire.Notice {
 	received := b.to
 	if start, err := day.Start(); err == nil { // a clock that jumped must not move it to another day's manifest
@@ -167,9 +174,13 @@ func (b *built) notice(site, instrument, key string, day wire.Day) wire.Notice {
 		received = clamp(received, start, end)
 	}
 	segment := b.segment
+	from, to, source := b.from, b.to, wire.TimeSourceReceived
+	if first, last, ok := b.observer.Span(); ok {
+		from, to, source = first, last, wire.TimeSourcePayload
+	}
 	return wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: wire.Record{
 		ID: key, Key: key, Size: b.size, Digest: b.digest, MediaType: wire.MediaTypeSegment, State: wire.StateCurrent,
-		ObservedFrom: &b.from, ObservedTo: &b.to, ReceivedAt: received, TimeSource: wire.TimeSourceReceived,
+		ObservedFrom: &from, ObservedTo: &to, ReceivedAt: received, TimeSource: source,
 		Completeness: wire.CompletenessVerified, Gateway: wire.ArchivistWriter, Incarnation: segment.Epoch, Segment: &segment,
 	}}
 }

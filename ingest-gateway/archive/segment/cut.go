@@ -119,7 +119,7 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 	if err != nil {
 		return nil, wire.Totals{}, err
 	}
-	c.cfg.Metrics.cut(b)
+	c.cfg.Metrics.cut(ch.instrument, b)
 	return &n, totalsOf(n.Segment), nil
 }
 

@@ -51,6 +51,9 @@ type Config struct {
 	// Limits of an instrument's segments: the age of the first message at which
 	// one is cut, and the size that it does not exceed.
 	Limits func(instrument string) (age time.Duration, size int64)
+	// Channels that an instrument declares: they say when what is in datagrams was
+	// observed. Nil: none does.
+	Channels func(instrument string) []wire.ChannelEntry
 	// ScratchDir holds the segment that is being cut.
 	ScratchDir string
 

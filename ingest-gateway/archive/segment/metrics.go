@@ -17,6 +17,8 @@ type Metrics struct {
 	refused  *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
 	waiting  prometheus.Gauge
+	// undecodable by instrument.
+	undecodable *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -38,6 +40,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_segment_datagrams_dropped_total",
 			Help: "Announced datagrams that are in no segment, by cause, as in the ledger's stored column."}, []string{"cause"}),
+		undecodable: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_segment_datagrams_undecodable_total",
+			Help: "Datagrams in segments that are not as a channel of their instrument declares; they are kept all the same."}, []string{"instrument"}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_segment_open_channels", Help: "Channels with telemetry that is not yet in a segment."}),
 	}
@@ -47,7 +52,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, request := range []string{requestNotice, requestCursor, requestLedger} {
 		m.refused.WithLabelValues(request)
 	}
-	registry.MustRegister(m.segments, m.bytes, m.grams, m.repeats, m.refused, m.dropped, m.waiting)
+	registry.MustRegister(m.segments, m.bytes, m.grams, m.repeats, m.refused, m.dropped, m.waiting, m.undecodable)
 	return m
 }
 
@@ -57,9 +62,12 @@ func (m *Metrics) lost(dropped map[wire.Cause]uint64) {
 	}
 }
 
-func (m *Metrics) cut(b *built) {
+func (m *Metrics) cut(instrument string, b *built) {
 	m.segments.Inc()
 	m.bytes.Add(float64(b.size))
 	m.grams.Add(float64(b.segment.Datagrams))
 	m.repeats.Add(float64(b.repeats))
+	if b.observer != nil && b.observer.Undecodable > 0 {
+		m.undecodable.WithLabelValues(instrument).Add(float64(b.observer.Undecodable))
+	}
 }

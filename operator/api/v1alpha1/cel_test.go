@@ -121,7 +121,8 @@ func TestBadManifests(t *testing.T) {
 	}
 }
 
-// TestDocumentation: the samples, and the manifests in docs/feeds.md, are good ones.
+// TestDocumentation: the samples, and the manifests in docs/feeds.md and docs/hapi.md,
+// are good ones.
 func TestDocumentation(t *testing.T) {
 	const docs = "../../../docs"
 	texts := map[string]string{}
@@ -134,10 +135,12 @@ func TestDocumentation(t *testing.T) {
 			texts[path] = text(t, path)
 		}
 	}
-	for i, block := range strings.Split(text(t, filepath.Join(docs, "feeds.md")), "```yaml\n")[1:] {
-		block, _, _ = strings.Cut(block, "```")
-		if strings.HasPrefix(block, "apiVersion") {
-			texts[fmt.Sprintf("feeds.md, block %d", i+1)] = block
+	for _, page := range []string{"feeds.md", "hapi.md"} {
+		for i, block := range strings.Split(text(t, filepath.Join(docs, page)), "```yaml\n")[1:] {
+			block, _, _ = strings.Cut(block, "```")
+			if strings.HasPrefix(block, "apiVersion") {
+				texts[fmt.Sprintf("%s, block %d", page, i+1)] = block
+			}
 		}
 	}
 	for name, text := range texts {

@@ -123,6 +123,14 @@ type InstrumentSpec struct {
 	// +optional
 	Naming *Naming `json:"naming,omitempty"`
 
+	// Channels whose payloads are declared, so that the data in them can be read by time
+	// and parameter (HAPI).
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Channels []Channel `json:"channels,omitempty"`
+
 	// Archive says how data is kept.
 	// +kubebuilder:default={}
 	// +optional

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// patience is how long a request for data waits for its turn.
+const patience = 10 * time.Second
+
+// An answer is sent first in a small and then in larger pieces, in bytes.
+const (
+	firstPiece = 4 << 10
+	piece      = 64 << 10
+)
+
+// mediaTypes of the formats.
+var mediaTypes = map[format]string{
+	formatCSV: "text/csv; charset=utf-8", formatBinary: "application/octet-stream", formatJSON: "application/json",
+}
+
+func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *problem {
+	ctx := r.Context()
+	asked, p := fields(r.URL, "dataset", "start", "stop", "parameters", "include", "format", "resolve_references")
+	if p != nil {
+		return p
+	}
+	d, p := h.dataset(c, asked["dataset"])
+	if p != nil {
+		return p
+	}
+	chosen, p := choose(asked["parameters"], d.decoder.Parameters())
+	if p != nil {
+		return p
+	}
+	s, p := h.span(ctx, c, d)
+	if p != nil {
+		return p
+	}
+	q, p := ask(asked, s)
+	if p != nil {
+		return p
+	}
+	tag, err := h.tag(ctx, d, q, s, chosen)
+	if err != nil {
+		return failure(codeUpstream, "the archive does not answer").of(err)
+	}
+	header := w.Header()
+	header.Set("ETag", tag)
+	header.Set("Cache-Control", "no-cache") // kept by who likes, and asked for each time
+	if matches(r.Header.Get("If-None-Match"), tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	header.Set("Content-Type", mediaTypes[q.format])
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if p := h.turn(ctx); p != nil {
+		return p
+	}
+	defer func() { <-h.turns }()
+	return h.stream(w, r, d, q, s, chosen)
+}
+
+// tag is that of an answer: of what is asked, of the declaration, and of the records
+// that it is made from. It is a weak one: the answer may be compressed.
+func (h *Handler) tag(ctx context.Context, d *dataset, q question, s span, chosen []int) (string, error) {
+	delay := d.delay() + 2*time.Second
+	records, err := h.cfg.Archive.Tag(ctx, d.instrument.Instrument, time.Unix(0, q.from).Add(-delay), time.Unix(0, q.to).Add(delay))
+	if err != nil {
+		return "", err
+	}
+	declared, err := json.Marshal(d.channel)
+	if err != nil {
+		return "", err
+	}
+	described := []byte{}
+	if q.header || q.format == formatJSON {
+		if described, err = json.Marshal(d.describe(s, chosen)); err != nil {
+			return "", err
+		}
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d %d %s %t %v %t", declared, described, records, q.from, q.to, q.format, q.header, chosen, chosen == nil))
+	return fmt.Sprintf(`W/"%x"`, sum[:12]), nil
+}
+
+// turn waits until few enough requests are being answered.
+func (h *Handler) turn(ctx context.Context) *problem {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case h.turns <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		p := failure(codeInternal, "too many requests are being answered").as(http.StatusServiceUnavailable)
+		p.retry = int(patience / time.Second)
+		return p
+	}
+}
+
+// stream sends the samples as they are found. Once it has begun, an error can only break
+// it off.
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q question, s span, chosen []int) *problem {
+	ctx := r.Context()
+	m := newMerger(h.cfg.Archive, d, q.from, q.to, h.cfg.Memory)
+	defer func() {
+		m.end()
+		h.metrics.undecodable.WithLabelValues(d.instrument.Instrument, d.channel.Name).Add(float64(m.undecodable))
+		h.metrics.distant.WithLabelValues(d.instrument.Instrument, d.channel.Name).Add(float64(m.distant))
+	}()
+	row, ok, err := m.next(ctx)
+	if err != nil {
+		return refusal(err)
+	}
+	b, err := prelude(d.describe(s, chosen), q, ok)
+	if err != nil {
+		return failure(codeInternal, "").of(err)
+	}
+	out := newWriter(q.format, d, chosen)
+	limit := firstPiece
+	for ok {
+		b = out.append(b, timeOf(row), row[timeWidth:])
+		if len(b) >= limit {
+			if _, err := w.Write(b); err != nil {
+				return nil // the client is gone
+			}
+			if limit == firstPiece { // what can be seen at once is
+				_ = http.NewResponseController(w).Flush()
+			}
+			b, limit = b[:0], piece
+		}
+		if row, ok, err = m.next(ctx); err != nil {
+			h.breakOff(ctx, d, err)
+		}
+	}
+	if q.format == formatJSON {
+		b = append(b, "\n]}\n"...)
+	}
+	_, _ = w.Write(b) // the client may be gone
+	return nil
+}
+
+// prelude is what stands before the first sample.
+func prelude(of info, q question, some bool) ([]byte, error) {
+	if !q.header && q.format != formatJSON {
+		return nil, nil
+	}
+	of.Format = q.format
+	c := codeOK
+	if !some {
+		c = codeNoData
+	}
+	b, err := json.Marshal(of.with(c))
+	if err != nil {
+		return nil, err
+	}
+	if q.format == formatJSON {
+		return append(b[:len(b)-1], ",\"data\":[\n"...), nil
+	}
+	return append(append([]byte{'#'}, b...), '\n'), nil
+}
+
+// refusal says what is wrong before anything was sent.
+func refusal(err error) *problem {
+	if errors.Is(err, errTooMuch) {
+		return failure(codeTooMuch, "ask for a shorter time").of(err)
+	}
+	return failure(codeUpstream, "the archive does not answer, or an object in it is damaged").of(err)
+}
+
+// breakOff ends an answer so that its client sees that it is not whole.
+func (h *Handler) breakOff(ctx context.Context, d *dataset, err error) {
+	if ctx.Err() == nil {
+		h.metrics.aborted.Inc()
+		h.cfg.Log.Error("HAPI: an answer is broken off", "dataset", d.id, "error", err)
+	}
+	panic(http.ErrAbortHandler)
+}

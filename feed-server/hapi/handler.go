@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hapi serves the data of declared channels by time and parameter, as HAPI 3.3
+// says (Heliophysics Application Programmer's Interface, doi:10.5281/zenodo.16618741).
+// Each channel of an Instrument is a dataset, <instrument>/<channel>.
+//
+// Data is decoded while it is sent, from the objects and segments in which it lies
+// (source.go), in the order of its times (merge.go); what a request holds in memory does
+// not grow with its span. Start reading at Handler.ServeHTTP, then data.go. The program
+// opens it once it has a catalog of the manifests, which is its Archive.
+package hapi
+
+import (
+	"context"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzhttp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Version of the specification that is served.
+const Version = "3.3"
+
+// Path is what all requests begin with.
+const Path = "/hapi"
+
+// Archive finds and opens what an instrument's data lies in. A record's time is that
+// of observation, otherwise of receipt. Errors of all methods are those of the store.
+type Archive interface {
+	// Span returns the least and greatest time of all that is kept of an instrument;
+	// ok is false where nothing is.
+	Span(ctx context.Context, instrument string) (from, to time.Time, ok bool, err error)
+	// Observed yields the records whose time overlaps that from from to to, which is not
+	// included: each once, in any order, whatever their state. It ends after an error.
+	Observed(ctx context.Context, instrument string, from, to time.Time) iter.Seq2[wire.Record, error]
+	// Tag changes whenever what Observed yields does.
+	Tag(ctx context.Context, instrument string, from, to time.Time) (string, error)
+	// Open opens an object's bytes. The last read fails where they are not those that
+	// were received.
+	Open(ctx context.Context, r wire.Record) (io.ReadCloser, error)
+}
+
+// Config says what is served, and to whom.
+type Config struct {
+	Site string
+	// Contact is whom to ask about the server.
+	Contact string
+	// Instruments returns what the registry says, by name. The map is not changed.
+	Instruments func() map[string]wire.InstrumentEntry
+	// Reader says who asks; false where what was shown is no reader's.
+	Reader  func(*http.Request) (access.Reader, bool)
+	Archive Archive
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+	// Memory bounds the samples that one request holds, in bytes; default 64 MiB.
+	Memory int
+	// Requests for data that are answered at a time; others wait. Default 8.
+	Requests int
+	Log      *slog.Logger
+	Metrics  prometheus.Registerer
+}
+
+const (
+	defaultMemory   = 64 << 20
+	defaultRequests = 8
+)
+
+// Handler answers requests below Path.
+type Handler struct {
+	cfg     Config
+	turns   chan struct{}
+	metrics metrics
+	serve   http.Handler
+	cache   decoders
+}
+
+// New returns a handler.
+func New(cfg Config) (*Handler, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = defaultMemory
+	}
+	if cfg.Requests == 0 {
+		cfg.Requests = defaultRequests
+	}
+	h := &Handler{cfg: cfg, turns: make(chan struct{}, cfg.Requests), metrics: newMetrics(cfg.Metrics)}
+	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1024), gzhttp.ContentTypes([]string{"text/csv", "application/json", "text/html"}))
+	if err != nil {
+		return nil, err
+	}
+	h.serve = compress(http.HandlerFunc(h.answer))
+	return h, nil
+}
+
+// ServeHTTP answers a request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Access-Control-Allow-Origin", "*")
+	header.Set("Access-Control-Expose-Headers", "ETag")
+	header.Add("Vary", "Authorization")
+	h.serve.ServeHTTP(w, r)
+}
+
+// answer finds the endpoint.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
+	endpoint, below := strings.CutPrefix(r.URL.Path, Path)
+	switch {
+	case !below:
+		h.refuse(w, failure(codeUserError, "no such endpoint"))
+	case r.Method == http.MethodOptions:
+		w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD")
+		w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, If-None-Match")
+		w.WriteHeader(http.StatusNoContent)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
+		h.refuse(w, failure(codeUserError, "only GET and HEAD are answered").as(http.StatusMethodNotAllowed))
+	case strings.HasSuffix(endpoint, "/"):
+		to := *r.URL
+		to.Path, to.RawPath = strings.TrimRight(r.URL.Path, "/"), ""
+		w.Header().Set("Location", to.RequestURI())
+		w.WriteHeader(http.StatusMovedPermanently)
+	default:
+		h.metrics.requests.WithLabelValues(h.endpoint(w, r, endpoint)).Inc()
+	}
+}
+
+// endpoint answers one, and returns its name for metrics.
+func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request, endpoint string) string {
+	serve := map[string]func(http.ResponseWriter, *http.Request, *caller) *problem{
+		"": h.landing, "/about": h.about, "/capabilities": h.capabilities, "/catalog": h.catalog, "/info": h.info, "/data": h.data,
+	}[endpoint]
+	if serve == nil {
+		h.refuse(w, failure(codeUserError, "no such endpoint"))
+		return "other"
+	}
+	c, p := h.caller(r)
+	if p == nil {
+		p = serve(w, r, c)
+	}
+	if p != nil {
+		h.refuse(w, p)
+	}
+	return strings.TrimPrefix(endpoint, "/")
+}
+
+type metrics struct {
+	requests, statuses   *prometheus.CounterVec
+	undecodable, distant *prometheus.CounterVec
+	aborted              prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) metrics {
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "substorm", Subsystem: "feed_hapi", Name: name, Help: help}, labels)
+	}
+	m := metrics{
+		requests:    vec("requests_total", "Requests by endpoint.", "endpoint"),
+		statuses:    vec("refused_total", "Requests that were refused, by HAPI status.", "code"),
+		undecodable: vec("undecodable_total", "Records that could not be read, each time that they were met.", "instrument", "channel"),
+		distant:     vec("distant_total", "Samples whose time is further from that of receipt than the channel's maxDelay, each time that they were met.", "instrument", "channel"),
+		aborted: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "substorm", Subsystem: "feed_hapi", Name: "aborted_total",
+			Help: "Answers that were broken off because the archive failed."}),
+	}
+	if r != nil {
+		r.MustRegister(m.requests, m.statuses, m.undecodable, m.distant, m.aborted)
+	}
+	return m
+}

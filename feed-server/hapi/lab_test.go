@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hapi_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/feed-server/hapi"
+	"github.com/substorm/substorm/ingest-gateway/archive/segment"
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const site = "thule"
+
+// start of the tests' data; now is when they ask for it.
+var (
+	start = time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
+	now   = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// lab is a bucket, the records of what lies in it, and a server.
+type lab struct {
+	store       objectstore.Store
+	records     map[string][]wire.Record
+	instruments map[string]wire.InstrumentEntry
+	url         string
+	opened      int
+}
+
+func newLab(t testing.TB, entries ...wire.InstrumentEntry) *lab {
+	t.Helper()
+	l := &lab{store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"), records: map[string][]wire.Record{},
+		instruments: map[string]wire.InstrumentEntry{}}
+	for _, e := range entries {
+		l.instruments[e.Instrument] = e
+	}
+	handler, err := hapi.New(hapi.Config{Site: site, Contact: "somebody@example.org", Archive: l, Now: func() time.Time { return now },
+		Instruments: func() map[string]wire.InstrumentEntry { return l.instruments }, Reader: reader,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	l.url = server.URL + hapi.Path
+	return l
+}
+
+// reader takes the token "<name>-token" for the reader of that name.
+func reader(r *http.Request) (access.Reader, bool) {
+	_, token, _ := r.BasicAuth()
+	switch token {
+	case "":
+		return access.Reader{}, r.Header.Get("Authorization") == ""
+	case "uni-token", "other-token":
+		return access.Reader{Name: token[:len(token)-len("-token")]}, true
+	}
+	return access.Reader{}, false
+}
+
+func timesOf(r wire.Record) (from, to time.Time) {
+	if r.ObservedFrom == nil {
+		return r.ReceivedAt, r.ReceivedAt
+	}
+	return *r.ObservedFrom, *r.ObservedTo
+}
+
+func (l *lab) Span(_ context.Context, instrument string) (from, to time.Time, ok bool, err error) {
+	for _, r := range l.records[instrument] {
+		a, b := timesOf(r)
+		if !ok || a.Before(from) {
+			from = a
+		}
+		if !ok || b.After(to) {
+			to = b
+		}
+		ok = true
+	}
+	return from, to, ok, nil
+}
+
+func (l *lab) Observed(_ context.Context, instrument string, from, to time.Time) iter.Seq2[wire.Record, error] {
+	return func(yield func(wire.Record, error) bool) {
+		for _, r := range l.records[instrument] {
+			if a, b := timesOf(r); !b.Before(from) && a.Before(to) && !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (l *lab) Tag(ctx context.Context, instrument string, from, to time.Time) (string, error) {
+	sum := sha256.New()
+	for r := range l.Observed(ctx, instrument, from, to) {
+		fmt.Fprintln(sum, r.ID, r.State)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func (l *lab) Open(ctx context.Context, r wire.Record) (io.ReadCloser, error) {
+	l.opened++
+	return tree.Open(ctx, l.store, r)
+}
+
+// object stores an object that was received at a time.
+func (l *lab) object(t testing.TB, instrument, name string, receivedAt time.Time, payload []byte) *wire.Record {
+	t.Helper()
+	digest := wire.Digest(sha256.Sum256(payload))
+	key := wire.RawKey(site, instrument, receivedAt, digest)
+	r := wire.Record{ID: key, Key: key, Name: name, Size: int64(len(payload)), Digest: digest, State: wire.StateCurrent,
+		ReceivedAt: receivedAt, TimeSource: wire.TimeSourceReceived}
+	return l.put(t, instrument, r, payload)
+}
+
+func (l *lab) put(t testing.TB, instrument string, r wire.Record, payload []byte) *wire.Record {
+	t.Helper()
+	if err := l.store.Put(t.Context(), r.Key, bytes.NewReader(payload), int64(len(payload)), objectstore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.records[instrument] = append(l.records[instrument], r)
+	return &l.records[instrument][len(l.records[instrument])-1]
+}
+
+// datagram is a payload that was received at a time.
+type datagram struct {
+	at      time.Time
+	payload string
+}
+
+// segment stores a segment of datagrams, whose first stream sequence tells it apart.
+func (l *lab) segment(t testing.TB, instrument, channel string, first uint64, datagrams ...datagram) *wire.Record {
+	t.Helper()
+	data, from, to := newSegment(t, datagrams...)
+	key := wire.SegmentKey(site, instrument, channel, wire.DayOf(to), "19aa", first, first+uint64(len(datagrams))-1)
+	return l.put(t, instrument, wire.Record{ID: key, Key: key, Size: int64(len(data)), Digest: wire.Digest(sha256.Sum256(data)),
+		MediaType: wire.MediaTypeSegment, State: wire.StateCurrent, ObservedFrom: &from, ObservedTo: &to, ReceivedAt: to,
+		TimeSource: wire.TimeSourceReceived, Segment: &wire.SegmentRange{Channel: channel, Epoch: "19aa", First: first}}, data)
+}
+
+func newSegment(t testing.TB, datagrams ...datagram) (data []byte, from, to time.Time) {
+	t.Helper()
+	var out bytes.Buffer
+	p, err := segment.NewPackets(&out, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range datagrams {
+		err := p.Write(wire.Datagram{ReceivedAt: d.at, Source: netip.MustParseAddrPort("192.0.2.7:4000"), DestinationPort: 30102, Payload: []byte(d.payload)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 || d.at.Before(from) {
+			from = d.at
+		}
+		if i == 0 || d.at.After(to) {
+			to = d.at
+		}
+	}
+	return out.Bytes(), from, to
+}
+
+// get asks, and returns the answer and its body. Query is as in URLs, or empty.
+func (l *lab) get(t testing.TB, path, query string, headers ...string) (*http.Response, []byte) {
+	t.Helper()
+	target := l.url + path
+	if query != "" {
+		target += "?" + query
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer, body
+}
+
+// between is a query for data.
+func between(dataset string, from, to time.Time, more ...string) string {
+	q := url.Values{"dataset": {dataset}, "start": {from.Format(time.RFC3339Nano)}, "stop": {to.Format(time.RFC3339Nano)}}
+	for i := 0; i < len(more); i += 2 {
+		q.Set(more[i], more[i+1])
+	}
+	return q.Encode()
+}
+
+// public lets everybody in.
+var public = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
+
+// magnetometer sends lines of a time, three components and a mode.
+func magnetometer() wire.InstrumentEntry {
+	return wire.InstrumentEntry{Format: 1, Instrument: "mag", Access: public,
+		About: &wire.AboutEntry{Type: "Magnetometer", Latitude: "69.66", Longitude: "18.94", AltitudeMeters: ptr(int32(85)), Contact: "Observatory <mag@example.org>"},
+		Channels: []wire.ChannelEntry{{Name: "field", Description: "The field.", Datagrams: "raw", CadenceMillis: 1000, UnitsSchema: "udunits2",
+			Payload: wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ",", Comment: "#"},
+			Time: wire.ChannelTimeEntry{Source: wire.TimePayload, Format: wire.TimeISO8601, Columns: []int{1},
+				Precision: wire.PrecisionMilliseconds, Location: "begin", MaxDelayMillis: time.Hour.Milliseconds()},
+			Parameters: []wire.ParameterEntry{
+				{Name: "B", Units: "nT", Type: wire.ParameterDouble, Size: []int{3}, Fill: ptr("-1e31"), Column: 2},
+				{Name: "n", Type: wire.ParameterInteger, Fill: ptr("-1"), Column: 5},
+				{Name: "mode", Description: "How it measures.", Type: wire.ParameterString, Length: 6, Fill: ptr("?"), Column: 6}}}}}
+}
+
+// sample is a datagram of it, received half a second after its time.
+func sample(at time.Time, rest string) datagram {
+	return datagram{at.Add(500 * time.Millisecond), at.Format("2006-01-02T15:04:05.000Z,") + rest}
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/substorm/substorm/internal/decode"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// shelf is an archive of objects that are made as they are opened.
+type shelf struct {
+	records []wire.Record
+	content func(r wire.Record) []byte
+	open    int
+	asked   int
+}
+
+func (s *shelf) Span(context.Context, string) (from, to time.Time, ok bool, err error) {
+	return time.Time{}, time.Time{}, false, errors.New("nobody asks")
+}
+
+func (s *shelf) Tag(context.Context, string, time.Time, time.Time) (string, error) { return "", nil }
+
+func (s *shelf) Observed(_ context.Context, _ string, from, to time.Time) iter.Seq2[wire.Record, error] {
+	s.asked++
+	return func(yield func(wire.Record, error) bool) {
+		// By order of receipt, as a catalog might find them: so a binary search finds the first.
+		first, _ := slices.BinarySearchFunc(s.records, from, func(r wire.Record, t time.Time) int { return r.ReceivedAt.Compare(t) })
+		for _, r := range s.records[first:] {
+			if !r.ReceivedAt.Before(to) || !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+type closing struct {
+	io.Reader
+	shelf *shelf
+}
+
+func (c closing) Close() error { c.shelf.open--; return nil }
+
+func (s *shelf) Open(_ context.Context, r wire.Record) (io.ReadCloser, error) {
+	s.open++
+	return closing{bytes.NewReader(s.content(r)), s}, nil
+}
+
+// newPairs is a dataset whose objects hold pairs: a time in milliseconds and a double.
+func newPairs(t testing.TB, maxDelay time.Duration) *dataset {
+	t.Helper()
+	fill := "NaN"
+	channel := wire.ChannelEntry{Name: "pairs", Payload: wire.PayloadEntry{Type: wire.PayloadBinary, ByteOrder: wire.LittleEndian, Record: 16},
+		Time: wire.ChannelTimeEntry{Source: wire.TimePayload, Format: wire.TimeUnixMilliseconds, Encoding: wire.EncodingInt64,
+			Precision: wire.PrecisionMilliseconds, MaxDelayMillis: maxDelay.Milliseconds()},
+		Parameters: []wire.ParameterEntry{{Name: "x", Type: wire.ParameterDouble, Fill: &fill, Offset: 8, Encoding: wire.EncodingFloat64}}}
+	d, err := decode.New(channel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &dataset{id: "test/pairs", instrument: wire.InstrumentEntry{Instrument: "test"}, channel: channel, decoder: d, open: true}
+}
+
+func appendPair(b []byte, ms int64, x float64) []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, uint64(ms)), math.Float64bits(x))
+}
+
+func pairRecord(id string, receivedAt time.Time) wire.Record {
+	return wire.Record{ID: id, Key: id, State: wire.StateCurrent, ReceivedAt: receivedAt, Digest: wire.Digest(sha256.Sum256([]byte(id)))}
+}
+
+// TestMergeProperty: whatever pairs lie in whatever objects, in whatever order, each time
+// comes once, in order, with what was received last and is not missing.
+func TestMergeProperty(t *testing.T) {
+	const delay = 2 * time.Hour
+	d := newPairs(t, delay)
+	origin := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	rapid.Check(t, func(t *rapid.T) {
+		contents := map[string][]byte{}
+		s := &shelf{content: func(r wire.Record) []byte { return contents[r.ID] }}
+		from := origin.Add(time.Duration(rapid.IntRange(-300, 300).Draw(t, "from")) * time.Minute)
+		to := from.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "span")) * time.Minute)
+		want := map[int64]float64{}
+		received := origin
+		for i := range rapid.IntRange(0, 30).Draw(t, "objects") {
+			received = received.Add(time.Duration(rapid.IntRange(1, 7200).Draw(t, "pause")) * time.Second)
+			id := fmt.Sprintf("object-%02d", i)
+			for range rapid.IntRange(0, 20).Draw(t, "pairs") {
+				at := received.Add(time.Duration(rapid.IntRange(-119, 119).Draw(t, "at")) * time.Minute)
+				x := rapid.SampledFrom([]float64{math.NaN(), 1, 2, 3}).Draw(t, "x")
+				contents[id] = appendPair(contents[id], at.UnixMilli(), x)
+				if at.Before(from) || !at.Before(to) {
+					continue
+				}
+				if was, known := want[at.UnixNano()]; !math.IsNaN(x) || !known {
+					want[at.UnixNano()] = x
+				} else {
+					want[at.UnixNano()] = was
+				}
+			}
+			s.records = append(s.records, pairRecord(id, received))
+		}
+		// The shelf finds by receipt alone, which all here have.
+		m := newMerger(s, d, from.UnixNano(), to.UnixNano(), defaultMemory)
+		var got, wanted []string
+		for {
+			row, ok, err := m.next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			got = append(got, fmt.Sprint(timeOf(row), math.Float64frombits(binary.LittleEndian.Uint64(row[timeWidth:]))))
+		}
+		for _, at := range slices.Sorted(maps.Keys(want)) {
+			wanted = append(wanted, fmt.Sprint(at, want[at]))
+		}
+		if diff := cmp.Diff(wanted, got); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		if s.open != 0 || m.memory.free != defaultMemory || m.distant != 0 {
+			t.Fatalf("%d open, %d bytes free, %d distant", s.open, m.memory.free, m.distant)
+		}
+	})
+}
+
+// TestMemory: what a request holds does not grow with its span, be it a year of 1 kHz.
+func TestMemory(t *testing.T) {
+	const delay = 10 * time.Minute
+	d := newPairs(t, delay)
+	origin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name  string
+		days  int
+		every time.Duration
+	}{{"a day", 1, time.Second}, {"ten days", 10, time.Second}, {"three minutes of 10 kHz", 0, 100 * time.Microsecond}} {
+		length := max(time.Duration(c.days)*day, 3*time.Minute)
+		s := &shelf{content: func(r wire.Record) []byte { // ten minutes before its receipt
+			var b []byte
+			for at := r.ReceivedAt.Add(-10 * time.Minute); at.Before(r.ReceivedAt) && at.Before(origin.Add(length)); at = at.Add(c.every) {
+				b = appendPair(b, at.UnixMilli(), 1)
+			}
+			return b
+		}}
+		for at := origin.Add(10 * time.Minute); !at.After(origin.Add(length + 10*time.Minute)); at = at.Add(10 * time.Minute) {
+			s.records = append(s.records, pairRecord(at.Format(time.RFC3339), at))
+		}
+		m := newMerger(s, d, origin.UnixNano(), origin.Add(length).UnixNano(), defaultMemory)
+		rows, opened, pending, held := 0, 0, 0, 0
+		for last := int64(math.MinInt64); ; rows++ {
+			row, ok, err := m.next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			if at := timeOf(row); at <= last {
+				t.Fatalf("%d after %d", at, last)
+			} else {
+				last = at
+			}
+			opened, pending, held = max(opened, len(m.open)), max(pending, len(m.pending)), max(held, defaultMemory-m.memory.free)
+		}
+		want := int(length / max(c.every, time.Millisecond)) // pairs are told to milliseconds
+		if rows != want || opened > 4 || pending > 2*manyRecords || held > 4*sourceMemory {
+			t.Errorf("%s: %d rows, %d wanted; %d open, %d pending, %d bytes held", c.name, rows, want, opened, pending, held)
+		}
+		t.Logf("%s: %d rows; at most %d open, %d pending, %d bytes held; %d questions", c.name, rows, opened, pending, held, s.asked)
+	}
+}
+
+// TestTooMuch: objects that all may hold one moment, and do not fit together.
+func TestTooMuch(t *testing.T) {
+	d := newPairs(t, day)
+	origin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &shelf{content: func(r wire.Record) []byte {
+		var b []byte
+		for i := range int64(1000) {
+			b = appendPair(b, r.ReceivedAt.UnixMilli()+i, 1)
+		}
+		return b
+	}}
+	for i := range 100 {
+		at := origin.Add(time.Duration(i) * time.Minute)
+		s.records = append(s.records, pairRecord(at.Format(time.RFC3339), at))
+	}
+	m := newMerger(s, d, origin.UnixNano(), origin.Add(day).UnixNano(), 1<<20)
+	_, _, err := m.next(t.Context())
+	m.end()
+	if !errors.Is(err, errTooMuch) || refusal(err).code != codeTooMuch || s.open != 0 {
+		t.Errorf("%v, %d open", err, s.open)
+	}
+}
+
+// TestTurns: who finds no turn in time is asked to come again, and a turn that ends is
+// another's.
+func TestTurns(t *testing.T) {
+	h := &Handler{turns: make(chan struct{}, 1)}
+	if p := h.turn(t.Context()); p != nil {
+		t.Fatalf("%+v", p)
+	}
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if p := h.turn(short); p == nil || p.http != 503 || p.retry == 0 {
+		t.Errorf("%+v", p)
+	}
+	<-h.turns
+	if p := h.turn(t.Context()); p != nil {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestDisorder: an object of more than is put in order at a time, in order and not.
+func TestDisorder(t *testing.T) {
+	d := newPairs(t, day)
+	origin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		at   func(i, n int64) int64
+		want error
+	}{
+		"in order":        {func(i, _ int64) int64 { return i }, nil},
+		"nearly in order": {func(i, _ int64) int64 { return i ^ 1023 }, nil},
+		"backwards":       {func(i, n int64) int64 { return n - 1 - i }, errDisorder},
+	} {
+		n := int64(3 * sourceMemory / 16)
+		s := &shelf{records: []wire.Record{pairRecord("one", origin)}, content: func(wire.Record) []byte {
+			var b []byte
+			for i := range n {
+				b = appendPair(b, origin.UnixMilli()+c.at(i, n), 1)
+			}
+			return b
+		}}
+		m := newMerger(s, d, origin.UnixNano(), origin.Add(day).UnixNano(), defaultMemory)
+		rows, last := int64(0), int64(0)
+		var err error
+		for ok := true; ok && err == nil; {
+			var row []byte
+			if row, ok, err = m.next(t.Context()); ok && err == nil {
+				if timeOf(row) <= last {
+					t.Fatalf("%s: %d after %d", name, timeOf(row), last)
+				}
+				last = timeOf(row)
+				rows++
+			}
+		}
+		m.end()
+		if !errors.Is(err, c.want) || err == nil && rows != n || s.open != 0 {
+			t.Errorf("%s: %d rows of %d, %v, %d open", name, rows, n, err, s.open)
+		}
+	}
+}
+
+// BenchmarkDay is a day of 1 Hz, three components, as CSV and binary: decoded, merged and
+// written.
+func BenchmarkDay(b *testing.B) {
+	d := newPairs(b, time.Minute)
+	origin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var data []byte
+	for i := range int64(86400) {
+		data = appendPair(data, origin.UnixMilli()+1000*i, 20826.85+float64(i%100)/100)
+	}
+	d.channel.Time.MaxDelayMillis = day.Milliseconds()
+	s := &shelf{records: []wire.Record{pairRecord("one", origin)}, content: func(wire.Record) []byte { return data }}
+	for _, f := range []format{formatCSV, formatBinary} {
+		b.Run(string(f), func(b *testing.B) {
+			for b.Loop() {
+				m := newMerger(s, d, origin.UnixNano(), origin.Add(day).UnixNano(), defaultMemory)
+				w := newWriter(f, d, nil)
+				var out []byte
+				size := 0
+				for {
+					row, ok, err := m.next(b.Context())
+					if err != nil {
+						b.Fatal(err)
+					}
+					if !ok {
+						break
+					}
+					if out = w.append(out, timeOf(row), row[timeWidth:]); len(out) > piece {
+						size, out = size+len(out), out[:0]
+					}
+				}
+				b.SetBytes(int64(size + len(out)))
+			}
+		})
+	}
+}

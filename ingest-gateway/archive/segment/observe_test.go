@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// What an instrument declares of its datagrams says when a segment was observed, and
+// what is not as declared is in it all the same.
+func TestObservedByPayload(t *testing.T) {
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	parts.CreateSite(t, js, site)
+	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	for i, payload := range []string{"2020-01-01T00:00:02.5Z,1\n2020-01-01T00:00:01Z,2\n", "no sample", "2020-01-01T00:00:09Z,3"} {
+		publish(t, js, payload, wire.Datagram{ReceivedAt: noon.Add(time.Duration(i)), Source: netip.MustParseAddrPort("192.0.2.7:1"), Payload: []byte(payload)})
+	}
+	epoch, _, err := stream.Epoch(t.Context(), js, wire.ObservationStream(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCutter(t, js, store)
+	c.epoch = epoch
+	c.cfg.Channels = func(of string) []wire.ChannelEntry {
+		if of != instrument {
+			t.Errorf("asked for %s", of)
+		}
+		return []wire.ChannelEntry{{Name: "x", Datagrams: "raw", Payload: wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ","},
+			Time:       wire.ChannelTimeEntry{Source: wire.TimePayload, Format: wire.TimeISO8601, Columns: []int{1}, Precision: wire.PrecisionMilliseconds},
+			Parameters: []wire.ParameterEntry{{Name: "x", Type: wire.ParameterDouble, Column: 2}}}}
+	}
+	ch := &channel{channelKey: channelKey{instrument, "raw"}}
+	n, _, err := c.object(t.Context(), ch, wire.SegmentRange{Channel: "raw", Epoch: epoch, First: 1, Last: 3}, wire.DayOf(noon))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := time.Date(2020, 1, 1, 0, 0, 1, 0, time.UTC), time.Date(2020, 1, 1, 0, 0, 9, 0, time.UTC)
+	if !n.ObservedFrom.Equal(from) || !n.ObservedTo.Equal(to) || n.TimeSource != wire.TimeSourcePayload || !n.ReceivedAt.Equal(noon.Add(2)) || n.Segment.Datagrams != 3 {
+		t.Errorf("%s to %s by %s, received %s, %d datagrams", n.ObservedFrom, n.ObservedTo, n.TimeSource, n.ReceivedAt, n.Segment.Datagrams)
+	}
+	if got := testutil.ToFloat64(c.cfg.Metrics.undecodable.WithLabelValues(instrument)); got != 1 {
+		t.Errorf("%v datagrams count as undecodable", got)
+	}
+	// The next one to cut the range finds it, whatever is declared by then.
+	c.cfg.Channels = nil
+	again, _, err := c.object(t.Context(), ch, wire.SegmentRange{Channel: "raw", Epoch: epoch, First: 1, Last: 3}, wire.DayOf(noon))
+	if err != nil || again.TimeSource != wire.TimeSourcePayload || !again.ObservedFrom.Equal(from) {
+		t.Errorf("%v %+v", err, again)
+	}
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// iagaLayout reads IAGA-2002, the exchange format of geomagnetic observatories: a
+// header, whose last line names the columns, and lines of date, time, day of the
+// year and up to four elements. A payload may also be such lines alone.
+type iagaLayout struct {
+	d *Decoder
+	// reported names the elements of lines without a header.
+	reported []string
+}
+
+// iagaState is what the payload's header says: the elements' numbers, parameter by
+// parameter and value by value, from 0; -1 for one that the payload does not have.
+type iagaState struct{ columns []int }
+
+// maxElements is how many elements a line may have. The format has four.
+const maxElements = 16
+
+func newIAGA(d *Decoder) (layout, error) {
+	l := &iagaLayout{d: d}
+	for _, letter := range d.entry.Payload.Reported {
+		l.reported = append(l.reported, string(letter))
+	}
+	if d.entry.Time.Source != wire.TimePayload {
+		return nil, fmt.Errorf("lines of IAGA-2002 have their time: its source is %s", wire.TimePayload)
+	}
+	for _, p := range d.parameters {
+		if len(p.Components) != p.Count {
+			return nil, fmt.Errorf("parameter %s: %d components for %d values", p.Name, len(p.Components), p.Count)
+		}
+		if slices.Contains(p.Components, "") {
+			return nil, fmt.Errorf("parameter %s: a component without a name", p.Name)
+		}
+	}
+	return lines{l}, nil
+}
+
+func (l *iagaLayout) begin(r *run) {
+	s, ok := r.state.(*iagaState)
+	if !ok {
+		s = &iagaState{}
+		r.state = s
+	}
+	s.find(l.d, l.reported)
+}
+
+// find looks where the elements of all parameters stand: by all of their name, as
+// BOUH, or else by its last letter.
+func (s *iagaState) find(d *Decoder, names []string) {
+	s.columns = s.columns[:0]
+	for i := range d.parameters {
+		for _, component := range d.parameters[i].Components {
+			column := slices.Index(names, component)
+			if column < 0 && len(component) == 1 {
+				column = slices.IndexFunc(names, func(name string) bool { return name != "" && name[len(name)-1] == component[0] })
+			}
+			s.columns = append(s.columns, column)
+		}
+	}
+}
+
+var iagaColumns, iagaEnd = []byte("DATE"), []byte("|")
+
+// The columns before the elements: date, time and day of the year.
+const iagaFirst = 3
+
+func (l *iagaLayout) line(r *run, number int, line []byte) bool {
+	s := r.state.(*iagaState)
+	trimmed := bytes.TrimSpace(line)
+	switch {
+	case len(trimmed) == 0:
+		return true
+	case bytes.HasPrefix(trimmed, iagaColumns):
+		l.header(r, s, trimmed)
+		return true
+	case bytes.HasSuffix(trimmed, iagaEnd): // of a header
+		return true
+	}
+	r.start()
+	r.fields = blanks(r.fields[:0], trimmed)
+	if len(r.fields) <= iagaFirst || len(r.fields) > iagaFirst+maxElements {
+		r.skip("line %d: %d columns: there are a date, a time, a day of the year and elements", number, len(r.fields))
+		return true
+	}
+	t, err := l.time(r)
+	if err == nil {
+		err = l.elements(r, s)
+	}
+	if err != nil {
+		r.skip("line %d: %w", number, err)
+		return true
+	}
+	return r.done(t)
+}
+
+// header reads the line that names the columns.
+func (l *iagaLayout) header(r *run, s *iagaState, line []byte) {
+	r.fields = blanks(r.fields[:0], bytes.TrimSuffix(line, iagaEnd))
+	names := make([]string, 0, maxElements)
+	for i := iagaFirst; i < min(len(r.fields), iagaFirst+maxElements); i++ {
+		names = append(names, string(r.fields[i]))
+	}
+	s.find(l.d, names)
+}
+
+// time reads date and time, and compares them with the day of the year.
+func (l *iagaLayout) time(r *run) (int64, error) {
+	r.spare = append(append(append(r.spare[:0], r.fields[0]...), 'T'), r.fields[1]...)
+	t, ok := ParseTime(r.spare)
+	if !ok {
+		return 0, fmt.Errorf("time: %w", errNoTime)
+	}
+	day, _, _, _ := parseDate(r.fields[0])
+	if doy, ok := parseDigits(r.fields[2]); !ok || doy != day.YearDay() {
+		return 0, fmt.Errorf("time: %s is not day %s of the year", r.fields[0], r.fields[2])
+	}
+	return nanoseconds(t)
+}
+
+// elements sets all values.
+func (l *iagaLayout) elements(r *run, s *iagaState) error {
+	n := 0
+	for i := range l.d.parameters {
+		p := &l.d.parameters[i]
+		for j := range p.Count {
+			var text []byte
+			if column := s.columns[n]; column >= 0 {
+				text = field(r.fields, iagaFirst+column)
+			}
+			if iagaMissing(text) {
+				text = nil
+			}
+			if err := p.setText(r.values, j, text); err != nil {
+				return fmt.Errorf("parameter %s: %w", p.Name, err)
+			}
+			n++
+		}
+	}
+	return nil
+}
+
+// iagaMissing says whether an element stands for none: 99999.00 was not measured,
+// 88888.00 never is.
+func iagaMissing(text []byte) bool {
+	return bytes.HasPrefix(text, []byte("99999")) || bytes.HasPrefix(text, []byte("88888"))
+}

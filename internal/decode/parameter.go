@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Bounds on what a channel may declare, in bytes and values.
+const (
+	maxSample = 64 << 10
+	maxText   = 4 << 10
+	maxValues = 8 << 10
+)
+
+func newParameter(e wire.ParameterEntry, at int) (Parameter, error) {
+	p := Parameter{ParameterEntry: e, At: at, Count: 1}
+	for _, n := range e.Size {
+		if n < 1 || n > maxValues || p.Count*n > maxValues {
+			return Parameter{}, fmt.Errorf("size %v: an array has 1 to %d values", e.Size, maxValues)
+		}
+		p.Count *= n
+	}
+	switch e.Type {
+	case wire.ParameterDouble:
+		p.Width = 8
+	case wire.ParameterInteger:
+		p.Width = 4
+	case wire.ParameterString:
+		p.Width = e.Length
+		if e.Length < 1 || e.Length > maxText {
+			return Parameter{}, fmt.Errorf("length %d: text has 1 to %d bytes", e.Length, maxText)
+		}
+	default:
+		return Parameter{}, fmt.Errorf("unknown type %q", e.Type)
+	}
+	if e.Fill == nil {
+		return p, nil
+	}
+	fill := make([]byte, p.Width)
+	var err error
+	if e.Type == wire.ParameterDouble && *e.Fill == "NaN" {
+		binary.LittleEndian.PutUint64(fill, quietNaN)
+	} else {
+		err = p.putText(fill, []byte(*e.Fill))
+	}
+	if err != nil {
+		return Parameter{}, fmt.Errorf("fill %q: %w", *e.Fill, err)
+	}
+	p.FillBytes = fill
+	return p, nil
+}
+
+// quietNaN is what HAPI has for a double that is no number.
+const quietNaN = 0x7ff8000000000000
+
+var (
+	errNoNumber = errors.New("no number")
+	errTooLarge = errors.New("the number is too large")
+	errTooLong  = errors.New("the text is too long")
+)
+
+// place returns where a value stands in a sample.
+func (p *Parameter) place(values []byte, i int) []byte {
+	return values[p.At+i*p.Width : p.At+(i+1)*p.Width]
+}
+
+// setText sets a value to what a text says. An empty one is missing, as are numbers
+// that are none, as NaN.
+func (p *Parameter) setText(values []byte, i int, text []byte) error {
+	if len(text) == 0 || p.Type == wire.ParameterDouble && noNumber(text) {
+		return p.setMissing(values, i)
+	}
+	return p.putText(p.place(values, i), text)
+}
+
+// setMissing sets a value to the fill.
+func (p *Parameter) setMissing(values []byte, i int) error {
+	if p.FillBytes == nil {
+		return errMissing
+	}
+	copy(p.place(values, i), p.FillBytes)
+	return nil
+}
+
+func (p *Parameter) putText(to, text []byte) error {
+	switch p.Type {
+	case wire.ParameterDouble:
+		f, err := parseFloat(text)
+		if err != nil {
+			return err
+		}
+		binary.LittleEndian.PutUint64(to, math.Float64bits(f))
+	case wire.ParameterInteger:
+		n, err := parseInteger(text)
+		if err != nil {
+			return err
+		}
+		binary.LittleEndian.PutUint32(to, uint32(n))
+	default:
+		if len(text) > len(to) {
+			return errTooLong
+		}
+		clear(to[copy(to, text):])
+	}
+	return nil
+}
+
+// noNumber says whether a text stands for a number that is none.
+func noNumber(text []byte) bool {
+	if text[0] == '-' || text[0] == '+' {
+		text = text[1:]
+	}
+	switch string(text) { // does not allocate
+	case "NaN", "nan", "NAN", "Inf", "inf", "INF", "Infinity", "infinity":
+		return true
+	}
+	return false
+}
+
+// pow10 are those powers of ten that a double holds exactly.
+var pow10 = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
+
+// exactDigits is how many decimal digits a double holds exactly, whatever they are.
+const exactDigits = 15
+
+// parseFloat reads a decimal number. Up to 15 digits both the digits and the power
+// of ten are exact, so that one division rounds as it should; all else is left to
+// strconv.
+func parseFloat(text []byte) (float64, error) {
+	rest, negative := text, false
+	if len(rest) > 0 && (rest[0] == '-' || rest[0] == '+') {
+		negative, rest = rest[0] == '-', rest[1:]
+	}
+	var mantissa uint64
+	digits, decimals, seen, point := 0, 0, false, false
+	for i, c := range rest {
+		if c == '.' && !point {
+			point = true
+			continue
+		}
+		if c < '0' || c > '9' {
+			if seen && (c == 'e' || c == 'E') && i < len(rest)-1 {
+				return parseSlowly(text)
+			}
+			return 0, errNoNumber
+		}
+		seen = true
+		if mantissa > 0 || c > '0' {
+			digits++
+		}
+		if digits > exactDigits {
+			return parseSlowly(text)
+		}
+		mantissa = mantissa*10 + uint64(c-'0')
+		if point {
+			decimals++
+		}
+	}
+	if !seen {
+		return 0, errNoNumber
+	}
+	if decimals >= len(pow10) {
+		return parseSlowly(text)
+	}
+	f := float64(mantissa) / pow10[decimals]
+	if negative {
+		f = -f
+	}
+	return f, nil
+}
+
+func parseSlowly(text []byte) (float64, error) {
+	for _, c := range text { // strconv knows hexadecimal numbers, too
+		if (c < '0' || c > '9') && c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-' {
+			return 0, errNoNumber
+		}
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	if errors.Is(err, strconv.ErrRange) {
+		return 0, errTooLarge
+	}
+	if err != nil {
+		return 0, errNoNumber
+	}
+	return f, nil
+}
+
+// parseInteger reads an integer of 32 bits, however its text writes it.
+func parseInteger(text []byte) (int32, error) {
+	f, err := parseFloat(text)
+	if err != nil {
+		return 0, err
+	}
+	return integer(f)
+}
+
+// integer returns the integer that f is.
+func integer(f float64) (int32, error) {
+	if f != math.Trunc(f) {
+		return 0, fmt.Errorf("%v is no integer", f)
+	}
+	if f < math.MinInt32 || f > math.MaxInt32 {
+		return 0, errTooLarge
+	}
+	return int32(f), nil
+}
+
+// parseDigits reads an unsigned number of digits alone.
+func parseDigits(text []byte) (int, bool) {
+	if len(text) == 0 || len(text) > 9 {
+		return 0, false
+	}
+	n := 0
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, true
+}

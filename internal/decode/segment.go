@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Datagrams calls each for every datagram of a segment, in its order: pcapng with raw
+// IP, see docs/formats.md. A payload is good until each returns. Errors:
+// wire.ErrMalformed, those of in, and that of each, which ends it.
+func Datagrams(in io.Reader, each func(payload []byte, receivedAt time.Time) error) error {
+	source := &watched{Reader: in}
+	ng, err := pcapgo.NewNgReader(bufio.NewReaderSize(source, 64<<10), pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		return source.explain(err)
+	}
+	if t := ng.LinkType(); t != layers.LinkTypeRaw {
+		return fmt.Errorf("segment: link type %s, not raw IP: %w", t, wire.ErrMalformed)
+	}
+	for {
+		packet, info, err := ng.ZeroCopyReadPacketData()
+		if errors.Is(err, io.EOF) && source.err == nil {
+			return nil
+		}
+		if err != nil {
+			return source.explain(err)
+		}
+		payload, err := udpPayload(packet)
+		if err != nil {
+			return err
+		}
+		if err := each(payload, info.Timestamp); err != nil {
+			return err
+		}
+	}
+}
+
+// ReadSegment decodes the datagrams of a segment. Errors: *Undecodable, with a record
+// for each datagram of which something cannot be read, and those of Datagrams.
+func (d *Decoder) ReadSegment(in io.Reader, emit func(Sample) error) error {
+	var bad Undecodable
+	err := Datagrams(in, func(payload []byte, receivedAt time.Time) error {
+		err := d.Decode(payload, receivedAt, emit)
+		var undecodable *Undecodable
+		if errors.As(err, &undecodable) {
+			if bad.Records++; bad.First == nil {
+				bad.First = undecodable.First
+			}
+			return nil
+		}
+		return err
+	})
+	if err == nil && bad.Records > 0 {
+		return &bad
+	}
+	return err
+}
+
+// Sizes and places of the headers of IPv4 (RFC 791), IPv6 (RFC 8200) and UDP.
+const (
+	ipv4Least, ipv4Protocol = 20, 9
+	ipv6Head, ipv6Next      = 40, 6
+	udpHead, udpLength      = 8, 4
+	protocolUDP             = 17
+)
+
+var errPacket = fmt.Errorf("segment: a packet that is no UDP over IP: %w", wire.ErrMalformed)
+
+// udpPayload returns the payload of a packet of raw IP.
+func udpPayload(packet []byte) ([]byte, error) {
+	if len(packet) < ipv4Least {
+		return nil, errPacket
+	}
+	var head int
+	switch packet[0] >> 4 {
+	case 4:
+		if head = int(packet[0]&0xf) * 4; head < ipv4Least || packet[ipv4Protocol] != protocolUDP {
+			return nil, errPacket
+		}
+	case 6:
+		if head = ipv6Head; packet[ipv6Next] != protocolUDP {
+			return nil, errPacket
+		}
+	default:
+		return nil, errPacket
+	}
+	if len(packet) < head+udpHead {
+		return nil, errPacket
+	}
+	udp := packet[head:]
+	length := int(binary.BigEndian.Uint16(udp[udpLength:]))
+	if length < udpHead || length > len(udp) {
+		return nil, errPacket
+	}
+	return udp[udpHead:length], nil
+}
+
+// watched remembers why its reader failed.
+type watched struct {
+	io.Reader
+	err error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
+	return n, err
+}
+
+// explain returns the reader's own error where it had one: then nothing is wrong with
+// the segment.
+func (w *watched) explain(err error) error {
+	if w.err != nil {
+		return w.err
+	}
+	return fmt.Errorf("segment: %w: %v", wire.ErrMalformed, err)
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package decode
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+var (
+	errNoTime   = errors.New("no time")
+	errTimeSpan = errors.New("the time is before 1678 or after 2261")
+)
+
+// ParseTime reads a time of ISO 8601 (yyyy-mm-dd or yyyy-ddd, then T or a blank and
+// hh:mm:ss.f), of which all may be left out from the end to behind the year. Without
+// a zone it is UTC. A leap second is the second that follows. It returns false for
+// anything else.
+func ParseTime(text []byte) (time.Time, bool) {
+	date, rest, whole, ok := parseDate(text)
+	if !ok {
+		return time.Time{}, false
+	}
+	var clock time.Duration
+	if len(rest) > 0 && (rest[0] == 'T' || rest[0] == ' ') {
+		if clock, rest, ok = parseClock(rest[1:]); !ok || !whole {
+			return time.Time{}, false
+		}
+	}
+	zone, ok := parseZone(rest)
+	if !ok {
+		return time.Time{}, false
+	}
+	return date.Add(clock - zone), true
+}
+
+// parseDate reads the date; whole says whether it names a day.
+func parseDate(text []byte) (date time.Time, rest []byte, whole, ok bool) {
+	if len(text) < 4 {
+		return time.Time{}, nil, false, false
+	}
+	year, ok := parseDigits(text[:4])
+	if !ok {
+		return time.Time{}, nil, false, false
+	}
+	rest = text[4:]
+	if len(rest) == 0 || rest[0] != '-' {
+		return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), rest, false, true
+	}
+	rest = rest[1:]
+	if len(rest) >= 3 {
+		if doy, ok := parseDigits(rest[:3]); ok {
+			date = time.Date(year, 1, doy, 0, 0, 0, 0, time.UTC)
+			return date, rest[3:], true, doy > 0 && date.Year() == year
+		}
+	}
+	if len(rest) < 2 {
+		return time.Time{}, nil, false, false
+	}
+	month, ok := parseDigits(rest[:2])
+	if !ok || month < 1 || month > 12 {
+		return time.Time{}, nil, false, false
+	}
+	rest = rest[2:]
+	if len(rest) < 3 || rest[0] != '-' {
+		return time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC), rest, false, true
+	}
+	day, ok := parseDigits(rest[1:3])
+	date = time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
+	return date, rest[3:], true, ok && day > 0 && int(date.Month()) == month
+}
+
+// parseClock reads a time of day.
+func parseClock(text []byte) (clock time.Duration, rest []byte, ok bool) {
+	const day = 24 * time.Hour
+	limits := [...]int{24, 59, 60}
+	units := [...]time.Duration{time.Hour, time.Minute, time.Second}
+	midnight := false // of the day's end, as 24:00
+	for i := range limits {
+		if i > 0 {
+			midnight = midnight || clock >= day
+			if len(text) == 0 || text[0] != ':' {
+				return clock, text, !midnight || clock == day
+			}
+			text = text[1:]
+		}
+		if len(text) < 2 {
+			return 0, nil, false
+		}
+		n, ok := parseDigits(text[:2])
+		if !ok || n > limits[i] {
+			return 0, nil, false
+		}
+		clock += time.Duration(n) * units[i]
+		text = text[2:]
+	}
+	if len(text) > 0 && text[0] == '.' {
+		unit := time.Second
+		for text = text[1:]; len(text) > 0 && text[0] >= '0' && text[0] <= '9'; text = text[1:] {
+			unit /= 10 // finer than nanoseconds it is 0
+			clock += time.Duration(text[0]-'0') * unit
+		}
+	}
+	return clock, text, !midnight || clock == day
+}
+
+// parseZone reads what a zone adds to UTC.
+func parseZone(text []byte) (time.Duration, bool) {
+	if len(text) == 0 || len(text) == 1 && text[0] == 'Z' {
+		return 0, true
+	}
+	sign := time.Duration(1)
+	if text[0] == '-' {
+		sign = -1
+	} else if text[0] != '+' {
+		return 0, false
+	}
+	text = text[1:]
+	if len(text) == 5 && text[2] == ':' {
+		minutes, ok := parseDigits(text[3:])
+		hours, also := parseDigits(text[:2])
+		return sign * (time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute), ok && also && hours < 24 && minutes < 60
+	}
+	if len(text) == 4 || len(text) == 2 {
+		hours, ok := parseDigits(text[:2])
+		minutes, also := 0, true
+		if len(text) == 4 {
+			minutes, also = parseDigits(text[2:])
+		}
+		return sign * (time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute), ok && also && hours < 24 && minutes < 60
+	}
+	return 0, false
+}
+
+// The seconds whose nanoseconds fit in 64 bits.
+const (
+	minSeconds = math.MinInt64/int64(time.Second) + 1
+	maxSeconds = math.MaxInt64/int64(time.Second) - 1
+)
+
+// nanoseconds returns a time as samples have it.
+func nanoseconds(t time.Time) (int64, error) {
+	if s := t.Unix(); s < minSeconds || s > maxSeconds {
+		return 0, errTimeSpan
+	}
+	return t.UnixNano(), nil
+}
+
+// clock reads times that stand in payloads.
+type clock struct {
+	iso bool
+	// unit in nanoseconds of what a number counts.
+	unit int64
+}
+
+func newClock(format string) (clock, error) {
+	units := map[string]time.Duration{wire.TimeUnixSeconds: time.Second, wire.TimeUnixMilliseconds: time.Millisecond,
+		wire.TimeUnixMicroseconds: time.Microsecond, wire.TimeUnixNanoseconds: time.Nanosecond}
+	if format == wire.TimeISO8601 {
+		return clock{iso: true}, nil
+	}
+	if unit := units[format]; unit > 0 {
+		return clock{unit: int64(unit)}, nil
+	}
+	return clock{}, fmt.Errorf("unknown format of times %q", format)
+}
+
+// text reads a time. Fractions are read digit by digit: a double holds nanoseconds of
+// no time after 1970-04.
+func (c clock) text(text []byte) (int64, error) {
+	if c.iso {
+		t, ok := ParseTime(text)
+		if !ok {
+			return 0, errNoTime
+		}
+		return nanoseconds(t)
+	}
+	rest, negative := text, false
+	if len(rest) > 0 && rest[0] == '-' {
+		negative, rest = true, rest[1:]
+	}
+	var whole int64
+	i := 0
+	for ; i < len(rest) && rest[i] >= '0' && rest[i] <= '9'; i++ {
+		if whole > (math.MaxInt64-9)/10 {
+			return 0, errTimeSpan
+		}
+		whole = whole*10 + int64(rest[i]-'0')
+	}
+	if i == 0 || whole > math.MaxInt64/c.unit-1 {
+		return 0, errNoTime
+	}
+	n := whole * c.unit
+	if i < len(rest) && rest[i] == '.' {
+		unit := c.unit
+		for i++; i < len(rest) && rest[i] >= '0' && rest[i] <= '9'; i++ {
+			unit /= 10
+			n += int64(rest[i]-'0') * unit
+		}
+	}
+	if i < len(rest) {
+		return 0, errNoTime
+	}
+	if negative {
+		n = -n
+	}
+	return n, nil
+}
+
+// integer returns the time that a number of units is.
+func (c clock) integer(n int64) (int64, error) {
+	if n > math.MaxInt64/c.unit-1 || n < math.MinInt64/c.unit+1 {
+		return 0, errTimeSpan
+	}
+	return n * c.unit, nil
+}
+
+// float returns the time that a number of units is.
+func (c clock) float(f float64) (int64, error) {
+	whole, fraction := math.Modf(f)
+	if limit := float64(math.MaxInt64/c.unit - 1); math.IsNaN(f) || whole >= limit || whole <= -limit {
+		return 0, errTimeSpan
+	}
+	return int64(whole)*c.unit + int64(math.Round(fraction*float64(c.unit))), nil
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Channel declares what the payloads of an instrument hold, so that its data can be
+// read by time and parameter (HAPI). What does not decode is archived all the same.
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'CSV' || self.parameters.all(p, has(p.column))",message="with a payload of type CSV each parameter has a column"
+// +kubebuilder:validation:XValidation:rule="self.payload.type == 'CSV' || !self.parameters.exists(p, has(p.column))",message="column is of parameters in a payload of type CSV"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'JSON' || self.parameters.all(p, has(p.path))",message="with a payload of type JSON each parameter has a path"
+// +kubebuilder:validation:XValidation:rule="self.payload.type == 'JSON' || !self.parameters.exists(p, has(p.path))",message="path is of parameters in a payload of type JSON"
+// +kubebuilder:validation:XValidation:rule="!(self.payload.type in ['Binary', 'OASIS']) || self.parameters.all(p, has(p.offset) && has(p.encoding))",message="with a payload of type Binary or OASIS each parameter has an offset and an encoding"
+// +kubebuilder:validation:XValidation:rule="self.payload.type in ['Binary', 'OASIS'] || !self.parameters.exists(p, has(p.offset) || has(p.encoding))",message="offset and encoding are of parameters in a payload of type Binary or OASIS"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'IAGA2002' || self.parameters.all(p, has(p.components))",message="with a payload of type IAGA2002 each parameter has components"
+// +kubebuilder:validation:XValidation:rule="self.payload.type == 'IAGA2002' || !self.parameters.exists(p, has(p.components))",message="components are of parameters in a payload of type IAGA2002"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'OASIS' || !has(self.time.source) || self.time.source == 'Received'",message="the time in a packet of OASIS is not known: with it time.source is Received"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'IAGA2002' || (has(self.time.source) && self.time.source == 'Payload')",message="lines of IAGA-2002 have their time: with them time.source is Payload"
+// +kubebuilder:validation:XValidation:rule="has(self.time.columns) == (self.payload.type == 'CSV' && has(self.time.source) && self.time.source == 'Payload')",message="time.columns is set exactly with a payload of type CSV and time.source Payload"
+// +kubebuilder:validation:XValidation:rule="has(self.time.path) == (self.payload.type == 'JSON' && has(self.time.source) && self.time.source == 'Payload')",message="time.path is set exactly with a payload of type JSON and time.source Payload"
+// +kubebuilder:validation:XValidation:rule="has(self.time.encoding) == (self.payload.type == 'Binary' && has(self.time.source) && self.time.source == 'Payload') && has(self.time.encoding) == has(self.time.offset)",message="time.offset and time.encoding are set exactly with a payload of type Binary and time.source Payload"
+// +kubebuilder:validation:XValidation:rule="has(self.time.format) == (self.payload.type in ['CSV', 'JSON', 'Binary'] && has(self.time.source) && self.time.source == 'Payload')",message="time.format is set exactly with time.source Payload and a payload of type CSV, JSON or Binary"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'Binary' || !has(self.time.format) || self.time.format != 'ISO8601'",message="a time in a payload of type Binary is a number: time.format is not ISO8601"
+type Channel struct {
+	// Name of the channel. HAPI calls its data <instrument>/<name>.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Name string `json:"name"`
+
+	// Description of the data, in a few lines.
+	// +kubebuilder:validation:MaxLength=1000
+	// +optional
+	Description string `json:"description,omitempty"`
+
+	// Source says what the payloads are.
+	// +required
+	Source ChannelSource `json:"source"`
+
+	// Payload says how one is laid out.
+	// +required
+	Payload Payload `json:"payload"`
+
+	// Time says when a sample was observed.
+	// +kubebuilder:default={}
+	// +optional
+	Time ChannelTime `json:"time,omitzero"`
+
+	// Cadence is the time between two samples, which clients are told.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="cadence is longer than nothing"
+	// +optional
+	Cadence *metav1.Duration `json:"cadence,omitempty"`
+
+	// UnitsSchema is the convention that all units follow. Default: none in particular.
+	// +optional
+	UnitsSchema UnitsSchema `json:"unitsSchema,omitempty"`
+
+	// Parameters that a sample has, in the order in which they are served.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	// +required
+	Parameters []Parameter `json:"parameters"`
+}
+
+// ChannelSource says what the payloads of a channel are. Type says which of the
+// members is set.
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Datagrams') == has(self.datagrams)",message="datagrams is set exactly when type is Datagrams"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Objects') == has(self.objects)",message="objects is set exactly when type is Objects"
+type ChannelSource struct {
+	// Type of the source. Datagrams: each is a payload. Objects: each is one.
+	// +required
+	Type ChannelSourceType `json:"type"`
+
+	// Datagrams that are the payloads.
+	// +optional
+	Datagrams *DatagramSource `json:"datagrams,omitempty"`
+
+	// Objects that are the payloads.
+	// +optional
+	Objects *ObjectSource `json:"objects,omitempty"`
+}
+
+// ChannelSourceType is what the payloads of a channel are.
+// +kubebuilder:validation:Enum=Datagrams;Objects
+type ChannelSourceType string
+
+// The values of ChannelSourceType.
+const (
+	ChannelOfDatagrams ChannelSourceType = "Datagrams"
+	ChannelOfObjects   ChannelSourceType = "Objects"
+)
+
+// DatagramSource says which datagrams are payloads.
+type DatagramSource struct {
+	// Channel of the datagrams, as a way of type UDP has it, now or in the past.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:default=raw
+	// +optional
+	Channel string `json:"channel,omitempty"`
+}
+
+// ObjectSource says which objects are payloads.
+type ObjectSource struct {
+	// NameSuffix that their published names have: ".min". Default: all are payloads.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	NameSuffix string `json:"nameSuffix,omitempty"`
+}
+
+// Payload says how a payload is laid out. Type says which of the members may be set.
+// +kubebuilder:validation:XValidation:rule="self.type == 'CSV' || !has(self.csv)",message="csv is of payloads of type CSV"
+// +kubebuilder:validation:XValidation:rule="self.type == 'JSON' || !has(self.json)",message="json is of payloads of type JSON"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Binary' || !has(self.binary)",message="binary is of payloads of type Binary"
+// +kubebuilder:validation:XValidation:rule="self.type == 'IAGA2002' || !has(self.iaga2002)",message="iaga2002 is of payloads of type IAGA2002"
+// +kubebuilder:validation:XValidation:rule="self.type == 'OASIS' || !has(self.oasis)",message="oasis is of payloads of type OASIS"
+type Payload struct {
+	// Type of the payload. CSV: lines of columns. JSON: objects, or arrays, one after
+	// the other. Binary: records of fixed places. IAGA2002: the exchange format of
+	// geomagnetic observatories, or its lines alone. OASIS: instrumentation packets.
+	// +required
+	Type PayloadType `json:"type"`
+
+	// CSV says how lines are read. Default: columns between commas, # before remarks.
+	// +optional
+	CSV *CSVPayload `json:"csv,omitempty"`
+
+	// JSON says where records stand. Default: the payload is one, or an array of them.
+	// +optional
+	JSON *JSONPayload `json:"json,omitempty"`
+
+	// Binary says where records stand. Default: the payload is one, little-endian.
+	// +optional
+	Binary *BinaryPayload `json:"binary,omitempty"`
+
+	// IAGA2002 says what lines without a header hold.
+	// +optional
+	IAGA2002 *IAGA2002Payload `json:"iaga2002,omitempty"`
+
+	// OASIS says which packets are read. Default: all.
+	// +optional
+	OASIS *OASISPayload `json:"oasis,omitempty"`
+}
+
+// PayloadType is how a payload is written.
+// +kubebuilder:validation:Enum=CSV;JSON;Binary;IAGA2002;OASIS
+type PayloadType string
+
+// The values of PayloadType.
+const (
+	PayloadCSV      PayloadType = "CSV"
+	PayloadJSON     PayloadType = "JSON"
+	PayloadBinary   PayloadType = "Binary"
+	PayloadIAGA2002 PayloadType = "IAGA2002"
+	PayloadOASIS    PayloadType = "OASIS"
+)
+
+// CSVPayload says how lines of columns are read.
+type CSVPayload struct {
+	// Separator between two columns. Blanks: one or more spaces or tabs.
+	// +kubebuilder:default=Comma
+	// +optional
+	Separator Separator `json:"separator,omitempty"`
+
+	// Comment is what a line begins with that is a remark.
+	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:default="#"
+	// +optional
+	Comment *string `json:"comment,omitempty"`
+
+	// SkipLines at the beginning of each payload: its header.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	SkipLines int32 `json:"skipLines,omitempty"`
+}
+
+// Separator is what stands between two columns.
+// +kubebuilder:validation:Enum=Comma;Semicolon;Tab;Blanks
+type Separator string
+
+// The values of Separator.
+const (
+	SeparatorComma     Separator = "Comma"
+	SeparatorSemicolon Separator = "Semicolon"
+	SeparatorTab       Separator = "Tab"
+	SeparatorBlanks    Separator = "Blanks"
+)
+
+// JSONPayload says where the records stand in a payload.
+type JSONPayload struct {
+	// Records is a JSON pointer (RFC 6901) to a record, or an array of them, as in
+	// /data.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^(/([^/~]|~[01])*)+$`
+	// +required
+	Records string `json:"records"`
+}
+
+// BinaryPayload says where the records stand in a payload.
+type BinaryPayload struct {
+	// ByteOrder of all numbers.
+	// +kubebuilder:default=LittleEndian
+	// +optional
+	ByteOrder ByteOrder `json:"byteOrder,omitempty"`
+
+	// HeaderBytes that stand before the first record.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65536
+	// +optional
+	HeaderBytes int32 `json:"headerBytes,omitempty"`
+
+	// RecordBytes that each record has. Default: what follows the header is one.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1048576
+	// +optional
+	RecordBytes *int32 `json:"recordBytes,omitempty"`
+}
+
+// ByteOrder is which byte of a number comes first.
+// +kubebuilder:validation:Enum=LittleEndian;BigEndian
+type ByteOrder string
+
+// The values of ByteOrder.
+const (
+	LittleEndian ByteOrder = "LittleEndian"
+	BigEndian    ByteOrder = "BigEndian"
+)
+
+// IAGA2002Payload says what lines hold that no header describes.
+type IAGA2002Payload struct {
+	// Reported are the letters of the elements in their order, as the header's line of
+	// this name has them: HDZF.
+	// +kubebuilder:validation:Pattern=`^[A-Z]{1,4}$`
+	// +required
+	Reported string `json:"reported"`
+}
+
+// OASISPayload says which packets are read.
+type OASISPayload struct {
+	// Probe whose packets are read; those of others are none of the channel's.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Probe string `json:"probe"`
+}
+
+// ChannelTime says when a sample was observed.
+type ChannelTime struct {
+	// Source of the time. Received: when the payload was received; then it holds one
+	// record. Payload: each record holds its time.
+	// +kubebuilder:default=Received
+	// +optional
+	Source ChannelTimeSource `json:"source,omitempty"`
+
+	// Format of a time in the payload. ISO8601: 2026-11-21T12:00:00.5Z, or a part of it
+	// from the left; the others are numbers since 1970.
+	// +optional
+	Format TimeFormat `json:"format,omitempty"`
+
+	// Columns of CSV that hold the time, from 1; two are a date and a time of day.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=4096
+	// +listType=atomic
+	// +optional
+	Columns []int32 `json:"columns,omitempty"`
+
+	// Path of JSON is a JSON pointer to the time within a record.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^(/([^/~]|~[01])*)+$`
+	// +optional
+	Path string `json:"path,omitempty"`
+
+	// Offset of Binary is where the time stands in a record, in bytes.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1048568
+	// +optional
+	Offset *int32 `json:"offset,omitempty"`
+
+	// Encoding of Binary is how the time is written.
+	// +kubebuilder:validation:XValidation:rule="self != 'Text'",message="a time is a number"
+	// +optional
+	Encoding Encoding `json:"encoding,omitempty"`
+
+	// Precision to which times are told; what is finer is cut off, and samples that
+	// then have one time are one. Default: Milliseconds with IAGA2002, otherwise
+	// Nanoseconds.
+	// +optional
+	Precision TimePrecision `json:"precision,omitempty"`
+
+	// Location of the time in that of the measurement.
+	// +kubebuilder:default=Center
+	// +optional
+	Location TimeLocation `json:"location,omitempty"`
+
+	// MaxDelay is how far the time in a payload may be from when the payload was
+	// received: so far data is looked for. Where a payload holds the data of a day,
+	// it is longer than that.
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('8784h')",message="maxDelay is longer than nothing and at most 8784h"
+	// +optional
+	MaxDelay *metav1.Duration `json:"maxDelay,omitempty"`
+}
+
+// ChannelTimeSource is where a sample's time comes from.
+// +kubebuilder:validation:Enum=Received;Payload
+type ChannelTimeSource string
+
+// The values of ChannelTimeSource.
+const (
+	ChannelTimeReceived ChannelTimeSource = "Received"
+	ChannelTimePayload  ChannelTimeSource = "Payload"
+)
+
+// TimeFormat is how a time is written.
+// +kubebuilder:validation:Enum=ISO8601;UnixSeconds;UnixMilliseconds;UnixMicroseconds;UnixNanoseconds
+type TimeFormat string
+
+// The values of TimeFormat.
+const (
+	TimeISO8601          TimeFormat = "ISO8601"
+	TimeUnixSeconds      TimeFormat = "UnixSeconds"
+	TimeUnixMilliseconds TimeFormat = "UnixMilliseconds"
+	TimeUnixMicroseconds TimeFormat = "UnixMicroseconds"
+	TimeUnixNanoseconds  TimeFormat = "UnixNanoseconds"
+)
+
+// TimePrecision is what a time is told to.
+// +kubebuilder:validation:Enum=Seconds;Milliseconds;Microseconds;Nanoseconds
+type TimePrecision string
+
+// The values of TimePrecision.
+const (
+	PrecisionSeconds      TimePrecision = "Seconds"
+	PrecisionMilliseconds TimePrecision = "Milliseconds"
+	PrecisionMicroseconds TimePrecision = "Microseconds"
+	PrecisionNanoseconds  TimePrecision = "Nanoseconds"
+)
+
+// TimeLocation is where in the time of a measurement its time lies. Other: none of
+// these, or nobody knows.
+// +kubebuilder:validation:Enum=Begin;Center;End;Other
+type TimeLocation string
+
+// The values of TimeLocation.
+const (
+	TimeBegin  TimeLocation = "Begin"
+	TimeCenter TimeLocation = "Center"
+	TimeEnd    TimeLocation = "End"
+	TimeOther  TimeLocation = "Other"
+)
+
+// UnitsSchema is a convention of units.
+// +kubebuilder:validation:Enum=UDUNITS2;Astropy3;CDFCluster
+type UnitsSchema string
+
+// The values of UnitsSchema.
+const (
+	UnitsUDUNITS2   UnitsSchema = "UDUNITS2"
+	UnitsAstropy3   UnitsSchema = "Astropy3"
+	UnitsCDFCluster UnitsSchema = "CDFCluster"
+)

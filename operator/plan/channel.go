@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// defaultChannel is that of datagrams where nothing is said.
+const defaultChannel = "raw"
+
+// separators are the characters between two columns; a blank stands for any number of
+// blanks and tabs.
+var separators = map[v1alpha1.Separator]string{
+	v1alpha1.SeparatorComma: ",", v1alpha1.SeparatorSemicolon: ";", v1alpha1.SeparatorTab: "\t", v1alpha1.SeparatorBlanks: " ",
+}
+
+// unitsSchemas are the conventions of units as HAPI calls them.
+var unitsSchemas = map[v1alpha1.UnitsSchema]string{
+	v1alpha1.UnitsUDUNITS2: "udunits2", v1alpha1.UnitsAstropy3: "astropy3", v1alpha1.UnitsCDFCluster: "cdf-cluster",
+}
+
+// channelEntries are an Instrument's channels with defaults filled in.
+func channelEntries(channels []v1alpha1.Channel) []wire.ChannelEntry {
+	var entries []wire.ChannelEntry
+	for i := range channels {
+		c := &channels[i]
+		entry := wire.ChannelEntry{
+			Name: c.Name, Description: c.Description, Payload: payloadEntry(&c.Payload), Time: timeEntry(c),
+			UnitsSchema: unitsSchemas[c.UnitsSchema], Parameters: make([]wire.ParameterEntry, len(c.Parameters)),
+		}
+		if c.Cadence != nil {
+			entry.CadenceMillis = c.Cadence.Milliseconds()
+		}
+		if c.Source.Datagrams != nil {
+			entry.Datagrams = cmp.Or(c.Source.Datagrams.Channel, defaultChannel)
+		}
+		if c.Source.Objects != nil {
+			entry.Suffix = c.Source.Objects.NameSuffix
+		}
+		for j := range c.Parameters {
+			entry.Parameters[j] = parameterEntry(&c.Parameters[j])
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+func payloadEntry(p *v1alpha1.Payload) wire.PayloadEntry {
+	entry := wire.PayloadEntry{Type: string(p.Type)}
+	switch p.Type {
+	case v1alpha1.PayloadCSV:
+		entry.Separator, entry.Comment = separators[v1alpha1.SeparatorComma], "#"
+		if p.CSV != nil {
+			entry.Separator = separators[cmp.Or(p.CSV.Separator, v1alpha1.SeparatorComma)]
+			entry.SkipLines = int(p.CSV.SkipLines)
+			if p.CSV.Comment != nil {
+				entry.Comment = *p.CSV.Comment
+			}
+		}
+	case v1alpha1.PayloadJSON:
+		if p.JSON != nil {
+			entry.Records = p.JSON.Records
+		}
+	case v1alpha1.PayloadBinary:
+		entry.ByteOrder = wire.LittleEndian
+		if p.Binary != nil {
+			entry.ByteOrder = cmp.Or(string(p.Binary.ByteOrder), wire.LittleEndian)
+			entry.Header, entry.Record = int(p.Binary.HeaderBytes), number(p.Binary.RecordBytes)
+		}
+	case v1alpha1.PayloadIAGA2002:
+		if p.IAGA2002 != nil {
+			entry.Reported = p.IAGA2002.Reported
+		}
+	case v1alpha1.PayloadOASIS:
+		entry.ByteOrder = wire.LittleEndian
+		if p.OASIS != nil {
+			entry.Probe = p.OASIS.Probe
+		}
+	}
+	return entry
+}
+
+// timeEntry says when a channel's samples were observed.
+func timeEntry(c *v1alpha1.Channel) wire.ChannelTimeEntry {
+	t := &c.Time
+	precision := v1alpha1.PrecisionNanoseconds
+	if c.Payload.Type == v1alpha1.PayloadIAGA2002 {
+		precision = v1alpha1.PrecisionMilliseconds
+	}
+	entry := wire.ChannelTimeEntry{
+		Source: cmp.Or(string(t.Source), wire.TimeReceived), Format: string(t.Format), Path: t.Path,
+		Offset: number(t.Offset), Encoding: string(t.Encoding), Columns: numbers(t.Columns),
+		Precision: string(cmp.Or(t.Precision, precision)),
+		Location:  strings.ToLower(string(cmp.Or(t.Location, v1alpha1.TimeCenter))),
+	}
+	if t.MaxDelay != nil && entry.Source == wire.TimePayload {
+		entry.MaxDelayMillis = t.MaxDelay.Milliseconds()
+	}
+	return entry
+}
+
+func parameterEntry(p *v1alpha1.Parameter) wire.ParameterEntry {
+	return wire.ParameterEntry{
+		Name: p.Name, Description: p.Description, Units: p.Units, Type: string(cmp.Or(p.Type, v1alpha1.ParameterDouble)),
+		Length: number(p.Length), Size: numbers(p.Size), Fill: p.Fill, Column: number(p.Column), Path: p.Path,
+		Offset: number(p.Offset), Encoding: string(p.Encoding), Components: p.Components,
+	}
+}
+
+// number returns what n points to, 0 for nothing.
+func number(n *int32) int {
+	if n == nil {
+		return 0
+	}
+	return int(*n)
+}
+
+func numbers(all []int32) []int {
+	var out []int
+	for _, n := range all {
+		out = append(out, int(n))
+	}
+	return out
+}
+
+// aboutEntry is what is told with an Instrument's data; nil where none of it is
+// declared.
+func aboutEntry(spec *v1alpha1.InstrumentSpec) *wire.AboutEntry {
+	if len(spec.Channels) == 0 {
+		return nil
+	}
+	about := &wire.AboutEntry{Type: spec.Type}
+	if l := spec.Location; l != nil {
+		about.Latitude, about.Longitude, about.AltitudeMeters = l.Latitude, l.Longitude, l.AltitudeMeters
+	}
+	if len(spec.Contacts) > 0 {
+		c := spec.Contacts[0]
+		about.Contact = c.Name
+		if c.Email != "" {
+			about.Contact = fmt.Sprintf("%s <%s>", c.Name, c.Email)
+		}
+	}
+	return about
+}

@@ -170,7 +170,11 @@ func gone(t target, r *wire.Record) *problem.Problem {
 	if r.State == wire.StatePurged {
 		return problem.New(http.StatusGone, "%s was purged: its bytes are not kept any more", t)
 	}
-	return problem.New(http.StatusGone, "%s was retracted: it is not published any more", t)
+	at := ""
+	if r.RetractedAt != nil {
+		at = " at " + wire.FormatTime(*r.RetractedAt)
+	}
+	return problem.New(http.StatusGone, "%s was retracted%s: %s", t, at, cmp.Or(r.Reason, "it is not published any more"))
 }
 
 // describe says what an object is, beyond what a client that has it must be told.

@@ -45,6 +45,7 @@ type server struct {
 	lanes        *session.Lanes
 	certificates *certificate.Files
 	consumers    *state.Consumers
+	kept         kept
 	doors        *serve.Server
 	http         *telemetry.Server
 	// reached: NATS answered once. Draining: no more clients are taken.
@@ -99,11 +100,16 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
 		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Logger: s.log, Metrics: s.metrics,
 	})
+	archive, err := s.openArchive()
+	if err != nil {
+		return err
+	}
 	s.doors, err = serve.New(serve.Config{
 		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates, MaxConnections: cfg.MaxConnections,
 		JetStream: s.js, Registry: s.registry, Hub: s.hubs.of, Slots: s.slots,
 		Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
 		Sampling: sampling.New(sampling.Config{Site: cfg.Site, JetStream: s.js, Instrument: s.instrument, Logger: s.log, Metrics: s.metrics}).Serve,
+		Others:   archive,
 	})
 	if err != nil {
 		return err
@@ -139,6 +145,9 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	room("hubs", func(ctx context.Context) error { return s.hubs.run(ctx, s.registry) })
 	room("certificates", s.certificates.Run)
 	room("reports", s.consumers.Run)
+	if s.kept.catalog != nil {
+		room("catalog", s.kept.catalog.Run)
+	}
 	room("doors", s.doors.Run)
 	// Another replica takes what is shared out by leases, while clients are asked to go.
 	steady, unsettle := context.WithCancel(alive)
@@ -149,7 +158,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 			Hub: s.hubs.of, Slots: s.slots, Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
 		})
 	})
-	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil,
+	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil, "archive", s.kept.catalog != nil,
 		"ringSize", s.cfg.RingSize, "maxConnections", s.cfg.MaxConnections)
 
 	var err error

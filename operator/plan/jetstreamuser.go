@@ -102,8 +102,7 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 // FeedServerUser is the user of a Site's feed servers: they read the Feeds' messages,
 // the registry and the leases, fill consumers' streams, look after durables, publish
 // gap records, note how far consumers have come and what they ask of instruments, and
-// report. The ledger and the names
-// of objects they cannot see.
+// report. They look names of objects up, and cannot list them; the ledger they cannot see.
 func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
 	inbox := InboxPrefix(FeedServerName(site))
@@ -119,10 +118,11 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 			"$JS.API.CONSUMER.*.*.>", "$JS.API.DIRECT.GET.>", "$JS.API.STREAM.MSG.GET.KV_"+lease),
 		Subscribe: []string{inbox + ".>"},
 	}
-	for _, bucket := range []string{wire.LedgerBucket(code), wire.NamesBucket(code)} {
-		u.DenyPublish = append(u.DenyPublish, "$JS.API.CONSUMER.*.KV_"+bucket+".>", "$JS.API.CONSUMER.MSG.NEXT.KV_"+bucket+".>",
-			"$JS.API.DIRECT.GET.KV_"+bucket, "$JS.API.DIRECT.GET.KV_"+bucket+".>")
+	ledger, names := "KV_"+wire.LedgerBucket(code), "KV_"+wire.NamesBucket(code)
+	for _, hidden := range []string{ledger, names} {
+		u.DenyPublish = append(u.DenyPublish, "$JS.API.CONSUMER.*."+hidden+".>", "$JS.API.CONSUMER.MSG.NEXT."+hidden+".>", "$JS.API.DIRECT.GET."+hidden)
 	}
+	u.DenyPublish = append(u.DenyPublish, "$JS.API.DIRECT.GET."+ledger+".>")
 	return u
 }
 

@@ -55,16 +55,10 @@ type server struct {
 // Run serves until ctx ends, then has its clients go elsewhere and returns nil.
 // Errors are those after which nothing can be served; each says what to do.
 func Run(ctx context.Context, cfg Config) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
-	cfg.fit(cgroup.Memory())
-	log, err := telemetry.NewLogger(cfg.Log, cfg.LogLevel)
+	s, err := newServer(cfg)
 	if err != nil {
 		return err
 	}
-	s := &server{cfg: cfg, incarnation: rand.Text(), metrics: telemetry.NewRegistry("feed-server")}
-	s.log = log.With("pod", cfg.Pod, "incarnation", s.incarnation)
 	// What serves outlives ctx: it ends when the drain does.
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -75,6 +69,21 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	return s.run(ctx, alive, end)
+}
+
+// newServer has no rooms yet.
+func newServer(cfg Config) (*server, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg.fit(cgroup.Memory())
+	log, err := telemetry.NewLogger(cfg.Log, cfg.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{cfg: cfg, incarnation: rand.Text(), metrics: telemetry.NewRegistry("feed-server")}
+	s.log = log.With("pod", cfg.Pod, "incarnation", s.incarnation)
+	return s, nil
 }
 
 // open makes the rooms. NATS may be away.

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -144,6 +145,9 @@ func (s *Server) doors() map[string]http.HandlerFunc {
 	}
 	return all
 }
+
+// Doors are the patterns that are answered, as http.ServeMux reads them, in order.
+func (s *Server) Doors() []string { return slices.Sorted(maps.Keys(s.doors())) }
 
 // handshake is that of a connection, with the certificates of now.
 func (s *Server) handshake(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -39,17 +39,41 @@ func (a *Archive) serveObject(v *door.Visit, in wire.InstrumentEntry, t target) 
 	if p := a.withheld(v, in, t, &record); p != nil {
 		return p
 	}
-	return a.serveRecord(v, in, t, record)
+	return a.serveRecord(v, in, t, record, objectAge)
+}
+
+// Serve answers with an object as its own URL does, but that it may be kept for the age
+// most at most. What names in the answer what was asked for.
+func (a *Archive) Serve(v *door.Visit, in wire.InstrumentEntry, what string, record wire.Record, most time.Duration) *problem.Problem {
+	t := target{instrument: what}
+	if p := a.withheld(v, in, t, &record); p != nil {
+		return p
+	}
+	return a.serveRecord(v, in, t, record, most)
+}
+
+// URL is the path of an object's URL, and which version it is.
+func URL(instrument string, record *wire.Record) string {
+	u := target{instrument: instrument, path: record.Published()}.url()
+	if record.Version > 1 {
+		u += "?version=" + strconv.Itoa(record.Version)
+	}
+	return u
+}
+
+// MediaType is the type under which an object of an instrument is served.
+func MediaType(in wire.InstrumentEntry, record *wire.Record) string {
+	return cmp.Or(record.MediaType, in.MediaType, "application/octet-stream")
 }
 
 // serveRecord answers with an object that who asks may have.
-func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, record wire.Record) *problem.Problem {
+func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, record wire.Record, most time.Duration) *problem.Problem {
 	tag := `"` + record.Digest.String() + `"`
 	changed := record.ReceivedAt.UTC().Truncate(time.Second)
 	h := v.W.Header()
 	h.Set("ETag", tag)
 	h.Set("Last-Modified", changed.Format(http.TimeFormat))
-	h.Set("Cache-Control", door.Policy(in, objectAge))
+	h.Set("Cache-Control", door.Policy(in, most))
 	switch door.Evaluate(v.Request, tag, changed) {
 	case door.Unchanged:
 		if v.Header.Get("Want-Repr-Digest") != "" {
@@ -179,7 +203,7 @@ func gone(t target, r *wire.Record) *problem.Problem {
 
 // describe says what an object is, beyond what a client that has it must be told.
 func describe(h http.Header, in wire.InstrumentEntry, r *wire.Record) {
-	mediaType := cmp.Or(r.MediaType, in.MediaType, "application/octet-stream")
+	mediaType := MediaType(in, r)
 	h.Set("Content-Type", mediaType)
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -101,7 +101,9 @@ func TestEvents(t *testing.T) {
 		Metrics: prometheus.NewRegistry(), MaxStreams: 1, Draining: draining,
 	})
 	events := make(chan Event, 1)
-	server := httptest.NewServer(g.Answer(func(v *Visit) *problem.Problem { return v.Events(events) }))
+	server := httptest.NewServer(g.Answer(func(v *Visit) *problem.Problem {
+		return Follow(v, events, func(e Event) (*Event, error) { return &e, nil })
+	}))
 	t.Cleanup(server.Close)
 	client := server.Client()
 	client.Timeout = time.Minute

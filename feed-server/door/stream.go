@@ -4,7 +4,6 @@ package door
 
 import (
 	"bytes"
-	"context"
 	"net/http"
 	"time"
 
@@ -25,9 +24,11 @@ type Event struct {
 	Data     []byte
 }
 
-// Events answers with Server-Sent Events until the client goes, the channel is closed,
-// or the replica stops. A full house is a problem. HEAD gets the head alone.
-func (v *Visit) Events(events <-chan Event) *problem.Problem {
+// Follow answers with Server-Sent Events: what event makes of all that comes from a
+// channel, nil being nothing. It ends when the client goes, the channel is closed, event
+// has an error, or the replica stops. A full house is a problem. HEAD gets the head
+// alone.
+func Follow[T any](v *Visit, from <-chan T, event func(T) (*Event, error)) *problem.Problem {
 	select {
 	case v.gate.streams <- struct{}{}:
 		defer func() { <-v.gate.streams }()
@@ -42,39 +43,46 @@ func (v *Visit) Events(events <-chan Event) *problem.Problem {
 	if v.Method == http.MethodHead {
 		return nil
 	}
-	err := v.sendEvents(v.Context(), events)
-	if err == nil {
+	// A client sees the end, and comes again.
+	if err := follow(v, from, event); err == nil {
 		_ = http.NewResponseController(v.W).SetWriteDeadline(time.Time{})
 	}
 	return nil
 }
 
-func (v *Visit) sendEvents(ctx context.Context, events <-chan Event) error {
-	var b bytes.Buffer
-	b.WriteString(again)
+func follow[T any](v *Visit, from <-chan T, event func(T) (*Event, error)) error {
+	b := bytes.NewBufferString(again)
 	silence := time.NewTicker(heartbeat)
 	defer silence.Stop()
 	for {
-		if err := v.Send(b.Bytes()); err != nil {
-			return err
+		if b.Len() > 0 {
+			if err := v.Send(b.Bytes()); err != nil {
+				return err
+			}
+			if err := v.Flush(); err != nil {
+				return err
+			}
+			silence.Reset(heartbeat)
+			b.Reset()
 		}
-		if err := v.Flush(); err != nil {
-			return err
-		}
-		b.Reset()
 		select {
-		case e, more := <-events:
+		case is, more := <-from:
 			if !more {
 				return nil
 			}
-			e.write(&b)
-			silence.Reset(heartbeat)
+			e, err := event(is)
+			if err != nil {
+				return err
+			}
+			if e != nil {
+				e.write(b)
+			}
 		case <-silence.C:
 			b.WriteString(":\n\n")
 		case <-v.gate.cfg.Draining:
 			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-v.Context().Done():
+			return v.Context().Err()
 		}
 	}
 }

@@ -52,6 +52,14 @@ func VisitOf(r *http.Request) *Visit {
 	return v
 }
 
+// Renew looks again who asks, and what the registry says now: for answers that go on.
+func (v *Visit) Renew() *problem.Problem {
+	now := v.gate.cfg.Registry()
+	reader, p := v.gate.readers.Identify(now, v.Request)
+	v.Snapshot, v.Reader, v.Now = now, reader, time.Now()
+	return p
+}
+
 // Base is the Site's address for who asks, without a slash at its end.
 func (v *Visit) Base() string { return v.gate.base(v) }
 

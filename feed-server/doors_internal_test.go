@@ -65,6 +65,8 @@ var asks = map[string][]ask{
 	"/sitemaps/{instrument}":         {{"/sitemaps/hidden.xml", 404, 404, 404, ""}, {"/sitemaps/open.xml", 200, 200, 200, ""}},
 	"/legacy/":                       {{"/legacy/127.0.0.1/$port/$today", 200, 200, 200, secret}},
 	"/":                              {{"/old/hidden/hello.csv", 401, 403, 200, secret}, {"/old/fresh/hello.csv", 404, 404, 200, secret}, {"/", 404, 404, 404, ""}},
+	"/latest/{instrument}":           {{"/latest/hidden", 401, 403, 200, secret}, {"/latest/fresh", 404, 404, 200, secret}, {"/latest/open", 200, 200, 200, ""}},
+	"/latest/{instrument}/events":    {{"/latest/hidden/events", 401, 403, 200, ""}},
 	"/hapi":                          {{"/hapi", 200, 200, 200, ""}},
 	"/hapi/":                         {{"/hapi/catalog", 200, 200, 200, hidden}, {"/hapi/info?dataset=hidden/values", 401, 403, 200, "field"}, {"/hapi/data?dataset=hidden/values&start=$start&stop=$stop", 401, 403, 200, secret}},
 	"GET /feeds/{feed}/ws":           {{"/feeds/all/ws?consumer=ws", 401, 403, 426, ""}},

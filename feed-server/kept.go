@@ -10,6 +10,7 @@ import (
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hapi"
+	"github.com/substorm/substorm/feed-server/latest"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -48,29 +49,30 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Naming: func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
 		Log:    s.log, Registerer: s.metrics,
 	})
+	gate := door.NewGate(door.GateConfig{
+		Registry: s.registry.Snapshot, Certificates: s.certificates, Proxies: proxies, BaseURL: cfg.BaseURL,
+		Draining: s.leaving, Logger: s.log, Metrics: s.metrics,
+	})
 	objects := archive.New(archive.Config{
 		Site: cfg.Site, Catalog: archive.Manifests{Catalog: s.kept.catalog, Names: catalog.Names(s.js, cfg.Site)}, Store: s.kept.store,
-		Registry: s.registry.Snapshot, Memory: share(cfg.ArchiveSize, hotShare), Certificates: s.certificates,
-		Proxies: proxies, BaseURL: cfg.BaseURL, Logger: s.log, Metrics: s.metrics,
+		Gate: gate, Memory: share(cfg.ArchiveSize, hotShare), Logger: s.log, Metrics: s.metrics,
 	})
 	samples, err := s.openSamples()
 	if err != nil {
 		return nil, err
 	}
 	doors := objects.Doors()
-	maps.Copy(doors, map[string]http.HandlerFunc{hapi.Path: samples.ServeHTTP, hapi.Path + "/": samples.ServeHTTP})
+	maps.Copy(doors, latest.New(latest.Config{Catalog: s.kept.catalog, Gate: gate, Archive: objects}).Doors())
+	maps.Copy(doors, map[string]http.HandlerFunc{hapi.Path: gate.Handle(samples), hapi.Path + "/": gate.Handle(samples)})
 	return doors, nil
 }
 
 // openSamples makes HAPI.
 func (s *server) openSamples() (*hapi.Handler, error) {
-	readers := &door.Readers{Certificates: s.certificates}
 	return hapi.New(hapi.Config{
 		Site: s.cfg.Site, Instruments: func() map[string]wire.InstrumentEntry { return s.registry.Snapshot().Instruments },
-		Reader: func(r *http.Request) (access.Reader, bool) {
-			reader, refused := readers.Identify(s.registry.Snapshot(), r)
-			return reader, refused == nil
-		},
+		// The gate has turned away whose token is no reader's.
+		Reader:  func(r *http.Request) (access.Reader, bool) { return door.VisitOf(r).Reader, true },
 		Archive: hapi.Manifests{Catalog: s.kept.catalog, Store: s.kept.store},
 		Memory:  int(share(s.cfg.ArchiveSize, hapiShare) / hapiRequests), Requests: hapiRequests,
 		Log: s.log, Metrics: s.metrics,

@@ -48,8 +48,10 @@ type server struct {
 	kept         kept
 	doors        *serve.Server
 	http         *telemetry.Server
-	// reached: NATS answered once. Draining: no more clients are taken.
+	// reached: NATS answered once. Draining: no more clients are taken; leaving is closed
+	// when those that are there are asked to go.
 	reached, draining atomic.Bool
+	leaving           chan struct{}
 }
 
 // Run serves until ctx ends, then has its clients go elsewhere and returns nil.
@@ -81,7 +83,7 @@ func newServer(cfg Config) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{cfg: cfg, incarnation: rand.Text(), metrics: telemetry.NewRegistry("feed-server")}
+	s := &server{cfg: cfg, incarnation: rand.Text(), metrics: telemetry.NewRegistry("feed-server"), leaving: make(chan struct{})}
 	s.log = log.With("pod", cfg.Pod, "incarnation", s.incarnation)
 	return s, nil
 }
@@ -200,6 +202,7 @@ func (s *server) drain() {
 	s.log.Info("draining", "timeout", s.cfg.DrainTimeout)
 	s.draining.Store(true)
 	time.Sleep(min(maxGrace, s.cfg.DrainTimeout/graceShare))
+	close(s.leaving)
 	if err := s.doors.Drain(ctx); err != nil {
 		s.log.Warn("clients that did not go were cut off", "error", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -99,7 +100,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 
 // Compactor works while one lease lasts.
 type Compactor struct {
-	cfg    Config
+	cfg Config
+	// work is held by who writes a new version of a manifest.
+	work   sync.Mutex
 	cell   *stream.Cell
 	cursor wire.CompactCursor
 	// collected says of days that are free of what was replaced when their newest
@@ -218,6 +221,8 @@ func (c *Compactor) days(ctx context.Context, now time.Time) ([]openDay, error) 
 
 // day does what is to be done for one day, and says whether all is done.
 func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string, now time.Time) (bool, error) {
+	c.work.Lock()
+	defer c.work.Unlock()
 	var newest time.Time
 	for _, instrument := range instruments {
 		at, err := c.compact(ctx, instrument, day)

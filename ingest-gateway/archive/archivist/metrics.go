@@ -8,6 +8,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
+	"github.com/substorm/substorm/ingest-gateway/archive/keeping"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 )
@@ -18,6 +19,7 @@ type metrics struct {
 	forward  *forward.Metrics
 	compact  *compact.Metrics
 	index    *index.Metrics
+	keeping  *keeping.Metrics
 	held     prometheus.Gauge
 	failures prometheus.Counter
 	lag      *prometheus.GaugeVec
@@ -31,6 +33,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		forward:  forward.NewMetrics(registry),
 		compact:  compact.NewMetrics(registry),
 		index:    index.NewMetrics(registry),
+		keeping:  keeping.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{

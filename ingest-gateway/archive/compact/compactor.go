@@ -62,6 +62,9 @@ type Config struct {
 	// PackBelow is the size, in bytes, of the objects of an instrument that are
 	// packed.
 	PackBelow func(instrument string) int64
+	// Held says why the bytes of what is listed as purged must stay for now, by
+	// instrument; empty where they may go. Optional: then they may.
+	Held func(instrument string) string
 	// Interval, CloseAfter, Grace and PackSize are as their defaults say.
 	Interval, CloseAfter, Grace time.Duration
 	PackSize                    int64

@@ -22,13 +22,15 @@ var (
 	// ErrElsewhere: a member is listed in another place where nothing is, so that the
 	// pack has its only copy.
 	ErrElsewhere = errors.New("a member is not where the manifest says")
+	// ErrHeld: a member is listed as purged, and its instrument is under legal hold.
+	ErrHeld = errors.New("a member is under legal hold")
 )
 
 // Vacate gives new places to those members of a pack that the manifests say must
 // stay, and returns how many had this place until now. Nobody needs the pack after
 // that, but who read an older manifest. What a kill leaves half done, the same call
 // finishes; a pack that is gone is no error. Errors: ErrUnlisted, ErrElsewhere,
-// ErrFenced, pack.ErrDamaged, those of the store and the lease.
+// ErrHeld, ErrFenced, pack.ErrDamaged, those of the store and the lease.
 func (c *Compactor) Vacate(ctx context.Context, key string) (moved int, err error) {
 	c.work.Lock()
 	defer c.work.Unlock()
@@ -98,6 +100,9 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 			return 0, err
 		}
 		if !holds(r) {
+			if unlisted[r.ID] && c.mustStay(instrument, r) {
+				return 0, fmt.Errorf("%s: %w", r.ID, ErrHeld)
+			}
 			delete(unlisted, r.ID)
 			continue
 		}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package feedserver is the way out to people, live: it follows a Site's streams
-// and gives each consumer what its Feed and its flow control say. README.md shows
-// the rooms.
+// Package feedserver is the way out to people: it follows a Site's streams and gives
+// each consumer what its Feed and its flow control say, and it serves the archive.
+// README.md shows the rooms.
 package feedserver
 
 import (
@@ -12,6 +12,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 )
 
@@ -28,10 +30,21 @@ type Config struct {
 	TLSDir, ClientCADir string
 
 	NATS stream.Config
+	// Objects is the archive's bucket, which is only read; without an endpoint live Feeds
+	// alone are served.
+	Objects objectstore.Config
+	// BaseURL is the archive's address for others, https://archive.example.org; empty:
+	// that of each request.
+	BaseURL string
+	// Proxies whose word about a client's address is taken, as CIDRs.
+	Proxies []string
 
 	// RingSize is how much of the streams' ends is held in memory, of all together, in
 	// bytes; 0: what the memory limit lets.
 	RingSize int64
+	// ArchiveSize is how much objects and manifests that are asked for often may take, in
+	// bytes; 0: what the memory limit lets.
+	ArchiveSize int64
 	// MaxConnections bounds those of all FeedConsumers together; 0: by the memory limit,
 	// where there is one.
 	MaxConnections int
@@ -45,8 +58,12 @@ type Config struct {
 	Log      io.Writer
 }
 
-// minRing holds a few of the largest messages.
-const minRing = 1 << 20
+const (
+	// minRing holds a few of the largest messages.
+	minRing = 1 << 20
+	// minArchive holds the largest object that is kept in memory, and a day's manifest.
+	minArchive = 16 << 20
+)
 
 // check fills in what may be left out and returns what is missing or wrong, all
 // of it.
@@ -65,6 +82,15 @@ func (c *Config) check() error {
 	}
 	if c.ClientCADir != "" && c.TLSDir == "" {
 		errs = append(errs, errors.New("--client-ca-dir needs --tls-dir: certificates are shown over TLS alone"))
+	}
+	if c.Objects.Endpoint != "" && c.Objects.Bucket == "" {
+		errs = append(errs, errors.New("--s3-bucket is not set: the archive of --s3-endpoint lies in it"))
+	}
+	if _, err := door.ParseProxies(c.Proxies); err != nil {
+		errs = append(errs, fmt.Errorf("--proxies: %w", err))
+	}
+	if c.ArchiveSize != 0 && c.ArchiveSize < minArchive {
+		errs = append(errs, fmt.Errorf("--archive-size %d: at least %d bytes are needed", c.ArchiveSize, minArchive))
 	}
 	if c.MaxConnections < 0 {
 		errs = append(errs, errors.New("--max-connections must not be negative"))

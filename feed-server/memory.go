@@ -3,13 +3,16 @@
 package feedserver
 
 const (
-	// unlimitedRing is the rings' bytes where nothing limits the memory.
-	unlimitedRing = 64 << 20
-	// ringShare and connectionShare are the parts of the memory limit that rings and
-	// connections may take; the rest is the registry, what waits in Latest and Sample,
-	// and the runtime.
+	// unlimitedRing and unlimitedArchive are what rings and the archive take, in bytes,
+	// where nothing limits the memory.
+	unlimitedRing    = 64 << 20
+	unlimitedArchive = 256 << 20
+	// ringShare, archiveShare and connectionShare are the parts of the memory limit that
+	// rings, the archive and connections may take; the rest is the registry, what waits
+	// in Latest and Sample, and the runtime.
 	ringShare       = 1. / 8
-	connectionShare = 5. / 8
+	archiveShare    = 5. / 16
+	connectionShare = 3. / 8
 	// connectionCost is what a connection takes at most: a batch, and what the kernel
 	// holds for a client that does not read.
 	connectionCost = 512 << 10
@@ -22,6 +25,12 @@ func (c *Config) fit(limit int64) {
 		c.RingSize = unlimitedRing
 		if limit > 0 {
 			c.RingSize = max(int64(ringShare*float64(limit)), minRing)
+		}
+	}
+	if c.ArchiveSize == 0 {
+		c.ArchiveSize = unlimitedArchive
+		if limit > 0 {
+			c.ArchiveSize = max(int64(archiveShare*float64(limit)), minArchive)
 		}
 	}
 	if c.MaxConnections == 0 && limit > 0 {

@@ -13,7 +13,7 @@ func TestFit(t *testing.T) {
 		wantMost    int
 	}{
 		{0, 0, 0, 64 << 20, 0},
-		{512 << 20, 0, 0, 64 << 20, 640},
+		{512 << 20, 0, 0, 64 << 20, 384},
 		{512 << 20, 5 << 20, 7, 5 << 20, 7},
 		{4 << 20, 0, 0, minRing, minConnections},
 	} {
@@ -21,7 +21,7 @@ func TestFit(t *testing.T) {
 		if cfg.fit(c.limit); cfg.RingSize != c.wantRing || cfg.MaxConnections != c.wantMost {
 			t.Errorf("%+v: %d bytes, %d connections", c, cfg.RingSize, cfg.MaxConnections)
 		}
-		if c.limit > 64<<20 && c.most == 0 && cfg.RingSize+int64(cfg.MaxConnections)*connectionCost > c.limit*4/5 {
+		if c.limit > 64<<20 && c.most == 0 && cfg.RingSize+cfg.ArchiveSize+int64(cfg.MaxConnections)*connectionCost > c.limit*5/6 {
 			t.Errorf("%+v: all of it does not fit", c)
 		}
 	}

@@ -45,25 +45,22 @@ type server struct {
 	lanes        *session.Lanes
 	certificates *certificate.Files
 	consumers    *state.Consumers
+	kept         kept
 	doors        *serve.Server
 	http         *telemetry.Server
-	// reached: NATS answered once. Draining: no more clients are taken.
+	// reached: NATS answered once. Draining: no more clients are taken; leaving is closed
+	// when those that are there are asked to go.
 	reached, draining atomic.Bool
+	leaving           chan struct{}
 }
 
 // Run serves until ctx ends, then has its clients go elsewhere and returns nil.
 // Errors are those after which nothing can be served; each says what to do.
 func Run(ctx context.Context, cfg Config) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
-	cfg.fit(cgroup.Memory())
-	log, err := telemetry.NewLogger(cfg.Log, cfg.LogLevel)
+	s, err := newServer(cfg)
 	if err != nil {
 		return err
 	}
-	s := &server{cfg: cfg, incarnation: rand.Text(), metrics: telemetry.NewRegistry("feed-server")}
-	s.log = log.With("pod", cfg.Pod, "incarnation", s.incarnation)
 	// What serves outlives ctx: it ends when the drain does.
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -74,6 +71,21 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	return s.run(ctx, alive, end)
+}
+
+// newServer has no rooms yet.
+func newServer(cfg Config) (*server, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg.fit(cgroup.Memory())
+	log, err := telemetry.NewLogger(cfg.Log, cfg.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{cfg: cfg, incarnation: rand.Text(), metrics: telemetry.NewRegistry("feed-server"), leaving: make(chan struct{})}
+	s.log = log.With("pod", cfg.Pod, "incarnation", s.incarnation)
+	return s, nil
 }
 
 // open makes the rooms. NATS may be away.
@@ -99,11 +111,16 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
 		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Logger: s.log, Metrics: s.metrics,
 	})
+	archive, err := s.openArchive()
+	if err != nil {
+		return err
+	}
 	s.doors, err = serve.New(serve.Config{
 		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates, MaxConnections: cfg.MaxConnections,
 		JetStream: s.js, Registry: s.registry, Hub: s.hubs.of, Slots: s.slots,
 		Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
 		Sampling: sampling.New(sampling.Config{Site: cfg.Site, JetStream: s.js, Instrument: s.instrument, Logger: s.log, Metrics: s.metrics}).Serve,
+		Others:   archive,
 	})
 	if err != nil {
 		return err
@@ -139,6 +156,9 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	room("hubs", func(ctx context.Context) error { return s.hubs.run(ctx, s.registry) })
 	room("certificates", s.certificates.Run)
 	room("reports", s.consumers.Run)
+	if s.kept.catalog != nil {
+		room("catalog", s.kept.catalog.Run)
+	}
 	room("doors", s.doors.Run)
 	// Another replica takes what is shared out by leases, while clients are asked to go.
 	steady, unsettle := context.WithCancel(alive)
@@ -149,7 +169,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 			Hub: s.hubs.of, Slots: s.slots, Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
 		})
 	})
-	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil,
+	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil, "archive", s.kept.catalog != nil,
 		"ringSize", s.cfg.RingSize, "maxConnections", s.cfg.MaxConnections)
 
 	var err error
@@ -182,6 +202,7 @@ func (s *server) drain() {
 	s.log.Info("draining", "timeout", s.cfg.DrainTimeout)
 	s.draining.Store(true)
 	time.Sleep(min(maxGrace, s.cfg.DrainTimeout/graceShare))
+	close(s.leaving)
 	if err := s.doors.Drain(ctx); err != nil {
 		s.log.Warn("clients that did not go were cut off", "error", err)
 	}

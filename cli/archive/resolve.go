@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
@@ -38,34 +39,12 @@ func resolve(ctx context.Context, b *backend.Backend, store objectstore.Store, n
 	if err != nil {
 		return wire.Notice{}, err
 	}
-	n, err := tree.Find(ctx, store, claims(js, b.Code), b.Code, name, instruments)
+	n, err := tree.Find(ctx, store, catalog.Names(js, b.Code), b.Code, name, instruments)
 	if errors.Is(err, tree.ErrNoPath) {
 		return wire.Notice{}, fmt.Errorf("%w of site %s: no key, no published path and no alias of %d instruments; "+
 			"a new object has its paths once it is listed, within a minute: substorm archive ls -o wide shows them", err, b.Code, len(instruments))
 	}
 	return n, err
-}
-
-// claims looks names up in the Site's bucket of them.
-func claims(js jetstream.JetStream, site string) tree.Names {
-	return func(ctx context.Context, instrument, name string) (wire.NameClaim, bool, error) {
-		kv, err := js.KeyValue(ctx, wire.NamesBucket(site))
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			return wire.NameClaim{}, false, nil
-		}
-		if err != nil {
-			return wire.NameClaim{}, false, fmt.Errorf("names of site %s: %w", site, err)
-		}
-		e, err := kv.Get(ctx, wire.NameKey(instrument, name))
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			return wire.NameClaim{}, false, nil
-		}
-		if err != nil {
-			return wire.NameClaim{}, false, fmt.Errorf("names of site %s: %w", site, err)
-		}
-		claim, err := wire.DecodeNameClaim(e.Value())
-		return claim, err == nil, err
-	}
 }
 
 // declared are the instruments of the registry within the selection.

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -122,9 +121,9 @@ func TestEmbargo(t *testing.T) {
 // robots before people.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(c *archive.Config) {
-		c.Limits = door.Limits{Robot: door.Rate{PerSecond: 0.001, Burst: 5}, Person: door.Rate{PerSecond: 1000, Burst: 1000}}
-		c.Proxies = door.Proxies{netip.MustParsePrefix("127.0.0.0/8")}
+	l := newLab(t, func(c *config) {
+		c.door.Limits = door.Limits{Robot: door.Rate{PerSecond: 0.001, Burst: 5}, Person: door.Rate{PerSecond: 1000, Burst: 1000}}
+		c.door.Proxies = door.Proxies{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	l.put(camera, "a.jpg", "a")
 	storm := func(agent, address string) map[int]int {
@@ -175,7 +174,7 @@ func TestLimits(t *testing.T) {
 // One who asks for one thing after the other is slowed down, and never refused.
 func TestPace(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(c *archive.Config) { c.Limits.Robot = door.Rate{PerSecond: 200, Burst: 1} })
+	l := newLab(t, func(c *config) { c.door.Limits.Robot = door.Rate{PerSecond: 200, Burst: 1} })
 	l.put(camera, "a.jpg", "a")
 	for range 50 {
 		l.get("/archive/allsky-1/a.jpg", "User-Agent", "").want(t, "one after the other", 200)

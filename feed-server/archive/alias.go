@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/tree"
@@ -53,26 +54,27 @@ func (a *aliases) of(s *registry.Snapshot) []tree.Instrument {
 }
 
 // serveAlias answers old URLs, and what no other door answers.
-func (a *Archive) serveAlias(v *visit) *problem.Problem {
+func (a *Archive) serveAlias(v *door.Visit) *problem.Problem {
 	path, err := unescape(strings.TrimPrefix(v.URL.EscapedPath(), "/"))
 	if err != nil {
 		return problem.New(http.StatusBadRequest, "%v", err)
 	}
 	t := target{path: path}
 	var refused *problem.Problem
-	for _, c := range tree.Candidates(path, a.aliases.of(v.snapshot)) {
-		in := v.snapshot.Instruments[c.Instrument]
-		p := a.verdict(v, in, t, time.Time{})
+	for _, c := range tree.Candidates(path, a.aliases.of(v.Snapshot)) {
+		in := v.Snapshot.Instruments[c.Instrument]
+		p := v.Verdict(in, t.String(), time.Time{})
 		if p == nil {
 			record, found, err := a.look(v.Context(), c)
 			if err != nil {
-				return a.unreadable(v, t.String(), err)
+				return v.Unreadable(t.String(), err)
 			}
 			if !found {
 				continue
 			}
 			if p = a.withheld(v, in, t, &record); p == nil {
-				return a.serveRecord(v, in, t, record)
+				v.About(c.Instrument)
+				return a.serveRecord(v, in, t, record, objectAge)
 			}
 		}
 		if refused == nil {

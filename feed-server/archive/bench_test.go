@@ -12,14 +12,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/door"
 )
 
 // BenchmarkAsk measures what one request costs, over loopback and one connection for
 // each processor.
 func BenchmarkAsk(b *testing.B) {
-	l := newLab(b, func(c *archive.Config) { c.Limits.Person = door.Rate{PerSecond: 1e9, Burst: 1e9} })
+	l := newLab(b, func(c *config) { c.door.Limits.Person = door.Rate{PerSecond: 1e9, Burst: 1e9} })
 	r := l.put(camera, "hot.jpg", noise(200_000))
 	server := httptest.NewServer(l.doors) // without a log
 	defer server.Close()

@@ -70,16 +70,3 @@ type Directory struct {
 	Path    string
 	Changed time.Time
 }
-
-// observedAt is the time by which an embargo counts: when all of the object had been
-// observed, or else when it was received.
-func observedAt(r *wire.Record) time.Time {
-	switch {
-	case r.ObservedTo != nil:
-		return *r.ObservedTo
-	case r.ObservedFrom != nil:
-		return *r.ObservedFrom
-	default:
-		return r.ReceivedAt
-	}
-}

@@ -37,33 +37,33 @@ type page struct {
 }
 
 // serveDirectory answers with what a directory holds.
-func (a *Archive) serveDirectory(v *visit, in wire.InstrumentEntry, t target) *problem.Problem {
-	embargoed := v.embargoed(in)
+func (a *Archive) serveDirectory(v *door.Visit, in wire.InstrumentEntry, t target) *problem.Problem {
+	embargoed := v.Embargoed(in)
 	listing, some, err := a.list(v, in, t, embargoed)
 	if err != nil {
-		return a.unreadable(v, t.String()+"/", err)
+		return v.Unreadable(t.String()+"/", err)
 	}
 	if !some && t.path != "" { // an instrument may have sent nothing yet
 		return notFound(t)
 	}
 	d := document{
-		cache:  policy(in, listingAge),
+		cache:  door.Policy(in, listingAge),
 		source: []string{t.url(), listing.Tag, in.UID, strconv.FormatInt(in.Generation, 10)},
 	}
 	if embargoed { // what was hidden appears without a change of the archive's
 		shown, err := listing.count()
 		if err != nil {
-			return a.unreadable(v, t.String()+"/", err)
+			return v.Unreadable(t.String()+"/", err)
 		}
 		d.vary = "Authorization"
 		d.source = append(d.source, strconv.Itoa(len(listing.Folders)), strconv.Itoa(shown))
 	}
-	setRights(v.w.Header(), in.Rights)
+	setRights(v.W.Header(), in.Rights)
 	return a.servePage(v, page{site: a.cfg.Site, target: t, instrument: &in, folders: listing.Folders, objects: listing.Objects}, d)
 }
 
 // list returns what who asks may see of a directory, and whether that is anything.
-func (a *Archive) list(v *visit, in wire.InstrumentEntry, t target, embargoed bool) (Listing, bool, error) {
+func (a *Archive) list(v *door.Visit, in wire.InstrumentEntry, t target, embargoed bool) (Listing, bool, error) {
 	listing, err := a.cfg.Catalog.Children(v.Context(), t.instrument, t.path)
 	if errors.Is(err, ErrNotFound) {
 		return Listing{}, false, nil
@@ -79,31 +79,31 @@ func (a *Archive) list(v *visit, in wire.InstrumentEntry, t target, embargoed bo
 }
 
 // serveInstruments answers with the instruments whose archive who asks may read.
-func (a *Archive) serveInstruments(v *visit) *problem.Problem {
-	if v.snapshot.Revision == 0 {
-		return problem.New(http.StatusServiceUnavailable, "this replica does not know the Site's Instruments yet").After(retryStore)
+func (a *Archive) serveInstruments(v *door.Visit) *problem.Problem {
+	if p := v.Ready(); p != nil {
+		return p
 	}
 	p := page{site: a.cfg.Site, target: target{directory: true}}
 	d := document{cache: "private, max-age=60", vary: "Authorization", source: []string{Root}}
-	if v.reader.Name == "" {
+	if v.Reader.Name == "" {
 		d.cache = "public, max-age=60"
 	}
-	for _, name := range slices.Sorted(maps.Keys(v.snapshot.Instruments)) {
-		in := v.snapshot.Instruments[name]
-		if access.Decide(access.Archive, v.reader, in.Access, time.Time{}, v.now) != access.Granted {
+	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Instruments)) {
+		in := v.Snapshot.Instruments[name]
+		if access.Decide(access.Archive, v.Reader, in.Access, time.Time{}, v.Now) != access.Granted {
 			continue
 		}
 		p.folders = append(p.folders, Folder{Name: name, Objects: -1})
 		d.source = append(d.source, name)
 	}
-	if len(p.folders) == 0 && len(v.snapshot.Instruments) > 0 && v.reader.Name == "" {
+	if len(p.folders) == 0 && len(v.Snapshot.Instruments) > 0 && v.Reader.Name == "" {
 		return problem.New(http.StatusUnauthorized,
 			"no Instrument's archive is for everybody: show a reader's token, as Authorization: Bearer … or as the password")
 	}
 	return a.servePage(v, p, d)
 }
 
-func (a *Archive) servePage(v *visit, p page, d document) *problem.Problem {
+func (a *Archive) servePage(v *door.Visit, p page, d document) *problem.Problem {
 	if p.objects == nil {
 		p.objects = func(func(Object, error) bool) {}
 	}
@@ -112,22 +112,13 @@ func (a *Archive) servePage(v *visit, p page, d document) *problem.Problem {
 	if format, _ := queried(v.URL.RawQuery, "format"); format == "json" || format == "" && door.PrefersJSON(v.Request) {
 		d.mediaType, d.write = mediaJSON, p.writeJSON
 	} else {
-		v.w.Header().Add("Link", `<?format=json>; rel="alternate"; type="application/json"`)
+		v.W.Header().Add("Link", `<?format=json>; rel="alternate"; type="application/json"`)
 	}
 	return a.serve(v, p.target, d)
 }
 
-// embargoed says whether anything of an instrument may be hidden from who asks.
-func (v *visit) embargoed(in wire.InstrumentEntry) bool {
-	return access.Decide(access.Archive, v.reader, in.Access, v.now, v.now) == access.Hidden
-}
-
-func (v *visit) sees(in wire.InstrumentEntry, observed time.Time) bool {
-	return access.Decide(access.Archive, v.reader, in.Access, observed, v.now) == access.Granted
-}
-
 // visible leaves out what is under embargo. A folder is, where all beneath it is.
-func (a *Archive) visible(v *visit, in wire.InstrumentEntry, t target, l Listing) (Listing, error) {
+func (a *Archive) visible(v *door.Visit, in wire.InstrumentEntry, t target, l Listing) (Listing, error) {
 	all := l.Objects
 	seen := Listing{Tag: l.Tag}
 	for _, f := range l.Folders {
@@ -139,7 +130,7 @@ func (a *Archive) visible(v *visit, in wire.InstrumentEntry, t target, l Listing
 		if err != nil {
 			return seen, err
 		}
-		if v.sees(in, oldest) {
+		if v.Sees(in, oldest) {
 			seen.Folders = append(seen.Folders, Folder{Name: f.Name, Objects: -1}) // how many are hidden is not told
 		}
 	}
@@ -148,7 +139,7 @@ func (a *Archive) visible(v *visit, in wire.InstrumentEntry, t target, l Listing
 			return
 		}
 		for o, err := range all {
-			if (err != nil || v.sees(in, observedAt(o.Record))) && !yield(o, err) {
+			if (err != nil || v.Sees(in, door.ObservedAt(o.Record))) && !yield(o, err) {
 				return
 			}
 		}

@@ -56,16 +56,16 @@ var compressors = sync.Pool{New: func() any {
 }}
 
 // serve answers with a document.
-func (a *Archive) serve(v *visit, t target, d document) *problem.Problem {
+func (a *Archive) serve(v *door.Visit, t target, d document) *problem.Problem {
 	compressed := door.AcceptsGzip(v.Request)
 	tag := d.etag(compressed)
-	h := v.w.Header()
+	h := v.W.Header()
 	h.Set("ETag", tag)
 	h.Set("Cache-Control", d.cache)
 	h.Set("Vary", joined("Accept-Encoding", d.vary))
 	switch door.Evaluate(v.Request, tag, time.Time{}) {
 	case door.Unchanged:
-		v.w.WriteHeader(http.StatusNotModified)
+		v.W.WriteHeader(http.StatusNotModified)
 		return nil
 	case door.Failed:
 		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", t, tag)
@@ -76,9 +76,9 @@ func (a *Archive) serve(v *visit, t target, d document) *problem.Problem {
 	if compressed {
 		h.Set("Content-Encoding", "gzip")
 	}
-	v.w.WriteHeader(http.StatusOK)
+	v.W.WriteHeader(http.StatusOK)
 	if v.Method != http.MethodHead {
-		v.finish(a, t, d.send(paced{v}, compressed))
+		v.Finish(t.String(), d.send(door.Paced{Visit: v}, compressed))
 	}
 	return nil
 }
@@ -109,14 +109,4 @@ func joined(a, b string) string {
 		return a
 	}
 	return a + ", " + b
-}
-
-// paced gives a client time for what is written to it.
-type paced struct{ *visit }
-
-func (p paced) Write(b []byte) (int, error) {
-	if err := p.write(b); err != nil {
-		return 0, err
-	}
-	return len(b), nil
 }

@@ -29,6 +29,7 @@ import (
 
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -56,9 +57,15 @@ type lab struct {
 	url      string
 }
 
+// config is that of a lab's archive, and of its gate.
+type config struct {
+	archive.Config
+	door door.GateConfig
+}
+
 // newLab has a public camera, and what else is declared; each reader's token is the
 // name and "-token".
-func newLab(t testing.TB, change func(*archive.Config), more ...wire.InstrumentEntry) *lab {
+func newLab(t testing.TB, change func(*config), more ...wire.InstrumentEntry) *lab {
 	t.Helper()
 	l := &lab{t: t, minio: parts.MinIO(t, parts.MinIOOptions{}), catalog: &shelf{records: map[string][]wire.Record{}},
 		metrics: prometheus.NewRegistry()}
@@ -74,15 +81,17 @@ func newLab(t testing.TB, change func(*archive.Config), more ...wire.InstrumentE
 	for _, name := range []string{"uni", "other"} {
 		l.snapshot.Readers[name] = wire.ReaderEntry{Reader: name, Tokens: []wire.TokenHash{wire.HashToken([]byte("salt"), name+"-token")}}
 	}
-	cfg := archive.Config{
-		Site: site, Catalog: l.catalog, Store: counted{l.bucket, &l.gets}, Registry: func() *registry.Snapshot { return &l.snapshot },
-		Logger: slog.New(slog.DiscardHandler), Metrics: l.metrics,
+	quiet := slog.New(slog.DiscardHandler)
+	cfg := config{
+		Config: archive.Config{Site: site, Catalog: l.catalog, Store: counted{l.bucket, &l.gets}, Logger: quiet, Metrics: l.metrics},
+		door:   door.GateConfig{Registry: func() *registry.Snapshot { return &l.snapshot }, Logger: quiet, Metrics: l.metrics},
 	}
 	if change != nil {
 		change(&cfg)
 	}
+	cfg.Gate = door.NewGate(cfg.door)
 	mux := http.NewServeMux()
-	for pattern, serve := range archive.New(cfg).Doors() {
+	for pattern, serve := range archive.New(cfg.Config).Doors() {
 		mux.HandleFunc(pattern, serve)
 	}
 	l.doors = mux

@@ -35,7 +35,7 @@ type run struct {
 }
 
 // serveLegacy answers with a run: of what came, all that who asks may have.
-func (a *Archive) serveLegacy(v *visit) *problem.Problem {
+func (a *Archive) serveLegacy(v *door.Visit) *problem.Problem {
 	path, err := unescape(strings.TrimPrefix(v.URL.EscapedPath(), "/"))
 	if err != nil {
 		return problem.New(http.StatusBadRequest, "%v", err)
@@ -50,14 +50,14 @@ func (a *Archive) serveLegacy(v *visit) *problem.Problem {
 		return p
 	}
 	tag := r.tag()
-	h := v.w.Header()
+	h := v.W.Header()
 	h.Set("ETag", tag)
 	h.Set("Cache-Control", r.policy())
 	h.Set("Vary", "Authorization")
 	// When it changed is not told: what comes late from a spool stands in between.
 	switch door.Evaluate(v.Request, tag, time.Time{}) {
 	case door.Unchanged:
-		v.w.WriteHeader(http.StatusNotModified)
+		v.W.WriteHeader(http.StatusNotModified)
 		return nil
 	case door.Failed:
 		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", t, tag)
@@ -65,27 +65,27 @@ func (a *Archive) serveLegacy(v *visit) *problem.Problem {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("X-Content-Type-Options", "nosniff")
-	asked, p := v.part(t, tag, time.Time{}, r.size)
+	asked, p := partOf(v, t, tag, time.Time{}, r.size)
 	if p != nil {
 		return p
 	}
-	v.begin(r.size, asked)
+	begin(v, r.size, asked)
 	if v.Method == http.MethodGet {
-		v.finish(a, t, a.sendRun(v, r, asked))
+		v.Finish(t.String(), a.sendRun(v, r, asked))
 	}
 	return nil
 }
 
 // gather finds what is in a run.
-func (a *Archive) gather(v *visit, t target, l wire.Legacy) (*run, *problem.Problem) {
+func (a *Archive) gather(v *door.Visit, t target, l wire.Legacy) (*run, *problem.Problem) {
 	r := &run{public: true}
 	var refused *problem.Problem
-	for _, name := range slices.Sorted(maps.Keys(v.snapshot.Instruments)) {
-		in := v.snapshot.Instruments[name]
+	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Instruments)) {
+		in := v.Snapshot.Instruments[name]
 		if !slices.ContainsFunc(in.Ways, func(w wire.WayEntry) bool { return w.Protocol != wire.ProtocolUDP }) {
 			continue
 		}
-		if p := a.verdict(v, in, t, time.Time{}); p != nil {
+		if p := v.Verdict(in, t.String(), time.Time{}); p != nil {
 			refused = p
 			continue
 		}
@@ -94,15 +94,16 @@ func (a *Archive) gather(v *visit, t target, l wire.Legacy) (*run, *problem.Prob
 			continue
 		}
 		if err != nil {
-			return nil, a.unreadable(v, t.String(), err)
+			return nil, v.Unreadable(t.String(), err)
 		}
 		before := len(r.objects)
 		for o := range day {
 			if of, ok := wire.LegacyOf(*o); ok && of == l && a.withheld(v, in, t, o) == nil {
 				r.objects = append(r.objects, o)
+				v.About(name)
 			}
 		}
-		r.public = r.public && (public(in) || len(r.objects) == before)
+		r.public = r.public && (door.Public(in) || len(r.objects) == before)
 	}
 	if len(r.objects) == 0 {
 		if refused != nil {
@@ -143,18 +144,18 @@ func (r *run) policy() string {
 
 // sendRun sends a part of a run, object by object. Each is compared with its digest
 // before its last byte goes out.
-func (a *Archive) sendRun(v *visit, r *run, asked part) error {
+func (a *Archive) sendRun(v *door.Visit, r *run, asked part) error {
 	for _, o := range r.objects {
 		head, tail := tree.Framed(*o)
-		if err := v.write(asked.of(head)); err != nil {
+		if err := v.Send(asked.of(head)); err != nil {
 			return err
 		}
 		asked = asked.behind(int64(len(head)))
-		if err := a.sendObject(v.Context(), v.write, o, asked.within(o.Size)); err != nil {
+		if err := a.sendObject(v.Context(), v.Send, o, asked.within(o.Size)); err != nil {
 			return err
 		}
 		asked = asked.behind(o.Size)
-		if err := v.write(asked.of(tail)); err != nil {
+		if err := v.Send(asked.of(tail)); err != nil {
 			return err
 		}
 		if asked = asked.behind(int64(len(tail))); asked.length == 0 {

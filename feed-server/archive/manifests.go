@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
@@ -111,8 +112,8 @@ func (m Manifests) Oldest(ctx context.Context, instrument, dir string) (oldest t
 			return oldest, explain(err)
 		}
 		for i, r := range d.Records {
-			if strings.HasPrefix(d.Path(i), dir+"/") && (oldest.IsZero() || observedAt(r).Before(oldest)) {
-				oldest = observedAt(r)
+			if strings.HasPrefix(d.Path(i), dir+"/") && (oldest.IsZero() || door.ObservedAt(r).Before(oldest)) {
+				oldest = door.ObservedAt(r)
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func newAnnounced(t *testing.T, instruments ...wire.InstrumentEntry) *announced 
 		t.Fatal(err)
 	}
 	var all *catalog.Catalog
-	l := newLab(t, func(c *archive.Config) {
+	l := newLab(t, func(c *config) {
 		all = catalog.New(catalog.Config{Site: site, JetStream: js, Store: c.Store, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 		c.Catalog = archive.Manifests{Catalog: all}
 	}, instruments...)

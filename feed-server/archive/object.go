@@ -25,49 +25,73 @@ import (
 const objectAge = time.Hour
 
 // serveObject answers for one object, or shows the way to a directory.
-func (a *Archive) serveObject(v *visit, in wire.InstrumentEntry, t target) *problem.Problem {
+func (a *Archive) serveObject(v *door.Visit, in wire.InstrumentEntry, t target) *problem.Problem {
 	if t.path == "" {
-		return v.redirect(t)
+		return redirect(v, t)
 	}
 	record, err := a.lookUp(v, t)
 	if errors.Is(err, ErrNotFound) {
 		return a.elsewhere(v, in, t)
 	}
 	if err != nil {
-		return a.unreadable(v, t.String(), err)
+		return v.Unreadable(t.String(), err)
 	}
 	if p := a.withheld(v, in, t, &record); p != nil {
 		return p
 	}
-	return a.serveRecord(v, in, t, record)
+	return a.serveRecord(v, in, t, record, objectAge)
+}
+
+// Serve answers with an object as its own URL does, but that it may be kept for the age
+// most at most. What names in the answer what was asked for.
+func (a *Archive) Serve(v *door.Visit, in wire.InstrumentEntry, what string, record wire.Record, most time.Duration) *problem.Problem {
+	t := target{instrument: what}
+	if p := a.withheld(v, in, t, &record); p != nil {
+		return p
+	}
+	return a.serveRecord(v, in, t, record, most)
+}
+
+// URL is the path of an object's URL, and which version it is.
+func URL(instrument string, record *wire.Record) string {
+	u := target{instrument: instrument, path: record.Published()}.url()
+	if record.Version > 1 {
+		u += "?version=" + strconv.Itoa(record.Version)
+	}
+	return u
+}
+
+// MediaType is the type under which an object of an instrument is served.
+func MediaType(in wire.InstrumentEntry, record *wire.Record) string {
+	return cmp.Or(record.MediaType, in.MediaType, "application/octet-stream")
 }
 
 // serveRecord answers with an object that who asks may have.
-func (a *Archive) serveRecord(v *visit, in wire.InstrumentEntry, t target, record wire.Record) *problem.Problem {
+func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, record wire.Record, most time.Duration) *problem.Problem {
 	tag := `"` + record.Digest.String() + `"`
 	changed := record.ReceivedAt.UTC().Truncate(time.Second)
-	h := v.w.Header()
+	h := v.W.Header()
 	h.Set("ETag", tag)
 	h.Set("Last-Modified", changed.Format(http.TimeFormat))
-	h.Set("Cache-Control", policy(in, objectAge))
+	h.Set("Cache-Control", door.Policy(in, most))
 	switch door.Evaluate(v.Request, tag, changed) {
 	case door.Unchanged:
 		if v.Header.Get("Want-Repr-Digest") != "" {
 			setDigest(h, v.Request, record.Digest)
 		}
-		v.w.WriteHeader(http.StatusNotModified)
+		v.W.WriteHeader(http.StatusNotModified)
 		return nil
 	case door.Failed:
 		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", t, tag)
 	}
 	describe(h, in, &record)
 	setDigest(h, v.Request, record.Digest)
-	asked, p := v.part(t, tag, changed, record.Size)
+	asked, p := partOf(v, t, tag, changed, record.Size)
 	if p != nil {
 		return p
 	}
 	if v.Method == http.MethodHead {
-		v.begin(record.Size, asked)
+		begin(v, record.Size, asked)
 		return nil
 	}
 	return a.send(v, t, record, asked)
@@ -75,7 +99,7 @@ func (a *Archive) serveRecord(v *visit, in wire.InstrumentEntry, t target, recor
 
 // part is what a request asks for of size bytes. HEAD asks for all (RFC 9110, section
 // 14.2).
-func (v *visit) part(t target, tag string, changed time.Time, size int64) (part, *problem.Problem) {
+func partOf(v *door.Visit, t target, tag string, changed time.Time, size int64) (part, *problem.Problem) {
 	asked, satisfiable := part{length: size}, true
 	if v.Method == http.MethodGet && door.RangeHolds(v.Request, tag, changed) {
 		asked, satisfiable = parseRange(v.Header.Get("Range"), size)
@@ -83,13 +107,13 @@ func (v *visit) part(t target, tag string, changed time.Time, size int64) (part,
 	if satisfiable {
 		return asked, nil
 	}
-	v.w.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
+	v.W.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
 	return asked, problem.New(http.StatusRequestedRangeNotSatisfiable, "%s has %d bytes, and none of the range that you ask for", t, size)
 }
 
 // withheld says why an object is not given to who asks; nil: it is.
-func (a *Archive) withheld(v *visit, in wire.InstrumentEntry, t target, r *wire.Record) *problem.Problem {
-	if p := a.verdict(v, in, t, observedAt(r)); p != nil {
+func (a *Archive) withheld(v *door.Visit, in wire.InstrumentEntry, t target, r *wire.Record) *problem.Problem {
+	if p := v.Verdict(in, t.String(), door.ObservedAt(r)); p != nil {
 		return p
 	}
 	switch r.State {
@@ -104,7 +128,7 @@ func (a *Archive) withheld(v *visit, in wire.InstrumentEntry, t target, r *wire.
 
 // lookUp returns the object that a target and its ?version= mean. All other queries
 // mean the same object: pages add them to get past caches.
-func (a *Archive) lookUp(v *visit, t target) (wire.Record, error) {
+func (a *Archive) lookUp(v *door.Visit, t target) (wire.Record, error) {
 	version, asked := queried(v.URL.RawQuery, "version")
 	if !asked {
 		return a.cfg.Catalog.Find(v.Context(), t.instrument, t.path)
@@ -135,23 +159,23 @@ func queried(query, name string) (string, bool) {
 }
 
 // elsewhere answers for a path that no object has: it may be a directory's.
-func (a *Archive) elsewhere(v *visit, in wire.InstrumentEntry, t target) *problem.Problem {
+func (a *Archive) elsewhere(v *door.Visit, in wire.InstrumentEntry, t target) *problem.Problem {
 	if t.path == "" || strings.Contains(v.URL.RawQuery, "version=") {
 		return notFound(t)
 	}
-	_, some, err := a.list(v, in, t, v.embargoed(in))
+	_, some, err := a.list(v, in, t, v.Embargoed(in))
 	switch {
 	case err != nil:
-		return a.unreadable(v, t.String(), err)
+		return v.Unreadable(t.String(), err)
 	case !some:
 		return notFound(t)
 	default:
-		return v.redirect(t)
+		return redirect(v, t)
 	}
 }
 
 // redirect shows the way to a directory: links in a page lead on from its slash.
-func (v *visit) redirect(t target) *problem.Problem {
+func redirect(v *door.Visit, t target) *problem.Problem {
 	t.directory = true
 	to := t.url()
 	if t.path == "" {
@@ -160,8 +184,8 @@ func (v *visit) redirect(t target) *problem.Problem {
 	if v.URL.RawQuery != "" {
 		to += "?" + v.URL.RawQuery
 	}
-	v.w.Header().Set("Location", to)
-	v.w.WriteHeader(http.StatusMovedPermanently)
+	v.W.Header().Set("Location", to)
+	v.W.WriteHeader(http.StatusMovedPermanently)
 	return nil
 }
 
@@ -179,7 +203,7 @@ func gone(t target, r *wire.Record) *problem.Problem {
 
 // describe says what an object is, beyond what a client that has it must be told.
 func describe(h http.Header, in wire.InstrumentEntry, r *wire.Record) {
-	mediaType := cmp.Or(r.MediaType, in.MediaType, "application/octet-stream")
+	mediaType := MediaType(in, r)
 	h.Set("Content-Type", mediaType)
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("X-Content-Type-Options", "nosniff")

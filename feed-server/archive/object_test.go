@@ -17,7 +17,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -243,7 +242,7 @@ func TestHot(t *testing.T) {
 // the same, and a damaged one is not sent.
 func TestWithoutMemory(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(c *archive.Config) { c.Memory = 1000 })
+	l := newLab(t, func(c *config) { c.Memory = 1000 })
 	body := noise(200_000)
 	l.put(camera, "a.jpg", body)
 	if a := l.get("/archive/allsky-1/a.jpg"); a.status != 200 || a.body != body {

@@ -10,40 +10,36 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-const (
-	// chunk is read from the store, and written to a client, at a time.
-	chunk = 64 << 10
-	// chunkTimeout is how long a client may take for a chunk.
-	chunkTimeout = 30 * time.Second
-)
+// chunk is read from the store, and written to a client, at a time.
+const chunk = 64 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
 // send sends a part of an object. Up to verifiedBelow all of it was compared with its
 // digest before the first byte goes out; beyond, it is while it passes, and the last
 // bytes are not sent where it is damaged. A part of a larger one is sent as it is.
-func (a *Archive) send(v *visit, t target, record wire.Record, asked part) *problem.Problem {
+func (a *Archive) send(v *door.Visit, t target, record wire.Record, asked part) *problem.Problem {
 	if record.Size <= verifiedBelow {
 		held, err := a.hot.get(v.Context(), &record)
 		if err == nil {
 			defer a.hot.release(held)
-			v.begin(record.Size, asked)
-			v.finish(a, t, v.write(held.data[asked.offset:asked.offset+asked.length]))
+			begin(v, record.Size, asked)
+			v.Finish(t.String(), v.Send(held.data[asked.offset:asked.offset+asked.length]))
 			return nil
 		}
 		if !errors.Is(err, errNoRoom) {
-			return a.unreadable(v, t.String(), err)
+			return v.Unreadable(t.String(), err)
 		}
 		if err := verify(v.Context(), a.cfg.Store, record); err != nil {
-			return a.unreadable(v, t.String(), err)
+			return v.Unreadable(t.String(), err)
 		}
 	}
 	if asked.length == record.Size {
@@ -65,88 +61,51 @@ func verify(ctx context.Context, store objectstore.Store, record wire.Record) er
 	return err
 }
 
-func (a *Archive) stream(v *visit, t target, record wire.Record) *problem.Problem {
+func (a *Archive) stream(v *door.Visit, t target, record wire.Record) *problem.Problem {
 	body, err := tree.Open(v.Context(), a.cfg.Store, record)
 	if err != nil {
-		return a.unreadable(v, t.String(), err)
+		return v.Unreadable(t.String(), err)
 	}
 	defer body.Close()
 	return a.copy(v, t, body, record.Size, part{0, record.Size})
 }
 
-func (a *Archive) streamPart(v *visit, t target, record wire.Record, asked part) *problem.Problem {
+func (a *Archive) streamPart(v *door.Visit, t target, record wire.Record, asked part) *problem.Problem {
 	body, _, err := a.cfg.Store.Get(v.Context(), record.Key, objectstore.Range{Offset: record.Offset + asked.offset, Length: asked.length})
 	if err != nil {
-		return a.unreadable(v, t.String(), err)
+		return v.Unreadable(t.String(), err)
 	}
 	defer body.Close()
 	return a.copy(v, t, body, record.Size, asked)
 }
 
 // copy sends a part of size bytes, once the first of it was read.
-func (a *Archive) copy(v *visit, t target, body io.Reader, size int64, asked part) *problem.Problem {
+func (a *Archive) copy(v *door.Visit, t target, body io.Reader, size int64, asked part) *problem.Problem {
 	begun := false
 	err := heldBack(func(p []byte) error {
 		if !begun {
-			v.begin(size, asked)
+			begin(v, size, asked)
 			begun = true
 		}
-		return v.write(p)
+		return v.Send(p)
 	}, body, asked.length)
 	if err != nil && !begun {
-		return a.unreadable(v, t.String(), err)
+		return v.Unreadable(t.String(), err)
 	}
-	v.finish(a, t, err)
+	v.Finish(t.String(), err)
 	return nil
 }
 
 // begin writes the head of an answer with a part of size bytes.
-func (v *visit) begin(size int64, asked part) {
-	h := v.w.Header()
+func begin(v *door.Visit, size int64, asked part) {
+	h := v.W.Header()
 	h.Set("Content-Length", strconv.FormatInt(asked.length, 10))
 	if asked.length == size {
-		v.w.WriteHeader(http.StatusOK)
+		v.W.WriteHeader(http.StatusOK)
 		return
 	}
 	h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", asked.offset, asked.offset+asked.length-1, size))
-	v.w.WriteHeader(http.StatusPartialContent)
-}
-
-// errClient: the client went away, or takes nothing.
-var errClient = errors.New("the client does not take what it asked for")
-
-// write gives a client some bytes, and time for them.
-func (v *visit) write(p []byte) error {
-	control := http.NewResponseController(v.w)
-	for len(p) > 0 {
-		n := min(len(p), 4*chunk)
-		_ = control.SetWriteDeadline(time.Now().Add(chunkTimeout * time.Duration(n/chunk+1)))
-		if _, err := v.w.Write(p[:n]); err != nil {
-			return fmt.Errorf("%w: %w", errClient, err)
-		}
-		p = p[n:]
-	}
-	return nil
-}
-
-// finish ends an answer whose head is written. One that is not whole is cut off, so
-// that the client sees that it is not.
-func (v *visit) finish(a *Archive, t target, err error) {
-	control := http.NewResponseController(v.w)
-	if err == nil {
-		if err = control.Flush(); err == nil {
-			_ = control.SetWriteDeadline(time.Time{}) // the connection may be used again, and by others
-			return
-		}
-		err = fmt.Errorf("%w: %w", errClient, err)
-	}
-	if !errors.Is(err, errClient) && v.Context().Err() == nil {
-		if errors.Is(err, tree.ErrDamaged) {
-			a.metrics.damaged.Inc()
-		}
-		a.cfg.Logger.Warn("an answer is cut off: the archive cannot be read", "path", t.String(), "error", err)
-	}
-	panic(http.ErrAbortHandler)
+	v.W.WriteHeader(http.StatusPartialContent)
 }
 
 // heldBack copies size bytes, and the last of them only when the source has ended

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -31,8 +32,8 @@ const (
 
 // serveRobots answers /robots.txt (RFC 9309). All of the archive may be fetched: its
 // limits are told by 429.
-func (a *Archive) serveRobots(v *visit) *problem.Problem {
-	sitemap := a.base(v) + "/sitemap.xml"
+func (a *Archive) serveRobots(v *door.Visit) *problem.Problem {
+	sitemap := v.Base() + "/sitemap.xml"
 	return a.serve(v, target{path: "robots.txt"}, document{
 		mediaType: mediaText, cache: sitemapPolicy, source: []string{sitemap},
 		write: func(w *bufio.Writer) error {
@@ -44,11 +45,11 @@ func (a *Archive) serveRobots(v *visit) *problem.Problem {
 
 // serveSitemaps answers /sitemap.xml: for each instrument whose archive is everybody's
 // one sitemap, of its directories.
-func (a *Archive) serveSitemaps(v *visit) *problem.Problem {
-	base := a.base(v)
+func (a *Archive) serveSitemaps(v *door.Visit) *problem.Problem {
+	base := v.Base()
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(v.snapshot.Instruments)) {
-		if public(v.snapshot.Instruments[name]) {
+	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Instruments)) {
+		if door.Public(v.Snapshot.Instruments[name]) {
 			names = append(names, name)
 		}
 	}
@@ -66,24 +67,24 @@ func (a *Archive) serveSitemaps(v *visit) *problem.Problem {
 }
 
 // serveSitemap answers with the directories of one instrument.
-func (a *Archive) serveSitemap(v *visit) *problem.Problem {
+func (a *Archive) serveSitemap(v *door.Visit) *problem.Problem {
 	name, ok := strings.CutSuffix(v.PathValue("instrument"), ".xml")
 	t := target{instrument: name, directory: true}
-	in, known := v.snapshot.Instruments[name]
-	if !ok || !known || !public(in) {
+	in, known := v.Snapshot.Instruments[name]
+	if !ok || !known || !door.Public(in) {
 		return notFound(t)
 	}
 	all, err := a.directories(v, t)
 	if err != nil {
-		return a.unreadable(v, t.String()+"/", err)
+		return v.Unreadable(t.String()+"/", err)
 	}
-	base := a.base(v)
+	base := v.Base()
 	source := []string{base, t.url()}
 	for _, d := range all {
 		source = append(source, d.Path, strconv.FormatInt(d.Changed.UnixNano(), 36))
 	}
 	return a.serve(v, t, document{
-		mediaType: mediaXML, cache: policy(in, time.Hour), source: source,
+		mediaType: mediaXML, cache: door.Policy(in, time.Hour), source: source,
 		write: func(w *bufio.Writer) error {
 			fprint(w, xmlBegin, "<urlset ", sitemapSpace, ">\n")
 			for _, d := range all {
@@ -101,7 +102,7 @@ func (a *Archive) serveSitemap(v *visit) *problem.Problem {
 }
 
 // directories are an instrument's, its own first, as many as a sitemap may name.
-func (a *Archive) directories(v *visit, t target) ([]Directory, error) {
+func (a *Archive) directories(v *door.Visit, t target) ([]Directory, error) {
 	all := []Directory{{}}
 	for d, err := range a.cfg.Catalog.Directories(v.Context(), t.instrument) {
 		if errors.Is(err, ErrNotFound) {
@@ -118,16 +119,4 @@ func (a *Archive) directories(v *visit, t target) ([]Directory, error) {
 		}
 	}
 	return all, nil
-}
-
-// base is the archive's address for others.
-func (a *Archive) base(v *visit) string {
-	if a.cfg.BaseURL != "" {
-		return strings.TrimSuffix(a.cfg.BaseURL, "/")
-	}
-	scheme := "http"
-	if v.TLS != nil || a.cfg.Proxies.Trusted(v.Request) && v.Header.Get("X-Forwarded-Proto") == "https" {
-		scheme = "https"
-	}
-	return scheme + "://" + v.Host
 }

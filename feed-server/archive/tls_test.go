@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/substorm/substorm/e2e/parts"
-	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -25,7 +24,7 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLab(t, func(c *archive.Config) { c.Certificates = files }, wire.InstrumentEntry{Instrument: "readers"})
+	l := newLab(t, func(c *config) { c.door.Certificates = files }, wire.InstrumentEntry{Instrument: "readers"})
 	l.snapshot.Readers["uni"] = wire.ReaderEntry{Reader: "uni", CertificateNames: []string{"observatory"}, Tokens: l.snapshot.Readers["uni"].Tokens}
 	body := noise(9 << 20)
 	l.put("readers", "a.jpg", body)

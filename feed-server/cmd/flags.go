@@ -20,8 +20,8 @@ func command() *cobra.Command {
 	cfg := feedserver.Config{Log: os.Stderr}
 	cmd := &cobra.Command{
 		Use:   "feed-server",
-		Short: "Give consumers of a Site's Feeds what is new, as it comes",
-		Long: "Give consumers of a Site's Feeds what is new, as it comes.\n\n" +
+		Short: "Give consumers of a Site's Feeds what is new, as it comes, and everybody its archive",
+		Long: "Give consumers of a Site's Feeds what is new, as it comes, and everybody its archive.\n\n" +
 			"Feeds and their consumers are those of the Site's registry in JetStream, which the operator writes.\n" +
 			"Each flag may be given as an environment variable too: --nats-servers as SUBSTORM_NATS_SERVERS.",
 		Example:       example,
@@ -53,6 +53,15 @@ func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
 	f.StringVar(&cfg.NATS.TLSDir, "nats-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for NATS")
 	f.StringVar(&cfg.NATS.InboxPrefix, "nats-inbox-prefix", "", "prefix of reply subjects that the credentials allow")
 
+	f.StringVar(&cfg.Objects.Endpoint, "s3-endpoint", "", "URL of the object store with the archive (empty: live Feeds alone)")
+	f.StringVar(&cfg.Objects.Bucket, "s3-bucket", "", "bucket of the archive, which is only read")
+	f.StringVar(&cfg.Objects.Region, "s3-region", "us-east-1", "region of the bucket")
+	f.StringVar(&cfg.Objects.CredentialsDir, "s3-credentials-dir", "/etc/substorm/s3", "folder with accessKeyID and secretAccessKey")
+	f.StringVar(&cfg.Objects.TLSDir, "s3-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for the object store")
+	f.StringVar(&cfg.BaseURL, "base-url", "", "address of the archive for others, https://archive.example.org (empty: that of each request)")
+	f.StringSliceVar(&cfg.Proxies, "proxies", nil, "addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed")
+
+	f.Int64Var(&cfg.ArchiveSize, "archive-size", 0, "bytes of objects and manifests asked for often that are held in memory (0: a quarter of the memory limit, or 128 MiB)")
 	f.Int64Var(&cfg.RingSize, "ring-size", 0, "bytes of the streams' newest messages that are held in memory, of all together (0: an eighth of the memory limit, or 64 MiB)")
 	f.IntVar(&cfg.MaxConnections, "max-connections", 0, "connections of all consumers together (0: as many as fit in the memory limit at 512 KiB each)")
 	f.IntVar(&cfg.Readers, "readers", 4, "how many consumers that are behind that read a stream at a time")

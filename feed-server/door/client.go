@@ -5,6 +5,7 @@
 package door
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -48,6 +49,22 @@ func ClassOf(r *http.Request) Class {
 
 // Proxies are those whose word about a client's address is taken.
 type Proxies []netip.Prefix
+
+// ParseProxies reads addresses and networks, as CIDRs.
+func ParseProxies(all []string) (Proxies, error) {
+	var p Proxies
+	for _, text := range all {
+		network, err := netip.ParsePrefix(text)
+		if address, alone := netip.ParseAddr(text); alone == nil {
+			network, err = address.Prefix(address.BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", text)
+		}
+		p = append(p, network.Masked())
+	}
+	return p, nil
+}
 
 // AddressOf returns a client's address: that of the connection or, where a proxy
 // that is trusted made it, the last one in X-Forwarded-For that no such proxy has.

@@ -128,6 +128,26 @@ func FuzzListed(f *testing.F) {
 	})
 }
 
+func TestAccepted(t *testing.T) {
+	t.Parallel()
+	const browser = "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8"
+	for _, c := range []struct {
+		accept, mediaType string
+		want              float64
+	}{
+		{"", "image/jpeg", 1}, {browser, "image/jpeg", 1}, {browser, "text/csv; charset=utf-8", 0.8}, {"image/*;q=0.5, image/jpeg;q=0", "image/jpeg", 0},
+		{"image/*;q=0.5, image/jpeg;q=0", "image/png", 0.5}, {"text/html", "image/png", 0}, {"*/*", "x", 1},
+	} {
+		var lines []string
+		if c.accept != "" {
+			lines = strings.SplitAfter(c.accept, ",")
+		}
+		if got := Accepted(lines, c.mediaType); got != c.want {
+			t.Errorf("%q has %q at %v, want %v", c.accept, c.mediaType, got, c.want)
+		}
+	}
+}
+
 func FuzzQuality(f *testing.F) {
 	for _, seed := range []string{"gzip", "gzip;q=0", "br, gzip; q=0.5", "*", ";;,gzip;x;q=y"} {
 		f.Add(seed)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serve is the doors of live Feeds: WebSocket and Server-Sent Events.
+// Package serve is the server with all doors, and those of live Feeds: WebSocket and
+// Server-Sent Events.
 package serve
 
 import (
@@ -9,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -61,6 +64,8 @@ type Config struct {
 	// Sampling answers a consumer that asks for a rate of observations of an instrument
 	// that it selects; nil: nobody does.
 	Sampling func(w http.ResponseWriter, r *http.Request, consumer string, selects func(instrument string) bool)
+	// Others are the doors of other rooms, by their patterns.
+	Others map[string]http.HandlerFunc
 }
 
 // Server serves live Feeds.
@@ -122,13 +127,17 @@ func New(cfg Config) (*Server, error) {
 
 // doors are all patterns that are answered.
 func (s *Server) doors() map[string]http.HandlerFunc {
-	all := map[string]http.HandlerFunc{
+	all := maps.Clone(s.cfg.Others)
+	if all == nil {
+		all = map[string]http.HandlerFunc{}
+	}
+	maps.Copy(all, map[string]http.HandlerFunc{
 		"GET /feeds/{feed}/ws":          s.serveWebSocket,
 		"GET /feeds/{feed}/events":      s.serveEvents,
 		"POST /feeds/{feed}/tickets":    s.serveTickets,
 		"OPTIONS /feeds/{feed}/tickets": preflight("POST"),
 		"OPTIONS /feeds/{feed}/events":  preflight("GET"),
-	}
+	})
 	if s.cfg.Sampling != nil {
 		all["POST /feeds/{feed}/sampling"] = s.serveSampling
 		all["DELETE /feeds/{feed}/sampling"] = s.serveSampling
@@ -136,6 +145,9 @@ func (s *Server) doors() map[string]http.HandlerFunc {
 	}
 	return all
 }
+
+// Doors are the patterns that are answered, as http.ServeMux reads them, in order.
+func (s *Server) Doors() []string { return slices.Sorted(maps.Keys(s.doors())) }
 
 // handshake is that of a connection, with the certificates of now.
 func (s *Server) handshake(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -6,6 +6,9 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -98,6 +101,24 @@ func (c *Catalog) Between(ctx context.Context, instrument string, from, to time.
 			}
 		}
 	}
+}
+
+// Tag names what Between yields: of two that are equal it yields the same. It decodes
+// nothing. Errors: as Between.
+func (c *Catalog) Tag(ctx context.Context, instrument string, from, to time.Time, by By) (string, error) {
+	s, err := c.known(ctx, instrument)
+	if err != nil {
+		return "", err
+	}
+	m := &merged{c: c, s: s, by: by, from: from, to: to}
+	if err := m.plan(); err != nil {
+		return "", err
+	}
+	all := sha256.New()
+	for _, d := range m.waiting {
+		fmt.Fprintln(all, tagOf(d.RootDay, s.epoch, s.fresh[d.Day]))
+	}
+	return hex.EncodeToString(all.Sum(nil)[:12]), nil
 }
 
 // merged reads days, and puts their records in order.

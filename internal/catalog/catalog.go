@@ -40,6 +40,8 @@ const (
 	decodes = 4
 	// retryPause is between tries to follow the notices.
 	retryPause = time.Second
+	// patience is how long a question waits for the index.
+	patience = 10 * time.Second
 )
 
 // Config says whose archive it is.
@@ -58,7 +60,7 @@ type Config struct {
 }
 
 // Catalog answers any number of goroutines while Run runs. Until the index is known
-// they wait.
+// they wait, up to ten seconds: context.DeadlineExceeded.
 type Catalog struct {
 	cfg     Config
 	metrics *metrics
@@ -122,6 +124,8 @@ func (c *Catalog) await(ctx context.Context) error {
 		return nil
 	default:
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	select {
 	case <-c.ready:
 		return nil

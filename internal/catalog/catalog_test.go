@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -469,6 +471,23 @@ func TestLatest(t *testing.T) {
 		t.Error("segments are asked for, and there are none")
 	}
 
+	types := func() string {
+		all, err := c.Types(t.Context(), camera)
+		if err != nil {
+			t.Error(err)
+		}
+		slices.Sort(all)
+		return strings.Join(all, " ")
+	}
+	l.same("the types of the newest days", "image/jpeg", types())
+	if all, err := c.Types(t.Context(), "nobody"); err != nil || len(all) > 0 {
+		t.Errorf("of an unknown instrument there are %q, %v", all, err)
+	}
+	l.store.asked()
+	if _, found := c.Latest(camera, "audio/ogg"); found || len(l.store.asked()) > 0 {
+		t.Error("a second type that is not there is looked for")
+	}
+
 	records, cancel := c.Subscribe(camera)
 	if r := <-records; r.ID != first.ID {
 		t.Errorf("first %s", r.Path)
@@ -512,4 +531,5 @@ func TestLatest(t *testing.T) {
 	l.announce(camera, video)
 	l.ready(c)
 	l.same("the first of a kind", "v.mp4", latest("video/mp4"))
+	l.same("the types", "image/jpeg video/mp4", types())
 }

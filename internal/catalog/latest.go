@@ -5,6 +5,7 @@ package catalog
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,9 +15,10 @@ import (
 const (
 	// latestTimeout bounds how long Latest looks.
 	latestTimeout = 10 * time.Second
-	// latestDays is how many days it looks at for an object of a media type.
-	latestDays = 32
-	// maxTypes of which there is no object are remembered.
+	// latestDays is how many days it looks at for an object of a media type, and
+	// typesDays for which of them there are.
+	latestDays, typesDays = 32, 2
+	// maxTypes are remembered.
 	maxTypes = 64
 )
 
@@ -27,6 +29,11 @@ type newest struct {
 	// is none. What is not there was not looked for, and then heard are the newest of
 	// the notices since.
 	of, heard map[string]*wire.Record
+	// typed: all of latestDays were looked at, and of holds what there is of any type.
+	typed bool
+	// types are the media types of the newest days, and those heard of since; nil
+	// where nobody looked.
+	types map[string]struct{}
 	// generation counts what made a look worthless that is under way.
 	generation int
 	readers    map[*reader]struct{}
@@ -94,28 +101,112 @@ func (c *Catalog) latest(instrument, mediaType string) (*wire.Record, error) {
 	}
 	n := c.newestOf(instrument)
 	r, known := n.of[mediaType]
+	known = known || n.typed && mediaType != ""
 	generation := n.generation
 	c.mu.Unlock()
 	if known {
 		return r, nil
 	}
-	r, err := c.lookForNewest(ctx, instrument, mediaType)
+	all, whole, err := c.lookForNewest(ctx, instrument, mediaType)
 	if err != nil {
 		return nil, err
 	}
+	r = all[mediaType]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n.generation != generation {
 		return r, nil
 	}
+	if !whole {
+		return n.know(mediaType, r), nil
+	}
+	for mediaType, r := range all {
+		n.know(mediaType, r)
+	}
+	n.typed = true
+	return n.know(mediaType, r), nil
+}
+
+// know takes the newest that was found of a media type, or nil, and returns it, or what
+// came meanwhile. The mutex is held.
+func (n *newest) know(mediaType string, r *wire.Record) *wire.Record {
 	if h := n.heard[mediaType]; h != nil && newer(h, r) {
-		r = h // it came meanwhile
+		r = h
 	}
 	if r != nil || len(n.of) < maxTypes {
 		n.of[mediaType] = r
 		delete(n.heard, mediaType)
 	}
-	return r, nil
+	return r
+}
+
+// Types returns the media types of which the newest days of an instrument hold
+// anything, in no order; segments apart. Errors: ctx's, those of the store and of
+// manifests.
+func (c *Catalog) Types(ctx context.Context, instrument string) ([]string, error) {
+	if err := c.await(ctx); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	if !c.holds(instrument) {
+		c.mu.Unlock()
+		return nil, nil
+	}
+	n := c.newestOf(instrument)
+	types := slices.Collect(maps.Keys(n.types))
+	known := n.types != nil
+	c.mu.Unlock()
+	if known {
+		return types, nil
+	}
+	found, err := c.lookForTypes(ctx, instrument)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n.types == nil {
+		n.types = make(map[string]struct{}, len(found))
+	}
+	for mediaType := range found {
+		n.types[mediaType] = struct{}{}
+	}
+	for mediaType := range n.heard {
+		n.types[mediaType] = struct{}{}
+	}
+	delete(n.types, "")
+	delete(n.types, wire.MediaTypeSegment)
+	return slices.Collect(maps.Keys(n.types)), nil
+}
+
+func (c *Catalog) lookForTypes(ctx context.Context, instrument string) (map[string]struct{}, error) {
+	s, err := c.known(ctx, instrument)
+	if err != nil {
+		return nil, err
+	}
+	found, days := make(map[string]struct{}), 0
+	for _, sum := range s.newestFirst() {
+		d, err := c.day(ctx, s, sum)
+		if err != nil {
+			return nil, err
+		}
+		some := false
+		for _, r := range d.Records {
+			if shows(r, "") {
+				some = true
+				if len(found) < maxTypes {
+					found[r.MediaType] = struct{}{}
+				}
+			}
+		}
+		if some {
+			days++
+		}
+		if days == typesDays {
+			break
+		}
+	}
+	return found, nil
 }
 
 // holds says whether anything is known of an instrument. The mutex is held.
@@ -134,30 +225,42 @@ func (c *Catalog) newestOf(instrument string) *newest {
 	return n
 }
 
-// lookForNewest reads the days that may hold it, the likeliest first.
-func (c *Catalog) lookForNewest(ctx context.Context, instrument, mediaType string) (*wire.Record, error) {
+// lookForNewest reads the days that may hold the newest of a media type, the likeliest
+// first. It returns what it found of any type; whole says that this is the newest of
+// each, and not only of that which was asked for.
+func (c *Catalog) lookForNewest(ctx context.Context, instrument, mediaType string) (best map[string]*wire.Record, whole bool, err error) {
 	s, err := c.known(ctx, instrument)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	all := s.candidates(func(d wire.RootDay) bool { return d.Entries > 0 })
-	slices.SortStableFunc(all, func(a, b wire.RootDay) int { return latestIn(b).Compare(latestIn(a)) })
-	var best *wire.Record
-	for i, sum := range all {
-		if i == latestDays && mediaType != "" || best != nil && latestIn(sum).Before(When(best)) {
+	best = make(map[string]*wire.Record)
+	for i, sum := range s.newestFirst() {
+		if is := best[mediaType]; is != nil && latestIn(sum).Before(When(is)) {
+			return best, false, nil
+		}
+		if i == latestDays && mediaType != "" {
 			break
 		}
 		d, err := c.day(ctx, s, sum)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, r := range d.Records {
-			if shows(r, mediaType) && newer(r, best) {
-				best = r
+			for _, of := range []string{"", r.MediaType} {
+				if _, known := best[of]; (known || len(best) < maxTypes || of == mediaType) && shows(r, of) && newer(r, best[of]) {
+					best[of] = r
+				}
 			}
 		}
 	}
-	return best, nil
+	return best, mediaType != "", nil
+}
+
+// newestFirst are the days that may hold anything.
+func (s snapshot) newestFirst() []wire.RootDay {
+	all := s.candidates(func(d wire.RootDay) bool { return d.Entries > 0 })
+	slices.SortStableFunc(all, func(a, b wire.RootDay) int { return latestIn(b).Compare(latestIn(a)) })
+	return all
 }
 
 // latestIn is a time before which all of a day is that When says.
@@ -191,11 +294,15 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 			}
 		}
 		known.generation++
+		known.typed = false
 		return
+	}
+	if known.types != nil && len(known.types) < maxTypes && shows(&r, "") && r.MediaType != "" {
+		known.types[r.MediaType] = struct{}{}
 	}
 	for _, mediaType := range []string{"", r.MediaType} {
 		newest := known.of
-		if _, looked := newest[mediaType]; !looked {
+		if _, looked := newest[mediaType]; !looked && (!known.typed || mediaType == "") {
 			newest = known.heard
 		}
 		if _, known := newest[mediaType]; !known && len(newest) >= maxTypes || !shows(&r, mediaType) || !newer(&r, newest[mediaType]) {

@@ -63,6 +63,11 @@ func goldenRecords() []goldenRecord {
 		{"registry-http.json", sampleHTTP().Encode, decoded(DecodeInstrumentEntry), sampleHTTP()},
 		{"upload-info.json", sampleUpload().Encode, decoded(DecodeUploadInfo), sampleUpload()},
 		{"upload-done.json", sampleUploadDone().Encode, decoded(DecodeUploadDone), sampleUploadDone()},
+		{"ledger-day.jsonl.zst", nil, func(data []byte) (any, error) { return DecodeDayFile(bytes.NewReader(data)) }, sampleDayFile()},
+		{"cursor-closing.json", sampleClosingCursor().Encode, decoded(DecodeClosingCursor), sampleClosingCursor()},
+		{"status-ledger.json", sampleLedgerStatus().Encode, decoded(DecodeLedgerStatus), sampleLedgerStatus()},
+		{"missing.json", sampleDayGaps().Encode, decoded(DecodeDayGaps), sampleDayGaps()},
+		{"downloads.json", sampleDownloads().Encode, decoded(DecodeDownloads), sampleDownloads()},
 		{"name.json", sampleName().Encode, decoded(DecodeNameClaim), sampleName()},
 		{"notice-version.json", sampleNotice(sampleNamed(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleNamed(), "allsky-1")},
 		{"registry-identity.json", sampleIdentity().Encode, decoded(DecodeInstrumentEntry), sampleIdentity()},
@@ -232,7 +237,7 @@ func TestNewerFormat(t *testing.T) {
 			data[1] = Format + 1
 		case strings.HasPrefix(g.file, "metadata"):
 			data = []byte(`{"Substorm-Format":"2"}`)
-		case strings.HasPrefix(g.file, "manifest"):
+		case strings.HasPrefix(g.file, "manifest"), strings.HasSuffix(g.file, ".zst"):
 			data = compress(t, `{"format":2,"site":["a","b"]}`+"\n"+`[1,2,3]`+"\n")
 		default:
 			data = []byte(`{"format":2,"site":7,"instrument":[],"incarnations":[],"revision":"r","day":{},"stored":[],"code":1,"holder":2}`)

@@ -296,7 +296,7 @@ func TestWhatAPoolMayDo(t *testing.T) {
 	if _, err := ordered.Next(jetstream.FetchMaxWait(10 * time.Second)); err != nil {
 		t.Error("read in order:", err)
 	}
-	for _, bucket := range []string{wire.LedgerBucket("hub"), wire.StatusBucket("hub"), wire.CursorBucket("hub"), wire.NamesBucket("hub"), wire.IndexBucket("hub")} {
+	for _, bucket := range []string{wire.LedgerBucket("hub"), wire.StatusBucket("hub"), wire.CursorBucket("hub"), wire.NamesBucket("hub"), wire.IndexBucket("hub"), wire.GapsBucket("hub")} {
 		kv, err := g.js.KeyValue(ctx, bucket)
 		if err != nil {
 			t.Fatal(err)

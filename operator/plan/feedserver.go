@@ -55,6 +55,11 @@ func FeedServerSecrets(site *v1alpha1.Site) []SecretNeed {
 		return nil
 	}
 	needs := slices.DeleteFunc(JetStreamSecrets(site), func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccountSeed) })
+	store := ObjectStoreSecrets(site)
+	if ref := site.Spec.ObjectStore.ReadCredentialsSecretRef; ref != nil {
+		store[0] = SecretNeed{"spec.objectStore.readCredentialsSecretRef", ref.Name, store[0].Keys}
+	}
+	needs = append(needs, store...)
 	if ref := site.Spec.FeedServer.TLSSecretRef; ref != nil {
 		needs = append(needs, SecretNeed{"spec.feedServer.tlsSecretRef", ref.Name, []string{KeyCertificate, KeyPrivateKey}})
 	}
@@ -230,14 +235,14 @@ func (s FeedServer) resources() *coreac.ResourceRequirementsApplyConfiguration {
 	return coreac.ResourceRequirements().
 		WithRequests(corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse("100m"),
-			corev1.ResourceMemory: resource.MustParse("128Mi"),
+			corev1.ResourceMemory: resource.MustParse("256Mi"),
 		}).
-		WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")})
+		WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")})
 }
 
 // arguments are the flags of the feed-server program, which follow the gateway's.
 func (s FeedServer) arguments() []string {
-	js := &s.Site.Spec.JetStream
+	store, js := &s.Site.Spec.ObjectStore, &s.Site.Spec.JetStream
 	_, _, port := s.servicePorts()
 	args := []string{
 		"--site=" + s.Site.Spec.Code,
@@ -247,6 +252,19 @@ func (s FeedServer) arguments() []string {
 		"--drain-timeout=" + strconv.Itoa(feedDrain) + "s",
 		"--nats-servers=" + strings.Join(js.Servers, ","),
 		"--nats-credentials=" + jetStreamDir + "/" + KeyUserCreds,
+		"--s3-endpoint=" + store.Endpoint,
+		"--s3-bucket=" + store.Bucket,
+		"--s3-region=" + store.Region,
+		"--s3-credentials-dir=" + objectStoreDir,
+	}
+	if store.TLS != nil {
+		args = append(args, "--s3-tls-dir="+objectStoreTLSDir)
+	}
+	if url := s.Site.Spec.FeedServer.URL; url != "" {
+		args = append(args, "--base-url="+url)
+	}
+	if proxies := s.Site.Spec.FeedServer.Proxies; len(proxies) > 0 {
+		args = append(args, "--proxies="+strings.Join(proxies, ","))
 	}
 	if js.TLS != nil {
 		args = append(args, "--nats-tls-dir="+jetStreamTLSDir)
@@ -264,12 +282,19 @@ func (s FeedServer) arguments() []string {
 }
 
 func (s FeedServer) secretMounts() []secretMount {
-	js := &s.Site.Spec.JetStream
+	store, js := &s.Site.Spec.ObjectStore, &s.Site.Spec.JetStream
 	credentials := JetStreamSecret(FeedServerName(s.Site))
 	if js.CredentialsSecretRef != nil {
 		credentials = js.CredentialsSecretRef.Name
 	}
-	all := []secretMount{{"jetstream", credentials, jetStreamDir}}
+	objects := store.CredentialsSecretRef.Name
+	if store.ReadCredentialsSecretRef != nil {
+		objects = store.ReadCredentialsSecretRef.Name
+	}
+	all := []secretMount{{"s3", objects, objectStoreDir}, {"jetstream", credentials, jetStreamDir}}
+	if store.TLS != nil {
+		all = append(all, secretMount{"s3-tls", store.TLS.SecretRef.Name, objectStoreTLSDir})
+	}
 	if js.TLS != nil {
 		all = append(all, secretMount{"nats-tls", js.TLS.SecretRef.Name, jetStreamTLSDir})
 	}
@@ -282,11 +307,14 @@ func (s FeedServer) secretMounts() []secretMount {
 	return all
 }
 
-// FeedServerURL is where consumers reach a Site's feed servers: at the load balancer
-// where there is one, otherwise inside the cluster. Empty where the Site has none.
+// FeedServerURL is where consumers reach a Site's feed servers: where its spec says,
+// otherwise at the load balancer where there is one, otherwise inside the cluster. Empty where the Site has none.
 func FeedServerURL(site *v1alpha1.Site, services []corev1.Service) string {
 	if site == nil || site.Spec.FeedServer == nil {
 		return ""
+	}
+	if url := site.Spec.FeedServer.URL; url != "" {
+		return url
 	}
 	scheme, host := "http://", FeedServerName(site)+"."+site.Namespace+".svc"
 	if site.Spec.FeedServer.TLSSecretRef != nil {

@@ -59,7 +59,7 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			"$JS.ACK.*.*."+stream+".>")
 	}
 	for _, bucket := range []string{wire.RegistryBucket(code), wire.LedgerBucket(code), wire.LeaseBucket(code), wire.StatusBucket(code), wire.CursorBucket(code),
-		wire.NamesBucket(code), wire.RequestBucket(code), wire.IndexBucket(code)} {
+		wire.NamesBucket(code), wire.RequestBucket(code), wire.IndexBucket(code), wire.GapsBucket(code)} {
 		u.Publish = append(u.Publish, readStream("KV_"+bucket)...)
 		if bucket != wire.RegistryBucket(code) && bucket != wire.RequestBucket(code) {
 			u.Publish = append(u.Publish, "$KV."+bucket+".>")
@@ -101,9 +101,9 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 
 // FeedServerUser is the user of a Site's feed servers: they read the Feeds' messages,
 // the registry and the leases, fill consumers' streams, look after durables, publish
-// gap records, note how far consumers have come and what they ask of instruments, and
-// report. The ledger and the names
-// of objects they cannot see.
+// gap records, note how far consumers have come and what they ask of instruments, count
+// what was downloaded, and report. They look names of objects up, and cannot list them;
+// the ledger they cannot see.
 func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
 	inbox := InboxPrefix(FeedServerName(site))
@@ -113,16 +113,17 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 		InboxPrefix: inbox,
 		Publish: append(harmless(),
 			wire.GapSubjects(code), wire.LiveSubjects(code, "*"), "$KV."+wire.RequestBucket(code)+"."+wire.SamplingRequestKey("*", "*", "*"),
-			"$KV."+lease+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+wire.CursorBucket(code)+"."+wire.FilledCursorKeys,
+			"$KV."+lease+".>", "$KV."+wire.DownloadsBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+wire.CursorBucket(code)+"."+wire.FilledCursorKeys,
 			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
 			// Tickets are asked of the leases' leader: another replica may not have them yet.
 			"$JS.API.CONSUMER.*.*.>", "$JS.API.DIRECT.GET.>", "$JS.API.STREAM.MSG.GET.KV_"+lease),
 		Subscribe: []string{inbox + ".>"},
 	}
-	for _, bucket := range []string{wire.LedgerBucket(code), wire.NamesBucket(code)} {
-		u.DenyPublish = append(u.DenyPublish, "$JS.API.CONSUMER.*.KV_"+bucket+".>", "$JS.API.CONSUMER.MSG.NEXT.KV_"+bucket+".>",
-			"$JS.API.DIRECT.GET.KV_"+bucket, "$JS.API.DIRECT.GET.KV_"+bucket+".>")
+	ledger, names := "KV_"+wire.LedgerBucket(code), "KV_"+wire.NamesBucket(code)
+	for _, hidden := range []string{ledger, names} {
+		u.DenyPublish = append(u.DenyPublish, "$JS.API.CONSUMER.*."+hidden+".>", "$JS.API.CONSUMER.MSG.NEXT."+hidden+".>", "$JS.API.DIRECT.GET."+hidden)
 	}
+	u.DenyPublish = append(u.DenyPublish, "$JS.API.DIRECT.GET."+ledger+".>")
 	return u
 }
 

@@ -81,11 +81,7 @@ resources: {{- toYaml .Values.operator.resources | nindent 2 }}
 {{- $ports | uniq | join "," }}
 {{- end }}
 
-{{/* The ports of the Site's object store and NATS servers, and of the latter alone. */}}
+{{/* The ports of the Site's object store and NATS servers. */}}
 {{- define "substorm.backendPorts" -}}
 {{- include "substorm.ports" (dict "root" . "urls" (prepend .Values.site.spec.jetStream.servers .Values.site.spec.objectStore.endpoint)) }}
-{{- end }}
-
-{{- define "substorm.natsPorts" -}}
-{{- include "substorm.ports" (dict "root" . "urls" .Values.site.spec.jetStream.servers) }}
 {{- end }}

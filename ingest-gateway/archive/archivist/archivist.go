@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/closing"
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
@@ -86,6 +87,8 @@ type Config struct {
 	// Compaction of closed days: see compact.Config for the defaults.
 	CompactInterval, CompactAfter, CompactGrace time.Duration
 	PackSize                                    int64
+	// Closing of days of the ledger: see closing.Config for the defaults.
+	CloseInterval, CloseAfter time.Duration
 	// Memory bounds what is remembered of the objects of the archive, in bytes (32 MiB).
 	Memory int64
 	// ScratchDir holds the segment that is being cut, and the pack and the manifest
@@ -240,6 +243,12 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	compactor := a.compactor(lease, keeper)
 	group.Go(func() error { return compactor.Run(ctx) })
 	group.Go(func() error { return a.room(lease, compactor).Run(ctx) })
+	closer := closing.New(closing.Config{
+		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
+		Interval: a.cfg.CloseInterval, After: a.cfg.CloseAfter, Log: a.cfg.Log, Metrics: a.metrics.closing,
+	})
+	group.Go(func() error { return closer.Run(ctx) })
 	for _, t := range []trimmer{
 		{js: a.cfg.JetStream, stream: wire.ObservationStream(a.cfg.Site), retention: a.cfg.ObservationRetention, archived: cutter.Archived,
 			subjects: []string{wire.ObservationSubjects(a.cfg.Site)}},

@@ -5,6 +5,7 @@ package archivist
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/closing"
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
@@ -18,6 +19,7 @@ type metrics struct {
 	segment  *segment.Metrics
 	forward  *forward.Metrics
 	compact  *compact.Metrics
+	closing  *closing.Metrics
 	index    *index.Metrics
 	keeping  *keeping.Metrics
 	held     prometheus.Gauge
@@ -32,6 +34,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		segment:  segment.NewMetrics(registry),
 		forward:  forward.NewMetrics(registry),
 		compact:  compact.NewMetrics(registry),
+		closing:  closing.NewMetrics(registry),
 		index:    index.NewMetrics(registry),
 		keeping:  keeping.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{

@@ -117,10 +117,26 @@ type FeedServer struct {
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// Resources of the container. Default: a request of 100m and 128Mi, a limit of
-	// 512Mi.
+	// Resources of the container. Default: a request of 100m and 256Mi, a limit of
+	// 1Gi.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// URL at which others reach the feed servers, https://archive.example.org: what
+	// sitemaps and notifications name. Without it links name what a request was sent to.
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#]+$`
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	URL string `json:"url,omitempty"`
+
+	// Proxies are the addresses, as CIDRs, of proxies in front of the feed servers:
+	// what they say about a client's address is believed (X-Forwarded-For).
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a CIDR, such as 10.0.0.0/8"
+	// +listType=set
+	// +optional
+	Proxies []string `json:"proxies,omitempty"`
 
 	// TLSSecretRef names a Secret with tls.crt and tls.key, as cert-manager makes
 	// them. With it feed servers listen on port 8443 over TLS; without it on port
@@ -178,6 +194,12 @@ type ObjectStore struct {
 	// CredentialsSecretRef names a Secret with accessKeyID and secretAccessKey.
 	// +required
 	CredentialsSecretRef LocalReference `json:"credentialsSecretRef"`
+
+	// ReadCredentialsSecretRef names a Secret with accessKeyID and secretAccessKey of
+	// a user who may read the bucket and nothing else: what feed servers use, which
+	// serve the archive. Without it they use credentialsSecretRef.
+	// +optional
+	ReadCredentialsSecretRef *LocalReference `json:"readCredentialsSecretRef,omitempty"`
 
 	// TLS for an https:// endpoint whose certificate no public authority signed.
 	// +optional

@@ -662,6 +662,11 @@ func (in *FeedServer) DeepCopyInto(out *FeedServer) {
 		*out = new(corev1.ResourceRequirements)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Proxies != nil {
+		in, out := &in.Proxies, &out.Proxies
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.TLSSecretRef != nil {
 		in, out := &in.TLSSecretRef, &out.TLSSecretRef
 		*out = new(LocalReference)
@@ -1649,6 +1654,11 @@ func (in *ObjectSource) DeepCopy() *ObjectSource {
 func (in *ObjectStore) DeepCopyInto(out *ObjectStore) {
 	*out = *in
 	out.CredentialsSecretRef = in.CredentialsSecretRef
+	if in.ReadCredentialsSecretRef != nil {
+		in, out := &in.ReadCredentialsSecretRef, &out.ReadCredentialsSecretRef
+		*out = new(LocalReference)
+		**out = **in
+	}
 	if in.TLS != nil {
 		in, out := &in.TLS, &out.TLS
 		*out = new(TLS)

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package archive
+package door
 
 import (
 	"net/http"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/substorm/substorm/feed-server/door"
 )
 
 type metrics struct {
@@ -33,9 +31,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) count(class door.Class, c *counter) {
-	m.requests.WithLabelValues(class.String(), strconv.Itoa(c.status)).Inc()
-	m.bytes.WithLabelValues(class.String()).Add(float64(c.bytes))
+// count is the end of a visit.
+func (v *Visit) count() {
+	m, class := v.gate.metrics, v.class.String()
+	m.requests.WithLabelValues(class, strconv.Itoa(v.sent.status)).Inc()
+	m.bytes.WithLabelValues(class).Add(float64(v.sent.bytes))
+	if v.gate.cfg.Count != nil {
+		v.gate.cfg.Count(v.about, v.Reader.Name, v.class, v.sent.status, v.sent.bytes)
+	}
 }
 
 // counter sees what a client is answered.

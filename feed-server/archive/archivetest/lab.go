@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package archivetest is an archive for the tests of the doors that stand beside it: a
+// real store, a real stream, and the catalog of what is announced there.
+package archivetest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// Site is the code of the Site.
+	Site = "thule"
+	// Camera is an instrument that every lab has, whose archive is everybody's.
+	Camera = "allsky-1"
+	// Reader is who may read what names it; its token is Token.
+	Reader, Token = "uni", "uni-token"
+)
+
+// Public lets everybody read; Restricted the Reader alone.
+var (
+	Public     = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
+	Restricted = &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, Readers: []string{Reader}}
+)
+
+// Lab is one archive.
+type Lab struct {
+	testing.TB
+	Store     objectstore.Store
+	JetStream jetstream.JetStream
+	Catalog   *catalog.Catalog
+	Gate      *door.Gate
+	Archive   *archive.Archive
+	Metrics   *prometheus.Registry
+	Logger    *slog.Logger
+	// URL is where the doors are, once they are open.
+	URL string
+
+	snapshot atomic.Pointer[registry.Snapshot]
+}
+
+// New returns an archive without objects, of the Camera and further instruments.
+func New(t testing.TB, more ...wire.InstrumentEntry) *Lab {
+	t.Helper()
+	l := &Lab{
+		TB: t, Store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"), JetStream: parts.NATS(t, parts.NATSOptions{Unsynced: true}).JetStream(t),
+		Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	}
+	l.Declare(append([]wire.InstrumentEntry{{
+		Instrument: Camera, UID: "camera", Generation: 1, MediaType: "image/jpeg", CadenceMillis: 10_000, Access: Public,
+		Rights: &wire.RightsEntry{License: "CC-BY-4.0", DOI: "10.5555/thule", Citation: "Thule <2026>", Credit: "Image: Thule"},
+	}}, more...)...)
+	parts.CreateSite(t, l.JetStream, Site)
+	l.index()
+	l.Catalog = catalog.New(catalog.Config{Site: Site, JetStream: l.JetStream, Store: l.Store, Log: l.Logger, Registerer: prometheus.NewRegistry()})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Catalog.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-ended })
+	l.Gate = door.NewGate(door.GateConfig{Registry: l.snapshot.Load, Logger: l.Logger, Metrics: l.Metrics})
+	l.Archive = archive.New(archive.Config{
+		Site: Site, Catalog: archive.Manifests{Catalog: l.Catalog}, Store: l.Store, Gate: l.Gate, Logger: l.Logger, Metrics: l.Metrics,
+	})
+	return l
+}
+
+// index says that nothing is listed yet.
+func (l *Lab) index() {
+	l.Helper()
+	epoch, _, err := stream.Epoch(l.Context(), l.JetStream, wire.NoticeStream(Site))
+	l.ok(err)
+	listed, err := wire.StreamCursor{Epoch: epoch, Next: 1}.Encode()
+	l.ok(err)
+	kv, err := l.JetStream.CreateOrUpdateKeyValue(l.Context(), jetstream.KeyValueConfig{Bucket: wire.IndexBucket(Site), History: 1})
+	l.ok(err)
+	_, err = kv.Put(l.Context(), wire.IndexListedKey, listed)
+	l.ok(err)
+}
+
+// Declare makes these the instruments.
+func (l *Lab) Declare(all ...wire.InstrumentEntry) {
+	s := &registry.Snapshot{
+		Revision: 1, Instruments: map[string]wire.InstrumentEntry{}, Feeds: map[string]wire.FeedEntry{},
+		Readers: map[string]wire.ReaderEntry{Reader: {Reader: Reader, Tokens: []wire.TokenHash{wire.HashToken([]byte("salt"), Token)}}},
+	}
+	for _, in := range all {
+		s.Instruments[in.Instrument] = in
+	}
+	l.snapshot.Store(s)
+}
+
+// Snapshot is the registry as it is now. To change it store a copy by Set.
+func (l *Lab) Snapshot() *registry.Snapshot { return l.snapshot.Load() }
+
+// Set puts a registry into force.
+func (l *Lab) Set(s *registry.Snapshot) { l.snapshot.Store(s) }
+
+// Open opens the archive's doors and others.
+func (l *Lab) Open(more ...map[string]http.HandlerFunc) {
+	mux := http.NewServeMux()
+	for _, doors := range append(more, l.Archive.Doors()) {
+		for pattern, serve := range doors {
+			mux.HandleFunc(pattern, serve)
+		}
+	}
+	server := httptest.NewServer(mux)
+	l.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	l.URL = server.URL
+}
+
+// Put stores an object and announces it under a path. Unless changed it was received
+// now.
+func (l *Lab) Put(instrument, path, body string, change ...func(*wire.Record)) wire.Record {
+	l.Helper()
+	r := wire.Record{
+		Path: path, Size: int64(len(body)), Digest: sha256.Sum256([]byte(body)), State: wire.StateCurrent, ReceivedAt: time.Now().UTC(),
+		TimeSource: wire.TimeSourceReceived, Key: wire.NamedKey(Site, instrument, path, 1), MediaType: "image/jpeg",
+		Gateway: "gateway-0", Incarnation: "one", Source: "192.0.2.7:40000",
+	}
+	for _, c := range change {
+		c(&r)
+	}
+	r.ID = cmp.Or(r.ID, r.Key)
+	l.ok(l.Store.Put(l.Context(), r.Key, strings.NewReader(body), r.Size, objectstore.PutOptions{}))
+	l.Announce(instrument, r)
+	return r
+}
+
+// Announce publishes the notice of a record.
+func (l *Lab) Announce(instrument string, r wire.Record) {
+	l.Helper()
+	m, err := stream.NoticeMessage(wire.Notice{Site: Site, Instrument: instrument, Record: r}, "gateway-0")
+	l.ok(err)
+	_, err = l.JetStream.PublishMsg(l.Context(), m)
+	l.ok(err)
+}
+
+// Answer is what a client sees. Err is that of the body.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   string
+	Err    error
+}
+
+var client = &http.Client{
+	Transport:     &http.Transport{DisableCompression: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// Request opens an answer; headers are name and value in turn.
+func (l *Lab) Request(method, path string, headers ...string) *http.Response {
+	l.Helper()
+	r, err := http.NewRequestWithContext(l.Context(), method, l.URL+path, nil)
+	l.ok(err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	resp, err := client.Do(r)
+	l.ok(err)
+	return resp
+}
+
+// Get asks for all of an answer.
+func (l *Lab) Get(path string, headers ...string) Answer {
+	l.Helper()
+	return read(l.Request(http.MethodGet, path, headers...))
+}
+
+// Head asks for its head.
+func (l *Lab) Head(path string, headers ...string) Answer {
+	l.Helper()
+	return read(l.Request(http.MethodHead, path, headers...))
+}
+
+func read(resp *http.Response) Answer {
+	defer resp.Body.Close()
+	var b bytes.Buffer
+	_, err := io.Copy(&b, resp.Body)
+	return Answer{resp.StatusCode, resp.Header, b.String(), err}
+}
+
+// Until asks until an answer is right.
+func (l *Lab) Until(what string, right func() bool) {
+	l.Helper()
+	for deadline := time.Now().Add(time.Minute); !right(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func (l *Lab) ok(err error) {
+	l.Helper()
+	if err != nil {
+		l.Fatal(err)
+	}
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package door
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// RetryAway is when to ask again while the object store or the registry is away, in
+	// seconds.
+	RetryAway = 5
+	// statusClientGone is written to nobody, and counted.
+	statusClientGone = 499
+)
+
+// Visit is one request of a client that may ask.
+type Visit struct {
+	*http.Request
+	W        http.ResponseWriter
+	Snapshot *registry.Snapshot
+	Reader   access.Reader
+	Now      time.Time
+
+	gate  *Gate
+	class Class
+	sent  counter
+	// about is the instrument whose data is asked for.
+	about string
+}
+
+type visitKey struct{}
+
+func withVisit(ctx context.Context, v *Visit) context.Context {
+	return context.WithValue(ctx, visitKey{}, v)
+}
+
+// VisitOf returns the visit that a request is, behind Gate.Handle; else nil.
+func VisitOf(r *http.Request) *Visit {
+	v, _ := r.Context().Value(visitKey{}).(*Visit)
+	return v
+}
+
+// Renew looks again who asks, and what the registry says now: for answers that go on.
+func (v *Visit) Renew() *problem.Problem {
+	now := v.gate.cfg.Registry()
+	reader, p := v.gate.readers.Identify(now, v.Request)
+	v.Snapshot, v.Reader, v.Now = now, reader, time.Now()
+	return p
+}
+
+// Base is the Site's address for who asks, without a slash at its end.
+func (v *Visit) Base() string { return v.gate.base(v) }
+
+// About says whose data is asked for, to those who count.
+func (v *Visit) About(instrument string) { v.about = instrument }
+
+// Instrument returns what the registry says of an instrument, if who asks may read its
+// archive at all. What names in the answer what was asked for.
+func (v *Visit) Instrument(name, what string) (wire.InstrumentEntry, *problem.Problem) {
+	in, known := v.Snapshot.Instruments[name]
+	if !known {
+		if p := v.Ready(); p != nil {
+			return in, p
+		}
+		return in, NotFound(what)
+	}
+	v.About(name)
+	return in, v.Verdict(in, what, time.Time{})
+}
+
+// Ready says that this replica does not know the Site's Instruments; nil: it does.
+func (v *Visit) Ready() *problem.Problem {
+	if v.Snapshot.Revision > 0 {
+		return nil
+	}
+	return problem.New(http.StatusServiceUnavailable, "this replica does not know the Site's Instruments yet").After(RetryAway)
+}
+
+// Verdict says why who asks may not have what was observed at a time; nil: they may.
+// The zero time asks for the instrument as such.
+func (v *Visit) Verdict(in wire.InstrumentEntry, what string, observed time.Time) *problem.Problem {
+	switch access.Decide(access.Archive, v.Reader, in.Access, observed, v.Now) {
+	case access.Granted:
+		return nil
+	case access.NeedsReader:
+		return problem.New(http.StatusUnauthorized,
+			"the archive of Instrument %s is not for everybody: show a reader's token, as Authorization: Bearer … or as the password", in.Instrument)
+	case access.Forbidden:
+		return problem.New(http.StatusForbidden, "%s may not read the archive of Instrument %s: see spec.access of the Instrument", v.Reader.Name, in.Instrument)
+	default:
+		return NotFound(what)
+	}
+}
+
+// Sees says whether who asks may have what was observed at a time.
+func (v *Visit) Sees(in wire.InstrumentEntry, observed time.Time) bool {
+	return access.Decide(access.Archive, v.Reader, in.Access, observed, v.Now) == access.Granted
+}
+
+// Embargoed says whether anything of an instrument may be hidden from who asks.
+func (v *Visit) Embargoed(in wire.InstrumentEntry) bool {
+	return access.Decide(access.Archive, v.Reader, in.Access, v.Now, v.Now) == access.Hidden
+}
+
+// NotFound is the same for what there is not and for what is not told.
+func NotFound(what string) *problem.Problem {
+	return problem.New(http.StatusNotFound, "nothing is published as %s: /archive/ lists what is", what)
+}
+
+// Damaged counts an object whose bytes in the store are not those that were received,
+// or are gone.
+func (v *Visit) Damaged() { v.gate.metrics.damaged.Inc() }
+
+// Unreadable says why a catalog or the store does not give what is asked for.
+func (v *Visit) Unreadable(what string, err error) *problem.Problem {
+	if ctx := v.Context().Err(); ctx != nil {
+		return problem.New(statusClientGone, "the client is gone: %v", ctx)
+	}
+	v.gate.cfg.Logger.Warn("the archive cannot be read", "path", what, "error", err)
+	switch {
+	case errors.Is(err, tree.ErrDamaged), errors.Is(err, objectstore.ErrNotFound):
+		v.Damaged()
+		return problem.New(http.StatusBadGateway, "%s is damaged in the store, and is not served: its bytes are not those that were received", what)
+	case errors.Is(err, objectstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return problem.New(http.StatusServiceUnavailable, "the object store does not answer now: ask for %s again", what).After(RetryAway)
+	default:
+		return problem.New(http.StatusBadGateway, "%s cannot be read from the object store: see the log of the feed server", what)
+	}
+}
+
+// ObservedAt is the time by which an embargo counts: when all of the object had been
+// observed, or else when it was received.
+func ObservedAt(r *wire.Record) time.Time {
+	switch {
+	case r.ObservedTo != nil:
+		return *r.ObservedTo
+	case r.ObservedFrom != nil:
+		return *r.ObservedFrom
+	default:
+		return r.ReceivedAt
+	}
+}
+
+// Policy is how long answers about an instrument may be kept: no longer than new data
+// is due in, and as long again while a cache asks anew (RFC 5861).
+func Policy(in wire.InstrumentEntry, most time.Duration) string {
+	const least = time.Second
+	age := time.Duration(in.CadenceMillis) * time.Millisecond
+	if age <= 0 || age > most {
+		age = most
+	}
+	age = max(age, least)
+	scope := "private"
+	if Public(in) {
+		scope = "public"
+	}
+	seconds := int64(age / time.Second)
+	return fmt.Sprintf("%s, max-age=%d, stale-while-revalidate=%d", scope, seconds, seconds)
+}
+
+// Public says whether everybody may have all of an instrument's archive.
+func Public(in wire.InstrumentEntry) bool {
+	return in.Access != nil && in.Access.Archive == wire.AccessPublic && in.Access.EmbargoMillis == 0
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feedserver
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+
+	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/hapi"
+	"github.com/substorm/substorm/feed-server/latest"
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// The parts of Config.ArchiveSize. A request of HAPI's takes at most its part of theirs.
+const (
+	hotShare     = 2. / 5
+	catalogShare = 1. / 5
+	hapiShare    = 2. / 5
+	hapiRequests = 4
+)
+
+// kept is what the archive is served from; the zero value where there is none.
+type kept struct {
+	catalog *catalog.Catalog
+	store   objectstore.Store
+}
+
+// openArchive makes the rooms of the archive, and returns their doors.
+func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
+	cfg := &s.cfg
+	if cfg.Objects.Endpoint == "" {
+		return nil, nil
+	}
+	proxies, err := door.ParseProxies(cfg.Proxies)
+	if err != nil {
+		return nil, err
+	}
+	if s.kept.store, err = objectstore.Open(cfg.Objects); err != nil {
+		return nil, fmt.Errorf("object store: %w", err)
+	}
+	s.kept.catalog = catalog.New(catalog.Config{
+		Site: cfg.Site, JetStream: s.js, Store: s.kept.store, Memory: share(cfg.ArchiveSize, catalogShare),
+		Naming: func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
+		Log:    s.log, Registerer: s.metrics,
+	})
+	gate := door.NewGate(door.GateConfig{
+		Registry: s.registry.Snapshot, Certificates: s.certificates, Proxies: proxies, BaseURL: cfg.BaseURL,
+		Draining: s.leaving, Logger: s.log, Metrics: s.metrics,
+	})
+	objects := archive.New(archive.Config{
+		Site: cfg.Site, Catalog: archive.Manifests{Catalog: s.kept.catalog, Names: catalog.Names(s.js, cfg.Site)}, Store: s.kept.store,
+		Gate: gate, Memory: share(cfg.ArchiveSize, hotShare), Logger: s.log, Metrics: s.metrics,
+	})
+	samples, err := s.openSamples()
+	if err != nil {
+		return nil, err
+	}
+	doors := objects.Doors()
+	maps.Copy(doors, latest.New(latest.Config{Catalog: s.kept.catalog, Gate: gate, Archive: objects}).Doors())
+	maps.Copy(doors, map[string]http.HandlerFunc{hapi.Path: gate.Handle(samples), hapi.Path + "/": gate.Handle(samples)})
+	return doors, nil
+}
+
+// openSamples makes HAPI.
+func (s *server) openSamples() (*hapi.Handler, error) {
+	return hapi.New(hapi.Config{
+		Site: s.cfg.Site, Instruments: func() map[string]wire.InstrumentEntry { return s.registry.Snapshot().Instruments },
+		// The gate has turned away whose token is no reader's.
+		Reader:  func(r *http.Request) (access.Reader, bool) { return door.VisitOf(r).Reader, true },
+		Archive: hapi.Manifests{Catalog: s.kept.catalog, Store: s.kept.store},
+		Memory:  int(share(s.cfg.ArchiveSize, hapiShare) / hapiRequests), Requests: hapiRequests,
+		Log: s.log, Metrics: s.metrics,
+	})
+}
+
+func share(of int64, part float64) int64 { return int64(part * float64(of)) }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package latest
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// eventFormat is the version of an Object.
+const eventFormat = 1
+
+// Object is what an event says of an instrument's newest object. Its bytes are behind
+// its URL, which no other object has: caches keep them, and many pages that are told at
+// once ask a cache.
+type Object struct {
+	Format     int    `json:"format"`
+	Instrument string `json:"instrument"`
+	Path       string `json:"path"`
+	// URL is the object's path at this server: relative to the event's origin.
+	URL    string      `json:"url"`
+	Digest wire.Digest `json:"sha256"`
+	// ETag is that of the URL.
+	ETag         string          `json:"etag"`
+	Size         int64           `json:"size"`
+	MediaType    string          `json:"mediaType"`
+	Version      int             `json:"version,omitempty"`
+	ObservedFrom *time.Time      `json:"observedFrom,omitempty"`
+	ObservedTo   *time.Time      `json:"observedTo,omitempty"`
+	ReceivedAt   time.Time       `json:"receivedAt"`
+	TimeSource   wire.TimeSource `json:"timeSource"`
+}
+
+func newObject(in wire.InstrumentEntry, r *wire.Record) Object {
+	return Object{
+		Format: eventFormat, Instrument: in.Instrument, Path: r.Published(), URL: archive.URL(in.Instrument, r), Digest: r.Digest, ETag: `"` + r.Digest.String() + `"`,
+		Size: r.Size, MediaType: archive.MediaType(in, r), Version: r.Version,
+		ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource,
+	}
+}
+
+// eventsURL is the path of an instrument's events.
+func eventsURL(instrument string) string { return Root + instrument + eventsEnd }
+
+// errOver: who followed may not any more.
+var errOver = errors.New("what is followed is not for this client any more")
+
+// serveEvents tells of the newest object, and then of each that is newer. Who says by
+// Last-Event-ID which it has is not told of that one again.
+func (l *Latest) serveEvents(v *door.Visit) *problem.Problem {
+	name := v.PathValue("instrument")
+	what := "the events of " + name
+	in, p := v.Instrument(name, what)
+	if p != nil {
+		return p
+	}
+	if v.Embargoed(in) { // what is new is hidden
+		return door.NotFound(what)
+	}
+	f := follower{l: l, v: v, instrument: name, mediaType: v.URL.Query().Get("type"), told: v.Request.Header.Get("Last-Event-ID")}
+	records, cancel := l.cfg.Catalog.Subscribe(name)
+	defer cancel()
+	return door.Follow(v, records, f.event)
+}
+
+// follower is who follows an instrument.
+type follower struct {
+	l                     *Latest
+	v                     *door.Visit
+	instrument, mediaType string
+	// told is the digest of the object that it was told of last.
+	told string
+}
+
+// event is what is told of a newest object of any type.
+func (f *follower) event(r wire.Record) (*door.Event, error) {
+	if p := f.v.Renew(); p != nil {
+		return nil, errOver
+	}
+	in, known := f.v.Snapshot.Instruments[f.instrument]
+	if !known || f.v.Verdict(in, "", time.Time{}) != nil {
+		return nil, errOver
+	}
+	if f.mediaType != "" {
+		var found bool
+		if r, found = f.l.cfg.Catalog.Latest(f.instrument, f.mediaType); !found {
+			return nil, nil
+		}
+	}
+	id := r.Digest.String()
+	if id == f.told || !f.v.Sees(in, door.ObservedAt(&r)) {
+		return nil, nil
+	}
+	f.told = id
+	data, err := json.Marshal(newObject(in, &r))
+	return &door.Event{Kind: "object", ID: id, Data: data}, err
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package latest serves the newest object of each instrument under one URL, and tells
+// pages when there is another, so that they need not ask again and again.
+package latest
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// Root is what the paths begin with: /latest/<instrument>.
+	Root = "/latest/"
+	// eventsEnd is what those of the events end with.
+	eventsEnd = "/events"
+	// unknownAge is how long the latest of an instrument without a cadence may be kept.
+	unknownAge = 10 * time.Second
+	// greatestAge is how long any may be.
+	greatestAge = time.Hour
+)
+
+// Catalog knows the newest objects. internal/catalog is one.
+type Catalog interface {
+	// Latest returns the newest object of a media type, or of any where that is empty.
+	Latest(instrument, mediaType string) (wire.Record, bool)
+	// Types returns the media types of what came lately.
+	Types(ctx context.Context, instrument string) ([]string, error)
+	// Subscribe tells of the newest object of any type: the one that is now, and each
+	// that is then. Who is slow misses those in between.
+	Subscribe(instrument string) (records <-chan wire.Record, cancel func())
+}
+
+// Config says what is served.
+type Config struct {
+	Catalog Catalog
+	Gate    *door.Gate
+	// Archive serves objects.
+	Archive *archive.Archive
+}
+
+// Latest serves the newest objects of one Site.
+type Latest struct{ cfg Config }
+
+// New returns a room whose Doors say what it answers.
+func New(cfg Config) *Latest { return &Latest{cfg} }
+
+// Doors are the patterns that are answered, as http.ServeMux reads them.
+func (l *Latest) Doors() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		Root + "{instrument}":             l.cfg.Gate.Answer(l.serveObject),
+		Root + "{instrument}" + eventsEnd: l.cfg.Gate.Answer(l.serveEvents),
+	}
+}
+
+// serveObject answers with the newest object that fits.
+func (l *Latest) serveObject(v *door.Visit) *problem.Problem {
+	name := v.PathValue("instrument")
+	what := "the latest of " + name
+	in, p := v.Instrument(name, what)
+	if p != nil {
+		return p
+	}
+	record, found, p := l.find(v, in, what)
+	if p != nil {
+		return p
+	}
+	h := v.W.Header()
+	h.Add("Vary", "Accept")
+	if !found {
+		return door.NotFound(what)
+	}
+	h.Set("Content-Location", archive.URL(name, &record))
+	h.Add("Link", "<"+eventsURL(name)+`>; rel="monitor"; type="text/event-stream"`) // RFC 5989
+	return l.cfg.Archive.Serve(v, in, what, record, age(in, &record, v.Now))
+}
+
+// find returns the newest object of the type that the query asks for, or else of the
+// best of those that the client accepts.
+func (l *Latest) find(v *door.Visit, in wire.InstrumentEntry, what string) (wire.Record, bool, *problem.Problem) {
+	asked, accept := v.URL.Query().Get("type"), v.Request.Header.Values("Accept")
+	if asked == "" && len(accept) == 0 {
+		r, found := l.cfg.Catalog.Latest(in.Instrument, "")
+		return r, found, nil
+	}
+	types, err := l.cfg.Catalog.Types(v.Context(), in.Instrument)
+	if err != nil {
+		return wire.Record{}, false, v.Unreadable(what, err)
+	}
+	if asked != "" {
+		r, found := l.cfg.Catalog.Latest(in.Instrument, asked)
+		return r, found, nil
+	}
+	newest, found := l.cfg.Catalog.Latest(in.Instrument, "")
+	best := door.Accepted(accept, archive.MediaType(in, &newest))
+	for _, mediaType := range types {
+		if q := door.Accepted(accept, mediaType); q > best {
+			if r, is := l.cfg.Catalog.Latest(in.Instrument, mediaType); is {
+				newest, found, best = r, true, q
+			}
+		} else if q == best && q > 0 {
+			if r, is := l.cfg.Catalog.Latest(in.Instrument, mediaType); is && catalog.When(&r).After(catalog.When(&newest)) {
+				newest, found = r, true
+			}
+		}
+	}
+	if found && best == 0 {
+		return newest, false, problem.New(http.StatusNotAcceptable, "%s is none of the types that you accept: ?type= asks for another", what)
+	}
+	return newest, found, nil
+}
+
+// age is how long an answer may be kept: until the next object is due.
+func age(in wire.InstrumentEntry, r *wire.Record, now time.Time) time.Duration {
+	cadence := time.Duration(in.CadenceMillis) * time.Millisecond
+	if cadence <= 0 {
+		return unknownAge
+	}
+	return min(max(cadence-now.Sub(r.ReceivedAt), time.Second), greatestAge)
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package latest_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/feed-server/latest"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+func newLab(t *testing.T, more ...wire.InstrumentEntry) *archivetest.Lab {
+	t.Helper()
+	l := archivetest.New(t, more...)
+	l.Open(latest.New(latest.Config{Catalog: l.Catalog, Gate: l.Gate, Archive: l.Archive}).Doors())
+	return l
+}
+
+// until asks until the body is that.
+func until(l *archivetest.Lab, path, body string, headers ...string) (a archivetest.Answer) {
+	l.Helper()
+	l.Until(path+" is "+body, func() bool {
+		a = l.Get(path, headers...)
+		return a.Body == body
+	})
+	return a
+}
+
+func observed(at time.Time) func(*wire.Record) {
+	return func(r *wire.Record) { r.ObservedFrom, r.ObservedTo, r.TimeSource = &at, &at, wire.TimeSourceName }
+}
+
+func typed(mediaType string) func(*wire.Record) {
+	return func(r *wire.Record) { r.MediaType = mediaType }
+}
+
+func TestLatest(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, wire.InstrumentEntry{Instrument: "closed", Access: archivetest.Restricted}, wire.InstrumentEntry{Instrument: "later",
+		Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, EmbargoMillis: time.Hour.Milliseconds(), Readers: []string{archivetest.Reader}}})
+	if a := l.Get("/latest/allsky-1"); a.Status != http.StatusNotFound {
+		t.Errorf("of nothing: %d %s", a.Status, a.Body)
+	}
+	now := time.Now().UTC()
+	first := l.Put(archivetest.Camera, "2026/11/21/a b.jpg", "first", observed(now))
+	a := until(l, "/latest/allsky-1", "first")
+	for name, want := range map[string]string{
+		"Content-Location": "/archive/allsky-1/2026/11/21/a%20b.jpg", "Etag": `"` + first.Digest.String() + `"`, "Content-Type": "image/jpeg", "Vary": "Accept",
+	} {
+		if got := a.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if links := strings.Join(a.Header["Link"], ", "); !strings.Contains(links, `</latest/allsky-1/events>; rel="monitor"`) || !strings.Contains(links, `rel="license"`) {
+		t.Errorf("links: %s", links)
+	}
+	if at := l.Get(a.Header.Get("Content-Location")); at.Body != "first" || at.Header.Get("Etag") != a.Header.Get("Etag") {
+		t.Errorf("its own URL: %d %q", at.Status, at.Body)
+	}
+	if a := l.Get("/latest/allsky-1?_=123", "If-None-Match", a.Header.Get("Etag")); a.Status != http.StatusNotModified || a.Body != "" {
+		t.Errorf("asked again: %d", a.Status)
+	}
+
+	l.Put(archivetest.Camera, "late.jpg", "late", observed(now.Add(-time.Hour)))
+	l.Put(archivetest.Camera, "list.csv", "list", observed(now.Add(-time.Minute)), typed("text/csv"))
+	until(l, "/latest/allsky-1?type=text/csv", "list")
+	for _, c := range []struct {
+		accept, want string
+		status       int
+	}{
+		{"*/*", "first", 200}, {"text/*", "list", 200}, {"text/csv", "list", 200}, {"image/avif,image/webp,image/*,*/*;q=0.8", "first", 200},
+		{"text/csv, image/*;q=0.5", "list", 200}, {"video/*", "", 406},
+	} {
+		if a := l.Get("/latest/allsky-1", "Accept", c.accept); a.Status != c.status || c.want != "" && a.Body != c.want {
+			t.Errorf("%s: %d %q, want %q", c.accept, a.Status, a.Body, c.want)
+		}
+	}
+	if a := l.Get("/latest/allsky-1?type=video/mp4"); a.Status != http.StatusNotFound {
+		t.Errorf("of a type that it has not: %d", a.Status)
+	}
+
+	l.Put("closed", "c.jpg", "closed")
+	l.Put("later", "new.jpg", "new")
+	token := []string{"Authorization", "Bearer " + archivetest.Token}
+	until(l, "/latest/closed", "closed", token...)
+	until(l, "/latest/later", "new", token...)
+	for path, want := range map[string]int{"/latest/closed": 401, "/latest/closed/events": 401, "/latest/later": 404, "/latest/later/events": 404, "/latest/nobody": 404, "/latest/nobody/events": 404} {
+		if a := l.Get(path); a.Status != want {
+			t.Errorf("%s for a stranger: %d, want %d", path, a.Status, want)
+		}
+	}
+}
+
+// events reads Server-Sent Events.
+type events struct {
+	t testing.TB
+	*bufio.Reader
+	id string
+}
+
+func (e *events) next() (o latest.Object) {
+	e.t.Helper()
+	for {
+		line, err := e.ReadString('\n')
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if id, is := strings.CutPrefix(line, "id: "); is {
+			e.id = strings.TrimSpace(id)
+		}
+		if data, is := strings.CutPrefix(line, "data: "); is {
+			if err := json.Unmarshal([]byte(data), &o); err != nil {
+				e.t.Fatal(err)
+			}
+			return o
+		}
+	}
+}
+
+func follow(l *archivetest.Lab, path string, headers ...string) *events {
+	l.Helper()
+	resp := l.Request(http.MethodGet, path, headers...)
+	l.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
+		l.Fatalf("%s: %d %v", path, resp.StatusCode, resp.Header)
+	}
+	return &events{t: l, Reader: bufio.NewReader(resp.Body)}
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, wire.InstrumentEntry{Instrument: "closed", Access: archivetest.Restricted})
+	now := time.Now().UTC()
+	first := l.Put(archivetest.Camera, "first.jpg", "first", observed(now))
+	until(l, "/latest/allsky-1", "first")
+	all, text := follow(l, "/latest/allsky-1/events"), follow(l, "/latest/allsky-1/events?type=text/csv")
+	got := all.next()
+	want := latest.Object{
+		Format: 1, Instrument: archivetest.Camera, Path: "first.jpg", URL: "/archive/allsky-1/first.jpg", Digest: first.Digest, ETag: `"` + first.Digest.String() + `"`,
+		Size: 5, MediaType: "image/jpeg", ObservedFrom: &now, ObservedTo: &now, ReceivedAt: first.ReceivedAt, TimeSource: wire.TimeSourceName,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || all.id != first.Digest.String() {
+		t.Errorf("id %s (-want +got):\n%s", all.id, diff)
+	}
+	l.Put(archivetest.Camera, "late.jpg", "late", observed(now.Add(-time.Hour)))
+	second := l.Put(archivetest.Camera, "second.csv", "second", observed(now.Add(time.Millisecond)), typed("text/csv"))
+	if got := all.next(); got.Path != "second.csv" {
+		t.Errorf("then %s", got.Path)
+	}
+	if got := text.next(); got.Digest != second.Digest {
+		t.Errorf("of the texts %s", got.Path)
+	}
+	again := follow(l, "/latest/allsky-1/events", "Last-Event-ID", all.id)
+	third := l.Put(archivetest.Camera, "third.jpg", "third", observed(now.Add(time.Second)), func(r *wire.Record) { r.Version = 2 })
+	if got := again.next(); got.Digest != third.Digest || got.URL != "/archive/allsky-1/third.jpg?version=2" {
+		t.Errorf("who comes again is told of %s", got.URL)
+	}
+
+	// Who may not any more is told of nothing.
+	closed := follow(l, "/latest/closed/events", "Authorization", "Bearer "+archivetest.Token)
+	l.Put("closed", "one.jpg", "one")
+	if got := closed.next(); got.Path != "one.jpg" {
+		t.Errorf("its reader is told of %s", got.Path)
+	}
+	s := *l.Snapshot()
+	s.Readers = nil
+	l.Set(&s)
+	l.Put("closed", "two.jpg", "two")
+	if rest, err := closed.ReadString('d'); err == nil {
+		t.Errorf("who is no reader any more is told: %q", rest)
+	}
+}

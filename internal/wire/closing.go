@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ClosingCursorKey is the key of the ClosingCursor of a kind of days.
+func ClosingCursorKey(kind DayKind) string { return "closing." + string(kind) }
+
+// ClosingCursor says which changes of a bucket are in closed days.
+type ClosingCursor struct {
+	Format int `json:"format"`
+	// Epoch names the bucket's stream, and Revision is the last change that was seen.
+	Epoch    string `json:"epoch"`
+	Revision uint64 `json:"revision"`
+	// Open are the days that changed since they were last written, ascending.
+	Open []Day `json:"open,omitempty"`
+}
+
+// Encode writes the cursor as JSON.
+func (c ClosingCursor) Encode() ([]byte, error) {
+	c.Format = Format
+	return json.Marshal(c)
+}
+
+// DecodeClosingCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeClosingCursor(data []byte) (ClosingCursor, error) {
+	return decode(data, func(c ClosingCursor) int { return c.Format })
+}
+
+// LedgerStatusKey is where the lease holder reports how far the ledger is closed.
+const LedgerStatusKey = "ledger"
+
+// LedgerStatus says how far a Site's ledger is closed.
+type LedgerStatus struct {
+	Format     int       `json:"format"`
+	ReportedAt time.Time `json:"reportedAt"`
+	// ClosedTo is the last day of those that are closed without one between that is
+	// not; empty where none is.
+	ClosedTo Day `json:"closedTo,omitempty"`
+	// WaitsFor says what keeps the next day from being closed, in words for people;
+	// empty where only its time has not come.
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// Reopened are days that were closed before and changed since, ascending, at most
+	// MaxReopened.
+	Reopened []Day `json:"reopened,omitempty"`
+}
+
+// MaxReopened bounds the days that a LedgerStatus names.
+const MaxReopened = 16
+
+// Encode writes the report as JSON.
+func (s LedgerStatus) Encode() ([]byte, error) {
+	s.Format = Format
+	return json.Marshal(s)
+}
+
+// DecodeLedgerStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeLedgerStatus(data []byte) (LedgerStatus, error) {
+	return decode(data, func(s LedgerStatus) int { return s.Format })
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// DownloadsBucket holds what was asked of a Site's feed servers, see DownloadsKey.
+func DownloadsBucket(site string) string { return "DOWNLOADS_" + site }
+
+// DownloadsKey is <instrument>.<day>.<writer>.<incarnation>: each life of a feed server
+// writes its own absolute totals. The day is that of the answers.
+func DownloadsKey(instrument string, day Day, writer, incarnation string) string {
+	return instrument + "." + string(day) + "." + writer + "." + incarnation
+}
+
+// ParseDownloadsKey reads what DownloadsKey wrote. Errors: ErrMalformed.
+func ParseDownloadsKey(key string) (instrument string, day Day, err error) {
+	p := strings.Split(key, ".")
+	if len(p) != 4 || slices.Contains(p, "") {
+		return "", "", fmt.Errorf("key %q is not <instrument>.<day>.<writer>.<incarnation>: %w", key, ErrMalformed)
+	}
+	if day, err = ParseDay(p[1]); err != nil {
+		return "", "", fmt.Errorf("key %q: %w", key, err)
+	}
+	return p[0], day, nil
+}
+
+// Downloads are what one life of a feed server answered about an instrument on a day.
+type Downloads struct {
+	Format int `json:"format"`
+	// By reader and class; sums of what cannot be told apart any more go under
+	// OtherReaders.
+	By []DownloadCount `json:"by"`
+}
+
+// OtherReaders stands for the readers beyond MaxDownloadCounts. No reader has that
+// name.
+const OtherReaders = "_others"
+
+// MaxDownloadCounts bounds the counts of one life, instrument and day.
+const MaxDownloadCounts = 256
+
+// DownloadCount counts the answers to one reader, or to strangers, of one class.
+type DownloadCount struct {
+	// Reader that showed who it is; empty for strangers.
+	Reader string `json:"reader,omitempty"`
+	// Class of the client, as the feed server's limits have them.
+	Class string `json:"class"`
+	// Requests that were answered, NotModified of these by 304, Refused by a status of
+	// 400 or more; Bytes of the answers' bodies.
+	Requests    uint64 `json:"requests"`
+	NotModified uint64 `json:"notModified,omitempty"`
+	Refused     uint64 `json:"refused,omitempty"`
+	Bytes       uint64 `json:"bytes,omitempty"`
+}
+
+// Plus adds the counts of another to these.
+func (c DownloadCount) Plus(o DownloadCount) DownloadCount {
+	c.Requests += o.Requests
+	c.NotModified += o.NotModified
+	c.Refused += o.Refused
+	c.Bytes += o.Bytes
+	return c
+}
+
+// Encode writes the totals as JSON.
+func (d Downloads) Encode() ([]byte, error) {
+	d.Format = Format
+	return json.Marshal(d)
+}
+
+// DecodeDownloads reads totals. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeDownloads(data []byte) (Downloads, error) {
+	return decode(data, func(d Downloads) int { return d.Format })
+}

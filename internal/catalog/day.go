@@ -29,7 +29,7 @@ type Day struct {
 	// the older versions first. What was withdrawn is left out; what was superseded,
 	// retracted or purged says so.
 	Records []*wire.Record
-	// Changed is when the last of them was received or retracted.
+	// Changed is when the last of them was received, retracted, restored or purged.
 	Changed time.Time
 	// Tag names exactly what the day holds: two that are equal, here or at another
 	// program, hold the same.
@@ -132,7 +132,7 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) (cost int64
 			intern(s)
 		}
 		all = append(all, r)
-		cost += recordCost + int64(len(r.ID)+len(r.Name)+len(r.Path)+len(r.Supersedes)+len(r.Reason))
+		cost += recordCost + int64(len(r.ID)+len(r.Name)+len(r.Path)+len(r.Supersedes)+len(r.Reason)+len(r.ChangedBy))
 		if r.Segment != nil {
 			cost += int64(unsafe.Sizeof(*r.Segment))
 		}
@@ -153,9 +153,9 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) (cost int64
 func (d *Day) index() {
 	sort.Sort(byPath{d})
 	for _, r := range d.Records {
-		for _, t := range []*time.Time{&r.ReceivedAt, r.RetractedAt} {
-			if t != nil && t.After(d.Changed) {
-				d.Changed = *t
+		for _, t := range []time.Time{r.ReceivedAt, r.ChangedAt()} {
+			if t.After(d.Changed) {
+				d.Changed = t
 			}
 		}
 	}
@@ -227,10 +227,8 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 			if i, known := place(r.ID); known {
 				d.Records[i] = nil
 			}
-		case r.State == wire.StateRetracted:
-			change(r.ID, func(was *wire.Record) {
-				was.State, was.Reason, was.RetractedAt = r.State, r.Reason, r.RetractedAt
-			})
+		case r.State == wire.StateRetracted || r.State == wire.StatePurged || r.RestoredAt != nil:
+			change(r.ID, func(was *wire.Record) { became(was, &r) })
 		case known || r.State != wire.StateCurrent:
 		case c.uncertain(listed, taken, &r, f.path):
 		default:
@@ -256,6 +254,21 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 	d.Records, d.paths = d.Records[:kept], d.paths[:kept]
 	d.index()
 	return d
+}
+
+// became changes a record as a notice asks, which the manifest's writer may yet refuse.
+func became(was, to *wire.Record) {
+	switch {
+	case was.State == wire.StatePurged, to.RestoredAt != nil && was.State != wire.StateRetracted:
+		return
+	case to.State == wire.StateRetracted:
+		was.RetractedAt, was.RestoredAt = to.RetractedAt, nil
+	case to.State == wire.StatePurged:
+		was.PurgedAt = to.PurgedAt
+	default:
+		was.RestoredAt = to.RestoredAt
+	}
+	was.State, was.Reason, was.ChangedBy = to.State, to.Reason, to.ChangedBy
 }
 
 // uncertain says whether the manifest's writer may publish a new object elsewhere:

@@ -279,6 +279,12 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 		return
 	}
 	r := n.Record
+	if r.RestoredAt != nil { // it may be the newest again
+		clear(known.of)
+		clear(known.heard)
+		known.generation++
+		return
+	}
 	if r.State != wire.StateCurrent {
 		for _, newest := range []map[string]*wire.Record{known.of, known.heard} {
 			for mediaType, was := range newest {

@@ -164,7 +164,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("(-whole +halves):\n%s", diff)
 	}
 	d := whole.Day()
-	if d.Entries != 41 || d.Repeats != 1 || d.Bytes != 40*9 || !d.ObservedFrom.Equal(at.Add(-39*time.Minute)) || !d.ObservedTo.Equal(at.Add(39*time.Minute)) {
+	if d.Entries != 40 || d.Repeats != 1 || d.Bytes != 40*9 || !d.ObservedFrom.Equal(at.Add(-39*time.Minute)) || !d.ObservedTo.Equal(at.Add(39*time.Minute)) {
 		t.Errorf("%+v", d)
 	}
 	if d.FirstPath != "2026/11/frame-01.jpg" && d.FirstPath != "2026/11/frame-00.jpg" {

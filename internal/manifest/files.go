@@ -110,8 +110,8 @@ type dayFiles struct {
 	store     objectstore.Store
 	keys      []string
 	withdrawn map[IDHash]struct{}
-	// changed says where the last line stands that changes an object.
-	changed map[IDHash]place
+	// changed has the line that holds of an object that was changed.
+	changed map[IDHash]change
 
 	mu   sync.Mutex
 	kept map[string][]byte
@@ -128,13 +128,27 @@ func openDay(ctx context.Context, store objectstore.Store, site, instrument stri
 
 func openFiles(ctx context.Context, store objectstore.Store, keys []string) (*dayFiles, error) {
 	d := &dayFiles{store: store, keys: keys,
-		withdrawn: make(map[IDHash]struct{}), changed: make(map[IDHash]place), kept: make(map[string][]byte)}
+		withdrawn: make(map[IDHash]struct{}), changed: make(map[IDHash]change), kept: make(map[string][]byte)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fetches)
 	for number, key := range d.keys {
 		group.Go(func() error { return d.look(ctx, number, key) })
 	}
 	return d, group.Wait()
+}
+
+// change is a line that replaces others of its object. A final one, by which the
+// object was purged, stands against all that come later.
+type change struct {
+	at    place
+	final bool
+}
+
+func (c change) after(other change) bool {
+	if c.final != other.final {
+		return c.final
+	}
+	return c.at > other.at
 }
 
 // place is that of a line among the files of a day: places compare as lines stand.
@@ -179,8 +193,8 @@ func (d *dayFiles) look(ctx context.Context, number int, key string) error {
 		switch {
 		case rec.State == wire.StateWithdrawn:
 			d.withdraw(rec.ID)
-		case rec.State.Changes():
-			d.change(rec.ID, placeOf(number, line))
+		case rec.Changes():
+			d.change(&rec, placeOf(number, line))
 		}
 	}
 }
@@ -207,11 +221,13 @@ func (d *dayFiles) withdraw(id string) {
 	d.withdrawn[HashID(id)] = struct{}{}
 }
 
-func (d *dayFiles) change(id string, at place) {
+func (d *dayFiles) change(r *wire.Record, at place) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	of := HashID(id)
-	d.changed[of] = max(d.changed[of], at)
+	of, is := HashID(r.ID), change{at: at, final: r.State == wire.StatePurged}
+	if was, known := d.changed[of]; !known || is.after(was) {
+		d.changed[of] = is
+	}
 }
 
 // file yields the records of a file that look has seen.

@@ -45,8 +45,8 @@ func Days(ctx context.Context, store objectstore.Store, site, instrument string)
 // yielded is not the whole day. Errors: those of objectstore, wire.ErrMalformed and
 // wire.ErrNewerFormat.
 //
-// Memory: the compressed files up to keepBytes, 16 bytes for each object, and 24 for
-// each that was withdrawn or changed.
+// Memory: the compressed files up to keepBytes, 16 bytes for each object, 16 for each
+// that was withdrawn, and some 200 for each that was changed.
 func Day(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		for r, err := range Records(ctx, store, site, instrument, day) {
@@ -62,8 +62,9 @@ func Day(ctx context.Context, store objectstore.Store, site, instrument string, 
 
 // Records is Day with those that it leaves out: repeats, whose state is
 // wire.StateWithdrawn, and wire.StatePurged. Where the files list an object as
-// withdrawn and as something else, it is withdrawn; else the last line that changes
-// it holds, and where there is none the first.
+// withdrawn and as something else, it is withdrawn; else, where one says that it was
+// purged, it is; else the last line that changes it holds, and where there is none the
+// first. Where its bytes lie the first line says in any case.
 func Records(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		files, err := openDay(ctx, store, site, instrument, day)
@@ -103,8 +104,17 @@ func HashID(id string) IDHash {
 	return IDHash(sum[:16])
 }
 
+// lies is where an object's bytes are.
+type lies struct {
+	key            string
+	offset, length int64
+}
+
 func (d *dayFiles) records(ctx context.Context, yield func(wire.Record, error) bool) {
 	seen := make(map[IDHash]struct{})
+	// The first line of an object says where it lies: a line that changes it may have
+	// been written while a compaction moved it.
+	first := make(map[IDHash]lies)
 	for number, key := range d.keys {
 		line := -1
 		for r, err := range d.file(ctx, key) {
@@ -117,7 +127,16 @@ func (d *dayFiles) records(ctx context.Context, yield func(wire.Record, error) b
 			if _, again := seen[id]; again {
 				continue
 			}
-			if d.replaced(r, id, placeOf(number, line)) {
+			changed, replaced := d.replaced(r, id, placeOf(number, line))
+			at, known := first[id]
+			switch {
+			case replaced && changed && !known:
+				first[id] = lies{r.Key, r.Offset, r.Length}
+			case !replaced && known:
+				r.Key, r.Offset, r.Length = at.key, at.offset, at.length
+				delete(first, id)
+			}
+			if replaced {
 				continue
 			}
 			seen[id] = struct{}{}
@@ -128,16 +147,17 @@ func (d *dayFiles) records(ctx context.Context, yield func(wire.Record, error) b
 	}
 }
 
-// replaced says whether another line of the same object holds.
-func (d *dayFiles) replaced(r wire.Record, id IDHash, at place) bool {
+// replaced says whether another line of the same object holds, and whether that is
+// one that changes it.
+func (d *dayFiles) replaced(r wire.Record, id IDHash, at place) (changed, replaced bool) {
 	if r.State == wire.StateWithdrawn {
-		return false
+		return false, false
 	}
 	if _, gone := d.withdrawn[id]; gone {
-		return true
+		return false, true
 	}
 	last, changed := d.changed[id]
-	return changed && at != last
+	return changed, changed && at != last.at
 }
 
 // eachRecord yields the records of one file.

@@ -35,7 +35,7 @@ func (s *Summary) Part(number int) { s.day.Parts = s.day.Parts.Add(number) }
 
 // Add adds a line of a part.
 func (s *Summary) Add(r wire.Record) {
-	if !r.State.Changes() { // then the line counts that it replaces
+	if !r.Changes() { // then the line counts that it replaces
 		s.add(r)
 	}
 }

@@ -57,6 +57,7 @@ func goldenRecords() []goldenRecord {
 		{"registry-packs.json", samplePacks().Encode, decoded(DecodeInstrumentEntry), samplePacks()},
 		{"registry-access.json", sampleAccess().Encode, decoded(DecodeInstrumentEntry), sampleAccess()},
 		{"registry-rights.json", sampleRights().Encode, decoded(DecodeInstrumentEntry), sampleRights()},
+		{"registry-keeping.json", sampleKept().Encode, decoded(DecodeInstrumentEntry), sampleKept()},
 		{"notice-packed.json", sampleNotice(samplePacked(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(samplePacked(), "allsky-1")},
 		{"notice-repacked.json", sampleNotice(sampleRepacked(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleRepacked(), "allsky-1")},
 		{"registry-http.json", sampleHTTP().Encode, decoded(DecodeInstrumentEntry), sampleHTTP()},

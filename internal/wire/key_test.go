@@ -205,6 +205,19 @@ func TestMessageID(t *testing.T) {
 	if n.MessageID() == first {
 		t.Error("the notice that withdraws an object would be dropped as a repeat of the one that announced it")
 	}
+	seen := map[string]bool{first: true}
+	for _, r := range []Record{sampleRetracted(), sampleRestored(), samplePurged()} {
+		if id := sampleNotice(r, "allsky-1").MessageID(); seen[id] {
+			t.Errorf("the notice %s would be dropped as a repeat", id)
+		} else {
+			seen[id] = true
+		}
+	}
+	again := sampleRetracted()
+	again.RetractedAt = ptr(sampleTime.Add(4 * time.Hour))
+	if id := sampleNotice(again, "allsky-1").MessageID(); seen[id] {
+		t.Errorf("a second retraction would be dropped as a repeat of the first: %s", id)
+	}
 }
 
 func TestReceivedAtOfKey(t *testing.T) {

@@ -23,7 +23,7 @@ type ManifestHeader struct {
 	// Entries and Repeats that follow.
 	Entries int `json:"entries"`
 	Repeats int `json:"repeats,omitempty"`
-	// Changes are those of the entries that replace an earlier one (State.Changes).
+	// Changes are those of the entries that replace an earlier one (Record.Changes).
 	Changes int `json:"changes,omitempty"`
 	// Replaces are the keys of the parts that a compacted day stands for.
 	Replaces []string `json:"replaces,omitempty"`
@@ -127,7 +127,7 @@ func (h *ManifestHeader) count(r *Record) {
 		return
 	}
 	h.Entries++
-	if r.State.Changes() {
+	if r.Changes() {
 		h.Changes++
 	}
 	if r.ObservedFrom != nil && (h.ObservedFrom == nil || r.ObservedFrom.Before(*h.ObservedFrom)) {

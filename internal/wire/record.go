@@ -23,9 +23,28 @@ const (
 	StateWithdrawn  State = "Withdrawn"
 )
 
-// Changes says whether a record with the state replaces an earlier one of the same
-// ID, as a new line of a manifest does.
-func (s State) Changes() bool { return s == StateSuperseded || s == StateRetracted }
+// Changes says whether a record replaces an earlier one of the same ID, as a new line
+// of a manifest does.
+func (r *Record) Changes() bool {
+	switch r.State {
+	case StateSuperseded, StateRetracted, StatePurged:
+		return true
+	default:
+		return r.RestoredAt != nil
+	}
+}
+
+// ChangedAt is when the object was last retracted, restored or purged; zero where
+// that never was.
+func (r *Record) ChangedAt() time.Time {
+	var last time.Time
+	for _, at := range []*time.Time{r.RetractedAt, r.RestoredAt, r.PurgedAt} {
+		if at != nil && at.After(last) {
+			last = *at
+		}
+	}
+	return last
+}
 
 // TimeSource says where an object's observation time comes from.
 type TimeSource string
@@ -86,10 +105,16 @@ type Record struct {
 	// Version of the name, from 2 on, and Supersedes the ID of the version before.
 	Version    int    `json:"version,omitempty"`
 	Supersedes string `json:"supersedes,omitempty"`
-	// Reason says why the object was retracted, or corrected, in words for people;
-	// RetractedAt when it was retracted (StateRetracted).
-	Reason      string     `json:"reason,omitempty"`
+	// Reason says why the object was retracted, restored, purged or corrected, in
+	// words for people, and ChangedBy who asked for that.
+	Reason    string `json:"reason,omitempty"`
+	ChangedBy string `json:"changedBy,omitempty"`
+	// RetractedAt is when the object was last retracted, RestoredAt when that was
+	// undone, and PurgedAt when it was given up for good (StatePurged). A notice of
+	// StateCurrent that has RestoredAt asks for the second.
 	RetractedAt *time.Time `json:"retractedAt,omitempty"`
+	RestoredAt  *time.Time `json:"restoredAt,omitempty"`
+	PurgedAt    *time.Time `json:"purgedAt,omitempty"`
 
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
 	ObservedTo   *time.Time `json:"observedTo,omitempty"`
@@ -202,13 +227,18 @@ func (n *Notice) check() error {
 }
 
 // MessageID is the notice's ce-id and Nats-Msg-Id: the object's ID, and for a
-// notice that changes a state also that state, so that it is no repeat of the
-// first one.
+// notice that changes a state also that state and when, so that it is no repeat of
+// an earlier one.
 func (n Notice) MessageID() string {
-	if n.State == StateCurrent {
+	at := n.ChangedAt()
+	switch {
+	case n.State == StateCurrent && n.RestoredAt == nil:
 		return n.ID
+	case at.IsZero():
+		return n.ID + "?state=" + string(n.State)
+	default:
+		return n.ID + "?state=" + string(n.State) + "&at=" + FormatTime(at)
 	}
-	return n.ID + "?state=" + string(n.State)
 }
 
 // Encode writes the notice as JSON.

@@ -101,6 +101,11 @@ type InstrumentEntry struct {
 	// Rights is nil where nothing is said about them.
 	Rights *RightsEntry `json:"rights,omitempty"`
 
+	// Retention is nil where all is kept. Under LegalHold nothing is retracted, purged
+	// or left to expire.
+	Retention *RetentionEntry `json:"retention,omitempty"`
+	LegalHold bool            `json:"legalHold,omitempty"`
+
 	// Channels whose payloads are declared, and what is told with them; none and nil
 	// where nothing is.
 	Channels []ChannelEntry `json:"channels,omitempty"`

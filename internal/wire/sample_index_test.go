@@ -14,6 +14,30 @@ func sampleRetracted() Record {
 	return r
 }
 
+// sampleRestored is an object that was retracted and is shown again.
+func sampleRestored() Record {
+	r := sampleRetracted()
+	r.State, r.Reason, r.ChangedBy, r.RestoredAt = StateCurrent, "it was another shutter", "anna@thule", ptr(sampleTime.Add(2*time.Hour))
+	return r
+}
+
+// samplePurged is an object whose bytes are gone.
+func samplePurged() Record {
+	r := sampleRetracted()
+	r.State, r.Reason, r.ChangedBy, r.PurgedAt = StatePurged, "a person is in the picture", "anna@thule", ptr(sampleTime.Add(3*time.Hour))
+	return r
+}
+
+func sampleRemoval() Removal {
+	r := samplePurged()
+	return Removal{Format: Format, Instrument: "allsky-1", Day: DayOf(r.ReceivedAt), ID: r.ID, Reason: r.Reason, By: r.ChangedBy, At: *r.PurgedAt}
+}
+
+// sampleExpiry is a day that is due to expire.
+func sampleExpiry() Removal {
+	return Removal{Format: Format, Instrument: "allsky-1", Day: "2016-11-21", Reason: "older than 3650 days", By: "spec.archive.retention", At: sampleTime}
+}
+
 // sampleSuperseded is the first object of a name that has a second one.
 func sampleSuperseded() Record {
 	c := sampleName()
@@ -53,8 +77,13 @@ func decodeRootBytes(data []byte) (any, error) { return DecodeRoot(bytes.NewRead
 
 func goldenIndexRecords() []goldenRecord {
 	retracted := sampleNotice(sampleRetracted(), "allsky-1")
+	restored, purged := sampleNotice(sampleRestored(), "allsky-1"), sampleNotice(samplePurged(), "allsky-1")
 	return []goldenRecord{
 		{"notice-retracted.json", retracted.Encode, decoded(DecodeNotice), retracted},
+		{"notice-restored.json", restored.Encode, decoded(DecodeNotice), restored},
+		{"notice-purged.json", purged.Encode, decoded(DecodeNotice), purged},
+		{"removal.json", sampleRemoval().Encode, decoded(DecodeRemoval), sampleRemoval()},
+		{"removal-day.json", sampleExpiry().Encode, decoded(DecodeRemoval), sampleExpiry()},
 		{"index.json", sampleIndex().Encode, decoded(DecodeIndexEntry), sampleIndex()},
 		{"manifest-changes.jsonl.zst", nil, decodeManifestBytes, sampleChanges()},
 		{"manifest-root.jsonl.zst", nil, decodeRootBytes, sampleRoot()},

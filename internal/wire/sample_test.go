@@ -175,6 +175,13 @@ func sampleRights() InstrumentEntry {
 	return e
 }
 
+func sampleKept() InstrumentEntry {
+	e := sampleInstrument()
+	e.Retention = &RetentionEntry{MaxAgeMillis: 10 * 365 * 24 * 3600 * 1000, MaxBytes: 5 << 40, HoldMillis: 30 * 24 * 3600 * 1000}
+	e.LegalHold = true
+	return e
+}
+
 // samplePacked is a member as gateways write it, sampleRepacked one that had
 // another place before.
 func samplePacked() Record {

@@ -77,6 +77,13 @@ type Config struct {
 	// stay in the streams (72 hours), and TrimInterval how often they are
 	// trimmed (a minute).
 	ObservationRetention, NoticeRetention, TrimInterval time.Duration
+	// RemoveInterval is how often bytes are looked for that are to be removed,
+	// ExpireInterval how often days are that are not kept any longer, and RemoveGrace how
+	// long what lies beside them may be read where it was: see keeping.Config for the
+	// defaults, and for Closed and Owed.
+	RemoveInterval, ExpireInterval, RemoveGrace time.Duration
+	Closed                                      func(instrument string, day wire.Day) bool
+	Owed                                        func(instrument string, day wire.Day) []string
 	// Compaction of closed days: see compact.Config for the defaults.
 	CompactInterval, CompactAfter, CompactGrace time.Duration
 	PackSize                                    int64
@@ -209,7 +216,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	})
 	writer := manifest.New(manifest.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow, Naming: a.naming,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow, Naming: a.naming, Held: a.held,
 		NoticeRetention: a.cfg.NoticeRetention, PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Index: keeper,
 		Log: a.cfg.Log, Metrics: a.metrics.manifest,
 	})
@@ -233,7 +240,9 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 		})
 		group.Go(func() error { return forwarder.Run(ctx) })
 	}
-	group.Go(func() error { return a.compactor(lease, keeper).Run(ctx) })
+	compactor := a.compactor(lease, keeper)
+	group.Go(func() error { return compactor.Run(ctx) })
+	group.Go(func() error { return a.room(lease, compactor).Run(ctx) })
 	closer := closing.New(closing.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
@@ -263,7 +272,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 func (a *archivist) compactor(lease *stream.Lease, keeper *index.Keeper) *compact.Compactor {
 	return compact.New(compact.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, PackBelow: a.packBelow,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, PackBelow: a.packBelow, Held: a.held,
 		Interval: a.cfg.CompactInterval, CloseAfter: a.cfg.CompactAfter, Grace: a.cfg.CompactGrace, PackSize: a.cfg.PackSize,
 		ScratchDir: a.cfg.ScratchDir, Index: keeper, Log: a.cfg.Log, Metrics: a.metrics.compact,
 	})

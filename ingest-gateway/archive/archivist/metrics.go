@@ -9,6 +9,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
+	"github.com/substorm/substorm/ingest-gateway/archive/keeping"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 )
@@ -20,6 +21,7 @@ type metrics struct {
 	compact  *compact.Metrics
 	closing  *closing.Metrics
 	index    *index.Metrics
+	keeping  *keeping.Metrics
 	held     prometheus.Gauge
 	failures prometheus.Counter
 	lag      *prometheus.GaugeVec
@@ -34,6 +36,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		compact:  compact.NewMetrics(registry),
 		closing:  closing.NewMetrics(registry),
 		index:    index.NewMetrics(registry),
+		keeping:  keeping.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{

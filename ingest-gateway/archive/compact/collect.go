@@ -65,6 +65,11 @@ func (g *collector) each(ctx context.Context, f func(instrument string, r wire.R
 // holds says whether the bytes of a record must stay.
 func holds(r wire.Record) bool { return r.State != wire.StateWithdrawn && r.State != wire.StatePurged }
 
+// mustStay says whether legal hold came before the bytes of a purged object went.
+func (c *Compactor) mustStay(instrument string, r wire.Record) bool {
+	return r.State == wire.StatePurged && c.cfg.Held != nil && c.cfg.Held(instrument) != ""
+}
+
 // unnamed returns the packs of the day whose bytes no record holds, with their sizes.
 func (g *collector) unnamed(ctx context.Context) (map[string]int64, error) {
 	packs := map[string]int64{}
@@ -134,13 +139,13 @@ func (g *collector) condemn(ctx context.Context, d *doom, key string, size int64
 
 // execute removes those packs of which nothing is missing elsewhere.
 func (g *collector) execute(ctx context.Context, d *doom) error {
-	err := g.each(ctx, func(_ string, r wire.Record) error {
+	err := g.each(ctx, func(instrument string, r wire.Record) error {
 		id := manifest.HashID(r.ID)
 		if _, asked := d.members[id]; !asked {
 			return nil
 		}
-		safe := !holds(r)
-		if !safe {
+		safe := !holds(r) && !g.mustStay(instrument, r)
+		if holds(r) {
 			var err error
 			if safe, err = g.isThere(ctx, r.Key); err != nil {
 				return err

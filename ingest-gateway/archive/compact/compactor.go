@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -61,6 +62,9 @@ type Config struct {
 	// PackBelow is the size, in bytes, of the objects of an instrument that are
 	// packed.
 	PackBelow func(instrument string) int64
+	// Held says why the bytes of what is listed as purged must stay for now, by
+	// instrument; empty where they may go. Optional: then they may.
+	Held func(instrument string) string
 	// Interval, CloseAfter, Grace and PackSize are as their defaults say.
 	Interval, CloseAfter, Grace time.Duration
 	PackSize                    int64
@@ -99,7 +103,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 
 // Compactor works while one lease lasts.
 type Compactor struct {
-	cfg    Config
+	cfg Config
+	// work is held by who writes a new version of a manifest.
+	work   sync.Mutex
 	cell   *stream.Cell
 	cursor wire.CompactCursor
 	// collected says of days that are free of what was replaced when their newest
@@ -218,6 +224,8 @@ func (c *Compactor) days(ctx context.Context, now time.Time) ([]openDay, error) 
 
 // day does what is to be done for one day, and says whether all is done.
 func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string, now time.Time) (bool, error) {
+	c.work.Lock()
+	defer c.work.Unlock()
 	var newest time.Time
 	for _, instrument := range instruments {
 		at, err := c.compact(ctx, instrument, day)

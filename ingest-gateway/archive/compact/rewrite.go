@@ -15,38 +15,37 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// ErrUnlisted: a member is in no manifest yet. The sweep announces it; then its
-// pack can be rewritten.
-var ErrUnlisted = errors.New("a member is not listed")
+var (
+	// ErrUnlisted: a member is in no manifest yet. The sweep announces it; then its
+	// pack can be rewritten.
+	ErrUnlisted = errors.New("a member is not listed")
+	// ErrElsewhere: a member is listed in another place where nothing is, so that the
+	// pack has its only copy.
+	ErrElsewhere = errors.New("a member is not where the manifest says")
+	// ErrHeld: a member is listed as purged, and its instrument is under legal hold.
+	ErrHeld = errors.New("a member is under legal hold")
+)
 
-// Rewrite takes the bytes of one member out of its pack: the others move to a new
-// pack, the member's line stays in the manifest with the state Purged, and the
-// old pack is removed at once. What a kill leaves half done, the same call
-// finishes; a pack that is gone is no error. Errors: ErrUnlisted, ErrFenced,
-// pack.ErrDamaged, those of the store and the lease.
+// Vacate gives new places to those members of a pack that the manifests say must
+// stay, and returns how many had this place until now. Nobody needs the pack after
+// that, but who read an older manifest. What a kill leaves half done, the same call
+// finishes; a pack that is gone is no error. Errors: ErrUnlisted, ErrElsewhere,
+// ErrHeld, ErrFenced, pack.ErrDamaged, those of the store and the lease.
+func (c *Compactor) Vacate(ctx context.Context, key string) (moved int, err error) {
+	c.work.Lock()
+	defer c.work.Unlock()
+	return c.vacate(ctx, key, "")
+}
+
+// Rewrite takes the bytes of a member out of its pack, and of those whose lines say
+// that they were purged or are repeats: the others move to a new pack, the member's
+// line stays in the manifest with the state Purged, and the old pack is removed at
+// once. Without may be empty. Errors: as Vacate.
 func (c *Compactor) Rewrite(ctx context.Context, key, without string) error {
-	file, err := wire.ParsePackKey(key)
-	if err != nil {
+	c.work.Lock()
+	defer c.work.Unlock()
+	if _, err := c.vacate(ctx, key, without); err != nil {
 		return err
-	}
-	info, err := c.cfg.Store.Head(ctx, key)
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	members := map[string][]wire.Record{} // by instrument, as they lie
-	for n, err := range pack.Members(ctx, c.cfg.Store, key, info.Size) {
-		if err != nil {
-			return err
-		}
-		members[n.Instrument] = append(members[n.Instrument], n.Record)
-	}
-	for instrument, in := range members {
-		if err := c.moveOut(ctx, instrument, file.Day, key, without, in); err != nil {
-			return fmt.Errorf("rewrite %s: instrument %s: %w", key, instrument, err)
-		}
 	}
 	if err := c.cfg.Lease.Check(); err != nil {
 		return err
@@ -58,38 +57,79 @@ func (c *Compactor) Rewrite(ctx context.Context, key, without string) error {
 	return nil
 }
 
+func (c *Compactor) vacate(ctx context.Context, key, without string) (moved int, err error) {
+	file, err := wire.ParsePackKey(key)
+	if err != nil {
+		return 0, err
+	}
+	info, err := c.cfg.Store.Head(ctx, key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	members := map[string][]wire.Record{} // by instrument, as they lie
+	for n, err := range pack.Members(ctx, c.cfg.Store, key, info.Size) {
+		if err != nil {
+			return 0, err
+		}
+		members[n.Instrument] = append(members[n.Instrument], n.Record)
+	}
+	for instrument, in := range members {
+		stayed, err := c.moveOut(ctx, instrument, file.Day, key, without, in)
+		if err != nil {
+			return 0, fmt.Errorf("rewrite %s: instrument %s: %w", key, instrument, err)
+		}
+		moved += stayed
+	}
+	return moved, nil
+}
+
 // moveOut gives an instrument's members of a pack new places, all but one.
-func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day, key, without string, members []wire.Record) error {
+func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day, key, without string, members []wire.Record) (int, error) {
 	unlisted := map[string]bool{}
 	for _, r := range members {
 		unlisted[r.ID] = true
 	}
+	elsewhere := map[string]string{} // a member that lies there, by key
 	var stay []wire.Record
 	change := false
 	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, instrument, day) {
 		if err != nil {
-			return err
+			return 0, err
 		}
-		delete(unlisted, r.ID)
-		if r.Key != key || !holds(r) {
+		if !holds(r) {
+			if unlisted[r.ID] && c.mustStay(instrument, r) {
+				return 0, fmt.Errorf("%s: %w", r.ID, ErrHeld)
+			}
+			delete(unlisted, r.ID)
 			continue
 		}
+		if r.Key != key {
+			if unlisted[r.ID] {
+				elsewhere[r.Key] = r.ID
+			}
+			delete(unlisted, r.ID)
+			continue
+		}
+		delete(unlisted, r.ID)
 		change = true
 		if r.ID != without {
 			stay = append(stay, r)
 		}
 	}
 	for id := range unlisted {
-		return fmt.Errorf("%s: %w", id, ErrUnlisted)
+		return 0, fmt.Errorf("%s: %w", id, ErrUnlisted)
 	}
-	if !change {
-		return nil // all of them have other places already
+	if err := c.areThere(ctx, elsewhere); err != nil || !change {
+		return 0, err
 	}
 	moved, err := c.moveStaying(ctx, instrument, stay)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return c.relist(ctx, instrument, day, func(r wire.Record) wire.Record {
+	return len(stay), c.relist(ctx, instrument, day, func(r wire.Record) wire.Record {
 		if n, ok := moved[r.ID]; ok && holds(r) {
 			r.Key, r.Offset, r.Length = n.Key, n.Offset, n.Length
 		} else if r.ID == without && holds(r) {
@@ -97,6 +137,20 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 		}
 		return r
 	})
+}
+
+// areThere asks for the places that members of a pack have by now.
+func (c *Compactor) areThere(ctx context.Context, places map[string]string) error {
+	for key, id := range places {
+		_, err := c.cfg.Store.Head(ctx, key)
+		if errors.Is(err, objectstore.ErrNotFound) {
+			return fmt.Errorf("%s in %s: %w", id, key, ErrElsewhere)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // moveStaying stores the pack of those that stay. All must be readable.
@@ -112,7 +166,14 @@ func (c *Compactor) moveStaying(ctx context.Context, instrument string, stay []w
 	return moved, err
 }
 
-// relist writes a new version of a day with changed records.
+// Relist writes a new version of a day with changed records. Errors: ErrFenced, those
+// of the store and the lease.
+func (c *Compactor) Relist(ctx context.Context, instrument string, day wire.Day, change func(wire.Record) wire.Record) error {
+	c.work.Lock()
+	defer c.work.Unlock()
+	return c.relist(ctx, instrument, day, change)
+}
+
 func (c *Compactor) relist(ctx context.Context, instrument string, day wire.Day, change func(wire.Record) wire.Record) error {
 	files, err := manifest.List(ctx, c.cfg.Store, c.cfg.Site, instrument, day)
 	if err != nil {
@@ -136,4 +197,37 @@ func (c *Compactor) relist(ctx context.Context, instrument string, day wire.Day,
 	}
 	c.cfg.Index.Compacted(ctx, instrument, day)
 	return nil
+}
+
+// Leftovers returns the packs of a day that no manifest names any more, and that hold
+// one of some members. A compaction leaves them to readers for a while. Errors: those
+// of the store and of manifests.
+func (c *Compactor) Leftovers(ctx context.Context, day wire.Day, ids map[manifest.IDHash]bool) ([]string, error) {
+	g := &collector{Compactor: c, day: day, there: map[string]bool{}}
+	for instrument, err := range manifest.Instruments(ctx, c.cfg.Store, c.cfg.Site) {
+		if err != nil {
+			return nil, err
+		}
+		g.instruments = append(g.instruments, instrument)
+	}
+	packs, err := g.unnamed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for key, size := range packs {
+		for n, err := range pack.Members(ctx, c.cfg.Store, key, size) {
+			if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrNewerFormat) {
+				break // it is gone, or no pack that we can read
+			}
+			if err != nil {
+				return nil, err
+			}
+			if ids[manifest.HashID(n.ID)] {
+				found = append(found, key)
+				break
+			}
+		}
+	}
+	return found, nil
 }

@@ -56,7 +56,7 @@ func (o *objects) item(m stream.Message) (item, bool, error) {
 	if m.Header.Get(wire.HeaderRefilled) != "" {
 		return item{}, false, nil // its first notice was for the copy, and that was counted as lost where it was not sent
 	}
-	if err != nil || n.State != wire.StateCurrent || n.Segment != nil || n.Gateway == wire.ImportWriter || !n.ReceivedAt.Before(o.entry.Until) {
+	if err != nil || n.State != wire.StateCurrent || n.RestoredAt != nil || n.Segment != nil || n.Gateway == wire.ImportWriter || !n.ReceivedAt.Before(o.entry.Until) {
 		return item{}, false, nil // what cannot be read no manifest lists, either
 	}
 	return item{receivedAt: n.ReceivedAt, notice: n, weight: wire.ForwardTotals{Items: 1, Bytes: uint64(n.Size)}}, true, nil

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -14,8 +13,8 @@ import (
 )
 
 // What becomes of an object after it was listed is a new line of its day, which
-// replaces the one before: a newer version of its name supersedes it, or it is
-// retracted.
+// replaces the one before: a newer version of its name supersedes it, or somebody
+// takes it back.
 
 // namedRoom is how many objects with names are remembered that a newer version may
 // supersede soon: at 1 KiB each 512 KiB. Others are looked for in the manifests.
@@ -59,28 +58,6 @@ func (w *Writer) supersede(ctx context.Context, n wire.Notice) error {
 		return err
 	}
 	r.State = wire.StateSuperseded
-	w.change(d, s, r)
-	return nil
-}
-
-// retract lists an object as retracted, which a notice asks for. Where the object
-// lies, and what it is, the manifests say.
-func (w *Writer) retract(ctx context.Context, d *day, s *slot, n wire.Notice) error {
-	withdrawn, known := s.ids[read.HashID(n.ID)]
-	if !known || withdrawn {
-		w.cfg.Metrics.refused.Inc()
-		w.cfg.Log.Error("a notice is refused: it retracts what is not listed", "instrument", n.Instrument, "object", n.ID, "day", d.day)
-		return nil
-	}
-	r, found, err := w.recordIn(ctx, d, n.ID)
-	if err != nil || !found || r.State == wire.StateRetracted || r.State == wire.StatePurged {
-		return err
-	}
-	r.State, r.Reason, r.RetractedAt = wire.StateRetracted, n.Reason, n.RetractedAt
-	if r.RetractedAt == nil {
-		now := time.Now().UTC()
-		r.RetractedAt = &now
-	}
 	w.change(d, s, r)
 	return nil
 }

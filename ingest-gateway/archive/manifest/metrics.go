@@ -19,6 +19,8 @@ type Metrics struct {
 	paths      *prometheus.CounterVec
 	refilled   prometheus.Counter
 	leftOut    prometheus.Counter
+
+	changes, changesRefused *prometheus.CounterVec
 }
 
 // How paths of objects came to be.
@@ -69,12 +71,22 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "substorm_notices_refilled_total", Help: "Notices announced anew because their stream was made anew."})
 	m.leftOut = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "substorm_notices_refill_left_out_total", Help: "Notices that were not announced anew because the stream has no room for them."})
+	m.changes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_archive_changes_total", Help: "Objects that were retracted, restored or purged because somebody asked, by change."}, []string{"change"})
+	m.changesRefused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_archive_changes_refused_total", Help: "Objects that were not, though somebody asked, by reason."}, []string{"reason"})
+	for _, change := range []string{changeRetracted, changeRestored, changePurged} {
+		m.changes.WithLabelValues(change)
+	}
+	for _, reason := range []string{refusedUnlisted, refusedHold, refusedState, refusedForeign} {
+		m.changesRefused.WithLabelValues(reason)
+	}
 	for _, path := range []string{pathOwn, pathTold, pathUnchecked} {
 		m.paths.WithLabelValues(path)
 	}
 	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingStaging, findingUnreadable, findingOrphanRepeat} {
 		m.found.WithLabelValues(finding)
 	}
-	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept, m.paths, m.refilled, m.leftOut)
+	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept, m.paths, m.refilled, m.leftOut, m.changes, m.changesRefused)
 	return m
 }

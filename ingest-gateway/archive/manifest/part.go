@@ -24,8 +24,8 @@ import (
 const putsAtOnce = 8
 
 // close closes the open parts and finishes what follows from them. The order
-// makes a kill at any point harmless: parts, withdrawals, ledger, index, and last
-// the cursor, without which the next writer does it all again.
+// makes a kill at any point harmless: parts, withdrawals, what is to be removed,
+// ledger, index, and last the cursor, without which the next writer does it all again.
 func (w *Writer) close(ctx context.Context) error {
 	w.nextClose = time.Now().Add(w.cfg.PartInterval)
 	if err := w.cfg.Lease.Check(); err != nil {
@@ -35,6 +35,9 @@ func (w *Writer) close(ctx context.Context) error {
 		return err
 	}
 	if err := w.withdrawAll(ctx); err != nil {
+		return err
+	}
+	if err := w.saveRemovals(ctx); err != nil {
 		return err
 	}
 	if err := w.saveRepeats(ctx); err != nil {

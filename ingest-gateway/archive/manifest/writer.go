@@ -56,6 +56,9 @@ type Config struct {
 	// Naming of an instrument's published paths; empty where it declares none.
 	// Optional.
 	Naming func(instrument string) (template, station string)
+	// Held says why nothing of an instrument may be taken back, as words for people;
+	// empty where it may. Optional: then all may.
+	Held func(instrument string) string
 	// NoticeRetention: what was received within it is announced anew into a notice
 	// stream that was made anew; 0 where nothing is.
 	NoticeRetention time.Duration
@@ -78,6 +81,8 @@ type Writer struct {
 	cell   *stream.Cell
 	cursor wire.StreamCursor
 	ledger jetstream.KeyValue
+	// cursors is the bucket that the cell is of.
+	cursors jetstream.KeyValue
 	// next is the first sequence that was not taken yet. The reader may be
 	// further: what it returned is not all taken when something fails.
 	next     uint64
@@ -96,6 +101,7 @@ type Writer struct {
 	named       *named
 	open        int
 	withdrawals []wire.Notice
+	removals    []wire.Removal
 	nextClose   time.Time
 
 	questions chan question
@@ -166,6 +172,7 @@ func (w *Writer) begin(ctx context.Context, epoch string) error {
 	if w.ledger, err = js.KeyValue(ctx, wire.LedgerBucket(site)); err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(site), err)
 	}
+	w.cursors = cursors
 	w.cell = stream.NewCell(cursors, wire.NoticeCursorKey)
 	data, err := w.cell.Load(ctx)
 	if err != nil {
@@ -231,8 +238,8 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 	if err != nil {
 		return err
 	}
-	if n.State == wire.StateRetracted {
-		return w.retract(ctx, d, s, n)
+	if takesBack(n) {
+		return w.takeBack(ctx, d, s, n)
 	}
 	if withdrawn, known := s.ids[read.HashID(n.ID)]; known {
 		if withdrawn && n.State == wire.StateCurrent {
@@ -272,7 +279,7 @@ func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
 	if n.Site != w.cfg.Site || m.Subject != wire.NoticeSubject(n.Site, n.Instrument) {
 		return wire.Notice{}, fmt.Errorf("it speaks of instrument %q of site %q: %w", n.Instrument, n.Site, wire.ErrMalformed)
 	}
-	if n.State != wire.StateCurrent && n.State != wire.StateWithdrawn && n.State != wire.StateRetracted {
+	if n.State != wire.StateCurrent && n.State != wire.StateWithdrawn && n.State != wire.StateRetracted && n.State != wire.StatePurged {
 		return wire.Notice{}, fmt.Errorf("state %q: %w", n.State, wire.ErrMalformed)
 	}
 	_, err = wire.ParseManifestKey(wire.ManifestPartKey(n.Site, n.Instrument, wire.DayOf(n.ReceivedAt), 1))

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package keeping
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// DueDay is a day that is not kept any longer.
+type DueDay struct {
+	Day wire.Day
+	// Reason says why, in words for people.
+	Reason string
+}
+
+// Due returns those days, which are given in their order, that a retention does not
+// keep. A day goes as a whole: by age when all of it is older, and by size the oldest
+// first, as many as it takes. One that is not closed stays.
+func Due(days []wire.RootDay, keep wire.RetentionEntry, now time.Time, closed func(wire.Day) bool) []DueDay {
+	var all int64
+	for _, d := range days {
+		all += d.Bytes
+	}
+	var due []DueDay
+	for _, d := range days {
+		if d.Bytes == 0 || !closed(d.Day) { // what was purged has no bytes
+			continue
+		}
+		reason := ""
+		switch {
+		case isOld(d.Day, keep, now):
+			reason = fmt.Sprintf("expired: kept for %s", time.Duration(keep.MaxAgeMillis)*time.Millisecond)
+		case keep.MaxBytes > 0 && all > keep.MaxBytes:
+			reason = fmt.Sprintf("expired: the oldest of more than %s", humanize.IBytes(uint64(keep.MaxBytes)))
+		default:
+			continue
+		}
+		all -= d.Bytes
+		due = append(due, DueDay{d.Day, reason})
+	}
+	return due
+}
+
+func isOld(day wire.Day, keep wire.RetentionEntry, now time.Time) bool {
+	start, err := day.Start()
+	return err == nil && keep.MaxAgeMillis > 0 && now.Sub(start.AddDate(0, 0, 1)) >= time.Duration(keep.MaxAgeMillis)*time.Millisecond
+}
+
+// stillDue says whether a day that was due may still be: its Instrument may keep more
+// by now. How much there is was counted when it fell due.
+func stillDue(day wire.Day, keep wire.RetentionEntry, now time.Time) bool {
+	return isOld(day, keep, now) || keep.MaxBytes > 0
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package keeping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// changesAtOnce lines of an expired day are held in memory.
+const changesAtOnce = 4096
+
+// findDue writes a removal for each day that is due to expire.
+func (r *Room) findDue(ctx context.Context, now time.Time) error {
+	if r.cfg.Declared == nil {
+		return nil
+	}
+	entries, known := r.cfg.Declared()
+	if !known {
+		return nil
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.Retention == nil || r.cfg.Held(e.Instrument) != "" {
+			continue
+		}
+		days, err := r.days(ctx, e.Instrument)
+		if err != nil {
+			return fmt.Errorf("days of instrument %s: %w", e.Instrument, err)
+		}
+		closed := func(day wire.Day) bool { return r.closed(e.Instrument, day, now) }
+		for _, due := range Due(days, *e.Retention, now, closed) {
+			if err := r.expireLater(ctx, e.Instrument, due, now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Room) closed(instrument string, day wire.Day, now time.Time) bool {
+	if r.cfg.Closed != nil {
+		return r.cfg.Closed(instrument, day)
+	}
+	start, err := day.Start()
+	return err == nil && now.Sub(start.AddDate(0, 0, 1)) >= r.cfg.CloseAfter
+}
+
+// expireLater writes the removal of a day, unless it is there.
+func (r *Room) expireLater(ctx context.Context, instrument string, due DueDay, now time.Time) error {
+	removal := wire.Removal{Instrument: instrument, Day: due.Day, Reason: due.Reason, By: "spec.archive.retention", At: now}
+	value, err := removal.Encode()
+	if err != nil {
+		return err
+	}
+	if err := r.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	_, err = r.kv.Create(ctx, removal.Key(), value)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("write %s of %s: %w", removal.Key(), r.kv.Bucket(), err)
+	}
+	return nil
+}
+
+// days returns what the index says of an instrument's days. Where there is no index
+// nothing expires.
+func (r *Room) days(ctx context.Context, instrument string) ([]wire.RootDay, error) {
+	kv, err := r.cfg.JetStream.KeyValue(ctx, wire.IndexBucket(r.cfg.Site))
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e, err := kv.Get(ctx, instrument)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	entry, err := wire.DecodeIndexEntry(e.Value())
+	if err != nil || entry.Root == 0 {
+		return entry.Open, err
+	}
+	root, err := manifest.ReadRoot(ctx, r.cfg.Store, r.cfg.Site, instrument, entry.Root)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.MergeDays(root.Days, entry.Open), nil
+}
+
+// expire lists all of a day as purged. Stays says that the Instrument keeps the day by
+// now, or that it was found expired: then its removal is dropped.
+func (r *Room) expire(ctx context.Context, b *batch, now time.Time) (stays bool, err error) {
+	keep, declared := r.retention(b.instrument)
+	if !declared {
+		return false, &waits{waitHold, fmt.Errorf("instrument %s is not declared: apply its Instrument", b.instrument)}
+	}
+	begun, left, err := r.listed(ctx, b)
+	if err != nil {
+		return false, err
+	}
+	if !begun && !stillDue(b.day, keep, now) {
+		return true, r.done(ctx, b.whole.Key())
+	}
+	if left == 0 {
+		return false, nil
+	}
+	if owed := r.owed(b); len(owed) > 0 && now.Before(b.whole.At.Add(time.Duration(keep.HoldMillis)*time.Millisecond)) {
+		return false, &waits{waitMirrors, fmt.Errorf("%s have not got it", strings.Join(owed, ", "))}
+	}
+	ids, err := r.markPurged(ctx, b)
+	if err != nil {
+		return false, err
+	}
+	return false, r.cfg.Compactor.Relist(ctx, b.instrument, b.day, func(rec wire.Record) wire.Record {
+		if ids[manifest.HashID(rec.ID)] && expires(&rec) {
+			purged(&rec, b.whole)
+		}
+		return rec
+	})
+}
+
+func (r *Room) owed(b *batch) []string {
+	if r.cfg.Owed == nil {
+		return nil
+	}
+	return r.cfg.Owed(b.instrument, b.day)
+}
+
+// retention returns how long an instrument's data is kept now.
+func (r *Room) retention(instrument string) (wire.RetentionEntry, bool) {
+	if r.cfg.Declared == nil {
+		return wire.RetentionEntry{}, false
+	}
+	entries, _ := r.cfg.Declared()
+	for i := range entries {
+		if entries[i].Instrument != instrument {
+			continue
+		}
+		if entries[i].Retention == nil {
+			return wire.RetentionEntry{}, true
+		}
+		return *entries[i].Retention, true
+	}
+	return wire.RetentionEntry{}, false
+}
+
+// listed says whether the expiry of a day was begun, and how many objects are left
+// to be listed as purged.
+func (r *Room) listed(ctx context.Context, b *batch) (begun bool, left int, err error) {
+	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
+		switch {
+		case err != nil:
+			return false, 0, err
+		case expires(&rec):
+			left++
+		case rec.State == wire.StatePurged && rec.PurgedAt != nil && rec.PurgedAt.Equal(b.whole.At):
+			begun = true
+		}
+	}
+	return begun, left, nil
+}
+
+// expires says whether an object is among those that expire with their day: what
+// others keep is not ours to remove.
+func expires(rec *wire.Record) bool { return stays(rec) && wire.IsOurs(rec.Key) }
+
+func purged(rec *wire.Record, by *wire.Removal) {
+	at := by.At
+	rec.State, rec.Reason, rec.ChangedBy, rec.PurgedAt = wire.StatePurged, by.Reason, by.By, &at
+}
+
+// markPurged stores the changes of a day beside its data, and returns whose they are.
+func (r *Room) markPurged(ctx context.Context, b *batch) (map[manifest.IDHash]bool, error) {
+	files, err := manifest.List(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day)
+	if err != nil {
+		return nil, err
+	}
+	header := wire.ManifestHeader{Site: r.cfg.Site, Instrument: b.instrument, Day: b.day, Writer: r.cfg.Gateway, Incarnation: r.cfg.Incarnation}
+	ids := map[manifest.IDHash]bool{}
+	var lines []wire.Record
+	flush := func() error {
+		defer func() { lines = lines[:0] }()
+		if err := r.cfg.Lease.Check(); err != nil {
+			return err
+		}
+		return manifest.PutChanges(ctx, r.cfg.Store, header, files.NextPart, lines)
+	}
+	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
+		if err != nil {
+			return nil, err
+		}
+		if !expires(&rec) {
+			continue
+		}
+		ids[manifest.HashID(rec.ID)] = true
+		purged(&rec, b.whole)
+		if lines = append(lines, rec); len(lines) == changesAtOnce {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return ids, flush()
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keeping takes bytes out of the archive: those of objects that were purged,
+// and of days that are older, or more, than their Instrument keeps. What goes is
+// listed as purged before the first byte of it is touched, and the line stays.
+//
+// What is to be done is a wire.Removal, an entry in the bucket of cursors, which is
+// deleted last: whoever holds the lease does it, from its beginning, as often as a
+// kill comes between. Legal hold is asked for again before anything is touched.
+package keeping
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/compact"
+	"github.com/substorm/substorm/ingest-gateway/archive/pack"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Defaults of Config.
+const (
+	// DefaultInterval is how often removals are looked for, DefaultExpireInterval how
+	// often days are that are due to expire.
+	DefaultInterval       = 10 * time.Second
+	DefaultExpireInterval = time.Hour
+	// DefaultCloseAfter is when a day is closed, after its end, where nobody else says so.
+	DefaultCloseAfter = 24 * time.Hour
+	// DefaultGrace is how long readers of what lies beside a purged object have to learn
+	// its new place: the index tells them within a minute.
+	DefaultGrace = 90 * time.Second
+)
+
+// Lease says whether we may still write, see stream.Lease.
+type Lease interface{ Check() error }
+
+// Config says whose archive it is. Durations that are not set have the defaults.
+type Config struct {
+	Site, Gateway, Incarnation string
+
+	JetStream jetstream.JetStream
+	Store     objectstore.Store
+	Lease     Lease
+	// Compactor rewrites packs and manifests.
+	Compactor *compact.Compactor
+
+	// Held says why nothing of an instrument may be removed, in words for people; empty
+	// where it may.
+	Held func(instrument string) string
+	// Declared returns the entries of all instruments of the registry, and false before
+	// there is one. Without it nothing expires.
+	Declared func() ([]wire.InstrumentEntry, bool)
+	// Closed says whether the ledger of an instrument's day is closed: before that
+	// nothing of it expires. Optional: then it is CloseAfter after the day's end.
+	Closed func(instrument string, day wire.Day) bool
+	// Owed names the partners that have not got an instrument's day yet: it waits for
+	// them before it expires, as long as its retention says. Optional: nobody is waited for.
+	Owed func(instrument string, day wire.Day) []string
+
+	// Interval, ExpireInterval, CloseAfter and Grace are as their defaults say.
+	Interval, ExpireInterval, CloseAfter, Grace time.Duration
+
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Room works while one lease lasts.
+type Room struct {
+	cfg Config
+	kv  jetstream.KeyValue
+	// vacated says since when readers know that nothing is left in a pack.
+	vacated map[string]time.Time
+	// told has the removals that wait, with the reason that was last logged.
+	told map[string]string
+}
+
+// New returns a room; Run works in it.
+func New(cfg Config) *Room {
+	for _, d := range []struct {
+		value *time.Duration
+		or    time.Duration
+	}{{&cfg.Interval, DefaultInterval}, {&cfg.ExpireInterval, DefaultExpireInterval}, {&cfg.CloseAfter, DefaultCloseAfter}, {&cfg.Grace, DefaultGrace}} {
+		if *d.value <= 0 {
+			*d.value = d.or
+		}
+	}
+	return &Room{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}}
+}
+
+// Run removes what is to be removed, until ctx ends. Errors: wire.ErrNewerFormat,
+// stream.ErrLeaseLost, and what keeps JetStream or the store from answering.
+func (r *Room) Run(ctx context.Context) error {
+	bucket := wire.CursorBucket(r.cfg.Site)
+	kv, err := r.cfg.JetStream.KeyValue(ctx, bucket)
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	r.kv = kv
+	var expired time.Time
+	for {
+		now := time.Now().UTC()
+		if now.Sub(expired) >= r.cfg.ExpireInterval {
+			if err := r.findDue(ctx, now); err != nil {
+				return err
+			}
+			expired = now
+		}
+		if err := r.pass(ctx, now); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(r.cfg.Interval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Why removals wait.
+const (
+	waitHold    = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
+	waitMirrors = "Mirrors"   // partners have not got what is due to expire
+	waitReaders = "Readers"   // readers learn where the pack's other members lie
+	waitLister  = "Unlisted"  // a pack holds what no manifest lists yet
+	waitDamage  = "Damaged"   // other members of a pack cannot be read, or are not where they should be
+)
+
+var waitReasons = []string{waitHold, waitMirrors, waitReaders, waitLister, waitDamage}
+
+// waits says why a removal cannot be finished now.
+type waits struct {
+	reason string
+	err    error
+}
+
+func (w *waits) Error() string { return w.reason + ": " + w.err.Error() }
+
+// batch are the removals of one instrument's day.
+type batch struct {
+	instrument string
+	day        wire.Day
+	// whole is set where the whole day is due to expire.
+	whole   *wire.Removal
+	objects map[string]wire.Removal // by ID
+}
+
+// keys are those of its entries.
+func (b *batch) keys() []string {
+	var keys []string
+	if b.whole != nil {
+		keys = append(keys, b.whole.Key())
+	}
+	for _, o := range b.objects {
+		keys = append(keys, o.Key())
+	}
+	return keys
+}
+
+// pass works on all removals once.
+func (r *Room) pass(ctx context.Context, now time.Time) error {
+	all, err := r.batches(ctx)
+	if err != nil {
+		return err
+	}
+	waiting := map[string]int{}
+	for _, b := range all {
+		err := r.remove(ctx, b, now)
+		var w *waits
+		if errors.As(err, &w) {
+			waiting[w.reason] += len(b.keys())
+			r.tell(b, w)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("remove from instrument %s, %s: %w", b.instrument, b.day, err)
+		}
+	}
+	for _, reason := range waitReasons {
+		r.cfg.Metrics.waiting.WithLabelValues(reason).Set(float64(waiting[reason]))
+	}
+	return nil
+}
+
+// tell logs why a batch waits, once.
+func (r *Room) tell(b *batch, w *waits) {
+	key := b.instrument + "." + string(b.day)
+	if r.told[key] == w.Error() || w.reason == waitReaders {
+		return
+	}
+	r.told[key] = w.Error()
+	r.cfg.Log.Warn("bytes that are to be removed stay for now", "instrument", b.instrument, "day", b.day, "reason", w.reason, "error", w.err)
+}
+
+// batches returns what is to be removed, by instrument and day.
+func (r *Room) batches(ctx context.Context) ([]*batch, error) {
+	watch, err := r.kv.Watch(ctx, wire.RemovalKeys, jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", r.kv.Bucket(), err)
+	}
+	defer func() { _ = watch.Stop() }()
+	found := map[string]*batch{}
+	for {
+		var e jetstream.KeyValueEntry
+		select {
+		case e = <-watch.Updates():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if e == nil {
+			break
+		}
+		removal, err := wire.DecodeRemoval(e.Value())
+		if errors.Is(err, wire.ErrNewerFormat) {
+			return nil, fmt.Errorf("%s: %w", e.Key(), err)
+		}
+		if err != nil || removal.Key() != e.Key() {
+			r.cfg.Log.Error("an entry that says what is to be removed cannot be read, and is left alone", "key", e.Key(), "error", err)
+			continue
+		}
+		key := removal.Instrument + "." + string(removal.Day)
+		b := found[key]
+		if b == nil {
+			b = &batch{instrument: removal.Instrument, day: removal.Day, objects: map[string]wire.Removal{}}
+			found[key] = b
+		}
+		if removal.ID == "" {
+			b.whole = &removal
+		} else {
+			b.objects[removal.ID] = removal
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b *batch) int {
+		return cmp.Or(cmp.Compare(a.instrument, b.instrument), cmp.Compare(a.day, b.day))
+	}), nil
+}
+
+// remove does all that can be done for a batch now, and deletes its entries when
+// nothing is left to do.
+func (r *Room) remove(ctx context.Context, b *batch, now time.Time) error {
+	if why := r.cfg.Held(b.instrument); why != "" {
+		return &waits{waitHold, errors.New(why)}
+	}
+	if b.whole != nil {
+		stays, err := r.expire(ctx, b, now)
+		if err != nil {
+			return err
+		}
+		if stays {
+			b.whole = nil
+			if len(b.objects) == 0 {
+				return nil
+			}
+		}
+	}
+	p, err := r.find(ctx, b)
+	if err != nil {
+		return err
+	}
+	for _, key := range p.objects() {
+		if err := r.delete(ctx, b.instrument, key); err != nil {
+			return err
+		}
+	}
+	if err := r.emptyPacks(ctx, p, now); err != nil {
+		return err
+	}
+	for _, key := range b.keys() {
+		if err := r.done(ctx, key); err != nil {
+			return err
+		}
+	}
+	delete(r.told, b.instrument+"."+string(b.day))
+	by := byPurge
+	if b.whole != nil {
+		by = byExpiry
+	}
+	r.cfg.Metrics.objects.WithLabelValues(by).Add(float64(p.count))
+	r.cfg.Metrics.bytes.WithLabelValues(by).Add(float64(p.bytes))
+	r.cfg.Log.Info("bytes are removed", "instrument", b.instrument, "day", b.day, "objects", p.count, "bytes", p.bytes, "by", by)
+	return nil
+}
+
+func (r *Room) delete(ctx context.Context, instrument, key string) error {
+	if why := r.cfg.Held(instrument); why != "" {
+		return &waits{waitHold, errors.New(why)}
+	}
+	if err := r.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	return r.cfg.Store.Delete(ctx, key)
+}
+
+func (r *Room) done(ctx context.Context, key string) error {
+	if err := r.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	if err := r.kv.Delete(ctx, key); err != nil {
+		return fmt.Errorf("delete %s of %s: %w", key, r.kv.Bucket(), err)
+	}
+	return nil
+}
+
+// emptyPacks takes what is to be removed out of its packs. Those that hold more than
+// that go when readers had time to learn of the new places.
+func (r *Room) emptyPacks(ctx context.Context, p *plan, now time.Time) error {
+	var wait error
+	for _, key := range slices.Sorted(maps.Keys(p.packs)) {
+		if _, known := r.vacated[key]; !known {
+			moved, err := r.cfg.Compactor.Vacate(ctx, key)
+			if err != nil {
+				if wait = waitsFor(err); wait == nil {
+					return err
+				}
+				continue
+			}
+			r.vacated[key] = now
+			if moved == 0 {
+				r.vacated[key] = time.Time{}
+			}
+		}
+		if now.Sub(r.vacated[key]) < r.cfg.Grace {
+			wait = cmp.Or(wait, error(&waits{waitReaders, fmt.Errorf("%s goes at %s", key, wire.FormatTime(r.vacated[key].Add(r.cfg.Grace)))}))
+			continue
+		}
+		if err := r.cfg.Compactor.Rewrite(ctx, key, ""); err != nil {
+			if wait = waitsFor(err); wait == nil {
+				return err
+			}
+			continue
+		}
+		delete(r.vacated, key)
+	}
+	return wait
+}
+
+// waitsFor explains an error for which a removal waits; nil for others.
+func waitsFor(err error) error {
+	switch {
+	case errors.Is(err, compact.ErrHeld):
+		return &waits{waitHold, err}
+	case errors.Is(err, compact.ErrUnlisted):
+		return &waits{waitLister, err}
+	case errors.Is(err, pack.ErrDamaged), errors.Is(err, compact.ErrElsewhere), errors.Is(err, wire.ErrMalformed):
+		return &waits{waitDamage, err}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package keeping
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics outlive the rooms of one process.
+type Metrics struct {
+	waiting        *prometheus.GaugeVec
+	objects, bytes *prometheus.CounterVec
+}
+
+// What bytes are removed by.
+const (
+	byPurge  = "Purge"
+	byExpiry = "Expiry"
+)
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "substorm_archive_removals_waiting", Help: "Removals that cannot be finished yet, by reason."}, []string{"reason"}),
+		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archive_removed_objects_total", Help: "Objects whose bytes this gateway removed for good."}, []string{"by"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archive_removed_bytes_total", Help: "Bytes of those objects."}, []string{"by"}),
+	}
+	for _, by := range []string{byPurge, byExpiry} {
+		m.objects.WithLabelValues(by)
+		m.bytes.WithLabelValues(by)
+	}
+	for _, reason := range waitReasons {
+		m.waiting.WithLabelValues(reason)
+	}
+	registry.MustRegister(m.waiting, m.objects, m.bytes)
+	return m
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// removalKeys begins the keys of Removals in the bucket of cursors.
+const removalKeys = "removal."
+
+// RemovalKeys are the keys of all Removals, as a subject.
+const RemovalKeys = removalKeys + ">"
+
+// IsRemovalKey says whether a key of the bucket of cursors is that of a Removal.
+func IsRemovalKey(key string) bool { return strings.HasPrefix(key, removalKeys) }
+
+// Removal says which bytes are still to be taken out of the archive. Whoever is the
+// archivist does it, however often it is begun, and deletes the entry after that.
+type Removal struct {
+	Format     int    `json:"format"`
+	Instrument string `json:"instrument"`
+	// Day of receipt.
+	Day Day `json:"day"`
+	// ID of the object: the manifest lists it as purged, or as a repeat. Empty: the
+	// whole day is due to expire, and what of it is not listed as purged yet will be.
+	ID string `json:"id,omitempty"`
+	// Reason, By and At are those of the purge.
+	Reason string    `json:"reason"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+}
+
+// Key is the removal's key in the bucket of cursors.
+func (r Removal) Key() string {
+	key := removalKeys + r.Instrument + "." + string(r.Day)
+	if r.ID == "" {
+		return key
+	}
+	id := sha256.Sum256([]byte(r.ID))
+	return key + "." + hex.EncodeToString(id[:16])
+}
+
+// Encode writes the removal as JSON.
+func (r Removal) Encode() ([]byte, error) {
+	r.Format = Format
+	return json.Marshal(r)
+}
+
+// DecodeRemoval reads a removal. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeRemoval(data []byte) (Removal, error) {
+	r, err := decode(data, func(r Removal) int { return r.Format })
+	if err != nil {
+		return Removal{}, err
+	}
+	if _, err := ParseDay(string(r.Day)); err != nil || r.Instrument == "" {
+		return Removal{}, fmt.Errorf("removal of %q of instrument %q, day %q: %w", r.ID, r.Instrument, r.Day, ErrMalformed)
+	}
+	return r, nil
+}
+
+// RetentionEntry says how long an instrument's data is kept.
+type RetentionEntry struct {
+	// MaxAgeMillis since receipt, and MaxBytes that are kept; 0 is no limit.
+	MaxAgeMillis int64 `json:"maxAgeMillis,omitempty"`
+	MaxBytes     int64 `json:"maxBytes,omitempty"`
+	// HoldMillis is how long what is due waits for partners that have not got it.
+	HoldMillis int64 `json:"holdMillis,omitempty"`
+}

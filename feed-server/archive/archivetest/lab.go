@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,6 +35,8 @@ import (
 const (
 	// Site is the code of the Site.
 	Site = "thule"
+	// Bucket is what the archive lies in.
+	Bucket = "archive"
 	// Camera is an instrument that every lab has, whose archive is everybody's.
 	Camera = "allsky-1"
 	// Reader is who may read what names it; its token is Token.
@@ -49,6 +52,8 @@ var (
 // Lab is one archive.
 type Lab struct {
 	testing.TB
+	MinIO     *parts.MinIOServer
+	NATS      *parts.NATSServer
 	Store     objectstore.Store
 	JetStream jetstream.JetStream
 	Catalog   *catalog.Catalog
@@ -60,15 +65,27 @@ type Lab struct {
 	URL string
 
 	snapshot atomic.Pointer[registry.Snapshot]
+	mu       sync.Mutex
+	asked    []string
+}
+
+// Asked returns what the doors were asked since it was last called: "GET /path?query".
+func (l *Lab) Asked() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	asked := l.asked
+	l.asked = nil
+	return asked
 }
 
 // New returns an archive without objects, of the Camera and further instruments.
 func New(t testing.TB, more ...wire.InstrumentEntry) *Lab {
 	t.Helper()
 	l := &Lab{
-		TB: t, Store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"), JetStream: parts.NATS(t, parts.NATSOptions{Unsynced: true}).JetStream(t),
+		TB: t, MinIO: parts.MinIO(t, parts.MinIOOptions{}), NATS: parts.NATS(t, parts.NATSOptions{Unsynced: true}),
 		Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	}
+	l.Store, l.JetStream = l.MinIO.Bucket(t, Bucket), l.NATS.JetStream(t)
 	l.Declare(append([]wire.InstrumentEntry{{
 		Instrument: Camera, UID: "camera", Generation: 1, MediaType: "image/jpeg", CadenceMillis: 10_000, Access: Public,
 		Rights: &wire.RightsEntry{License: "CC-BY-4.0", DOI: "10.5555/thule", Citation: "Thule <2026>", Credit: "Image: Thule"},
@@ -126,7 +143,12 @@ func (l *Lab) Open(more ...map[string]http.HandlerFunc) {
 			mux.HandleFunc(pattern, serve)
 		}
 	}
-	server := httptest.NewServer(mux)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.mu.Lock()
+		l.asked = append(l.asked, r.Method+" "+r.URL.RequestURI())
+		l.mu.Unlock()
+		mux.ServeHTTP(w, r)
+	}))
 	l.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ import (
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -181,6 +183,69 @@ func (l *Lab) Announce(instrument string, r wire.Record) {
 	l.ok(err)
 	_, err = l.JetStream.PublishMsg(l.Context(), m)
 	l.ok(err)
+}
+
+// Wait waits until the catalog knows an object.
+func (l *Lab) Wait(r wire.Record) {
+	l.Helper()
+	l.Until(r.ID+" is known", func() bool {
+		for name := range l.Snapshot().Instruments {
+			d, err := l.Catalog.Day(l.Context(), name, wire.DayOf(r.ReceivedAt))
+			l.ok(err)
+			if slices.ContainsFunc(d.Records, func(is *wire.Record) bool { return is.ID == r.ID }) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// List writes manifests of all that the catalog knows, and has it know them.
+func (l *Lab) List() {
+	l.Helper()
+	kv, err := l.JetStream.KeyValue(l.Context(), wire.IndexBucket(Site))
+	l.ok(err)
+	for name := range l.Snapshot().Instruments {
+		days, err := l.Catalog.Days(l.Context(), name)
+		l.ok(err)
+		var entry wire.IndexEntry
+		for _, of := range days {
+			d, err := l.Catalog.Day(l.Context(), name, of.Day)
+			l.ok(err)
+			number := of.Parts.Count() + 1
+			m := wire.Manifest{Header: wire.ManifestHeader{Site: Site, Instrument: name, Day: of.Day, Writer: "gateway-0", Incarnation: "one"}}
+			sum := manifest.NewSummary(wire.RootDay{Day: of.Day, Parts: of.Parts.Add(number)})
+			for _, r := range d.Records {
+				m.Records = append(m.Records, *r)
+				sum.Add(*r)
+			}
+			data, err := m.Encode()
+			l.ok(err)
+			key := wire.ManifestPartKey(Site, name, of.Day, number)
+			l.ok(l.Store.Put(l.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{CreateOnly: true}))
+			entry.Open = append(entry.Open, sum.Day())
+		}
+		value, err := entry.Encode()
+		l.ok(err)
+		_, err = kv.Put(l.Context(), name, value)
+		l.ok(err)
+	}
+	epoch, state, err := stream.Epoch(l.Context(), l.JetStream, wire.NoticeStream(Site))
+	l.ok(err)
+	listed, err := wire.StreamCursor{Epoch: epoch, Next: state.LastSeq + 1}.Encode()
+	l.ok(err)
+	_, err = kv.Put(l.Context(), wire.IndexListedKey, listed)
+	l.ok(err)
+	l.Until("the manifests are known", func() bool {
+		for name := range l.Snapshot().Instruments {
+			days, err := l.Catalog.Days(l.Context(), name)
+			l.ok(err)
+			if slices.ContainsFunc(days, func(d wire.RootDay) bool { return d.Parts.Count() == 0 }) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // Answer is what a client sees. Err is that of the body.

@@ -74,6 +74,9 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 		files.Replaced = header.Replaces
 		for _, part := range header.Replaces {
 			replaced[part] = true
+			if name, err := wire.ParseManifestKey(part); err == nil {
+				files.NextPart = max(files.NextPart, name.Number+1) // it may be gone
+			}
 		}
 		files.InEffect = append(files.InEffect, key)
 	}

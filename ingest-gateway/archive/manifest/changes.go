@@ -89,6 +89,7 @@ func (w *Writer) retract(ctx context.Context, d *day, s *slot, n wire.Notice) er
 func (w *Writer) change(d *day, s *slot, r wire.Record) {
 	s.closes = w.closes
 	d.open = append(d.open, r)
+	d.changes = append(d.changes, r)
 	w.open++
 	delete(w.named.records, r.ID)
 }

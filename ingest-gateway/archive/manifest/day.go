@@ -27,7 +27,9 @@ type day struct {
 	slots    map[int]*slot
 	nextPart int
 	open     []wire.Record
-	paths    paths
+	// changes are those of open that say what their objects do not.
+	changes []wire.Record
+	paths   paths
 
 	// repeats is the ledger's column; unsaved until the ledger has it.
 	repeats wire.Totals

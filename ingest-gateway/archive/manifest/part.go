@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -73,13 +74,17 @@ func (w *Writer) writeParts(ctx context.Context) error {
 // writePart closes a day's open part. It may run beside those of other days.
 func (w *Writer) writePart(ctx context.Context, d *day) error {
 	key := wire.ManifestPartKey(w.cfg.Site, d.instrument, d.day, d.nextPart)
-	data, err := wire.Manifest{
-		Header: wire.ManifestHeader{Site: w.cfg.Site, Instrument: d.instrument, Day: d.day,
-			Writer: w.cfg.Gateway, Incarnation: w.cfg.Incarnation},
-		Records: d.open,
-	}.Encode()
+	header := wire.ManifestHeader{Site: w.cfg.Site, Instrument: d.instrument, Day: d.day,
+		Writer: w.cfg.Gateway, Incarnation: w.cfg.Incarnation}
+	data, err := wire.Manifest{Header: header, Records: d.open}.Encode()
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", key, err)
+	}
+	if err := w.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	if err := read.PutChanges(ctx, w.cfg.Store, header, d.nextPart, d.changes); err != nil {
+		return err
 	}
 	if err := w.cfg.Lease.Check(); err != nil {
 		return err
@@ -98,7 +103,7 @@ func (w *Writer) writePart(ctx context.Context, d *day) error {
 	}
 	w.cfg.Index.Part(ctx, d.instrument, d.day, d.nextPart, d.open)
 	d.nextPart++
-	d.open = d.open[:0]
+	d.open, d.changes = d.open[:0], d.changes[:0]
 	return nil
 }
 

@@ -282,6 +282,7 @@ func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
 // list adds a record to the open part of its day.
 func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	n.Record.ReceivedAt = n.Record.ReceivedAt.UTC()
+	told := n.Path
 	if _, again := s.ids[read.HashID(n.ID)]; !again && n.State == wire.StateCurrent {
 		w.publish(d, &n)
 	}
@@ -290,6 +291,9 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	d.listed[slotOf(n.Record)] = true
 	w.held++
 	d.open = append(d.open, n.Record)
+	if n.State != wire.StateCurrent || n.Path != told || !wire.IsOurs(n.Key) {
+		d.changes = append(d.changes, n.Record)
+	}
 	w.open++
 	w.named.listed(n)
 	if n.State == wire.StateWithdrawn {

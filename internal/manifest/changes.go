@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// PutChanges stores what lines of a manifest say and their objects do not; it must
+// be there before those lines are. Part is the number of the day's part that lists
+// them, or Files.NextPart where a compacted day does. What is there already is no
+// error. Errors: those of objectstore.
+func PutChanges(ctx context.Context, store objectstore.Store, h wire.ManifestHeader, part int, records []wire.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	data, err := wire.Manifest{Header: h, Records: records}.Encode()
+	if err != nil {
+		return fmt.Errorf("changes of %s of instrument %s: %w", h.Day, h.Instrument, err)
+	}
+	digest := wire.Digest(sha256.Sum256(data))
+	err = store.Put(ctx, wire.ChangesKey(h.Site, h.Instrument, h.Day, part, digest), bytes.NewReader(data), int64(len(data)),
+		objectstore.PutOptions{ContentType: "application/zstd", Digest: digest, CreateOnly: true})
+	if errors.Is(err, objectstore.ErrExists) {
+		return nil // its key follows from its bytes
+	}
+	return err
+}
+
+// ChangedDays yields the days of which there are changes of an instrument.
+func ChangedDays(ctx context.Context, store objectstore.Store, site, instrument string) iter.Seq2[wire.Day, error] {
+	return func(yield func(wire.Day, error) bool) {
+		for name, err := range store.Folders(ctx, wire.ChangesInstrumentPrefix(site, instrument)) {
+			if !yield(wire.Day(name), err) {
+				return
+			}
+		}
+	}
+}
+
+// Changes are what is known of a day beside its objects.
+type Changes struct {
+	// Records by ID: what holds of each.
+	Records map[string]wire.Record
+	// LastPart is the greatest number of a part that changes are of.
+	LastPart int
+}
+
+// ReadChanges reads the changes of an instrument and day. Errors: those of
+// objectstore, wire.ErrMalformed, wire.ErrNewerFormat.
+func ReadChanges(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) (Changes, error) {
+	type file struct {
+		key      string
+		part     int
+		storedAt time.Time
+	}
+	var files []file
+	for info, err := range store.List(ctx, wire.ChangesPrefix(site, instrument, day), "") {
+		if err != nil {
+			return Changes{}, err
+		}
+		name, err := wire.ParseChangesKey(info.Key)
+		if err != nil {
+			return Changes{}, err
+		}
+		files = append(files, file{info.Key, name.Part, info.ModifiedAt})
+	}
+	slices.SortFunc(files, func(a, b file) int {
+		return cmp.Or(cmp.Compare(a.part, b.part), a.storedAt.Compare(b.storedAt), cmp.Compare(a.key, b.key))
+	})
+	c := Changes{Records: map[string]wire.Record{}}
+	for _, f := range files {
+		c.LastPart = max(c.LastPart, f.part)
+		if err := c.read(ctx, store, f.key); err != nil {
+			return Changes{}, err
+		}
+	}
+	return c, nil
+}
+
+func (c *Changes) read(ctx context.Context, store objectstore.Store, key string) error {
+	body, _, err := store.Get(ctx, key, objectstore.All)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	m, err := wire.DecodeManifest(body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	name, err := wire.ParseChangesKey(key)
+	if err != nil {
+		return err
+	}
+	if h := m.Header; h.Site != name.Site || h.Instrument != name.Instrument || h.Day != name.Day {
+		return fmt.Errorf("%s: its header speaks of %s of instrument %s of site %s: %w", key, h.Day, h.Instrument, h.Site, wire.ErrMalformed)
+	}
+	for _, r := range m.Records {
+		if was, known := c.Records[r.ID]; !known || finality(r.State) >= finality(was.State) {
+			c.Records[r.ID] = r
+		}
+	}
+	return nil
+}
+
+// finality orders states by what nothing that comes later changes.
+func finality(s wire.State) int {
+	switch s {
+	case wire.StateWithdrawn:
+		return 2
+	case wire.StatePurged:
+		return 1
+	default:
+		return 0
+	}
+}

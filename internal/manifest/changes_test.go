@@ -245,3 +245,48 @@ func TestReadRoot(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// What changes say holds by part, not by the time they were written; what was
+// withdrawn or purged stays so, and what is written twice is there once.
+func TestReadChanges(t *testing.T) {
+	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	header := wire.ManifestHeader{Site: site, Instrument: instrument, Day: day, Writer: "gateway-0", Incarnation: "1"}
+	put := func(part int, records ...wire.Record) {
+		t.Helper()
+		if err := manifest.PutChanges(t.Context(), store, header, part, records); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(1)
+	put(10, in(wire.StateCurrent, "a", "restored"), in(wire.StateRetracted, "c", "again"))
+	put(2, in(wire.StateRetracted, "a", "dark"), in(wire.StateRetracted, "b", "dark"), in(wire.StatePurged, "c", "private"), withdrawn("d", "a"))
+	put(2, in(wire.StateRetracted, "a", "dark"), in(wire.StateRetracted, "b", "dark"), in(wire.StatePurged, "c", "private"), withdrawn("d", "a"))
+	put(11, in(wire.StatePurged, "d", "not any more"))
+	got, err := manifest.ReadChanges(t.Context(), store, site, instrument, day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for id, r := range got.Records {
+		found[id] = string(r.State) + " " + r.Reason
+	}
+	want := map[string]string{"a": "Current restored", "b": "Retracted dark", "c": "Purged private", "d": "Withdrawn "}
+	if diff := cmp.Diff(want, found); diff != "" || got.LastPart != 11 {
+		t.Errorf("last part %d, (-want +got):\n%s", got.LastPart, diff)
+	}
+	files := 0
+	for _, err := range store.List(t.Context(), wire.ChangesPrefix(site, instrument, day), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		files++
+	}
+	if files != 3 {
+		t.Errorf("%d files, want 3", files)
+	}
+
+	putBytes(t, store, wire.ChangesPrefix(site, instrument, day)+"stranger", []byte("x"))
+	if _, err := manifest.ReadChanges(t.Context(), store, site, instrument, day); !errors.Is(err, wire.ErrMalformed) {
+		t.Errorf("a stranger among them: %v", err)
+	}
+}

@@ -78,6 +78,8 @@ func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, o Options
 			user = taker(site.Spec.Code, o.TakeBackFrom)
 		case o.AbandonPod != "":
 			user = abandoner(site.Spec.Code, o.AbandonPod)
+		case o.Rebuild:
+			user = rebuilder(site.Spec.Code)
 		}
 		b.nats.InboxPrefix = user.InboxPrefix
 		if b.nats.Credentials, err = issue(user, secrets[ref.Name], age); err != nil {

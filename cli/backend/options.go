@@ -43,6 +43,8 @@ type Options struct {
 	// AbandonPod is the gateway pod whose spool is given up; empty for all other
 	// commands. It decides as ImportFor does.
 	AbandonPod string
+	// Rebuild: manifests are made anew, and the index is told. It decides as ImportFor does.
+	Rebuild bool
 
 	// TLSServerName is the name in the servers' certificates, where it is not
 	// the one that is connected to.

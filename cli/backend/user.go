@@ -73,6 +73,16 @@ func abandoner(code, pod string) plan.JetStreamUser {
 	return u
 }
 
+// rebuilder is reader, and may say that a Site's index must be made anew from the
+// manifests.
+func rebuilder(code string) plan.JetStreamUser {
+	u := reader(code)
+	u.Name = "substorm archive rebuild"
+	index := wire.IndexBucket(code)
+	u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+index+".>", "$KV."+index+"."+wire.IndexListedKey)
+	return u
+}
+
 // issue makes credentials that are good for so long, with an account's signing key.
 func issue(u plan.JetStreamUser, account *corev1.Secret, age time.Duration) ([]byte, error) {
 	signer, err := nkeys.FromSeed(bytes.TrimSpace(account.Data[plan.KeyAccountSeed]))

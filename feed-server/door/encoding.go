@@ -14,6 +14,9 @@ func AcceptsGzip(r *http.Request) bool {
 	return quality(lines(r, "Accept-Encoding"), "gzip") > 0
 }
 
+// AcceptsZstd says the same of zstd (RFC 8878).
+func AcceptsZstd(r *http.Request) bool { return quality(lines(r, "Accept-Encoding"), "zstd") > 0 }
+
 // PrefersJSON says whether a client takes JSON rather than HTML. One that takes both
 // alike is a person's browser.
 func PrefersJSON(r *http.Request) bool {

@@ -33,8 +33,8 @@ type GateConfig struct {
 	// replica; nil: they end with the server.
 	Draining <-chan struct{}
 	// Count is told of each answer when it ends: whose data it was about and who asked
-	// (both may be empty), the status and the bytes of content that were sent. Optional.
-	// It must not block.
+	// (both may be empty), the status and the bytes of content that were sent. Of one about
+	// several instruments it is told once for each. Optional. It must not block.
 	Count   func(instrument, reader string, class Class, status int, bytes int64)
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer

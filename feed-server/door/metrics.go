@@ -36,7 +36,13 @@ func (v *Visit) count() {
 	m, class := v.gate.metrics, v.class.String()
 	m.requests.WithLabelValues(class, strconv.Itoa(v.sent.status)).Inc()
 	m.bytes.WithLabelValues(class).Add(float64(v.sent.bytes))
-	if v.gate.cfg.Count != nil {
+	if v.gate.cfg.Count == nil {
+		return
+	}
+	for instrument, bytes := range v.shares {
+		v.gate.cfg.Count(instrument, v.Reader.Name, v.class, v.sent.status, bytes)
+	}
+	if len(v.shares) == 0 {
 		v.gate.cfg.Count(v.about, v.Reader.Name, v.class, v.sent.status, v.sent.bytes)
 	}
 }

@@ -36,8 +36,10 @@ type Visit struct {
 	gate  *Gate
 	class Class
 	sent  counter
-	// about is the instrument whose data is asked for.
-	about string
+	// about is the instrument whose data is asked for; shares are the bytes of each where
+	// there are several.
+	about  string
+	shares map[string]int64
 }
 
 type visitKey struct{}
@@ -65,6 +67,18 @@ func (v *Visit) Base() string { return v.gate.base(v) }
 
 // About says whose data is asked for, to those who count.
 func (v *Visit) About(instrument string) { v.about = instrument }
+
+// Share says that so many bytes of an instrument's data were sent, where an answer is
+// about several.
+func (v *Visit) Share(instrument string, bytes int64) {
+	if v.about != "" {
+		return
+	}
+	if v.shares == nil {
+		v.shares = map[string]int64{}
+	}
+	v.shares[instrument] += bytes
+}
 
 // Instrument returns what the registry says of an instrument, if who asks may read its
 // archive at all. What names in the answer what was asked for.

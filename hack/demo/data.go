@@ -55,7 +55,7 @@ func (d *demo) makeData() (data, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return data{}, err
 	}
-	start := time.Now().UTC().Truncate(time.Minute)
+	start := time.Now().UTC().Truncate(time.Minute).Add(-maxLines * time.Second)
 	for i := range 3 {
 		at := start.Add(time.Duration(i) * time.Minute)
 		frame, err := makeFrame(at)

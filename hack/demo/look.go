@@ -48,6 +48,9 @@ func (d *demo) look(ctx context.Context, s sent) error {
 	if err := d.compareFrames(ctx, s); err != nil {
 		return err
 	}
+	if err := d.lookOverHTTP(ctx, s); err != nil {
+		return err
+	}
 	return d.checkStatus(ctx)
 }
 
@@ -237,9 +240,12 @@ Look around:
   substorm send --to $address ANY-FILE
   kubectl delete pod demo-0 && substorm send --to $address ANY-FILE    # no receipt before the next pod is ready
   kubectl explain instrument.spec
+  kubectl port-forward service/%s 8080:80 &                 # the archive, as people, robots and HAPI clients see it
+  curl http://127.0.0.1:8080/archive/; wget -r -N -np http://127.0.0.1:8080/archive/allsky-camera/
+  curl "http://127.0.0.1:8080/hapi/info?dataset=magnetometer/seconds"
 
 Nothing sends any more: once an Instrument's data is late by two of its cadences, kubectl says so (Overdue). make demo
 sends again, make demo-down removes all of it.
-`, clusterName)
+`, clusterName, feedServers)
 	return nil
 }

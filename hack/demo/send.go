@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -19,6 +20,9 @@ type sent struct {
 	frames map[wire.Digest]string // file by its SHA-256
 	// datagrams that the archive held before, and that were sent.
 	before, datagrams uint64
+	// samples are the seconds that the lines tell of, all between from and to.
+	samples  int
+	from, to time.Time
 }
 
 // send sends the frames over TCP and the lines over UDP, each to the address that its Instrument's status names.
@@ -29,6 +33,9 @@ func (d *demo) send(ctx context.Context) (sent, error) {
 	}
 	d.p.Line("data: %s", data.what)
 	s := sent{frames: map[wire.Digest]string{}, datagrams: uint64(len(data.lines))}
+	if err := s.span(data.lines); err != nil {
+		return sent{}, err
+	}
 	for _, file := range data.frames {
 		body, err := os.ReadFile(file)
 		if err != nil {
@@ -55,6 +62,27 @@ func (d *demo) send(ctx context.Context) (sent, error) {
 		return sent{}, err
 	}
 	return s, d.show(ctx, d.substorm, "send", "--udp", "--lines", "--rate", strconv.Itoa(linesPerSecond), "--to", magnetometer, lines)
+}
+
+// span notes which seconds lines of IAGA-2002 tell of.
+func (s *sent) span(lines []string) error {
+	const layout = "2006-01-02 15:04:05.000"
+	seconds := map[time.Time]bool{}
+	for _, line := range lines {
+		at, err := time.Parse(layout, line[:min(len(layout), len(line))])
+		if err != nil {
+			return fmt.Errorf("line %q: %w", line, err)
+		}
+		if len(seconds) == 0 || at.Before(s.from) {
+			s.from = at
+		}
+		if end := at.Add(time.Second); end.After(s.to) {
+			s.to = end
+		}
+		seconds[at] = true
+	}
+	s.samples = len(seconds)
+	return nil
 }
 
 func (d *demo) addressOf(ctx context.Context, instrument string) (string, error) {

@@ -28,8 +28,8 @@ const (
 	ByObserved
 )
 
-// span returns the first and the last instant of an object.
-func (by By) span(r *wire.Record) (from, to time.Time) {
+// Span returns the first and the last instant of an object.
+func (by By) Span(r *wire.Record) (from, to time.Time) {
 	if by == ByReceived || r.ObservedFrom == nil && r.ObservedTo == nil {
 		return r.ReceivedAt, r.ReceivedAt
 	}
@@ -186,7 +186,7 @@ type run struct {
 }
 
 func (r *run) begins() time.Time {
-	from, _ := r.by.span(r.records[0])
+	from, _ := r.by.Span(r.records[0])
 	return from
 }
 
@@ -196,7 +196,7 @@ func (m *merged) run(d *Day) *run {
 		if r.State != wire.StateCurrent {
 			continue
 		}
-		from, to := m.by.span(r)
+		from, to := m.by.Span(r)
 		if to.Before(m.from) || !m.to.IsZero() && !from.Before(m.to) {
 			continue
 		}
@@ -207,8 +207,8 @@ func (m *merged) run(d *Day) *run {
 }
 
 func (by By) compare(a, b *wire.Record) int {
-	x, _ := by.span(a)
-	y, _ := by.span(b)
+	x, _ := by.Span(a)
+	y, _ := by.Span(b)
 	return cmp.Or(x.Compare(y), a.ReceivedAt.Compare(b.ReceivedAt), strings.Compare(a.ID, b.ID))
 }
 

@@ -402,7 +402,7 @@ func TestBetween(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at, _ := by.span(&r)
+			at, _ := by.Span(&r)
 			if at.Before(last) {
 				t.Errorf("%s begins at %s, before the one before it", r.Path, at)
 			}

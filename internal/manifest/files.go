@@ -67,15 +67,15 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 	replaced := make(map[string]bool)
 	if files.NextVersion > 1 {
 		key := wire.ManifestVersionKey(site, instrument, day, files.NextVersion-1)
-		header, err := readHeader(ctx, store, key)
+		header, err := Header(ctx, store, key)
 		if err != nil {
 			return Files{}, err
 		}
-		files.Replaced = header.Replaces
+		files.Replaced, files.NextPart = header.Replaces, max(files.NextPart, header.NextPart)
 		for _, part := range header.Replaces {
 			replaced[part] = true
 			if name, err := wire.ParseManifestKey(part); err == nil {
-				files.NextPart = max(files.NextPart, name.Number+1) // it may be gone
+				files.NextPart = max(files.NextPart, name.Number+1)
 			}
 		}
 		files.InEffect = append(files.InEffect, key)
@@ -90,7 +90,8 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 	return files, nil
 }
 
-func readHeader(ctx context.Context, store objectstore.Store, key string) (wire.ManifestHeader, error) {
+// Header reads what a file says of itself. Errors: as Day.
+func Header(ctx context.Context, store objectstore.Store, key string) (wire.ManifestHeader, error) {
 	body, _, err := store.Get(ctx, key, objectstore.All)
 	if err != nil {
 		return wire.ManifestHeader{}, err

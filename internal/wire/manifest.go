@@ -27,6 +27,9 @@ type ManifestHeader struct {
 	Changes int `json:"changes,omitempty"`
 	// Replaces are the keys of the parts that a compacted day stands for.
 	Replaces []string `json:"replaces,omitempty"`
+	// NextPart is the least number that the next part of a compacted day may have:
+	// parts before it may be gone. 0: the parts that there are say it.
+	NextPart int `json:"nextPart,omitempty"`
 	// ObservedFrom and ObservedTo are the least and greatest observation time
 	// that the entries hold.
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`

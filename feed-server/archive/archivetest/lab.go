@@ -13,7 +13,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ import (
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -34,6 +37,8 @@ import (
 const (
 	// Site is the code of the Site.
 	Site = "thule"
+	// Bucket is what the archive lies in.
+	Bucket = "archive"
 	// Camera is an instrument that every lab has, whose archive is everybody's.
 	Camera = "allsky-1"
 	// Reader is who may read what names it; its token is Token.
@@ -49,6 +54,8 @@ var (
 // Lab is one archive.
 type Lab struct {
 	testing.TB
+	MinIO     *parts.MinIOServer
+	NATS      *parts.NATSServer
 	Store     objectstore.Store
 	JetStream jetstream.JetStream
 	Catalog   *catalog.Catalog
@@ -60,15 +67,27 @@ type Lab struct {
 	URL string
 
 	snapshot atomic.Pointer[registry.Snapshot]
+	mu       sync.Mutex
+	asked    []string
+}
+
+// Asked returns what the doors were asked since it was last called: "GET /path?query".
+func (l *Lab) Asked() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	asked := l.asked
+	l.asked = nil
+	return asked
 }
 
 // New returns an archive without objects, of the Camera and further instruments.
 func New(t testing.TB, more ...wire.InstrumentEntry) *Lab {
 	t.Helper()
 	l := &Lab{
-		TB: t, Store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"), JetStream: parts.NATS(t, parts.NATSOptions{Unsynced: true}).JetStream(t),
+		TB: t, MinIO: parts.MinIO(t, parts.MinIOOptions{}), NATS: parts.NATS(t, parts.NATSOptions{Unsynced: true}),
 		Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	}
+	l.Store, l.JetStream = l.MinIO.Bucket(t, Bucket), l.NATS.JetStream(t)
 	l.Declare(append([]wire.InstrumentEntry{{
 		Instrument: Camera, UID: "camera", Generation: 1, MediaType: "image/jpeg", CadenceMillis: 10_000, Access: Public,
 		Rights: &wire.RightsEntry{License: "CC-BY-4.0", DOI: "10.5555/thule", Citation: "Thule <2026>", Credit: "Image: Thule"},
@@ -126,7 +145,12 @@ func (l *Lab) Open(more ...map[string]http.HandlerFunc) {
 			mux.HandleFunc(pattern, serve)
 		}
 	}
-	server := httptest.NewServer(mux)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.mu.Lock()
+		l.asked = append(l.asked, r.Method+" "+r.URL.RequestURI())
+		l.mu.Unlock()
+		mux.ServeHTTP(w, r)
+	}))
 	l.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
@@ -159,6 +183,69 @@ func (l *Lab) Announce(instrument string, r wire.Record) {
 	l.ok(err)
 	_, err = l.JetStream.PublishMsg(l.Context(), m)
 	l.ok(err)
+}
+
+// Wait waits until the catalog knows an object.
+func (l *Lab) Wait(r wire.Record) {
+	l.Helper()
+	l.Until(r.ID+" is known", func() bool {
+		for name := range l.Snapshot().Instruments {
+			d, err := l.Catalog.Day(l.Context(), name, wire.DayOf(r.ReceivedAt))
+			l.ok(err)
+			if slices.ContainsFunc(d.Records, func(is *wire.Record) bool { return is.ID == r.ID }) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// List writes manifests of all that the catalog knows, and has it know them.
+func (l *Lab) List() {
+	l.Helper()
+	kv, err := l.JetStream.KeyValue(l.Context(), wire.IndexBucket(Site))
+	l.ok(err)
+	for name := range l.Snapshot().Instruments {
+		days, err := l.Catalog.Days(l.Context(), name)
+		l.ok(err)
+		var entry wire.IndexEntry
+		for _, of := range days {
+			d, err := l.Catalog.Day(l.Context(), name, of.Day)
+			l.ok(err)
+			number := of.Parts.Count() + 1
+			m := wire.Manifest{Header: wire.ManifestHeader{Site: Site, Instrument: name, Day: of.Day, Writer: "gateway-0", Incarnation: "one"}}
+			sum := manifest.NewSummary(wire.RootDay{Day: of.Day, Parts: of.Parts.Add(number)})
+			for _, r := range d.Records {
+				m.Records = append(m.Records, *r)
+				sum.Add(*r)
+			}
+			data, err := m.Encode()
+			l.ok(err)
+			key := wire.ManifestPartKey(Site, name, of.Day, number)
+			l.ok(l.Store.Put(l.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{CreateOnly: true}))
+			entry.Open = append(entry.Open, sum.Day())
+		}
+		value, err := entry.Encode()
+		l.ok(err)
+		_, err = kv.Put(l.Context(), name, value)
+		l.ok(err)
+	}
+	epoch, state, err := stream.Epoch(l.Context(), l.JetStream, wire.NoticeStream(Site))
+	l.ok(err)
+	listed, err := wire.StreamCursor{Epoch: epoch, Next: state.LastSeq + 1}.Encode()
+	l.ok(err)
+	_, err = kv.Put(l.Context(), wire.IndexListedKey, listed)
+	l.ok(err)
+	l.Until("the manifests are known", func() bool {
+		for name := range l.Snapshot().Instruments {
+			days, err := l.Catalog.Days(l.Context(), name)
+			l.ok(err)
+			if slices.ContainsFunc(days, func(d wire.RootDay) bool { return d.Parts.Count() == 0 }) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // Answer is what a client sees. Err is that of the body.

@@ -36,7 +36,7 @@ func (c *Compactor) newVersion(files manifest.Files, instrument string, day wire
 	v := &version{compactor: c, file: file, key: wire.ManifestVersionKey(c.cfg.Site, instrument, day, files.NextVersion)}
 	header := wire.ManifestHeader{
 		Site: c.cfg.Site, Instrument: instrument, Day: day, Writer: c.cfg.Gateway, Incarnation: c.cfg.Incarnation,
-		Replaces: append([]string(nil), files.Replaced...),
+		Replaces: append([]string(nil), files.Replaced...), NextPart: files.NextPart,
 	}
 	for _, key := range files.InEffect {
 		if name, err := wire.ParseManifestKey(key); err == nil && !name.Compacted {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -88,7 +89,7 @@ func TestAssembly(t *testing.T) {
 
 // nthMember returns one of a pack's members.
 func nthMember(data []byte, key string, i int) (wire.Notice, error) {
-	for n, err := range members(bytesOf(data), key, int64(len(data))) {
+	for n, err := range bucket.MembersFrom(bytes.NewReader(data), key, int64(len(data))) {
 		if err != nil || i == 0 {
 			return n, err
 		}

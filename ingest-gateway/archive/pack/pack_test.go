@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -83,7 +84,7 @@ func TestGolden(t *testing.T) {
 		t.Error("the pack is written otherwise than it was released")
 	}
 	var got []wire.Notice
-	for n, err := range members(bytesOf(released), key, int64(len(released))) {
+	for n, err := range bucket.MembersFrom(bytes.NewReader(released), key, int64(len(released))) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +128,7 @@ func TestMembersOfAStore(t *testing.T) {
 	var out bytes.Buffer
 	w := NewWriter(key, &out)
 	var want []wire.Notice
-	for _, size := range []int{1, 3 * readChunk, readChunk - 2048, 700, 2*readChunk + 1, 5} {
+	for _, size := range []int{1, 3 * bucket.ReadChunk, bucket.ReadChunk - 2048, 700, 2*bucket.ReadChunk + 1, 5} {
 		body := strings.Repeat("z", size)
 		n, err := w.Add(notice("sonde", body, sampleTime), strings.NewReader(body))
 		if err != nil {
@@ -173,13 +174,6 @@ func TestDamagedBytes(t *testing.T) {
 	}
 }
 
-// inMemory is a pack in memory.
-type inMemory struct{ *bytes.Reader }
-
-func bytesOf(data []byte) inMemory { return inMemory{bytes.NewReader(data)} }
-
-func (inMemory) failed() error { return nil }
-
 // FuzzMembers: whatever a pack holds, reading it ends, and what it says of
 // members lies within it.
 func FuzzMembers(f *testing.F) {
@@ -195,7 +189,7 @@ func FuzzMembers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		last := int64(0)
-		for n, err := range members(bytesOf(data), key, int64(len(data))) {
+		for n, err := range bucket.MembersFrom(bytes.NewReader(data), key, int64(len(data))) {
 			if err != nil {
 				if !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, wire.ErrNewerFormat) {
 					t.Errorf("error %v is none of those promised", err)

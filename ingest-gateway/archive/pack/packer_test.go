@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -114,7 +115,7 @@ func (b *bench) none(t *testing.T) {
 func (f *put) bodies(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for n, err := range members(bytesOf(f.data), f.key, int64(len(f.data))) {
+	for n, err := range bucket.MembersFrom(bytes.NewReader(f.data), f.key, int64(len(f.data))) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/bucket"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// rebuildWriter stands in the headers of what a rebuild writes.
+	rebuildWriter = "_rebuild"
+	// rebuildAge is when an object must be listed, after it was stored: the sweep of
+	// a gateway goes by the same.
+	rebuildAge = 10 * time.Minute
+	// fencedTries is how often a day is compared anew because a gateway compacted it.
+	fencedTries = 3
+)
+
+func rebuildCommand(o *backend.Options) *cobra.Command {
+	r := rebuild{age: rebuildAge}
+	cmd := &cobra.Command{
+		Use:   "rebuild",
+		Short: "Make manifests anew from what the objects in the bucket say themselves",
+		Long: `Reads what every object in the bucket says of itself, and the changes that were
+written down beside them, compares that with the manifests, and writes a new version
+of each day whose manifest is lost, cannot be read, lacks objects or names places
+where the bytes are not. Nothing that a readable manifest lists is taken away, and no
+file is removed. Gateways may run meanwhile; what they stored in the last minutes is
+left to them (--age).
+
+--dry-run says what differs, and changes nothing:
+
+  Unlisted    stored, and not listed
+  Missing     listed, and not stored
+  Moved       the bytes are not where the manifest says
+  Unreadable  a file of the manifest cannot be read
+  Untold      what the manifest says of the object is written down nowhere else, so
+              that it would be lost with the manifest. --tell writes it down: for
+              archives of before there were changes`,
+		Example: `  substorm archive rebuild --dry-run
+  substorm archive rebuild --instrument allsky-1 --from 2026-11-01 --to 2026-11-30
+  substorm archive rebuild --code demo --s3-endpoint http://127.0.0.1:9000 --s3-bucket archive --s3-credentials-dir ./keys`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := r.days(); err != nil {
+				return err
+			}
+			if r.age < 0 {
+				return usage.Errorf("--age %s: give a duration of 0 or more", r.age)
+			}
+			opened := *o
+			opened.Rebuild = true
+			b, err := backend.Open(cmd.Context(), opened)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			store, err := b.Store(cmd.Context())
+			if err != nil {
+				return err
+			}
+			r.store, r.site, r.out, r.notes = store, b.Code, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if b.KnowsJetStream() {
+				js, err := b.JetStream(cmd.Context())
+				if err != nil {
+					return err
+				}
+				r.index = &index{js: js, site: b.Code}
+			}
+			return r.run(cmd.Context())
+		},
+	}
+	r.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&r.dry, "dry-run", false, "say what differs and change nothing")
+	cmd.Flags().BoolVar(&r.tell, "tell", false, "write down beside the data what only manifests say")
+	cmd.Flags().DurationVar(&r.age, "age", r.age, "leave what was stored more recently than this to the gateways")
+	cmd.Flags().StringVar(&r.scratch, "scratch-dir", os.TempDir(), "folder for what was found: about 1 KB an object")
+	return cmd
+}
+
+// rebuild is what `archive rebuild` does.
+type rebuild struct {
+	selection
+	dry, tell bool
+	age       time.Duration
+	scratch   string
+
+	store      objectstore.Store
+	site       string
+	index      *index // nil where JetStream is not known
+	out, notes io.Writer
+}
+
+// counts are what a rebuild did, or would do.
+type counts struct {
+	objects, lists, written, told, strangers int
+	kinds                                    map[bucket.DifferenceKind]int
+}
+
+func (r *rebuild) run(ctx context.Context) error {
+	found, strangers, err := scan(ctx, r.store, r.site, &r.selection, r.scratch, r.notes)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = found.Close() }()
+	lists, err := r.all(ctx, found)
+	if err != nil {
+		return err
+	}
+	before := time.Now().Add(-r.age)
+	if r.age == 0 {
+		before = time.Time{}
+	}
+	c := counts{strangers: strangers, kinds: map[bucket.DifferenceKind]int{}}
+	for _, of := range lists {
+		if err := r.list(ctx, found, of, before, &c); err != nil {
+			return fmt.Errorf("instrument %s, %s: %w", of.Instrument, of.Day, err)
+		}
+	}
+	if c.written > 0 {
+		if err := r.index.forget(ctx, r.notes); err != nil {
+			return err
+		}
+	}
+	return r.report(c)
+}
+
+// all returns the lists of the selection: of what was found and of what is listed.
+func (r *rebuild) all(ctx context.Context, found *bucket.Found) ([]bucket.List, error) {
+	lists := found.Lists()
+	for l, err := range r.lists(ctx, r.store, r.site) {
+		if err != nil {
+			return nil, err
+		}
+		lists = append(lists, bucket.List{Instrument: l.instrument, Day: l.day})
+	}
+	slices.SortFunc(lists, bucket.List.Compare)
+	return slices.Compact(lists), nil
+}
+
+func (r *rebuild) list(ctx context.Context, found *bucket.Found, of bucket.List, before time.Time, c *counts) error {
+	for try := 1; ; try++ {
+		merged, err := found.Merge(ctx, of, before)
+		if err != nil {
+			return err
+		}
+		err = r.compare(ctx, merged, c)
+		if !errors.Is(err, bucket.ErrFenced) || try == fencedTries {
+			return err
+		}
+	}
+}
+
+func (r *rebuild) compare(ctx context.Context, merged *bucket.Merged, c *counts) error {
+	p, err := bucket.Compare(ctx, r.store, r.site, merged)
+	if err != nil {
+		merged.Close()
+		return err
+	}
+	defer p.Close()
+	header := wire.ManifestHeader{Site: r.site, Writer: rebuildWriter, Incarnation: wire.FormatTime(time.Now().UTC())}
+	if r.tell && !r.dry {
+		told, err := p.Tell(ctx, r.store, header)
+		if err != nil {
+			return err
+		}
+		c.told += told
+	}
+	if p.Changes() && !r.dry {
+		version, err := r.nextVersion(ctx, p.List)
+		if err == nil {
+			err = p.Apply(ctx, r.store, header, r.scratch, version)
+		}
+		if err != nil {
+			return err
+		}
+		c.written++
+	}
+	c.lists++
+	c.objects += p.Said
+	for _, d := range p.Differences {
+		c.kinds[d.Kind]++
+		if r.dry || d.Kind != bucket.Untold {
+			if _, err := fmt.Fprintf(r.out, "%-10s  %-20s  %s  %s%s\n", d.Kind, d.Instrument, d.Day, d.ID, told(d)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// told says what a difference is about.
+func told(d bucket.Difference) string {
+	switch {
+	case d.Kind == bucket.Moved:
+		return fmt.Sprintf("  listed at %s, lies at %s", spot(d.Record), spot(*d.Bucket))
+	case d.Kind == bucket.Untold && d.Bucket == nil:
+		return fmt.Sprintf("  listed as %s", d.State)
+	case d.Kind == bucket.Untold && d.State != d.Bucket.State:
+		return fmt.Sprintf("  listed as %s, says %s", d.State, d.Bucket.State)
+	case d.Kind == bucket.Untold && d.Path != d.Bucket.Path:
+		return fmt.Sprintf("  listed under %q, says %q", d.Path, d.Bucket.Path)
+	}
+	return ""
+}
+
+func spot(r wire.Record) string {
+	if r.InPack() {
+		return fmt.Sprintf("%s from byte %d", r.Key, r.Offset)
+	}
+	return r.Key
+}
+
+func (r *rebuild) report(c counts) error {
+	_, err := fmt.Fprintf(r.notes, "%d objects of %d instrument days: %d unlisted, %d missing, %d moved, %d files unreadable, %d untold, %d not ours\n",
+		c.objects, c.lists, c.kinds[bucket.Unlisted], c.kinds[bucket.Missing], c.kinds[bucket.Moved], c.kinds[bucket.Unreadable],
+		c.kinds[bucket.Untold], c.strangers)
+	switch {
+	case err != nil:
+	case r.dry:
+		_, err = fmt.Fprintln(r.notes, "nothing was changed")
+	case r.tell:
+		_, err = fmt.Fprintf(r.notes, "%d days were made anew, %d objects written down beside the data\n", c.written, c.told)
+	default:
+		_, err = fmt.Fprintf(r.notes, "%d days were made anew\n", c.written)
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// aheadBytes of objects are read before they are sent, and aheadObjects at most.
+	aheadBytes   = 16 << 20
+	aheadObjects = 16
+	// whole is the size in bytes up to which an object is read at once.
+	whole = aheadBytes / 2
+)
+
+// reader reads objects ahead of those who send them, in order.
+type reader struct {
+	ctx     context.Context
+	store   objectstore.Store
+	room    *semaphore.Weighted
+	objects chan *ahead
+}
+
+func newReader(ctx context.Context, store objectstore.Store) *reader {
+	return &reader{ctx: ctx, store: store, room: semaphore.NewWeighted(aheadBytes), objects: make(chan *ahead, aheadObjects)}
+}
+
+// ahead is an object that is being read. What is too large for that is compared with its
+// digest, and read again when it is sent.
+type ahead struct {
+	of     *reader
+	record *wire.Record
+	path   string
+	taken  int64
+	done   chan struct{}
+	data   []byte
+	err    error
+}
+
+// read begins to read an object; false: there is no sense in it any more.
+func (r *reader) read(record *wire.Record, path string) bool {
+	o := &ahead{of: r, record: record, path: path, done: make(chan struct{})}
+	switch {
+	case record.State != wire.StateCurrent:
+		close(o.done)
+	default:
+		if o.taken = 1; record.Size <= whole {
+			o.taken += record.Size
+		}
+		if r.room.Acquire(r.ctx, o.taken) != nil {
+			return false
+		}
+		go o.load()
+	}
+	select {
+	case r.objects <- o:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// end says that no more objects come.
+func (r *reader) end() { close(r.objects) }
+
+// drain forgets what is not sent any more.
+func (r *reader) drain() {
+	for range r.objects {
+	}
+}
+
+func (o *ahead) load() {
+	defer close(o.done)
+	body, err := tree.Open(o.of.ctx, o.of.store, *o.record)
+	if err != nil {
+		o.err = err
+		return
+	}
+	defer body.Close()
+	if o.record.Size > whole {
+		_, o.err = io.Copy(io.Discard, body)
+		return
+	}
+	data := make([]byte, o.record.Size+1)
+	switch n, err := io.ReadFull(body, data); {
+	case errors.Is(err, tree.ErrDamaged):
+		o.err = err
+	case err == nil:
+		o.err = fmt.Errorf("%s: %w: it has more than its %d bytes", o.record.ID, tree.ErrDamaged, o.record.Size)
+	case err == io.EOF && o.record.Size == 0, err == io.ErrUnexpectedEOF && int64(n) == o.record.Size: // compared at the end
+		o.data = data[:n]
+	default:
+		o.err = err
+	}
+}
+
+// wait returns the object's bytes, nil of one that is to be streamed.
+func (o *ahead) wait(ctx context.Context) ([]byte, error) {
+	select {
+	case <-o.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if o.err != nil {
+		o.release()
+	}
+	return o.data, o.err
+}
+
+// stream writes an object that was compared with its digest before.
+func (o *ahead) stream(ctx context.Context, out io.Writer) error {
+	body, err := tree.Open(ctx, o.of.store, *o.record)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	_, err = io.Copy(out, body)
+	return err
+}
+
+// release gives back the room.
+func (o *ahead) release() {
+	o.data = nil
+	o.of.room.Release(o.taken)
+}
+
+// isDamaged says whether an object cannot be had at all, as distinct from now.
+func isDamaged(err error) bool {
+	return errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)
+}

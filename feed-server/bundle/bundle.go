@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bundle sends many objects as one tar: what some instruments observed, or what
+// came, in a time, or of that what changed since an earlier bundle. Nothing is made
+// beforehand: a bundle is what the manifests say while it is sent, day by day.
+package bundle
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// Root is what the paths begin with: /bundle/<instrument>.tar.
+	Root = "/bundle/"
+	// rootOfSeveral is that of bundles whose instruments the query names.
+	rootOfSeveral = "/bundle.tar"
+
+	mediaTar, mediaZstd = "application/x-tar", "application/zstd"
+	// patience is how long a request waits for its turn.
+	patience = 10 * time.Second
+	// defaultTurns is Config.Turns where nothing is said.
+	defaultTurns = 8
+)
+
+// Catalog knows what the archive holds. internal/catalog is one.
+type Catalog interface {
+	// Days returns the days of which there is anything, ascending.
+	Days(ctx context.Context, instrument string) ([]wire.RootDay, error)
+	// Day returns what there is of one, in the order of paths.
+	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
+}
+
+// Config says what is served.
+type Config struct {
+	// Site is the Site's code.
+	Site    string
+	Catalog Catalog
+	Store   objectstore.Store
+	Gate    *door.Gate
+	// Turns is how many bundles are sent at a time: each holds up to 16 MiB of objects,
+	// and what the catalog knows of one day.
+	Turns  int
+	Logger *slog.Logger
+}
+
+// Bundles sends the bundles of one Site.
+type Bundles struct {
+	cfg   Config
+	turns chan struct{}
+}
+
+// New returns a room whose Doors say what it answers.
+func New(cfg Config) *Bundles {
+	if cfg.Turns <= 0 {
+		cfg.Turns = defaultTurns
+	}
+	return &Bundles{cfg: cfg, turns: make(chan struct{}, cfg.Turns)}
+}
+
+// Doors are the patterns that are answered, as http.ServeMux reads them.
+func (b *Bundles) Doors() map[string]http.HandlerFunc {
+	of := func(name func(*door.Visit) string) http.HandlerFunc {
+		return b.cfg.Gate.Answer(func(v *door.Visit) *problem.Problem { return b.serve(v, name(v)) })
+	}
+	return map[string]http.HandlerFunc{
+		Root + "{file}":        of(func(v *door.Visit) string { return v.PathValue("file") }),
+		rootOfSeveral:          of(func(*door.Visit) string { return ".tar" }),
+		rootOfSeveral + ".zst": of(func(*door.Visit) string { return ".tar.zst" }),
+	}
+}
+
+// plan is a question with the days that may answer it.
+type plan struct {
+	question
+	days [][]planned // of each instrument
+}
+
+type planned struct {
+	wire.RootDay
+	number dayNumber
+}
+
+// serve answers one request.
+func (b *Bundles) serve(v *door.Visit, name string) *problem.Problem {
+	if p := v.Ready(); p != nil {
+		return p
+	}
+	q, p := ask(v, name)
+	if p != nil {
+		return p
+	}
+	todo, err := b.plan(v.Context(), q)
+	if err != nil {
+		return v.Unreadable("bundle", err)
+	}
+	encoded := !q.zstd && door.AcceptsZstd(v.Request)
+	tag := todo.tag(v, encoded)
+	h := v.W.Header()
+	h.Set("ETag", "W/"+tag) // a weak one: a compaction changes it too
+	h.Set("Cache-Control", "private, no-cache")
+	h.Set("Vary", "Accept-Encoding, Authorization")
+	switch door.Evaluate(v.Request, tag, time.Time{}) {
+	case door.Unchanged:
+		v.W.WriteHeader(http.StatusNotModified)
+		return nil
+	case door.Failed:
+		return problem.New(http.StatusPreconditionFailed, "the bundle is another than the one that you mean: it has ETag %s", tag)
+	}
+	h.Set("Content-Type", mediaTar)
+	h.Set("Content-Disposition", `attachment; filename="`+todo.file(b.cfg.Site)+`"`)
+	if q.zstd {
+		h.Set("Content-Type", mediaZstd)
+	} else if encoded {
+		h.Set("Content-Encoding", "zstd")
+	}
+	if v.Method == http.MethodHead {
+		v.W.WriteHeader(http.StatusOK)
+		return nil
+	}
+	if p := b.turn(v.Context()); p != nil {
+		return p
+	}
+	defer func() { <-b.turns }()
+	v.W.WriteHeader(http.StatusOK)
+	v.Finish("bundle", b.send(v, todo, q.zstd || encoded))
+	return nil
+}
+
+// turn waits until few enough bundles are being sent.
+func (b *Bundles) turn(ctx context.Context) *problem.Problem {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case b.turns <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return problem.New(http.StatusServiceUnavailable, "too many bundles are being sent: ask again").After(int(patience / time.Second))
+	}
+}
+
+// plan finds the days that may answer a question.
+func (b *Bundles) plan(ctx context.Context, q question) (plan, error) {
+	p := plan{question: q}
+	for _, in := range q.instruments {
+		days, err := b.cfg.Catalog.Days(ctx, in.Instrument)
+		if err != nil {
+			return p, err
+		}
+		var all []planned
+		for _, d := range days {
+			number, err := numberOf(d.Day)
+			if err != nil {
+				return p, err
+			}
+			if q.may(d, number) {
+				all = append(all, planned{d, number})
+			}
+		}
+		p.days = append(p.days, all)
+	}
+	return p, nil
+}
+
+// tag changes with the manifests, and what is told of the instruments.
+func (p *plan) tag(v *door.Visit, encoded bool) string {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "1 %s %x %t %t %s\n", v.Reader.Name, p.digest(), p.zstd, encoded, v.URL.Query().Get("since"))
+	for i, in := range p.instruments {
+		_, _ = fmt.Fprintf(h, "%s %s %d\n", in.Instrument, in.UID, in.Generation)
+		for _, d := range p.days[i] {
+			_, _ = fmt.Fprintf(h, "%d\n", filesOf(d.RootDay))
+		}
+		if v.Embargoed(in) { // what is hidden appears without a change of the archive's
+			_, _ = fmt.Fprintf(h, "%s\n", v.Now)
+		}
+	}
+	return `"` + hex.EncodeToString(h.Sum(nil)[:12]) + `"`
+}
+
+// file is the name under which a bundle is kept.
+func (p *plan) file(site string) string {
+	name := site
+	if len(p.instruments) == 1 {
+		name += "-" + p.instruments[0].Instrument
+	}
+	for _, t := range []time.Time{p.from, p.to} {
+		if !t.IsZero() {
+			name += "-" + strings.TrimSuffix(t.Format("20060102T150405"), "T000000")
+		}
+	}
+	if p.zstd {
+		return name + ".tar.zst"
+	}
+	return name + ".tar"
+}
+
+// newEncoder compresses a little, and quickly: most of an archive is pictures.
+func newEncoder(out writer) (*zstd.Encoder, error) {
+	return zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+}

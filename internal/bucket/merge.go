@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Line is what the bucket says of an object by itself.
+type Line struct {
+	wire.Record
+	// Missing: changes tell of the object, and its bytes are not there.
+	Missing bool
+}
+
+// Merged is what the bucket says of an instrument's day, each object once.
+type Merged struct {
+	List
+	// LastPart is the greatest part of the manifest that changes are of.
+	LastPart int
+
+	file       *os.File
+	best       map[manifest.IDHash]place
+	spots      map[manifest.IDHash]struct{} // all places, also those that do not hold
+	changes    map[string]wire.Record
+	superseded map[manifest.IDHash]bool
+	inPlace    map[string]bool // of imported objects that are there
+}
+
+// place is where a line of the scratch file says of an object's bytes.
+type place struct {
+	offset, length       int64
+	rank                 int
+	storedAt, receivedAt int64
+}
+
+// spot stands for an object and a place where its bytes lie.
+func spot(r wire.Record) manifest.IDHash {
+	return manifest.HashID(fmt.Sprintf("%s\n%s\n%d", r.ID, r.Key, r.Offset))
+}
+
+// Merge brings together what was found of a list and its changes. What was stored at
+// or after a time (zero: none) and no change tells of is left out: its manifest may
+// not be written yet. Errors: those of objectstore and manifest.ReadChanges.
+func (f *Found) Merge(ctx context.Context, of List, before time.Time) (*Merged, error) {
+	changes, err := manifest.ReadChanges(ctx, f.cfg.Store, f.cfg.Site, of.Instrument, of.Day)
+	if err != nil {
+		return nil, err
+	}
+	m := &Merged{List: of, LastPart: changes.LastPart, best: map[manifest.IDHash]place{}, spots: map[manifest.IDHash]struct{}{},
+		changes: changes.Records, superseded: f.superseded[of.Instrument], inPlace: map[string]bool{}}
+	if m.file, err = f.open(of); err != nil {
+		return nil, err
+	}
+	if m.file != nil {
+		if err := m.read(before); err != nil {
+			m.Close()
+			return nil, err
+		}
+	}
+	if err := m.look(ctx, f.cfg.Store); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close ends it.
+func (m *Merged) Close() {
+	if m.file != nil {
+		_ = m.file.Close()
+	}
+}
+
+func (m *Merged) read(before time.Time) error {
+	var last struct {
+		id     manifest.IDHash
+		offset int64
+		set    bool
+	}
+	end := func(offset int64) {
+		if p, ok := m.best[last.id]; last.set && ok && p.offset == last.offset {
+			p.length = offset - last.offset
+			m.best[last.id] = p
+		}
+	}
+	err := eachLine(m.file, func(offset int64, l line) error {
+		end(offset)
+		last.set = false
+		if _, changed := m.changes[l.ID]; !changed && !before.IsZero() && l.StoredAt >= before.UnixNano() {
+			return nil
+		}
+		id := manifest.HashID(l.ID)
+		last.id, last.offset, last.set = id, offset, true
+		p := place{offset: offset, rank: l.Rank, storedAt: l.StoredAt, receivedAt: l.ReceivedAt.UnixNano()}
+		was, again := m.best[id]
+		m.spots[spot(l.Record)] = struct{}{}
+		if !again || cmp.Or(cmp.Compare(p.rank, was.rank), cmp.Compare(p.storedAt, was.storedAt)) > 0 {
+			m.best[id] = p
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	info, err := m.file.Stat()
+	if err == nil {
+		end(info.Size())
+	}
+	return err
+}
+
+// look asks for what was imported where it lies: only changes know of it.
+func (m *Merged) look(ctx context.Context, store objectstore.Store) error {
+	for id, r := range m.changes {
+		if wire.IsOurs(r.Key) || !holds(r) {
+			continue
+		}
+		info, err := store.Head(ctx, r.Key)
+		if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+			return err
+		}
+		m.inPlace[id] = err == nil && info.Size == r.Size
+	}
+	return nil
+}
+
+// holds says whether the bytes of a record are part of the archive.
+func holds(r wire.Record) bool { return r.State != wire.StateWithdrawn && r.State != wire.StatePurged }
+
+// Get returns what the bucket says of an object.
+func (m *Merged) Get(id string) (l Line, found bool, err error) {
+	p, stored := m.best[manifest.HashID(id)]
+	change, changed := m.changes[id]
+	switch {
+	case changed && !holds(change):
+		return Line{Record: change}, true, nil
+	case changed && !stored:
+		return Line{Record: change, Missing: !m.inPlace[id]}, true, nil
+	case !stored:
+		return Line{}, false, nil
+	}
+	own, err := lineAt(m.file, p.offset, p.length)
+	if err != nil {
+		return Line{}, false, err
+	}
+	return Line{Record: m.say(own.Record)}, true, nil
+}
+
+// say lays what changes say over what the object says itself.
+func (m *Merged) say(own wire.Record) wire.Record {
+	if change, changed := m.changes[own.ID]; changed {
+		if holds(change) {
+			change.Key, change.Offset, change.Length = own.Key, own.Offset, own.Length
+		}
+		return change
+	}
+	if own.State == wire.StateCurrent && m.superseded[manifest.HashID(own.ID)] {
+		own.State = wire.StateSuperseded
+	}
+	return own
+}
+
+// Holds says whether the bucket has an object's bytes where a record says.
+func (m *Merged) Holds(r wire.Record) bool {
+	_, there := m.spots[spot(r)]
+	return there || m.inPlace[r.ID]
+}
+
+// All yields everything, in the order of receipt.
+func (m *Merged) All() iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		places := make([]place, 0, len(m.best))
+		for _, p := range m.best {
+			places = append(places, p)
+		}
+		slices.SortFunc(places, func(a, b place) int {
+			return cmp.Or(cmp.Compare(a.receivedAt, b.receivedAt), cmp.Compare(a.offset, b.offset))
+		})
+		for _, p := range places {
+			l, err := lineAt(m.file, p.offset, p.length)
+			if !yield(Line{Record: m.say(l.Record)}, err) || err != nil {
+				return
+			}
+		}
+		var alone []Line
+		for id, r := range m.changes {
+			if _, stored := m.best[manifest.HashID(id)]; !stored {
+				alone = append(alone, Line{Record: r, Missing: holds(r) && !m.inPlace[id]})
+			}
+		}
+		slices.SortFunc(alone, func(a, b Line) int {
+			return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.ID, b.ID))
+		})
+		for _, l := range alone {
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}

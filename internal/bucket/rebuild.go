@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"slices"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Difference says how a manifest and the bucket by itself do not agree on an object.
+type Difference struct {
+	List
+	Kind DifferenceKind
+	// Record as the manifest has it; as the bucket has it where the manifest does
+	// not list it.
+	wire.Record
+	// Bucket is what the bucket says, where both say something.
+	Bucket *wire.Record
+}
+
+// DifferenceKind is what a Difference is about.
+type DifferenceKind string
+
+// The values of DifferenceKind. Unlisted: the manifests do not list what is stored.
+// Missing: nothing in the bucket bears out what is listed. Moved: the bytes are
+// elsewhere than listed. Untold: state, path or other words of the manifest are
+// written down nowhere else. Unreadable: a file of the manifest cannot be read.
+const (
+	Unlisted   DifferenceKind = "Unlisted"
+	Missing    DifferenceKind = "Missing"
+	Moved      DifferenceKind = "Moved"
+	Untold     DifferenceKind = "Untold"
+	Unreadable DifferenceKind = "Unreadable"
+)
+
+// Plan is what is known of a list's manifest and bucket together.
+type Plan struct {
+	List
+	Differences []Difference
+	// Counts of what the manifest lists and what the bucket says, repeats included.
+	Listed, Said int
+
+	files  files
+	merged *Merged
+	moved  map[manifest.IDHash]bool
+	known  map[manifest.IDHash]bool
+}
+
+// Compare compares a list's manifest with what the bucket says. The merged day
+// belongs to the plan from then on. Errors: those of objectstore, wire.ErrNewerFormat.
+func Compare(ctx context.Context, store objectstore.Store, site string, m *Merged) (*Plan, error) {
+	p := &Plan{List: m.List, merged: m, moved: map[manifest.IDHash]bool{}, known: map[manifest.IDHash]bool{}}
+	var err error
+	if p.files, err = readable(ctx, store, site, m.List); err != nil {
+		return nil, err
+	}
+	for _, key := range p.files.unreadable {
+		p.differ(Unreadable, wire.Record{ID: key}, nil)
+	}
+	for r, err := range p.files.records(ctx, store) {
+		if err == nil {
+			err = p.compare(ctx, store, r)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for l, err := range m.All() {
+		if err != nil {
+			return nil, err
+		}
+		p.Said++
+		if !p.known[manifest.HashID(l.ID)] {
+			p.differ(Unlisted, l.Record, nil)
+		}
+	}
+	return p, nil
+}
+
+// Close ends the plan and its merged day.
+func (p *Plan) Close() { p.merged.Close() }
+
+func (p *Plan) differ(kind DifferenceKind, listed wire.Record, said *wire.Record) {
+	p.Differences = append(p.Differences, Difference{List: p.List, Kind: kind, Record: listed, Bucket: said})
+}
+
+func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Record) error {
+	p.Listed++
+	id := manifest.HashID(r.ID)
+	p.known[id] = true
+	said, found, err := p.merged.Get(r.ID)
+	switch {
+	case err != nil:
+		return err
+	case !found || said.Missing:
+		there := !holds(r) && !found
+		if !found && holds(r) {
+			there, err = isThere(ctx, store, r)
+		}
+		if there {
+			p.differ(Untold, r, nil)
+		} else if holds(r) && err == nil {
+			p.differ(Missing, r, nil)
+		}
+		return err
+	}
+	if holds(r) && !p.merged.Holds(r) {
+		p.moved[id] = true
+		p.differ(Moved, r, &said.Record)
+	}
+	if !alike(r, said.Record) {
+		p.differ(Untold, r, &said.Record)
+	}
+	return nil
+}
+
+// isThere says whether an object that says nothing of itself is there: one that was
+// imported where it lies.
+func isThere(ctx context.Context, store objectstore.Store, r wire.Record) (bool, error) {
+	if wire.IsOurs(r.Key) {
+		return false, nil
+	}
+	info, err := store.Head(ctx, r.Key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && info.Size == r.Size, err
+}
+
+// alike says whether two records say the same but for the place of the bytes.
+func alike(a, b wire.Record) bool {
+	a.Key, a.Offset, a.Length = "", 0, 0
+	b.Key, b.Offset, b.Length = "", 0, 0
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// Changes reports whether the manifest would be another: objects that it does not
+// list, places that are not those of the bytes, or files that cannot be read.
+func (p *Plan) Changes() bool {
+	return slices.ContainsFunc(p.Differences, func(d Difference) bool {
+		return d.Kind == Unlisted || d.Kind == Moved || d.Kind == Unreadable
+	})
+}
+
+// Apply writes a version of the day that lists everything: what the manifest lists,
+// with the places where the bytes are, and then what the bucket has besides. Nothing
+// that is listed is taken away. Errors: ErrFenced, those of objectstore.
+func (p *Plan) Apply(ctx context.Context, store objectstore.Store, h wire.ManifestHeader, scratch string, version int) error {
+	h.Instrument, h.Day = p.Instrument, p.Day
+	h.Replaces, h.NextPart = p.files.parts, max(p.files.nextPart, p.merged.LastPart+1)
+	v, err := newVersion(scratch, h, max(version, p.files.nextVersion))
+	if err != nil {
+		return err
+	}
+	defer v.discard()
+	for r, err := range p.result(ctx, store) {
+		if err == nil {
+			err = v.lines.Add(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return v.store(ctx, store)
+}
+
+func (p *Plan) result(ctx context.Context, store objectstore.Store) iter.Seq2[wire.Record, error] {
+	return func(yield func(wire.Record, error) bool) {
+		for r, err := range p.files.records(ctx, store) {
+			if err == nil && p.moved[manifest.HashID(r.ID)] {
+				var said Line
+				said, _, err = p.merged.Get(r.ID)
+				r.Key, r.Offset, r.Length = said.Key, said.Offset, said.Length
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+		for l, err := range p.merged.All() {
+			if err == nil && p.known[manifest.HashID(l.ID)] {
+				continue
+			}
+			if !yield(l.Record, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Tell writes down as changes what the manifest alone says. Errors: those of objectstore.
+func (p *Plan) Tell(ctx context.Context, store objectstore.Store, h wire.ManifestHeader) (int, error) {
+	h.Instrument, h.Day = p.Instrument, p.Day
+	var records []wire.Record
+	for _, d := range p.Differences {
+		if d.Kind == Untold || d.Kind == Missing {
+			records = append(records, d.Record)
+		}
+	}
+	return len(records), manifest.PutChanges(ctx, store, h, max(p.files.nextPart, p.merged.LastPart+1), records)
+}
+
+// files are those of a day's manifest, also where some cannot be read.
+type files struct {
+	readable, unreadable  []string
+	parts                 []string // all that a new version replaces
+	nextPart, nextVersion int
+}
+
+// readable finds the files of a day that can be read and are in effect; where the
+// newest version cannot, the newest that can and all parts.
+func readable(ctx context.Context, store objectstore.Store, site string, of List) (files, error) {
+	f := files{nextPart: 1, nextVersion: 1}
+	var versions, parts []wire.ManifestFile
+	for info, err := range store.List(ctx, wire.ManifestPrefix(site, of.Instrument, of.Day), "") {
+		if err != nil {
+			return f, err
+		}
+		name, err := wire.ParseManifestKey(info.Key)
+		switch {
+		case err != nil:
+			f.unreadable = append(f.unreadable, info.Key)
+		case name.Compacted:
+			versions = append(versions, name)
+			f.nextVersion = max(f.nextVersion, name.Number+1)
+		default:
+			parts = append(parts, name)
+			f.parts = append(f.parts, info.Key)
+			f.nextPart = max(f.nextPart, name.Number+1)
+		}
+	}
+	number := func(a, b wire.ManifestFile) int { return cmp.Compare(a.Number, b.Number) }
+	slices.SortFunc(versions, number)
+	slices.SortFunc(parts, number)
+	replaced := map[string]bool{}
+	for i, v := range slices.Backward(versions) {
+		key := wire.ManifestVersionKey(site, of.Instrument, of.Day, v.Number)
+		header, err := whole(ctx, store, key)
+		if errors.Is(err, wire.ErrMalformed) {
+			f.unreadable = append(f.unreadable, key)
+			continue
+		}
+		if err != nil {
+			return f, err
+		}
+		f.readable = append(f.readable, key)
+		f.nextPart = max(f.nextPart, header.NextPart)
+		for _, part := range header.Replaces {
+			replaced[part] = i == len(versions)-1 // an older one does not know where the bytes went since
+			if !slices.Contains(f.parts, part) {
+				f.parts = append(f.parts, part)
+			}
+		}
+		break
+	}
+	for _, part := range parts {
+		key := wire.ManifestPartKey(site, of.Instrument, of.Day, part.Number)
+		if replaced[key] {
+			continue
+		}
+		_, err := whole(ctx, store, key)
+		switch {
+		case errors.Is(err, wire.ErrMalformed):
+			f.unreadable = append(f.unreadable, key)
+		case err != nil:
+			return f, err
+		default:
+			f.readable = append(f.readable, key)
+		}
+	}
+	return f, nil
+}
+
+// whole reads a file to its end.
+func whole(ctx context.Context, store objectstore.Store, key string) (wire.ManifestHeader, error) {
+	for _, err := range manifest.RecordsOf(ctx, store, []string{key}) {
+		if err != nil {
+			return wire.ManifestHeader{}, err
+		}
+	}
+	return manifest.Header(ctx, store, key)
+}
+
+func (f files) records(ctx context.Context, store objectstore.Store) iter.Seq2[wire.Record, error] {
+	return manifest.RecordsOf(ctx, store, f.readable)
+}

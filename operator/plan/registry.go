@@ -105,9 +105,12 @@ func (in RegistryInput) instrumentEntries(stands RegistryState, next int64) map[
 		verdict := in.Verdicts[inst.Name]
 		was, exists := stands.Entries[inst.Name]
 		if verdict.OK() {
-			all[inst.Name] = entryOf(inst, verdict.Gateway, next, in.Secrets, was)
+			entry := entryOf(inst, verdict.Gateway, next, in.Secrets, was)
+			entry.LegalHold = underHold(in.Site, inst)
+			all[inst.Name] = entry
 		} else if exists && verdict.Absent {
 			entry := revoke(inst, was, in.Secrets)
+			entry.Retention, entry.LegalHold = retentionEntry(inst.Spec.Archive.Retention), underHold(in.Site, inst)
 			if !sameEntry(was, entry) {
 				entry.Revision = next
 			}
@@ -211,6 +214,7 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		Forward:          forwardEntry(spec.Forward),
 		Access:           accessEntry(&spec.Access),
 		Rights:           rightsEntry(spec.Rights),
+		Retention:        retentionEntry(spec.Archive.Retention),
 		Sampling:         samplingEntry(spec.Sampling),
 		Channels:         channelEntries(spec.Channels),
 		About:            aboutEntry(spec),
@@ -243,6 +247,25 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 	for i := range spec.Ways {
 		entry.Ways[i] = wayEntry(&spec.Ways[i])
 		entry.Ways[i].Tokens = tokenHashes(inst, &spec.Ways[i], secrets, hashes)
+	}
+	return entry
+}
+
+// underHold says whether the Instrument or its Site is under legal hold.
+func underHold(site *v1alpha1.Site, inst *v1alpha1.Instrument) bool {
+	return inst.Spec.Archive.LegalHold || site != nil && site.Spec.LegalHold
+}
+
+func retentionEntry(r *v1alpha1.Retention) *wire.RetentionEntry {
+	if r == nil {
+		return nil
+	}
+	entry := &wire.RetentionEntry{HoldMillis: r.HoldRetention.Milliseconds()}
+	if r.MaxAge != nil {
+		entry.MaxAgeMillis = r.MaxAge.Milliseconds()
+	}
+	if r.MaxBytes != nil {
+		entry.MaxBytes = r.MaxBytes.Value()
 	}
 	return entry
 }

@@ -80,9 +80,8 @@ type Config struct {
 	// RemoveInterval is how often bytes are looked for that are to be removed,
 	// ExpireInterval how often days are that are not kept any longer, and RemoveGrace how
 	// long what lies beside them may be read where it was: see keeping.Config for the
-	// defaults, and for Closed and Owed.
+	// defaults, and for Owed.
 	RemoveInterval, ExpireInterval, RemoveGrace time.Duration
-	Closed                                      func(instrument string, day wire.Day) bool
 	Owed                                        func(instrument string, day wire.Day) []string
 	// Compaction of closed days: see compact.Config for the defaults.
 	CompactInterval, CompactAfter, CompactGrace time.Duration
@@ -242,13 +241,13 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	}
 	compactor := a.compactor(lease, keeper)
 	group.Go(func() error { return compactor.Run(ctx) })
-	group.Go(func() error { return a.room(lease, compactor).Run(ctx) })
 	closer := closing.New(closing.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
 		Interval: a.cfg.CloseInterval, After: a.cfg.CloseAfter, Log: a.cfg.Log, Metrics: a.metrics.closing,
 	})
 	group.Go(func() error { return closer.Run(ctx) })
+	group.Go(func() error { return a.room(lease, compactor, closer).Run(ctx) })
 	for _, t := range []trimmer{
 		{js: a.cfg.JetStream, stream: wire.ObservationStream(a.cfg.Site), retention: a.cfg.ObservationRetention, archived: cutter.Archived,
 			subjects: []string{wire.ObservationSubjects(a.cfg.Site)}},

@@ -89,6 +89,11 @@ type SiteSpec struct {
 	// +listMapKey=code
 	// +optional
 	Leaves []Leaf `json:"leaves,omitempty"`
+
+	// LegalHold is that of all the Site's Instruments, whatever they say themselves:
+	// while it is true nothing is retracted, purged or expires.
+	// +optional
+	LegalHold bool `json:"legalHold,omitempty"`
 }
 
 // Reader is a named reader of the Site, who may read what every reader may, and what

@@ -19,6 +19,7 @@ import (
 const (
 	instrument = "mag-1"
 	channel    = "field"
+	files      = "files"
 	datagrams  = "raw"
 	epoch      = "19aa"
 	// perSegment seconds are in a segment.
@@ -48,14 +49,19 @@ type filler struct {
 	next  uint64
 }
 
-// fill returns the last segment's record.
-func (f *filler) fill(ctx context.Context, days int) (last wire.Record, err error) {
-	for n := range days * 86_400 / perSegment {
-		if last, err = f.segment(ctx, f.begin.Add(time.Duration(n*perSegment)*time.Second)); err != nil {
-			return last, fmt.Errorf("store a segment: %w", err)
+// fill returns where two segments of each day are served.
+func (f *filler) fill(ctx context.Context, days int) (paths []string, err error) {
+	const perDay = 86_400 / perSegment
+	for n := range days * perDay {
+		r, err := f.segment(ctx, f.begin.Add(time.Duration(n*perSegment)*time.Second))
+		if err != nil {
+			return nil, fmt.Errorf("store a segment: %w", err)
+		}
+		if n%(perDay/2) == perDay/4 {
+			paths = append(paths, "/archive/"+instrument+"/"+r.Published())
 		}
 	}
-	return last, nil
+	return paths, nil
 }
 
 func (f *filler) segment(ctx context.Context, at time.Time) (wire.Record, error) {

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	rounds = 5
-	// repeats of a request in a round.
-	repeats = 5
-	// daysVariable is how long the long span is.
+	// repeats of the requests by which memory is measured.
+	repeats = 3
+	// daysVariable is how many days there are: how long the long span is, and how many
+	// rounds there are, each with a day that nobody asked for lately.
 	daysVariable = "SUBSTORM_BENCH_HAPI_DAYS"
 	// memory that a span of many days may take, by that of one.
 	moreMemory = 1.2
@@ -36,6 +36,7 @@ var formats = []string{"csv", "binary"}
 const (
 	samples = "HAPI"
 	file    = "file"
+	one     = "GET of one segment"
 )
 
 func main() { lab.Run(run) }
@@ -50,14 +51,14 @@ func run(l *lab.Lab) error {
 		}
 		days = n
 	}
-	site := web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{magnetometer(), web.Camera("files", time.Minute)}})
+	site := web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{magnetometer(), web.Camera(files, time.Minute)}})
 	f := filler{site: site, begin: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days-1)}
-	last, err := f.fill(ctx, days)
+	segments, err := f.fill(ctx, days)
 	if err != nil {
 		return err
 	}
-	b := &bench{site: site, report: report.New("hapi", rounds*repeats), begin: f.begin, days: days,
-		segment: "/archive/" + instrument + "/" + last.Published(), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	b := &bench{site: site, report: report.New("hapi", days), begin: f.begin, days: days, segments: segments,
+		client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	if err := b.measure(ctx); err != nil {
 		return err
 	}
@@ -68,50 +69,51 @@ func run(l *lab.Lab) error {
 }
 
 type bench struct {
-	site    *web.Site
-	report  *report.Report
-	begin   time.Time
-	days    int
-	segment string
-	client  *http.Client
+	site   *web.Site
+	report *report.Report
+	begin  time.Time
+	days   int
+	// segments are where a segment of each day is served.
+	segments []string
+	client   *http.Client
 }
 
 func (b *bench) measure(ctx context.Context) error {
-	for _, path := range []string{b.segment, b.data("csv", 1)} {
-		if err := b.site.Await(ctx, path); err != nil {
-			return err
-		}
+	if err := b.site.Await(ctx, b.data("csv", 0, b.days)); err != nil {
+		return err
 	}
 	memory, err := b.memory(ctx)
 	if err != nil {
 		return err
 	}
-	for _, format := range formats {
-		if err := b.file(ctx, format); err != nil {
-			return err
-		}
-	}
-	for round := range rounds {
+	for day := range b.days {
 		for _, format := range formats {
-			if err := b.round(ctx, format, round%2 == 0); err != nil {
+			if err := b.file(ctx, format, day); err != nil {
 				return err
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
+	}
+	for day := range b.days {
+		for _, format := range formats {
+			if err := b.round(ctx, format, day); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", day+1, b.days)
 	}
 	r := b.report
-	r.Note("86,400 samples of three components a day, decoded from CSV in datagrams, in segments of ten minutes; one request at a time, feed-server on one core.")
+	r.Note("86,400 samples of three components a day, decoded from CSV in datagrams, in segments of ten minutes; one request at a time, feed-server on one core. All bytes come from the S3 server, those of files too.")
 	for _, format := range formats {
 		r.Compare(format+"/file", []report.Pair{{Case: format, Candidate: samples, OfCase: format, OfCandidate: file}}, ">=", 0.25)
-		r.Compare(format+",first-byte/segment-GET", []report.Pair{{Case: format, Candidate: samples + ", first byte", OfCase: format, OfCandidate: "GET of one segment"}}, "<=", 2)
+		r.Compare(format+",first-byte/segment-GET", []report.Pair{{Case: format, Candidate: samples + ", first byte", OfCase: format, OfCandidate: one}}, "<=", 2)
 	}
 	r.Bound(fmt.Sprintf("memory,%d-days/one", b.days), []float64{memory}, "<=", moreMemory)
 	return nil
 }
 
-// data is a request for so many days.
-func (b *bench) data(format string, days int) string {
-	q := url.Values{"dataset": {instrument + "/" + channel}, "start": {b.begin.Format(time.RFC3339)}, "stop": {b.begin.AddDate(0, 0, days).Format(time.RFC3339)}, "format": {format}}
+// data is a request for so many days from one on.
+func (b *bench) data(format string, day, days int) string {
+	q := url.Values{"dataset": {instrument + "/" + channel}, "start": {b.begin.AddDate(0, 0, day).Format(time.RFC3339)}, "stop": {b.begin.AddDate(0, 0, day+days).Format(time.RFC3339)}, "format": {format}}
 	return "/hapi/data?" + q.Encode()
 }
 
@@ -120,7 +122,7 @@ func (b *bench) memory(ctx context.Context) (float64, error) {
 	var peaks []float64
 	for _, days := range []int{1, b.days} {
 		for range repeats {
-			a, err := b.get(ctx, b.data("csv", days), io.Discard)
+			a, err := b.get(ctx, b.data("csv", 0, days), io.Discard)
 			if err != nil {
 				return 0, err
 			}
@@ -132,24 +134,26 @@ func (b *bench) memory(ctx context.Context) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		b.report.Add(fmt.Sprintf("%d days", days), "resident at most", "MiB", peak)
+		b.report.Add(fmt.Sprintf("days asked for at once: %d", days), "resident at most", "MiB", peak)
 		peaks = append(peaks, peak)
 	}
 	return peaks[1] / peaks[0], nil
 }
 
 // file puts what HAPI says of a day into the archive.
-func (b *bench) file(ctx context.Context, format string) error {
+func (b *bench) file(ctx context.Context, format string, day int) error {
 	var body buffer
-	if _, err := b.get(ctx, b.data(format, 1), &body); err != nil {
+	if _, err := b.get(ctx, b.data(format, day, 1), &body); err != nil {
 		return err
 	}
-	o := web.Object{Instrument: "files", Name: "day." + format, MediaType: "application/octet-stream", Body: body, At: time.Now().UTC()}
+	o := web.Object{Instrument: files, Name: fileName(format, day), MediaType: "application/octet-stream", Body: body, At: time.Now().UTC()}
 	if _, err := b.site.Put(ctx, o); err != nil {
 		return err
 	}
 	return b.site.Await(ctx, o.URL())
 }
+
+func fileName(format string, day int) string { return fmt.Sprintf("day-%d.%s", day, format) }
 
 type buffer []byte
 
@@ -159,29 +163,30 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (b *bench) round(ctx context.Context, format string, first bool) error {
-	for range repeats {
-		asks := []struct{ candidate, path string }{{samples, b.data(format, 1)}, {file, "/archive/files/day." + format}, {"GET of one segment", b.segment}}
-		if !first {
-			asks[0], asks[1] = asks[1], asks[0]
-		}
-		sums := map[string]answer{}
-		for _, ask := range asks {
-			a, err := b.get(ctx, ask.path, io.Discard)
-			if err != nil {
-				return err
-			}
-			sums[ask.candidate] = a
-		}
-		if sums[samples].bytes != sums[file].bytes {
-			return fmt.Errorf("HAPI has %d bytes, the file %d", sums[samples].bytes, sums[file].bytes)
-		}
-		for _, c := range []string{samples, file} {
-			b.report.Add(format, c, "MB/s", float64(sums[c].bytes)/sums[c].whole.Seconds()/1e6)
-		}
-		b.report.Add(format, samples+", first byte", "ms", milliseconds(sums[samples].first))
-		b.report.Add(format, "GET of one segment", "ms", milliseconds(sums["GET of one segment"].whole))
+func (b *bench) round(ctx context.Context, format string, day int) error {
+	asks := []struct{ candidate, path string }{{samples, b.data(format, day, 1)}, {file, "/archive/" + files + "/" + fileName(format, day)}, {one, b.segments[2*day]}}
+	if format != formats[0] {
+		asks[2].path = b.segments[2*day+1]
 	}
+	if day%2 == 1 {
+		asks[0], asks[1] = asks[1], asks[0]
+	}
+	sums := map[string]answer{}
+	for _, ask := range asks {
+		a, err := b.get(ctx, ask.path, io.Discard)
+		if err != nil {
+			return err
+		}
+		sums[ask.candidate] = a
+	}
+	if sums[samples].bytes != sums[file].bytes {
+		return fmt.Errorf("HAPI has %d bytes, the file %d", sums[samples].bytes, sums[file].bytes)
+	}
+	for _, c := range []string{samples, file} {
+		b.report.Add(format, c, "MB/s", float64(sums[c].bytes)/sums[c].whole.Seconds()/1e6)
+	}
+	b.report.Add(format, samples+", first byte", "ms", milliseconds(sums[samples].first))
+	b.report.Add(format, one, "ms", milliseconds(sums[one].whole))
 	return nil
 }
 

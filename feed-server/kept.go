@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/feed-server/bundle"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/downloads"
 	"github.com/substorm/substorm/feed-server/hapi"
@@ -24,6 +25,8 @@ const (
 	catalogShare = 1. / 5
 	hapiShare    = 2. / 5
 	hapiRequests = 4
+	// bundles are sent at a time.
+	bundles = 2
 )
 
 // kept is what the archive is served from; the zero value where there is none.
@@ -69,6 +72,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	}
 	doors := objects.Doors()
 	maps.Copy(doors, latest.New(latest.Config{Catalog: s.kept.catalog, Gate: gate, Archive: objects}).Doors())
+	maps.Copy(doors, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, Gate: gate, Turns: bundles, Logger: s.log}).Doors())
 	maps.Copy(doors, map[string]http.HandlerFunc{hapi.Path: gate.Handle(samples), hapi.Path + "/": gate.Handle(samples)})
 	return doors, nil
 }

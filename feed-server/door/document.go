@@ -32,7 +32,7 @@ type Document struct {
 	Cache, Vary string
 	// Source is what its bytes follow from: its entity tag is made of that.
 	Source []string
-	Write   func(w *bufio.Writer) error
+	Write  func(w *bufio.Writer) error
 }
 
 // etag is a strong entity tag. Compressed bytes have another.

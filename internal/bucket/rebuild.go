@@ -78,7 +78,7 @@ func Compare(ctx context.Context, store objectstore.Store, site string, m *Merge
 			return nil, err
 		}
 		p.Said++
-		if !p.known[manifest.HashID(l.ID)] {
+		if !l.Young && !p.known[manifest.HashID(l.ID)] {
 			p.differ(Unlisted, l.Record, nil)
 		}
 	}
@@ -187,7 +187,7 @@ func (p *Plan) result(ctx context.Context, store objectstore.Store) iter.Seq2[wi
 			}
 		}
 		for l, err := range p.merged.All() {
-			if err == nil && p.known[manifest.HashID(l.ID)] {
+			if err == nil && (l.Young || p.known[manifest.HashID(l.ID)]) {
 				continue
 			}
 			if !yield(l.Record, err) || err != nil {

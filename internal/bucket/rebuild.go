@@ -85,6 +85,11 @@ func Compare(ctx context.Context, store objectstore.Store, site string, m *Merge
 	return p, nil
 }
 
+// Records yields what the manifest lists, as far as it can be read, repeats included.
+func (p *Plan) Records(ctx context.Context, store objectstore.Store) iter.Seq2[wire.Record, error] {
+	return p.files.records(ctx, store)
+}
+
 // Close ends the plan and its merged day.
 func (p *Plan) Close() { p.merged.Close() }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/keeping"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
+	"github.com/substorm/substorm/ingest-gateway/archive/scrub"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 )
 
@@ -21,6 +22,7 @@ type metrics struct {
 	compact  *compact.Metrics
 	closing  *closing.Metrics
 	index    *index.Metrics
+	scrub    *scrub.Metrics
 	keeping  *keeping.Metrics
 	held     prometheus.Gauge
 	failures prometheus.Counter
@@ -36,6 +38,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		compact:  compact.NewMetrics(registry),
 		closing:  closing.NewMetrics(registry),
 		index:    index.NewMetrics(registry),
+		scrub:    scrub.NewMetrics(registry),
 		keeping:  keeping.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),

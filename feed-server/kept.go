@@ -9,6 +9,7 @@ import (
 
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/downloads"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/latest"
 	"github.com/substorm/substorm/internal/access"
@@ -27,8 +28,9 @@ const (
 
 // kept is what the archive is served from; the zero value where there is none.
 type kept struct {
-	catalog *catalog.Catalog
-	store   objectstore.Store
+	catalog   *catalog.Catalog
+	store     objectstore.Store
+	downloads *downloads.Counter
 }
 
 // openArchive makes the rooms of the archive, and returns their doors.
@@ -49,9 +51,13 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Naming: func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
 		Log:    s.log, Registerer: s.metrics,
 	})
+	s.kept.downloads = downloads.New(downloads.Config{
+		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Logger: s.log,
+		Known: func(instrument string) bool { _, known := s.instrument(instrument); return known },
+	})
 	gate := door.NewGate(door.GateConfig{
 		Registry: s.registry.Snapshot, Certificates: s.certificates, Proxies: proxies, BaseURL: cfg.BaseURL,
-		Draining: s.leaving, Logger: s.log, Metrics: s.metrics,
+		Draining: s.leaving, Count: s.kept.downloads.Count, Logger: s.log, Metrics: s.metrics,
 	})
 	objects := archive.New(archive.Config{
 		Site: cfg.Site, Catalog: archive.Manifests{Catalog: s.kept.catalog, Names: catalog.Names(s.js, cfg.Site)}, Store: s.kept.store,

@@ -74,6 +74,8 @@ func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, o Options
 		switch {
 		case o.ImportFor != "":
 			user, age = importer(site.Spec.Code, o.ImportFor), importerAge
+		case o.TakeBackFrom != "":
+			user = taker(site.Spec.Code, o.TakeBackFrom)
 		case o.AbandonPod != "":
 			user = abandoner(site.Spec.Code, o.AbandonPod)
 		case o.Rebuild:

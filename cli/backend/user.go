@@ -56,6 +56,14 @@ func importer(code, instrument string) plan.JetStreamUser {
 	return u
 }
 
+// taker is reader, and may announce what is to become of one instrument's objects.
+func taker(code, instrument string) plan.JetStreamUser {
+	u := reader(code)
+	u.Name = "substorm archive " + instrument
+	u.Publish = append(u.Publish, wire.NoticeSubject(code, instrument))
+	return u
+}
+
 // abandoner is reader, and may write one gateway pod's columns of the ledger and
 // remove its report.
 func abandoner(code, pod string) plan.JetStreamUser {

@@ -191,14 +191,15 @@ func redirect(v *door.Visit, t target) *problem.Problem {
 
 // gone says that an object was taken back.
 func gone(t target, r *wire.Record) *problem.Problem {
+	change, at, otherwise := "retracted", r.RetractedAt, "it is not published any more"
 	if r.State == wire.StatePurged {
-		return problem.New(http.StatusGone, "%s was purged: its bytes are not kept any more", t)
+		change, at, otherwise = "purged", r.PurgedAt, "its bytes are not kept any more"
 	}
-	at := ""
-	if r.RetractedAt != nil {
-		at = " at " + wire.FormatTime(*r.RetractedAt)
+	when := ""
+	if at != nil {
+		when = " at " + wire.FormatTime(*at)
 	}
-	return problem.New(http.StatusGone, "%s was retracted%s: %s", t, at, cmp.Or(r.Reason, "it is not published any more"))
+	return problem.New(http.StatusGone, "%s was %s%s: %s", t, change, when, cmp.Or(r.Reason, otherwise))
 }
 
 // describe says what an object is, beyond what a client that has it must be told.

@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// CommandWriter stands in the place of a gateway for notices by which a person takes
+// objects back.
+const CommandWriter = "_command"
+
 // removalKeys begins the keys of Removals in the bucket of cursors.
 const removalKeys = "removal."
 

@@ -105,9 +105,12 @@ func (in RegistryInput) instrumentEntries(stands RegistryState, next int64) map[
 		verdict := in.Verdicts[inst.Name]
 		was, exists := stands.Entries[inst.Name]
 		if verdict.OK() {
-			all[inst.Name] = entryOf(inst, verdict.Gateway, next, in.Secrets, was)
+			entry := entryOf(inst, verdict.Gateway, next, in.Secrets, was)
+			entry.LegalHold = underHold(in.Site, inst)
+			all[inst.Name] = entry
 		} else if exists && verdict.Absent {
 			entry := revoke(inst, was, in.Secrets)
+			entry.Retention, entry.LegalHold = retentionEntry(inst.Spec.Archive.Retention), underHold(in.Site, inst)
 			if !sameEntry(was, entry) {
 				entry.Revision = next
 			}
@@ -199,6 +202,7 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		Instrument:       inst.Name,
 		Gateway:          gateway,
 		Retired:          spec.State == v1alpha1.InstrumentRetired,
+		Maintenance:      spec.State == v1alpha1.InstrumentMaintenance,
 		Ways:             make([]wire.WayEntry, len(spec.Ways)),
 		MaxObjectSize:    spec.Limits.MaxObjectSize.Value(),
 		MaxConnections:   int(spec.Limits.MaxConnections),
@@ -211,9 +215,14 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		Forward:          forwardEntry(spec.Forward),
 		Access:           accessEntry(&spec.Access),
 		Rights:           rightsEntry(spec.Rights),
+		Retention:        retentionEntry(spec.Archive.Retention),
 		Sampling:         samplingEntry(spec.Sampling),
 		Channels:         channelEntries(spec.Channels),
 		About:            aboutEntry(spec),
+		Observes:         observesEntry(spec),
+	}
+	if spec.Cadence.LateAfter != nil {
+		entry.LateAfterMillis = spec.Cadence.LateAfter.Milliseconds()
 	}
 	if spec.Naming != nil {
 		entry.Naming = string(spec.Naming.Template)
@@ -243,6 +252,41 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 	for i := range spec.Ways {
 		entry.Ways[i] = wayEntry(&spec.Ways[i])
 		entry.Ways[i].Tokens = tokenHashes(inst, &spec.Ways[i], secrets, hashes)
+	}
+	return entry
+}
+
+// underHold says whether the Instrument or its Site is under legal hold.
+func underHold(site *v1alpha1.Site, inst *v1alpha1.Instrument) bool {
+	return inst.Spec.Archive.LegalHold || site != nil && site.Spec.LegalHold
+}
+
+func retentionEntry(r *v1alpha1.Retention) *wire.RetentionEntry {
+	if r == nil {
+		return nil
+	}
+	entry := &wire.RetentionEntry{HoldMillis: r.HoldRetention.Milliseconds()}
+	if r.MaxAge != nil {
+		entry.MaxAgeMillis = r.MaxAge.Milliseconds()
+	}
+	if r.MaxBytes != nil {
+		entry.MaxBytes = r.MaxBytes.Value()
+	}
+	return entry
+}
+
+// observesEntry is nil where data is always due.
+func observesEntry(spec *v1alpha1.InstrumentSpec) *wire.ObservesEntry {
+	o := spec.Cadence.Observes
+	if o == nil || o.Mode == v1alpha1.ObservesAlways {
+		return nil
+	}
+	entry := &wire.ObservesEntry{Mode: string(o.Mode)}
+	switch {
+	case o.Mode == v1alpha1.ObservesDaily:
+		entry.From, entry.To = o.From, o.To
+	case spec.Location != nil:
+		entry.SunElevationDegrees, entry.Latitude, entry.Longitude = o.SunElevationDegrees, spec.Location.Latitude, spec.Location.Longitude
 	}
 	return entry
 }

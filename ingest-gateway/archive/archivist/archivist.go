@@ -21,6 +21,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/closing"
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
+	"github.com/substorm/substorm/ingest-gateway/archive/gaps"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/scrub"
@@ -66,7 +67,7 @@ type Config struct {
 	Settings func(instrument string) (wire.InstrumentEntry, bool)
 
 	// Declared returns the entries of all instruments of the registry, and false
-	// before there is one. Without it nothing is forwarded.
+	// before there is one. Without it nothing is forwarded, and no gap found.
 	Declared func() ([]wire.InstrumentEntry, bool)
 
 	// PartInterval is how often manifest parts are closed (a minute).
@@ -81,9 +82,8 @@ type Config struct {
 	// RemoveInterval is how often bytes are looked for that are to be removed,
 	// ExpireInterval how often days are that are not kept any longer, and RemoveGrace how
 	// long what lies beside them may be read where it was: see keeping.Config for the
-	// defaults, and for Closed and Owed.
+	// defaults, and for Owed.
 	RemoveInterval, ExpireInterval, RemoveGrace time.Duration
-	Closed                                      func(instrument string, day wire.Day) bool
 	Owed                                        func(instrument string, day wire.Day) []string
 	// Compaction of closed days: see compact.Config for the defaults.
 	CompactInterval, CompactAfter, CompactGrace time.Duration
@@ -95,6 +95,8 @@ type Config struct {
 	ScrubInterval time.Duration
 	// Closing of days of the ledger: see closing.Config for the defaults.
 	CloseInterval, CloseAfter time.Duration
+	// GapsInterval is how often gaps are looked for (five minutes).
+	GapsInterval time.Duration
 	// Memory bounds what is remembered of the objects of the archive, in bytes (32 MiB).
 	Memory int64
 	// ScratchDir holds the segment that is being cut, and the pack and the manifest
@@ -245,6 +247,11 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 			Declared: a.cfg.Declared, Log: a.cfg.Log, Metrics: a.metrics.forward,
 		})
 		group.Go(func() error { return forwarder.Run(ctx) })
+		missing := gaps.New(gaps.Config{
+			Site: a.cfg.Site, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Declared: a.cfg.Declared,
+			Interval: a.cfg.GapsInterval, Log: a.cfg.Log, Metrics: a.metrics.gaps,
+		})
+		group.Go(func() error { return missing.Run(ctx) })
 	}
 	if a.cfg.ScrubRate >= 0 {
 		scrubber := scrub.New(scrub.Config{
@@ -255,13 +262,13 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	}
 	compactor := a.compactor(lease, keeper)
 	group.Go(func() error { return compactor.Run(ctx) })
-	group.Go(func() error { return a.room(lease, compactor).Run(ctx) })
 	closer := closing.New(closing.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
 		Interval: a.cfg.CloseInterval, After: a.cfg.CloseAfter, Log: a.cfg.Log, Metrics: a.metrics.closing,
 	})
 	group.Go(func() error { return closer.Run(ctx) })
+	group.Go(func() error { return a.room(lease, compactor, closer).Run(ctx) })
 	for _, t := range []trimmer{
 		{js: a.cfg.JetStream, stream: wire.ObservationStream(a.cfg.Site), retention: a.cfg.ObservationRetention, archived: cutter.Archived,
 			subjects: []string{wire.ObservationSubjects(a.cfg.Site)}},

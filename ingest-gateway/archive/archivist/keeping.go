@@ -3,17 +3,19 @@
 package archivist
 
 import (
+	"github.com/substorm/substorm/ingest-gateway/archive/closing"
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/keeping"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
 )
 
-func (a *archivist) room(lease *stream.Lease, compactor *compact.Compactor) *keeping.Room {
+func (a *archivist) room(lease *stream.Lease, compactor *compact.Compactor, closer *closing.Closer) *keeping.Room {
 	return keeping.New(keeping.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Compactor: compactor,
-		Held: a.held, Declared: a.cfg.Declared, Closed: a.cfg.Closed, Owed: a.cfg.Owed,
-		Interval: a.cfg.RemoveInterval, ExpireInterval: a.cfg.ExpireInterval, CloseAfter: a.cfg.CompactAfter, Grace: a.cfg.RemoveGrace,
+		Held: a.held, Declared: a.cfg.Declared, Closed: func(day wire.Day) bool { return day <= closer.ClosedTo() }, Owed: a.cfg.Owed,
+		Interval: a.cfg.RemoveInterval, ExpireInterval: a.cfg.ExpireInterval, Grace: a.cfg.RemoveGrace,
 		Log: a.cfg.Log, Metrics: a.metrics.keeping,
 	})
 }

@@ -36,22 +36,13 @@ func (r *Room) findDue(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("days of instrument %s: %w", e.Instrument, err)
 		}
-		closed := func(day wire.Day) bool { return r.closed(e.Instrument, day, now) }
-		for _, due := range Due(days, *e.Retention, now, closed) {
+		for _, due := range Due(days, *e.Retention, now, r.cfg.Closed) {
 			if err := r.expireLater(ctx, e.Instrument, due, now); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (r *Room) closed(instrument string, day wire.Day, now time.Time) bool {
-	if r.cfg.Closed != nil {
-		return r.cfg.Closed(instrument, day)
-	}
-	start, err := day.Start()
-	return err == nil && now.Sub(start.AddDate(0, 0, 1)) >= r.cfg.CloseAfter
 }
 
 // expireLater writes the removal of a day, unless it is there.

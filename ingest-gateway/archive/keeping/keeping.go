@@ -33,8 +33,6 @@ const (
 	// often days are that are due to expire.
 	DefaultInterval       = 10 * time.Second
 	DefaultExpireInterval = time.Hour
-	// DefaultCloseAfter is when a day is closed, after its end, where nobody else says so.
-	DefaultCloseAfter = 24 * time.Hour
 	// DefaultGrace is how long readers of what lies beside a purged object have to learn
 	// its new place: the index tells them within a minute.
 	DefaultGrace = 90 * time.Second
@@ -59,15 +57,14 @@ type Config struct {
 	// Declared returns the entries of all instruments of the registry, and false before
 	// there is one. Without it nothing expires.
 	Declared func() ([]wire.InstrumentEntry, bool)
-	// Closed says whether the ledger of an instrument's day is closed: before that
-	// nothing of it expires. Optional: then it is CloseAfter after the day's end.
-	Closed func(instrument string, day wire.Day) bool
+	// Closed says whether the ledger of a day is closed: before that nothing of it expires.
+	Closed func(day wire.Day) bool
 	// Owed names the partners that have not got an instrument's day yet: it waits for
 	// them before it expires, as long as its retention says. Optional: nobody is waited for.
 	Owed func(instrument string, day wire.Day) []string
 
-	// Interval, ExpireInterval, CloseAfter and Grace are as their defaults say.
-	Interval, ExpireInterval, CloseAfter, Grace time.Duration
+	// Interval, ExpireInterval and Grace are as their defaults say.
+	Interval, ExpireInterval, Grace time.Duration
 
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -88,7 +85,7 @@ func New(cfg Config) *Room {
 	for _, d := range []struct {
 		value *time.Duration
 		or    time.Duration
-	}{{&cfg.Interval, DefaultInterval}, {&cfg.ExpireInterval, DefaultExpireInterval}, {&cfg.CloseAfter, DefaultCloseAfter}, {&cfg.Grace, DefaultGrace}} {
+	}{{&cfg.Interval, DefaultInterval}, {&cfg.ExpireInterval, DefaultExpireInterval}, {&cfg.Grace, DefaultGrace}} {
 		if *d.value <= 0 {
 			*d.value = d.or
 		}

@@ -39,6 +39,16 @@ type InstrumentArchive struct {
 	// +optional
 	Versions Versions `json:"versions,omitempty"`
 
+	// Retention says how long data is kept. Without it all is, for ever.
+	// +optional
+	Retention *Retention `json:"retention,omitempty"`
+
+	// LegalHold: while it is true nothing of the instrument is retracted, purged or
+	// expires, whoever asks. It comes into force with the next snapshot of the registry;
+	// what was removed before is gone.
+	// +optional
+	LegalHold bool `json:"legalHold,omitempty"`
+
 	// Segment says when datagrams become an object.
 	// +kubebuilder:default={}
 	// +optional
@@ -52,6 +62,34 @@ type InstrumentArchive struct {
 	// +listType=set
 	// +optional
 	Aliases []PathTemplate `json:"aliases,omitempty"`
+}
+
+// Retention says how long data is kept. A UTC day of receipt expires as a whole, once
+// the ledger of it is closed: then its bytes are removed, and what the archive knows
+// of them stays.
+// +kubebuilder:validation:XValidation:rule="has(self.maxAge) || has(self.maxBytes)",message="a retention has maxAge, maxBytes or both: leave it out to keep all"
+type Retention struct {
+	// MaxAge since receipt, of the youngest object of a day.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('24h')",message="maxAge is at least 24h: days expire as a whole"
+	// +optional
+	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
+
+	// MaxBytes that are kept: where there are more, the oldest days expire.
+	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1Mi'))",message="maxBytes is at least 1Mi"
+	// +optional
+	MaxBytes *resource.Quantity `json:"maxBytes,omitempty"`
+
+	// HoldRetention is how long a day that is due waits for mirrors that have not got
+	// it. Nobody waits for a mirror that is not declared.
+	// +kubebuilder:default="720h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +optional
+	HoldRetention metav1.Duration `json:"holdRetention,omitzero"`
 }
 
 // Versions says what becomes of other bytes under a known name.

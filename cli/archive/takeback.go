@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/dustin/go-humanize"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// maxReason is how long a reason may be, in bytes: it stands in every listing.
+	maxReason = 500
+	// shownTargets of what is taken back are printed.
+	shownTargets = 20
+	// defaultPatience is how long it is waited for: a part of a manifest is closed each
+	// minute, and what lies beside purged bytes is moved out of the way after that.
+	defaultPatience = 5 * time.Minute
+)
+
+// verb is one of what can be done to objects.
+type verb struct {
+	name  string
+	state wire.State // that the notice asks for
+	done  string
+}
+
+var (
+	retract = verb{"retract", wire.StateRetracted, "retracted"}
+	restore = verb{"restore", wire.StateCurrent, "restored"}
+	purge   = verb{"purge", wire.StatePurged, "purged"}
+)
+
+func retractCommand(o *backend.Options) *cobra.Command {
+	return takeBackCommand(o, retract, "Take objects out of public sight; their bytes stay",
+		`The objects keep their bytes and their places, and are not given out any more:
+whoever asks for one is answered 410 Gone, with the reason. substorm archive restore
+undoes it.`)
+}
+
+func restoreCommand(o *backend.Options) *cobra.Command {
+	return takeBackCommand(o, restore, "Undo a retraction", `The objects are given out again as before.`)
+}
+
+func purgeCommand(o *backend.Options) *cobra.Command {
+	return takeBackCommand(o, purge, "Remove the bytes of objects for good",
+		`The bytes are removed wherever the archive has them, repeats that wait in packs and
+what a compaction left included; a pack is written anew without them. What is known
+of the objects stays, with who purged them when and why. There is no way back: the
+command asks before it begins, unless --yes is given.`)
+}
+
+// request is one run of a command.
+type request struct {
+	verb       verb
+	instrument string
+	choice     choice
+	reason, by string
+	yes, dry   bool
+	patience   time.Duration
+
+	in         io.Reader
+	out, notes io.Writer
+	site       string
+	store      objectstore.Store
+	js         jetstream.JetStream
+}
+
+func takeBackCommand(o *backend.Options, v verb, short, long string) *cobra.Command {
+	r := &request{verb: v}
+	cmd := &cobra.Command{
+		Use:   v.name + " INSTRUMENT PATH | DIGEST | KEY --reason WHY",
+		Short: short,
+		Long: long + `
+
+A path is the one under which an object is published, and means its current version;
+--version names another, --all-versions means all. A path that ends with a slash
+means all that is published below it. A SHA-256, or its first eight or more digits,
+means all objects of the instrument that have it. --day, --from and --to narrow down
+where is looked.
+
+The archivist, one of the Site's gateways, lists what is asked for within a minute; the
+command waits for that. Under legal hold nothing is retracted or purged.`,
+		Example: fmt.Sprintf(`  substorm archive %[1]s allsky-1 2026/11/21/rank_235958.jpg --reason "a lamp was on"
+  substorm archive %[1]s allsky-1 2026/11/21/ --reason "the dome was closed" --dry-run`, v.name),
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.instrument, r.choice.what = args[0], args[1]
+			r.in, r.out, r.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := r.check(); err != nil {
+				return err
+			}
+			opts := *o
+			opts.TakeBackFrom = r.instrument
+			return r.open(cmd.Context(), opts)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.reason, "reason", "", "why, in words that every reader is shown (required)")
+	f.StringVar(&r.by, "by", whoAmI(), "who asks; it stays with the object")
+	f.IntVar(&r.choice.version, "version", 0, "this version of a name")
+	f.BoolVar(&r.choice.allVersions, "all-versions", false, "all versions of a name")
+	f.BoolVar(&r.dry, "dry-run", false, "show what would be done, and do nothing")
+	f.DurationVar(&r.patience, "wait", defaultPatience, "how long to wait until it is done; 0 does not wait")
+	f.StringVar(&r.choice.day, "day", "", "only this UTC day of receipt: 2006-01-02, today or yesterday")
+	f.StringVar(&r.choice.from, "from", "", "from this UTC day on")
+	f.StringVar(&r.choice.to, "to", "", "up to this UTC day, included")
+	if v == purge {
+		f.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	}
+	return cmd
+}
+
+// whoAmI names who runs the command.
+func whoAmI() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
+
+func (r *request) check() error {
+	if r.reason == "" {
+		return usage.Errorf("why? give --reason: whoever asks for the object is told")
+	}
+	for name, text := range map[string]string{"--reason": r.reason, "--by": r.by} {
+		if len(text) > maxReason || strings.ContainsFunc(text, unicode.IsControl) {
+			return usage.Errorf("%s is one line of at most %d bytes", name, maxReason)
+		}
+	}
+	if r.choice.version != 0 && r.choice.allVersions || r.choice.version < 0 {
+		return usage.Errorf("--version names one version, from 1 on, --all-versions means all: give one of them")
+	}
+	r.choice.instruments = []string{r.instrument}
+	_, err := r.choice.days()
+	return err
+}
+
+func (r *request) open(ctx context.Context, o backend.Options) error {
+	b, err := backend.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	r.site = b.Code
+	if r.store, err = b.Store(ctx); err != nil {
+		return err
+	}
+	if r.js, err = b.JetStream(ctx); err != nil {
+		return err
+	}
+	return r.run(ctx)
+}
+
+func (r *request) run(ctx context.Context) error {
+	if err := r.mayBe(ctx); err != nil {
+		return err
+	}
+	targets, err := r.find(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.show(targets); err != nil || r.dry {
+		return err
+	}
+	if err := r.confirm(targets); err != nil {
+		return err
+	}
+	for _, t := range targets {
+		if err := r.ask(ctx, t); err != nil {
+			return err
+		}
+	}
+	if r.patience <= 0 {
+		_, err := fmt.Fprintf(r.notes, "asked for; the archivist lists it within a minute\n")
+		return err
+	}
+	return r.await(ctx, targets)
+}
+
+// mayBe refuses what the archivist would refuse: it does so whoever asks.
+func (r *request) mayBe(ctx context.Context) error {
+	kv, err := r.js.KeyValue(ctx, wire.RegistryBucket(r.site))
+	if err != nil {
+		return fmt.Errorf("registry of site %s: %w", r.site, err)
+	}
+	e, err := kv.Get(ctx, wire.RegistryInstrumentKey(r.instrument))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		if r.verb == restore {
+			return nil
+		}
+		return fmt.Errorf("instrument %s is not in the registry of site %s, and so nobody knows whether it is under legal hold: "+
+			"apply its Instrument, and ask again", r.instrument, r.site)
+	}
+	if err != nil {
+		return fmt.Errorf("registry of site %s: %w", r.site, err)
+	}
+	entry, err := wire.DecodeInstrumentEntry(e.Value())
+	if err != nil {
+		return fmt.Errorf("registry of site %s: %s: %w", r.site, e.Key(), err)
+	}
+	if entry.LegalHold && r.verb != restore {
+		return fmt.Errorf("instrument %s is under legal hold: set spec.archive.legalHold of the Instrument, or spec.legalHold of its Site, to false, and ask again", r.instrument)
+	}
+	return nil
+}
+
+// show prints what is meant.
+func (r *request) show(targets []wire.Record) error {
+	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PATH\tVERSION\tRECEIVED\tSIZE\tSHA-256\tSTATE")
+	for i := range targets {
+		if i == shownTargets {
+			break
+		}
+		t := &targets[i]
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.12s\t%s\n", t.Published(), max(t.Version, 1), t.ReceivedAt.UTC().Format("2006-01-02 15:04:05Z"),
+			humanize.IBytes(uint64(t.Size)), t.Digest, t.State)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if more := len(targets) - shownTargets; more > 0 {
+		if _, err := fmt.Fprintf(r.out, "… and %d more\n", more); err != nil {
+			return err
+		}
+	}
+	if r.dry {
+		_, err := fmt.Fprintf(r.notes, "%s would be %s\n", sum(targets), r.verb.done)
+		return err
+	}
+	return nil
+}
+
+func sum(targets []wire.Record) string {
+	var bytes int64
+	for i := range targets {
+		bytes += targets[i].Size
+	}
+	noun := "objects"
+	if len(targets) == 1 {
+		noun = "object"
+	}
+	return fmt.Sprintf("%d %s, %s", len(targets), noun, humanize.IBytes(uint64(bytes)))
+}
+
+// confirm asks before bytes go for good.
+func (r *request) confirm(targets []wire.Record) error {
+	if r.verb != purge || r.yes {
+		return nil
+	}
+	if _, err := fmt.Fprintf(r.notes, "Purge %s of instrument %s for good? Type yes: ", sum(targets), r.instrument); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(r.in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if strings.TrimSpace(answer) != "yes" {
+		return errors.New("nothing is purged: it was not confirmed with yes (--yes does not ask)")
+	}
+	return nil
+}
+
+// ask announces what is asked for.
+func (r *request) ask(ctx context.Context, t wire.Record) error {
+	now := time.Now().UTC()
+	n := wire.Notice{Site: r.site, Instrument: r.instrument, Record: t}
+	n.State, n.Reason, n.ChangedBy = r.verb.state, r.reason, r.by
+	switch r.verb {
+	case retract:
+		n.RetractedAt, n.RestoredAt = &now, nil
+	case restore:
+		n.RestoredAt = &now
+	case purge:
+		n.PurgedAt = &now
+	}
+	m, err := stream.NoticeMessage(n, wire.CommandWriter)
+	if err != nil {
+		return err
+	}
+	if _, err := r.js.PublishMsg(ctx, m); err != nil {
+		return fmt.Errorf("ask for %s of %s: %w", r.verb.name, t.ID, err)
+	}
+	return nil
+}

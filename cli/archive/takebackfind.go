@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// awaitLook is between looks whether what was asked for is done.
+const awaitLook = 2 * time.Second
+
+// choice says which objects of an instrument are meant.
+type choice struct {
+	selection
+	what        string
+	version     int
+	allVersions bool
+}
+
+// matches says whether a record is meant, and whether by its path, which several
+// versions have.
+func (c *choice) matches(r *wire.Record) (byPath, matches bool) {
+	published := r.Published()
+	switch {
+	case strings.HasSuffix(c.what, "/"):
+		return true, strings.HasPrefix(published, c.what)
+	case published == c.what || r.Name != "" && r.Name == c.what:
+		return true, true
+	default:
+		return false, r.ID == c.what || r.Key == c.what && !r.InPack() ||
+			digestPrefix.MatchString(c.what) && strings.HasPrefix(r.Digest.String(), c.what)
+	}
+}
+
+// holdsVersion says whether the choice means a version; of a path without one it is
+// told later which.
+func (c *choice) holdsVersion(r *wire.Record) bool {
+	return c.version == 0 || c.version == max(r.Version, 1)
+}
+
+// find returns the objects that are meant, and that the verb can be done to.
+func (r *request) find(ctx context.Context) ([]wire.Record, error) {
+	var found, copies []wire.Record
+	others := map[wire.State]int{}
+	for list, err := range r.choice.lists(ctx, r.store, r.site) {
+		if err != nil {
+			return nil, err
+		}
+		for rec, err := range manifest.Records(ctx, r.store, r.site, list.instrument, list.day) {
+			if err != nil {
+				return nil, err
+			}
+			if rec.State == wire.StateWithdrawn {
+				if rec.InPack() { // its bytes are there until the pack is compacted
+					copies = append(copies, rec)
+				}
+				continue
+			}
+			if _, matches := r.choice.matches(&rec); !matches || !r.choice.holdsVersion(&rec) {
+				continue
+			}
+			if !r.verb.takes(rec.State) {
+				others[rec.State]++
+				continue
+			}
+			found = append(found, rec)
+		}
+	}
+	found = r.choice.current(found)
+	if len(found) == 0 {
+		return nil, r.nothing(others)
+	}
+	if err := r.choice.one(found); err != nil {
+		return nil, err
+	}
+	if r.verb == purge {
+		found = append(found, copiesOf(found, copies)...)
+	}
+	return found, nil
+}
+
+// takes says whether the verb changes objects of a state.
+func (v verb) takes(s wire.State) bool {
+	switch v {
+	case retract:
+		return s == wire.StateCurrent || s == wire.StateSuperseded
+	case restore:
+		return s == wire.StateRetracted
+	default:
+		return s != wire.StatePurged
+	}
+}
+
+// current leaves of each path the version that is published, or was last, unless
+// versions were asked for.
+func (c *choice) current(found []wire.Record) []wire.Record {
+	if c.allVersions || c.version != 0 {
+		return found
+	}
+	best := map[string]int{}
+	var kept []wire.Record
+	for _, r := range found {
+		if byPath, _ := c.matches(&r); !byPath {
+			kept = append(kept, r)
+			continue
+		}
+		path := r.Published()
+		i, known := best[path]
+		if !known {
+			best[path] = len(kept)
+			kept = append(kept, r)
+		} else if newerVersion(&r, &kept[i]) {
+			kept[i] = r
+		}
+	}
+	return kept
+}
+
+func newerVersion(a, b *wire.Record) bool {
+	rank := func(r *wire.Record) int {
+		return slices.Index([]wire.State{wire.StateSuperseded, wire.StateRetracted, wire.StateCurrent}, r.State)
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Version, b.Version), a.ReceivedAt.Compare(b.ReceivedAt)) > 0
+}
+
+// one refuses the beginning of several digests.
+func (c *choice) one(found []wire.Record) error {
+	if !digestPrefix.MatchString(c.what) {
+		return nil
+	}
+	for i := range found {
+		if byPath, _ := c.matches(&found[i]); !byPath && found[i].Digest != found[0].Digest {
+			return fmt.Errorf("several objects begin with %s: %s and %s: give more digits", c.what, found[0].Digest, found[i].Digest)
+		}
+	}
+	return nil
+}
+
+// copiesOf returns the repeats of objects whose bytes are in packs.
+func copiesOf(found, copies []wire.Record) []wire.Record {
+	digests := map[wire.Digest]bool{}
+	for i := range found {
+		digests[found[i].Digest] = true
+	}
+	return slices.DeleteFunc(copies, func(c wire.Record) bool { return !digests[c.Digest] })
+}
+
+func (r *request) nothing(others map[wire.State]int) error {
+	for state, count := range others {
+		next := map[wire.State]string{
+			wire.StateRetracted: "substorm archive restore shows it again",
+			wire.StatePurged:    "its bytes are gone, and only its sender can send them again",
+			wire.StateCurrent:   "it is given out as it is",
+		}[state]
+		return fmt.Errorf("nothing to %s: %s is %s of instrument %s (%d objects): %s", r.verb.name, r.choice.what, state, r.instrument, count,
+			cmp.Or(next, "--version names another version"))
+	}
+	return fmt.Errorf("the archive of site %s lists nothing that %q means of instrument %s: substorm archive ls -i %s -o wide shows paths and digests; "+
+		"what is new is listed within a minute", r.site, r.choice.what, r.instrument, r.instrument)
+}
+
+// await waits until the manifests list what was asked for, and purged bytes are gone.
+func (r *request) await(ctx context.Context, targets []wire.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	left := map[string]wire.Record{}
+	for _, t := range targets {
+		left[t.ID] = t
+	}
+	for {
+		if err := r.look(ctx, left); err != nil && ctx.Err() == nil {
+			return err
+		}
+		if len(left) == 0 {
+			_, err := fmt.Fprintf(r.notes, "%s of instrument %s %s\n", sum(targets), r.instrument, r.verb.done)
+			return err
+		}
+		select {
+		case <-time.After(awaitLook):
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d objects are not %s after %s; what was asked for stays asked for: the log of the gateway that is the archivist "+
+				"says why it waits or is refused (substorm_archive_changes_refused_total, substorm_archive_removals_waiting count it)",
+				len(left), len(targets), r.verb.done, r.patience)
+		}
+	}
+}
+
+// look takes what is done from what is left.
+func (r *request) look(ctx context.Context, left map[string]wire.Record) error {
+	days := map[wire.Day]bool{}
+	for _, t := range left {
+		days[wire.DayOf(t.ReceivedAt)] = true
+	}
+	for day := range days {
+		for rec, err := range manifest.Records(ctx, r.store, r.site, r.instrument, day) {
+			if err != nil {
+				return err
+			}
+			asked, is := left[rec.ID]
+			if !is || !r.verb.holds(&rec) {
+				continue
+			}
+			gone, err := r.gone(ctx, asked, &rec)
+			if err != nil {
+				return err
+			}
+			if gone {
+				delete(left, rec.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// holds says whether a record is as the verb makes it.
+func (v verb) holds(r *wire.Record) bool {
+	switch v {
+	case restore:
+		return r.State == wire.StateCurrent || r.State == wire.StateSuperseded
+	case purge:
+		return r.State == wire.StatePurged || r.State == wire.StateWithdrawn
+	default:
+		return r.State == v.state
+	}
+}
+
+// gone says whether the bytes of a purged object are gone from where they lay when it
+// was asked for, and from where a compaction may have moved them since.
+func (r *request) gone(ctx context.Context, asked wire.Record, now *wire.Record) (bool, error) {
+	if r.verb != purge {
+		return true, nil
+	}
+	for _, key := range []string{asked.Key, now.Key} {
+		_, err := r.store.Head(ctx, key)
+		if err == nil {
+			return false, nil
+		}
+		if !errors.Is(err, objectstore.ErrNotFound) {
+			return false, err
+		}
+	}
+	return true, nil
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/atom"
 	"github.com/substorm/substorm/feed-server/bundle"
+	"github.com/substorm/substorm/feed-server/damage"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/downloads"
 	"github.com/substorm/substorm/feed-server/hapi"
@@ -35,6 +36,7 @@ type kept struct {
 	catalog   *catalog.Catalog
 	store     objectstore.Store
 	downloads *downloads.Counter
+	damage    *damage.Teller
 }
 
 // openArchive makes the rooms of the archive, and returns their doors.
@@ -59,9 +61,10 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Logger: s.log,
 		Known: func(instrument string) bool { _, known := s.instrument(instrument); return known },
 	})
+	s.kept.damage = damage.New(damage.Config{Site: cfg.Site, Pod: cfg.Pod, JetStream: s.js, Logger: s.log, Metrics: s.metrics})
 	gate := door.NewGate(door.GateConfig{
 		Registry: s.registry.Snapshot, Certificates: s.certificates, Proxies: proxies, BaseURL: cfg.BaseURL,
-		Draining: s.leaving, Count: s.kept.downloads.Count, Logger: s.log, Metrics: s.metrics,
+		Draining: s.leaving, Count: s.kept.downloads.Count, Damaged: s.kept.damage.Tell, Logger: s.log, Metrics: s.metrics,
 	})
 	objects := archive.New(archive.Config{
 		Site: cfg.Site, Catalog: archive.Manifests{Catalog: s.kept.catalog, Names: catalog.Names(s.js, cfg.Site)}, Store: s.kept.store,

@@ -43,6 +43,7 @@ func TestList(t *testing.T) {
 	}{
 		"everything":         {nil, []wire.Notice{earlier, frame, late, segment}},
 		"with repeats":       {[]string{"--repeats"}, []wire.Notice{earlier, frame, notice("allsky-1", f.repeat), late, segment}},
+		"a state":            {[]string{"--state", "Withdrawn"}, []wire.Notice{notice("allsky-1", f.repeat)}},
 		"one instrument":     {[]string{"--instrument", "mag-1"}, []wire.Notice{segment}},
 		"two instruments":    {[]string{"-i", "mag-1,allsky-1", "--day", "2026-11-21"}, []wire.Notice{frame, late, segment}},
 		"a day":              {[]string{"--day", "2026-11-20"}, []wire.Notice{earlier}},
@@ -68,9 +69,9 @@ func TestListAsATable(t *testing.T) {
 	f := newFixture(t, parts.MinIOOptions{TLS: true})
 	flags := f.flags(t)
 	out, notes := must(t, append([]string{"ls", "-i", "allsky-1", "--day", "2026-11-21"}, flags...)...)
-	want := "RECEIVED              SIZE        SHA-256       KEY\n" +
-		"2026-11-21 12:00:00Z  5 B         " + f.frame.Digest.String()[:12] + "  " + f.frame.Key + "\n" +
-		"2026-11-21 13:00:00Z  7 B         " + f.late.Digest.String()[:12] + "  " + f.late.Key + "\n"
+	want := "RECEIVED              SIZE        STATE       SHA-256       KEY\n" +
+		"2026-11-21 12:00:00Z  5 B         Current     " + f.frame.Digest.String()[:12] + "  " + f.frame.Key + "\n" +
+		"2026-11-21 13:00:00Z  7 B         Current     " + f.late.Digest.String()[:12] + "  " + f.late.Key + "\n"
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
@@ -95,6 +96,7 @@ func TestListSaysWhatIsWrong(t *testing.T) {
 		"bad day":        {append([]string{"ls", "--day", "21.11.2026"}, flags...), "write 2006-01-02"},
 		"day and range":  {append([]string{"ls", "--day", "today", "--from", "today"}, flags...), "give one of them"},
 		"backward range": {append([]string{"ls", "--from", "2026-11-21", "--to", "2026-11-20"}, flags...), "comes after"},
+		"bad state":      {append([]string{"ls", "--state", "current"}, flags...), "Current, Superseded"},
 		"bad output":     {append([]string{"ls", "-o", "xml"}, flags...), "wide and json"},
 		"no such bucket": {append(append([]string{"ls"}, flags...), "--s3-bucket", "nowhere"), "nowhere"},
 		"no endpoint":    {[]string{"ls", "--code", site}, "--s3-endpoint"},
@@ -206,5 +208,33 @@ func TestVariables(t *testing.T) {
 	}
 	if _, _, err := run(t, "ls", "--tls-server-name", "elsewhere.example"); err == nil {
 		t.Error("a server whose certificate has another name was believed")
+	}
+}
+
+// What was retracted is given to nobody who does not ask for it, by whichever name.
+func TestGetOfTheRetracted(t *testing.T) {
+	f := newFixture(t, parts.MinIOOptions{})
+	flags := f.flags(t)
+	gone := f.frame
+	gone.State, gone.Reason, gone.RetractedAt = wire.StateRetracted, "the shutter was closed", &noon
+	list(t, f.store, "allsky-1", "2026-11-21", 3, gone)
+	for _, name := range []string{f.frame.Key, f.frame.Digest.String()} {
+		for _, verb := range []string{"get", "cat"} {
+			args := append([]string{verb, name}, flags...)
+			if verb == "get" {
+				args = append(args, "-o", "-")
+			}
+			out, _, err := run(t, args...)
+			if err == nil || out != "" || !strings.Contains(err.Error(), "retracted at 2026-11-21T12:00:00.123456789Z (the shutter was closed)") {
+				t.Errorf("%s %s: %q, %v", verb, name, out, err)
+			}
+			if out, _ := must(t, append(args, "--retracted")...); out != "frame" {
+				t.Errorf("%s %s --retracted: %q", verb, name, out)
+			}
+		}
+	}
+	out, _ := must(t, append([]string{"ls", "--state", "Retracted", "-o", "json"}, flags...)...)
+	if diff := cmp.Diff([]wire.Notice{notice("allsky-1", gone)}, notices(t, out)); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
 	}
 }

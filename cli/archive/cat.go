@@ -20,6 +20,7 @@ import (
 
 func catCommand(o *backend.Options) *cobra.Command {
 	var s selection
+	var retracted bool
 	cmd := &cobra.Command{
 		Use:   "cat KEY | DIGEST | PATH | ALIAS | legacy/ADDRESS/PORT/YYYY/MM/DD",
 		Short: "Write an object, or a day of the legacy tree, to standard output",
@@ -27,7 +28,8 @@ func catCommand(o *backend.Options) *cobra.Command {
 path or has it as an alias. A path of the legacy tree stands for all objects that
 came from one address to one port of the gateways in one UTC day, in the order in
 which they were received, byte for byte as they came: an old server that appends
-what it gets would hold the same. Repeats, which were taken back, are left out.
+what it gets would hold the same. Repeats, which were taken back, are left out, and
+what was retracted unless --retracted is given.
 
 Digests are checked as bytes pass; where one differs, what was written is followed
 by an error.`,
@@ -52,9 +54,12 @@ by an error.`,
 				return err
 			}
 			if wire.IsLegacyPath(args[0]) {
-				return s.catLegacy(cmd.Context(), store, b.Code, args[0], cmd.OutOrStdout())
+				return s.catLegacy(cmd.Context(), store, b.Code, args[0], retracted, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			n, err := resolve(cmd.Context(), b, store, args[0], &s)
+			if err == nil {
+				n, err = standing(cmd.Context(), store, n, retracted)
+			}
 			if err != nil {
 				return err
 			}
@@ -62,11 +67,12 @@ by an error.`,
 		},
 	}
 	s.addFlags(cmd.Flags())
+	addRetracted(cmd.Flags(), &retracted)
 	return cmd
 }
 
 // catLegacy writes what came from one address to one port in one day.
-func (s *selection) catLegacy(ctx context.Context, store objectstore.Store, site, path string, out io.Writer) error {
+func (s *selection) catLegacy(ctx context.Context, store objectstore.Store, site, path string, retracted bool, out, notes io.Writer) error {
 	l, err := wire.ParseLegacyPath(path)
 	if err != nil {
 		return usage.Errorf("%v: substorm archive ls --legacy shows those that there are", err)
@@ -76,12 +82,16 @@ func (s *selection) catLegacy(ctx context.Context, store objectstore.Store, site
 		return err
 	}
 	buffered := bufio.NewWriter(out)
-	objects := 0
+	objects, left := 0, 0
 	for n, err := range tree.Legacy(ctx, store, site, l, instruments) {
 		if err != nil {
 			return err
 		}
 		objects++
+		if n.State == wire.StateRetracted && !retracted {
+			left++
+			continue
+		}
 		if err := tree.Append(ctx, store, n.Record, buffered); err != nil {
 			return err
 		}
@@ -90,7 +100,11 @@ func (s *selection) catLegacy(ctx context.Context, store objectstore.Store, site
 		return fmt.Errorf("the archive of site %s lists nothing that came from %s to port %d on %s: substorm archive ls --legacy shows what there is; what is received is listed within about a minute",
 			site, l.Address, l.Port, l.Day)
 	}
-	return buffered.Flush()
+	if err := buffered.Flush(); err != nil || left == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(notes, "%d objects were retracted and are left out: --retracted gives them too\n", left)
+	return err
 }
 
 // archived are the instruments within the selection of which the archive lists anything.

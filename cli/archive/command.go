@@ -34,6 +34,7 @@ asked, and the --s3-… and --nats-… flags or their variables say everything.`
 	cmd.AddCommand(retractCommand(o))
 	cmd.AddCommand(restoreCommand(o))
 	cmd.AddCommand(purgeCommand(o))
+	cmd.AddCommand(verifyCommand(o))
 	cmd.AddCommand(rebuildCommand(o))
 	return cmd
 }

@@ -25,6 +25,7 @@ import (
 
 func getCommand(o *backend.Options) *cobra.Command {
 	var output string
+	var retracted bool
 	var s selection
 	cmd := &cobra.Command{
 		Use:   "get KEY | DIGEST | PATH | ALIAS",
@@ -33,7 +34,9 @@ func getCommand(o *backend.Options) *cobra.Command {
 that the archive lists, or that is published under a path or has it as an alias,
 and compares its bytes with its digest. A file of other bytes is not left behind;
 what went to standard output is followed by an error. Paths and aliases are those
-that the Instruments declare: they are read from the registry.`,
+that the Instruments declare: they are read from the registry.
+
+What was retracted is only given with --retracted.`,
 		Example: `  substorm archive get o/demo/allsky-1/r/2026/11/21/1795305598987-9dff50df08c63581
   substorm archive get 9dff50df08c63581 -o frame.pgm.gz
   substorm archive get 9dff50df08c63581 --day today -o - | gunzip | file -`,
@@ -52,6 +55,9 @@ that the Instruments declare: they are read from the registry.`,
 				return err
 			}
 			n, err := resolve(cmd.Context(), b, store, args[0], &s)
+			if err == nil {
+				n, err = standing(cmd.Context(), store, n, retracted)
+			}
 			if err != nil {
 				return err
 			}
@@ -59,6 +65,7 @@ that the Instruments declare: they are read from the registry.`,
 		},
 	}
 	s.addFlags(cmd.Flags())
+	addRetracted(cmd.Flags(), &retracted)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - is standard output (default: the last part of its path, name or key)")
 	return cmd
 }
@@ -91,6 +98,11 @@ func find(ctx context.Context, store objectstore.Store, site, name string, s *se
 	}
 	if len(found) == 0 {
 		return wire.Notice{}, fmt.Errorf("the archive of site %s lists no object whose sha-256 begins with %s; a new object is listed within a minute, by its key it can be had at once", site, name)
+	}
+	for _, n := range found {
+		if n.State != wire.StateRetracted {
+			return n, nil
+		}
 	}
 	return found[0], nil
 }

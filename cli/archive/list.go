@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -36,6 +37,7 @@ within about a minute.
 gateways and day one path, under which substorm archive cat writes all that came.`,
 		Example: `  substorm archive ls --day today
   substorm archive ls --instrument mag-1 --from 2026-11-01 --to 2026-11-30 -o wide
+  substorm archive ls --state Retracted,Purged
   substorm archive ls --legacy --day yesterday
   substorm archive ls -o json | jq -r 'select(.size > 1e6) | .key'`,
 		Args: cobra.NoArgs,
@@ -47,8 +49,11 @@ gateways and day one path, under which substorm archive cat writes all that came
 			if err != nil {
 				return err
 			}
-			if l.legacy && (l.repeats || l.output != "") {
-				return usage.Errorf("--legacy lists paths, not objects: leave -o and --repeats out")
+			if l.legacy && (l.repeats || l.output != "" || len(l.states) > 0) {
+				return usage.Errorf("--legacy lists paths, not objects: leave -o, --state and --repeats out")
+			}
+			if err := l.checkStates(); err != nil {
+				return err
 			}
 			b, err := backend.Open(cmd.Context(), *o)
 			if err != nil {
@@ -68,6 +73,7 @@ gateways and day one path, under which substorm archive cat writes all that came
 	l.addFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&l.output, "output", "o", "", "wide or json (one object per line)")
 	cmd.Flags().BoolVar(&l.legacy, "legacy", false, "list the legacy tree: address, port and day")
+	cmd.Flags().StringSliceVar(&l.states, "state", nil, "only objects in these states: "+stateNames+" (default: all but Withdrawn)")
 	cmd.Flags().BoolVar(&l.repeats, "repeats", false, "also list repeats, which were taken back (state Withdrawn)")
 	return cmd
 }
@@ -76,8 +82,29 @@ gateways and day one path, under which substorm archive cat writes all that came
 type listing struct {
 	selection
 	output  string
+	states  []string
 	repeats bool
 	legacy  bool
+}
+
+// stateNames are all states that an object may be listed in.
+const stateNames = "Current, Superseded, Retracted, Purged, Withdrawn"
+
+func (l *listing) checkStates() error {
+	for _, name := range l.states {
+		if !slices.Contains(strings.Split(stateNames, ", "), name) {
+			return usage.Errorf("--state %s: there are %s", name, stateNames)
+		}
+	}
+	return nil
+}
+
+// shows says whether records in a state are listed.
+func (l *listing) shows(state wire.State) bool {
+	if len(l.states) > 0 {
+		return slices.Contains(l.states, string(state))
+	}
+	return state != wire.StateWithdrawn || l.repeats
 }
 
 // print lists as it reads: a large archive needs no more memory than a day of it.
@@ -123,7 +150,7 @@ func (l *listing) each(ctx context.Context, store objectstore.Store, site string
 			if err != nil {
 				return objects, bytes, fmt.Errorf("instrument %s, %s: %w", list.instrument, list.day, err)
 			}
-			if r.State == wire.StateWithdrawn && !l.repeats {
+			if !l.shows(r.State) {
 				continue
 			}
 			if objects == 0 {
@@ -181,7 +208,8 @@ var (
 	receivedColumn = column{"RECEIVED", 20, func(n wire.Notice) string { return n.ReceivedAt.UTC().Format("2006-01-02 15:04:05Z") }}
 	sizeColumn     = column{"SIZE", 10, func(n wire.Notice) string { return humanize.IBytes(uint64(n.Size)) }}
 	keyColumn      = column{"KEY", 0, key}
-	narrow         = []column{receivedColumn, sizeColumn,
+	stateColumn    = column{"STATE", 10, func(n wire.Notice) string { return string(n.State) }}
+	narrow         = []column{receivedColumn, sizeColumn, stateColumn,
 		{"SHA-256", 12, func(n wire.Notice) string { return n.Digest.String()[:12] }}, keyColumn}
 	wide = []column{
 		{"RECEIVED", 30, func(n wire.Notice) string { return n.ReceivedAt.UTC().Format("2006-01-02T15:04:05.000000000Z") }},
@@ -193,7 +221,7 @@ var (
 			return fmt.Sprint(n.Segment.Datagrams)
 		}},
 		{"SHA-256", 64, func(n wire.Notice) string { return n.Digest.String() }},
-		{"STATE", 9, func(n wire.Notice) string { return string(n.State) }},
+		stateColumn,
 		{"MEDIA TYPE", 30, func(n wire.Notice) string { return orDash(n.MediaType) }},
 		{"SOURCE", 24, func(n wire.Notice) string { return orDash(n.Source) }},
 		{"GATEWAY", 16, func(n wire.Notice) string { return orDash(n.Gateway) }},

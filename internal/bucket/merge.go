@@ -20,8 +20,9 @@ import (
 // Line is what the bucket says of an object by itself.
 type Line struct {
 	wire.Record
-	// Missing: changes tell of the object, and its bytes are not there.
-	Missing bool
+	// Missing: changes tell of the object, and its bytes are not there. Young: it was
+	// stored so recently that its manifest may not be written yet.
+	Missing, Young bool
 }
 
 // Merged is what the bucket says of an instrument's day, each object once.
@@ -43,6 +44,7 @@ type place struct {
 	offset, length       int64
 	rank                 int
 	storedAt, receivedAt int64
+	young                bool
 }
 
 // spot stands for an object and a place where its bytes lie.
@@ -51,8 +53,7 @@ func spot(r wire.Record) manifest.IDHash {
 }
 
 // Merge brings together what was found of a list and its changes. What was stored at
-// or after a time (zero: none) and no change tells of is left out: its manifest may
-// not be written yet. Errors: those of objectstore and manifest.ReadChanges.
+// or after a time (zero: none) and no change tells of is young. Errors: those of objectstore and manifest.ReadChanges.
 func (f *Found) Merge(ctx context.Context, of List, before time.Time) (*Merged, error) {
 	changes, err := manifest.ReadChanges(ctx, f.cfg.Store, f.cfg.Site, of.Instrument, of.Day)
 	if err != nil {
@@ -97,18 +98,18 @@ func (m *Merged) read(before time.Time) error {
 	}
 	err := eachLine(m.file, func(offset int64, l line) error {
 		end(offset)
-		last.set = false
-		if _, changed := m.changes[l.ID]; !changed && !before.IsZero() && l.StoredAt >= before.UnixNano() {
-			return nil
-		}
 		id := manifest.HashID(l.ID)
 		last.id, last.offset, last.set = id, offset, true
 		p := place{offset: offset, rank: l.Rank, storedAt: l.StoredAt, receivedAt: l.ReceivedAt.UnixNano()}
 		was, again := m.best[id]
+		_, changed := m.changes[l.ID]
+		young := !changed && !before.IsZero() && l.StoredAt >= before.UnixNano() && (!again || was.young)
 		m.spots[spot(l.Record)] = struct{}{}
 		if !again || cmp.Or(cmp.Compare(p.rank, was.rank), cmp.Compare(p.storedAt, was.storedAt)) > 0 {
-			m.best[id] = p
+			was = p
 		}
+		was.young = young
+		m.best[id] = was
 		return nil
 	})
 	if err != nil {
@@ -190,7 +191,7 @@ func (m *Merged) All() iter.Seq2[Line, error] {
 		})
 		for _, p := range places {
 			l, err := lineAt(m.file, p.offset, p.length)
-			if !yield(Line{Record: m.say(l.Record)}, err) || err != nil {
+			if !yield(Line{Record: m.say(l.Record), Young: p.young}, err) || err != nil {
 				return
 			}
 		}

@@ -78,11 +78,16 @@ func Compare(ctx context.Context, store objectstore.Store, site string, m *Merge
 			return nil, err
 		}
 		p.Said++
-		if !p.known[manifest.HashID(l.ID)] {
+		if !l.Young && !p.known[manifest.HashID(l.ID)] {
 			p.differ(Unlisted, l.Record, nil)
 		}
 	}
 	return p, nil
+}
+
+// Records yields what the manifest lists, as far as it can be read, repeats included.
+func (p *Plan) Records(ctx context.Context, store objectstore.Store) iter.Seq2[wire.Record, error] {
+	return p.files.records(ctx, store)
 }
 
 // Close ends the plan and its merged day.
@@ -187,7 +192,7 @@ func (p *Plan) result(ctx context.Context, store objectstore.Store) iter.Seq2[wi
 			}
 		}
 		for l, err := range p.merged.All() {
-			if err == nil && p.known[manifest.HashID(l.ID)] {
+			if err == nil && (l.Young || p.known[manifest.HashID(l.ID)]) {
 				continue
 			}
 			if !yield(l.Record, err) || err != nil {

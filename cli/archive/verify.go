@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/bucket"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// damaged is a finding beside those of a comparison: the bytes are not those that
+// were received.
+const damaged bucket.DifferenceKind = "Damaged"
+
+func verifyCommand(o *backend.Options) *cobra.Command {
+	v := verify{age: rebuildAge, atOnce: 8, found: map[bucket.DifferenceKind]int{}}
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check that everything listed is there, whole, and that everything stored is listed",
+		Long: `Reads every object that the manifests list and compares its bytes with its size and
+digest, and compares the manifests with what the bucket holds. Each finding is a line:
+
+  Damaged     the bytes are not those that were received
+  Missing     listed, and not stored
+  Unlisted    stored, and not listed: substorm archive rebuild lists it
+  Moved       the bytes are not where the manifest says: substorm archive rebuild mends it
+  Unreadable  a file of the manifest cannot be read: substorm archive rebuild replaces it
+
+It fails where there is any. With --quick no bytes are read: what is damaged is not found.`,
+		Example: `  substorm archive verify --day yesterday
+  substorm archive verify --instrument allsky-1 --quick`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := v.days(); err != nil {
+				return err
+			}
+			if v.atOnce < 1 || v.age < 0 {
+				return usage.Errorf("--at-once is 1 or more, --age 0 or more")
+			}
+			b, err := backend.Open(cmd.Context(), *o)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			store, err := b.Store(cmd.Context())
+			if err != nil {
+				return err
+			}
+			v.store, v.site, v.out, v.notes = store, b.Code, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return v.run(cmd.Context())
+		},
+	}
+	v.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&v.quick, "quick", false, "compare manifests and bucket, and read no bytes")
+	cmd.Flags().IntVar(&v.atOnce, "at-once", v.atOnce, "objects that are read at once")
+	cmd.Flags().DurationVar(&v.age, "age", v.age, "what was stored more recently than this need not be listed yet")
+	cmd.Flags().StringVar(&v.scratch, "scratch-dir", os.TempDir(), "folder for what was found: about 1 KB an object")
+	return cmd
+}
+
+// verify is what `archive verify` does.
+type verify struct {
+	selection
+	quick   bool
+	atOnce  int
+	age     time.Duration
+	scratch string
+
+	store      objectstore.Store
+	site       string
+	out, notes io.Writer
+
+	mu             sync.Mutex
+	objects, bytes uint64
+	found          map[bucket.DifferenceKind]int
+	said           time.Time
+}
+
+func (v *verify) run(ctx context.Context) error {
+	r := &rebuild{selection: v.selection, store: v.store, site: v.site}
+	found, _, err := scan(ctx, v.store, v.site, &v.selection, v.scratch, v.notes)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = found.Close() }()
+	lists, err := r.all(ctx, found)
+	if err != nil {
+		return err
+	}
+	before := time.Now().Add(-v.age)
+	if v.age == 0 {
+		before = time.Time{}
+	}
+	v.said = time.Now()
+	for _, of := range lists {
+		if err := v.list(ctx, found, of, before); err != nil {
+			return fmt.Errorf("instrument %s, %s: %w", of.Instrument, of.Day, err)
+		}
+	}
+	return v.verdict()
+}
+
+func (v *verify) list(ctx context.Context, found *bucket.Found, of bucket.List, before time.Time) error {
+	merged, err := found.Merge(ctx, of, before)
+	if err != nil {
+		return err
+	}
+	p, err := bucket.Compare(ctx, v.store, v.site, merged)
+	if err != nil {
+		merged.Close()
+		return err
+	}
+	defer p.Close()
+	missing := map[string]bool{}
+	for _, d := range p.Differences {
+		missing[d.ID] = missing[d.ID] || d.Kind == bucket.Missing || d.Kind == bucket.Moved
+		if d.Kind == bucket.Untold {
+			continue
+		}
+		if err := v.find(d.Kind, of, d.ID, told(d)); err != nil {
+			return err
+		}
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(v.atOnce)
+	for n, err := range p.Records(groupCtx, v.store) {
+		if err != nil {
+			return errors.Join(group.Wait(), err)
+		}
+		if !bucket.Holds(n) || missing[n.ID] {
+			continue
+		}
+		group.Go(func() error { return v.read(groupCtx, of, n) })
+	}
+	return group.Wait()
+}
+
+// read compares the bytes of one object.
+func (v *verify) read(ctx context.Context, of bucket.List, r wire.Record) error {
+	if !v.quick {
+		err := bucket.Verify(ctx, v.store, r, nil)
+		switch {
+		case errors.Is(err, tree.ErrDamaged):
+			return v.find(damaged, of, r.ID, "  "+err.Error())
+		case errors.Is(err, bucket.ErrMissing):
+			return v.find(bucket.Missing, of, r.ID, "")
+		case err != nil:
+			return err
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.objects++
+	v.bytes += uint64(r.Size)
+	if time.Since(v.said) < progressEvery {
+		return nil
+	}
+	v.said = time.Now()
+	_, err := fmt.Fprintf(v.notes, "%d objects, %s are whole so far: %s, %s\n", v.objects, humanize.IBytes(v.bytes), of.Instrument, of.Day)
+	return err
+}
+
+func (v *verify) find(kind bucket.DifferenceKind, of bucket.List, id, detail string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.found[kind]++
+	_, err := fmt.Fprintf(v.out, "%-10s  %-20s  %s  %s%s\n", kind, of.Instrument, of.Day, id, detail)
+	return err
+}
+
+// verdict sums up. Where anything was found, that is an error.
+func (v *verify) verdict() error {
+	how := "read and whole"
+	if v.quick {
+		how = "in their places; their bytes were not read"
+	}
+	if _, err := fmt.Fprintf(v.notes, "%d objects, %s, %s\n", v.objects, humanize.IBytes(v.bytes), how); err != nil {
+		return err
+	}
+	var what []string
+	for kind, n := range v.found {
+		what = append(what, fmt.Sprintf("%d %s", n, kind))
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	slices.Sort(what)
+	return fmt.Errorf("the archive of site %s is not whole: %s", v.site, strings.Join(what, ", "))
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+func TestVerify(t *testing.T) {
+	f := newFixture(t, parts.MinIOOptions{})
+	flags := append([]string{"verify", "--scratch-dir", t.TempDir(), "--age", "0s"}, f.flags(t)...)
+	if out, notes := must(t, flags...); out != "" || !strings.Contains(notes, "4 objects, 37 B, read and whole") {
+		t.Errorf("of a whole archive: %q, %q", out, notes)
+	}
+	metadata, err := wire.ObjectMetadata(notice("allsky-1", f.late))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.store.Put(t.Context(), f.late.Key, strings.NewReader("Frame 2"), 7, objectstore.PutOptions{Metadata: metadata}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.store.Delete(t.Context(), f.segment.Key); err != nil {
+		t.Fatal(err)
+	}
+	unlisted := put(t, f.store, "new-1", "not listed", noon)
+	finds := func(out string, kind string, r wire.Record) bool {
+		for line := range strings.Lines(out) {
+			if strings.HasPrefix(line, kind+" ") && strings.Contains(line, r.ID) {
+				return true
+			}
+		}
+		return false
+	}
+	out, notes, err := run(t, flags...)
+	if err == nil || !strings.Contains(err.Error(), "not whole: 1 Damaged, 1 Missing, 1 Unlisted") || !strings.Contains(notes, "2 objects") ||
+		!finds(out, "Damaged", f.late) || !finds(out, "Missing", f.segment) || !finds(out, "Unlisted", unlisted) || strings.Count(out, "\n") != 3 {
+		t.Errorf("verify: %q, %q, %v", out, notes, err)
+	}
+	out, _, err = run(t, append(flags, "--quick")...)
+	if err == nil || finds(out, "Damaged", f.late) || !finds(out, "Missing", f.segment) {
+		t.Errorf("verify --quick: %q, %v", out, err)
+	}
+	if out, _ := must(t, append(flags, "--day", "2026-11-20")...); out != "" {
+		t.Errorf("of a day that is whole: %q", out)
+	}
+	if _, _, err := run(t, append(flags, "--at-once", "0")...); err == nil || !strings.Contains(err.Error(), "--at-once") {
+		t.Errorf("--at-once 0: %v", err)
+	}
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// ErrMissing: the store has no bytes where a record says that they lie.
+var ErrMissing = errors.New("the object is missing")
+
+// Verify compares an object's bytes with its size and digest. They pass through
+// through, where that is given: it may slow them down. Errors: tree.ErrDamaged,
+// ErrMissing, and what keeps the store from answering.
+func Verify(ctx context.Context, store objectstore.Store, r wire.Record, through func(io.Reader) io.Reader) error {
+	body, err := tree.Open(ctx, store, r)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return fmt.Errorf("%s: %w: nothing lies at %s", r.ID, ErrMissing, r.Key)
+	}
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	var source io.Reader = body
+	if through != nil {
+		source = through(body)
+	}
+	_, err = io.Copy(io.Discard, source)
+	return err
+}
+
+// Holds says whether the bytes of a record are part of the archive: whether there is
+// anything to verify.
+func Holds(r wire.Record) bool { return holds(r) }

@@ -161,28 +161,6 @@ func TestFresh(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
-	// Restored, and then purged, which cannot be undone; a restoration of what is not hidden changes nothing.
-	back, never := retracted, a
-	later, last := at(30), at(40)
-	back.State, back.Reason, back.RestoredAt = wire.StateCurrent, "moon", &later
-	never.Reason, never.RestoredAt = "why?", &later
-	l.announce(camera, back, never)
-	l.ready(c)
-	if r := l.find(c, "b.jpg"); r.State != wire.StateCurrent || r.Reason != "moon" || r.RestoredAt == nil {
-		t.Errorf("restored: %+v", r)
-	}
-	if r := l.find(c, "a.jpg"); r.State != wire.StateCurrent || r.Reason != "" {
-		t.Errorf("restored though it was not hidden: %+v", r)
-	}
-	purged, undone := retracted, back
-	purged.State, purged.Reason, purged.PurgedAt = wire.StatePurged, "private", &last
-	undone.RestoredAt = &last
-	l.announce(camera, purged, undone)
-	l.ready(c)
-	if r := l.find(c, "b.jpg"); r.State != wire.StatePurged || r.Reason != "private" || r.PurgedAt == nil {
-		t.Errorf("purged: %+v", r)
-	}
-
 	numbered := object(at(15), "")
 	l.announce(mag, numbered)
 	l.ready(c)

@@ -8,7 +8,9 @@ import (
 	"net/http"
 
 	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/feed-server/bundle"
 	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/downloads"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/latest"
 	"github.com/substorm/substorm/internal/access"
@@ -23,12 +25,15 @@ const (
 	catalogShare = 1. / 5
 	hapiShare    = 2. / 5
 	hapiRequests = 4
+	// bundles are sent at a time.
+	bundles = 2
 )
 
 // kept is what the archive is served from; the zero value where there is none.
 type kept struct {
-	catalog *catalog.Catalog
-	store   objectstore.Store
+	catalog   *catalog.Catalog
+	store     objectstore.Store
+	downloads *downloads.Counter
 }
 
 // openArchive makes the rooms of the archive, and returns their doors.
@@ -49,9 +54,13 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Naming: func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
 		Log:    s.log, Registerer: s.metrics,
 	})
+	s.kept.downloads = downloads.New(downloads.Config{
+		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Logger: s.log,
+		Known: func(instrument string) bool { _, known := s.instrument(instrument); return known },
+	})
 	gate := door.NewGate(door.GateConfig{
 		Registry: s.registry.Snapshot, Certificates: s.certificates, Proxies: proxies, BaseURL: cfg.BaseURL,
-		Draining: s.leaving, Logger: s.log, Metrics: s.metrics,
+		Draining: s.leaving, Count: s.kept.downloads.Count, Logger: s.log, Metrics: s.metrics,
 	})
 	objects := archive.New(archive.Config{
 		Site: cfg.Site, Catalog: archive.Manifests{Catalog: s.kept.catalog, Names: catalog.Names(s.js, cfg.Site)}, Store: s.kept.store,
@@ -63,6 +72,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	}
 	doors := objects.Doors()
 	maps.Copy(doors, latest.New(latest.Config{Catalog: s.kept.catalog, Gate: gate, Archive: objects}).Doors())
+	maps.Copy(doors, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, Gate: gate, Turns: bundles, Logger: s.log}).Doors())
 	maps.Copy(doors, map[string]http.HandlerFunc{hapi.Path: gate.Handle(samples), hapi.Path + "/": gate.Handle(samples)})
 	return doors, nil
 }

@@ -31,10 +31,10 @@ asked, and the --s3-… and --nats-… flags or their variables say everything.`
 	cmd.AddCommand(getCommand(o))
 	cmd.AddCommand(catCommand(o))
 	cmd.AddCommand(ledgerCommand(o))
+	cmd.AddCommand(verifyCommand(o))
 	cmd.AddCommand(retractCommand(o))
 	cmd.AddCommand(restoreCommand(o))
 	cmd.AddCommand(purgeCommand(o))
-	cmd.AddCommand(verifyCommand(o))
 	cmd.AddCommand(rebuildCommand(o))
 	return cmd
 }

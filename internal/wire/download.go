@@ -30,6 +30,10 @@ func ParseDownloadsKey(key string) (instrument string, day Day, err error) {
 	return p[0], day, nil
 }
 
+// NoInstrument stands in keys of DownloadsBucket for what is about none: pages above
+// them, and names that nothing has. No instrument has that name.
+const NoInstrument = "_none"
+
 // Downloads are what one life of a feed server answered about an instrument on a day.
 type Downloads struct {
 	Format int `json:"format"`

@@ -63,6 +63,8 @@ func goldenRecords() []goldenRecord {
 		{"registry-http.json", sampleHTTP().Encode, decoded(DecodeInstrumentEntry), sampleHTTP()},
 		{"upload-info.json", sampleUpload().Encode, decoded(DecodeUploadInfo), sampleUpload()},
 		{"upload-done.json", sampleUploadDone().Encode, decoded(DecodeUploadDone), sampleUploadDone()},
+		{"registry-observes.json", sampleObserving().Encode, decoded(DecodeInstrumentEntry), sampleObserving()},
+		{"registry-observes-daily.json", sampleDaily().Encode, decoded(DecodeInstrumentEntry), sampleDaily()},
 		{"ledger-day.jsonl.zst", nil, func(data []byte) (any, error) { return DecodeDayFile(bytes.NewReader(data)) }, sampleDayFile()},
 		{"cursor-closing.json", sampleClosingCursor().Encode, decoded(DecodeClosingCursor), sampleClosingCursor()},
 		{"status-ledger.json", sampleLedgerStatus().Encode, decoded(DecodeLedgerStatus), sampleLedgerStatus()},

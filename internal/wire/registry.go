@@ -64,6 +64,8 @@ type InstrumentEntry struct {
 	// Gateway is the IngestGateway (the pool) that receives.
 	Gateway string `json:"gateway"`
 	Retired bool   `json:"retired,omitempty"`
+	// Maintenance: it sends, or not, and nothing is due.
+	Maintenance bool `json:"maintenance,omitempty"`
 
 	Ways           []WayEntry `json:"ways"`
 	MaxObjectSize  int64      `json:"maxObjectSize"`
@@ -72,6 +74,7 @@ type InstrumentEntry struct {
 	MediaType      string     `json:"mediaType"`
 	// Durations are in milliseconds.
 	CadenceMillis      int64 `json:"cadenceMillis"`
+	LateAfterMillis    int64 `json:"lateAfterMillis,omitempty"`
 	RepeatWindowMillis int64 `json:"repeatWindowMillis"`
 	SegmentAgeMillis   int64 `json:"segmentAgeMillis"`
 	SegmentSize        int64 `json:"segmentSize"`
@@ -106,10 +109,43 @@ type InstrumentEntry struct {
 	Retention *RetentionEntry `json:"retention,omitempty"`
 	LegalHold bool            `json:"legalHold,omitempty"`
 
+	// Observes is nil where data is always due.
+	Observes *ObservesEntry `json:"observes,omitempty"`
+
 	// Channels whose payloads are declared, and what is told with them; none and nil
 	// where nothing is.
 	Channels []ChannelEntry `json:"channels,omitempty"`
 	About    *AboutEntry    `json:"about,omitempty"`
+}
+
+// LateAfter is how long after it was observed what arrives is backfill.
+func (e *InstrumentEntry) LateAfter() time.Duration {
+	if e.LateAfterMillis > 0 {
+		return time.Duration(e.LateAfterMillis) * time.Millisecond
+	}
+	return max(DefaultLateAfter, 2*time.Duration(e.CadenceMillis)*time.Millisecond)
+}
+
+// DefaultLateAfter is that of instruments of a short cadence that declare none.
+const DefaultLateAfter = 10 * time.Minute
+
+// Values of ObservesEntry.Mode.
+const (
+	ObservesSunBelow = "SunBelow"
+	ObservesDaily    = "Daily"
+)
+
+// ObservesEntry says when an instrument observes.
+type ObservesEntry struct {
+	// Mode is ObservesSunBelow or ObservesDaily.
+	Mode string `json:"mode"`
+	// SunElevationDegrees, a decimal number, and the place, of ObservesSunBelow.
+	SunElevationDegrees string `json:"sunElevationDegrees,omitempty"`
+	Latitude            string `json:"latitude,omitempty"`
+	Longitude           string `json:"longitude,omitempty"`
+	// From and To are times of day in UTC, as 18:00 (ObservesDaily).
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
 }
 
 // ForwardEntry says where a copy of what is received is sent.

@@ -103,3 +103,18 @@ func FuzzDecodeDayFile(f *testing.F) {
 		}
 	})
 }
+
+// sampleObserving is an Instrument that observes by night.
+func sampleObserving() InstrumentEntry {
+	e := sampleInstrument()
+	e.Retired, e.Maintenance, e.LateAfterMillis = false, true, 21_600_000
+	e.Observes = &ObservesEntry{Mode: ObservesSunBelow, SunElevationDegrees: "-10", Latitude: "56.38", Longitude: "-94.64"}
+	return e
+}
+
+// sampleDaily is one that observes at times of day.
+func sampleDaily() InstrumentEntry {
+	e := sampleInstrument()
+	e.Observes = &ObservesEntry{Mode: ObservesDaily, From: "18:00", To: "06:30"}
+	return e
+}

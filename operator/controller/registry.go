@@ -164,6 +164,7 @@ func siteView(ctx context.Context, c client.Client, l *links, key types.Namespac
 	view := plan.SiteView{Now: l.now(), Sites: sites.Items}
 	view.Flowing, view.Counted = f.flowing()
 	view.Backends, _, view.Registry, _ = f.snapshot()
+	view.Ledger = f.reports.ofLedger()
 	site := &v1alpha1.Site{}
 	if err := c.Get(ctx, key, site); err == nil {
 		view.Site = site

@@ -41,6 +41,8 @@ type reports struct {
 	instruments map[string]map[string]plan.InstrumentReport
 	// forwards by instrument.
 	forwards map[string]wire.ForwardStatus
+	// ledger is nil until it was reported.
+	ledger *wire.LedgerStatus
 	// senders by instrument and pod.
 	senders map[string]map[string]plan.SenderReport
 	// refusals by instrument.
@@ -78,6 +80,10 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	}
 	if instrument, ok := wire.ParseForwardStatusKey(entry.Key()); ok {
 		r.takeForward(instrument, entry.Value())
+		return
+	}
+	if entry.Key() == wire.LedgerStatusKey {
+		r.takeLedger(entry.Value())
 		return
 	}
 	if name, pod, ok := wire.ParseRefusalStatusKey(entry.Key()); ok {
@@ -201,6 +207,25 @@ func (r *reports) takeForward(instrument string, value []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forwards[instrument] = status
+}
+
+// takeLedger stores how far the ledger is closed. It is a figure, too.
+func (r *reports) takeLedger(value []byte) {
+	status, err := wire.DecodeLedgerStatus(value)
+	if err != nil {
+		r.log.Warn("the report of the ledger cannot be read", "error", err)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ledger = &status
+}
+
+// ofLedger returns how far the ledger is closed, nil where nobody said so yet.
+func (r *reports) ofLedger() *wire.LedgerStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ledger
 }
 
 // takeSender stores what a pod heard of an instrument's senders.

@@ -58,6 +58,8 @@ type world struct {
 	InstrumentReports map[string][]plan.InstrumentReport `json:"instrumentReports"`
 	Forwards          map[string]*wire.ForwardStatus     `json:"forwards"`
 	Senders           map[string]*plan.SenderReport      `json:"senders"`
+	// Ledgers are what archivists reported, by Site.
+	Ledgers map[string]*wire.LedgerStatus `json:"ledgers"`
 
 	feedWorld
 }
@@ -163,7 +165,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
 	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
 		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true,
-		FeedServer: w.feedServer(site)}
+		FeedServer: w.feedServer(site), Ledger: w.Ledgers[name]}
 	var accepted plan.Finding
 	if site != nil {
 		accepted = plan.SiteAccepted(view)

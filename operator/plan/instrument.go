@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/substorm/substorm/internal/observing"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -165,6 +166,7 @@ func instrumentIsRetired(v InstrumentView) (Finding, bool) {
 // Does data arrive?
 var flow = []check[InstrumentView]{
 	instrumentDoesNotObserve,
+	itIsNotTheTime,
 	reportsWereReadLately,
 	instrumentIsNotAccepted,
 	reportsAreAbsent,
@@ -212,6 +214,17 @@ func instrumentDoesNotObserve(v InstrumentView) (Finding, bool) {
 	state := v.Instrument.Spec.State
 	return bad(v1alpha1.ReasonNotObserving, "no data is due: spec.state is "+string(state)),
 		state == v1alpha1.InstrumentMaintenance || state == v1alpha1.InstrumentRetired
+}
+
+// itIsNotTheTime: spec.cadence.observes says that nothing is due, or was not until
+// less ago than the next data would be overdue.
+func itIsNotTheTime(v InstrumentView) (Finding, bool) {
+	schedule, err := observing.Of(observesEntry(&v.Instrument.Spec))
+	if err != nil || schedule.Always() {
+		return Finding{}, false
+	}
+	begins := !schedule.At(v.Now.Add(-v.due())) && v.Now.After(v.overdueFrom())
+	return bad(v1alpha1.ReasonNotObserving, "no data is due: spec.cadence.observes says when it is"), !schedule.At(v.Now) || begins
 }
 
 // reportsWereReadLately: a short absence of the operator or of JetStream says

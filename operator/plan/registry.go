@@ -202,6 +202,7 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		Instrument:       inst.Name,
 		Gateway:          gateway,
 		Retired:          spec.State == v1alpha1.InstrumentRetired,
+		Maintenance:      spec.State == v1alpha1.InstrumentMaintenance,
 		Ways:             make([]wire.WayEntry, len(spec.Ways)),
 		MaxObjectSize:    spec.Limits.MaxObjectSize.Value(),
 		MaxConnections:   int(spec.Limits.MaxConnections),
@@ -218,6 +219,10 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		Sampling:         samplingEntry(spec.Sampling),
 		Channels:         channelEntries(spec.Channels),
 		About:            aboutEntry(spec),
+		Observes:         observesEntry(spec),
+	}
+	if spec.Cadence.LateAfter != nil {
+		entry.LateAfterMillis = spec.Cadence.LateAfter.Milliseconds()
 	}
 	if spec.Naming != nil {
 		entry.Naming = string(spec.Naming.Template)
@@ -266,6 +271,22 @@ func retentionEntry(r *v1alpha1.Retention) *wire.RetentionEntry {
 	}
 	if r.MaxBytes != nil {
 		entry.MaxBytes = r.MaxBytes.Value()
+	}
+	return entry
+}
+
+// observesEntry is nil where data is always due.
+func observesEntry(spec *v1alpha1.InstrumentSpec) *wire.ObservesEntry {
+	o := spec.Cadence.Observes
+	if o == nil || o.Mode == v1alpha1.ObservesAlways {
+		return nil
+	}
+	entry := &wire.ObservesEntry{Mode: string(o.Mode)}
+	switch {
+	case o.Mode == v1alpha1.ObservesDaily:
+		entry.From, entry.To = o.From, o.To
+	case spec.Location != nil:
+		entry.SunElevationDegrees, entry.Latitude, entry.Longitude = o.SunElevationDegrees, spec.Location.Latitude, spec.Location.Longitude
 	}
 	return entry
 }

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -39,6 +40,8 @@ type SiteView struct {
 	Registry   RegistryState
 	// FeedServer is what was found of the Site's feed servers.
 	FeedServer FeedServerView
+	// Ledger is what the archivist last reported; nil where it did not yet.
+	Ledger *wire.LedgerStatus
 }
 
 // SiteAccepted says whether the Site's code is its own.
@@ -115,8 +118,24 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
 		Leaves:             leaves,
 		FeedServer:         v.feedServerState(),
+		Ledger:             v.ledger(),
 	}, soonest(patienceEnds, figuresEvery)
 }
+
+// ledger is how far the ledger is closed: what stands, until somebody has reported.
+func (v SiteView) ledger() *v1alpha1.LedgerState {
+	if v.Ledger == nil {
+		return v.Site.Status.Ledger
+	}
+	s := &v1alpha1.LedgerState{ClosedTo: string(v.Ledger.ClosedTo), WaitsFor: v.Ledger.WaitsFor[:min(len(v.Ledger.WaitsFor), maxWaitsFor)]}
+	for _, day := range v.Ledger.Reopened[:min(len(v.Ledger.Reopened), wire.MaxReopened)] {
+		s.Reopened = append(s.Reopened, string(day))
+	}
+	return s
+}
+
+// maxWaitsFor is how long status.ledger.waitsFor may be, in bytes.
+const maxWaitsFor = 1024
 
 func (v SiteView) reachable(accepted Finding, needs []SecretNeed, tried *Finding, kind, what string) Finding {
 	was := condition(v.Site.Status.Conditions, kind)

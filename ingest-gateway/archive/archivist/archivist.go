@@ -21,6 +21,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/closing"
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
+	"github.com/substorm/substorm/ingest-gateway/archive/gaps"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
@@ -65,7 +66,7 @@ type Config struct {
 	Settings func(instrument string) (wire.InstrumentEntry, bool)
 
 	// Declared returns the entries of all instruments of the registry, and false
-	// before there is one. Without it nothing is forwarded.
+	// before there is one. Without it nothing is forwarded, and no gap found.
 	Declared func() ([]wire.InstrumentEntry, bool)
 
 	// PartInterval is how often manifest parts are closed (a minute).
@@ -88,6 +89,8 @@ type Config struct {
 	PackSize                                    int64
 	// Closing of days of the ledger: see closing.Config for the defaults.
 	CloseInterval, CloseAfter time.Duration
+	// GapsInterval is how often gaps are looked for (five minutes).
+	GapsInterval time.Duration
 	// Memory bounds what is remembered of the objects of the archive, in bytes (32 MiB).
 	Memory int64
 	// ScratchDir holds the segment that is being cut, and the pack and the manifest
@@ -238,6 +241,11 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 			Declared: a.cfg.Declared, Log: a.cfg.Log, Metrics: a.metrics.forward,
 		})
 		group.Go(func() error { return forwarder.Run(ctx) })
+		missing := gaps.New(gaps.Config{
+			Site: a.cfg.Site, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Declared: a.cfg.Declared,
+			Interval: a.cfg.GapsInterval, Log: a.cfg.Log, Metrics: a.metrics.gaps,
+		})
+		group.Go(func() error { return missing.Run(ctx) })
 	}
 	compactor := a.compactor(lease, keeper)
 	group.Go(func() error { return compactor.Run(ctx) })

@@ -8,6 +8,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/closing"
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
+	"github.com/substorm/substorm/ingest-gateway/archive/gaps"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/keeping"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
@@ -20,6 +21,7 @@ type metrics struct {
 	forward  *forward.Metrics
 	compact  *compact.Metrics
 	closing  *closing.Metrics
+	gaps     *gaps.Metrics
 	index    *index.Metrics
 	keeping  *keeping.Metrics
 	held     prometheus.Gauge
@@ -35,6 +37,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		forward:  forward.NewMetrics(registry),
 		compact:  compact.NewMetrics(registry),
 		closing:  closing.NewMetrics(registry),
+		gaps:     gaps.NewMetrics(registry),
 		index:    index.NewMetrics(registry),
 		keeping:  keeping.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{

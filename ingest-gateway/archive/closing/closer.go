@@ -251,11 +251,11 @@ func (k *kind) load(ctx context.Context) error {
 
 // follow opens the days that changed since the last pass.
 func (k *kind) follow(ctx context.Context) error {
-	opts := []jetstream.WatchOpt{jetstream.MetaOnly(), jetstream.IgnoreDeletes()}
+	opts := []jetstream.WatchOpt{jetstream.MetaOnly()}
 	if k.cursor.Revision > 0 {
 		opts = append(opts, jetstream.ResumeFromRevision(k.cursor.Revision+1))
 	}
-	return k.entries(ctx, ">", opts, func(e jetstream.KeyValueEntry) error {
+	return stream.Entries(ctx, k.kv, ">", func(e jetstream.KeyValueEntry) error {
 		k.cursor.Revision = max(k.cursor.Revision, e.Revision())
 		day, err := k.kind.DayOfEntry(e.Key())
 		if err != nil {
@@ -269,32 +269,7 @@ func (k *kind) follow(ctx context.Context) error {
 			k.changed[day] = e.Created()
 		}
 		return nil
-	})
-}
-
-// entries calls f for what the bucket holds.
-func (k *kind) entries(ctx context.Context, match string, opts []jetstream.WatchOpt, f func(jetstream.KeyValueEntry) error) error {
-	w, err := k.kv.Watch(ctx, match, opts...)
-	if err != nil {
-		return fmt.Errorf("read bucket %s: %w", k.bucket(), err)
-	}
-	defer func() { _ = w.Stop() }()
-	for {
-		select {
-		case e, more := <-w.Updates():
-			switch {
-			case !more:
-				return fmt.Errorf("read bucket %s: the connection ended", k.bucket())
-			case e == nil:
-				return nil
-			}
-			if err := f(e); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	}, opts...)
 }
 
 // closedTo returns the last day that is closed with all days before it; nothing that

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -37,7 +38,7 @@ func (k *kind) close(ctx context.Context, day wire.Day, now, settled time.Time) 
 	}
 	f := wire.DayFile{Header: wire.DayFileHeader{Kind: k.kind, Site: k.cfg.Site, Day: day, Version: last + 1, ClosedAt: now,
 		Writer: k.cfg.Gateway, Incarnation: k.cfg.Incarnation}}
-	err = k.entries(ctx, k.kind.EntriesOf(day), []jetstream.WatchOpt{jetstream.IgnoreDeletes()}, func(e jetstream.KeyValueEntry) error {
+	err = stream.Entries(ctx, k.kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
 		value := e.Value()
 		if !json.Valid(value) { // whoever reads the day sees what it was
 			k.cfg.Log.Error("an entry cannot be read and is kept as text", "bucket", k.bucket(), "entry", e.Key())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -22,8 +23,7 @@ func (c *Closer) horizon(ctx context.Context, now time.Time) (settled time.Time,
 	}
 	var reports []wire.GatewayStatus
 	unread := ""
-	k := kind{cfg: c.cfg, kv: kv}
-	err = k.entries(ctx, wire.GatewayStatusKey("*"), []jetstream.WatchOpt{jetstream.IgnoreDeletes()}, func(e jetstream.KeyValueEntry) error {
+	err = stream.Entries(ctx, kv, wire.GatewayStatusKey("*"), func(e jetstream.KeyValueEntry) error {
 		report, err := wire.DecodeGatewayStatus(e.Value())
 		if err != nil {
 			unread = fmt.Sprintf("the report %s cannot be read: %v", e.Key(), err)

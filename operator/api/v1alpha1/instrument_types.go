@@ -50,6 +50,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!self.ways.exists(w, has(w.tcp) && has(w.tcp.framing) && w.tcp.framing == 'LengthPrefixed') || !has(self.limits) || !has(self.limits.maxObjectSize) || quantity(string(self.limits.maxObjectSize)).isLessThan(quantity('2Gi'))",message="with the framing LengthPrefixed limits.maxObjectSize is below 2Gi: a length has 31 bits"
 // +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.naming) || !self.naming.template.contains('{station}')",message="naming.template holds {station}: set spec.station"
 // +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.archive) || !has(self.archive.aliases) || !self.archive.aliases.exists(t, t.contains('{station}'))",message="an alias holds {station}: set spec.station"
+// +kubebuilder:validation:XValidation:rule="has(self.location) || !has(self.cadence) || !has(self.cadence.observes) || self.cadence.observes.mode != 'SunBelow'",message="cadence.observes goes by the sun: set spec.location"
 type InstrumentSpec struct {
 	// SiteRef names the Site that receives.
 	// +required
@@ -180,6 +181,19 @@ type Cadence struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="interval must be longer than nothing"
 	// +optional
 	Interval metav1.Duration `json:"interval,omitzero"`
+
+	// LateAfter is when what arrives late is backfill: so long after it was observed.
+	// Default: ten minutes, or twice the interval where that is longer.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="lateAfter must be longer than nothing"
+	// +optional
+	LateAfter *metav1.Duration `json:"lateAfter,omitempty"`
+
+	// Observes says when the instrument observes. Default: always.
+	// +optional
+	Observes *Observes `json:"observes,omitempty"`
 }
 
 // Clock says how exact an instrument's clock must be.

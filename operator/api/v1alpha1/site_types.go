@@ -321,6 +321,28 @@ type SiteStatus struct {
 	// +listMapKey=code
 	// +optional
 	Leaves []LeafStatus `json:"leaves,omitempty"`
+
+	// Ledger says how far the ledger is closed: its days are in the bucket then, and
+	// nothing of them is on its way. Absent until the archivist has reported.
+	// +optional
+	Ledger *LedgerState `json:"ledger,omitempty"`
+}
+
+// LedgerState is how far a Site's ledger is closed.
+type LedgerState struct {
+	// ClosedTo is the last day in UTC, as 2006-01-02, that is closed with all days
+	// before it.
+	// +optional
+	ClosedTo string `json:"closedTo,omitempty"`
+	// WaitsFor is what keeps the next day from being closed, where it is not time alone.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// Reopened are days that were closed and changed since, at most 16.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	Reopened []string `json:"reopened,omitempty"`
 }
 
 // FeedServerState is how a Site's feed servers do.
@@ -360,6 +382,7 @@ type InstrumentCounts struct {
 // +kubebuilder:printcolumn:name="Flowing",type=integer,JSONPath=`.status.instruments.flowing`,description="Instruments whose data flows"
 // +kubebuilder:printcolumn:name="Silent",type=integer,JSONPath=`.status.instruments.silent`,description="Instruments whose data is overdue"
 // +kubebuilder:printcolumn:name="Instruments",type=integer,JSONPath=`.status.instruments.total`,description="Instruments that name this Site"
+// +kubebuilder:printcolumn:name="Ledger",type=string,priority=1,JSONPath=`.status.ledger.closedTo`,description="Last day of the ledger that is closed with all days before it"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"

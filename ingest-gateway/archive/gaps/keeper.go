@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gaps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// DefaultInterval is how often days are compared with the archive.
+	DefaultInterval = 5 * time.Minute
+	// lookback is how many days back what comes late still fills gaps, and begin how
+	// many are looked at of an instrument of which nothing was said yet.
+	lookback, begin = 90, 7
+	// listing is how long it takes until what is archived is listed, at the latest.
+	listing = 2 * time.Minute
+	// writeEvery is how often a day is written of which only Until changed.
+	writeEvery = 10 * time.Minute
+)
+
+// Lease says whether we may still write, see stream.Lease.
+type Lease interface{ Check() error }
+
+// Config says whose instruments these are.
+type Config struct {
+	Site      string
+	JetStream jetstream.JetStream
+	Store     objectstore.Store
+	Lease     Lease
+	// Declared returns the entries of all instruments of the registry, and false
+	// before there is one.
+	Declared func() ([]wire.InstrumentEntry, bool)
+	// Interval is as its default says.
+	Interval time.Duration
+
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Metrics outlive the keepers of one process.
+type Metrics struct {
+	found, closed *prometheus.CounterVec
+	failures      prometheus.Counter
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		found: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_gaps_found_total", Help: "Gaps in what instruments observe that this gateway found."}, []string{"cause"}),
+		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_gaps_closed_total", Help: "Gaps that what came late has filled."}, []string{"cause"}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_gaps_failures_total", Help: "How often an instrument's gaps could not be looked for."}),
+	}
+	registry.MustRegister(m.found, m.closed, m.failures)
+	return m
+}
+
+// Keeper works while one lease lasts.
+type Keeper struct {
+	cfg         Config
+	kv          jetstream.KeyValue
+	index       jetstream.KeyValue
+	status      jetstream.KeyValue
+	ledger      jetstream.KeyValue
+	instruments map[string]*instrument
+}
+
+// instrument is what is remembered between two passes.
+type instrument struct {
+	name string
+	// next is the first day that was not looked at when all of it was due.
+	next wire.Day
+	// again are earlier days that have gaps.
+	again map[wire.Day]bool
+	// marks are the days of receipt, as the index's entry of a revision has them; since
+	// is when the instrument first observed. At first it is fresh.
+	marks    []mark
+	revision uint64
+	since    time.Time
+	fresh    bool
+	// read is what was read of the last days.
+	read map[wire.Day]reading
+}
+
+// New returns a keeper; Run runs it.
+func New(cfg Config) *Keeper {
+	if cfg.Interval <= 0 {
+		cfg.Interval = DefaultInterval
+	}
+	return &Keeper{cfg: cfg, instruments: map[string]*instrument{}}
+}
+
+// Run looks for gaps until ctx ends. What fails is logged, counted and tried again:
+// nothing of the archive waits for it. Errors: only ctx's and the lease's.
+func (k *Keeper) Run(ctx context.Context) error {
+	said := ""
+	for {
+		err := k.pass(ctx, time.Now().UTC())
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, stream.ErrLeaseLost):
+			return err
+		case err != nil && err.Error() != said:
+			said = err.Error()
+			k.cfg.Log.Warn("gaps cannot be looked for now", "error", err)
+		case err == nil:
+			said = ""
+		}
+		select {
+		case <-time.After(k.cfg.Interval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (k *Keeper) open(ctx context.Context) error {
+	if k.kv != nil {
+		return nil
+	}
+	buckets := map[string]*jetstream.KeyValue{
+		wire.IndexBucket(k.cfg.Site): &k.index, wire.StatusBucket(k.cfg.Site): &k.status, wire.LedgerBucket(k.cfg.Site): &k.ledger,
+	}
+	for name, kv := range buckets {
+		var err error
+		if *kv, err = k.cfg.JetStream.KeyValue(ctx, name); err != nil {
+			return fmt.Errorf("bucket %s: %w", name, err)
+		}
+	}
+	kv, err := k.cfg.JetStream.KeyValue(ctx, wire.GapsBucket(k.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.GapsBucket(k.cfg.Site), err)
+	}
+	k.kv = kv
+	return nil
+}
+
+// pass looks at all instruments. Of those that fail the first error is returned.
+func (k *Keeper) pass(ctx context.Context, now time.Time) error {
+	declared, known := k.cfg.Declared()
+	if !known {
+		return nil
+	}
+	if err := k.open(ctx); err != nil {
+		return err
+	}
+	var first error
+	names := map[string]bool{}
+	for i := range declared {
+		e := &declared[i]
+		names[e.Instrument] = true
+		err := k.instrument(ctx, e, declared, now)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil || errors.Is(err, stream.ErrLeaseLost) {
+			return err
+		}
+		k.cfg.Metrics.failures.Inc()
+		delete(k.instruments, e.Instrument) // begin anew
+		if first == nil {
+			first = fmt.Errorf("instrument %s: %w", e.Instrument, err)
+		}
+	}
+	maps.DeleteFunc(k.instruments, func(name string, _ *instrument) bool { return !names[name] })
+	return first
+}
+
+// instrument looks at those days of one instrument that may have changed.
+func (k *Keeper) instrument(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, now time.Time) error {
+	i := k.instruments[e.Instrument]
+	if i == nil {
+		var err error
+		if i, err = k.begin(ctx, e.Instrument, now); err != nil {
+			return err
+		}
+		k.instruments[e.Instrument] = i
+	}
+	changed, err := k.look(ctx, i, now)
+	if err != nil {
+		return err
+	}
+	for _, day := range i.due(changed, now) {
+		if err := k.day(ctx, e, all, i, day, now); err != nil {
+			return fmt.Errorf("%s: %w", day, err)
+		}
+	}
+	i.forget(now)
+	return nil
+}
+
+// begin reads what was said of an instrument.
+func (k *Keeper) begin(ctx context.Context, name string, now time.Time) (*instrument, error) {
+	i := &instrument{name: name, next: wire.DayOf(now.AddDate(0, 0, -begin)), again: map[wire.Day]bool{}, read: map[wire.Day]reading{}, fresh: true}
+	oldest := wire.DayOf(now.AddDate(0, 0, -lookback))
+	err := stream.Entries(ctx, k.kv, wire.GapsKey(name, "*"), func(entry jetstream.KeyValueEntry) error {
+		_, day, err := wire.ParseGapsKey(entry.Key())
+		if err != nil || day < oldest {
+			return nil
+		}
+		was, err := wire.DecodeDayGaps(entry.Value())
+		if err != nil {
+			return fmt.Errorf("entry %s of %s: %w", entry.Key(), k.kv.Bucket(), err)
+		}
+		if slices.ContainsFunc(was.Gaps, func(g wire.MissingGap) bool { return g.ClosedAt == nil }) {
+			i.again[day] = true
+		}
+		if start, err := day.Start(); err == nil && !was.Until.Before(start.AddDate(0, 0, 1)) {
+			i.next = max(i.next, wire.DayOf(start.AddDate(0, 0, 1)))
+		}
+		return nil
+	})
+	return i, err
+}
+
+// due returns the days to look at, ascending: what is new, what changed, and at first
+// what has gaps.
+func (i *instrument) due(changed []wire.Day, now time.Time) []wire.Day {
+	days := map[wire.Day]bool{}
+	today := wire.DayOf(now)
+	for at := now; wire.DayOf(at) >= i.next; at = at.AddDate(0, 0, -1) {
+		days[wire.DayOf(at)] = true
+	}
+	for _, day := range changed {
+		if day <= today {
+			days[day] = true
+		}
+	}
+	if i.fresh {
+		maps.Copy(days, i.again)
+		i.fresh = false
+	}
+	return slices.Sorted(maps.Keys(days))
+}
+
+// forget lets go of what was read of days that are done with.
+func (i *instrument) forget(now time.Time) {
+	keep := wire.DayOf(now.AddDate(0, 0, -1))
+	maps.DeleteFunc(i.read, func(day wire.Day, _ reading) bool { return day < keep })
+}
+
+// day plans a day and writes what is new.
+func (k *Keeper) day(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, i *instrument, day wire.Day, now time.Time) error {
+	in := Input{Now: now, Day: day, Entry: e, Since: i.since}
+	var err error
+	if in.Was, err = k.was(ctx, e.Instrument, day); err != nil {
+		return err
+	}
+	if in.Channels, err = k.archived(ctx, e, i, day); err != nil {
+		return err
+	}
+	is, err := Plan(in)
+	if err != nil {
+		return err
+	}
+	if len(is.Gaps) > 0 {
+		if in.Evidence, err = k.evidence(ctx, e, all, day); err != nil {
+			return err
+		}
+		if is, err = Plan(in); err != nil {
+			return err
+		}
+	}
+	start, err := day.Start()
+	if err != nil {
+		return err
+	}
+	if whole := !is.Until.Before(start.AddDate(0, 0, 1)); whole && day == i.next {
+		i.next = wire.DayOf(start.AddDate(0, 0, 1))
+	}
+	if !worthWriting(in.Was, &is) {
+		return nil
+	}
+	value, err := is.Encode()
+	if err != nil {
+		return err
+	}
+	if err := k.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	if _, err := k.kv.Put(ctx, wire.GapsKey(e.Instrument, day), value); err != nil {
+		return err
+	}
+	k.count(e.Instrument, in.Was, &is)
+	return nil
+}
+
+func (k *Keeper) was(ctx context.Context, name string, day wire.Day) (*wire.DayGaps, error) {
+	entry, err := k.kv.Get(ctx, wire.GapsKey(name, day))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	was, err := wire.DecodeDayGaps(entry.Value())
+	return &was, err
+}
+
+// worthWriting: that time passed alone is not, but now and then.
+func worthWriting(was, is *wire.DayGaps) bool {
+	if was == nil {
+		return is.Due > 0 || len(is.Gaps) > 0 || len(is.Excused) > 0
+	}
+	end := func(d *wire.DayGaps) bool { return d.Until.Equal(d.Until.Truncate(24 * time.Hour)) }
+	return is.Until.Sub(was.Until) >= writeEvery || end(is) && !is.Until.Equal(was.Until) ||
+		!slices.Equal(was.Excused, is.Excused) || !slices.EqualFunc(was.Gaps, is.Gaps, sameGap)
+}
+
+// sameGap: one that is open grows by itself.
+func sameGap(a, b wire.MissingGap) bool {
+	same := func(a, b *time.Time) bool { return (a == nil) == (b == nil) && (a == nil || a.Equal(*b)) }
+	return a.Channel == b.Channel && a.From.Equal(b.From) && same(a.To, b.To) && same(a.ClosedAt, b.ClosedAt) && a.Cause == b.Cause
+}
+
+// count counts and logs what is new.
+func (k *Keeper) count(name string, was, is *wire.DayGaps) {
+	known := map[time.Time]bool{}
+	if was != nil {
+		for _, g := range was.Gaps {
+			known[g.FoundAt] = true
+			if g.ClosedAt != nil {
+				known[*g.ClosedAt] = true
+			}
+		}
+	}
+	for _, g := range is.Gaps {
+		if g.ClosedAt == nil && !known[g.FoundAt] {
+			k.cfg.Metrics.found.WithLabelValues(string(g.Cause)).Inc()
+			k.cfg.Log.Info("found a gap", "instrument", name, "channel", g.Channel, "from", g.From, "cause", g.Cause)
+		}
+		if g.ClosedAt != nil && !known[*g.ClosedAt] {
+			k.cfg.Metrics.closed.WithLabelValues(string(g.Cause)).Inc()
+			k.cfg.Log.Info("a gap is filled", "instrument", name, "channel", g.Channel, "from", g.From)
+		}
+	}
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gaps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// mark is what is remembered of a day of receipt: which files list it, and the times
+// of observation in it.
+type mark struct {
+	wire.RootDay
+	from, to time.Time
+}
+
+// markOf sums up a day of receipt. What has no time of observation counts as observed
+// when it was received.
+func markOf(d wire.RootDay) (mark, error) {
+	start, err := d.Day.Start()
+	if err != nil {
+		return mark{}, err
+	}
+	d.Dirs = nil // they are large, and of no use here
+	m := mark{RootDay: d, from: start, to: start.AddDate(0, 0, 1)}
+	for _, t := range []*time.Time{d.ObservedFrom, d.ObservedTo} {
+		if t != nil {
+			m.from, m.to = minTime(m.from, *t), maxTime(m.to, *t)
+		}
+	}
+	return m, nil
+}
+
+// look reads which days of receipt there are, and returns the days of observation of
+// those that changed since the last pass.
+func (k *Keeper) look(ctx context.Context, i *instrument, now time.Time) ([]wire.Day, error) {
+	days, same, err := k.days(ctx, i)
+	if err != nil || same {
+		return nil, err
+	}
+	oldest := now.AddDate(0, 0, -lookback).Truncate(24 * time.Hour)
+	was := map[wire.Day]wire.RootDay{}
+	for _, m := range i.marks {
+		was[m.Day] = m.RootDay
+	}
+	var changed []wire.Day
+	marks := i.marks[:0:0]
+	for _, d := range days {
+		m, err := markOf(d)
+		if err != nil {
+			return nil, err
+		}
+		first := m.from
+		if d.ObservedFrom != nil {
+			first = *d.ObservedFrom
+		}
+		if i.since.IsZero() || first.Before(i.since) {
+			i.since = first
+		}
+		if m.to.Before(oldest) {
+			continue
+		}
+		marks = append(marks, m)
+		if known, is := was[m.Day]; is && known.Same(m.RootDay) || i.fresh {
+			continue
+		}
+		last := minTime(m.to, now)
+		for at := maxTime(m.from, oldest); at.Before(last); at = at.AddDate(0, 0, 1) {
+			changed = append(changed, wire.DayOf(at))
+		}
+		changed = append(changed, wire.DayOf(last))
+	}
+	i.marks = marks
+	slices.Sort(changed)
+	return slices.Compact(changed), nil
+}
+
+// days returns the days of receipt that are listed, and whether they are those of the
+// last time.
+func (k *Keeper) days(ctx context.Context, i *instrument) (days []wire.RootDay, same bool, err error) {
+	entry, err := k.index.Get(ctx, i.name)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if entry.Revision() == i.revision && !i.fresh {
+		return nil, true, nil
+	}
+	index, err := wire.DecodeIndexEntry(entry.Value())
+	if err != nil {
+		return nil, false, err
+	}
+	var root wire.Root
+	if index.Root > 0 {
+		if root, err = manifest.ReadRoot(ctx, k.cfg.Store, k.cfg.Site, i.name, index.Root); err != nil {
+			return nil, false, err
+		}
+	}
+	i.revision = entry.Revision()
+	return manifest.MergeDays(root.Days, index.Open), false, nil
+}
+
+// reading is what was read of a day of observation, from the files of which days of
+// receipt, under which declaration.
+type reading struct {
+	declared string
+	of       []wire.RootDay
+	channels map[string]Archived
+}
+
+// news returns the keys that were not read yet, and false where all must be read anew:
+// a day was compacted, or the declaration changed.
+func (r *reading) news(site, instrument, declared string, of []wire.RootDay) (keys []string, more bool) {
+	if r.channels == nil || r.declared != declared {
+		return nil, false
+	}
+	known := map[wire.Day]wire.RootDay{}
+	for _, d := range r.of {
+		known[d.Day] = d
+	}
+	for _, d := range of {
+		was, is := known[d.Day]
+		if is && was.Version != d.Version {
+			return nil, false
+		}
+		for _, key := range d.Keys(site, instrument) {
+			file, err := wire.ParseManifestKey(key)
+			if err != nil || !is || !file.Compacted && !was.Parts.Has(file.Number) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys, true
+}
+
+// errChanged: something was retracted of what was read before.
+var errChanged = errors.New("what was read before changed")
+
+// archived reads what there is of a day of observation.
+func (k *Keeper) archived(ctx context.Context, e *wire.InstrumentEntry, i *instrument, day wire.Day) (map[string]Archived, error) {
+	start, err := day.Start()
+	if err != nil {
+		return nil, err
+	}
+	within := window{from: start, to: start.AddDate(0, 0, 1), overdue: 2*time.Duration(e.CadenceMillis)*time.Millisecond + 2*time.Second}
+	var of []wire.RootDay
+	var all []string
+	for _, m := range i.marks {
+		if !m.from.After(within.to.Add(within.overdue)) && !m.to.Before(within.from.Add(-within.overdue)) {
+			of = append(of, m.RootDay)
+			all = append(all, m.Keys(k.cfg.Site, i.name)...)
+		}
+	}
+	declared := fmt.Sprint(e.CadenceMillis, e.SegmentAgeMillis, e.Ways)
+	was := i.read[day]
+	channels := maps.Clone(was.channels)
+	news, more := was.news(k.cfg.Site, i.name, declared, of)
+	if more {
+		err = k.read(ctx, channels, news, within, len(was.of) > 0)
+	}
+	if !more || errors.Is(err, errChanged) {
+		channels = channelsOf(e)
+		err = k.read(ctx, channels, all, within, false)
+	}
+	if err != nil {
+		delete(i.read, day)
+		return nil, err
+	}
+	i.read[day] = reading{declared, of, channels}
+	return channels, nil
+}
+
+// read adds what files list.
+func (k *Keeper) read(ctx context.Context, channels map[string]Archived, keys []string, w window, added bool) error {
+	for r, err := range manifest.RecordsOf(ctx, k.cfg.Store, keys) {
+		switch {
+		case errors.Is(err, objectstore.ErrNotFound):
+			return fmt.Errorf("its files were replaced meanwhile: %w", err)
+		case err != nil:
+			return err
+		case added && (r.State == wire.StateRetracted || r.State == wire.StatePurged):
+			return errChanged
+		}
+		w.take(channels, &r)
+	}
+	for name, c := range channels {
+		c.Observed = merge(c.Observed, w.overdue)
+		channels[name] = c
+	}
+	return nil
+}
+
+// channelsOf are those on which an instrument sends, with nothing in them.
+func channelsOf(e *wire.InstrumentEntry) map[string]Archived {
+	channels := map[string]Archived{}
+	for _, way := range e.Ways {
+		if way.Protocol == wire.ProtocolUDP {
+			age := time.Duration(e.SegmentAgeMillis) * time.Millisecond
+			channels[way.Channel] = Archived{Delay: Duration(age + listing)}
+		} else {
+			channels[""] = Archived{Delay: Duration(listing)}
+		}
+	}
+	return channels
+}
+
+// mostSpans are gathered before they are put together.
+const mostSpans = 8192
+
+// window is a day of observation; what is less than overdue apart follows each other.
+type window struct {
+	from, to time.Time
+	overdue  time.Duration
+}
+
+// take notes when a record observes.
+func (w window) take(channels map[string]Archived, r *wire.Record) {
+	name := ""
+	if r.Segment != nil {
+		name = r.Segment.Channel
+	}
+	c, sends := channels[name]
+	span := spanOf(r)
+	if !sends || span.From.After(w.to.Add(w.overdue)) || span.To.Before(w.from.Add(-w.overdue)) {
+		return
+	}
+	switch {
+	case r.State == wire.StateWithdrawn: // it repeats another
+		return
+	case r.State == wire.StateRetracted || r.State == wire.StatePurged:
+		c.Retracted = append(c.Retracted, span)
+	case r.Segment != nil && r.Segment.Undecodable > r.Segment.Datagrams:
+		c.Undecodable = append(c.Undecodable, span)
+	default:
+		if c.Observed = append(c.Observed, span); len(c.Observed) > mostSpans {
+			c.Observed = merge(c.Observed, w.overdue)
+			for apart := 2 * w.overdue; len(c.Observed) > mostSpans/2; apart *= 2 {
+				c.Observed = merge(c.Observed, apart) // nothing but gaps: the shortest are let go
+			}
+		}
+	}
+	channels[name] = c
+}
+
+// spanOf is the time that an object observes, or where nobody knows it, when it was
+// received.
+func spanOf(r *wire.Record) wire.TimeSpan {
+	s := wire.TimeSpan{From: r.ReceivedAt, To: r.ReceivedAt}
+	switch {
+	case r.ObservedFrom != nil && r.ObservedTo != nil && !r.ObservedTo.Before(*r.ObservedFrom):
+		s = wire.TimeSpan{From: *r.ObservedFrom, To: *r.ObservedTo}
+	case r.ObservedFrom != nil:
+		s = wire.TimeSpan{From: *r.ObservedFrom, To: *r.ObservedFrom}
+	case r.ObservedTo != nil:
+		s = wire.TimeSpan{From: *r.ObservedTo, To: *r.ObservedTo}
+	}
+	return s
+}
+
+// evidence reads what may say why something is missing.
+func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, day wire.Day) (Evidence, error) {
+	var ev Evidence
+	err := stream.Entries(ctx, k.ledger, wire.LedgerKey(e.Instrument, day, "*", "*"), func(entry jetstream.KeyValueEntry) error {
+		_, _, step, _, err := wire.ParseLedgerKey(entry.Key())
+		if err != nil {
+			return err
+		}
+		totals, err := wire.DecodeLedgerEntry(entry.Value())
+		switch step {
+		case wire.StepReceived:
+			ev.Received = ev.Received.Plus(totals.Sum())
+		case wire.StepStored:
+			ev.Stored = ev.Stored.Plus(totals.Sum())
+		}
+		return err
+	})
+	if err != nil {
+		return ev, err
+	}
+	err = stream.Entries(ctx, k.status, wire.RefusalStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
+		status, err := wire.DecodeRefusalStatus(entry.Value())
+		for _, refused := range status.Refused {
+			ev.Refused = append(ev.Refused, refused.At)
+		}
+		return err
+	})
+	if err != nil {
+		return ev, err
+	}
+	var senders []wire.SenderStatus
+	err = stream.Entries(ctx, k.status, wire.SenderStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
+		status, err := wire.DecodeSenderStatus(entry.Value())
+		senders = append(senders, status)
+		return err
+	})
+	if err != nil {
+		return ev, err
+	}
+	if len(senders) > 0 {
+		s := wire.MergeSenders(senders)
+		ev.Sender = &s
+	}
+	ev.Others, err = k.others(ctx, e, all, day)
+	return ev, err
+}
+
+// others returns the days of the station's other instruments that always observe.
+func (k *Keeper) others(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, day wire.Day) ([]wire.DayGaps, error) {
+	var days []wire.DayGaps
+	for i := range all {
+		o := &all[i]
+		if o.Instrument == e.Instrument || e.Station == "" || o.Station != e.Station || o.Observes != nil || o.Maintenance || o.Retired {
+			continue
+		}
+		was, err := k.was(ctx, o.Instrument, day)
+		if err != nil {
+			return nil, err
+		}
+		if was != nil && was.Due > 0 {
+			days = append(days, *was)
+		}
+	}
+	return days, nil
+}

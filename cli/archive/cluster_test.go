@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -83,6 +84,20 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 	out, _ = must(t, append([]string{"ledger"}, at...)...)
 	if !strings.Contains(out, "mag-1") || !strings.Contains(out, "KernelBuffer=4") {
 		t.Errorf("ledger:\n%s", out)
+	}
+
+	// A user that may announce of this instrument alone.
+	must(t, append([]string{"retract", "allsky-1", f.frame.Digest.String(), "--reason", "dark", "--by", "anna", "--wait", "0"}, at...)...)
+	notices, err := js.Stream(t.Context(), wire.NoticeStream(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := notices.GetLastMsgForSubject(t.Context(), wire.NoticeSubject(site, "allsky-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := wire.DecodeNotice(m.Data); err != nil || n.ID != f.frame.ID || n.State != wire.StateRetracted || n.Reason != "dark" || n.ChangedBy != "anna" || n.RetractedAt == nil {
+		t.Errorf("%+v, %v", n, err)
 	}
 
 	for name, c := range map[string]struct {

@@ -41,6 +41,8 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	root.AddCommand(send.Command("send"))
 	root.AddCommand(simulate.Command())
 	root.AddCommand(archive.Command())
+	root.AddCommand(archive.GapsCommand())
+	root.AddCommand(archive.ReportCommand())
 	root.AddCommand(importer.Command())
 	root.AddCommand(status.Command())
 	root.AddCommand(spool.Command())

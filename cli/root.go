@@ -43,6 +43,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	root.AddCommand(archive.Command())
 	root.AddCommand(archive.GapsCommand())
 	root.AddCommand(archive.ReportCommand())
+	root.AddCommand(archive.WhoisCommand())
 	root.AddCommand(importer.Command())
 	root.AddCommand(status.Command())
 	root.AddCommand(spool.Command())

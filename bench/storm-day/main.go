@@ -134,18 +134,19 @@ func (b *bench) replay(name string, o order) (answer, error) {
 		name string
 		seen outcome
 	}{{"people", a.People}, {"robots", a.Robots}} {
-		r.Add(class.name, name+", p50", "ms", class.seen.P50)
-		r.Add(class.name, name+", p99", "ms", class.seen.P99)
-		r.Add(class.name, name, "requests/s", float64(class.seen.Requests)/o.During.Seconds())
-		r.Add(class.name, name+", bytes", "MB/s", float64(class.seen.Bytes)/o.During.Seconds()/1e6)
-		r.Add(class.name, name+", limited", "requests", float64(class.seen.Limited))
-		r.Add(class.name, name+", errors", "requests", float64(class.seen.failed()))
+		phase := name + ", " + class.name
+		r.Add(phase, "p50", "ms", class.seen.P50)
+		r.Add(phase, "p99", "ms", class.seen.P99)
+		r.Add(phase, "requests", "/s", float64(class.seen.Requests)/o.During.Seconds())
+		r.Add(phase, "bytes", "MB/s", float64(class.seen.Bytes)/o.During.Seconds()/1e6)
+		r.Add(phase, "answered 429", "requests", float64(class.seen.Limited))
+		r.Add(phase, "errors", "requests", float64(class.seen.failed()))
 		for _, what := range slices.Sorted(maps.Keys(class.seen.Failed)) {
 			r.Note("%s, %s: %d times %s.", name, class.name, class.seen.Failed[what], what)
 		}
 	}
-	r.Add("feed-server", name+", CPU", "% of a core", 100*(after-before).Seconds()/o.During.Seconds())
-	r.Add("who asks", name+", late p99", "ms", a.LateP99)
+	r.Add(name+", feed-server", "CPU", "% of a core", 100*(after-before).Seconds()/o.During.Seconds())
+	r.Add(name+", who asks", "late p99", "ms", a.LateP99)
 	return a, nil
 }
 

@@ -152,7 +152,8 @@ func (b *bench) replay(name string, o order) (answer, error) {
 
 func (b *bench) tell(times, failures []float64) {
 	r := b.report
-	r.Note("%d times as fast as the study's day, each client as often as then and %d of each, %v of calm and of storm; feed-server on one core, who asks on the other.", b.order.Speed, b.order.Speed, b.order.During)
+	r.Note("%d times as fast as the study's day, each client as often as then and %d of each, %v of calm and of storm.", b.order.Speed, b.order.Speed, b.order.During)
+	r.Note("feed-server has one core, who asks the other.")
 	r.Note("A time is from when a request was due until its last byte. Who asks is late where its own processor is too slow.")
 	r.Bound("errors", []float64{slices.Max(failures)}, "<=", 0)
 	r.Bound("people,(p99-of-storm-less-5-ms)/p99-of-calm", times, "<=", slower)

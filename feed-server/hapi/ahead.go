@@ -5,6 +5,7 @@ package hapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -132,7 +133,7 @@ type fetched struct {
 // Read implements io.Reader.
 func (f *fetched) Read(p []byte) (int, error) {
 	n, err := f.Reader.Read(p)
-	if err == io.EOF && f.err != nil {
+	if errors.Is(err, io.EOF) && f.err != nil {
 		err = f.err
 	}
 	return n, err

@@ -4,7 +4,6 @@ package web
 
 import (
 	"bytes"
-	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -68,13 +67,7 @@ func (r *Relay) pass(to, from net.Conn, requests *atomic.Int64) {
 			return
 		}
 		if err != nil {
-			if err != io.EOF {
-				return
-			}
-			if half, ok := to.(*net.TCPConn); ok {
-				_ = half.CloseWrite()
-			}
-			return
+			return // both are closed: a page that has hung up wants no more
 		}
 	}
 }

@@ -150,6 +150,16 @@ func pointOf(about *wire.AboutEntry) *Point {
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
+// Encode is the message of a notice as JSON, and its ID: see New. It is nil where there is
+// nothing to tell.
+func Encode(base string, in wire.InstrumentEntry, n wire.Notice, published time.Time) (id string, data []byte) {
+	m := New(base, in, n, published)
+	if m == nil {
+		return "", nil
+	}
+	return m.ID, m.encode()
+}
+
 // encode writes a message, which can always be written.
 func (m *Message) encode() []byte {
 	b, _ := json.Marshal(m)

@@ -8,11 +8,14 @@ import (
 	"net/http"
 
 	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/feed-server/atom"
+	"github.com/substorm/substorm/feed-server/bundle"
 	"github.com/substorm/substorm/feed-server/damage"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/downloads"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/latest"
+	"github.com/substorm/substorm/feed-server/wis2"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -21,9 +24,10 @@ import (
 
 // The parts of Config.ArchiveSize. A request of HAPI's takes at most its part of theirs.
 const (
-	hotShare     = 2. / 5
-	catalogShare = 1. / 5
-	hapiShare    = 2. / 5
+	hotShare     = 3. / 10
+	catalogShare = 2. / 10
+	hapiShare    = 3. / 10
+	bundleShare  = 2. / 10
 	hapiRequests = 4
 )
 
@@ -72,6 +76,9 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	}
 	doors := objects.Doors()
 	maps.Copy(doors, latest.New(latest.Config{Catalog: s.kept.catalog, Gate: gate, Archive: objects}).Doors())
+	maps.Copy(doors, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, Gate: gate, Memory: share(cfg.ArchiveSize, bundleShare), Logger: s.log}).Doors())
+	maps.Copy(doors, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, Gate: gate}).Doors())
+	maps.Copy(doors, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, Gate: gate, Logger: s.log}).Doors())
 	maps.Copy(doors, map[string]http.HandlerFunc{hapi.Path: gate.Handle(samples), hapi.Path + "/": gate.Handle(samples)})
 	return doors, nil
 }

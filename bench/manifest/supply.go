@@ -66,7 +66,7 @@ func (s *supply) minute(ctx context.Context, minute int) error {
 			if err != nil {
 				return err
 			}
-			if _, err := s.js.PublishMsgAsync(m); err != nil {
+			if _, err := s.js.PublishMsgAsync(m, jetstream.WithStallWait(within)); err != nil {
 				return fmt.Errorf("publish a notice: %w", err)
 			}
 			s.sent++

@@ -3,9 +3,6 @@
 // Package archive serves a Site's archive over HTTP: objects under their published
 // paths and their old URLs, directories as pages and as JSON, robots.txt and sitemaps.
 // Asking whether something changed is answered from memory; nothing lists the bucket.
-//
-// The program does not open these doors yet: they stand on a Catalog, which is to be
-// made of the manifests.
 package archive
 
 import (

@@ -6,8 +6,7 @@
 //
 // Data is decoded while it is sent, from the objects and segments in which it lies
 // (source.go), in the order of its times (merge.go); what a request holds in memory does
-// not grow with its span. Start reading at Handler.ServeHTTP, then data.go. The program
-// opens it once it has a catalog of the manifests, which is its Archive.
+// not grow with its span. Start reading at Handler.ServeHTTP, then data.go.
 package hapi
 
 import (

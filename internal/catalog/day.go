@@ -11,6 +11,7 @@ import (
 	"iter"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -71,24 +72,36 @@ func (c *Catalog) day(ctx context.Context, s snapshot, sum wire.RootDay) (*Day, 
 
 // tagOf: files are written once, and so is a message of a stream.
 func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
-	text := fmt.Sprintf("%s %d %v", sum.Day, sum.Version, sum.Parts)
-	if len(fresh) > 0 {
-		text += fmt.Sprintf(" %s %d %d", epoch, fresh[0].sequence, fresh[len(fresh)-1].sequence)
+	// As fmt would write "%s %d %v" of the day, its version and its parts: each request asks.
+	text := append(make([]byte, 0, 128), sum.Day...)
+	text = strconv.AppendInt(append(text, ' '), int64(sum.Version), 10)
+	text = append(text, " ["...)
+	for i, r := range sum.Parts {
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		text = strconv.AppendInt(append(text, '['), int64(r[0]), 10)
+		text = append(strconv.AppendInt(append(text, ' '), int64(r[1]), 10), ']')
 	}
-	hash := sha256.Sum256([]byte(text))
+	text = append(text, ']')
+	if len(fresh) > 0 {
+		text = append(append(text, ' '), epoch...)
+		text = strconv.AppendUint(append(text, ' '), fresh[0].sequence, 10)
+		text = strconv.AppendUint(append(text, ' '), fresh[len(fresh)-1].sequence, 10)
+	}
+	hash := sha256.Sum256(text)
 	return hex.EncodeToString(hash[:12])
 }
 
 // listed returns what the files of a day list.
 func (c *Catalog) listed(ctx context.Context, instrument string, sum wire.RootDay) (*Day, error) {
 	tag := tagOf(sum, "", nil)
-	keys := sum.Keys(c.cfg.Site, instrument)
-	if len(keys) == 0 {
+	if sum.Version == 0 && len(sum.Parts) == 0 {
 		return &Day{Instrument: instrument, Day: sum.Day, Tag: tag, ids: map[string]int{}}, nil
 	}
 	v, err := c.load(ctx, "day/"+instrument+"/"+tag, func(ctx context.Context) (any, int64, error) {
 		d := &Day{Instrument: instrument, Day: sum.Day, Tag: tag}
-		cost, err := d.read(manifest.RecordsOf(ctx, c.cfg.Store, keys), sum.Entries)
+		cost, err := d.read(manifest.RecordsOf(ctx, c.cfg.Store, sum.Keys(c.cfg.Site, instrument)), sum.Entries)
 		return d, cost, err
 	})
 	if err != nil {

@@ -65,9 +65,8 @@ func (w *Writer) supersede(ctx context.Context, n wire.Notice) error {
 // change adds a line that replaces another one to the open part of its day.
 func (w *Writer) change(d *day, s *slot, r wire.Record) {
 	s.closes = w.closes
-	d.open = append(d.open, r)
-	d.changes = append(d.changes, r)
-	w.open++
+	w.add(d, r)
+	w.addChange(d, r)
 	delete(w.named.records, r.ID)
 }
 
@@ -81,8 +80,8 @@ func (w *Writer) listedRecord(ctx context.Context, n wire.Notice, id string) (wi
 		if key.instrument != n.Instrument {
 			continue
 		}
-		if r, found := openRecord(d, id); found {
-			return r, true, nil
+		if r, found, err := openRecord(d, id); found || err != nil {
+			return r, found, err
 		}
 	}
 	of, ok := wire.DayOfID(id)
@@ -108,20 +107,21 @@ func (w *Writer) listedRecord(ctx context.Context, n wire.Notice, id string) (wi
 
 // recordIn is listedRecord of a day.
 func (w *Writer) recordIn(ctx context.Context, d *day, id string) (wire.Record, bool, error) {
-	if r, found := openRecord(d, id); found {
-		return r, true, nil
+	if r, found, err := openRecord(d, id); found || err != nil {
+		return r, found, err
 	}
 	return w.closedRecord(ctx, d.instrument, d.day, id)
 }
 
 // openRecord returns the last line of an object in the open part of a day.
-func openRecord(d *day, id string) (wire.Record, bool) {
-	for _, r := range slices.Backward(d.open) {
+func openRecord(d *day, id string) (wire.Record, bool, error) {
+	open, err := d.open.all()
+	for _, r := range slices.Backward(open) {
 		if r.ID == id {
-			return r, true
+			return r, true, nil
 		}
 	}
-	return wire.Record{}, false
+	return wire.Record{}, false, err
 }
 
 func (w *Writer) closedRecord(ctx context.Context, instrument string, of wire.Day, id string) (wire.Record, bool, error) {

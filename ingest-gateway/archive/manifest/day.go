@@ -26,7 +26,7 @@ type day struct {
 	listed   [slotsOfDay]bool
 	slots    map[int]*slot
 	nextPart int
-	open     []wire.Record
+	open     openPart
 	// changes are those of open that say what their objects do not.
 	changes []wire.Record
 	paths   paths
@@ -152,7 +152,7 @@ func (w *Writer) forget() {
 		}
 		w.held -= c.cost()
 		delete(c.day.slots, c.number)
-		if d := c.day; len(d.slots) == 0 && len(d.open) == 0 && !d.unsaved {
+		if d := c.day; len(d.slots) == 0 && d.open.len() == 0 && !d.unsaved {
 			w.held -= d.paths.cost()
 			delete(w.days, d.dayKey)
 		}

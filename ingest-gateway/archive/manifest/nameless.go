@@ -58,8 +58,12 @@ func (w *Writer) recordOf(ctx context.Context, n wire.Notice, id string) (wire.R
 		if key.instrument != n.Instrument {
 			continue
 		}
-		if i := slices.IndexFunc(d.open, func(r wire.Record) bool { return r.ID == id }); i >= 0 {
-			return d.open[i], true, nil
+		open, err := d.open.all()
+		if err != nil {
+			return wire.Record{}, false, err
+		}
+		if i := slices.IndexFunc(open, func(r wire.Record) bool { return r.ID == id }); i >= 0 {
+			return open[i], true, nil
 		}
 	}
 	if key, packed := wire.KeyOfID(id); !packed {
@@ -95,14 +99,15 @@ func (w *Writer) recordOf(ctx context.Context, n wire.Notice, id string) (wire.R
 
 // openPlace returns the key under which the bytes of a record lie that an open
 // part lists: the ID of one that came from a spool does not say.
-func (w *Writer) openPlace(of dayKey, id string) (string, bool) {
+func (w *Writer) openPlace(of dayKey, id string) (string, bool, error) {
 	d := w.days[of]
 	if d == nil {
-		return "", false
+		return "", false, nil
 	}
-	i := slices.IndexFunc(d.open, func(r wire.Record) bool { return r.ID == id && r.State == wire.StateCurrent })
-	if i < 0 {
-		return "", false
+	open, err := d.open.all()
+	i := slices.IndexFunc(open, func(r wire.Record) bool { return r.ID == id && r.State == wire.StateCurrent })
+	if i < 0 || err != nil {
+		return "", false, err
 	}
-	return d.open[i].Key, true
+	return open[i].Key, true, nil
 }

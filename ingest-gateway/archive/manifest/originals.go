@@ -23,7 +23,7 @@ type originals struct {
 	room  int
 	// open returns where a record of an open part has its bytes; nil where that is
 	// not known.
-	open func(of dayKey, id string) (key string, ok bool)
+	open func(of dayKey, id string) (key string, ok bool, err error)
 
 	// ids are members that have another place than their ID says, of a day of
 	// which that was read; nil where none was, or it has too many.
@@ -57,7 +57,11 @@ func (o *originals) moved(ctx context.Context, id string, repeat wire.Notice) (b
 	}
 	day := dayKey{repeat.Instrument, of}
 	if o.open != nil {
-		if key, listed := o.open(day, id); listed {
+		key, listed, err := o.open(day, id)
+		if err != nil {
+			return false, err
+		}
+		if listed {
 			_, err := o.store.Head(ctx, key)
 			if errors.Is(err, objectstore.ErrNotFound) {
 				return false, nil

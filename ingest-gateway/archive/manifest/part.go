@@ -59,7 +59,7 @@ func (w *Writer) writeParts(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(putsAtOnce)
 	for _, d := range w.days {
-		if len(d.open) > 0 {
+		if d.open.len() > 0 {
 			group.Go(func() error { return w.writePart(ctx, d) })
 		}
 	}
@@ -69,7 +69,7 @@ func (w *Writer) writeParts(ctx context.Context) error {
 	if w.open > 0 {
 		w.originals.forget()
 	}
-	w.open = 0
+	w.open, w.loose, w.squeezed, w.changes = 0, 0, 0, 0
 	w.closes++
 	return nil
 }
@@ -77,9 +77,13 @@ func (w *Writer) writeParts(ctx context.Context) error {
 // writePart closes a day's open part. It may run beside those of other days.
 func (w *Writer) writePart(ctx context.Context, d *day) error {
 	key := wire.ManifestPartKey(w.cfg.Site, d.instrument, d.day, d.nextPart)
+	open, err := d.open.all()
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", key, err)
+	}
 	header := wire.ManifestHeader{Site: w.cfg.Site, Instrument: d.instrument, Day: d.day,
 		Writer: w.cfg.Gateway, Incarnation: w.cfg.Incarnation}
-	data, err := wire.Manifest{Header: header, Records: d.open}.Encode()
+	data, err := wire.Manifest{Header: header, Records: open}.Encode()
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", key, err)
 	}
@@ -95,18 +99,19 @@ func (w *Writer) writePart(ctx context.Context, d *day) error {
 	err = w.cfg.Store.Put(ctx, key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{
 		ContentType: "application/zstd", Digest: sha256.Sum256(data), CreateOnly: true})
 	if errors.Is(err, objectstore.ErrExists) {
-		err = w.compare(ctx, key, d.open)
+		err = w.compare(ctx, key, open)
 	}
 	if err != nil {
 		return err
 	}
 	w.cfg.Metrics.parts.Inc()
-	for _, r := range d.open {
+	for _, r := range open {
 		w.cfg.Metrics.records.WithLabelValues(string(r.State)).Inc()
 	}
-	w.cfg.Index.Part(ctx, d.instrument, d.day, d.nextPart, d.open)
+	w.cfg.Index.Part(ctx, d.instrument, d.day, d.nextPart, open)
 	d.nextPart++
-	d.open, d.changes = d.open[:0], d.changes[:0]
+	d.open.clear()
+	d.changes = d.changes[:0]
 	return nil
 }
 

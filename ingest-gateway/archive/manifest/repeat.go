@@ -42,10 +42,8 @@ func (w *Writer) decide(ctx context.Context, n *wire.Notice) error {
 
 // withdrawAgain goes on with a withdrawal that is listed already.
 func (w *Writer) withdrawAgain(ctx context.Context, d *day, n wire.Notice) error {
-	for _, open := range d.open {
-		if open.ID == n.ID {
-			return nil // a repeat of the notice itself
-		}
+	if _, open, err := openRecord(d, n.ID); open || err != nil {
+		return err // open: a repeat of the notice itself
 	}
 	r, err := withdrawnRecord(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, n.ID)
 	if err == nil && r.ID == n.ID {

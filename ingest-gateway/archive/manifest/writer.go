@@ -33,9 +33,6 @@ const (
 	// readWait is how long a fetch waits for the first notice, and so how long
 	// a question of the sweep may wait for its answer.
 	readWait = 500 * time.Millisecond
-	// maxOpen records are held in memory until their parts close early; at some
-	// 500 bytes each it is 4 MiB.
-	maxOpen = 8192
 	// finishTimeout bounds how long the last parts may take at a drain.
 	finishTimeout = 10 * time.Second
 )
@@ -96,13 +93,15 @@ type Writer struct {
 	held         int
 	uses, closes uint64
 
-	index       *index
-	originals   *originals
-	named       *named
-	open        int
-	withdrawals []wire.Notice
-	removals    []wire.Removal
-	nextClose   time.Time
+	index     *index
+	originals *originals
+	named     *named
+	// open is how many records are in open parts, loose those that are not squeezed,
+	// squeezed the bytes that the others take, and changes how many change objects.
+	open, loose, squeezed, changes int
+	withdrawals                    []wire.Notice
+	removals                       []wire.Removal
+	nextClose                      time.Time
 
 	questions chan question
 	listed    atomic.Pointer[stream.Position]
@@ -216,7 +215,11 @@ func (w *Writer) step(ctx context.Context) error {
 	}
 	w.next, w.caughtUp = w.reader.Position()
 	w.answer()
-	if w.open < maxOpen && time.Now().Before(w.nextClose) {
+	full, err := w.full()
+	if err != nil {
+		return err
+	}
+	if !full && time.Now().Before(w.nextClose) {
 		return nil
 	}
 	return w.close(ctx)
@@ -297,11 +300,10 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	s.closes = w.closes
 	d.listed[slotOf(n.Record)] = true
 	w.held++
-	d.open = append(d.open, n.Record)
+	w.add(d, n.Record)
 	if n.State != wire.StateCurrent || n.Path != told || !wire.IsOurs(n.Key) {
-		d.changes = append(d.changes, n.Record)
+		w.addChange(d, n.Record)
 	}
-	w.open++
 	w.named.listed(n)
 	if n.State == wire.StateWithdrawn {
 		d.addRepeat(n.Record)
@@ -310,4 +312,17 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	if w.cfg.RepeatWindow(n.Instrument) > 0 {
 		w.index.add(n.Instrument, n.Record)
 	}
+}
+
+// add adds a line to the open part of a day.
+func (w *Writer) add(d *day, r wire.Record) {
+	d.open.loose = append(d.open.loose, r)
+	w.open++
+	w.loose++
+}
+
+// addChange notes a line of the open part that says what its object does not.
+func (w *Writer) addChange(d *day, r wire.Record) {
+	d.changes = append(d.changes, r)
+	w.changes++
 }

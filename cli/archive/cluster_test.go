@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -83,6 +84,16 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 	out, _ = must(t, append([]string{"ledger"}, at...)...)
 	if !strings.Contains(out, "mag-1") || !strings.Contains(out, "KernelBuffer=4") {
 		t.Errorf("ledger:\n%s", out)
+	}
+
+	rebuild := append([]string{"rebuild", "--age", "0s", "--scratch-dir", t.TempDir()}, at...)
+	must(t, append(rebuild, "--tell")...)
+	f.lose(t, wire.ManifestSitePrefix(site))
+	if _, notes := must(t, rebuild...); !strings.Contains(notes, "3 days were made anew") || strings.Contains(notes, "JetStream is not known") {
+		t.Errorf("rebuild said %q", notes)
+	}
+	if out, _ := must(t, append([]string{"ls", "-o", "json"}, at...)...); len(notices(t, out)) != 4 {
+		t.Errorf("listed after a rebuild:\n%s", out)
 	}
 
 	for name, c := range map[string]struct {

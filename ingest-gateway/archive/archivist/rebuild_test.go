@@ -4,6 +4,7 @@ package archivist
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"testing"
@@ -302,4 +303,43 @@ func TestRebuildOfParts(t *testing.T) {
 		kinds[d.Kind]++
 	}
 	want(t, "differences of a second time", map[bucket.DifferenceKind]int{bucket.Missing: 1}, kinds)
+}
+
+// A rebuild under a running archivist: it goes on, and makes the index anew when it is
+// told that the index does not know all.
+func TestRebuildUnderAnArchivist(t *testing.T) {
+	l := start(t).site(t, "thule")
+	kv := l.indexBucket()
+	now := time.Now().UTC()
+	l.run(l.config("a"))
+	for i := range 3 {
+		l.send(camera, now.Add(time.Duration(i)*time.Millisecond), fmt.Sprint("frame ", i))
+	}
+	entries := func() (version, entries int) {
+		for _, d := range l.index(camera).Open {
+			if d.Day == wire.DayOf(now) {
+				return d.Version, d.Entries
+			}
+		}
+		return 0, 0
+	}
+	complete := func() bool {
+		_, err := kv.Get(t.Context(), wire.IndexListedKey)
+		return err == nil
+	}
+	l.await("they are in the index", func() bool { _, n := entries(); return n == 3 && complete() })
+	l.lose(wire.ManifestSitePrefix(l.site))
+	if n := len(l.rebuild()); n != 3 {
+		t.Errorf("%d were not listed, want 3", n)
+	}
+	if err := kv.Delete(t.Context(), wire.IndexListedKey); err != nil {
+		t.Fatal(err)
+	}
+	last := l.send(camera, now.Add(time.Second), "one more")
+	l.await("the index is made anew", func() bool { version, n := entries(); return version == 1 && n == 4 && complete() })
+	c := l.catalog()
+	l.await("readers see it", func() bool { return slices.Equal(l.catalogued(c, camera), l.manifested(camera)) })
+	if !slices.Contains(l.manifested(camera), last.ID+" "+string(wire.StateCurrent)) {
+		t.Errorf("listed are %q", l.manifested(camera))
+	}
 }

@@ -319,10 +319,10 @@ func (r *Room) emptyPacks(ctx context.Context, p *plan, now time.Time) error {
 				}
 				continue
 			}
-			r.vacated[key] = now
 			if moved == 0 {
-				r.vacated[key] = time.Time{}
+				continue // it is gone
 			}
+			r.vacated[key] = now
 		}
 		if now.Sub(r.vacated[key]) < r.cfg.Grace {
 			wait = cmp.Or(wait, error(&waits{waitReaders, fmt.Errorf("%s goes at %s", key, wire.FormatTime(r.vacated[key].Add(r.cfg.Grace)))}))

@@ -8,11 +8,14 @@ import (
 	"net/http"
 
 	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/feed-server/atom"
 	"github.com/substorm/substorm/feed-server/bundle"
+	"github.com/substorm/substorm/feed-server/damage"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/downloads"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/latest"
+	"github.com/substorm/substorm/feed-server/wis2"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -21,12 +24,11 @@ import (
 
 // The parts of Config.ArchiveSize. A request of HAPI's takes at most its part of theirs.
 const (
-	hotShare     = 2. / 5
-	catalogShare = 1. / 5
-	hapiShare    = 2. / 5
+	hotShare     = 3. / 10
+	catalogShare = 2. / 10
+	hapiShare    = 3. / 10
+	bundleShare  = 2. / 10
 	hapiRequests = 4
-	// bundles are sent at a time.
-	bundles = 2
 )
 
 // kept is what the archive is served from; the zero value where there is none.
@@ -34,6 +36,7 @@ type kept struct {
 	catalog   *catalog.Catalog
 	store     objectstore.Store
 	downloads *downloads.Counter
+	damage    *damage.Teller
 }
 
 // openArchive makes the rooms of the archive, and returns their doors.
@@ -58,9 +61,10 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Logger: s.log,
 		Known: func(instrument string) bool { _, known := s.instrument(instrument); return known },
 	})
+	s.kept.damage = damage.New(damage.Config{Site: cfg.Site, Pod: cfg.Pod, JetStream: s.js, Logger: s.log, Metrics: s.metrics})
 	gate := door.NewGate(door.GateConfig{
 		Registry: s.registry.Snapshot, Certificates: s.certificates, Proxies: proxies, BaseURL: cfg.BaseURL,
-		Draining: s.leaving, Count: s.kept.downloads.Count, Logger: s.log, Metrics: s.metrics,
+		Draining: s.leaving, Count: s.kept.downloads.Count, Damaged: s.kept.damage.Tell, Logger: s.log, Metrics: s.metrics,
 	})
 	objects := archive.New(archive.Config{
 		Site: cfg.Site, Catalog: archive.Manifests{Catalog: s.kept.catalog, Names: catalog.Names(s.js, cfg.Site)}, Store: s.kept.store,
@@ -72,7 +76,9 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	}
 	doors := objects.Doors()
 	maps.Copy(doors, latest.New(latest.Config{Catalog: s.kept.catalog, Gate: gate, Archive: objects}).Doors())
-	maps.Copy(doors, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, Gate: gate, Turns: bundles, Logger: s.log}).Doors())
+	maps.Copy(doors, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, Gate: gate, Memory: share(cfg.ArchiveSize, bundleShare), Logger: s.log}).Doors())
+	maps.Copy(doors, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, Gate: gate}).Doors())
+	maps.Copy(doors, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, Gate: gate, Logger: s.log}).Doors())
 	maps.Copy(doors, map[string]http.HandlerFunc{hapi.Path: gate.Handle(samples), hapi.Path + "/": gate.Handle(samples)})
 	return doors, nil
 }

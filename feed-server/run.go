@@ -159,6 +159,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	if s.kept.catalog != nil {
 		room("catalog", s.kept.catalog.Run)
 		room("downloads", s.kept.downloads.Run)
+		room("damage", s.kept.damage.Run)
 	}
 	room("doors", s.doors.Run)
 	// Another replica takes what is shared out by leases, while clients are asked to go.

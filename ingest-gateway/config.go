@@ -70,6 +70,9 @@ type Config struct {
 	// CompactAfter is how long after its end a day is compacted, CompactGrace how
 	// long what that replaces stays; 0 means a day each.
 	CompactAfter, CompactGrace time.Duration
+	// ScrubRate is how many bytes a second of the archive are compared with their
+	// digests; negative: none.
+	ScrubRate int64
 
 	// LogLevel is debug, info, warn or error; Log gets the lines.
 	LogLevel string

@@ -308,7 +308,7 @@ func (g *gateway) archivist(ctx context.Context) error {
 		Settings:     func(name string) (wire.InstrumentEntry, bool) { return g.registry.Current().Entry(name) },
 		Declared:     func() ([]wire.InstrumentEntry, bool) { return g.registry.Current().Entries() },
 		PartInterval: g.cfg.PartInterval,
-		CompactAfter: g.cfg.CompactAfter, CompactGrace: g.cfg.CompactGrace,
+		CompactAfter: g.cfg.CompactAfter, CompactGrace: g.cfg.CompactGrace, ScrubRate: g.cfg.ScrubRate,
 		ObservationRetention: g.cfg.ObservationRetention, NoticeRetention: g.cfg.NoticeRetention,
 		Memory: g.archiveMemory, ScratchDir: filepath.Join(g.cfg.DataDir, "segments"),
 		Holding: func(held bool) {

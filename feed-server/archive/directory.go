@@ -46,17 +46,17 @@ func (a *Archive) serveDirectory(v *door.Visit, in wire.InstrumentEntry, t targe
 	if !some && t.path != "" { // an instrument may have sent nothing yet
 		return notFound(t)
 	}
-	d := document{
-		cache:  door.Policy(in, listingAge),
-		source: []string{t.url(), listing.Tag, in.UID, strconv.FormatInt(in.Generation, 10)},
+	d := door.Document{
+		Cache:  door.Policy(in, listingAge),
+		Source: []string{t.url(), listing.Tag, in.UID, strconv.FormatInt(in.Generation, 10)},
 	}
 	if embargoed { // what was hidden appears without a change of the archive's
 		shown, err := listing.count()
 		if err != nil {
 			return v.Unreadable(t.String()+"/", err)
 		}
-		d.vary = "Authorization"
-		d.source = append(d.source, strconv.Itoa(len(listing.Folders)), strconv.Itoa(shown))
+		d.Vary = "Authorization"
+		d.Source = append(d.Source, strconv.Itoa(len(listing.Folders)), strconv.Itoa(shown))
 	}
 	setRights(v.W.Header(), in.Rights)
 	return a.servePage(v, page{site: a.cfg.Site, target: t, instrument: &in, folders: listing.Folders, objects: listing.Objects}, d)
@@ -84,9 +84,9 @@ func (a *Archive) serveInstruments(v *door.Visit) *problem.Problem {
 		return p
 	}
 	p := page{site: a.cfg.Site, target: target{directory: true}}
-	d := document{cache: "private, max-age=60", vary: "Authorization", source: []string{Root}}
+	d := door.Document{Cache: "private, max-age=60", Vary: "Authorization", Source: []string{Root}}
 	if v.Reader.Name == "" {
-		d.cache = "public, max-age=60"
+		d.Cache = "public, max-age=60"
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Instruments)) {
 		in := v.Snapshot.Instruments[name]
@@ -94,7 +94,7 @@ func (a *Archive) serveInstruments(v *door.Visit) *problem.Problem {
 			continue
 		}
 		p.folders = append(p.folders, Folder{Name: name, Objects: -1})
-		d.source = append(d.source, name)
+		d.Source = append(d.Source, name)
 	}
 	if len(p.folders) == 0 && len(v.Snapshot.Instruments) > 0 && v.Reader.Name == "" {
 		return problem.New(http.StatusUnauthorized,
@@ -103,18 +103,18 @@ func (a *Archive) serveInstruments(v *door.Visit) *problem.Problem {
 	return a.servePage(v, p, d)
 }
 
-func (a *Archive) servePage(v *door.Visit, p page, d document) *problem.Problem {
+func (a *Archive) servePage(v *door.Visit, p page, d door.Document) *problem.Problem {
 	if p.objects == nil {
 		p.objects = func(func(Object, error) bool) {}
 	}
-	d.vary = joined("Accept", d.vary)
-	d.mediaType, d.write = mediaHTML, p.writeHTML
+	d.Vary = door.Joined("Accept", d.Vary)
+	d.MediaType, d.Write = mediaHTML, p.writeHTML
 	if format, _ := queried(v.URL.RawQuery, "format"); format == "json" || format == "" && door.PrefersJSON(v.Request) {
-		d.mediaType, d.write = mediaJSON, p.writeJSON
+		d.MediaType, d.Write = mediaJSON, p.writeJSON
 	} else {
 		v.W.Header().Add("Link", `<?format=json>; rel="alternate"; type="application/json"`)
 	}
-	return a.serve(v, p.target, d)
+	return v.Serve(p.target.String(), d)
 }
 
 // visible leaves out what is under embargo. A folder is, where all beneath it is.

@@ -34,9 +34,9 @@ const (
 // limits are told by 429.
 func (a *Archive) serveRobots(v *door.Visit) *problem.Problem {
 	sitemap := v.Base() + "/sitemap.xml"
-	return a.serve(v, target{path: "robots.txt"}, document{
-		mediaType: mediaText, cache: sitemapPolicy, source: []string{sitemap},
-		write: func(w *bufio.Writer) error {
+	return v.Serve("robots.txt", door.Document{
+		MediaType: mediaText, Cache: sitemapPolicy, Source: []string{sitemap},
+		Write: func(w *bufio.Writer) error {
 			fprint(w, "User-agent: *\nAllow: ", Root, "\nDisallow: /feeds/\nSitemap: ", sitemap, "\n")
 			return nil
 		},
@@ -53,9 +53,9 @@ func (a *Archive) serveSitemaps(v *door.Visit) *problem.Problem {
 			names = append(names, name)
 		}
 	}
-	return a.serve(v, target{path: "sitemap.xml"}, document{
-		mediaType: mediaXML, cache: sitemapPolicy, source: append([]string{base}, names...),
-		write: func(w *bufio.Writer) error {
+	return v.Serve("sitemap.xml", door.Document{
+		MediaType: mediaXML, Cache: sitemapPolicy, Source: append([]string{base}, names...),
+		Write: func(w *bufio.Writer) error {
 			fprint(w, xmlBegin, "<sitemapindex ", sitemapSpace, ">\n")
 			for _, name := range names {
 				fprint(w, "<sitemap><loc>", html.EscapeString(base+sitemapRoot+escape(name)+".xml"), "</loc></sitemap>\n")
@@ -83,9 +83,9 @@ func (a *Archive) serveSitemap(v *door.Visit) *problem.Problem {
 	for _, d := range all {
 		source = append(source, d.Path, strconv.FormatInt(d.Changed.UnixNano(), 36))
 	}
-	return a.serve(v, t, document{
-		mediaType: mediaXML, cache: door.Policy(in, time.Hour), source: source,
-		write: func(w *bufio.Writer) error {
+	return v.Serve(t.String(), door.Document{
+		MediaType: mediaXML, Cache: door.Policy(in, time.Hour), Source: source,
+		Write: func(w *bufio.Writer) error {
 			fprint(w, xmlBegin, "<urlset ", sitemapSpace, ">\n")
 			for _, d := range all {
 				t.path = d.Path

@@ -17,7 +17,7 @@ import (
 
 const (
 	// aheadBytes of objects are read before they are sent, and aheadObjects at most.
-	aheadBytes   = 16 << 20
+	aheadBytes   = 8 << 20
 	aheadObjects = 16
 	// whole is the size in bytes up to which an object is read at once.
 	whole = aheadBytes / 2

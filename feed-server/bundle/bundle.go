@@ -33,8 +33,11 @@ const (
 	mediaTar, mediaZstd = "application/x-tar", "application/zstd"
 	// patience is how long a request waits for its turn.
 	patience = 10 * time.Second
-	// defaultTurns is Config.Turns where nothing is said.
-	defaultTurns = 8
+	// cost is what a bundle takes in memory: what is read ahead, a list, and what
+	// compresses it; the day that it is about is the catalog's.
+	cost = aheadBytes + listSize + 4<<20
+	// defaultMemory is Config.Memory where nothing is said.
+	defaultMemory = 8 * cost
 )
 
 // Catalog knows what the archive holds. internal/catalog is one.
@@ -52,9 +55,8 @@ type Config struct {
 	Catalog Catalog
 	Store   objectstore.Store
 	Gate    *door.Gate
-	// Turns is how many bundles are sent at a time: each holds up to 16 MiB of objects,
-	// and what the catalog knows of one day.
-	Turns  int
+	// Memory bounds what bundles take, and so how many are sent at a time, in bytes.
+	Memory int64
 	Logger *slog.Logger
 }
 
@@ -66,10 +68,10 @@ type Bundles struct {
 
 // New returns a room whose Doors say what it answers.
 func New(cfg Config) *Bundles {
-	if cfg.Turns <= 0 {
-		cfg.Turns = defaultTurns
+	if cfg.Memory <= 0 {
+		cfg.Memory = defaultMemory
 	}
-	return &Bundles{cfg: cfg, turns: make(chan struct{}, cfg.Turns)}
+	return &Bundles{cfg: cfg, turns: make(chan struct{}, max(1, cfg.Memory/cost))}
 }
 
 // Doors are the patterns that are answered, as http.ServeMux reads them.

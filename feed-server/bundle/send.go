@@ -267,7 +267,7 @@ func (s *sending) object(in wire.InstrumentEntry, o *ahead, l *line) error {
 	switch {
 	case isDamaged(err):
 		s.cfg.Logger.Warn("a bundle lacks an object that is damaged in the store", "instrument", in.Instrument, "path", o.path, "error", err)
-		s.v.Damaged()
+		s.v.Damaged(in.Instrument, err)
 		s.end.Damaged++
 		l.Damaged = true
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // GateConfig says who is let in, and who is told what was answered.
@@ -35,7 +36,10 @@ type GateConfig struct {
 	// Count is told of each answer when it ends: whose data it was about and who asked
 	// (both may be empty), the status and the bytes of content that were sent. Of one about
 	// several instruments it is told once for each. Optional. It must not block.
-	Count   func(instrument, reader string, class Class, status int, bytes int64)
+	Count func(instrument, reader string, class Class, status int, bytes int64)
+	// Damaged is told of an object that could not be served: its bytes are not those that
+	// were received, or missing. Optional. It must not block.
+	Damaged func(instrument string, r wire.Record, missing bool)
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 }

@@ -53,7 +53,7 @@ func (v *Visit) Finish(what string, err error) {
 	}
 	if !errors.Is(err, ErrClient) && v.Context().Err() == nil {
 		if errors.Is(err, tree.ErrDamaged) {
-			v.Damaged()
+			v.Damaged(v.about, err)
 		}
 		v.gate.cfg.Logger.Warn("an answer is cut off: the archive cannot be read", "path", what, "error", err)
 	}

@@ -133,9 +133,15 @@ func NotFound(what string) *problem.Problem {
 	return problem.New(http.StatusNotFound, "nothing is published as %s: /archive/ lists what is", what)
 }
 
-// Damaged counts an object whose bytes in the store are not those that were received,
-// or are gone.
-func (v *Visit) Damaged() { v.gate.metrics.damaged.Inc() }
+// Damaged counts an object of an instrument whose bytes in the store are not those that
+// were received, or are gone, and tells of it.
+func (v *Visit) Damaged(instrument string, err error) {
+	v.gate.metrics.damaged.Inc()
+	var broken *tree.Broken
+	if v.gate.cfg.Damaged != nil && instrument != "" && errors.As(err, &broken) {
+		v.gate.cfg.Damaged(instrument, broken.Record, errors.Is(err, objectstore.ErrNotFound))
+	}
+}
 
 // Unreadable says why a catalog or the store does not give what is asked for.
 func (v *Visit) Unreadable(what string, err error) *problem.Problem {
@@ -145,7 +151,7 @@ func (v *Visit) Unreadable(what string, err error) *problem.Problem {
 	v.gate.cfg.Logger.Warn("the archive cannot be read", "path", what, "error", err)
 	switch {
 	case errors.Is(err, tree.ErrDamaged), errors.Is(err, objectstore.ErrNotFound):
-		v.Damaged()
+		v.Damaged(v.about, err)
 		return problem.New(http.StatusBadGateway, "%s is damaged in the store, and is not served: its bytes are not those that were received", what)
 	case errors.Is(err, objectstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return problem.New(http.StatusServiceUnavailable, "the object store does not answer now: ask for %s again", what).After(RetryAway)

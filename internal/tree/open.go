@@ -18,15 +18,32 @@ import (
 // ErrDamaged: the bytes in the store are not those that were received.
 var ErrDamaged = errors.New("the object is damaged")
 
+// Broken says which object is not what was received. It is also ErrDamaged, or
+// objectstore.ErrNotFound where nothing lies in its place.
+type Broken struct {
+	Record wire.Record
+	why    error
+}
+
+// Error implements error.
+func (b *Broken) Error() string { return b.why.Error() }
+
+// Unwrap returns why it is broken.
+func (b *Broken) Unwrap() error { return b.why }
+
 // Open opens the bytes of an object, wherever they lie. They are compared with
 // its size and digest as they pass: the last read returns ErrDamaged rather than
-// io.EOF where they differ. Errors: those of objectstore.
+// io.EOF where they differ. Errors: those of objectstore; what is damaged or missing
+// is a Broken too.
 func Open(ctx context.Context, store objectstore.Store, r wire.Record) (io.ReadCloser, error) {
 	part := objectstore.All
 	if r.InPack() {
 		part = objectstore.Range{Offset: r.Offset, Length: r.Length}
 	}
 	body, _, err := store.Get(ctx, r.Key, part)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, &Broken{r, err}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +66,8 @@ func (v *verified) Read(p []byte) (int, error) {
 	case !errors.Is(err, io.EOF):
 		err = fmt.Errorf("fetch %s: %w", v.record.ID, err)
 	case v.size != v.record.Size || wire.Digest(v.digest.Sum(nil)) != v.record.Digest:
-		err = fmt.Errorf("%s: %w: its bytes (%d, sha-256 %x) are not those that were received (%d, %s)",
-			v.record.ID, ErrDamaged, v.size, v.digest.Sum(nil), v.record.Size, v.record.Digest)
+		err = &Broken{v.record, fmt.Errorf("%s: %w: its bytes (%d, sha-256 %x) are not those that were received (%d, %s)",
+			v.record.ID, ErrDamaged, v.size, v.digest.Sum(nil), v.record.Size, v.record.Digest)}
 	}
 	return n, err
 }

@@ -19,6 +19,9 @@ const (
 	StepStored    Step = "stored"
 	StepAnnounced Step = "announced"
 	StepRepeated  Step = "repeated"
+	// StepDamaged is no step either: what was stored and is not any more what was
+	// received, as the scrub found it.
+	StepDamaged Step = "damaged"
 )
 
 // UnknownInstrument stands in the ledger for what no instrument claims. It is

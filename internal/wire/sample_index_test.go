@@ -73,6 +73,16 @@ func sampleRoot() Root {
 		Days: []RootDay{{Day: "2015-03-17", Version: 1, Digest: ptr(sampleDigest("first")), Entries: 1, Bytes: 5}, sampleRootDay()}}
 }
 
+func sampleDamage() Damage {
+	return Damage{Format: Format, Instrument: "allsky-1", Day: "2026-11-21", ID: samplePublished().ID, Key: samplePublished().Key, Size: 5,
+		Digest: samplePublished().Digest, Path: samplePublished().Path, Cause: DamageDamaged, FoundAt: sampleTime.Add(time.Hour),
+		FoundBy: "thule-feed-server-7d9c5-abcde", Confirmed: true}
+}
+
+func sampleScrubCursor() ScrubCursor {
+	return ScrubCursor{Format: Format, BegunAt: sampleTime, Instrument: "allsky-1", Day: "2026-11-20", Records: 4711, Objects: 86400, Bytes: 17_280_000_000, Damaged: 1}
+}
+
 func decodeRootBytes(data []byte) (any, error) { return DecodeRoot(bytes.NewReader(data)) }
 
 func goldenIndexRecords() []goldenRecord {
@@ -84,6 +94,8 @@ func goldenIndexRecords() []goldenRecord {
 		{"notice-purged.json", purged.Encode, decoded(DecodeNotice), purged},
 		{"removal.json", sampleRemoval().Encode, decoded(DecodeRemoval), sampleRemoval()},
 		{"removal-day.json", sampleExpiry().Encode, decoded(DecodeRemoval), sampleExpiry()},
+		{"status-damaged.json", sampleDamage().Encode, decoded(DecodeDamage), sampleDamage()},
+		{"cursor-scrub.json", sampleScrubCursor().Encode, decoded(DecodeScrubCursor), sampleScrubCursor()},
 		{"index.json", sampleIndex().Encode, decoded(DecodeIndexEntry), sampleIndex()},
 		{"manifest-changes.jsonl.zst", nil, decodeManifestBytes, sampleChanges()},
 		{"manifest-root.jsonl.zst", nil, decodeRootBytes, sampleRoot()},

@@ -50,7 +50,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	retell := r.tellRefusals(f, inst)
 	view := plan.InstrumentView{Now: r.links.now(), Instrument: inst, Verdict: verdict, Entry: entry,
 		Gateways: f.reports.ofGateways(), Reports: f.reports.ofInstrument(inst.Name),
-		Forward: f.reports.ofForward(inst.Name), Sender: f.reports.ofSender(inst.Name, r.links.now())}
+		Forward: f.reports.ofForward(inst.Name), Damage: f.reports.ofDamage(inst.Name), Sender: f.reports.ofSender(inst.Name, r.links.now())}
 	_, view.Bus, _, _ = f.snapshot()
 	if err := r.readPool(ctx, &view); err != nil {
 		return ctrl.Result{}, err

@@ -65,6 +65,7 @@ func (l *links) at(key types.NamespacedName) *siteLink {
 			l.wakers.instruments.wake(types.NamespacedName{Namespace: key.Namespace, Name: instrument})
 		}
 		s.facts.reports.refused = s.facts.reports.senderChanged
+		s.facts.reports.damageChanged = s.facts.reports.senderChanged
 		s.facts.reports.feedServerChanged = func() {
 			l.wakers.sites.wake(key)
 			_, consumers := s.facts.feedNames()

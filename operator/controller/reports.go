@@ -28,6 +28,9 @@ type reports struct {
 	senderChanged func(instrument string)
 	// refused is called when somebody was refused who nearly was an instrument.
 	refused func(instrument string)
+	// damageChanged is called when something of an instrument is found to be damaged, or
+	// whole again.
+	damageChanged func(instrument string)
 	// feedServerChanged is called when a feed server began, changed or ceased to
 	// report something that conditions depend on, and consumerChanged when one reports
 	// another state of a FeedConsumer.
@@ -47,6 +50,8 @@ type reports struct {
 	senders map[string]map[string]plan.SenderReport
 	// refusals by instrument.
 	refusals map[string]*plan.Refusals
+	// damages by instrument and key.
+	damages map[string]map[string]wire.Damage
 	// feedServers by pod.
 	feedServers map[string]*feedServerReport
 	// consumers by name and pod.
@@ -64,12 +69,17 @@ const aliveFor = 3 * wire.GatewayReportInterval
 func newReports(log *slog.Logger) *reports {
 	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
 		forwards: map[string]wire.ForwardStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{},
+		damages:     map[string]map[string]wire.Damage{},
 		feedServers: map[string]*feedServerReport{}, consumers: map[string]map[string]plan.ConsumerReport{}}
 }
 
 // take stores one entry of the status bucket. Replayed entries were written
 // before the watch began: the server's clock says when. All others came now.
 func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Time) {
+	if instrument, ok := wire.ParseDamageKey(entry.Key()); ok {
+		r.takeDamage(instrument, entry)
+		return
+	}
 	instrument, pod, ok := wire.ParseStatusKey(entry.Key())
 	if entry.Operation() != jetstream.KeyValuePut {
 		if ok && instrument == "" {

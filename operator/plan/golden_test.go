@@ -58,6 +58,7 @@ type world struct {
 	InstrumentReports map[string][]plan.InstrumentReport `json:"instrumentReports"`
 	Forwards          map[string]*wire.ForwardStatus     `json:"forwards"`
 	Senders           map[string]*plan.SenderReport      `json:"senders"`
+	Damage            map[string][]wire.Damage           `json:"damage"`
 	// Ledgers are what archivists reported, by Site.
 	Ledgers map[string]*wire.LedgerStatus `json:"ledgers"`
 
@@ -218,7 +219,7 @@ func (w world) judgeMarker(site *v1alpha1.Site) markerVerdict {
 
 func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict plan.Verdict, registry plan.RegistryState, pools []v1alpha1.IngestGateway, flowing map[string]plan.Finding) {
 	view := plan.InstrumentView{Now: w.Now, Instrument: inst, Verdict: verdict, Bus: w.Bus[inst.Spec.SiteRef.Name],
-		Gateways: w.GatewayReports, Reports: w.InstrumentReports[inst.Name], Forward: w.Forwards[inst.Name], Sender: w.Senders[inst.Name], Pods: w.Pods, Services: w.Services}
+		Gateways: w.GatewayReports, Reports: w.InstrumentReports[inst.Name], Forward: w.Forwards[inst.Name], Damage: w.Damage[inst.Name], Sender: w.Senders[inst.Name], Pods: w.Pods, Services: w.Services}
 	if entry, exists := registry.Entries[inst.Name]; exists {
 		view.Entry = &entry
 	}

@@ -28,6 +28,8 @@ type InstrumentView struct {
 	Reports  []InstrumentReport
 	// Forward is what the Site's lease holder last said of the copy; nil: nothing.
 	Forward *wire.ForwardStatus
+	// Damage is what is known to be damaged in the store.
+	Damage []wire.Damage
 	// Sender is what the sender last said of itself; nil: nothing.
 	Sender *SenderReport
 	// Pool that receives, its pods and Services: for the addresses.
@@ -48,6 +50,9 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 	c.set(v1alpha1.ConditionClockTrusted, clock)
 	if f, limited := acknowledgeIsLimited(v); limited {
 		c.set(v1alpha1.ConditionAcknowledgeLimited, f)
+	}
+	if f, damaged := archiveIsDamaged(v); damaged {
+		c.set(v1alpha1.ConditionArchiveIntact, f)
 	}
 	patienceEnds := c.finish(first(v, []check[InstrumentView]{
 		func(v InstrumentView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },

@@ -102,7 +102,7 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 // FeedServerUser is the user of a Site's feed servers: they read the Feeds' messages,
 // the registry and the leases, fill consumers' streams, look after durables, publish
 // gap records, note how far consumers have come and what they ask of instruments, count
-// what was downloaded, and report. They look names of objects up, and cannot list them;
+// what was downloaded, say what is damaged, and report. They look names of objects up, and cannot list them;
 // the ledger they cannot see.
 func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
@@ -114,7 +114,7 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 		Publish: append(harmless(),
 			wire.GapSubjects(code), wire.LiveSubjects(code, "*"), "$KV."+wire.RequestBucket(code)+"."+wire.SamplingRequestKey("*", "*", "*"),
 			"$KV."+lease+".>", "$KV."+wire.DownloadsBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+wire.CursorBucket(code)+"."+wire.FilledCursorKeys,
-			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
+			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"), "$KV."+status+"."+wire.DamageKeys,
 			// Tickets are asked of the leases' leader: another replica may not have them yet.
 			"$JS.API.CONSUMER.*.*.>", "$JS.API.DIRECT.GET.>", "$JS.API.STREAM.MSG.GET.KV_"+lease),
 		Subscribe: []string{inbox + ".>"},

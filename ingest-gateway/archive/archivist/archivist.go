@@ -24,6 +24,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/gaps"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
+	"github.com/substorm/substorm/ingest-gateway/archive/scrub"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -87,6 +88,11 @@ type Config struct {
 	// Compaction of closed days: see compact.Config for the defaults.
 	CompactInterval, CompactAfter, CompactGrace time.Duration
 	PackSize                                    int64
+	// ScrubRate is how many bytes a second of the archive are compared with their
+	// digests, and ScrubInterval the least time for all of it; negative: nothing is
+	// compared. See scrub.Config for the defaults.
+	ScrubRate     int64
+	ScrubInterval time.Duration
 	// Closing of days of the ledger: see closing.Config for the defaults.
 	CloseInterval, CloseAfter time.Duration
 	// GapsInterval is how often gaps are looked for (five minutes).
@@ -246,6 +252,13 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 			Interval: a.cfg.GapsInterval, Log: a.cfg.Log, Metrics: a.metrics.gaps,
 		})
 		group.Go(func() error { return missing.Run(ctx) })
+	}
+	if a.cfg.ScrubRate >= 0 {
+		scrubber := scrub.New(scrub.Config{
+			Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
+			Rate: a.cfg.ScrubRate, Interval: a.cfg.ScrubInterval, Log: a.cfg.Log, Metrics: a.metrics.scrub,
+		})
+		group.Go(func() error { return scrubber.Run(ctx) })
 	}
 	compactor := a.compactor(lease, keeper)
 	group.Go(func() error { return compactor.Run(ctx) })

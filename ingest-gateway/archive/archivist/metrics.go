@@ -12,6 +12,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/keeping"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
+	"github.com/substorm/substorm/ingest-gateway/archive/scrub"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 )
 
@@ -23,6 +24,7 @@ type metrics struct {
 	closing  *closing.Metrics
 	gaps     *gaps.Metrics
 	index    *index.Metrics
+	scrub    *scrub.Metrics
 	keeping  *keeping.Metrics
 	held     prometheus.Gauge
 	failures prometheus.Counter
@@ -39,6 +41,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		closing:  closing.NewMetrics(registry),
 		gaps:     gaps.NewMetrics(registry),
 		index:    index.NewMetrics(registry),
+		scrub:    scrub.NewMetrics(registry),
 		keeping:  keeping.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),

@@ -16,6 +16,10 @@ const ConditionAcknowledgeLimited = "AcknowledgeLimited"
 // whatever it says. Unknown: no sender has reported its clock lately.
 const ConditionClockTrusted = "ClockTrusted"
 
+// ConditionArchiveIntact of an Instrument is present and False while the bytes of some
+// of its objects in the store are known not to be those that were received.
+const ConditionArchiveIntact = "ArchiveIntact"
+
 // Reasons of an Instrument's conditions.
 const (
 	ReasonWithinMaxSkew = "WithinMaxSkew"
@@ -40,6 +44,8 @@ const (
 	ReasonNotReported = "NotReported"
 	// ReasonNoReplica: a gateway has none on another node to copy its spool to.
 	ReasonNoReplica = "NoReplica"
+	// ReasonDamaged: objects in the store are damaged or missing.
+	ReasonDamaged = "Damaged"
 	// ReasonGatewayProblem: a gateway pod cannot receive for the Instrument.
 	ReasonGatewayProblem = "GatewayProblem"
 	// ReasonNoInstruments: a Site has none that should send.
@@ -267,7 +273,7 @@ type InstrumentStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Programmed, DataFlowing, ClockTrusted, AcknowledgeLimited.
+	// Conditions: Ready, Accepted, Programmed, DataFlowing, ClockTrusted, AcknowledgeLimited, ArchiveIntact.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

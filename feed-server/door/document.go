@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package archive
+package door
 
 import (
 	"bufio"
@@ -13,33 +13,32 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/problem"
 )
 
 const (
 	// documentsVersion is part of the entity tags of all documents: change it with
-	// what they look like.
+	// what any of them looks like.
 	documentsVersion = "1"
 	// writeBuffer is how much of a document is written at a time.
 	writeBuffer = 32 << 10
 )
 
-// document is what is made for who asks, as it is sent.
-type document struct {
-	mediaType string
-	// cache is its Cache-Control; vary are the headers that it depends on, but for
+// Document is what is made for who asks, as it is sent.
+type Document struct {
+	MediaType string
+	// Cache is its Cache-Control; Vary are the headers that it depends on, but for
 	// Accept-Encoding.
-	cache, vary string
-	// source is what its bytes follow from.
-	source []string
-	write  func(w *bufio.Writer) error
+	Cache, Vary string
+	// Source is what its bytes follow from: its entity tag is made of that.
+	Source []string
+	Write  func(w *bufio.Writer) error
 }
 
 // etag is a strong entity tag. Compressed bytes have another.
-func (d *document) etag(compressed bool) string {
+func (d *Document) etag(compressed bool) string {
 	h := sha256.New()
-	for _, s := range append([]string{documentsVersion, d.mediaType}, d.source...) {
+	for _, s := range append([]string{documentsVersion, d.MediaType}, d.Source...) {
 		_, _ = io.WriteString(h, s)
 		_, _ = h.Write([]byte{0})
 	}
@@ -55,22 +54,22 @@ var compressors = sync.Pool{New: func() any {
 	return z
 }}
 
-// serve answers with a document.
-func (a *Archive) serve(v *door.Visit, t target, d document) *problem.Problem {
-	compressed := door.AcceptsGzip(v.Request)
+// Serve answers with a document. What names it in a refusal.
+func (v *Visit) Serve(what string, d Document) *problem.Problem {
+	compressed := AcceptsGzip(v.Request)
 	tag := d.etag(compressed)
 	h := v.W.Header()
 	h.Set("ETag", tag)
-	h.Set("Cache-Control", d.cache)
-	h.Set("Vary", joined("Accept-Encoding", d.vary))
-	switch door.Evaluate(v.Request, tag, time.Time{}) {
-	case door.Unchanged:
+	h.Set("Cache-Control", d.Cache)
+	h.Set("Vary", Joined("Accept-Encoding", d.Vary))
+	switch Evaluate(v.Request, tag, time.Time{}) {
+	case Unchanged:
 		v.W.WriteHeader(http.StatusNotModified)
 		return nil
-	case door.Failed:
-		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", t, tag)
+	case Failed:
+		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", what, tag)
 	}
-	h.Set("Content-Type", d.mediaType)
+	h.Set("Content-Type", d.MediaType)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 	if compressed {
@@ -78,15 +77,15 @@ func (a *Archive) serve(v *door.Visit, t target, d document) *problem.Problem {
 	}
 	v.W.WriteHeader(http.StatusOK)
 	if v.Method != http.MethodHead {
-		v.Finish(t.String(), d.send(door.Paced{Visit: v}, compressed))
+		v.Finish(what, d.send(Paced{v}, compressed))
 	}
 	return nil
 }
 
-func (d *document) send(out io.Writer, compressed bool) error {
+func (d *Document) send(out io.Writer, compressed bool) error {
 	if !compressed {
 		b := bufio.NewWriterSize(out, writeBuffer)
-		if err := d.write(b); err != nil {
+		if err := d.Write(b); err != nil {
 			return err
 		}
 		return b.Flush()
@@ -95,7 +94,7 @@ func (d *document) send(out io.Writer, compressed bool) error {
 	defer compressors.Put(z)
 	z.Reset(out)
 	b := bufio.NewWriterSize(z, writeBuffer)
-	if err := d.write(b); err != nil {
+	if err := d.Write(b); err != nil {
 		return err
 	}
 	if err := b.Flush(); err != nil {
@@ -104,7 +103,8 @@ func (d *document) send(out io.Writer, compressed bool) error {
 	return z.Close()
 }
 
-func joined(a, b string) string {
+// Joined is two lists of a header as one; b may be empty.
+func Joined(a, b string) string {
 	if b == "" {
 		return a
 	}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package damage
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const site = "thule"
+
+// An object is told of once, and what the archivist says of it is left alone.
+func TestTell(t *testing.T) {
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	parts.CreateSite(t, js, site)
+	kv, err := js.KeyValue(t.Context(), wire.StatusBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	record := func(id string) wire.Record {
+		return wire.Record{ID: id, Key: id, Size: 5, State: wire.StateCurrent, ReceivedAt: at}
+	}
+	confirmed := wire.DamageOf("allsky-1", record("known"), wire.DamageDamaged, "scrub", at)
+	confirmed.Confirmed = true
+	value, err := confirmed.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), wire.DamageKey("allsky-1", "known"), value); err != nil {
+		t.Fatal(err)
+	}
+
+	teller := New(Config{Site: site, Pod: "feed-0", JetStream: js, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	for range 2 {
+		teller.Tell("allsky-1", record("new"), true)
+		teller.Tell("allsky-1", record("known"), false)
+	}
+	for range 2 * queue {
+		teller.Tell("allsky-1", record("more"), false)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- teller.Run(ctx) }()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := kv.Get(t.Context(), wire.DamageKey("allsky-1", "more")); err == nil && len(teller.queue) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is not told")
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for id, want := range map[string]wire.Damage{
+		"new":   {Cause: wire.DamageMissing, FoundBy: "feed-0"},
+		"known": {Cause: wire.DamageDamaged, FoundBy: "scrub", Confirmed: true},
+	} {
+		e, err := kv.Get(t.Context(), wire.DamageKey("allsky-1", id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := wire.DecodeDamage(e.Value())
+		if err != nil || d.ID != id || d.Cause != want.Cause || d.FoundBy != want.FoundBy || d.Confirmed != want.Confirmed {
+			t.Errorf("%s: %+v, %v", id, d, err)
+		}
+	}
+	for result, want := range map[string]float64{"Told": 2, "Known": 1, "Overflow": queue + 4} {
+		if n := testutil.ToFloat64(teller.count.WithLabelValues(result)); n != want {
+			t.Errorf("%s: %v, want %v", result, n, want)
+		}
+	}
+}

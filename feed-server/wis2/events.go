@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wis2
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// Root is what the paths begin with: /wis2/<feed>/events.
+	Root = "/wis2/"
+	// batch is what is taken of a stream at a time.
+	batchMessages, batchBytes = 64, 128 << 10
+
+	openTimeout = 10 * time.Second
+	firstPause  = 100 * time.Millisecond
+	lastPause   = 5 * time.Second
+)
+
+// Config says what is served.
+type Config struct {
+	// Site is the Site's code.
+	Site     string
+	Registry func() *registry.Snapshot
+	// Hub returns the hub that follows a stream, and Slots bound how many read a stream
+	// behind that at a time.
+	Hub    func(stream string) *hub.Hub
+	Slots  *semaphore.Weighted
+	Gate   *door.Gate
+	Logger *slog.Logger
+}
+
+// Events serves the messages of one Site to who follows its Feeds.
+type Events struct{ cfg Config }
+
+// NewEvents returns a room whose Doors say what it answers.
+func NewEvents(cfg Config) *Events { return &Events{cfg} }
+
+// Doors are the patterns that are answered, as http.ServeMux reads them.
+func (e *Events) Doors() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{Root + "{feed}/events": e.cfg.Gate.Answer(e.serve)}
+}
+
+// errOver: who followed may not any more.
+var errOver = errors.New("what is followed is not for this client any more")
+
+// serve tells of each notice of a Feed, from now on or behind the event that a client
+// had last.
+func (e *Events) serve(v *door.Visit) *problem.Problem {
+	name := v.PathValue("feed")
+	if p := v.Ready(); p != nil {
+		return p
+	}
+	feed, known := v.Snapshot.Feeds[name]
+	if !known || feed.Notices == "" {
+		return problem.New(http.StatusNotFound, "no Feed %s carries notices here", name)
+	}
+	if p := e.admit(v, feed); p != nil {
+		return p
+	}
+	token, err := wire.ParseResumeToken(cmp.Or(v.Request.Header.Get("Last-Event-ID"), v.URL.Query().Get("resume")))
+	if err != nil {
+		return problem.New(http.StatusBadRequest, "%v", err)
+	}
+	f := &follower{e: e, v: v, feed: name}
+	opening, cancel := context.WithTimeout(v.Context(), openTimeout)
+	cursor, err := e.cfg.Hub(feed.Notices).Cursor(opening, token, e.cfg.Slots, f.wanted)
+	cancel()
+	switch {
+	case errors.Is(err, hub.ErrNoPlace):
+		return problem.New(http.StatusBadRequest, "%v", err)
+	case err != nil:
+		return problem.New(http.StatusServiceUnavailable, "the stream of the Feed does not answer: %v", err).After(door.RetryAway)
+	}
+	came := make(chan given)
+	ctx, stop := context.WithCancel(v.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer cursor.Close()
+		f.read(ctx, cursor, came)
+	}()
+	defer func() { stop(); <-ended }()
+	return door.Follow(v, came, f.event)
+}
+
+// admit says why who asks may follow none of a Feed; nil: some of it.
+func (e *Events) admit(v *door.Visit, feed wire.FeedEntry) *problem.Problem {
+	needsReader := false
+	for _, name := range feed.Instruments {
+		switch v.Snapshot.Decide(feed, v.Reader, name, time.Time{}, v.Now) {
+		case access.Granted:
+			return nil
+		case access.NeedsReader:
+			needsReader = true
+		}
+	}
+	switch {
+	case len(feed.Instruments) == 0:
+		return nil
+	case needsReader:
+		return problem.New(http.StatusUnauthorized, "nothing of Feed %s is for everybody: show a reader's token, as Authorization: Bearer … or as the password", feed.Feed)
+	default:
+		return problem.New(http.StatusForbidden, "%s may have nothing of Feed %s: see spec.access of its Instruments", v.Reader.Name, feed.Feed)
+	}
+}
+
+// given is what comes of a stream: a message, or what is missing.
+type given struct {
+	epoch   string
+	message *hub.Message
+	missing *hub.Missing
+}
+
+// follower is who follows a Feed.
+type follower struct {
+	e    *Events
+	v    *door.Visit
+	feed string
+
+	// snapshot that selected was found in. They belong to who reads the stream.
+	snapshot *registry.Snapshot
+	selected map[string]bool
+}
+
+// wanted says whether a Feed has a message.
+func (f *follower) wanted(m *hub.Message) bool {
+	if now := f.e.cfg.Registry(); now != f.snapshot {
+		f.snapshot, f.selected = now, map[string]bool{}
+		for _, name := range now.Feeds[f.feed].Instruments {
+			f.selected[name] = true
+		}
+	}
+	return m.Kind == wire.RecordNotice && m.Site == f.e.cfg.Site && f.selected[m.Instrument]
+}
+
+// read passes on what comes, until ctx ends.
+func (f *follower) read(ctx context.Context, cursor *hub.Cursor, out chan<- given) {
+	for pause := firstPause; ctx.Err() == nil; {
+		b, wait, ok, err := cursor.Poll(hub.Most{Messages: batchMessages, Bytes: batchBytes})
+		if err != nil {
+			f.e.cfg.Logger.Debug("a stream cannot be read: tried again", "feed", f.feed, "error", err)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+			pause = min(2*pause, lastPause)
+			continue
+		}
+		pause = firstPause
+		if !ok {
+			select {
+			case <-wait.Normal:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		all := make([]given, 0, len(b.Messages)+1)
+		if b.Missing != nil {
+			all = append(all, given{missing: b.Missing})
+		}
+		for _, m := range b.Messages {
+			all = append(all, given{epoch: b.Epoch, message: m})
+		}
+		for _, g := range all {
+			select {
+			case out <- g:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// gap says how many notices the stream did not have any more.
+type gap struct {
+	Count  uint64         `json:"count"`
+	Reason wire.GapReason `json:"reason"`
+}
+
+// event is what is told of what came.
+func (f *follower) event(g given) (*door.Event, error) {
+	if p := f.v.Renew(); p != nil {
+		return nil, errOver
+	}
+	feed, known := f.v.Snapshot.Feeds[f.feed]
+	if !known || f.e.admit(f.v, feed) != nil {
+		return nil, errOver
+	}
+	if g.missing != nil {
+		data, err := json.Marshal(gap{g.missing.Count, g.missing.Reason})
+		return &door.Event{Kind: "gap", Data: data}, err
+	}
+	n, err := wire.DecodeNotice(g.message.Data)
+	if err != nil || g.message.Header.Get(wire.HeaderRefilled) != "" { // the manifest's writer says which; what is told again
+		return nil, nil
+	}
+	if f.v.Snapshot.Decide(feed, f.v.Reader, n.Instrument, door.ObservedAt(&n.Record), f.v.Now) != access.Granted {
+		return nil, nil
+	}
+	m := New(f.v.Base(), f.v.Snapshot.Instruments[n.Instrument], n, g.message.At)
+	if m == nil {
+		return nil, nil
+	}
+	id := wire.ResumeToken{Epoch: g.epoch, Sequence: g.message.Sequence, Index: math.MaxUint32}
+	return &door.Event{Kind: "notification", ID: id.String(), Data: m.encode()}, nil
+}

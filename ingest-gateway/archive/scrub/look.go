@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scrub
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/bucket"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// look decides about an object that somebody found damaged: it is read again, where
+// its manifest says now that it lies.
+func (s *Scrub) look(ctx context.Context, d wire.Damage) error {
+	r, listed, err := s.listed(ctx, d)
+	if errors.Is(err, wire.ErrMalformed) {
+		return nil // nobody can say where it lies; it stays as it is known
+	}
+	if err != nil {
+		return err
+	}
+	if !listed || !bucket.Holds(r) {
+		return s.findings.clear(ctx, d, "the archive does not hold its bytes any more")
+	}
+	cause, err := s.check(ctx, r)
+	if err != nil {
+		return err
+	}
+	if cause == "" {
+		return s.findings.clear(ctx, d, "its bytes are whole")
+	}
+	is := wire.DamageOf(d.Instrument, r, cause, d.FoundBy, d.FoundAt)
+	is.Confirmed = true
+	return s.findings.confirm(ctx, is)
+}
+
+// listed returns what the manifest says now of an object.
+func (s *Scrub) listed(ctx context.Context, d wire.Damage) (wire.Record, bool, error) {
+	for r, err := range manifest.Records(ctx, s.cfg.Store, s.cfg.Site, d.Instrument, d.Day) {
+		if err != nil {
+			return wire.Record{}, false, err
+		}
+		if r.ID == d.ID {
+			return r, true, nil
+		}
+	}
+	return wire.Record{}, false, nil
+}
+
+// followClaims looks at what others find damaged.
+func (s *Scrub) followClaims(ctx context.Context) error {
+	watch, err := s.findings.status.Watch(ctx, wire.DamageKeys, jetstream.IgnoreDeletes())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = watch.Stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, open := <-watch.Updates():
+			if !open {
+				return errors.New("the watch of what is damaged ended")
+			}
+			if e == nil {
+				continue
+			}
+			if err := s.claim(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Scrub) claim(ctx context.Context, e jetstream.KeyValueEntry) error {
+	d, err := wire.DecodeDamage(e.Value())
+	if errors.Is(err, wire.ErrNewerFormat) {
+		return err
+	}
+	if err != nil || d.Confirmed || wire.DamageKey(d.Instrument, d.ID) != e.Key() {
+		return nil
+	}
+	return s.look(ctx, d)
+}

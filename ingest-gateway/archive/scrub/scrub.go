@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scrub reads the whole archive, slowly and over and over, and compares every
+// object with the digest that it was received with. What others find damaged, as feed
+// servers do, it looks at too. What it confirms stands in the status bucket, in the
+// ledger, in the log and in metrics, until the object is whole again or purged.
+package scrub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/internal/bucket"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// DefaultRate in bytes a second: 86 GB a day, and of small objects 16 a second.
+	DefaultRate = 1 << 20
+	// DefaultInterval is between the beginnings of two passes, where one takes less.
+	DefaultInterval = 7 * 24 * time.Hour
+	// requestCost is what an object counts beside its bytes: the store is busy with a
+	// request for as long as with so many of them, about.
+	requestCost = 64 << 10
+	// saveEvery is how often the place is saved.
+	saveEvery = 10 * time.Second
+	// pause is how long to wait after something failed.
+	pause = 10 * time.Second
+)
+
+// Lease says whether we may still write, see stream.Lease.
+type Lease interface{ Check() error }
+
+// Config says whose archive it is.
+type Config struct {
+	Site, Gateway string
+
+	JetStream jetstream.JetStream
+	Store     objectstore.Store
+	Lease     Lease
+	// Rate is how many bytes a second are read, and Interval as its default says.
+	Rate     int64
+	Interval time.Duration
+
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Scrub works while one lease lasts.
+type Scrub struct {
+	cfg      Config
+	pace     *pace
+	findings *findings
+	cell     *stream.Cell
+	cursor   wire.ScrubCursor
+	saved    time.Time
+}
+
+// New returns a scrub; Run runs it.
+func New(cfg Config) *Scrub {
+	if cfg.Rate <= 0 {
+		cfg.Rate = DefaultRate
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = DefaultInterval
+	}
+	return &Scrub{cfg: cfg, pace: newPace(cfg.Rate)}
+}
+
+// Run reads until ctx ends or the lease is lost. Whatever else fails is logged,
+// counted and tried again: the archive goes on without its scrub. Errors: ctx's and
+// stream.ErrLeaseLost.
+func (s *Scrub) Run(ctx context.Context) error {
+	for {
+		err := s.once(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if lost := s.cfg.Lease.Check(); lost != nil {
+			return lost
+		}
+		s.cfg.Metrics.failures.Inc()
+		s.cfg.Log.Warn("the scrub pauses", "error", err)
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// once works until something fails.
+func (s *Scrub) once(ctx context.Context) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.followClaims(ctx) })
+	group.Go(func() error { return s.walk(ctx) })
+	return group.Wait()
+}
+
+func (s *Scrub) begin(ctx context.Context) error {
+	cursors, err := s.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(s.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(s.cfg.Site), err)
+	}
+	s.cell = stream.NewCell(cursors, wire.ScrubCursorKey)
+	data, err := s.cell.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if data != nil {
+		if s.cursor, err = wire.DecodeScrubCursor(data); err != nil {
+			return fmt.Errorf("cursor %s: %w", wire.ScrubCursorKey, err)
+		}
+	}
+	s.findings, err = openFindings(ctx, &s.cfg)
+	return err
+}
+
+// walk makes one pass after the other.
+func (s *Scrub) walk(ctx context.Context) error {
+	for {
+		if s.cursor.Done || s.cursor.BegunAt.IsZero() {
+			if err := s.nextPass(ctx); err != nil {
+				return err
+			}
+		}
+		if err := s.pass(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// nextPass waits until it is time for one, and looks again at what is known to be
+// damaged.
+func (s *Scrub) nextPass(ctx context.Context) error {
+	if err := sleep(ctx, time.Until(s.cursor.BegunAt.Add(s.cfg.Interval))); err != nil {
+		return err
+	}
+	for _, d := range s.findings.all() {
+		if err := s.look(ctx, d); err != nil {
+			return err
+		}
+	}
+	s.cursor = wire.ScrubCursor{BegunAt: time.Now().UTC()}
+	return s.save(ctx)
+}
+
+// pass goes on with a pass to its end.
+func (s *Scrub) pass(ctx context.Context) error {
+	from := s.cursor
+	for instrument, err := range manifest.Instruments(ctx, s.cfg.Store, s.cfg.Site) {
+		if err != nil {
+			return err
+		}
+		if instrument < from.Instrument {
+			continue
+		}
+		for day, err := range manifest.Days(ctx, s.cfg.Store, s.cfg.Site, instrument) {
+			if err != nil {
+				return err
+			}
+			if instrument == from.Instrument && day < from.Day {
+				continue
+			}
+			if err := s.day(ctx, instrument, day); err != nil {
+				return err
+			}
+		}
+	}
+	s.cursor.Done, s.cursor.Instrument, s.cursor.Day, s.cursor.Records = true, "", "", 0
+	s.cfg.Metrics.passed.SetToCurrentTime()
+	s.cfg.Log.Info("the scrub read the whole archive", "objects", s.cursor.Objects, "bytes", s.cursor.Bytes,
+		"damaged", s.cursor.Damaged, "took", time.Since(s.cursor.BegunAt).Round(time.Second))
+	return s.save(ctx)
+}
+
+// day reads the objects of a day, from where the cursor is in it.
+func (s *Scrub) day(ctx context.Context, instrument string, day wire.Day) error {
+	skip := 0
+	if s.cursor.Instrument == instrument && s.cursor.Day == day {
+		skip = s.cursor.Records
+	}
+	s.cursor.Instrument, s.cursor.Day, s.cursor.Records = instrument, day, 0
+	for r, err := range manifest.Records(ctx, s.cfg.Store, s.cfg.Site, instrument, day) {
+		if errors.Is(err, wire.ErrMalformed) {
+			s.cfg.Metrics.unreadable.Inc()
+			s.cfg.Log.Error("a manifest cannot be read: substorm archive rebuild makes it anew", "instrument", instrument, "day", day, "error", err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if s.cursor.Records++; s.cursor.Records <= skip || !bucket.Holds(r) {
+			continue
+		}
+		if err := s.object(ctx, instrument, r); err != nil {
+			s.cursor.Records--
+			return err
+		}
+		if time.Since(s.saved) > saveEvery {
+			if err := s.save(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// object reads one object. Where anything is wrong it is looked at once more.
+func (s *Scrub) object(ctx context.Context, instrument string, r wire.Record) error {
+	cause, err := s.check(ctx, r)
+	if err != nil {
+		return err
+	}
+	s.cursor.Objects++
+	s.cursor.Bytes += uint64(r.Size)
+	s.cfg.Metrics.objects.Inc()
+	s.cfg.Metrics.bytes.Add(float64(r.Size))
+	d := wire.DamageOf(instrument, r, cause, s.cfg.Gateway, time.Now())
+	if cause == "" {
+		return s.findings.healed(ctx, d)
+	}
+	if s.findings.has(d) {
+		s.cursor.Damaged++
+		return nil
+	}
+	if err := s.look(ctx, d); err != nil {
+		return err
+	}
+	if s.findings.has(d) {
+		s.cursor.Damaged++
+	}
+	return nil
+}
+
+// check returns what is wrong with an object, or nothing.
+func (s *Scrub) check(ctx context.Context, r wire.Record) (wire.DamageCause, error) {
+	if err := s.pace.wait(ctx, requestCost); err != nil {
+		return "", err
+	}
+	err := bucket.Verify(ctx, s.cfg.Store, r, s.pace.through(ctx))
+	switch {
+	case errors.Is(err, bucket.ErrMissing):
+		return wire.DamageMissing, nil
+	case errors.Is(err, tree.ErrDamaged):
+		return wire.DamageDamaged, nil
+	default:
+		return "", err
+	}
+}
+
+func (s *Scrub) save(ctx context.Context) error {
+	if err := s.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	value, err := s.cursor.Encode()
+	if err != nil {
+		return err
+	}
+	s.saved = time.Now()
+	return s.cell.Store(ctx, value)
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Newest returns the newest objects of an instrument, the newest first, at most so
+// many: by observation time, else by receipt. Of what was observed from until on none
+// is returned, where that is set: it is under embargo. Segments count where there is
+// nothing else. It looks at no more than a month of days. Errors: those of the store
+// and of manifests.
+func (c *Catalog) Newest(ctx context.Context, instrument string, most int, until time.Time) ([]*wire.Record, error) {
+	all, err := c.newestOfType(ctx, instrument, "", most, until)
+	if err != nil || len(all) > 0 {
+		return all, err
+	}
+	return c.newestOfType(ctx, instrument, wire.MediaTypeSegment, most, until)
+}
+
+func (c *Catalog) newestOfType(ctx context.Context, instrument, mediaType string, most int, until time.Time) ([]*wire.Record, error) {
+	s, err := c.known(ctx, instrument)
+	if err != nil {
+		return nil, err
+	}
+	var all []*wire.Record
+	looked := 0
+	for _, sum := range s.newestFirst() {
+		if looked == latestDays || len(all) == most && latestIn(sum).Before(When(all[most-1])) {
+			break
+		}
+		from, _, err := ByObserved.bounds(sum, s.fresh[sum.Day])
+		if err != nil {
+			return nil, err
+		}
+		if !until.IsZero() && !from.Before(until) {
+			continue
+		}
+		looked++
+		d, err := c.day(ctx, s, sum)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range d.Records {
+			if shows(r, mediaType) && (until.IsZero() || ended(r).Before(until)) {
+				all = append(all, r)
+			}
+		}
+		slices.SortFunc(all, func(a, b *wire.Record) int {
+			if newer(a, b) {
+				return -1
+			}
+			return 1
+		})
+		all = all[:min(most, len(all)):min(most, len(all))]
+	}
+	return all, nil
+}
+
+// ended is when the observation of an object ended, by which an embargo counts; else
+// when the object was received.
+func ended(r *wire.Record) time.Time {
+	_, to := ByObserved.Span(r)
+	return to
+}

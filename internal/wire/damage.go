@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// DamageCause says what is wrong with a stored object.
+type DamageCause string
+
+// The values of DamageCause. Damaged: the bytes are not those that were received.
+// Missing: there are none where the manifest says.
+const (
+	DamageDamaged DamageCause = "Damaged"
+	DamageMissing DamageCause = "Missing"
+)
+
+const damageKey = "damaged."
+
+// DamageKey is where the status bucket says that an object is damaged. Whoever finds
+// it writes there; the scrub of the lease holder confirms it, or takes it away.
+func DamageKey(instrument, id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return damageKey + instrument + "." + hex.EncodeToString(sum[:16])
+}
+
+// DamageKeys matches all keys of DamageKey.
+const DamageKeys = damageKey + "*.*"
+
+// ParseDamageKey returns the instrument that a key of the status bucket names, and
+// false for other keys.
+func ParseDamageKey(key string) (instrument string, ok bool) {
+	p := strings.Split(key, ".")
+	if len(p) != 3 || p[0]+"." != damageKey || slices.Contains(p, "") {
+		return "", false
+	}
+	return p[1], true
+}
+
+// Damage says that the bytes of an object are not those that were received.
+type Damage struct {
+	Format     int    `json:"format"`
+	Instrument string `json:"instrument"`
+	// Day of receipt: whose manifest lists it.
+	Day    Day    `json:"day"`
+	ID     string `json:"id"`
+	Key    string `json:"key"`
+	Size   int64  `json:"size"`
+	Digest Digest `json:"sha256"`
+	Path   string `json:"path,omitempty"`
+	// FoundAt, and FoundBy which pod.
+	Cause   DamageCause `json:"cause"`
+	FoundAt time.Time   `json:"foundAt"`
+	FoundBy string      `json:"foundBy"`
+	// Confirmed by the scrub, which looked twice: the ledger has it.
+	Confirmed bool `json:"confirmed,omitempty"`
+}
+
+// Encode writes the damage as JSON.
+func (d Damage) Encode() ([]byte, error) {
+	d.Format = Format
+	return json.Marshal(d)
+}
+
+// DecodeDamage reads a damage. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeDamage(data []byte) (Damage, error) {
+	d, err := decode(data, func(d Damage) int { return d.Format })
+	if err != nil {
+		return Damage{}, err
+	}
+	if d.Instrument == "" || d.ID == "" || d.Key == "" || d.Cause == "" {
+		return Damage{}, fmt.Errorf("damage of %q lacks instrument, id, key or cause: %w", d.ID, ErrMalformed)
+	}
+	if _, err := ParseDay(string(d.Day)); err != nil {
+		return Damage{}, fmt.Errorf("damage of %q: %w", d.ID, err)
+	}
+	return d, nil
+}
+
+// DamageOf says that an object is damaged.
+func DamageOf(instrument string, r Record, cause DamageCause, by string, at time.Time) Damage {
+	return Damage{Instrument: instrument, Day: DayOf(r.ReceivedAt), ID: r.ID, Key: r.Key, Size: r.Size, Digest: r.Digest, Path: r.Path,
+		Cause: cause, FoundAt: at.UTC(), FoundBy: by}
+}
+
+// ScrubCursorKey is the key of the ScrubCursor.
+const ScrubCursorKey = "scrub"
+
+// ScrubCursor says how far a pass of the scrub has come.
+type ScrubCursor struct {
+	Format int `json:"format"`
+	// BegunAt is when the pass began. Instrument and Day are read now, and Records of
+	// that day's are done. At the end Done is set.
+	BegunAt    time.Time `json:"begunAt"`
+	Instrument string    `json:"instrument,omitempty"`
+	Day        Day       `json:"day,omitempty"`
+	Records    int       `json:"records,omitempty"`
+	Done       bool      `json:"done,omitempty"`
+	// Objects and Bytes of the pass that were read, Damaged how many of them were.
+	Objects uint64 `json:"objects"`
+	Bytes   uint64 `json:"bytes"`
+	Damaged uint64 `json:"damaged"`
+}
+
+// Encode writes the cursor as JSON.
+func (c ScrubCursor) Encode() ([]byte, error) {
+	c.Format = Format
+	return json.Marshal(c)
+}
+
+// DecodeScrubCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeScrubCursor(data []byte) (ScrubCursor, error) {
+	return decode(data, func(c ScrubCursor) int { return c.Format })
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// takeDamage stores what is said of one object of an instrument, or that it is whole.
+func (r *reports) takeDamage(instrument string, entry jetstream.KeyValueEntry) {
+	var damage wire.Damage
+	if entry.Operation() == jetstream.KeyValuePut {
+		var err error
+		if damage, err = wire.DecodeDamage(entry.Value()); err != nil {
+			r.log.Warn("what is said of a damaged object cannot be read", "key", entry.Key(), "error", err)
+			return
+		}
+	}
+	r.mu.Lock()
+	if damage.ID == "" {
+		delete(r.damages[instrument], entry.Key())
+	} else {
+		if r.damages[instrument] == nil {
+			r.damages[instrument] = map[string]wire.Damage{}
+		}
+		r.damages[instrument][entry.Key()] = damage
+	}
+	r.mu.Unlock()
+	r.damageChanged(instrument)
+}
+
+// ofDamage returns what is known to be damaged of an instrument.
+func (r *reports) ofDamage(instrument string) []wire.Damage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.damages[instrument]))
+}

@@ -38,7 +38,7 @@ type reports struct {
 	consumerChanged   func(consumer string)
 	// ledgerChanged is called when other days of the ledger are closed.
 	ledgerChanged func()
-	log               *slog.Logger
+	log           *slog.Logger
 
 	mu       sync.Mutex
 	gateways map[string]*gatewayReport

@@ -233,7 +233,7 @@ func (p *planner) remember(found []wire.MissingGap) []wire.MissingGap {
 		}
 		closed = append(closed, was)
 	}
-	all := append(found, closed...)
+	all := slices.Concat(found, closed)
 	slices.SortStableFunc(all, func(a, b wire.MissingGap) int {
 		return cmp.Or(strings.Compare(a.Channel, b.Channel), a.From.Compare(b.From))
 	})

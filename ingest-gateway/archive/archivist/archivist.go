@@ -249,7 +249,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 		group.Go(func() error { return forwarder.Run(ctx) })
 		missing := gaps.New(gaps.Config{
 			Site: a.cfg.Site, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Declared: a.cfg.Declared,
-			Interval: a.cfg.GapsInterval, Log: a.cfg.Log, Metrics: a.metrics.gaps,
+			Complete: keeper.Complete, Interval: a.cfg.GapsInterval, Log: a.cfg.Log, Metrics: a.metrics.gaps,
 		})
 		group.Go(func() error { return missing.Run(ctx) })
 	}

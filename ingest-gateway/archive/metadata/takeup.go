@@ -36,7 +36,7 @@ func (r *Room) takeUp(ctx context.Context) error {
 	seen := map[string]bool{}
 	err = stream.Entries(ctx, r.kv, ">", func(e jetstream.KeyValueEntry) error {
 		seen[e.Key()] = true
-		if _, err := r.take(e.Value()); err != nil {
+		if err := r.take(e.Key(), e.Value()); err != nil {
 			r.complain(e.Key(), err)
 		}
 		return nil
@@ -78,11 +78,7 @@ func (r *Room) restore(ctx context.Context, info objectstore.Info, key string) e
 		r.complain(info.Key, fmt.Errorf("it has more than %d bytes: %w", maxSize, wire.ErrMalformed))
 		return nil
 	}
-	is, err := r.take(data)
-	if err == nil && is != info.Key {
-		err = fmt.Errorf("it says that it lies under %s: %w", is, wire.ErrMalformed)
-	}
-	if err != nil {
+	if err := r.take(key, data); err != nil {
 		r.complain(info.Key, err)
 		return nil
 	}
@@ -93,19 +89,22 @@ func (r *Room) restore(ctx context.Context, info objectstore.Info, key string) e
 	return nil
 }
 
-// take learns a description, and returns its key. What a newer Substorm wrote, or
-// somebody else, is passed over.
-func (r *Room) take(data []byte) (key string, err error) {
+// take learns the description that lies under a key of the key-value bucket. What a
+// newer Substorm wrote, or somebody else, is passed over.
+func (r *Room) take(key string, data []byte) error {
 	d, err := wire.DecodeDescription(data)
 	if err != nil {
-		return "", err
+		return err
+	}
+	if is := d.EntryKey(); is != key {
+		return fmt.Errorf("by what it says it is %s: %w", is, wire.ErrMalformed)
 	}
 	says, err := d.Says()
 	if err != nil {
-		return "", err
+		return err
 	}
 	r.learn(&d, says)
-	return d.Key(), nil
+	return nil
 }
 
 func (r *Room) complain(key string, err error) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -32,6 +33,7 @@ type kept struct {
 	store objectstore.Store
 	js    jetstream.JetStream
 	flags []string
+	stop  func()
 
 	mu    sync.Mutex
 	entry wire.InstrumentEntry
@@ -52,12 +54,13 @@ func newKept(t *testing.T) *kept {
 			Settings: k.setting, PartInterval: 100 * time.Millisecond, RemoveInterval: 50 * time.Millisecond, RemoveGrace: time.Millisecond,
 			ScratchDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 	}()
-	t.Cleanup(func() {
+	k.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(k.stop)
 	return k
 }
 
@@ -90,7 +93,15 @@ func (k *kept) send(path, text string, at time.Time) wire.Record {
 	k.t.Helper()
 	r := put(k.t, k.store, sky, text, at)
 	r.Path = path
-	m, err := stream.NoticeMessage(wire.Notice{Site: site, Instrument: sky, Record: r}, "gateway-0")
+	n := wire.Notice{Site: site, Instrument: sky, Record: r}
+	metadata, err := wire.ObjectMetadata(n) // now with the path
+	if err == nil {
+		err = k.store.Put(k.t.Context(), r.Key, strings.NewReader(text), r.Size, objectstore.PutOptions{ContentType: r.MediaType, Metadata: metadata, Digest: r.Digest})
+	}
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	m, err := stream.NoticeMessage(n, "gateway-0")
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -118,6 +129,16 @@ func (k *kept) states() map[string]wire.State {
 	return all
 }
 
+// await waits until so many objects are listed.
+func (k *kept) await(count int) {
+	k.t.Helper()
+	for deadline := time.Now().Add(time.Minute); len(k.states()) < count; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			k.t.Fatal("not all is listed after a minute")
+		}
+	}
+}
+
 // do runs a command of the archive with an answer to what it asks.
 func (k *kept) do(answer string, args ...string) (string, error) {
 	k.t.Helper()
@@ -137,13 +158,7 @@ func TestTakeBack(t *testing.T) {
 	one := k.send("2026/11/21/one.jpg", "one", noon)
 	two := k.send("2026/11/21/two.jpg", "two", noon.Add(time.Second))
 	k.send("2026/11/20/three.jpg", "three", noon.AddDate(0, 0, -1))
-	deadline := time.Now().Add(time.Minute)
-	for len(k.states()) < 3 {
-		if time.Now().After(deadline) {
-			t.Fatal("not all is listed after a minute")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	k.await(3)
 	must := func(want string, args ...string) {
 		t.Helper()
 		out, err := k.do("", args...)
@@ -204,6 +219,52 @@ func TestTakeBack(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	is("2026/11/20/three.jpg", wire.StatePurged)
+}
+
+// Manifests that are lost and made anew say the same of what was taken back.
+func TestRebuildTakenBack(t *testing.T) {
+	k := newKept(t)
+	for i, name := range []string{"shown", "hidden", "back", "gone"} {
+		k.send("2026/11/21/"+name+".jpg", name, noon.Add(time.Duration(i)*time.Second))
+	}
+	k.await(4)
+	for _, args := range [][]string{{"retract", sky, "2026/11/21/hidden.jpg"}, {"retract", sky, "2026/11/21/back.jpg"},
+		{"restore", sky, "2026/11/21/back.jpg"}, {"purge", sky, "2026/11/21/gone.jpg", "--yes"}} {
+		if out, err := k.do("", append(args, "--reason", "why not")...); err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, out)
+		}
+	}
+	k.stop()
+	records := func() []wire.Record {
+		t.Helper()
+		var all []wire.Record
+		for r, err := range manifest.Records(t.Context(), k.store, site, sky, "2026-11-21") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, r)
+		}
+		slices.SortFunc(all, func(a, b wire.Record) int { return strings.Compare(a.ID, b.ID) })
+		return all
+	}
+	before := records()
+	if out, err := k.do("", "rebuild", "--dry-run", "--age", "0"); err != nil || !strings.Contains(out, "0 unlisted, 0 missing, 0 moved") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for info, err := range k.store.List(t.Context(), wire.ManifestSitePrefix(site), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.store.Delete(t.Context(), info.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := k.do("", "rebuild", "--age", "0"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if diff := cmp.Diff(before, records()); diff != "" || len(before) != 4 {
+		t.Errorf("of %d (-before +after):\n%s", len(before), diff)
+	}
 }
 
 // A path means the version that is given out, unless others are asked for; repeats in

@@ -246,6 +246,44 @@ func TestReadRoot(t *testing.T) {
 	}
 }
 
+// What was retracted can be restored, what was purged cannot; and an object lies where
+// its first line says, though a line that changed it was written while it moved.
+func TestRestoredAndPurged(t *testing.T) {
+	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	at := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
+	restored := func(name string) wire.Record {
+		r := in(wire.StateCurrent, name, "restored")
+		r.RestoredAt = &at
+		return r
+	}
+	moved := record("a")
+	moved.Key, moved.Offset, moved.Length = "packs/new", 512, moved.Size
+	stale := in(wire.StateRetracted, "a", "dark")
+	stale.Key, stale.Offset, stale.Length = "packs/old", 1536, stale.Size
+	put(t, store, version(1), wire.ManifestHeader{}, moved, record("b"), record("c"), record("d"), record("e"))
+	put(t, store, part(1), wire.ManifestHeader{}, stale, in(wire.StateRetracted, "b", "dark"), in(wire.StateRetracted, "c", "dark"),
+		in(wire.StatePurged, "d", "private"), withdrawn("e", "a"))
+	put(t, store, part(2), wire.ManifestHeader{}, restored("b"), restored("c"), in(wire.StatePurged, "e", "too late"), in(wire.StateSuperseded, "d", "too late"))
+	put(t, store, part(3), wire.ManifestHeader{}, in(wire.StateRetracted, "c", "again"), restored("d"), record("b"))
+	found := map[string]string{}
+	for r, err := range manifest.Records(t.Context(), store, site, instrument, day) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := found[r.ID]; twice {
+			t.Errorf("%s is listed twice", r.ID)
+		}
+		found[r.ID] = string(r.State) + " " + r.Reason
+		if r.ID == "a" && (r.Key != moved.Key || r.Offset != moved.Offset || r.Length != moved.Length) {
+			t.Errorf("it lies at %s, %d, %d", r.Key, r.Offset, r.Length)
+		}
+	}
+	want := map[string]string{"a": "Retracted dark", "b": "Current restored", "c": "Retracted again", "d": "Purged private", "e": "Withdrawn "}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // What changes say holds by part, not by the time they were written; what was
 // withdrawn or purged stays so, and what is written twice is there once.
 func TestReadChanges(t *testing.T) {

@@ -34,6 +34,9 @@ type Removal struct {
 	// ID of the object: the manifest lists it as purged, or as a repeat. Empty: the
 	// whole day is due to expire, and what of it is not listed as purged yet will be.
 	ID string `json:"id,omitempty"`
+	// Found is where the bytes were found again, that of an object or a pack; empty where
+	// the manifest says it.
+	Found string `json:"found,omitempty"`
 	// Reason, By and At are those of the purge.
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`

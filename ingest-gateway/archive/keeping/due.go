@@ -31,7 +31,7 @@ func Due(days []wire.RootDay, keep wire.RetentionEntry, now time.Time, closed fu
 		if d.Bytes == 0 || !closed(d.Day) { // what was purged has no bytes
 			continue
 		}
-		reason := ""
+		var reason string
 		switch {
 		case isOld(d.Day, keep, now):
 			reason = fmt.Sprintf("expired: kept for %s", time.Duration(keep.MaxAgeMillis)*time.Millisecond)

@@ -95,6 +95,13 @@ func (p *plan) add(site string, b *batch, rec *wire.Record) {
 	} else {
 		p.own[rec.Key] = true
 	}
+	if found := b.objects[rec.ID].Found; found != "" {
+		if _, err := wire.ParsePackKey(found); err == nil {
+			p.packs[found] = true
+		} else {
+			p.own[found] = true
+		}
+	}
 	first, packed := wire.KeyOfID(rec.ID)
 	switch {
 	case packed:

@@ -183,12 +183,12 @@ func (w *Writer) loadWindow(ctx context.Context, instrument string) error {
 		if err != nil {
 			return err
 		}
-		gone := make(idSet) // nobody may go for what went itself, in whichever order it is listed
+		gone := make(map[read.IDHash]bool) // nobody may go for what went itself, in whichever order it is listed
 		for r, err := range files.Lines(ctx, w.cfg.Store) {
 			switch {
 			case err != nil:
 				return err
-			case r.State == wire.StateWithdrawn:
+			case listingOf(r.State) != current:
 				gone[read.HashID(r.ID)] = true
 				w.index.remove(instrument, r.Digest, r.ID)
 			case !gone[read.HashID(r.ID)]:

@@ -20,7 +20,7 @@ func TestCosts(t *testing.T) {
 		perID := heapOf(func() any {
 			ids := make(idSet)
 			for i := range n {
-				ids[read.HashID(fmt.Sprint("o/thule/allsky-1/r/", i))] = false
+				ids[read.HashID(fmt.Sprint("o/thule/allsky-1/r/", i))] = current
 			}
 			return ids
 		}) / n

@@ -34,6 +34,7 @@ const (
 const (
 	findingUnannounced  = "Unannounced"  // stored, and in no manifest: announced
 	findingWithdrawn    = "Withdrawn"    // a repeat that should be gone: removed
+	findingPurged       = "Purged"       // what was purged is there again: handed on to be removed
 	findingStaging      = "Staging"      // what a kill left: removed
 	findingUnreadable   = "Unreadable"   // no object of ours, or one of a newer Substorm: left alone
 	findingOrphanRepeat = "OrphanRepeat" // a repeat whose original is gone: left alone
@@ -84,7 +85,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, path := range []string{pathOwn, pathTold, pathUnchecked} {
 		m.paths.WithLabelValues(path)
 	}
-	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingStaging, findingUnreadable, findingOrphanRepeat} {
+	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingPurged, findingStaging, findingUnreadable, findingOrphanRepeat} {
 		m.found.WithLabelValues(finding)
 	}
 	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept, m.paths, m.refilled, m.leftOut, m.changes, m.changesRefused)

@@ -39,8 +39,8 @@ func (w *Writer) withdrawNameless(ctx context.Context, n wire.Notice) error {
 		if err != nil {
 			return err
 		}
-		if s.ids[read.HashID(id)] {
-			continue // it is withdrawn
+		if s.ids[read.HashID(id)] > current {
+			continue // it is withdrawn, or purged
 		}
 		gone := n
 		gone.Record = r

@@ -6,16 +6,30 @@ import (
 	"context"
 
 	read "github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/wire"
 )
 
-// listing is what the manifests say about an object.
-type listing int
+// listing is what the manifests say about an object. The greatest of what several
+// lines say holds.
+type listing uint8
 
 const (
 	unlisted listing = iota
-	current
+	current          // or superseded, or retracted: its bytes are kept
+	purged
 	withdrawn
 )
+
+func listingOf(s wire.State) listing {
+	switch s {
+	case wire.StateWithdrawn:
+		return withdrawn
+	case wire.StatePurged:
+		return purged
+	default:
+		return current
+	}
+}
 
 // question is what the sweep asks the writer, who alone knows open parts.
 type question struct {
@@ -52,12 +66,7 @@ func (w *Writer) answer() {
 func lookUp(known idSet, ids []string) []listing {
 	found := make([]listing, len(ids))
 	for i, id := range ids {
-		if gone, ok := known[read.HashID(id)]; ok {
-			found[i] = current
-			if gone {
-				found[i] = withdrawn
-			}
-		}
+		found[i] = known[read.HashID(id)]
 	}
 	return found
 }

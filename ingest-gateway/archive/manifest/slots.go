@@ -37,8 +37,8 @@ func slotAt(receivedAt time.Time) int {
 	return int((time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute) / slotLength)
 }
 
-// idSet has the identities of records; true for withdrawn ones.
-type idSet map[read.IDHash]bool
+// idSet has the identities of records, with what is listed of them.
+type idSet map[read.IDHash]listing
 
 // dayListing is what the closed parts of a day list.
 type dayListing struct {
@@ -62,25 +62,25 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 		return nil, err
 	}
 	l := &dayListing{slots: make(map[int]idSet), from: from, until: slotsOfDay, files: files}
-	withdrawn := make(idSet)
+	repeats := make(map[read.IDHash]bool)
 	for r, err := range files.Lines(ctx, store) {
 		if err != nil {
 			return nil, err
 		}
-		id, gone := read.HashID(r.ID), r.State == wire.StateWithdrawn
-		if gone && !withdrawn[id] {
-			withdrawn[id] = true
+		id, is := read.HashID(r.ID), listingOf(r.State)
+		if is == withdrawn && !repeats[id] {
+			repeats[id] = true
 			l.repeats = l.repeats.Plus(repeatTotals(r))
 		}
-		l.add(slotOf(r), id, gone, room)
-		if taken != nil && !gone {
+		l.add(slotOf(r), id, is, room)
+		if taken != nil && is != withdrawn {
 			taken.learn(r.Path, room)
 		}
 	}
 	return l, nil
 }
 
-func (l *dayListing) add(number int, id read.IDHash, gone bool, room int) {
+func (l *dayListing) add(number int, id read.IDHash, is listing, room int) {
 	l.listed[number] = true
 	if number < l.from || number >= l.until {
 		return
@@ -91,7 +91,7 @@ func (l *dayListing) add(number int, id read.IDHash, gone bool, room int) {
 		l.slots[number] = ids
 	}
 	before := len(ids)
-	ids[id] = ids[id] || gone
+	ids[id] = max(ids[id], is)
 	l.held += len(ids) - before
 	for l.held > room && l.until > l.from+1 {
 		l.until--

@@ -45,8 +45,10 @@ type SweepConfig struct {
 type Sweeper struct {
 	cfg    SweepConfig
 	writer *Writer
-	cell   *stream.Cell
-	cursor wire.SweepCursor
+	// cursors is the bucket that the cell is of.
+	cursors jetstream.KeyValue
+	cell    *stream.Cell
+	cursor  wire.SweepCursor
 	// stored is what the sweep read of storedDay.
 	stored    *dayListing
 	storedDay dayKey
@@ -66,6 +68,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(s.cfg.Site), err)
 	}
+	s.cursors = cursors
 	s.cell = stream.NewCell(cursors, wire.SweepCursorKey)
 	data, err := s.cell.Load(ctx)
 	if err != nil {
@@ -233,6 +236,8 @@ func (s *Sweeper) compare(ctx context.Context, key slotKey, keys []string) error
 			err = s.announce(ctx, keys[i])
 		case withdrawn:
 			err = s.withdraw(ctx, key.dayKey, keys[i])
+		case purged:
+			err = s.removeAgain(ctx, key.dayKey, keys[i], keys[i])
 		}
 		if err != nil {
 			return err

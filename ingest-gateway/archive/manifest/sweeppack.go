@@ -104,6 +104,11 @@ func (p *packSweep) compare(ctx context.Context) error {
 			return err
 		}
 		for i, l := range found {
+			if l == purged {
+				if err := p.removeAgain(ctx, key.dayKey, ids[i], members[i].pack); err != nil {
+					return err
+				}
+			}
 			if l != unlisted {
 				continue
 			}

@@ -68,14 +68,14 @@ func changeOf(n wire.Notice) string {
 }
 
 func (w *Writer) tryTakeBack(ctx context.Context, d *day, s *slot, n wire.Notice) error {
-	withdrawn, known := s.ids[read.HashID(n.ID)]
-	if !known {
+	is := s.ids[read.HashID(n.ID)]
+	if is == unlisted {
 		return &refusal{refusedUnlisted, "what is new is listed within a minute: ask again, by what substorm archive ls -o json says"}
 	}
 	if why := w.underHold(n.Instrument); why != "" && n.RestoredAt == nil {
 		return &refusal{refusedHold, why}
 	}
-	if withdrawn {
+	if is == withdrawn {
 		return w.purgeRepeat(ctx, d, n)
 	}
 	r, found, err := w.recordIn(ctx, d, n.ID)
@@ -183,6 +183,8 @@ func (w *Writer) purge(d *day, s *slot, r wire.Record, n wire.Notice) error {
 	}
 	r.State, r.Reason, r.ChangedBy, r.PurgedAt = wire.StatePurged, n.Reason, n.ChangedBy, orNow(n.PurgedAt)
 	w.changed(d, s, r, changePurged)
+	s.ids[read.HashID(r.ID)] = purged
+	w.index.remove(d.instrument, r.Digest, r.ID) // what comes now is no repeat of it
 	w.remove(d, r)
 	return nil
 }
@@ -216,6 +218,12 @@ func (w *Writer) remove(d *day, r wire.Record) {
 	w.removals = append(w.removals, wire.Removal{Instrument: d.instrument, Day: d.day, ID: r.ID, Reason: r.Reason, By: r.ChangedBy, At: r.ChangedAt()})
 }
 
+// storedAgain says that the bytes of an object that was purged are there again.
+func storedAgain(n wire.Notice, found string) wire.Removal {
+	return wire.Removal{Instrument: n.Instrument, Day: wire.DayOf(n.ReceivedAt), ID: n.ID, Found: found,
+		Reason: "it was purged, and is stored again", By: wire.ArchivistWriter, At: time.Now().UTC()}
+}
+
 // saveRemovals hands on what is to be removed. The parts that list it as purged are
 // closed by then: what still has its bytes never looks whole.
 func (w *Writer) saveRemovals(ctx context.Context) error {
@@ -232,6 +240,33 @@ func (w *Writer) saveRemovals(ctx context.Context) error {
 		}
 	}
 	w.removals = w.removals[:0]
+	return nil
+}
+
+// removeAgain hands on what the sweep found of an object that was purged.
+func (s *Sweeper) removeAgain(ctx context.Context, of dayKey, id, found string) error {
+	r := storedAgain(wire.Notice{Instrument: of.instrument, Record: wire.Record{ID: id}}, found)
+	r.Day = of.day
+	value, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	whole := r
+	whole.ID = ""
+	if _, err := s.cursors.Get(ctx, whole.Key()); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return err // all of the day is being removed
+	}
+	_, err = s.cursors.Create(ctx, r.Key(), value)
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		return nil // it is being removed
+	}
+	if err != nil {
+		return fmt.Errorf("write %s of %s: %w", r.Key(), wire.CursorBucket(s.cfg.Site), err)
+	}
+	s.cfg.Metrics.found.WithLabelValues(findingPurged).Inc()
 	return nil
 }
 

@@ -244,14 +244,8 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 	if takesBack(n) {
 		return w.takeBack(ctx, d, s, n)
 	}
-	if withdrawn, known := s.ids[read.HashID(n.ID)]; known {
-		if withdrawn && n.State == wire.StateCurrent {
-			return w.withdrawAgain(ctx, d, n) // what followed the part may not have been finished
-		}
-		if n.State == wire.StateCurrent {
-			return w.follow(ctx, n) // it may be the notice once more
-		}
-		return nil
+	if is := s.ids[read.HashID(n.ID)]; is != unlisted {
+		return w.takeAgain(ctx, d, is, n)
 	}
 	if n.State == wire.StateCurrent {
 		if err := w.decide(ctx, &n); err != nil {
@@ -263,6 +257,21 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 		return w.follow(ctx, n)
 	}
 	return nil
+}
+
+// takeAgain takes a notice of an object that is listed.
+func (w *Writer) takeAgain(ctx context.Context, d *day, is listing, n wire.Notice) error {
+	switch {
+	case n.State != wire.StateCurrent:
+		return nil
+	case is == withdrawn:
+		return w.withdrawAgain(ctx, d, n) // what followed the part may not have been finished
+	case is == purged:
+		w.removals = append(w.removals, storedAgain(n, n.Key)) // out of a spool, say
+		return nil
+	default:
+		return w.follow(ctx, n) // it may be the notice once more
+	}
 }
 
 // follow does what follows from an object that is listed.
@@ -293,10 +302,10 @@ func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
 func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	n.Record.ReceivedAt = n.Record.ReceivedAt.UTC()
 	told := n.Path
-	if _, again := s.ids[read.HashID(n.ID)]; !again && n.State == wire.StateCurrent {
+	if s.ids[read.HashID(n.ID)] == unlisted && n.State == wire.StateCurrent {
 		w.publish(d, &n)
 	}
-	s.ids[read.HashID(n.ID)] = n.State == wire.StateWithdrawn
+	s.ids[read.HashID(n.ID)] = listingOf(n.State)
 	s.closes = w.closes
 	d.listed[slotOf(n.Record)] = true
 	w.held++

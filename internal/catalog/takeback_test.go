@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Notices that take objects back are heard at once: what was retracted can be restored,
+// what was purged cannot, and what is not hidden cannot be either.
+func TestTakenBack(t *testing.T) {
+	l := newLab(t)
+	at := func(i int) time.Time { return noon.Add(time.Duration(i) * time.Minute) }
+	shown, hidden := object(at(1), "a.jpg"), object(at(2), "b.jpg")
+	l.part(camera, shown)
+	l.flush()
+	c := l.catalog(nil)
+	ask := func(r wire.Record, state wire.State, when int, reason string) {
+		t.Helper()
+		now := at(when)
+		r.State, r.Reason, r.ChangedBy = state, reason, "anna"
+		switch state {
+		case wire.StateRetracted:
+			r.RetractedAt = &now
+		case wire.StatePurged:
+			r.PurgedAt = &now
+		default:
+			r.RestoredAt = &now
+		}
+		l.announce(camera, r)
+		l.ready(c)
+	}
+	want := func(path string, state wire.State, reason string) {
+		t.Helper()
+		if r := l.find(c, path); r.State != state || r.Reason != reason {
+			t.Errorf("%s is %s (%s), want %s (%s)", path, r.State, r.Reason, state, reason)
+		}
+	}
+	l.announce(camera, hidden)
+	l.ready(c)
+	want("b.jpg", wire.StateCurrent, "")
+	ask(hidden, wire.StateRetracted, 10, "dark")
+	ask(shown, wire.StateRetracted, 10, "dark too")
+	want("b.jpg", wire.StateRetracted, "dark")
+	want("a.jpg", wire.StateRetracted, "dark too")
+	if r, found := c.Latest(camera, ""); found {
+		t.Errorf("the latest is %s, though all is hidden", r.ID)
+	}
+	ask(hidden, wire.StateCurrent, 20, "moon")
+	want("b.jpg", wire.StateCurrent, "moon")
+	if r, found := c.Latest(camera, ""); !found || r.ID != hidden.ID {
+		t.Errorf("the latest is %s, %t: %s was restored", r.ID, found, hidden.ID)
+	}
+	ask(hidden, wire.StateCurrent, 30, "once more")
+	want("b.jpg", wire.StateCurrent, "moon")
+	ask(hidden, wire.StatePurged, 40, "private")
+	ask(hidden, wire.StateCurrent, 50, "too late")
+	ask(hidden, wire.StateRetracted, 60, "less")
+	want("b.jpg", wire.StatePurged, "private")
+	if r := l.find(c, "b.jpg"); r.PurgedAt == nil || r.ChangedBy != "anna" {
+		t.Errorf("%+v", r)
+	}
+	if d := l.day(c, camera, wire.DayOf(noon)); !d.Changed.Equal(at(40)) {
+		t.Errorf("changed at %s", d.Changed)
+	}
+}

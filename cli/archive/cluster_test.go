@@ -99,11 +99,11 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 
 	// A user that may announce of this instrument alone.
 	must(t, append([]string{"retract", "allsky-1", f.frame.Digest.String(), "--reason", "dark", "--by", "anna", "--wait", "0"}, at...)...)
-	notices, err := js.Stream(t.Context(), wire.NoticeStream(site))
+	announced, err := js.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := notices.GetLastMsgForSubject(t.Context(), wire.NoticeSubject(site, "allsky-1"))
+	m, err := announced.GetLastMsgForSubject(t.Context(), wire.NoticeSubject(site, "allsky-1"))
 	if err != nil {
 		t.Fatal(err)
 	}

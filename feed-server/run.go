@@ -23,6 +23,7 @@ import (
 	"github.com/substorm/substorm/feed-server/serve"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
+	"github.com/substorm/substorm/feed-server/wis2"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/cgroup"
 	"github.com/substorm/substorm/internal/stream"
@@ -135,6 +136,15 @@ func (s *server) instrument(name string) (wire.InstrumentEntry, bool) {
 	return e, ok
 }
 
+// notification makes a WIS2 notification of a notice.
+func (s *server) notification(n wire.Notice, at time.Time) (id string, data []byte) {
+	in, known := s.instrument(n.Instrument)
+	if !known {
+		return "", nil
+	}
+	return wis2.Encode(s.cfg.BaseURL, in, n, at)
+}
+
 // run serves until ctx ends, and then drains.
 func (s *server) run(ctx, alive context.Context, end func()) error {
 	var rooms sync.WaitGroup
@@ -168,7 +178,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	room("NATS delivery", func(context.Context) error {
 		return natsdelivery.Run(steady, natsdelivery.Config{
 			Site: s.cfg.Site, Pod: s.cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Registry: s.registry,
-			Hub: s.hubs.of, Slots: s.slots, Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
+			Hub: s.hubs.of, Slots: s.slots, Lanes: s.lanes, Consumers: s.consumers, WIS2: s.notification, Logger: s.log, Metrics: s.metrics,
 		})
 	})
 	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil, "archive", s.kept.catalog != nil,

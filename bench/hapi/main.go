@@ -102,7 +102,8 @@ func (b *bench) measure(ctx context.Context) error {
 		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", day+1, b.days)
 	}
 	r := b.report
-	r.Note("86,400 samples of three components a day, decoded from CSV in datagrams, in segments of ten minutes; one request at a time, feed-server on one core. All bytes come from the S3 server, those of files too.")
+	r.Note("86,400 samples of three components a day, decoded from CSV in datagrams, in segments of ten minutes; one request at a time, feed-server on one core.")
+	r.Note("All bytes come from the S3 server, those of files too.")
 	for _, format := range formats {
 		r.Compare(format+"/file", []report.Pair{{Case: format, Candidate: samples, OfCase: format, OfCandidate: file}}, ">=", 0.25)
 		r.Compare(format+",first-byte/segment-GET", []report.Pair{{Case: format, Candidate: samples + ", first byte", OfCase: format, OfCandidate: one}}, "<=", 2)
@@ -113,7 +114,8 @@ func (b *bench) measure(ctx context.Context) error {
 
 // data is a request for so many days from one on.
 func (b *bench) data(format string, day, days int) string {
-	q := url.Values{"dataset": {instrument + "/" + channel}, "start": {b.begin.AddDate(0, 0, day).Format(time.RFC3339)}, "stop": {b.begin.AddDate(0, 0, day+days).Format(time.RFC3339)}, "format": {format}}
+	at := func(day int) []string { return []string{b.begin.AddDate(0, 0, day).Format(time.RFC3339)} }
+	q := url.Values{"dataset": {instrument + "/" + channel}, "start": at(day), "stop": at(day + days), "format": {format}}
 	return "/hapi/data?" + q.Encode()
 }
 

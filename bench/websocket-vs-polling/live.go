@@ -36,7 +36,7 @@ func (b *bench) memoryAndDelay() error {
 			if err != nil {
 				return err
 			}
-			defer t.close()
+			defer t.Close()
 			tabs[way] = t
 		}
 	}
@@ -89,7 +89,7 @@ func (b *bench) watchMemory(tabs map[string]*tab) error {
 	for end := time.Now().Add(during); time.Now().Before(end); {
 		time.Sleep(each)
 		for _, way := range ways {
-			heap, err := tabs[way].heap()
+			heap, err := tabs[way].Heap()
 			if err != nil {
 				return fmt.Errorf("memory, %s: %w", way, err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/bench/internal/browser"
 	"github.com/substorm/substorm/bench/internal/crowd"
 	"github.com/substorm/substorm/bench/internal/fanout"
 	"github.com/substorm/substorm/bench/internal/lab"
@@ -61,7 +62,7 @@ type bench struct {
 	report  *report.Report
 	site    *fanout.Site
 	js      jetstream.JetStream
-	browser *browser
+	browser *browser.Browser
 	crowd   *crowd.Crowd
 	polls   map[string]*polls
 }
@@ -78,7 +79,7 @@ func run(l *lab.Lab) error {
 		b.polls[group] = p
 	}
 	var err error
-	if b.browser, err = startBrowser(l); err != nil {
+	if b.browser, err = browser.Start(l); err != nil {
 		return err
 	}
 	for _, experiment := range []func() error{b.bytesOnTheWire, b.throughput, b.memoryAndDelay} {
@@ -148,7 +149,7 @@ func (b *bench) open(group, way, over string) (*tab, error) {
 	if over != "" && way == polling {
 		page = over
 	}
-	t, err := b.browser.open("http://"+page, way, b.from(group, way, over))
+	t, err := open(b.browser, "http://"+page, way, b.from(group, way, over))
 	if err == nil {
 		time.Sleep(time.Second) // it connects
 	}

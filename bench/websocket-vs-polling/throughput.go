@@ -97,7 +97,7 @@ func (b *bench) toPage(way string) error {
 	if err != nil {
 		return err
 	}
-	defer t.close()
+	defer t.Close()
 	begun := time.Now()
 	if _, err := b.pump(ctx, begun.Add(throughputFor)); err != nil {
 		return err

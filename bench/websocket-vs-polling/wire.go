@@ -63,7 +63,7 @@ func (b *bench) flush(way string) error {
 	if err != nil {
 		return err
 	}
-	defer t.close()
+	defer t.Close()
 	supply := b.site.NewSupply(flushed)
 	begin, sent := r.bytes.Load(), int64(0)
 	for n := 1; n <= flushes; n++ {

@@ -3,6 +3,7 @@
 package archive
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,6 +85,16 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 	out, _ = must(t, append([]string{"ledger"}, at...)...)
 	if !strings.Contains(out, "mag-1") || !strings.Contains(out, "KernelBuffer=4") {
 		t.Errorf("ledger:\n%s", out)
+	}
+	putGapsAndDownloads(t, js)
+	if out, err := call(t, GapsCommand(), at...); err != nil || !strings.Contains(out, "allsky-1") {
+		t.Errorf("gaps: %v\n%s", err, out)
+	}
+	if out, err := call(t, ReportCommand(), append([]string{"--day", "2026-11-21"}, at...)...); !errors.Is(err, errReportDiffers) || !strings.Contains(out, "model") {
+		t.Errorf("report: %v\n%s", err, out)
+	}
+	if out, err := call(t, WhoisCommand(), append([]string{f.frame.Digest.String()}, at...)...); err != nil || !strings.Contains(out, "allsky-1") {
+		t.Errorf("whois: %v\n%s", err, out)
 	}
 
 	// A user that may announce of this instrument alone.

@@ -52,6 +52,12 @@ func (a *Archive) Serve(v *door.Visit, in wire.InstrumentEntry, what string, rec
 	return a.serveRecord(v, in, t, record, most)
 }
 
+// Addressed says whether URL is known of an object: a path with a sequence is found when
+// the manifest is written, and not told with the object.
+func Addressed(in wire.InstrumentEntry, record *wire.Record) bool {
+	return record.Path != "" || record.Segment != nil || !strings.Contains(in.Naming, "{sequence")
+}
+
 // URL is the path of an object's URL, and which version it is.
 func URL(instrument string, record *wire.Record) string {
 	u := target{instrument: instrument, path: record.Published()}.url()

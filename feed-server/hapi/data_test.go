@@ -171,8 +171,8 @@ func TestReplayed(t *testing.T) {
 		r.ObservedFrom, r.ObservedTo, r.TimeSource = &at, &at, wire.TimeSourcePayload
 	}
 	_, body := l.get(t, "/data", between("mag/field", old.Add(time.Hour), old.Add(24*time.Hour), "parameters", "n"))
-	if diff := cmp.Diff("2020-01-01T01:00:00.000Z,4\n2020-01-01T02:00:00.000Z,4\n", string(body)); diff != "" || l.opened != 2 {
-		t.Errorf("%d opened (-want +got):\n%s", l.opened, diff)
+	if diff := cmp.Diff("2020-01-01T01:00:00.000Z,4\n2020-01-01T02:00:00.000Z,4\n", string(body)); diff != "" || l.opened.Load() != 2 {
+		t.Errorf("%d opened (-want +got):\n%s", l.opened.Load(), diff)
 	}
 }
 
@@ -213,9 +213,9 @@ func TestConditional(t *testing.T) {
 	for _, c := range [][2]string{{"/data", query}, {"/info", "dataset=mag/field"}, {"/catalog", ""}, {"/about", ""}, {"/capabilities", ""}, {"", ""}} {
 		answer, _ := l.get(t, c[0], c[1])
 		tag := answer.Header.Get("ETag")
-		opened := l.opened
+		opened := l.opened.Load()
 		answer, body := l.get(t, c[0], c[1], "If-None-Match", `"x", `+tag)
-		if answer.StatusCode != http.StatusNotModified || len(body) > 0 || l.opened != opened || answer.Header.Get("ETag") != tag {
+		if answer.StatusCode != http.StatusNotModified || len(body) > 0 || l.opened.Load() != opened || answer.Header.Get("ETag") != tag {
 			t.Errorf("%s: %s, %d bytes, tag %s", c[0], answer.Status, len(body), tag)
 		}
 		if answer, _ = l.get(t, c[0], c[1], "If-None-Match", `"x"`); answer.StatusCode != http.StatusOK {
@@ -254,8 +254,8 @@ func TestHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-	if answer.StatusCode != http.StatusOK || answer.Header.Get("ETag") == "" || l.opened > 0 {
-		t.Errorf("%s %v, %d opened", answer.Status, answer.Header, l.opened)
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("ETag") == "" || l.opened.Load() > 0 {
+		t.Errorf("%s %v, %d opened", answer.Status, answer.Header, l.opened.Load())
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ type lab struct {
 	records     map[string][]wire.Record
 	instruments map[string]wire.InstrumentEntry
 	url         string
-	opened      int
+	opened      atomic.Int64
 }
 
 func newLab(t testing.TB, entries ...wire.InstrumentEntry) *lab {
@@ -119,7 +120,7 @@ func (l *lab) Tag(ctx context.Context, instrument string, from, to time.Time) (s
 }
 
 func (l *lab) Open(ctx context.Context, r wire.Record) (io.ReadCloser, error) {
-	l.opened++
+	l.opened.Add(1)
 	return tree.Open(ctx, l.store, r)
 }
 

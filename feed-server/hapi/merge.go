@@ -32,6 +32,7 @@ const (
 // that its own can have (reach). So open are only those that may hold the same moment.
 type merger struct {
 	archive Archive
+	ahead   *ahead
 	dataset *dataset
 	// from (included) and to (excluded).
 	from, to int64
@@ -58,7 +59,10 @@ type candidate struct {
 }
 
 func newMerger(archive Archive, d *dataset, from, to int64, memory int) *merger {
-	return &merger{archive: archive, dataset: d, from: from, to: to, memory: budget{memory}, window: from, length: firstWindow, first: true}
+	return &merger{
+		archive: archive, ahead: newAhead(archive, memory/aheadPart), dataset: d, from: from, to: to,
+		memory: budget{memory - memory/aheadPart}, window: from, length: firstWindow, first: true,
+	}
 }
 
 // next returns the next sample, as row has it; ok is false after the last.
@@ -111,6 +115,7 @@ func (m *merger) end() {
 		m.close(s)
 	}
 	m.open = nil
+	m.ahead.close()
 }
 
 // settle opens all records that may hold what comes first.
@@ -118,6 +123,7 @@ func (m *merger) settle(ctx context.Context) error {
 	for {
 		switch {
 		case len(m.pending) > 0 && (len(m.open) == 0 || m.pending[0].low <= m.open[0].time):
+			m.ahead.begin(ctx, m.pending)
 			record := m.pending[0].record
 			m.pending = m.pending[1:]
 			if err := m.openRecord(ctx, &record); err != nil {

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,11 +25,14 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// samplesMemory is what samples get of the memory of a request.
+const samplesMemory = defaultMemory - defaultMemory/aheadPart
+
 // shelf is an archive of objects that are made as they are opened.
 type shelf struct {
 	records []wire.Record
 	content func(r wire.Record) []byte
-	open    int
+	open    atomic.Int64
 	asked   int
 }
 
@@ -56,10 +60,10 @@ type closing struct {
 	shelf *shelf
 }
 
-func (c closing) Close() error { c.shelf.open--; return nil }
+func (c closing) Close() error { c.shelf.open.Add(-1); return nil }
 
 func (s *shelf) Open(_ context.Context, r wire.Record) (io.ReadCloser, error) {
-	s.open++
+	s.open.Add(1)
 	return closing{bytes.NewReader(s.content(r)), s}, nil
 }
 
@@ -136,8 +140,8 @@ func TestMergeProperty(t *testing.T) {
 		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
-		if s.open != 0 || m.memory.free != defaultMemory || m.distant != 0 {
-			t.Fatalf("%d open, %d bytes free, %d distant", s.open, m.memory.free, m.distant)
+		if s.open.Load() != 0 || m.memory.free != samplesMemory || m.distant != 0 {
+			t.Fatalf("%d open, %d bytes free, %d distant", s.open.Load(), m.memory.free, m.distant)
 		}
 	})
 }
@@ -178,7 +182,7 @@ func TestMemory(t *testing.T) {
 			} else {
 				last = at
 			}
-			opened, pending, held = max(opened, len(m.open)), max(pending, len(m.pending)), max(held, defaultMemory-m.memory.free)
+			opened, pending, held = max(opened, len(m.open)), max(pending, len(m.pending)), max(held, samplesMemory-m.memory.free)
 		}
 		want := int(length / max(c.every, time.Millisecond)) // pairs are told to milliseconds
 		if rows != want || opened > 4 || pending > 2*manyRecords || held > 4*sourceMemory {
@@ -206,8 +210,8 @@ func TestTooMuch(t *testing.T) {
 	m := newMerger(s, d, origin.UnixNano(), origin.Add(day).UnixNano(), 1<<20)
 	_, _, err := m.next(t.Context())
 	m.end()
-	if !errors.Is(err, errTooMuch) || refusal(err).code != codeTooMuch || s.open != 0 {
-		t.Errorf("%v, %d open", err, s.open)
+	if !errors.Is(err, errTooMuch) || refusal(err).code != codeTooMuch || s.open.Load() != 0 {
+		t.Errorf("%v, %d open", err, s.open.Load())
 	}
 }
 
@@ -263,8 +267,8 @@ func TestDisorder(t *testing.T) {
 			}
 		}
 		m.end()
-		if !errors.Is(err, c.want) || err == nil && rows != n || s.open != 0 {
-			t.Errorf("%s: %d rows of %d, %v, %d open", name, rows, n, err, s.open)
+		if !errors.Is(err, c.want) || err == nil && rows != n || s.open.Load() != 0 {
+			t.Errorf("%s: %d rows of %d, %v, %d open", name, rows, n, err, s.open.Load())
 		}
 	}
 }

@@ -169,7 +169,7 @@ var errStopped = errors.New("stopped")
 
 // fill reads the object. What is too much is put in order and yielded by halves.
 func (m *merger) fill(ctx context.Context, s *source, yield func(int, error) bool) error {
-	body, err := m.archive.Open(ctx, *s.record)
+	body, err := m.ahead.open(ctx, s.record)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,9 @@ func (l *Latest) serveObject(v *door.Visit) *problem.Problem {
 	if !found {
 		return door.NotFound(what)
 	}
-	h.Set("Content-Location", archive.URL(name, &record))
+	if archive.Addressed(in, &record) {
+		h.Set("Content-Location", archive.URL(name, &record))
+	}
 	h.Add("Link", "<"+eventsURL(name)+`>; rel="monitor"; type="text/event-stream"`) // RFC 5989
 	return l.cfg.Archive.Serve(v, in, what, record, age(in, &record, v.Now))
 }

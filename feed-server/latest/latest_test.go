@@ -137,7 +137,8 @@ func follow(l *archivetest.Lab, path string, headers ...string) *events {
 
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, wire.InstrumentEntry{Instrument: "closed", Access: archivetest.Restricted})
+	l := newLab(t, wire.InstrumentEntry{Instrument: "closed", Access: archivetest.Restricted},
+		wire.InstrumentEntry{Instrument: "numbered", Naming: "{year}/{sequence}.jpg", Access: archivetest.Public})
 	now := time.Now().UTC()
 	first := l.Put(archivetest.Camera, "first.jpg", "first", observed(now))
 	until(l, "/latest/allsky-1", "first")
@@ -162,6 +163,17 @@ func TestEvents(t *testing.T) {
 	third := l.Put(archivetest.Camera, "third.jpg", "third", observed(now.Add(time.Second)), func(r *wire.Record) { r.Version = 2 })
 	if got := again.next(); got.Digest != third.Digest || got.URL != "/archive/allsky-1/third.jpg?version=2" {
 		t.Errorf("who comes again is told of %s", got.URL)
+	}
+
+	// What has no address yet is behind that of the latest.
+	numbered := follow(l, "/latest/numbered/events")
+	fourth := l.Put("numbered", "", "fourth", func(r *wire.Record) { r.Key = wire.RawKey(archivetest.Site, "numbered", r.ReceivedAt, r.Digest) })
+	until(l, "/latest/numbered", "fourth")
+	if got := numbered.next(); got.URL != "/latest/numbered?"+fourth.Digest.String()[:16] || l.Get(got.URL).Body != "fourth" {
+		t.Errorf("what has no address is at %s", got.URL)
+	}
+	if at := l.Get("/latest/numbered").Header.Get("Content-Location"); at != "" {
+		t.Errorf("it is at %s", at)
 	}
 
 	// Who may not any more is told of nothing.

@@ -50,6 +50,10 @@ type Config struct {
 	// Consumers report what is measured.
 	Consumers *state.Consumers
 
+	// WIS2 makes a WIS2 notification of a notice that the stream took at a time, and its
+	// ID; nil: there is nothing to tell. It is asked for consumers of such.
+	WIS2 func(n wire.Notice, at time.Time) (id string, data []byte)
+
 	// WatchInterval is how often durables are looked at (a second).
 	WatchInterval time.Duration
 	Logger        *slog.Logger
@@ -149,7 +153,7 @@ type worker struct {
 	counts map[string]*count
 	// places of all consumers of the lease that are filled for.
 	places *places
-	// fills is how often a consumer of mode Latest or Sample was begun.
+	// fills is how often a consumer whose stream is filled was begun.
 	fills int
 
 	stop    context.CancelFunc
@@ -287,8 +291,8 @@ func (d *delivery) start(ctx context.Context, s registry.Selection, lease *strea
 
 // work works for a consumer until something fails. It always returns an error.
 func (d *delivery) work(ctx context.Context, w *worker, lease *stream.Lease) error {
-	if w.selection.Consumer.Flow.Mode == wire.FlowAll {
-		return d.watch(ctx, w, lease)
+	if w.selection.Consumer.Filled() {
+		return d.fill(ctx, w, lease)
 	}
-	return d.fill(ctx, w, lease)
+	return d.watch(ctx, w, lease)
 }

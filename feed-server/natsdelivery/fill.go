@@ -30,7 +30,8 @@ const (
 
 // filler fills the stream of a consumer of mode Latest or Sample: as a connection
 // would be given what is due, as fast as it may be. What the consumer does not take in
-// time the stream replaces itself, for it has one message of each subject.
+// time the stream replaces itself, for it has one message of each subject. Of one that
+// is given WIS2 notifications the stream has all, up to its size.
 type filler struct {
 	*delivery
 	*worker
@@ -51,7 +52,7 @@ type filler struct {
 	gaps  uint64
 }
 
-// fill works for a consumer of mode Latest or Sample.
+// fill works for a consumer that has a stream of its own.
 func (d *delivery) fill(ctx context.Context, by *worker, lease *stream.Lease) error {
 	s := by.selection
 	by.fills++

@@ -24,6 +24,7 @@ import (
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
+	"github.com/substorm/substorm/feed-server/wis2"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -130,6 +131,9 @@ func (l *lab) planned(c wire.ConsumerEntry) (plan.BusPlan, plan.JetStreamUser) {
 	consumer := v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: c.Consumer, UID: types.UID(c.UID)}, Spec: v1alpha1.FeedConsumerSpec{
 		FeedRef: v1alpha1.LocalReference{Name: feed}, Flow: v1alpha1.Flow{Mode: v1alpha1.FlowMode(c.Flow.Mode)},
 		Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}}
+	if c.WIS2 {
+		consumer.Spec.Delivery.Notices = v1alpha1.NoticeWIS2
+	}
 	verdict := plan.ConsumerVerdict{Finding: plan.Finding{Status: metav1.ConditionTrue}, Notices: !c.NoNotices, Telemetry: !c.NoTelemetry, Readable: instruments}
 	if len(c.Instruments) > 0 {
 		verdict.Readable = c.Instruments
@@ -145,7 +149,7 @@ func (l *lab) makeStreams(c wire.ConsumerEntry) {
 	bus, _ := l.planned(c)
 	for _, s := range bus.Streams {
 		_, err := l.js.CreateStream(l.t.Context(), jetstream.StreamConfig{Name: s.Name, Subjects: s.Subjects, Storage: jetstream.MemoryStorage,
-			MaxMsgsPerSubject: s.PerSubject, MaxBytes: s.MaxBytes, Discard: jetstream.DiscardOld, AllowDirect: true, Replicas: s.Replicas})
+			MaxMsgsPerSubject: max(s.PerSubject, -1), MaxBytes: s.MaxBytes, MaxAge: s.MaxAge, Discard: jetstream.DiscardOld, AllowDirect: true, Replicas: s.Replicas})
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -262,6 +266,9 @@ func (l *lab) serve(pod string) *server {
 					running.Go(func() { h.Run(ctx) })
 				}
 				return hubs[stream]
+			},
+			WIS2: func(n wire.Notice, at time.Time) (string, []byte) {
+				return wis2.Encode("https://archive.example.org", wire.InstrumentEntry{}, n, at)
 			},
 			Lanes: &session.Lanes{}, Consumers: consumers, WatchInterval: 100 * time.Millisecond, Logger: log, Metrics: s.metrics})
 		if err != nil {

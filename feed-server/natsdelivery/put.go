@@ -18,10 +18,14 @@ import (
 
 // write puts what is due into the consumer's stream, and waits until it is there.
 func (f *filler) write(ctx context.Context, entries []session.Entry, _ wire.FeedToken) (bytes int, err error) {
-	messages := make([]*nats.Msg, len(entries))
-	for i, e := range entries {
-		messages[i] = f.message(e)
-		bytes += messages[i].Size()
+	messages := make([]*nats.Msg, 0, len(entries))
+	for _, e := range entries {
+		m := f.message(e)
+		if m == nil {
+			continue
+		}
+		messages = append(messages, m)
+		bytes += m.Size()
 	}
 	return bytes, f.put(ctx, messages)
 }
@@ -64,7 +68,7 @@ func (f *filler) message(e session.Entry) *nats.Msg {
 	if e.Message == nil {
 		return f.gap(e)
 	}
-	item := item{Subject: e.Message.Subject, Header: e.Message.Header, Data: e.Message.Data, Place: e.Token,
+	item := item{Subject: e.Message.Subject, Header: e.Message.Header, Data: e.Message.Data, At: e.Message.At, Place: e.Token,
 		Replaced: e.Replaced, Sampled: e.Sampled}
 	if e.Message.Kind == wire.RecordTelemetry {
 		item.Telemetry = true
@@ -84,18 +88,27 @@ type item struct {
 	Subject string
 	Header  nats.Header
 	Data    []byte
+	// At is when the stream took that message.
+	At time.Time
 	// Telemetry: it is a datagram, whose index there this is, and its payload's size.
 	Telemetry bool
 	Index     uint32
 	Size      int
+
+	// ID of a WIS2 notification.
+	ID string
 
 	Replaced, Sampled uint64
 	// Place before which all was given, or is not to be.
 	Place wire.FeedToken
 }
 
-// live makes the message of an item.
+// live makes the message of an item; nil where there is nothing to tell of it.
 func (f *filler) live(i item) *nats.Msg {
+	wis2 := f.selection.Consumer.WIS2
+	if wis2 && !f.notify(&i) {
+		return nil
+	}
 	m := nats.NewMsg(wire.LiveSubject(f.cfg.Site, f.consumer, i.Subject))
 	m.Data = i.Data
 	for name, values := range i.Header {
@@ -108,12 +121,32 @@ func (f *filler) live(i item) *nats.Msg {
 	m.Header.Set(wire.HeaderReplaced, strconv.FormatUint(i.Replaced, 10))
 	m.Header.Set(wire.HeaderSampled, strconv.FormatUint(i.Sampled, 10))
 	m.Header.Set(wire.HeaderCount, f.life+"/"+strconv.FormatUint(f.items[i.Subject], 10))
+	if wis2 {
+		m.Header.Set(wire.HeaderID, i.ID)
+		m.Header.Set(wire.HeaderType, wire.TypeWIS2)
+		m.Header.Set(wire.HeaderContentType, wire.ContentTypeGeoJSON)
+		m.Header.Del(wire.HeaderFormat)
+	}
 	if i.Telemetry {
 		m.Header.Set(wire.HeaderID, i.Header.Get(wire.HeaderID)+"#"+strconv.FormatUint(uint64(i.Index), 10))
 		m.Header.Set(wire.HeaderDatagrams, "1")
 		m.Header.Set(wire.HeaderDatagramBytes, strconv.Itoa(i.Size))
 	}
 	return m
+}
+
+// notify makes an item's notice a WIS2 notification. It returns false where there is
+// nothing to tell.
+func (f *filler) notify(i *item) bool {
+	if i.Telemetry || i.Header.Get(wire.HeaderRefilled) != "" {
+		return false
+	}
+	n, err := wire.DecodeNotice(i.Data)
+	if err != nil { // the manifest's writer says which, and why
+		return false
+	}
+	i.ID, i.Data = f.cfg.WIS2(n, i.At)
+	return i.Data != nil
 }
 
 // gap makes the message of a gap record.

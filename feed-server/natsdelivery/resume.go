@@ -123,11 +123,17 @@ func (f *filler) newestOf(ctx context.Context, name string, subjects []string, l
 		got := uint64(0)
 		for m := range batch.Messages() {
 			got++
-			if meta, err := m.Metadata(); err != nil || meta.Sequence.Stream > last {
+			meta, err := m.Metadata()
+			if err != nil || meta.Sequence.Stream > last {
 				continue
 			}
-			if i, ok := newestItem(m); ok {
-				if err := each(f.live(i)); err != nil {
+			i, ok := newestItem(m)
+			if !ok {
+				continue
+			}
+			i.At = meta.Timestamp
+			if live := f.live(i); live != nil {
+				if err := each(live); err != nil {
 					return err
 				}
 			}

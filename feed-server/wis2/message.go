@@ -84,8 +84,11 @@ type Scheme struct {
 
 // New is the message of a notice that was published at a time, under the address of the
 // Site for others. It is nil where there is nothing to tell: repeats that are withdrawn,
-// and older versions, whose newer ones say it.
+// older versions, whose newer ones say it, and what has no address yet.
 func New(base string, in wire.InstrumentEntry, n wire.Notice, published time.Time) *Message {
+	if !archive.Addressed(in, &n.Record) {
+		return nil
+	}
 	rel := relCanonical
 	switch n.State {
 	case wire.StateCurrent:
@@ -149,6 +152,16 @@ func pointOf(about *wire.AboutEntry) *Point {
 }
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// Encode is the message of a notice as JSON, and its ID: see New. It is nil where there is
+// nothing to tell.
+func Encode(base string, in wire.InstrumentEntry, n wire.Notice, published time.Time) (id string, data []byte) {
+	m := New(base, in, n, published)
+	if m == nil {
+		return "", nil
+	}
+	return m.ID, m.encode()
+}
 
 // encode writes a message, which can always be written.
 func (m *Message) encode() []byte {

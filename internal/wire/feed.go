@@ -114,6 +114,14 @@ type ConsumerEntry struct {
 	Tokens []TokenHash `json:"tokens,omitempty"`
 	// Durable is the name of its durables, with DeliveryNATS; empty: see DurableName.
 	Durable string `json:"durable,omitempty"`
+	// WIS2: it is given WIS2 notifications in place of notices, with DeliveryNATS, in a
+	// stream of its own.
+	WIS2 bool `json:"wis2,omitempty"`
+}
+
+// Filled says whether a feed server fills a stream of the consumer's own.
+func (e ConsumerEntry) Filled() bool {
+	return e.Delivery == DeliveryNATS && (e.WIS2 || e.Flow.Mode != FlowAll)
 }
 
 // DurableName is that of the consumer's durables.

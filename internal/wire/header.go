@@ -58,12 +58,14 @@ const (
 	TypeNotice    = "dev.substorm.notice.v1"
 	TypeTelemetry = "dev.substorm.telemetry.v1"
 	TypeCondition = "dev.substorm.condition.v1"
+	TypeWIS2      = "int.wmo.wis.wnm.v1"
 )
 
 // Content types of payloads.
 const (
 	ContentTypeJSON     = "application/json"
 	ContentTypeProtobuf = "application/x-protobuf"
+	ContentTypeGeoJSON  = "application/geo+json"
 )
 
 // RefilledAgain is the value of HeaderRefilled.

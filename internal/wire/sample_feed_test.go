@@ -38,6 +38,13 @@ func sampleNATSConsumer() ConsumerEntry {
 	}
 }
 
+// sampleNotifiedConsumer is given WIS2 notifications.
+func sampleNotifiedConsumer() ConsumerEntry {
+	c := sampleNATSConsumer()
+	c.NoTelemetry, c.WIS2 = true, true
+	return c
+}
+
 func sampleReader() ReaderEntry {
 	return ReaderEntry{Format: Format, Revision: 12, Reader: "university", Tokens: []TokenHash{HashToken([]byte("0123456789abcdef"), "another token")}}
 }
@@ -125,6 +132,7 @@ func goldenFeedRecords() []goldenRecord {
 	return []goldenRecord{
 		{"registry-feed.json", sampleFeed().Encode, decoded(DecodeFeedEntry), sampleFeed()},
 		{"registry-consumer-nats.json", sampleNATSConsumer().Encode, decoded(DecodeConsumerEntry), sampleNATSConsumer()},
+		{"registry-consumer-notified.json", sampleNotifiedConsumer().Encode, decoded(DecodeConsumerEntry), sampleNotifiedConsumer()},
 		{"registry-consumer.json", sampleConsumer().Encode, decoded(DecodeConsumerEntry), sampleConsumer()},
 		{"registry-reader-certificate.json", sampleCertifiedReader().Encode, decoded(DecodeReaderEntry), sampleCertifiedReader()},
 		{"registry-reader.json", sampleReader().Encode, decoded(DecodeReaderEntry), sampleReader()},

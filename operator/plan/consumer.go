@@ -54,6 +54,7 @@ var consumerChecks = []check[consumerApplication]{
 	consumerHasNoAccountKey,
 	consumerSelectsNothing,
 	consumerMayReadNothing,
+	consumerHasNoAddress,
 	windowIsTooLarge,
 }
 
@@ -188,6 +189,13 @@ func consumerHasNoAccountKey(in consumerApplication) (Finding, bool) {
 		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && in.site.Spec.JetStream.AccountKeySecretRef == nil
 }
 
+// consumerHasNoAddress: what is not at an address cannot be told of.
+func consumerHasNoAddress(in consumerApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonNoAddress, fmt.Sprintf(
+			"WIS2 notifications name objects by address: set spec.feedServer.url of Site %q, or leave delivery.notices out", in.site.Name)),
+		notified(in.consumer) && (in.site.Spec.FeedServer == nil || in.site.Spec.FeedServer.URL == "")
+}
+
 func consumerSelectsNothing(in consumerApplication) (Finding, bool) {
 	why := fmt.Sprintf("none of its instruments, messages and channels is in Feed %q, which selects %s: change spec.filter",
 		in.feed.Name, instrumentCount(len(in.verdict.Instruments)))
@@ -266,6 +274,7 @@ func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets Secrets,
 		entry.Flow.Lane = wire.LaneUrgent
 	}
 	if spec.Delivery.Type == v1alpha1.DeliveryNATS {
+		entry.WIS2 = notified(c)
 		// Nobody shows a token: what it may have is decided here.
 		entry.Instruments = v.Readable
 		if entry.Durable = KeptDurable(c, secrets[ConsumerSecretName(c)]); entry.Durable == "" && was.UID == entry.UID {

@@ -74,7 +74,7 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 			p.Withheld = append(p.Withheld, c.Name)
 		}
 		v, known := consumerVerdicts[c.Name]
-		if known && !v.OK() && !v.Absent && fills(c) {
+		if known && !v.OK() && !v.Absent && fills(c) && !notified(c) {
 			p.Settled = append(p.Settled, c.Name) // nothing is lost with a stream of what is newest
 		}
 		if !known || !v.OK() {
@@ -162,8 +162,16 @@ func listed(site, subject string, instruments []string) bool {
 
 // fills says whether a feed server fills a stream for the consumer.
 func fills(c *v1alpha1.FeedConsumer) bool {
-	return c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && c.Spec.Flow.Mode != v1alpha1.FlowAll
+	return c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && (c.Spec.Flow.Mode != v1alpha1.FlowAll || notified(c))
 }
+
+// notified says whether the consumer is given WIS2 notifications.
+func notified(c *v1alpha1.FeedConsumer) bool {
+	return c.Spec.Delivery.Notices == v1alpha1.NoticeWIS2
+}
+
+// notificationsKept is how long WIS2 notifications wait for their consumer.
+const notificationsKept = 24 * time.Hour
 
 // samplesKept of each subject lie in the stream of a consumer of mode Sample: one
 // telemetry message may bring several at once.
@@ -180,6 +188,19 @@ func consumerStream(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) *OwnStream {
 	perSubject := int64(1)
 	if c.Spec.Flow.Mode == v1alpha1.FlowSample {
 		perSubject = samplesKept
+	}
+	if notified(c) {
+		return &OwnStream{
+			Name:        wire.ConsumerStream(site.Spec.Code, c.Name),
+			Description: fmt.Sprintf("WIS2 notifications for FeedConsumer %s of Site %s", c.Name, site.Spec.Code),
+			Subjects:    []string{wire.LiveSubjects(site.Spec.Code, c.Name)},
+			MaxBytes:    maxConsumerStream,
+			MaxAge:      notificationsKept,
+			Replicas:    int(site.Spec.JetStream.Replicas),
+			Storage:     v1alpha1.StorageFile,
+			Duplicates:  duplicateWindow,
+			Deletion:    v1alpha1.DeletionDelete,
+		}
 	}
 	return &OwnStream{
 		Name:        wire.ConsumerStream(site.Spec.Code, c.Name),

@@ -74,6 +74,7 @@ var hopeless = []string{
 	v1alpha1.ReasonForbidden,
 	v1alpha1.ReasonNoAccountKey,
 	v1alpha1.ReasonNoFeedServer,
+	v1alpha1.ReasonNoAddress,
 }
 
 // conditions collects the conditions of one object.

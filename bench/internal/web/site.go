@@ -142,7 +142,9 @@ func (s *Site) list(instruments []wire.InstrumentEntry) {
 	go func() { ended <- archivist.Run(ctx, cfg) }()
 	s.lab.Cleanup(func() {
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			s.lab.Logf("the archivist: %v", err)
+		}
 	})
 }
 

@@ -26,6 +26,9 @@ const (
 	// ReasonNoAccountKey: delivery NATS needs users, and the Site's account key is
 	// what makes them.
 	ReasonNoAccountKey = "NoAccountKey"
+	// ReasonNoAddress: WIS2 notifications name objects by address, and the Site's feed
+	// servers have none that is declared.
+	ReasonNoAddress = "NoAddress"
 	// ReasonFeedServerProblem: a feed server cannot serve the consumer.
 	ReasonFeedServerProblem = "FeedServerProblem"
 )
@@ -35,6 +38,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.flow.window) || (self.delivery.type == 'NATS' && self.flow.mode == 'All')",message="flow.window counts messages that wait for an acknowledgement: only delivery NATS with mode All has them"
 // +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || self.flow.mode != 'All' || !has(self.flow.maxBytesPerSecond) && !has(self.flow.maxLag)",message="with delivery NATS and mode All the client pulls from the stream itself, and nobody can pace it: set flow.window instead of maxBytesPerSecond and maxLag"
 // +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || !has(self.flow.lane) || self.flow.lane == 'Normal'",message="lane Urgent orders what feed servers send, and clients of delivery NATS pull: choose another delivery"
+// +kubebuilder:validation:XValidation:rule="!has(self.delivery.notices) || self.delivery.notices == 'Record' || self.delivery.type == 'NATS' && self.flow.mode == 'All' && has(self.filter.messages) && self.filter.messages == ['Notices']",message="delivery.notices WIS2 needs delivery NATS, flow.mode All and filter.messages: [Notices]. Over Server-Sent Events every Feed gives WIS2 notifications, at /wis2/<feed>/events"
 // +kubebuilder:validation:XValidation:rule="has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)",message="secretName is immutable: make another FeedConsumer"
 type FeedConsumerSpec struct {
 	// FeedRef names the Feed.
@@ -187,7 +191,26 @@ type Delivery struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="delivery.type is immutable: make another FeedConsumer"
 	// +required
 	Type DeliveryType `json:"type"`
+
+	// Notices says in which shape notices come. Record: as docs/formats.md has them.
+	// WIS2: as WIS2 notifications of the WMO's, with the objects' addresses, which needs
+	// spec.feedServer.url of the Site. They lie in a stream of the consumer's own: up to
+	// a day, and up to 64Mi, where it does not take them.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="delivery.notices is immutable: make another FeedConsumer"
+	// +kubebuilder:default=Record
+	// +optional
+	Notices NoticeShape `json:"notices,omitempty"`
 }
+
+// NoticeShape is a shape of notices.
+// +kubebuilder:validation:Enum=Record;WIS2
+type NoticeShape string
+
+// The values of NoticeShape.
+const (
+	NoticeRecord NoticeShape = "Record"
+	NoticeWIS2   NoticeShape = "WIS2"
+)
 
 // DeliveryType is a way out.
 // +kubebuilder:validation:Enum=NATS;WebSocket;ServerSentEvents

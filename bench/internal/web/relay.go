@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/substorm/substorm/e2e/parts"
+)
+
+// Relay passes TCP on to a server and counts what goes over it.
+type Relay struct {
+	address         string
+	bytes, requests atomic.Int64
+}
+
+// StartRelay starts a relay, which ends with the lab.
+func StartRelay(l testing.TB, target string) (*Relay, error) {
+	listener, err := net.Listen("tcp", parts.Loopback(0))
+	if err != nil {
+		return nil, err
+	}
+	l.Cleanup(func() { _ = listener.Close() })
+	r := &Relay{address: listener.Addr().String()}
+	go func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			go r.pass(out, in, &r.requests)
+			go r.pass(in, out, nil)
+		}
+	}()
+	return r, nil
+}
+
+// URL is where a path is asked for.
+func (r *Relay) URL(path string) string { return "http://" + r.address + path }
+
+// Bytes that went over it, both ways.
+func (r *Relay) Bytes() int64 { return r.bytes.Load() }
+
+// Requests that went over it. Clients of HTTP/1.1 wait for an answer before they ask
+// again, so each begins what is read at a time.
+func (r *Relay) Requests() int64 { return r.requests.Load() }
+
+func (r *Relay) pass(to, from net.Conn, requests *atomic.Int64) {
+	defer to.Close()
+	defer from.Close()
+	part := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(part)
+		if requests != nil && begins(part[:n]) {
+			requests.Add(1)
+		}
+		r.bytes.Add(int64(n))
+		if _, err := to.Write(part[:n]); err != nil {
+			return
+		}
+		if err != nil {
+			return // both are closed: a page that has hung up wants no more
+		}
+	}
+}
+
+func begins(p []byte) bool {
+	for _, method := range []string{"GET ", "HEAD ", "OPTIONS "} {
+		if bytes.HasPrefix(p, []byte(method)) {
+			return true
+		}
+	}
+	return false
+}

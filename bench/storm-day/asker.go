@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// environment tells a process that it is the one that asks.
+const environment = "SUBSTORM_BENCH_STORM"
+
+const (
+	// patience is how long an answer may take.
+	patience = 30 * time.Second
+	// atOnce bounds the requests that are under way.
+	atOnce = 2048
+)
+
+// order is a part of a day, calm or not.
+type order struct {
+	Base   string
+	During time.Duration
+	// Speed is how many times as fast as in the study it goes, Gets and Addresses how
+	// many times as many people ask.
+	Speed, Gets, Addresses int
+	Files, Pages, Films    []string
+	Seed                   uint64
+}
+
+// answer is what was seen.
+type answer struct {
+	People, Robots outcome
+	// LateP99 is how late requests were sent, in milliseconds.
+	LateP99 float64
+}
+
+func (a answer) errors() int { return a.People.failed() + a.People.Limited + a.Robots.failed() }
+
+// outcome is what a class of clients saw. Limited were answered 429.
+type outcome struct {
+	Requests, Limited int
+	Bytes             int64
+	Failed            map[string]int
+	// Milliseconds.
+	P50, P99 float64
+}
+
+func (o outcome) failed() int {
+	n := 0
+	for _, count := range o.Failed {
+		n += count
+	}
+	return n
+}
+
+// asker sends requests when they are due, whatever became of those before.
+type asker struct {
+	client *http.Client
+	base   string
+
+	mu     sync.Mutex
+	people tally
+	robots tally
+	late   []time.Duration
+}
+
+// tally gathers an outcome.
+type tally struct {
+	outcome
+	times []time.Duration
+}
+
+// replay carries out an order.
+func replay(o order) answer {
+	transport := &http.Transport{MaxIdleConnsPerHost: atOnce, DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	a := &asker{client: &http.Client{Transport: transport, Timeout: patience}, base: o.Base}
+	begin := time.Now()
+	t := newTraffic(o, begin.UTC().Format(http.TimeFormat))
+	var all sync.WaitGroup
+	room := make(chan struct{}, atOnce)
+	for due := begin; ; {
+		due = due.Add(time.Duration(t.random.ExpFloat64() / t.rate() * float64(time.Second)))
+		if due.Sub(begin) > o.During {
+			break
+		}
+		r, k, address := t.next()
+		time.Sleep(time.Until(due))
+		room <- struct{}{}
+		all.Go(func() {
+			defer func() { <-room }()
+			a.ask(r, k, address, due)
+		})
+	}
+	all.Wait()
+	return answer{People: a.people.sum(), Robots: a.robots.sum(), LateP99: percentile(a.late, 0.99)}
+}
+
+func (a *asker) ask(r request, k *kind, address string, due time.Time) {
+	late := time.Since(due)
+	status, n, err := a.do(r, address)
+	took := time.Since(due)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.late = append(a.late, late)
+	t := &a.robots
+	if k.people {
+		t = &a.people
+	}
+	t.Requests++
+	t.Bytes += n
+	t.times = append(t.times, took)
+	if t.Failed == nil {
+		t.Failed = map[string]int{}
+	}
+	switch {
+	case err != nil:
+		t.Failed[fmt.Sprintf("%s: %v", k.name, cause(err))]++
+	case status == http.StatusTooManyRequests:
+		t.Limited++
+	case !slices.Contains(r.want, status):
+		t.Failed[fmt.Sprintf("%s: status %d", k.name, status)]++
+	}
+}
+
+// cause leaves out what is another one in each error.
+func cause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+func (a *asker) do(r request, address string) (status int, bytes int64, err error) {
+	asked, err := http.NewRequestWithContext(context.Background(), r.method, a.base+r.path, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	asked.Header.Set("User-Agent", r.agent)
+	asked.Header.Set("X-Forwarded-For", address)
+	if r.header != "" {
+		asked.Header.Set(r.header, r.value)
+	}
+	resp, err := a.client.Do(asked)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer resp.Body.Close()
+	bytes, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, bytes, err
+}
+
+func (t *tally) sum() outcome {
+	t.P50, t.P99 = percentile(t.times, 0.5), percentile(t.times, 0.99)
+	return t.outcome
+}
+
+// percentile of times, in milliseconds.
+func percentile(times []time.Duration, part float64) float64 {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return float64(times[min(len(times)-1, int(part*float64(len(times))))]) / float64(time.Millisecond)
+}

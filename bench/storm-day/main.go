@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command storm-day replays the Aurora study's day, robots included, and then its storm: four times as many GETs by people, from eight times as many addresses.
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/bench/internal/process"
+	"github.com/substorm/substorm/bench/internal/report"
+	"github.com/substorm/substorm/bench/internal/web"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	rounds = 3
+	// timeVariable is how long calm and storm take, each in each round; speedVariable
+	// how many times as fast as the study's day it goes.
+	timeVariable  = "SUBSTORM_BENCH_STORM_TIME"
+	speedVariable = "SUBSTORM_BENCH_STORM_SPEED"
+	// The storm (section "Storm" of the study).
+	stormGets, stormAddresses = 4, 8
+	// What people may wait: 1.5 times as long, and these.
+	slower, slack = 1.5, 5.
+)
+
+// The candidates.
+const (
+	calm  = "calm"
+	storm = "storm"
+)
+
+func main() {
+	process.Work(environment, replay)
+	lab.Run(run)
+}
+
+func run(l *lab.Lab) error {
+	ctx := context.Background()
+	during, err := web.During(timeVariable, 2*time.Minute)
+	if err != nil {
+		return err
+	}
+	speed := 20
+	if text := os.Getenv(speedVariable); text != "" {
+		if speed, err = strconv.Atoi(text); err != nil || speed < 1 {
+			return fmt.Errorf("%s=%s: it takes a number, at least 1", speedVariable, text)
+		}
+	}
+	site := web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{
+		web.Camera(live, 30*time.Second), web.Camera(old, 30*time.Second), web.Camera(films, time.Hour),
+	}})
+	a := &archive{site: site}
+	if err := a.fill(ctx); err != nil {
+		return err
+	}
+	stop := a.keepLive(ctx)
+	defer stop()
+	b := &bench{
+		report: report.New("storm-day", rounds), asker: process.StartWorker[order, answer](l, environment, web.ClientCores), server: site.Server.PID(),
+		order: order{Base: "http://" + site.Server.Address(), During: during, Speed: speed, Gets: 1, Addresses: 1, Files: a.files, Pages: a.pages, Films: a.films},
+	}
+	if err := b.measure(); err != nil {
+		return err
+	}
+	if err := b.report.Save(); err != nil {
+		return err
+	}
+	return b.report.Print(os.Stdout)
+}
+
+type bench struct {
+	report *report.Report
+	asker  *process.Worker[order, answer]
+	order  order
+	server int
+}
+
+func (b *bench) measure() error {
+	warm := b.order
+	warm.During = max(b.order.During/10, time.Second)
+	if _, err := b.asker.Do(warm); err != nil {
+		return err
+	}
+	var slower, failures []float64
+	for round := range rounds {
+		var people [2]float64
+		for i, o := range []order{b.order, b.stormy()} {
+			name := []string{calm, storm}[i]
+			o.Seed = uint64(round*2 + i)
+			a, err := b.replay(name, o)
+			if err != nil {
+				return err
+			}
+			people[i] = a.People.P99
+			failures = append(failures, float64(a.errors()))
+		}
+		slower = append(slower, (people[1]-slack)/people[0])
+		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
+	}
+	b.tell(slower, failures)
+	return nil
+}
+
+func (b *bench) stormy() order {
+	o := b.order
+	o.Gets, o.Addresses = stormGets, stormAddresses
+	return o
+}
+
+// replay replays a part of a day, and reports it.
+func (b *bench) replay(name string, o order) (answer, error) {
+	before, err := process.Time(b.server)
+	if err != nil {
+		return answer{}, err
+	}
+	a, err := b.asker.Do(o)
+	if err != nil {
+		return a, err
+	}
+	after, err := process.Time(b.server)
+	if err != nil {
+		return a, err
+	}
+	r := b.report
+	for _, class := range []struct {
+		name string
+		seen outcome
+	}{{"people", a.People}, {"robots", a.Robots}} {
+		phase := name + ", " + class.name
+		r.Add(phase, "p50", "ms", class.seen.P50)
+		r.Add(phase, "p99", "ms", class.seen.P99)
+		r.Add(phase, "requests", "/s", float64(class.seen.Requests)/o.During.Seconds())
+		r.Add(phase, "bytes", "MB/s", float64(class.seen.Bytes)/o.During.Seconds()/1e6)
+		r.Add(phase, "answered 429", "requests", float64(class.seen.Limited))
+		r.Add(phase, "errors", "requests", float64(class.seen.failed()))
+		for _, what := range slices.Sorted(maps.Keys(class.seen.Failed)) {
+			r.Note("%s, %s: %d times %s.", name, class.name, class.seen.Failed[what], what)
+		}
+	}
+	r.Add(name+", feed-server", "CPU", "% of a core", 100*(after-before).Seconds()/o.During.Seconds())
+	r.Add(name+", who asks", "late p99", "ms", a.LateP99)
+	return a, nil
+}
+
+func (b *bench) tell(times, failures []float64) {
+	r := b.report
+	r.Note("%d times as fast as the study's day, each client as often as then and %d of each, %v of calm and of storm.", b.order.Speed, b.order.Speed, b.order.During)
+	r.Note("feed-server has one core, who asks the other.")
+	r.Note("A time is from when a request was due until its last byte. Who asks is late where its own processor is too slow.")
+	r.Bound("errors", []float64{slices.Max(failures)}, "<=", 0)
+	r.Bound("people,(p99-of-storm-less-5-ms)/p99-of-calm", times, "<=", slower)
+}

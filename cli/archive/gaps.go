@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// GapsCommand returns `substorm gaps`.
+func GapsCommand() *cobra.Command {
+	o := &backend.Options{}
+	var s selection
+	var all bool
+	var cause, output string
+	cmd := &cobra.Command{
+		Use:   "gaps",
+		Short: "Show what is missing of what instruments should have observed, and why",
+		Long: `Shows times of which an instrument's archive has nothing although something was due,
+by day of observation. Within five minutes a gap is found, or closed by what comes late.
+
+Link         the instrument could not reach us, or still has it and owes it
+Instrument   nothing points elsewhere: it did not observe
+Refused      a gateway refused it: substorm archive ledger says why
+Lost         it was received and lost here, or dropped
+Undecodable  it came, and nobody can read it
+Retracted    it was received, and is not shown any more
+
+Daylight (spec.cadence.observes), maintenance and retirement are no gaps.`,
+		Example: `  substorm gaps
+  substorm gaps --instrument allsky-1 --from 2026-11-01 --to 2026-11-30 --all
+  substorm gaps --cause Lost -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := s.days(); err != nil {
+				return err
+			}
+			if output != "" && output != "json" {
+				return usage.Errorf("-o %s: there is json", output)
+			}
+			if cause != "" && !slices.Contains(wire.GapCauses(), wire.GapCause(cause)) {
+				return usage.Errorf("--cause %s: there are %v", cause, wire.GapCauses())
+			}
+			b, err := backend.Open(cmd.Context(), *o)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			js, err := b.JetStream(cmd.Context())
+			if err != nil {
+				return err
+			}
+			days, err := readGaps(cmd.Context(), js, b.Code, &s)
+			if err != nil {
+				return err
+			}
+			gaps := chosen(days, all, wire.GapCause(cause))
+			if output == "json" {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				for _, g := range gaps {
+					if err := enc.Encode(g); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			return printGaps(cmd.OutOrStdout(), b.Code, gaps, len(days), time.Now())
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	s.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "all", false, "also gaps that what came late has filled")
+	cmd.Flags().StringVar(&cause, "cause", "", "only gaps of this cause")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json (one gap per line)")
+	return cmd
+}
+
+// Gap is what is missing of an instrument; one that goes over midnight is one gap.
+type Gap struct {
+	Instrument string `json:"instrument"`
+	wire.MissingGap
+}
+
+// readGaps returns what is said of the chosen instruments and days of observation.
+func readGaps(ctx context.Context, js jetstream.JetStream, site string, s *selection) (map[instrumentDay]wire.DayGaps, error) {
+	within, err := s.days()
+	if err != nil {
+		return nil, err
+	}
+	days := map[instrumentDay]wire.DayGaps{}
+	err = eachEntry(ctx, js, wire.GapsBucket(site), ">", func(key string, value []byte) error {
+		instrument, day, err := wire.ParseGapsKey(key)
+		if err != nil || !s.holdsInstrument(instrument) || !within.hold(day) {
+			return err
+		}
+		d, err := wire.DecodeDayGaps(value)
+		if err != nil {
+			return fmt.Errorf("gaps %s: %w", key, err)
+		}
+		days[instrumentDay{instrument, day}] = d
+		return nil
+	})
+	return days, err
+}
+
+// chosen returns the gaps in order, those that meet at midnight as one.
+func chosen(days map[instrumentDay]wire.DayGaps, all bool, cause wire.GapCause) []Gap {
+	var gaps []Gap
+	for at, d := range days {
+		for _, g := range d.Gaps {
+			if (g.ClosedAt == nil || all) && (cause == "" || g.Cause == cause) {
+				gaps = append(gaps, Gap{at.instrument, g})
+			}
+		}
+	}
+	slices.SortFunc(gaps, func(a, b Gap) int {
+		return cmp.Or(strings.Compare(a.Instrument, b.Instrument), strings.Compare(a.Channel, b.Channel), a.From.Compare(b.From))
+	})
+	var joined []Gap
+	for _, g := range gaps {
+		n := len(joined)
+		if n == 0 || !joined[n-1].goesOn(g) {
+			joined = append(joined, g)
+			continue
+		}
+		last := &joined[n-1]
+		last.To, last.Missing, last.ClosedAt = g.To, last.Missing+g.Missing+1, g.ClosedAt
+	}
+	return joined
+}
+
+// goesOn says whether the next gap is the rest of this one.
+func (g *Gap) goesOn(next Gap) bool {
+	return g.Instrument == next.Instrument && g.Channel == next.Channel && g.Cause == next.Cause && (g.ClosedAt == nil) == (next.ClosedAt == nil) &&
+		g.To != nil && g.To.Equal(next.From) && g.To.Equal(g.To.Truncate(24*time.Hour))
+}
+
+func printGaps(w io.Writer, site string, gaps []Gap, days int, now time.Time) error {
+	switch {
+	case days == 0:
+		_, err := fmt.Fprintf(w, "nothing was compared yet at site %s: the archivist looks every five minutes at instruments that have observed\n", site)
+		return err
+	case len(gaps) == 0:
+		_, err := fmt.Fprintln(w, "no gaps")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "INSTRUMENT\tCHANNEL\tFROM\tTO\tFOR\tMISSING\tCAUSE\tCLOSED")
+	for _, g := range gaps {
+		to, closed := "-", "-"
+		if g.To != nil {
+			to = clock(*g.To)
+		}
+		if g.ClosedAt != nil {
+			closed = clock(*g.ClosedAt)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", g.Instrument, orDash(g.Channel), clock(g.From), to,
+			g.Ends(now).Sub(g.From).Round(time.Second), g.Missing, g.Cause, closed)
+	}
+	return t.Flush()
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Report says what a time brought: what was received of it, what is missing, and who
+// fetched how much.
+type Report struct {
+	Site string   `json:"site"`
+	From wire.Day `json:"from"`
+	To   wire.Day `json:"to"`
+	// ClosedTo is the last day of the ledger that is closed with all before it.
+	ClosedTo    wire.Day           `json:"closedTo,omitempty"`
+	Instruments []InstrumentReport `json:"instruments"`
+	// Other is what was asked of the archive and is about no instrument.
+	Other []wire.DownloadCount `json:"other,omitempty"`
+	// Partners are those that mirror; none is known yet.
+	Partners []string `json:"partners"`
+	// Agree is whether the totals are those of the ledger, and its columns agree.
+	Agree bool `json:"agree"`
+}
+
+// InstrumentReport is about one instrument. Counts of what was received go by the day
+// of receipt, as the ledger's; what was expected and is missing, by that of observation.
+type InstrumentReport struct {
+	Instrument string `json:"instrument"`
+	// Expected observations; absent where nothing is known to have been due.
+	Expected int64 `json:"expected,omitempty"`
+	// Objects and Datagrams that the archive lists, without repeats, and their Bytes.
+	Objects   uint64 `json:"objects"`
+	Datagrams uint64 `json:"datagrams,omitempty"`
+	Bytes     uint64 `json:"bytes"`
+	// Late are those that came later than cadence.lateAfter.
+	Late      uint64 `json:"late,omitempty"`
+	Repeated  uint64 `json:"repeated,omitempty"`
+	Retracted uint64 `json:"retracted,omitempty"`
+	Purged    uint64 `json:"purged,omitempty"`
+	// Coverage is the part of the time in which something was due that has no gap; absent
+	// where nothing was due.
+	Coverage *float64 `json:"coverage,omitempty"`
+	// Gaps that are open, by cause.
+	Gaps map[wire.GapCause]GapSum `json:"gaps,omitempty"`
+	// Mirrored by partner; none is known yet.
+	Mirrored  map[string]uint64    `json:"mirrored,omitempty"`
+	Downloads []wire.DownloadCount `json:"downloads,omitempty"`
+	// Differences to the ledger, by day.
+	Differences []string `json:"differences,omitempty"`
+}
+
+// GapSum sums up gaps.
+type GapSum struct {
+	Gaps    int     `json:"gaps"`
+	Missing int64   `json:"missing"`
+	Seconds float64 `json:"seconds"`
+}
+
+// ReadReport reads a report. From and To of the selection are set.
+func ReadReport(ctx context.Context, store objectstore.Store, js jetstream.JetStream, site string, s *selection, now time.Time) (*Report, error) {
+	within, err := s.days()
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Site: site, From: within.first, To: within.last, Partners: []string{}, Agree: true}
+	by := map[string]*InstrumentReport{}
+	of := func(name string) *InstrumentReport {
+		if by[name] == nil {
+			by[name] = &InstrumentReport{Instrument: name}
+		}
+		return by[name]
+	}
+	if err := r.readListed(ctx, store, js, s, of, now); err != nil {
+		return nil, err
+	}
+	if err := r.readGaps(ctx, js, s, of, now); err != nil {
+		return nil, err
+	}
+	if err := r.readDownloads(ctx, js, s, of); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		r.Instruments = append(r.Instruments, *by[name])
+		r.Agree = r.Agree && len(by[name].Differences) == 0
+	}
+	err = eachEntry(ctx, js, wire.StatusBucket(site), wire.LedgerStatusKey, func(_ string, value []byte) error {
+		status, err := wire.DecodeLedgerStatus(value)
+		r.ClosedTo = status.ClosedTo
+		return err
+	})
+	return r, err
+}
+
+// listed is what the manifests list of a day, as the ledger counts.
+type listed struct {
+	// all objects that ever were announced, repeats, and datagrams in segments.
+	all, repeats, datagrams wire.Totals
+}
+
+func (l *listed) add(r *wire.Record) {
+	if r.Segment != nil {
+		l.datagrams.Datagrams += r.Segment.Datagrams
+		l.datagrams.DatagramBytes += r.Segment.DatagramBytes
+		return
+	}
+	one := wire.Totals{Objects: 1, ObjectBytes: uint64(r.Size), Digest: r.Digest}
+	l.all = l.all.Plus(one)
+	if r.State == wire.StateWithdrawn {
+		l.repeats = l.repeats.Plus(one)
+	}
+}
+
+// readListed reads the manifests, and compares them with the ledger.
+func (r *Report) readListed(ctx context.Context, store objectstore.Store, js jetstream.JetStream, s *selection, of func(string) *InstrumentReport, now time.Time) error {
+	entries, err := entriesOf(ctx, js, r.Site)
+	if err != nil {
+		return err
+	}
+	found := map[instrumentDay]*listed{}
+	for list, err := range s.lists(ctx, store, r.Site) {
+		if err != nil {
+			return err
+		}
+		day := &listed{}
+		found[list] = day
+		e := entries[list.instrument]
+		for rec, err := range manifest.Records(ctx, store, r.Site, list.instrument, list.day) {
+			if err != nil {
+				return fmt.Errorf("instrument %s, %s: %w", list.instrument, list.day, err)
+			}
+			day.add(&rec)
+			of(list.instrument).add(&rec, e.LateAfter())
+		}
+	}
+	ledgers, err := ReadLedger(ctx, js, r.Site, s, now)
+	if err != nil {
+		return err
+	}
+	for i := range ledgers {
+		l := &ledgers[i]
+		at := instrumentDay{l.Instrument, l.Day}
+		in := of(l.Instrument)
+		for _, d := range append(l.Differences, l.compareListed(found[at])...) {
+			in.Differences = append(in.Differences, fmt.Sprintf("%s: %s", l.Day, d))
+		}
+		delete(found, at)
+	}
+	for at, day := range found {
+		if day.all.Objects+day.datagrams.Datagrams > 0 {
+			in := of(at.instrument)
+			in.Differences = append(in.Differences, fmt.Sprintf("%s: %d objects and %d datagrams are listed, and the ledger says nothing of the day",
+				at.day, day.all.Objects, day.datagrams.Datagrams))
+			slices.Sort(in.Differences)
+		}
+	}
+	return nil
+}
+
+// compareListed says where the manifests list other objects than the ledger counts.
+func (l *Ledger) compareListed(is *listed) []string {
+	if is == nil {
+		is = &listed{}
+	}
+	var differences []string
+	say := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
+	switch a := l.Announced; {
+	case is.all.Objects < a.Objects:
+		say("objects: %d announced, %d listed: what is new is listed within a minute", a.Objects, is.all.Objects)
+	case is.all.Objects > a.Objects:
+		say("objects: %d announced, %d listed", a.Objects, is.all.Objects)
+	case is.all.ObjectBytes != a.ObjectBytes:
+		say("bytes of objects: %d announced, %d listed", a.ObjectBytes, is.all.ObjectBytes)
+	case is.all.Digest != a.Digest:
+		say("digests: other objects are listed than were announced")
+	}
+	if is.repeats.Objects != l.Repeated.Objects {
+		say("repeats: %d in the ledger, %d listed", l.Repeated.Objects, is.repeats.Objects)
+	}
+	if l.Instrument == wire.UnknownInstrument {
+		return differences // what no instrument claims is in no manifest
+	}
+	if s := l.Stored; is.datagrams.Datagrams != s.Datagrams || is.datagrams.DatagramBytes != s.DatagramBytes {
+		say("datagrams: %d (%d bytes) stored, %d (%d bytes) in listed segments", s.Datagrams, s.DatagramBytes, is.datagrams.Datagrams, is.datagrams.DatagramBytes)
+	}
+	return differences
+}
+
+// add counts a listed object.
+func (i *InstrumentReport) add(r *wire.Record, lateAfter time.Duration) {
+	count := uint64(1)
+	if r.Segment != nil {
+		count = r.Segment.Datagrams
+	}
+	switch r.State {
+	case wire.StateWithdrawn:
+		i.Repeated += count
+		return
+	case wire.StateRetracted:
+		i.Retracted += count
+	case wire.StatePurged:
+		i.Purged += count
+	}
+	if r.Segment != nil {
+		i.Datagrams += count
+	} else {
+		i.Objects++
+	}
+	i.Bytes += uint64(r.Size)
+	if r.ObservedTo != nil && r.ReceivedAt.Sub(*r.ObservedTo) > lateAfter {
+		i.Late += count
+	}
+}
+
+// entriesOf returns the registry's entries by instrument.
+func entriesOf(ctx context.Context, js jetstream.JetStream, site string) (map[string]*defaulted, error) {
+	entries := map[string]*defaulted{}
+	err := eachEntry(ctx, js, wire.RegistryBucket(site), wire.RegistryInstrumentKey("*"), func(key string, value []byte) error {
+		e, err := wire.DecodeInstrumentEntry(value)
+		if err != nil {
+			return fmt.Errorf("registry of site %s: %s: %w", site, key, err)
+		}
+		entries[e.Instrument] = &defaulted{e}
+		return nil
+	})
+	return entries, err
+}
+
+// defaulted is the entry of an instrument, which may not be declared any more.
+type defaulted struct{ wire.InstrumentEntry }
+
+// LateAfter is that of the entry, or the default.
+func (d *defaulted) LateAfter() time.Duration {
+	if d == nil {
+		return wire.DefaultLateAfter
+	}
+	return d.InstrumentEntry.LateAfter()
+}
+
+// readGaps sums up what is missing.
+func (r *Report) readGaps(ctx context.Context, js jetstream.JetStream, s *selection, of func(string) *InstrumentReport, now time.Time) error {
+	days, err := readGaps(ctx, js, r.Site, s)
+	if err != nil {
+		return err
+	}
+	due, missing := map[string]float64{}, map[string]float64{}
+	for at, d := range days {
+		in := of(at.instrument)
+		in.Expected += d.Due
+		channels := map[string]float64{"": 0}
+		for _, g := range d.Gaps {
+			if g.ClosedAt != nil {
+				continue
+			}
+			until := d.Until
+			if until.Before(g.From) {
+				until = g.From
+			}
+			seconds := g.Ends(until).Sub(g.From).Seconds()
+			channels[g.Channel] += seconds
+			sum := in.Gaps[g.Cause]
+			sum.Gaps, sum.Missing, sum.Seconds = sum.Gaps+1, sum.Missing+g.Missing, sum.Seconds+seconds
+			if in.Gaps == nil {
+				in.Gaps = map[wire.GapCause]GapSum{}
+			}
+			in.Gaps[g.Cause] = sum
+		}
+		due[at.instrument] += float64(d.DueMillis) / 1000
+		// Of several channels the one that lacks most counts.
+		missing[at.instrument] += slices.Max(slices.Collect(maps.Values(channels)))
+	}
+	for name, seconds := range due {
+		if seconds > 0 {
+			coverage := max(0, 1-missing[name]/seconds)
+			of(name).Coverage = &coverage
+		}
+	}
+	return nil
+}
+
+// readDownloads sums up what was asked, by reader and class. A Site of an older operator
+// has no such bucket.
+func (r *Report) readDownloads(ctx context.Context, js jetstream.JetStream, s *selection, of func(string) *InstrumentReport) error {
+	within, err := s.days()
+	if err != nil {
+		return err
+	}
+	if _, err := js.KeyValue(ctx, wire.DownloadsBucket(r.Site)); errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil
+	}
+	sums := map[string]map[[2]string]wire.DownloadCount{}
+	err = eachEntry(ctx, js, wire.DownloadsBucket(r.Site), ">", func(key string, value []byte) error {
+		instrument, day, err := wire.ParseDownloadsKey(key)
+		if err != nil || !within.hold(day) || instrument != wire.NoInstrument && !s.holdsInstrument(instrument) {
+			return err
+		}
+		d, err := wire.DecodeDownloads(value)
+		if err != nil {
+			return fmt.Errorf("downloads %s: %w", key, err)
+		}
+		if sums[instrument] == nil {
+			sums[instrument] = map[[2]string]wire.DownloadCount{}
+		}
+		for _, c := range d.By {
+			who := [2]string{c.Reader, c.Class}
+			sums[instrument][who] = c.Plus(sums[instrument][who])
+		}
+		return nil
+	})
+	for instrument, by := range sums {
+		counts := slices.Collect(maps.Values(by))
+		slices.SortFunc(counts, func(a, b wire.DownloadCount) int {
+			return strings.Compare(a.Reader+"\x00"+a.Class, b.Reader+"\x00"+b.Class)
+		})
+		if instrument == wire.NoInstrument {
+			r.Other = counts
+		} else {
+			of(instrument).Downloads = counts
+		}
+	}
+	return err
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package archive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// WhoisCommand returns `substorm whois`.
+func WhoisCommand() *cobra.Command {
+	o := &backend.Options{}
+	var s selection
+	var output string
+	cmd := &cobra.Command{
+		Use:   "whois DIGEST|NAME",
+		Short: "Show everything that the archive knows of an object",
+		Long: `Shows what the archive knows of an object: which instrument sent it, from where and
+when, which gateway received it, its path and versions, its state and who changed
+that, its repeats, and where its bytes lie. It is named by its SHA-256 or the first
+eight digits or more of that, its path, the name that its sender gave, or its key.
+
+All lists of the archive are read: --instrument and --from, --to (days of receipt)
+make that less.`,
+		Example: `  substorm whois 3fa9c0d2e1b45a67
+  substorm whois gill/2026/11/21/gill_20261121_120003.jpg --instrument allsky-1
+  substorm whois 3fa9c0d2 --day today -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := s.days(); err != nil {
+				return err
+			}
+			if output != "" && output != "json" {
+				return usage.Errorf("-o %s: there is json", output)
+			}
+			b, err := backend.Open(cmd.Context(), *o)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			store, err := b.Store(cmd.Context())
+			if err != nil {
+				return err
+			}
+			found, err := Whois(cmd.Context(), store, b.Code, args[0], &s)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				for _, k := range found {
+					if err := enc.Encode(k); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			return printKnown(cmd.OutOrStdout(), found)
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	s.addFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json (one object per line)")
+	return cmd
+}
+
+// Known is what is known of one object.
+type Known struct {
+	Instrument string   `json:"instrument"`
+	Day        wire.Day `json:"day"`
+	// Path is below the instrument's.
+	Path   string      `json:"path"`
+	Record wire.Record `json:"record"`
+	// Versions are all of its name, this one included, by their IDs, the first one first.
+	Versions []KnownVersion `json:"versions,omitempty"`
+	// Repeats are those that were taken back because they had the same bytes.
+	Repeats []KnownRepeat `json:"repeats,omitempty"`
+	// Bytes says whether they are where the record says; absent of one whose bytes are
+	// taken out.
+	Bytes *KnownBytes `json:"bytes,omitempty"`
+}
+
+// KnownVersion is one object that has, or had, a name.
+type KnownVersion struct {
+	Version int         `json:"version"`
+	ID      string      `json:"id"`
+	Digest  wire.Digest `json:"sha256"`
+	State   wire.State  `json:"state"`
+}
+
+// KnownRepeat is a repeat of an object.
+type KnownRepeat struct {
+	ID         string `json:"id"`
+	ReceivedAt string `json:"receivedAt"`
+	Source     string `json:"source,omitempty"`
+	Gateway    string `json:"gateway"`
+}
+
+// KnownBytes says where an object's bytes lie.
+type KnownBytes struct {
+	Key    string `json:"key"`
+	Offset int64  `json:"offset,omitempty"`
+	Length int64  `json:"length,omitempty"`
+	// There: the store has that key, and it is large enough.
+	There bool `json:"there"`
+}
+
+// anyDigest is what may be the beginning of one.
+var anyDigest = regexp.MustCompile(`^[0-9a-fA-F]{8,64}$`)
+
+// Whois finds all objects that a digest or a name means, the last received first.
+// Errors: also where there is none.
+func Whois(ctx context.Context, store objectstore.Store, site, name string, s *selection) ([]Known, error) {
+	digest := ""
+	if anyDigest.MatchString(name) {
+		digest = strings.ToLower(name)
+	}
+	var found []Known
+	repeatOf := ""
+	err := s.records(ctx, store, site, func(list instrumentDay, r *wire.Record) {
+		switch {
+		case !means(r, list.instrument, digest, name):
+		case r.State == wire.StateWithdrawn:
+			repeatOf = r.RepeatOf
+		default:
+			found = append(found, Known{Instrument: list.instrument, Day: list.day, Path: r.Published(), Record: *r})
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) == 0 && repeatOf != "":
+		return nil, fmt.Errorf("%q was taken back as a repeat of %s: substorm whois %s", name, repeatOf, repeatOf)
+	case len(found) == 0:
+		return nil, fmt.Errorf("the archive of site %s lists nothing under %q: neither a digest, a path, a sender's name nor a key; what is new is listed within a minute", site, name)
+	}
+	if err := related(ctx, store, site, s, found); err != nil {
+		return nil, err
+	}
+	for i := range found {
+		if found[i].Bytes, err = bytesOf(ctx, store, &found[i].Record); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Known) int { return b.Record.ReceivedAt.Compare(a.Record.ReceivedAt) })
+	return found, nil
+}
+
+// records calls f for all that the manifests list within the selection.
+func (s *selection) records(ctx context.Context, store objectstore.Store, site string, f func(instrumentDay, *wire.Record)) error {
+	for list, err := range s.lists(ctx, store, site) {
+		if err != nil {
+			return err
+		}
+		for r, err := range manifest.Records(ctx, store, site, list.instrument, list.day) {
+			if err != nil {
+				return fmt.Errorf("instrument %s, %s: %w", list.instrument, list.day, err)
+			}
+			f(list, &r)
+		}
+	}
+	return nil
+}
+
+// related reads the other versions of what has a name, which may be of any day, and the
+// repeats.
+func related(ctx context.Context, store objectstore.Store, site string, s *selection, found []Known) error {
+	again := &selection{day: s.day, from: s.from, to: s.to, now: s.now}
+	byID, byName := map[string]*Known{}, map[string][]*Known{}
+	for i := range found {
+		k := &found[i]
+		again.instruments = append(again.instruments, k.Instrument)
+		byID[k.Record.ID] = k
+		if k.Record.Name != "" {
+			again.day, again.from, again.to = "", "", ""
+			name := k.Instrument + "/" + k.Record.Name
+			byName[name] = append(byName[name], k)
+		}
+	}
+	err := again.records(ctx, store, site, func(list instrumentDay, r *wire.Record) {
+		if r.State == wire.StateWithdrawn {
+			if k := byID[r.RepeatOf]; k != nil {
+				k.Repeats = append(k.Repeats, KnownRepeat{r.ID, wire.FormatTime(r.ReceivedAt), r.Source, r.Gateway})
+			}
+			return
+		}
+		for _, k := range byName[list.instrument+"/"+r.Name] {
+			k.Versions = append(k.Versions, KnownVersion{max(1, r.Version), r.ID, r.Digest, r.State})
+		}
+	})
+	for i := range found {
+		slices.SortFunc(found[i].Versions, func(a, b KnownVersion) int { return a.Version - b.Version })
+	}
+	return err
+}
+
+// means says whether a record is what was named.
+func means(r *wire.Record, instrument, digest, name string) bool {
+	if digest != "" && strings.HasPrefix(r.Digest.String(), digest) {
+		return true
+	}
+	path := r.Published()
+	return name == r.ID || name == r.Key || name == r.Name || name == path || name == instrument+"/"+path
+}
+
+// bytesOf looks whether an object's bytes are there.
+func bytesOf(ctx context.Context, store objectstore.Store, r *wire.Record) (*KnownBytes, error) {
+	if r.State == wire.StatePurged {
+		return nil, nil
+	}
+	b := &KnownBytes{Key: r.Key, Offset: r.Offset, Length: r.Length}
+	info, err := store.Head(ctx, r.Key)
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound):
+		return b, nil
+	case err != nil:
+		return nil, err
+	case r.InPack():
+		b.There = info.Size >= r.Offset+r.Length
+	default:
+		b.There = info.Size == r.Size
+	}
+	return b, nil
+}
+
+func printKnown(w io.Writer, found []Known) error {
+	for i := range found {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		found[i].print(func(what, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", what, fmt.Sprintf(format, args...)) })
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// print says what is known, a line each.
+func (k *Known) print(say func(what, format string, args ...any)) {
+	r := &k.Record
+	say("sha-256", "%s", r.Digest)
+	say("instrument", "%s", k.Instrument)
+	say("path", "%s", k.Path)
+	if r.Name != "" {
+		say("name", "%s", r.Name)
+	}
+	k.printState(say)
+	say("size", "%d bytes (%s), %s", r.Size, humanize.IBytes(uint64(r.Size)), orDash(r.MediaType))
+	if r.Segment != nil {
+		say("segment", "%d datagrams of channel %s, in %d messages", r.Segment.Datagrams, r.Segment.Channel, r.Segment.Messages)
+	}
+	if r.ObservedFrom != nil {
+		to := r.ObservedFrom
+		if r.ObservedTo != nil {
+			to = r.ObservedTo
+		}
+		say("observed", "%s to %s, by %s", wire.FormatTime(*r.ObservedFrom), wire.FormatTime(*to), r.TimeSource)
+	}
+	say("received", "%s, listed under %s", wire.FormatTime(r.ReceivedAt), k.Day)
+	say("from", "%s", orDash(r.Source))
+	gateway := fmt.Sprintf("%s, its life %s", r.Gateway, orDash(r.Incarnation))
+	if r.Port > 0 {
+		gateway += fmt.Sprintf(", port %d", r.Port)
+	}
+	if r.BroughtBy != "" {
+		gateway += ", stored by " + r.BroughtBy + " from its copy"
+	}
+	say("gateway", "%s", gateway)
+	if r.Completeness != "" {
+		say("complete", "%s", r.Completeness)
+	}
+	for _, v := range k.Versions {
+		say("version", "%d: sha-256 %s, %s, %s", v.Version, v.Digest, v.State, v.ID)
+	}
+	for _, again := range k.Repeats {
+		say("repeat", "received %s from %s by %s, taken back: %s", again.ReceivedAt, orDash(again.Source), again.Gateway, again.ID)
+	}
+	k.printBytes(say)
+	say("id", "%s", r.ID)
+}
+
+func (k *Known) printState(say func(what, format string, args ...any)) {
+	r := &k.Record
+	said := string(r.State)
+	if r.PurgedAt != nil {
+		said += " at " + wire.FormatTime(*r.PurgedAt)
+	} else if r.RetractedAt != nil && r.State == wire.StateRetracted {
+		said += " at " + wire.FormatTime(*r.RetractedAt)
+	}
+	if r.ChangedBy != "" {
+		said += " by " + r.ChangedBy
+	}
+	if r.Reason != "" {
+		said += ": " + r.Reason
+	}
+	say("state", "%s", said)
+	if r.Supersedes != "" {
+		say("replaces", "%s", r.Supersedes)
+	}
+}
+
+func (k *Known) printBytes(say func(what, format string, args ...any)) {
+	b := k.Bytes
+	switch {
+	case b == nil:
+		say("bytes", "none: they were taken out of the archive")
+	case !b.There:
+		say("bytes", "MISSING: they should be in %s: substorm archive verify", b.Key)
+	case b.Length > 0:
+		say("bytes", "%s, %d bytes from %d on", b.Key, b.Length, b.Offset)
+	default:
+		say("bytes", "%s", b.Key)
+	}
+}

@@ -99,16 +99,26 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 
 	// A user that may announce of this instrument alone.
 	must(t, append([]string{"retract", "allsky-1", f.frame.Digest.String(), "--reason", "dark", "--by", "anna", "--wait", "0"}, at...)...)
-	notices, err := js.Stream(t.Context(), wire.NoticeStream(site))
+	announced, err := js.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := notices.GetLastMsgForSubject(t.Context(), wire.NoticeSubject(site, "allsky-1"))
+	m, err := announced.GetLastMsgForSubject(t.Context(), wire.NoticeSubject(site, "allsky-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n, err := wire.DecodeNotice(m.Data); err != nil || n.ID != f.frame.ID || n.State != wire.StateRetracted || n.Reason != "dark" || n.ChangedBy != "anna" || n.RetractedAt == nil {
 		t.Errorf("%+v, %v", n, err)
+	}
+
+	rebuild := append([]string{"rebuild", "--age", "0s", "--scratch-dir", t.TempDir()}, at...)
+	must(t, append(rebuild, "--tell")...)
+	f.lose(t, wire.ManifestSitePrefix(site))
+	if _, notes := must(t, rebuild...); !strings.Contains(notes, "3 days were made anew") || strings.Contains(notes, "JetStream is not known") {
+		t.Errorf("rebuild said %q", notes)
+	}
+	if out, _ := must(t, append([]string{"ls", "-o", "json"}, at...)...); len(notices(t, out)) != 4 {
+		t.Errorf("listed after a rebuild:\n%s", out)
 	}
 
 	for name, c := range map[string]struct {

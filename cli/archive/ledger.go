@@ -28,6 +28,8 @@ type Ledger struct {
 	Stored    wire.Totals `json:"stored"`
 	Announced wire.Totals `json:"announced"`
 	Repeated  wire.Totals `json:"repeated"`
+	// Damaged is what is stored and not what was received any more, as the scrub found.
+	Damaged wire.Totals `json:"damaged,omitzero"`
 	// Agree is whether nothing is in Differences.
 	Agree bool `json:"agree"`
 	// Differences say which columns differ, and what that may mean.
@@ -48,6 +50,7 @@ type WriterColumns struct {
 	Stored     wire.Totals `json:"stored"`
 	Announced  wire.Totals `json:"announced"`
 	Repeated   wire.Totals `json:"repeated"`
+	Damaged    wire.Totals `json:"damaged,omitzero"`
 }
 
 func (w *WriterColumns) column(step wire.Step) *wire.Totals {
@@ -60,6 +63,8 @@ func (w *WriterColumns) column(step wire.Step) *wire.Totals {
 		return &w.Announced
 	case wire.StepRepeated:
 		return &w.Repeated
+	case wire.StepDamaged:
+		return &w.Damaged
 	default:
 		return nil
 	}
@@ -122,6 +127,7 @@ func sumUp(byDay map[instrumentDay]map[string]*WriterColumns) []Ledger {
 		for _, w := range writers {
 			l.Received, l.Stored = l.Received.Plus(w.Received), l.Stored.Plus(w.Stored)
 			l.Announced, l.Repeated = l.Announced.Plus(w.Announced), l.Repeated.Plus(w.Repeated)
+			l.Damaged = l.Damaged.Plus(w.Damaged)
 			l.Writers = append(l.Writers, *w)
 		}
 		slices.SortFunc(l.Writers, func(a, b WriterColumns) int { return cmp.Compare(a.Writer, b.Writer) })

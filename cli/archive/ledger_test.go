@@ -162,6 +162,7 @@ func putEntries(t *testing.T, js jetstream.JetStream, now time.Time) {
 		entry("allsky-1", "2026-11-20", step, "gateway-0", objects(9, 90))
 	}
 	entry("allsky-1", "2026-11-21", wire.StepRepeated, wire.ArchivistWriter, objects(1, 10, "a"))
+	entry("allsky-1", "2026-11-20", wire.StepDamaged, wire.ArchivistWriter, objects(2, 20))
 	received := datagrams(600, 6000)
 	received.Dropped, received.Unknown = map[wire.Cause]uint64{wire.CauseKernelBuffer: 4}, 5
 	entry("mag-1", "2026-11-21", wire.StepReceived, "gateway-1", received)

@@ -35,6 +35,7 @@ acknowledged  the receipt could be written to the sender
 stored        it is in the object store (a datagram: in an announced segment)
 announced     its notice is in the stream (a datagram: its message)
 repeated      it was there already and was taken back
+damaged       it is stored, and not what was received any more, as the scrub found
 unfinished    objects that began and got no receipt, by cause; Corrupt and SpoolAbandoned:
               they had one, and are lost
 dropped       datagrams, by cause; Undecodable and StreamGone: announced, and in no segment
@@ -140,6 +141,7 @@ func printAgreement(w io.Writer, ledgers []Ledger) error {
 		}
 	}
 	printLost(&out, ledgers)
+	printDamaged(&out, ledgers)
 	_, err := io.WriteString(w, out.String())
 	return err
 }
@@ -151,6 +153,17 @@ func printLost(out *strings.Builder, ledgers []Ledger) {
 	for _, l := range ledgers {
 		if n := sumOf(l.Stored.Dropped); n > 0 {
 			fmt.Fprintf(out, "%s  %s %s: %d datagrams (%s)\n", title, l.Instrument, l.Day, n, byCause(l.Stored.Dropped))
+			title = ""
+		}
+	}
+}
+
+// printDamaged names the days of which objects in the store are not what was received.
+func printDamaged(out *strings.Builder, ledgers []Ledger) {
+	title := "\nIn the store, and damaged or missing (substorm archive verify names them):\n"
+	for _, l := range ledgers {
+		if n := l.Damaged.Objects; n > 0 {
+			fmt.Fprintf(out, "%s  %s %s: %d objects, %s\n", title, l.Instrument, l.Day, n, humanize.IBytes(l.Damaged.ObjectBytes))
 			title = ""
 		}
 	}

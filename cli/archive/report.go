@@ -86,7 +86,7 @@ func ReadReport(ctx context.Context, store objectstore.Store, js jetstream.JetSt
 	if err := r.readListed(ctx, store, js, s, of, now); err != nil {
 		return nil, err
 	}
-	if err := r.readGaps(ctx, js, s, of, now); err != nil {
+	if err := r.readGaps(ctx, js, s, of); err != nil {
 		return nil, err
 	}
 	if err := r.readDownloads(ctx, js, s, of); err != nil {
@@ -250,7 +250,7 @@ func (d *defaulted) LateAfter() time.Duration {
 }
 
 // readGaps sums up what is missing.
-func (r *Report) readGaps(ctx context.Context, js jetstream.JetStream, s *selection, of func(string) *InstrumentReport, now time.Time) error {
+func (r *Report) readGaps(ctx context.Context, js jetstream.JetStream, s *selection, of func(string) *InstrumentReport) error {
 	days, err := readGaps(ctx, js, r.Site, s)
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -207,7 +206,7 @@ func fetch(ctx context.Context, store objectstore.Store, r wire.Record) ([]byte,
 	var more [1]byte
 	switch n, err := body.Read(more[:]); {
 	case n > 0:
-		return nil, fmt.Errorf("%s: %w: it has more than its %d bytes", r.ID, tree.ErrDamaged, r.Size)
+		return nil, tree.TooLong(r)
 	case !errors.Is(err, io.EOF):
 		return nil, err // compared at the end
 	}

@@ -260,7 +260,19 @@ func TestWithoutMemory(t *testing.T) {
 // up to 8 MiB not a byte, of larger ones not the last.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	var mu sync.Mutex
+	told := map[string]bool{} // missing, by ID
+	l := newLab(t, func(c *config) {
+		c.door.Damaged = func(instrument string, r wire.Record, missing bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			if instrument != camera {
+				t.Errorf("%s is said to be of %q", r.ID, instrument)
+			}
+			told[r.ID] = missing
+		}
+	})
+	want := map[string]bool{}
 	for name, damage := range map[string]func(body string) string{
 		"another byte": func(b string) string { return b[:len(b)/2] + "\x00\x01" + b[len(b)/2+2:] },
 		"another last": func(b string) string { return b[:len(b)-1] + "\x00" },
@@ -273,6 +285,9 @@ func TestDamaged(t *testing.T) {
 			file := fmt.Sprintf("%s-%d.bin", strings.ReplaceAll(name, " ", "-"), size)
 			r := l.put(camera, file, body)
 			l.store(r.Key, damage(body))
+			if size <= 8<<20 {
+				want[r.ID] = false
+			}
 			a := l.get("/archive/allsky-1/" + file)
 			if size <= 8<<20 {
 				a.want(t, name, 502)
@@ -294,6 +309,14 @@ func TestDamaged(t *testing.T) {
 	l.get("/archive/allsky-1/missing.jpg").want(t, "missing", 502)
 	if n := testutil.CollectAndCount(l.metrics, "substorm_archive_damaged_total"); n != 1 {
 		t.Errorf("%d series count what is damaged", n)
+	}
+	want[missing.ID] = true
+	mu.Lock()
+	defer mu.Unlock()
+	for id, missing := range want {
+		if is, known := told[id]; !known || is != missing {
+			t.Errorf("of %s nobody was told that it is damaged, or in another way", id)
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ package bundle
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"golang.org/x/sync/semaphore"
@@ -96,7 +95,7 @@ func (o *ahead) load() {
 	case errors.Is(err, tree.ErrDamaged):
 		o.err = err
 	case err == nil:
-		o.err = fmt.Errorf("%s: %w: it has more than its %d bytes", o.record.ID, tree.ErrDamaged, o.record.Size)
+		o.err = tree.TooLong(*o.record)
 	case err == io.EOF && o.record.Size == 0, err == io.ErrUnexpectedEOF && int64(n) == o.record.Size: // compared at the end
 		o.data = data[:n]
 	default:

@@ -31,6 +31,11 @@ func (b *Broken) Error() string { return b.why.Error() }
 // Unwrap returns why it is broken.
 func (b *Broken) Unwrap() error { return b.why }
 
+// TooLong is the Broken of an object that has more bytes than it should.
+func TooLong(r wire.Record) error {
+	return &Broken{r, fmt.Errorf("%s: %w: it has more than its %d bytes", r.ID, ErrDamaged, r.Size)}
+}
+
 // Open opens the bytes of an object, wherever they lie. They are compared with
 // its size and digest as they pass: the last read returns ErrDamaged rather than
 // io.EOF where they differ. Errors: those of objectstore; what is damaged or missing

@@ -4,6 +4,7 @@ package archivist
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"testing"
@@ -92,7 +93,7 @@ func (l *lab) rebuild() []bucket.Difference {
 	}
 	defer found.Close()
 	var all []bucket.Difference
-	for _, of := range found.Lists() {
+	for _, of := range l.lists(found) {
 		merged, err := found.Merge(l.t.Context(), of, time.Time{})
 		if err != nil {
 			l.t.Fatal(err)
@@ -112,6 +113,25 @@ func (l *lab) rebuild() []bucket.Difference {
 	return all
 }
 
+// lists are those that were found and those that are listed.
+func (l *lab) lists(found *bucket.Found) []bucket.List {
+	l.t.Helper()
+	lists := found.Lists()
+	for instrument, err := range manifest.Instruments(l.t.Context(), l.store, l.site) {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		for day, err := range manifest.Days(l.t.Context(), l.store, l.site, instrument) {
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			lists = append(lists, bucket.List{Instrument: instrument, Day: day})
+		}
+	}
+	slices.SortFunc(lists, bucket.List.Compare)
+	return slices.Compact(lists)
+}
+
 // tell writes down what only manifests say.
 func (l *lab) tell() {
 	l.t.Helper()
@@ -120,7 +140,7 @@ func (l *lab) tell() {
 		l.t.Fatal(err)
 	}
 	defer found.Close()
-	for _, of := range found.Lists() {
+	for _, of := range l.lists(found) {
 		merged, err := found.Merge(l.t.Context(), of, time.Time{})
 		if err != nil {
 			l.t.Fatal(err)
@@ -149,19 +169,20 @@ func TestRebuild(t *testing.T) {
 	old := now.Add(-72 * time.Hour).Truncate(24 * time.Hour).Add(12 * time.Hour)
 	at := func(day time.Time, i int) time.Time { return day.Add(time.Duration(i) * 10 * time.Millisecond) }
 
-	cfg := l.config("a")
+	cfg := l.keeper("a")
 	cfg.CompactInterval, cfg.CompactGrace = 200*time.Millisecond, time.Millisecond
 	cfg.CompactAfter = time.Hour
 	stop := l.run(cfg)
 	var dark wire.Notice
+	var members, raws []wire.Notice
 	for _, day := range []time.Time{old, now} {
 		number := uint64(day.Unix())
-		members := l.putPack(number, sent{camera, object{at(day, 0), "one " + day.String()}}, sent{sonde, object{at(day, 1), "two"}},
+		packed := l.putPack(number, sent{camera, object{at(day, 0), "one " + day.String()}}, sent{sonde, object{at(day, 1), "two"}},
 			sent{camera, object{at(day, 2), "three " + day.String()}}, sent{camera, object{at(day, 3), "one " + day.String()}})
-		for _, n := range members {
+		for _, n := range packed {
 			l.announce(n)
 		}
-		l.send(camera, at(day, 10), "raw "+day.String())
+		members, raws = append(members, packed...), append(raws, l.send(camera, at(day, 10), "raw "+day.String()))
 		l.send(camera, at(day, 11), "raw "+day.String()) // a repeat
 		dark = l.send(camera, at(day, 12), "dark "+day.String())
 		first := l.named(camera, at(day, 13), day.Format("0102")+"/a", "named "+day.String())
@@ -201,6 +222,19 @@ func TestRebuild(t *testing.T) {
 		}
 		return true
 	})
+	// Restored, purged from a pack of today, from a compacted one, and as an object of its own.
+	l.ask(raws[1], wire.StateRetracted, "too bright")
+	l.await("one more is retracted", func() bool { return l.is(raws[1].ID, wire.StateRetracted) })
+	l.ask(raws[1], wire.StateCurrent, "it was an aurora")
+	purged := []wire.Notice{members[0], members[6], dark}
+	for _, n := range purged {
+		l.ask(n, wire.StatePurged, "a person is on it")
+	}
+	l.await("one is restored, and others are gone", func() bool {
+		return l.is(raws[1].ID, wire.StateCurrent) && len(l.keys(camera, wire.StatePurged)) == len(purged) && len(l.removals()) == 0
+	})
+	l.ask(raws[0], wire.StateRetracted, "the shutter was closed")
+	l.await("one is retracted", func() bool { return l.is(raws[0].ID, wire.StateRetracted) })
 	stop()
 	before := l.everything()
 	if n := len(l.keys(camera, wire.StateWithdrawn)); n != 4 {
@@ -302,4 +336,43 @@ func TestRebuildOfParts(t *testing.T) {
 		kinds[d.Kind]++
 	}
 	want(t, "differences of a second time", map[bucket.DifferenceKind]int{bucket.Missing: 1}, kinds)
+}
+
+// A rebuild under a running archivist: it goes on, and makes the index anew when it is
+// told that the index does not know all.
+func TestRebuildUnderAnArchivist(t *testing.T) {
+	l := start(t).site(t, "thule")
+	kv := l.indexBucket()
+	now := time.Now().UTC()
+	l.run(l.config("a"))
+	for i := range 3 {
+		l.send(camera, now.Add(time.Duration(i)*time.Millisecond), fmt.Sprint("frame ", i))
+	}
+	entries := func() (version, entries int) {
+		for _, d := range l.index(camera).Open {
+			if d.Day == wire.DayOf(now) {
+				return d.Version, d.Entries
+			}
+		}
+		return 0, 0
+	}
+	complete := func() bool {
+		_, err := kv.Get(t.Context(), wire.IndexListedKey)
+		return err == nil
+	}
+	l.await("they are in the index", func() bool { _, n := entries(); return n == 3 && complete() })
+	l.lose(wire.ManifestSitePrefix(l.site))
+	if n := len(l.rebuild()); n != 3 {
+		t.Errorf("%d were not listed, want 3", n)
+	}
+	if err := kv.Delete(t.Context(), wire.IndexListedKey); err != nil {
+		t.Fatal(err)
+	}
+	last := l.send(camera, now.Add(time.Second), "one more")
+	l.await("the index is made anew", func() bool { version, n := entries(); return version == 1 && n == 4 && complete() })
+	c := l.catalog()
+	l.await("readers see it", func() bool { return slices.Equal(l.catalogued(c, camera), l.manifested(camera)) })
+	if !slices.Contains(l.manifested(camera), last.ID+" "+string(wire.StateCurrent)) {
+		t.Errorf("listed are %q", l.manifested(camera))
+	}
 }

@@ -270,6 +270,26 @@ func spanOf(r *wire.Record) wire.TimeSpan {
 	return s
 }
 
+// spoolPatience is how long what waits in a spool keeps gaps from being found: what is
+// older may be on a node that never returns.
+const spoolPatience = 24 * time.Hour
+
+// settled is up to when nothing waits in a spool that was received.
+func (k *Keeper) settled(ctx context.Context, now time.Time) (time.Time, error) {
+	settled := now
+	err := stream.Entries(ctx, k.status, wire.GatewayStatusKey("*"), func(entry jetstream.KeyValueEntry) error {
+		report, err := wire.DecodeGatewayStatus(entry.Value())
+		if err != nil || report.Spool == nil || report.Spool.Objects == 0 || report.Spool.Oldest == nil {
+			return err
+		}
+		if oldest := *report.Spool.Oldest; now.Sub(oldest) < spoolPatience {
+			settled = minTime(settled, oldest)
+		}
+		return nil
+	})
+	return settled, err
+}
+
 // evidence reads what may say why something is missing.
 func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, day wire.Day) (Evidence, error) {
 	var ev Evidence

@@ -191,7 +191,7 @@ func (k *Keeper) read(ctx context.Context, channels map[string]Archived, keys []
 			return fmt.Errorf("its files were replaced meanwhile: %w", err)
 		case err != nil:
 			return err
-		case added && (r.State == wire.StateRetracted || r.State == wire.StatePurged):
+		case added && takenBack(&r):
 			return errChanged
 		}
 		w.take(channels, &r)
@@ -220,6 +220,12 @@ func channelsOf(e *wire.InstrumentEntry) map[string]Archived {
 // mostSpans are gathered before they are put together.
 const mostSpans = 8192
 
+// takenBack says whether an object is not to be had any more, and not for its age: what
+// expired was observed.
+func takenBack(r *wire.Record) bool {
+	return r.State == wire.StateRetracted || r.State == wire.StatePurged && r.ChangedBy != wire.ByRetention
+}
+
 // window is a day of observation; what is less than overdue apart follows each other.
 type window struct {
 	from, to time.Time
@@ -240,7 +246,7 @@ func (w window) take(channels map[string]Archived, r *wire.Record) {
 	switch {
 	case r.State == wire.StateWithdrawn: // it repeats another
 		return
-	case r.State == wire.StateRetracted || r.State == wire.StatePurged:
+	case takenBack(r):
 		c.Retracted = append(c.Retracted, span)
 	case r.Segment != nil && r.Segment.Undecodable > r.Segment.Datagrams:
 		c.Undecodable = append(c.Undecodable, span)

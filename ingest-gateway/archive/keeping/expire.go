@@ -52,7 +52,7 @@ func (r *Room) findDue(ctx context.Context, now time.Time) error {
 
 // expireLater writes the removal of a day, unless it is there.
 func (r *Room) expireLater(ctx context.Context, instrument string, due DueDay, now time.Time) error {
-	removal := wire.Removal{Instrument: instrument, Day: due.Day, Reason: due.Reason, By: "spec.archive.retention", At: now}
+	removal := wire.Removal{Instrument: instrument, Day: due.Day, Reason: due.Reason, By: wire.ByRetention, At: now}
 	value, err := removal.Encode()
 	if err != nil {
 		return err

@@ -82,6 +82,7 @@ func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, 
 	h.Set("Cache-Control", door.Policy(in, most))
 	switch door.Evaluate(v.Request, tag, changed) {
 	case door.Unchanged:
+		h.Del("Access-Control-Expose-Headers") // whoever has the object has that too
 		if v.Header.Get("Want-Repr-Digest") != "" {
 			setDigest(h, v.Request, record.Digest)
 		}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -61,10 +62,14 @@ func (w *world) startFeedServer() *parts.FeedServer {
 
 // anyKey is one that the Secrets which feed servers mount have.
 func anyKey(secret string) string {
-	if strings.HasSuffix(secret, "-jetstream") {
+	switch {
+	case strings.HasSuffix(secret, "-jetstream"):
 		return plan.KeyUserCreds
+	case secret == "s3":
+		return plan.KeyAccessKeyID
+	default:
+		return plan.KeyCA
 	}
-	return plan.KeyCA
 }
 
 func (w *world) telemetry(g *gateway, instrument string, payload string) {
@@ -83,15 +88,28 @@ func (w *world) telemetry(g *gateway, instrument string, payload string) {
 // rights of its user, serves consumers who have their Secrets.
 func TestFeedServerProgram(t *testing.T) {
 	w := newFeedWorld(t)
+	address := "http://hub-feed-server." + w.namespace + ".svc"
+	w.patchSite(`{"spec":{"feedServer":{"url":"` + address + `"}}}`)
+	eventually(t, "the address", func() error {
+		d := &appsv1.Deployment{}
+		if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-feed-server"}, d); err != nil {
+			return err
+		}
+		if args := d.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--base-url="+address) {
+			return fmt.Errorf("%q", args)
+		}
+		return nil
+	})
 	w.rollOut()
 	w.applyFeed("all", "")
 	w.applyFeed("own", ", stream: {maxSize: 8Mi}")
+	w.applyConsumer("machines", "all", "NATS, notices: WIS2", ", filter: {messages: [Notices]}")
 	w.applyConsumer("socket", "all", "WebSocket", "")
 	w.applyConsumer("events", "own", "ServerSentEvents", "")
 	w.applyConsumer("client", "own", "NATS", "")
 	w.applyConsumer("latest", "all", "NATS", ", flow: {mode: Latest}")
 	f := w.startFeedServer()
-	for _, name := range []string{"socket", "events", "client", "latest"} {
+	for _, name := range []string{"socket", "events", "client", "latest", "machines"} {
 		w.awaits("FeedConsumer", name, "Ready", "True/Ready")
 	}
 	secret := func(consumer string) (url string, bearer http.Header) {
@@ -159,4 +177,17 @@ func TestFeedServerProgram(t *testing.T) {
 		}
 		return nil
 	})
+	digest := wire.Digest{1}
+	key := wire.RawKey("hub", "camera", time.Now(), digest)
+	notice, err := stream.NoticeMessage(wire.Notice{Site: "hub", Instrument: "camera", Record: wire.Record{
+		ID: key, Key: key, Digest: digest, State: wire.StateCurrent, ReceivedAt: time.Now(), TimeSource: wire.TimeSourceReceived}}, "pool-0")
+	if err == nil {
+		_, err = g.js.PublishMsg(t.Context(), notice)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.natsClient("machines").takes("CONS_hub_machines", 1); !strings.Contains(got[0], `"href":"`+address+"/archive/camera/r/") {
+		t.Errorf("WIS2 over NATS: %q", got)
+	}
 }

@@ -132,7 +132,7 @@ func numbers(all []int32) []int {
 // aboutEntry is what is told with an Instrument's data; nil where none of it is
 // declared.
 func aboutEntry(spec *v1alpha1.InstrumentSpec) *wire.AboutEntry {
-	if len(spec.Channels) == 0 {
+	if len(spec.Channels) == 0 && spec.Location == nil {
 		return nil
 	}
 	about := &wire.AboutEntry{Type: spec.Type}

@@ -112,6 +112,8 @@ func TestEveryDoor(t *testing.T) {
 			l.check(method, a)
 		}
 	}
+	// The gateway archives what instruments say of their data, and info tells it.
+	l.untilShows("/hapi/info?dataset="+hidden+"/values", `"x_generations":[{"from":"`)
 }
 
 // check asks as everybody.
@@ -260,6 +262,18 @@ func (l *doorsLab) until(path string, want int) {
 		}
 	}
 	l.t.Fatalf("%s: %d at last, not %d: %s", path, status, want, body)
+}
+
+// untilShows asks, as the insider, until an answer holds a text.
+func (l *doorsLab) untilShows(path, want string) {
+	l.t.Helper()
+	body := ""
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if _, body = l.ask(http.MethodGet, path, insider); strings.Contains(body, want) {
+			return
+		}
+	}
+	l.t.Fatalf("%s at last: %s", path, body)
 }
 
 // ask returns the status of an answer and its body, as far as it goes in a second.

@@ -18,6 +18,7 @@ import (
 	"github.com/substorm/substorm/feed-server/wis2"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/metadata"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -33,10 +34,11 @@ const (
 
 // kept is what the archive is served from; the zero value where there is none.
 type kept struct {
-	catalog   *catalog.Catalog
-	store     objectstore.Store
-	downloads *downloads.Counter
-	damage    *damage.Teller
+	catalog      *catalog.Catalog
+	store        objectstore.Store
+	descriptions *metadata.Descriptions
+	downloads    *downloads.Counter
+	damage       *damage.Teller
 }
 
 // openArchive makes the rooms of the archive, and returns their doors.
@@ -57,6 +59,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Naming: func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
 		Log:    s.log, Registerer: s.metrics,
 	})
+	s.kept.descriptions = metadata.New(metadata.Config{Site: cfg.Site, JetStream: s.js, Log: s.log})
 	s.kept.downloads = downloads.New(downloads.Config{
 		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Logger: s.log,
 		Known: func(instrument string) bool { _, known := s.instrument(instrument); return known },
@@ -68,7 +71,8 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	})
 	objects := archive.New(archive.Config{
 		Site: cfg.Site, Catalog: archive.Manifests{Catalog: s.kept.catalog, Names: catalog.Names(s.js, cfg.Site)}, Store: s.kept.store,
-		Gate: gate, Memory: share(cfg.ArchiveSize, hotShare), Logger: s.log, Metrics: s.metrics,
+		Described: s.kept.descriptions.At,
+		Gate:      gate, Memory: share(cfg.ArchiveSize, hotShare), Logger: s.log, Metrics: s.metrics,
 	})
 	samples, err := s.openSamples()
 	if err != nil {
@@ -87,6 +91,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 func (s *server) openSamples() (*hapi.Handler, error) {
 	return hapi.New(hapi.Config{
 		Site: s.cfg.Site, Instruments: func() map[string]wire.InstrumentEntry { return s.registry.Snapshot().Instruments },
+		Generations: s.kept.descriptions.All,
 		// The gate has turned away whose token is no reader's.
 		Reader:  func(r *http.Request) (access.Reader, bool) { return door.VisitOf(r).Reader, true },
 		Archive: hapi.Manifests{Catalog: s.kept.catalog, Store: s.kept.store},

@@ -168,6 +168,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	room("reports", s.consumers.Run)
 	if s.kept.catalog != nil {
 		room("catalog", s.kept.catalog.Run)
+		room("descriptions", s.kept.descriptions.Run)
 		room("downloads", s.kept.downloads.Run)
 		room("damage", s.kept.damage.Run)
 	}

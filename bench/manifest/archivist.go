@@ -54,7 +54,7 @@ type order struct {
 
 // answer is what it did since it began; that of doRead, what reading took.
 type answer struct {
-	Parts, Versions, Roots int64 // bytes
+	Parts, Versions, Roots int64 // bytes; Roots are all others
 	PartPuts               int64
 	PeakMiB                float64
 	// Of doRead: objects read and listed; Strangers are those of another day.

@@ -169,7 +169,7 @@ func (b *bench) tell(early, opened, closed, read answer) {
 	for _, c := range []struct {
 		what  string
 		bytes float64
-	}{{"parts", float64(closed.Parts)}, {"closed day", float64(closed.Versions)}, {"roots", float64(closed.Roots)}, {"index in JetStream", index}, {"all", all}} {
+	}{{"parts", float64(closed.Parts)}, {"closed day", float64(closed.Versions)}, {"roots and changes", float64(closed.Roots)}, {"index in JetStream", index}, {"all", all}} {
 		r.Add(c.what, "written", "B a record", c.bytes/records)
 	}
 	r.Note("%d parts were written, %.2f an instrument and minute.", closed.PartPuts, float64(closed.PartPuts)/float64(b.size.instruments*b.size.minutes))

@@ -50,6 +50,10 @@ type InstrumentReport struct {
 	Repeated  uint64 `json:"repeated,omitempty"`
 	Retracted uint64 `json:"retracted,omitempty"`
 	Purged    uint64 `json:"purged,omitempty"`
+	// Expired are those that spec.archive.retention does not keep any longer.
+	Expired uint64 `json:"expired,omitempty"`
+	// Damaged objects are not what was received any more, as the scrub found.
+	Damaged uint64 `json:"damaged,omitempty"`
 	// Coverage is the part of the time in which something was due that has no gap; absent
 	// where nothing was due.
 	Coverage *float64 `json:"coverage,omitempty"`
@@ -86,7 +90,7 @@ func ReadReport(ctx context.Context, store objectstore.Store, js jetstream.JetSt
 	if err := r.readListed(ctx, store, js, s, of, now); err != nil {
 		return nil, err
 	}
-	if err := r.readGaps(ctx, js, s, of, now); err != nil {
+	if err := r.readGaps(ctx, js, s, of); err != nil {
 		return nil, err
 	}
 	if err := r.readDownloads(ctx, js, s, of); err != nil {
@@ -153,6 +157,7 @@ func (r *Report) readListed(ctx context.Context, store objectstore.Store, js jet
 		l := &ledgers[i]
 		at := instrumentDay{l.Instrument, l.Day}
 		in := of(l.Instrument)
+		in.Damaged += l.Damaged.Objects
 		for _, d := range append(l.Differences, l.compareListed(found[at])...) {
 			in.Differences = append(in.Differences, fmt.Sprintf("%s: %s", l.Day, d))
 		}
@@ -204,13 +209,15 @@ func (i *InstrumentReport) add(r *wire.Record, lateAfter time.Duration) {
 	if r.Segment != nil {
 		count = r.Segment.Datagrams
 	}
-	switch r.State {
-	case wire.StateWithdrawn:
+	switch {
+	case r.State == wire.StateWithdrawn:
 		i.Repeated += count
 		return
-	case wire.StateRetracted:
+	case r.State == wire.StateRetracted:
 		i.Retracted += count
-	case wire.StatePurged:
+	case r.State == wire.StatePurged && r.ChangedBy == wire.ByRetention:
+		i.Expired += count
+	case r.State == wire.StatePurged:
 		i.Purged += count
 	}
 	if r.Segment != nil {
@@ -250,7 +257,7 @@ func (d *defaulted) LateAfter() time.Duration {
 }
 
 // readGaps sums up what is missing.
-func (r *Report) readGaps(ctx context.Context, js jetstream.JetStream, s *selection, of func(string) *InstrumentReport, now time.Time) error {
+func (r *Report) readGaps(ctx context.Context, js jetstream.JetStream, s *selection, of func(string) *InstrumentReport) error {
 	days, err := readGaps(ctx, js, r.Site, s)
 	if err != nil {
 		return err

@@ -39,6 +39,8 @@ EXPECTED   observations that were due, by cadence and what the instrument observ
 RECEIVED   objects and datagrams that are listed, without repeats
 LATE       of these, what came later than cadence.lateAfter after it was observed
 REPEATED   what was there already and was taken back
+EXPIRED    what spec.archive.retention does not keep any longer
+DAMAGED    objects that are not what was received any more: substorm archive verify
 COVERAGE   the part of the time in which something was due that has no gap
 GAPS       how long something is missing, by cause: substorm gaps shows each
 MIRRORED   by partner; - where no partner is declared
@@ -97,7 +99,7 @@ MIRRORED   by partner; - where no partner is declared
 func (r *Report) print(w io.Writer) error {
 	fmt.Fprintf(w, "Site %s, %s to %s; the ledger is closed to %s\n\n", r.Site, orDash(string(r.From)), orDash(string(r.To)), orDash(string(r.ClosedTo)))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "INSTRUMENT\tEXPECTED\tRECEIVED\tBYTES\tLATE\tREPEATED\tRETRACTED\tPURGED\tCOVERAGE\tGAPS\tMIRRORED")
+	fmt.Fprintln(t, "INSTRUMENT\tEXPECTED\tRECEIVED\tBYTES\tLATE\tREPEATED\tRETRACTED\tPURGED\tEXPIRED\tDAMAGED\tCOVERAGE\tGAPS\tMIRRORED")
 	for i := range r.Instruments {
 		in := &r.Instruments[i]
 		if in.Instrument == wire.UnknownInstrument {
@@ -107,8 +109,8 @@ func (r *Report) print(w io.Writer) error {
 		if in.Coverage != nil {
 			coverage, expected = fmt.Sprintf("%.2f %%", 100**in.Coverage), fmt.Sprint(in.Expected)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t-\n", in.Instrument, expected, in.received(), humanize.IBytes(in.Bytes),
-			in.Late, in.Repeated, in.Retracted, in.Purged, coverage, in.gaps())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t-\n", in.Instrument, expected, in.received(), humanize.IBytes(in.Bytes),
+			in.Late, in.Repeated, in.Retracted, in.Purged, in.Expired, in.Damaged, coverage, in.gaps())
 	}
 	if err := t.Flush(); err != nil {
 		return err

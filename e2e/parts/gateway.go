@@ -23,7 +23,7 @@ type GatewayOptions struct {
 	Bucket string
 	// Instruments of the registry. Gateway, Format and Revision are filled in.
 	Instruments []wire.InstrumentEntry
-	// Flags are added to the command line.
+	// Flags are added to the command line, whose own they replace.
 	Flags []string
 }
 
@@ -53,12 +53,12 @@ func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 	write(t, filepath.Join(secrets, objectstore.FileAccessKeyID), []byte(o.MinIO.AccessKeyID))
 	write(t, filepath.Join(secrets, objectstore.FileSecretAccessKey), []byte(o.MinIO.SecretAccessKey))
 	g := &Gateway{http: fmt.Sprintf("127.0.0.1:%d", FreePort(t))}
-	argv := append([]string{
+	argv := []string{
 		buildProgram(t, dir, "ingest-gateway"), "--site", o.Site, "--pool", gatewayPool, "--gateway", gatewayPool + "-0", "--data-dir", filepath.Join(dir, "data"),
 		"--listen-http", g.http, "--ports", "10000-30000",
 		"--nats-servers", o.NATS.URL(), "--s3-endpoint", o.MinIO.URL(), "--s3-bucket", o.Bucket, "--s3-credentials-dir", secrets,
-	}, o.Flags...)
-	argv = append(argv, o.NATS.programFlags(t)...)
+	}
+	argv = append(append(argv, o.NATS.programFlags(t)...), o.Flags...)
 	g.Process = newProcess(t, "ingest-gateway", dir, argv, nil, g.answers)
 	g.Start()
 	return g

@@ -8,12 +8,14 @@ package archive
 import (
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 const (
@@ -32,6 +34,9 @@ type Config struct {
 	Site    string
 	Catalog Catalog
 	Store   objectstore.Store
+	// Described returns what an instrument said of its data at a time, and false where
+	// nobody knows: then what it says now holds. Optional.
+	Described func(instrument string, at time.Time) (wire.Description, bool)
 	// Gate lets clients in.
 	Gate *door.Gate
 	// Memory is for objects that are asked for often, in bytes.

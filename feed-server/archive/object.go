@@ -82,6 +82,7 @@ func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, 
 	h.Set("Cache-Control", door.Policy(in, most))
 	switch door.Evaluate(v.Request, tag, changed) {
 	case door.Unchanged:
+		h.Del("Access-Control-Expose-Headers") // whoever has the object has that too
 		if v.Header.Get("Want-Repr-Digest") != "" {
 			setDigest(h, v.Request, record.Digest)
 		}
@@ -90,7 +91,7 @@ func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, 
 	case door.Failed:
 		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", t, tag)
 	}
-	describe(h, in, &record)
+	a.describe(h, in, &record)
 	setDigest(h, v.Request, record.Digest)
 	asked, p := partOf(v, t, tag, changed, record.Size)
 	if p != nil {
@@ -209,7 +210,7 @@ func gone(t target, r *wire.Record) *problem.Problem {
 }
 
 // describe says what an object is, beyond what a client that has it must be told.
-func describe(h http.Header, in wire.InstrumentEntry, r *wire.Record) {
+func (a *Archive) describe(h http.Header, in wire.InstrumentEntry, r *wire.Record) {
 	mediaType := MediaType(in, r)
 	h.Set("Content-Type", mediaType)
 	h.Set("Accept-Ranges", "bytes")
@@ -217,7 +218,23 @@ func describe(h http.Header, in wire.InstrumentEntry, r *wire.Record) {
 	if runs(mediaType) {
 		h.Set("Content-Security-Policy", "sandbox; default-src 'none'; img-src 'self'; style-src 'unsafe-inline'")
 	}
-	setRights(h, in.Rights)
+	setRights(h, a.rights(in, r))
+}
+
+// rights are those that an instrument gave its data when the object was observed, or
+// was received, where nobody knows when that was.
+func (a *Archive) rights(in wire.InstrumentEntry, r *wire.Record) *wire.RightsEntry {
+	if a.cfg.Described == nil {
+		return in.Rights
+	}
+	at := door.ObservedAt(r)
+	if r.ObservedFrom != nil {
+		at = *r.ObservedFrom
+	}
+	if d, ok := a.cfg.Described(in.Instrument, at); ok {
+		return d.Rights
+	}
+	return in.Rights
 }
 
 // runs says whether browsers run what is in an object: what an instrument sent is

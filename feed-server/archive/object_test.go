@@ -345,8 +345,14 @@ func TestVersions(t *testing.T) {
 	l.get(at).want(t, "retracted", 410)
 	l.get(at, "If-None-Match", etag(second.Digest)).want(t, "retracted, for who has it", 410)
 	l.get(at+"?version=1").want(t, "the one before", 200)
-	l.put(camera, "purged.jpg", "purged", func(r *wire.Record) { r.State = wire.StatePurged })
-	l.get("/archive/allsky-1/purged.jpg").want(t, "purged", 410)
+	l.put(camera, "purged.jpg", "purged", func(r *wire.Record) {
+		r.State, r.Reason, r.PurgedAt = wire.StatePurged, "a person is in the picture", &storm
+	})
+	purged := l.get("/archive/allsky-1/purged.jpg")
+	purged.want(t, "purged", 410)
+	if !strings.Contains(purged.body, "was purged at "+wire.FormatTime(storm)+": a person is in the picture") {
+		t.Errorf("purged: %s", purged.body)
+	}
 	l.put(camera, "again.jpg", "again", func(r *wire.Record) { r.State = wire.StateWithdrawn })
 	l.get("/archive/allsky-1/again.jpg").want(t, "a repeat", 404)
 }

@@ -5,7 +5,6 @@
 package atom
 
 import (
-	"bufio"
 	"context"
 	"net/http"
 	"slices"
@@ -197,7 +196,7 @@ func narrowed(in wire.InstrumentEntry, feed wire.FeedEntry) wire.InstrumentEntry
 
 // serve answers with a document.
 func serve(v *door.Visit, d document, cache string, embargoed bool) *problem.Problem {
-	is := door.Document{MediaType: mediaAtom, Cache: cache, Source: []string{d.base, d.self, d.title, d.rightsText()}, Write: func(w *bufio.Writer) error { return d.write(w) }}
+	is := door.Document{MediaType: mediaAtom, Cache: cache, Source: []string{d.base, d.self, d.title, d.rightsText()}, Write: d.write}
 	if v.Reader.Name != "" || embargoed {
 		is.Vary = "Authorization"
 	}

@@ -26,8 +26,8 @@ const (
 // goroutine; what it starts ends with close.
 type ahead struct {
 	archive Archive
-	// records are how many may be read at a time: few at first, so that nothing delays
-	// the first sample.
+	// records are how many may be read at a time: at first the one that is wanted and
+	// another, which may hold the first sample too; nothing else is to delay that.
 	records int
 	// free is how many bytes more may be held.
 	free    int64
@@ -47,7 +47,7 @@ type fetch struct {
 }
 
 func newAhead(archive Archive, memory int) *ahead {
-	return &ahead{archive: archive, records: 1, free: int64(memory), fetches: map[string]*fetch{}}
+	return &ahead{archive: archive, records: 2, free: int64(memory), fetches: map[string]*fetch{}}
 }
 
 // begin reads the first of those that come next, as far as there is room.

@@ -48,7 +48,8 @@ func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *probl
 	if p != nil {
 		return p
 	}
-	tag, err := h.tag(ctx, d, q, s, chosen)
+	of := d.describeSpan(s, chosen, q)
+	tag, err := h.tag(ctx, d, q, of, chosen)
 	if err != nil {
 		return failure(codeUpstream, "the archive does not answer").of(err)
 	}
@@ -67,12 +68,12 @@ func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *probl
 		return p
 	}
 	defer func() { <-h.turns }()
-	return h.stream(w, r, d, q, s, chosen)
+	return h.stream(w, r, d, q, of, chosen)
 }
 
 // tag is that of an answer: of what is asked, of the declaration, and of the records
 // that it is made from. It is a weak one: the answer may be compressed.
-func (h *Handler) tag(ctx context.Context, d *dataset, q question, s span, chosen []int) (string, error) {
+func (h *Handler) tag(ctx context.Context, d *dataset, q question, of info, chosen []int) (string, error) {
 	delay := d.delay() + 2*time.Second
 	records, err := h.cfg.Archive.Tag(ctx, d.instrument.Instrument, time.Unix(0, q.from).Add(-delay), time.Unix(0, q.to).Add(delay))
 	if err != nil {
@@ -84,7 +85,7 @@ func (h *Handler) tag(ctx context.Context, d *dataset, q question, s span, chose
 	}
 	described := []byte{}
 	if q.header || q.format == formatJSON {
-		if described, err = json.Marshal(d.describe(s, chosen)); err != nil {
+		if described, err = json.Marshal(of); err != nil {
 			return "", err
 		}
 	}
@@ -108,7 +109,7 @@ func (h *Handler) turn(ctx context.Context) *problem {
 
 // stream sends the samples as they are found. Once it has begun, an error can only break
 // it off.
-func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q question, s span, chosen []int) *problem {
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q question, of info, chosen []int) *problem {
 	ctx := r.Context()
 	m := newMerger(h.cfg.Archive, d, q.from, q.to, h.cfg.Memory)
 	defer func() {
@@ -120,7 +121,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q q
 	if err != nil {
 		return refusal(err)
 	}
-	b, err := prelude(d.describe(s, chosen), q, ok)
+	b, err := prelude(of, q, ok)
 	if err != nil {
 		return failure(codeInternal, "").of(err)
 	}

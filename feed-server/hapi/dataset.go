@@ -43,6 +43,8 @@ type dataset struct {
 	instrument wire.InstrumentEntry
 	channel    wire.ChannelEntry
 	decoder    *decode.Decoder
+	// generations are what the Instrument said of its data, the oldest first.
+	generations []wire.Description
 	// open is false where an embargo keeps the newest data from the caller: then nothing is
 	// told that was observed at horizon or later.
 	open    bool
@@ -103,6 +105,9 @@ func (h *Handler) newDataset(c *caller, entry wire.InstrumentEntry, channel wire
 	var err error
 	if d.decoder, err = h.cache.of(d.id, channel); err != nil {
 		return nil, err
+	}
+	if h.cfg.Generations != nil {
+		d.generations = h.cfg.Generations(entry.Instrument)
 	}
 	d.open = c.decide(&entry, c.now) == access.Granted
 	if !d.open && entry.Access != nil {

@@ -54,6 +54,8 @@ type Config struct {
 	Contact string
 	// Instruments returns what the registry says, by name. The map is not changed.
 	Instruments func() map[string]wire.InstrumentEntry
+	// Generations returns what an instrument said of its data, the oldest first. Optional.
+	Generations func(instrument string) []wire.Description
 	// Reader says who asks; false where what was shown is no reader's.
 	Reader  func(*http.Request) (access.Reader, bool)
 	Archive Archive

@@ -20,18 +20,16 @@ import (
 // info describes a dataset, see section 3.6.2 of the specification.
 type info struct {
 	*envelope
-	Format            format        `json:"format,omitempty"`
-	StartDate         string        `json:"startDate"`
-	StopDate          string        `json:"stopDate"`
-	SampleStartDate   string        `json:"sampleStartDate,omitempty"`
-	SampleStopDate    string        `json:"sampleStopDate,omitempty"`
-	TimeStampLocation string        `json:"timeStampLocation"`
-	Cadence           string        `json:"cadence,omitempty"`
-	Description       string        `json:"description,omitempty"`
-	UnitsSchema       string        `json:"unitsSchema,omitempty"`
-	GeoLocation       []json.Number `json:"geoLocation,omitempty"`
-	Contact           string        `json:"contact,omitempty"`
-	Parameters        []parameter   `json:"parameters"`
+	Format            format `json:"format,omitempty"`
+	StartDate         string `json:"startDate"`
+	StopDate          string `json:"stopDate"`
+	SampleStartDate   string `json:"sampleStartDate,omitempty"`
+	SampleStopDate    string `json:"sampleStopDate,omitempty"`
+	TimeStampLocation string `json:"timeStampLocation"`
+	Cadence           string `json:"cadence,omitempty"`
+	told
+	Generations []generation `json:"x_generations,omitempty"`
+	Parameters  []parameter  `json:"parameters"`
 }
 
 // parameter describes one, see section 3.6.7.
@@ -51,12 +49,13 @@ const timeName = "Time"
 // types are those of parameters as HAPI calls them.
 var types = map[string]string{wire.ParameterDouble: "double", wire.ParameterInteger: "integer", wire.ParameterString: "string"}
 
-// describe says what a dataset holds, of the chosen parameters; nil chooses all.
-func (d *dataset) describe(s span, chosen []int) info {
+// describe says what a dataset holds, of the chosen parameters; nil chooses all. It is
+// told as is says, beside what others of the generations said.
+func (d *dataset) describe(s span, chosen []int, is said, others []wire.Description) info {
 	utc := "UTC"
 	of := info{
 		StartDate: spellTime(s.start), StopDate: spellTime(s.stop), TimeStampLocation: d.channel.Time.Location,
-		Description: d.channel.Description, UnitsSchema: d.channel.UnitsSchema,
+		told:       is.told(),
 		Parameters: []parameter{{Name: timeName, Type: "isotime", Length: stampLength(d.channel.Time.Precision), Units: &utc}},
 	}
 	if !s.sampleStart.IsZero() {
@@ -65,25 +64,15 @@ func (d *dataset) describe(s span, chosen []int) info {
 	if ms := d.channel.CadenceMillis; ms > 0 {
 		of.Cadence = "PT" + strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64) + "S"
 	}
-	if about := d.instrument.About; about != nil {
-		of.Contact = about.Contact
-		if about.Latitude != "" && about.Longitude != "" {
-			of.GeoLocation = []json.Number{json.Number(about.Longitude), json.Number(about.Latitude)}
-			if about.AltitudeMeters != nil {
-				of.GeoLocation = append(of.GeoLocation, json.Number(strconv.Itoa(int(*about.AltitudeMeters))))
-			}
-		}
-	}
 	for _, p := range pick(d.decoder.Parameters(), chosen) {
-		one := parameter{Name: p.Name, Type: types[p.Type], Size: p.Size, Fill: p.Fill, Description: p.Description}
-		if p.Units != "" {
-			one.Units = &p.Units
-		}
+		one := parameter{Name: p.Name, Type: types[p.Type], Size: p.Size, Fill: p.Fill}
+		one.Units, one.Description = is.parameter(p)
 		if p.Type == wire.ParameterString {
 			one.Length = p.Length
 		}
 		of.Parameters = append(of.Parameters, one)
 	}
+	of.Generations = d.differ(is, chosen, others)
 	return of
 }
 
@@ -122,7 +111,7 @@ func (h *Handler) info(w http.ResponseWriter, r *http.Request, c *caller) *probl
 	if p != nil {
 		return p
 	}
-	return h.document(w, r, d.describe(s, chosen).with(codeOK))
+	return h.document(w, r, d.describe(s, chosen, d.now(), d.generations).with(codeOK))
 }
 
 // listed is a dataset in the catalog.
@@ -149,7 +138,7 @@ func (h *Handler) catalog(w http.ResponseWriter, r *http.Request, c *caller) *pr
 			if p != nil {
 				return p
 			}
-			of := d.describe(s, nil)
+			of := d.describe(s, nil, d.now(), d.generations)
 			one.Info = &of
 		}
 		all = append(all, one)

@@ -44,6 +44,7 @@ func ptr[T any](v T) *T { return &v }
 type lab struct {
 	store       objectstore.Store
 	records     map[string][]wire.Record
+	generations map[string][]wire.Description
 	instruments map[string]wire.InstrumentEntry
 	url         string
 	opened      atomic.Int64
@@ -58,7 +59,8 @@ func newLab(t testing.TB, entries ...wire.InstrumentEntry) *lab {
 	}
 	handler, err := hapi.New(hapi.Config{Site: site, Contact: "somebody@example.org", Archive: l, Now: func() time.Time { return now },
 		Instruments: func() map[string]wire.InstrumentEntry { return l.instruments }, Reader: reader,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry()})
+		Generations: func(instrument string) []wire.Description { return l.generations[instrument] },
+		Log:         slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}

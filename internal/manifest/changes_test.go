@@ -146,7 +146,7 @@ func TestSummary(t *testing.T) {
 		}
 		records = append(records, r)
 	}
-	records = append(records, withdrawn("object-03", "object-01"), in(wire.StateRetracted, "object-04", "dark"), in(wire.StatePurged, "object-40", ""))
+	records = append(records, withdrawn("object-03", "object-01"), in(wire.StateRetracted, "object-04", "dark"), in(wire.StatePurged, "object-05", ""))
 	whole := manifest.NewSummary(wire.RootDay{Day: day})
 	halves := manifest.NewSummary(wire.RootDay{Day: day})
 	for i, r := range records {
@@ -164,7 +164,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("(-whole +halves):\n%s", diff)
 	}
 	d := whole.Day()
-	if d.Entries != 40 || d.Repeats != 1 || d.Bytes != 40*9 || !d.ObservedFrom.Equal(at.Add(-39*time.Minute)) || !d.ObservedTo.Equal(at.Add(39*time.Minute)) {
+	if d.Entries != 40 || d.Repeats != 1 || d.Bytes != 39*9 || !d.ObservedFrom.Equal(at.Add(-39*time.Minute)) || !d.ObservedTo.Equal(at.Add(39*time.Minute)) {
 		t.Errorf("%+v", d)
 	}
 	if d.FirstPath != "2026/11/frame-01.jpg" && d.FirstPath != "2026/11/frame-00.jpg" {

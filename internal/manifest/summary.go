@@ -35,7 +35,10 @@ func (s *Summary) Part(number int) { s.day.Parts = s.day.Parts.Add(number) }
 
 // Add adds a line of a part.
 func (s *Summary) Add(r wire.Record) {
-	if !r.Changes() { // then the line counts that it replaces
+	switch {
+	case r.State == wire.StatePurged: // its bytes go, and a retention need not count them
+		s.day.Bytes = max(0, s.day.Bytes-r.Size)
+	case !r.Changes(): // else the line counts that it replaces
 		s.add(r)
 	}
 }

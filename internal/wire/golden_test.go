@@ -70,6 +70,7 @@ func goldenRecords() []goldenRecord {
 		{"status-ledger.json", sampleLedgerStatus().Encode, decoded(DecodeLedgerStatus), sampleLedgerStatus()},
 		{"missing.json", sampleDayGaps().Encode, decoded(DecodeDayGaps), sampleDayGaps()},
 		{"downloads.json", sampleDownloads().Encode, decoded(DecodeDownloads), sampleDownloads()},
+		{"description.json", sampleDescription().Encode, decoded(DecodeDescription), sampleDescription()},
 		{"name.json", sampleName().Encode, decoded(DecodeNameClaim), sampleName()},
 		{"notice-version.json", sampleNotice(sampleNamed(), "allsky-1").Encode, decoded(DecodeNotice), sampleNotice(sampleNamed(), "allsky-1")},
 		{"registry-identity.json", sampleIdentity().Encode, decoded(DecodeInstrumentEntry), sampleIdentity()},

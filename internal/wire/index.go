@@ -66,7 +66,8 @@ type RootDay struct {
 	Parts PartNumbers `json:"parts,omitempty"`
 	// Entries are the lines of objects, without those that change one, and Repeats
 	// the lines of repeats; Bytes are those of the objects. What a part lists and a
-	// later one withdraws is counted until the day is compacted.
+	// later one withdraws is counted until the day is compacted; the bytes of
+	// what was purged are not.
 	Entries int   `json:"entries"`
 	Repeats int   `json:"repeats,omitempty"`
 	Bytes   int64 `json:"bytes"`

@@ -83,7 +83,7 @@ func IsNamedID(id string) bool {
 }
 
 // reserved are the prefixes under which a bucket holds what Substorm wrote.
-var reserved = []string{"o/", "packs/", "manifest/", "changes/", "ledger/", "gaps/", "staging/", "site/"}
+var reserved = []string{"o/", "packs/", "manifest/", "changes/", "metadata/", "ledger/", "gaps/", "staging/", "site/"}
 
 // IsOurs says whether Substorm alone writes what lies under a key. All else in a
 // bucket belongs to others, and is never changed or removed.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -49,6 +50,13 @@ type Manifest struct {
 	Records []Record
 }
 
+// manifestEncoders are used again: each takes some MiB, and a thousand instruments close
+// a thousand parts a minute.
+var manifestEncoders = sync.Pool{New: func() any {
+	z, _ := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)) // these options are no error
+	return z
+}}
+
 // Encode writes the manifest. Counts and observation times of the header are
 // computed from the records.
 func (m Manifest) Encode() ([]byte, error) {
@@ -59,10 +67,12 @@ func (m Manifest) Encode() ([]byte, error) {
 		m.Header.count(&m.Records[i])
 	}
 	var out bytes.Buffer
-	z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, err
-	}
+	z := manifestEncoders.Get().(*zstd.Encoder)
+	defer func() {
+		z.Reset(nil) // it holds on to nothing
+		manifestEncoders.Put(z)
+	}()
+	z.Reset(&out)
 	enc := json.NewEncoder(z)
 	if err := enc.Encode(m.Header); err != nil {
 		return nil, err

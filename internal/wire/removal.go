@@ -15,6 +15,10 @@ import (
 // objects back.
 const CommandWriter = "_command"
 
+// ByRetention stands in the place of a person for what expired: its Instrument keeps
+// nothing longer.
+const ByRetention = "spec.archive.retention"
+
 // removalKeys begins the keys of Removals in the bucket of cursors.
 const removalKeys = "removal."
 

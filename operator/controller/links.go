@@ -71,6 +71,7 @@ func (l *links) at(key types.NamespacedName) *siteLink {
 			_, consumers := s.facts.feedNames()
 			wakeAllOf(&l.wakers.consumers, key.Namespace, consumers)
 		}
+		s.facts.reports.ledgerChanged = func() { l.wakers.sites.wake(key) }
 		s.facts.reports.consumerChanged = func(consumer string) {
 			wakeAllOf(&l.wakers.consumers, key.Namespace, []string{consumer})
 		}

@@ -36,7 +36,9 @@ type reports struct {
 	// another state of a FeedConsumer.
 	feedServerChanged func()
 	consumerChanged   func(consumer string)
-	log               *slog.Logger
+	// ledgerChanged is called when other days of the ledger are closed.
+	ledgerChanged func()
+	log           *slog.Logger
 
 	mu       sync.Mutex
 	gateways map[string]*gatewayReport
@@ -219,7 +221,7 @@ func (r *reports) takeForward(instrument string, value []byte) {
 	r.forwards[instrument] = status
 }
 
-// takeLedger stores how far the ledger is closed. It is a figure, too.
+// takeLedger stores how far the ledger is closed.
 func (r *reports) takeLedger(value []byte) {
 	status, err := wire.DecodeLedgerStatus(value)
 	if err != nil {
@@ -227,8 +229,12 @@ func (r *reports) takeLedger(value []byte) {
 		return
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	was := r.ledger
 	r.ledger = &status
+	r.mu.Unlock()
+	if was == nil || was.ClosedTo != status.ClosedTo || !slices.Equal(was.Reopened, status.Reopened) {
+		r.ledgerChanged()
+	}
 }
 
 // ofLedger returns how far the ledger is closed, nil where nobody said so yet.

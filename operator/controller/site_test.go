@@ -84,7 +84,7 @@ func TestSiteMakesWhatItNeeds(t *testing.T) {
 			t.Errorf("marker of stream %s: %+v, %v", name, inStream, err)
 		}
 	}
-	for name, ttl := range map[string]time.Duration{"REGISTRY_hub": 0, "LEDGER_hub": 0, "STATUS_hub": 0, "CURSOR_hub": 0, "NAMES_hub": 0, "INDEX_hub": 0, "GAPS_hub": 0, "DOWNLOADS_hub": 0, "LEASE_hub": wire.LeaseTTL} {
+	for name, ttl := range map[string]time.Duration{"REGISTRY_hub": 0, "LEDGER_hub": 0, "STATUS_hub": 0, "CURSOR_hub": 0, "NAMES_hub": 0, "INDEX_hub": 0, "GAPS_hub": 0, "METADATA_hub": 0, "DOWNLOADS_hub": 0, "LEASE_hub": wire.LeaseTTL} {
 		if cfg := w.stream("KV_" + name); cfg.MaxAge != ttl || cfg.MaxMsgsPerSubject != 1 {
 			t.Errorf("bucket %s: expiry %v, history %d", name, cfg.MaxAge, cfg.MaxMsgsPerSubject)
 		}

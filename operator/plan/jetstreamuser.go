@@ -58,11 +58,24 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			// servers can be told to use (nats-server's feature js_ack_fc_v2).
 			"$JS.ACK.*.*."+stream+".>")
 	}
-	for _, bucket := range []string{wire.RegistryBucket(code), wire.LedgerBucket(code), wire.LeaseBucket(code), wire.StatusBucket(code), wire.CursorBucket(code),
-		wire.NamesBucket(code), wire.RequestBucket(code), wire.IndexBucket(code), wire.GapsBucket(code)} {
-		u.Publish = append(u.Publish, readStream("KV_"+bucket)...)
-		if bucket != wire.RegistryBucket(code) && bucket != wire.RequestBucket(code) {
-			u.Publish = append(u.Publish, "$KV."+bucket+".>")
+	// Each is allowed only what the gateway does with it: see the limit above.
+	for _, b := range []struct {
+		name               string
+		get, follow, write bool
+	}{
+		{wire.RegistryBucket(code), true, true, false}, {wire.RequestBucket(code), false, true, false},
+		{wire.LedgerBucket(code), true, true, true}, {wire.StatusBucket(code), true, true, true}, {wire.CursorBucket(code), true, true, true},
+		{wire.GapsBucket(code), true, true, true}, {wire.LeaseBucket(code), true, false, true}, {wire.NamesBucket(code), true, false, true},
+		{wire.IndexBucket(code), true, false, true}, {wire.DescriptionBucket(code), false, true, true},
+	} {
+		if b.get {
+			u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+b.name+".>")
+		}
+		if b.follow {
+			u.Publish = append(u.Publish, "$JS.API.CONSUMER.*.KV_"+b.name+".>")
+		}
+		if b.write {
+			u.Publish = append(u.Publish, "$KV."+b.name+".>")
 		}
 	}
 	return u

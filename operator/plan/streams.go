@@ -72,6 +72,7 @@ func Buckets(site *v1alpha1.Site) []Bucket {
 		{Name: wire.NamesBucket(code), Description: "Names of objects in Site " + code, Replicas: replicas},
 		{Name: wire.IndexBucket(code), Description: "Days of the archive of Site " + code, Replicas: replicas},
 		{Name: wire.GapsBucket(code), Description: "What is missing of what instruments of Site " + code + " observe", Replicas: replicas},
+		{Name: wire.DescriptionBucket(code), Description: "What instruments of Site " + code + " said of their data, and when", Replicas: replicas},
 		{Name: wire.DownloadsBucket(code), Description: "What readers asked of Site " + code, Replicas: replicas},
 	}
 }

@@ -27,7 +27,15 @@ const (
 // SiteUrgency compares what stands with what is planned.
 func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		recounted(was, is) || (was.FeedServer == nil) != (is.FeedServer == nil))
+		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || (was.FeedServer == nil) != (is.FeedServer == nil))
+}
+
+// reclosed: other days of the ledger are closed, as happens once a day.
+func reclosed(was, is *v1alpha1.LedgerState) bool {
+	if was == nil || is == nil {
+		return was != is
+	}
+	return was.ClosedTo != is.ClosedTo || !slices.Equal(was.Reopened, is.Reopened)
 }
 
 // recounted: a Site's summary must not contradict its instruments, neither in

@@ -80,7 +80,7 @@ leafnodes {
       {{- range list "INFO" "STREAM.>" "DIRECT.>" "META.>" "SERVER.>" "ACCOUNT.>" "$KV.>" "$OBJ.>" "CONSUMER.MSG.>" "CONSUMER.DURABLE.>" "CONSUMER.LIST.>" "CONSUMER.NAMES.>" "CONSUMER.LEADER.>" }}
       {{ printf "%s.%s" $api . | quote }}
       {{- end }}
-      {{- range list "REGISTRY" "LEDGER" "LEASE" "STATUS" "CURSOR" "REQUESTS" "NAMES" "INDEX" }}
+      {{- range list "REGISTRY" "LEDGER" "LEASE" "STATUS" "CURSOR" "REQUESTS" "NAMES" "INDEX" "GAPS" "METADATA" "DOWNLOADS" }}
       {{ printf "%s.CONSUMER.*.KV_%s_%s.>" $api . $site | quote }}
       {{ printf "%s.CONSUMER.*.KV_%s_%s" $api . $site | quote }}
       {{- end }}

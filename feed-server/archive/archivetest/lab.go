@@ -41,8 +41,10 @@ const (
 	Bucket = "archive"
 	// Camera is an instrument that every lab has, whose archive is everybody's.
 	Camera = "allsky-1"
-	// Reader is who may read what names it; its token is Token.
-	Reader, Token = "uni", "uni-token"
+	// Reader is who may read what names it.
+	Reader = "uni"
+	// Token is the Reader's.
+	Token = "uni-token"
 )
 
 // Public lets everybody read; Restricted the Reader alone.
@@ -96,8 +98,11 @@ func New(t testing.TB, more ...wire.InstrumentEntry) *Lab {
 	l.index()
 	l.Catalog = catalog.New(catalog.Config{Site: Site, JetStream: l.JetStream, Store: l.Store, Log: l.Logger, Registerer: prometheus.NewRegistry()})
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Catalog.Run(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = l.Catalog.Run(ctx) // it is ctx's
+	}()
 	t.Cleanup(func() { stop(); <-ended })
 	l.Gate = door.NewGate(door.GateConfig{Registry: l.snapshot.Load, Logger: l.Logger, Metrics: l.Metrics})
 	l.Archive = archive.New(archive.Config{
@@ -277,16 +282,18 @@ func (l *Lab) Request(method, path string, headers ...string) *http.Response {
 // Get asks for all of an answer.
 func (l *Lab) Get(path string, headers ...string) Answer {
 	l.Helper()
-	return read(l.Request(http.MethodGet, path, headers...))
+	return l.read(http.MethodGet, path, headers)
 }
 
 // Head asks for its head.
 func (l *Lab) Head(path string, headers ...string) Answer {
 	l.Helper()
-	return read(l.Request(http.MethodHead, path, headers...))
+	return l.read(http.MethodHead, path, headers)
 }
 
-func read(resp *http.Response) Answer {
+func (l *Lab) read(method, path string, headers []string) Answer {
+	l.Helper()
+	resp := l.Request(method, path, headers...)
 	defer resp.Body.Close()
 	var b bytes.Buffer
 	_, err := io.Copy(&b, resp.Body)

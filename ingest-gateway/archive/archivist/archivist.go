@@ -24,6 +24,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/gaps"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
+	"github.com/substorm/substorm/ingest-gateway/archive/metadata"
 	"github.com/substorm/substorm/ingest-gateway/archive/scrub"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -67,7 +68,8 @@ type Config struct {
 	Settings func(instrument string) (wire.InstrumentEntry, bool)
 
 	// Declared returns the entries of all instruments of the registry, and false
-	// before there is one. Without it nothing is forwarded, and no gap found.
+	// before there is one. Without it nothing is forwarded, no gap found, and no
+	// description archived.
 	Declared func() ([]wire.InstrumentEntry, bool)
 
 	// PartInterval is how often manifest parts are closed (a minute).
@@ -97,6 +99,9 @@ type Config struct {
 	CloseInterval, CloseAfter time.Duration
 	// GapsInterval is how often gaps are looked for (five minutes).
 	GapsInterval time.Duration
+	// DescribeInterval is how often the registry is looked at for what instruments say
+	// of their data (ten seconds).
+	DescribeInterval time.Duration
 	// Memory bounds what is remembered of the objects of the archive, in bytes (32 MiB).
 	Memory int64
 	// ScratchDir holds the segment that is being cut, and the pack and the manifest
@@ -249,9 +254,14 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 		group.Go(func() error { return forwarder.Run(ctx) })
 		missing := gaps.New(gaps.Config{
 			Site: a.cfg.Site, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Declared: a.cfg.Declared,
-			Interval: a.cfg.GapsInterval, Log: a.cfg.Log, Metrics: a.metrics.gaps,
+			Complete: keeper.Complete, Interval: a.cfg.GapsInterval, Log: a.cfg.Log, Metrics: a.metrics.gaps,
 		})
 		group.Go(func() error { return missing.Run(ctx) })
+		descriptions := metadata.New(metadata.Config{
+			Site: a.cfg.Site, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Declared: a.cfg.Declared,
+			Interval: a.cfg.DescribeInterval, Log: a.cfg.Log, Metrics: a.metrics.metadata,
+		})
+		group.Go(func() error { return descriptions.Run(ctx) })
 	}
 	if a.cfg.ScrubRate >= 0 {
 		scrubber := scrub.New(scrub.Config{

@@ -12,6 +12,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/keeping"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
+	"github.com/substorm/substorm/ingest-gateway/archive/metadata"
 	"github.com/substorm/substorm/ingest-gateway/archive/scrub"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 )
@@ -26,6 +27,7 @@ type metrics struct {
 	index    *index.Metrics
 	scrub    *scrub.Metrics
 	keeping  *keeping.Metrics
+	metadata *metadata.Metrics
 	held     prometheus.Gauge
 	failures prometheus.Counter
 	lag      *prometheus.GaugeVec
@@ -43,6 +45,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		index:    index.NewMetrics(registry),
 		scrub:    scrub.NewMetrics(registry),
 		keeping:  keeping.NewMetrics(registry),
+		metadata: metadata.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{

@@ -191,14 +191,14 @@ func (g *collector) isThere(ctx context.Context, key string) (bool, error) {
 	return err == nil, nil
 }
 
-func (g *collector) remove(ctx context.Context, key string) error {
-	if err := g.cfg.Lease.Check(); err != nil {
+func (c *Compactor) remove(ctx context.Context, key string) error {
+	if err := c.cfg.Lease.Check(); err != nil {
 		return err
 	}
-	if err := g.cfg.Store.Delete(ctx, key); err != nil {
+	if err := c.cfg.Store.Delete(ctx, key); err != nil {
 		return err
 	}
-	g.cfg.Metrics.removed.Inc()
+	c.cfg.Metrics.removed.Inc()
 	return nil
 }
 

@@ -28,13 +28,17 @@ var (
 
 // Vacate gives new places to those members of a pack that the manifests say must
 // stay, and returns how many had this place until now. Nobody needs the pack after
-// that, but who read an older manifest. What a kill leaves half done, the same call
-// finishes; a pack that is gone is no error. Errors: ErrUnlisted, ErrElsewhere,
-// ErrHeld, ErrFenced, pack.ErrDamaged, those of the store and the lease.
+// that, but who read an older manifest: where none had, it is removed at once. What a
+// kill leaves half done, the same call finishes; a pack that is gone is no error.
+// Errors: ErrUnlisted, ErrElsewhere, ErrHeld, ErrFenced, pack.ErrDamaged, those of the
+// store and the lease.
 func (c *Compactor) Vacate(ctx context.Context, key string) (moved int, err error) {
 	c.work.Lock()
 	defer c.work.Unlock()
-	return c.vacate(ctx, key, "")
+	if moved, err = c.vacate(ctx, key, ""); err != nil || moved > 0 {
+		return moved, err
+	}
+	return 0, c.remove(ctx, key)
 }
 
 // Rewrite takes the bytes of a member out of its pack, and of those whose lines say
@@ -47,14 +51,7 @@ func (c *Compactor) Rewrite(ctx context.Context, key, without string) error {
 	if _, err := c.vacate(ctx, key, without); err != nil {
 		return err
 	}
-	if err := c.cfg.Lease.Check(); err != nil {
-		return err
-	}
-	if err := c.cfg.Store.Delete(ctx, key); err != nil {
-		return err
-	}
-	c.cfg.Metrics.removed.Inc()
-	return nil
+	return c.remove(ctx, key)
 }
 
 func (c *Compactor) vacate(ctx context.Context, key, without string) (moved int, err error) {

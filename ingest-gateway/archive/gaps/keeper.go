@@ -43,6 +43,9 @@ type Config struct {
 	// Declared returns the entries of all instruments of the registry, and false
 	// before there is one.
 	Declared func() ([]wire.InstrumentEntry, bool)
+	// Complete says whether the index knows all that is listed: until then nobody can
+	// tell what is missing.
+	Complete func() bool
 	// Interval is as its default says.
 	Interval time.Duration
 
@@ -154,10 +157,14 @@ func (k *Keeper) open(ctx context.Context) error {
 // pass looks at all instruments. Of those that fail the first error is returned.
 func (k *Keeper) pass(ctx context.Context, now time.Time) error {
 	declared, known := k.cfg.Declared()
-	if !known {
+	if !known || !k.cfg.Complete() {
 		return nil
 	}
 	if err := k.open(ctx); err != nil {
+		return err
+	}
+	settled, err := k.settled(ctx, now)
+	if err != nil {
 		return err
 	}
 	var first error
@@ -165,7 +172,7 @@ func (k *Keeper) pass(ctx context.Context, now time.Time) error {
 	for i := range declared {
 		e := &declared[i]
 		names[e.Instrument] = true
-		err := k.instrument(ctx, e, declared, now)
+		err := k.instrument(ctx, e, declared, now, settled)
 		if err == nil {
 			continue
 		}
@@ -183,7 +190,7 @@ func (k *Keeper) pass(ctx context.Context, now time.Time) error {
 }
 
 // instrument looks at those days of one instrument that may have changed.
-func (k *Keeper) instrument(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, now time.Time) error {
+func (k *Keeper) instrument(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, now, settled time.Time) error {
 	i := k.instruments[e.Instrument]
 	if i == nil {
 		var err error
@@ -197,7 +204,7 @@ func (k *Keeper) instrument(ctx context.Context, e *wire.InstrumentEntry, all []
 		return err
 	}
 	for _, day := range i.due(changed, now) {
-		if err := k.day(ctx, e, all, i, day, now); err != nil {
+		if err := k.day(ctx, e, all, i, day, now, settled); err != nil {
 			return fmt.Errorf("%s: %w", day, err)
 		}
 	}
@@ -256,8 +263,8 @@ func (i *instrument) forget(now time.Time) {
 }
 
 // day plans a day and writes what is new.
-func (k *Keeper) day(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, i *instrument, day wire.Day, now time.Time) error {
-	in := Input{Now: now, Day: day, Entry: e, Since: i.since}
+func (k *Keeper) day(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, i *instrument, day wire.Day, now, settled time.Time) error {
+	in := Input{Now: now, Settled: settled, Day: day, Entry: e, Since: i.since}
 	var err error
 	if in.Was, err = k.was(ctx, e.Instrument, day); err != nil {
 		return err

@@ -23,6 +23,8 @@ type Input struct {
 	Now   time.Time             `json:"now"`
 	Day   wire.Day              `json:"day"`
 	Entry *wire.InstrumentEntry `json:"entry"`
+	// Settled is up to when nothing waits in a spool that was received; zero: now.
+	Settled time.Time `json:"settled,omitzero"`
 	// Since is when the instrument first observed: nothing was due before.
 	Since time.Time `json:"since"`
 	// Channels by name; the empty one has the objects.
@@ -115,7 +117,11 @@ func Plan(in Input) (wire.DayGaps, error) {
 
 // until is up to when something of a channel must be there.
 func (p *planner) until(c Archived) time.Time {
-	until := p.Now.Add(-time.Duration(c.Delay) - p.overdue())
+	until := p.Now
+	if !p.Settled.IsZero() && p.Settled.Before(until) {
+		until = p.Settled
+	}
+	until = until.Add(-time.Duration(c.Delay) - p.overdue())
 	if until.After(p.end) {
 		until = p.end
 	}
@@ -227,7 +233,7 @@ func (p *planner) remember(found []wire.MissingGap) []wire.MissingGap {
 		}
 		closed = append(closed, was)
 	}
-	all := append(found, closed...)
+	all := slices.Concat(found, closed)
 	slices.SortStableFunc(all, func(a, b wire.MissingGap) int {
 		return cmp.Or(strings.Compare(a.Channel, b.Channel), a.From.Compare(b.From))
 	})

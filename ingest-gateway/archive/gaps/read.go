@@ -191,7 +191,7 @@ func (k *Keeper) read(ctx context.Context, channels map[string]Archived, keys []
 			return fmt.Errorf("its files were replaced meanwhile: %w", err)
 		case err != nil:
 			return err
-		case added && (r.State == wire.StateRetracted || r.State == wire.StatePurged):
+		case added && takenBack(&r):
 			return errChanged
 		}
 		w.take(channels, &r)
@@ -220,6 +220,12 @@ func channelsOf(e *wire.InstrumentEntry) map[string]Archived {
 // mostSpans are gathered before they are put together.
 const mostSpans = 8192
 
+// takenBack says whether an object is not to be had any more, and not for its age: what
+// expired was observed.
+func takenBack(r *wire.Record) bool {
+	return r.State == wire.StateRetracted || r.State == wire.StatePurged && r.ChangedBy != wire.ByRetention
+}
+
 // window is a day of observation; what is less than overdue apart follows each other.
 type window struct {
 	from, to time.Time
@@ -240,7 +246,7 @@ func (w window) take(channels map[string]Archived, r *wire.Record) {
 	switch {
 	case r.State == wire.StateWithdrawn: // it repeats another
 		return
-	case r.State == wire.StateRetracted || r.State == wire.StatePurged:
+	case takenBack(r):
 		c.Retracted = append(c.Retracted, span)
 	case r.Segment != nil && r.Segment.Undecodable > r.Segment.Datagrams:
 		c.Undecodable = append(c.Undecodable, span)
@@ -268,6 +274,26 @@ func spanOf(r *wire.Record) wire.TimeSpan {
 		s = wire.TimeSpan{From: *r.ObservedTo, To: *r.ObservedTo}
 	}
 	return s
+}
+
+// spoolPatience is how long what waits in a spool keeps gaps from being found: what is
+// older may be on a node that never returns.
+const spoolPatience = 24 * time.Hour
+
+// settled is up to when nothing waits in a spool that was received.
+func (k *Keeper) settled(ctx context.Context, now time.Time) (time.Time, error) {
+	settled := now
+	err := stream.Entries(ctx, k.status, wire.GatewayStatusKey("*"), func(entry jetstream.KeyValueEntry) error {
+		report, err := wire.DecodeGatewayStatus(entry.Value())
+		if err != nil || report.Spool == nil || report.Spool.Objects == 0 || report.Spool.Oldest == nil {
+			return err
+		}
+		if oldest := *report.Spool.Oldest; now.Sub(oldest) < spoolPatience {
+			settled = minTime(settled, oldest)
+		}
+		return nil
+	})
+	return settled, err
 }
 
 // evidence reads what may say why something is missing.

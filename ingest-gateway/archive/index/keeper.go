@@ -129,6 +129,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
+// Complete says whether readers know all that is in closed parts.
+func (k *Keeper) Complete() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.complete
+}
+
 // giveUp forgets the index. The mutex is free.
 func (k *Keeper) giveUp() {
 	k.mu.Lock()

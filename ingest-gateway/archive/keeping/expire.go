@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -33,6 +34,10 @@ func (r *Room) findDue(ctx context.Context, now time.Time) error {
 			continue
 		}
 		days, err := r.days(ctx, e.Instrument)
+		if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, wire.ErrMalformed) {
+			r.cfg.Log.Warn("the days of an instrument cannot be read, and nothing of it expires for now", "instrument", e.Instrument, "error", err)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("days of instrument %s: %w", e.Instrument, err)
 		}
@@ -47,7 +52,7 @@ func (r *Room) findDue(ctx context.Context, now time.Time) error {
 
 // expireLater writes the removal of a day, unless it is there.
 func (r *Room) expireLater(ctx context.Context, instrument string, due DueDay, now time.Time) error {
-	removal := wire.Removal{Instrument: instrument, Day: due.Day, Reason: due.Reason, By: "spec.archive.retention", At: now}
+	removal := wire.Removal{Instrument: instrument, Day: due.Day, Reason: due.Reason, By: wire.ByRetention, At: now}
 	value, err := removal.Encode()
 	if err != nil {
 		return err

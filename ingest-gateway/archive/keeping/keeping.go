@@ -172,7 +172,7 @@ func (r *Room) pass(ctx context.Context, now time.Time) error {
 	for _, b := range all {
 		err := r.remove(ctx, b, now)
 		var w *waits
-		if errors.As(err, &w) {
+		if errors.As(cmp.Or(waitsFor(err), err), &w) {
 			waiting[w.reason] += len(b.keys())
 			r.tell(b, w)
 			continue
@@ -313,26 +313,29 @@ func (r *Room) emptyPacks(ctx context.Context, p *plan, now time.Time) error {
 	for _, key := range slices.Sorted(maps.Keys(p.packs)) {
 		if _, known := r.vacated[key]; !known {
 			moved, err := r.cfg.Compactor.Vacate(ctx, key)
-			if err != nil {
-				if wait = waitsFor(err); wait == nil {
-					return err
-				}
+			if w := waitsFor(err); w != nil {
+				wait = w
 				continue
 			}
-			r.vacated[key] = now
-			if moved == 0 {
-				r.vacated[key] = time.Time{}
+			if err != nil {
+				return err
 			}
+			if moved == 0 {
+				continue // it is gone
+			}
+			r.vacated[key] = now
 		}
 		if now.Sub(r.vacated[key]) < r.cfg.Grace {
 			wait = cmp.Or(wait, error(&waits{waitReaders, fmt.Errorf("%s goes at %s", key, wire.FormatTime(r.vacated[key].Add(r.cfg.Grace)))}))
 			continue
 		}
-		if err := r.cfg.Compactor.Rewrite(ctx, key, ""); err != nil {
-			if wait = waitsFor(err); wait == nil {
-				return err
-			}
+		err := r.cfg.Compactor.Rewrite(ctx, key, "")
+		if w := waitsFor(err); w != nil {
+			wait = w
 			continue
+		}
+		if err != nil {
+			return err
 		}
 		delete(r.vacated, key)
 	}

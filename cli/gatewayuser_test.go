@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go/jetstream"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// TestGatewayUser: what the operator allows a gateway is enough for all that it does,
+// through a restart. NATS tells the gateway what it may not, and the gateway its log.
+func TestGatewayUser(t *testing.T) {
+	nats, minio := parts.NATS(t, parts.NATSOptions{Operator: true}), parts.MinIO(t, parts.MinIOOptions{})
+	js := nats.JetStream(t)
+	parts.CreateSite(t, js, "hub")
+	store := minio.Bucket(t, "archive")
+	user := plan.GatewayUser(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: "hub"}, Spec: v1alpha1.SiteSpec{Code: "hub"}}, "north")
+	var may jwt.Permissions
+	may.Pub.Allow.Add(user.Publish...)
+	may.Sub.Allow.Add(user.Subscribe...)
+
+	mag, spectra := parts.InstrumentUDP("mag", parts.FreePort(t)), parts.InstrumentTCP("spectra", parts.FreePort(t))
+	spectra.Ways = []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: spectra.Ways[0].Port, IdleTimeoutMillis: 60_000, MaxAgeMillis: 60_000, UploadExpiryMillis: 60_000}}
+	g := parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{mag, spectra},
+		Flags: []string{"--part-interval", "300ms", "--nats-credentials", nats.UserCreds(t, may), "--nats-inbox-prefix", user.InboxPrefix}})
+	for life := range 2 {
+		datagrams, err := net.Dial("udp", parts.Loopback(int(mag.Ways[0].Port)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := datagrams.Write([]byte("1,2,3")); err != nil {
+			t.Fatal(err)
+		}
+		datagrams.Close()
+		name := fmt.Sprintf("http://%s/in/spectra/%d.csv", parts.Loopback(int(spectra.Ways[0].Port)), life)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, name, bytes.NewReader(fmt.Appendf(nil, "spectrum %d", life)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusCreated {
+			t.Errorf("PUT: %s", resp.Status)
+		}
+		for what, holds := range map[string]func() bool{
+			"two manifests' parts each life": func() bool { return count(t, store, "manifest/hub/") >= 2*(life+1) },
+			"a description of each":          func() bool { return count(t, store, "metadata/hub/") == 2 },
+			"segments":                       func() bool { return count(t, store, "o/hub/mag/s/") == life+1 },
+			"both indexed": func() bool {
+				return has(t, js, wire.IndexBucket("hub"), "mag") && has(t, js, wire.IndexBucket("hub"), "spectra")
+			},
+			"the descriptions told": func() bool {
+				kv, err := js.KeyValue(t.Context(), wire.DescriptionBucket("hub"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				keys, err := kv.Keys(t.Context())
+				return err == nil && len(keys) == 2
+			},
+		} {
+			waitFor(t, func() error {
+				if !holds() {
+					return errors.New("not yet: " + what)
+				}
+				return nil
+			})
+		}
+		g.Stop()
+		if life == 0 {
+			g.Start()
+		}
+	}
+	for line := range strings.Lines(g.Log()) {
+		if low := strings.ToLower(line); strings.Contains(low, "violation") || strings.Contains(low, "not authorized") {
+			t.Errorf("the gateway may not do what it does: %s", line)
+		}
+	}
+}
+
+func count(t *testing.T, store objectstore.Store, prefix string) (n int) {
+	t.Helper()
+	for _, err := range store.List(t.Context(), prefix, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+func has(t *testing.T, js jetstream.JetStream, bucket, key string) bool {
+	t.Helper()
+	kv, err := js.KeyValue(t.Context(), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = kv.Get(t.Context(), key)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Fatal(err)
+	}
+	return err == nil
+}

@@ -19,8 +19,7 @@ import (
 type Difference struct {
 	List
 	Kind DifferenceKind
-	// Record as the manifest has it; as the bucket has it where the manifest does
-	// not list it.
+	// Record as the manifest has it; of what it does not list, ID and state alone.
 	wire.Record
 	// Bucket is what the bucket says, where both say something.
 	Bucket *wire.Record
@@ -52,12 +51,14 @@ type Plan struct {
 	merged *Merged
 	moved  map[manifest.IDHash]bool
 	known  map[manifest.IDHash]bool
+	packs  map[string]int64 // sizes of those that were asked for; negative: not there
 }
 
 // Compare compares a list's manifest with what the bucket says. The merged day
 // belongs to the plan from then on. Errors: those of objectstore, wire.ErrNewerFormat.
 func Compare(ctx context.Context, store objectstore.Store, site string, m *Merged) (*Plan, error) {
-	p := &Plan{List: m.List, merged: m, moved: map[manifest.IDHash]bool{}, known: map[manifest.IDHash]bool{}}
+	p := &Plan{List: m.List, merged: m, moved: map[manifest.IDHash]bool{}, known: map[manifest.IDHash]bool{},
+		packs: map[string]int64{}}
 	var err error
 	if p.files, err = readable(ctx, store, site, m.List); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func Compare(ctx context.Context, store objectstore.Store, site string, m *Merge
 		}
 		p.Said++
 		if !l.Young && !p.known[manifest.HashID(l.ID)] {
-			p.differ(Unlisted, l.Record, nil)
+			p.differ(Unlisted, wire.Record{ID: l.ID, State: l.State}, nil)
 		}
 	}
 	return p, nil
@@ -105,21 +106,32 @@ func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Reco
 	switch {
 	case err != nil:
 		return err
+	case !holds(r) && !found:
+		p.differ(Untold, r, nil)
+		return nil
+	case !holds(r):
+		if !alike(r, said.Record) {
+			p.differ(Untold, r, &said.Record)
+		}
+		return nil
 	case !found || said.Missing:
-		there := !holds(r) && !found
-		if !found && holds(r) {
-			there, err = isThere(ctx, store, r)
-		}
-		if there {
-			p.differ(Untold, r, nil)
-		} else if holds(r) && err == nil {
+		there, err := p.isThere(ctx, store, r)
+		if err == nil && !there {
 			p.differ(Missing, r, nil)
+		} else if err == nil && !found && !wire.IsOurs(r.Key) {
+			p.differ(Untold, r, nil)
 		}
-		return err
+		return err // one of ours that is there was stored since the scan
 	}
-	if holds(r) && !p.merged.Holds(r) {
-		p.moved[id] = true
-		p.differ(Moved, r, &said.Record)
+	if !p.merged.Holds(r) {
+		there, err := p.isThere(ctx, store, r) // it may have moved there since the scan
+		if err != nil {
+			return err
+		}
+		if !there {
+			p.moved[id] = true
+			p.differ(Moved, r, &said.Record)
+		}
 	}
 	if !alike(r, said.Record) {
 		p.differ(Untold, r, &said.Record)
@@ -127,17 +139,27 @@ func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Reco
 	return nil
 }
 
-// isThere says whether an object that says nothing of itself is there: one that was
-// imported where it lies.
-func isThere(ctx context.Context, store objectstore.Store, r wire.Record) (bool, error) {
-	if wire.IsOurs(r.Key) {
-		return false, nil
+// isThere asks the store whether it has the bytes where a record says.
+func (p *Plan) isThere(ctx context.Context, store objectstore.Store, r wire.Record) (bool, error) {
+	size, asked := p.packs[r.Key]
+	if !asked {
+		info, err := store.Head(ctx, r.Key)
+		switch {
+		case errors.Is(err, objectstore.ErrNotFound):
+			size = -1
+		case err != nil:
+			return false, err
+		default:
+			size = info.Size
+		}
+		if r.InPack() {
+			p.packs[r.Key] = size
+		}
 	}
-	info, err := store.Head(ctx, r.Key)
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return false, nil
+	if r.InPack() {
+		return size >= r.Offset+r.Length, nil
 	}
-	return err == nil && info.Size == r.Size, err
+	return size == r.Size, nil
 }
 
 // alike says whether two records say the same but for the place of the bytes.

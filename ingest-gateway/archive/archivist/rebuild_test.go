@@ -325,12 +325,25 @@ func TestRebuildOfParts(t *testing.T) {
 	if err := l.store.Delete(t.Context(), gone.Key); err != nil {
 		t.Fatal(err)
 	}
+	moved := l.putObject("mover", object{now, "it lies elsewhere than listed"}).Record
+	elsewhere := moved
+	elsewhere.Key, elsewhere.Offset, elsewhere.Length = wire.PackKey(l.site, now, "gateway-0", "life1", 1), 1024, moved.Size
+	data, err := wire.Manifest{Header: wire.ManifestHeader{Site: l.site, Instrument: "mover", Day: day}, Records: []wire.Record{elsewhere}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.put(wire.ManifestPartKey(l.site, "mover", day, 1), data)
 	kinds := map[bucket.DifferenceKind]int{}
 	for _, d := range l.rebuild() {
 		kinds[d.Kind]++
 	}
-	want(t, "differences", map[bucket.DifferenceKind]int{bucket.Unlisted: 2, bucket.Missing: 1, bucket.Unreadable: 1}, kinds)
+	want(t, "differences", map[bucket.DifferenceKind]int{bucket.Unlisted: 2, bucket.Missing: 1, bucket.Unreadable: 1, bucket.Moved: 1}, kinds)
 	want(t, "listed", sorted(first.Key, second.Key, gone.Key), l.keys(camera, wire.StateCurrent))
+	if got := l.listed("mover"); len(got) != 1 || got[0].Key != moved.Key || got[0].InPack() {
+		t.Errorf("the one that lies elsewhere: %+v", got)
+	} else {
+		l.reads(got[0])
+	}
 	kinds = map[bucket.DifferenceKind]int{}
 	for _, d := range l.rebuild() {
 		kinds[d.Kind]++

@@ -86,6 +86,23 @@ type told struct {
 	from time.Time
 	// generations are the newest of each Instrument that had the name, by uid.
 	generations map[string]int64
+	// oldSince is when the registry began to hold what is older than that.
+	oldSince time.Time
+}
+
+// outdated says whether an entry is of an old registry, which a gateway that began anew
+// reads from its disk: the present one comes soon. One that stays is what there is: the
+// cluster was restored from a backup.
+func (t *told) outdated(e *wire.InstrumentEntry, now time.Time, patience time.Duration) bool {
+	generation, seen := t.generations[e.UID]
+	switch {
+	case !seen || e.Generation >= generation && e.UID == t.uid:
+		t.oldSince = time.Time{}
+		return false
+	case t.oldSince.IsZero() || now.Before(t.oldSince):
+		t.oldSince = now
+	}
+	return now.Sub(t.oldSince) < patience
 }
 
 // New returns a room; Run runs it.
@@ -162,8 +179,8 @@ func (r *Room) pass(ctx context.Context, now time.Time) error {
 func (r *Room) describe(ctx context.Context, e *wire.InstrumentEntry, now time.Time) error {
 	from, was := now, r.known[e.Instrument]
 	if was != nil {
-		if generation, seen := was.generations[e.UID]; seen && (e.Generation < generation || e.UID != was.uid) {
-			return nil // an old registry, read from the disk: the present one comes
+		if was.outdated(e, now, r.cfg.Settle) {
+			return nil
 		}
 		if earliest := was.from.Add(time.Millisecond); from.Before(earliest) { // another gateway's clock
 			from = earliest

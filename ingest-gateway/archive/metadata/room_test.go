@@ -201,7 +201,16 @@ func TestChanges(t *testing.T) {
 	l.pass(next, noon)
 	want["mag.1795273200001-2"] = "CC0-1.0"
 	l.holds("a clock that is behind", want)
-	if n := testutil.ToFloat64(next.cfg.Metrics.written); n != 3 {
+
+	l.declared[1] = entry("mag", 6, "CC-BY-SA-4.0")
+	l.pass(next, noon.Add(5*time.Hour))
+	l.pass(next, noon.Add(5*time.Hour+59*time.Second))
+	l.holds("an old registry, for less than a minute", want)
+	l.pass(next, noon.Add(5*time.Hour+time.Minute))
+	l.pass(next, noon.Add(6*time.Hour))
+	want["mag.1795280460000-6"] = "CC-BY-SA-4.0"
+	l.holds("a cluster that was restored from a backup", want)
+	if n := testutil.ToFloat64(next.cfg.Metrics.written); n != 4 {
 		t.Errorf("%v were counted", n)
 	}
 }

@@ -41,7 +41,9 @@ func CreateReplicatedSite(t testing.TB, js jetstream.JetStream, code string, rep
 	}
 	for name, ttl := range map[string]time.Duration{
 		wire.RegistryBucket(code): 0, wire.LedgerBucket(code): 0, wire.StatusBucket(code): 0,
-		wire.CursorBucket(code): 0, wire.NamesBucket(code): 0, wire.IndexBucket(code): 0, wire.GapsBucket(code): 0, wire.DescriptionBucket(code): 0, wire.DownloadsBucket(code): 0, wire.LeaseBucket(code): wire.LeaseTTL, wire.RequestBucket(code): wire.RequestTTL,
+		wire.CursorBucket(code): 0, wire.NamesBucket(code): 0, wire.IndexBucket(code): 0, wire.GapsBucket(code): 0,
+		wire.DescriptionBucket(code): 0, wire.DownloadsBucket(code): 0,
+		wire.LeaseBucket(code): wire.LeaseTTL, wire.RequestBucket(code): wire.RequestTTL,
 	} {
 		_, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: name, Storage: jetstream.FileStorage, History: 1, TTL: ttl, Replicas: replicas,

@@ -41,7 +41,7 @@ type size struct {
 }
 
 func sizes() (size, error) {
-	s := size{instruments: 1000, minutes: 120, pace: 10 * time.Second}
+	s := size{instruments: 1000, minutes: 60, pace: 20 * time.Second}
 	for name, into := range map[string]*int{instrumentsVariable: &s.instruments, minutesVariable: &s.minutes} {
 		if text := os.Getenv(name); text != "" {
 			n, err := strconv.Atoi(text)

@@ -104,7 +104,7 @@ func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, 
 	return a.send(v, t, record, asked)
 }
 
-// part is what a request asks for of size bytes. HEAD asks for all (RFC 9110, section
+// partOf is what a request asks for of size bytes. HEAD asks for all (RFC 9110, section
 // 14.2).
 func partOf(v *door.Visit, t target, tag string, changed time.Time, size int64) (part, *problem.Problem) {
 	asked, satisfiable := part{length: size}, true

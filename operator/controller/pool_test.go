@@ -296,13 +296,20 @@ func TestWhatAPoolMayDo(t *testing.T) {
 	if _, err := ordered.Next(jetstream.FetchMaxWait(10 * time.Second)); err != nil {
 		t.Error("read in order:", err)
 	}
-	for _, bucket := range []string{wire.LedgerBucket("hub"), wire.StatusBucket("hub"), wire.CursorBucket("hub"), wire.NamesBucket("hub"), wire.IndexBucket("hub"), wire.GapsBucket("hub")} {
+	for bucket, follows := range map[string]bool{wire.LedgerBucket("hub"): true, wire.StatusBucket("hub"): true, wire.CursorBucket("hub"): true, wire.GapsBucket("hub"): true,
+		wire.DescriptionBucket("hub"): true, wire.NamesBucket("hub"): false, wire.IndexBucket("hub"): false} {
 		kv, err := g.js.KeyValue(ctx, bucket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := kv.Put(ctx, "some.key", nil); err != nil {
 			t.Errorf("write to %s: %v", bucket, err)
+		}
+		if !follows {
+			if _, err := kv.Get(ctx, "some.key"); err != nil {
+				t.Errorf("key of %s: %v", bucket, err)
+			}
+			continue
 		}
 		if keys, err := kv.Keys(ctx); err != nil || len(keys) != 1 {
 			t.Errorf("keys of %s: %v %v", bucket, keys, err)

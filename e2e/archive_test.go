@@ -39,10 +39,12 @@ func (l *lab) digests(t testing.TB, instrument string) []string {
 // ledger returns what `substorm archive ledger` says of an instrument, days summed up.
 func (l *lab) ledger(t testing.TB, instrument string) archive.Ledger {
 	t.Helper()
-	out, err := l.output(l.substorm, "archive", "ledger", "--site", "demo", "-n", namespace, "--instrument", instrument, "-o", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var out string
+	// While servers of NATS choose a leader the command cannot know.
+	eventually(t, time.Minute, func() (err error) {
+		out, err = l.output(l.substorm, "archive", "ledger", "--site", "demo", "-n", namespace, "--instrument", instrument, "-o", "json")
+		return err
+	})
 	var sum archive.Ledger
 	for _, day := range jsonLines[archive.Ledger](t, out) {
 		sum.Received, sum.Stored = sum.Received.Plus(day.Received), sum.Stored.Plus(day.Stored)

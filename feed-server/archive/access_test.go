@@ -69,7 +69,9 @@ func TestWhoMayRead(t *testing.T) {
 	l.get("/archive/").want(t, "an archive of nothing public", 401)
 	l.snapshot.Revision, l.snapshot.Instruments = 0, nil
 	l.get("/archive/").want(t, "before the registry", 503)
-	l.get("/archive/allsky-1/").want(t, "before the registry", 503)
+	for _, path := range []string{"/archive/allsky-1/", "/sitemap.xml", "/sitemaps/allsky-1.xml", "/legacy/192.0.2.7/30100/2026/11/21", "/old.jpg"} {
+		l.get(path).want(t, "before the registry", 503)
+	}
 }
 
 // Under embargo not even a name is told, but to the readers that are named.

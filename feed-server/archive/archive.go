@@ -65,10 +65,20 @@ func (a *Archive) Doors() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		Root:                         a.cfg.Gate.Answer(a.serveArchive),
 		"/robots.txt":                a.cfg.Gate.Answer(a.serveRobots),
-		"/sitemap.xml":               a.cfg.Gate.Answer(a.serveSitemaps),
-		sitemapRoot + "{instrument}": a.cfg.Gate.Answer(a.serveSitemap),
-		legacyRoot:                   a.cfg.Gate.Answer(a.serveLegacy),
-		"/":                          a.cfg.Gate.Answer(a.serveAlias),
+		"/sitemap.xml":               a.cfg.Gate.Answer(ready(a.serveSitemaps)),
+		sitemapRoot + "{instrument}": a.cfg.Gate.Answer(ready(a.serveSitemap)),
+		legacyRoot:                   a.cfg.Gate.Answer(ready(a.serveLegacy)),
+		"/":                          a.cfg.Gate.Answer(ready(a.serveAlias)),
+	}
+}
+
+// ready has a client ask again while nobody knows the Site's Instruments.
+func ready(serve func(*door.Visit) *problem.Problem) func(*door.Visit) *problem.Problem {
+	return func(v *door.Visit) *problem.Problem {
+		if p := v.Ready(); p != nil {
+			return p
+		}
+		return serve(v)
 	}
 }
 

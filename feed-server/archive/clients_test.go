@@ -23,7 +23,10 @@ func run(t *testing.T, dir string, may func(exit int) bool, name string, args ..
 	t.Helper()
 	program, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("%s is not installed", name)
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%s is not installed", name)
+		}
+		t.Skipf("%s is not installed: apt-get install %s", name, name)
 	}
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = dir

@@ -120,6 +120,22 @@ func (l *lab) put(instrument, name, body string, change ...func(*wire.Record)) w
 	return r
 }
 
+// total is what a counter without labels says.
+func (l *lab) total(name string) float64 {
+	l.t.Helper()
+	all, err := l.metrics.Gather()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, family := range all {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	l.t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
 func (l *lab) store(key, body string) {
 	l.t.Helper()
 	if err := l.bucket.Put(l.t.Context(), key, strings.NewReader(body), int64(len(body)), objectstore.PutOptions{}); err != nil {

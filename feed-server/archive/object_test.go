@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -307,8 +305,9 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.get("/archive/allsky-1/missing.jpg").want(t, "missing", 502)
-	if n := testutil.CollectAndCount(l.metrics, "substorm_archive_damaged_total"); n != 1 {
-		t.Errorf("%d series count what is damaged", n)
+	// Five small ones were asked for twice, one is missing; of large ones it may come late.
+	if n := l.total("substorm_archive_damaged_total"); n < 11 {
+		t.Errorf("%v requests for what is damaged are counted", n)
 	}
 	want[missing.ID] = true
 	mu.Lock()

@@ -61,7 +61,7 @@ func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
 	f.StringVar(&cfg.BaseURL, "base-url", "", "address of the archive for others, https://archive.example.org (empty: that of each request)")
 	f.StringSliceVar(&cfg.Proxies, "proxies", nil, "addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed")
 
-	f.Int64Var(&cfg.ArchiveSize, "archive-size", 0, "bytes of objects and manifests asked for often that are held in memory (0: a quarter of the memory limit, or 128 MiB)")
+	f.Int64Var(&cfg.ArchiveSize, "archive-size", 0, "bytes of objects and manifests asked for often that are held in memory (0: five sixteenths of the memory limit, or 256 MiB)")
 	f.Int64Var(&cfg.RingSize, "ring-size", 0, "bytes of the streams' newest messages that are held in memory, of all together (0: an eighth of the memory limit, or 64 MiB)")
 	f.IntVar(&cfg.MaxConnections, "max-connections", 0, "connections of all consumers together (0: as many as fit in the memory limit at 512 KiB each)")
 	f.IntVar(&cfg.Readers, "readers", 4, "how many consumers that are behind that read a stream at a time")

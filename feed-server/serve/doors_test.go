@@ -4,6 +4,7 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -54,7 +55,7 @@ func hash(name string) wire.TokenHash { return wire.HashToken([]byte(name), name
 
 // newServer serves consumers ws and events, which are as doors says, neighbor and
 // public, who may have everything.
-func newServer(t *testing.T) (*Server, *parts.NATSServer) {
+func newServer(t *testing.T, change ...func(*Config)) (*Server, *parts.NATSServer) {
 	t.Helper()
 	nats := parts.NATS(t, parts.NATSOptions{Unsynced: true})
 	js := nats.JetStream(t)
@@ -89,7 +90,7 @@ func newServer(t *testing.T) (*Server, *parts.NATSServer) {
 	}
 	var mu sync.Mutex
 	hubs := map[string]*hub.Hub{}
-	s, err := New(Config{
+	cfg := Config{
 		Site: site, Listen: "127.0.0.1:0", JetStream: js, Registry: r, Slots: semaphore.NewWeighted(4), Lanes: &session.Lanes{}, Logger: log, Metrics: metrics,
 		Hub: func(stream string) *hub.Hub {
 			mu.Lock()
@@ -108,7 +109,11 @@ func newServer(t *testing.T) (*Server, *parts.NATSServer) {
 			}
 			w.WriteHeader(http.StatusAccepted)
 		},
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +179,52 @@ func TestDoors(t *testing.T) {
 				t.Errorf("%s, %s: %d, want %d: %s", pattern, who, status, answers[who], body)
 			}
 		}
+	}
+}
+
+// An answer that ends by itself is not cut while the server drains.
+func TestDrainLetsAnswersEnd(t *testing.T) {
+	t.Parallel()
+	begun, rest := make(chan struct{}), make(chan struct{})
+	s, _ := newServer(t, func(c *Config) {
+		c.Others = map[string]http.HandlerFunc{"/slow": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "one ")
+			_ = http.NewResponseController(w).Flush()
+			close(begun)
+			<-rest
+			_, _ = io.WriteString(w, "two")
+		}}
+	})
+	answer := make(chan string, 1)
+	go func() {
+		resp, err := http.Get("http://" + s.Address() + "/slow")
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		answer <- fmt.Sprint(string(body), err)
+	}()
+	<-begun
+	drained := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		drained <- s.Drain(ctx)
+	}()
+	select {
+	case err := <-drained:
+		t.Errorf("the server was drained before the answer had ended: %v", err)
+		drained <- err
+	case <-time.After(300 * time.Millisecond):
+	}
+	close(rest)
+	if got := <-answer; got != "one two<nil>" {
+		t.Errorf("while the server drained: %q", got)
+	}
+	if err := <-drained; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -189,8 +189,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Drain ends all connections, so that clients go to another replica and go on
-// there where they were. Error: ctx's, where it ended before they did.
+// Drain ends all connections of consumers, so that they go to another replica and go
+// on there where they were, and lets answers end that do so by themselves. Error:
+// ctx's, where it ended before they did.
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	s.mu.Lock() // who entered before is counted
@@ -205,8 +206,9 @@ func (s *Server) Drain(ctx context.Context) error {
 	case <-done:
 	case <-ctx.Done():
 	}
+	err := s.http.Shutdown(ctx)
 	_ = s.http.Close()
-	return ctx.Err()
+	return err
 }
 
 // refuse answers why not.

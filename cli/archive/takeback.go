@@ -295,7 +295,7 @@ func (r *request) ask(ctx context.Context, t wire.Record) error {
 	case restore:
 		n.RestoredAt = &now
 	case purge:
-		n.PurgedAt = &now
+		n.PurgedAt, n.RestoredAt = &now, nil
 	}
 	m, err := stream.NoticeMessage(n, wire.CommandWriter)
 	if err != nil {

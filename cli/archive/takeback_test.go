@@ -214,11 +214,39 @@ func TestTakeBack(t *testing.T) {
 			t.Errorf("the bytes of %s: %v", r.Path, err)
 		}
 	}
+	k.noneBoth()
 	refused("", "only its sender", "restore", sky, one.Path, "--reason", "too late")
 	if out, err := k.do("yes\n", "purge", sky, "2026/11/20/three.jpg", "--reason", "private"); err != nil || !strings.Contains(out, "Type yes") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	is("2026/11/20/three.jpg", wire.StatePurged)
+}
+
+// noneBoth checks that no notice asks for a purge and says when its object was restored.
+func (k *kept) noneBoth() {
+	k.t.Helper()
+	notices, err := k.js.Stream(k.t.Context(), wire.NoticeStream(site))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	purges := 0
+	for seq := uint64(1); seq <= notices.CachedInfo().State.LastSeq; seq++ {
+		m, err := notices.GetMsg(k.t.Context(), seq)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		n, err := wire.DecodeNotice(m.Data)
+		if err != nil || n.State != wire.StatePurged {
+			continue
+		}
+		purges++
+		if n.RestoredAt != nil {
+			k.t.Errorf("the purge of %s speaks of a restoration at %s", n.ID, n.RestoredAt)
+		}
+	}
+	if purges == 0 {
+		k.t.Error("no purge was asked for")
+	}
 }
 
 // Manifests that are lost and made anew say the same of what was taken back.

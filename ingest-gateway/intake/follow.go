@@ -73,7 +73,10 @@ func NewFollower(cfg FollowerConfig) *Follower {
 func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
 	watch.Run(ctx, js, watch.Config{
 		Bucket: wire.RegistryBucket(f.cfg.Site), What: "the registry", Logger: f.cfg.Logger,
-		Begin:  func(b watch.Bucket) { f.bucket = &bucket{epoch: b.Created, entries: map[string]bucketEntry{}} },
+		Begin: func(b watch.Bucket) {
+			f.cfg.Registry.live.Store(false)
+			f.bucket = &bucket{epoch: b.Created, entries: map[string]bucketEntry{}}
+		},
 		Take:   f.take,
 		Settle: f.resolve,
 		Tick: func(now time.Time) {
@@ -82,7 +85,10 @@ func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
 			}
 		},
 		TickInterval: saveDelay,
-		End:          f.save, // also where NATS is away: the volume may be back
+		End: func() {
+			f.cfg.Registry.live.Store(false)
+			f.save() // also where NATS is away: the volume may be back
+		},
 	})
 }
 
@@ -153,6 +159,7 @@ func (f *Follower) resolve() {
 	}
 	f.apply(next)
 	if next.complete {
+		f.cfg.Registry.live.Store(true)
 		f.unsaved = next
 	}
 }

@@ -67,6 +67,17 @@ func (f *followed) await(what string, is func(*Snapshot) bool) {
 	}
 }
 
+// awaitLive waits until the registry in force is that of the bucket: it is said so
+// after it was put in force.
+func (f *followed) awaitLive() {
+	f.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !f.cfg.Registry.Live(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.t.Fatal("the registry is never that of the bucket")
+		}
+	}
+}
+
 func put(t *testing.T, kv jetstream.KeyValue, key string, record interface{ Encode() ([]byte, error) }) {
 	t.Helper()
 	b, err := record.Encode()
@@ -90,11 +101,20 @@ func TestFollow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "registry.json")
 	f := follow(t, js, file)
 
+	live := func(of *followed, want bool) {
+		t.Helper()
+		if of.cfg.Registry.Live() != want {
+			t.Errorf("live: %t, want %t", !want, want)
+		}
+	}
 	put(t, kv, wire.RegistryInstrumentKey("a"), entry("a", 1, "TCP 30100"))
 	f.await("a before the marker", func(s *Snapshot) bool { return who(s, "TCP 30100 ::1") == "a@1" && s.Revision == 0 })
+	live(f, false)
 	put(t, kv, wire.RegistryInstrumentKey("b"), entry("b", 1, "UDP 30101"))
 	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 2})
 	f.await("revision 1", func(s *Snapshot) bool { return s.Revision == 1 && who(s, "UDP 30101 ::1") == "b@1" })
+
+	f.awaitLive()
 
 	// A newer format is refused, said, and leaves what was there.
 	if _, err := kv.Put(ctx, wire.RegistryInstrumentKey("a"), []byte(`{"format":2,"instrument":"a","ways":"none"}`)); err != nil {
@@ -119,13 +139,16 @@ func TestFollow(t *testing.T) {
 	}
 	put(t, other, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 3, Count: 1})
 	f.await("revision 3 without b", func(s *Snapshot) bool { return s.Revision == 3 && who(s, "UDP 30101 ::1") == "" })
+	f.awaitLive()
 	f.stop()
+	live(f, false) // nobody follows it any more
 
 	// A start without NATS knows the registry last seen.
 	again := follow(t, nil, file)
 	if s := again.cfg.Registry.Current(); s.Revision != 3 || who(s, "TCP 30102 ::1") != "a@2" {
 		t.Errorf("from the volume: revision %d", s.Revision)
 	}
+	live(again, false)
 	// A bucket that was made anew, and counts from 1, is believed.
 	if err := js.DeleteKeyValue(ctx, wire.RegistryBucket("hub")); err != nil {
 		t.Fatal(err)
@@ -136,8 +159,10 @@ func TestFollow(t *testing.T) {
 	last.await("z beside a", func(s *Snapshot) bool {
 		return who(s, "TCP 30100 ::1") == "z@1" && who(s, "TCP 30102 ::1") == "a@2" && s.Revision == 3
 	})
+	live(last, false)
 	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1})
 	last.await("z alone", func(s *Snapshot) bool { return s.Revision == 1 && who(s, "TCP 30102 ::1") == "" })
+	last.awaitLive()
 }
 
 // A bucket that is made anew under a running follower is found.

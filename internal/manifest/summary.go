@@ -51,6 +51,9 @@ func (s *Summary) add(r wire.Record) {
 	s.day.Entries++
 	if r.State != wire.StatePurged {
 		s.day.Bytes += r.Size
+		if !wire.IsOurs(r.Key) {
+			s.day.ForeignBytes += r.Size
+		}
 	}
 	s.day.ObservedFrom = least(s.day.ObservedFrom, r.ObservedFrom)
 	s.day.ObservedTo = greatest(s.day.ObservedTo, r.ObservedTo)

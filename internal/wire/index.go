@@ -71,6 +71,8 @@ type RootDay struct {
 	Entries int   `json:"entries"`
 	Repeats int   `json:"repeats,omitempty"`
 	Bytes   int64 `json:"bytes"`
+	// ForeignBytes are those of them that lie where others write: no retention removes them.
+	ForeignBytes int64 `json:"foreignBytes,omitempty"`
 	// ObservedFrom and ObservedTo are the least and greatest observation time.
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
 	ObservedTo   *time.Time `json:"observedTo,omitempty"`

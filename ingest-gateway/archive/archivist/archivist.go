@@ -48,6 +48,9 @@ const (
 	defaultMemory        = 32 << 20
 
 	releaseTimeout = 3 * time.Second
+	// registryWait is how long a gateway waits for the Site's registry before it asks for
+	// the lease: what is to be taken back is refused while nobody knows of legal hold.
+	registryWait, registryLook = 10 * time.Second, 50 * time.Millisecond
 	// After a failure others get the chance first, for a pause that grows.
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
@@ -71,6 +74,11 @@ type Config struct {
 	// before there is one. Without it nothing is forwarded, no gap found, and no
 	// description archived.
 	Declared func() ([]wire.InstrumentEntry, bool)
+
+	// Live says whether both speak of the registry as it is now, and not only of that
+	// which this gateway saw last: before that nothing is taken back, and nothing expires.
+	// Optional: they always do.
+	Live func() bool
 
 	// PartInterval is how often manifest parts are closed (a minute).
 	PartInterval time.Duration
@@ -201,6 +209,7 @@ func (a *archivist) holdOnce(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.LeaseBucket(a.cfg.Site), err)
 	}
+	a.awaitRegistry(ctx)
 	lease, err := stream.AcquireLease(ctx, bucket, wire.ArchivistLease,
 		wire.Lease{Holder: a.cfg.Gateway, Incarnation: a.cfg.Incarnation}, a.cfg.Log)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -213,16 +214,22 @@ func TestLegalHold(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	cfg.Metrics = metrics
 	first, second := l.send(camera, now, "one"), l.send(camera, now.Add(time.Millisecond), "two")
-	strange := l.send("stranger", now, "three")
+	strange, restored := l.send("stranger", now, "three"), l.send(camera, now.Add(2*time.Millisecond), "four")
 	stop := l.run(cfg)
-	l.await("all is listed", func() bool { return len(l.listed(camera)) == 2 && len(l.listed("stranger")) == 1 })
+	l.await("all is listed", func() bool { return len(l.listed(camera)) == 3 && len(l.listed("stranger")) == 1 })
+	l.ask(restored, wire.StateRetracted, "dark")
+	l.await("it is retracted", func() bool { return l.is(restored.ID, wire.StateRetracted) })
+	l.ask(restored, wire.StateCurrent, "it was the night")
+	l.await("it is restored", func() bool { return l.is(restored.ID, wire.StateCurrent) })
+	restored.Record = l.record(restored.ID) // with restoredAt, as whoever reads the manifest has it
 	l.ask(first, wire.StatePurged, "before the hold")
 	l.await("it is purged", func() bool { return l.is(first.ID, wire.StatePurged) && len(l.removals()) == 1 })
 	l.hold(camera, true)
 	l.ask(second, wire.StatePurged, "under hold")
 	l.ask(second, wire.StateRetracted, "under hold")
 	l.ask(strange, wire.StatePurged, "of an instrument that nobody declares")
-	l.await("three are refused", func() bool { return counted(t, metrics, "substorm_archive_changes_refused_total", "LegalHold") == 3 })
+	l.ask(restored, wire.StatePurged, "under hold, though it was restored once")
+	l.await("four are refused", func() bool { return counted(t, metrics, "substorm_archive_changes_refused_total", "LegalHold") == 4 })
 	stop()
 
 	other := l.keeper("b")
@@ -233,10 +240,42 @@ func TestLegalHold(t *testing.T) {
 	if !l.there(first.Key) || !l.there(strange.Key) {
 		t.Error("bytes are gone in spite of legal hold")
 	}
-	l.intact(second.ID)
+	l.intact(second.ID, restored.ID)
 	l.hold(camera, false)
 	l.await("it goes after the hold", func() bool { return !l.there(first.Key) && len(l.removals()) == 0 })
 	want(t, "waiting", 0, counted(t, metrics, "substorm_archive_removals_waiting", "LegalHold"))
+}
+
+// Nothing is taken back by a registry that a gateway has from its disk, and what was
+// asked for is not refused for that: it waits for the Site's.
+func TestRegistryIsAwaited(t *testing.T) {
+	l := start(t).site(t, "hub")
+	n := l.send(camera, time.Now().UTC(), "one")
+	stop := l.run(l.config("a"))
+	l.await("it is listed", func() bool { return len(l.listed(camera)) == 1 })
+	stop()
+	l.ask(n, wire.StatePurged, "private")
+
+	cfg := l.keeper("b")
+	var live atomic.Bool
+	cfg.Live = live.Load
+	cfg.Declared = func() ([]wire.InstrumentEntry, bool) { return nil, true }
+	early, err := newArchivist(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, known := early.declared()(); known || early.held(camera) == "" {
+		t.Errorf("declared: %t, held: %q, of a registry from the disk", known, early.held(camera))
+	}
+	metrics := prometheus.NewRegistry()
+	cfg.Metrics = metrics
+	time.AfterFunc(time.Second, func() { live.Store(true) })
+	l.run(cfg)
+	l.await("it is gone", func() bool { return !l.there(n.Key) && len(l.removals()) == 0 })
+	want(t, "refused", 0, max(0, counted(t, metrics, "substorm_archive_changes_refused_total", "LegalHold")))
+	if _, known := early.declared()(); !known || early.held(camera) != "" {
+		t.Errorf("declared: %t, held: %q, of the registry as it is", known, early.held(camera))
+	}
 }
 
 // Whenever an archivist dies that takes objects out, no object is half gone and

@@ -51,7 +51,9 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 		return time.Time{}, err
 	}
 	if len(files.InEffect) == 1 && !files.CompactedAt.IsZero() {
-		c.cfg.Index.Seen(ctx, instrument, day, files)
+		if late, err := c.cfg.Index.Tell(ctx, instrument, day, files); late || err != nil {
+			return time.Now(), nil // readers learn of it now: what was replaced stays for this pass
+		}
 		return files.CompactedAt, nil
 	}
 	v, err := c.newVersion(files, instrument, day)
@@ -77,7 +79,7 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 	if err := v.store(ctx); err != nil {
 		return time.Time{}, err
 	}
-	c.cfg.Index.Compacted(ctx, instrument, day)
+	_ = c.cfg.Index.Compacted(ctx, instrument, day) // before anything is removed, it is told again
 	c.cfg.Log.Info("compacted a day", "instrument", instrument, "day", day, "files", len(files.InEffect),
 		"objects", v.count, "packs", group.packs, "members", group.members)
 	return time.Now(), nil

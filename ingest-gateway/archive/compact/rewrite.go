@@ -27,11 +27,12 @@ var (
 )
 
 // Vacate gives new places to those members of a pack that the manifests say must
-// stay, and returns how many had this place until now. Nobody needs the pack after
-// that, but who read an older manifest: where none had, it is removed at once. What a
-// kill leaves half done, the same call finishes; a pack that is gone is no error.
-// Errors: ErrUnlisted, ErrElsewhere, ErrHeld, ErrFenced, pack.ErrDamaged, those of the
-// store and the lease.
+// stay, and returns how many there are, those included that have other places already:
+// nobody can say since when readers know these. Nobody needs the pack after that, but
+// who read an older manifest: where none stay, it is removed at once. When it returns,
+// the readers were told. What a kill leaves half done, the same call finishes; a pack
+// that is gone is no error. Errors: ErrUnlisted, ErrElsewhere, ErrHeld, ErrFenced,
+// pack.ErrDamaged, index.ErrIncomplete, those of the store and the lease.
 func (c *Compactor) Vacate(ctx context.Context, key string) (moved int, err error) {
 	c.work.Lock()
 	defer c.work.Unlock()
@@ -91,7 +92,7 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 	}
 	elsewhere := map[string]string{} // a member that lies there, by key
 	var stay []wire.Record
-	change := false
+	change, staying := false, 0
 	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, instrument, day) {
 		if err != nil {
 			return 0, err
@@ -106,6 +107,7 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 		if r.Key != key {
 			if unlisted[r.ID] {
 				elsewhere[r.Key] = r.ID
+				staying++
 			}
 			delete(unlisted, r.ID)
 			continue
@@ -119,14 +121,18 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 	for id := range unlisted {
 		return 0, fmt.Errorf("%s: %w", id, ErrUnlisted)
 	}
-	if err := c.areThere(ctx, elsewhere); err != nil || !change {
+	if err := c.areThere(ctx, elsewhere); err != nil {
 		return 0, err
+	}
+	if !change {
+		_, err := c.Tell(ctx, instrument, day)
+		return staying, err
 	}
 	moved, err := c.moveStaying(ctx, instrument, stay)
 	if err != nil {
 		return 0, err
 	}
-	return len(stay), c.relist(ctx, instrument, day, func(r wire.Record) wire.Record {
+	return staying + len(stay), c.relist(ctx, instrument, day, func(r wire.Record) wire.Record {
 		if n, ok := moved[r.ID]; ok && holds(r) {
 			r.Key, r.Offset, r.Length = n.Key, n.Offset, n.Length
 		} else if r.ID == without && holds(r) {
@@ -192,8 +198,18 @@ func (c *Compactor) relist(ctx context.Context, instrument string, day wire.Day,
 	if err := v.store(ctx); err != nil {
 		return err
 	}
-	c.cfg.Index.Compacted(ctx, instrument, day)
-	return nil
+	return c.cfg.Index.Compacted(ctx, instrument, day)
+}
+
+// Tell makes sure that readers know which files of a day are in effect: who stored them
+// may have died, or lost the lease, before it told them. Late says that they learn it
+// only now. Errors: index.ErrIncomplete, those of the store and of manifests.
+func (c *Compactor) Tell(ctx context.Context, instrument string, day wire.Day) (late bool, err error) {
+	files, err := manifest.List(ctx, c.cfg.Store, c.cfg.Site, instrument, day)
+	if err != nil {
+		return false, err
+	}
+	return c.cfg.Index.Tell(ctx, instrument, day, files)
 }
 
 // Leftovers returns the packs of a day that no manifest names any more, and that hold

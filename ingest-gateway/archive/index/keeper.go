@@ -82,6 +82,9 @@ type Keeper struct {
 	instruments map[string]*book
 }
 
+// ErrIncomplete: the index is not kept now. It learns of the day when it is again.
+var ErrIncomplete = errors.New("the index is not complete")
+
 type dayKey struct {
 	instrument string
 	day        wire.Day
@@ -131,6 +134,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // Complete says whether readers know all that is in closed parts.
 func (k *Keeper) Complete() bool {
+	if k == nil {
+		return true
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.complete
@@ -174,7 +180,7 @@ func (k *Keeper) fail(err error) {
 
 // Part says that a part was stored.
 func (k *Keeper) Part(ctx context.Context, instrument string, day wire.Day, number int, records []wire.Record) {
-	k.do(ctx, instrument, day, func(i *book) error {
+	_ = k.do(ctx, instrument, day, func(i *book) error { // it is touched, and looked at later
 		known, found := i.recent(day)
 		var err error
 		if !found && number > 1 { // a first part is of no day that a root tells of
@@ -204,7 +210,7 @@ func (k *Keeper) Seen(ctx context.Context, instrument string, day wire.Day, file
 	if len(files.InEffect) == 0 {
 		return
 	}
-	k.do(ctx, instrument, day, func(i *book) error {
+	_ = k.do(ctx, instrument, day, func(i *book) error { // it is touched, and looked at later
 		seen := files.Known(day)
 		known, err := k.known(ctx, i, day)
 		if err != nil {
@@ -232,9 +238,37 @@ func newer(known, seen wire.RootDay) bool {
 	return last(known.Parts) > last(seen.Parts)
 }
 
+// Tell makes sure that readers know the files of a day, which the bucket was seen to
+// hold. Late says that they learn of them only now: who stored them died before it
+// said so. Errors: as Compacted.
+func (k *Keeper) Tell(ctx context.Context, instrument string, day wire.Day, files manifest.Files) (late bool, err error) {
+	if len(files.InEffect) == 0 {
+		return false, nil
+	}
+	err = k.do(ctx, instrument, day, func(i *book) error {
+		seen := files.Known(day)
+		known, err := k.known(ctx, i, day)
+		if err != nil {
+			return err
+		}
+		if !known.Same(seen) && !newer(known, seen) {
+			if err := k.summarize(ctx, i, day); err != nil {
+				return err
+			}
+		}
+		if late = i.changed; !late {
+			return nil
+		}
+		return k.store(ctx, i)
+	})
+	return late, err
+}
+
 // Compacted says that a version of a day was stored, and tells the readers at once.
-func (k *Keeper) Compacted(ctx context.Context, instrument string, day wire.Day) {
-	k.do(ctx, instrument, day, func(i *book) error {
+// Errors: ErrIncomplete, and what keeps JetStream or the store from answering; the day
+// is looked at again when the index is taken up.
+func (k *Keeper) Compacted(ctx context.Context, instrument string, day wire.Day) error {
+	return k.do(ctx, instrument, day, func(i *book) error {
 		if err := k.summarize(ctx, i, day); err != nil {
 			return err
 		}
@@ -260,15 +294,15 @@ func (k *Keeper) Flush(ctx context.Context, at wire.StreamCursor) {
 }
 
 // do changes what is known of an instrument, or notes that its day must be read.
-func (k *Keeper) do(ctx context.Context, name string, day wire.Day, change func(*book) error) {
+func (k *Keeper) do(ctx context.Context, name string, day wire.Day, change func(*book) error) error {
 	if k == nil {
-		return
+		return nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.complete {
 		k.touched[dayKey{name, day}] = true
-		return
+		return ErrIncomplete
 	}
 	i, err := k.book(ctx, name)
 	if err == nil {
@@ -276,6 +310,9 @@ func (k *Keeper) do(ctx context.Context, name string, day wire.Day, change func(
 	}
 	if err != nil {
 		k.touched[dayKey{name, day}] = true
-		k.fail(fmt.Errorf("instrument %s, %s: %w", name, day, err))
+		err = fmt.Errorf("instrument %s, %s: %w", name, day, err)
+		k.fail(err)
+		return fmt.Errorf("%w: %w", ErrIncomplete, err)
 	}
+	return nil
 }

@@ -4,6 +4,7 @@ package keeping
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -24,11 +25,12 @@ type DueDay struct {
 func Due(days []wire.RootDay, keep wire.RetentionEntry, now time.Time, closed func(wire.Day) bool) []DueDay {
 	var all int64
 	for _, d := range days {
-		all += d.Bytes
+		all += d.Bytes - d.ForeignBytes // what others keep is not ours to remove
 	}
 	var due []DueDay
 	for _, d := range days {
-		if d.Bytes == 0 || !closed(d.Day) { // what was purged has no bytes
+		own := d.Bytes - d.ForeignBytes
+		if own == 0 || !closed(d.Day) { // what was purged has no bytes
 			continue
 		}
 		var reason string
@@ -40,7 +42,7 @@ func Due(days []wire.RootDay, keep wire.RetentionEntry, now time.Time, closed fu
 		default:
 			continue
 		}
-		all -= d.Bytes
+		all -= own
 		due = append(due, DueDay{d.Day, reason})
 	}
 	return due
@@ -51,8 +53,9 @@ func isOld(day wire.Day, keep wire.RetentionEntry, now time.Time) bool {
 	return err == nil && keep.MaxAgeMillis > 0 && now.Sub(start.AddDate(0, 0, 1)) >= time.Duration(keep.MaxAgeMillis)*time.Millisecond
 }
 
-// stillDue says whether a day that was due may still be: its Instrument may keep more
-// by now. How much there is was counted when it fell due.
-func stillDue(day wire.Day, keep wire.RetentionEntry, now time.Time) bool {
-	return isOld(day, keep, now) || keep.MaxBytes > 0
+// stillDue says whether a day that was due still is: its Instrument may keep more by
+// now. The days were closed then.
+func stillDue(day wire.Day, days []wire.RootDay, keep wire.RetentionEntry, now time.Time) bool {
+	due := Due(days, keep, now, func(wire.Day) bool { return true })
+	return slices.ContainsFunc(due, func(d DueDay) bool { return d.Day == day })
 }

@@ -14,7 +14,8 @@ import (
 func TestDue(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	day := (24 * time.Hour).Milliseconds()
-	days := []wire.RootDay{{Day: "2015-03-17", Bytes: 5}, {Day: "2026-11-10", Bytes: 100}, {Day: "2026-11-11"}, {Day: "2026-11-18", Bytes: 100},
+	days := []wire.RootDay{{Day: "2015-03-17", Bytes: 5}, {Day: "2026-11-10", Bytes: 900, ForeignBytes: 800}, {Day: "2026-11-11"},
+		{Day: "2026-11-12", Bytes: 9000, ForeignBytes: 9000}, {Day: "2026-11-18", Bytes: 100},
 		{Day: "2026-11-19", Bytes: 100}, {Day: "2026-11-20", Bytes: 100}, {Day: "2026-11-21", Bytes: 100}}
 	closed := func(d wire.Day) bool { return d <= "2026-11-19" }
 	for name, c := range map[string]struct {

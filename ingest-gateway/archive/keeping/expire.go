@@ -19,15 +19,18 @@ import (
 // changesAtOnce lines of an expired day are held in memory.
 const changesAtOnce = 4096
 
-// findDue writes a removal for each day that is due to expire.
-func (r *Room) findDue(ctx context.Context, now time.Time) error {
+// findDue writes a removal for each day that is due to expire. Looked is false while
+// that cannot be said of all: then it is asked again soon.
+func (r *Room) findDue(ctx context.Context, now time.Time) (looked bool, err error) {
 	if r.cfg.Declared == nil {
-		return nil
+		return true, nil
 	}
+	closedTo := r.cfg.ClosedTo()
 	entries, known := r.cfg.Declared()
-	if !known {
-		return nil
+	if !known || closedTo == "" {
+		return false, nil
 	}
+	looked = true
 	for i := range entries {
 		e := &entries[i]
 		if e.Retention == nil || r.cfg.Held(e.Instrument) != "" {
@@ -38,16 +41,21 @@ func (r *Room) findDue(ctx context.Context, now time.Time) error {
 			r.cfg.Log.Warn("the days of an instrument cannot be read, and nothing of it expires for now", "instrument", e.Instrument, "error", err)
 			continue
 		}
-		if err != nil {
-			return fmt.Errorf("days of instrument %s: %w", e.Instrument, err)
+		if err != nil && waitsFor(ctx, err) != nil { // the store does not answer: others go on
+			r.cfg.Log.Warn("the days of an instrument cannot be read now", "instrument", e.Instrument, "error", err)
+			looked = false
+			continue
 		}
-		for _, due := range Due(days, *e.Retention, now, r.cfg.Closed) {
+		if err != nil {
+			return false, fmt.Errorf("days of instrument %s: %w", e.Instrument, err)
+		}
+		for _, due := range Due(days, *e.Retention, now, func(day wire.Day) bool { return day <= closedTo }) {
 			if err := r.expireLater(ctx, e.Instrument, due, now); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
-	return nil
+	return looked, nil
 }
 
 // expireLater writes the removal of a day, unless it is there.
@@ -96,23 +104,26 @@ func (r *Room) days(ctx context.Context, instrument string) ([]wire.RootDay, err
 }
 
 // expire lists all of a day as purged. Stays says that the Instrument keeps the day by
-// now, or that it was found expired: then its removal is dropped.
+// now, or that it was found expired: then its removal is dropped. What was begun is
+// carried through: it says in changes/ that objects were purged, which nothing takes back.
 func (r *Room) expire(ctx context.Context, b *batch, now time.Time) (stays bool, err error) {
-	keep, declared := r.retention(b.instrument)
-	if !declared {
-		return false, &waits{waitHold, fmt.Errorf("instrument %s is not declared: apply its Instrument", b.instrument)}
+	keep, err := r.retention(b.instrument)
+	if err != nil {
+		return false, err
 	}
 	begun, left, err := r.listed(ctx, b)
 	if err != nil {
 		return false, err
 	}
-	if !begun && !stillDue(b.day, keep, now) {
-		return true, r.done(ctx, b.whole.Key())
+	if !begun {
+		if stays, err := r.spared(ctx, b, left, keep, now); err != nil || stays {
+			return stays, err
+		}
 	}
 	if left == 0 {
 		return false, nil
 	}
-	if owed := r.owed(b); len(owed) > 0 && now.Before(b.whole.At.Add(time.Duration(keep.HoldMillis)*time.Millisecond)) {
+	if owed := r.owed(b); !begun && len(owed) > 0 && now.Before(b.whole.At.Add(time.Duration(keep.HoldMillis)*time.Millisecond)) {
 		return false, &waits{waitMirrors, fmt.Errorf("%s have not got it", strings.Join(owed, ", "))}
 	}
 	ids, err := r.markPurged(ctx, b)
@@ -127,6 +138,25 @@ func (r *Room) expire(ctx context.Context, b *batch, now time.Time) (stays bool,
 	})
 }
 
+// spared drops the removal of a day of which nothing was purged by it, and nothing is to
+// be: there is nothing, or the Instrument keeps it by now.
+func (r *Room) spared(ctx context.Context, b *batch, left int, keep wire.RetentionEntry, now time.Time) (bool, error) {
+	if left > 0 {
+		days, err := r.days(ctx, b.instrument)
+		if err != nil {
+			return false, fmt.Errorf("days of instrument %s: %w", b.instrument, err)
+		}
+		if stillDue(b.day, days, keep, now) {
+			return false, nil
+		}
+	}
+	// The index may not know yet that the day has nothing to expire.
+	if _, err := r.cfg.Compactor.Tell(ctx, b.instrument, b.day); err != nil {
+		return false, err
+	}
+	return true, r.done(ctx, b.whole.Key())
+}
+
 func (r *Room) owed(b *batch) []string {
 	if r.cfg.Owed == nil {
 		return nil
@@ -134,26 +164,30 @@ func (r *Room) owed(b *batch) []string {
 	return r.cfg.Owed(b.instrument, b.day)
 }
 
-// retention returns how long an instrument's data is kept now.
-func (r *Room) retention(instrument string) (wire.RetentionEntry, bool) {
-	if r.cfg.Declared == nil {
-		return wire.RetentionEntry{}, false
+// retention returns how long an instrument's data is kept now. Errors: waits.
+func (r *Room) retention(instrument string) (wire.RetentionEntry, error) {
+	var entries []wire.InstrumentEntry
+	known := false
+	if r.cfg.Declared != nil {
+		entries, known = r.cfg.Declared()
 	}
-	entries, _ := r.cfg.Declared()
+	if !known {
+		return wire.RetentionEntry{}, &waits{waitHold, errors.New("nobody knows the Site's registry yet")}
+	}
 	for i := range entries {
 		if entries[i].Instrument != instrument {
 			continue
 		}
 		if entries[i].Retention == nil {
-			return wire.RetentionEntry{}, true
+			return wire.RetentionEntry{}, nil
 		}
-		return *entries[i].Retention, true
+		return *entries[i].Retention, nil
 	}
-	return wire.RetentionEntry{}, false
+	return wire.RetentionEntry{}, &waits{waitHold, fmt.Errorf("instrument %s is not declared: apply its Instrument", instrument)}
 }
 
 // listed says whether the expiry of a day was begun, and how many objects are left
-// to be listed as purged.
+// to be listed as purged. Changes are stored before the manifest.
 func (r *Room) listed(ctx context.Context, b *batch) (begun bool, left int, err error) {
 	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
 		switch {
@@ -165,7 +199,20 @@ func (r *Room) listed(ctx context.Context, b *batch) (begun bool, left int, err 
 			begun = true
 		}
 	}
-	return begun, left, nil
+	if begun {
+		return true, left, nil
+	}
+	changes, err := manifest.ReadChanges(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day)
+	if err != nil {
+		return false, 0, err
+	}
+	for id := range changes.Records {
+		rec := changes.Records[id]
+		if rec.State == wire.StatePurged && rec.PurgedAt != nil && rec.PurgedAt.Equal(b.whole.At) {
+			return true, left, nil
+		}
+	}
+	return false, left, nil
 }
 
 // expires says whether an object is among those that expire with their day: what

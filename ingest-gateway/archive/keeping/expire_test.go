@@ -16,12 +16,15 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
+	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -38,17 +41,25 @@ var (
 	now  = noon.AddDate(0, 0, 11)
 )
 
-type lease struct{}
+// lease is lost with the store.
+type lease struct{ store *mortal }
 
-func (lease) Check() error { return nil }
+func (l lease) Check() error {
+	if l.store.writes == 0 {
+		return errKilled
+	}
+	return nil
+}
 
 // mortal is a store that does no more writes after some.
 type mortal struct {
 	objectstore.Store
-	writes int // negative: without end
+	writes int    // negative: without end
+	stuck  string // a key that cannot be deleted
 }
 
-var errKilled = errors.New("killed")
+// errKilled ends a room, as the loss of the lease does.
+var errKilled = fmt.Errorf("killed: %w", stream.ErrLeaseLost)
 
 func (m *mortal) write() error {
 	if m.writes == 0 {
@@ -66,6 +77,9 @@ func (m *mortal) Put(ctx context.Context, key string, body io.ReadSeeker, size i
 }
 
 func (m *mortal) Delete(ctx context.Context, key string) error {
+	if key == m.stuck {
+		return objectstore.ErrAccessDenied
+	}
 	if err := m.write(); err != nil {
 		return err
 	}
@@ -80,23 +94,79 @@ type lab struct {
 	hold  bool
 	owed  []string
 	keep  *wire.RetentionEntry
+	// closedTo is how far the ledger is closed; unread: the registry is not known yet.
+	closedTo wire.Day
+	unread   bool
+	metrics  *Metrics
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, js: parts.NATS(t, parts.NATSOptions{}).JetStream(t), store: &mortal{parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"), -1},
+	l := &lab{t: t, js: parts.NATS(t, parts.NATSOptions{}).JetStream(t), store: &mortal{Store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"), writes: -1},
+		closedTo: day, metrics: NewMetrics(prometheus.NewRegistry()),
 		keep: &wire.RetentionEntry{MaxAgeMillis: (48 * time.Hour).Milliseconds(), HoldMillis: time.Hour.Milliseconds()}}
 	parts.CreateSite(t, l.js, site)
+	l.listed()
 	return l
 }
 
+// listed says that the index and the manifest's writer have come to the same place: a
+// keeper that begins looks at no day.
+func (l *lab) listed() {
+	l.t.Helper()
+	epoch, _, err := stream.Epoch(l.t.Context(), l.js, wire.NoticeStream(site))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	value, err := wire.StreamCursor{Epoch: epoch, Next: 1}.Encode()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for bucket, key := range map[string]string{wire.IndexBucket(site): wire.IndexListedKey, wire.CursorBucket(site): wire.NoticeCursorKey} {
+		kv, err := l.js.KeyValue(l.t.Context(), bucket)
+		if err == nil {
+			_, err = kv.Put(l.t.Context(), key, value)
+		}
+		if err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// keeper is one of an index that is complete, until stop is called.
+func (l *lab) keeper() (k *index.Keeper, stop func()) {
+	l.t.Helper()
+	k = l.idle()
+	ctx, cancel := context.WithCancel(l.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = k.Run(ctx) // ctx's
+	}()
+	for deadline := time.Now().Add(time.Minute); !k.Complete(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.t.Fatal("the index is not complete after a minute")
+		}
+	}
+	return k, func() { cancel(); <-done }
+}
+
+// idle is a keeper that was not begun: its index is not complete.
+func (l *lab) idle() *index.Keeper {
+	return index.New(index.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.js, Store: l.store, Lease: lease{l.store},
+		RootInterval: time.Nanosecond, Log: slog.New(slog.DiscardHandler), Metrics: index.NewMetrics(prometheus.NewRegistry())})
+}
+
 // room is one that has begun, as after a start of the archivist.
-func (l *lab) room() *Room {
+func (l *lab) room() *Room { return l.roomWith(nil) }
+
+// roomWith is a room that tells readers by an index.
+func (l *lab) roomWith(k *index.Keeper) *Room {
 	l.t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	compactor := compact.New(compact.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.js, Store: l.store, Lease: lease{},
-		PackBelow: func(string) int64 { return 0 }, ScratchDir: l.t.TempDir(), Log: log, Metrics: compact.NewMetrics(prometheus.NewRegistry())})
-	r := New(Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.js, Store: l.store, Lease: lease{}, Compactor: compactor,
+	compactor := compact.New(compact.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.js, Store: l.store, Lease: lease{l.store},
+		PackBelow: func(string) int64 { return 0 }, Index: k, ScratchDir: l.t.TempDir(), Log: log, Metrics: compact.NewMetrics(prometheus.NewRegistry())})
+	r := New(Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.js, Store: l.store, Lease: lease{l.store}, Compactor: compactor,
 		Held: func(string) string {
 			if l.hold {
 				return "it is under legal hold"
@@ -104,10 +174,10 @@ func (l *lab) room() *Room {
 			return ""
 		},
 		Declared: func() ([]wire.InstrumentEntry, bool) {
-			return []wire.InstrumentEntry{{Instrument: camera, Retention: l.keep}, {Instrument: sonde}}, true
+			return []wire.InstrumentEntry{{Instrument: camera, Retention: l.keep}, {Instrument: sonde}}, !l.unread
 		},
-		Closed: func(d wire.Day) bool { return d <= day }, Owed: func(string, wire.Day) []string { return l.owed },
-		Grace: time.Minute, Log: log, Metrics: NewMetrics(prometheus.NewRegistry())})
+		ClosedTo: func() wire.Day { return l.closedTo }, Owed: func(string, wire.Day) []string { return l.owed },
+		Grace: time.Minute, Log: log, Metrics: l.metrics})
 	kv, err := l.js.KeyValue(l.t.Context(), wire.CursorBucket(site))
 	if err != nil {
 		l.t.Fatal(err)
@@ -178,10 +248,16 @@ func (l *lab) fill() {
 	l.index()
 }
 
-// index says of the camera's day what its manifests say.
+// index says of the day what its manifests say.
 func (l *lab) index() {
 	l.t.Helper()
-	d, err := manifest.Summarize(l.t.Context(), l.store, site, camera, day)
+	l.indexOf(camera)
+	l.indexOf(sonde)
+}
+
+func (l *lab) indexOf(instrument string) {
+	l.t.Helper()
+	d, err := manifest.Summarize(l.t.Context(), l.store, site, instrument, day)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -193,7 +269,7 @@ func (l *lab) index() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if _, err := kv.Put(l.t.Context(), camera, value); err != nil {
+	if _, err := kv.Put(l.t.Context(), instrument, value); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -237,7 +313,7 @@ func (l *lab) states(instrument string) map[wire.State]int {
 // pass looks for what is due, and removes it.
 func (l *lab) pass(r *Room, at time.Time) {
 	l.t.Helper()
-	if err := r.findDue(l.t.Context(), at); err != nil {
+	if _, err := r.findDue(l.t.Context(), at); err != nil {
 		l.t.Fatal(err)
 	}
 	if err := r.pass(l.t.Context(), at); err != nil {
@@ -322,8 +398,18 @@ func TestExpire(t *testing.T) {
 		}
 	}
 	l.index()
-	l.pass(r, now.Add(6*time.Hour))
+	removed := testutil.ToFloat64(l.metrics.objects.WithLabelValues(byExpiry))
+	l.want("objects removed", removed, 6)
+	versions := len(l.keys(wire.ManifestPrefix(site, camera, day)))
+	for range 3 { // what others keep is there, and is no reason to begin anew, whatever an index says
+		if err := r.expireLater(t.Context(), camera, DueDay{day, "its bytes"}, now.Add(6*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		l.pass(r, now.Add(6*time.Hour))
+	}
 	l.want("nothing is due any more", l.waiting(r), 0)
+	l.want("objects removed", testutil.ToFloat64(l.metrics.objects.WithLabelValues(byExpiry)), removed)
+	l.want("manifests", len(l.keys(wire.ManifestPrefix(site, camera, day))), versions)
 }
 
 // Whenever the process dies, nothing that is listed as current lacks its bytes, and the
@@ -333,8 +419,9 @@ func TestExpireKilled(t *testing.T) {
 	for writes := 0; ; writes++ {
 		l.store.writes = -1
 		l.fill()
-		r := l.room()
-		if err := r.findDue(t.Context(), now); err != nil {
+		k, stop := l.keeper()
+		r := l.roomWith(k)
+		if _, err := r.findDue(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
 		l.store.writes = writes
@@ -347,16 +434,24 @@ func TestExpireKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.store.writes = -1
+		stop()
 		l.states(camera)
 		l.states(sonde)
-		next := l.room()
-		for i := range 2 {
-			if err := next.pass(t.Context(), now.Add(time.Duration(2+i)*time.Hour)); err != nil {
-				t.Fatal(err)
-			}
+		k, stop = l.keeper()
+		next := l.roomWith(k)
+		shared := wire.PackKey(site, noon, "gateway-0", "one", 1)
+		before := len(l.keys(shared))
+		if err := next.pass(t.Context(), now.Add(2*time.Hour)); err != nil {
+			t.Fatal(err)
 		}
+		l.want(fmt.Sprintf("the pack that the sonde shares, while readers learn, after %d writes", writes), len(l.keys(shared)), before)
+		if err := next.pass(t.Context(), now.Add(3*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		stop()
 		l.want(fmt.Sprintf("removals after %d writes", writes), l.waiting(next), 0)
 		l.gone()
+		l.told(fmt.Sprintf("after %d writes", writes))
 		if finished {
 			if writes < 8 {
 				t.Errorf("it took %d writes only", writes)

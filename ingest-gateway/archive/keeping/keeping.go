@@ -22,8 +22,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
+	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -57,8 +59,9 @@ type Config struct {
 	// Declared returns the entries of all instruments of the registry, and false before
 	// there is one. Without it nothing expires.
 	Declared func() ([]wire.InstrumentEntry, bool)
-	// Closed says whether the ledger of a day is closed: before that nothing of it expires.
-	Closed func(day wire.Day) bool
+	// ClosedTo is the last day of which the ledger is closed, with all before it: what is
+	// later does not expire. Empty: that is not known yet.
+	ClosedTo func() wire.Day
 	// Owed names the partners that have not got an instrument's day yet: it waits for
 	// them before it expires, as long as its retention says. Optional: nobody is waited for.
 	Owed func(instrument string, day wire.Day) []string
@@ -93,8 +96,9 @@ func New(cfg Config) *Room {
 	return &Room{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}}
 }
 
-// Run removes what is to be removed, until ctx ends. Errors: wire.ErrNewerFormat,
-// stream.ErrLeaseLost, and what keeps JetStream or the store from answering.
+// Run removes what is to be removed, until ctx ends. What the store does not do waits,
+// and is tried again. Errors: wire.ErrNewerFormat, compact.ErrFenced,
+// stream.ErrLeaseLost, and what keeps JetStream from answering.
 func (r *Room) Run(ctx context.Context) error {
 	bucket := wire.CursorBucket(r.cfg.Site)
 	kv, err := r.cfg.JetStream.KeyValue(ctx, bucket)
@@ -106,10 +110,13 @@ func (r *Room) Run(ctx context.Context) error {
 	for {
 		now := time.Now().UTC()
 		if now.Sub(expired) >= r.cfg.ExpireInterval {
-			if err := r.findDue(ctx, now); err != nil {
+			looked, err := r.findDue(ctx, now)
+			if err != nil {
 				return err
 			}
-			expired = now
+			if looked {
+				expired = now
+			}
 		}
 		if err := r.pass(ctx, now); err != nil {
 			return err
@@ -129,9 +136,11 @@ const (
 	waitReaders = "Readers"   // readers learn where the pack's other members lie
 	waitLister  = "Unlisted"  // a pack holds what no manifest lists yet
 	waitDamage  = "Damaged"   // other members of a pack cannot be read, or are not where they should be
+	waitIndex   = "Index"     // the index is not kept now, and readers cannot be told
+	waitFailed  = "Failed"    // the store, or JetStream, does not do what is asked
 )
 
-var waitReasons = []string{waitHold, waitMirrors, waitReaders, waitLister, waitDamage}
+var waitReasons = []string{waitHold, waitMirrors, waitReaders, waitLister, waitDamage, waitIndex, waitFailed}
 
 // waits says why a removal cannot be finished now.
 type waits struct {
@@ -171,15 +180,15 @@ func (r *Room) pass(ctx context.Context, now time.Time) error {
 	waiting := map[string]int{}
 	for _, b := range all {
 		err := r.remove(ctx, b, now)
-		var w *waits
-		if errors.As(cmp.Or(waitsFor(err), err), &w) {
-			waiting[w.reason] += len(b.keys())
-			r.tell(b, w)
+		if err == nil {
 			continue
 		}
-		if err != nil {
+		w := waitsFor(ctx, err)
+		if w == nil {
 			return fmt.Errorf("remove from instrument %s, %s: %w", b.instrument, b.day, err)
 		}
+		waiting[w.reason] += len(b.keys())
+		r.tell(b, w)
 	}
 	for _, reason := range waitReasons {
 		r.cfg.Metrics.waiting.WithLabelValues(reason).Set(float64(waiting[reason]))
@@ -258,14 +267,15 @@ func (r *Room) remove(ctx context.Context, b *batch, now time.Time) error {
 			}
 		}
 	}
+	if _, err := r.cfg.Compactor.Tell(ctx, b.instrument, b.day); err != nil {
+		return err // nothing goes that readers take for current
+	}
 	p, err := r.find(ctx, b)
 	if err != nil {
 		return err
 	}
-	for _, key := range p.objects() {
-		if err := r.delete(ctx, b.instrument, key); err != nil {
-			return err
-		}
+	if err := r.deleteAll(ctx, b, p); err != nil {
+		return err
 	}
 	if err := r.emptyPacks(ctx, p, now); err != nil {
 		return err
@@ -284,6 +294,24 @@ func (r *Room) remove(ctx context.Context, b *batch, now time.Time) error {
 	r.cfg.Metrics.bytes.WithLabelValues(by).Add(float64(p.bytes))
 	r.cfg.Log.Info("bytes are removed", "instrument", b.instrument, "day", b.day, "objects", p.count, "bytes", p.bytes, "by", by)
 	return nil
+}
+
+// deleteAll deletes all objects that it can: one that stays holds up no other. While
+// the store does not answer it does not go on.
+func (r *Room) deleteAll(ctx context.Context, b *batch, p *plan) error {
+	var wait error
+	for _, key := range p.objects() {
+		err := r.delete(ctx, b.instrument, key)
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("delete %s: %w", key, err)
+		if w := waitsFor(ctx, err); w == nil || w.reason != waitFailed || errors.Is(err, objectstore.ErrUnavailable) {
+			return err
+		}
+		wait = cmp.Or(wait, err)
+	}
+	return wait
 }
 
 func (r *Room) delete(ctx context.Context, instrument, key string) error {
@@ -312,15 +340,16 @@ func (r *Room) emptyPacks(ctx context.Context, p *plan, now time.Time) error {
 	var wait error
 	for _, key := range slices.Sorted(maps.Keys(p.packs)) {
 		if _, known := r.vacated[key]; !known {
-			moved, err := r.cfg.Compactor.Vacate(ctx, key)
-			if w := waitsFor(err); w != nil {
+			stay, err := r.cfg.Compactor.Vacate(ctx, key)
+			if err != nil {
+				w := waitsFor(ctx, err)
+				if w == nil {
+					return err
+				}
 				wait = w
 				continue
 			}
-			if err != nil {
-				return err
-			}
-			if moved == 0 {
+			if stay == 0 {
 				continue // it is gone
 			}
 			r.vacated[key] = now
@@ -329,29 +358,36 @@ func (r *Room) emptyPacks(ctx context.Context, p *plan, now time.Time) error {
 			wait = cmp.Or(wait, error(&waits{waitReaders, fmt.Errorf("%s goes at %s", key, wire.FormatTime(r.vacated[key].Add(r.cfg.Grace)))}))
 			continue
 		}
-		err := r.cfg.Compactor.Rewrite(ctx, key, "")
-		if w := waitsFor(err); w != nil {
+		if err := r.cfg.Compactor.Rewrite(ctx, key, ""); err != nil {
+			w := waitsFor(ctx, err)
+			if w == nil {
+				return err
+			}
 			wait = w
 			continue
-		}
-		if err != nil {
-			return err
 		}
 		delete(r.vacated, key)
 	}
 	return wait
 }
 
-// waitsFor explains an error for which a removal waits; nil for others.
-func waitsFor(err error) error {
+// waitsFor explains an error for which a removal waits; nil for those that end the room.
+func waitsFor(ctx context.Context, err error) *waits {
+	var w *waits
 	switch {
+	case ctx.Err() != nil || errors.Is(err, stream.ErrLeaseLost) || errors.Is(err, wire.ErrNewerFormat) || errors.Is(err, compact.ErrFenced):
+		return nil
+	case errors.As(err, &w):
+		return w
 	case errors.Is(err, compact.ErrHeld):
 		return &waits{waitHold, err}
+	case errors.Is(err, index.ErrIncomplete):
+		return &waits{waitIndex, err}
 	case errors.Is(err, compact.ErrUnlisted):
 		return &waits{waitLister, err}
 	case errors.Is(err, pack.ErrDamaged), errors.Is(err, compact.ErrElsewhere), errors.Is(err, wire.ErrMalformed):
 		return &waits{waitDamage, err}
 	default:
-		return nil
+		return &waits{waitFailed, err}
 	}
 }

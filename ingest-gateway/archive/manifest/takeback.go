@@ -72,7 +72,8 @@ func (w *Writer) tryTakeBack(ctx context.Context, d *day, s *slot, n wire.Notice
 	if is == unlisted {
 		return &refusal{refusedUnlisted, "what is new is listed within a minute: ask again, by what substorm archive ls -o json says"}
 	}
-	if why := w.underHold(n.Instrument); why != "" && n.RestoredAt == nil {
+	// By its state: what was once restored keeps restoredAt, whatever is asked of it now.
+	if why := w.underHold(n.Instrument); why != "" && changeOf(n) != changeRestored {
 		return &refusal{refusedHold, why}
 	}
 	if is == withdrawn {

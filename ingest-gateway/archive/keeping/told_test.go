@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package keeping
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// told checks that readers find of the day what its manifests say.
+func (l *lab) told(what string) {
+	l.t.Helper()
+	r := l.room()
+	for _, instrument := range []string{camera, sonde} {
+		want, err := manifest.Summarize(l.t.Context(), l.store, site, instrument, day)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		days, err := r.days(l.t.Context(), instrument)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if diff := cmp.Diff([]wire.RootDay{want}, days); diff != "" {
+			l.t.Errorf("%s: the index of %s (-manifests +index):\n%s", what, instrument, diff)
+		}
+	}
+}
+
+// No byte goes before readers know that it does; an archivist that begins tells them
+// what the one before it did not, however old the day is.
+func TestReadersAreTold(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	before := len(l.keys("o/")) + len(l.keys("packs/"))
+	r := l.roomWith(l.idle())
+	for i := range 3 {
+		l.pass(r, now.Add(time.Duration(i)*time.Hour))
+	}
+	l.want("what is stored while nobody can be told", len(l.keys("o/"))+len(l.keys("packs/")), before)
+	l.want("removals", l.waiting(r), 1)
+	l.want("waiting", testutil.ToFloat64(l.metrics.waiting.WithLabelValues(waitIndex)), 1)
+
+	k, stop := l.keeper()
+	defer stop()
+	next := l.roomWith(k)
+	l.pass(next, now.Add(4*time.Hour))
+	l.told("at the first pass")
+	l.want("the shared pack", len(l.keys(wire.PackKey(site, noon, "gateway-0", "one", 1))), 1)
+	l.pass(next, now.Add(5*time.Hour))
+	l.want("removals", l.waiting(next), 0)
+	l.want("waiting", testutil.ToFloat64(l.metrics.waiting.WithLabelValues(waitIndex)), 0)
+	l.gone()
+	l.told("at the end")
+}
+
+// What an Instrument keeps by size is asked again before the first byte goes.
+func TestKeptBySize(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.keep = &wire.RetentionEntry{MaxBytes: 1, HoldMillis: time.Hour.Milliseconds()}
+	l.owed = []string{"eiscat"}
+	r := l.room()
+	l.pass(r, now)
+	l.want("removals", l.waiting(r), 1)
+	l.keep, l.owed = &wire.RetentionEntry{MaxBytes: 1 << 20, HoldMillis: time.Hour.Milliseconds()}, nil
+	l.pass(r, now.Add(2*time.Hour))
+	l.want("removals", l.waiting(r), 0)
+	l.want("the camera's states", l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
+}
+
+// What says for ever that it was purged is purged: a day of which changes were stored
+// goes, whatever its Instrument keeps by then.
+func TestBegunIsDone(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	r := l.room()
+	if _, err := r.findDue(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	l.store.writes = 1
+	if err := r.pass(t.Context(), now); err == nil {
+		t.Fatal("the room outlived the store")
+	}
+	l.store.writes = -1
+	l.want("files of changes", len(l.keys(wire.ChangesPrefix(site, camera, day))), 1)
+	l.want("the camera's states", l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
+	l.keep = nil
+	next := l.room()
+	l.pass(next, now.Add(time.Hour))
+	l.pass(next, now.Add(2*time.Hour))
+	l.want("removals", l.waiting(next), 0)
+	l.gone()
+}
+
+// An object that the store does not delete holds up neither the others of its day nor
+// other instruments, and is tried again.
+func TestStuck(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.store.stuck = l.keys(wire.InstrumentPrefix(site, camera))[0]
+	r := l.room()
+	body := wire.Removal{Instrument: sonde, Day: day, ID: "o/thule/sonde-1/r/2026/11/10/none", Reason: "private", By: "anna", At: now}
+	value, err := body.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.kv.Put(t.Context(), body.Key(), value); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		l.pass(r, now.Add(time.Duration(i)*time.Hour))
+	}
+	l.want("what cannot be deleted", l.keys(wire.InstrumentPrefix(site, camera)), []string{l.store.stuck})
+	l.want("removals", l.waiting(r), 1)
+	l.want("waiting", testutil.ToFloat64(l.metrics.waiting.WithLabelValues(waitFailed)), 1)
+	l.store.stuck = ""
+	for i := range 3 {
+		l.pass(r, now.Add(time.Duration(3+i)*time.Hour))
+	}
+	l.want("removals", l.waiting(r), 0)
+	l.gone()
+}
+
+// Before the registry is read, or the ledger's closing is known, nothing begins and
+// nothing goes on, and it is looked again soon.
+func TestNothingIsKnownYet(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	r := l.room()
+	look := func(what string, want bool) {
+		t.Helper()
+		looked, err := r.findDue(t.Context(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.want("looked, "+what, looked, want)
+	}
+	l.unread = true
+	look("without a registry", false)
+	l.unread, l.closedTo = false, ""
+	look("without a closed day", false)
+	l.want("removals", l.waiting(r), 0)
+	l.closedTo = day
+	look("with all", true)
+	l.want("removals", l.waiting(r), 1)
+	l.unread = true // and another gateway takes over, which has it from its disk
+	l.pass(r, now)
+	l.want("waiting", testutil.ToFloat64(l.metrics.waiting.WithLabelValues(waitHold)), 1)
+	l.want("the camera's states", l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
+}

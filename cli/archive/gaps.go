@@ -37,7 +37,7 @@ Link         the instrument could not reach us, or still has it and owes it
 Instrument   nothing points elsewhere: it did not observe
 Refused      a gateway refused it: substorm archive ledger says why
 Lost         it was received and lost here, or dropped
-Undecodable  it came, and nobody can read it
+Undecodable  telemetry came in messages that nobody can read
 Retracted    it was received, and is not shown any more
 
 Daylight (spec.cadence.observes), maintenance and retirement are no gaps.`,

@@ -48,6 +48,8 @@ left to them (--age).
   Missing     listed, and not stored
   Moved       the bytes are not where the manifest says
   Unreadable  a file of the manifest cannot be read
+  Stranger    no object, pack or manifest that can be read as such, in a place for
+              them: it is left alone, see substorm archive verify
   Untold      what the manifest says of the object is written down nowhere else, so
               that it would be lost with the manifest. --tell writes it down: for
               archives of before there were changes`,
@@ -107,12 +109,16 @@ type rebuild struct {
 
 // counts are what a rebuild did, or would do.
 type counts struct {
-	objects, lists, written, told, strangers int
-	kinds                                    map[bucket.DifferenceKind]int
+	objects, lists, written, told int
+	kinds                         map[bucket.DifferenceKind]int
 }
 
 func (r *rebuild) run(ctx context.Context) error {
-	found, strangers, err := scan(ctx, r.store, r.site, &r.selection, r.scratch, r.notes)
+	c := counts{kinds: map[bucket.DifferenceKind]int{}}
+	found, err := scan(ctx, r.store, r.site, &r.selection, r.scratch, r.notes, func(key string, err error) error {
+		c.kinds[bucket.Stranger]++
+		return printFinding(r.out, bucket.Stranger, nowhere, nowhere, key, "  "+err.Error())
+	})
 	if err != nil {
 		return err
 	}
@@ -125,7 +131,6 @@ func (r *rebuild) run(ctx context.Context) error {
 	if r.age == 0 {
 		before = time.Time{}
 	}
-	c := counts{strangers: strangers, kinds: map[bucket.DifferenceKind]int{}}
 	for _, of := range lists {
 		if err := r.list(ctx, found, of, before, &c); err != nil {
 			return fmt.Errorf("instrument %s, %s: %w", of.Instrument, of.Day, err)
@@ -195,7 +200,7 @@ func (r *rebuild) compare(ctx context.Context, merged *bucket.Merged, c *counts)
 	for _, d := range p.Differences {
 		c.kinds[d.Kind]++
 		if r.dry || d.Kind != bucket.Untold {
-			if _, err := fmt.Fprintf(r.out, "%-10s  %-20s  %s  %s%s\n", d.Kind, d.Instrument, d.Day, d.ID, told(d)); err != nil {
+			if err := printFinding(r.out, d.Kind, d.Instrument, string(d.Day), d.ID, told(d)); err != nil {
 				return err
 			}
 		}
@@ -226,9 +231,9 @@ func spot(r wire.Record) string {
 }
 
 func (r *rebuild) report(c counts) error {
-	_, err := fmt.Fprintf(r.notes, "%d objects of %d instrument days: %d unlisted, %d missing, %d moved, %d files unreadable, %d untold, %d not ours\n",
+	_, err := fmt.Fprintf(r.notes, "%d objects of %d instrument days: %d unlisted, %d missing, %d moved, %d files unreadable, %d untold, %d strangers\n",
 		c.objects, c.lists, c.kinds[bucket.Unlisted], c.kinds[bucket.Missing], c.kinds[bucket.Moved], c.kinds[bucket.Unreadable],
-		c.kinds[bucket.Untold], c.strangers)
+		c.kinds[bucket.Untold], c.kinds[bucket.Stranger])
 	switch {
 	case err != nil:
 	case r.dry:

@@ -21,21 +21,25 @@ import (
 // progressEvery is how often a long command says how far it is.
 const progressEvery = 5 * time.Second
 
-// scan reads what the bucket says by itself within a selection, and returns how many
-// keys of ours hold what is not ours, each of which it names.
-func scan(ctx context.Context, store objectstore.Store, site string, s *selection, scratch string, notes io.Writer) (*bucket.Found, int, error) {
+// scan reads what the bucket says by itself within a selection. Of what lies under keys
+// of ours and cannot be read as ours stranger hears, one at a time; its error is
+// returned once all is read.
+func scan(ctx context.Context, store objectstore.Store, site string, s *selection, scratch string, notes io.Writer,
+	stranger func(key string, err error) error) (*bucket.Found, error) {
 	within, err := s.days()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	var mu sync.Mutex
-	strangers, said := 0, time.Now()
+	var failed error
+	said := time.Now()
 	found, err := bucket.Scan(ctx, bucket.Config{Store: store, Site: site, Instrument: s.holdsInstrument, Day: within.hold, ScratchDir: scratch,
 		Stranger: func(key string, err error) {
 			mu.Lock()
 			defer mu.Unlock()
-			strangers++
-			fmt.Fprintf(notes, "not an object of ours: %s: %v\n", key, err)
+			if failed == nil {
+				failed = stranger(key, err)
+			}
 		},
 		Progress: func(objects, packs int64) {
 			mu.Lock()
@@ -45,7 +49,20 @@ func scan(ctx context.Context, store objectstore.Store, site string, s *selectio
 				fmt.Fprintf(notes, "looked at %d objects and %d packs\n", objects, packs)
 			}
 		}})
-	return found, strangers, err
+	if err == nil && failed != nil {
+		_ = found.Close()
+		return nil, failed
+	}
+	return found, err
+}
+
+// nowhere stands for the instrument and day of what does not say them.
+const nowhere = "-"
+
+// printFinding prints a line of what verify and rebuild find.
+func printFinding(w io.Writer, kind bucket.DifferenceKind, instrument, day, id, detail string) error {
+	_, err := fmt.Fprintf(w, "%-10s  %-20s  %s  %s%s\n", kind, instrument, day, id, detail)
+	return err
 }
 
 // nextVersion returns the least number that a new version of a day may have: greater

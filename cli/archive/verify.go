@@ -42,6 +42,8 @@ digest, and compares the manifests with what the bucket holds. Each finding is a
   Unlisted    stored, and not listed: substorm archive rebuild lists it
   Moved       the bytes are not where the manifest says: substorm archive rebuild mends it
   Unreadable  a file of the manifest cannot be read: substorm archive rebuild replaces it
+  Stranger    what lies under a key of the archive and is no object, pack or manifest
+              that can be read as such: nobody sees it, nothing is done about it
 
 It fails where there is any. With --quick no bytes are read: what is damaged is not found.`,
 		Example: `  substorm archive verify --day yesterday
@@ -95,7 +97,9 @@ type verify struct {
 
 func (v *verify) run(ctx context.Context) error {
 	r := &rebuild{selection: v.selection, store: v.store, site: v.site}
-	found, _, err := scan(ctx, v.store, v.site, &v.selection, v.scratch, v.notes)
+	found, err := scan(ctx, v.store, v.site, &v.selection, v.scratch, v.notes, func(key string, err error) error {
+		return v.find(bucket.Stranger, bucket.List{Instrument: nowhere, Day: nowhere}, key, "  "+err.Error())
+	})
 	if err != nil {
 		return err
 	}
@@ -181,8 +185,7 @@ func (v *verify) find(kind bucket.DifferenceKind, of bucket.List, id, detail str
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.found[kind]++
-	_, err := fmt.Fprintf(v.out, "%-10s  %-20s  %s  %s%s\n", kind, of.Instrument, of.Day, id, detail)
-	return err
+	return printFinding(v.out, kind, of.Instrument, string(of.Day), id, detail)
 }
 
 // verdict sums up. Where anything was found, that is an error.

@@ -52,3 +52,48 @@ func TestVerify(t *testing.T) {
 		t.Errorf("--at-once 0: %v", err)
 	}
 }
+
+// TestVerifyStrangers: what cannot be read as ours is found, not passed over; a file that
+// is none of a manifest hides nothing from readers, and rebuild makes no version for it.
+func TestVerifyStrangers(t *testing.T) {
+	f := newFixture(t, parts.MinIOOptions{})
+	flags := append([]string{"--scratch-dir", t.TempDir(), "--age", "0s"}, f.flags(t)...)
+	day := wire.ManifestPrefix(site, "allsky-1", "2026-11-21")
+	pack := wire.PacksPrefix(site) + "2026/11/21/notes.txt"
+	metadata, err := wire.ObjectMetadata(notice("allsky-1", f.late))
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := f.late.Key + "9" // its metadata speaks of other bytes
+	for key, opts := range map[string]objectstore.PutOptions{day + "notes.txt": {}, pack: {}, short: {Metadata: metadata}} {
+		if err := f.store.Put(t.Context(), key, strings.NewReader("hello"), 5, opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, _ := must(t, append([]string{"ls", "--instrument", "allsky-1", "--day", "2026-11-21"}, f.flags(t)...)...); !strings.Contains(out, f.frame.ID) {
+		t.Errorf("ls: %q", out)
+	}
+	names := func(out string) {
+		t.Helper()
+		for _, key := range []string{day + "notes.txt", pack, short} {
+			if !strings.Contains(out, key) {
+				t.Errorf("%s is not named in %q", key, out)
+			}
+		}
+		if strings.Count(out, "Stranger ") != 3 {
+			t.Errorf("found %q", out)
+		}
+	}
+	out, _, err := run(t, append([]string{"verify"}, flags...)...)
+	if err == nil || !strings.Contains(err.Error(), "not whole: 3 Stranger") {
+		t.Errorf("verify: %v", err)
+	}
+	names(out)
+	for range 2 {
+		out, notes := must(t, append([]string{"rebuild"}, flags...)...)
+		if !strings.Contains(notes, "3 strangers") || !strings.Contains(notes, "0 days were made anew") {
+			t.Errorf("rebuild: %q", notes)
+		}
+		names(out)
+	}
+}

@@ -32,12 +32,14 @@ type DifferenceKind string
 // Missing: nothing in the bucket bears out what is listed. Moved: the bytes are
 // elsewhere than listed. Untold: state, path or other words of the manifest are
 // written down nowhere else. Unreadable: a file of the manifest cannot be read.
+// Stranger: what lies under a key of ours and is none of ours; readers pass it over.
 const (
 	Unlisted   DifferenceKind = "Unlisted"
 	Missing    DifferenceKind = "Missing"
 	Moved      DifferenceKind = "Moved"
 	Untold     DifferenceKind = "Untold"
 	Unreadable DifferenceKind = "Unreadable"
+	Stranger   DifferenceKind = "Stranger"
 )
 
 // Plan is what is known of a list's manifest and bucket together.
@@ -65,6 +67,9 @@ func Compare(ctx context.Context, store objectstore.Store, site string, m *Merge
 	}
 	for _, key := range p.files.unreadable {
 		p.differ(Unreadable, wire.Record{ID: key}, nil)
+	}
+	for _, key := range p.files.strangers {
+		p.differ(Stranger, wire.Record{ID: key}, nil)
 	}
 	for r, err := range p.files.records(ctx, store) {
 		if err == nil {
@@ -239,6 +244,7 @@ func (p *Plan) Tell(ctx context.Context, store objectstore.Store, h wire.Manifes
 // files are those of a day's manifest, also where some cannot be read.
 type files struct {
 	readable, unreadable  []string
+	strangers             []string // no files of a manifest
 	parts                 []string // all that a new version replaces
 	nextPart, nextVersion int
 }
@@ -255,7 +261,7 @@ func readable(ctx context.Context, store objectstore.Store, site string, of List
 		name, err := wire.ParseManifestKey(info.Key)
 		switch {
 		case err != nil:
-			f.unreadable = append(f.unreadable, info.Key)
+			f.strangers = append(f.strangers, info.Key)
 		case name.Compacted:
 			versions = append(versions, name)
 			f.nextVersion = max(f.nextVersion, name.Number+1)

@@ -40,6 +40,9 @@ type Files struct {
 	// is when it was stored, by the store's clock; zero where there is none.
 	Replaced    []string
 	CompactedAt time.Time
+	// Strangers are the keys under the day that are no files of a manifest. Nobody
+	// reads them.
+	Strangers []string
 }
 
 // List finds the manifest files of a day. A day of which nothing is listed has
@@ -52,8 +55,9 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 			return Files{}, err
 		}
 		name, err := wire.ParseManifestKey(info.Key)
-		if err != nil {
-			return Files{}, err
+		if err != nil { // what somebody left there must not hide the day
+			files.Strangers = append(files.Strangers, info.Key)
+			continue
 		}
 		if name.Compacted {
 			if name.Number >= files.NextVersion {

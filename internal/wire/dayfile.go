@@ -44,9 +44,12 @@ func (k DayKind) EntriesOf(day Day) string {
 	return LedgerKey("*", day, "*", "*")
 }
 
+// DayFilesPrefix is what all files of a kind begin with, by day.
+func DayFilesPrefix(kind DayKind, site string) string { return string(kind) + "/" + site + "/" }
+
 // DayFilePrefix is what all files of a kind and day begin with.
 func DayFilePrefix(kind DayKind, site string, day Day) string {
-	return string(kind) + "/" + site + "/" + string(day) + "/"
+	return DayFilesPrefix(kind, site) + string(day) + "/"
 }
 
 // DayFileKey is the key of a version of a day, counted from 1.

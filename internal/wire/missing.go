@@ -33,8 +33,8 @@ func ParseGapsKey(key string) (instrument string, day Day, err error) {
 type GapCause string
 
 // The causes. GapRetracted: it was received, and is not shown any more.
-// GapUndecodable: it came, and nobody can read it. GapRefused: a gateway refused it.
-// GapLost: it was received and lost here, or dropped. GapLink: the instrument could
+// GapUndecodable: telemetry came in messages that nobody can read. GapRefused: a
+// gateway refused it. GapLost: it was received and lost here, or dropped. GapLink: the instrument could
 // not reach us, or still has it. GapInstrument: none of these, so that it did not
 // observe.
 const (

@@ -98,3 +98,43 @@ func TestGaps(t *testing.T) {
 		t.Errorf("in the end: %+v", is)
 	}
 }
+
+// TestGapsBegin: of an instrument whose objects do not say when they observe nothing is
+// missing before the first that was received, whichever part lists it.
+func TestGapsBegin(t *testing.T) {
+	l := start(t).site(t, "thule")
+	entry := wire.InstrumentEntry{Format: 1, Instrument: camera, CadenceMillis: (10 * time.Minute).Milliseconds(),
+		Ways: []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 30101}}}
+	l.settings[camera] = entry
+	day := wire.DayOf(time.Now().AddDate(0, 0, -2))
+	begin, err := day.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := func(n int) { l.send(camera, begin.Add(time.Duration(n)*10*time.Minute), fmt.Sprint("frame ", n)) }
+	for n := 84; n < 145; n++ { // from 14:00 up to the next midnight
+		frame(n)
+	}
+	cfg := l.config("a")
+	cfg.Declared = func() ([]wire.InstrumentEntry, bool) { return []wire.InstrumentEntry{entry}, true }
+	cfg.GapsInterval = 100 * time.Millisecond
+	l.run(cfg)
+	// Parts are closed one by one: what is not listed yet is missing for a moment.
+	open := func() (all []wire.MissingGap) {
+		if is := l.gapsOf(camera, day); is != nil {
+			for _, g := range is.Gaps {
+				if g.ClosedAt == nil {
+					all = append(all, g)
+				}
+			}
+		}
+		return all
+	}
+	l.await("60 are due of the day", func() bool { is := l.gapsOf(camera, day); return is != nil && is.Due == 60 && len(open()) == 0 })
+
+	frame(78) // of another gateway, whose clock or spool is behind
+	l.await("it began at 13:00", func() bool { is := l.gapsOf(camera, day); return is != nil && is.Due == 66 && len(open()) == 1 })
+	if g := open()[0]; !g.From.Equal(begin.Add(13*time.Hour)) || g.To == nil || !g.To.Equal(begin.Add(14*time.Hour)) || g.Missing != 5 {
+		t.Errorf("the gap: %+v", g)
+	}
+}

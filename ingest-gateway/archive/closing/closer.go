@@ -170,6 +170,8 @@ type kind struct {
 	kv     jetstream.KeyValue
 	cell   *stream.Cell
 	cursor wire.ClosingCursor
+	// epoch of the bucket that was opened.
+	epoch string
 	// versions are the newest of those days that were looked at.
 	versions map[wire.Day]int
 	// changed says when a day last changed, of those that are open.
@@ -213,11 +215,8 @@ func (k *kind) pass(ctx context.Context, now, settled time.Time) error {
 }
 
 // load opens the bucket and reads how far it was followed. A bucket that was made anew
-// is followed from its beginning.
+// gets back what closed days hold, and is followed from its beginning.
 func (k *kind) load(ctx context.Context) error {
-	if k.cell != nil {
-		return nil
-	}
 	kv, err := k.cfg.JetStream.KeyValue(ctx, k.bucket())
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", k.bucket(), err)
@@ -225,6 +224,9 @@ func (k *kind) load(ctx context.Context) error {
 	epoch, _, err := stream.Epoch(ctx, k.cfg.JetStream, "KV_"+k.bucket())
 	if err != nil {
 		return err
+	}
+	if k.cell != nil && k.epoch == epoch {
+		return nil
 	}
 	cursors, err := k.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(k.cfg.Site))
 	if err != nil {
@@ -242,9 +244,12 @@ func (k *kind) load(ctx context.Context) error {
 		}
 	}
 	if cursor.Epoch != epoch {
+		if err := k.restore(ctx, kv); err != nil {
+			return err
+		}
 		cursor.Epoch, cursor.Revision = epoch, 0
 	}
-	k.kv, k.cell, k.cursor = kv, cell, cursor
+	k.kv, k.cell, k.cursor, k.epoch = kv, cell, cursor, epoch
 	k.versions, k.changed = map[wire.Day]int{}, map[wire.Day]time.Time{}
 	return nil
 }

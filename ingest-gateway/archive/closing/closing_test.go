@@ -263,3 +263,70 @@ func TestClosingGaps(t *testing.T) {
 		t.Errorf("without the bucket: %+v", status)
 	}
 }
+
+// TestMadeAnew: a bucket that was lost gets back what closed days hold, whoever wrote
+// into it since, and the next version of a day stands for those before.
+func TestMadeAnew(t *testing.T) {
+	l := start(t)
+	now := time.Now().UTC()
+	day := wire.DayOf(now.AddDate(0, 0, -3))
+	l.received("allsky-1", day, 3)
+	l.received("mag-1", day, 5)
+	value, err := wire.DayGaps{Due: 7}.Encode()
+	l.put(wire.GapsBucket(site), wire.GapsKey("allsky-1", day), value, err)
+	c := l.closer()
+	l.pass(c, now)
+	for _, bucket := range []string{wire.LedgerBucket(site), wire.GapsBucket(site)} {
+		if err := l.js.DeleteKeyValue(t.Context(), bucket); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.received("mag-1", day, 2) // by a gateway that counts of the day from zero
+	l.received("sonde", day, 1)
+
+	held := func(instrument string) uint64 {
+		t.Helper()
+		kv, err := l.js.KeyValue(t.Context(), wire.LedgerBucket(site))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := kv.Get(t.Context(), wire.LedgerKey(instrument, day, wire.StepReceived, "gateway-0"))
+		if err != nil {
+			t.Fatalf("%s: %v", instrument, err)
+		}
+		entry, err := wire.DecodeLedgerEntry(e.Value())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entry.Sum().Objects
+	}
+	later := now.Add(2 * time.Hour)
+	for _, closer := range []*Closer{c, l.closer()} { // the one that lived on, and its successor
+		if status := l.pass(closer, later); status.ClosedTo < day || len(status.Reopened) > 0 {
+			t.Errorf("closed: %+v", status)
+		}
+		for instrument, want := range map[string]uint64{"allsky-1": 3, "mag-1": 7, "sonde": 1} {
+			if got := held(instrument); got != want {
+				t.Errorf("%s: %d objects are in the bucket, want %d", instrument, got, want)
+			}
+		}
+	}
+	got, _ := l.closed(wire.KindLedger, day, 2)
+	if len(got) != 3 || !strings.Contains(got[wire.LedgerKey("allsky-1", day, wire.StepReceived, "gateway-0")], `"objects":3`) ||
+		!strings.Contains(got[wire.LedgerKey("mag-1", day, wire.StepReceived, "gateway-0")], `"objects":7`) {
+		t.Errorf("version 2: %v", got)
+	}
+	if _, there := l.closed(wire.KindLedger, day, 3); there {
+		t.Error("the same was closed twice")
+	}
+	kv, err := l.js.KeyValue(t.Context(), wire.GapsBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := kv.Get(t.Context(), wire.GapsKey("allsky-1", day)); err != nil || string(e.Value()) != string(value) {
+		t.Errorf("gaps: %v, %v", e, err)
+	}
+}

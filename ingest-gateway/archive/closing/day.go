@@ -85,12 +85,7 @@ func (k *kind) same(ctx context.Context, f wire.DayFile) (bool, error) {
 	if f.Header.Version == 1 {
 		return false, nil
 	}
-	body, _, err := k.cfg.Store.Get(ctx, wire.DayFileKey(k.kind, f.Header.Site, f.Header.Day, f.Header.Version-1), objectstore.All)
-	if err != nil {
-		return false, err
-	}
-	defer body.Close()
-	was, err := wire.DecodeDayFile(body)
+	was, err := k.version(ctx, f.Header.Day, f.Header.Version-1)
 	if errors.Is(err, wire.ErrMalformed) {
 		k.cfg.Log.Error("a closed day cannot be read: it is written anew, as the next version", "kind", k.kind, "day", f.Header.Day, "error", err)
 		return false, nil

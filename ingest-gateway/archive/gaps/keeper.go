@@ -95,6 +95,7 @@ type instrument struct {
 	marks    []mark
 	revision uint64
 	since    time.Time
+	first    first
 	fresh    bool
 	// read is what was read of the last days.
 	read map[wire.Day]reading

@@ -61,12 +61,8 @@ func (k *Keeper) look(ctx context.Context, i *instrument, now time.Time) ([]wire
 		if err != nil {
 			return nil, err
 		}
-		first := m.from
-		if d.ObservedFrom != nil {
-			first = *d.ObservedFrom
-		}
-		if i.since.IsZero() || first.Before(i.since) {
-			i.since = first
+		if err := k.begun(ctx, i, m, oldest); err != nil {
+			return nil, err
 		}
 		if m.to.Before(oldest) {
 			continue
@@ -84,6 +80,56 @@ func (k *Keeper) look(ctx context.Context, i *instrument, now time.Time) ([]wire
 	i.marks = marks
 	slices.Sort(changed)
 	return slices.Compact(changed), nil
+}
+
+// first is the day of receipt of which somebody read when it begins, where nobody
+// wrote down when its objects observe.
+type first struct {
+	of wire.RootDay
+	at time.Time
+}
+
+// begun takes a day of receipt into account for when the instrument first observed.
+// Midnight stands for the beginning only of days that no plan looks at any more.
+func (k *Keeper) begun(ctx context.Context, i *instrument, m mark, oldest time.Time) error {
+	at := m.from
+	switch {
+	case m.ObservedFrom != nil:
+		at = *m.ObservedFrom
+	case (i.since.IsZero() || at.Before(i.since)) && m.to.After(oldest):
+		var err error
+		if at, err = k.firstOf(ctx, i, m.RootDay); err != nil || at.IsZero() {
+			return err
+		}
+	}
+	if i.since.IsZero() || at.Before(i.since) {
+		i.since = at
+	}
+	return nil
+}
+
+// firstOf returns the least time of what is listed of a day, zero where nothing is. Of
+// a day that it knows it reads what is new.
+func (k *Keeper) firstOf(ctx context.Context, i *instrument, d wire.RootDay) (time.Time, error) {
+	if i.first.of.Same(d) {
+		return i.first.at, nil
+	}
+	is := first{of: d, at: i.first.at}
+	was := reading{of: []wire.RootDay{i.first.of}, channels: map[string]Archived{}}
+	keys, more := was.news(k.cfg.Site, i.name, "", []wire.RootDay{d})
+	if i.first.of.Day != d.Day || !more {
+		is.at, keys = time.Time{}, d.Keys(k.cfg.Site, i.name)
+	}
+	for r, err := range manifest.RecordsOf(ctx, k.cfg.Store, keys) {
+		if err != nil {
+			return time.Time{}, fmt.Errorf("when it begins, on %s: %w", d.Day, err)
+		}
+		if from := spanOf(&r).From; is.at.IsZero() || from.Before(is.at) {
+			is.at = from
+		}
+	}
+	i.first = is
+	return is.at, nil
 }
 
 // days returns the days of receipt that are listed, and whether they are those of the

@@ -85,13 +85,22 @@ func find(days []wire.RootDay, day wire.Day) (int, bool) {
 	return slices.BinarySearchFunc(days, day, func(d wire.RootDay, day wire.Day) int { return strings.Compare(string(d.Day), string(day)) })
 }
 
+// list finds the files of a day, and warns of what is none among them.
+func (k *Keeper) list(ctx context.Context, instrument string, day wire.Day) (manifest.Files, error) {
+	files, err := manifest.List(ctx, k.cfg.Store, k.cfg.Site, instrument, day)
+	for _, key := range files.Strangers {
+		k.cfg.Log.Warn("what is no file of a manifest lies among them and is left alone", "instrument", instrument, "day", day, "object", key)
+	}
+	return files, err
+}
+
 // summarize reads a day. One that cannot be read is known by its files alone.
 func (k *Keeper) summarize(ctx context.Context, i *book, day wire.Day) error {
 	d, err := manifest.Summarize(ctx, k.cfg.Store, k.cfg.Site, i.name, day)
 	if errors.Is(err, wire.ErrMalformed) {
 		k.cfg.Log.Error("a manifest cannot be read: its day is in the index without what it holds", "instrument", i.name, "day", day, "error", err)
 		var files manifest.Files
-		if files, err = manifest.List(ctx, k.cfg.Store, k.cfg.Site, i.name, day); errors.Is(err, wire.ErrMalformed) {
+		if files, err = k.list(ctx, i.name, day); errors.Is(err, wire.ErrMalformed) {
 			return nil
 		}
 		d = files.Known(day)

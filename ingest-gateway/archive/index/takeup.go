@@ -174,7 +174,7 @@ func (k *Keeper) look(ctx context.Context, day dayKey) error {
 	if err != nil {
 		return err
 	}
-	files, err := manifest.List(ctx, k.cfg.Store, k.cfg.Site, i.name, day.day)
+	files, err := k.list(ctx, i.name, day.day)
 	if err != nil || len(files.InEffect) == 0 || known.Same(files.Known(day.day)) {
 		return err
 	}
@@ -218,7 +218,7 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		files, err := manifest.List(ctx, k.cfg.Store, k.cfg.Site, name, day)
+		files, err := k.list(ctx, name, day)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package closing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// restores is how many entries are put back at once.
+const restores = 32
+
+// restore brings what closed days hold back into a bucket that was made anew: only then
+// do readers see it, and does a day's next version stand for those before. A try that was
+// cut short is repeated.
+func (k *kind) restore(ctx context.Context, kv jetstream.KeyValue) error {
+	for name, err := range k.cfg.Store.Folders(ctx, wire.DayFilesPrefix(k.kind, k.cfg.Site)) {
+		if err != nil {
+			return err
+		}
+		day, err := wire.ParseDay(name)
+		if err != nil {
+			k.cfg.Log.Warn("what is no day lies among closed days and is left alone", "kind", k.kind, "folder", name)
+			continue
+		}
+		if err := k.restoreDay(ctx, kv, day); err != nil {
+			return fmt.Errorf("bring back %s of %s: %w", k.kind, day, err)
+		}
+	}
+	return nil
+}
+
+func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.Day) error {
+	last, _, err := k.last(ctx, day)
+	if err != nil {
+		return err
+	}
+	was, err := k.newest(ctx, day, last)
+	if err != nil || len(was.Entries) == 0 {
+		return err
+	}
+	there := map[string]jetstream.KeyValueEntry{}
+	err = stream.Entries(ctx, kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
+		there[e.Key()] = e
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := k.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(restores)
+	for _, e := range was.Entries {
+		is := there[e.Key]
+		group.Go(func() error { return k.putBack(groupCtx, kv, e, is) })
+	}
+	return group.Wait()
+}
+
+// newest reads the newest version of a day that can be read, up to a number; where none
+// can, the file has no entries.
+func (k *kind) newest(ctx context.Context, day wire.Day, number int) (wire.DayFile, error) {
+	for ; number > 0; number-- {
+		f, err := k.version(ctx, day, number)
+		switch {
+		case errors.Is(err, wire.ErrMalformed):
+			k.cfg.Log.Error("a closed day cannot be read: the version before stands for it", "kind", k.kind, "day", day, "version", number, "error", err)
+		case !errors.Is(err, objectstore.ErrNotFound):
+			return f, err
+		}
+	}
+	return wire.DayFile{}, nil
+}
+
+func (k *kind) version(ctx context.Context, day wire.Day, number int) (wire.DayFile, error) {
+	body, _, err := k.cfg.Store.Get(ctx, wire.DayFileKey(k.kind, k.cfg.Site, day, number), objectstore.All)
+	if err != nil {
+		return wire.DayFile{}, err
+	}
+	defer body.Close()
+	return wire.DecodeDayFile(body)
+}
+
+// putBack adds an entry of a closed day to what the bucket holds under its key, nil where
+// it holds nothing.
+func (k *kind) putBack(ctx context.Context, kv jetstream.KeyValue, e wire.DayEntry, is jetstream.KeyValueEntry) error {
+	for {
+		var err error
+		if is == nil {
+			_, err = kv.Create(ctx, e.Key, original(e.Value))
+		} else {
+			value, more := k.added(e, is.Value())
+			if !more {
+				return nil
+			}
+			_, err = kv.Update(ctx, e.Key, value, is.Revision())
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return err
+		}
+		if is, err = kv.Get(ctx, e.Key); err != nil { // its writer was there first
+			return err
+		}
+	}
+}
+
+// original is an entry as the bucket had it: what could not be read was kept as text.
+func original(value json.RawMessage) []byte {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return []byte(text)
+	}
+	return value
+}
+
+// added returns what an entry is with that of a closed day, and whether this is more. A
+// life of a writer that has less now has forgotten what it counted before, and begun
+// again at zero. Other entries than the ledger's counts are newer as they are.
+func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
+	if k.kind != wire.KindLedger {
+		return nil, false
+	}
+	if _, _, step, _, err := wire.ParseLedgerKey(e.Key); err != nil || step == wire.StepDamaged {
+		return nil, false
+	}
+	was, err := wire.DecodeLedgerEntry(e.Value)
+	now, errNow := wire.DecodeLedgerEntry(is)
+	if err != nil || errNow != nil {
+		k.cfg.Log.Error("an entry cannot be read and is left as it is", "bucket", k.bucket(), "entry", e.Key, "error", errors.Join(err, errNow))
+		return nil, false
+	}
+	sums := maps.Clone(now.Incarnations)
+	if sums == nil {
+		sums = map[string]wire.Totals{}
+	}
+	for life, before := range was.Incarnations {
+		if !covers(sums[life], before) {
+			sums[life], more = sums[life].Plus(before), true
+		}
+	}
+	if !more {
+		return nil, false
+	}
+	now.Incarnations = sums
+	value, err = now.Encode()
+	return value, err == nil
+}
+
+// covers says whether no count of one is less than that of the other.
+func covers(a, b wire.Totals) bool {
+	for cause, n := range b.Unfinished {
+		if a.Unfinished[cause] < n {
+			return false
+		}
+	}
+	for cause, n := range b.Dropped {
+		if a.Dropped[cause] < n {
+			return false
+		}
+	}
+	return a.Objects >= b.Objects && a.ObjectBytes >= b.ObjectBytes && a.Datagrams >= b.Datagrams && a.DatagramBytes >= b.DatagramBytes &&
+		a.Acknowledged >= b.Acknowledged && a.UnfinishedBytes >= b.UnfinishedBytes && a.Unknown >= b.Unknown
+}

@@ -112,7 +112,11 @@ func (r *Room) expire(ctx context.Context, b *batch, now time.Time) (stays bool,
 	if left == 0 {
 		return false, nil
 	}
-	if owed := r.owed(b); len(owed) > 0 && now.Before(b.whole.At.Add(time.Duration(keep.HoldMillis)*time.Millisecond)) {
+	owed, err := r.owed(ctx, b)
+	if err != nil {
+		return false, err
+	}
+	if len(owed) > 0 && now.Before(b.whole.At.Add(time.Duration(keep.HoldMillis)*time.Millisecond)) {
 		return false, &waits{waitMirrors, fmt.Errorf("%s have not got it", strings.Join(owed, ", "))}
 	}
 	ids, err := r.markPurged(ctx, b)
@@ -125,13 +129,6 @@ func (r *Room) expire(ctx context.Context, b *batch, now time.Time) (stays bool,
 		}
 		return rec
 	})
-}
-
-func (r *Room) owed(b *batch) []string {
-	if r.cfg.Owed == nil {
-		return nil
-	}
-	return r.cfg.Owed(b.instrument, b.day)
 }
 
 // retention returns how long an instrument's data is kept now.

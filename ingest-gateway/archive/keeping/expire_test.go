@@ -78,7 +78,6 @@ type lab struct {
 	js    jetstream.JetStream
 	store *mortal
 	hold  bool
-	owed  []string
 	keep  *wire.RetentionEntry
 }
 
@@ -106,8 +105,8 @@ func (l *lab) room() *Room {
 		Declared: func() ([]wire.InstrumentEntry, bool) {
 			return []wire.InstrumentEntry{{Instrument: camera, Retention: l.keep}, {Instrument: sonde}}, true
 		},
-		Closed: func(d wire.Day) bool { return d <= day }, Owed: func(string, wire.Day) []string { return l.owed },
-		Grace: time.Minute, Log: log, Metrics: NewMetrics(prometheus.NewRegistry())})
+		Closed: func(d wire.Day) bool { return d <= day },
+		Grace:  time.Minute, Log: log, Metrics: NewMetrics(prometheus.NewRegistry())})
 	kv, err := l.js.KeyValue(l.t.Context(), wire.CursorBucket(site))
 	if err != nil {
 		l.t.Fatal(err)
@@ -290,7 +289,9 @@ func TestExpire(t *testing.T) {
 	l.hold = true
 	l.pass(r, now)
 	l.want("under hold nothing falls due", l.waiting(r), 0)
-	l.hold, l.owed = false, []string{"eiscat"}
+	l.hold = false
+	l.count(wire.StepStored, "gateway-0", 7)
+	l.count(wire.StepMirrored, "eiscat", 0)
 	l.pass(r, now)
 	l.want("a mirror has not got it", l.states(camera), whole)
 	l.want("removals", l.waiting(r), 1)

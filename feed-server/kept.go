@@ -57,6 +57,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	s.kept.catalog = catalog.New(catalog.Config{
 		Site: cfg.Site, JetStream: s.js, Store: s.kept.store, Memory: share(cfg.ArchiveSize, catalogShare),
 		Naming: func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
+		Held:   s.held,
 		Log:    s.log, Registerer: s.metrics,
 	})
 	s.kept.descriptions = metadata.New(metadata.Config{Site: cfg.Site, JetStream: s.js, Log: s.log})
@@ -85,6 +86,13 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	maps.Copy(doors, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, Gate: gate, Logger: s.log}).Doors())
 	maps.Copy(doors, map[string]http.HandlerFunc{hapi.Path: gate.Handle(samples), hapi.Path + "/": gate.Handle(samples)})
 	return doors, nil
+}
+
+// held says whether nothing of an instrument may be retracted or purged, as the
+// archivist does: of one that the registry does not know nobody can say.
+func (s *server) held(instrument string) bool {
+	e, known := s.instrument(instrument)
+	return !known || e.LegalHold
 }
 
 // openSamples makes HAPI.

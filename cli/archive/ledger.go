@@ -34,7 +34,8 @@ type Ledger struct {
 	Agree bool `json:"agree"`
 	// Differences say which columns differ, and what that may mean.
 	Differences []string `json:"differences,omitempty"`
-	// Writers are the gateways, and the archivist for stored datagrams and repeats.
+	// Writers are the gateways, the archivist for stored datagrams and repeats, and
+	// partners for what they have.
 	Writers []WriterColumns `json:"writers"`
 }
 
@@ -51,6 +52,8 @@ type WriterColumns struct {
 	Announced  wire.Totals `json:"announced"`
 	Repeated   wire.Totals `json:"repeated"`
 	Damaged    wire.Totals `json:"damaged,omitzero"`
+	// Mirrored is what a partner has, of which the writer has the name.
+	Mirrored *wire.Totals `json:"mirrored,omitempty"`
 }
 
 func (w *WriterColumns) column(step wire.Step) *wire.Totals {
@@ -65,6 +68,9 @@ func (w *WriterColumns) column(step wire.Step) *wire.Totals {
 		return &w.Repeated
 	case wire.StepDamaged:
 		return &w.Damaged
+	case wire.StepMirrored:
+		w.Mirrored = &wire.Totals{}
+		return w.Mirrored
 	default:
 		return nil
 	}

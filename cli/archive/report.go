@@ -29,7 +29,7 @@ type Report struct {
 	Instruments []InstrumentReport `json:"instruments"`
 	// Other is what was asked of the archive and is about no instrument.
 	Other []wire.DownloadCount `json:"other,omitempty"`
-	// Partners are those that mirror; none is known yet.
+	// Partners are those that the ledger of these days names as mirrors.
 	Partners []string `json:"partners"`
 	// Agree is whether the totals are those of the ledger, and its columns agree.
 	Agree bool `json:"agree"`
@@ -59,9 +59,11 @@ type InstrumentReport struct {
 	Coverage *float64 `json:"coverage,omitempty"`
 	// Gaps that are open, by cause.
 	Gaps map[wire.GapCause]GapSum `json:"gaps,omitempty"`
-	// Mirrored by partner; none is known yet.
-	Mirrored  map[string]uint64    `json:"mirrored,omitempty"`
-	Downloads []wire.DownloadCount `json:"downloads,omitempty"`
+	// Mirrored is how many of the objects and datagrams each partner confirmed that it
+	// has, and Unconfirmed how many purges it was asked for and did not confirm.
+	Mirrored    map[string]uint64    `json:"mirrored,omitempty"`
+	Unconfirmed map[string]uint64    `json:"unconfirmed,omitempty"`
+	Downloads   []wire.DownloadCount `json:"downloads,omitempty"`
 	// Differences to the ledger, by day.
 	Differences []string `json:"differences,omitempty"`
 }
@@ -153,11 +155,13 @@ func (r *Report) readListed(ctx context.Context, store objectstore.Store, js jet
 	if err != nil {
 		return err
 	}
+	mirrors := map[instrumentDay]map[string]wire.Totals{}
 	for i := range ledgers {
 		l := &ledgers[i]
 		at := instrumentDay{l.Instrument, l.Day}
 		in := of(l.Instrument)
 		in.Damaged += l.Damaged.Objects
+		mirrors[at] = in.addMirrors(l)
 		for _, d := range append(l.Differences, l.compareListed(found[at])...) {
 			in.Differences = append(in.Differences, fmt.Sprintf("%s: %s", l.Day, d))
 		}
@@ -171,7 +175,7 @@ func (r *Report) readListed(ctx context.Context, store objectstore.Store, js jet
 			slices.Sort(in.Differences)
 		}
 	}
-	return nil
+	return r.readPurges(ctx, js, mirrors, of)
 }
 
 // compareListed says where the manifests list other objects than the ledger counts.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,39 @@ func TestReport(t *testing.T) {
 	if !errors.Is(err, errReportDiffers) || !strings.Contains(out, "allsky-1 2026-11-20: objects: 2 announced, 1 listed") ||
 		!strings.Contains(out, "mag-1 2026-11-21: datagrams: 600 (5999 bytes) stored, 600 (6000 bytes) in listed segments") {
 		t.Errorf("differing: %v\n%s", err, out)
+	}
+}
+
+// TestReportMirrors: what partners have is what they wrote into the ledger, and purges
+// that they did not confirm are named.
+func TestReportMirrors(t *testing.T) {
+	f := newFixture(t, parts.MinIOOptions{})
+	server := parts.NATS(t, parts.NATSOptions{})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, site)
+	putLedger(t, js, f)
+	mirrored := func(instrument, partner string, is wire.Totals) {
+		putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey(instrument, "2026-11-21", wire.StepMirrored, partner),
+			wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": is}}.Encode)
+	}
+	mirrored("allsky-1", "eiscat", wire.Totals{Objects: 2})
+	mirrored("mag-1", "eiscat", wire.Totals{Datagrams: 600})
+	mirrored("allsky-1", "madrigal", wire.Totals{Objects: 1})
+	removal := wire.Removal{Instrument: "allsky-1", Day: "2026-11-21", ID: f.late.ID, Reason: "private", By: "anna", At: f.late.ReceivedAt,
+		Confirmed: map[string]time.Time{"madrigal": f.late.ReceivedAt}}
+	putValue(t, js, wire.CursorBucket(site), removal.Key(), removal.Encode)
+	flags := append(f.flags(t), "--nats-servers", server.URL(), "--day", "2026-11-21")
+	out, err := call(t, ReportCommand(), flags...)
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	golden(t, "testdata/report-mirrors.txt", out)
+	var r Report
+	if out, err = call(t, ReportCommand(), append(flags, "-o", "json")...); err == nil {
+		err = json.Unmarshal([]byte(out), &r)
+	}
+	if err != nil || !slices.Equal(r.Partners, []string{"eiscat", "madrigal"}) || r.Instruments[0].Mirrored["eiscat"] != 2 || r.Instruments[0].Unconfirmed["eiscat"] != 1 {
+		t.Errorf("as JSON: %v\n%s", err, out)
 	}
 }
 

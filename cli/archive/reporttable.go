@@ -43,7 +43,7 @@ EXPIRED    what spec.archive.retention does not keep any longer
 DAMAGED    objects that are not what was received any more: substorm archive verify
 COVERAGE   the part of the time in which something was due that has no gap
 GAPS       how long something is missing, by cause: substorm gaps shows each
-MIRRORED   by partner; - where no partner is declared
+MIRRORED   what each partner confirmed that it has; - where there is none
 
 -o json prints the report as one object.`,
 		Example: `  substorm report --from 2026-11-01 --to 2026-11-30
@@ -99,7 +99,7 @@ MIRRORED   by partner; - where no partner is declared
 func (r *Report) print(w io.Writer) error {
 	fmt.Fprintf(w, "Site %s, %s to %s; the ledger is closed to %s\n\n", r.Site, orDash(string(r.From)), orDash(string(r.To)), orDash(string(r.ClosedTo)))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "INSTRUMENT\tEXPECTED\tRECEIVED\tBYTES\tLATE\tREPEATED\tRETRACTED\tPURGED\tEXPIRED\tDAMAGED\tCOVERAGE\tGAPS\tMIRRORED")
+	fmt.Fprintln(t, "INSTRUMENT\tEXPECTED\tRECEIVED\tBYTES\tLATE\tREPEATED\tRETRACTED\tPURGED\tEXPIRED\tDAMAGED\tCOVERAGE\tGAPS\t"+r.mirrorTitles())
 	for i := range r.Instruments {
 		in := &r.Instruments[i]
 		if in.Instrument == wire.UnknownInstrument {
@@ -109,10 +109,13 @@ func (r *Report) print(w io.Writer) error {
 		if in.Coverage != nil {
 			coverage, expected = fmt.Sprintf("%.2f %%", 100**in.Coverage), fmt.Sprint(in.Expected)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t-\n", in.Instrument, expected, in.received(), humanize.IBytes(in.Bytes),
-			in.Late, in.Repeated, in.Retracted, in.Purged, in.Expired, in.Damaged, coverage, in.gaps())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", in.Instrument, expected, in.received(), humanize.IBytes(in.Bytes),
+			in.Late, in.Repeated, in.Retracted, in.Purged, in.Expired, in.Damaged, coverage, in.gaps(), in.mirrored(r.Partners))
 	}
 	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := r.printUnconfirmed(w); err != nil {
 		return err
 	}
 	if err := r.printDownloads(w); err != nil {

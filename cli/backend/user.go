@@ -22,15 +22,15 @@ const (
 	importerAge = 30 * 24 * time.Hour
 )
 
-// reader is a JetStream user that reads a Site's ledger, gaps, downloads, registry and names, its gateways' reports
-// and single messages of its streams, and may do nothing else. Its token must fit
+// reader is a JetStream user that reads a Site's ledger, gaps, downloads, registry and names, its gateways' reports,
+// cursors and single messages of its streams, and may do nothing else. Its token must fit
 // into one line of the protocol, 4 KiB.
 func reader(code string) plan.JetStreamUser {
 	u := plan.JetStreamUser{Name: "substorm cli", InboxPrefix: "_INBOX_cli_" + code,
 		Publish: []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.FC.>", "$JS.API.DIRECT.GET.KV_" + wire.NamesBucket(code) + ".>"}}
 	u.Subscribe = []string{u.InboxPrefix + ".>"}
 	for _, bucket := range []string{wire.LedgerBucket(code), wire.StatusBucket(code), wire.RegistryBucket(code),
-		wire.GapsBucket(code), wire.DownloadsBucket(code)} {
+		wire.GapsBucket(code), wire.DownloadsBucket(code), wire.CursorBucket(code)} {
 		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+bucket+".>", "$JS.API.CONSUMER.*.KV_"+bucket+".>")
 	}
 	for _, stream := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {

@@ -54,7 +54,11 @@ type Config struct {
 	// Naming returns the template of an instrument's published paths; empty where it
 	// declares none. Optional: without it an object whose path only the manifest's
 	// writer knows shows for a minute under its key.
-	Naming     func(instrument string) string
+	Naming func(instrument string) string
+	// Held says whether nothing of an instrument may be retracted or purged: it is under
+	// legal hold, or nobody knows whether it is. The manifest's writer refuses then what
+	// somebody asks, and so it is not shown either. Optional: then all may.
+	Held       func(instrument string) bool
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -147,7 +151,9 @@ func (c *Catalog) watch(ctx context.Context) {
 				return
 			}
 			c.index = c.next
-			c.overlay.trim(c.index.listed)
+			for instrument := range c.overlay.trim(c.index.listed) {
+				c.newest[instrument].lookAgain()
+			}
 			close(c.moved)
 			c.moved = make(chan struct{})
 		},

@@ -59,7 +59,7 @@ func (c *Catalog) day(ctx context.Context, s snapshot, sum wire.RootDay) (*Day, 
 	if err != nil || len(fresh) == 0 {
 		return listed, err
 	}
-	tag := tagOf(sum, s.epoch, fresh)
+	tag := tagOf(sum, s.epoch, fresh, s.without[sum.Day])
 	key := "fresh/" + s.instrument + "/" + tag
 	if v, found := c.cache.get(key); found {
 		return v.(*Day), nil
@@ -70,8 +70,9 @@ func (c *Catalog) day(ctx context.Context, s snapshot, sum wire.RootDay) (*Day, 
 	return d, nil
 }
 
-// tagOf: files are written once, and so is a message of a stream.
-func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
+// tagOf: files are written once, and so is a message of a stream. Without says how many
+// of the fresh ones were left out.
+func tagOf(sum wire.RootDay, epoch string, fresh []*item, without int) string {
 	// As fmt would write "%s %d %v" of the day, its version and its parts: each request asks.
 	text := append(make([]byte, 0, 128), sum.Day...)
 	text = strconv.AppendInt(append(text, ' '), int64(sum.Version), 10)
@@ -88,6 +89,9 @@ func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
 		text = append(append(text, ' '), epoch...)
 		text = strconv.AppendUint(append(text, ' '), fresh[0].sequence, 10)
 		text = strconv.AppendUint(append(text, ' '), fresh[len(fresh)-1].sequence, 10)
+		if without > 0 {
+			text = strconv.AppendInt(append(text, " -"...), int64(without), 10)
+		}
 	}
 	hash := sha256.Sum256(text)
 	return hex.EncodeToString(hash[:12])
@@ -95,7 +99,7 @@ func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
 
 // listed returns what the files of a day list.
 func (c *Catalog) listed(ctx context.Context, instrument string, sum wire.RootDay) (*Day, error) {
-	tag := tagOf(sum, "", nil)
+	tag := tagOf(sum, "", nil, 0)
 	if sum.Version == 0 && len(sum.Parts) == 0 {
 		return &Day{Instrument: instrument, Day: sum.Day, Tag: tag, ids: map[string]int{}}, nil
 	}

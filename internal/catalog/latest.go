@@ -272,6 +272,17 @@ func latestIn(d wire.RootDay) time.Time {
 	return start.AddDate(0, 0, 1)
 }
 
+// lookAgain forgets which objects are the newest. The mutex is held.
+func (n *newest) lookAgain() {
+	if n == nil {
+		return
+	}
+	clear(n.of)
+	clear(n.heard)
+	n.typed = false
+	n.generation++
+}
+
 // hearNewest takes a fresh notice. The mutex is held.
 func (c *Catalog) hearNewest(n wire.Notice) {
 	known := c.newest[n.Instrument]
@@ -280,9 +291,7 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 	}
 	r := n.Record
 	if r.RestoredAt != nil { // it may be the newest again
-		clear(known.of)
-		clear(known.heard)
-		known.generation++
+		known.lookAgain()
 		return
 	}
 	if r.State != wire.StateCurrent {

@@ -49,10 +49,12 @@ type overlay struct {
 	items []*item // in the order of the stream
 	days  map[string]map[wire.Day][]*item
 	bytes int64
+	// hiding is how many notices of each instrument retract or purge something.
+	hiding map[string]int
 }
 
 func newOverlay(records int, bytes int64, m *metrics) *overlay {
-	return &overlay{maxRecords: records, maxBytes: bytes, metrics: m, days: make(map[string]map[wire.Day][]*item)}
+	return &overlay{maxRecords: records, maxBytes: bytes, metrics: m, days: make(map[string]map[wire.Day][]*item), hiding: make(map[string]int)}
 }
 
 // begin returns from where on notices are wanted. Of a stream that was made anew
@@ -88,6 +90,9 @@ func (o *overlay) add(epoch string, sequence uint64, n wire.Notice, size int) {
 	// Who asked before goes on reading the shorter slice.
 	days[of.day] = append(days[of.day], i)
 	o.bytes += i.size
+	if hides(&i.record) {
+		o.hiding[of.instrument]++
+	}
 	over := 0
 	for bytes := o.bytes; len(o.items)-over > o.maxRecords || bytes > o.maxBytes; over++ {
 		bytes -= o.items[over].size
@@ -96,16 +101,31 @@ func (o *overlay) add(epoch string, sequence uint64, n wire.Notice, size int) {
 	o.drop(over)
 }
 
-// trim forgets what is in closed parts.
-func (o *overlay) trim(listed wire.StreamCursor) {
+// hides says whether a notice asks that an object be given out no longer.
+func hides(r *wire.Record) bool {
+	return r.State == wire.StateRetracted || r.State == wire.StatePurged
+}
+
+// trim forgets what is in closed parts. It returns the instruments of which something
+// was to be retracted, restored or purged: whether it was, these parts say.
+func (o *overlay) trim(listed wire.StreamCursor) (decided map[string]bool) {
 	if o.epoch != listed.Epoch {
-		return
+		return nil
 	}
 	listedItems := slices.IndexFunc(o.items, func(i *item) bool { return i.sequence >= listed.Next })
 	if listedItems < 0 {
 		listedItems = len(o.items)
 	}
+	for _, i := range o.items[:listedItems] {
+		if hides(&i.record) || i.record.RestoredAt != nil {
+			if decided == nil {
+				decided = make(map[string]bool)
+			}
+			decided[i.of.instrument] = true
+		}
+	}
 	o.drop(listedItems)
+	return decided
 }
 
 // drop forgets the oldest.
@@ -119,6 +139,11 @@ func (o *overlay) drop(count int) {
 			delete(o.days, i.of.instrument)
 		}
 		o.bytes -= i.size
+		if hides(&i.record) {
+			if o.hiding[i.of.instrument]--; o.hiding[i.of.instrument] == 0 {
+				delete(o.hiding, i.of.instrument)
+			}
+		}
 	}
 	o.items = o.items[count:]
 	if count > 0 && cap(o.items) > 4*len(o.items) {
@@ -128,7 +153,23 @@ func (o *overlay) drop(count int) {
 	o.metrics.freshBytes.Set(float64(o.bytes))
 }
 
-// of returns the notices of an instrument by day.
-func (o *overlay) of(instrument string) map[wire.Day][]*item { return maps.Clone(o.days[instrument]) }
+// of returns the notices of an instrument by day. Held leaves those out that retract or
+// purge something, and says how many that are.
+func (o *overlay) of(instrument string, held bool) (days map[wire.Day][]*item, without map[wire.Day]int) {
+	days = maps.Clone(o.days[instrument])
+	if !held || o.hiding[instrument] == 0 {
+		return days, nil
+	}
+	without = make(map[wire.Day]int)
+	for day, items := range days {
+		// Others read the slice of the day.
+		days[day] = slices.DeleteFunc(slices.Clone(items), func(i *item) bool { return hides(&i.record) })
+		without[day] = len(items) - len(days[day])
+		if len(days[day]) == 0 {
+			delete(days, day)
+		}
+	}
+	return days, without
+}
 
 func (o *overlay) instruments() []string { return slices.Collect(maps.Keys(o.days)) }

@@ -22,6 +22,10 @@ const (
 	// StepDamaged is no step either: what was stored and is not any more what was
 	// received, as the scrub found it.
 	StepDamaged Step = "damaged"
+	// StepMirrored is what a partner has confirmed that it has. Its writer is named as the
+	// partner. An entry that says less than is stored, repeats apart, says that the rest
+	// is owed: it is there, with nothing, before anything is mirrored.
+	StepMirrored Step = "mirrored"
 )
 
 // UnknownInstrument stands in the ledger for what no instrument claims. It is
@@ -41,7 +45,8 @@ const ArchivistWriter = "_archivist"
 const ImportWriter = "_import"
 
 // LedgerKey is <instrument>.<day>.<step>.<writer>. The writer is a gateway pod,
-// ArchivistWriter or ImportWriter; each writes only its own keys.
+// ArchivistWriter, ImportWriter or, of StepMirrored, a partner; each writes only its own
+// keys.
 func LedgerKey(instrument string, day Day, step Step, writer string) string {
 	return instrument + "." + string(day) + "." + string(step) + "." + writer
 }

@@ -45,6 +45,17 @@ type Removal struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
+	// Confirmed says when partners that mirror the instrument removed the object too, by
+	// partner. The entry stays until all have that have something of the day.
+	Confirmed map[string]time.Time `json:"confirmed,omitempty"`
+}
+
+// Asks says whether a removal is asked of a partner that has so much of the day: somebody
+// purged the object, and the partner did not confirm that it removed it. What is found
+// again of it here is not asked of others.
+func (r Removal) Asks(partner string, has Totals) bool {
+	_, confirmed := r.Confirmed[partner]
+	return r.ID != "" && r.By != ArchivistWriter && !confirmed && has.Objects+has.Datagrams > 0
 }
 
 // Key is the removal's key in the bucket of cursors.

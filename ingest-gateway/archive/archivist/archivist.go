@@ -92,9 +92,8 @@ type Config struct {
 	// RemoveInterval is how often bytes are looked for that are to be removed,
 	// ExpireInterval how often days are that are not kept any longer, and RemoveGrace how
 	// long what lies beside them may be read where it was: see keeping.Config for the
-	// defaults, and for Owed.
+	// defaults.
 	RemoveInterval, ExpireInterval, RemoveGrace time.Duration
-	Owed                                        func(instrument string, day wire.Day) []string
 	// Compaction of closed days: see compact.Config for the defaults.
 	CompactInterval, CompactAfter, CompactGrace time.Duration
 	PackSize                                    int64

@@ -17,7 +17,7 @@ func (a *archivist) room(lease *stream.Lease, compactor *compact.Compactor, clos
 	return keeping.New(keeping.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Compactor: compactor,
-		Held: a.held, Declared: a.declared(), ClosedTo: closer.ClosedTo, Owed: a.cfg.Owed,
+		Held: a.held, Declared: a.declared(), ClosedTo: closer.ClosedTo,
 		Interval: a.cfg.RemoveInterval, ExpireInterval: a.cfg.ExpireInterval, Grace: a.cfg.RemoveGrace,
 		Log: a.cfg.Log, Metrics: a.metrics.keeping,
 	})

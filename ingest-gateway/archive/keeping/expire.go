@@ -123,7 +123,11 @@ func (r *Room) expire(ctx context.Context, b *batch, now time.Time) (stays bool,
 	if left == 0 {
 		return false, nil
 	}
-	if owed := r.owed(b); !begun && len(owed) > 0 && now.Before(b.whole.At.Add(time.Duration(keep.HoldMillis)*time.Millisecond)) {
+	owed, err := r.owed(ctx, b)
+	if err != nil {
+		return false, err
+	}
+	if !begun && len(owed) > 0 && now.Before(b.whole.At.Add(time.Duration(keep.HoldMillis)*time.Millisecond)) {
 		return false, &waits{waitMirrors, fmt.Errorf("%s have not got it", strings.Join(owed, ", "))}
 	}
 	ids, err := r.markPurged(ctx, b)
@@ -155,13 +159,6 @@ func (r *Room) spared(ctx context.Context, b *batch, left int, keep wire.Retenti
 		return false, err
 	}
 	return true, r.done(ctx, b.whole.Key())
-}
-
-func (r *Room) owed(b *batch) []string {
-	if r.cfg.Owed == nil {
-		return nil
-	}
-	return r.cfg.Owed(b.instrument, b.day)
 }
 
 // retention returns how long an instrument's data is kept now. Errors: waits.

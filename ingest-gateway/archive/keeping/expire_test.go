@@ -92,7 +92,6 @@ type lab struct {
 	js    jetstream.JetStream
 	store *mortal
 	hold  bool
-	owed  []string
 	keep  *wire.RetentionEntry
 	// closedTo is how far the ledger is closed; unread: the registry is not known yet.
 	closedTo wire.Day
@@ -176,8 +175,8 @@ func (l *lab) roomWith(k *index.Keeper) *Room {
 		Declared: func() ([]wire.InstrumentEntry, bool) {
 			return []wire.InstrumentEntry{{Instrument: camera, Retention: l.keep}, {Instrument: sonde}}, !l.unread
 		},
-		ClosedTo: func() wire.Day { return l.closedTo }, Owed: func(string, wire.Day) []string { return l.owed },
-		Grace: time.Minute, Log: log, Metrics: l.metrics})
+		ClosedTo: func() wire.Day { return l.closedTo },
+		Grace:    time.Minute, Log: log, Metrics: l.metrics})
 	kv, err := l.js.KeyValue(l.t.Context(), wire.CursorBucket(site))
 	if err != nil {
 		l.t.Fatal(err)
@@ -366,7 +365,9 @@ func TestExpire(t *testing.T) {
 	l.hold = true
 	l.pass(r, now)
 	l.want("under hold nothing falls due", l.waiting(r), 0)
-	l.hold, l.owed = false, []string{"eiscat"}
+	l.hold = false
+	l.count(wire.StepStored, "gateway-0", 7)
+	l.count(wire.StepMirrored, "eiscat", 0)
 	l.pass(r, now)
 	l.want("a mirror has not got it", l.states(camera), whole)
 	l.want("removals", l.waiting(r), 1)

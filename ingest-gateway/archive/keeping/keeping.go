@@ -62,9 +62,6 @@ type Config struct {
 	// ClosedTo is the last day of which the ledger is closed, with all before it: what is
 	// later does not expire. Empty: that is not known yet.
 	ClosedTo func() wire.Day
-	// Owed names the partners that have not got an instrument's day yet: it waits for
-	// them before it expires, as long as its retention says. Optional: nobody is waited for.
-	Owed func(instrument string, day wire.Day) []string
 
 	// Interval, ExpireInterval and Grace are as their defaults say.
 	Interval, ExpireInterval, Grace time.Duration
@@ -132,7 +129,7 @@ func (r *Room) Run(ctx context.Context) error {
 // Why removals wait.
 const (
 	waitHold    = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
-	waitMirrors = "Mirrors"   // partners have not got what is due to expire
+	waitMirrors = "Mirrors"   // partners have not got what is due to expire, or not confirmed a purge
 	waitReaders = "Readers"   // readers learn where the pack's other members lie
 	waitLister  = "Unlisted"  // a pack holds what no manifest lists yet
 	waitDamage  = "Damaged"   // other members of a pack cannot be read, or are not where they should be
@@ -278,6 +275,9 @@ func (r *Room) remove(ctx context.Context, b *batch, now time.Time) error {
 		return err
 	}
 	if err := r.emptyPacks(ctx, p, now); err != nil {
+		return err
+	}
+	if err := r.unconfirmed(ctx, b); err != nil {
 		return err
 	}
 	for _, key := range b.keys() {

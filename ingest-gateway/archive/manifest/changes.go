@@ -105,14 +105,6 @@ func (w *Writer) listedRecord(ctx context.Context, n wire.Notice, id string) (wi
 	return w.closedRecord(ctx, n.Instrument, of, id)
 }
 
-// recordIn is listedRecord of a day.
-func (w *Writer) recordIn(ctx context.Context, d *day, id string) (wire.Record, bool, error) {
-	if r, found, err := openRecord(d, id); found || err != nil {
-		return r, found, err
-	}
-	return w.closedRecord(ctx, d.instrument, d.day, id)
-}
-
 // openRecord returns the last line of an object in the open part of a day.
 func openRecord(d *day, id string) (wire.Record, bool, error) {
 	open, err := d.open.all()

@@ -79,11 +79,12 @@ func (w *Writer) tryTakeBack(ctx context.Context, d *day, s *slot, n wire.Notice
 	if is == withdrawn {
 		return w.purgeRepeat(ctx, d, n)
 	}
-	r, found, err := w.recordIn(ctx, d, n.ID)
+	listed, err := w.standing(ctx, d, n.ID)
 	if err != nil {
 		return err
 	}
-	if !found {
+	r := listed.Record
+	if !listed.found {
 		return &refusal{refusedUnlisted, "no manifest of the day lists it: substorm archive rebuild makes them anew"}
 	}
 	switch {
@@ -196,11 +197,12 @@ func (w *Writer) purgeRepeat(ctx context.Context, d *day, n wire.Notice) error {
 	if n.State != wire.StatePurged {
 		return &refusal{refusedState, "it is a repeat of another object and was withdrawn: take that one back"}
 	}
-	r, err := withdrawnRecord(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, n.ID)
+	is, err := w.standing(ctx, d, n.ID)
 	if err != nil {
 		return err
 	}
-	if r.ID != n.ID {
+	r := is.Record
+	if is.open || r.State != wire.StateWithdrawn {
 		return &refusal{refusedUnlisted, "it was found to be a repeat just now: ask again in a minute"}
 	}
 	r.Reason, r.ChangedBy, r.PurgedAt = n.Reason, n.ChangedBy, orNow(n.PurgedAt)

@@ -101,7 +101,11 @@ type Writer struct {
 	open, loose, squeezed, changes int
 	withdrawals                    []wire.Notice
 	removals                       []wire.Removal
-	nextClose                      time.Time
+	// coming are the messages that were read and not taken, asked what is listed of the
+	// objects that they take back; nil until one of them does.
+	coming    []stream.Message
+	asked     *asked
+	nextClose time.Time
 
 	questions chan question
 	listed    atomic.Pointer[stream.Position]
@@ -204,7 +208,10 @@ func (w *Writer) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range messages {
+	w.coming, w.asked = messages, nil
+	for len(w.coming) > 0 {
+		m := w.coming[0]
+		w.coming = w.coming[1:]
 		if m.Header.Get(wire.HeaderRefilled) != "" {
 			continue // it comes from the manifests
 		}
@@ -213,6 +220,7 @@ func (w *Writer) step(ctx context.Context) error {
 		}
 		w.next = m.Sequence + 1
 	}
+	w.coming, w.asked = nil, nil
 	w.next, w.caughtUp = w.reader.Position()
 	w.answer()
 	full, err := w.full()
@@ -325,6 +333,7 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 
 // add adds a line to the open part of a day.
 func (w *Writer) add(d *day, r wire.Record) {
+	w.asked.now(d.dayKey, r)
 	d.open.loose = append(d.open.loose, r)
 	w.open++
 	w.loose++

@@ -96,11 +96,17 @@ func (o *overlay) add(epoch string, sequence uint64, n wire.Notice, size int) {
 	o.drop(over)
 }
 
-// trim forgets what is in closed parts.
+// heard says whether all that was listed was heard before.
+func (o *overlay) heard(listed wire.StreamCursor) bool {
+	return o.epoch == listed.Epoch && o.next >= listed.Next
+}
+
+// trim forgets what is in closed parts. Of that nothing is wanted any more.
 func (o *overlay) trim(listed wire.StreamCursor) {
 	if o.epoch != listed.Epoch {
 		return
 	}
+	o.next = max(o.next, listed.Next)
 	listedItems := slices.IndexFunc(o.items, func(i *item) bool { return i.sequence >= listed.Next })
 	if listedItems < 0 {
 		listedItems = len(o.items)

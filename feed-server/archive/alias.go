@@ -74,7 +74,7 @@ func (a *Archive) serveAlias(v *door.Visit) *problem.Problem {
 			}
 			if p = a.withheld(v, in, t, &record); p == nil {
 				v.About(c.Instrument)
-				return a.serveRecord(v, in, t, record, objectAge)
+				return a.serveRecord(v, in, t, record)
 			}
 		}
 		if refused == nil {

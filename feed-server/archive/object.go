@@ -39,17 +39,18 @@ func (a *Archive) serveObject(v *door.Visit, in wire.InstrumentEntry, t target) 
 	if p := a.withheld(v, in, t, &record); p != nil {
 		return p
 	}
-	return a.serveRecord(v, in, t, record, objectAge)
+	return a.serveRecord(v, in, t, record)
 }
 
 // Serve answers with an object as its own URL does, but that it may be kept for the age
-// most at most. What names in the answer what was asked for.
+// most at most, and that no time says whether a client has it: another object may take
+// its place that was received before it. What names in the answer what was asked for.
 func (a *Archive) Serve(v *door.Visit, in wire.InstrumentEntry, what string, record wire.Record, most time.Duration) *problem.Problem {
 	t := target{instrument: what}
 	if p := a.withheld(v, in, t, &record); p != nil {
 		return p
 	}
-	return a.serveRecord(v, in, t, record, most)
+	return a.answer(v, in, t, record, time.Time{}, most)
 }
 
 // Addressed says whether URL is known of an object: a path with a sequence is found when
@@ -72,13 +73,19 @@ func MediaType(in wire.InstrumentEntry, record *wire.Record) string {
 	return cmp.Or(record.MediaType, in.MediaType, "application/octet-stream")
 }
 
-// serveRecord answers with an object that who asks may have.
-func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, record wire.Record, most time.Duration) *problem.Problem {
-	tag := `"` + record.Digest.String() + `"`
+// serveRecord answers at an object's own URL to who may have it.
+func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, record wire.Record) *problem.Problem {
 	changed := record.ReceivedAt.UTC().Truncate(time.Second)
+	v.W.Header().Set("Last-Modified", changed.Format(http.TimeFormat))
+	return a.answer(v, in, t, record, changed, objectAge)
+}
+
+// answer answers with an object that who asks may have. Changed is when the URL got it;
+// zero where that is not to be relied on.
+func (a *Archive) answer(v *door.Visit, in wire.InstrumentEntry, t target, record wire.Record, changed time.Time, most time.Duration) *problem.Problem {
+	tag := `"` + record.Digest.String() + `"`
 	h := v.W.Header()
 	h.Set("ETag", tag)
-	h.Set("Last-Modified", changed.Format(http.TimeFormat))
 	h.Set("Cache-Control", door.Policy(in, most))
 	switch door.Evaluate(v.Request, tag, changed) {
 	case door.Unchanged:

@@ -190,3 +190,34 @@ func TestEvents(t *testing.T) {
 		t.Errorf("who is no reader any more is told: %q", rest)
 	}
 }
+
+// No time says whether a client has the latest: what was received before it may take
+// its place.
+func TestNotByTime(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	now := time.Now().UTC().Add(-time.Hour)
+	received := func(after time.Duration) func(*wire.Record) {
+		return func(r *wire.Record) { r.ReceivedAt = now.Add(after) }
+	}
+	l.Put(archivetest.Camera, "first.jpg", "first", received(0))
+	until(l, "/latest/allsky-1", "first")
+	second := l.Put(archivetest.Camera, "second.jpg", "second", received(time.Minute))
+	if at := until(l, "/latest/allsky-1", "second").Header.Get("Last-Modified"); at != "" {
+		t.Errorf("the latest changed at %s", at)
+	}
+	had := second.ReceivedAt.Truncate(time.Second).Format(http.TimeFormat)
+	at := now.Add(2 * time.Minute)
+	second.State, second.Reason, second.RetractedAt = wire.StateRetracted, "a person is in it", &at
+	l.Announce(archivetest.Camera, second)
+	until(l, "/latest/allsky-1", "first")
+	if a := l.Get("/latest/allsky-1", "If-Modified-Since", had); a.Status != http.StatusOK || a.Body != "first" {
+		t.Errorf("who has what was retracted: %d %q", a.Status, a.Body)
+	}
+	if a := l.Get("/latest/allsky-1", "Range", "bytes=1-", "If-Range", now.Truncate(time.Second).Format(http.TimeFormat)); a.Status != http.StatusOK {
+		t.Errorf("a range by time: %d %q", a.Status, a.Body)
+	}
+	if a := l.Get("/archive/allsky-1/first.jpg", "If-Modified-Since", had); a.Status != http.StatusNotModified {
+		t.Errorf("its own URL by time: %d", a.Status)
+	}
+}

@@ -85,6 +85,9 @@ type Catalog struct {
 	// started is the context that Latest works under.
 	started context.Context
 	newest  map[string]*newest
+	// again are the instruments whose newest object is looked for again; wake says so.
+	again map[string]struct{}
+	wake  chan struct{}
 }
 
 // index is what the bucket of the index holds.
@@ -103,6 +106,7 @@ func New(cfg Config) *Catalog {
 		cfg: cfg, metrics: m, cache: newCache(cfg.Memory, m), decodes: make(chan struct{}, decodes),
 		ready: make(chan struct{}), index: newIndex(), next: newIndex(), overlay: newOverlay(maxRecords, maxBytes, m),
 		moved: make(chan struct{}), started: context.Background(), newest: make(map[string]*newest),
+		again: make(map[string]struct{}), wake: make(chan struct{}, 1),
 	}
 }
 
@@ -116,6 +120,7 @@ func (c *Catalog) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { c.watch(ctx); return ctx.Err() })
 	group.Go(func() error { return c.follow(ctx) })
+	group.Go(func() error { return c.tellAgain(ctx) })
 	return group.Wait()
 }
 
@@ -151,8 +156,12 @@ func (c *Catalog) watch(ctx context.Context) {
 				return
 			}
 			c.index = c.next
+			c.missed(c.index.listed)
 			for instrument := range c.overlay.trim(c.index.listed) {
-				c.newest[instrument].lookAgain()
+				if n := c.newest[instrument]; n != nil {
+					n.forget()
+					c.lookAgain(instrument, n)
+				}
 			}
 			close(c.moved)
 			c.moved = make(chan struct{})
@@ -205,6 +214,7 @@ func (c *Catalog) follow(ctx context.Context) error {
 	for said := ""; ; {
 		c.mu.Lock()
 		listed, moved := c.index.listed, c.moved
+		c.missed(listed)
 		from := c.overlay.begin(listed)
 		c.mu.Unlock()
 		if listed.Epoch == "" {

@@ -133,7 +133,7 @@ func (n *newest) know(mediaType string, r *wire.Record) *wire.Record {
 	if h := n.heard[mediaType]; h != nil && newer(h, r) {
 		r = h
 	}
-	if r != nil || len(n.of) < maxTypes {
+	if r != nil || mediaType == "" || len(n.of) < maxTypes {
 		n.of[mediaType] = r
 		delete(n.heard, mediaType)
 	}
@@ -154,7 +154,7 @@ func (c *Catalog) Types(ctx context.Context, instrument string) ([]string, error
 	}
 	n := c.newestOf(instrument)
 	types := slices.Collect(maps.Keys(n.types))
-	known := n.types != nil
+	known, generation := n.types != nil, n.generation
 	c.mu.Unlock()
 	if known {
 		return types, nil
@@ -165,6 +165,9 @@ func (c *Catalog) Types(ctx context.Context, instrument string) ([]string, error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if n.generation != generation {
+		return slices.Collect(maps.Keys(found)), nil
+	}
 	if n.types == nil {
 		n.types = make(map[string]struct{}, len(found))
 	}
@@ -272,17 +275,6 @@ func latestIn(d wire.RootDay) time.Time {
 	return start.AddDate(0, 0, 1)
 }
 
-// lookAgain forgets which objects are the newest. The mutex is held.
-func (n *newest) lookAgain() {
-	if n == nil {
-		return
-	}
-	clear(n.of)
-	clear(n.heard)
-	n.typed = false
-	n.generation++
-}
-
 // hearNewest takes a fresh notice. The mutex is held.
 func (c *Catalog) hearNewest(n wire.Notice) {
 	known := c.newest[n.Instrument]
@@ -291,7 +283,8 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 	}
 	r := n.Record
 	if r.RestoredAt != nil { // it may be the newest again
-		known.lookAgain()
+		known.forget()
+		c.lookAgain(n.Instrument, known)
 		return
 	}
 	if r.State != wire.StateCurrent {
@@ -299,6 +292,7 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 			for mediaType, was := range newest {
 				if was != nil && was.ID == r.ID {
 					delete(newest, mediaType) // to be looked for again
+					c.lookAgain(n.Instrument, known)
 				}
 			}
 		}
@@ -311,14 +305,15 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 	}
 	for _, mediaType := range []string{"", r.MediaType} {
 		newest := known.of
-		if _, looked := newest[mediaType]; !looked && (!known.typed || mediaType == "") {
+		_, looked := newest[mediaType]
+		if !looked && (!known.typed || mediaType == "") {
 			newest = known.heard
 		}
 		if _, known := newest[mediaType]; !known && len(newest) >= maxTypes || !shows(&r, mediaType) || !newer(&r, newest[mediaType]) {
 			continue
 		}
 		newest[mediaType] = &r
-		if mediaType == "" {
+		if mediaType == "" && looked {
 			for reader := range known.readers {
 				reader.tell(r)
 			}
@@ -351,6 +346,9 @@ func (c *Catalog) Subscribe(instrument string) (records <-chan wire.Record, canc
 		r.records <- now
 	}
 	n.readers[r] = struct{}{}
+	if _, known := n.of[""]; !known {
+		c.lookAgain(instrument, n)
+	}
 	return r.records, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -101,6 +101,11 @@ func (o *overlay) add(epoch string, sequence uint64, n wire.Notice, size int) {
 	o.drop(over)
 }
 
+// heard says whether all that was listed was heard before.
+func (o *overlay) heard(listed wire.StreamCursor) bool {
+	return o.epoch == listed.Epoch && o.next >= listed.Next
+}
+
 // hides says whether a notice asks that an object be given out no longer.
 func hides(r *wire.Record) bool {
 	return r.State == wire.StateRetracted || r.State == wire.StatePurged
@@ -112,6 +117,7 @@ func (o *overlay) trim(listed wire.StreamCursor) (decided map[string]bool) {
 	if o.epoch != listed.Epoch {
 		return nil
 	}
+	o.next = max(o.next, listed.Next)
 	listedItems := slices.IndexFunc(o.items, func(i *item) bool { return i.sequence >= listed.Next })
 	if listedItems < 0 {
 		listedItems = len(o.items)

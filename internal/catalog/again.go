@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Whoever follows an instrument is told of its newest object. Where that was taken
+// back, or what came was not heard, it is looked for again, and until it is found no
+// notice is told of: there may be a newer one.
+
+// forget forgets what is to be looked for again.
+func (n *newest) forget() {
+	clear(n.of)
+	clear(n.heard)
+	n.typed = false
+	n.generation++
+}
+
+// missed is called when the index moved, or the notices are another stream's, and
+// forgets the newest objects where something was listed that was not heard: what came
+// and what was taken back while NATS was away. The mutex is held.
+func (c *Catalog) missed(listed wire.StreamCursor) {
+	if listed.Epoch == "" || c.overlay.heard(listed) {
+		return
+	}
+	for instrument, n := range c.newest {
+		n.forget()
+		n.types = nil
+		c.lookAgain(instrument, n)
+	}
+}
+
+// lookAgain has the newest object looked for, where somebody is to be told of it. The
+// mutex is held.
+func (c *Catalog) lookAgain(instrument string, n *newest) {
+	if len(n.readers) == 0 {
+		return
+	}
+	c.again[instrument] = struct{}{}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tellAgain looks for newest objects until ctx ends. Errors: ctx's.
+func (c *Catalog) tellAgain(ctx context.Context) error {
+	for said := ""; ; {
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		c.mu.Lock()
+		instruments := slices.Collect(maps.Keys(c.again))
+		clear(c.again)
+		c.mu.Unlock()
+		var failed error
+		for _, instrument := range instruments {
+			err := c.tellNewest(instrument)
+			if err == nil {
+				continue
+			}
+			failed = err
+			if ctx.Err() == nil && err.Error() != said {
+				said = err.Error()
+				c.cfg.Log.Warn("the latest object is not known: who follows it is told later", "instrument", instrument, "error", err)
+			}
+		}
+		if failed == nil {
+			said = ""
+			continue
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tellNewest tells who follows an instrument of its newest object. Where that cannot be
+// known now, it is to be looked for again.
+func (c *Catalog) tellNewest(instrument string) error {
+	_, err := c.latest(instrument, "")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.newestOf(instrument)
+	if err == nil && !c.holds(instrument) {
+		n.know("", nil)
+	}
+	r, known := n.of[""]
+	if !known {
+		c.lookAgain(instrument, n)
+		return err
+	}
+	if r != nil {
+		for reader := range n.readers {
+			reader.tell(*r)
+		}
+	}
+	return nil
+}

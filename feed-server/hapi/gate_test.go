@@ -121,3 +121,49 @@ func TestStalled(t *testing.T) {
 		t.Errorf("%d connections have a deadline at their end, not the 2 that were not read from", n)
 	}
 }
+
+// TestTold: the gate counts whose data was asked for, and is told of what is damaged or
+// gone.
+func TestTold(t *testing.T) {
+	l := newMagnetometer(t)
+	damaged := l.segment(t, "mag", "raw", 100, sample(second(3600*3), "1,2,3,4,x"))
+	damaged.Digest[0]++
+	bad := damaged.ID
+	gone := l.segment(t, "mag", "raw", 200, sample(second(3600*6), "1,2,3,4,x")).ID
+	if err := l.store.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	told, counted := make(chan string, 1), make(chan string, 1)
+	server := l.gated(t, door.GateConfig{
+		Damaged: func(instrument string, r wire.Record, missing bool) {
+			told <- fmt.Sprint(instrument, " ", r.ID, " ", missing)
+		},
+		Count: func(instrument, _ string, _ door.Class, status int, _ int64) {
+			counted <- fmt.Sprint(instrument, " ", status)
+		},
+	})
+	server.Start()
+	for _, c := range []struct{ path, counted, told string }{
+		{"/info?dataset=mag/field", "mag 200", ""},
+		{"/info?dataset=none/field", " 404", ""},
+		{"/data?" + between("mag/field", start, second(4)), "mag 200", ""},
+		{"/data?" + between("mag/field", second(3600*3), second(3600*4)), "mag 500", "mag " + bad + " false"},
+		{"/data?" + between("mag/field", second(3600*6), second(3600*7)), "mag 500", "mag " + gone + " true"},
+		{"/data?" + between("mag/field", start, second(3600*4)), "mag 0", "mag " + bad + " false"}, // broken off, before the first piece was full
+	} {
+		if answer, err := server.Client().Get(server.URL + hapi.Path + c.path); err == nil { // else it was broken off at once
+			answer.Body.Close()
+		}
+		if got := <-counted; got != c.counted {
+			t.Errorf("%s: counted as %q, not %q", c.path, got, c.counted)
+		}
+		got := ""
+		select {
+		case got = <-told:
+		default:
+		}
+		if got != c.told {
+			t.Errorf("%s: told %q, not %q", c.path, got, c.told)
+		}
+	}
+}

@@ -34,9 +34,11 @@ func (v *Visit) Send(p []byte) error {
 	return nil
 }
 
-// Flush sends what was written. Errors: ErrClient.
+// Flush sends what was written, and gives a client time for it. Errors: ErrClient.
 func (v *Visit) Flush() error {
-	if err := http.NewResponseController(v.W).Flush(); err != nil {
+	control := http.NewResponseController(v.W)
+	_ = control.SetWriteDeadline(time.Now().Add(chunkTimeout)) // the last one may be over: nothing was sent for a while
+	if err := control.Flush(); err != nil {
 		return fmt.Errorf("%w: %w", ErrClient, err)
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 
@@ -84,7 +83,7 @@ func (f *fetch) read(ctx context.Context, archive Archive, r wire.Record) {
 	b := bytes.NewBuffer(make([]byte, 0, r.Size+bytes.MinRead))
 	_, f.err = b.ReadFrom(io.LimitReader(body, r.Size+1)) // behind the last byte it is compared with its digest
 	if f.data = b.Bytes(); f.err == nil && int64(len(f.data)) > r.Size {
-		f.data, f.err = f.data[:r.Size], fmt.Errorf("it has more than its %d bytes: %w", r.Size, tree.ErrDamaged)
+		f.data, f.err = f.data[:r.Size], tree.TooLong(r)
 	}
 }
 

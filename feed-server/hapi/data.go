@@ -10,6 +10,10 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/tree"
 )
 
 // patience is how long a request for data waits for its turn.
@@ -119,6 +123,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q q
 	}()
 	row, ok, err := m.next(ctx)
 	if err != nil {
+		tell(r, d, err)
 		return refusal(err)
 	}
 	b, err := prelude(of, q, ok)
@@ -139,6 +144,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q q
 			b, limit = b[:0], piece
 		}
 		if row, ok, err = m.next(ctx); err != nil {
+			tell(r, d, err)
 			h.breakOff(ctx, d, err)
 		}
 	}
@@ -175,6 +181,13 @@ func refusal(err error) *problem {
 		return failure(codeTooMuch, "ask for a shorter time").of(err)
 	}
 	return failure(codeUpstream, "the archive does not answer, or an object in it is damaged").of(err)
+}
+
+// tell tells the gate of an object whose bytes are not those that were received, or gone.
+func tell(r *http.Request, d *dataset, err error) {
+	if v := door.VisitOf(r); v != nil && (errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)) {
+		v.Damaged(d.instrument.Instrument, err)
+	}
 }
 
 // breakOff ends an answer so that its client sees that it is not whole.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/decode"
 	"github.com/substorm/substorm/internal/wire"
@@ -23,10 +24,12 @@ type caller struct {
 	reader      access.Reader
 	now         time.Time
 	instruments map[string]wire.InstrumentEntry
+	// visit is what the gate knows of the request; nil without one.
+	visit *door.Visit
 }
 
 func (h *Handler) caller(r *http.Request) (*caller, *problem) {
-	c := &caller{now: h.cfg.Now().UTC(), instruments: h.cfg.Instruments()}
+	c := &caller{now: h.cfg.Now().UTC(), instruments: h.cfg.Instruments(), visit: door.VisitOf(r)}
 	if h.cfg.Reader == nil {
 		return c, nil
 	}
@@ -79,6 +82,9 @@ func (h *Handler) dataset(c *caller, id string) (*dataset, *problem) {
 	i := slices.IndexFunc(entry.Channels, func(e wire.ChannelEntry) bool { return e.Name == channel })
 	if !known || i < 0 {
 		return nil, failure(codeUnknownDataset, "catalog lists those that there are")
+	}
+	if c.visit != nil {
+		c.visit.About(instrument)
 	}
 	switch c.decide(&entry, time.Time{}) {
 	case access.Granted:

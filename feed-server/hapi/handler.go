@@ -21,6 +21,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -109,8 +110,37 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Access-Control-Allow-Origin", "*")
 	header.Set("Access-Control-Expose-Headers", "ETag")
 	header.Add("Vary", "Authorization")
-	h.serve.ServeHTTP(w, r)
+	v := door.VisitOf(r)
+	if v == nil {
+		h.serve.ServeHTTP(w, r)
+		return
+	}
+	out := &paced{ResponseWriter: w, visit: v}
+	h.serve.ServeHTTP(out, r)
+	if out.begun {
+		v.Finish(r.URL.Path, nil)
+	}
 }
+
+// paced gives a client time for each piece of an answer, and no longer: who does not read
+// keeps no turn.
+type paced struct {
+	http.ResponseWriter
+	visit *door.Visit
+	begun bool
+}
+
+// Write implements io.Writer. Errors: door.ErrClient.
+func (p *paced) Write(b []byte) (int, error) {
+	p.begun = true
+	return door.Paced{Visit: p.visit}.Write(b)
+}
+
+// Flush implements http.Flusher.
+func (p *paced) Flush() { _ = p.visit.Flush() } // the next Write fails as well
+
+// Unwrap is for http.ResponseController.
+func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // answer finds the endpoint.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {

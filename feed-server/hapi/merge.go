@@ -7,16 +7,18 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"math"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/substorm/substorm/internal/decode"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // The archive is asked for records by windows of time, so that a request for years does
-// not hold the list of all. A window grows while there are few records, and shrinks
-// while there are many.
+// not hold the list of all. A window grows while there are few records; of one with many
+// only the first part is taken, and the next ones are as short.
 const (
 	firstWindow = 6 * time.Hour
 	minWindow   = 10 * time.Minute
@@ -40,10 +42,11 @@ type merger struct {
 
 	// pending are the records of the window that are not open yet, the earliest first.
 	pending []candidate
-	// window is where the next one begins; length is how long it is.
+	// window is the least time that records of the next one may begin at; length is how long
+	// it is, many how many records it may have.
 	window int64
 	length time.Duration
-	first  bool
+	many   int
 	open   sources
 
 	// row is the sample that was found: time and values.
@@ -58,10 +61,16 @@ type candidate struct {
 	low    int64
 }
 
+// size is what it takes of the request's memory, in bytes.
+func (c *candidate) size() int {
+	r := &c.record
+	return int(unsafe.Sizeof(*c)) + len(r.ID) + len(r.Key) + len(r.Name) + len(r.Path)
+}
+
 func newMerger(archive Archive, d *dataset, from, to int64, memory int) *merger {
 	return &merger{
 		archive: archive, ahead: newAhead(archive, memory/aheadPart), dataset: d, from: from, to: to,
-		memory: budget{memory - memory/aheadPart}, window: from, length: firstWindow, first: true,
+		memory: budget{memory - memory/aheadPart}, window: math.MinInt64, length: firstWindow, many: manyRecords,
 	}
 }
 
@@ -115,6 +124,7 @@ func (m *merger) end() {
 		m.close(s)
 	}
 	m.open = nil
+	m.drop(0)
 	m.ahead.close()
 }
 
@@ -125,6 +135,7 @@ func (m *merger) settle(ctx context.Context) error {
 		case len(m.pending) > 0 && (len(m.open) == 0 || m.pending[0].low <= m.open[0].time):
 			m.ahead.begin(ctx, m.pending)
 			record := m.pending[0].record
+			m.memory.free += m.pending[0].size()
 			m.pending = m.pending[1:]
 			if err := m.openRecord(ctx, &record); err != nil {
 				return err
@@ -153,15 +164,16 @@ func (m *merger) openRecord(ctx context.Context, r *wire.Record) error {
 // look finds the records of the next window: those whose samples begin in it; in the
 // first one also those that began before.
 func (m *merger) look(ctx context.Context) error {
-	begin, end := m.window, m.to
-	if m.to-m.window > int64(m.length) { // both are of one dataset: their difference fits
-		end = m.window + int64(m.length)
+	begin, end := max(m.window, m.from), m.to
+	if m.to-begin > int64(m.length) { // both are of one dataset: their difference fits
+		end = begin + int64(m.length)
 	}
 	delay := m.dataset.delay()
 	ask := time.Unix(0, begin)
-	if m.first {
+	if begin == m.from {
 		ask = ask.Add(-delay)
 	}
+	most, cut := 2*m.many, false
 	for r, err := range m.archive.Observed(ctx, m.dataset.instrument.Instrument, ask, time.Unix(0, end).Add(delay+2*time.Second)) {
 		if err != nil {
 			return err
@@ -170,21 +182,63 @@ func (m *merger) look(ctx context.Context) error {
 			continue
 		}
 		low, high := m.reach(&r)
-		if low >= end || high < m.from || low < begin && !m.first {
+		if low >= end || high < m.from || low < m.window {
 			continue
 		}
-		m.pending = append(m.pending, candidate{r, low})
+		c := candidate{r, low}
+		if err := m.memory.take(c.size()); err != nil {
+			return err
+		}
+		if m.pending = append(m.pending, c); len(m.pending) >= most {
+			if first, some := m.narrow(); some {
+				end, cut = first, true
+			}
+			most = len(m.pending) + m.many
+		}
 	}
+	m.sort()
+	switch {
+	case cut:
+		m.length = max(time.Duration(end-begin), minWindow)
+	case len(m.pending) < fewRecords:
+		m.length = min(2*m.length, maxWindow)
+	case len(m.pending) > m.many:
+		m.length = max(m.length/2, minWindow)
+	}
+	m.window = end
+	return ctx.Err()
+}
+
+func (m *merger) sort() {
 	slices.SortFunc(m.pending, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.record.ID, b.record.ID))
 	})
-	if len(m.pending) < fewRecords {
-		m.length = min(2*m.length, maxWindow)
-	} else if len(m.pending) > manyRecords {
-		m.length = max(m.length/2, minWindow)
+}
+
+// narrow leaves the later ones of too many records to another window, and returns where
+// that begins; some is false where all are needed. Those that begin at one time stay
+// together.
+func (m *merger) narrow() (begin int64, some bool) {
+	m.sort()
+	n := m.many
+	for n < len(m.pending) && m.pending[n].low == m.pending[n-1].low {
+		n++
 	}
-	m.window, m.first = end, false
-	return ctx.Err()
+	if n == len(m.pending) {
+		return 0, false
+	}
+	begin = m.pending[n].low
+	m.drop(n)
+	return begin, true
+}
+
+// drop forgets all that is pending but the first n.
+func (m *merger) drop(n int) {
+	for i := range m.pending[n:] {
+		m.memory.free += m.pending[n+i].size()
+	}
+	clear(m.pending[n:])
+	m.pending = m.pending[:n]
 }
 
 // sources are those that are open, by the time of what they hold next; of one time what

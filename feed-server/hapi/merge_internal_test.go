@@ -104,7 +104,7 @@ func TestMergeProperty(t *testing.T) {
 		want := map[int64]float64{}
 		received := origin
 		for i := range rapid.IntRange(0, 30).Draw(t, "objects") {
-			received = received.Add(time.Duration(rapid.IntRange(1, 7200).Draw(t, "pause")) * time.Second)
+			received = received.Add(time.Duration(rapid.IntRange(0, 7200).Draw(t, "pause")) * time.Second)
 			id := fmt.Sprintf("object-%02d", i)
 			for range rapid.IntRange(0, 20).Draw(t, "pairs") {
 				at := received.Add(time.Duration(rapid.IntRange(-119, 119).Draw(t, "at")) * time.Minute)
@@ -123,6 +123,7 @@ func TestMergeProperty(t *testing.T) {
 		}
 		// The shelf finds by receipt alone, which all here have.
 		m := newMerger(s, d, from.UnixNano(), to.UnixNano(), defaultMemory)
+		m.many = rapid.IntRange(1, 40).Draw(t, "many")
 		var got, wanted []string
 		for {
 			row, ok, err := m.next(t.Context())
@@ -146,28 +147,35 @@ func TestMergeProperty(t *testing.T) {
 	})
 }
 
-// TestMemory: what a request holds does not grow with its span, be it a year of 1 kHz.
+// TestMemory: what a request holds does not grow with its span, be it a year of 1 kHz,
+// nor with a gap before many records.
 func TestMemory(t *testing.T) {
 	const delay = 10 * time.Minute
 	d := newPairs(t, delay)
 	origin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		name  string
-		days  int
-		every time.Duration
-	}{{"a day", 1, time.Second}, {"ten days", 10, time.Second}, {"three minutes of 10 kHz", 0, 100 * time.Microsecond}} {
-		length := max(time.Duration(c.days)*day, 3*time.Minute)
-		s := &shelf{content: func(r wire.Record) []byte { // ten minutes before its receipt
+		name string
+		// Nothing came in the gap, afterwards an object of many samples in each pause.
+		gap, length, pause, every time.Duration
+		open                      int
+	}{
+		{"a day", 0, day, 10 * time.Minute, time.Second, 4},
+		{"ten days", 0, 10 * day, 10 * time.Minute, time.Second, 4},
+		{"three minutes of 10 kHz", 0, 3 * time.Minute, 10 * time.Minute, 100 * time.Microsecond, 4},
+		{"two days after two months", 64 * day, 66 * day, 10 * time.Second, 10 * time.Second, 125},
+	} {
+		begin, end := origin.Add(c.gap), origin.Add(c.length)
+		s := &shelf{content: func(r wire.Record) []byte { // as long before its receipt
 			var b []byte
-			for at := r.ReceivedAt.Add(-10 * time.Minute); at.Before(r.ReceivedAt) && at.Before(origin.Add(length)); at = at.Add(c.every) {
+			for at := r.ReceivedAt.Add(-c.pause); at.Before(r.ReceivedAt) && at.Before(end); at = at.Add(c.every) {
 				b = appendPair(b, at.UnixMilli(), 1)
 			}
 			return b
 		}}
-		for at := origin.Add(10 * time.Minute); !at.After(origin.Add(length + 10*time.Minute)); at = at.Add(10 * time.Minute) {
+		for at := begin.Add(c.pause); !at.After(end.Add(c.pause)); at = at.Add(c.pause) {
 			s.records = append(s.records, pairRecord(at.Format(time.RFC3339), at))
 		}
-		m := newMerger(s, d, origin.UnixNano(), origin.Add(length).UnixNano(), defaultMemory)
+		m := newMerger(s, d, origin.UnixNano(), end.UnixNano(), defaultMemory)
 		rows, opened, pending, held := 0, 0, 0, 0
 		for last := int64(math.MinInt64); ; rows++ {
 			row, ok, err := m.next(t.Context())
@@ -184,8 +192,8 @@ func TestMemory(t *testing.T) {
 			}
 			opened, pending, held = max(opened, len(m.open)), max(pending, len(m.pending)), max(held, samplesMemory-m.memory.free)
 		}
-		want := int(length / max(c.every, time.Millisecond)) // pairs are told to milliseconds
-		if rows != want || opened > 4 || pending > 2*manyRecords || held > 4*sourceMemory {
+		want := int(end.Sub(begin) / max(c.every, time.Millisecond)) // pairs are told to milliseconds
+		if rows != want || opened > c.open || pending > 2*manyRecords || held > 4*sourceMemory {
 			t.Errorf("%s: %d rows, %d wanted; %d open, %d pending, %d bytes held", c.name, rows, want, opened, pending, held)
 		}
 		t.Logf("%s: %d rows; at most %d open, %d pending, %d bytes held; %d questions", c.name, rows, opened, pending, held, s.asked)
@@ -210,8 +218,29 @@ func TestTooMuch(t *testing.T) {
 	m := newMerger(s, d, origin.UnixNano(), origin.Add(day).UnixNano(), 1<<20)
 	_, _, err := m.next(t.Context())
 	m.end()
+	if free := 1<<20 - 1<<20/aheadPart; m.memory.free != free {
+		t.Errorf("%d bytes free of %d", m.memory.free, free)
+	}
 	if !errors.Is(err, errTooMuch) || refusal(err).code != codeTooMuch || s.open.Load() != 0 {
 		t.Errorf("%v, %d open", err, s.open.Load())
+	}
+}
+
+// TestTooMany: records that all begin at one time cannot be left to another window, and
+// are no more than the request's memory.
+func TestTooMany(t *testing.T) {
+	d := newPairs(t, time.Minute)
+	origin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &shelf{content: func(r wire.Record) []byte { return appendPair(nil, r.ReceivedAt.UnixMilli(), 1) }}
+	for i := range 5 * manyRecords {
+		s.records = append(s.records, pairRecord(fmt.Sprintf("%06d", i), origin.Add(time.Hour)))
+	}
+	const memory = 4 << 20
+	m := newMerger(s, d, origin.UnixNano(), origin.Add(day).UnixNano(), memory)
+	_, _, err := m.next(t.Context())
+	m.end()
+	if !errors.Is(err, errTooMuch) || s.open.Load() != 0 || m.memory.free != memory-memory/aheadPart {
+		t.Errorf("%v, %d open, %d bytes free", err, s.open.Load(), m.memory.free)
 	}
 }
 

@@ -31,6 +31,9 @@ const (
 type Catalog interface {
 	// Latest returns the newest object of a media type, or of any where that is empty.
 	Latest(instrument, mediaType string) (wire.Record, bool)
+	// Newest returns the newest objects, the newest first, of those that were observed
+	// before until, where that is set.
+	Newest(ctx context.Context, instrument string, most int, until time.Time) ([]*wire.Record, error)
 	// Types returns the media types of what came lately.
 	Types(ctx context.Context, instrument string) ([]string, error)
 	// Subscribe tells of the newest object of any type: the one that is now, and each
@@ -87,6 +90,9 @@ func (l *Latest) serveObject(v *door.Visit) *problem.Problem {
 // find returns the newest object of the type that the query asks for, or else of the
 // best of those that the client accepts.
 func (l *Latest) find(v *door.Visit, in wire.InstrumentEntry, what string) (wire.Record, bool, *problem.Problem) {
+	if v.Embargoed(in) {
+		return l.findFree(v, in, what)
+	}
 	asked, accept := v.URL.Query().Get("type"), v.Request.Header.Values("Accept")
 	if asked == "" && len(accept) == 0 {
 		r, found := l.cfg.Catalog.Latest(in.Instrument, "")

@@ -221,3 +221,27 @@ func TestNotByTime(t *testing.T) {
 		t.Errorf("its own URL by time: %d", a.Status)
 	}
 }
+
+// A stranger is given the newest that is not under embargo, and what is hidden decides
+// nothing.
+func TestEmbargo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, wire.InstrumentEntry{Instrument: "later",
+		Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, EmbargoMillis: time.Hour.Milliseconds(), Readers: []string{archivetest.Reader}}})
+	now := time.Now().UTC()
+	l.Put("later", "free.jpg", "free", observed(now.Add(-2*time.Hour)))
+	l.Put("later", "older.jpg", "older", observed(now.Add(-3*time.Hour)))
+	l.Put("later", "hidden.csv", "hidden", observed(now), typed("text/csv"))
+	until(l, "/latest/later", "hidden", "Authorization", "Bearer "+archivetest.Token)
+	for _, c := range []struct {
+		path, accept, want string
+		status             int
+	}{
+		{"/latest/later", "*/*", "free", 200}, {"/latest/later", "text/csv, */*;q=0.5", "free", 200}, {"/latest/later?type=image/jpeg", "*/*", "free", 200},
+		{"/latest/later?type=text/csv", "*/*", "", 404}, {"/latest/later", "text/csv", "", 406}, {"/latest/later", "video/mp4", "", 406},
+	} {
+		if a := l.Get(c.path, "Accept", c.accept); a.Status != c.status || c.want != "" && a.Body != c.want {
+			t.Errorf("%s, %s: %d %q, want %d %q", c.path, c.accept, a.Status, a.Body, c.status, c.want)
+		}
+	}
+}

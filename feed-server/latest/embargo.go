@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package latest
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// freeObjects is among how many of the newest free ones a media type is looked for.
+const freeObjects = 256
+
+// findFree is find for who may not have what is under embargo: what is hidden decides
+// nothing.
+func (l *Latest) findFree(v *door.Visit, in wire.InstrumentEntry, what string) (best wire.Record, found bool, p *problem.Problem) {
+	until := v.Now.Add(-time.Duration(in.Access.EmbargoMillis) * time.Millisecond)
+	records, err := l.cfg.Catalog.Newest(v.Context(), in.Instrument, freeObjects, until)
+	if err != nil {
+		return best, false, v.Unreadable(what, err)
+	}
+	asked, accept := v.URL.Query().Get("type"), v.Request.Header.Values("Accept")
+	weight, some := 0.0, false
+	for _, r := range records {
+		if !v.Sees(in, door.ObservedAt(r)) || r.Segment != nil && asked != wire.MediaTypeSegment || asked != "" && asked != r.MediaType {
+			continue
+		}
+		some = true
+		q := 1.0
+		if asked == "" {
+			q = door.Accepted(accept, archive.MediaType(in, r))
+		}
+		if q > weight {
+			best, found, weight = *r, true, q
+		}
+	}
+	if some && !found {
+		return best, false, problem.New(http.StatusNotAcceptable, "%s is none of the types that you accept: ?type= asks for another", what)
+	}
+	return best, found, nil
+}

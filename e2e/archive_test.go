@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/internal/wire"

@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/bucket"
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -164,7 +165,7 @@ func (r *rebuild) list(ctx context.Context, found *bucket.Found, of bucket.List,
 			return err
 		}
 		err = r.compare(ctx, merged, c)
-		if !errors.Is(err, bucket.ErrFenced) || try == fencedTries {
+		if !errors.Is(err, manifest.ErrFenced) || try == fencedTries {
 			return err
 		}
 	}

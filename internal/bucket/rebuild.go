@@ -186,24 +186,24 @@ func (p *Plan) Changes() bool {
 
 // Apply writes a version of the day that lists everything: what the manifest lists,
 // with the places where the bytes are, and then what the bucket has besides. Nothing
-// that is listed is taken away. Errors: ErrFenced, those of objectstore.
+// that is listed is taken away. Errors: manifest.ErrFenced, those of objectstore.
 func (p *Plan) Apply(ctx context.Context, store objectstore.Store, h wire.ManifestHeader, scratch string, version int) error {
 	h.Instrument, h.Day = p.Instrument, p.Day
 	h.Replaces, h.NextPart = p.files.parts, max(p.files.nextPart, p.merged.LastPart+1)
-	v, err := newVersion(scratch, h, max(version, p.files.nextVersion))
+	v, err := manifest.NewVersion(scratch, h, max(version, p.files.nextVersion))
 	if err != nil {
 		return err
 	}
-	defer v.discard()
+	defer v.Discard()
 	for r, err := range p.result(ctx, store) {
 		if err == nil {
-			err = v.lines.Add(r)
+			err = v.Add(r)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return v.store(ctx, store)
+	return v.Store(ctx, store, func() error { return nil })
 }
 
 func (p *Plan) result(ctx context.Context, store objectstore.Store) iter.Seq2[wire.Record, error] {

@@ -14,7 +14,6 @@ package compact
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -44,9 +43,6 @@ const (
 	// again is for how many days back data that came late is still compacted.
 	again = 8
 )
-
-// ErrFenced: another wrote a version of the manifest meanwhile. Begin anew.
-var ErrFenced = errors.New("another compacted the day")
 
 // Lease says whether we may still write, see stream.Lease.
 type Lease interface{ Check() error }
@@ -130,7 +126,7 @@ func New(cfg Config) *Compactor {
 }
 
 // Run compacts closed days, at once and then each interval, until ctx ends.
-// Errors: wire.ErrNewerFormat, ErrFenced, stream.ErrLeaseLost, and what keeps
+// Errors: wire.ErrNewerFormat, manifest.ErrFenced, stream.ErrLeaseLost, and what keeps
 // JetStream or the store from answering.
 func (c *Compactor) Run(ctx context.Context) error {
 	if err := c.load(ctx); err != nil {

@@ -60,14 +60,14 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 	if err != nil {
 		return time.Time{}, err
 	}
-	defer v.discard()
-	group := &group{compactor: c, instrument: instrument, day: day, add: v.add}
+	defer v.Discard()
+	group := &group{compactor: c, instrument: instrument, day: day, add: v.Add}
 	packBelow := c.cfg.PackBelow(instrument)
 	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, instrument, day) {
 		if err == nil && moves(r, packBelow) {
 			err = group.take(ctx, r)
 		} else if err == nil {
-			err = v.add(r)
+			err = v.Add(r)
 		}
 		if err != nil {
 			return time.Time{}, err
@@ -76,12 +76,12 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 	if err := group.write(ctx); err != nil {
 		return time.Time{}, err
 	}
-	if err := v.store(ctx); err != nil {
+	if err := v.Store(ctx, c.cfg.Store, c.cfg.Lease.Check); err != nil {
 		return time.Time{}, err
 	}
 	_ = c.cfg.Index.Compacted(ctx, instrument, day) // before anything is removed, it is told again
 	c.cfg.Log.Info("compacted a day", "instrument", instrument, "day", day, "files", len(files.InEffect),
-		"objects", v.count, "packs", group.packs, "members", group.members)
+		"objects", v.Count(), "packs", group.packs, "members", group.members)
 	return time.Now(), nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -32,7 +33,7 @@ var errNothing = errors.New("nothing to pack")
 // repack stores a pack of objects, all of one day, and returns their records with
 // the new places, by ID. What cannot be read as it was received is left out.
 func (c *Compactor) repack(ctx context.Context, instrument string, records []wire.Record) (map[string]wire.Record, error) {
-	file, err := scratch(c.cfg.ScratchDir)
+	file, err := manifest.Scratch(c.cfg.ScratchDir)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ var (
 // nobody can say since when readers know these. Nobody needs the pack after that, but
 // who read an older manifest: where none stay, it is removed at once. When it returns,
 // the readers were told. What a kill leaves half done, the same call finishes; a pack
-// that is gone is no error. Errors: ErrUnlisted, ErrElsewhere, ErrHeld, ErrFenced,
+// that is gone is no error. Errors: ErrUnlisted, ErrElsewhere, ErrHeld, manifest.ErrFenced,
 // pack.ErrDamaged, index.ErrIncomplete, those of the store and the lease.
 func (c *Compactor) Vacate(ctx context.Context, key string) (moved int, err error) {
 	c.work.Lock()
@@ -169,7 +169,7 @@ func (c *Compactor) moveStaying(ctx context.Context, instrument string, stay []w
 	return moved, err
 }
 
-// Relist writes a new version of a day with changed records. Errors: ErrFenced, those
+// Relist writes a new version of a day with changed records. Errors: manifest.ErrFenced, those
 // of the store and the lease.
 func (c *Compactor) Relist(ctx context.Context, instrument string, day wire.Day, change func(wire.Record) wire.Record) error {
 	c.work.Lock()
@@ -186,16 +186,16 @@ func (c *Compactor) relist(ctx context.Context, instrument string, day wire.Day,
 	if err != nil {
 		return err
 	}
-	defer v.discard()
+	defer v.Discard()
 	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, instrument, day) {
 		if err == nil {
-			err = v.add(change(r))
+			err = v.Add(change(r))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := v.store(ctx); err != nil {
+	if err := v.Store(ctx, c.cfg.Store, c.cfg.Lease.Check); err != nil {
 		return err
 	}
 	return c.cfg.Index.Compacted(ctx, instrument, day)

@@ -24,6 +24,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -94,7 +95,7 @@ func New(cfg Config) *Room {
 }
 
 // Run removes what is to be removed, until ctx ends. What the store does not do waits,
-// and is tried again. Errors: wire.ErrNewerFormat, compact.ErrFenced,
+// and is tried again. Errors: wire.ErrNewerFormat, manifest.ErrFenced,
 // stream.ErrLeaseLost, and what keeps JetStream from answering.
 func (r *Room) Run(ctx context.Context) error {
 	bucket := wire.CursorBucket(r.cfg.Site)
@@ -375,7 +376,7 @@ func (r *Room) emptyPacks(ctx context.Context, p *plan, now time.Time) error {
 func waitsFor(ctx context.Context, err error) *waits {
 	var w *waits
 	switch {
-	case ctx.Err() != nil || errors.Is(err, stream.ErrLeaseLost) || errors.Is(err, wire.ErrNewerFormat) || errors.Is(err, compact.ErrFenced):
+	case ctx.Err() != nil || errors.Is(err, stream.ErrLeaseLost) || errors.Is(err, wire.ErrNewerFormat) || errors.Is(err, manifest.ErrFenced):
 		return nil
 	case errors.As(err, &w):
 		return w

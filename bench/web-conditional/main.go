@@ -22,11 +22,11 @@ import (
 const (
 	rounds = 5
 	// secondsVariable is how long each measurement takes.
-	secondsVariable = "SUBSTORM_BENCH_WEB_TIME"
-	size            = 200_000
-	name            = "hot.jpg"
-	ours, peer      = "feed-server", "nginx"
-	connections     = 16
+	secondsVariable     = "SUBSTORM_BENCH_WEB_TIME"
+	size                = 200_000
+	name                = "hot.jpg"
+	ours, peer, library = "feed-server", "nginx", "net/http"
+	connections         = 16
 )
 
 // The cases.
@@ -62,8 +62,13 @@ func run(l *lab.Lab) error {
 	if err := nginx.Put(ctx, name, hot.Body); err != nil {
 		return err
 	}
+	alone, err := web.StartAlone(l, web.ServerCores, hot)
+	if err != nil {
+		return err
+	}
 	b := &bench{lab: l, report: report.New("web-conditional", rounds), during: during, candidates: []candidate{
 		{ours, "http://" + site.Server.Address(), hot.URL(), site.Server.PID()}, {peer, nginx.URL(""), "/" + name, nginx.PID()},
+		{library, "http://" + alone.Address, "/" + name, alone.PID},
 	}}
 	if err := b.measure(ctx); err != nil {
 		return err
@@ -99,8 +104,10 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	r := b.report
 	r.Note("An object of %d B, %d connections; the server on one core, wrk on the other. Processor time is the server's, bytes are those of one answer with its head.", size, connections)
+	r.Note("net/http is Go's server alone: the same object from memory, with an entity tag.")
 	for _, c := range []string{heads, unchanged} {
 		r.Compare(c+"/nginx", []report.Pair{{Case: c, Candidate: ours, OfCase: c, OfCandidate: peer}}, ">=", 0.5)
+		r.Compare(c+"/net-http", []report.Pair{{Case: c, Candidate: ours, OfCase: c, OfCandidate: library}}, "", 0)
 	}
 	r.Compare("own-GET/304,processor", []report.Pair{{Case: whole, Candidate: ours + ", CPU", OfCase: unchanged, OfCandidate: ours + ", CPU"}}, ">=", 3)
 	r.Compare("own-GET/304,bytes", []report.Pair{{Case: whole, Candidate: ours + ", bytes", OfCase: unchanged, OfCandidate: ours + ", bytes"}}, ">=", 400)

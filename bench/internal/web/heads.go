@@ -18,9 +18,12 @@ import (
 // environment tells a process that it is one that asks.
 const environment = "SUBSTORM_BENCH_HEADS"
 
-// Main is called first of all by a benchmark's main: in the process that asks by HEAD
-// it does not return.
-func Main() { process.Work(environment, askHeads) }
+// Main is called first of all by a benchmark's main: in the processes that ask by HEAD,
+// or are Alone, it does not return.
+func Main() {
+	process.Work(environment, askHeads)
+	process.Work(aloneEnvironment, serveAlone)
+}
 
 // heads are a Load's requests for a process that does nothing else.
 type heads struct {

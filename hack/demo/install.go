@@ -45,9 +45,12 @@ func (d *demo) install(ctx context.Context) error {
 	return nil
 }
 
-// declare applies the samples and waits until gateways receive for them.
+// declare applies the samples and waits until gateways receive for them, and somebody follows.
 func (d *demo) declare(ctx context.Context) error {
-	if err := d.show(ctx, d.kubectl, "apply", "-f", "docs/samples/"); err != nil {
+	if err := d.show(ctx, d.kubectl, "apply", "-f", "docs/samples/", "-f", "docs/samples/feeds/everything.yaml"); err != nil {
+		return err
+	}
+	if _, err := d.step(ctx, "feed ready", d.kubectl, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=2m", "feed/"+feed); err != nil {
 		return err
 	}
 	_, err := d.step(ctx, "instruments ready", d.kubectl, "-n", namespace, "wait", "--recursive=false", "--for=condition=Ready", "--timeout=2m", "-f", "docs/samples/")

@@ -43,13 +43,12 @@ func (d *demo) lookOverHTTP(ctx context.Context, s sent) error {
 	}
 	defer end()
 	w := site{d, "http://" + local}
-	if err := w.readFrames(ctx, s); err != nil {
-		return err
+	for _, read := range []func(context.Context, sent) error{w.readFrames, w.readLatest, w.readBundle, w.readAtom, w.readSamples, w.mirror, w.takeBack} {
+		if err := read(ctx, s); err != nil {
+			return err
+		}
 	}
-	if err := w.readLatest(ctx, s); err != nil {
-		return err
-	}
-	return w.readSamples(ctx, s)
+	return nil
 }
 
 // get asks for a path, and says what the answer was.
@@ -86,7 +85,7 @@ func (w site) readFrames(ctx context.Context, s sent) error {
 	}
 	for digest := range s.frames {
 		record := listed.objects[digest].Record
-		path := "/archive/allsky-camera/" + record.Published()
+		path := "/archive/"+camera+"/" + record.Published()
 		header, body, err := w.get(ctx, (&url.URL{Path: path}).EscapedPath(), http.StatusOK)
 		if err != nil {
 			return err
@@ -104,7 +103,7 @@ func (w site) readFrames(ctx context.Context, s sent) error {
 
 // readLatest fetches the newest frame.
 func (w site) readLatest(ctx context.Context, s sent) error {
-	_, body, err := w.get(ctx, "/latest/allsky-camera", http.StatusOK)
+	_, body, err := w.get(ctx, "/latest/"+camera, http.StatusOK)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (d *demo) send(ctx context.Context) (sent, error) {
 	if err := os.WriteFile(lines, []byte(strings.Join(data.lines, "\n")+"\n"), 0o644); err != nil {
 		return sent{}, err
 	}
-	camera, err := d.addressOf(ctx, "allsky-camera")
+	address, err := d.addressOf(ctx, camera)
 	if err != nil {
 		return sent{}, err
 	}
@@ -58,7 +58,7 @@ func (d *demo) send(ctx context.Context) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
-	if err := d.show(ctx, append([]string{d.substorm, "send", "--to", camera}, data.frames...)...); err != nil {
+	if err := d.show(ctx, append([]string{d.substorm, "send", "--to", address}, data.frames...)...); err != nil {
 		return sent{}, err
 	}
 	return s, d.show(ctx, d.substorm, "send", "--udp", "--lines", "--rate", strconv.Itoa(linesPerSecond), "--to", magnetometer, lines)

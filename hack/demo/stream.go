@@ -38,7 +38,7 @@ func (d *demo) lookAtStreams(ctx context.Context, s sent) error {
 	if err := printStreams(ctx, notices, observations); err != nil {
 		return err
 	}
-	last, err := notices.GetLastMsgForSubject(ctx, wire.NoticeSubject(b.Code, "allsky-camera"))
+	last, err := notices.GetLastMsgForSubject(ctx, wire.NoticeSubject(b.Code, camera))
 	if err != nil {
 		return fmt.Errorf("the camera's last notice: %w", err)
 	}

@@ -240,9 +240,11 @@ Look around:
   substorm send --to $address ANY-FILE
   kubectl delete pod demo-0 && substorm send --to $address ANY-FILE    # no receipt before the next pod is ready
   kubectl explain instrument.spec
-  kubectl port-forward service/%s 8080:80 &                 # the archive, as people, robots and HAPI clients see it
+  kubectl port-forward service/%s 8080:80 &    # the archive, as people, robots and HAPI clients see it
   curl http://127.0.0.1:8080/archive/; wget -r -N -np http://127.0.0.1:8080/archive/allsky-camera/
   curl "http://127.0.0.1:8080/hapi/info?dataset=magnetometer/seconds"
+  curl -O http://127.0.0.1:8080/bundle/allsky-camera.tar; curl http://127.0.0.1:8080/atom/allsky-camera.xml
+  substorm archive verify; substorm report --day today; substorm gaps; substorm whois SHA-256-OR-NAME
 
 Nothing sends any more: once an Instrument's data is late by two of its cadences, kubectl says so (Overdue). make demo
 sends again, make demo-down removes all of it.

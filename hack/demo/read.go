@@ -85,7 +85,7 @@ func (w site) readFrames(ctx context.Context, s sent) error {
 	}
 	for digest := range s.frames {
 		record := listed.objects[digest].Record
-		path := "/archive/"+camera+"/" + record.Published()
+		path := "/archive/" + camera + "/" + record.Published()
 		header, body, err := w.get(ctx, (&url.URL{Path: path}).EscapedPath(), http.StatusOK)
 		if err != nil {
 			return err

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// feed is that of docs/samples/feeds/everything.yaml.
-	feed = "everything"
+	// feed is that of docs/samples/feeds/everything.yaml, consumer one that follows it.
+	feed, consumer = "everything", "browser"
 	// toldWithin is how long readers may take to learn of what was taken back.
 	toldWithin = time.Minute
 )
@@ -71,18 +71,24 @@ func (w site) takeBack(ctx context.Context, s sent) error {
 	return nil
 }
 
-// notifications are the WIS2 messages of what changes from now on.
+// notifications are the WIS2 messages of what changes from now on. What is live is not for everybody where an Instrument
+// does not say so: the consumer shows its token as the password.
 func (w site) notifications(ctx context.Context) (io.ReadCloser, error) {
 	path := "/wis2/" + feed + "/events"
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+path, nil)
 	if err != nil {
 		return nil, err
 	}
+	token, err := w.output(ctx, w.kubectl, "-n", namespace, "get", "secret", consumer+"-consumer", "-o", "go-template={{.data.token | base64decode}}")
+	if err != nil {
+		return nil, err
+	}
+	r.SetBasicAuth(consumer, token)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return nil, err
 	}
-	w.p.Line("GET %s: %s", path, resp.Status)
+	w.p.Line("GET %s, user %s with its token: %s", path, consumer, resp.Status)
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("GET %s: %s", path, resp.Status)

@@ -5,9 +5,8 @@ package archive
 import (
 	"bufio"
 	"encoding/json"
-	"time"
 
-	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/feed-server/door"
 )
 
 // listedHead is how a directory as JSON begins; its directories and objects follow.
@@ -26,18 +25,10 @@ type listedFolder struct {
 	Objects *int64 `json:"objects,omitempty"`
 }
 
-// listedObject is an object in a directory as JSON tells it. Who sent it is not told.
+// listedObject is an object in a directory as JSON tells it.
 type listedObject struct {
-	Name         string            `json:"name"`
-	Size         int64             `json:"size"`
-	Digest       wire.Digest       `json:"sha256"`
-	MediaType    string            `json:"mediaType,omitempty"`
-	Version      int               `json:"version,omitempty"`
-	ObservedFrom *time.Time        `json:"observedFrom,omitempty"`
-	ObservedTo   *time.Time        `json:"observedTo,omitempty"`
-	ReceivedAt   time.Time         `json:"receivedAt"`
-	TimeSource   wire.TimeSource   `json:"timeSource"`
-	Completeness wire.Completeness `json:"completeness,omitempty"`
+	Name string `json:"name"`
+	door.Facts
 }
 
 // listingFormat is the version of the listing.
@@ -72,10 +63,7 @@ func (p *page) writeJSON(w *bufio.Writer) error {
 			return err
 		}
 		fprint(w, between)
-		_, _ = w.Write(marshal(listedObject{
-			Name: o.Name, Size: o.Size, Digest: o.Digest, MediaType: o.MediaType, Version: o.Version,
-			ObservedFrom: o.ObservedFrom, ObservedTo: o.ObservedTo, ReceivedAt: o.ReceivedAt, TimeSource: o.TimeSource, Completeness: o.Completeness,
-		}))
+		_, _ = w.Write(marshal(listedObject{o.Name, door.FactsOf(o.Record)}))
 		between = ",\n"
 	}
 	fprint(w, "]}\n")

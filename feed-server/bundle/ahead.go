@@ -11,7 +11,6 @@ import (
 
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/tree"
-	"github.com/substorm/substorm/internal/wire"
 )
 
 const (
@@ -37,30 +36,34 @@ func newReader(ctx context.Context, store objectstore.Store) *reader {
 // ahead is an object that is being read. What is too large for that is compared with its
 // digest, and read again when it is sent.
 type ahead struct {
-	of     *reader
-	record *wire.Record
-	path   string
-	taken  int64
-	done   chan struct{}
-	data   []byte
-	err    error
+	*chosen
+	of    *reader
+	taken int64
+	done  chan struct{}
+	data  []byte
+	err   error
+}
+
+// readAll reads those that are to be sent, until the reader's context ends.
+func (r *reader) readAll(all []chosen) {
+	defer close(r.objects)
+	for i := range all {
+		if all[i].send && !r.read(&all[i]) {
+			return
+		}
+	}
 }
 
 // read begins to read an object; false: there is no sense in it any more.
-func (r *reader) read(record *wire.Record, path string) bool {
-	o := &ahead{of: r, record: record, path: path, done: make(chan struct{})}
-	switch {
-	case record.State != wire.StateCurrent:
-		close(o.done)
-	default:
-		if o.taken = 1; record.Size <= whole {
-			o.taken += record.Size
-		}
-		if r.room.Acquire(r.ctx, o.taken) != nil {
-			return false
-		}
-		go o.load()
+func (r *reader) read(c *chosen) bool {
+	o := &ahead{chosen: c, of: r, taken: 1, done: make(chan struct{})}
+	if c.record.Size <= whole {
+		o.taken += c.record.Size
 	}
+	if r.room.Acquire(r.ctx, o.taken) != nil {
+		return false
+	}
+	go o.load()
 	select {
 	case r.objects <- o:
 		return true
@@ -69,10 +72,7 @@ func (r *reader) read(record *wire.Record, path string) bool {
 	}
 }
 
-// end says that no more objects come.
-func (r *reader) end() { close(r.objects) }
-
-// drain forgets what is not sent any more.
+// drain forgets what is not sent any more, and returns when nothing more is begun.
 func (r *reader) drain() {
 	for range r.objects {
 	}

@@ -31,11 +31,9 @@ const (
 	rootOfSeveral = "/bundle.tar"
 
 	mediaTar, mediaZstd = "application/x-tar", "application/zstd"
-	// patience is how long a request waits for its turn.
-	patience = 10 * time.Second
-	// cost is what a bundle takes in memory: what is read ahead, a list, and what
-	// compresses it; the day that it is about is the catalog's.
-	cost = aheadBytes + listSize + 4<<20
+	// cost is what a bundle takes in memory: what is read ahead, 100,000 chosen objects of
+	// a day, and what compresses it; the day that it is about is the catalog's.
+	cost = aheadBytes + 4<<20 + 4<<20
 	// defaultMemory is Config.Memory where nothing is said.
 	defaultMemory = 8 * cost
 )
@@ -63,7 +61,7 @@ type Config struct {
 // Bundles sends the bundles of one Site.
 type Bundles struct {
 	cfg   Config
-	turns chan struct{}
+	turns *door.Turns
 }
 
 // New returns a room whose Doors say what it answers.
@@ -71,7 +69,7 @@ func New(cfg Config) *Bundles {
 	if cfg.Memory <= 0 {
 		cfg.Memory = defaultMemory
 	}
-	return &Bundles{cfg: cfg, turns: make(chan struct{}, max(1, cfg.Memory/cost))}
+	return &Bundles{cfg: cfg, turns: door.NewTurns(int(cfg.Memory / cost))}
 }
 
 // Doors are the patterns that are answered, as http.ServeMux reads them.
@@ -134,25 +132,14 @@ func (b *Bundles) serve(v *door.Visit, name string) *problem.Problem {
 		v.W.WriteHeader(http.StatusOK)
 		return nil
 	}
-	if p := b.turn(v.Context()); p != nil {
-		return p
+	done, ok := b.turns.Take(v.Context(), v)
+	if !ok {
+		return problem.New(http.StatusServiceUnavailable, "too many bundles are being sent, or too many to you: ask again").After(int(door.TurnPatience / time.Second))
 	}
-	defer func() { <-b.turns }()
+	defer done()
 	v.W.WriteHeader(http.StatusOK)
 	v.Finish("bundle", b.send(v, todo, q.zstd || encoded))
 	return nil
-}
-
-// turn waits until few enough bundles are being sent.
-func (b *Bundles) turn(ctx context.Context) *problem.Problem {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	select {
-	case b.turns <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return problem.New(http.StatusServiceUnavailable, "too many bundles are being sent: ask again").After(int(patience / time.Second))
-	}
 }
 
 // plan finds the days that may answer a question.
@@ -181,7 +168,10 @@ func (b *Bundles) plan(ctx context.Context, q question) (plan, error) {
 // tag changes with the manifests, and what is told of the instruments.
 func (p *plan) tag(v *door.Visit, encoded bool) string {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "1 %s %x %t %t %s\n", v.Reader.Name, p.digest(), p.zstd, encoded, v.URL.Query().Get("since"))
+	_, _ = fmt.Fprintf(h, "2 %s %x %t %t %s\n", v.Reader.Name, p.digest(), p.zstd, encoded, v.URL.Query().Get("since"))
+	if p.since.lacks() { // what was left out comes back without a change of the manifests
+		_, _ = fmt.Fprintf(h, "%s\n", v.Now)
+	}
 	for i, in := range p.instruments {
 		_, _ = fmt.Fprintf(h, "%s %s %d\n", in.Instrument, in.UID, in.Generation)
 		for _, d := range p.days[i] {

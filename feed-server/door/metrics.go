@@ -12,6 +12,7 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	bytes    *prometheus.CounterVec
+	slow     *prometheus.CounterVec
 	damaged  prometheus.Counter
 }
 
@@ -23,11 +24,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_archive_bytes_total", Help: "Bytes of content that the archive sent, by class of client.",
 		}, []string{"class"}),
+		slow: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archive_slow_total", Help: "Answers that were cut off because their client took less than 64 KiB in 30 s, by class of client.",
+		}, []string{"class"}),
 		damaged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_archive_damaged_total", Help: "Requests for an object whose bytes in the store are not those that were received, or are gone.",
 		}),
 	}
-	reg.MustRegister(m.requests, m.bytes, m.damaged)
+	reg.MustRegister(m.requests, m.bytes, m.slow, m.damaged)
 	return m
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/substorm/substorm/internal/tree"
@@ -17,17 +18,22 @@ const (
 	chunkTimeout = 30 * time.Second
 )
 
-// ErrClient: the client went away, or takes nothing.
-var ErrClient = errors.New("the client does not take what it asked for")
+var (
+	// ErrClient: the client went away, or takes nothing.
+	ErrClient = errors.New("the client does not take what it asked for")
+	// ErrOver: what is being sent is not for the client any more.
+	ErrOver = errors.New("what is being sent is not for this client any more")
+)
 
 // Send gives a client some bytes, and time for them. Errors: ErrClient.
 func (v *Visit) Send(p []byte) error {
-	control := http.NewResponseController(v.W)
 	for len(p) > 0 {
 		n := min(len(p), 4*chunk)
-		_ = control.SetWriteDeadline(time.Now().Add(chunkTimeout * time.Duration(n/chunk+1)))
-		if _, err := v.W.Write(p[:n]); err != nil {
-			return fmt.Errorf("%w: %w", ErrClient, err)
+		if err := v.within(chunkTimeout*time.Duration((n+chunk-1)/chunk), func(*http.ResponseController) error {
+			_, err := v.W.Write(p[:n])
+			return err
+		}); err != nil {
+			return err
 		}
 		p = p[n:]
 	}
@@ -36,12 +42,26 @@ func (v *Visit) Send(p []byte) error {
 
 // Flush sends what was written, and gives a client time for it. Errors: ErrClient.
 func (v *Visit) Flush() error {
+	// The last deadline may be over: nothing was sent for a while.
+	return v.within(chunkTimeout, (*http.ResponseController).Flush)
+}
+
+// within gives a client so long to take what write writes. Who does not is counted once.
+func (v *Visit) within(timeout time.Duration, write func(*http.ResponseController) error) error {
 	control := http.NewResponseController(v.W)
-	_ = control.SetWriteDeadline(time.Now().Add(chunkTimeout)) // the last one may be over: nothing was sent for a while
-	if err := control.Flush(); err != nil {
-		return fmt.Errorf("%w: %w", ErrClient, err)
+	deadline := time.Now().Add(timeout)
+	_ = control.SetWriteDeadline(deadline)
+	err := write(control)
+	if err == nil {
+		return nil
 	}
-	return nil
+	late := errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(deadline) // HTTP/2 does not say so
+	if late && !v.slow {
+		v.slow = true
+		v.gate.metrics.slow.WithLabelValues(v.class.String()).Inc()
+		v.gate.cfg.Logger.Info("an answer is cut off: its client takes less than 64 KiB in 30 s", "path", v.URL.Path, "remote", v.RemoteAddr, "reader", v.Reader.Name)
+	}
+	return fmt.Errorf("%w: %w", ErrClient, err)
 }
 
 // Finish ends an answer whose head is written; err is why it is not whole. Such a one
@@ -53,7 +73,11 @@ func (v *Visit) Finish(what string, err error) {
 			return
 		}
 	}
-	if !errors.Is(err, ErrClient) && v.Context().Err() == nil {
+	switch {
+	case errors.Is(err, ErrClient), v.Context().Err() != nil:
+	case errors.Is(err, ErrOver):
+		v.gate.cfg.Logger.Info("an answer is cut off: who asked may not have the rest of it any more", "path", what, "reader", v.Reader.Name)
+	default:
 		if errors.Is(err, tree.ErrDamaged) {
 			v.Damaged(v.about, err)
 		}

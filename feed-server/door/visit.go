@@ -21,6 +21,9 @@ const (
 	// RetryAway is when to ask again while the object store or the registry is away, in
 	// seconds.
 	RetryAway = 5
+	// renewal is how long Still takes a client for who it was: a certificate ends without
+	// a change of the registry.
+	renewal = 5 * time.Second
 	// statusClientGone is written to nobody, and counted.
 	statusClientGone = 499
 )
@@ -36,6 +39,8 @@ type Visit struct {
 	gate  *Gate
 	class Class
 	sent  counter
+	// slow: the client did not take what it was sent in time.
+	slow bool
 	// about is the instrument whose data is asked for; shares are the bytes of each where
 	// there are several.
 	about  string
@@ -55,11 +60,30 @@ func VisitOf(r *http.Request) *Visit {
 }
 
 // Renew looks again who asks, and what the registry says now: for answers that go on.
+// Of a problem it changes nothing.
 func (v *Visit) Renew() *problem.Problem {
 	now := v.gate.cfg.Registry()
 	reader, p := v.gate.readers.Identify(now, v.Request)
-	v.Snapshot, v.Reader, v.Now = now, reader, time.Now()
+	if p == nil {
+		v.Snapshot, v.Reader, v.Now = now, reader, time.Now()
+	}
 	return p
+}
+
+// Still returns what the registry says now of an instrument, whose data is being sent:
+// for answers that take long. It costs next to nothing while the registry is the same.
+// Errors: ErrOver.
+func (v *Visit) Still(instrument string) (wire.InstrumentEntry, error) {
+	if v.gate.cfg.Registry() != v.Snapshot || time.Since(v.Now) > renewal {
+		if v.Renew() != nil {
+			return wire.InstrumentEntry{}, ErrOver
+		}
+	}
+	in, known := v.Snapshot.Instruments[instrument]
+	if !known || v.Verdict(in, instrument, time.Time{}) != nil {
+		return in, ErrOver
+	}
+	return in, nil
 }
 
 // Base is the Site's address for who asks, without a slash at its end.

@@ -33,7 +33,8 @@ func TestToken(t *testing.T) {
 		total = total.plus(of)
 		s = s.add(span{number, number + 1, of}, firstDaily(now))
 	}
-	t1.all = []spans{s, nil}
+	lacking := lacks{{20_000, 7}, {20_001, 1}, {20_001, sumMask}}
+	t1.all = []part{{spans: s}, {lacks: lacking}}
 	text := t1.String()
 	if len(text) == 0 || len(text) > 5000 {
 		t.Errorf("%d bytes", len(text))
@@ -42,19 +43,22 @@ func TestToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(t1, got, cmp.AllowUnexported(token{}, span{}, sum{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(t1, got, cmp.AllowUnexported(token{}, part{}, span{}, sum{}, lack{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-written +read):\n%s", diff)
 	}
 	var again sum
-	for _, s := range got.all[0] {
+	for _, s := range got.all[0].spans {
 		again = again.plus(s.sum)
 	}
 	if again != total {
 		t.Errorf("the sums are %+v, and %+v together", total, again)
 	}
 	october, _ := numberOf("2026-10-01")
-	if first := got.all[0][len(got.all[0])-52-1]; firstDaily(now) != october || first.to != october || first.to-first.from != 30 {
+	if first := got.all[0].spans[len(s)-52-1]; firstDaily(now) != october || first.to != october || first.to-first.from != 30 {
 		t.Errorf("September is %v to %v", first.from.start(), first.to.start())
+	}
+	if on := got.all[1].lacks.of(20_001); len(on) != 2 || !on[1] || !on[sumMask] {
+		t.Errorf("%v lack on a day", on)
 	}
 	for _, c := range []struct {
 		question    [8]byte
@@ -67,7 +71,8 @@ func TestToken(t *testing.T) {
 }
 
 func FuzzToken(f *testing.F) {
-	f.Add(token{all: []spans{{{from: 1, to: 2, sum: sum{1, 2, 3, 4}}, {from: 31, to: 59, sum: sum{files: 7}}}}}.String())
+	f.Add(token{all: []part{{spans: spans{{from: 1, to: 2, sum: sum{1, 2, 3, 4}}, {from: 31, to: 59, sum: sum{files: 7}}}}}}.String())
+	f.Add(token{all: []part{{lacks: lacks{{1, 2}, {1, 3}}}}}.String())
 	f.Add("")
 	f.Add("AQAAAAAAAAAA")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -79,11 +84,11 @@ func FuzzToken(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(got, again, cmp.AllowUnexported(token{}, span{}, sum{})); diff != "" {
+		if diff := cmp.Diff(got, again, cmp.AllowUnexported(token{}, part{}, span{}, sum{}, lack{})); diff != "" {
 			t.Fatal(diff)
 		}
-		for i, s := range got.all[0] {
-			if is, ok := got.all[0].of(s.from); !ok || is != s {
+		for i, s := range got.all[0].spans {
+			if is, ok := got.all[0].spans.of(s.from); !ok || is != s {
 				t.Fatalf("span %d of %+v is not found", i, got.all[0])
 			}
 		}

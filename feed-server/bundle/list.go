@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// A list is always that of all that there is of a day, also where the bundle holds only
+// what is new of it: it takes the place of the one that an earlier bundle brought, and so
+// the lists in a folder say together what is there.
+
+// head is the first line of a list, the rights those of what it lists.
+type head struct {
+	Format     int               `json:"format"`
+	Site       string            `json:"site"`
+	Instrument string            `json:"instrument"`
+	Day        wire.Day          `json:"day"`
+	Rights     *wire.RightsEntry `json:"rights,omitempty"`
+}
+
+// line is one object of a list.
+type line struct {
+	Path string `json:"path"`
+	// State is absent of what is current.
+	State   wire.State `json:"state,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Damaged bool       `json:"damaged,omitempty"`
+	door.Facts
+}
+
+// list writes one, in two passes: the first tells its size, so that none is held.
+func (s *sending) list(h head, all []chosen) error {
+	first := append(marshal(h), '\n')
+	size := int64(len(first))
+	for l := range lines(all) {
+		size += int64(len(l))
+	}
+	if err := s.tar.WriteHeader(s.header(folder+h.Instrument+"/"+string(h.Day)+".jsonl", size, time.Unix(0, 0))); err != nil {
+		return err
+	}
+	if _, err := s.tar.Write(first); err != nil {
+		return err
+	}
+	for l := range lines(all) {
+		if _, err := s.tar.Write(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lines are those of a list below its head.
+func lines(all []chosen) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for i := range all {
+			c := &all[i]
+			if c.hidden || c.record.State == wire.StateSuperseded {
+				continue
+			}
+			l := line{Path: c.path, Damaged: c.damaged, Facts: door.FactsOf(c.record)}
+			if c.record.State != wire.StateCurrent {
+				l.State, l.Reason = c.record.State, c.record.Reason
+			}
+			if !yield(append(marshal(l), '\n')) {
+				return
+			}
+		}
+	}
+}
+
+// marshal writes what can always be written: text, numbers and times.
+func marshal(v any) []byte {
+	b, _ := json.Marshal(v)
+	return b
+}

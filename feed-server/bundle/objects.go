@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"context"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// chosen is an object of a day that is asked for, by one who may have it.
+type chosen struct {
+	record *wire.Record
+	path   string
+	// send: it goes into the bundle. Else the client has it, or it is not current.
+	send bool
+	// damaged and hidden say why it did not: its bytes are not those that were received;
+	// it is under embargo by now.
+	damaged, hidden bool
+}
+
+// choose returns what is asked for of a day.
+func (s *sending) choose(day *catalog.Day, d *due) []chosen {
+	var all []chosen
+	for i, r := range day.Records {
+		if s.gives(r) {
+			path := day.Path(i)
+			all = append(all, chosen{record: r, path: path, send: r.State == wire.StateCurrent && d.wants(path, r)})
+		}
+	}
+	return all
+}
+
+// gives says whether an object is asked for by one who may have it.
+func (s *sending) gives(r *wire.Record) bool {
+	return s.todo.wants(r) && s.v.Sees(s.in, door.ObservedAt(r))
+}
+
+// day sends what is due of a day, and then the list of all that there is of it. What is
+// left out of it is taken out of its sum where the token cannot name it.
+func (s *sending) day(d due, now *sum) error {
+	day, err := s.cfg.Catalog.Day(s.v.Context(), s.in.Instrument, d.Day)
+	if err != nil {
+		return err
+	}
+	all := s.choose(day, &d)
+	ctx, cancel := context.WithCancel(s.v.Context())
+	ahead := newReader(ctx, s.cfg.Store)
+	go ahead.readAll(all)
+	defer func() {
+		cancel()
+		ahead.drain()
+	}()
+	before := s.end.Objects
+	gone := takenBack{day: day}
+	for o := range ahead.objects {
+		sent, err := s.object(o, &gone)
+		if err != nil {
+			return err
+		}
+		if !sent {
+			s.leave(d.number, object(o.path, o.record), now)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !d.changed && s.end.Objects == before || len(all) == 0 && !d.listed {
+		return nil
+	}
+	return s.list(head{Format: format, Site: s.cfg.Site, Instrument: s.in.Instrument, Day: d.Day, Rights: s.in.Rights}, all)
+}
+
+// object sends one that may be sent still, and is whole; false: it is neither.
+func (s *sending) object(o *ahead, gone *takenBack) (bool, error) {
+	data, err := o.wait(s.v.Context())
+	if err == nil {
+		defer o.release()
+	}
+	in, over := s.v.Still(s.in.Instrument)
+	if over != nil {
+		return false, over
+	}
+	s.in = in
+	was, failed := gone.look(s.v.Context(), s.cfg.Catalog, o.record)
+	switch {
+	case failed != nil:
+		return false, failed
+	case was != nil:
+		o.record = was
+		return false, nil
+	case !s.v.Sees(s.in, door.ObservedAt(o.record)):
+		o.hidden = true
+		return false, nil
+	case isDamaged(err):
+		s.cfg.Logger.Warn("a bundle lacks an object that is damaged in the store", "instrument", in.Instrument, "path", o.path, "error", err)
+		s.v.Damaged(in.Instrument, err)
+		s.end.Damaged++
+		o.damaged = true
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, s.write(o, data)
+}
+
+// write writes an object, and counts it. Data is nil of one that is streamed.
+func (s *sending) write(o *ahead, data []byte) error {
+	r := o.record
+	if err := s.tar.WriteHeader(s.header(s.in.Instrument+"/"+o.path, r.Size, r.ReceivedAt)); err != nil {
+		return err
+	}
+	var err error
+	if data != nil {
+		_, err = s.tar.Write(data)
+	} else {
+		err = o.stream(s.v.Context(), s.tar)
+	}
+	s.end.Objects++
+	s.end.Bytes += r.Size
+	s.v.Share(s.in.Instrument, r.Size)
+	return err
+}
+
+// leave notes that an object is not in the bundle, for the next one. The token names some;
+// of more than these it does not say that they were sent, and their days come whole again.
+func (s *sending) leave(day dayNumber, object uint64, now *sum) {
+	if s.leftOut++; s.leftOut > maxLacks {
+		now.remove(object)
+		return
+	}
+	s.left = append(s.left, lack{day, object})
+}
+
+// takenBack tells of what is taken back of a day while it is being sent.
+type takenBack struct {
+	// day as it was when next was set.
+	day  *catalog.Day
+	next time.Time
+	by   map[string]*wire.Record // by ID
+}
+
+// lookShare is how many times longer than a look at a day took the next one waits: it
+// costs nothing while the catalog has the day, and is not to cost much where it has not.
+const lookShare = 20
+
+// look returns what became of an object that was retracted or purged; nil of others.
+func (t *takenBack) look(ctx context.Context, from Catalog, r *wire.Record) (*wire.Record, error) {
+	begun := time.Now()
+	if begun.Before(t.next) {
+		return t.by[r.ID], nil
+	}
+	day, err := from.Day(ctx, t.day.Instrument, t.day.Day)
+	if err != nil {
+		return nil, err
+	}
+	if day != t.day {
+		t.day, t.by = day, map[string]*wire.Record{}
+		for _, r := range day.Records {
+			if r.State == wire.StateRetracted || r.State == wire.StatePurged {
+				t.by[r.ID] = r
+			}
+		}
+	}
+	now := time.Now()
+	t.next = now.Add(lookShare * now.Sub(begun))
+	return t.by[r.ID], nil
+}

@@ -203,11 +203,7 @@ func fetch(ctx context.Context, store objectstore.Store, r wire.Record) ([]byte,
 	if _, err := io.ReadFull(body, data); err != nil {
 		return nil, err
 	}
-	var more [1]byte
-	switch n, err := body.Read(more[:]); {
-	case n > 0:
-		return nil, tree.TooLong(r)
-	case !errors.Is(err, io.EOF):
+	if _, err := io.ReadFull(body, make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return nil, err // compared at the end
 	}
 	return data, nil

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/tree"
 )
 
@@ -54,7 +55,7 @@ func (v *Visit) Finish(what string, err error) {
 		}
 	}
 	if !errors.Is(err, ErrClient) && v.Context().Err() == nil {
-		if errors.Is(err, tree.ErrDamaged) {
+		if errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
 			v.Damaged(v.about, err)
 		}
 		v.gate.cfg.Logger.Warn("an answer is cut off: the archive cannot be read", "path", what, "error", err)

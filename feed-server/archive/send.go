@@ -25,8 +25,9 @@ var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
 // send sends a part of an object. Up to verifiedBelow all of it was compared with its
 // digest before the first byte goes out; beyond, it is while it passes, and the last
-// bytes are not sent where it is damaged. A part of a larger one is sent as it is.
-func (a *Archive) send(v *door.Visit, t target, record wire.Record, asked part) *problem.Problem {
+// bytes are not sent where it is damaged. A part of a larger one is sent as it is. Where
+// memory is short, that is without the coding.
+func (a *Archive) send(v *door.Visit, t target, record wire.Record, asked part, coding string) *problem.Problem {
 	if record.Size <= verifiedBelow {
 		held, err := a.compared(v.Context(), &record)
 		if err != nil {
@@ -34,6 +35,9 @@ func (a *Archive) send(v *door.Visit, t target, record wire.Record, asked part) 
 		}
 		if held != nil {
 			defer a.hot.release(held)
+			if coding != "" && a.sendCoded(v, t, held.data, coding) {
+				return nil
+			}
 			begin(v, record.Size, asked)
 			v.Finish(t.String(), v.Send(asked.of(held.data)))
 			return nil

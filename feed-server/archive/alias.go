@@ -103,18 +103,10 @@ func (a *Archive) look(ctx context.Context, c tree.Candidate) (found wire.Record
 	if err != nil {
 		return found, false, err
 	}
-	for r := range day {
-		if (!ok || before(r, &found) != c.Newest) && c.Matches(*r) {
+	for r := range day.Records {
+		if (!ok || (received(r, &found) < 0) != c.Newest) && c.Matches(*r) {
 			found, ok = *r, true
 		}
 	}
 	return found, ok, nil
-}
-
-// before orders objects as they were received.
-func before(a, b *wire.Record) bool {
-	if !a.ReceivedAt.Equal(b.ReceivedAt) {
-		return a.ReceivedAt.Before(b.ReceivedAt)
-	}
-	return a.ID < b.ID
 }

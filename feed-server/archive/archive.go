@@ -50,6 +50,7 @@ type Archive struct {
 	cfg     Config
 	hot     *hot
 	aliases aliases
+	sums    sums
 }
 
 // New returns an archive; Doors says what it answers.

@@ -31,9 +31,11 @@ type Catalog interface {
 	Oldest(ctx context.Context, instrument, dir string) (time.Time, error)
 	// Named returns the object that has a name of its sender's: its current version.
 	Named(ctx context.Context, instrument, name string) (wire.Record, error)
-	// Day yields what was received in a day, in any order, but for repeats that were
-	// withdrawn.
-	Day(ctx context.Context, instrument string, day wire.Day) (iter.Seq[*wire.Record], error)
+	// Day returns what was received in a day.
+	Day(ctx context.Context, instrument string, day wire.Day) (Day, error)
+	// DayTag returns the tag of a day without a look at what was received in it, and
+	// also where that is nothing.
+	DayTag(ctx context.Context, instrument string, day wire.Day) (string, error)
 	// Directories yields all directories of an instrument, in order.
 	Directories(ctx context.Context, instrument string) iter.Seq2[Directory, error]
 }
@@ -62,6 +64,14 @@ type Object struct {
 	// Name is the last part of its path.
 	Name string
 	*wire.Record
+}
+
+// Day is what was received of an instrument in one.
+type Day struct {
+	// Tag changes whenever the records do.
+	Tag string
+	// Records yields them in any order, but for repeats that were withdrawn.
+	Records iter.Seq[*wire.Record]
 }
 
 // Directory is one of an instrument's directories. Changed is about when; the zero

@@ -41,14 +41,18 @@ func run(t *testing.T, dir string, may func(exit int) bool, name string, args ..
 // mirrored is an instrument's archive of some days, and what is in it by path.
 func (l *lab) mirrored(instrument string) map[string]string {
 	l.t.Helper()
-	all := map[string]string{"readme.txt": "what this is\n", "2015/03/19/with space & more.jpg": noise(300)}
+	all := map[string]string{"readme.txt": "what this is\n", "2015/03/19/with space & more.jpg": noise(300), "2015/day.csv": lines(50_000)}
 	for day := 17; day <= 18; day++ {
 		for i := range 5 {
 			all[fmt.Sprintf("2015/03/%d/image-%d.jpg", day, i)] = noise(1000*day + i)
 		}
 	}
 	for path, body := range all {
-		l.put(instrument, path, body)
+		l.put(instrument, path, body, func(r *wire.Record) {
+			if strings.HasSuffix(path, ".csv") {
+				r.MediaType = "text/csv"
+			}
+		})
 	}
 	return all
 }
@@ -176,6 +180,15 @@ func TestCurl(t *testing.T) {
 	}
 	if got := curl("-r", "5-9", "-o", "a.jpg", at); got != "206 5" || file() != body[5:10] {
 		t.Errorf("a range: %s", got)
+	}
+	l.put(camera, "a.csv", lines(100_000), func(r *wire.Record) { r.MediaType = "text/csv" })
+	for i, want := range []string{"200 ", "304 0"} { // compressed
+		if got := curl("--compressed", "--etag-save", "text", "--etag-compare", "text", "-o", "a.csv", l.url+"/archive/allsky-1/a.csv"); !strings.HasPrefix(got, want) || got == "200 100000" {
+			t.Errorf("text, ask %d: %s, want %s", i, got, want)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "a.csv")); err != nil || string(text) != lines(100_000) {
+		t.Errorf("%d bytes of text, %v", len(text), err)
 	}
 	if got := curl("-I", "-o", "head", "--compressed", l.url+"/archive/allsky-1/"); got != "200 0" {
 		t.Errorf("HEAD: %s", got)

@@ -171,6 +171,20 @@ func (h *hot) reserve(size int64) bool {
 	return true
 }
 
+// borrow takes memory for something else than an object, where that can be had. Call
+// repay when it is not needed any more.
+func (h *hot) borrow(size int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reserve(size)
+}
+
+func (h *hot) repay(size int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.used -= size
+}
+
 // load fetches an object for those who wait.
 func (h *hot) load(ctx context.Context, r wire.Record, l *loading) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
@@ -203,11 +217,7 @@ func fetch(ctx context.Context, store objectstore.Store, r wire.Record) ([]byte,
 	if _, err := io.ReadFull(body, data); err != nil {
 		return nil, err
 	}
-	var more [1]byte
-	switch n, err := body.Read(more[:]); {
-	case n > 0:
-		return nil, tree.TooLong(r)
-	case !errors.Is(err, io.EOF):
+	if _, err := io.ReadFull(body, make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return nil, err // compared at the end
 	}
 	return data, nil

@@ -143,6 +143,13 @@ func (l *lab) store(key, body string) {
 	}
 }
 
+func (l *lab) remove(key string) {
+	l.t.Helper()
+	if err := l.bucket.Delete(l.t.Context(), key); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // log is what was asked for: "GET 200 /path?query".
 type log struct {
 	mu    sync.Mutex
@@ -270,6 +277,7 @@ type shelf struct {
 	mu         sync.Mutex
 	records    map[string][]wire.Record
 	generation int
+	days       int // that were read
 }
 
 func (c *shelf) add(instrument string, r wire.Record) {
@@ -326,9 +334,10 @@ func (c *shelf) Named(ctx context.Context, instrument, name string) (wire.Record
 	return c.Find(ctx, instrument, path)
 }
 
-func (c *shelf) Day(_ context.Context, instrument string, day wire.Day) (iter.Seq[*wire.Record], error) {
+func (c *shelf) Day(_ context.Context, instrument string, day wire.Day) (archive.Day, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.days++
 	var all []*wire.Record
 	for _, r := range c.records[instrument] {
 		if wire.DayOf(r.ReceivedAt) == day && r.State != wire.StateWithdrawn {
@@ -336,9 +345,15 @@ func (c *shelf) Day(_ context.Context, instrument string, day wire.Day) (iter.Se
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s: %w", day, archive.ErrNotFound)
+		return archive.Day{}, fmt.Errorf("%s: %w", day, archive.ErrNotFound)
 	}
-	return slices.Values(all), nil
+	return archive.Day{Tag: fmt.Sprint(c.generation), Records: slices.Values(all)}, nil
+}
+
+func (c *shelf) DayTag(context.Context, string, wire.Day) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprint(c.generation), nil
 }
 
 func (c *shelf) Oldest(_ context.Context, instrument, dir string) (time.Time, error) {

@@ -146,7 +146,7 @@ func (m Manifests) Named(ctx context.Context, instrument, name string) (wire.Rec
 	if err != nil {
 		return wire.Record{}, err
 	}
-	for r := range day {
+	for r := range day.Records {
 		if r.Name == name && r.Digest == latest.Digest {
 			return *r, nil
 		}
@@ -155,12 +155,12 @@ func (m Manifests) Named(ctx context.Context, instrument, name string) (wire.Rec
 }
 
 // Day implements Catalog.
-func (m Manifests) Day(ctx context.Context, instrument string, day wire.Day) (iter.Seq[*wire.Record], error) {
+func (m Manifests) Day(ctx context.Context, instrument string, day wire.Day) (Day, error) {
 	d, err := m.Catalog.Day(ctx, instrument, day)
 	if err != nil {
-		return nil, explain(err)
+		return Day{}, explain(err)
 	}
-	return slices.Values(d.Records), nil
+	return Day{Tag: d.Tag, Records: slices.Values(d.Records)}, nil
 }
 
 // Directories implements Catalog.

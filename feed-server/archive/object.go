@@ -87,9 +87,13 @@ func (a *Archive) answer(v *door.Visit, in wire.InstrumentEntry, t target, recor
 	h := v.W.Header()
 	h.Set("ETag", tag)
 	h.Set("Cache-Control", door.Policy(in, most))
+	coding := codingOf(v.Request, h, MediaType(in, &record), record.Size)
 	switch door.Evaluate(v.Request, tag, changed) {
 	case door.Unchanged:
 		h.Del("Access-Control-Expose-Headers") // whoever has the object has that too
+		if coding != "" {
+			h.Set("ETag", weak(tag))
+		}
 		if v.Header.Get("Want-Repr-Digest") != "" {
 			setDigest(h, v.Request, record.Digest)
 		}
@@ -104,11 +108,16 @@ func (a *Archive) answer(v *door.Visit, in wire.InstrumentEntry, t target, recor
 	if p != nil {
 		return p
 	}
-	if v.Method == http.MethodHead {
+	switch {
+	case v.Method == http.MethodGet:
+		return a.send(v, t, record, asked, coding)
+	case coding != "": // how long it is nobody knows
+		setCoding(h, coding)
+		v.W.WriteHeader(http.StatusOK)
+	default:
 		begin(v, record.Size, asked)
-		return nil
 	}
-	return a.send(v, t, record, asked)
+	return nil
 }
 
 // partOf is what a request asks for of size bytes. HEAD asks for all (RFC 9110, section

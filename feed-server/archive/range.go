@@ -69,3 +69,23 @@ func digits(s string) (int64, bool) {
 	}
 	return n, true
 }
+
+// within is what lies in the first size bytes.
+func (p part) within(size int64) part {
+	if p.offset >= size {
+		return part{size, 0}
+	}
+	return part{p.offset, min(p.length, size-p.offset)}
+}
+
+// of is what lies in some bytes.
+func (p part) of(data []byte) []byte {
+	p = p.within(int64(len(data)))
+	return data[p.offset : p.offset+p.length]
+}
+
+// behind is what lies behind the first size bytes, counted from there.
+func (p part) behind(size int64) part {
+	taken := p.within(size).length
+	return part{max(0, p.offset-size), p.length - taken}
+}

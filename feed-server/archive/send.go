@@ -25,27 +25,37 @@ var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
 // send sends a part of an object. Up to verifiedBelow all of it was compared with its
 // digest before the first byte goes out; beyond, it is while it passes, and the last
-// bytes are not sent where it is damaged. A part of a larger one is sent as it is.
-func (a *Archive) send(v *door.Visit, t target, record wire.Record, asked part) *problem.Problem {
+// bytes are not sent where it is damaged. A part of a larger one is sent as it is. Where
+// memory is short, that is without the coding.
+func (a *Archive) send(v *door.Visit, t target, record wire.Record, asked part, coding string) *problem.Problem {
 	if record.Size <= verifiedBelow {
-		held, err := a.hot.get(v.Context(), &record)
-		if err == nil {
+		held, err := a.compared(v.Context(), &record)
+		if err != nil {
+			return v.Unreadable(t.String(), err)
+		}
+		if held != nil {
 			defer a.hot.release(held)
+			if coding != "" && a.sendCoded(v, t, held.data, coding) {
+				return nil
+			}
 			begin(v, record.Size, asked)
-			v.Finish(t.String(), v.Send(held.data[asked.offset:asked.offset+asked.length]))
+			v.Finish(t.String(), v.Send(asked.of(held.data)))
 			return nil
 		}
-		if !errors.Is(err, errNoRoom) {
-			return v.Unreadable(t.String(), err)
-		}
-		if err := verify(v.Context(), a.cfg.Store, record); err != nil {
-			return v.Unreadable(t.String(), err)
-		}
 	}
-	if asked.length == record.Size {
-		return a.stream(v, t, record)
+	return deliver(v, t, record.Size, asked, func(write func([]byte) error) error {
+		return a.pass(v.Context(), write, &record, asked)
+	})
+}
+
+// compared returns an object that was compared with its digest: to be released, or nil
+// where no memory is left for it.
+func (a *Archive) compared(ctx context.Context, record *wire.Record) (*held, error) {
+	held, err := a.hot.get(ctx, record)
+	if errors.Is(err, errNoRoom) {
+		return nil, verify(ctx, a.cfg.Store, *record)
 	}
-	return a.streamPart(v, t, record, asked)
+	return held, err
 }
 
 // verify reads an object and compares it with its digest.
@@ -61,36 +71,43 @@ func verify(ctx context.Context, store objectstore.Store, record wire.Record) er
 	return err
 }
 
-func (a *Archive) stream(v *door.Visit, t target, record wire.Record) *problem.Problem {
-	body, err := tree.Open(v.Context(), a.cfg.Store, record)
+// pass writes a part of an object as it comes from the store. All of one is compared
+// with its digest while it does.
+func (a *Archive) pass(ctx context.Context, write func([]byte) error, record *wire.Record, asked part) error {
+	body, err := a.open(ctx, record, asked)
 	if err != nil {
-		return v.Unreadable(t.String(), err)
+		return err
 	}
 	defer body.Close()
-	return a.copy(v, t, body, record.Size, part{0, record.Size})
+	return heldBack(write, body, asked.length)
 }
 
-func (a *Archive) streamPart(v *door.Visit, t target, record wire.Record, asked part) *problem.Problem {
-	body, _, err := a.cfg.Store.Get(v.Context(), record.Key, objectstore.Range{Offset: record.Offset + asked.offset, Length: asked.length})
-	if err != nil {
-		return v.Unreadable(t.String(), err)
+func (a *Archive) open(ctx context.Context, record *wire.Record, asked part) (io.ReadCloser, error) {
+	if asked.length == record.Size {
+		return tree.Open(ctx, a.cfg.Store, *record)
 	}
-	defer body.Close()
-	return a.copy(v, t, body, record.Size, asked)
+	return tree.OpenPart(ctx, a.cfg.Store, *record, asked.offset, asked.length)
 }
 
-// copy sends a part of size bytes, once the first of it was read.
-func (a *Archive) copy(v *door.Visit, t target, body io.Reader, size int64, asked part) *problem.Problem {
+// deliver sends a part of size bytes as fill writes it. Until there are any, what is
+// wrong with them is a problem.
+func deliver(v *door.Visit, t target, size int64, asked part, fill func(write func([]byte) error) error) *problem.Problem {
 	begun := false
-	err := heldBack(func(p []byte) error {
+	err := fill(func(p []byte) error {
+		if len(p) == 0 {
+			return nil
+		}
 		if !begun {
 			begin(v, size, asked)
 			begun = true
 		}
 		return v.Send(p)
-	}, body, asked.length)
-	if err != nil && !begun {
-		return v.Unreadable(t.String(), err)
+	})
+	if !begun {
+		if err != nil {
+			return v.Unreadable(t.String(), err)
+		}
+		begin(v, size, asked)
 	}
 	v.Finish(t.String(), err)
 	return nil

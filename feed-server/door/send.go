@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/tree"
 )
 
@@ -78,7 +79,7 @@ func (v *Visit) Finish(what string, err error) {
 	case errors.Is(err, ErrOver):
 		v.gate.cfg.Logger.Info("an answer is cut off: who asked may not have the rest of it any more", "path", what, "reader", v.Reader.Name)
 	default:
-		if errors.Is(err, tree.ErrDamaged) {
+		if errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
 			v.Damaged(v.about, err)
 		}
 		v.gate.cfg.Logger.Warn("an answer is cut off: the archive cannot be read", "path", what, "error", err)

@@ -23,13 +23,27 @@ func paths(records []*wire.Record) []string {
 	return all
 }
 
+// day returns a day, whose tag is told without it too: it may change in between.
 func (l *lab) day(c *Catalog, instrument string, day wire.Day) *Day {
 	l.t.Helper()
+	before := l.tag(c, instrument, day)
 	d, err := c.Day(l.t.Context(), instrument, day)
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	if after := l.tag(c, instrument, day); d.Tag != before && d.Tag != after {
+		l.t.Errorf("a day with tag %s is said to have %s, and %s", d.Tag, before, after)
+	}
 	return d
+}
+
+func (l *lab) tag(c *Catalog, instrument string, day wire.Day) string {
+	l.t.Helper()
+	tag, err := c.DayTag(l.t.Context(), instrument, day)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return tag
 }
 
 func (l *lab) find(c *Catalog, path string) wire.Record {

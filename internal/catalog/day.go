@@ -52,6 +52,15 @@ func (c *Catalog) Day(ctx context.Context, instrument string, day wire.Day) (*Da
 	return c.day(ctx, s, s.find(day))
 }
 
+// DayTag returns the tag of a day without reading it. Errors: as Day.
+func (c *Catalog) DayTag(ctx context.Context, instrument string, day wire.Day) (string, error) {
+	s, err := c.known(ctx, instrument)
+	if err != nil {
+		return "", err
+	}
+	return tagOf(s.find(day), s.epoch, s.fresh[day], s.without[day]), nil
+}
+
 // day returns a day with what is fresh.
 func (c *Catalog) day(ctx context.Context, s snapshot, sum wire.RootDay) (*Day, error) {
 	listed, err := c.listed(ctx, s.instrument, sum)

@@ -42,6 +42,8 @@ func classify(err error) error {
 		return ErrNoBucket
 	case minio.NoSuchKey, minio.NoSuchUpload, minio.NoSuchVersion:
 		return ErrNotFound
+	case minio.InvalidRange:
+		return ErrRange
 	case minio.PreconditionFailed:
 		return ErrExists
 	case minio.AccessDenied, minio.InvalidAccessKeyID, minio.SignatureDoesNotMatch, minio.RequestTimeTooSkewed,
@@ -59,6 +61,8 @@ func classify(err error) error {
 	switch {
 	case e.StatusCode == http.StatusPreconditionFailed:
 		return ErrExists
+	case e.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+		return ErrRange
 	case e.StatusCode == http.StatusNotFound:
 		return ErrNotFound
 	case e.StatusCode == http.StatusForbidden, e.StatusCode == http.StatusUnauthorized:

@@ -20,6 +20,8 @@ import (
 var (
 	// ErrNotFound: there is no object (or upload) under this key.
 	ErrNotFound = errors.New("no such object")
+	// ErrRange: the object ends before the range begins.
+	ErrRange = errors.New("the object has none of this range")
 	// ErrNoBucket: the bucket itself is missing.
 	ErrNoBucket = errors.New("no such bucket")
 	// ErrExists: CreateOnly was asked for and the key is taken. It also comes

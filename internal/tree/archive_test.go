@@ -262,6 +262,46 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// What is read is never more than a record says, and where it is less that is told with
+// the record.
+func TestBroken(t *testing.T) {
+	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	r := put(t, store, record(noon, "frame"), "frame")
+	member := pack(t, store, "packs/thule/2026/11/21/1795305598987-gateway-0-one-1.tar", noon, "first", "second")[1]
+	missing, shorter, behind := record(noon, "missing"), r, member
+	shorter.Size = 3
+	behind.Offset += 1 << 20
+	all := func(r wire.Record) (io.ReadCloser, error) { return Open(t.Context(), store, r) }
+	from := func(offset, length int64) func(wire.Record) (io.ReadCloser, error) {
+		return func(r wire.Record) (io.ReadCloser, error) { return OpenPart(t.Context(), store, r, offset, length) }
+	}
+	for name, c := range map[string]struct {
+		record wire.Record
+		open   func(wire.Record) (io.ReadCloser, error)
+		want   string
+		broken error
+	}{
+		"a part": {r, from(1, 3), "ram", nil}, "of a member": {member, from(2, 4), "cond", nil},
+		"a part that ends early": {r, from(3, 10), "me", ErrDamaged}, "a part behind the end": {r, from(5, 1), "", ErrDamaged},
+		"a part of what is missing": {missing, from(1, 1), "", objectstore.ErrNotFound}, "missing": {missing, all, "", objectstore.ErrNotFound},
+		"longer": {shorter, all, "fra", ErrDamaged}, "a member behind the end": {behind, all, "", ErrDamaged},
+	} {
+		body, err := c.open(c.record)
+		var data []byte
+		if err == nil {
+			data, err = io.ReadAll(body)
+			body.Close()
+		}
+		if string(data) != c.want || !errors.Is(err, c.broken) {
+			t.Errorf("%s: %q, %v; want %q, %v", name, data, err, c.want, c.broken)
+		}
+		var broken *Broken
+		if errors.As(err, &broken) != (c.broken != nil) || broken != nil && broken.Record.ID != c.record.ID {
+			t.Errorf("%s: %v does not say whose it is", name, err)
+		}
+	}
+}
+
 // Whatever path is asked for, the candidates' templates read it, and an object
 // that one of them matches has it.
 func FuzzCandidates(f *testing.F) {

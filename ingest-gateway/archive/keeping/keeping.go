@@ -79,6 +79,8 @@ type Room struct {
 	vacated map[string]time.Time
 	// told has the removals that wait, with the reason that was last logged.
 	told map[string]string
+	// strangers are the keys that were told of.
+	strangers map[string]bool
 }
 
 // New returns a room; Run works in it.
@@ -91,7 +93,7 @@ func New(cfg Config) *Room {
 			*d.value = d.or
 		}
 	}
-	return &Room{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}}
+	return &Room{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, strangers: map[string]bool{}}
 }
 
 // Run removes what is to be removed, until ctx ends. What the store does not do waits,

@@ -159,7 +159,7 @@ func (r *Room) spared(ctx context.Context, b *batch, left int, keep wire.Retenti
 	if _, err := r.cfg.Compactor.Tell(ctx, b.instrument, b.day); err != nil {
 		return false, err
 	}
-	return true, r.done(ctx, b.whole.Key())
+	return true, r.done(ctx, b, b.whole.Key())
 }
 
 // retention returns how long an instrument's data is kept now. Errors: waits.

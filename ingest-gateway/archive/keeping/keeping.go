@@ -157,6 +157,8 @@ type batch struct {
 	// whole is set where the whole day is due to expire.
 	whole   *wire.Removal
 	objects map[string]wire.Removal // by ID
+	// revisions of the entries, by key.
+	revisions map[string]uint64
 }
 
 // keys are those of its entries.
@@ -235,9 +237,10 @@ func (r *Room) batches(ctx context.Context) ([]*batch, error) {
 		key := removal.Instrument + "." + string(removal.Day)
 		b := found[key]
 		if b == nil {
-			b = &batch{instrument: removal.Instrument, day: removal.Day, objects: map[string]wire.Removal{}}
+			b = &batch{instrument: removal.Instrument, day: removal.Day, objects: map[string]wire.Removal{}, revisions: map[string]uint64{}}
 			found[key] = b
 		}
+		b.revisions[e.Key()] = e.Revision()
 		if removal.ID == "" {
 			b.whole = &removal
 		} else {
@@ -284,7 +287,7 @@ func (r *Room) remove(ctx context.Context, b *batch, now time.Time) error {
 		return err
 	}
 	for _, key := range b.keys() {
-		if err := r.done(ctx, key); err != nil {
+		if err := r.done(ctx, b, key); err != nil {
 			return err
 		}
 	}
@@ -327,11 +330,18 @@ func (r *Room) delete(ctx context.Context, instrument, key string) error {
 	return r.cfg.Store.Delete(ctx, key)
 }
 
-func (r *Room) done(ctx context.Context, key string) error {
+// done deletes an entry of a batch. One to which something was added since stays: there
+// is more to do.
+func (r *Room) done(ctx context.Context, b *batch, key string) error {
 	if err := r.cfg.Lease.Check(); err != nil {
 		return err
 	}
-	if err := r.kv.Delete(ctx, key); err != nil {
+	err := r.kv.Delete(ctx, key, jetstream.LastRevision(b.revisions[key]))
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("delete %s of %s: %w", key, r.kv.Bucket(), err)
 	}
 	return nil

@@ -275,7 +275,7 @@ func (w *Writer) takeAgain(ctx context.Context, d *day, is listing, n wire.Notic
 	case is == withdrawn:
 		return w.withdrawAgain(ctx, d, n) // what followed the part may not have been finished
 	case is == purged:
-		w.removals = append(w.removals, storedAgain(n, n.Key)) // out of a spool, say
+		w.removals = append(w.removals, storedAgain(dayKey{d.instrument, d.day}, n.ID, n.Key)) // out of a spool, say
 		return nil
 	default:
 		return w.follow(ctx, n) // it may be the notice once more

@@ -54,6 +54,7 @@ func (w *Writer) takeBack(ctx context.Context, d *day, s *slot, n wire.Notice) e
 	if !errors.As(err, &no) {
 		return err
 	}
+	w.refusals.note(n, no)
 	w.cfg.Metrics.changesRefused.WithLabelValues(no.reason).Inc()
 	w.cfg.Log.Error("an object is not taken back", "instrument", n.Instrument, "object", n.ID, "day", d.day,
 		"asked", changeOf(n), "by", n.ChangedBy, "reason", no.reason, "next", no.next)

@@ -101,6 +101,7 @@ type Writer struct {
 	open, loose, squeezed, changes int
 	withdrawals                    []wire.Notice
 	removals                       []wire.Removal
+	refusals                       refusals
 	// coming are the messages that were read and not taken, asked what is listed of the
 	// objects that they take back; nil until one of them does.
 	coming    []stream.Message

@@ -48,9 +48,10 @@ left to them (--age).
   Unlisted    stored, and not listed
   Missing     listed, and not stored
   Moved       the bytes are not where the manifest says
-  Unreadable  a file of the manifest cannot be read
-  Stranger    no object, pack or manifest that can be read as such, in a place for
-              them: it is left alone, see substorm archive verify
+  Unreadable  a file of the manifest cannot be read; or one of changes: then the day
+              stays as it is, see substorm archive verify
+  Stranger    no object, pack, manifest or changes that can be read as such, in a place
+              for them: it is left alone, see substorm archive verify
   Untold      what the manifest says of the object is written down nowhere else, so
               that it would be lost with the manifest. --tell writes it down: for
               archives of before there were changes`,
@@ -212,6 +213,8 @@ func (r *rebuild) compare(ctx context.Context, merged *bucket.Merged, c *counts)
 // told says what a difference is about.
 func told(d bucket.Difference) string {
 	switch {
+	case d.Kind == bucket.Unreadable && isOfChanges(d.ID):
+		return "  changes: nobody knows what they took back, and the day stays as it is"
 	case d.Kind == bucket.Moved:
 		return fmt.Sprintf("  listed at %s, lies at %s", spot(d.Record), spot(*d.Bucket))
 	case d.Kind == bucket.Untold && d.Bucket == nil:
@@ -222,6 +225,11 @@ func told(d bucket.Difference) string {
 		return fmt.Sprintf("  listed under %q, says %q", d.Path, d.Bucket.Path)
 	}
 	return ""
+}
+
+func isOfChanges(key string) bool {
+	_, err := wire.ParseChangesKey(key)
+	return err == nil
 }
 
 func spot(r wire.Record) string {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -64,6 +65,40 @@ func TestRebuild(t *testing.T) {
 	out, notes = rebuild("--age", "0s")
 	if out != "" || !strings.Contains(notes, "0 days were made anew") {
 		t.Errorf("a second time: %q, %q", out, notes)
+	}
+}
+
+// TestUnreadableChanges: changes that cannot be read stop no other day, and of their own
+// nothing is listed that they may have taken back.
+func TestUnreadableChanges(t *testing.T) {
+	f := newFixture(t, parts.MinIOOptions{})
+	flags := append(f.flags(t), "--age", "0s", "--scratch-dir", t.TempDir())
+	list := func() []string {
+		t.Helper()
+		out, _ := must(t, append([]string{"ls", "--repeats", "-o", "json"}, f.flags(t)...)...)
+		return slices.Sorted(strings.Lines(out))
+	}
+	before := list()
+	must(t, append([]string{"rebuild", "--tell"}, flags...)...)
+	key := wire.ChangesKey(site, "allsky-1", "2026-11-21", 1, f.frame.Digest)
+	if err := f.store.Put(t.Context(), key, strings.NewReader("hello"), 5, objectstore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, err := run(t, append([]string{"verify"}, flags...)...); err == nil || !strings.Contains(out, "Unreadable") || !strings.Contains(out, key) {
+		t.Errorf("verify: %q, %v", out, err)
+	}
+	f.lose(t, wire.ManifestSitePrefix(site))
+	out, notes := must(t, append([]string{"rebuild"}, flags...)...)
+	if !strings.Contains(out, key+"  changes: nobody knows") || !strings.Contains(notes, "1 files unreadable") || !strings.Contains(notes, "2 days were made anew") {
+		t.Errorf("rebuild: %q, %q", out, notes)
+	}
+	if got := list(); len(got) != 2 {
+		t.Errorf("listed of the other days: %q", got)
+	}
+	f.lose(t, key)
+	must(t, append([]string{"rebuild"}, flags...)...)
+	if diff := cmp.Diff(before, list()); diff != "" {
+		t.Errorf("listed (-before +after):\n%s", diff)
 	}
 }
 

@@ -41,9 +41,13 @@ digest, and compares the manifests with what the bucket holds. Each finding is a
   Missing     listed, and not stored
   Unlisted    stored, and not listed: substorm archive rebuild lists it
   Moved       the bytes are not where the manifest says: substorm archive rebuild mends it
-  Unreadable  a file of the manifest cannot be read: substorm archive rebuild replaces it
-  Stranger    what lies under a key of the archive and is no object, pack or manifest
-              that can be read as such: nobody sees it, nothing is done about it
+  Unreadable  a file of the manifest cannot be read: substorm archive rebuild replaces it;
+              or one of changes, and nobody knows what it took back: bring it back from a
+              copy. Where there is none write down what the manifest says (substorm archive
+              rebuild --tell), and then take the file away: until then no rebuild lists
+              anything of its day
+  Stranger    what lies under a key of the archive and is no object, pack, manifest or
+              changes that can be read as such: nobody sees it, nothing is done about it
 
 It fails where there is any. With --quick no bytes are read: what is damaged is not found.`,
 		Example: `  substorm archive verify --day yesterday

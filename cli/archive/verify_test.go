@@ -64,8 +64,10 @@ func TestVerifyStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	changes := wire.ChangesPrefix(site, "allsky-1", "2026-11-21") + "notes.txt"
+	noDay := wire.ChangesPrefix(site, "allsky-1", "notes")
 	short := f.late.Key + "9" // its metadata speaks of other bytes
-	for key, opts := range map[string]objectstore.PutOptions{day + "notes.txt": {}, pack: {}, short: {Metadata: metadata}} {
+	for key, opts := range map[string]objectstore.PutOptions{day + "notes.txt": {}, pack: {}, changes: {}, noDay + "1": {}, short: {Metadata: metadata}} {
 		if err := f.store.Put(t.Context(), key, strings.NewReader("hello"), 5, opts); err != nil {
 			t.Fatal(err)
 		}
@@ -75,23 +77,23 @@ func TestVerifyStrangers(t *testing.T) {
 	}
 	names := func(out string) {
 		t.Helper()
-		for _, key := range []string{day + "notes.txt", pack, short} {
+		for _, key := range []string{day + "notes.txt", pack, changes, noDay, short} {
 			if !strings.Contains(out, key) {
 				t.Errorf("%s is not named in %q", key, out)
 			}
 		}
-		if strings.Count(out, "Stranger ") != 3 {
+		if strings.Count(out, "Stranger ") != 5 {
 			t.Errorf("found %q", out)
 		}
 	}
 	out, _, err := run(t, append([]string{"verify"}, flags...)...)
-	if err == nil || !strings.Contains(err.Error(), "not whole: 3 Stranger") {
+	if err == nil || !strings.Contains(err.Error(), "not whole: 5 Stranger") {
 		t.Errorf("verify: %v", err)
 	}
 	names(out)
 	for range 2 {
 		out, notes := must(t, append([]string{"rebuild"}, flags...)...)
-		if !strings.Contains(notes, "3 strangers") || !strings.Contains(notes, "0 days were made anew") {
+		if !strings.Contains(notes, "5 strangers") || !strings.Contains(notes, "0 days were made anew") {
 			t.Errorf("rebuild: %q", notes)
 		}
 		names(out)

@@ -94,6 +94,12 @@ func (s *scan) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			if _, err := wire.ParseDay(string(day)); err != nil {
+				if err := s.strange(wire.ChangesPrefix(s.Site, instrument, day), err); err != nil {
+					return err
+				}
+				continue
+			}
 			if s.wantsDay(day) {
 				s.found.day(instrument, day)
 			}

@@ -30,6 +30,8 @@ type Merged struct {
 	List
 	// LastPart is the greatest part of the manifest that changes are of.
 	LastPart int
+	// Strangers and Unreadable are keys among the changes, see manifest.Changes.
+	Strangers, Unreadable []string
 
 	file       *os.File
 	best       map[manifest.IDHash]place
@@ -53,13 +55,14 @@ func spot(r wire.Record) manifest.IDHash {
 }
 
 // Merge brings together what was found of a list and its changes. What was stored at
-// or after a time (zero: none) and no change tells of is young. Errors: those of objectstore and manifest.ReadChanges.
+// or after a time (zero: none) and no change tells of is young. Errors: those of
+// manifest.ReadChanges, and of the scratch folder.
 func (f *Found) Merge(ctx context.Context, of List, before time.Time) (*Merged, error) {
 	changes, err := manifest.ReadChanges(ctx, f.cfg.Store, f.cfg.Site, of.Instrument, of.Day)
 	if err != nil {
 		return nil, err
 	}
-	m := &Merged{List: of, LastPart: changes.LastPart, best: map[manifest.IDHash]place{}, spots: map[manifest.IDHash]struct{}{},
+	m := &Merged{List: of, LastPart: changes.LastPart, Strangers: changes.Strangers, Unreadable: changes.Unreadable, best: map[manifest.IDHash]place{}, spots: map[manifest.IDHash]struct{}{},
 		changes: changes.Records, superseded: f.superseded[of.Instrument], inPlace: map[string]bool{}}
 	if m.file, err = f.open(of); err != nil {
 		return nil, err

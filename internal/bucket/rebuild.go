@@ -31,8 +31,8 @@ type DifferenceKind string
 // The values of DifferenceKind. Unlisted: the manifests do not list what is stored.
 // Missing: nothing in the bucket bears out what is listed. Moved: the bytes are
 // elsewhere than listed. Untold: state, path or other words of the manifest are
-// written down nowhere else. Unreadable: a file of the manifest cannot be read.
-// Stranger: what lies under a key of ours and is none of ours; readers pass it over.
+// written down nowhere else. Unreadable: a file of the manifest, or of changes, cannot
+// be read. Stranger: what lies under a key of ours and is none of ours; readers pass it over.
 const (
 	Unlisted   DifferenceKind = "Unlisted"
 	Missing    DifferenceKind = "Missing"
@@ -65,10 +65,10 @@ func Compare(ctx context.Context, store objectstore.Store, site string, m *Merge
 	if p.files, err = readable(ctx, store, site, m.List); err != nil {
 		return nil, err
 	}
-	for _, key := range p.files.unreadable {
+	for _, key := range slices.Concat(p.files.unreadable, m.Unreadable) {
 		p.differ(Unreadable, wire.Record{ID: key}, nil)
 	}
-	for _, key := range p.files.strangers {
+	for _, key := range slices.Concat(p.files.strangers, m.Strangers) {
 		p.differ(Stranger, wire.Record{ID: key}, nil)
 	}
 	for r, err := range p.files.records(ctx, store) {
@@ -177,9 +177,10 @@ func alike(a, b wire.Record) bool {
 }
 
 // Changes reports whether the manifest would be another: objects that it does not
-// list, places that are not those of the bytes, or files that cannot be read.
+// list, places that are not those of the bytes, or files that cannot be read. Where
+// changes cannot be read it stays as it is: what they took back would be there again.
 func (p *Plan) Changes() bool {
-	return slices.ContainsFunc(p.Differences, func(d Difference) bool {
+	return len(p.merged.Unreadable) == 0 && slices.ContainsFunc(p.Differences, func(d Difference) bool {
 		return d.Kind == Unlisted || d.Kind == Moved || d.Kind == Unreadable
 	})
 }

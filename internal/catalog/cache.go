@@ -8,13 +8,19 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// cache keeps what was used last, up to so many bytes.
+// keepLarge is how long what is larger than the cache is kept when nobody asks for it.
+const keepLarge = time.Minute
+
+// cache keeps what was used last, up to so many bytes; and beside that one value that is
+// larger than all this room, so that who reads it bit by bit does not have it decoded
+// for each bit.
 type cache struct {
 	mu      sync.Mutex
 	max     int64
@@ -22,6 +28,10 @@ type cache struct {
 	order   *list.List // the one used last in front
 	entries map[string]*list.Element
 	metrics *metrics
+
+	large  *cached
+	keep   time.Duration
+	forget *time.Timer
 }
 
 type cached struct {
@@ -31,12 +41,18 @@ type cached struct {
 }
 
 func newCache(most int64, m *metrics) *cache {
-	return &cache{max: most, order: list.New(), entries: make(map[string]*list.Element), metrics: m}
+	c := &cache{max: most, order: list.New(), entries: make(map[string]*list.Element), metrics: m, keep: keepLarge}
+	c.forget = time.AfterFunc(c.keep, c.forgetLarge)
+	return c
 }
 
 func (c *cache) get(key string) (any, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.large != nil && c.large.key == key {
+		c.forget.Reset(c.keep)
+		return c.large.value, true
+	}
 	e, found := c.entries[key]
 	if !found {
 		return nil, false
@@ -45,22 +61,34 @@ func (c *cache) get(key string) (any, bool) {
 	return e.Value.(*cached).value, true
 }
 
-// put keeps a value; one that is larger than all the room is not kept.
+// put keeps a value, instead of that which had its key.
 func (c *cache) put(key string, value any, cost int64) {
-	if cost > c.max {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, found := c.entries[key]; found {
 		c.remove(e)
 	}
-	c.entries[key] = c.order.PushFront(&cached{key, value, cost})
-	c.bytes += cost
+	if c.large != nil && c.large.key == key {
+		c.large = nil
+	}
+	if cost > c.max {
+		c.large = &cached{key, value, cost}
+		c.forget.Reset(c.keep)
+	} else {
+		c.entries[key] = c.order.PushFront(&cached{key, value, cost})
+		c.bytes += cost
+	}
 	for c.bytes > c.max {
 		c.remove(c.order.Back())
 	}
-	c.metrics.cached.Set(float64(c.bytes))
+	c.count()
+}
+
+func (c *cache) forgetLarge() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.large = nil
+	c.count()
 }
 
 func (c *cache) remove(e *list.Element) {
@@ -70,16 +98,29 @@ func (c *cache) remove(e *list.Element) {
 	c.bytes -= v.cost
 }
 
-// load returns what is kept under a key, or makes it: once, however many ask. It is
-// made to the end also where those who asked went away, and must not load itself.
-func (c *Catalog) load(ctx context.Context, key string, produce func(context.Context) (any, int64, error)) (any, error) {
+func (c *cache) count() {
+	bytes := c.bytes
+	if c.large != nil {
+		bytes += c.large.cost
+	}
+	c.metrics.cached.Set(float64(bytes))
+}
+
+// load returns what is kept under a key, or makes it, about so large: once, however many
+// ask, and of what is larger than the cache one at a time. It is made to the end also
+// where those who asked went away, and must not load itself.
+func (c *Catalog) load(ctx context.Context, key string, size int64, produce func(context.Context) (any, int64, error)) (any, error) {
 	if v, found := c.cache.get(key); found {
 		c.metrics.hits.Inc()
 		return v, nil
 	}
+	decodes := c.decodes
+	if size > c.cache.max {
+		decodes = c.decodesLarge
+	}
 	answer := c.loads.DoChan(key, func() (any, error) {
-		c.decodes <- struct{}{}
-		defer func() { <-c.decodes }()
+		decodes <- struct{}{}
+		defer func() { <-decodes }()
 		c.metrics.misses.Inc()
 		v, cost, err := produce(context.WithoutCancel(ctx))
 		if err != nil {
@@ -117,8 +158,8 @@ func sortedKeys[V any](m map[string]V, more []string) []string {
 }
 
 type metrics struct {
-	hits, misses, dropped, refused prometheus.Counter
-	cached, fresh, freshBytes      prometheus.Gauge
+	hits, misses, merges, dropped, refused prometheus.Counter
+	cached, fresh, freshBytes              prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -131,6 +172,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		hits:       counter("substorm_catalog_hits_total", "Decoded manifests and roots that were in memory."),
 		misses:     counter("substorm_catalog_misses_total", "Manifests and roots that were read and decoded."),
+		merges:     counter("substorm_catalog_merges_total", "How often notices were laid over a day of a manifest."),
 		dropped:    counter("substorm_catalog_dropped_total", "New objects that show when they are listed, because there is no room for more."),
 		refused:    counter("substorm_catalog_notices_refused_total", "Notices that could not be understood."),
 		cached:     gauge("substorm_catalog_cached_bytes", "What decoded manifests and roots take."),
@@ -138,7 +180,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		freshBytes: gauge("substorm_catalog_fresh_bytes", "What they take."),
 	}
 	if registry != nil {
-		registry.MustRegister(m.hits, m.misses, m.dropped, m.refused, m.cached, m.fresh, m.freshBytes)
+		registry.MustRegister(m.hits, m.misses, m.merges, m.dropped, m.refused, m.cached, m.fresh, m.freshBytes)
 	}
 	return m
 }

@@ -49,7 +49,8 @@ type Config struct {
 	Site      string
 	JetStream jetstream.JetStream
 	Store     objectstore.Store
-	// Memory bounds the decoded manifests that are kept, in bytes.
+	// Memory bounds the decoded manifests that are kept, in bytes. A day that is larger
+	// is kept beside them, one at a time, while somebody reads it.
 	Memory int64
 	// Naming returns the template of an instrument's published paths; empty where it
 	// declares none. Optional: without it an object whose path only the manifest's
@@ -70,7 +71,8 @@ type Catalog struct {
 	metrics *metrics
 	cache   *cache
 	loads   singleflight.Group
-	decodes chan struct{}
+	// decodes are those under way; decodesLarge that of a day that is larger than the cache.
+	decodes, decodesLarge chan struct{}
 
 	// ready is closed when the index was read and the notices since then were.
 	ready     chan struct{}
@@ -104,7 +106,8 @@ func New(cfg Config) *Catalog {
 	m := newMetrics(cfg.Registerer)
 	return &Catalog{
 		cfg: cfg, metrics: m, cache: newCache(cfg.Memory, m), decodes: make(chan struct{}, decodes),
-		ready: make(chan struct{}), index: newIndex(), next: newIndex(), overlay: newOverlay(maxRecords, maxBytes, m),
+		decodesLarge: make(chan struct{}, 1),
+		ready:        make(chan struct{}), index: newIndex(), next: newIndex(), overlay: newOverlay(maxRecords, maxBytes, m),
 		moved: make(chan struct{}), started: context.Background(), newest: make(map[string]*newest),
 		again: make(map[string]struct{}), wake: make(chan struct{}, 1),
 	}

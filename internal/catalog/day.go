@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -38,8 +39,15 @@ type Day struct {
 
 	// paths are the published ones of the records.
 	paths []string
-	// ids are the places of the records, of a day of which nothing is fresh.
-	ids map[string]int
+	// ids are the places of the records, of a day of which nothing is fresh, and cost is
+	// what such a day takes, in bytes.
+	ids  map[string]int
+	cost int64
+
+	mu sync.Mutex
+	// merged is this day with what was fresh when somebody asked last. It refers to the
+	// records of this one, and goes with it.
+	merged *Day
 }
 
 // Day returns one day. Of a day of which nothing is known it has no records. Errors:
@@ -68,15 +76,22 @@ func (c *Catalog) day(ctx context.Context, s snapshot, sum wire.RootDay) (*Day, 
 	if err != nil || len(fresh) == 0 {
 		return listed, err
 	}
-	tag := tagOf(sum, s.epoch, fresh, s.without[sum.Day])
-	key := "fresh/" + s.instrument + "/" + tag
-	if v, found := c.cache.get(key); found {
-		return v.(*Day), nil
+	return c.under(listed, tagOf(sum, s.epoch, fresh, s.without[sum.Day]), fresh), nil
+}
+
+// under returns a day with fresh notices laid over it: once, however many ask.
+func (c *Catalog) under(listed *Day, tag string, fresh []*item) *Day {
+	listed.mu.Lock()
+	defer listed.mu.Unlock()
+	if d := listed.merged; d != nil && d.Tag == tag {
+		return d
 	}
 	d := c.merge(listed, fresh)
 	d.Tag = tag
-	c.cache.put(key, d, int64(len(d.Records))*mergedCost)
-	return d, nil
+	listed.merged = d
+	c.metrics.merges.Inc()
+	c.cache.put(keyOf(listed), listed, listed.cost+int64(len(d.Records))*mergedCost+int64(len(fresh))*recordCost)
+	return d
 }
 
 // tagOf: files are written once, and so is a message of a stream. Without says how many
@@ -108,14 +123,10 @@ func tagOf(sum wire.RootDay, epoch string, fresh []*item, without int) string {
 
 // listed returns what the files of a day list.
 func (c *Catalog) listed(ctx context.Context, instrument string, sum wire.RootDay) (*Day, error) {
-	tag := tagOf(sum, "", nil, 0)
-	if sum.Version == 0 && len(sum.Parts) == 0 {
-		return &Day{Instrument: instrument, Day: sum.Day, Tag: tag, ids: map[string]int{}}, nil
-	}
-	v, err := c.load(ctx, "day/"+instrument+"/"+tag, func(ctx context.Context) (any, int64, error) {
-		d := &Day{Instrument: instrument, Day: sum.Day, Tag: tag}
-		cost, err := d.read(manifest.RecordsOf(ctx, c.cfg.Store, sum.Keys(c.cfg.Site, instrument)), sum.Entries)
-		return d, cost, err
+	of := &Day{Instrument: instrument, Day: sum.Day, Tag: tagOf(sum, "", nil, 0)}
+	v, err := c.load(ctx, keyOf(of), int64(sum.Entries)*recordCost, func(ctx context.Context) (any, int64, error) {
+		err := of.read(manifest.RecordsOf(ctx, c.cfg.Store, sum.Keys(c.cfg.Site, instrument)), sum.Entries)
+		return of, of.cost, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("instrument %s, %s: %w", instrument, sum.Day, err)
@@ -123,16 +134,22 @@ func (c *Catalog) listed(ctx context.Context, instrument string, sum wire.RootDa
 	return v.(*Day), nil
 }
 
+// keyOf is that of a day in the cache.
+func keyOf(listed *Day) string { return "day/" + listed.Instrument + "/" + listed.Tag }
+
 const (
 	// recordCost is what a record takes beside its strings: itself, its place in the
 	// slices, and in the map of identities.
 	recordCost = int64(unsafe.Sizeof(wire.Record{})) + 96
-	// mergedCost is what a record takes in a day that only refers to it.
-	mergedCost = 96
+	// mergedCost is what a record takes in a day that only refers to it, and emptyCost
+	// what a day does without any.
+	mergedCost = 24
+	emptyCost  = 1024
 )
 
-// read takes the records of a day's files, about so many, and returns what they take.
-func (d *Day) read(records iter.Seq2[wire.Record, error], count int) (cost int64, err error) {
+// read takes the records of a day's files, about so many.
+func (d *Day) read(records iter.Seq2[wire.Record, error], count int) error {
+	cost := int64(emptyCost)
 	all := make([]wire.Record, 0, max(0, min(count, 1<<20)))
 	same := map[string]string{}
 	intern := func(s *string) {
@@ -144,7 +161,7 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) (cost int64
 	}
 	for r, err := range records {
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if r.State == wire.StateWithdrawn {
 			continue
@@ -172,7 +189,8 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) (cost int64
 	for i, r := range d.Records {
 		d.ids[r.ID] = i
 	}
-	return cost + int64(cap(all)-len(all))*recordCost, nil
+	d.cost = cost + int64(cap(all)-len(all))*recordCost
+	return nil
 }
 
 // index puts the records in order.
@@ -253,7 +271,7 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 			if i, known := place(r.ID); known {
 				d.Records[i] = nil
 			}
-		case r.State == wire.StateRetracted || r.State == wire.StatePurged || r.RestoredAt != nil:
+		case changes(&r):
 			change(r.ID, func(was *wire.Record) { became(was, &r) })
 		case known || r.State != wire.StateCurrent:
 		case c.uncertain(listed, taken, &r, f.path):
@@ -283,14 +301,18 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 }
 
 // became changes a record as a notice asks, which the manifest's writer may yet refuse.
+// What the notice asks for its state says: an object that was once restored keeps
+// restoredAt, whatever is asked of it later.
 func became(was, to *wire.Record) {
 	switch {
-	case was.State == wire.StatePurged, to.RestoredAt != nil && was.State != wire.StateRetracted:
+	case was.State == wire.StatePurged:
 		return
 	case to.State == wire.StateRetracted:
 		was.RetractedAt, was.RestoredAt = to.RetractedAt, nil
 	case to.State == wire.StatePurged:
 		was.PurgedAt = to.PurgedAt
+	case was.State != wire.StateRetracted: // it is not hidden
+		return
 	default:
 		was.RestoredAt = to.RestoredAt
 	}

@@ -111,7 +111,7 @@ func (r root) holding(path string) []wire.RootDay {
 }
 
 func (c *Catalog) root(ctx context.Context, instrument string, number int) (root, error) {
-	v, err := c.load(ctx, "root/"+instrument+"/"+strconv.Itoa(number), func(ctx context.Context) (any, int64, error) {
+	v, err := c.load(ctx, "root/"+instrument+"/"+strconv.Itoa(number), 0, func(ctx context.Context) (any, int64, error) {
 		r, err := manifest.ReadRoot(ctx, c.cfg.Store, c.cfg.Site, instrument, number)
 		return newRoot(r.Days), costOf(r.Days), err
 	})

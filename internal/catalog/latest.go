@@ -282,7 +282,7 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 		return
 	}
 	r := n.Record
-	if r.RestoredAt != nil { // it may be the newest again
+	if r.State == wire.StateCurrent && r.RestoredAt != nil { // it may be the newest again
 		known.forget()
 		c.lookAgain(n.Instrument, known)
 		return

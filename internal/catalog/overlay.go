@@ -111,6 +111,9 @@ func hides(r *wire.Record) bool {
 	return r.State == wire.StateRetracted || r.State == wire.StatePurged
 }
 
+// changes says whether a notice asks something of an object that was announced before.
+func changes(r *wire.Record) bool { return hides(r) || r.RestoredAt != nil }
+
 // trim forgets what is in closed parts. It returns the instruments of which something
 // was to be retracted, restored or purged: whether it was, these parts say.
 func (o *overlay) trim(listed wire.StreamCursor) (decided map[string]bool) {
@@ -123,7 +126,7 @@ func (o *overlay) trim(listed wire.StreamCursor) (decided map[string]bool) {
 		listedItems = len(o.items)
 	}
 	for _, i := range o.items[:listedItems] {
-		if hides(&i.record) || i.record.RestoredAt != nil {
+		if changes(&i.record) {
 			if decided == nil {
 				decided = make(map[string]bool)
 			}

@@ -69,6 +69,32 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
+// What was restored once can be purged and retracted as anything else: what a notice asks
+// for says its state, and not that it carries restoredAt.
+func TestTakenBackAfterARestore(t *testing.T) {
+	l := newLab(t)
+	when, later := noon.Add(time.Hour), noon.Add(2*time.Hour)
+	private, dark := object(noon, "a.jpg"), object(noon.Add(time.Minute), "b.jpg")
+	private.RestoredAt, dark.RestoredAt = &when, &when
+	l.part(camera, private, dark)
+	l.flush()
+	c := l.catalog(nil)
+	l.ready(c)
+	private.State, private.PurgedAt, private.Reason = wire.StatePurged, &later, "private"
+	dark.State, dark.RetractedAt, dark.Reason = wire.StateRetracted, &later, "dark"
+	l.announce(camera, private, dark)
+	l.ready(c)
+	if r := l.find(c, "a.jpg"); r.State != wire.StatePurged || r.PurgedAt == nil || r.Reason != "private" {
+		t.Errorf("%+v", r)
+	}
+	if r := l.find(c, "b.jpg"); r.State != wire.StateRetracted || r.Reason != "dark" {
+		t.Errorf("%+v", r)
+	}
+	if r, found := c.Latest(camera, ""); found {
+		t.Errorf("the latest is %s, which is gone", r.ID)
+	}
+}
+
 // What legal hold refuses is not shown either, and whatever the manifest's writer
 // decides of it counts in the end.
 func TestTakenBackUnderHold(t *testing.T) {

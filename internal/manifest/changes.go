@@ -38,7 +38,8 @@ func PutChanges(ctx context.Context, store objectstore.Store, h wire.ManifestHea
 	return err
 }
 
-// ChangedDays yields the days of which there are changes of an instrument.
+// ChangedDays yields the days of which there are changes of an instrument, and what else
+// has the name of a folder there.
 func ChangedDays(ctx context.Context, store objectstore.Store, site, instrument string) iter.Seq2[wire.Day, error] {
 	return func(yield func(wire.Day, error) bool) {
 		for name, err := range store.Folders(ctx, wire.ChangesInstrumentPrefix(site, instrument)) {
@@ -55,10 +56,13 @@ type Changes struct {
 	Records map[string]wire.Record
 	// LastPart is the greatest number of a part that changes are of.
 	LastPart int
+	// Strangers are the keys under the day that are none of changes, and Unreadable those
+	// of changes that cannot be read: nobody knows what they took back.
+	Strangers, Unreadable []string
 }
 
-// ReadChanges reads the changes of an instrument and day. Errors: those of
-// objectstore, wire.ErrMalformed, wire.ErrNewerFormat.
+// ReadChanges reads the changes of an instrument and day, as far as they can be read.
+// Errors: those of objectstore, wire.ErrNewerFormat.
 func ReadChanges(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) (Changes, error) {
 	type file struct {
 		key      string
@@ -66,23 +70,29 @@ func ReadChanges(ctx context.Context, store objectstore.Store, site, instrument 
 		storedAt time.Time
 	}
 	var files []file
+	c := Changes{Records: map[string]wire.Record{}}
 	for info, err := range store.List(ctx, wire.ChangesPrefix(site, instrument, day), "") {
 		if err != nil {
 			return Changes{}, err
 		}
 		name, err := wire.ParseChangesKey(info.Key)
-		if err != nil {
-			return Changes{}, err
+		if err != nil { // what somebody left there must not stop the day
+			c.Strangers = append(c.Strangers, info.Key)
+			continue
 		}
 		files = append(files, file{info.Key, name.Part, info.ModifiedAt})
 	}
 	slices.SortFunc(files, func(a, b file) int {
 		return cmp.Or(cmp.Compare(a.part, b.part), a.storedAt.Compare(b.storedAt), cmp.Compare(a.key, b.key))
 	})
-	c := Changes{Records: map[string]wire.Record{}}
 	for _, f := range files {
 		c.LastPart = max(c.LastPart, f.part)
-		if err := c.read(ctx, store, f.key); err != nil {
+		err := c.read(ctx, store, f.key)
+		if errors.Is(err, wire.ErrMalformed) {
+			c.Unreadable = append(c.Unreadable, f.key)
+			continue
+		}
+		if err != nil {
 			return Changes{}, err
 		}
 	}

@@ -289,17 +289,17 @@ func TestRestoredAndPurged(t *testing.T) {
 func TestReadChanges(t *testing.T) {
 	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
 	header := wire.ManifestHeader{Site: site, Instrument: instrument, Day: day, Writer: "gateway-0", Incarnation: "1"}
-	put := func(part int, records ...wire.Record) {
+	putChanges := func(part int, records ...wire.Record) {
 		t.Helper()
 		if err := manifest.PutChanges(t.Context(), store, header, part, records); err != nil {
 			t.Fatal(err)
 		}
 	}
-	put(1)
-	put(10, in(wire.StateCurrent, "a", "restored"), in(wire.StateRetracted, "c", "again"))
-	put(2, in(wire.StateRetracted, "a", "dark"), in(wire.StateRetracted, "b", "dark"), in(wire.StatePurged, "c", "private"), withdrawn("d", "a"))
-	put(2, in(wire.StateRetracted, "a", "dark"), in(wire.StateRetracted, "b", "dark"), in(wire.StatePurged, "c", "private"), withdrawn("d", "a"))
-	put(11, in(wire.StatePurged, "d", "not any more"))
+	putChanges(1)
+	putChanges(10, in(wire.StateCurrent, "a", "restored"), in(wire.StateRetracted, "c", "again"))
+	putChanges(2, in(wire.StateRetracted, "a", "dark"), in(wire.StateRetracted, "b", "dark"), in(wire.StatePurged, "c", "private"), withdrawn("d", "a"))
+	putChanges(2, in(wire.StateRetracted, "a", "dark"), in(wire.StateRetracted, "b", "dark"), in(wire.StatePurged, "c", "private"), withdrawn("d", "a"))
+	putChanges(11, in(wire.StatePurged, "d", "not any more"))
 	got, err := manifest.ReadChanges(t.Context(), store, site, instrument, day)
 	if err != nil {
 		t.Fatal(err)
@@ -323,8 +323,24 @@ func TestReadChanges(t *testing.T) {
 		t.Errorf("%d files, want 3", files)
 	}
 
-	putBytes(t, store, wire.ChangesPrefix(site, instrument, day)+"stranger", []byte("x"))
-	if _, err := manifest.ReadChanges(t.Context(), store, site, instrument, day); !errors.Is(err, wire.ErrMalformed) {
-		t.Errorf("a stranger among them: %v", err)
+	// What is none of changes, or cannot be read, is told and hides nothing else.
+	stranger := wire.ChangesPrefix(site, instrument, day) + "stranger"
+	damaged := wire.ChangesKey(site, instrument, day, 12, wire.Digest{1})
+	others := wire.ChangesKey(site, instrument, day, 3, wire.Digest{2})
+	putBytes(t, store, stranger, []byte("x"))
+	putBytes(t, store, damaged, []byte("x"))
+	put(t, store, others, wire.ManifestHeader{Site: site, Instrument: instrument, Day: "2026-11-22"}, in(wire.StateRetracted, "a", "of another day"))
+	if got, err = manifest.ReadChanges(t.Context(), store, site, instrument, day); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Records) != 4 || got.Records["a"].Reason != "restored" || got.LastPart != 12 {
+		t.Errorf("with strangers: %+v", got)
+	}
+	if diff := cmp.Diff([][]string{{stranger}, {others, damaged}}, [][]string{got.Strangers, got.Unreadable}); diff != "" {
+		t.Errorf("strangers and unreadable ones (-want +got):\n%s", diff)
+	}
+	putBytes(t, store, wire.ChangesKey(site, instrument, day, 13, wire.Digest{3}), compress(t, `{"format":2,"entries":"many"}`+"\n"))
+	if _, err := manifest.ReadChanges(t.Context(), store, site, instrument, day); !errors.Is(err, wire.ErrNewerFormat) {
+		t.Errorf("changes of a newer format: %v", err)
 	}
 }

@@ -99,6 +99,7 @@ func goldenRecords() []goldenRecord {
 		{"site-marker.json", sampleMarker().Encode, decoded(DecodeSiteMarker), sampleMarker()},
 		{"condition-change.json", sampleConditionChange().Encode, decoded(DecodeConditionChange), sampleConditionChange()},
 		{"status-refusal.json", sampleRefusal().Encode, decoded(DecodeRefusalStatus), sampleRefusal()},
+		{"status-refusal-changes.json", sampleRefusedChange().Encode, decoded(DecodeRefusalStatus), sampleRefusedChange()},
 		{"adoption.json", sampleAdoption().Encode, decoded(DecodeAdoption), sampleAdoption()},
 		{"gap.json", sampleGap().Encode, decoded(DecodeGap), sampleGap()},
 		{"cursor-delivery-marks.json", sampleDeliveryMarks().Encode, decoded(DecodeDeliveryCursor), sampleDeliveryMarks()},

@@ -391,6 +391,12 @@ func sampleRefusal() RefusalStatus {
 	}}
 }
 
+func sampleRefusedChange() RefusalStatus {
+	return RefusalStatus{Format: Format, Incarnation: "01k9zqv7r3", ReportedAt: sampleTime, Changes: map[string]RefusedChange{
+		"LegalHold": {Count: 2, ID: samplePublished().ID, Asked: "Purged", By: "anna@laptop", Why: "the Instrument is under legal hold", At: sampleTime.Add(-time.Minute)},
+	}}
+}
+
 func sampleAdoption() Adoption {
 	first := sampleTime.Add(-time.Minute)
 	return Adoption{Format: Format, ID: "9dff50df08c63581", Instrument: "allsky-1", DecidedAt: sampleTime, Items: []Adopted{

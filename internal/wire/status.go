@@ -159,7 +159,23 @@ type RefusalStatus struct {
 	Incarnation string    `json:"incarnation"`
 	ReportedAt  time.Time `json:"reportedAt"`
 	// Refused by cause, since the incarnation began.
-	Refused map[Cause]Refused `json:"refused"`
+	Refused map[Cause]Refused `json:"refused,omitempty"`
+	// Changes are what somebody asked to be retracted, restored or purged and the lease
+	// holder, in whose report alone they stand (ArchivistWriter), did not do, by reason.
+	Changes map[string]RefusedChange `json:"changes,omitempty"`
+}
+
+// RefusedChange counts refusals of one reason, and describes the last.
+type RefusedChange struct {
+	Count uint64 `json:"count"`
+	// ID of the object; Asked is what it was to be (Retracted, Restored, Purged), and By
+	// who asked.
+	ID    string `json:"id"`
+	Asked string `json:"asked"`
+	By    string `json:"by"`
+	// Why, and what to do, in words for people.
+	Why string    `json:"why"`
+	At  time.Time `json:"at"`
 }
 
 // Refused counts refusals of one cause, and describes the last.

@@ -190,4 +190,17 @@ func TestRefusalsBecomeEvents(t *testing.T) {
 	if len(told) != 1 || !strings.Contains(told[0].Error(), "at 198.51.100.7 on TCP port") || !strings.Contains(told[0].Error(), "add the address") {
 		t.Errorf("events: %v", told)
 	}
+
+	// What the archivist did not take back is an event too.
+	now := time.Now()
+	data, err := wire.RefusalStatus{Incarnation: "two", ReportedAt: now, Changes: map[string]wire.RefusedChange{
+		"LegalHold": {Count: 1, ID: "o/hub/camera/n/a", Asked: "Purged", By: "anna", Why: "the Instrument is under legal hold", At: now},
+	}}.Encode()
+	if err == nil {
+		err = g.put(wire.StatusBucket("hub"), wire.RefusalStatusKey("camera", wire.ArchivistWriter), data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sawEvent("camera", "Refuse", "LegalHold", "Warning")
 }

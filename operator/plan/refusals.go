@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -15,8 +16,11 @@ import (
 // cause.
 const refusalEvery = 10 * time.Minute
 
-// Refusals are what gateways reported about those who nearly were an instrument,
-// and what was told of it.
+// longID: an event has room for 1024 bytes.
+const longID = 400
+
+// Refusals are what gateways reported about those who nearly were an instrument, and
+// about what somebody asked to be taken back of it and was not; and what was told of it.
 type Refusals struct {
 	// seen counts by pod and cause.
 	seen map[string]podRefusals
@@ -33,7 +37,9 @@ type refusalsDue struct {
 	told  time.Time // when the last event was due; zero for never
 	count uint64    // not told yet
 	since time.Time // when the first of these was reported
-	last  wire.Refused
+	// last is what the last of these was, a sender or, where it is set, a change.
+	last   wire.Refused
+	change *wire.RefusedChange
 }
 
 // RefusalEvent is for the people who declared an instrument.
@@ -53,24 +59,39 @@ func (r *Refusals) Take(pod string, report wire.RefusalStatus, replayed bool, no
 		was = podRefusals{incarnation: report.Incarnation}
 	}
 	is := podRefusals{incarnation: report.Incarnation, counts: map[wire.Cause]uint64{}}
-	for cause, refused := range report.Refused {
-		is.counts[cause] = refused.Count
-		more := refused.Count - min(was.counts[cause], refused.Count)
+	more := func(cause wire.Cause, count uint64, at time.Time) *refusalsDue {
+		is.counts[cause] = count
+		more := count - min(was.counts[cause], count)
 		// How long ago it was is right even where the pod's clock is wrong.
-		if more == 0 || replayed && report.ReportedAt.Sub(refused.At) > refusalEvery {
-			continue
+		if more == 0 || replayed && report.ReportedAt.Sub(at) > refusalEvery {
+			return nil
 		}
-		d := r.due[cause]
-		if d == nil {
-			d = &refusalsDue{}
-			r.due[cause] = d
+		return r.add(cause, more, now)
+	}
+	for cause, refused := range report.Refused {
+		if d := more(cause, refused.Count, refused.At); d != nil {
+			d.last = refused
 		}
-		if d.count == 0 {
-			d.since = now
+	}
+	for reason, refused := range report.Changes {
+		if d := more(wire.Cause(reason), refused.Count, refused.At); d != nil {
+			d.change = &refused
 		}
-		d.count, d.last = d.count+more, refused
 	}
 	r.seen[pod] = is
+}
+
+func (r *Refusals) add(cause wire.Cause, count uint64, now time.Time) *refusalsDue {
+	d := r.due[cause]
+	if d == nil {
+		d = &refusalsDue{}
+		r.due[cause] = d
+	}
+	if d.count == 0 {
+		d.since = now
+	}
+	d.count += count
+	return d
 }
 
 // Due returns the events that are to be told now, and after how long to ask again;
@@ -93,6 +114,9 @@ func (r *Refusals) Due(now time.Time) (events []RefusalEvent, wait time.Duration
 
 // text says who was refused, why, and what to do.
 func (d *refusalsDue) text(cause wire.Cause) string {
+	if d.change != nil {
+		return d.changeText()
+	}
 	times := "a sender was refused"
 	if d.count > 1 {
 		times = fmt.Sprintf("senders were refused %d times since %s, the last one", d.count, d.since.UTC().Format(time.RFC3339))
@@ -103,6 +127,19 @@ func (d *refusalsDue) text(cause wire.Cause) string {
 	}
 	return fmt.Sprintf("%s at %s on %s port %d: %s.%s %s",
 		times, d.last.Source, d.last.Protocol, d.last.Port, refusalWhy(cause), shown, refusalStep(cause))
+}
+
+// changeText says what was not taken back, who asked, and why.
+func (d *refusalsDue) changeText() string {
+	before := ""
+	if d.count > 1 {
+		before = fmt.Sprintf("%d requests were refused since %s, the last one: ", d.count, d.since.UTC().Format(time.RFC3339))
+	}
+	id := d.change.ID
+	if len(id) > longID {
+		id = strings.ToValidUTF8(id[:longID], "") + "…"
+	}
+	return fmt.Sprintf("%s%s asked that %s be %s, and it is not: %s", before, d.change.By, id, strings.ToLower(d.change.Asked), d.change.Why)
 }
 
 func refusalWhy(cause wire.Cause) string {

@@ -63,3 +63,24 @@ func TestRefusals(t *testing.T) {
 	take("pod-0", "a2", 1, wire.CauseBadCertificate, 9, false)
 	due(1, "a sender was refused")
 }
+
+// TestRefusedChanges: what the archivist did not take back is told as senders are that
+// were refused.
+func TestRefusedChanges(t *testing.T) {
+	var r plan.Refusals
+	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
+	for minute, count := range []uint64{1, 3} {
+		at := now.Add(time.Duration(minute) * 20 * time.Minute)
+		r.Take(wire.ArchivistWriter, wire.RefusalStatus{Incarnation: "a", ReportedAt: at, Changes: map[string]wire.RefusedChange{
+			"LegalHold": {Count: count, ID: "o/hub/camera/n/a", Asked: "Purged", By: "anna", Why: "the Instrument is under legal hold", At: at},
+		}}, false, at)
+		events, _ := r.Due(at)
+		want := "anna asked that o/hub/camera/n/a be purged, and it is not: the Instrument is under legal hold"
+		if count > 1 {
+			want = "2 requests were refused since 2026-11-21T18:20:00Z, the last one: " + want
+		}
+		if len(events) != 1 || events[0].Cause != "LegalHold" || events[0].Message != want {
+			t.Errorf("told: %+v, want %q", events, want)
+		}
+	}
+}

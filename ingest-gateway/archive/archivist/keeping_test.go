@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/internal/manifest"
@@ -205,6 +206,27 @@ func (l *lab) intact(ids ...string) {
 	}
 }
 
+// refused is what the archivist reports that it did not take back, by reason.
+func (l *lab) refused(instrument string) map[string]wire.RefusedChange {
+	l.t.Helper()
+	kv, err := l.js.KeyValue(l.t.Context(), wire.StatusBucket(l.site))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	e, err := kv.Get(l.t.Context(), wire.RefusalStatusKey(instrument, wire.ArchivistWriter))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	status, err := wire.DecodeRefusalStatus(e.Value())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return status.Changes
+}
+
 // Legal hold stops what was asked for, what was begun, and what nobody can say is free.
 func TestLegalHold(t *testing.T) {
 	l := start(t).site(t, "hub")
@@ -230,6 +252,9 @@ func TestLegalHold(t *testing.T) {
 	l.ask(strange, wire.StatePurged, "of an instrument that nobody declares")
 	l.ask(restored, wire.StatePurged, "under hold, though it was restored once")
 	l.await("four are refused", func() bool { return counted(t, metrics, "substorm_archive_changes_refused_total", "LegalHold") == 4 })
+	l.await("three of them are reported for those who declared the camera", func() bool { return l.refused(camera)["LegalHold"].Count == 3 })
+	want(t, "the last one's object", restored.ID, l.refused(camera)["LegalHold"].ID)
+	l.await("one is for who did not declare", func() bool { return l.refused("stranger")["LegalHold"].Asked == "Purged" })
 	stop()
 
 	other := l.keeper("b")

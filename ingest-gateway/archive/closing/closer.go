@@ -215,7 +215,7 @@ func (k *kind) pass(ctx context.Context, now, settled time.Time) error {
 }
 
 // load opens the bucket and reads how far it was followed. A bucket that was made anew
-// gets back what closed days hold, and is followed from its beginning.
+// gets back what is known of it, and is followed from its beginning.
 func (k *kind) load(ctx context.Context) error {
 	kv, err := k.cfg.JetStream.KeyValue(ctx, k.bucket())
 	if err != nil {

@@ -21,9 +21,10 @@ import (
 const restores = 32
 
 // restore brings what closed days hold back into a bucket that was made anew: only then
-// do readers see it, and does a day's next version stand for those before. A try that was
-// cut short is repeated.
+// do readers see it, and does a day's next version stand for those before. Days of the
+// ledger that were not closed are counted again. A try that was cut short is repeated.
 func (k *kind) restore(ctx context.Context, kv jetstream.KeyValue) error {
+	closed := map[wire.Day]bool{}
 	for name, err := range k.cfg.Store.Folders(ctx, wire.DayFilesPrefix(k.kind, k.cfg.Site)) {
 		if err != nil {
 			return err
@@ -33,21 +34,25 @@ func (k *kind) restore(ctx context.Context, kv jetstream.KeyValue) error {
 			k.cfg.Log.Warn("what is no day lies among closed days and is left alone", "kind", k.kind, "folder", name)
 			continue
 		}
-		if err := k.restoreDay(ctx, kv, day); err != nil {
+		if closed[day], err = k.restoreDay(ctx, kv, day); err != nil {
 			return fmt.Errorf("bring back %s of %s: %w", k.kind, day, err)
 		}
 	}
-	return nil
+	if k.kind != wire.KindLedger {
+		return nil
+	}
+	return k.recount(ctx, kv, closed)
 }
 
-func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.Day) error {
+// restoreDay says whether the day has a version that can be read.
+func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.Day) (bool, error) {
 	last, _, err := k.last(ctx, day)
 	if err != nil {
-		return err
+		return false, err
 	}
 	was, err := k.newest(ctx, day, last)
-	if err != nil || len(was.Entries) == 0 {
-		return err
+	if err != nil || was.Header.Version == 0 {
+		return false, err
 	}
 	there := map[string]jetstream.KeyValueEntry{}
 	err = stream.Entries(ctx, kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
@@ -55,10 +60,10 @@ func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.D
 		return nil
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := k.cfg.Lease.Check(); err != nil {
-		return err
+		return false, err
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(restores)
@@ -66,11 +71,11 @@ func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.D
 		is := there[e.Key]
 		group.Go(func() error { return k.putBack(groupCtx, kv, e, is) })
 	}
-	return group.Wait()
+	return true, group.Wait()
 }
 
 // newest reads the newest version of a day that can be read, up to a number; where none
-// can, the file has no entries.
+// can, the file has no version.
 func (k *kind) newest(ctx context.Context, day wire.Day, number int) (wire.DayFile, error) {
 	for ; number > 0; number-- {
 		f, err := k.version(ctx, day, number)

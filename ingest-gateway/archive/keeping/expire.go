@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -158,7 +159,7 @@ func (r *Room) spared(ctx context.Context, b *batch, left int, keep wire.Retenti
 	if _, err := r.cfg.Compactor.Tell(ctx, b.instrument, b.day); err != nil {
 		return false, err
 	}
-	return true, r.done(ctx, b.whole.Key())
+	return true, r.done(ctx, b, b.whole.Key())
 }
 
 // retention returns how long an instrument's data is kept now. Errors: waits.
@@ -203,6 +204,7 @@ func (r *Room) listed(ctx context.Context, b *batch) (begun bool, left int, err 
 	if err != nil {
 		return false, 0, err
 	}
+	r.strange(b, slices.Concat(changes.Strangers, changes.Unreadable))
 	for id := range changes.Records {
 		rec := changes.Records[id]
 		if rec.State == wire.StatePurged && rec.PurgedAt != nil && rec.PurgedAt.Equal(b.whole.At) {
@@ -210,6 +212,19 @@ func (r *Room) listed(ctx context.Context, b *batch) (begun bool, left int, err 
 		}
 	}
 	return false, left, nil
+}
+
+// strange tells, once, of what lies among changes and cannot be read as such.
+func (r *Room) strange(b *batch, keys []string) {
+	for _, key := range keys {
+		if r.strangers[key] {
+			continue
+		}
+		r.strangers[key] = true
+		r.cfg.Metrics.strangers.Inc()
+		r.cfg.Log.Error("what lies among the changes of a day cannot be read as such, and is left alone: substorm archive verify says more",
+			"instrument", b.instrument, "day", b.day, "object", key)
+	}
 }
 
 // expires says whether an object is among those that expire with their day: what

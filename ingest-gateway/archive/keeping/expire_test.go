@@ -56,6 +56,8 @@ type mortal struct {
 	objectstore.Store
 	writes int    // negative: without end
 	stuck  string // a key that cannot be deleted
+	// deletes is called before a key is deleted.
+	deletes func(key string)
 }
 
 // errKilled ends a room, as the loss of the lease does.
@@ -77,6 +79,9 @@ func (m *mortal) Put(ctx context.Context, key string, body io.ReadSeeker, size i
 }
 
 func (m *mortal) Delete(ctx context.Context, key string) error {
+	if m.deletes != nil {
+		m.deletes(key)
+	}
 	if key == m.stuck {
 		return objectstore.ErrAccessDenied
 	}

@@ -79,6 +79,8 @@ type Room struct {
 	vacated map[string]time.Time
 	// told has the removals that wait, with the reason that was last logged.
 	told map[string]string
+	// strangers are the keys that were told of.
+	strangers map[string]bool
 }
 
 // New returns a room; Run works in it.
@@ -91,7 +93,7 @@ func New(cfg Config) *Room {
 			*d.value = d.or
 		}
 	}
-	return &Room{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}}
+	return &Room{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, strangers: map[string]bool{}}
 }
 
 // Run removes what is to be removed, until ctx ends. What the store does not do waits,
@@ -155,6 +157,8 @@ type batch struct {
 	// whole is set where the whole day is due to expire.
 	whole   *wire.Removal
 	objects map[string]wire.Removal // by ID
+	// revisions of the entries, by key.
+	revisions map[string]uint64
 }
 
 // keys are those of its entries.
@@ -233,9 +237,10 @@ func (r *Room) batches(ctx context.Context) ([]*batch, error) {
 		key := removal.Instrument + "." + string(removal.Day)
 		b := found[key]
 		if b == nil {
-			b = &batch{instrument: removal.Instrument, day: removal.Day, objects: map[string]wire.Removal{}}
+			b = &batch{instrument: removal.Instrument, day: removal.Day, objects: map[string]wire.Removal{}, revisions: map[string]uint64{}}
 			found[key] = b
 		}
+		b.revisions[e.Key()] = e.Revision()
 		if removal.ID == "" {
 			b.whole = &removal
 		} else {
@@ -282,7 +287,7 @@ func (r *Room) remove(ctx context.Context, b *batch, now time.Time) error {
 		return err
 	}
 	for _, key := range b.keys() {
-		if err := r.done(ctx, key); err != nil {
+		if err := r.done(ctx, b, key); err != nil {
 			return err
 		}
 	}
@@ -325,11 +330,18 @@ func (r *Room) delete(ctx context.Context, instrument, key string) error {
 	return r.cfg.Store.Delete(ctx, key)
 }
 
-func (r *Room) done(ctx context.Context, key string) error {
+// done deletes an entry of a batch. One to which something was added since stays: there
+// is more to do.
+func (r *Room) done(ctx context.Context, b *batch, key string) error {
 	if err := r.cfg.Lease.Check(); err != nil {
 		return err
 	}
-	if err := r.kv.Delete(ctx, key); err != nil {
+	err := r.kv.Delete(ctx, key, jetstream.LastRevision(b.revisions[key]))
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("delete %s of %s: %w", key, r.kv.Bucket(), err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	waiting        *prometheus.GaugeVec
 	objects, bytes *prometheus.CounterVec
+	strangers      prometheus.Counter
 }
 
 // What bytes are removed by.
@@ -25,6 +26,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "substorm_archive_removed_objects_total", Help: "Objects whose bytes this gateway removed for good."}, []string{"by"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_archive_removed_bytes_total", Help: "Bytes of those objects."}, []string{"by"}),
+		strangers: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_archive_changes_unread_total", Help: "Files among changes that could not be read as such where a day was to expire."}),
 	}
 	for _, by := range []string{byPurge, byExpiry} {
 		m.objects.WithLabelValues(by)
@@ -33,6 +36,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, reason := range waitReasons {
 		m.waiting.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.waiting, m.objects, m.bytes)
+	registry.MustRegister(m.waiting, m.objects, m.bytes, m.strangers)
 	return m
 }

@@ -26,6 +26,35 @@ func (l *lab) count(step wire.Step, writer string, objects uint64) {
 	}
 }
 
+// change writes the only removal anew, as others do.
+func (l *lab) change(r *Room, to func(*wire.Removal)) {
+	l.t.Helper()
+	all, err := r.batches(l.t.Context())
+	if err != nil || len(all) != 1 {
+		l.t.Fatal(all, err)
+	}
+	for _, removal := range all[0].objects {
+		to(&removal)
+		value, err := removal.Encode()
+		if err == nil {
+			_, err = r.kv.Put(l.t.Context(), removal.Key(), value)
+		}
+		if err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// passes works on all removals until nothing waits for readers any more.
+func (l *lab) passes(r *Room) {
+	l.t.Helper()
+	for i := range 3 {
+		if err := r.pass(l.t.Context(), now.Add(time.Duration(i)*time.Hour)); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
 // A day waits for the partners that have not got all of it, repeats apart.
 func TestExpireWaitsForPartners(t *testing.T) {
 	l := newLab(t)
@@ -60,15 +89,7 @@ func TestPurgeIsConfirmed(t *testing.T) {
 	l.count(wire.StepMirrored, "eiscat", 7)
 	l.count(wire.StepMirrored, "madrigal", 0)
 	key := l.purge(r).Key
-	passes := func() {
-		t.Helper()
-		for i := range 3 {
-			if err := r.pass(t.Context(), now.Add(time.Duration(i)*time.Hour)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	passes()
+	l.passes(r)
 	l.want("removals that wait for eiscat", l.waiting(r), 1)
 	l.want("the old pack", len(l.keys(key)), 0)
 	for _, told := range r.told {
@@ -76,20 +97,40 @@ func TestPurgeIsConfirmed(t *testing.T) {
 			t.Errorf("told: %s", told)
 		}
 	}
-	all, err := r.batches(t.Context())
-	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
-	}
-	for _, removal := range all[0].objects {
-		removal.Confirmed = map[string]time.Time{"eiscat": now}
-		value, err := removal.Encode()
-		if err == nil {
-			_, err = r.kv.Put(t.Context(), removal.Key(), value)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	passes()
+	l.change(r, func(is *wire.Removal) { is.Confirmed = map[string]time.Time{"eiscat": now} })
+	l.passes(r)
 	l.want("removals after that", l.waiting(r), 0)
+}
+
+// What is found again of an object goes while its purge waits for a partner, also where
+// that is written while a pass is under way.
+func TestFoundAgainGoesWhileItWaits(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	r := l.room()
+	l.count(wire.StepMirrored, "eiscat", 7)
+	l.purge(r)
+	l.passes(r)
+	l.want("removals that wait for eiscat", l.waiting(r), 1)
+	first, second := wire.NamedKey(site, camera, "first", 1), wire.NamedKey(site, camera, "second", 1)
+	l.put(first, []byte("packed 0"))
+	l.change(r, func(is *wire.Removal) { is.Found = first })
+	l.passes(r)
+	l.want("what was found again", len(l.keys(first)), 0)
+	l.want("removals that wait for eiscat", l.waiting(r), 1)
+
+	l.put(first, []byte("packed 0"))
+	l.put(second, []byte("packed 0"))
+	l.change(r, func(is *wire.Removal) { is.Confirmed = map[string]time.Time{"eiscat": now} })
+	l.store.deletes = func(key string) {
+		l.store.deletes = nil
+		l.change(r, func(is *wire.Removal) { is.Found = second })
+	}
+	if err := r.pass(t.Context(), now.Add(3*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	l.want("removals with something added", l.waiting(r), 1)
+	l.passes(r)
+	l.want("what was found meanwhile", len(l.keys(second)), 0)
+	l.want("removals at the end", l.waiting(r), 0)
 }

@@ -99,6 +99,21 @@ func TestBegunIsDone(t *testing.T) {
 	l.gone()
 }
 
+// What somebody left among the changes of a day does not keep it from expiring.
+func TestStrangerAmongChanges(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.put(wire.ChangesPrefix(site, camera, day)+"notes.txt", []byte("hello"))
+	l.put(wire.ChangesKey(site, camera, day, 1, wire.Digest{1}), []byte("hello"))
+	r := l.room()
+	for i := range 3 {
+		l.pass(r, now.Add(time.Duration(i)*time.Hour))
+	}
+	l.want("removals", l.waiting(r), 0)
+	l.gone()
+	l.want("strangers", testutil.ToFloat64(l.metrics.strangers), 2)
+}
+
 // An object that the store does not delete holds up neither the others of its day nor
 // other instruments, and is tried again.
 func TestStuck(t *testing.T) {

@@ -43,6 +43,7 @@ func (w *Writer) close(ctx context.Context) error {
 	if err := w.saveRepeats(ctx); err != nil {
 		return err
 	}
+	w.tellRefusals(ctx)
 	w.cfg.Index.Flush(ctx, wire.StreamCursor{Epoch: w.cursor.Epoch, Next: w.next})
 	if w.next != w.cursor.Next {
 		if err := w.moveCursor(ctx, w.next); err != nil {

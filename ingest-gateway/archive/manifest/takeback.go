@@ -54,6 +54,7 @@ func (w *Writer) takeBack(ctx context.Context, d *day, s *slot, n wire.Notice) e
 	if !errors.As(err, &no) {
 		return err
 	}
+	w.refusals.note(n, no)
 	w.cfg.Metrics.changesRefused.WithLabelValues(no.reason).Inc()
 	w.cfg.Log.Error("an object is not taken back", "instrument", n.Instrument, "object", n.ID, "day", d.day,
 		"asked", changeOf(n), "by", n.ChangedBy, "reason", no.reason, "next", no.next)
@@ -214,63 +215,6 @@ func (w *Writer) changed(d *day, s *slot, r wire.Record, change string) {
 	w.change(d, s, r)
 	w.cfg.Metrics.changes.WithLabelValues(change).Inc()
 	w.cfg.Log.Info("an object is taken back", "instrument", d.instrument, "object", r.ID, "change", change, "reason", r.Reason, "by", r.ChangedBy)
-}
-
-// remove notes that bytes are to be taken out once the open parts are closed.
-func (w *Writer) remove(d *day, r wire.Record) {
-	w.removals = append(w.removals, wire.Removal{Instrument: d.instrument, Day: d.day, ID: r.ID, Reason: r.Reason, By: r.ChangedBy, At: r.ChangedAt()})
-}
-
-// storedAgain says that the bytes of an object that was purged are there again.
-func storedAgain(n wire.Notice, found string) wire.Removal {
-	return wire.Removal{Instrument: n.Instrument, Day: wire.DayOf(n.ReceivedAt), ID: n.ID, Found: found,
-		Reason: "it was purged, and is stored again", By: wire.ArchivistWriter, At: time.Now().UTC()}
-}
-
-// saveRemovals hands on what is to be removed. The parts that list it as purged are
-// closed by then: what still has its bytes never looks whole.
-func (w *Writer) saveRemovals(ctx context.Context) error {
-	for _, r := range w.removals {
-		if err := w.cfg.Lease.Check(); err != nil {
-			return err
-		}
-		value, err := r.Encode()
-		if err != nil {
-			return err
-		}
-		if _, err := w.cursors.Put(ctx, r.Key(), value); err != nil {
-			return fmt.Errorf("write %s of %s: %w", r.Key(), wire.CursorBucket(w.cfg.Site), err)
-		}
-	}
-	w.removals = w.removals[:0]
-	return nil
-}
-
-// removeAgain hands on what the sweep found of an object that was purged.
-func (s *Sweeper) removeAgain(ctx context.Context, of dayKey, id, found string) error {
-	r := storedAgain(wire.Notice{Instrument: of.instrument, Record: wire.Record{ID: id}}, found)
-	r.Day = of.day
-	value, err := r.Encode()
-	if err != nil {
-		return err
-	}
-	if err := s.cfg.Lease.Check(); err != nil {
-		return err
-	}
-	whole := r
-	whole.ID = ""
-	if _, err := s.cursors.Get(ctx, whole.Key()); !errors.Is(err, jetstream.ErrKeyNotFound) {
-		return err // all of the day is being removed
-	}
-	_, err = s.cursors.Create(ctx, r.Key(), value)
-	if errors.Is(err, jetstream.ErrKeyExists) {
-		return nil // it is being removed
-	}
-	if err != nil {
-		return fmt.Errorf("write %s of %s: %w", r.Key(), wire.CursorBucket(s.cfg.Site), err)
-	}
-	s.cfg.Metrics.found.WithLabelValues(findingPurged).Inc()
-	return nil
 }
 
 func orNow(at *time.Time) *time.Time {

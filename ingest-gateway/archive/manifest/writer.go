@@ -101,6 +101,7 @@ type Writer struct {
 	open, loose, squeezed, changes int
 	withdrawals                    []wire.Notice
 	removals                       []wire.Removal
+	refusals                       refusals
 	// coming are the messages that were read and not taken, asked what is listed of the
 	// objects that they take back; nil until one of them does.
 	coming    []stream.Message
@@ -275,7 +276,7 @@ func (w *Writer) takeAgain(ctx context.Context, d *day, is listing, n wire.Notic
 	case is == withdrawn:
 		return w.withdrawAgain(ctx, d, n) // what followed the part may not have been finished
 	case is == purged:
-		w.removals = append(w.removals, storedAgain(n, n.Key)) // out of a spool, say
+		w.removals = append(w.removals, storedAgain(dayKey{d.instrument, d.day}, n.ID, n.Key)) // out of a spool, say
 		return nil
 	default:
 		return w.follow(ctx, n) // it may be the notice once more

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// reportTimeout bounds how long a report of refusals may take.
+const reportTimeout = 5 * time.Second
+
+// refusals are what was not taken back, by instrument, since the writer began.
+type refusals struct {
+	counts map[string]map[string]wire.RefusedChange // by reason
+	untold map[string]bool
+}
+
+func (r *refusals) note(n wire.Notice, no *refusal) {
+	if r.counts == nil {
+		r.counts, r.untold = map[string]map[string]wire.RefusedChange{}, map[string]bool{}
+	}
+	if r.counts[n.Instrument] == nil {
+		r.counts[n.Instrument] = map[string]wire.RefusedChange{}
+	}
+	count := r.counts[n.Instrument][no.reason].Count + 1
+	r.counts[n.Instrument][no.reason] = wire.RefusedChange{Count: count, ID: n.ID, Asked: changeOf(n), By: n.ChangedBy, Why: no.next, At: time.Now().UTC()}
+	r.untold[n.Instrument] = true
+}
+
+// tellRefusals reports what was refused since the last time, for those who declared the
+// instruments. It holds nothing up: the log has it all.
+func (w *Writer) tellRefusals(ctx context.Context) {
+	if len(w.refusals.untold) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	if err := w.reportRefusals(ctx); err != nil {
+		w.cfg.Log.Warn("that objects were not taken back cannot be reported now", "error", err)
+	}
+}
+
+func (w *Writer) reportRefusals(ctx context.Context) error {
+	bucket := wire.StatusBucket(w.cfg.Site)
+	kv, err := w.cfg.JetStream.KeyValue(ctx, bucket)
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	for instrument := range w.refusals.untold {
+		value, err := wire.RefusalStatus{Incarnation: w.cfg.Incarnation, ReportedAt: time.Now().UTC(), Changes: w.refusals.counts[instrument]}.Encode()
+		if err != nil {
+			return err
+		}
+		key := wire.RefusalStatusKey(instrument, wire.ArchivistWriter)
+		if _, err := kv.Put(ctx, key, value); err != nil {
+			return fmt.Errorf("write %s of %s: %w", key, bucket, err)
+		}
+		delete(w.refusals.untold, instrument)
+	}
+	return nil
+}

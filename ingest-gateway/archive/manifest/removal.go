@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// What is to be taken out of the archive is handed on to the room that keeps it, by
+// entries of the bucket of cursors.
+
+// remove notes that bytes are to be taken out once the open parts are closed.
+func (w *Writer) remove(d *day, r wire.Record) {
+	w.removals = append(w.removals, wire.Removal{Instrument: d.instrument, Day: d.day, ID: r.ID, Reason: r.Reason, By: r.ChangedBy, At: r.ChangedAt()})
+}
+
+// storedAgain says that the bytes of an object that was purged are there again.
+func storedAgain(of dayKey, id, found string) wire.Removal {
+	return wire.Removal{Instrument: of.instrument, Day: of.day, ID: id, Found: found,
+		Reason: "it was purged, and is stored again", By: wire.ArchivistWriter, At: time.Now().UTC()}
+}
+
+// saveRemovals hands on what is to be removed. The parts that list it as purged are
+// closed by then: what still has its bytes never looks whole.
+func (w *Writer) saveRemovals(ctx context.Context) error {
+	for _, r := range w.removals {
+		if _, err := handOn(ctx, w.cursors, w.cfg.Lease, r); err != nil {
+			return err
+		}
+	}
+	w.removals = w.removals[:0]
+	return nil
+}
+
+// removeAgain hands on what the sweep found of an object that was purged.
+func (s *Sweeper) removeAgain(ctx context.Context, of dayKey, id, found string) error {
+	whole := wire.Removal{Instrument: of.instrument, Day: of.day}
+	if _, err := s.cursors.Get(ctx, whole.Key()); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return err // all of the day is being removed
+	}
+	news, err := handOn(ctx, s.cursors, s.cfg.Lease, storedAgain(of, id, found))
+	if news {
+		s.cfg.Metrics.found.WithLabelValues(findingPurged).Inc()
+	}
+	return err
+}
+
+// handOn writes a removal, or adds it to the one that is there, and says whether that
+// was news.
+func handOn(ctx context.Context, cursors jetstream.KeyValue, lease Lease, r wire.Removal) (news bool, err error) {
+	key := r.Key()
+	for {
+		if err := lease.Check(); err != nil {
+			return false, err
+		}
+		value, err := r.Encode()
+		if err != nil {
+			return false, err
+		}
+		_, err = cursors.Create(ctx, key, value)
+		if errors.Is(err, jetstream.ErrKeyExists) {
+			news, err = addTo(ctx, cursors, key, r)
+		} else {
+			news = err == nil
+		}
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound), errors.Is(err, jetstream.ErrKeyRevisionMismatch), errors.Is(err, jetstream.ErrKeyExists):
+			// It was done just now, or a partner confirmed it.
+		case err != nil:
+			return false, fmt.Errorf("write %s of %s: %w", key, cursors.Bucket(), err)
+		default:
+			return news, nil
+		}
+	}
+}
+
+func addTo(ctx context.Context, cursors jetstream.KeyValue, key string, r wire.Removal) (news bool, err error) {
+	e, err := cursors.Get(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	was, err := wire.DecodeRemoval(e.Value())
+	if errors.Is(err, wire.ErrNewerFormat) {
+		return false, err
+	}
+	if err == nil { // else nobody else can make sense of it either
+		if r, news = again(was, r); !news {
+			return false, nil
+		}
+	}
+	value, err := r.Encode()
+	if err != nil {
+		return false, err
+	}
+	_, err = cursors.Update(ctx, key, value, e.Revision())
+	return err == nil, err
+}
+
+// again adds to a removal that waits another one of the same object: somebody asks for
+// it once more, or its bytes were found again. Who asked for it, and which partners
+// confirmed it, stays, for they are waited for.
+func again(was, is wire.Removal) (both wire.Removal, news bool) {
+	both = was
+	if was.By == wire.ArchivistWriter && is.By != wire.ArchivistWriter {
+		both.Reason, both.By, both.At = is.Reason, is.By, is.At
+		news = true
+	}
+	if is.Found != "" && is.Found != was.Found {
+		both.Found = is.Found
+		news = true
+	}
+	return both, news
+}

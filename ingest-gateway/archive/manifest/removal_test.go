@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+type leased struct{}
+
+func (leased) Check() error { return nil }
+
+// What is found again of an object whose purge still waits for partners is added to that
+// purge: who asked, and who confirmed, stays, and the bytes go.
+func TestFoundAgainWhileItWaits(t *testing.T) {
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	parts.CreateSite(t, js, "thule")
+	cursors, err := js.KeyValue(t.Context(), wire.CursorBucket("thule"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Site: "thule", Lease: leased{}, Metrics: NewMetrics(prometheus.NewRegistry())}
+	w := &Writer{cfg: cfg, cursors: cursors}
+	s := &Sweeper{cfg: SweepConfig{Site: cfg.Site, Lease: cfg.Lease, Metrics: cfg.Metrics}, cursors: cursors}
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	of := dayKey{"allsky-1", "2026-11-20"}
+	asked := wire.Removal{Format: wire.Format, Instrument: of.instrument, Day: of.day, ID: "o/thule/allsky-1/n/a", Reason: "private", By: "anna", At: at}
+	write := func(r wire.Removal) {
+		t.Helper()
+		w.removals = append(w.removals, r)
+		if err := w.saveRemovals(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, want wire.Removal) {
+		t.Helper()
+		e, err := cursors.Get(t.Context(), asked.Key())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := wire.DecodeRemoval(e.Value())
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", what, err, diff)
+		}
+	}
+	found := func(key string) wire.Removal {
+		return wire.Removal{Instrument: of.instrument, Day: of.day, ID: asked.ID, Found: key, Reason: "again", By: wire.ArchivistWriter, At: at.Add(time.Hour)}
+	}
+
+	write(asked)
+	want("asked", asked)
+	asked.Confirmed = map[string]time.Time{"madrigal": at}
+	value, err := asked.Encode()
+	if err == nil {
+		_, err = cursors.Put(t.Context(), asked.Key(), value)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(found("packs/thule/1.tar")) // out of a spool
+	asked.Found = "packs/thule/1.tar"
+	want("found by the writer", asked)
+	for range 2 {
+		if err := s.removeAgain(t.Context(), of, asked.ID, "packs/thule/2.tar"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked.Found = "packs/thule/2.tar"
+	want("found by the sweep", asked)
+	if n := testutil.ToFloat64(cfg.Metrics.found.WithLabelValues(findingPurged)); n != 1 {
+		t.Errorf("the sweep counts %v", n)
+	}
+	later := asked
+	later.Found, later.Confirmed, later.By, later.At = "", nil, "ben", at.Add(2*time.Hour)
+	write(later)
+	want("asked once more", asked)
+
+	// The other way about: what is found is asked for by somebody then.
+	if err := cursors.Delete(t.Context(), asked.Key()); err != nil {
+		t.Fatal(err)
+	}
+	write(found("packs/thule/3.tar"))
+	asked.Confirmed, asked.Found = nil, ""
+	write(asked)
+	asked.Found = "packs/thule/3.tar"
+	want("asked after it was found", asked)
+}

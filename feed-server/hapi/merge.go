@@ -171,10 +171,10 @@ func (m *merger) look(ctx context.Context) error {
 	delay := m.dataset.delay()
 	ask := time.Unix(0, begin)
 	if begin == m.from {
-		ask = ask.Add(-delay)
+		ask = ask.Add(-delay - cutTo)
 	}
 	most, cut := 2*m.many, false
-	for r, err := range m.archive.Observed(ctx, m.dataset.instrument.Instrument, ask, time.Unix(0, end).Add(delay+2*time.Second)) {
+	for r, err := range m.archive.Observed(ctx, m.dataset.instrument.Instrument, ask, time.Unix(0, end).Add(delay+cutTo)) {
 		if err != nil {
 			return err
 		}

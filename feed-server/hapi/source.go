@@ -243,13 +243,18 @@ func (m *merger) decode(r *wire.Record, body io.Reader, emit func(decode.Sample)
 	return err
 }
 
+// cutTo is the coarsest precision that the times of a record may have been cut to.
+const cutTo = time.Second
+
 // reach is between which times, both included, the samples of a record lie: where it was
 // decoded as it was archived, between those that were found, otherwise around when it was
-// received.
+// received. What precision its times were cut to then nobody knows any more; those of
+// samples are cut to today's.
 func (m *merger) reach(r *wire.Record) (low, high int64) {
 	from, to := times(r)
 	if delay := m.dataset.delay(); r.TimeSource != wire.TimeSourcePayload {
 		from, to = from.Add(-delay), to.Add(delay)
 	}
-	return from.UnixNano() - int64(time.Second), to.UnixNano() + int64(time.Second) // times are cut to seconds at most
+	cut := m.dataset.decoder.Cut
+	return cut(from.UnixNano()), cut(to.Add(cutTo - 1).UnixNano())
 }

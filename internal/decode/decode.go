@@ -153,6 +153,12 @@ func (d *Decoder) Width() int { return len(d.blank) }
 // Entry is what the decoder was made from.
 func (d *Decoder) Entry() wire.ChannelEntry { return d.entry }
 
+// Cut returns a time, in nanoseconds since 1970, as samples have it: cut to the channel's
+// precision.
+func (d *Decoder) Cut(t int64) int64 {
+	return t - ((t%d.step)+d.step)%d.step // also before 1970
+}
+
 // Decode reads a payload and calls emit for each sample, in the payload's order.
 // Errors: *Undecodable, and that of emit, which ends it.
 func (d *Decoder) Decode(payload []byte, receivedAt time.Time, emit func(Sample) error) error {
@@ -220,9 +226,7 @@ func (r *run) skip(format string, args ...any) {
 
 // done emits the record that was read, observed at t, and says whether to go on.
 func (r *run) done(t int64) bool {
-	step := r.d.step
-	t -= ((t % step) + step) % step // also before 1970
-	if r.failed = r.emit(Sample{Time: t, Values: r.values}); r.failed != nil {
+	if r.failed = r.emit(Sample{Time: r.d.Cut(t), Values: r.values}); r.failed != nil {
 		return false
 	}
 	r.emitted++

@@ -47,7 +47,8 @@ func Datagrams(in io.Reader, each func(payload []byte, receivedAt time.Time) err
 }
 
 // ReadSegment decodes the datagrams of a segment. Errors: *Undecodable, with a record
-// for each datagram of which something cannot be read, and those of Datagrams.
+// for each datagram of which something cannot be read, and one for all that lies behind
+// a break of the framing; those of in and of emit. In may not be read to its end.
 func (d *Decoder) ReadSegment(in io.Reader, emit func(Sample) error) error {
 	var bad Undecodable
 	err := Datagrams(in, func(payload []byte, receivedAt time.Time) error {
@@ -61,6 +62,12 @@ func (d *Decoder) ReadSegment(in io.Reader, emit func(Sample) error) error {
 		}
 		return err
 	})
+	if errors.Is(err, wire.ErrMalformed) {
+		if bad.Records++; bad.First == nil {
+			bad.First = err
+		}
+		err = nil
+	}
 	if err == nil && bad.Records > 0 {
 		return &bad
 	}

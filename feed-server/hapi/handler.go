@@ -106,10 +106,7 @@ func New(cfg Config) (*Handler, error) {
 
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	header.Set("Access-Control-Allow-Origin", "*")
-	header.Set("Access-Control-Expose-Headers", "ETag")
-	header.Add("Vary", "Authorization")
+	w.Header().Add("Vary", "Authorization")
 	v := door.VisitOf(r)
 	if v == nil {
 		h.serve.ServeHTTP(w, r)
@@ -148,13 +145,6 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !below:
 		h.refuse(w, failure(codeUserError, "no such endpoint"))
-	case r.Method == http.MethodOptions:
-		w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD")
-		w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, If-None-Match")
-		w.WriteHeader(http.StatusNoContent)
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
-		h.refuse(w, failure(codeUserError, "only GET and HEAD are answered").as(http.StatusMethodNotAllowed))
 	case strings.HasSuffix(endpoint, "/"):
 		to := *r.URL
 		to.Path, to.RawPath = strings.TrimRight(r.URL.Path, "/"), ""

@@ -56,6 +56,13 @@ func (u *Undecodable) Error() string {
 // Unwrap returns the first reason.
 func (u *Undecodable) Unwrap() error { return u.First }
 
+// add counts a record.
+func (u *Undecodable) add(why error) {
+	if u.Records++; u.First == nil {
+		u.First = why
+	}
+}
+
 // ErrChannel: a channel's declaration contradicts itself.
 var ErrChannel = errors.New("channel cannot be read")
 
@@ -178,8 +185,8 @@ func (d *Decoder) Read(in io.Reader, receivedAt time.Time, emit func(Sample) err
 
 func (d *Decoder) begin(receivedAt time.Time, emit func(Sample) error) *run {
 	r := d.runs.Get().(*run)
-	r.receivedAt, r.emit = receivedAt, emit
-	r.emitted, r.bad, r.first, r.failed = 0, 0, nil, nil
+	r.emit = emit
+	r.again(receivedAt)
 	return r
 }
 
@@ -210,7 +217,14 @@ type run struct {
 	// What layouts keep from payload to payload, so as not to allocate it anew.
 	fields [][]byte
 	spare  []byte
+	dates  dates
 	state  any
+}
+
+// again begins a payload.
+func (r *run) again(receivedAt time.Time) {
+	r.receivedAt = receivedAt
+	r.emitted, r.bad, r.first, r.failed = 0, 0, nil, nil
 }
 
 // start begins a record in which everything is missing.

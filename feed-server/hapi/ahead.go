@@ -36,10 +36,14 @@ type ahead struct {
 	ctx     context.Context
 }
 
+// bodies are used again: a request for a day reads more than a hundred.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // fetch is a record that is read, or was.
 type fetch struct {
 	done chan struct{}
 	size int64
+	body *bytes.Buffer
 	data []byte
 	// err is that of opening it, or the one behind data.
 	err error
@@ -80,9 +84,10 @@ func (f *fetch) read(ctx context.Context, archive Archive, r wire.Record) {
 		return
 	}
 	defer body.Close()
-	b := bytes.NewBuffer(make([]byte, 0, r.Size+bytes.MinRead))
-	_, f.err = b.ReadFrom(io.LimitReader(body, r.Size+1)) // behind the last byte it is compared with its digest
-	if f.data = b.Bytes(); f.err == nil && int64(len(f.data)) > r.Size {
+	f.body = bodies.Get().(*bytes.Buffer)
+	f.body.Grow(int(r.Size) + bytes.MinRead)
+	_, f.err = f.body.ReadFrom(io.LimitReader(body, r.Size+1)) // behind the last byte it is compared with its digest
+	if f.data = f.body.Bytes(); f.err == nil && int64(len(f.data)) > r.Size {
 		f.data, f.err = f.data[:r.Size], tree.TooLong(r)
 	}
 }
@@ -106,11 +111,14 @@ func (a *ahead) open(ctx context.Context, r *wire.Record) (io.ReadCloser, error)
 	return &fetched{Reader: *bytes.NewReader(f.data), err: f.err, close: func() { a.give(r.ID) }}, nil
 }
 
-// give gives the room of a record back.
+// give gives the room of a record that was read back.
 func (a *ahead) give(id string) {
-	if f := a.fetches[id]; f != nil {
-		a.free += f.size
-		delete(a.fetches, id)
+	f := a.fetches[id]
+	a.free += f.size
+	delete(a.fetches, id)
+	if f.body != nil {
+		f.body.Reset()
+		bodies.Put(f.body)
 	}
 }
 

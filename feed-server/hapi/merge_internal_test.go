@@ -138,6 +138,7 @@ func TestMergeProperty(t *testing.T) {
 		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
+		m.end()
 		if s.open.Load() != 0 || m.memory.free != samplesMemory || m.distant != 0 {
 			t.Fatalf("%d open, %d bytes free, %d distant", s.open.Load(), m.memory.free, m.distant)
 		}

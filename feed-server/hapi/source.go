@@ -117,9 +117,8 @@ type source struct {
 	rows     rows
 	i, ready int
 	// next reads on, and returns how many rows are ready.
-	next     func() (int, error, bool)
-	stop     func()
-	reserved int
+	next func() (int, error, bool)
+	stop func()
 
 	// row is what comes first, time its time.
 	row  []byte
@@ -142,7 +141,8 @@ func (s *source) advance() (ok bool, err error) {
 
 // openSource begins to read a record's samples.
 func (m *merger) openSource(ctx context.Context, r *wire.Record) *source {
-	s := &source{record: r, rows: rows{width: timeWidth + m.dataset.decoder.Width(), sorted: true}}
+	s := &source{record: r, rows: rows{width: timeWidth + m.dataset.decoder.Width(), sorted: true, data: m.spare[:0]}}
+	m.spare = nil
 	s.next, s.stop = iter.Pull2(m.samples(ctx, s))
 	return s
 }
@@ -216,11 +216,10 @@ func (m *merger) fill(ctx context.Context, s *source, yield func(int, error) boo
 func (m *merger) grow(s *source) error {
 	r := &s.rows
 	room := min(max(2*cap(r.data), 64*r.width), sourceMemory)
-	if err := m.memory.take(room - s.reserved); err != nil {
+	if err := m.memory.take(room - cap(r.data)); err != nil {
 		return err
 	}
-	s.reserved = room
-	r.data = slices.Grow(r.data, room-len(r.data))
+	r.data = append(make([]byte, 0, room), r.data...)
 	return nil
 }
 

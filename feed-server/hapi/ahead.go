@@ -43,8 +43,9 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 type fetch struct {
 	done chan struct{}
 	size int64
-	body *bytes.Buffer
 	data []byte
+	// close gives data back.
+	close func()
 	// err is that of opening it, or the one behind data.
 	err error
 }
@@ -83,11 +84,19 @@ func (f *fetch) read(ctx context.Context, archive Archive, r wire.Record) {
 		f.err = err
 		return
 	}
+	if held, ok := body.(Held); ok {
+		f.data, f.close = held.Bytes(), func() { _ = held.Close() } // it was read
+		return
+	}
 	defer body.Close()
-	f.body = bodies.Get().(*bytes.Buffer)
-	f.body.Grow(int(r.Size) + bytes.MinRead)
-	_, f.err = f.body.ReadFrom(io.LimitReader(body, r.Size+1)) // behind the last byte it is compared with its digest
-	if f.data = f.body.Bytes(); f.err == nil && int64(len(f.data)) > r.Size {
+	b := bodies.Get().(*bytes.Buffer)
+	b.Grow(int(r.Size) + bytes.MinRead)
+	f.close = func() {
+		b.Reset()
+		bodies.Put(b)
+	}
+	_, f.err = b.ReadFrom(io.LimitReader(body, r.Size+1)) // behind the last byte it is compared with its digest
+	if f.data = b.Bytes(); f.err == nil && int64(len(f.data)) > r.Size {
 		f.data, f.err = f.data[:r.Size], tree.TooLong(r)
 	}
 }
@@ -116,9 +125,8 @@ func (a *ahead) give(id string) {
 	f := a.fetches[id]
 	a.free += f.size
 	delete(a.fetches, id)
-	if f.body != nil {
-		f.body.Reset()
-		bodies.Put(f.body)
+	if f.close != nil {
+		f.close()
 	}
 }
 
@@ -128,6 +136,9 @@ func (a *ahead) close() {
 		a.cancel()
 	}
 	a.running.Wait()
+	for id := range a.fetches { // nobody wanted them any more
+		a.give(id)
+	}
 }
 
 // fetched is the bytes of a record, and the error behind them.

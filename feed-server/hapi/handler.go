@@ -44,8 +44,15 @@ type Archive interface {
 	// Tag changes whenever what Observed yields does.
 	Tag(ctx context.Context, instrument string, from, to time.Time) (string, error)
 	// Open opens an object's bytes. The last read fails where they are not those that
-	// were received.
+	// were received. It may return a Held.
 	Open(ctx context.Context, r wire.Record) (io.ReadCloser, error)
+}
+
+// Held is an object that lies in memory, and is what was received.
+type Held interface {
+	io.ReadCloser
+	// Bytes are all of it, until it is closed. They are not changed.
+	Bytes() []byte
 }
 
 // Config says what is served, and to whom.

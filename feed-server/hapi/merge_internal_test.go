@@ -34,6 +34,8 @@ type shelf struct {
 	content func(r wire.Record) []byte
 	open    atomic.Int64
 	asked   int
+	// held: objects lie in memory.
+	held bool
 }
 
 func (s *shelf) Span(context.Context, string) (from, to time.Time, ok bool, err error) {
@@ -60,9 +62,21 @@ type closing struct {
 
 func (c closing) Close() error { c.shelf.open.Add(-1); return nil }
 
+type heldObject struct {
+	closing
+	data []byte
+}
+
+func (h heldObject) Bytes() []byte { return h.data }
+
 func (s *shelf) Open(_ context.Context, r wire.Record) (io.ReadCloser, error) {
 	s.open.Add(1)
-	return closing{bytes.NewReader(s.content(r)), s}, nil
+	data := s.content(r)
+	body := closing{bytes.NewReader(data), s}
+	if s.held {
+		return heldObject{body, data}, nil
+	}
+	return body, nil
 }
 
 // newPairs is a dataset whose objects hold pairs: a time in milliseconds and a double.
@@ -96,7 +110,7 @@ func TestMergeProperty(t *testing.T) {
 	origin := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		contents := map[string][]byte{}
-		s := &shelf{content: func(r wire.Record) []byte { return contents[r.ID] }}
+		s := &shelf{content: func(r wire.Record) []byte { return contents[r.ID] }, held: rapid.Bool().Draw(t, "held")}
 		from := origin.Add(time.Duration(rapid.IntRange(-300, 300).Draw(t, "from")) * time.Minute)
 		to := from.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "span")) * time.Minute)
 		want := map[int64]float64{}
@@ -117,7 +131,9 @@ func TestMergeProperty(t *testing.T) {
 					want[at.UnixNano()] = was
 				}
 			}
-			s.records = append(s.records, pairRecord(id, received))
+			r := pairRecord(id, received)
+			r.Size = int64(len(contents[id]))
+			s.records = append(s.records, r)
 		}
 		m := newMerger(s, d, from.UnixNano(), to.UnixNano(), defaultMemory)
 		m.many = rapid.IntRange(1, 40).Draw(t, "many")

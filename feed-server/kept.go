@@ -75,7 +75,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Described: s.kept.descriptions.At,
 		Gate:      gate, Memory: share(cfg.ArchiveSize, hotShare), Logger: s.log, Metrics: s.metrics,
 	})
-	samples, err := s.openSamples()
+	samples, err := s.openSamples(objects)
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +95,14 @@ func (s *server) held(instrument string) bool {
 	return !known || e.LegalHold
 }
 
-// openSamples makes HAPI.
-func (s *server) openSamples() (*hapi.Handler, error) {
+// openSamples makes HAPI, which reads what lies in the archive's memory from there.
+func (s *server) openSamples(objects *archive.Archive) (*hapi.Handler, error) {
 	return hapi.New(hapi.Config{
 		Site: s.cfg.Site, Instruments: func() map[string]wire.InstrumentEntry { return s.registry.Snapshot().Instruments },
 		Generations: s.kept.descriptions.All,
 		// The gate has turned away whose token is no reader's.
 		Reader:  func(r *http.Request) (access.Reader, bool) { return door.VisitOf(r).Reader, true },
-		Archive: hapi.Manifests{Catalog: s.kept.catalog, Store: s.kept.store},
+		Archive: hapi.Manifests{Catalog: s.kept.catalog, Objects: objects},
 		Memory:  int(share(s.cfg.ArchiveSize, hapiShare) / hapiRequests), Requests: hapiRequests,
 		Log: s.log, Metrics: s.metrics,
 	})

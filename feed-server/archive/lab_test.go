@@ -53,6 +53,7 @@ type lab struct {
 	snapshot registry.Snapshot
 	metrics  *prometheus.Registry
 	log      log
+	archive  *archive.Archive
 	doors    http.Handler
 	url      string
 }
@@ -91,7 +92,8 @@ func newLab(t testing.TB, change func(*config), more ...wire.InstrumentEntry) *l
 	}
 	cfg.Gate = door.NewGate(cfg.door)
 	mux := http.NewServeMux()
-	for pattern, serve := range archive.New(cfg.Config).Doors() {
+	l.archive = archive.New(cfg.Config)
+	for pattern, serve := range l.archive.Doors() {
 		mux.HandleFunc(pattern, serve)
 	}
 	l.doors = mux

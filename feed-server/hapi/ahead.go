@@ -36,11 +36,16 @@ type ahead struct {
 	ctx     context.Context
 }
 
+// bodies are used again: a request for a day reads more than a hundred.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // fetch is a record that is read, or was.
 type fetch struct {
 	done chan struct{}
 	size int64
 	data []byte
+	// close gives data back.
+	close func()
 	// err is that of opening it, or the one behind data.
 	err error
 }
@@ -79,8 +84,17 @@ func (f *fetch) read(ctx context.Context, archive Archive, r wire.Record) {
 		f.err = err
 		return
 	}
+	if held, ok := body.(Held); ok {
+		f.data, f.close = held.Bytes(), func() { _ = held.Close() } // it was read
+		return
+	}
 	defer body.Close()
-	b := bytes.NewBuffer(make([]byte, 0, r.Size+bytes.MinRead))
+	b := bodies.Get().(*bytes.Buffer)
+	b.Grow(int(r.Size) + bytes.MinRead)
+	f.close = func() {
+		b.Reset()
+		bodies.Put(b)
+	}
 	_, f.err = b.ReadFrom(io.LimitReader(body, r.Size+1)) // behind the last byte it is compared with its digest
 	if f.data = b.Bytes(); f.err == nil && int64(len(f.data)) > r.Size {
 		f.data, f.err = f.data[:r.Size], tree.TooLong(r)
@@ -106,11 +120,13 @@ func (a *ahead) open(ctx context.Context, r *wire.Record) (io.ReadCloser, error)
 	return &fetched{Reader: *bytes.NewReader(f.data), err: f.err, close: func() { a.give(r.ID) }}, nil
 }
 
-// give gives the room of a record back.
+// give gives the room of a record that was read back.
 func (a *ahead) give(id string) {
-	if f := a.fetches[id]; f != nil {
-		a.free += f.size
-		delete(a.fetches, id)
+	f := a.fetches[id]
+	a.free += f.size
+	delete(a.fetches, id)
+	if f.close != nil {
+		f.close()
 	}
 }
 
@@ -120,6 +136,9 @@ func (a *ahead) close() {
 		a.cancel()
 	}
 	a.running.Wait()
+	for id := range a.fetches { // nobody wanted them any more
+		a.give(id)
+	}
 }
 
 // fetched is the bytes of a record, and the error behind them.

@@ -32,27 +32,16 @@ var mediaTypes = map[format]string{
 
 func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *problem {
 	ctx := r.Context()
-	asked, p := fields(r.URL, "dataset", "start", "stop", "parameters", "include", "format", "resolve_references")
+	asked, p := h.subject(r, c, "start", "stop", "include", "format")
 	if p != nil {
 		return p
 	}
-	d, p := h.dataset(c, asked["dataset"])
+	d, chosen := asked.dataset, asked.chosen
+	q, p := ask(asked.fields, asked.span)
 	if p != nil {
 		return p
 	}
-	chosen, p := choose(asked["parameters"], d.decoder.Parameters())
-	if p != nil {
-		return p
-	}
-	s, p := h.span(ctx, c, d)
-	if p != nil {
-		return p
-	}
-	q, p := ask(asked, s)
-	if p != nil {
-		return p
-	}
-	of := d.describeSpan(s, chosen, q)
+	of := d.describeSpan(asked.span, chosen, q)
 	tag, err := h.tag(ctx, d, q, of, chosen)
 	if err != nil {
 		return failure(codeUpstream, "the archive does not answer").of(err)
@@ -78,7 +67,7 @@ func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *probl
 // tag is that of an answer: of what is asked, of the declaration, and of the records
 // that it is made from. It is a weak one: the answer may be compressed.
 func (h *Handler) tag(ctx context.Context, d *dataset, q question, of info, chosen []int) (string, error) {
-	delay := d.delay() + 2*time.Second
+	delay := d.delay() + 2*cutTo
 	records, err := h.cfg.Archive.Tag(ctx, d.instrument.Instrument, time.Unix(0, q.from).Add(-delay), time.Unix(0, q.to).Add(delay))
 	if err != nil {
 		return "", err

@@ -75,6 +75,31 @@ func (h *Handler) datasets(c *caller) []*dataset {
 	return all
 }
 
+// subject is what requests for info and for data are about.
+type subject struct {
+	// fields are what the request asks, by name.
+	fields  map[string]string
+	dataset *dataset
+	// chosen are the numbers of the parameters that are asked for; nil: all.
+	chosen []int
+	span   span
+}
+
+// subject reads a request, which may ask more beside what all have.
+func (h *Handler) subject(r *http.Request, c *caller, more ...string) (s subject, p *problem) {
+	if s.fields, p = fields(r.URL, append([]string{"dataset", "parameters", "resolve_references"}, more...)...); p != nil {
+		return s, p
+	}
+	if s.dataset, p = h.dataset(c, s.fields["dataset"]); p != nil {
+		return s, p
+	}
+	if s.chosen, p = choose(s.fields["parameters"], s.dataset.decoder.Parameters()); p != nil {
+		return s, p
+	}
+	s.span, p = h.span(r.Context(), c, s.dataset)
+	return s, p
+}
+
 // dataset returns the one that a request names.
 func (h *Handler) dataset(c *caller, id string) (*dataset, *problem) {
 	instrument, channel, _ := strings.Cut(id, "/")

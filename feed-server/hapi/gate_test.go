@@ -122,6 +122,15 @@ func TestStalled(t *testing.T) {
 	}
 }
 
+// broken stores a segment whose second packet came in by an interface that it has not.
+func (l *lab) broken(t testing.TB, first uint64, at time.Time) *wire.Record {
+	t.Helper()
+	one, _, _ := newSegment(t, sample(at, "1,2,3,4,x"))
+	data, from, to := newSegment(t, sample(at, "1,2,3,4,x"), sample(at.Add(time.Second), "1,2,3,4,x"), sample(at.Add(2*time.Second), "1,2,3,4,x"))
+	data[len(one)+8] = 7
+	return l.putSegment(t, "mag", "raw", first, 3, data, from, to)
+}
+
 // TestTold: the gate counts whose data was asked for, and is told of what is damaged or
 // gone.
 func TestTold(t *testing.T) {
@@ -133,6 +142,11 @@ func TestTold(t *testing.T) {
 	if err := l.store.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
+	// Of a segment whose framing is broken its digest says whether it came so.
+	framing := l.broken(t, 300, second(3600*8))
+	framing.Digest[0]++
+	cut := framing.ID
+	l.broken(t, 400, second(3600*10))
 	told, counted := make(chan string, 1), make(chan string, 1)
 	server := l.gated(t, door.GateConfig{
 		Damaged: func(instrument string, r wire.Record, missing bool) {
@@ -149,6 +163,8 @@ func TestTold(t *testing.T) {
 		{"/data?" + between("mag/field", start, second(4)), "mag 200", ""},
 		{"/data?" + between("mag/field", second(3600*3), second(3600*4)), "mag 500", "mag " + bad + " false"},
 		{"/data?" + between("mag/field", second(3600*6), second(3600*7)), "mag 500", "mag " + gone + " true"},
+		{"/data?" + between("mag/field", second(3600*8), second(3600*9)), "mag 500", "mag " + cut + " false"},
+		{"/data?" + between("mag/field", second(3600*10), second(3600*11)), "mag 200", ""},
 		{"/data?" + between("mag/field", start, second(3600*4)), "mag 0", "mag " + bad + " false"}, // broken off, before the first piece was full
 	} {
 		if answer, err := server.Client().Get(server.URL + hapi.Path + c.path); err == nil { // else it was broken off at once

@@ -44,8 +44,15 @@ type Archive interface {
 	// Tag changes whenever what Observed yields does.
 	Tag(ctx context.Context, instrument string, from, to time.Time) (string, error)
 	// Open opens an object's bytes. The last read fails where they are not those that
-	// were received.
+	// were received. It may return a Held.
 	Open(ctx context.Context, r wire.Record) (io.ReadCloser, error)
+}
+
+// Held is an object that lies in memory, and is what was received.
+type Held interface {
+	io.ReadCloser
+	// Bytes are all of it, until it is closed. They are not changed.
+	Bytes() []byte
 }
 
 // Config says what is served, and to whom.
@@ -106,10 +113,7 @@ func New(cfg Config) (*Handler, error) {
 
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	header.Set("Access-Control-Allow-Origin", "*")
-	header.Set("Access-Control-Expose-Headers", "ETag")
-	header.Add("Vary", "Authorization")
+	w.Header().Add("Vary", "Authorization")
 	v := door.VisitOf(r)
 	if v == nil {
 		h.serve.ServeHTTP(w, r)
@@ -148,13 +152,6 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !below:
 		h.refuse(w, failure(codeUserError, "no such endpoint"))
-	case r.Method == http.MethodOptions:
-		w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD")
-		w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, If-None-Match")
-		w.WriteHeader(http.StatusNoContent)
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
-		h.refuse(w, failure(codeUserError, "only GET and HEAD are answered").as(http.StatusMethodNotAllowed))
 	case strings.HasSuffix(endpoint, "/"):
 		to := *r.URL
 		to.Path, to.RawPath = strings.TrimRight(r.URL.Path, "/"), ""

@@ -147,18 +147,6 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("what was asked comes back: %s", body)
 		}
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.url+"/catalog", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %s", answer.Status)
-	}
 }
 
 // TestAccess asks as a stranger, as a reader, and as one who is named.
@@ -247,7 +235,7 @@ func FuzzQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, endpoint, query string) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.url+"/"+url.PathEscape(endpoint), nil)
 		if err != nil {
-			t.Skip()
+			t.Fatal(err)
 		}
 		request.URL.RawQuery = url.QueryEscape(query)
 		if u, err := url.ParseQuery(query); err == nil {
@@ -255,7 +243,7 @@ func FuzzQuery(f *testing.F) {
 		}
 		answer, err := http.DefaultClient.Do(request)
 		if err != nil {
-			t.Skip()
+			t.Fatal(err)
 		}
 		answer.Body.Close()
 		if answer.StatusCode >= 500 {

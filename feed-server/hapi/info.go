@@ -95,23 +95,12 @@ func (i info) with(c code) info {
 }
 
 func (h *Handler) info(w http.ResponseWriter, r *http.Request, c *caller) *problem {
-	asked, p := fields(r.URL, "dataset", "parameters", "resolve_references")
+	asked, p := h.subject(r, c)
 	if p != nil {
 		return p
 	}
-	d, p := h.dataset(c, asked["dataset"])
-	if p != nil {
-		return p
-	}
-	chosen, p := choose(asked["parameters"], d.decoder.Parameters())
-	if p != nil {
-		return p
-	}
-	s, p := h.span(r.Context(), c, d)
-	if p != nil {
-		return p
-	}
-	return h.document(w, r, d.describe(s, chosen, d.now(), d.generations).with(codeOK))
+	d := asked.dataset
+	return h.document(w, r, d.describe(asked.span, asked.chosen, d.now(), d.generations).with(codeOK))
 }
 
 // listed is a dataset in the catalog.

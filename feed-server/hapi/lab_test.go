@@ -155,7 +155,12 @@ type datagram struct {
 func (l *lab) segment(t testing.TB, instrument, channel string, first uint64, datagrams ...datagram) *wire.Record {
 	t.Helper()
 	data, from, to := newSegment(t, datagrams...)
-	key := wire.SegmentKey(site, instrument, channel, wire.DayOf(to), "19aa", first, first+uint64(len(datagrams))-1)
+	return l.putSegment(t, instrument, channel, first, len(datagrams), data, from, to)
+}
+
+func (l *lab) putSegment(t testing.TB, instrument, channel string, first uint64, datagrams int, data []byte, from, to time.Time) *wire.Record {
+	t.Helper()
+	key := wire.SegmentKey(site, instrument, channel, wire.DayOf(to), "19aa", first, first+uint64(datagrams)-1)
 	return l.put(t, instrument, wire.Record{ID: key, Key: key, Size: int64(len(data)), Digest: wire.Digest(sha256.Sum256(data)),
 		MediaType: wire.MediaTypeSegment, State: wire.StateCurrent, ObservedFrom: &from, ObservedTo: &to, ReceivedAt: to,
 		TimeSource: wire.TimeSourceReceived, Segment: &wire.SegmentRange{Channel: channel, Epoch: "19aa", First: first}}, data)

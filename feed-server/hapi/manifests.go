@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/catalog"
-	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Manifests is the Archive that a Site's manifests and its object store make.
+// Manifests is the Archive that a Site's manifests make, and what opens its objects.
 type Manifests struct {
 	Catalog *catalog.Catalog
-	Store   objectstore.Store
+	Objects interface {
+		Open(ctx context.Context, r wire.Record) (io.ReadCloser, error)
+	}
 }
 
 var _ Archive = Manifests{}
@@ -72,5 +72,5 @@ func (m Manifests) Tag(ctx context.Context, instrument string, from, to time.Tim
 
 // Open implements Archive.
 func (m Manifests) Open(ctx context.Context, r wire.Record) (io.ReadCloser, error) {
-	return tree.Open(ctx, m.Store, r)
+	return m.Objects.Open(ctx, r)
 }

@@ -49,8 +49,11 @@ type merger struct {
 	many   int
 	open   sources
 
-	// row is the sample that was found: time and values.
+	// row is a sample that is held: time and values.
 	row []byte
+	// spare are the rows of a source that was closed, for the next one: their memory is
+	// still taken.
+	spare []byte
 
 	undecodable, distant int
 }
@@ -74,29 +77,35 @@ func newMerger(archive Archive, d *dataset, from, to int64, memory int) *merger 
 	}
 }
 
-// next returns the next sample, as row has it; ok is false after the last.
+// next returns the next sample: time and values, which are good until it is called again;
+// ok is false after the last.
 func (m *merger) next(ctx context.Context) (row []byte, ok bool, err error) {
 	if err := m.settle(ctx); err != nil || len(m.open) == 0 {
 		return nil, false, err
 	}
-	t := m.open[0].time
-	m.row = append(m.row[:0], m.open[0].row...)
+	// What may hold another sample of this time is open, so the sources alone tell.
+	s := m.open[0]
+	t, row := s.time, s.row
+	if s.i == s.ready { // what is read next takes its place
+		row = m.hold(row)
+	}
 	if err := m.pass(); err != nil {
 		return nil, false, err
 	}
-	for {
-		// What begins at the same time may hold another sample of it.
-		if err := m.settle(ctx); err != nil {
-			return nil, false, err
-		}
-		if len(m.open) == 0 || m.open[0].time != t {
-			return m.row, true, nil
-		}
-		combine(m.row[timeWidth:], m.open[0].row[timeWidth:], m.dataset.decoder.Parameters())
+	for len(m.open) > 0 && m.open[0].time == t {
+		row = m.hold(row)
+		combine(row[timeWidth:], m.open[0].row[timeWidth:], m.dataset.decoder.Parameters())
 		if err := m.pass(); err != nil {
 			return nil, false, err
 		}
 	}
+	return row, true, nil
+}
+
+// hold copies a row away from its source.
+func (m *merger) hold(row []byte) []byte {
+	m.row = append(m.row[:0], row...)
+	return m.row
 }
 
 // pass goes on behind the sample that comes first.
@@ -115,7 +124,10 @@ func (m *merger) pass() error {
 
 func (m *merger) close(s *source) {
 	s.stop()
-	m.memory.free += s.reserved
+	if cap(s.rows.data) > cap(m.spare) {
+		m.spare, s.rows.data = s.rows.data, m.spare
+	}
+	m.memory.free += cap(s.rows.data)
 }
 
 // end closes what is open.
@@ -124,6 +136,8 @@ func (m *merger) end() {
 		m.close(s)
 	}
 	m.open = nil
+	m.memory.free += cap(m.spare)
+	m.spare = nil
 	m.drop(0)
 	m.ahead.close()
 }
@@ -171,10 +185,10 @@ func (m *merger) look(ctx context.Context) error {
 	delay := m.dataset.delay()
 	ask := time.Unix(0, begin)
 	if begin == m.from {
-		ask = ask.Add(-delay)
+		ask = ask.Add(-delay - cutTo)
 	}
 	most, cut := 2*m.many, false
-	for r, err := range m.archive.Observed(ctx, m.dataset.instrument.Instrument, ask, time.Unix(0, end).Add(delay+2*time.Second)) {
+	for r, err := range m.archive.Observed(ctx, m.dataset.instrument.Instrument, ask, time.Unix(0, end).Add(delay+cutTo)) {
 		if err != nil {
 			return err
 		}

@@ -34,6 +34,8 @@ type shelf struct {
 	content func(r wire.Record) []byte
 	open    atomic.Int64
 	asked   int
+	// held: objects lie in memory.
+	held bool
 }
 
 func (s *shelf) Span(context.Context, string) (from, to time.Time, ok bool, err error) {
@@ -45,10 +47,8 @@ func (s *shelf) Tag(context.Context, string, time.Time, time.Time) (string, erro
 func (s *shelf) Observed(_ context.Context, _ string, from, to time.Time) iter.Seq2[wire.Record, error] {
 	s.asked++
 	return func(yield func(wire.Record, error) bool) {
-		// By order of receipt, as a catalog might find them: so a binary search finds the first.
-		first, _ := slices.BinarySearchFunc(s.records, from, func(r wire.Record, t time.Time) int { return r.ReceivedAt.Compare(t) })
-		for _, r := range s.records[first:] {
-			if !r.ReceivedAt.Before(to) || !yield(r, nil) {
+		for _, r := range s.records {
+			if first, last := times(&r); !last.Before(from) && first.Before(to) && !yield(r, nil) {
 				return
 			}
 		}
@@ -62,9 +62,21 @@ type closing struct {
 
 func (c closing) Close() error { c.shelf.open.Add(-1); return nil }
 
+type heldObject struct {
+	closing
+	data []byte
+}
+
+func (h heldObject) Bytes() []byte { return h.data }
+
 func (s *shelf) Open(_ context.Context, r wire.Record) (io.ReadCloser, error) {
 	s.open.Add(1)
-	return closing{bytes.NewReader(s.content(r)), s}, nil
+	data := s.content(r)
+	body := closing{bytes.NewReader(data), s}
+	if s.held {
+		return heldObject{body, data}, nil
+	}
+	return body, nil
 }
 
 // newPairs is a dataset whose objects hold pairs: a time in milliseconds and a double.
@@ -98,7 +110,7 @@ func TestMergeProperty(t *testing.T) {
 	origin := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		contents := map[string][]byte{}
-		s := &shelf{content: func(r wire.Record) []byte { return contents[r.ID] }}
+		s := &shelf{content: func(r wire.Record) []byte { return contents[r.ID] }, held: rapid.Bool().Draw(t, "held")}
 		from := origin.Add(time.Duration(rapid.IntRange(-300, 300).Draw(t, "from")) * time.Minute)
 		to := from.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "span")) * time.Minute)
 		want := map[int64]float64{}
@@ -119,9 +131,10 @@ func TestMergeProperty(t *testing.T) {
 					want[at.UnixNano()] = was
 				}
 			}
-			s.records = append(s.records, pairRecord(id, received))
+			r := pairRecord(id, received)
+			r.Size = int64(len(contents[id]))
+			s.records = append(s.records, r)
 		}
-		// The shelf finds by receipt alone, which all here have.
 		m := newMerger(s, d, from.UnixNano(), to.UnixNano(), defaultMemory)
 		m.many = rapid.IntRange(1, 40).Draw(t, "many")
 		var got, wanted []string
@@ -141,8 +154,79 @@ func TestMergeProperty(t *testing.T) {
 		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
+		m.end()
 		if s.open.Load() != 0 || m.memory.free != samplesMemory || m.distant != 0 {
 			t.Fatalf("%d open, %d bytes free, %d distant", s.open.Load(), m.memory.free, m.distant)
+		}
+	})
+}
+
+// TestReachProperty: each sample between two instants is found, whatever fractions of a
+// second these have, and whatever the times of its record were cut to.
+func TestReachProperty(t *testing.T) {
+	origin := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	steps := map[string]time.Duration{wire.PrecisionSeconds: time.Second, wire.PrecisionMilliseconds: time.Millisecond}
+	precisions := slices.Sorted(maps.Keys(steps))
+	sets := map[string]*dataset{}
+	for _, p := range precisions {
+		sets[p] = newPairs(t, 0)
+		sets[p].channel.Time.Precision = p
+		var err error
+		if sets[p].decoder, err = decode.New(sets[p].channel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		precision := rapid.SampledFrom(precisions).Draw(t, "precision")
+		step, was := steps[precision], steps[rapid.SampledFrom(precisions).Draw(t, "was")]
+		delay := time.Duration(rapid.IntRange(0, 2000).Draw(t, "delay")) * time.Millisecond
+		d := *sets[precision]
+		d.channel.Time.MaxDelayMillis = delay.Milliseconds()
+		from := origin.Add(time.Duration(rapid.IntRange(0, 12_000).Draw(t, "from")) * 500 * time.Microsecond)
+		to := from.Add(time.Duration(rapid.IntRange(1, 12_000).Draw(t, "span")) * 500 * time.Microsecond)
+		contents, want := map[string][]byte{}, map[string]bool{}
+		s := &shelf{content: func(r wire.Record) []byte { return contents[r.ID] }}
+		for i := range rapid.IntRange(1, 8).Draw(t, "objects") {
+			r := pairRecord(fmt.Sprintf("object-%02d", i), origin.Add(time.Hour))
+			decoded := rapid.Bool().Draw(t, "decoded") // as it was archived
+			named := origin.Add(time.Duration(rapid.IntRange(0, 6000).Draw(t, "named")) * time.Millisecond)
+			for range rapid.IntRange(1, 6).Draw(t, "pairs") {
+				at := named.Add(time.Duration(rapid.IntRange(-int(delay/time.Millisecond), int(delay/time.Millisecond)).Draw(t, "at")) * time.Millisecond)
+				contents[r.ID] = appendPair(contents[r.ID], at.UnixMilli(), 1)
+				if told := at.Truncate(step); !told.Before(from) && told.Before(to) {
+					want[told.Format(time.StampNano)] = true
+				}
+				cut := at.Truncate(was)
+				if !decoded {
+					cut = named
+				}
+				if r.ObservedFrom == nil || cut.Before(*r.ObservedFrom) {
+					r.ObservedFrom = &cut
+				}
+				if r.ObservedTo == nil || cut.After(*r.ObservedTo) {
+					r.ObservedTo = &cut
+				}
+			}
+			if r.TimeSource = wire.TimeSourceName; decoded {
+				r.TimeSource = wire.TimeSourcePayload
+			}
+			s.records = append(s.records, r)
+		}
+		m := newMerger(s, &d, from.UnixNano(), to.UnixNano(), defaultMemory)
+		defer m.end()
+		var got []string
+		for {
+			row, ok, err := m.next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			got = append(got, time.Unix(0, timeOf(row)).UTC().Format(time.StampNano))
+		}
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), got); diff != "" || m.distant > 0 {
+			t.Fatalf("%d distant (-want +got):\n%s", m.distant, diff)
 		}
 	})
 }

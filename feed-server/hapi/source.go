@@ -117,9 +117,8 @@ type source struct {
 	rows     rows
 	i, ready int
 	// next reads on, and returns how many rows are ready.
-	next     func() (int, error, bool)
-	stop     func()
-	reserved int
+	next func() (int, error, bool)
+	stop func()
 
 	// row is what comes first, time its time.
 	row  []byte
@@ -142,7 +141,8 @@ func (s *source) advance() (ok bool, err error) {
 
 // openSource begins to read a record's samples.
 func (m *merger) openSource(ctx context.Context, r *wire.Record) *source {
-	s := &source{record: r, rows: rows{width: timeWidth + m.dataset.decoder.Width(), sorted: true}}
+	s := &source{record: r, rows: rows{width: timeWidth + m.dataset.decoder.Width(), sorted: true, data: m.spare[:0]}}
+	m.spare = nil
 	s.next, s.stop = iter.Pull2(m.samples(ctx, s))
 	return s
 }
@@ -216,11 +216,10 @@ func (m *merger) fill(ctx context.Context, s *source, yield func(int, error) boo
 func (m *merger) grow(s *source) error {
 	r := &s.rows
 	room := min(max(2*cap(r.data), 64*r.width), sourceMemory)
-	if err := m.memory.take(room - s.reserved); err != nil {
+	if err := m.memory.take(room - cap(r.data)); err != nil {
 		return err
 	}
-	s.reserved = room
-	r.data = slices.Grow(r.data, room-len(r.data))
+	r.data = append(make([]byte, 0, room), r.data...)
 	return nil
 }
 
@@ -243,13 +242,18 @@ func (m *merger) decode(r *wire.Record, body io.Reader, emit func(decode.Sample)
 	return err
 }
 
+// cutTo is the coarsest precision that the times of a record may have been cut to.
+const cutTo = time.Second
+
 // reach is between which times, both included, the samples of a record lie: where it was
 // decoded as it was archived, between those that were found, otherwise around when it was
-// received.
+// received. What precision its times were cut to then nobody knows any more; those of
+// samples are cut to today's.
 func (m *merger) reach(r *wire.Record) (low, high int64) {
 	from, to := times(r)
 	if delay := m.dataset.delay(); r.TimeSource != wire.TimeSourcePayload {
 		from, to = from.Add(-delay), to.Add(delay)
 	}
-	return from.UnixNano() - int64(time.Second), to.UnixNano() + int64(time.Second) // times are cut to seconds at most
+	cut := m.dataset.decoder.Cut
+	return cut(from.UnixNano()), cut(to.Add(cutTo - 1).UnixNano())
 }

@@ -81,7 +81,7 @@ func (c *csvLayout) line(r *run, number int, line []byte) bool {
 	if len(c.times) == 0 {
 		return r.untimed()
 	}
-	t, err := c.clock.text(c.timeText(r))
+	t, err := c.clock.text(r, c.timeText(r))
 	if err != nil {
 		r.skip("line %d: time: %w", number, err)
 		return true

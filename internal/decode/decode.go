@@ -56,6 +56,13 @@ func (u *Undecodable) Error() string {
 // Unwrap returns the first reason.
 func (u *Undecodable) Unwrap() error { return u.First }
 
+// add counts a record.
+func (u *Undecodable) add(why error) {
+	if u.Records++; u.First == nil {
+		u.First = why
+	}
+}
+
 // ErrChannel: a channel's declaration contradicts itself.
 var ErrChannel = errors.New("channel cannot be read")
 
@@ -153,6 +160,12 @@ func (d *Decoder) Width() int { return len(d.blank) }
 // Entry is what the decoder was made from.
 func (d *Decoder) Entry() wire.ChannelEntry { return d.entry }
 
+// Cut returns a time, in nanoseconds since 1970, as samples have it: cut to the channel's
+// precision.
+func (d *Decoder) Cut(t int64) int64 {
+	return t - ((t%d.step)+d.step)%d.step // also before 1970
+}
+
 // Decode reads a payload and calls emit for each sample, in the payload's order.
 // Errors: *Undecodable, and that of emit, which ends it.
 func (d *Decoder) Decode(payload []byte, receivedAt time.Time, emit func(Sample) error) error {
@@ -172,8 +185,8 @@ func (d *Decoder) Read(in io.Reader, receivedAt time.Time, emit func(Sample) err
 
 func (d *Decoder) begin(receivedAt time.Time, emit func(Sample) error) *run {
 	r := d.runs.Get().(*run)
-	r.receivedAt, r.emit = receivedAt, emit
-	r.emitted, r.bad, r.first, r.failed = 0, 0, nil, nil
+	r.emit = emit
+	r.again(receivedAt)
 	return r
 }
 
@@ -204,7 +217,14 @@ type run struct {
 	// What layouts keep from payload to payload, so as not to allocate it anew.
 	fields [][]byte
 	spare  []byte
+	dates  dates
 	state  any
+}
+
+// again begins a payload.
+func (r *run) again(receivedAt time.Time) {
+	r.receivedAt = receivedAt
+	r.emitted, r.bad, r.first, r.failed = 0, 0, nil, nil
 }
 
 // start begins a record in which everything is missing.
@@ -220,9 +240,7 @@ func (r *run) skip(format string, args ...any) {
 
 // done emits the record that was read, observed at t, and says whether to go on.
 func (r *run) done(t int64) bool {
-	step := r.d.step
-	t -= ((t % step) + step) % step // also before 1970
-	if r.failed = r.emit(Sample{Time: t, Values: r.values}); r.failed != nil {
+	if r.failed = r.emit(Sample{Time: r.d.Cut(t), Values: r.values}); r.failed != nil {
 		return false
 	}
 	r.emitted++

@@ -116,11 +116,11 @@ func (l *iagaLayout) header(r *run, s *iagaState, line []byte) {
 // time reads date and time, and compares them with the day of the year.
 func (l *iagaLayout) time(r *run) (int64, error) {
 	r.spare = append(append(append(r.spare[:0], r.fields[0]...), 'T'), r.fields[1]...)
-	t, ok := ParseTime(r.spare)
+	t, ok := r.dates.parse(r.spare)
 	if !ok {
 		return 0, fmt.Errorf("time: %w", errNoTime)
 	}
-	day, _, _, _ := parseDate(r.fields[0])
+	day, _, _, _ := r.dates.read(r.fields[0])
 	if doy, ok := parseDigits(r.fields[2]); !ok || doy != day.YearDay() {
 		return 0, fmt.Errorf("time: %s is not day %s of the year", r.fields[0], r.fields[2])
 	}

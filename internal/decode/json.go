@@ -322,7 +322,7 @@ func (j *jsonLayout) time(r *run, s *jsonState) error {
 	if err != nil {
 		return err
 	}
-	t, wrong := j.clock.text(text)
+	t, wrong := j.clock.text(r, text)
 	if wrong != nil {
 		s.wrong(fmt.Errorf("time: %w", wrong))
 		return nil

@@ -124,8 +124,8 @@ func noNumber(text []byte) bool {
 	return false
 }
 
-// pow10 are those powers of ten that a double holds exactly.
-var pow10 = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
+// pow10 are powers of ten, which a double holds exactly.
+var pow10 = [exactDigits + 1]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
 // exactDigits is how many decimal digits a double holds exactly, whatever they are.
 const exactDigits = 15
@@ -138,42 +138,37 @@ func parseFloat(text []byte) (float64, error) {
 	if len(rest) > 0 && (rest[0] == '-' || rest[0] == '+') {
 		negative, rest = rest[0] == '-', rest[1:]
 	}
-	var mantissa uint64
-	digits, decimals, seen, point := 0, 0, false, false
-	for i, c := range rest {
-		if c == '.' && !point {
-			point = true
-			continue
-		}
-		if c < '0' || c > '9' {
-			if seen && (c == 'e' || c == 'E') && i < len(rest)-1 {
-				return parseSlowly(text)
-			}
-			return 0, errNoNumber
-		}
-		seen = true
-		if mantissa > 0 || c > '0' {
-			digits++
-		}
-		if digits > exactDigits {
-			return parseSlowly(text)
-		}
-		mantissa = mantissa*10 + uint64(c-'0')
-		if point {
-			decimals++
-		}
+	mantissa, whole := leadingDigits(0, rest)
+	digits, end := whole, whole
+	if end < len(rest) && rest[end] == '.' {
+		end++
+		var decimals int
+		mantissa, decimals = leadingDigits(mantissa, rest[end:])
+		digits, end = digits+decimals, end+decimals
 	}
-	if !seen {
+	switch exponent := end < len(rest)-1 && rest[end]|0x20 == 'e'; {
+	case digits == 0 || end < len(rest) && !exponent:
 		return 0, errNoNumber
-	}
-	if decimals >= len(pow10) {
+	case digits > exactDigits || exponent:
 		return parseSlowly(text)
 	}
-	f := float64(mantissa) / pow10[decimals]
+	f := float64(mantissa) / pow10[digits-whole]
 	if negative {
 		f = -f
 	}
 	return f, nil
+}
+
+// leadingDigits adds those that a text begins with to a number, and says how many there
+// are.
+func leadingDigits(n uint64, text []byte) (uint64, int) {
+	for i, c := range text {
+		if c < '0' || c > '9' {
+			return n, i
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return n, len(text)
 }
 
 func parseSlowly(text []byte) (float64, error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/gopacket/gopacket/layers"
@@ -16,12 +17,21 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// buffers are large enough for pcapgo to take them as they are.
+var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
+
 // Datagrams calls each for every datagram of a segment, in its order: pcapng with raw
 // IP, see docs/formats.md. A payload is good until each returns. Errors:
 // wire.ErrMalformed, those of in, and that of each, which ends it.
 func Datagrams(in io.Reader, each func(payload []byte, receivedAt time.Time) error) error {
 	source := &watched{Reader: in}
-	ng, err := pcapgo.NewNgReader(bufio.NewReaderSize(source, 64<<10), pcapgo.DefaultNgReaderOptions)
+	buffer := buffers.Get().(*bufio.Reader)
+	buffer.Reset(source)
+	defer func() {
+		buffer.Reset(nil) // it holds in's memory
+		buffers.Put(buffer)
+	}()
+	ng, err := pcapgo.NewNgReader(buffer, pcapgo.DefaultNgReaderOptions)
 	if err != nil {
 		return source.explain(err)
 	}
@@ -47,20 +57,24 @@ func Datagrams(in io.Reader, each func(payload []byte, receivedAt time.Time) err
 }
 
 // ReadSegment decodes the datagrams of a segment. Errors: *Undecodable, with a record
-// for each datagram of which something cannot be read, and those of Datagrams.
+// for each datagram of which something cannot be read, and one for all that lies behind
+// a break of the framing; those of in and of emit. In may not be read to its end.
 func (d *Decoder) ReadSegment(in io.Reader, emit func(Sample) error) error {
 	var bad Undecodable
+	r := d.begin(time.Time{}, emit)
 	err := Datagrams(in, func(payload []byte, receivedAt time.Time) error {
-		err := d.Decode(payload, receivedAt, emit)
-		var undecodable *Undecodable
-		if errors.As(err, &undecodable) {
-			if bad.Records++; bad.First == nil {
-				bad.First = undecodable.First
-			}
-			return nil
+		r.again(receivedAt)
+		d.layout.payload(r, payload)
+		if r.bad > 0 && r.failed == nil {
+			bad.add(r.first)
 		}
-		return err
+		return r.failed
 	})
+	_ = d.end(r) // what it says of the last datagram is told
+	if errors.Is(err, wire.ErrMalformed) {
+		bad.add(err)
+		err = nil
+	}
 	if err == nil && bad.Records > 0 {
 		return &bad
 	}

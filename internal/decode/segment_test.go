@@ -94,6 +94,36 @@ func TestReadSegment(t *testing.T) {
 	}
 }
 
+// TestBrokenSegment: what stands before a break of the framing is read, and what lies
+// behind it counts once; where the stream breaks, nothing is wrong with the segment.
+func TestBrokenSegment(t *testing.T) {
+	d := newDecoder(t, csvChannel(",", nil, column(double("x"), 1)))
+	whole := newSegment(t, "1", "no", "3", "4")
+	last := len(whole) - len(newSegment(t, "1", "no", "3"))
+	wild := bytes.Clone(whole)
+	wild[len(wild)-last]++ // the type of the last block
+	wild[len(wild)-last+4] = 1
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		in      io.Reader
+		samples int
+		bad     int
+	}{
+		"nothing":      {bytes.NewReader(nil), 0, 1},
+		"no segment":   {bytes.NewReader([]byte("hello, this is no segment at all")), 0, 1},
+		"cut off":      {bytes.NewReader(whole[:len(whole)-7]), 2, 2},
+		"a wild block": {bytes.NewReader(wild), 2, 2},
+		"a stream":     {io.MultiReader(bytes.NewReader(whole[:len(whole)-7]), iotest.ErrReader(broken)), 2, 0},
+	} {
+		samples := 0
+		err := d.ReadSegment(c.in, func(decode.Sample) error { samples++; return nil })
+		var u *decode.Undecodable
+		if errors.As(err, &u) != (c.bad > 0) || u != nil && u.Records != c.bad || c.bad == 0 && !errors.Is(err, broken) || samples != c.samples {
+			t.Errorf("%s: %d samples, %v", name, samples, err)
+		}
+	}
+}
+
 // BenchmarkSegment reads a segment of ten minutes of 1 Hz, three components as CSV.
 func BenchmarkSegment(b *testing.B) {
 	var payloads []string

@@ -20,8 +20,19 @@ var (
 // hh:mm:ss.f), of which all may be left out from the end to behind the year. Without
 // a zone it is UTC. A leap second is the second that follows. It returns false for
 // anything else.
-func ParseTime(text []byte) (time.Time, bool) {
-	date, rest, whole, ok := parseDate(text)
+func ParseTime(text []byte) (time.Time, bool) { return new(dates).parse(text) }
+
+// dates remembers the date that was read last: most payloads tell the same again and
+// again. The zero value knows of none.
+type dates struct {
+	text  [len("2006-01-02")]byte
+	date  time.Time
+	known bool
+}
+
+// parse is ParseTime.
+func (d *dates) parse(text []byte) (time.Time, bool) {
+	date, rest, whole, ok := d.read(text)
 	if !ok {
 		return time.Time{}, false
 	}
@@ -36,6 +47,20 @@ func ParseTime(text []byte) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return date.Add(clock - zone), true
+}
+
+// read is parseDate.
+func (d *dates) read(text []byte) (date time.Time, rest []byte, whole, ok bool) {
+	n := len(d.text)
+	if d.known && len(text) >= n && string(text[:n]) == string(d.text[:]) {
+		return d.date, text[n:], true, true
+	}
+	date, rest, whole, ok = parseDate(text)
+	if ok && whole && len(text)-len(rest) == n {
+		d.date, d.known = date, true
+		copy(d.text[:], text)
+	}
+	return date, rest, whole, ok
 }
 
 // parseDate reads the date; whole says whether it names a day.
@@ -91,8 +116,9 @@ func parseClock(text []byte) (clock time.Duration, rest []byte, ok bool) {
 		if len(text) < 2 {
 			return 0, nil, false
 		}
-		n, ok := parseDigits(text[:2])
-		if !ok || n > limits[i] {
+		tens, ones := text[0]-'0', text[1]-'0'
+		n := int(tens)*10 + int(ones)
+		if tens > 9 || ones > 9 || n > limits[i] {
 			return 0, nil, false
 		}
 		clock += time.Duration(n) * units[i]
@@ -171,9 +197,9 @@ func newClock(format string) (clock, error) {
 
 // text reads a time. Fractions are read digit by digit: a double holds nanoseconds of
 // no time after 1970-04.
-func (c clock) text(text []byte) (int64, error) {
+func (c clock) text(r *run, text []byte) (int64, error) {
 	if c.iso {
-		t, ok := ParseTime(text)
+		t, ok := r.dates.parse(text)
 		if !ok {
 			return 0, errNoTime
 		}

@@ -191,6 +191,21 @@ func TestPackageHoldsTheCRDs(t *testing.T) {
 	}
 }
 
+// What the kind takes of a Site's feed servers the chart takes too.
+func TestFeedServerValues(t *testing.T) {
+	out, errs, err := helm(t, "template", "test", "substorm", "--namespace=aurora",
+		"--set=site.spec.feedServer.url=https://archive.example.org,site.spec.feedServer.proxies={192.0.2.0/24}",
+		"--set=site.spec.feedServer.limits.robot.requestsPerSecond=1000,site.spec.feedServer.limits.person.burst=4000")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	for _, want := range []string{"url: https://archive.example.org", "- 192.0.2.0/24", "requestsPerSecond: 1000", "burst: 4000"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the Site has no %q", want)
+		}
+	}
+}
+
 func TestBadValues(t *testing.T) {
 	for name, test := range map[string]struct {
 		chart, set string
@@ -211,6 +226,7 @@ func TestBadValues(t *testing.T) {
 		"an edge without a range":    {"substorm", "ingestGateway.spec.edge.port=31900,ingestGateway.spec.edge.sources={10.0.0.1}", []string{"/edge/sources/0", "does not match"}},
 		"strangers in capitals":      {"substorm", "ingestGateway.spec.unknownSenders=QUARANTINE", []string{"/unknownSenders", "Quarantine"}},
 		"no feed servers but a word": {"substorm", "site.spec.feedServer.replicas=0", []string{"/feedServer/replicas", "minimum"}},
+		"a robot that may not ask":   {"substorm", "site.spec.feedServer.limits.robot.burst=0", []string{"/feedServer/limits/robot/burst", "minimum"}},
 		"a feed server's TLS":        {"substorm", "site.spec.feedServer.tls.secretRef=x", []string{"/site/spec/feedServer", "tls"}},
 		"a misspelled Secret":        {"substorm", "ingestGateway.spec.tls.secret=x", []string{"/ingestGateway/spec/tls", "secret"}},
 		"a peer that is none":        {"substorm", "ingestGateway.networkPolicy.from[0].cidr=192.0.2.0/24", []string{"/networkPolicy/from/0", "cidr"}},

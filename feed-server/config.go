@@ -39,6 +39,9 @@ type Config struct {
 	// Proxies whose word about a client's address is taken, as CIDRs.
 	Proxies []string
 
+	// Limits on what one client may ask of the archive.
+	Limits door.Limits
+
 	// RingSize is how much of the streams' ends is held in memory, of all together, in
 	// bytes; 0: what the memory limit lets.
 	RingSize int64
@@ -88,6 +91,10 @@ func (c *Config) check() error {
 	}
 	if _, err := door.ParseProxies(c.Proxies); err != nil {
 		errs = append(errs, fmt.Errorf("--proxies: %w", err))
+	}
+	if l := c.Limits; l.Person.PerSecond <= 0 || l.Person.Burst < 1 || l.Robot.PerSecond <= 0 || l.Robot.Burst < 1 || l.Patience <= 0 || l.Waiting < 1 || l.Clients < 1 {
+		errs = append(errs, errors.New("--person-requests-per-second, --person-burst, --robot-requests-per-second, --robot-burst, "+
+			"--request-patience, --waiting-requests and --limited-clients must be positive"))
 	}
 	if c.ArchiveSize != 0 && c.ArchiveSize < minArchive {
 		errs = append(errs, fmt.Errorf("--archive-size %d: at least %d bytes are needed", c.ArchiveSize, minArchive))

@@ -45,7 +45,7 @@ func (l *doorsLab) downloads(js jetstream.JetStream, instrument, reader string) 
 func TestDownloadsAreCounted(t *testing.T) {
 	t.Parallel()
 	l := newDoorsLab(t)
-	const path = "/archive/" + open + "/n/hello.csv"
+	path := pathOf(open)
 	l.until(path, 200) // as the insider
 	sent := uint64(0)
 	for range 5 {
@@ -55,7 +55,7 @@ func TestDownloadsAreCounted(t *testing.T) {
 		}
 		sent += uint64(len(body))
 	}
-	if status, _ := l.ask(http.MethodGet, "/archive/"+hidden+"/n/hello.csv", outsider); status < 400 {
+	if status, _ := l.ask(http.MethodGet, pathOf(hidden), outsider); status < 400 {
 		t.Errorf("the outsider got %d", status)
 	}
 	for range 3 {

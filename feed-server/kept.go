@@ -67,7 +67,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	})
 	s.kept.damage = damage.New(damage.Config{Site: cfg.Site, Pod: cfg.Pod, JetStream: s.js, Logger: s.log, Metrics: s.metrics})
 	gate := door.NewGate(door.GateConfig{
-		Registry: s.registry.Snapshot, Certificates: s.certificates, Proxies: proxies, BaseURL: cfg.BaseURL,
+		Registry: s.registry.Snapshot, Limits: cfg.Limits, Certificates: s.certificates, Proxies: proxies, BaseURL: cfg.BaseURL,
 		Draining: s.leaving, Count: s.kept.downloads.Count, Damaged: s.kept.damage.Tell, Logger: s.log, Metrics: s.metrics,
 	})
 	objects := archive.New(archive.Config{

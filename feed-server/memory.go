@@ -13,8 +13,9 @@ const (
 	ringShare       = 1. / 8
 	archiveShare    = 5. / 16
 	connectionShare = 3. / 8
-	// connectionCost is what a connection takes at most: a batch, and what the kernel
-	// holds for a client that does not read.
+	// connectionCost is what a consumer's connection takes at most: a batch, and what the
+	// kernel holds for a client that does not read (door.Narrow). A download takes less,
+	// see door.Listen.
 	connectionCost = 512 << 10
 	minConnections = 32
 )

@@ -18,6 +18,7 @@ import (
 
 	"github.com/substorm/substorm/bench/internal/browser"
 	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/bench/internal/relay"
 	"github.com/substorm/substorm/bench/internal/report"
 	"github.com/substorm/substorm/bench/internal/web"
 	"github.com/substorm/substorm/internal/wire"
@@ -56,7 +57,7 @@ func main() { lab.Run(run) }
 
 func run(l *lab.Lab) error {
 	ctx := context.Background()
-	b := &bench{lab: l, report: report.New("cache-busting", 1), speed: 1, relays: map[string]*web.Relay{}}
+	b := &bench{lab: l, report: report.New("cache-busting", 1), speed: 1, relays: map[string]*relay.Relay{}}
 	if text := os.Getenv(speedVariable); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
@@ -71,7 +72,7 @@ func run(l *lab.Lab) error {
 	}
 	for _, way := range ways {
 		for _, who := range []string{one, many} {
-			if b.relays[who+way], err = web.StartRelay(l, b.site.Server.Address()); err != nil {
+			if b.relays[who+way], err = relay.Start(l, b.site.Server.Address()); err != nil {
 				return err
 			}
 		}
@@ -97,7 +98,7 @@ type bench struct {
 	report  *report.Report
 	site    *web.Site
 	browser *browser.Browser
-	relays  map[string]*web.Relay
+	relays  map[string]*relay.Relay
 	speed   time.Duration
 }
 
@@ -194,9 +195,9 @@ func (b *bench) tell() {
 	for _, who := range []string{one, many} {
 		count := map[string]float64{one: 1, many: pages}[who]
 		for _, way := range ways {
-			relay := b.relays[who+way]
-			r.Add(who, way, "B", float64(relay.Bytes())/count)
-			r.Add(who+", requests", way, "requests", float64(relay.Requests())/count)
+			over := b.relays[who+way]
+			r.Add(who, way, "B", float64(over.Bytes())/count)
+			r.Add(who+", requests", way, "requests", float64(over.Requests())/count)
 		}
 		for _, goal := range []struct {
 			name, way, suffix string

@@ -5,13 +5,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"os"
-	"sync/atomic"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/bench/internal/relay"
 )
 
 // flushes are the thesis' ten fixed numbers of messages.
@@ -54,18 +51,17 @@ func (b *bench) flush(way string) error {
 	if way == polling {
 		target = b.polls[flushed].address
 	}
-	r, err := startRelay(target, parts.Loopback(parts.FreePort(b.lab)))
+	r, err := relay.Start(b.lab, target)
 	if err != nil {
 		return err
 	}
-	defer r.close()
-	t, err := b.open(flushed, way, r.address)
+	t, err := b.open(flushed, way, r.Address())
 	if err != nil {
 		return err
 	}
 	defer t.Close()
 	supply := b.site.NewSupply(flushed)
-	begin, sent := r.bytes.Load(), int64(0)
+	begin, sent := r.Bytes(), int64(0)
 	for n := 1; n <= flushes; n++ {
 		for range 10 {
 			if err := supply.Publish(ctx, 1, processorProbe); err != nil {
@@ -78,7 +74,7 @@ func (b *bench) flush(way string) error {
 			return err
 		}
 	}
-	b.report.Add("bytes on the wire, B a sample of 140 B", way, "", float64(r.bytes.Load()-begin)/float64(sent))
+	b.report.Add("bytes on the wire, B a sample of 140 B", way, "", float64(r.Bytes()-begin)/float64(sent))
 	return nil
 }
 
@@ -97,50 +93,4 @@ func (t *tab) await(samples int64) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-}
-
-// relay passes TCP on and counts bytes, both ways.
-type relay struct {
-	address  string
-	listener net.Listener
-	bytes    atomic.Int64
-}
-
-func startRelay(target, address string) (*relay, error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	r := &relay{address: address, listener: listener}
-	go func() {
-		for {
-			in, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			go r.pass(in, out)
-			go r.pass(out, in)
-		}
-	}()
-	return r, nil
-}
-
-func (r *relay) pass(to, from net.Conn) {
-	_, _ = io.Copy(io.MultiWriter(to, counter{&r.bytes}), from)
-	_ = to.Close()
-	_ = from.Close()
-}
-
-func (r *relay) close() { _ = r.listener.Close() }
-
-type counter struct{ n *atomic.Int64 }
-
-func (c counter) Write(b []byte) (int, error) {
-	c.n.Add(int64(len(b)))
-	return len(b), nil
 }

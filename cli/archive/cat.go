@@ -44,26 +44,16 @@ by an error.`,
 			if _, err := s.days(); err != nil {
 				return err
 			}
-			b, err := backend.Open(cmd.Context(), *o)
-			if err != nil {
-				return err
-			}
-			defer b.Close()
-			store, err := b.Store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if wire.IsLegacyPath(args[0]) {
-				return s.catLegacy(cmd.Context(), store, b.Code, args[0], retracted, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			}
-			n, err := resolve(cmd.Context(), b, store, args[0], &s)
-			if err == nil {
-				n, err = standing(cmd.Context(), store, n, retracted)
-			}
-			if err != nil {
-				return err
-			}
-			return fetch(cmd.Context(), store, n, cmd.OutOrStdout())
+			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
+				if wire.IsLegacyPath(args[0]) {
+					return s.catLegacy(cmd.Context(), store, b.Code, args[0], retracted, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				}
+				n, err := standing(cmd.Context(), b, store, args[0], &s, retracted)
+				if err != nil {
+					return err
+				}
+				return fetch(cmd.Context(), store, n, cmd.OutOrStdout())
+			})
 		},
 	}
 	s.addFlags(cmd.Flags())

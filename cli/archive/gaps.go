@@ -5,7 +5,6 @@ package archive
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -26,7 +26,7 @@ func GapsCommand() *cobra.Command {
 	o := &backend.Options{}
 	var s selection
 	var all bool
-	var cause, output string
+	var cause, format string
 	cmd := &cobra.Command{
 		Use:   "gaps",
 		Short: "Show what is missing of what instruments should have observed, and why",
@@ -49,43 +49,30 @@ Daylight (spec.cadence.observes), maintenance and retirement are no gaps.`,
 			if _, err := s.days(); err != nil {
 				return err
 			}
-			if output != "" && output != "json" {
-				return usage.Errorf("-o %s: there is json", output)
+			if err := output.Check(format); err != nil {
+				return err
 			}
 			if cause != "" && !slices.Contains(wire.GapCauses(), wire.GapCause(cause)) {
 				return usage.Errorf("--cause %s: there are %v", cause, wire.GapCauses())
 			}
-			b, err := backend.Open(cmd.Context(), *o)
-			if err != nil {
-				return err
-			}
-			defer b.Close()
-			js, err := b.JetStream(cmd.Context())
-			if err != nil {
-				return err
-			}
-			days, err := readGaps(cmd.Context(), js, b.Code, &s)
-			if err != nil {
-				return err
-			}
-			gaps := chosen(days, all, wire.GapCause(cause))
-			if output == "json" {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				for _, g := range gaps {
-					if err := enc.Encode(g); err != nil {
-						return err
-					}
+			return backend.WithJetStream(cmd.Context(), *o, func(b *backend.Backend, js jetstream.JetStream) error {
+				days, err := readGaps(cmd.Context(), js, b.Code, &s)
+				if err != nil {
+					return err
 				}
-				return nil
-			}
-			return printGaps(cmd.OutOrStdout(), b.Code, gaps, len(days), time.Now())
+				gaps := chosen(days, all, wire.GapCause(cause))
+				if format == output.JSON {
+					return output.Lines(cmd.OutOrStdout(), gaps)
+				}
+				return printGaps(cmd.OutOrStdout(), b.Code, gaps, len(days), time.Now())
+			})
 		},
 	}
 	o.AddFlags(cmd.Flags())
 	s.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, "also gaps that what came late has filled")
 	cmd.Flags().StringVar(&cause, "cause", "", "only gaps of this cause")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json (one gap per line)")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "json (one gap per line)")
 	return cmd
 }
 

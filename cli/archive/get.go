@@ -45,23 +45,13 @@ What was retracted is only given with --retracted.`,
 			if _, err := s.days(); err != nil {
 				return err
 			}
-			b, err := backend.Open(cmd.Context(), *o)
-			if err != nil {
-				return err
-			}
-			defer b.Close()
-			store, err := b.Store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			n, err := resolve(cmd.Context(), b, store, args[0], &s)
-			if err == nil {
-				n, err = standing(cmd.Context(), store, n, retracted)
-			}
-			if err != nil {
-				return err
-			}
-			return save(cmd.Context(), store, n, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
+				n, err := standing(cmd.Context(), b, store, args[0], &s, retracted)
+				if err != nil {
+					return err
+				}
+				return save(cmd.Context(), store, n, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			})
 		},
 	}
 	s.addFlags(cmd.Flags())

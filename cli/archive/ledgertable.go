@@ -3,7 +3,6 @@
 package archive
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -13,16 +12,17 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 func ledgerCommand(o *backend.Options) *cobra.Command {
 	var s selection
-	var output string
+	var format string
 	cmd := &cobra.Command{
 		Use:   "ledger",
 		Short: "Show what was received, stored and announced, and whether it agrees",
@@ -49,41 +49,24 @@ unknown       datagrams that were in memory when a gateway was killed
 			if _, err := s.days(); err != nil {
 				return err
 			}
-			if output != "" && output != "json" {
-				return usage.Errorf("-o %s: there is json", output)
-			}
-			b, err := backend.Open(cmd.Context(), *o)
-			if err != nil {
+			if err := output.Check(format); err != nil {
 				return err
 			}
-			defer b.Close()
-			js, err := b.JetStream(cmd.Context())
-			if err != nil {
-				return err
-			}
-			ledgers, err := ReadLedger(cmd.Context(), js, b.Code, &s, time.Now())
-			if err != nil {
-				return err
-			}
-			if output == "json" {
-				return printLedgersJSON(cmd.OutOrStdout(), ledgers)
-			}
-			return printLedgers(cmd.OutOrStdout(), b.Code, ledgers)
+			return backend.WithJetStream(cmd.Context(), *o, func(b *backend.Backend, js jetstream.JetStream) error {
+				ledgers, err := ReadLedger(cmd.Context(), js, b.Code, &s, time.Now())
+				if err != nil {
+					return err
+				}
+				if format == output.JSON {
+					return output.Lines(cmd.OutOrStdout(), ledgers)
+				}
+				return printLedgers(cmd.OutOrStdout(), b.Code, ledgers)
+			})
 		},
 	}
 	s.addFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json (one instrument's day per line)")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "json (one instrument's day per line)")
 	return cmd
-}
-
-func printLedgersJSON(w io.Writer, ledgers []Ledger) error {
-	enc := json.NewEncoder(w)
-	for _, l := range ledgers {
-		if err := enc.Encode(l); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func printLedgers(w io.Writer, site string, ledgers []Ledger) error {

@@ -55,19 +55,12 @@ gateways and day one path, under which substorm archive cat writes all that came
 			if err := l.checkStates(); err != nil {
 				return err
 			}
-			b, err := backend.Open(cmd.Context(), *o)
-			if err != nil {
-				return err
-			}
-			defer b.Close()
-			store, err := b.Store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if l.legacy {
-				return l.printLegacy(cmd.Context(), store, b.Code, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			}
-			return l.print(cmd.Context(), store, b.Code, format, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
+				if l.legacy {
+					return l.printLegacy(cmd.Context(), store, b.Code, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				}
+				return l.print(cmd.Context(), store, b.Code, format, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			})
 		},
 	}
 	l.addFlags(cmd.Flags())

@@ -6,9 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,15 +21,12 @@ import (
 const (
 	// rebuildWriter stands in the headers of what a rebuild writes.
 	rebuildWriter = "_rebuild"
-	// rebuildAge is when an object must be listed, after it was stored: the sweep of
-	// a gateway goes by the same.
-	rebuildAge = 10 * time.Minute
 	// fencedTries is how often a day is compared anew because a gateway compacted it.
 	fencedTries = 3
 )
 
 func rebuildCommand(o *backend.Options) *cobra.Command {
-	r := rebuild{age: rebuildAge}
+	var r rebuild
 	cmd := &cobra.Command{
 		Use:   "rebuild",
 		Short: "Make manifests anew from what the objects in the bucket say themselves",
@@ -68,45 +62,30 @@ left to them (--age).
 			}
 			opened := *o
 			opened.Rebuild = true
-			b, err := backend.Open(cmd.Context(), opened)
-			if err != nil {
-				return err
-			}
-			defer b.Close()
-			store, err := b.Store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			r.store, r.site, r.out, r.notes = store, b.Code, cmd.OutOrStdout(), cmd.ErrOrStderr()
-			if b.KnowsJetStream() {
-				js, err := b.JetStream(cmd.Context())
-				if err != nil {
-					return err
+			return backend.WithStore(cmd.Context(), opened, func(b *backend.Backend, store objectstore.Store) error {
+				r.open(cmd, b, store)
+				if b.KnowsJetStream() {
+					js, err := b.JetStream(cmd.Context())
+					if err != nil {
+						return err
+					}
+					r.index = &index{js: js, site: b.Code}
 				}
-				r.index = &index{js: js, site: b.Code}
-			}
-			return r.run(cmd.Context())
+				return r.run(cmd.Context())
+			})
 		},
 	}
-	r.addFlags(cmd.Flags())
+	r.addFlags(cmd, "leave what was stored more recently than this to the gateways")
 	cmd.Flags().BoolVar(&r.dry, "dry-run", false, "say what differs and change nothing")
 	cmd.Flags().BoolVar(&r.tell, "tell", false, "write down beside the data what only manifests say")
-	cmd.Flags().DurationVar(&r.age, "age", r.age, "leave what was stored more recently than this to the gateways")
-	cmd.Flags().StringVar(&r.scratch, "scratch-dir", os.TempDir(), "folder for what was found: about 1 KB an object")
 	return cmd
 }
 
 // rebuild is what `archive rebuild` does.
 type rebuild struct {
-	selection
+	survey
 	dry, tell bool
-	age       time.Duration
-	scratch   string
-
-	store      objectstore.Store
-	site       string
-	index      *index // nil where JetStream is not known
-	out, notes io.Writer
+	index     *index // nil where JetStream is not known
 }
 
 // counts are what a rebuild did, or would do.
@@ -117,26 +96,14 @@ type counts struct {
 
 func (r *rebuild) run(ctx context.Context) error {
 	c := counts{kinds: map[bucket.DifferenceKind]int{}}
-	found, err := scan(ctx, r.store, r.site, &r.selection, r.scratch, r.notes, func(key string, err error) error {
+	err := r.each(ctx, func(key string, err error) error {
 		c.kinds[bucket.Stranger]++
-		return printFinding(r.out, bucket.Stranger, nowhere, nowhere, key, "  "+err.Error())
+		return r.print(bucket.Stranger, bucket.List{Instrument: nowhere, Day: nowhere}, key, "  "+err.Error())
+	}, func(ctx context.Context, _ bucket.List, compare comparison) error {
+		return r.list(ctx, compare, &c)
 	})
 	if err != nil {
 		return err
-	}
-	defer func() { _ = found.Close() }()
-	lists, err := r.all(ctx, found)
-	if err != nil {
-		return err
-	}
-	before := time.Now().Add(-r.age)
-	if r.age == 0 {
-		before = time.Time{}
-	}
-	for _, of := range lists {
-		if err := r.list(ctx, found, of, before, &c); err != nil {
-			return fmt.Errorf("instrument %s, %s: %w", of.Instrument, of.Day, err)
-		}
 	}
 	if c.written > 0 {
 		if err := r.index.forget(ctx, r.notes); err != nil {
@@ -146,36 +113,19 @@ func (r *rebuild) run(ctx context.Context) error {
 	return r.report(c)
 }
 
-// all returns the lists of the selection: of what was found and of what is listed.
-func (r *rebuild) all(ctx context.Context, found *bucket.Found) ([]bucket.List, error) {
-	lists := found.Lists()
-	for l, err := range r.lists(ctx, r.store, r.site) {
-		if err != nil {
-			return nil, err
-		}
-		lists = append(lists, bucket.List{Instrument: l.instrument, Day: l.day})
-	}
-	slices.SortFunc(lists, bucket.List.Compare)
-	return slices.Compact(lists), nil
-}
-
-func (r *rebuild) list(ctx context.Context, found *bucket.Found, of bucket.List, before time.Time, c *counts) error {
+// list makes one list anew, where it must be.
+func (r *rebuild) list(ctx context.Context, compare comparison, c *counts) error {
 	for try := 1; ; try++ {
-		merged, err := found.Merge(ctx, of, before)
-		if err != nil {
-			return err
-		}
-		err = r.compare(ctx, merged, c)
+		err := r.mend(ctx, compare, c)
 		if !errors.Is(err, manifest.ErrFenced) || try == fencedTries {
 			return err
 		}
 	}
 }
 
-func (r *rebuild) compare(ctx context.Context, merged *bucket.Merged, c *counts) error {
-	p, err := bucket.Compare(ctx, r.store, r.site, merged)
+func (r *rebuild) mend(ctx context.Context, compare comparison, c *counts) error {
+	p, err := compare(ctx)
 	if err != nil {
-		merged.Close()
 		return err
 	}
 	defer p.Close()
@@ -202,7 +152,7 @@ func (r *rebuild) compare(ctx context.Context, merged *bucket.Merged, c *counts)
 	for _, d := range p.Differences {
 		c.kinds[d.Kind]++
 		if r.dry || d.Kind != bucket.Untold {
-			if err := printFinding(r.out, d.Kind, d.Instrument, string(d.Day), d.ID, told(d)); err != nil {
+			if err := r.print(d.Kind, d.List, d.ID, told(d)); err != nil {
 				return err
 			}
 		}

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/cli/output"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -25,7 +27,7 @@ var errReportDiffers = errors.New("the totals differ from the ledger's")
 func ReportCommand() *cobra.Command {
 	o := &backend.Options{}
 	var s selection
-	var output string
+	var format string
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Report what a time brought: expected, received, late, missing, downloaded",
@@ -57,43 +59,38 @@ MIRRORED   what each partner confirmed that it has; - where there is none
 			if _, err := s.days(); err != nil {
 				return err
 			}
-			if output != "" && output != "json" {
-				return usage.Errorf("-o %s: there is json", output)
-			}
-			b, err := backend.Open(cmd.Context(), *o)
-			if err != nil {
+			if err := output.Check(format); err != nil {
 				return err
 			}
-			defer b.Close()
-			store, err := b.Store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			js, err := b.JetStream(cmd.Context())
-			if err != nil {
-				return err
-			}
-			r, err := ReadReport(cmd.Context(), store, js, b.Code, &s, time.Now())
-			if err != nil {
-				return err
-			}
-			if output == "json" {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				err = enc.Encode(r)
-			} else {
-				err = r.print(cmd.OutOrStdout())
-			}
-			if err == nil && !r.Agree {
-				err = errReportDiffers
-			}
-			return err
+			return backend.With(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store, js jetstream.JetStream) error {
+				r, err := ReadReport(cmd.Context(), store, js, b.Code, &s, time.Now())
+				if err != nil {
+					return err
+				}
+				return r.tell(cmd.OutOrStdout(), format)
+			})
 		},
 	}
 	o.AddFlags(cmd.Flags())
 	s.addFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "json")
 	return cmd
+}
+
+// tell prints a report. It is an error where its totals are not those of the ledger.
+func (r *Report) tell(w io.Writer, format string) error {
+	err := error(nil)
+	if format == output.JSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(r)
+	} else {
+		err = r.print(w)
+	}
+	if err == nil && !r.Agree {
+		err = errReportDiffers
+	}
+	return err
 }
 
 func (r *Report) print(w io.Writer) error {

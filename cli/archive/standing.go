@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -17,10 +18,14 @@ func addRetracted(f *pflag.FlagSet, retracted *bool) {
 	f.BoolVar(retracted, "retracted", false, "also give what was retracted")
 }
 
-// standing returns an object as its manifest has it now, for its metadata does not
-// know what became of it; as it is where it is not listed yet. What was retracted is
-// refused unless it is asked for. Errors: those of the manifests.
-func standing(ctx context.Context, store objectstore.Store, n wire.Notice, retracted bool) (wire.Notice, error) {
+// standing resolves a name to an object as its manifest has it now, for its metadata
+// does not know what became of it; as it is where it is not listed yet. What was
+// retracted is refused unless it is asked for. Errors: those of the manifests.
+func standing(ctx context.Context, b *backend.Backend, store objectstore.Store, name string, s *selection, retracted bool) (wire.Notice, error) {
+	n, err := resolve(ctx, b, store, name, s)
+	if err != nil {
+		return wire.Notice{}, err
+	}
 	day := wire.DayOf(n.ReceivedAt)
 	for r, err := range manifest.Records(ctx, store, n.Site, n.Instrument, day) {
 		if err != nil {

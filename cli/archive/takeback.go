@@ -110,7 +110,10 @@ command waits for that. Under legal hold nothing is retracted or purged.`,
 			}
 			opts := *o
 			opts.TakeBackFrom = r.instrument
-			return r.open(cmd.Context(), opts)
+			return backend.With(cmd.Context(), opts, func(b *backend.Backend, store objectstore.Store, js jetstream.JetStream) error {
+				r.site, r.store, r.js = b.Code, store, js
+				return r.run(cmd.Context())
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -156,22 +159,6 @@ func (r *request) check() error {
 	r.choice.instruments = []string{r.instrument}
 	_, err := r.choice.days()
 	return err
-}
-
-func (r *request) open(ctx context.Context, o backend.Options) error {
-	b, err := backend.Open(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	r.site = b.Code
-	if r.store, err = b.Store(ctx); err != nil {
-		return err
-	}
-	if r.js, err = b.JetStream(ctx); err != nil {
-		return err
-	}
-	return r.run(ctx)
 }
 
 func (r *request) run(ctx context.Context) error {

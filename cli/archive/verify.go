@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +28,7 @@ import (
 const damaged bucket.DifferenceKind = "Damaged"
 
 func verifyCommand(o *backend.Options) *cobra.Command {
-	v := verify{age: rebuildAge, atOnce: 8, found: map[bucket.DifferenceKind]int{}}
+	v := verify{found: map[bucket.DifferenceKind]int{}}
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that everything listed is there, whole, and that everything stored is listed",
@@ -60,38 +58,23 @@ It fails where there is any. With --quick no bytes are read: what is damaged is 
 			if v.atOnce < 1 || v.age < 0 {
 				return usage.Errorf("--at-once is 1 or more, --age 0 or more")
 			}
-			b, err := backend.Open(cmd.Context(), *o)
-			if err != nil {
-				return err
-			}
-			defer b.Close()
-			store, err := b.Store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			v.store, v.site, v.out, v.notes = store, b.Code, cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return v.run(cmd.Context())
+			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
+				v.open(cmd, b, store)
+				return v.run(cmd.Context())
+			})
 		},
 	}
-	v.addFlags(cmd.Flags())
+	v.addFlags(cmd, "what was stored more recently than this need not be listed yet")
 	cmd.Flags().BoolVar(&v.quick, "quick", false, "compare manifests and bucket, and read no bytes")
-	cmd.Flags().IntVar(&v.atOnce, "at-once", v.atOnce, "objects that are read at once")
-	cmd.Flags().DurationVar(&v.age, "age", v.age, "what was stored more recently than this need not be listed yet")
-	cmd.Flags().StringVar(&v.scratch, "scratch-dir", os.TempDir(), "folder for what was found: about 1 KB an object")
+	cmd.Flags().IntVar(&v.atOnce, "at-once", 8, "objects that are read at once")
 	return cmd
 }
 
 // verify is what `archive verify` does.
 type verify struct {
-	selection
-	quick   bool
-	atOnce  int
-	age     time.Duration
-	scratch string
-
-	store      objectstore.Store
-	site       string
-	out, notes io.Writer
+	survey
+	quick  bool
+	atOnce int
 
 	mu             sync.Mutex
 	objects, bytes uint64
@@ -100,39 +83,19 @@ type verify struct {
 }
 
 func (v *verify) run(ctx context.Context) error {
-	r := &rebuild{selection: v.selection, store: v.store, site: v.site}
-	found, err := scan(ctx, v.store, v.site, &v.selection, v.scratch, v.notes, func(key string, err error) error {
-		return v.find(bucket.Stranger, bucket.List{Instrument: nowhere, Day: nowhere}, key, "  "+err.Error())
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = found.Close() }()
-	lists, err := r.all(ctx, found)
-	if err != nil {
-		return err
-	}
-	before := time.Now().Add(-v.age)
-	if v.age == 0 {
-		before = time.Time{}
-	}
 	v.said = time.Now()
-	for _, of := range lists {
-		if err := v.list(ctx, found, of, before); err != nil {
-			return fmt.Errorf("instrument %s, %s: %w", of.Instrument, of.Day, err)
-		}
+	err := v.each(ctx, func(key string, err error) error {
+		return v.find(bucket.Stranger, bucket.List{Instrument: nowhere, Day: nowhere}, key, "  "+err.Error())
+	}, v.list)
+	if err != nil {
+		return err
 	}
 	return v.verdict()
 }
 
-func (v *verify) list(ctx context.Context, found *bucket.Found, of bucket.List, before time.Time) error {
-	merged, err := found.Merge(ctx, of, before)
+func (v *verify) list(ctx context.Context, of bucket.List, compare comparison) error {
+	p, err := compare(ctx)
 	if err != nil {
-		return err
-	}
-	p, err := bucket.Compare(ctx, v.store, v.site, merged)
-	if err != nil {
-		merged.Close()
 		return err
 	}
 	defer p.Close()
@@ -189,7 +152,7 @@ func (v *verify) find(kind bucket.DifferenceKind, of bucket.List, id, detail str
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.found[kind]++
-	return printFinding(v.out, kind, of.Instrument, string(of.Day), id, detail)
+	return v.print(kind, of, id, detail)
 }
 
 // verdict sums up. Where anything was found, that is an error.

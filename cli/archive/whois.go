@@ -4,7 +4,6 @@ package archive
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -27,7 +26,7 @@ import (
 func WhoisCommand() *cobra.Command {
 	o := &backend.Options{}
 	var s selection
-	var output string
+	var format string
 	cmd := &cobra.Command{
 		Use:   "whois DIGEST|NAME",
 		Short: "Show everything that the archive knows of an object",
@@ -46,37 +45,24 @@ make that less.`,
 			if _, err := s.days(); err != nil {
 				return err
 			}
-			if output != "" && output != "json" {
-				return usage.Errorf("-o %s: there is json", output)
-			}
-			b, err := backend.Open(cmd.Context(), *o)
-			if err != nil {
+			if err := output.Check(format); err != nil {
 				return err
 			}
-			defer b.Close()
-			store, err := b.Store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			found, err := Whois(cmd.Context(), store, b.Code, args[0], &s)
-			if err != nil {
-				return err
-			}
-			if output == "json" {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				for _, k := range found {
-					if err := enc.Encode(k); err != nil {
-						return err
-					}
+			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
+				found, err := Whois(cmd.Context(), store, b.Code, args[0], &s)
+				if err != nil {
+					return err
 				}
-				return nil
-			}
-			return printKnown(cmd.OutOrStdout(), found)
+				if format == output.JSON {
+					return output.Lines(cmd.OutOrStdout(), found)
+				}
+				return printKnown(cmd.OutOrStdout(), found)
+			})
 		},
 	}
 	o.AddFlags(cmd.Flags())
 	s.addFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json (one object per line)")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "json (one object per line)")
 	return cmd
 }
 

@@ -5,7 +5,6 @@ package spool
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -51,7 +50,7 @@ type Spool struct {
 }
 
 func listCommand(o *backend.Options) *cobra.Command {
-	var output string
+	var format string
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the pods' spools",
@@ -61,29 +60,22 @@ so: what it received after its last report is not in the figures.`,
   kubectl substorm spool ls -n substorm -o json | jq 'select(.silent)'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "" && output != "json" {
-				return usage.Errorf("-o %s: there is json", output)
-			}
-			b, err := backend.Open(cmd.Context(), *o)
-			if err != nil {
+			if err := output.Check(format); err != nil {
 				return err
 			}
-			defer b.Close()
-			js, err := b.JetStream(cmd.Context())
-			if err != nil {
-				return err
-			}
-			spools, err := Read(cmd.Context(), js, b.Code, time.Now())
-			if err != nil {
-				return err
-			}
-			if output == "json" {
-				return printJSON(cmd.OutOrStdout(), spools)
-			}
-			return printTable(cmd.OutOrStdout(), spools, time.Now())
+			return backend.WithJetStream(cmd.Context(), *o, func(b *backend.Backend, js jetstream.JetStream) error {
+				spools, err := Read(cmd.Context(), js, b.Code, time.Now())
+				if err != nil {
+					return err
+				}
+				if format == output.JSON {
+					return output.Lines(cmd.OutOrStdout(), spools)
+				}
+				return printTable(cmd.OutOrStdout(), spools, time.Now())
+			})
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json: a spool per line")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "json: a spool per line")
 	return cmd
 }
 
@@ -143,16 +135,6 @@ func each(ctx context.Context, kv jetstream.KeyValue, match string, f func(jetst
 			}
 		}
 	}
-}
-
-func printJSON(w io.Writer, spools []Spool) error {
-	enc := json.NewEncoder(w)
-	for _, s := range spools {
-		if err := enc.Encode(s); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func printTable(w io.Writer, spools []Spool, now time.Time) error {

@@ -16,14 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube"
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
 // Command returns `substorm status`.
 func Command() *cobra.Command {
 	var flags kube.Flags
-	var site, output string
+	var site, format string
 	var everywhere bool
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -36,8 +36,8 @@ It exits with 0 also where something is wrong; -o json has "fine" for scripts.`,
   substorm status -A -o json | jq -e .fine`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "" && output != "json" {
-				return usage.Errorf("-o %s: there is json", output)
+			if err := output.Check(format); err != nil {
+				return err
 			}
 			cluster, err := kube.Open(flags)
 			if err != nil {
@@ -50,7 +50,7 @@ It exits with 0 also where something is wrong; -o json has "fine" for scripts.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
+			if format == output.JSON {
 				return report.json(cmd.OutOrStdout())
 			}
 			return report.print(cmd.OutOrStdout())
@@ -59,7 +59,7 @@ It exits with 0 also where something is wrong; -o json has "fine" for scripts.`,
 	flags.Add(cmd.Flags())
 	cmd.Flags().StringVar(&site, "site", "", "only this Site")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the Sites of all namespaces")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "json")
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	feedserver "github.com/substorm/substorm/feed-server"
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/flags"
 )
 
@@ -60,6 +61,17 @@ func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
 	f.StringVar(&cfg.Objects.TLSDir, "s3-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for the object store")
 	f.StringVar(&cfg.BaseURL, "base-url", "", "address of the archive for others, https://archive.example.org (empty: that of each request)")
 	f.StringSliceVar(&cfg.Proxies, "proxies", nil, "addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed")
+
+	limits := door.DefaultLimits()
+	rate := func(r *door.Rate, class string, is door.Rate, of string) {
+		f.Float64Var(&r.PerSecond, class+"-requests-per-second", is.PerSecond, "requests to the archive that one client may make, on the average: "+of)
+		f.IntVar(&r.Burst, class+"-burst", is.Burst, "requests that such a client may make at once, after it made none for a while")
+	}
+	rate(&cfg.Limits.Person, "person", limits.Person, "a browser")
+	rate(&cfg.Limits.Robot, "robot", limits.Robot, "a program, such as a partner's mirror")
+	f.DurationVar(&cfg.Limits.Patience, "request-patience", limits.Patience, "how long a request that comes too early waits for its turn; one that would wait longer is answered 429")
+	f.IntVar(&cfg.Limits.Waiting, "waiting-requests", limits.Waiting, "requests that wait for their turn at a time, of all clients together; more are answered 429")
+	f.IntVar(&cfg.Limits.Clients, "limited-clients", limits.Clients, "clients that are remembered: those that asked last")
 
 	f.Int64Var(&cfg.ArchiveSize, "archive-size", 0, "bytes of objects and manifests asked for often that are held in memory (0: five sixteenths of the memory limit, or 256 MiB)")
 	f.Int64Var(&cfg.RingSize, "ring-size", 0, "bytes of the streams' newest messages that are held in memory, of all together (0: an eighth of the memory limit, or 64 MiB)")

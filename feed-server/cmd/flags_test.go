@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	feedserver "github.com/substorm/substorm/feed-server"
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/flags"
 )
 
@@ -20,12 +21,17 @@ func TestEnvironment(t *testing.T) {
 	if err := f.Parse([]string{"--pod=from-flag"}); err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"SUBSTORM_SITE": "hub", "SUBSTORM_POD": "from-env", "SUBSTORM_NATS_SERVERS": "nats://a,nats://b", "SUBSTORM_DRAIN_TIMEOUT": "5s"}
+	env := map[string]string{"SUBSTORM_SITE": "hub", "SUBSTORM_POD": "from-env", "SUBSTORM_NATS_SERVERS": "nats://a,nats://b", "SUBSTORM_DRAIN_TIMEOUT": "5s", "SUBSTORM_ROBOT_REQUESTS_PER_SECOND": "1000"}
 	if err := flags.FromEnvironment(f, func(name string) string { return env[name] }); err != nil {
 		t.Fatal(err)
 	}
 	if cfg.Site != "hub" || cfg.Pod != "from-flag" || len(cfg.NATS.Servers) != 2 || cfg.DrainTimeout != 5*time.Second {
 		t.Errorf("%+v", cfg)
+	}
+	want := door.DefaultLimits()
+	want.Robot.PerSecond = 1000
+	if cfg.Limits != want {
+		t.Errorf("limits %+v, want %+v", cfg.Limits, want)
 	}
 }
 
@@ -35,7 +41,7 @@ func TestMissing(t *testing.T) {
 	if err == nil {
 		t.Fatal("it runs without a configuration")
 	}
-	for _, name := range []string{"--site", "--pod", "--listen", "--listen-http", "--nats-servers", "--readers", "--drain-timeout"} {
+	for _, name := range []string{"--site", "--pod", "--listen", "--listen-http", "--nats-servers", "--readers", "--drain-timeout", "--robot-burst"} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named: %v", name, err)
 		}

@@ -104,8 +104,7 @@ func refuse(w http.ResponseWriter, p *problem.Problem) {
 		h.Del(name)
 	}
 	if p.Status == http.StatusUnauthorized {
-		h.Add("WWW-Authenticate", `Bearer realm="substorm"`)
-		h.Add("WWW-Authenticate", `Basic realm="substorm", charset="UTF-8"`)
+		Challenge(h)
 	}
 	p.Write(w)
 }

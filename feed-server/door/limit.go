@@ -3,6 +3,7 @@
 package door
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"net/http"
@@ -38,26 +39,21 @@ type Limits struct {
 	Clients int
 }
 
+// DefaultLimits are those where nothing is said.
+func DefaultLimits() Limits {
+	return Limits{
+		Person: Rate{PerSecond: 200, Burst: 2000}, Robot: Rate{PerSecond: 100, Burst: 1000},
+		Patience: 2 * time.Second, Waiting: 1024, Clients: 1 << 16,
+	}
+}
+
 func (l Limits) withDefaults() Limits {
-	orRate := func(r, otherwise Rate) Rate {
-		if r.PerSecond <= 0 || r.Burst < 1 {
-			return otherwise
-		}
-		return r
+	or := DefaultLimits()
+	rate := func(r, or Rate) Rate { return Rate{cmp.Or(r.PerSecond, or.PerSecond), cmp.Or(r.Burst, or.Burst)} }
+	return Limits{
+		Person: rate(l.Person, or.Person), Robot: rate(l.Robot, or.Robot),
+		Patience: cmp.Or(l.Patience, or.Patience), Waiting: cmp.Or(l.Waiting, or.Waiting), Clients: cmp.Or(l.Clients, or.Clients),
 	}
-	orInt := func(n, otherwise int) int {
-		if n <= 0 {
-			return otherwise
-		}
-		return n
-	}
-	l.Person = orRate(l.Person, Rate{PerSecond: 200, Burst: 2000})
-	l.Robot = orRate(l.Robot, Rate{PerSecond: 100, Burst: 1000})
-	l.Waiting, l.Clients = orInt(l.Waiting, 1024), orInt(l.Clients, 1<<16)
-	if l.Patience <= 0 {
-		l.Patience = 2 * time.Second
-	}
-	return l
 }
 
 // Limiter holds clients to their limits.

@@ -4,12 +4,9 @@ package door
 
 import (
 	"crypto/sha256"
-	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/access"
@@ -38,11 +35,11 @@ type Readers struct {
 // stranger, who shows nothing. A token that is nobody's is refused, also where
 // none is needed: who shows one believes in it.
 func (r *Readers) Identify(s *registry.Snapshot, request *http.Request) (access.Reader, *problem.Problem) {
-	header := request.Header.Get("Authorization")
-	if header == "" {
-		return r.byCertificate(s, request)
+	if request.Header.Get("Authorization") == "" {
+		name, _, refused := CertificateReader(r.Certificates, s, request)
+		return access.Reader{Name: name}, refused
 	}
-	secret := token(request, header)
+	secret, _ := Token(request)
 	sum := sha256.Sum256([]byte(secret))
 	if reader, ok := r.recall(s, sum); ok {
 		return reader, nil
@@ -54,34 +51,6 @@ func (r *Readers) Identify(s *registry.Snapshot, request *http.Request) (access.
 	}
 	r.remember(s, sum, reader)
 	return reader, nil
-}
-
-// byCertificate goes behind a token: clients show a certificate at each server that
-// asks for one.
-func (r *Readers) byCertificate(s *registry.Snapshot, request *http.Request) (access.Reader, *problem.Problem) {
-	if request.TLS == nil || len(request.TLS.PeerCertificates) == 0 {
-		return access.Reader{}, nil
-	}
-	cert := r.Certificates.Client(request.TLS, time.Now())
-	if cert == nil {
-		return access.Reader{}, problem.New(http.StatusUnauthorized, "the certificate is not valid any more: connect with a new one")
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Readers)) { // who bears the names of two is the first
-		if certificate.Bears(cert, s.Readers[name].CertificateNames) {
-			return access.Reader{Name: name}, nil
-		}
-	}
-	return access.Reader{}, problem.New(http.StatusUnauthorized, "the certificate has no name of a reader of the Site: see spec.readers of the Site")
-}
-
-// token is what a request shows: a bearer token, or one in place of the password.
-func token(r *http.Request, header string) string {
-	scheme, rest, _ := strings.Cut(header, " ")
-	if strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(rest)
-	}
-	_, password, _ := r.BasicAuth()
-	return password
 }
 
 func match(s *registry.Snapshot, secret string) (access.Reader, bool) {

@@ -35,6 +35,7 @@ func Follow[T any](v *Visit, from <-chan T, event func(T) (*Event, error)) *prob
 	default:
 		return problem.New(http.StatusServiceUnavailable, "this replica follows as much as it may: ask again").After(RetryAway)
 	}
+	Narrow(v.Request)
 	h := v.W.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")

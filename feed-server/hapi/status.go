@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+
+	"github.com/substorm/substorm/feed-server/door"
 )
 
 // status is the status object of an answer.
@@ -111,8 +113,7 @@ func (h *Handler) refuse(w http.ResponseWriter, p *problem) {
 	h.metrics.statuses.WithLabelValues(strconv.Itoa(int(p.code))).Inc()
 	header := w.Header()
 	if code == http.StatusUnauthorized {
-		header.Add("WWW-Authenticate", `Bearer realm="substorm"`)
-		header.Add("WWW-Authenticate", `Basic realm="substorm", charset="UTF-8"`)
+		door.Challenge(header)
 	}
 	if p.retry > 0 {
 		header.Set("Retry-After", strconv.Itoa(p.retry))

@@ -4,12 +4,10 @@ package serve
 
 import (
 	"crypto/x509"
-	"maps"
 	"net/http"
 	"slices"
-	"strings"
-	"time"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/certificate"
@@ -28,16 +26,6 @@ type identity struct {
 	certificate *x509.Certificate
 }
 
-// token is what a request shows: a bearer token, or one in place of the password.
-func token(r *http.Request) (secret string, basic bool) {
-	scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(rest), false
-	}
-	_, password, basic := r.BasicAuth()
-	return password, basic
-}
-
 // identify says who asks for a consumer's messages: the consumer itself, a named
 // reader of the Site, or a stranger, who shows nothing. A token goes before a
 // certificate: clients show that at each server that asks.
@@ -45,23 +33,12 @@ func (s *Server) identify(now *registry.Snapshot, consumer wire.ConsumerEntry, r
 	if r.Header.Get("Authorization") != "" {
 		return byToken(now, consumer, r)
 	}
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return identity{}, nil
-	}
-	cert := s.cfg.Certificates.Client(r.TLS, time.Now())
-	if cert == nil {
-		return identity{}, problem.New(http.StatusUnauthorized, "the certificate is not valid any more: connect with a new one")
-	}
-	for _, name := range slices.Sorted(maps.Keys(now.Readers)) { // who bears the names of two is the first
-		if certificate.Bears(cert, now.Readers[name].CertificateNames) {
-			return identity{reader: access.Reader{Name: name}, ambient: true, certificate: cert}, nil
-		}
-	}
-	return identity{}, problem.New(http.StatusUnauthorized, "the certificate has no name of a reader of the Site: see spec.readers of the Site")
+	name, cert, refused := door.CertificateReader(s.cfg.Certificates, now, r)
+	return identity{reader: access.Reader{Name: name}, ambient: cert != nil, certificate: cert}, refused
 }
 
 func byToken(s *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (identity, *problem.Problem) {
-	secret, basic := token(r)
+	secret, basic := door.Token(r)
 	if by, ok := match(consumer.Tokens, secret); ok {
 		return identity{reader: access.Reader{Name: consumer.Consumer}, ambient: basic, by: by}, nil
 	}

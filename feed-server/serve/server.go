@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
@@ -32,9 +33,6 @@ import (
 )
 
 const (
-	// sendBuffer is what the kernel holds at most for a client that does not read, in
-	// bytes (it counts twice that, for its own).
-	sendBuffer    = 128 << 10
 	headerTimeout = 10 * time.Second
 	headerBytes   = 16 << 10
 	idleTimeout   = time.Minute
@@ -91,12 +89,12 @@ type Server struct {
 
 // New listens, so that an address in use is an error here; Run answers.
 func New(cfg Config) (*Server, error) {
-	l, err := net.Listen("tcp", cfg.Listen)
+	l, err := door.Listen(cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("serve feeds: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, listener: bounded{l.(*net.TCPListener)}, connections: map[string]map[*connection]struct{}{},
+		cfg: cfg, listener: l, connections: map[string]map[*connection]struct{}{},
 		tickets: &tickets{js: cfg.JetStream, site: cfg.Site, rates: newRates(ticketRate, ticketBurst)}, asking: newRates(samplingRate, samplingBurst),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_feed_refused_total", Help: "Requests for live feeds that were refused, by status of HTTP.",
@@ -116,7 +114,7 @@ func New(cfg Config) (*Server, error) {
 		mux.HandleFunc(pattern, serve)
 	}
 	s.http = &http.Server{
-		Handler: mux, ConnContext: withRawConnection, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
+		Handler: mux, ConnContext: door.WithConnection, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	if cfg.Certificates != nil {
@@ -216,8 +214,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem.Probl
 	s.refused.WithLabelValues(strconv.Itoa(p.Status)).Inc()
 	s.cfg.Logger.Debug("refused", "path", r.URL.Path, "remote", r.RemoteAddr, "status", p.Status, "why", p.Detail)
 	if p.Status == http.StatusUnauthorized {
-		w.Header().Add("WWW-Authenticate", `Bearer realm="substorm"`)
-		w.Header().Add("WWW-Authenticate", `Basic realm="substorm", charset="UTF-8"`)
+		door.Challenge(w.Header())
 	}
 	p.Write(w)
 }
@@ -225,31 +222,4 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem.Probl
 // ended says that a connection is over.
 func (s *Server) ended(c *connection, r *http.Request, err error) {
 	s.cfg.Logger.Debug("a connection is over", "consumer", c.selection.Consumer.Consumer, "remote", r.RemoteAddr, "because", err)
-}
-
-type rawKey struct{}
-
-func withRawConnection(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, rawKey{}, c)
-}
-
-// rawConnection is what a request came by.
-func rawConnection(r *http.Request) net.Conn {
-	return r.Context().Value(rawKey{}).(net.Conn) // every one has it
-}
-
-// bounded has the kernel hold little for each connection.
-type bounded struct{ *net.TCPListener }
-
-func (b bounded) Accept() (net.Conn, error) {
-	for {
-		c, err := b.AcceptTCP()
-		if err != nil {
-			return nil, err
-		}
-		if c.SetWriteBuffer(sendBuffer) == nil {
-			return c, nil
-		}
-		_ = c.Close() // it is gone already
-	}
 }

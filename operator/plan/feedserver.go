@@ -266,6 +266,7 @@ func (s FeedServer) arguments() []string {
 	if proxies := s.Site.Spec.FeedServer.Proxies; len(proxies) > 0 {
 		args = append(args, "--proxies="+strings.Join(proxies, ","))
 	}
+	args = append(args, limitArguments(&s.Site.Spec.FeedServer.Limits)...)
 	if js.TLS != nil {
 		args = append(args, "--nats-tls-dir="+jetStreamTLSDir)
 	}
@@ -277,6 +278,23 @@ func (s FeedServer) arguments() []string {
 	}
 	if s.Site.Spec.FeedServer.ClientCASecretRef != nil {
 		args = append(args, "--client-ca-dir="+clientCADir)
+	}
+	return args
+}
+
+// limitArguments are the flags of what the Site says of how often clients may ask: the
+// program has the defaults.
+func limitArguments(limits *v1alpha1.RequestLimits) (args []string) {
+	for _, l := range []struct {
+		flag  string
+		value *int32
+	}{
+		{"--person-requests-per-second=", limits.Person.RequestsPerSecond}, {"--person-burst=", limits.Person.Burst},
+		{"--robot-requests-per-second=", limits.Robot.RequestsPerSecond}, {"--robot-burst=", limits.Robot.Burst},
+	} {
+		if l.value != nil {
+			args = append(args, l.flag+strconv.Itoa(int(*l.value)))
+		}
 	}
 	return args
 }

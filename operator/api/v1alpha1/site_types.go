@@ -143,6 +143,11 @@ type FeedServer struct {
 	// +optional
 	Proxies []string `json:"proxies,omitempty"`
 
+	// Limits on how often one client may ask for something of the archive. Each replica
+	// counts by itself.
+	// +optional
+	Limits RequestLimits `json:"limits,omitzero"`
+
 	// TLSSecretRef names a Secret with tls.crt and tls.key, as cert-manager makes
 	// them. With it feed servers listen on port 8443 over TLS; without it on port
 	// 8080 in plain text, which is for behind an edge that has a certificate.
@@ -160,6 +165,36 @@ type FeedServer struct {
 	// +kubebuilder:default={}
 	// +optional
 	Service FeedServerService `json:"service,omitzero"`
+}
+
+// RequestLimits say how often one client may ask, by its class: a client is a reader at
+// an address (of IPv6, at a network of 64 bits).
+type RequestLimits struct {
+	// Person is whoever looks with a browser. Default: 200 requests a second, a burst of
+	// 2000.
+	// +optional
+	Person RequestRate `json:"person,omitzero"`
+
+	// Robot is a program that fetches, a partner's mirror too. Default: 100 requests a
+	// second, a burst of 1000.
+	// +optional
+	Robot RequestRate `json:"robot,omitzero"`
+}
+
+// RequestRate bounds the requests of one client. What comes a little too early waits for
+// its turn; what comes far too early is answered 429 with Retry-After.
+type RequestRate struct {
+	// RequestsPerSecond on the average.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	RequestsPerSecond *int32 `json:"requestsPerSecond,omitempty"`
+
+	// Burst is how many it may make at once, after it made none for a while.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	Burst *int32 `json:"burst,omitempty"`
 }
 
 // FeedServerService is the Service of the feed servers.

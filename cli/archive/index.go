@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -17,53 +15,6 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
-
-// progressEvery is how often a long command says how far it is.
-const progressEvery = 5 * time.Second
-
-// scan reads what the bucket says by itself within a selection. Of what lies under keys
-// of ours and cannot be read as ours stranger hears, one at a time; its error is
-// returned once all is read.
-func scan(ctx context.Context, store objectstore.Store, site string, s *selection, scratch string, notes io.Writer,
-	stranger func(key string, err error) error) (*bucket.Found, error) {
-	within, err := s.days()
-	if err != nil {
-		return nil, err
-	}
-	var mu sync.Mutex
-	var failed error
-	said := time.Now()
-	found, err := bucket.Scan(ctx, bucket.Config{Store: store, Site: site, Instrument: s.holdsInstrument, Day: within.hold, ScratchDir: scratch,
-		Stranger: func(key string, err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if failed == nil {
-				failed = stranger(key, err)
-			}
-		},
-		Progress: func(objects, packs int64) {
-			mu.Lock()
-			defer mu.Unlock()
-			if time.Since(said) >= progressEvery {
-				said = time.Now()
-				fmt.Fprintf(notes, "looked at %d objects and %d packs\n", objects, packs)
-			}
-		}})
-	if err == nil && failed != nil {
-		_ = found.Close()
-		return nil, failed
-	}
-	return found, err
-}
-
-// nowhere stands for the instrument and day of what does not say them.
-const nowhere = "-"
-
-// printFinding prints a line of what verify and rebuild find.
-func printFinding(w io.Writer, kind bucket.DifferenceKind, instrument, day, id, detail string) error {
-	_, err := fmt.Fprintf(w, "%-10s  %-20s  %s  %s%s\n", kind, instrument, day, id, detail)
-	return err
-}
 
 // nextVersion returns the least number that a new version of a day may have: greater
 // than what the index knows, for by the number it tells files apart, and the files

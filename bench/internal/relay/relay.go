@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package web
+// Package relay passes TCP on to a server and counts what goes over it.
+package relay
 
 import (
 	"bytes"
@@ -11,14 +12,14 @@ import (
 	"github.com/substorm/substorm/e2e/parts"
 )
 
-// Relay passes TCP on to a server and counts what goes over it.
+// Relay is one way to a server.
 type Relay struct {
 	address         string
 	bytes, requests atomic.Int64
 }
 
-// StartRelay starts a relay, which ends with the lab.
-func StartRelay(l testing.TB, target string) (*Relay, error) {
+// Start opens a relay to an address, which ends with the lab.
+func Start(l testing.TB, target string) (*Relay, error) {
 	listener, err := net.Listen("tcp", parts.Loopback(0))
 	if err != nil {
 		return nil, err
@@ -42,6 +43,9 @@ func StartRelay(l testing.TB, target string) (*Relay, error) {
 	}()
 	return r, nil
 }
+
+// Address is what stands for the server's.
+func (r *Relay) Address() string { return r.address }
 
 // URL is where a path is asked for.
 func (r *Relay) URL(path string) string { return "http://" + r.address + path }

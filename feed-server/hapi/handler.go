@@ -82,7 +82,7 @@ const (
 // Handler answers requests below Path.
 type Handler struct {
 	cfg     Config
-	turns   chan struct{}
+	turns   *door.Turns
 	metrics metrics
 	serve   http.Handler
 	cache   decoders
@@ -103,7 +103,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Requests == 0 {
 		cfg.Requests = defaultRequests
 	}
-	h := &Handler{cfg: cfg, turns: make(chan struct{}, cfg.Requests), recent: newRecent(cfg.Recent), metrics: newMetrics(cfg.Metrics)}
+	h := &Handler{cfg: cfg, turns: door.NewTurns(cfg.Requests), recent: newRecent(cfg.Recent), metrics: newMetrics(cfg.Metrics)}
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1024), gzhttp.ContentTypes([]string{"text/csv", "application/json", "text/html"}))
 	if err != nil {
 		return nil, err

@@ -57,17 +57,25 @@ func newLab(t testing.TB, entries ...wire.InstrumentEntry) *lab {
 	for _, e := range entries {
 		l.instruments[e.Instrument] = e
 	}
-	handler, err := hapi.New(hapi.Config{Site: site, Contact: "somebody@example.org", Archive: l, Now: func() time.Time { return now },
+	l.serve(t, func(*hapi.Config) {})
+	return l
+}
+
+// serve serves the lab's data, in another way than before.
+func (l *lab) serve(t testing.TB, change func(*hapi.Config)) {
+	t.Helper()
+	cfg := hapi.Config{Site: site, Contact: "somebody@example.org", Archive: l, Now: func() time.Time { return now },
 		Instruments: func() map[string]wire.InstrumentEntry { return l.instruments }, Reader: reader,
 		Generations: func(instrument string) []wire.Description { return l.generations[instrument] },
-		Log:         slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry()})
+		Log:         slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry()}
+	change(&cfg)
+	handler, err := hapi.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	l.url = server.URL + hapi.Path
-	return l
 }
 
 // reader takes the token "<name>-token" for the reader of that name.

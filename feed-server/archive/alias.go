@@ -94,7 +94,7 @@ func (a *Archive) look(ctx context.Context, c tree.Candidate) (found wire.Record
 		if errors.Is(err, ErrNotFound) {
 			return found, false, nil
 		}
-		return found, err == nil && c.Matches(found), err
+		return found, err == nil && c.Matches(&found), err
 	}
 	day, err := a.cfg.Catalog.Day(ctx, c.Instrument, c.Day)
 	if errors.Is(err, ErrNotFound) {
@@ -104,7 +104,7 @@ func (a *Archive) look(ctx context.Context, c tree.Candidate) (found wire.Record
 		return found, false, err
 	}
 	for r := range day.Records {
-		if (!ok || (received(r, &found) < 0) != c.Newest) && c.Matches(*r) {
+		if (!ok || (received(r, &found) < 0) != c.Newest) && c.Matches(r) {
 			found, ok = *r, true
 		}
 	}

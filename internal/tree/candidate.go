@@ -41,6 +41,8 @@ func OfEntry(e wire.InstrumentEntry) (Instrument, error) {
 // of a name, or in the manifest of a day.
 type Candidate struct {
 	Instrument string
+	// Template is what reads the path.
+	Template string
 	// Name of an object, whose key follows from it; empty where it is to be looked
 	// for in Day.
 	Name string
@@ -97,11 +99,11 @@ func (in Instrument) candidates(t *naming.Template, path string, newest bool, ma
 	has := func(r *wire.Record) bool { return matches(r, v) }
 	var all []Candidate
 	if v.Name != "" && wire.CheckName(v.Name) == nil {
-		all = append(all, Candidate{Instrument: in.Name, Name: v.Name, Newest: true, Matches: has})
+		all = append(all, Candidate{Instrument: in.Name, Template: t.String(), Name: v.Name, Newest: true, Matches: has})
 	}
 	if t.HasTime() {
 		for _, day := range []wire.Day{wire.DayOf(v.Time), wire.DayOf(v.Time.Add(24 * time.Hour))} {
-			all = append(all, Candidate{Instrument: in.Name, Day: day, Newest: newest, Matches: has})
+			all = append(all, Candidate{Instrument: in.Name, Template: t.String(), Day: day, Newest: newest, Matches: has})
 		}
 	}
 	return all

@@ -5,32 +5,28 @@ package bundle
 import (
 	"time"
 
+	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // had is what a client has of some days: of one, or of a month.
 type had struct {
 	span
-	// known: the token knows of them at all. filesTell: it knows their files, and what
-	// may be read of them is all that they list.
-	known, filesTell bool
-	lacks            lacks
+	// filesTell: the token knows their files, and what may be read of them is all that
+	// they list.
+	filesTell bool
+	lacks     lacks
 }
 
-func (h had) isMonth() bool { return h.to-h.from > 1 }
-
-// due is a day of which something may be to be sent: what was received from a time on,
-// and what an earlier bundle lacks.
+// due is a day of which something may be to be sent.
 type due struct {
 	planned
-	from  time.Time
+	// had is what a client has of it, as far as that is known of it alone.
+	had sum
+	// lacks are what an earlier bundle lacks of that.
 	lacks map[uint64]bool
-	// changed: there is something else of it than the client has. listed: it has a list.
-	changed, listed bool
-}
-
-func (d *due) wants(path string, r *wire.Record) bool {
-	return !r.ReceivedAt.Before(d.from) || len(d.lacks) > 0 && d.lacks[object(path, r)]
+	// changed: there is something else of it than the client has.
+	changed bool
 }
 
 // instrument sends what one instrument has, day by day.
@@ -49,7 +45,7 @@ func (s *sending) instrument(i int) error {
 		for known && n < len(days) && days[n].number < old.to {
 			n++
 		}
-		now, err := s.days(days[:n], had{old, known, known && !hidden, was.lacks})
+		now, err := s.days(days[:n], had{old, known && !hidden, was.lacks})
 		if err != nil {
 			return err
 		}
@@ -73,16 +69,12 @@ func (s *sending) days(days []planned, had had) ([]sum, error) {
 		return nil, err
 	}
 	for i, d := range days {
-		todo := due{planned: d, lacks: had.lacks.of(d.number), changed: changed, listed: had.count > 0 && !had.isMonth()}
-		switch {
-		case !changed && len(todo.lacks) == 0:
+		todo := due{planned: d, lacks: had.lacks.of(d.number), changed: changed}
+		if had.to-had.from == 1 {
+			todo.had = had.sum
+		}
+		if !changed && len(todo.lacks) == 0 {
 			continue
-		case !changed:
-			todo.from = (d.number + 1).start()
-		case had.count > 0 && !had.isMonth():
-			if todo.from, err = s.newer(d, had.sum); err != nil {
-				return nil, err
-			}
 		}
 		if err := s.day(todo, &now[i]); err != nil {
 			return nil, err
@@ -107,37 +99,36 @@ func (s *sending) sums(days []planned, had had) (now []sum, changed bool, err er
 	}
 	var total sum
 	for _, d := range days {
-		one, err := s.sumOf(d, time.Time{})
+		day, err := s.cfg.Catalog.Day(s.v.Context(), s.in.Instrument, d.Day)
 		if err != nil {
 			return nil, false, err
 		}
+		one := s.sumOf(day, d, time.Time{})
 		now, total = append(now, one), total.plus(one)
 	}
 	return now, had.count == 0 || !total.same(had.sum), nil
 }
 
-// newer returns the time of receipt from which on a client has nothing of a day, if all
-// that it has is there still; else the zero time.
-func (s *sending) newer(d planned, old sum) (time.Time, error) {
-	last := d.number.start().Add(time.Duration(old.last) + 1)
-	before, err := s.sumOf(d, last)
-	if err != nil || !before.same(old) {
-		return time.Time{}, err
+// newer returns the time of receipt from which on objects of a day are to be sent: behind
+// all that a client has, if that is all there still, else the zero time.
+func (s *sending) newer(day *catalog.Day, d *due) time.Time {
+	if !d.changed {
+		return (d.number + 1).start() // none but those that lack
 	}
-	return last, nil
+	last := d.number.start().Add(time.Duration(d.had.last) + 1)
+	if d.had.count == 0 || !s.sumOf(day, d.planned, last).same(d.had) {
+		return time.Time{}
+	}
+	return last
 }
 
 // sumOf sums up what is asked for of a day and received before a time, if that is set.
-func (s *sending) sumOf(d planned, before time.Time) (sum, error) {
-	day, err := s.cfg.Catalog.Day(s.v.Context(), s.in.Instrument, d.Day)
-	if err != nil {
-		return sum{}, err
-	}
+func (s *sending) sumOf(day *catalog.Day, d planned, before time.Time) sum {
 	now := sum{files: filesOf(d.RootDay)}
 	for i, r := range day.Records {
 		if s.gives(r) && r.State == wire.StateCurrent && (before.IsZero() || r.ReceivedAt.Before(before)) {
 			now.add(day.Path(i), r, d.number)
 		}
 	}
-	return now, nil
+	return now
 }

@@ -17,19 +17,24 @@ type chosen struct {
 	path   string
 	// send: it goes into the bundle. Else the client has it, or it is not current.
 	send bool
-	// damaged and hidden say why it did not: its bytes are not those that were received;
-	// it is under embargo by now.
+	// lacks: the token counts it, and the client does not have it yet.
+	lacks bool
+	// damaged and hidden say why it was not sent: its bytes are not those that were
+	// received; it is under embargo by now.
 	damaged, hidden bool
 }
 
 // choose returns what is asked for of a day.
 func (s *sending) choose(day *catalog.Day, d *due) []chosen {
 	var all []chosen
+	newer := s.newer(day, d)
 	for i, r := range day.Records {
-		if s.gives(r) {
-			path := day.Path(i)
-			all = append(all, chosen{record: r, path: path, send: r.State == wire.StateCurrent && d.wants(path, r)})
+		if !s.gives(r) {
+			continue
 		}
+		path, current := day.Path(i), r.State == wire.StateCurrent
+		wanted := !r.ReceivedAt.Before(newer) || len(d.lacks) > 0 && d.lacks[object(path, r)]
+		all = append(all, chosen{record: r, path: path, send: wanted && current, lacks: wanted && (current || !d.changed)})
 	}
 	return all
 }
@@ -46,7 +51,29 @@ func (s *sending) day(d due, now *sum) error {
 	if err != nil {
 		return err
 	}
+	// It may be another since the days were looked at, hours ago.
+	is := s.sumOf(day, d.planned, time.Time{})
+	if d.changed = d.changed || d.had.count > 0 && !is.same(d.had); d.changed {
+		*now = is
+	}
 	all := s.choose(day, &d)
+	before := s.end.Objects
+	if err := s.objects(day, all); err != nil {
+		return err
+	}
+	for _, c := range all {
+		if c.lacks {
+			s.leave(d.number, object(c.path, c.record), now)
+		}
+	}
+	if !d.changed && s.end.Objects == before || len(all) == 0 && d.had.count == 0 {
+		return nil
+	}
+	return s.list(head{Format: format, Site: s.cfg.Site, Instrument: s.in.Instrument, Day: d.Day, Rights: s.in.Rights}, all)
+}
+
+// objects sends those of a day that are to be sent, as far as they are to be had.
+func (s *sending) objects(day *catalog.Day, all []chosen) error {
 	ctx, cancel := context.WithCancel(s.v.Context())
 	ahead := newReader(ctx, s.cfg.Store)
 	go ahead.readAll(all)
@@ -54,57 +81,46 @@ func (s *sending) day(d due, now *sum) error {
 		cancel()
 		ahead.drain()
 	}()
-	before := s.end.Objects
 	gone := takenBack{day: day}
 	for o := range ahead.objects {
-		sent, err := s.object(o, &gone)
-		if err != nil {
+		if err := s.object(o, &gone); err != nil {
 			return err
 		}
-		if !sent {
-			s.leave(d.number, object(o.path, o.record), now)
-		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if !d.changed && s.end.Objects == before || len(all) == 0 && !d.listed {
-		return nil
-	}
-	return s.list(head{Format: format, Site: s.cfg.Site, Instrument: s.in.Instrument, Day: d.Day, Rights: s.in.Rights}, all)
+	return ctx.Err()
 }
 
-// object sends one that may be sent still, and is whole; false: it is neither.
-func (s *sending) object(o *ahead, gone *takenBack) (bool, error) {
+// object sends one that may be sent still, and is whole; of another it notes why not.
+func (s *sending) object(o *ahead, gone *takenBack) error {
 	data, err := o.wait(s.v.Context())
 	if err == nil {
 		defer o.release()
 	}
 	in, over := s.v.Still(s.in.Instrument)
 	if over != nil {
-		return false, over
+		return over
 	}
 	s.in = in
-	was, failed := gone.look(s.v.Context(), s.cfg.Catalog, o.record)
+	is, failed := gone.look(s.v.Context(), s.cfg.Catalog, o.record)
 	switch {
 	case failed != nil:
-		return false, failed
-	case was != nil:
-		o.record = was
-		return false, nil
+		return failed
+	case is != nil:
+		o.record = is
 	case !s.v.Sees(s.in, door.ObservedAt(o.record)):
 		o.hidden = true
-		return false, nil
 	case isDamaged(err):
 		s.cfg.Logger.Warn("a bundle lacks an object that is damaged in the store", "instrument", in.Instrument, "path", o.path, "error", err)
 		s.v.Damaged(in.Instrument, err)
 		s.end.Damaged++
 		o.damaged = true
-		return false, nil
 	case err != nil:
-		return false, err
+		return err
+	default:
+		o.lacks = false
+		return s.write(o, data)
 	}
-	return true, s.write(o, data)
+	return nil
 }
 
 // write writes an object, and counts it. Data is nil of one that is streamed.

@@ -187,3 +187,34 @@ func TestRepaired(t *testing.T) {
 		t.Errorf("who has something that lacked is answered %d", a.Status)
 	}
 }
+
+// What lacks is not forgotten while it is retracted.
+func TestLacksMeanwhile(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	lost := l.Put(archivetest.Camera, "a.jpg", "one", at(storm))
+	if err := l.Store.Delete(t.Context(), lost.Key); err != nil {
+		t.Fatal(err)
+	}
+	l.Wait(l.Put(archivetest.Camera, "b.jpg", "two", at(storm)))
+	l.List()
+	first := get(l, "/bundle/allsky-1.tar")
+	becomes := func(state wire.State, status int, at func(*time.Time)) {
+		t.Helper()
+		now := time.Now()
+		lost.State, lost.RetractedAt, lost.RestoredAt = state, nil, nil
+		at(&now)
+		l.Announce(archivetest.Camera, lost)
+		l.Until("it is "+string(state), func() bool { return l.Get("/archive/allsky-1/a.jpg").Status == status })
+	}
+	becomes(wire.StateRetracted, http.StatusGone, func(at *time.Time) { lost.RetractedAt = at })
+	second := get(l, "/bundle/allsky-1.tar?"+since(first))
+	if err := l.Store.Put(t.Context(), lost.Key, strings.NewReader("one"), 3, objectstore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	becomes(wire.StateCurrent, http.StatusOK, func(at *time.Time) { lost.RestoredAt = at })
+	l.List()
+	if third := get(l, "/bundle/allsky-1.tar?"+since(second)); third.files["allsky-1/a.jpg"] != "one" {
+		t.Errorf("what lacked is there again, and does not come: %v", third.names)
+	}
+}

@@ -16,9 +16,6 @@ import (
 	"github.com/substorm/substorm/internal/tree"
 )
 
-// patience is how long a request for data waits for its turn.
-const patience = 10 * time.Second
-
 // An answer is sent first in a small and then in larger pieces, in bytes.
 const (
 	firstPiece = 4 << 10
@@ -57,10 +54,11 @@ func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *probl
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if p := h.turn(ctx); p != nil {
+	done, p := h.turn(r)
+	if p != nil {
 		return p
 	}
-	defer func() { <-h.turns }()
+	defer done()
 	return h.stream(w, r, d, q, of, chosen)
 }
 
@@ -86,18 +84,29 @@ func (h *Handler) tag(ctx context.Context, d *dataset, q question, of info, chos
 	return fmt.Sprintf(`W/"%x"`, sum[:12]), nil
 }
 
-// turn waits until few enough requests are being answered.
-func (h *Handler) turn(ctx context.Context) *problem {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	select {
-	case h.turns <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		p := failure(codeInternal, "too many requests are being answered").as(http.StatusServiceUnavailable)
-		p.retry = int(patience / time.Second)
-		return p
+// turn waits until few enough requests are being answered, and few enough of one client's.
+func (h *Handler) turn(r *http.Request) (done func(), p *problem) {
+	done, ok := h.turns.Take(r.Context(), door.VisitOf(r))
+	if ok {
+		return done, nil
 	}
+	p = failure(codeInternal, "too many requests are being answered, or too many of yours").as(http.StatusServiceUnavailable)
+	p.retry = int(door.TurnPatience / time.Second)
+	return nil, p
+}
+
+// still says whether the caller may have what is being sent now, too. Errors:
+// door.ErrOver.
+func still(r *http.Request, d *dataset, q question) error {
+	v := door.VisitOf(r)
+	if v == nil {
+		return nil
+	}
+	in, err := v.Still(d.instrument.Instrument)
+	if err == nil && !v.Sees(in, time.Unix(0, q.to-1)) {
+		err = door.ErrOver
+	}
+	return err
 }
 
 // stream sends the samples as they are found. Once it has begun, an error can only break
@@ -124,6 +133,9 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q q
 	for ok {
 		b = out.append(b, timeOf(row), row[timeWidth:])
 		if len(b) >= limit {
+			if err := still(r, d, q); err != nil {
+				h.breakOff(ctx, d, err)
+			}
 			if _, err := w.Write(b); err != nil {
 				return nil // the client is gone
 			}
@@ -139,6 +151,9 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q q
 	}
 	if q.format == formatJSON {
 		b = append(b, "\n]}\n"...)
+	}
+	if err := still(r, d, q); err != nil {
+		h.breakOff(ctx, d, err)
 	}
 	_, _ = w.Write(b) // the client may be gone
 	return nil
@@ -181,7 +196,11 @@ func tell(r *http.Request, d *dataset, err error) {
 
 // breakOff ends an answer so that its client sees that it is not whole.
 func (h *Handler) breakOff(ctx context.Context, d *dataset, err error) {
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, door.ErrOver):
+		h.cfg.Log.Info("HAPI: an answer is broken off: who asked may not have the rest of it any more", "dataset", d.id)
+	default:
 		h.metrics.aborted.Inc()
 		h.cfg.Log.Error("HAPI: an answer is broken off", "dataset", d.id, "error", err)
 	}

@@ -85,7 +85,7 @@ const (
 // Handler answers requests below Path.
 type Handler struct {
 	cfg     Config
-	turns   chan struct{}
+	turns   *door.Turns
 	metrics metrics
 	serve   http.Handler
 	cache   decoders
@@ -102,7 +102,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Requests == 0 {
 		cfg.Requests = defaultRequests
 	}
-	h := &Handler{cfg: cfg, turns: make(chan struct{}, cfg.Requests), metrics: newMetrics(cfg.Metrics)}
+	h := &Handler{cfg: cfg, turns: door.NewTurns(cfg.Requests), metrics: newMetrics(cfg.Metrics)}
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1024), gzhttp.ContentTypes([]string{"text/csv", "application/json", "text/html"}))
 	if err != nil {
 		return nil, err

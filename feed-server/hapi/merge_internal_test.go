@@ -328,24 +328,6 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestTurns: who finds no turn in time is asked to come again, and a turn that ends is
-// another's.
-func TestTurns(t *testing.T) {
-	h := &Handler{turns: make(chan struct{}, 1)}
-	if p := h.turn(t.Context()); p != nil {
-		t.Fatalf("%+v", p)
-	}
-	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	if p := h.turn(short); p == nil || p.http != 503 || p.retry == 0 {
-		t.Errorf("%+v", p)
-	}
-	<-h.turns
-	if p := h.turn(t.Context()); p != nil {
-		t.Errorf("%+v", p)
-	}
-}
-
 // TestDisorder: an object of more than is put in order at a time, in order and not.
 func TestDisorder(t *testing.T) {
 	d := newPairs(t, day)

@@ -23,7 +23,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The parts of Config.ArchiveSize. A request of HAPI's takes at most its part of theirs.
+// The parts of Config.ArchiveSize. A request of HAPI's takes at most its part of theirs,
+// and as much are the samples that it holds for those who come next.
 const (
 	hotShare     = 3. / 10
 	catalogShare = 2. / 10
@@ -75,7 +76,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Described: s.kept.descriptions.At,
 		Gate:      gate, Memory: share(cfg.ArchiveSize, hotShare), Logger: s.log, Metrics: s.metrics,
 	})
-	samples, err := s.openSamples(objects)
+	samples, err := s.openSamples()
 	if err != nil {
 		return nil, err
 	}
@@ -95,15 +96,16 @@ func (s *server) held(instrument string) bool {
 	return !known || e.LegalHold
 }
 
-// openSamples makes HAPI, which reads what lies in the archive's memory from there.
-func (s *server) openSamples(objects *archive.Archive) (*hapi.Handler, error) {
+// openSamples makes HAPI.
+func (s *server) openSamples() (*hapi.Handler, error) {
+	part := int(share(s.cfg.ArchiveSize, hapiShare) / (hapiRequests + 1))
 	return hapi.New(hapi.Config{
 		Site: s.cfg.Site, Instruments: func() map[string]wire.InstrumentEntry { return s.registry.Snapshot().Instruments },
 		Generations: s.kept.descriptions.All,
 		// The gate has turned away whose token is no reader's.
 		Reader:  func(r *http.Request) (access.Reader, bool) { return door.VisitOf(r).Reader, true },
-		Archive: hapi.Manifests{Catalog: s.kept.catalog, Objects: objects},
-		Memory:  int(share(s.cfg.ArchiveSize, hapiShare) / hapiRequests), Requests: hapiRequests,
+		Archive: hapi.Manifests{Catalog: s.kept.catalog, Store: s.kept.store},
+		Memory:  part, Requests: hapiRequests, Recent: part,
 		Log: s.log, Metrics: s.metrics,
 	})
 }

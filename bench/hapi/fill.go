@@ -49,7 +49,7 @@ type filler struct {
 	next  uint64
 }
 
-// fill returns where two segments of each day are served.
+// fill returns where a segment of each day is served.
 func (f *filler) fill(ctx context.Context, days int) (paths []string, err error) {
 	const perDay = 86_400 / perSegment
 	for n := range days * perDay {
@@ -57,7 +57,7 @@ func (f *filler) fill(ctx context.Context, days int) (paths []string, err error)
 		if err != nil {
 			return nil, fmt.Errorf("store a segment: %w", err)
 		}
-		if n%(perDay/2) == perDay/4 {
+		if n%perDay == perDay/2 {
 			paths = append(paths, "/archive/"+instrument+"/"+r.Published())
 		}
 	}

@@ -21,13 +21,16 @@ import (
 )
 
 const (
-	// repeats of the requests by which memory is measured.
+	// repeats of the requests by which memory and processor time are measured.
 	repeats = 3
 	// daysVariable is how many days there are: how long the long span is, and how many
-	// rounds there are, each with a day that nobody asked for lately.
+	// rounds there are, each with a day that nobody asked for before.
 	daysVariable = "SUBSTORM_BENCH_HAPI_DAYS"
 	// memory that a span of many days may take, by that of one.
 	moreMemory = 1.2
+	// enough for feed-server to hold all days and their files, and little of one, in bytes.
+	enough = 1 << 30
+	little = 32 << 20
 )
 
 var formats = []string{"csv", "binary"}
@@ -36,6 +39,7 @@ var formats = []string{"csv", "binary"}
 const (
 	samples = "HAPI"
 	file    = "file"
+	again   = " again"
 	one     = "GET of one segment"
 )
 
@@ -43,7 +47,7 @@ func main() { lab.Run(run) }
 
 func run(l *lab.Lab) error {
 	ctx := context.Background()
-	days := 10
+	days := 12
 	if text := os.Getenv(daysVariable); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 2 {
@@ -51,7 +55,8 @@ func run(l *lab.Lab) error {
 		}
 		days = n
 	}
-	site := web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{magnetometer(), web.Camera(files, time.Minute)}})
+	site := web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{magnetometer(), web.Camera(files, time.Minute)},
+		Flags: []string{"--archive-size", strconv.Itoa(enough)}})
 	f := filler{site: site, begin: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days-1)}
 	segments, err := f.fill(ctx, days)
 	if err != nil {
@@ -73,7 +78,7 @@ type bench struct {
 	report *report.Report
 	begin  time.Time
 	days   int
-	// segments are where a segment of each day is served.
+	// segments are where one of each day is served.
 	segments []string
 	client   *http.Client
 }
@@ -82,30 +87,23 @@ func (b *bench) measure(ctx context.Context) error {
 	if err := b.site.Await(ctx, b.data("csv", 0, b.days)); err != nil {
 		return err
 	}
+	for day := range b.days {
+		if err := b.round(ctx, formats[day%len(formats)], day); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", day+1, b.days)
+	}
 	memory, err := b.memory(ctx)
 	if err != nil {
 		return err
 	}
-	for day := range b.days {
-		for _, format := range formats {
-			if err := b.file(ctx, format, day); err != nil {
-				return err
-			}
-		}
-	}
-	for day := range b.days {
-		for _, format := range formats {
-			if err := b.round(ctx, format, day); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", day+1, b.days)
-	}
 	r := b.report
 	r.Note("86,400 samples of three components a day, decoded from CSV in datagrams, in segments of ten minutes; one request at a time, feed-server on one core.")
-	r.Note("All bytes come from the S3 server, those of files too.")
+	r.Note("All bytes come from the S3 server, those of files too; of what is asked for again, out of feed-server's memory.")
 	for _, format := range formats {
 		r.Compare(format+"/file", []report.Pair{{Case: format, Candidate: samples, OfCase: format, OfCandidate: file}}, ">=", 0.25)
+		r.Compare(format+again+"/file", []report.Pair{{Case: format, Candidate: samples + again, OfCase: format, OfCandidate: file}}, "", 0)
+		r.Compare(format+again+"/file"+again, []report.Pair{{Case: format, Candidate: samples + again, OfCase: format, OfCandidate: file + again}}, "", 0)
 		r.Compare(format+",first-byte/segment-GET", []report.Pair{{Case: format, Candidate: samples + ", first byte", OfCase: format, OfCandidate: one}}, "<=", 2)
 	}
 	r.Bound(fmt.Sprintf("memory,%d-days/one", b.days), []float64{memory}, "<=", moreMemory)
@@ -119,10 +117,21 @@ func (b *bench) data(format string, day, days int) string {
 	return "/hapi/data?" + q.Encode()
 }
 
-// memory returns the peak of feed-server's after many days, by that after one.
+// memory returns the peak of feed-server's in many days, by that in one. It is another
+// one, which holds little of what it reads for those who come next, and that already.
 func (b *bench) memory(ctx context.Context) (float64, error) {
+	b.site.Start("--archive-size", strconv.Itoa(little))
+	if err := b.site.Await(ctx, b.data("csv", 0, b.days)); err != nil {
+		return 0, err
+	}
+	if _, err := b.get(ctx, b.data("csv", 0, b.days), io.Discard); err != nil {
+		return 0, err
+	}
 	var peaks []float64
 	for _, days := range []int{1, b.days} {
+		if err := process.ForgetPeak(b.site.Server.PID()); err != nil {
+			return 0, err
+		}
 		for range repeats {
 			a, err := b.get(ctx, b.data("csv", 0, days), io.Discard)
 			if err != nil {
@@ -142,20 +151,14 @@ func (b *bench) memory(ctx context.Context) (float64, error) {
 	return peaks[1] / peaks[0], nil
 }
 
-// file puts what HAPI says of a day into the archive.
-func (b *bench) file(ctx context.Context, format string, day int) error {
-	var body buffer
-	if _, err := b.get(ctx, b.data(format, day, 1), &body); err != nil {
-		return err
-	}
-	o := web.Object{Instrument: files, Name: fileName(format, day), MediaType: "application/octet-stream", Body: body, At: time.Now().UTC()}
+// file puts what HAPI says of a day into the archive, and returns where it is served.
+func (b *bench) file(ctx context.Context, format string, day int, body []byte) (string, error) {
+	o := web.Object{Instrument: files, Name: fmt.Sprintf("day-%d.%s", day, format), MediaType: "application/octet-stream", Body: body, At: time.Now().UTC()}
 	if _, err := b.site.Put(ctx, o); err != nil {
-		return err
+		return "", err
 	}
-	return b.site.Await(ctx, o.URL())
+	return o.URL(), b.site.Await(ctx, o.URL())
 }
-
-func fileName(format string, day int) string { return fmt.Sprintf("day-%d.%s", day, format) }
 
 type buffer []byte
 
@@ -165,31 +168,51 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// round asks for a day: first for a segment of it, and for all of it twice.
 func (b *bench) round(ctx context.Context, format string, day int) error {
-	asks := []struct{ candidate, path string }{{samples, b.data(format, day, 1)}, {file, "/archive/" + files + "/" + fileName(format, day)}, {one, b.segments[2*day]}}
-	if format != formats[0] {
-		asks[2].path = b.segments[2*day+1]
+	pids := []int{b.site.Server.PID(), b.site.MinIO.PID()}
+	segment, err := b.get(ctx, b.segments[day], io.Discard)
+	if err != nil {
+		return err
 	}
-	if day%2 == 1 {
-		asks[0], asks[1] = asks[1], asks[0]
+	b.report.Add(format, one, "ms", milliseconds(segment.whole))
+	before, err := process.Times(pids)
+	if err != nil {
+		return err
 	}
-	sums := map[string]answer{}
-	for _, ask := range asks {
+	var body buffer
+	first, err := b.get(ctx, b.data(format, day, 1), &body)
+	if err != nil {
+		return err
+	}
+	after, err := process.Times(pids)
+	if err != nil {
+		return err
+	}
+	b.rate(format, samples, first)
+	b.report.Add(format, samples+", first byte", "ms", milliseconds(first.first))
+	for i, of := range []string{"feed-server", "S3 server"} {
+		b.report.Add(format, samples+", processor time of the "+of, "ms", milliseconds(after[i]-before[i]))
+	}
+	path, err := b.file(ctx, format, day, body)
+	if err != nil {
+		return err
+	}
+	for _, ask := range []struct{ candidate, path string }{{file, path}, {samples + again, b.data(format, day, 1)}, {file + again, path}} {
 		a, err := b.get(ctx, ask.path, io.Discard)
 		if err != nil {
 			return err
 		}
-		sums[ask.candidate] = a
+		if a.bytes != first.bytes {
+			return fmt.Errorf("HAPI has %d bytes, %s %d", first.bytes, ask.candidate, a.bytes)
+		}
+		b.rate(format, ask.candidate, a)
 	}
-	if sums[samples].bytes != sums[file].bytes {
-		return fmt.Errorf("HAPI has %d bytes, the file %d", sums[samples].bytes, sums[file].bytes)
-	}
-	for _, c := range []string{samples, file} {
-		b.report.Add(format, c, "MB/s", float64(sums[c].bytes)/sums[c].whole.Seconds()/1e6)
-	}
-	b.report.Add(format, samples+", first byte", "ms", milliseconds(sums[samples].first))
-	b.report.Add(format, one, "ms", milliseconds(sums[one].whole))
 	return nil
+}
+
+func (b *bench) rate(format, candidate string, a answer) {
+	b.report.Add(format, candidate, "MB/s", float64(a.bytes)/a.whole.Seconds()/1e6)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -53,7 +53,6 @@ type lab struct {
 	snapshot registry.Snapshot
 	metrics  *prometheus.Registry
 	log      log
-	archive  *archive.Archive
 	doors    http.Handler
 	url      string
 }
@@ -92,8 +91,7 @@ func newLab(t testing.TB, change func(*config), more ...wire.InstrumentEntry) *l
 	}
 	cfg.Gate = door.NewGate(cfg.door)
 	mux := http.NewServeMux()
-	l.archive = archive.New(cfg.Config)
-	for pattern, serve := range l.archive.Doors() {
+	for pattern, serve := range archive.New(cfg.Config).Doors() {
 		mux.HandleFunc(pattern, serve)
 	}
 	l.doors = mux

@@ -25,6 +25,8 @@ const (
 // goroutine; what it starts ends with close.
 type ahead struct {
 	archive Archive
+	// known says whether nothing of a record will be read.
+	known func(*wire.Record) bool
 	// records are how many may be read at a time: at first the one that is wanted and
 	// another, which may hold the first sample too; nothing else is to delay that.
 	records int
@@ -43,15 +45,14 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 type fetch struct {
 	done chan struct{}
 	size int64
+	body *bytes.Buffer
 	data []byte
-	// close gives data back.
-	close func()
 	// err is that of opening it, or the one behind data.
 	err error
 }
 
-func newAhead(archive Archive, memory int) *ahead {
-	return &ahead{archive: archive, records: 2, free: int64(memory), fetches: map[string]*fetch{}}
+func newAhead(archive Archive, known func(*wire.Record) bool, memory int) *ahead {
+	return &ahead{archive: archive, known: known, records: 2, free: int64(memory), fetches: map[string]*fetch{}}
 }
 
 // begin reads the first of those that come next, as far as there is room.
@@ -62,7 +63,7 @@ func (a *ahead) begin(ctx context.Context, next []candidate) {
 	defer func() { a.records = min(2*a.records, aheadRecords) }()
 	for i := range next[:min(len(next), a.records)] {
 		r := next[i].record
-		if a.fetches[r.ID] != nil || r.Size <= 0 {
+		if a.fetches[r.ID] != nil || r.Size <= 0 || a.known(&r) {
 			continue
 		}
 		if len(a.fetches) >= a.records || r.Size > a.free {
@@ -84,19 +85,11 @@ func (f *fetch) read(ctx context.Context, archive Archive, r wire.Record) {
 		f.err = err
 		return
 	}
-	if held, ok := body.(Held); ok {
-		f.data, f.close = held.Bytes(), func() { _ = held.Close() } // it was read
-		return
-	}
 	defer body.Close()
-	b := bodies.Get().(*bytes.Buffer)
-	b.Grow(int(r.Size) + bytes.MinRead)
-	f.close = func() {
-		b.Reset()
-		bodies.Put(b)
-	}
-	_, f.err = b.ReadFrom(io.LimitReader(body, r.Size+1)) // behind the last byte it is compared with its digest
-	if f.data = b.Bytes(); f.err == nil && int64(len(f.data)) > r.Size {
+	f.body = bodies.Get().(*bytes.Buffer)
+	f.body.Grow(int(r.Size) + bytes.MinRead)
+	_, f.err = f.body.ReadFrom(io.LimitReader(body, r.Size+1)) // behind the last byte it is compared with its digest
+	if f.data = f.body.Bytes(); f.err == nil && int64(len(f.data)) > r.Size {
 		f.data, f.err = f.data[:r.Size], tree.TooLong(r)
 	}
 }
@@ -125,8 +118,9 @@ func (a *ahead) give(id string) {
 	f := a.fetches[id]
 	a.free += f.size
 	delete(a.fetches, id)
-	if f.close != nil {
-		f.close()
+	if f.body != nil {
+		f.body.Reset()
+		bodies.Put(f.body)
 	}
 }
 

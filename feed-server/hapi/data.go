@@ -113,7 +113,7 @@ func still(r *http.Request, d *dataset, q question) error {
 // it off.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q question, of info, chosen []int) *problem {
 	ctx := r.Context()
-	m := newMerger(h.cfg.Archive, d, q.from, q.to, h.cfg.Memory)
+	m := newMerger(h.cfg.Archive, h.recent, d, q.from, q.to, h.cfg.Memory)
 	defer func() {
 		m.end()
 		h.metrics.undecodable.WithLabelValues(d.instrument.Instrument, d.channel.Name).Add(float64(m.undecodable))

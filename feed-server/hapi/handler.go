@@ -44,15 +44,8 @@ type Archive interface {
 	// Tag changes whenever what Observed yields does.
 	Tag(ctx context.Context, instrument string, from, to time.Time) (string, error)
 	// Open opens an object's bytes. The last read fails where they are not those that
-	// were received. It may return a Held.
+	// were received.
 	Open(ctx context.Context, r wire.Record) (io.ReadCloser, error)
-}
-
-// Held is an object that lies in memory, and is what was received.
-type Held interface {
-	io.ReadCloser
-	// Bytes are all of it, until it is closed. They are not changed.
-	Bytes() []byte
 }
 
 // Config says what is served, and to whom.
@@ -71,6 +64,9 @@ type Config struct {
 	Now func() time.Time
 	// Memory bounds the samples that one request holds, in bytes; default 64 MiB.
 	Memory int
+	// Recent bounds the samples that were decoded last, which are held for the requests
+	// that come next, in bytes; default 16 MiB.
+	Recent int
 	// Requests for data that are answered at a time; others wait. Default 8.
 	Requests int
 	Log      *slog.Logger
@@ -79,6 +75,7 @@ type Config struct {
 
 const (
 	defaultMemory   = 64 << 20
+	defaultRecent   = 16 << 20
 	defaultRequests = 8
 )
 
@@ -89,6 +86,7 @@ type Handler struct {
 	metrics metrics
 	serve   http.Handler
 	cache   decoders
+	recent  *recent
 }
 
 // New returns a handler.
@@ -99,10 +97,13 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Memory == 0 {
 		cfg.Memory = defaultMemory
 	}
+	if cfg.Recent == 0 {
+		cfg.Recent = defaultRecent
+	}
 	if cfg.Requests == 0 {
 		cfg.Requests = defaultRequests
 	}
-	h := &Handler{cfg: cfg, turns: door.NewTurns(cfg.Requests), metrics: newMetrics(cfg.Metrics)}
+	h := &Handler{cfg: cfg, turns: door.NewTurns(cfg.Requests), recent: newRecent(cfg.Recent), metrics: newMetrics(cfg.Metrics)}
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1024), gzhttp.ContentTypes([]string{"text/csv", "application/json", "text/html"}))
 	if err != nil {
 		return nil, err

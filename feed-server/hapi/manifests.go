@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Manifests is the Archive that a Site's manifests make, and what opens its objects.
+// Manifests is the Archive that a Site's manifests and its object store make.
 type Manifests struct {
 	Catalog *catalog.Catalog
-	Objects interface {
-		Open(ctx context.Context, r wire.Record) (io.ReadCloser, error)
-	}
+	Store   objectstore.Store
 }
 
 var _ Archive = Manifests{}
@@ -72,5 +72,5 @@ func (m Manifests) Tag(ctx context.Context, instrument string, from, to time.Tim
 
 // Open implements Archive.
 func (m Manifests) Open(ctx context.Context, r wire.Record) (io.ReadCloser, error) {
-	return m.Objects.Open(ctx, r)
+	return tree.Open(ctx, m.Store, r)
 }

@@ -51,9 +51,9 @@ type merger struct {
 
 	// row is a sample that is held: time and values.
 	row []byte
-	// spare are the rows of a source that was closed, for the next one: their memory is
-	// still taken.
-	spare []byte
+	// recent holds samples for those who ask next; scratch is where they are decoded.
+	recent  *recent
+	scratch source
 
 	undecodable, distant int
 }
@@ -70,9 +70,10 @@ func (c *candidate) size() int {
 	return int(unsafe.Sizeof(*c)) + len(r.ID) + len(r.Key) + len(r.Name) + len(r.Path)
 }
 
-func newMerger(archive Archive, d *dataset, from, to int64, memory int) *merger {
+func newMerger(archive Archive, recent *recent, d *dataset, from, to int64, memory int) *merger {
+	known := func(r *wire.Record) bool { return recent.get(seriesKey{r.Digest, d.decoder}) != nil }
 	return &merger{
-		archive: archive, ahead: newAhead(archive, memory/aheadPart), dataset: d, from: from, to: to,
+		archive: archive, ahead: newAhead(archive, known, memory/aheadPart), recent: recent, dataset: d, from: from, to: to,
 		memory: budget{memory - memory/aheadPart}, window: math.MinInt64, length: firstWindow, many: manyRecords,
 	}
 }
@@ -123,11 +124,10 @@ func (m *merger) pass() error {
 }
 
 func (m *merger) close(s *source) {
-	s.stop()
-	if cap(s.rows.data) > cap(m.spare) {
-		m.spare, s.rows.data = s.rows.data, m.spare
+	if s.stop != nil {
+		s.stop()
 	}
-	m.memory.free += cap(s.rows.data)
+	m.memory.free += s.reserved
 }
 
 // end closes what is open.
@@ -136,8 +136,8 @@ func (m *merger) end() {
 		m.close(s)
 	}
 	m.open = nil
-	m.memory.free += cap(m.spare)
-	m.spare = nil
+	m.memory.free += m.scratch.reserved
+	m.scratch = source{}
 	m.drop(0)
 	m.ahead.close()
 }
@@ -165,7 +165,10 @@ func (m *merger) settle(ctx context.Context) error {
 }
 
 func (m *merger) openRecord(ctx context.Context, r *wire.Record) error {
-	s := m.openSource(ctx, r)
+	s, err := m.openSource(ctx, r)
+	if err != nil {
+		return err
+	}
 	ok, err := s.advance()
 	if err != nil || !ok {
 		m.close(s)

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/decode"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -32,10 +33,9 @@ const samplesMemory = defaultMemory - defaultMemory/aheadPart
 type shelf struct {
 	records []wire.Record
 	content func(r wire.Record) []byte
-	open    atomic.Int64
-	asked   int
-	// held: objects lie in memory.
-	held bool
+	// open are those that are open, opened all that ever were.
+	open, opened atomic.Int64
+	asked        int
 }
 
 func (s *shelf) Span(context.Context, string) (from, to time.Time, ok bool, err error) {
@@ -62,21 +62,10 @@ type closing struct {
 
 func (c closing) Close() error { c.shelf.open.Add(-1); return nil }
 
-type heldObject struct {
-	closing
-	data []byte
-}
-
-func (h heldObject) Bytes() []byte { return h.data }
-
 func (s *shelf) Open(_ context.Context, r wire.Record) (io.ReadCloser, error) {
 	s.open.Add(1)
-	data := s.content(r)
-	body := closing{bytes.NewReader(data), s}
-	if s.held {
-		return heldObject{body, data}, nil
-	}
-	return body, nil
+	s.opened.Add(1)
+	return closing{bytes.NewReader(s.content(r)), s}, nil
 }
 
 // newPairs is a dataset whose objects hold pairs: a time in milliseconds and a double.
@@ -94,6 +83,26 @@ func newPairs(t testing.TB, maxDelay time.Duration) *dataset {
 	return &dataset{id: "test/pairs", instrument: wire.InstrumentEntry{Instrument: "test"}, channel: channel, decoder: d, open: true}
 }
 
+// inSegments is a dataset whose pairs are datagrams.
+func (d dataset) inSegments() *dataset {
+	d.channel.Datagrams = "raw"
+	return &d
+}
+
+// segmentOf is a segment with a datagram for each pair.
+func segmentOf(t interface{ Fatal(...any) }, pairs []byte) []byte {
+	var out bytes.Buffer
+	p, err := segment.NewPackets(&out, "a test")
+	for len(pairs) > 0 && err == nil {
+		err = p.Write(wire.Datagram{ReceivedAt: time.Unix(0, 0), DestinationPort: 1, Payload: pairs[:16]})
+		pairs = pairs[16:]
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
 func appendPair(b []byte, ms int64, x float64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, uint64(ms)), math.Float64bits(x))
 }
@@ -106,11 +115,16 @@ func pairRecord(id string, receivedAt time.Time) wire.Record {
 // comes once, in order, with what was received last and is not missing.
 func TestMergeProperty(t *testing.T) {
 	const delay = 2 * time.Hour
-	d := newPairs(t, delay)
+	objects := newPairs(t, delay)
+	segments := objects.inSegments()
 	origin := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		contents := map[string][]byte{}
-		s := &shelf{content: func(r wire.Record) []byte { return contents[r.ID] }, held: rapid.Bool().Draw(t, "held")}
+		s := &shelf{content: func(r wire.Record) []byte { return contents[r.ID] }}
+		d := objects
+		if rapid.Bool().Draw(t, "segments") {
+			d = segments
+		}
 		from := origin.Add(time.Duration(rapid.IntRange(-300, 300).Draw(t, "from")) * time.Minute)
 		to := from.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "span")) * time.Minute)
 		want := map[int64]float64{}
@@ -132,31 +146,40 @@ func TestMergeProperty(t *testing.T) {
 				}
 			}
 			r := pairRecord(id, received)
+			if d == segments {
+				r.Segment = &wire.SegmentRange{Channel: "raw"}
+				contents[id] = segmentOf(t, contents[id])
+			}
 			r.Size = int64(len(contents[id]))
 			s.records = append(s.records, r)
 		}
-		m := newMerger(s, d, from.UnixNano(), to.UnixNano(), defaultMemory)
-		m.many = rapid.IntRange(1, 40).Draw(t, "many")
-		var got, wanted []string
-		for {
-			row, ok, err := m.next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !ok {
-				break
-			}
-			got = append(got, fmt.Sprint(timeOf(row), math.Float64frombits(binary.LittleEndian.Uint64(row[timeWidth:]))))
-		}
+		var wanted []string
 		for _, at := range slices.Sorted(maps.Keys(want)) {
 			wanted = append(wanted, fmt.Sprint(at, want[at]))
 		}
-		if diff := cmp.Diff(wanted, got); diff != "" {
-			t.Fatalf("(-want +got):\n%s", diff)
-		}
-		m.end()
-		if s.open.Load() != 0 || m.memory.free != samplesMemory || m.distant != 0 {
-			t.Fatalf("%d open, %d bytes free, %d distant", s.open.Load(), m.memory.free, m.distant)
+		held := newRecent(rapid.SampledFrom([]int{0, 4000, defaultRecent}).Draw(t, "recent"))
+		many := rapid.IntRange(1, 40).Draw(t, "many")
+		for range 2 { // the second one has what is held
+			m := newMerger(s, held, d, from.UnixNano(), to.UnixNano(), defaultMemory)
+			m.many = many
+			var got []string
+			for {
+				row, ok, err := m.next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !ok {
+					break
+				}
+				got = append(got, fmt.Sprint(timeOf(row), math.Float64frombits(binary.LittleEndian.Uint64(row[timeWidth:]))))
+			}
+			if diff := cmp.Diff(wanted, got); diff != "" {
+				t.Fatalf("(-want +got):\n%s", diff)
+			}
+			m.end()
+			if s.open.Load() != 0 || m.memory.free != samplesMemory || m.distant != 0 {
+				t.Fatalf("%d open, %d bytes free, %d distant", s.open.Load(), m.memory.free, m.distant)
+			}
 		}
 	})
 }
@@ -212,7 +235,7 @@ func TestReachProperty(t *testing.T) {
 			}
 			s.records = append(s.records, r)
 		}
-		m := newMerger(s, &d, from.UnixNano(), to.UnixNano(), defaultMemory)
+		m := newMerger(s, newRecent(defaultRecent), &d, from.UnixNano(), to.UnixNano(), defaultMemory)
 		defer m.end()
 		var got []string
 		for {
@@ -259,7 +282,7 @@ func TestMemory(t *testing.T) {
 		for at := begin.Add(c.pause); !at.After(end.Add(c.pause)); at = at.Add(c.pause) {
 			s.records = append(s.records, pairRecord(at.Format(time.RFC3339), at))
 		}
-		m := newMerger(s, d, origin.UnixNano(), end.UnixNano(), defaultMemory)
+		m := newMerger(s, newRecent(defaultRecent), d, origin.UnixNano(), end.UnixNano(), defaultMemory)
 		rows, opened, pending, held := 0, 0, 0, 0
 		for last := int64(math.MinInt64); ; rows++ {
 			row, ok, err := m.next(t.Context())
@@ -299,7 +322,7 @@ func TestTooMuch(t *testing.T) {
 		at := origin.Add(time.Duration(i) * time.Minute)
 		s.records = append(s.records, pairRecord(at.Format(time.RFC3339), at))
 	}
-	m := newMerger(s, d, origin.UnixNano(), origin.Add(day).UnixNano(), 1<<20)
+	m := newMerger(s, newRecent(defaultRecent), d, origin.UnixNano(), origin.Add(day).UnixNano(), 1<<20)
 	_, _, err := m.next(t.Context())
 	m.end()
 	if free := 1<<20 - 1<<20/aheadPart; m.memory.free != free {
@@ -320,7 +343,7 @@ func TestTooMany(t *testing.T) {
 		s.records = append(s.records, pairRecord(fmt.Sprintf("%06d", i), origin.Add(time.Hour)))
 	}
 	const memory = 4 << 20
-	m := newMerger(s, d, origin.UnixNano(), origin.Add(day).UnixNano(), memory)
+	m := newMerger(s, newRecent(defaultRecent), d, origin.UnixNano(), origin.Add(day).UnixNano(), memory)
 	_, _, err := m.next(t.Context())
 	m.end()
 	if !errors.Is(err, errTooMuch) || s.open.Load() != 0 || m.memory.free != memory-memory/aheadPart {
@@ -348,7 +371,7 @@ func TestDisorder(t *testing.T) {
 			}
 			return b
 		}}
-		m := newMerger(s, d, origin.UnixNano(), origin.Add(day).UnixNano(), defaultMemory)
+		m := newMerger(s, newRecent(defaultRecent), d, origin.UnixNano(), origin.Add(day).UnixNano(), defaultMemory)
 		rows, last := int64(0), int64(0)
 		var err error
 		for ok := true; ok && err == nil; {
@@ -382,7 +405,7 @@ func BenchmarkDay(b *testing.B) {
 	for _, f := range []format{formatCSV, formatBinary} {
 		b.Run(string(f), func(b *testing.B) {
 			for b.Loop() {
-				m := newMerger(s, d, origin.UnixNano(), origin.Add(day).UnixNano(), defaultMemory)
+				m := newMerger(s, newRecent(defaultRecent), d, origin.UnixNano(), origin.Add(day).UnixNano(), defaultMemory)
 				w := newWriter(f, d, nil)
 				var out []byte
 				size := 0

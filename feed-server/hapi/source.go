@@ -4,13 +4,11 @@ package hapi
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/substorm/substorm/internal/decode"
@@ -27,9 +25,6 @@ var errDisorder = errors.New("its samples are not in the order of their times")
 // errTooMuch: the objects that hold one moment do not fit in memory together.
 var errTooMuch = errors.New("too many objects hold one time: their samples do not fit in memory")
 
-// timeWidth is what a sample's time takes in a row.
-const timeWidth = 8
-
 // budget is the memory of one request.
 type budget struct{ free int }
 
@@ -42,83 +37,16 @@ func (b *budget) take(n int) error {
 	return nil
 }
 
-// rows are samples of one width: time and values, one after the other.
-type rows struct {
-	width int
-	data  []byte
-	// order is in which order they are to be read; nil: as they lie.
-	order []int32
-	// sorted as long as they lie in order. last is the time of the last one.
-	sorted bool
-	last   int64
-}
-
-func (r *rows) count() int { return len(r.data) / r.width }
-
-func (r *rows) add(s decode.Sample) {
-	r.sorted = r.sorted && (len(r.data) == 0 || s.Time >= r.last)
-	r.last = s.Time
-	r.data = binary.LittleEndian.AppendUint64(r.data, uint64(s.Time))
-	r.data = append(r.data, s.Values...)
-}
-
-// at returns the i'th row in order.
-func (r *rows) at(i int) []byte {
-	if r.order != nil {
-		i = int(r.order[i])
-	}
-	return r.data[i*r.width : (i+1)*r.width]
-}
-
-func timeOf(row []byte) int64 { return int64(binary.LittleEndian.Uint64(row)) }
-
-// sort finds the order. Of samples with one time the later one stays behind.
-func (r *rows) sort() {
-	if r.sorted {
-		r.order = nil
-		return
-	}
-	r.order = slices.Grow(r.order[:0], r.count())
-	for i := range r.count() {
-		r.order = append(r.order, int32(i))
-	}
-	slices.SortStableFunc(r.order, func(a, b int32) int {
-		x, y := timeOf(r.data[int(a)*r.width:]), timeOf(r.data[int(b)*r.width:])
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
-}
-
-// keep drops the first n rows in order, and lays out the others in order.
-func (r *rows) keep(n int) {
-	if r.order == nil {
-		r.data = r.data[:copy(r.data, r.data[n*r.width:])]
-		return
-	}
-	data := make([]byte, 0, cap(r.data))
-	for i := n; i < len(r.order); i++ {
-		data = append(data, r.at(i)...)
-	}
-	r.data, r.order, r.sorted = data, nil, true
-	if len(data) > 0 {
-		r.last = timeOf(data[len(data)-r.width:])
-	}
-}
-
 // source is one object or segment, whose samples come in the order of their times.
 type source struct {
 	record *wire.Record
 	// rows hold what was read and is in order: the i'th of ready comes next.
 	rows     rows
 	i, ready int
-	// next reads on, and returns how many rows are ready.
-	next func() (int, error, bool)
-	stop func()
+	// next reads on, and returns how many rows are ready; nil where all was read.
+	next     func() (int, error, bool)
+	stop     func()
+	reserved int
 
 	// row is what comes first, time its time.
 	row  []byte
@@ -128,6 +56,9 @@ type source struct {
 // advance goes to the next sample; ok is false at the end.
 func (s *source) advance() (ok bool, err error) {
 	for s.i == s.ready {
+		if s.next == nil {
+			return false, nil
+		}
 		s.i = 0
 		if s.ready, err, ok = s.next(); err != nil || !ok {
 			return false, err
@@ -139,12 +70,25 @@ func (s *source) advance() (ok bool, err error) {
 	return true, nil
 }
 
-// openSource begins to read a record's samples.
-func (m *merger) openSource(ctx context.Context, r *wire.Record) *source {
-	s := &source{record: r, rows: rows{width: timeWidth + m.dataset.decoder.Width(), sorted: true, data: m.spare[:0]}}
-	m.spare = nil
+// openSource begins to read a record's samples: of a small segment all at once, as others
+// will ask for them too.
+func (m *merger) openSource(ctx context.Context, r *wire.Record) (*source, error) {
+	if r.Segment != nil && r.Size <= segmentSize {
+		one, err := m.seriesOf(ctx, r)
+		if err == nil {
+			return m.replay(r, one)
+		}
+		if !errors.Is(err, errLarge) {
+			return nil, fmt.Errorf("object %s: %w", r.ID, err)
+		}
+	}
+	s := &source{record: r, rows: m.newRows(nil)}
 	s.next, s.stop = iter.Pull2(m.samples(ctx, s))
-	return s
+	return s, nil
+}
+
+func (m *merger) newRows(data []byte) rows {
+	return rows{width: timeWidth + m.dataset.decoder.Width(), data: data, sorted: true}
 }
 
 // samples yields how many rows of a source are in order. They are good until more are
@@ -187,10 +131,8 @@ func (m *merger) fill(ctx context.Context, s *source, yield func(int, error) boo
 		case sample.Time < yielded:
 			return errDisorder
 		}
-		if len(r.data)+r.width > cap(r.data) {
-			if err := m.grow(s); err != nil {
-				return err
-			}
+		if err := m.grow(s); err != nil {
+			return err
 		}
 		if r.add(sample); len(r.data)+r.width <= sourceMemory {
 			return nil
@@ -204,21 +146,32 @@ func (m *merger) fill(ctx context.Context, s *source, yield func(int, error) boo
 		r.keep(half)
 		return ctx.Err()
 	})
-	var undecodable *decode.Undecodable
-	if errors.As(err, &undecodable) {
-		m.undecodable += undecodable.Records
-		err = nil
-	}
+	bad, err := undecodable(err)
+	m.undecodable += bad
 	return err
 }
 
-// grow makes room for as many rows again, out of the request's memory.
+// undecodable returns how many records could not be read, where that is all that err says.
+func undecodable(err error) (records int, other error) {
+	var bad *decode.Undecodable
+	if errors.As(err, &bad) {
+		return bad.Records, nil
+	}
+	return 0, err
+}
+
+// grow makes room for another row, and for as many as there are, out of the request's
+// memory.
 func (m *merger) grow(s *source) error {
 	r := &s.rows
+	if len(r.data)+r.width <= cap(r.data) {
+		return nil
+	}
 	room := min(max(2*cap(r.data), 64*r.width), sourceMemory)
-	if err := m.memory.take(room - cap(r.data)); err != nil {
+	if err := m.memory.take(room - s.reserved); err != nil {
 		return err
 	}
+	s.reserved = room
 	r.data = append(make([]byte, 0, room), r.data...)
 	return nil
 }
@@ -232,9 +185,8 @@ func (m *merger) decode(r *wire.Record, body io.Reader, emit func(decode.Sample)
 		at, _ := times(r)
 		err = m.dataset.decoder.Read(body, at, emit)
 	}
-	var undecodable *decode.Undecodable
-	if err != nil && !errors.As(err, &undecodable) {
-		return err
+	if _, other := undecodable(err); other != nil {
+		return other
 	}
 	if _, drained := io.Copy(io.Discard, body); drained != nil {
 		return drained

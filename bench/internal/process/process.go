@@ -74,6 +74,11 @@ func Times(pids []int) ([]time.Duration, error) {
 	return times, nil
 }
 
+// ForgetPeak begins PeakMiB anew (proc_pid_clear_refs(5)).
+func ForgetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}
+
 // PeakMiB is the most memory of a process that was resident so far
 // (proc_pid_status(5), VmHWM).
 func PeakMiB(pid int) (float64, error) {

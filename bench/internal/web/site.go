@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,6 +69,8 @@ type Site struct {
 	JS     jetstream.JetStream
 	Server *parts.FeedServer
 	lab    testing.TB
+	// flags of every feed-server.
+	flags []string
 }
 
 // Camera is an instrument whose objects are images that everybody may see.
@@ -93,14 +96,17 @@ func NewSite(l testing.TB, o Options) *Site {
 		l.Fatal(err)
 	}
 	// Who asks says who it is by X-Forwarded-For: limits are each client's.
-	flags := append([]string{
-		"--s3-endpoint", s.MinIO.URL(), "--s3-bucket", Bucket, "--s3-credentials-dir", secrets, "--proxies", "127.0.0.0/8", "--log-level", "warn",
-	}, o.Flags...)
+	s.flags = []string{"--s3-endpoint", s.MinIO.URL(), "--s3-bucket", Bucket, "--s3-credentials-dir", secrets, "--proxies", "127.0.0.0/8", "--log-level", "warn"}
+	s.Start(o.Flags...)
+	return s
+}
+
+// Start starts a feed-server with more flags; it is Server from now on.
+func (s *Site) Start(flags ...string) {
 	oneProcessor(func() {
-		s.Server = parts.StartFeedServer(l, parts.FeedServerOptions{Site: SiteCode, NATS: s.NATS, Flags: flags})
+		s.Server = parts.StartFeedServer(s.lab, parts.FeedServerOptions{Site: SiteCode, NATS: s.NATS, Flags: append(slices.Clone(s.flags), flags...)})
 	})
 	s.Pin(s.Server.PID(), ServerCores)
-	return s
 }
 
 // oneProcessor lets Go programs that f starts know that they have one core.

@@ -78,7 +78,7 @@ var asks = map[string][]ask{
 const secret = "48123.5"
 
 // values are what the instruments observed.
-var values = map[string]string{hidden: secret, fresh: secret, open: "1"}
+var values = map[string]string{hidden: secret + "7", fresh: secret + "8", open: "1"}
 
 // Each door that there is tells everybody what they may know, and nobody more.
 func TestEveryDoor(t *testing.T) {

@@ -77,6 +77,9 @@ var asks = map[string][]ask{
 // secret is in what hidden and fresh sent, and open did not.
 const secret = "48123.5"
 
+// values are what the instruments observed.
+var values = map[string]string{hidden: secret + "7", fresh: secret + "8", open: "1"}
+
 // Each door that there is tells everybody what they may know, and nobody more.
 func TestEveryDoor(t *testing.T) {
 	t.Parallel()
@@ -172,7 +175,7 @@ func TestDoorsThatGoOn(t *testing.T) {
 	// What is not for everybody goes first: who is told of what comes behind it was not
 	// told of it.
 	for _, instrument := range []string{hidden, fresh, open} {
-		o := l.send(instrument, "later-"+instrument+".csv", fmt.Sprintf("%s,%s\n", time.Now().UTC().Format(time.RFC3339), map[bool]string{true: "2", false: secret}[instrument == open]))
+		o := l.send(instrument, "later-"+instrument+".csv", fmt.Sprintf("%s,%s1\n", l.sent.Format(time.RFC3339), values[instrument]))
 		for path, about := range goesOn {
 			for _, who := range []string{stranger, outsider, insider} {
 				f := followed[path+", "+who]

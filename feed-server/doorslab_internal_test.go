@@ -57,7 +57,7 @@ func newDoorsLab(t *testing.T, change ...func(*Config)) *doorsLab {
 	parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"}, Instruments: registry.Instruments})
 	nats.Declare(t, "hub", registry)
 	l.sent = time.Now().UTC()
-	for instrument, value := range map[string]string{hidden: secret, fresh: secret, open: "1"} {
+	for instrument, value := range values {
 		l.send(instrument, "of-"+instrument+".csv", fmt.Sprintf("%s,%s\n", l.sent.Format(time.RFC3339), value))
 	}
 	l.start(nats, minio, change...)
@@ -86,7 +86,7 @@ func (l *doorsLab) registry() parts.Registry {
 		return wire.ConsumerEntry{UID: name, Consumer: name, Feed: "all", Flow: wire.FlowEntry{Mode: wire.FlowAll}, Delivery: delivery, Instruments: instruments, Tokens: token(name)}
 	}
 	restricted := wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, Readers: []string{insider}}
-	embargo := wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessPublic, Readers: []string{insider}, EmbargoMillis: (1000 * 24 * time.Hour).Milliseconds()}
+	embargo := wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, Readers: []string{insider}, EmbargoMillis: (1000 * 24 * time.Hour).Milliseconds()}
 	everybody := wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
 	return parts.Registry{
 		Revision:    2,

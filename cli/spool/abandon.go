@@ -65,7 +65,11 @@ spool goes home, and the pod makes its columns of the ledger exact again.`,
 			}
 			opts := *o
 			opts.AbandonPod = a.pod
-			return a.run(cmd.Context(), opts)
+			return backend.With(cmd.Context(), opts, func(b *backend.Backend, store objectstore.Store, js jetstream.JetStream) error {
+				a.site, a.store, a.js = b.Code, store, js
+				a.volume = func(ctx context.Context) error { return b.DeleteVolumeClaim(ctx, volumeClaim(a.pod)) }
+				return a.run(cmd.Context())
+			})
 		},
 	}
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask")
@@ -73,20 +77,7 @@ spool goes home, and the pod makes its columns of the ledger exact again.`,
 	return cmd
 }
 
-func (a *abandonment) run(ctx context.Context, o backend.Options) error {
-	b, err := backend.Open(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	a.site = b.Code
-	a.volume = func(ctx context.Context) error { return b.DeleteVolumeClaim(ctx, volumeClaim(a.pod)) }
-	if a.store, err = b.Store(ctx); err != nil {
-		return err
-	}
-	if a.js, err = b.JetStream(ctx); err != nil {
-		return err
-	}
+func (a *abandonment) run(ctx context.Context) (err error) {
 	if a.reports, err = a.js.KeyValue(ctx, wire.StatusBucket(a.site)); err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.StatusBucket(a.site), err)
 	}

@@ -65,7 +65,7 @@ func (a *Archive) serveAlias(v *door.Visit) *problem.Problem {
 		in := v.Snapshot.Instruments[c.Instrument]
 		p := v.Verdict(in, t.String(), time.Time{})
 		if p == nil {
-			record, found, err := a.look(v.Context(), c)
+			record, found, err := a.look(v.Context(), path, c)
 			if err != nil {
 				return v.Unreadable(t.String(), err)
 			}
@@ -87,26 +87,44 @@ func (a *Archive) serveAlias(v *door.Visit) *problem.Problem {
 	return notFound(t)
 }
 
-// look looks for an object where a candidate says.
-func (a *Archive) look(ctx context.Context, c tree.Candidate) (found wire.Record, ok bool, err error) {
+// look looks for the object of a path where a candidate says.
+func (a *Archive) look(ctx context.Context, path string, c tree.Candidate) (found wire.Record, ok bool, err error) {
 	if c.Name != "" {
 		found, err = a.cfg.Catalog.Named(ctx, c.Instrument, c.Name)
 		if errors.Is(err, ErrNotFound) {
 			return found, false, nil
 		}
-		return found, err == nil && c.Matches(found), err
+		return found, err == nil && c.Matches(&found), err
+	}
+	key := lookKey{path, c.Template, c.Instrument, c.Day}
+	tag, err := a.cfg.Catalog.DayTag(ctx, c.Instrument, c.Day)
+	if err != nil {
+		return found, false, err
+	}
+	if l, known := a.looked.of(key, tag); known {
+		return l.record, l.found, nil
 	}
 	day, err := a.cfg.Catalog.Day(ctx, c.Instrument, c.Day)
-	if errors.Is(err, ErrNotFound) {
-		return found, false, nil
-	}
 	if err != nil {
 		return found, false, err
 	}
 	for r := range day.Records {
-		if (!ok || (received(r, &found) < 0) != c.Newest) && c.Matches(*r) {
+		if (!ok || (received(r, &found) < 0) != c.Newest) && c.Matches(r) {
 			found, ok = *r, true
 		}
 	}
+	a.looked.put(key, day.Tag, looked{found, ok})
 	return found, ok, nil
+}
+
+// lookKey is what was looked for by a template, and where.
+type lookKey struct {
+	path, template, instrument string
+	day                        wire.Day
+}
+
+// looked is what was found, if there was anything.
+type looked struct {
+	record wire.Record
+	found  bool
 }

@@ -47,6 +47,45 @@ func TestAliases(t *testing.T) {
 	}
 }
 
+// Who asks again for an old URL has no day read again, until there is something new.
+func TestAliasAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil, wire.InstrumentEntry{Instrument: "old", Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic},
+		Aliases: []string{"{year2}{doy}/{hour}{any}.jpg", "{year2}{doy}/{hour}{minute}.jpg"}}) // the first reads all, and writes none
+	r := l.put("old", "a.jpg", "a")
+	read := func() int { // since it was last called
+		l.catalog.mu.Lock()
+		defer l.catalog.mu.Unlock()
+		n := l.catalog.days
+		l.catalog.days = 0
+		return n
+	}
+	for _, c := range []struct {
+		path   string
+		status int
+	}{{"/15076/1200.jpg", 200}, {"/15076/1201.jpg", 404}} {
+		l.get(c.path).want(t, c.path, c.status)
+		if read() == 0 {
+			t.Errorf("%s was answered without its day", c.path)
+		}
+		for range 3 {
+			l.get(c.path).want(t, c.path, c.status)
+			if c.status == 200 {
+				l.get(c.path+"?t=1", "If-None-Match", etag(r.Digest)).want(t, "unchanged", 304)
+			}
+		}
+		if n := read(); n > 0 {
+			t.Errorf("%s: %d days were read for what is known", c.path, n)
+		}
+	}
+	next := l.put("old", "b.jpg", "b", func(r *wire.Record) { r.ReceivedAt = storm.Add(time.Minute) })
+	if a := l.get("/15076/1201.jpg"); a.status != 200 || a.header.Get("ETag") != etag(next.Digest) {
+		t.Errorf("what is new: %d %v", a.status, a.header)
+	}
+	l.catalog.change("old", "a.jpg", func(r *wire.Record) { r.State = wire.StateRetracted })
+	l.get("/15076/1200.jpg").want(t, "retracted", 410)
+}
+
 // The legacy view is one run of bytes, as it came.
 func TestLegacy(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,9 @@ type Archive struct {
 	cfg     Config
 	hot     *hot
 	aliases aliases
-	sums    sums
+	// looked are the objects of old URLs, and sums the lengths of runs.
+	looked remembered[lookKey, looked]
+	sums   remembered[sumKey, sum]
 }
 
 // New returns an archive; Doors says what it answers.

@@ -31,10 +31,9 @@ type Catalog interface {
 	Oldest(ctx context.Context, instrument, dir string) (time.Time, error)
 	// Named returns the object that has a name of its sender's: its current version.
 	Named(ctx context.Context, instrument, name string) (wire.Record, error)
-	// Day returns what was received in a day.
+	// Day returns what was received in a day, which may be nothing.
 	Day(ctx context.Context, instrument string, day wire.Day) (Day, error)
-	// DayTag returns the tag of a day without a look at what was received in it, and
-	// also where that is nothing.
+	// DayTag returns the tag of a day without a look at what was received in it.
 	DayTag(ctx context.Context, instrument string, day wire.Day) (string, error)
 	// Directories yields all directories of an instrument, in order.
 	Directories(ctx context.Context, instrument string) iter.Seq2[Directory, error]

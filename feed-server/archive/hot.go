@@ -73,7 +73,7 @@ func newHot(store objectstore.Store, limit int64, metrics prometheus.Registerer)
 		}, []string{"result"}),
 	}
 	metrics.MustRegister(h.asked, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "substorm_archive_hot_bytes", Help: "Bytes of objects that are held in memory.",
+		Name: "substorm_archive_hot_bytes", Help: "Bytes of objects that are held in memory, and of encoders at work.",
 	}, func() float64 {
 		h.mu.Lock()
 		defer h.mu.Unlock()

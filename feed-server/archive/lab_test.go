@@ -344,9 +344,6 @@ func (c *shelf) Day(_ context.Context, instrument string, day wire.Day) (archive
 			all = append(all, &r)
 		}
 	}
-	if len(all) == 0 {
-		return archive.Day{}, fmt.Errorf("%s: %w", day, archive.ErrNotFound)
-	}
 	return archive.Day{Tag: fmt.Sprint(c.generation), Records: slices.Values(all)}, nil
 }
 

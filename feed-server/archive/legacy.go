@@ -3,7 +3,6 @@
 package archive
 
 import (
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -105,34 +104,32 @@ func (a *Archive) gather(v *door.Visit, t target, l wire.Legacy, whole bool) (*r
 // some of them are hidden from who asks, a day that did not change is not read again:
 // robots ask for these lengths all the time.
 func (a *Archive) contribution(v *door.Visit, in wire.InstrumentEntry, t target, l wire.Legacy, whole bool) (sum, []*wire.Record, error) {
-	embargoed := v.Embargoed(in)
+	key, embargoed := sumKey{in.Instrument, l}, v.Embargoed(in)
 	if !whole && !embargoed {
 		tag, err := a.cfg.Catalog.DayTag(v.Context(), in.Instrument, l.Day)
 		if err != nil {
 			return sum{}, nil, err
 		}
-		if s, known := a.sums.of(in.Instrument, l, tag); known {
+		if s, known := a.sums.of(key, tag); known {
 			return s, nil, nil
 		}
 	}
 	day, err := a.cfg.Catalog.Day(v.Context(), in.Instrument, l.Day)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil {
 		return sum{}, nil, err
 	}
 	var objects []*wire.Record
-	if err == nil {
-		for o := range day.Records {
-			if o.Port != l.Port { // as most are of another, and quick
-				continue
-			}
-			if of, ok := wire.LegacyOf(*o); ok && of == l && a.withheld(v, in, t, o) == nil {
-				objects = append(objects, o)
-			}
+	for o := range day.Records {
+		if o.Port != l.Port { // quick: an address is not
+			continue
+		}
+		if of, ok := wire.LegacyOf(*o); ok && of == l && a.withheld(v, in, t, o) == nil {
+			objects = append(objects, o)
 		}
 	}
 	s := sumOf(objects)
 	if !embargoed {
-		a.sums.remember(in.Instrument, l, day.Tag, s)
+		a.sums.put(key, day.Tag, s)
 	}
 	return s, objects, nil
 }

@@ -158,7 +158,7 @@ func (m Manifests) Named(ctx context.Context, instrument, name string) (wire.Rec
 func (m Manifests) Day(ctx context.Context, instrument string, day wire.Day) (Day, error) {
 	d, err := m.Catalog.Day(ctx, instrument, day)
 	if err != nil {
-		return Day{}, explain(err)
+		return Day{}, err
 	}
 	return Day{Tag: d.Tag, Records: slices.Values(d.Records)}, nil
 }

@@ -74,7 +74,7 @@ func verify(ctx context.Context, store objectstore.Store, record wire.Record) er
 // pass writes a part of an object as it comes from the store. All of one is compared
 // with its digest while it does.
 func (a *Archive) pass(ctx context.Context, write func([]byte) error, record *wire.Record, asked part) error {
-	body, err := a.open(ctx, record, asked)
+	body, err := a.openPart(ctx, record, asked)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a *Archive) pass(ctx context.Context, write func([]byte) error, record *wi
 	return heldBack(write, body, asked.length)
 }
 
-func (a *Archive) open(ctx context.Context, record *wire.Record, asked part) (io.ReadCloser, error) {
+func (a *Archive) openPart(ctx context.Context, record *wire.Record, asked part) (io.ReadCloser, error) {
 	if asked.length == record.Size {
 		return tree.Open(ctx, a.cfg.Store, *record)
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
@@ -36,39 +35,8 @@ func sumOf(objects []*wire.Record) sum {
 	return s
 }
 
-// knownSums bounds the sums that are remembered; each takes some 200 bytes.
-const knownSums = 4096
-
-// sums are those of days that were read, by instrument and what was asked for.
-type sums struct {
-	mu    sync.Mutex
-	known map[sumKey]knownSum
-}
-
+// sumKey is whose sum of what.
 type sumKey struct {
 	instrument string
 	of         wire.Legacy
-}
-
-// knownSum is the sum of a day with a tag.
-type knownSum struct {
-	tag string
-	sum sum
-}
-
-// of returns the sum of a day, if that is still the one with the tag.
-func (s *sums) of(instrument string, l wire.Legacy, tag string) (sum, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k, known := s.known[sumKey{instrument, l}]
-	return k.sum, known && k.tag == tag
-}
-
-func (s *sums) remember(instrument string, l wire.Legacy, tag string, is sum) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known == nil || len(s.known) >= knownSums {
-		s.known = make(map[sumKey]knownSum)
-	}
-	s.known[sumKey{instrument, l}] = knownSum{tag, is}
 }

@@ -4,6 +4,7 @@ package bucket
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,19 +76,7 @@ func (f *Found) Lists() []List {
 
 // Compare orders lists by instrument and then by day.
 func (l List) Compare(other List) int {
-	if l.Instrument != other.Instrument {
-		if l.Instrument < other.Instrument {
-			return -1
-		}
-		return 1
-	}
-	switch {
-	case l.Day < other.Day:
-		return -1
-	case l.Day > other.Day:
-		return 1
-	}
-	return 0
+	return cmp.Or(cmp.Compare(l.Instrument, other.Instrument), cmp.Compare(l.Day, other.Day))
 }
 
 // day notes a list that may have changes alone.

@@ -50,11 +50,11 @@ func (w *way) cut(is bool) {
 func TestLatestAfterOutage(t *testing.T) {
 	l := newLab(t)
 	old, first := object(noon.Add(-time.Hour), "old.jpg"), object(noon, "first.jpg")
-	l.announce(camera, old, first)
+	l.Announce(camera, old, first)
 	l.part(camera, old, first)
 	l.flush()
 	way := &way{}
-	nc, err := nats.Connect(l.nats.URL(), nats.SetCustomDialer(way), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	nc, err := nats.Connect(l.NATS.URL(), nats.SetCustomDialer(way), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestLatestAfterOutage(t *testing.T) {
 	gone.State, gone.Reason, gone.RetractedAt = wire.StateRetracted, "a person is in it", &now
 	text := object(noon.Add(-2*time.Hour), "notes.txt")
 	text.MediaType = "text/plain"
-	l.announce(camera, gone, text)
+	l.Announce(camera, gone, text)
 	l.part(camera, gone, text)
 	l.flush()
 	way.cut(false)
@@ -129,33 +129,33 @@ func TestOlderIsNotTold(t *testing.T) {
 		}
 	}
 	first, second := object(at(0), "first.jpg"), object(at(1), "second.jpg")
-	l.announce(camera, first)
+	l.Announce(camera, first)
 	until("first.jpg")
-	l.announce(camera, second)
+	l.Announce(camera, second)
 	until("second.jpg")
 
 	repeat := second
 	repeat.State, repeat.RepeatOf = wire.StateWithdrawn, first.ID
-	l.announce(camera, repeat, late(2, "late.jpg"))
+	l.Announce(camera, repeat, late(2, "late.jpg"))
 	until("first.jpg")
 	third := object(at(3), "third.jpg")
-	l.announce(camera, third)
+	l.Announce(camera, third)
 	until("third.jpg")
 
 	now := at(4)
 	gone := third
 	gone.State, gone.Reason, gone.RetractedAt = wire.StateRetracted, "moon", &now
-	l.announce(camera, gone, late(5, "late.jpg"))
+	l.Announce(camera, gone, late(5, "late.jpg"))
 	until("first.jpg")
 	back := gone
 	later := at(6)
 	back.State, back.RestoredAt = wire.StateCurrent, &later
-	l.announce(camera, back, late(7, "late.jpg"))
+	l.Announce(camera, back, late(7, "late.jpg"))
 	until("third.jpg")
 	if r, found := c.Latest(camera, "image/jpeg"); !found || r.Path != "third.jpg" {
 		t.Errorf("the latest image is %s, %t", r.Path, found)
 	}
 	fourth := object(at(8), "fourth.jpg")
-	l.announce(camera, fourth)
+	l.Announce(camera, fourth)
 	until("fourth.jpg")
 }

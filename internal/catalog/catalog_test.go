@@ -25,40 +25,40 @@ func paths(records []*wire.Record) []string {
 
 // day returns a day, whose tag is told without it too: it may change in between.
 func (l *lab) day(c *Catalog, instrument string, day wire.Day) *Day {
-	l.t.Helper()
+	l.Helper()
 	before := l.tag(c, instrument, day)
-	d, err := c.Day(l.t.Context(), instrument, day)
+	d, err := c.Day(l.Context(), instrument, day)
 	if err != nil {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
 	if after := l.tag(c, instrument, day); d.Tag != before && d.Tag != after {
-		l.t.Errorf("a day with tag %s is said to have %s, and %s", d.Tag, before, after)
+		l.Errorf("a day with tag %s is said to have %s, and %s", d.Tag, before, after)
 	}
 	return d
 }
 
 func (l *lab) tag(c *Catalog, instrument string, day wire.Day) string {
-	l.t.Helper()
-	tag, err := c.DayTag(l.t.Context(), instrument, day)
+	l.Helper()
+	tag, err := c.DayTag(l.Context(), instrument, day)
 	if err != nil {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
 	return tag
 }
 
 func (l *lab) find(c *Catalog, path string) wire.Record {
-	l.t.Helper()
-	r, err := c.Find(l.t.Context(), camera, path)
+	l.Helper()
+	r, err := c.Find(l.Context(), camera, path)
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
 	return r
 }
 
 func (l *lab) same(what string, want, got any) {
-	l.t.Helper()
+	l.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
-		l.t.Errorf("%s (-want +got):\n%s", what, diff)
+		l.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestDay(t *testing.T) {
 	today := wire.DayOf(noon)
 	a, b, again := object(noon, "x/b.jpg"), object(noon.Add(time.Second), "x/a.jpg"), object(noon.Add(2*time.Second), "x/c.jpg")
 	again.State, again.RepeatOf = wire.StateWithdrawn, a.ID
-	l.announce(camera, a)
+	l.Announce(camera, a)
 	l.part(camera, a)
 	l.flush()
 	c := l.catalog(nil)
@@ -80,7 +80,7 @@ func TestDay(t *testing.T) {
 		t.Errorf("it changed at %s", one.Changed)
 	}
 
-	l.announce(camera, b)
+	l.Announce(camera, b)
 	l.ready(c)
 	two := l.day(c, camera, today)
 	l.same("announced", []string{"Current x/a.jpg", "Current x/b.jpg"}, paths(two.Records))
@@ -109,18 +109,18 @@ func TestDay(t *testing.T) {
 	l.same("of another day", 0, len(l.day(c, camera, "2026-11-20").Records))
 	l.same("of an unknown instrument", 0, len(l.day(c, "nobody", today).Records))
 
-	l.store.asked()
+	l.Store.Gets()
 	for range 5 {
 		l.day(c, camera, today)
 	}
-	if asked := l.store.asked(); len(asked) != 0 {
+	if asked := l.Store.Gets(); len(asked) != 0 {
 		t.Errorf("what is known is asked for again: %q", asked)
 	}
 }
 
 // ready2 returns another catalog that is up to date.
 func (l *lab) ready2() *Catalog {
-	l.t.Helper()
+	l.Helper()
 	c := l.catalog(nil)
 	l.ready(c)
 	return c
@@ -159,7 +159,7 @@ func TestFresh(t *testing.T) {
 	clash2 := object(at(14), "f.jpg")
 	withdrawn := d
 	withdrawn.State, withdrawn.RepeatOf = wire.StateWithdrawn, a.ID
-	l.announce(camera, a, repeat, clash, version, twice, clash2, gone, retracted, withdrawn)
+	l.Announce(camera, a, repeat, clash, version, twice, clash2, gone, retracted, withdrawn)
 	l.ready(c)
 	day := l.day(c, camera, today)
 	l.same("the day", []string{"Current a.jpg", "Retracted b.jpg", "Current f.jpg", "Superseded n/frame.jpg", "Current n/frame.jpg"}, paths(day.Records))
@@ -174,7 +174,7 @@ func TestFresh(t *testing.T) {
 	}
 
 	numbered := object(at(15), "")
-	l.announce(mag, numbered)
+	l.Announce(mag, numbered)
 	l.ready(c)
 	l.same("of which nobody knows the number", 0, len(l.day(c, mag, today).Records))
 	numbered.Path = "2026325/1.jpg"
@@ -219,16 +219,16 @@ func TestFind(t *testing.T) {
 	c := l.catalog(nil)
 	l.ready(c)
 
-	l.store.asked()
+	l.Store.Gets()
 	if r := l.find(c, path(13, "b.jpg")); r.Path != path(13, "b.jpg") {
 		t.Errorf("found %+v", r)
 	}
-	want := []string{"get " + wire.RootKey(site, camera, 1), "get " + wire.ManifestPartKey(site, camera, wire.DayOf(day(13)), 1)}
-	l.same("read", want, l.store.asked())
+	want := []string{wire.RootKey(site, camera, 1), wire.ManifestPartKey(site, camera, wire.DayOf(day(13)), 1)}
+	l.same("read", want, l.Store.Gets())
 	if r := l.find(c, "0/"+day(15).Format("20060102")+".jpg"); !r.ReceivedAt.Equal(day(15).Add(2 * time.Second)) {
 		t.Errorf("found %+v", r)
 	}
-	if asked := l.store.asked(); len(asked) > 1 {
+	if asked := l.Store.Gets(); len(asked) > 1 {
 		t.Errorf("for one of a flat folder %q are read", asked)
 	}
 	for _, none := range []string{"", "x", "0", "0/x.jpg", path(3, "c.jpg"), path(40, "a.jpg"), path(3, "a.jpg") + "/x", "../x", "n/"} {
@@ -281,7 +281,7 @@ func TestChildren(t *testing.T) {
 	l.flush()
 	c := l.catalog(nil)
 	l.ready(c)
-	l.store.asked()
+	l.Store.Gets()
 	names := func(dir string) ([]string, []string) {
 		t.Helper()
 		listing, err := c.Children(t.Context(), camera, dir)
@@ -306,7 +306,7 @@ func TestChildren(t *testing.T) {
 		l.same("in "+dir, want, dirs)
 		l.same("objects in "+dir, 0, len(files))
 	}
-	if asked := l.store.asked(); len(asked) != 0 {
+	if asked := l.Store.Gets(); len(asked) != 0 {
 		t.Errorf("for folders alone %q are read", asked)
 	}
 	_, files := names("2026/11/11")
@@ -320,7 +320,7 @@ func TestChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.announce(camera, object(noon.Add(time.Hour), "2026/11/21/night/new.jpg"), object(noon.Add(time.Hour), "2026/11/21/9.jpg"))
+	l.Announce(camera, object(noon.Add(time.Hour), "2026/11/21/night/new.jpg"), object(noon.Add(time.Hour), "2026/11/21/9.jpg"))
 	l.ready(c)
 	dirs, files := names("2026/11/21")
 	l.same("fresh folders", []string{"night 1 2026-11-21"}, dirs)
@@ -358,13 +358,13 @@ func TestPages(t *testing.T) {
 	c := l.catalog(nil)
 	l.ready(c)
 	var got []string
-	l.store.asked()
+	l.Store.Gets()
 	for after, pages := "", 0; ; pages++ {
 		listing, err := c.ChildrenAfter(t.Context(), camera, "flat", after, 7)
 		if err != nil || len(listing.Paths) > 7 || pages > 8 {
 			t.Fatalf("%d in page %d, %v", len(listing.Paths), pages, err)
 		}
-		if pages == 0 && len(l.store.asked()) > 3 {
+		if pages == 0 && len(l.Store.Gets()) > 3 {
 			t.Error("for a first page too many days are read")
 		}
 		got = append(got, listing.Paths...)
@@ -403,7 +403,7 @@ func TestBetween(t *testing.T) {
 	l.flush()
 	c := l.catalog(nil)
 	fresh := observed(object(hour(1), "fresh"), hour(-40), hour(-39))
-	l.announce(camera, fresh)
+	l.Announce(camera, fresh)
 	l.ready(c)
 
 	read := func(from, to time.Time, by By) []string {
@@ -436,11 +436,11 @@ func TestBetween(t *testing.T) {
 	l.same("an empty time", 0, len(read(hour(0), hour(0), ByReceived)))
 
 	other := l.ready2()
-	l.store.asked()
+	l.Store.Gets()
 	for range other.Between(t.Context(), camera, hour(-160), time.Time{}, ByReceived) {
 		break
 	}
-	if asked := l.store.asked(); len(asked) > 4 { // the root, and three parts of a day
+	if asked := l.Store.Gets(); len(asked) > 4 { // the root, and three parts of a day
 		t.Errorf("for the first object %q are read", asked)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,21 +8,17 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"log/slog"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -37,13 +33,8 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // lab is a Site's archive, and what its archivist does in it: parts, versions, roots
 // and entries.
 type lab struct {
-	t     *testing.T
-	nats  *parts.NATSServer
-	js    jetstream.JetStream
-	store *watched
+	*manifesttest.Archive
 	kv    jetstream.KeyValue
-	epoch string
-	next  uint64
 	books map[string]*book
 }
 
@@ -53,64 +44,28 @@ type book struct {
 	days  map[wire.Day]wire.RootDay
 }
 
-// watched notes what is asked of a store.
-type watched struct {
-	objectstore.Store
-	mu   sync.Mutex
-	asks []string
-}
-
-func (w *watched) note(ask string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asks = append(w.asks, ask)
-}
-
-// asked returns what was asked since the last call.
-func (w *watched) asked() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	asks := w.asks
-	w.asks = nil
-	return asks
-}
-
-func (w *watched) Get(ctx context.Context, key string, r objectstore.Range) (io.ReadCloser, objectstore.Info, error) {
-	w.note("get " + key)
-	return w.Store.Get(ctx, key, r)
-}
-
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	nats := parts.NATS(t, parts.NATSOptions{})
-	l := &lab{t: t, nats: nats, js: nats.JetStream(t), store: &watched{Store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")},
-		next: 1, books: map[string]*book{}}
-	parts.CreateSite(t, l.js, site)
-	var err error
-	if l.kv, err = l.js.CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.IndexBucket(site), Storage: jetstream.FileStorage, History: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if l.epoch, _, err = stream.Epoch(t.Context(), l.js, wire.NoticeStream(site)); err != nil {
-		t.Fatal(err)
-	}
+	l := &lab{Archive: manifesttest.New(t, site), books: map[string]*book{}}
+	l.kv = l.KV(wire.IndexBucket(site))
 	return l
 }
 
 // catalog returns one that runs.
 func (l *lab) catalog(change func(*Config)) *Catalog {
-	l.t.Helper()
-	cfg := Config{Site: site, JetStream: l.js, Store: noLists{l.store, l.t}, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
+	l.Helper()
+	cfg := Config{Site: site, JetStream: l.JetStream, Store: noLists{l.Store, l.TB}, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
 	if change != nil {
 		change(&cfg)
 	}
 	c := New(cfg)
-	ctx, cancel := context.WithCancel(l.t.Context())
+	ctx, cancel := context.WithCancel(l.Context())
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
-	l.t.Cleanup(func() {
+	l.Cleanup(func() {
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
-			l.t.Errorf("the catalog ended: %v", err)
+			l.Errorf("the catalog ended: %v", err)
 		}
 	})
 	return c
@@ -118,18 +73,18 @@ func (l *lab) catalog(change func(*Config)) *Catalog {
 
 // noLists is a store that a catalog never lists.
 type noLists struct {
-	*watched
-	t *testing.T
+	*manifesttest.Store
+	t testing.TB
 }
 
 func (n noLists) List(ctx context.Context, prefix, after string) iter.Seq2[objectstore.Info, error] {
 	n.t.Errorf("the catalog lists %s", prefix)
-	return n.watched.List(ctx, prefix, after)
+	return n.Store.List(ctx, prefix, after)
 }
 
 func (n noLists) Folders(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	n.t.Errorf("the catalog lists the folders of %s", prefix)
-	return n.watched.Folders(ctx, prefix)
+	return n.Store.Folders(ctx, prefix)
 }
 
 // object is one that an instrument sent at a time, published under a path.
@@ -145,22 +100,6 @@ func observed(r wire.Record, from, to time.Time) wire.Record {
 	return r
 }
 
-// announce publishes a notice of a record.
-func (l *lab) announce(instrument string, records ...wire.Record) {
-	l.t.Helper()
-	for _, r := range records {
-		m, err := stream.NoticeMessage(wire.Notice{Site: site, Instrument: instrument, Record: r}, "gateway-0")
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		ack, err := l.js.PublishMsg(l.t.Context(), m)
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		l.next = ack.Sequence + 1
-	}
-}
-
 func (l *lab) book(instrument string) *book {
 	if l.books[instrument] == nil {
 		l.books[instrument] = &book{days: map[wire.Day]wire.RootDay{}}
@@ -170,7 +109,7 @@ func (l *lab) book(instrument string) *book {
 
 // part closes a part, whose records need not have been announced.
 func (l *lab) part(instrument string, records ...wire.Record) {
-	l.t.Helper()
+	l.Helper()
 	b, day := l.book(instrument), wire.DayOf(records[0].ReceivedAt)
 	number := 1
 	for _, r := range b.days[day].Parts {
@@ -179,50 +118,22 @@ func (l *lab) part(instrument string, records ...wire.Record) {
 	if v := b.days[day].Version; v > 0 && number == 1 {
 		number = 1000 * v
 	}
-	l.put(wire.ManifestPartKey(site, instrument, day, number), wire.ManifestHeader{Site: site, Instrument: instrument, Day: day}, records)
+	l.PutPart(instrument, day, number, records...)
 	l.know(instrument, day)
 }
 
 // compact replaces what is in effect of a day.
 func (l *lab) compact(instrument string, day wire.Day) {
-	l.t.Helper()
-	files, err := manifest.List(l.t.Context(), l.store, site, instrument, day)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	var records []wire.Record
-	for r, err := range manifest.Records(l.t.Context(), l.store, site, instrument, day) {
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		records = append(records, r)
-	}
-	l.put(wire.ManifestVersionKey(site, instrument, day, files.NextVersion),
-		wire.ManifestHeader{Site: site, Instrument: instrument, Day: day, Replaces: slices.Concat(files.Replaced, files.InEffect)}, records)
+	l.Helper()
+	l.Compact(instrument, day)
 	l.know(instrument, day)
 }
 
-func (l *lab) put(key string, header wire.ManifestHeader, records []wire.Record) {
-	l.t.Helper()
-	data, err := wire.Manifest{Header: header, Records: records}.Encode()
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.putBytes(key, data)
-}
-
-func (l *lab) putBytes(key string, data []byte) {
-	l.t.Helper()
-	if err := l.store.Put(l.t.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{CreateOnly: true}); err != nil {
-		l.t.Fatal(err)
-	}
-}
-
 func (l *lab) know(instrument string, day wire.Day) {
-	l.t.Helper()
-	d, err := manifest.Summarize(l.t.Context(), l.store, site, instrument, day)
+	l.Helper()
+	d, err := manifest.Summarize(l.Context(), l.Store, site, instrument, day)
 	if err != nil {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
 	b := l.book(instrument)
 	b.days[day] = d
@@ -231,7 +142,7 @@ func (l *lab) know(instrument string, day wire.Day) {
 
 // root writes one, and removes the one before the last.
 func (l *lab) root(instrument string) {
-	l.t.Helper()
+	l.Helper()
 	b := l.book(instrument)
 	var all []wire.RootDay
 	for _, d := range b.days {
@@ -241,42 +152,42 @@ func (l *lab) root(instrument string) {
 	root := wire.Root{Header: wire.RootHeader{Site: site, Instrument: instrument, Number: b.entry.Root}, Days: manifest.MergeDays(nil, all)}
 	data, err := root.Encode()
 	if err != nil {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
-	l.putBytes(wire.RootKey(site, instrument, b.entry.Root), data)
+	l.Put(wire.RootKey(site, instrument, b.entry.Root), data)
 	b.entry.Open = nil
-	if err := l.store.Delete(l.t.Context(), wire.RootKey(site, instrument, b.entry.Root-2)); err != nil {
-		l.t.Fatal(err)
+	if err := l.Store.Delete(l.Context(), wire.RootKey(site, instrument, b.entry.Root-2)); err != nil {
+		l.Fatal(err)
 	}
 }
 
 // flush writes the entries, and then the place that they know.
 func (l *lab) flush() {
-	l.t.Helper()
+	l.Helper()
 	for instrument, b := range l.books {
 		value, err := b.entry.Encode()
 		if err != nil {
-			l.t.Fatal(err)
+			l.Fatal(err)
 		}
-		if _, err := l.kv.Put(l.t.Context(), instrument, value); err != nil {
-			l.t.Fatal(err)
+		if _, err := l.kv.Put(l.Context(), instrument, value); err != nil {
+			l.Fatal(err)
 		}
 	}
-	value, err := wire.StreamCursor{Epoch: l.epoch, Next: l.next}.Encode()
+	value, err := wire.StreamCursor{Epoch: l.Epoch, Next: l.Next}.Encode()
 	if err != nil {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
-	if _, err := l.kv.Put(l.t.Context(), wire.IndexListedKey, value); err != nil {
-		l.t.Fatal(err)
+	if _, err := l.kv.Put(l.Context(), wire.IndexListedKey, value); err != nil {
+		l.Fatal(err)
 	}
 }
 
 // await waits until a condition holds.
 func (l *lab) await(what string, holds func() bool) {
-	l.t.Helper()
+	l.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			l.t.Fatalf("after a minute still not: %s", what)
+			l.Fatalf("after a minute still not: %s", what)
 		}
 	}
 }
@@ -290,7 +201,7 @@ func (l *lab) fresh(c *Catalog) int {
 
 // ready waits until a catalog knows what was flushed and announced.
 func (l *lab) ready(c *Catalog) {
-	l.t.Helper()
+	l.Helper()
 	l.await("the catalog knows what there is", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -299,7 +210,7 @@ func (l *lab) ready(c *Catalog) {
 			return false
 		}
 		listed, err := wire.DecodeStreamCursor(state.Value())
-		if err != nil || c.index.listed != listed || c.overlay.epoch != l.epoch || c.overlay.next < l.next {
+		if err != nil || c.index.listed != listed || c.overlay.epoch != l.Epoch || c.overlay.next < l.Next {
 			return false
 		}
 		for instrument, b := range l.books {

@@ -35,7 +35,7 @@ func TestMergedOnce(t *testing.T) {
 	l.ready(c)
 	l.day(c, camera, today)
 	for i := range 3 {
-		l.announce(camera, object(noon.Add(-time.Duration(i+1)*time.Second), fmt.Sprintf("new-%d.jpg", i)))
+		l.Announce(camera, object(noon.Add(-time.Duration(i+1)*time.Second), fmt.Sprintf("new-%d.jpg", i)))
 		l.ready(c)
 		var begin sync.WaitGroup
 		begin.Add(1)
@@ -71,7 +71,7 @@ func TestLargerThanTheCache(t *testing.T) {
 	c := l.catalog(func(cfg *Config) { cfg.Memory = 20_000 })
 	l.ready(c)
 	reads := func() (count int) {
-		for _, asked := range l.store.asked() {
+		for _, asked := range l.Store.Gets() {
 			if strings.Contains(asked, "/p-") {
 				count++
 			}
@@ -94,7 +94,7 @@ func TestLargerThanTheCache(t *testing.T) {
 	}
 	one := int64(0)
 	for _, from := range days {
-		l.store.asked()
+		l.Store.Gets()
 		walk(from)
 		l.same("files read for 200 objects", 1, reads())
 		held := int64(testutil.ToFloat64(c.metrics.cached))
@@ -104,7 +104,7 @@ func TestLargerThanTheCache(t *testing.T) {
 			t.Errorf("%d bytes are held, of one such day %d", held, one)
 		}
 	}
-	l.announce(camera, object(noon.Add(-time.Hour), "new.jpg"))
+	l.Announce(camera, object(noon.Add(-time.Hour), "new.jpg"))
 	l.ready(c)
 	walk(noon)
 	l.find(c, "new.jpg")

@@ -5,7 +5,6 @@ package catalog
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -15,9 +14,8 @@ import (
 const (
 	// latestTimeout bounds how long Latest looks.
 	latestTimeout = 10 * time.Second
-	// latestDays is how many days it looks at for an object of a media type, and
-	// typesDays for which of them there are.
-	latestDays, typesDays = 32, 2
+	// latestDays is how many days it looks at for an object of a media type.
+	latestDays = 32
 	// maxTypes are remembered.
 	maxTypes = 64
 )
@@ -94,17 +92,13 @@ func (c *Catalog) latest(instrument, mediaType string) (*wire.Record, error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	if !c.holds(instrument) {
-		c.mu.Unlock()
-		return nil, nil
-	}
-	n := c.newestOf(instrument)
-	r, known := n.of[mediaType]
-	known = known || n.typed && mediaType != ""
-	generation := n.generation
-	c.mu.Unlock()
-	if known {
+	var r *wire.Record
+	var known bool
+	n, generation := c.peek(instrument, func(n *newest) {
+		r, known = n.of[mediaType]
+		known = known || n.typed && mediaType != ""
+	})
+	if n == nil || known {
 		return r, nil
 	}
 	all, whole, err := c.lookForNewest(ctx, instrument, mediaType)
@@ -140,76 +134,17 @@ func (n *newest) know(mediaType string, r *wire.Record) *wire.Record {
 	return r
 }
 
-// Types returns the media types of which the newest days of an instrument hold
-// anything, in no order; segments apart. Errors: ctx's, those of the store and of
-// manifests.
-func (c *Catalog) Types(ctx context.Context, instrument string) ([]string, error) {
-	if err := c.await(ctx); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	if !c.holds(instrument) {
-		c.mu.Unlock()
-		return nil, nil
-	}
-	n := c.newestOf(instrument)
-	types := slices.Collect(maps.Keys(n.types))
-	known, generation := n.types != nil, n.generation
-	c.mu.Unlock()
-	if known {
-		return types, nil
-	}
-	found, err := c.lookForTypes(ctx, instrument)
-	if err != nil {
-		return nil, err
-	}
+// peek reads what is known of an instrument's newest objects, and returns its generation;
+// nil where the archive holds nothing of it.
+func (c *Catalog) peek(instrument string, read func(*newest)) (n *newest, generation int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n.generation != generation {
-		return slices.Collect(maps.Keys(found)), nil
+	if !c.holds(instrument) {
+		return nil, 0
 	}
-	if n.types == nil {
-		n.types = make(map[string]struct{}, len(found))
-	}
-	for mediaType := range found {
-		n.types[mediaType] = struct{}{}
-	}
-	for mediaType := range n.heard {
-		n.types[mediaType] = struct{}{}
-	}
-	delete(n.types, "")
-	delete(n.types, wire.MediaTypeSegment)
-	return slices.Collect(maps.Keys(n.types)), nil
-}
-
-func (c *Catalog) lookForTypes(ctx context.Context, instrument string) (map[string]struct{}, error) {
-	s, err := c.known(ctx, instrument)
-	if err != nil {
-		return nil, err
-	}
-	found, days := make(map[string]struct{}), 0
-	for _, sum := range s.newestFirst() {
-		d, err := c.day(ctx, s, sum)
-		if err != nil {
-			return nil, err
-		}
-		some := false
-		for _, r := range d.Records {
-			if shows(r, "") {
-				some = true
-				if len(found) < maxTypes {
-					found[r.MediaType] = struct{}{}
-				}
-			}
-		}
-		if some {
-			days++
-		}
-		if days == typesDays {
-			break
-		}
-	}
-	return found, nil
+	n = c.newestOf(instrument)
+	read(n)
+	return n, n.generation
 }
 
 // holds says whether anything is known of an instrument. The mutex is held.

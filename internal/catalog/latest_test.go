@@ -57,8 +57,8 @@ func TestLatest(t *testing.T) {
 	if all, err := c.Types(t.Context(), "nobody"); err != nil || len(all) > 0 {
 		t.Errorf("of an unknown instrument there are %q, %v", all, err)
 	}
-	l.store.asked()
-	if _, found := c.Latest(camera, "audio/ogg"); found || len(l.store.asked()) > 0 {
+	l.Store.Gets()
+	if _, found := c.Latest(camera, "audio/ogg"); found || len(l.Store.Gets()) > 0 {
 		t.Error("a second type that is not there is looked for")
 	}
 
@@ -68,29 +68,29 @@ func TestLatest(t *testing.T) {
 	}
 	second := object(noon.Add(2*time.Hour), "second.jpg")
 	early := observed(object(noon.Add(3*time.Hour), "early.jpg"), noon.Add(-time.Hour), noon.Add(-time.Hour))
-	l.announce(camera, second, early)
+	l.Announce(camera, second, early)
 	if r := <-records; r.ID != second.ID {
 		t.Errorf("then %s", r.Path)
 	}
 	l.ready(c)
 	l.same("what comes late", "second.jpg", latest(""))
 	for i := range 10 { // nobody reads
-		l.announce(camera, object(noon.Add(4*time.Hour+time.Duration(i)*time.Second), fmt.Sprintf("%d.jpg", i)))
+		l.Announce(camera, object(noon.Add(4*time.Hour+time.Duration(i)*time.Second), fmt.Sprintf("%d.jpg", i)))
 	}
 	l.ready(c)
 	if r := <-records; r.Path != "9.jpg" {
 		t.Errorf("a slow reader gets %s", r.Path)
 	}
 	future := observed(object(noon.Add(5*time.Hour), "future.jpg"), noon.AddDate(50, 0, 0), noon.AddDate(50, 0, 0))
-	l.announce(camera, future)
+	l.Announce(camera, future)
 	next := object(noon.Add(6*time.Hour), "next.jpg")
-	l.announce(camera, next)
+	l.Announce(camera, next)
 	l.ready(c)
 	l.same("after one with a clock of its own", "next.jpg", latest("image/jpeg"))
 
 	retracted := next
 	retracted.State = wire.StateRetracted
-	l.announce(camera, retracted)
+	l.Announce(camera, retracted)
 	l.ready(c)
 	l.same("after the newest was retracted", "future.jpg", latest("image/jpeg"))
 	cancel()
@@ -102,7 +102,7 @@ func TestLatest(t *testing.T) {
 	}
 	video := object(noon.Add(7*time.Hour), "v.mp4")
 	video.MediaType = "video/mp4"
-	l.announce(camera, video)
+	l.Announce(camera, video)
 	l.ready(c)
 	l.same("the first of a kind", "v.mp4", latest("video/mp4"))
 	l.same("the types", "image/jpeg video/mp4", types())

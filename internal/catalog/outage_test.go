@@ -22,7 +22,7 @@ import (
 // of one stays while another is made.
 func TestIndexNotComplete(t *testing.T) {
 	l := newLab(t)
-	l.announce(camera, object(noon, "a.jpg"))
+	l.Announce(camera, object(noon, "a.jpg"))
 	l.part(camera, object(noon, "a.jpg"))
 	value, err := l.book(camera).entry.Encode()
 	if err != nil {
@@ -43,10 +43,10 @@ func TestIndexNotComplete(t *testing.T) {
 	}
 
 	// The bucket is lost, made anew, and filled later.
-	if err := l.js.DeleteKeyValue(t.Context(), wire.IndexBucket(site)); err != nil {
+	if err := l.JetStream.DeleteKeyValue(t.Context(), wire.IndexBucket(site)); err != nil {
 		t.Fatal(err)
 	}
-	if l.kv, err = l.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.IndexBucket(site), Storage: jetstream.FileStorage, History: 1}); err != nil {
+	if l.kv, err = l.JetStream.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.IndexBucket(site), Storage: jetstream.FileStorage, History: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if r := l.find(c, "a.jpg"); r.Path != "a.jpg" {
@@ -55,7 +55,7 @@ func TestIndexNotComplete(t *testing.T) {
 	if _, err := l.kv.Put(t.Context(), mag, []byte(`{"format":2,"open":7}`)); err != nil {
 		t.Fatal(err)
 	}
-	l.announce(camera, object(noon.Add(time.Second), "b.jpg"))
+	l.Announce(camera, object(noon.Add(time.Second), "b.jpg"))
 	l.part(camera, object(noon.Add(time.Second), "b.jpg"))
 	l.flush()
 	l.ready(c)
@@ -72,39 +72,39 @@ func TestOutage(t *testing.T) {
 	l := newLab(t)
 	l.flush()
 	c := l.catalog(nil)
-	l.announce(camera, object(noon, "a.jpg"))
+	l.Announce(camera, object(noon, "a.jpg"))
 	l.ready(c)
-	l.nats.Kill()
+	l.NATS.Kill()
 	if r := l.find(c, "a.jpg"); r.Path != "a.jpg" {
 		t.Errorf("with NATS away: %+v", r)
 	}
-	l.nats.Start()
+	l.NATS.Start()
 	l.await("NATS answers", func() bool {
-		_, err := l.js.AccountInfo(t.Context())
+		_, err := l.JetStream.AccountInfo(t.Context())
 		return err == nil
 	})
-	l.announce(camera, object(noon.Add(time.Second), "b.jpg"))
+	l.Announce(camera, object(noon.Add(time.Second), "b.jpg"))
 	l.await("what came after the outage", func() bool { return l.find(c, "b.jpg").Path == "b.jpg" })
 
-	s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
+	s, err := l.JetStream.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := s.CachedInfo().Config
-	if err := l.js.DeleteStream(t.Context(), cfg.Name); err != nil {
+	if err := l.JetStream.DeleteStream(t.Context(), cfg.Name); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Millisecond) // an epoch is a millisecond
-	if _, err := l.js.CreateStream(t.Context(), cfg); err != nil {
+	if _, err := l.JetStream.CreateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	if l.epoch, _, err = stream.Epoch(t.Context(), l.js, cfg.Name); err != nil {
+	if l.Epoch, _, err = stream.Epoch(t.Context(), l.JetStream, cfg.Name); err != nil {
 		t.Fatal(err)
 	}
-	l.next = 1
+	l.Next = 1
 	l.part(camera, object(noon, "a.jpg"), object(noon.Add(time.Second), "b.jpg"))
 	l.flush()
-	l.announce(camera, object(noon.Add(2*time.Second), "c.jpg"))
+	l.Announce(camera, object(noon.Add(2*time.Second), "c.jpg"))
 	l.ready(c)
 	d := l.day(c, camera, wire.DayOf(noon))
 	l.same("with another stream", []string{"Current a.jpg", "Current b.jpg", "Current c.jpg"}, paths(d.Records))
@@ -122,7 +122,7 @@ func TestOverlayIsBounded(t *testing.T) {
 	for i := range 25 {
 		all = append(all, object(noon.Add(time.Duration(i)*time.Second), fmt.Sprintf("%02d.jpg", i)))
 	}
-	l.announce(camera, all...)
+	l.Announce(camera, all...)
 	l.ready(c)
 	d := l.day(c, camera, wire.DayOf(noon))
 	if len(d.Records) != 10 || d.Records[0].Path != "15.jpg" {
@@ -134,7 +134,7 @@ func TestOverlayIsBounded(t *testing.T) {
 	}
 	c.overlay.maxBytes = 1
 	c.mu.Unlock()
-	l.announce(camera, object(noon.Add(time.Minute), "z.jpg"))
+	l.Announce(camera, object(noon.Add(time.Minute), "z.jpg"))
 	l.ready(c)
 	if n := l.fresh(c); n != 0 {
 		t.Errorf("%d in one byte", n)
@@ -171,7 +171,7 @@ func TestMemory(t *testing.T) {
 	if bytes > 800<<10 || entries < 1 || entries > 8 {
 		t.Errorf("%d days take %d bytes", entries, bytes)
 	}
-	l.store.asked()
+	l.Store.Gets()
 	var group sync.WaitGroup
 	for range 50 {
 		group.Go(func() {
@@ -181,7 +181,7 @@ func TestMemory(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if asked := l.store.asked(); len(asked) != 1 {
+	if asked := l.Store.Gets(); len(asked) != 1 {
 		t.Errorf("fifty ask at once, and the store is asked %d times", len(asked))
 	}
 }
@@ -193,7 +193,7 @@ func TestErrors(t *testing.T) {
 	l.book(camera).entry.Open[0].Parts = wire.PartNumbers{{1, 2}}
 	l.part(mag, object(noon, "a.jpg"))
 	l.book(mag).entry.Root = 7
-	l.putBytes(wire.ManifestPartKey(site, camera, "2026-11-20", 1), []byte("hello"))
+	l.Put(wire.ManifestPartKey(site, camera, "2026-11-20", 1), []byte("hello"))
 	l.book(camera).entry.Open = append([]wire.RootDay{{Day: "2026-11-20", Parts: wire.PartNumbers{{1, 1}}, Entries: 1, Dirs: []string{""}, LastPath: "z"}}, l.book(camera).entry.Open...)
 	l.flush()
 	c := l.catalog(nil)
@@ -217,7 +217,7 @@ func TestErrors(t *testing.T) {
 	}
 	put := make(chan error, 1)
 	time.AfterFunc(300*time.Millisecond, func() {
-		put <- l.store.Put(context.Background(), wire.RootKey(site, mag, 7), bytes.NewReader(root), int64(len(root)), objectstore.PutOptions{})
+		put <- l.Store.Put(context.Background(), wire.RootKey(site, mag, 7), bytes.NewReader(root), int64(len(root)), objectstore.PutOptions{})
 	})
 	if days, err := c.Days(t.Context(), mag); err != nil || len(days) != 1 {
 		t.Errorf("%d days, %v", len(days), err)

@@ -31,7 +31,7 @@ func TestTakenBack(t *testing.T) {
 		default:
 			r.RestoredAt = &now
 		}
-		l.announce(camera, r)
+		l.Announce(camera, r)
 		l.ready(c)
 	}
 	want := func(path string, state wire.State, reason string) {
@@ -40,7 +40,7 @@ func TestTakenBack(t *testing.T) {
 			t.Errorf("%s is %s (%s), want %s (%s)", path, r.State, r.Reason, state, reason)
 		}
 	}
-	l.announce(camera, hidden)
+	l.Announce(camera, hidden)
 	l.ready(c)
 	want("b.jpg", wire.StateCurrent, "")
 	ask(hidden, wire.StateRetracted, 10, "dark")
@@ -82,7 +82,7 @@ func TestTakenBackAfterARestore(t *testing.T) {
 	l.ready(c)
 	private.State, private.PurgedAt, private.Reason = wire.StatePurged, &later, "private"
 	dark.State, dark.RetractedAt, dark.Reason = wire.StateRetracted, &later, "dark"
-	l.announce(camera, private, dark)
+	l.Announce(camera, private, dark)
 	l.ready(c)
 	if r := l.find(c, "a.jpg"); r.State != wire.StatePurged || r.PurgedAt == nil || r.Reason != "private" {
 		t.Errorf("%+v", r)
@@ -116,7 +116,7 @@ func TestTakenBackUnderHold(t *testing.T) {
 		if restored {
 			r.RestoredAt = &now
 		}
-		l.announce(camera, r)
+		l.Announce(camera, r)
 		return r
 	}
 	ask(first, wire.StatePurged, false)

@@ -326,7 +326,7 @@ func FuzzCandidates(f *testing.F) {
 				t.Fatalf("name %q", c.Name)
 			}
 			r := record(noon, "x")
-			if r.Path = Path(parsed, camera, "rank", r, 0); c.Matches(r) && r.Path != path {
+			if r.Path = Path(parsed, camera, "rank", r, 0); c.Matches(&r) && r.Path != path {
 				t.Fatalf("an object with the path %q matches %q", r.Path, path)
 			}
 		}

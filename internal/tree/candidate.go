@@ -41,6 +41,8 @@ func OfEntry(e wire.InstrumentEntry) (Instrument, error) {
 // of a name, or in the manifest of a day.
 type Candidate struct {
 	Instrument string
+	// Template is what reads the path.
+	Template string
 	// Name of an object, whose key follows from it; empty where it is to be looked
 	// for in Day.
 	Name string
@@ -48,8 +50,9 @@ type Candidate struct {
 	// Newest: of several objects the one that was received last has the path, for
 	// they are versions of one name; else that which was received first.
 	Newest bool
-	// Matches says whether an object has the path.
-	Matches func(wire.Record) bool
+	// Matches says whether an object has the path. It is quick for those that are of
+	// another time: a day may have one each second.
+	Matches func(*wire.Record) bool
 }
 
 // Candidates returns where to look for the object that is published under a path,
@@ -60,7 +63,7 @@ func Candidates(path string, instruments []Instrument) []Candidate {
 	}
 	var all []Candidate
 	for _, in := range instruments {
-		published := func(r wire.Record) bool { return r.Path == path }
+		published := func(r *wire.Record, _ naming.Values) bool { return r.Path == path }
 		base, _ := Untold(path)
 		all = append(all, in.candidates(in.Naming, path, true, published)...)
 		if base != path {
@@ -69,17 +72,23 @@ func Candidates(path string, instruments []Instrument) []Candidate {
 	}
 	for _, in := range instruments {
 		for _, alias := range in.Aliases {
-			all = append(all, in.candidates(alias, path, alias.Has("name"), func(r wire.Record) bool {
-				return Path(alias, in.Name, in.Station, r, 0) == path
+			all = append(all, in.candidates(alias, path, alias.Has("name"), func(r *wire.Record, v naming.Values) bool {
+				return isOf(r, alias, v.Time) && Path(alias, in.Name, in.Station, *r, 0) == path
 			})...)
 		}
 	}
 	return all
 }
 
-// candidates of one template. An object whose name told its time may be received,
-// and listed, a day later.
-func (in Instrument) candidates(t *naming.Template, path string, newest bool, matches func(wire.Record) bool) []Candidate {
+// isOf says whether an object is of a time that a template's path tells, if it tells one.
+func isOf(r *wire.Record, t *naming.Template, at time.Time) bool {
+	of := timeOf(r)
+	return !t.HasTime() || !of.Before(at) && of.Before(at.Add(t.Resolution()))
+}
+
+// candidates of one template: matches is given what the path tells. An object whose
+// name told its time may be received, and listed, a day later.
+func (in Instrument) candidates(t *naming.Template, path string, newest bool, matches func(*wire.Record, naming.Values) bool) []Candidate {
 	if t == nil {
 		return nil
 	}
@@ -87,13 +96,14 @@ func (in Instrument) candidates(t *naming.Template, path string, newest bool, ma
 	if err != nil || t.Has("instrument") && v.Instrument != in.Name || t.Has("station") && v.Station != in.Station {
 		return nil
 	}
+	has := func(r *wire.Record) bool { return matches(r, v) }
 	var all []Candidate
 	if v.Name != "" && wire.CheckName(v.Name) == nil {
-		all = append(all, Candidate{Instrument: in.Name, Name: v.Name, Newest: true, Matches: matches})
+		all = append(all, Candidate{Instrument: in.Name, Template: t.String(), Name: v.Name, Newest: true, Matches: has})
 	}
 	if t.HasTime() {
 		for _, day := range []wire.Day{wire.DayOf(v.Time), wire.DayOf(v.Time.Add(24 * time.Hour))} {
-			all = append(all, Candidate{Instrument: in.Name, Day: day, Newest: newest, Matches: matches})
+			all = append(all, Candidate{Instrument: in.Name, Template: t.String(), Day: day, Newest: newest, Matches: has})
 		}
 	}
 	return all

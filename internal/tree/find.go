@@ -49,7 +49,7 @@ func (c Candidate) look(ctx context.Context, store objectstore.Store, names Name
 		if err != nil {
 			return wire.Record{}, false, fmt.Errorf("instrument %s, %s: %w", c.Instrument, c.Day, err)
 		}
-		if (!ok || before(r, found) != c.Newest) && c.Matches(r) {
+		if (!ok || before(r, found) != c.Newest) && c.Matches(&r) {
 			found, ok = r, true
 		}
 	}
@@ -68,7 +68,7 @@ func (c Candidate) lookForClaim(ctx context.Context, store objectstore.Store, na
 		if err != nil {
 			return wire.Record{}, false, fmt.Errorf("instrument %s: name %q: %w", c.Instrument, c.Name, err)
 		}
-		if r.Name == c.Name && r.Digest == latest.Digest && c.Matches(r) {
+		if r.Name == c.Name && r.Digest == latest.Digest && c.Matches(&r) {
 			return r, true, nil
 		}
 	}
@@ -93,7 +93,7 @@ func (c Candidate) lookForName(ctx context.Context, store objectstore.Store, sit
 		if err != nil && !errors.Is(err, wire.ErrMalformed) { // who wrote it may not be us
 			return wire.Record{}, false, err
 		}
-		if err == nil && c.Matches(n.Record) {
+		if err == nil && c.Matches(&n.Record) {
 			found, ok = n.Record, true
 		}
 	}

@@ -23,12 +23,12 @@ const MaxPath = 512
 // but for an object whose name told the time of observation.
 func Values(instrument, station string, r wire.Record, sequence uint64) naming.Values {
 	return naming.Values{
-		Time: timeOf(r), Station: station, Instrument: instrument, Name: r.Name, Sequence: sequence,
+		Time: timeOf(&r), Station: station, Instrument: instrument, Name: r.Name, Sequence: sequence,
 		ID: wire.ShortID(r.ReceivedAt, r.Digest), Digest: r.Digest.String(),
 	}
 }
 
-func timeOf(r wire.Record) time.Time {
+func timeOf(r *wire.Record) time.Time {
 	if r.TimeSource == wire.TimeSourceName && r.ObservedFrom != nil {
 		return *r.ObservedFrom
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -52,25 +52,15 @@ func TestHorizon(t *testing.T) {
 	}
 }
 
-type holding struct{}
-
-func (holding) Check() error { return nil }
-
-type lab struct {
-	*testing.T
-	js    jetstream.JetStream
-	store objectstore.Store
-}
+type lab struct{ *manifesttest.Archive }
 
 func start(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t, parts.NATS(t, parts.NATSOptions{}).JetStream(t), parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")}
-	parts.CreateSite(t, l.js, site)
-	return l
+	return &lab{manifesttest.New(t, site)}
 }
 
 func (l *lab) closer() *Closer {
-	return New(Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.js, Store: l.store, Lease: holding{},
+	return New(Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
 		Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())})
 }
 
@@ -79,7 +69,7 @@ func (l *lab) pass(c *Closer, at time.Time) wire.LedgerStatus {
 	if err := c.pass(l.Context(), at); err != nil {
 		l.Fatal(err)
 	}
-	kv, err := l.js.KeyValue(l.Context(), wire.StatusBucket(site))
+	kv, err := l.JetStream.KeyValue(l.Context(), wire.StatusBucket(site))
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -102,11 +92,7 @@ func (l *lab) put(bucket, key string, value []byte, err error) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	kv, err := l.js.KeyValue(l.Context(), bucket)
-	if err == nil {
-		_, err = kv.Put(l.Context(), key, value)
-	}
-	if err != nil {
+	if _, err := l.KV(bucket).Put(l.Context(), key, value); err != nil {
 		l.Fatal(err)
 	}
 }
@@ -127,7 +113,7 @@ func (l *lab) reports(s wire.GatewayStatus) {
 // closed returns a version of a day, by key, and false where there is none.
 func (l *lab) closed(kind wire.DayKind, day wire.Day, version int) (map[string]string, bool) {
 	l.Helper()
-	body, _, err := l.store.Get(l.Context(), wire.DayFileKey(kind, site, day, version), objectstore.All)
+	body, _, err := l.Store.Get(l.Context(), wire.DayFileKey(kind, site, day, version), objectstore.All)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil, false
 	}
@@ -216,7 +202,7 @@ func TestKilledBeforeItsCursor(t *testing.T) {
 	day := wire.DayOf(now.AddDate(0, 0, -3))
 	l.received("allsky-1", day, 3)
 	l.pass(l.closer(), now)
-	cursors, err := l.js.KeyValue(t.Context(), wire.CursorBucket(site))
+	cursors, err := l.JetStream.KeyValue(t.Context(), wire.CursorBucket(site))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +241,7 @@ func TestClosingGaps(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	// A Site that an older operator made has no such bucket.
-	if err := l.js.DeleteKeyValue(t.Context(), wire.GapsBucket(site)); err != nil {
+	if err := l.JetStream.DeleteKeyValue(t.Context(), wire.GapsBucket(site)); err != nil {
 		t.Fatal(err)
 	}
 	l.received("allsky-1", day, 3)
@@ -277,10 +263,10 @@ func TestMadeAnew(t *testing.T) {
 	c := l.closer()
 	l.pass(c, now)
 	for _, bucket := range []string{wire.LedgerBucket(site), wire.GapsBucket(site)} {
-		if err := l.js.DeleteKeyValue(t.Context(), bucket); err != nil {
+		if err := l.JetStream.DeleteKeyValue(t.Context(), bucket); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
+		if _, err := l.JetStream.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -289,7 +275,7 @@ func TestMadeAnew(t *testing.T) {
 
 	held := func(instrument string) uint64 {
 		t.Helper()
-		kv, err := l.js.KeyValue(t.Context(), wire.LedgerBucket(site))
+		kv, err := l.JetStream.KeyValue(t.Context(), wire.LedgerBucket(site))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +308,7 @@ func TestMadeAnew(t *testing.T) {
 	if _, there := l.closed(wire.KindLedger, day, 3); there {
 		t.Error("the same was closed twice")
 	}
-	kv, err := l.js.KeyValue(t.Context(), wire.GapsBucket(site))
+	kv, err := l.JetStream.KeyValue(t.Context(), wire.GapsBucket(site))
 	if err != nil {
 		t.Fatal(err)
 	}

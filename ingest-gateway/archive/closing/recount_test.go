@@ -3,28 +3,14 @@
 package closing
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
-
-// lists writes a part of a manifest.
-func (l *lab) lists(instrument string, day wire.Day, part int, records ...wire.Record) {
-	l.Helper()
-	data, err := wire.Manifest{Header: wire.ManifestHeader{Site: site, Instrument: instrument, Day: day}, Records: records}.Encode()
-	if err == nil {
-		err = l.store.Put(l.Context(), wire.ManifestPartKey(site, instrument, day, part), bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{CreateOnly: true})
-	}
-	if err != nil {
-		l.Fatal(err)
-	}
-}
 
 // totals returns what a version of a day says of a column, by the writer's life.
 func (l *lab) totals(day wire.Day, version int, instrument string, step wire.Step, writer string) map[string]wire.Totals {
@@ -81,15 +67,15 @@ func openDaysMadeAnew(l *lab, lost []string, closer bool) {
 	repeat, segment := object(4, "gateway-1", "a"), object(5, "gateway-1", "a")
 	repeat.State, repeat.RepeatOf = wire.StateWithdrawn, object(3, "", "").ID
 	segment.Segment = &wire.SegmentRange{Channel: "raw", Epoch: "e", First: 1, Last: 9, Messages: 9, Datagrams: 600, DatagramBytes: 6000, Undecodable: 2}
-	l.lists("allsky-1", day, 1, object(1, "gateway-0", "one"), object(2, "gateway-0", "two"))
-	l.lists("allsky-1", day, 2, object(3, "gateway-1", "a"), repeat)
-	l.lists("mag-1", day, 1, segment)
+	l.PutPart("allsky-1", day, 1, object(1, "gateway-0", "one"), object(2, "gateway-0", "two"))
+	l.PutPart("allsky-1", day, 2, object(3, "gateway-1", "a"), repeat)
+	l.PutPart("mag-1", day, 1, segment)
 
 	for _, bucket := range lost {
-		if err := l.js.DeleteKeyValue(l.Context(), bucket); err != nil {
+		if err := l.JetStream.DeleteKeyValue(l.Context(), bucket); err != nil {
 			l.Fatal(err)
 		}
-		if _, err := l.js.CreateKeyValue(l.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
+		if _, err := l.JetStream.CreateKeyValue(l.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
 			l.Fatal(err)
 		}
 	}

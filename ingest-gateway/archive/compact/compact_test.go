@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -20,12 +21,12 @@ func TestCompact(t *testing.T) {
 	repeat := l.pack(object{"sonde", noon.Add(time.Hour), "again"})[0]
 	repeat.State, repeat.RepeatOf = wire.StateWithdrawn, own[0].ID
 	l.list(repeat)
-	before := l.keys("packs/")
+	before := l.Keys("packs/")
 	c := l.compactor()
 	if err := c.pass(t.Context(), noon.Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if files, err := manifest.List(t.Context(), l.store, site, "sonde", day); err != nil || !files.CompactedAt.IsZero() {
+	if files, err := manifest.List(t.Context(), l.Store, site, "sonde", day); err != nil || !files.CompactedAt.IsZero() {
 		t.Errorf("a day that is still open is compacted: %+v, %v", files, err)
 	}
 	if err := c.pass(t.Context(), now); err != nil {
@@ -50,13 +51,13 @@ func TestCompact(t *testing.T) {
 		t.Errorf("there are %d packs", len(of))
 	}
 	for _, instrument := range []string{"sonde", "camera"} {
-		files, err := manifest.List(t.Context(), l.store, site, instrument, day)
+		files, err := manifest.List(t.Context(), l.Store, site, instrument, day)
 		if err != nil || len(files.InEffect) != 1 || files.NextPart <= 6 {
 			t.Errorf("%s: %+v, %v", instrument, files, err)
 		}
 	}
 	for _, key := range before { // readers may hold these places
-		if _, err := l.store.Head(t.Context(), key); err != nil {
+		if _, err := l.Store.Head(t.Context(), key); err != nil {
 			t.Error(err)
 		}
 	}
@@ -68,10 +69,10 @@ func TestCompact(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.check()
-	if left := l.keys("packs/"); len(left) != len(of) {
+	if left := l.Keys("packs/"); len(left) != len(of) {
 		t.Errorf("packs left: %v", left)
 	}
-	if left := l.keys("o/"); len(left) != 1 || left[0] != own[5].ID {
+	if left := l.Keys("o/"); len(left) != 1 || left[0] != own[5].ID {
 		t.Errorf("objects of their own left: %v", left)
 	}
 	if c.cursor.Through != day {
@@ -81,14 +82,14 @@ func TestCompact(t *testing.T) {
 	// What comes late is compacted too, and nothing else is touched.
 	late := l.pack(object{"sonde", noon.Add(2 * time.Hour), "late"})
 	l.list(late...)
-	after := l.keys("packs/")
+	after := l.Keys("packs/")
 	if err := l.compactor().pass(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
 	if r := l.check()[late[0].ID]; r.Key == late[0].Key {
 		t.Errorf("it still lies in %s", r.Key)
 	}
-	if n := len(l.keys("packs/")); n != len(after)+1 {
+	if n := len(l.Keys("packs/")); n != len(after)+1 {
 		t.Errorf("%d packs, want %d", n, len(after)+1)
 	}
 }
@@ -110,7 +111,7 @@ func TestUnlistedMembersStay(t *testing.T) {
 	if c.cursor.Through != "" {
 		t.Errorf("the cursor says through %q", c.cursor.Through)
 	}
-	s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
+	s, err := l.JetStream.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestCompactKilled(t *testing.T) {
 	for writes := 0; ; writes++ {
 		l.clear()
 		l.fill()
-		kv, err := l.js.KeyValue(t.Context(), wire.CursorBucket(site))
+		kv, err := l.JetStream.KeyValue(t.Context(), wire.CursorBucket(site))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,17 +135,17 @@ func TestCompactKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		killed := 0
-		l.store.writes = writes
+		l.Store.KillAfter(writes)
 		for _, at := range []time.Time{now, time.Now().Add(time.Hour)} {
 			err := l.compactor().pass(t.Context(), at)
-			if err != nil && !errors.Is(err, errKilled) {
+			if err != nil && !errors.Is(err, manifesttest.ErrKilled) {
 				t.Fatal(err)
 			}
 			if err != nil {
 				killed++
 			}
 		}
-		l.store.writes = -1
+		l.Store.KillAfter(-1)
 		l.check()
 		for _, at := range []time.Time{now, time.Now().Add(time.Hour)} {
 			if err := l.compactor().pass(t.Context(), at); err != nil {
@@ -152,10 +153,10 @@ func TestCompactKilled(t *testing.T) {
 			}
 		}
 		l.check()
-		if left := l.keys("o/"); len(left) != 1 {
+		if left := l.Keys("o/"); len(left) != 1 {
 			t.Errorf("after a kill at write %d: objects of their own left: %v", writes, left)
 		}
-		for _, key := range l.keys("packs/") {
+		for _, key := range l.Keys("packs/") {
 			if !strings.Contains(key, wire.ArchivistWriter) {
 				t.Errorf("after a kill at write %d: %s is left", writes, key)
 			}
@@ -175,12 +176,12 @@ func TestRewrite(t *testing.T) {
 		l.clear()
 		shared, _ := l.fill()
 		out := shared[2][7]
-		l.store.writes = writes
+		l.Store.KillAfter(writes)
 		err := l.compactor().Rewrite(t.Context(), out.Key, out.ID)
-		if err != nil && !errors.Is(err, errKilled) {
+		if err != nil && !errors.Is(err, manifesttest.ErrKilled) {
 			t.Fatal(err)
 		}
-		l.store.writes = -1
+		l.Store.KillAfter(-1)
 		if err != nil {
 			delete(l.current, out.ID)
 			if found := l.listedToo(out); found {
@@ -193,13 +194,13 @@ func TestRewrite(t *testing.T) {
 		}
 		delete(l.current, out.ID)
 		l.check()
-		for _, key := range l.keys("packs/") {
+		for _, key := range l.Keys("packs/") {
 			if key == out.Key {
 				t.Errorf("after a kill at write %d: the pack is still there", writes)
 			}
 		}
 		purged := 0
-		for r, err := range manifest.Records(t.Context(), l.store, site, out.Instrument, day) {
+		for r, err := range manifest.Records(t.Context(), l.Store, site, out.Instrument, day) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,10 +220,10 @@ func TestRewrite(t *testing.T) {
 
 // listedToo says whether a member is still listed.
 func (l *lab) listedToo(n wire.Notice) bool {
-	l.t.Helper()
-	for r, err := range manifest.Day(l.t.Context(), l.store, site, n.Instrument, day) {
+	l.Helper()
+	for r, err := range manifest.Day(l.Context(), l.Store, site, n.Instrument, day) {
 		if err != nil {
-			l.t.Fatal(err)
+			l.Fatal(err)
 		}
 		if r.ID == n.ID {
 			return true

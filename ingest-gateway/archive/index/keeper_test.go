@@ -5,10 +5,12 @@ package index
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -93,7 +95,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 
 	for name, lose := range map[string]func(){
 		"the bucket": func() {
-			if err := l.js.DeleteKeyValue(t.Context(), wire.IndexBucket(site)); err != nil {
+			if err := l.JetStream.DeleteKeyValue(t.Context(), wire.IndexBucket(site)); err != nil {
 				t.Fatal(err)
 			}
 			l.createBucket()
@@ -106,17 +108,17 @@ func TestIndexIsMadeAnew(t *testing.T) {
 		"a root": func() {
 			l.write(wire.IndexListedKey, nil)
 			for _, n := range l.roots(mag) {
-				if err := l.store.Delete(t.Context(), wire.RootKey(site, mag, n)); err != nil {
+				if err := l.Store.Delete(t.Context(), wire.RootKey(site, mag, n)); err != nil {
 					t.Fatal(err)
 				}
 			}
 		},
 	} {
 		lose()
-		l.store.gets = nil
+		l.Store.Gets()
 		k = l.keeper()
 		l.flush(k)
-		for _, key := range l.store.gets {
+		for _, key := range l.Store.Gets() {
 			if f, err := wire.ParseManifestKey(key); err == nil && f.Instrument == camera {
 				t.Errorf("%s lost: %s is read although the root tells of it", name, key)
 			}
@@ -127,15 +129,15 @@ func TestIndexIsMadeAnew(t *testing.T) {
 
 // write puts a value into the index; nil removes it.
 func (l *lab) write(key string, value []byte) {
-	l.t.Helper()
-	kv, err := l.js.KeyValue(l.t.Context(), wire.IndexBucket(site))
+	l.Helper()
+	kv, err := l.JetStream.KeyValue(l.Context(), wire.IndexBucket(site))
 	if err == nil && value == nil {
-		err = kv.Purge(l.t.Context(), key)
+		err = kv.Purge(l.Context(), key)
 	} else if err == nil {
-		_, err = kv.Put(l.t.Context(), key, value)
+		_, err = kv.Put(l.Context(), key, value)
 	}
 	if err != nil {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
 }
 
@@ -154,15 +156,15 @@ func TestIndexCatchesUp(t *testing.T) {
 	k = l.keeper()
 	l.check("another without an index") // takeUp stores what it found
 	l.flush(k)
-	if l.listed() != l.next {
-		t.Errorf("listed up to %d, want %d", l.listed(), l.next)
+	if l.listed() != l.Next {
+		t.Errorf("listed up to %d, want %d", l.listed(), l.Next)
 	}
 
 	// Killed after the part: the next writer sees it in the files of the day.
 	killed := l.idle()
 	l.part(killed, camera, l.record(camera, noon.Add(2*time.Minute)))
 	k = l.keeper()
-	files, err := manifest.List(t.Context(), l.store, site, camera, wire.DayOf(noon))
+	files, err := manifest.List(t.Context(), l.Store, site, camera, wire.DayOf(noon))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +176,7 @@ func TestIndexCatchesUp(t *testing.T) {
 	killed = l.idle()
 	l.compact(killed, camera, wire.DayOf(noon))
 	k = l.keeper()
-	if files, err = manifest.List(t.Context(), l.store, site, camera, wire.DayOf(noon)); err != nil {
+	if files, err = manifest.List(t.Context(), l.Store, site, camera, wire.DayOf(noon)); err != nil {
 		t.Fatal(err)
 	}
 	k.Seen(t.Context(), camera, wire.DayOf(noon), files)
@@ -190,21 +192,26 @@ func TestIndexGivenUp(t *testing.T) {
 	l.flush(k)
 	was := l.listed()
 
-	l.store.failing = "manifest/" + site + "/" + camera + "/r-"
+	l.Store.Refuse = func(key string, _ bool) error {
+		if strings.HasPrefix(key, "manifest/"+site+"/"+camera+"/r-") {
+			return objectstore.ErrUnavailable
+		}
+		return nil
+	}
 	l.compact(k, camera, wire.DayOf(noon))
 	l.part(k, mag, l.record(mag, noon))
 	l.flush(k)
 	if l.listed() != was {
 		t.Errorf("the index says that it goes up to %d, it was given up at %d", l.listed(), was)
 	}
-	l.store.failing = ""
+	l.Store.Refuse = nil
 	if err := k.takeUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	l.flush(k)
 	l.check("taken up again")
-	if l.listed() != l.next {
-		t.Errorf("listed up to %d, want %d", l.listed(), l.next)
+	if l.listed() != l.Next {
+		t.Errorf("listed up to %d, want %d", l.listed(), l.Next)
 	}
 
 	// A zombie's writes are stopped by the revisions.
@@ -213,14 +220,14 @@ func TestIndexGivenUp(t *testing.T) {
 	l.part(zombie, camera, l.record(camera, noon.Add(time.Minute)))
 	l.part(k, camera, l.record(camera, noon.Add(2*time.Minute)))
 	l.flush(k)
-	zombie.Flush(t.Context(), wire.StreamCursor{Epoch: l.epoch, Next: 1})
+	zombie.Flush(t.Context(), wire.StreamCursor{Epoch: l.Epoch, Next: 1})
 	l.check("beside a zombie")
-	if l.listed() != l.next {
-		t.Errorf("listed up to %d, want %d", l.listed(), l.next)
+	if l.listed() != l.Next {
+		t.Errorf("listed up to %d, want %d", l.listed(), l.Next)
 	}
 
 	// Without a bucket nothing is kept, and nothing fails.
-	if err := l.js.DeleteKeyValue(t.Context(), wire.IndexBucket(site)); err != nil {
+	if err := l.JetStream.DeleteKeyValue(t.Context(), wire.IndexBucket(site)); err != nil {
 		t.Fatal(err)
 	}
 	l.part(k, camera, l.record(camera, noon.Add(3*time.Minute)))
@@ -233,7 +240,7 @@ func TestIndexGivenUp(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- k.Run(ctx) }()
 	l.createBucket()
-	for deadline := time.Now().Add(time.Minute); l.listed() != l.next && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); l.listed() != l.Next && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		l.flush(k)
 	}
 	cancel()

@@ -12,45 +12,41 @@ import (
 
 // count writes what the ledger says of the camera's day.
 func (l *lab) count(step wire.Step, writer string, objects uint64) {
-	l.t.Helper()
+	l.Helper()
 	value, err := wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": {Objects: objects}}}.Encode()
 	if err != nil {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
-	kv, err := l.js.KeyValue(l.t.Context(), wire.LedgerBucket(site))
-	if err == nil {
-		_, err = kv.Put(l.t.Context(), wire.LedgerKey(camera, day, step, writer), value)
-	}
-	if err != nil {
-		l.t.Fatal(err)
+	if _, err := l.KV(wire.LedgerBucket(site)).Put(l.Context(), wire.LedgerKey(camera, day, step, writer), value); err != nil {
+		l.Fatal(err)
 	}
 }
 
 // change writes the only removal anew, as others do.
 func (l *lab) change(r *Room, to func(*wire.Removal)) {
-	l.t.Helper()
-	all, err := r.batches(l.t.Context())
+	l.Helper()
+	all, err := r.batches(l.Context())
 	if err != nil || len(all) != 1 {
-		l.t.Fatal(all, err)
+		l.Fatal(all, err)
 	}
 	for _, removal := range all[0].objects {
 		to(&removal)
 		value, err := removal.Encode()
 		if err == nil {
-			_, err = r.kv.Put(l.t.Context(), removal.Key(), value)
+			_, err = r.kv.Put(l.Context(), removal.Key(), value)
 		}
 		if err != nil {
-			l.t.Fatal(err)
+			l.Fatal(err)
 		}
 	}
 }
 
 // passes works on all removals until nothing waits for readers any more.
 func (l *lab) passes(r *Room) {
-	l.t.Helper()
+	l.Helper()
 	for i := range 3 {
-		if err := r.pass(l.t.Context(), now.Add(time.Duration(i)*time.Hour)); err != nil {
-			l.t.Fatal(err)
+		if err := r.pass(l.Context(), now.Add(time.Duration(i)*time.Hour)); err != nil {
+			l.Fatal(err)
 		}
 	}
 }
@@ -91,7 +87,7 @@ func TestPurgeIsConfirmed(t *testing.T) {
 	key := l.purge(r).Key
 	l.passes(r)
 	l.want("removals that wait for eiscat", l.waiting(r), 1)
-	l.want("the old pack", len(l.keys(key)), 0)
+	l.want("the old pack", len(l.Keys(key)), 0)
 	for _, told := range r.told {
 		if told != "Mirrors: eiscat did not confirm the purge" {
 			t.Errorf("told: %s", told)
@@ -113,24 +109,25 @@ func TestFoundAgainGoesWhileItWaits(t *testing.T) {
 	l.passes(r)
 	l.want("removals that wait for eiscat", l.waiting(r), 1)
 	first, second := wire.NamedKey(site, camera, "first", 1), wire.NamedKey(site, camera, "second", 1)
-	l.put(first, []byte("packed 0"))
+	l.Put(first, []byte("packed 0"))
 	l.change(r, func(is *wire.Removal) { is.Found = first })
 	l.passes(r)
-	l.want("what was found again", len(l.keys(first)), 0)
+	l.want("what was found again", len(l.Keys(first)), 0)
 	l.want("removals that wait for eiscat", l.waiting(r), 1)
 
-	l.put(first, []byte("packed 0"))
-	l.put(second, []byte("packed 0"))
+	l.Put(first, []byte("packed 0"))
+	l.Put(second, []byte("packed 0"))
 	l.change(r, func(is *wire.Removal) { is.Confirmed = map[string]time.Time{"eiscat": now} })
-	l.store.deletes = func(key string) {
-		l.store.deletes = nil
+	l.Store.Refuse = func(string, bool) error {
+		l.Store.Refuse = nil
 		l.change(r, func(is *wire.Removal) { is.Found = second })
+		return nil
 	}
 	if err := r.pass(t.Context(), now.Add(3*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	l.want("removals with something added", l.waiting(r), 1)
 	l.passes(r)
-	l.want("what was found meanwhile", len(l.keys(second)), 0)
+	l.want("what was found meanwhile", len(l.Keys(second)), 0)
 	l.want("removals at the end", l.waiting(r), 0)
 }

@@ -10,24 +10,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // told checks that readers find of the day what its manifests say.
 func (l *lab) told(what string) {
-	l.t.Helper()
+	l.Helper()
 	r := l.room()
 	for _, instrument := range []string{camera, sonde} {
-		want, err := manifest.Summarize(l.t.Context(), l.store, site, instrument, day)
+		want, err := manifest.Summarize(l.Context(), l.Store, site, instrument, day)
 		if err != nil {
-			l.t.Fatal(err)
+			l.Fatal(err)
 		}
-		days, err := r.days(l.t.Context(), instrument)
+		days, err := r.days(l.Context(), instrument)
 		if err != nil {
-			l.t.Fatal(err)
+			l.Fatal(err)
 		}
 		if diff := cmp.Diff([]wire.RootDay{want}, days); diff != "" {
-			l.t.Errorf("%s: the index of %s (-manifests +index):\n%s", what, instrument, diff)
+			l.Errorf("%s: the index of %s (-manifests +index):\n%s", what, instrument, diff)
 		}
 	}
 }
@@ -37,12 +38,12 @@ func (l *lab) told(what string) {
 func TestReadersAreTold(t *testing.T) {
 	l := newLab(t)
 	l.fill()
-	before := len(l.keys("o/")) + len(l.keys("packs/"))
+	before := len(l.Keys("o/")) + len(l.Keys("packs/"))
 	r := l.roomWith(l.idle())
 	for i := range 3 {
 		l.pass(r, now.Add(time.Duration(i)*time.Hour))
 	}
-	l.want("what is stored while nobody can be told", len(l.keys("o/"))+len(l.keys("packs/")), before)
+	l.want("what is stored while nobody can be told", len(l.Keys("o/"))+len(l.Keys("packs/")), before)
 	l.want("removals", l.waiting(r), 1)
 	l.want("waiting", testutil.ToFloat64(l.metrics.waiting.WithLabelValues(waitIndex)), 1)
 
@@ -51,7 +52,7 @@ func TestReadersAreTold(t *testing.T) {
 	next := l.roomWith(k)
 	l.pass(next, now.Add(4*time.Hour))
 	l.told("at the first pass")
-	l.want("the shared pack", len(l.keys(wire.PackKey(site, noon, "gateway-0", "one", 1))), 1)
+	l.want("the shared pack", len(l.Keys(wire.PackKey(site, noon, "gateway-0", "one", 1))), 1)
 	l.pass(next, now.Add(5*time.Hour))
 	l.want("removals", l.waiting(next), 0)
 	l.want("waiting", testutil.ToFloat64(l.metrics.waiting.WithLabelValues(waitIndex)), 0)
@@ -84,12 +85,12 @@ func TestBegunIsDone(t *testing.T) {
 	if _, err := r.findDue(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
-	l.store.writes = 1
+	l.Store.KillAfter(1)
 	if err := r.pass(t.Context(), now); err == nil {
 		t.Fatal("the room outlived the store")
 	}
-	l.store.writes = -1
-	l.want("files of changes", len(l.keys(wire.ChangesPrefix(site, camera, day))), 1)
+	l.Store.KillAfter(-1)
+	l.want("files of changes", len(l.Keys(wire.ChangesPrefix(site, camera, day))), 1)
 	l.want("the camera's states", l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
 	l.keep = nil
 	next := l.room()
@@ -103,8 +104,8 @@ func TestBegunIsDone(t *testing.T) {
 func TestStrangerAmongChanges(t *testing.T) {
 	l := newLab(t)
 	l.fill()
-	l.put(wire.ChangesPrefix(site, camera, day)+"notes.txt", []byte("hello"))
-	l.put(wire.ChangesKey(site, camera, day, 1, wire.Digest{1}), []byte("hello"))
+	l.Put(wire.ChangesPrefix(site, camera, day)+"notes.txt", []byte("hello"))
+	l.Put(wire.ChangesKey(site, camera, day, 1, wire.Digest{1}), []byte("hello"))
 	r := l.room()
 	for i := range 3 {
 		l.pass(r, now.Add(time.Duration(i)*time.Hour))
@@ -119,7 +120,13 @@ func TestStrangerAmongChanges(t *testing.T) {
 func TestStuck(t *testing.T) {
 	l := newLab(t)
 	l.fill()
-	l.store.stuck = l.keys(wire.InstrumentPrefix(site, camera))[0]
+	stuck := l.Keys(wire.InstrumentPrefix(site, camera))[0]
+	l.Store.Refuse = func(key string, deletes bool) error {
+		if deletes && key == stuck {
+			return objectstore.ErrAccessDenied
+		}
+		return nil
+	}
 	r := l.room()
 	body := wire.Removal{Instrument: sonde, Day: day, ID: "o/thule/sonde-1/r/2026/11/10/none", Reason: "private", By: "anna", At: now}
 	value, err := body.Encode()
@@ -132,10 +139,10 @@ func TestStuck(t *testing.T) {
 	for i := range 3 {
 		l.pass(r, now.Add(time.Duration(i)*time.Hour))
 	}
-	l.want("what cannot be deleted", l.keys(wire.InstrumentPrefix(site, camera)), []string{l.store.stuck})
+	l.want("what cannot be deleted", l.Keys(wire.InstrumentPrefix(site, camera)), []string{stuck})
 	l.want("removals", l.waiting(r), 1)
 	l.want("waiting", testutil.ToFloat64(l.metrics.waiting.WithLabelValues(waitFailed)), 1)
-	l.store.stuck = ""
+	l.Store.Refuse = nil
 	for i := range 3 {
 		l.pass(r, now.Add(time.Duration(3+i)*time.Hour))
 	}

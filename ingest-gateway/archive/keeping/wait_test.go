@@ -16,29 +16,25 @@ import (
 
 // purge lists the camera's first member of the pack as purged, and asks for its removal.
 func (l *lab) purge(r *Room) wire.Record {
-	l.t.Helper()
+	l.Helper()
 	var first wire.Record
-	for rec, err := range manifest.Records(l.t.Context(), l.store, site, camera, day) {
+	for rec, err := range manifest.Records(l.Context(), l.Store, site, camera, day) {
 		if err != nil {
-			l.t.Fatal(err)
+			l.Fatal(err)
 		}
 		if rec.InPack() && first.ID == "" {
 			first = rec
 		}
 	}
 	first.State, first.PurgedAt = wire.StatePurged, &now
-	data, err := wire.Manifest{Header: wire.ManifestHeader{Site: site, Instrument: camera, Day: day}, Records: []wire.Record{first}}.Encode()
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.put(wire.ManifestPartKey(site, camera, day, 2), data)
+	l.PutPart(camera, day, 2, first)
 	removal := wire.Removal{Instrument: camera, Day: day, ID: first.ID, Reason: "private", By: "anna", At: now}
 	value, err := removal.Encode()
 	if err != nil {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
-	if _, err := r.kv.Put(l.t.Context(), removal.Key(), value); err != nil {
-		l.t.Fatal(err)
+	if _, err := r.kv.Put(l.Context(), removal.Key(), value); err != nil {
+		l.Fatal(err)
 	}
 	return first
 }
@@ -46,17 +42,9 @@ func (l *lab) purge(r *Room) wire.Record {
 // A pack of which something would be lost stays until that is mended.
 func TestWaits(t *testing.T) {
 	l := newLab(t)
-	passes := func(r *Room) {
-		t.Helper()
-		for i := range 3 {
-			if err := r.pass(t.Context(), now.Add(time.Duration(i)*time.Hour)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	wait := func(r *Room, reason string) {
 		t.Helper()
-		passes(r)
+		l.passes(r)
 		l.want("removals that wait: "+reason, l.waiting(r), 1)
 		for key, text := range r.told {
 			if want := reason + ": "; len(text) < len(want) || text[:len(want)] != want {
@@ -64,11 +52,11 @@ func TestWaits(t *testing.T) {
 			}
 		}
 		l.want("told", len(r.told), 1)
-		l.want("the old pack", len(l.keys(wire.PackKey(site, noon, "gateway-0", "one", 1))), 1)
+		l.want("the old pack", len(l.Keys(wire.PackKey(site, noon, "gateway-0", "one", 1))), 1)
 	}
 	mended := func(r *Room) {
 		t.Helper()
-		passes(r)
+		l.passes(r)
 		l.want("removals", l.waiting(r), 0)
 		l.want("the camera's states", l.states(camera), map[wire.State]int{wire.StateCurrent: 6, wire.StatePurged: 1})
 		l.want("the sonde's states", l.states(sonde), map[wire.State]int{wire.StateCurrent: 1})
@@ -78,13 +66,13 @@ func TestWaits(t *testing.T) {
 		l.fill()
 		part := wire.ManifestPartKey(site, sonde, day, 1)
 		data := l.read(part)
-		if err := l.store.Delete(t.Context(), part); err != nil {
+		if err := l.Store.Delete(t.Context(), part); err != nil {
 			t.Fatal(err)
 		}
 		r := l.room()
 		l.purge(r)
 		wait(r, waitLister)
-		l.put(part, data)
+		l.Put(part, data)
 		mended(r)
 	})
 	t.Run("for a member that is damaged", func(t *testing.T) {
@@ -93,9 +81,9 @@ func TestWaits(t *testing.T) {
 		key := l.purge(r).Key
 		data := l.read(key)
 		broken := bytes.Replace(data, []byte("packed 2"), []byte("packed X"), 1)
-		l.put(key, broken)
+		l.Put(key, broken)
 		wait(r, waitDamage)
-		l.put(key, data)
+		l.Put(key, data)
 		mended(r)
 	})
 	t.Run("for readers", func(t *testing.T) {
@@ -107,7 +95,7 @@ func TestWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := fmt.Sprint(l.keys(key)); got != fmt.Sprint([]string{key}) {
+		if got := fmt.Sprint(l.Keys(key)); got != fmt.Sprint([]string{key}) {
 			t.Errorf("the old pack: %s", got)
 		}
 		l.want("removals", l.waiting(r), 1)
@@ -115,21 +103,21 @@ func TestWaits(t *testing.T) {
 		if err := r.pass(t.Context(), now.Add(2*time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		l.want("the old pack", len(l.keys(key)), 0)
+		l.want("the old pack", len(l.Keys(key)), 0)
 		mended(r)
 	})
 }
 
 func (l *lab) read(key string) []byte {
-	l.t.Helper()
-	body, _, err := l.store.Get(l.t.Context(), key, objectstore.All)
+	l.Helper()
+	body, _, err := l.Store.Get(l.Context(), key, objectstore.All)
 	if err != nil {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
 	defer body.Close()
 	data, err := io.ReadAll(body)
 	if err != nil {
-		l.t.Fatal(err)
+		l.Fatal(err)
 	}
 	return data
 }

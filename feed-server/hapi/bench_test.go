@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"testing"
 	"time"
-
-	"github.com/substorm/substorm/feed-server/hapi"
 )
 
 // BenchmarkServed is a day of 1 Hz, three components, in segments of ten minutes in a
@@ -32,7 +30,7 @@ func BenchmarkServed(b *testing.B) {
 		r.ObservedFrom, r.ObservedTo, r.TimeSource = &first, &last, "Payload"
 	}
 	for _, recent := range []int{1, 64 << 20} { // nothing is held, or all
-		l.serve(b, func(c *hapi.Config) { c.Recent = recent })
+		l.serve(b, func(w *ways) { w.Recent = recent })
 		for _, format := range []string{"csv", "binary"} {
 			b.Run(fmt.Sprintf("%s,held=%t", format, recent > 1), func(b *testing.B) {
 				b.ReportAllocs()

@@ -84,7 +84,7 @@ func TestRing(t *testing.T) {
 // Many read while one adds: nobody waits for another, and all see everything.
 func TestManyReaders(t *testing.T) {
 	const messages, readers = 5000, 50
-	r := NewBudget(1<<30).NewRing(1)
+	r := NewBudget(1 << 30).NewRing(1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var reading sync.WaitGroup
@@ -221,7 +221,7 @@ func telemetry(instrument string, datagrams int) []byte {
 
 // Lag is of what is wanted; where the ring does not reach back, nobody knows the bytes.
 func TestLag(t *testing.T) {
-	r := NewBudget(20*(&Message{Data: make([]byte, 100)}).size()).NewRing(1)
+	r := NewBudget(20 * (&Message{Data: make([]byte, 100)}).size()).NewRing(1)
 	for s := uint64(1); s <= 100; s++ {
 		if err := r.Add([]*Message{{Sequence: s, Data: make([]byte, 100), At: time.Unix(int64(s), 0)}}, s+1); err != nil {
 			t.Fatal(err)

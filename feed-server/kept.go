@@ -16,11 +16,9 @@ import (
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/latest"
 	"github.com/substorm/substorm/feed-server/wis2"
-	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/metadata"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/wire"
 )
 
 // The parts of Config.ArchiveSize. A request of HAPI's takes at most its part of theirs,
@@ -76,7 +74,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Described: s.kept.descriptions.At,
 		Gate:      gate, Memory: share(cfg.ArchiveSize, hotShare), Logger: s.log, Metrics: s.metrics,
 	})
-	samples, err := s.openSamples()
+	samples, err := s.openSamples(gate)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +83,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	maps.Copy(doors, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, Gate: gate, Memory: share(cfg.ArchiveSize, bundleShare), Logger: s.log}).Doors())
 	maps.Copy(doors, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, Gate: gate}).Doors())
 	maps.Copy(doors, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, Gate: gate, Logger: s.log}).Doors())
-	maps.Copy(doors, map[string]http.HandlerFunc{hapi.Path: gate.Handle(samples), hapi.Path + "/": gate.Handle(samples)})
+	maps.Copy(doors, samples.Doors())
 	return doors, nil
 }
 
@@ -97,13 +95,10 @@ func (s *server) held(instrument string) bool {
 }
 
 // openSamples makes HAPI.
-func (s *server) openSamples() (*hapi.Handler, error) {
+func (s *server) openSamples(gate *door.Gate) (*hapi.Handler, error) {
 	part := int(share(s.cfg.ArchiveSize, hapiShare) / (hapiRequests + 1))
 	return hapi.New(hapi.Config{
-		Site: s.cfg.Site, Instruments: func() map[string]wire.InstrumentEntry { return s.registry.Snapshot().Instruments },
-		Generations: s.kept.descriptions.All,
-		// The gate has turned away whose token is no reader's.
-		Reader:  func(r *http.Request) (access.Reader, bool) { return door.VisitOf(r).Reader, true },
+		Site: s.cfg.Site, Gate: gate, Generations: s.kept.descriptions.All,
 		Archive: hapi.Manifests{Catalog: s.kept.catalog, Store: s.kept.store},
 		Memory:  part, Requests: hapiRequests, Recent: part,
 		Log: s.log, Metrics: s.metrics,

@@ -4,7 +4,6 @@ package hapi_test
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"testing"
@@ -30,21 +29,19 @@ func BenchmarkServed(b *testing.B) {
 		first, last := day.Add(time.Duration(from)*time.Second), day.Add(time.Duration(from+perSegment-1)*time.Second)
 		r.ObservedFrom, r.ObservedTo, r.TimeSource = &first, &last, "Payload"
 	}
-	for _, format := range []string{"csv", "binary"} {
-		b.Run(format, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				answer, err := http.Get(l.url + "/data?" + between("mag/field", day, day.Add(24*time.Hour), "format", format))
-				if err != nil {
-					b.Fatal(err)
+	for _, recent := range []int{1, 64 << 20} { // nothing is held, or all
+		l.serve(b, func(w *ways) { w.Recent = recent })
+		for _, format := range []string{"csv", "binary"} {
+			b.Run(fmt.Sprintf("%s,held=%t", format, recent > 1), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					answer, body := l.get(b, "/data", between("mag/field", day, day.Add(24*time.Hour), "format", format), "Accept-Encoding", "identity")
+					if answer.StatusCode != http.StatusOK {
+						b.Fatal(answer.Status)
+					}
+					b.SetBytes(int64(len(body)))
 				}
-				n, err := io.Copy(io.Discard, answer.Body)
-				answer.Body.Close()
-				if err != nil || answer.StatusCode != http.StatusOK {
-					b.Fatal(answer.Status, err)
-				}
-				b.SetBytes(n)
-			}
-		})
+			})
+		}
 	}
 }

@@ -91,17 +91,13 @@ func (h *Handler) turn(r *http.Request) (done func(), p *problem) {
 		return done, nil
 	}
 	p = failure(codeInternal, "too many requests are being answered, or too many of yours").as(http.StatusServiceUnavailable)
-	p.retry = int(door.TurnPatience / time.Second)
-	return nil, p
+	return nil, p.after(int(door.TurnPatience / time.Second))
 }
 
 // still says whether the caller may have what is being sent now, too. Errors:
 // door.ErrOver.
 func still(r *http.Request, d *dataset, q question) error {
 	v := door.VisitOf(r)
-	if v == nil {
-		return nil
-	}
 	in, err := v.Still(d.instrument.Instrument)
 	if err == nil && !v.Sees(in, time.Unix(0, q.to-1)) {
 		err = door.ErrOver
@@ -189,8 +185,8 @@ func refusal(err error) *problem {
 
 // tell tells the gate of an object whose bytes are not those that were received, or gone.
 func tell(r *http.Request, d *dataset, err error) {
-	if v := door.VisitOf(r); v != nil && (errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)) {
-		v.Damaged(d.instrument.Instrument, err)
+	if errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
+		door.VisitOf(r).Damaged(d.instrument.Instrument, err)
 	}
 }
 

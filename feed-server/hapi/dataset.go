@@ -19,23 +19,16 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// caller is who asks, when, and what of the registry.
+// caller is who asks, and when.
 type caller struct {
-	reader      access.Reader
-	now         time.Time
-	instruments map[string]wire.InstrumentEntry
-	// visit is what the gate knows of the request; nil without one.
-	visit *door.Visit
+	*door.Visit
+	now time.Time
 }
 
 func (h *Handler) caller(r *http.Request) (*caller, *problem) {
-	c := &caller{now: h.cfg.Now().UTC(), instruments: h.cfg.Instruments(), visit: door.VisitOf(r)}
-	if h.cfg.Reader == nil {
-		return c, nil
-	}
-	var ok bool
-	if c.reader, ok = h.cfg.Reader(r); !ok {
-		return nil, failure(codeUserError, "the token is no reader's").as(http.StatusUnauthorized)
+	c := &caller{Visit: door.VisitOf(r), now: h.cfg.Now().UTC()}
+	if away := c.Ready(); away != nil {
+		return nil, failure(codeInternal, away.Detail).as(away.Status).after(door.RetryAway)
 	}
 	return c, nil
 }
@@ -61,8 +54,8 @@ func datasetID(instrument, channel string) string { return instrument + "/" + ch
 // read is left out.
 func (h *Handler) datasets(c *caller) []*dataset {
 	var all []*dataset
-	for _, name := range slices.Sorted(maps.Keys(c.instruments)) {
-		entry := c.instruments[name]
+	for _, name := range slices.Sorted(maps.Keys(c.Snapshot.Instruments)) {
+		entry := c.Snapshot.Instruments[name]
 		if c.decide(&entry, time.Time{}) != access.Granted {
 			continue
 		}
@@ -103,14 +96,12 @@ func (h *Handler) subject(r *http.Request, c *caller, more ...string) (s subject
 // dataset returns the one that a request names.
 func (h *Handler) dataset(c *caller, id string) (*dataset, *problem) {
 	instrument, channel, _ := strings.Cut(id, "/")
-	entry, known := c.instruments[instrument]
+	entry, known := c.Snapshot.Instruments[instrument]
 	i := slices.IndexFunc(entry.Channels, func(e wire.ChannelEntry) bool { return e.Name == channel })
 	if !known || i < 0 {
 		return nil, failure(codeUnknownDataset, "catalog lists those that there are")
 	}
-	if c.visit != nil {
-		c.visit.About(instrument)
-	}
+	c.About(instrument)
 	switch c.decide(&entry, time.Time{}) {
 	case access.Granted:
 	case access.NeedsReader:
@@ -128,7 +119,7 @@ func (h *Handler) dataset(c *caller, id string) (*dataset, *problem) {
 }
 
 func (c *caller) decide(entry *wire.InstrumentEntry, observedAt time.Time) access.Verdict {
-	return access.Decide(access.Archive, c.reader, entry.Access, observedAt, c.now)
+	return access.Decide(access.Archive, c.Reader, entry.Access, observedAt, c.now)
 }
 
 func (h *Handler) newDataset(c *caller, entry wire.InstrumentEntry, channel wire.ChannelEntry) (*dataset, error) {

@@ -5,38 +5,19 @@ package hapi_test
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
-
-// gated serves a lab's data behind a gate, one request at a time.
-func (l *lab) gated(t *testing.T, cfg door.GateConfig) *httptest.Server {
-	t.Helper()
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	cfg.Registry = func() *registry.Snapshot { return &registry.Snapshot{Revision: 1, Instruments: l.instruments} }
-	cfg.Logger, cfg.Metrics = log, prometheus.NewRegistry()
-	handler, err := hapi.New(hapi.Config{Site: site, Archive: l, Now: func() time.Time { return now }, Requests: 1,
-		Instruments: func() map[string]wire.InstrumentEntry { return l.instruments }, Log: log, Metrics: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(door.NewGate(cfg).Handle(handler))
-	t.Cleanup(server.Close)
-	return server
-}
 
 // hasty is a listener whose connections have little room, and a tenth of a second for
 // each write that has a deadline at all.
@@ -86,7 +67,7 @@ func TestStalled(t *testing.T) {
 		l.segment(t, "mag", "raw", uint64(1+i*3600), all...)
 	}
 	var bounded atomic.Int64
-	server := l.gated(t, door.GateConfig{})
+	server := l.server(t, func(w *ways) { w.Requests = 1 })
 	server.Listener = hasty{server.Listener, &bounded}
 	server.Start()
 	data := hapi.Path + "/data?"
@@ -148,13 +129,13 @@ func TestTold(t *testing.T) {
 	cut := framing.ID
 	l.broken(t, 400, second(3600*10))
 	told, counted := make(chan string, 1), make(chan string, 1)
-	server := l.gated(t, door.GateConfig{
-		Damaged: func(instrument string, r wire.Record, missing bool) {
+	server := l.server(t, func(w *ways) {
+		w.gate.Damaged = func(instrument string, r wire.Record, missing bool) {
 			told <- fmt.Sprint(instrument, " ", r.ID, " ", missing)
-		},
-		Count: func(instrument, _ string, _ door.Class, status int, _ int64) {
+		}
+		w.gate.Count = func(instrument, _ string, _ door.Class, status int, _ int64) {
 			counted <- fmt.Sprint(instrument, " ", status)
-		},
+		}
 	})
 	server.Start()
 	for _, c := range []struct{ path, counted, told string }{
@@ -180,6 +161,20 @@ func TestTold(t *testing.T) {
 		}
 		if got != c.told {
 			t.Errorf("%s: told %q, not %q", c.path, got, c.told)
+		}
+	}
+}
+
+// TestReady: while nobody knows which instruments there are, nobody is told that there
+// are none.
+func TestReady(t *testing.T) {
+	l := newLab(t, magnetometer())
+	l.serve(t, func(w *ways) { w.gate.Registry = func() *registry.Snapshot { return &registry.Snapshot{} } })
+	for _, path := range []string{"", "/catalog", "/info?dataset=mag/field", "/data?" + between("mag/field", start, second(1))} {
+		path, query, _ := strings.Cut(path, "?")
+		answer, body := l.get(t, path, query)
+		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(body), `"code":1500`) {
+			t.Errorf("%s: %s %v %s", path, answer.Status, answer.Header, body)
 		}
 	}
 }

@@ -6,7 +6,7 @@
 //
 // Data is decoded while it is sent, from the objects and segments in which it lies
 // (source.go), in the order of its times (merge.go); what a request holds in memory does
-// not grow with its span. Start reading at Handler.ServeHTTP, then data.go.
+// not grow with its span. Start reading at Handler.answer, then data.go.
 package hapi
 
 import (
@@ -22,7 +22,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/feed-server/door"
-	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -53,13 +52,11 @@ type Config struct {
 	Site string
 	// Contact is whom to ask about the server.
 	Contact string
-	// Instruments returns what the registry says, by name. The map is not changed.
-	Instruments func() map[string]wire.InstrumentEntry
+	// Gate lets clients in.
+	Gate *door.Gate
 	// Generations returns what an instrument said of its data, the oldest first. Optional.
 	Generations func(instrument string) []wire.Description
-	// Reader says who asks; false where what was shown is no reader's.
-	Reader  func(*http.Request) (access.Reader, bool)
-	Archive Archive
+	Archive     Archive
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	// Memory bounds the samples that one request holds, in bytes; default 64 MiB.
@@ -112,14 +109,16 @@ func New(cfg Config) (*Handler, error) {
 	return h, nil
 }
 
-// ServeHTTP answers a request.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Doors are the patterns that are answered, as http.ServeMux reads them.
+func (h *Handler) Doors() map[string]http.HandlerFunc {
+	serve := h.cfg.Gate.Handle(http.HandlerFunc(h.visit))
+	return map[string]http.HandlerFunc{Path: serve, Path + "/": serve}
+}
+
+// visit answers a request that the gate let in.
+func (h *Handler) visit(w http.ResponseWriter, r *http.Request) {
 	w.Header().Add("Vary", "Authorization")
 	v := door.VisitOf(r)
-	if v == nil {
-		h.serve.ServeHTTP(w, r)
-		return
-	}
 	out := &paced{ResponseWriter: w, visit: v}
 	h.serve.ServeHTTP(out, r)
 	if out.begun {
@@ -149,18 +148,15 @@ func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // answer finds the endpoint.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
-	endpoint, below := strings.CutPrefix(r.URL.Path, Path)
-	switch {
-	case !below:
-		h.refuse(w, failure(codeUserError, "no such endpoint"))
-	case strings.HasSuffix(endpoint, "/"):
-		to := *r.URL
-		to.Path, to.RawPath = strings.TrimRight(r.URL.Path, "/"), ""
-		w.Header().Set("Location", to.RequestURI())
-		w.WriteHeader(http.StatusMovedPermanently)
-	default:
+	endpoint := strings.TrimPrefix(r.URL.Path, Path)
+	if !strings.HasSuffix(endpoint, "/") {
 		h.metrics.requests.WithLabelValues(h.endpoint(w, r, endpoint)).Inc()
+		return
 	}
+	to := *r.URL
+	to.Path, to.RawPath = strings.TrimRight(r.URL.Path, "/"), ""
+	w.Header().Set("Location", to.RequestURI())
+	w.WriteHeader(http.StatusMovedPermanently)
 }
 
 // endpoint answers one, and returns its name for metrics.

@@ -22,9 +22,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hapi"
+	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
-	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
@@ -57,29 +58,56 @@ func newLab(t testing.TB, entries ...wire.InstrumentEntry) *lab {
 	for _, e := range entries {
 		l.instruments[e.Instrument] = e
 	}
-	handler, err := hapi.New(hapi.Config{Site: site, Contact: "somebody@example.org", Archive: l, Now: func() time.Time { return now },
-		Instruments: func() map[string]wire.InstrumentEntry { return l.instruments }, Reader: reader,
-		Generations: func(instrument string) []wire.Description { return l.generations[instrument] },
-		Log:         slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	l.url = server.URL + hapi.Path
+	l.serve(t, nil)
 	return l
 }
 
-// reader takes the token "<name>-token" for the reader of that name.
-func reader(r *http.Request) (access.Reader, bool) {
-	_, token, _ := r.BasicAuth()
-	switch token {
-	case "":
-		return access.Reader{}, r.Header.Get("Authorization") == ""
-	case "uni-token", "other-token":
-		return access.Reader{Name: token[:len(token)-len("-token")]}, true
+// ways are how a lab's data is served.
+type ways struct {
+	hapi.Config
+	gate door.GateConfig
+}
+
+// serve serves the lab's data, in another way than before.
+func (l *lab) serve(t testing.TB, change func(*ways)) {
+	t.Helper()
+	server := l.server(t, change)
+	server.Start()
+	l.url = server.URL + hapi.Path
+}
+
+// server returns a server of the lab's data, which is to be started.
+func (l *lab) server(t testing.TB, change func(*ways)) *httptest.Server {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	readers := map[string]wire.ReaderEntry{}
+	for _, name := range []string{"uni", "other"} {
+		readers[name] = wire.ReaderEntry{Reader: name, Tokens: []wire.TokenHash{wire.HashToken([]byte("salt"), name+"-token")}}
 	}
-	return access.Reader{}, false
+	rules := &registry.Snapshot{Revision: 1, Instruments: l.instruments, Readers: readers}
+	often := door.Rate{PerSecond: 1e6, Burst: 1e6}
+	w := ways{
+		Config: hapi.Config{Site: site, Contact: "somebody@example.org", Archive: l, Now: func() time.Time { return now },
+			Generations: func(instrument string) []wire.Description { return l.generations[instrument] },
+			Log:         log, Metrics: prometheus.NewRegistry()},
+		gate: door.GateConfig{Limits: door.Limits{Person: often, Robot: often}, Logger: log, Metrics: prometheus.NewRegistry(),
+			Registry: func() *registry.Snapshot { return rules }},
+	}
+	if change != nil {
+		change(&w)
+	}
+	w.Gate = door.NewGate(w.gate)
+	handler, err := hapi.New(w.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doors := http.NewServeMux()
+	for pattern, serve := range handler.Doors() {
+		doors.HandleFunc(pattern, serve)
+	}
+	server := httptest.NewUnstartedServer(doors)
+	t.Cleanup(server.Close)
+	return server
 }
 
 func timesOf(r wire.Record) (from, to time.Time) {

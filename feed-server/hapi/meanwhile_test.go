@@ -6,22 +6,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/registry"
-	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -60,14 +54,7 @@ func (l *lab) ruled(t *testing.T, rules *atomic.Pointer[registry.Snapshot], requ
 	}
 	rules.Store(&registry.Snapshot{Revision: 1, Instruments: l.instruments,
 		Readers: map[string]wire.ReaderEntry{"uni": {Tokens: []wire.TokenHash{wire.HashToken([]byte("salt"), "uni-token")}}}})
-	log := slog.New(slog.DiscardHandler)
-	handler, err := hapi.New(hapi.Config{Site: site, Archive: l, Requests: requests, Log: log, Metrics: prometheus.NewRegistry(),
-		Instruments: func() map[string]wire.InstrumentEntry { return rules.Load().Instruments },
-		Reader:      func(r *http.Request) (access.Reader, bool) { return door.VisitOf(r).Reader, true }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(door.NewGate(door.GateConfig{Registry: rules.Load, Logger: log, Metrics: prometheus.NewRegistry()}).Handle(handler))
+	server := l.server(t, func(w *ways) { w.gate.Registry, w.Requests = rules.Load, requests })
 	server.Listener = narrow{server.Listener}
 	server.Start()
 	t.Cleanup(func() {

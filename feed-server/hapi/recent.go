@@ -4,18 +4,10 @@ package hapi
 
 import (
 	"container/list"
-	"context"
-	"errors"
-	"sort"
 	"sync"
-
-	"github.com/substorm/substorm/internal/decode"
-	"github.com/substorm/substorm/internal/wire"
 )
 
 const (
-	// segmentSize is up to which size in bytes all samples of a segment are held.
-	segmentSize = 1 << 20
 	// seriesPart of the memory of recent is what one series may take.
 	seriesPart = 8
 	// seriesCost is what a series takes beside its rows, in bytes, about.
@@ -34,29 +26,6 @@ type recent struct {
 
 func newRecent(memory int) *recent {
 	return &recent{free: memory, most: memory / seriesPart, all: map[seriesKey]*list.Element{}}
-}
-
-// seriesKey names a segment and how it is decoded.
-type seriesKey struct {
-	digest  wire.Digest
-	decoder *decode.Decoder
-}
-
-// series are all samples of a segment. It is shared and never changes.
-type series struct {
-	key seriesKey
-	// rows of width bytes in the order of their times, as rows have them.
-	rows  []byte
-	width int
-	// undecodable are the records that could not be read.
-	undecodable int
-}
-
-func (s *series) cost() int { return len(s.rows) + seriesCost }
-
-// from returns how many rows stand before a time.
-func (s *series) from(t int64) int {
-	return sort.Search(len(s.rows)/s.width, func(i int) bool { return timeOf(s.rows[i*s.width:]) >= t })
 }
 
 // get returns what is held; nil: nothing.
@@ -87,54 +56,4 @@ func (c *recent) put(s *series) {
 		delete(c.all, last.key)
 		c.free += last.cost()
 	}
-}
-
-// errLarge: a segment has more samples than are held of one.
-var errLarge = errors.New("it has too many samples to hold them all")
-
-// seriesOf returns all samples of a segment. Errors: errLarge, and as fill.
-func (m *merger) seriesOf(ctx context.Context, r *wire.Record) (*series, error) {
-	key := seriesKey{r.Digest, m.dataset.decoder}
-	if one := m.recent.get(key); one != nil {
-		return one, nil
-	}
-	body, err := m.ahead.open(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	to := &m.scratch
-	to.rows = m.newRows(to.rows.data[:0])
-	err = m.decode(r, body, func(sample decode.Sample) error {
-		if len(to.rows.data)+to.rows.width > sourceMemory {
-			return errLarge
-		}
-		if err := m.grow(to); err != nil {
-			return err
-		}
-		to.rows.add(sample)
-		return nil
-	})
-	one := &series{key: key, width: to.rows.width}
-	if one.undecodable, err = undecodable(err); err != nil {
-		return nil, err
-	}
-	to.rows.sort()
-	one.rows = to.rows.ordered()
-	m.recent.put(one)
-	return one, nil
-}
-
-// replay is the source of what is asked for of a series.
-func (m *merger) replay(r *wire.Record, one *series) (*source, error) {
-	if err := m.memory.take(len(one.rows)); err != nil {
-		return nil, err
-	}
-	low, high := m.reach(r)
-	near, far := one.from(low), one.from(high+1)
-	m.distant += near + len(one.rows)/one.width - far
-	m.undecodable += one.undecodable
-	begin, end := max(near, one.from(m.from)), min(far, one.from(m.to))
-	end = max(begin, end)
-	return &source{record: r, rows: m.newRows(one.rows[begin*one.width : end*one.width]), ready: end - begin, reserved: len(one.rows)}, nil
 }

@@ -79,6 +79,12 @@ func (p *problem) as(http int) *problem {
 	return p
 }
 
+// after says when to ask again, in seconds.
+func (p *problem) after(seconds int) *problem {
+	p.retry = seconds
+	return p
+}
+
 // of notes why.
 func (p *problem) of(err error) *problem {
 	p.cause = err

@@ -79,7 +79,7 @@ MIRRORED   what each partner confirmed that it has; - where there is none
 
 // tell prints a report. It is an error where its totals are not those of the ledger.
 func (r *Report) tell(w io.Writer, format string) error {
-	err := error(nil)
+	var err error
 	if format == output.JSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")

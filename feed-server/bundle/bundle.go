@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -199,9 +197,4 @@ func (p *plan) file(site string) string {
 		return name + ".tar.zst"
 	}
 	return name + ".tar"
-}
-
-// newEncoder compresses a little, and quickly: most of an archive is pictures.
-func newEncoder(out writer) (*zstd.Encoder, error) {
-	return zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 }

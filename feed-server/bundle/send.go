@@ -8,6 +8,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -19,8 +21,6 @@ const (
 	folder = "bundle.d/"
 	format = 1
 )
-
-type writer = io.Writer
 
 // End is the last file of a bundle: one without it is not whole.
 type End struct {
@@ -76,6 +76,11 @@ func (b *Bundles) send(v *door.Visit, todo plan, compressed bool) error {
 		return err
 	}
 	return buffer.Flush()
+}
+
+// newEncoder compresses a little, and quickly: most of an archive is pictures.
+func newEncoder(out io.Writer) (*zstd.Encoder, error) {
+	return zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 }
 
 // permitted is the client, as long as it may read the instrument: an object may take hours.

@@ -26,9 +26,15 @@ var (
 	ErrOver = errors.New("what is being sent is not for this client any more")
 )
 
-// Send gives a client some bytes, and time for them. Errors: ErrClient.
+// Send gives a client some bytes, and time for them, as long as it may read the
+// instrument that it asks for. Errors: ErrClient, ErrOver.
 func (v *Visit) Send(p []byte) error {
 	for len(p) > 0 {
+		if v.about != "" {
+			if _, err := v.Still(v.about); err != nil {
+				return err
+			}
+		}
 		n := min(len(p), 4*chunk)
 		if err := v.within(chunkTimeout*time.Duration((n+chunk-1)/chunk), func(*http.ResponseController) error {
 			_, err := v.W.Write(p[:n])

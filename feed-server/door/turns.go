@@ -12,9 +12,9 @@ import (
 // TurnPatience is how long a request waits for its turn.
 const TurnPatience = 10 * time.Second
 
-// Turns bound how many long answers are sent at a time. A client has some of them, and
-// never all: while it has any it gets another only where more are free than it has. So
-// slow ones keep nobody out, as long as they are few.
+// Turns bound how many long answers are sent at a time. While a client has any it gets
+// another only where more are free than it has: of all it has half at most, rounded up, a
+// second one half of the rest. So slow ones keep nobody out, as long as they are few.
 type Turns struct {
 	mu      sync.Mutex
 	free    int

@@ -101,7 +101,7 @@ func TestHoleInBurst(t *testing.T) {
 	_, s, h, _ := filled(t)
 	purge(t, s, "obs.hub.>", 60)
 	burst := []stream.Message{{Sequence: 10}, {Sequence: 60}, {Sequence: 61}}
-	ring := NewRing(1<<20, 10)
+	ring := NewBudget(1 << 20).NewRing(10)
 	rest, err := h.afterHole(t.Context(), ring, 10, burst)
 	if err != nil {
 		t.Fatal(err)

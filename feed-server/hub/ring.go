@@ -28,10 +28,6 @@ type Ring struct {
 	err             error
 }
 
-// NewRing returns an empty ring with a budget of its own, in bytes, which begins at a
-// sequence.
-func NewRing(limit int, begin uint64) *Ring { return NewBudget(limit).NewRing(begin) }
-
 // Add adds messages, whose sequences ascend; next is the sequence behind them up
 // to which the stream has no others. Errors: one that comes late, End's.
 func (r *Ring) Add(messages []*Message, next uint64) error {

@@ -24,7 +24,7 @@ func all(*Message) bool { return true }
 func TestRing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 20_000).Draw(t, "limit")
-		r := NewRing(limit, 1)
+		r := NewBudget(limit).NewRing(1)
 		sequence := uint64(1)
 		var stream []uint64 // that were added
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -84,7 +84,7 @@ func TestRing(t *testing.T) {
 // Many read while one adds: nobody waits for another, and all see everything.
 func TestManyReaders(t *testing.T) {
 	const messages, readers = 5000, 50
-	r := NewRing(1<<30, 1)
+	r := NewBudget(1 << 30).NewRing(1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var reading sync.WaitGroup
@@ -119,7 +119,7 @@ func TestManyReaders(t *testing.T) {
 
 // A ring that ends tells all, also those who wait, and takes no steps back.
 func TestRingEnds(t *testing.T) {
-	r := NewRing(1000, 5)
+	r := NewBudget(1000).NewRing(5)
 	if err := r.Add([]*Message{{Sequence: 4}}, 5); err == nil {
 		t.Error("a message of before the beginning is taken")
 	}
@@ -143,7 +143,7 @@ func TestRingEnds(t *testing.T) {
 // What left the stream before it came here is not held: who wants it is sent to the
 // stream, which says so.
 func TestSkip(t *testing.T) {
-	r := NewRing(10_000, 1)
+	r := NewBudget(10_000).NewRing(1)
 	if err := r.Add([]*Message{{Sequence: 1}, {Sequence: 2}}, 3); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestSkip(t *testing.T) {
 
 // What is made of a message counts as memory of the ring, until the message goes.
 func TestCharged(t *testing.T) {
-	r := NewRing(100_000, 1)
+	r := NewBudget(100_000).NewRing(1)
 	for n := range uint64(10) {
 		m := newMessage(stream.Message{Sequence: n + 1, Subject: "obs.hub.mag-1.raw", Data: telemetry("mag-1", 20)})
 		if err := r.Add([]*Message{m}, n+2); err != nil {
@@ -221,7 +221,7 @@ func telemetry(instrument string, datagrams int) []byte {
 
 // Lag is of what is wanted; where the ring does not reach back, nobody knows the bytes.
 func TestLag(t *testing.T) {
-	r := NewRing(20*(&Message{Data: make([]byte, 100)}).size(), 1)
+	r := NewBudget(20 * (&Message{Data: make([]byte, 100)}).size()).NewRing(1)
 	for s := uint64(1); s <= 100; s++ {
 		if err := r.Add([]*Message{{Sequence: s, Data: make([]byte, 100), At: time.Unix(int64(s), 0)}}, s+1); err != nil {
 			t.Fatal(err)

@@ -4,7 +4,6 @@ package latest
 
 import (
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/substorm/substorm/feed-server/archive"
@@ -57,9 +56,6 @@ func urlOf(in wire.InstrumentEntry, r *wire.Record) string {
 // eventsURL is the path of an instrument's events.
 func eventsURL(instrument string) string { return Root + instrument + eventsEnd }
 
-// errOver: who followed may not any more.
-var errOver = errors.New("what is followed is not for this client any more")
-
 // serveEvents tells of the newest object, and then of each that is newer. Who says by
 // Last-Event-ID which it has is not told of that one again.
 func (l *Latest) serveEvents(v *door.Visit) *problem.Problem {
@@ -89,12 +85,9 @@ type follower struct {
 
 // event is what is told of a newest object of any type.
 func (f *follower) event(r wire.Record) (*door.Event, error) {
-	if p := f.v.Renew(); p != nil {
-		return nil, errOver
-	}
-	in, known := f.v.Snapshot.Instruments[f.instrument]
-	if !known || f.v.Verdict(in, "", time.Time{}) != nil {
-		return nil, errOver
+	in, err := f.v.Still(f.instrument)
+	if err != nil {
+		return nil, err
 	}
 	if f.mediaType != "" {
 		var found bool

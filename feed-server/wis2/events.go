@@ -57,9 +57,6 @@ func (e *Events) Doors() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{Root + "{feed}/events": e.cfg.Gate.Answer(e.serve)}
 }
 
-// errOver: who followed may not any more.
-var errOver = errors.New("what is followed is not for this client any more")
-
 // serve tells of each notice of a Feed, from now on or behind the event that a client
 // had last.
 func (e *Events) serve(v *door.Visit) *problem.Problem {
@@ -197,11 +194,11 @@ type gap struct {
 // event is what is told of what came.
 func (f *follower) event(g given) (*door.Event, error) {
 	if p := f.v.Renew(); p != nil {
-		return nil, errOver
+		return nil, door.ErrOver
 	}
 	feed, known := f.v.Snapshot.Feeds[f.feed]
 	if !known || f.e.admit(f.v, feed) != nil {
-		return nil, errOver
+		return nil, door.ErrOver
 	}
 	if g.missing != nil {
 		data, err := json.Marshal(gap{g.missing.Count, g.missing.Reason})

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -24,9 +23,6 @@ const removalKeys = "removal."
 
 // RemovalKeys are the keys of all Removals, as a subject.
 const RemovalKeys = removalKeys + ">"
-
-// IsRemovalKey says whether a key of the bucket of cursors is that of a Removal.
-func IsRemovalKey(key string) bool { return strings.HasPrefix(key, removalKeys) }
 
 // Removal says which bytes are still to be taken out of the archive. Whoever is the
 // archivist does it, however often it is begun, and deletes the entry after that.

@@ -76,8 +76,8 @@ func TestSegmentsOfDays(t *testing.T) {
 	l.run(l.config("a"))
 	l.await("all is listed", func() bool { return len(l.datagrams(mag)) == 22 })
 	want(t, "datagrams", numbers(11, 2), l.datagrams(mag))
-	want(t, "of yesterday", 12, l.ledger(mag, wire.DayOf(yesterday), wire.StepStored).Datagrams)
-	want(t, "of today", 10, l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams)
+	l.await("the ledger counts those of yesterday", func() bool { return l.ledger(mag, wire.DayOf(yesterday), wire.StepStored).Datagrams == 12 })
+	l.await("the ledger counts those of today", func() bool { return l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams == 10 })
 	if n := len(l.listed(mag)); n != 3 {
 		t.Errorf("%d segments, want 3", n)
 	}

@@ -153,9 +153,7 @@ func TestRepeatsOfMembers(t *testing.T) {
 			l.member(r)
 		}
 	}
-	if r := l.ledger(camera, wire.DayOf(now), wire.StepRepeated); r.Objects != 2 {
-		t.Errorf("the ledger counts %+v repeats", r)
-	}
+	l.await("the ledger counts the repeats", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepRepeated).Objects == 2 })
 }
 
 // What came home from a spool has its ID from there: where it came home twice it
@@ -197,7 +195,5 @@ func TestMembersFromSpools(t *testing.T) {
 			l.member(r)
 		}
 	}
-	if r := l.ledger(camera, wire.DayOf(now), wire.StepRepeated); r.Objects != 3 {
-		t.Errorf("the ledger counts %+v repeats", r)
-	}
+	l.await("the ledger counts the repeats", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepRepeated).Objects == 3 })
 }

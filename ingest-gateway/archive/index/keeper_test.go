@@ -250,6 +250,35 @@ func TestIndexGivenUp(t *testing.T) {
 	l.check("a bucket that came later")
 }
 
+// A bucket that was lost while nothing came is filled again, and not at the next notice.
+func TestBucketIsLostAtRest(t *testing.T) {
+	l := newLab(t)
+	k := l.keeper()
+	l.part(k, camera, l.record(camera, noon), l.record(camera, noon.Add(time.Second)))
+	l.part(k, mag, l.record(mag, noon))
+	l.flush(k)
+	l.flush(k)
+	if !k.Complete() {
+		t.Error("the index is given up without cause")
+	}
+	if err := l.JetStream.DeleteKeyValue(t.Context(), wire.IndexBucket(site)); err != nil {
+		t.Fatal(err)
+	}
+	l.createBucket()
+	l.flush(k)
+	if k.Complete() {
+		t.Error("nobody sees that the bucket is empty")
+	}
+	if err := k.takeUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.flush(k)
+	l.check("made anew")
+	if l.listed() != l.Next {
+		t.Errorf("listed up to %d, want %d", l.listed(), l.Next)
+	}
+}
+
 // A nil keeper is one of an archivist without an index.
 func TestNoKeeper(t *testing.T) {
 	var k *Keeper

@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -32,7 +33,7 @@ func (k *Keeper) flush(ctx context.Context, at wire.StreamCursor) error {
 	}
 	at.Format = wire.Format
 	if at == k.listedAt {
-		return nil
+		return k.stillListed(ctx)
 	}
 	if err := k.cfg.Lease.Check(); err != nil {
 		return err
@@ -47,6 +48,21 @@ func (k *Keeper) flush(ctx context.Context, at wire.StreamCursor) error {
 		return err
 	}
 	k.listedAt = at
+	return nil
+}
+
+// stillListed compares the bucket with what was written last: while nothing comes, nothing
+// else tells that it was lost and made anew.
+func (k *Keeper) stillListed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	e, err := k.kv.Get(ctx, wire.IndexListedKey)
+	if err != nil {
+		return fmt.Errorf("read %s of %s: %w", wire.IndexListedKey, k.kv.Bucket(), err)
+	}
+	if at, err := wire.DecodeStreamCursor(e.Value()); err != nil || at != k.listedAt {
+		return fmt.Errorf("%s of %s is not what was written: %w", wire.IndexListedKey, k.kv.Bucket(), stream.ErrConflict)
+	}
 	return nil
 }
 

@@ -216,6 +216,40 @@ func TestStreamMadeAnew(t *testing.T) {
 	})
 }
 
+// TestLedgerMadeAnew: a gateway that lives on writes once more what it counted, its lives before included, into a bucket
+// that was lost, also of what does not change any more.
+func TestLedgerMadeAnew(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, site)
+	dir := t.TempDir()
+	now := time.Now()
+	g := open(t, server, dir, "one")
+	g.announceObjects(t, "x", 4, now)
+	if err := g.close(); err != nil {
+		t.Fatal(err)
+	}
+	g = open(t, server, dir, "two")
+	defer g.close()
+	g.announceObjects(t, "y", 3, now)
+	g.announceObjects(t, "z", 2, now.Add(-24*time.Hour))
+	all := func(step wire.Step) {
+		t.Helper()
+		awaitEntry(t, js, camera, wire.DayOf(now), step, func(e wire.LedgerEntry) bool {
+			return e.Incarnations["one"].Objects == 4 && e.Incarnations["two"].Objects == 3
+		})
+		awaitEntry(t, js, camera, wire.DayOf(now.Add(-24*time.Hour)), step, func(e wire.LedgerEntry) bool { return e.Incarnations["two"].Objects == 2 })
+	}
+	all(wire.StepReceived)
+	if err := js.DeleteKeyValue(t.Context(), wire.LedgerBucket(site)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Millisecond) // a stream's epoch is the millisecond of its creation
+	parts.CreateSite(t, js, site)
+	all(wire.StepReceived)
+	all(wire.StepAnnounced)
+}
+
 // TestDamagedFiles: whatever a power cut left, the ledger opens, and counts what the streams hold.
 func TestDamagedFiles(t *testing.T) {
 	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})

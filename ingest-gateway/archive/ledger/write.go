@@ -26,6 +26,8 @@ const (
 	maxPause    = 20 * time.Second
 	// askTimeout bounds a question to JetStream.
 	askTimeout = 10 * time.Second
+	// lookEvery is how often is asked whether the bucket is still the same.
+	lookEvery = 10 * time.Second
 )
 
 // ledgerSteps are the steps that a gateway writes.
@@ -36,6 +38,9 @@ type writer struct {
 	js        jetstream.JetStream
 	kv        jetstream.KeyValue
 	committer *stream.Committer
+	// epoch of the bucket, as it was when it was looked at.
+	epoch  string
+	looked time.Time
 	// entries are this gateway's entries as the ledger has them, other incarnations included.
 	entries map[string]wire.LedgerEntry
 	// based are the cells whose entries were looked up.
@@ -165,9 +170,33 @@ func (l *Ledger) connect(ctx context.Context) error {
 	return nil
 }
 
+// look has all totals written once more where the bucket was made anew: the one that held them is lost.
+func (l *Ledger) look(ctx context.Context) error {
+	w := &l.writer
+	if w.kv == nil || !w.js.Conn().IsConnected() || time.Since(w.looked) < lookEvery {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	epoch, _, err := stream.Epoch(ctx, w.js, "KV_"+wire.LedgerBucket(l.cfg.Site))
+	if err != nil {
+		return err
+	}
+	if w.epoch != "" && w.epoch != epoch {
+		l.log.Warn("the ledger was made anew: all totals are written once more")
+		l.mu.RLock()
+		for _, c := range l.cells {
+			c.dirty.Store(true)
+		}
+		l.mu.RUnlock()
+	}
+	w.epoch, w.looked = epoch, time.Now()
+	return nil
+}
+
 // write puts the totals of all cells that changed.
 func (l *Ledger) write(ctx context.Context) error {
-	if err := l.connect(ctx); err != nil {
+	if err := errors.Join(l.connect(ctx), l.look(ctx)); err != nil {
 		return err
 	}
 	l.mu.RLock()

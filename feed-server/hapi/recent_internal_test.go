@@ -4,10 +4,13 @@ package hapi
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/segment"
+	"github.com/substorm/substorm/internal/decode"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -86,5 +89,55 @@ func TestRecentMemory(t *testing.T) {
 	}
 	if c.get(key(0)) == nil {
 		t.Error("what was asked for all the time is not held")
+	}
+}
+
+// TestLargeSeries: a small segment with so many and wide samples that they are not all
+// held is read piece by piece.
+func TestLargeSeries(t *testing.T) {
+	fill := ""
+	channel := wire.ChannelEntry{Name: "text", Datagrams: "raw", Payload: wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ","},
+		Time:       wire.ChannelTimeEntry{Source: wire.TimePayload, Format: wire.TimeUnixMilliseconds, Columns: []int{1}, Precision: wire.PrecisionMilliseconds, MaxDelayMillis: time.Hour.Milliseconds()},
+		Parameters: []wire.ParameterEntry{{Name: "s", Type: wire.ParameterString, Length: 4 << 10, Fill: &fill, Column: 2}}}
+	decoder, err := decode.New(channel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dataset{instrument: wire.InstrumentEntry{Instrument: "test"}, channel: channel, decoder: decoder}
+	origin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	const samples = 3000
+	var out bytes.Buffer
+	p, err := segment.NewPackets(&out, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(samples) {
+		line := fmt.Appendf(nil, "%d,%d", origin.UnixMilli()+i, i)
+		if err := p.Write(wire.Datagram{ReceivedAt: origin, DestinationPort: 1, Payload: line}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := pairRecord("large", origin)
+	r.Segment, r.Size = &wire.SegmentRange{Channel: "raw"}, int64(out.Len())
+	s := &shelf{records: []wire.Record{r}, content: func(wire.Record) []byte { return out.Bytes() }}
+	held := newRecent(defaultRecent)
+	m := newMerger(s, held, d, origin.UnixNano(), origin.Add(time.Hour).UnixNano(), defaultMemory)
+	rows := 0
+	for {
+		row, ok, err := m.next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		if got := string(text(row[timeWidth:])); got != fmt.Sprint(rows) {
+			t.Fatalf("sample %d is %s", rows, got)
+		}
+		rows++
+	}
+	m.end()
+	if rows != samples || len(held.all) > 0 || s.open.Load() > 0 || m.memory.free != samplesMemory || r.Size > segmentSize {
+		t.Errorf("%d samples, %d held, %d open, %d bytes free, a segment of %d bytes", rows, len(held.all), s.open.Load(), m.memory.free, r.Size)
 	}
 }

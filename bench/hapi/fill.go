@@ -49,19 +49,27 @@ type filler struct {
 	next  uint64
 }
 
-// fill returns where a segment of each day is served.
-func (f *filler) fill(ctx context.Context, days int) (paths []string, err error) {
+// segments are those of a day.
+type segments struct {
+	// path is where one of them is served.
+	path string
+	// keys are what all are called in the bucket.
+	keys []string
+}
+
+// fill returns the segments of each day.
+func (f *filler) fill(ctx context.Context, days int) ([]segments, error) {
 	const perDay = 86_400 / perSegment
+	all := make([]segments, days)
 	for n := range days * perDay {
 		r, err := f.segment(ctx, f.begin.Add(time.Duration(n*perSegment)*time.Second))
 		if err != nil {
 			return nil, fmt.Errorf("store a segment: %w", err)
 		}
-		if n%perDay == perDay/2 {
-			paths = append(paths, "/archive/"+instrument+"/"+r.Published())
-		}
+		of := &all[n/perDay]
+		of.path, of.keys = "/archive/"+instrument+"/"+r.Published(), append(of.keys, r.Key)
 	}
-	return paths, nil
+	return all, nil
 }
 
 func (f *filler) segment(ctx context.Context, at time.Time) (wire.Record, error) {

@@ -13,10 +13,13 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/report"
 	"github.com/substorm/substorm/bench/internal/web"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -41,6 +44,9 @@ const (
 	file    = "file"
 	again   = " again"
 	one     = "GET of one segment"
+	fetched = "its segments from the S3 server"
+	// atATime are fetched at a time, as HAPI does.
+	atATime = 8
 )
 
 func main() { lab.Run(run) }
@@ -58,11 +64,11 @@ func run(l *lab.Lab) error {
 	site := web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{magnetometer(), web.Camera(files, time.Minute)},
 		Flags: []string{"--archive-size", strconv.Itoa(enough)}})
 	f := filler{site: site, begin: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days-1)}
-	segments, err := f.fill(ctx, days)
+	filled, err := f.fill(ctx, days)
 	if err != nil {
 		return err
 	}
-	b := &bench{site: site, report: report.New("hapi", days), begin: f.begin, days: days, segments: segments,
+	b := &bench{site: site, report: report.New("hapi", days), begin: f.begin, days: days, filled: filled,
 		client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	if err := b.measure(ctx); err != nil {
 		return err
@@ -78,9 +84,9 @@ type bench struct {
 	report *report.Report
 	begin  time.Time
 	days   int
-	// segments are where one of each day is served.
-	segments []string
-	client   *http.Client
+	// filled are the segments of each day.
+	filled []segments
+	client *http.Client
 }
 
 func (b *bench) measure(ctx context.Context) error {
@@ -100,8 +106,10 @@ func (b *bench) measure(ctx context.Context) error {
 	r := b.report
 	r.Note("86,400 samples of three components a day, decoded from CSV in datagrams, in segments of ten minutes; one request at a time, feed-server on one core.")
 	r.Note("All bytes come from the S3 server, those of files too; of what is asked for again, out of feed-server's memory.")
+	r.Note("Beside it the day's segments alone, fetched %d at a time from the S3 server, by as many bytes as HAPI makes of them.", atATime)
 	for _, format := range formats {
 		r.Compare(format+"/file", []report.Pair{{Case: format, Candidate: samples, OfCase: format, OfCandidate: file}}, ">=", 0.25)
+		r.Compare(format+"/S3", []report.Pair{{Case: format, Candidate: samples, OfCase: format, OfCandidate: fetched}}, "", 0)
 		r.Compare(format+again+"/file", []report.Pair{{Case: format, Candidate: samples + again, OfCase: format, OfCandidate: file}}, "", 0)
 		r.Compare(format+again+"/file"+again, []report.Pair{{Case: format, Candidate: samples + again, OfCase: format, OfCandidate: file + again}}, "", 0)
 		r.Compare(format+",first-byte/segment-GET", []report.Pair{{Case: format, Candidate: samples + ", first byte", OfCase: format, OfCandidate: one}}, "<=", 2)
@@ -171,7 +179,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 // round asks for a day: first for a segment of it, and for all of it twice.
 func (b *bench) round(ctx context.Context, format string, day int) error {
 	pids := []int{b.site.Server.PID(), b.site.MinIO.PID()}
-	segment, err := b.get(ctx, b.segments[day], io.Discard)
+	segment, err := b.get(ctx, b.filled[day].path, io.Discard)
 	if err != nil {
 		return err
 	}
@@ -194,6 +202,11 @@ func (b *bench) round(ctx context.Context, format string, day int) error {
 	for i, of := range []string{"feed-server", "S3 server"} {
 		b.report.Add(format, samples+", processor time of the "+of, "ms", milliseconds(after[i]-before[i]))
 	}
+	whole, err := b.fetch(ctx, b.filled[day].keys)
+	if err != nil {
+		return err
+	}
+	b.rate(format, fetched, answer{whole: whole, bytes: first.bytes})
 	path, err := b.file(ctx, format, day, body)
 	if err != nil {
 		return err
@@ -209,6 +222,26 @@ func (b *bench) round(ctx context.Context, format string, day int) error {
 		b.rate(format, ask.candidate, a)
 	}
 	return nil
+}
+
+// fetch returns how long objects take from the S3 server to here, and no further.
+func (b *bench) fetch(ctx context.Context, keys []string) (time.Duration, error) {
+	begin := time.Now()
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(atATime)
+	for _, key := range keys {
+		all.Go(func() error {
+			body, _, err := b.site.Store.Get(ctx, key, objectstore.All)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			_, err = io.Copy(io.Discard, body)
+			return err
+		})
+	}
+	err := all.Wait()
+	return time.Since(begin), err
 }
 
 func (b *bench) rate(format, candidate string, a answer) {

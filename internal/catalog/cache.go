@@ -29,6 +29,7 @@ type cache struct {
 	entries map[string]*list.Element
 	metrics *metrics
 
+	// large is larger than all the room; forget lets it go when nobody asked for so long.
 	large  *cached
 	keep   time.Duration
 	forget *time.Timer

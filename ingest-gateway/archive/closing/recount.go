@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -54,30 +55,74 @@ func (k *kind) recountDay(ctx context.Context, kv jetstream.KeyValue, instrument
 		if err != nil {
 			return err
 		}
-		listed.count(instrument, day, &r)
+		listed.count(&r)
 	}
-	if err := k.cfg.Lease.Check(); err != nil {
+	counted, err := k.counted(ctx, kv, instrument, day)
+	if err != nil {
 		return err
 	}
-	for key, lives := range listed {
-		if err := k.raise(ctx, kv, key, lives); err != nil {
-			return fmt.Errorf("entry %s: %w", key, err)
+	for step, writers := range listed {
+		if covered(counted[step], writers.sum()) {
+			continue // by whichever gateway: one may have brought home what another received
+		}
+		for writer, lives := range writers {
+			if err := k.cfg.Lease.Check(); err != nil {
+				return err
+			}
+			if err := k.raise(ctx, kv, wire.LedgerKey(instrument, day, step, writer), lives); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// columns are totals by the ledger's key and the writer's life.
-type columns map[string]map[string]wire.Totals
+// counted is what the bucket says of a day's steps, all writers together.
+func (k *kind) counted(ctx context.Context, kv jetstream.KeyValue, instrument string, day wire.Day) (map[wire.Step]wire.Totals, error) {
+	sums := map[wire.Step]wire.Totals{}
+	err := stream.Entries(ctx, kv, wire.LedgerKey(instrument, day, "*", "*"), func(e jetstream.KeyValueEntry) error {
+		_, _, step, _, err := wire.ParseLedgerKey(e.Key())
+		if err != nil {
+			return nil // an entry of nothing
+		}
+		entry, err := wire.DecodeLedgerEntry(e.Value())
+		if errors.Is(err, wire.ErrMalformed) {
+			return nil // raise says so
+		}
+		sums[step] = sums[step].Plus(entry.Sum())
+		return err
+	})
+	return sums, err
+}
+
+// covered says whether as much was counted as is listed.
+func covered(has, listed wire.Totals) bool {
+	return has.Objects >= listed.Objects && has.Datagrams >= listed.Datagrams
+}
+
+// columns are totals by step, writer, and the writer's life.
+type columns map[wire.Step]writers
+
+type writers map[string]map[string]wire.Totals
+
+func (w writers) sum() wire.Totals {
+	var sum wire.Totals
+	for _, lives := range w {
+		sum = sum.Plus(wire.LedgerEntry{Incarnations: lives}.Sum())
+	}
+	return sum
+}
 
 // count counts an object as its gateway did, and a segment as who cut it.
-func (c columns) count(instrument string, day wire.Day, r *wire.Record) {
+func (c columns) count(r *wire.Record) {
 	add := func(step wire.Step, writer, life string, t wire.Totals) {
-		key := wire.LedgerKey(instrument, day, step, writer)
-		if c[key] == nil {
-			c[key] = map[string]wire.Totals{}
+		if c[step] == nil {
+			c[step] = writers{}
 		}
-		c[key][life] = c[key][life].Plus(t)
+		if c[step][writer] == nil {
+			c[step][writer] = map[string]wire.Totals{}
+		}
+		c[step][writer][life] = c[step][writer][life].Plus(t)
 	}
 	if s := r.Segment; s != nil {
 		t := wire.Totals{Datagrams: s.Datagrams, DatagramBytes: s.DatagramBytes}
@@ -113,8 +158,11 @@ func (k *kind) raise(ctx context.Context, kv jetstream.KeyValue, key string, lis
 			}
 			_, err = kv.Update(ctx, key, value, e.Revision())
 		}
-		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-			return err
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+			return fmt.Errorf("entry %s: %w", key, err)
 		}
 	}
 }
@@ -127,8 +175,7 @@ func (k *kind) raised(key string, is []byte, listed map[string]wire.Totals) (val
 		k.cfg.Log.Error("an entry cannot be read and is left as it is", "bucket", k.bucket(), "entry", key, "error", err)
 		return nil, false
 	}
-	all := wire.LedgerEntry{Incarnations: listed}.Sum()
-	if has := now.Sum(); has.Objects >= all.Objects && has.Datagrams >= all.Datagrams {
+	if covered(now.Sum(), wire.LedgerEntry{Incarnations: listed}.Sum()) {
 		return nil, false
 	}
 	lives := maps.Clone(now.Incarnations)

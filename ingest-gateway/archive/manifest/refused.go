@@ -5,6 +5,7 @@ package manifest
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -13,14 +14,17 @@ import (
 // reportTimeout bounds how long a report of refusals may take.
 const reportTimeout = 5 * time.Second
 
-// refusals are what was not taken back, by instrument, since the writer began.
+// refusals are what was not taken back, by instrument, since the writer began. Life names
+// that: a process may be the lease holder more than once, and counts from zero each time.
 type refusals struct {
+	life   string
 	counts map[string]map[string]wire.RefusedChange // by reason
 	untold map[string]bool
 }
 
 func (r *refusals) note(n wire.Notice, no *refusal) {
 	if r.counts == nil {
+		r.life = strconv.FormatInt(time.Now().UnixMilli(), 36)
 		r.counts, r.untold = map[string]map[string]wire.RefusedChange{}, map[string]bool{}
 	}
 	if r.counts[n.Instrument] == nil {
@@ -51,7 +55,7 @@ func (w *Writer) reportRefusals(ctx context.Context) error {
 		return fmt.Errorf("bucket %s: %w", bucket, err)
 	}
 	for instrument := range w.refusals.untold {
-		value, err := wire.RefusalStatus{Incarnation: w.cfg.Incarnation, ReportedAt: time.Now().UTC(), Changes: w.refusals.counts[instrument]}.Encode()
+		value, err := wire.RefusalStatus{Incarnation: w.cfg.Incarnation + "/" + w.refusals.life, ReportedAt: time.Now().UTC(), Changes: w.refusals.counts[instrument]}.Encode()
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// A writer that begins anew in the same process counts what it refuses from one, and says
+// that this is another count.
+func TestRefusalsOfTwoWriters(t *testing.T) {
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	parts.CreateSite(t, js, "thule")
+	status, err := js.KeyValue(t.Context(), wire.StatusBucket("thule"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lives := map[string]bool{}
+	for range 2 {
+		w := &Writer{cfg: Config{Site: "thule", Incarnation: "one", JetStream: js, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
+		n := wire.Notice{Site: "thule", Instrument: "allsky-1", Record: wire.Record{ID: "a", State: wire.StatePurged, ChangedBy: "anna"}}
+		w.refusals.note(n, &refusal{refusedHold, "it is under legal hold"})
+		w.tellRefusals(t.Context())
+		e, err := status.Get(t.Context(), wire.RefusalStatusKey("allsky-1", wire.ArchivistWriter))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := wire.DecodeRefusalStatus(e.Value())
+		is := got.Changes[refusedHold]
+		if err != nil || is.Count != 1 || is.ID != "a" || is.Asked != changePurged || is.By != "anna" || is.Why != "it is under legal hold" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		lives[got.Incarnation] = true
+		time.Sleep(2 * time.Millisecond) // a life is the millisecond in which it begins
+	}
+	if len(lives) != 2 {
+		t.Errorf("lives %v", lives)
+	}
+}

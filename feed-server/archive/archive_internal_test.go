@@ -73,7 +73,7 @@ func TestHotMemory(t *testing.T) {
 	askers.Wait()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // loads that nobody waits for end as well
 		h.mu.Lock()
-		held, idle := int64(0), h.idle.Len()
+		held, idle := int64(0), h.once.Len()+h.again.Len()
 		for _, o := range h.held {
 			held += int64(len(o.data))
 		}
@@ -129,6 +129,16 @@ func TestHotStays(t *testing.T) {
 	}
 	if holds("hot1") || !holds("new-0009") {
 		t.Error("what was hot stays for ever")
+	}
+	for range 2 { // what is hot together comes in though all that is held was asked for again
+		ask("pair-1")
+		ask("pair-2")
+	}
+	for i := range 50 {
+		ask(fmt.Sprintf("old-%04d", i))
+	}
+	if !holds("pair-1") || !holds("pair-2") {
+		t.Error("what is hot now never came in")
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 const (
 	// hotShare is the part of the memory that one object may take.
 	hotShare = 4
+	// againShare is the part of the memory that what was asked for more than once keeps.
+	againShare = 3. / 4
 	// loadTimeout is how long an object may take from the store: who waits for it may
 	// be gone, and others wait too.
 	loadTimeout = time.Minute
@@ -40,18 +42,22 @@ type hot struct {
 	used    int64
 	held    map[wire.Digest]*held
 	loading map[wire.Digest]*loading
-	// idle are those that nobody is being sent. What was asked for more than once is in
-	// front, the last of it first; what was once is behind it, and goes first: a robot
-	// that reads everything displaces nothing but what it has read itself.
-	idle list.List
+	// once and again are those that nobody is being sent, by how often they were asked for;
+	// who was last is in front. What was asked for once goes first: a robot that reads
+	// everything displaces nothing but what it has read itself. But againShare is all that
+	// the others keep of the memory: the rest lets what is new be asked for again.
+	once, again list.List
+	// kept are the bytes of again.
+	kept int64
 }
 
 // held is one object.
 type held struct {
 	digest wire.Digest
 	data   []byte
-	// users are being sent it; where there are none it stands in idle.
+	// users are being sent it; where there are none it stands among others, in its place.
 	users int
+	among *list.List
 	place *list.Element
 	// again: it was asked for more than once.
 	again bool
@@ -130,8 +136,7 @@ func (h *hot) await(ctx context.Context, l *loading) (*held, error) {
 // use counts users in. The caller holds h.mu.
 func (h *hot) use(o *held, users int) {
 	if o.users == 0 && users > 0 && o.place != nil {
-		h.idle.Remove(o.place)
-		o.place = nil
+		h.wake(o)
 	}
 	o.users += users
 }
@@ -148,22 +153,37 @@ func (h *hot) release(o *held) {
 // rest puts an object where those stand that nobody is being sent. The caller holds
 // h.mu.
 func (h *hot) rest(o *held) {
+	o.among = &h.once
 	if o.again {
-		o.place = h.idle.PushFront(o)
-	} else {
-		o.place = h.idle.PushBack(o)
+		o.among = &h.again
+		h.kept += int64(len(o.data))
 	}
+	o.place = o.among.PushFront(o)
+}
+
+// wake takes an object from there. The caller holds h.mu.
+func (h *hot) wake(o *held) {
+	if o.among == &h.again {
+		h.kept -= int64(len(o.data))
+	}
+	o.among.Remove(o.place)
+	o.among, o.place = nil, nil
 }
 
 // reserve makes room, where that can be had of those that nobody is being sent. The
 // caller holds h.mu.
 func (h *hot) reserve(size int64) bool {
 	for h.used+size > h.limit {
-		oldest := h.idle.Back()
+		from := &h.once
+		if from.Len() == 0 || h.kept > int64(againShare*float64(h.limit)) {
+			from = &h.again
+		}
+		oldest := from.Back()
 		if oldest == nil {
 			return false
 		}
-		o := h.idle.Remove(oldest).(*held)
+		o := oldest.Value.(*held)
+		h.wake(o)
 		delete(h.held, o.digest)
 		h.used -= int64(len(o.data))
 	}

@@ -111,10 +111,10 @@ func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Reco
 	switch {
 	case err != nil:
 		return err
-	case !holds(r) && !found:
+	case !Holds(r) && !found:
 		p.differ(Untold, r, nil)
 		return nil
-	case !holds(r):
+	case !Holds(r):
 		if !alike(r, said.Record) {
 			p.differ(Untold, r, &said.Record)
 		}

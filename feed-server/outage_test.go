@@ -148,7 +148,7 @@ func (l *lab) telemetryOnce(instrument string, size int) {
 	l.id = ""
 }
 
-// A stream that was deleted and made again is recognised: clients are told, also
+// A stream that was deleted and made again is recognized: clients are told, also
 // those that come with an old token, and get all that the new one holds.
 func TestStreamMadeAnew(t *testing.T) {
 	t.Parallel()

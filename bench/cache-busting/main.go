@@ -57,16 +57,12 @@ func main() { lab.Run(run) }
 
 func run(l *lab.Lab) error {
 	ctx := context.Background()
-	b := &bench{lab: l, report: report.New("cache-busting", 1), speed: 1, relays: map[string]*relay.Relay{}}
-	if text := os.Getenv(speedVariable); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return fmt.Errorf("%s=%s: it takes a number, at least 1", speedVariable, text)
-		}
-		b.speed = time.Duration(n)
+	speed, err := lab.Number(speedVariable, 1, 1)
+	if err != nil {
+		return err
 	}
+	b := &bench{lab: l, report: report.New("cache-busting", 1), speed: time.Duration(speed), relays: map[string]*relay.Relay{}}
 	b.site = web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{web.Camera(instrument, change/b.speed)}})
-	var err error
 	if b.browser, err = browser.Start(l); err != nil {
 		return err
 	}

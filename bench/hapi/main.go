@@ -53,13 +53,9 @@ func main() { lab.Run(run) }
 
 func run(l *lab.Lab) error {
 	ctx := context.Background()
-	days := 12
-	if text := os.Getenv(daysVariable); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 2 {
-			return fmt.Errorf("%s=%s: it takes a number, at least 2", daysVariable, text)
-		}
-		days = n
+	days, err := lab.Number(daysVariable, 12, 2)
+	if err != nil {
+		return err
 	}
 	site := web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{magnetometer(), web.Camera(files, time.Minute)},
 		Flags: []string{"--archive-size", strconv.Itoa(enough)}})

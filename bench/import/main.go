@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -44,13 +43,9 @@ func main() {
 
 func run(l *lab.Lab) error {
 	ctx := context.Background()
-	files := million
-	if text := os.Getenv(filesVariable); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < sample {
-			return fmt.Errorf("%s=%s: it takes a number, at least %d", filesVariable, text, sample)
-		}
-		files = n
+	files, err := lab.Number(filesVariable, million, sample)
+	if err != nil {
+		return err
 	}
 	r := report.New("import", again)
 	nats, minio := parts.NATS(l, parts.NATSOptions{}), parts.MinIO(l, parts.MinIOOptions{})

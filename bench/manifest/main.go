@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/lab"
@@ -42,24 +41,16 @@ type size struct {
 
 func sizes() (size, error) {
 	s := size{instruments: 1000, minutes: 60, pace: 20 * time.Second}
-	for name, into := range map[string]*int{instrumentsVariable: &s.instruments, minutesVariable: &s.minutes} {
-		if text := os.Getenv(name); text != "" {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 1 {
-				return s, fmt.Errorf("%s=%s: it takes a number, at least 1", name, text)
-			}
-			*into = n
-		}
+	var err error
+	if s.instruments, err = lab.Number(instrumentsVariable, s.instruments, 1); err != nil {
+		return s, err
 	}
-	if text := os.Getenv(paceVariable); text != "" {
-		pace, err := time.ParseDuration(text)
-		if err != nil || pace <= 0 {
-			return s, fmt.Errorf("%s=%s: it takes a duration, 4s say", paceVariable, text)
-		}
-		s.pace = pace
+	if s.minutes, err = lab.Number(minutesVariable, s.minutes, 1); err != nil {
+		return s, err
 	}
 	s.minutes = min(s.minutes, 24*60)
-	return s, nil
+	s.pace, err = lab.Duration(paceVariable, s.pace)
+	return s, err
 }
 
 func run(l *lab.Lab) error {

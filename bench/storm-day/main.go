@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/lab"
@@ -44,15 +43,13 @@ func main() {
 
 func run(l *lab.Lab) error {
 	ctx := context.Background()
-	during, err := web.During(timeVariable, 2*time.Minute)
+	during, err := lab.Duration(timeVariable, 2*time.Minute)
 	if err != nil {
 		return err
 	}
-	speed := 20
-	if text := os.Getenv(speedVariable); text != "" {
-		if speed, err = strconv.Atoi(text); err != nil || speed < 1 {
-			return fmt.Errorf("%s=%s: it takes a number, at least 1", speedVariable, text)
-		}
+	speed, err := lab.Number(speedVariable, 20, 1)
+	if err != nil {
+		return err
 	}
 	site := web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{
 		web.Camera(live, 30*time.Second), web.Camera(old, 30*time.Second), web.Camera(films, time.Hour),

@@ -44,7 +44,7 @@ func main() { lab.Run(run) }
 
 func run(l *lab.Lab) error {
 	ctx := context.Background()
-	during, err := web.During(secondsVariable, 8*time.Second)
+	during, err := lab.Duration(secondsVariable, 8*time.Second)
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (a *Archive) look(ctx context.Context, path string, c tree.Candidate) (foun
 		return found, false, err
 	}
 	for r := range day.Records {
-		if (!ok || (received(r, &found) < 0) != c.Newest) && c.Matches(r) {
+		if (!ok || (wire.ByReceipt(r, &found) < 0) != c.Newest) && c.Matches(r) {
 			found, ok = *r, true
 		}
 	}

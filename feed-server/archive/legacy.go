@@ -96,7 +96,7 @@ func (a *Archive) gather(v *door.Visit, t target, l wire.Legacy, whole bool) (*r
 		}
 		return nil, notFound(t)
 	}
-	slices.SortFunc(r.objects, func(a, b sent) int { return received(a.Record, b.Record) })
+	slices.SortFunc(r.objects, func(a, b sent) int { return wire.ByReceipt(a.Record, b.Record) })
 	return r, nil
 }
 

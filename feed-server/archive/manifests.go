@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -174,7 +175,7 @@ func (m Manifests) Directories(ctx context.Context, instrument string) iter.Seq2
 		last := map[string]wire.Day{}
 		for _, d := range days {
 			for _, dir := range d.Dirs {
-				for ; dir != ""; dir = parent(dir) {
+				for ; dir != ""; dir = manifest.Dir(dir) {
 					if last[dir] == d.Day {
 						break // and all above it
 					}
@@ -190,6 +191,3 @@ func (m Manifests) Directories(ctx context.Context, instrument string) iter.Seq2
 		}
 	}
 }
-
-// parent is the directory that holds another; empty for the uppermost.
-func parent(dir string) string { return dir[:max(0, strings.LastIndexByte(dir, '/'))] }

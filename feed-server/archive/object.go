@@ -288,7 +288,7 @@ func wanted(lines []string) bool {
 	return weight > 0
 }
 
-// setRights links to an instrument's licence (RFC 4946, and IANA's link relations) and
+// setRights links to an instrument's license (RFC 4946, and IANA's link relations) and
 // to what to cite (RFC 8574).
 func setRights(h http.Header, rights *wire.RightsEntry) {
 	if rights == nil {

@@ -3,7 +3,6 @@
 package archive
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -67,11 +66,6 @@ func (r *run) policy() string {
 		scope = "public"
 	}
 	return scope + ", max-age=" + strconv.Itoa(int(listingAge/time.Second))
-}
-
-// received orders objects as they were.
-func received(a, b *wire.Record) int {
-	return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.ID, b.ID))
 }
 
 // writeRun writes a part of a run, object by object. Each is compared with its digest

@@ -22,7 +22,7 @@ type sum struct {
 
 // sumOf puts objects in order, and sums them up.
 func sumOf(objects []*wire.Record) sum {
-	slices.SortFunc(objects, received)
+	slices.SortFunc(objects, wire.ByReceipt)
 	s := sum{objects: len(objects)}
 	h := sha256.New()
 	for _, o := range objects {

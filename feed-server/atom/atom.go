@@ -94,7 +94,7 @@ func (a *Atom) serveInstrument(v *door.Visit) *problem.Problem {
 func (a *Atom) newest(v *door.Visit, in wire.InstrumentEntry) ([]object, error) {
 	var until time.Time
 	if v.Embargoed(in) {
-		until = v.Now.Add(-time.Duration(in.Access.EmbargoMillis) * time.Millisecond)
+		until = v.Now.Add(-in.Access.Embargo())
 	}
 	records, err := a.cfg.Catalog.Newest(v.Context(), in.Instrument, entries, until)
 	var all []object
@@ -168,7 +168,7 @@ func (a *Atom) choose(v *door.Visit, feed wire.FeedEntry, what string) ([]wire.I
 			c.at = catalog.When(&r)
 		}
 		if v.Embargoed(in) { // what it has is older
-			c.at = c.at.Add(-time.Duration(in.Access.EmbargoMillis) * time.Millisecond)
+			c.at = c.at.Add(-in.Access.Embargo())
 		}
 		all = append(all, c)
 	}
@@ -185,10 +185,7 @@ func (a *Atom) choose(v *door.Visit, feed wire.FeedEntry, what string) ([]wire.I
 
 // narrowed is an instrument as a Feed lets it be read.
 func narrowed(in wire.InstrumentEntry, feed wire.FeedEntry) wire.InstrumentEntry {
-	entry := wire.AccessEntry{Live: wire.AccessAuthenticated, Archive: wire.AccessAuthenticated}
-	if in.Access != nil {
-		entry = *in.Access
-	}
+	entry := in.Access.InForce()
 	entry.Archive = access.Narrower(entry.Archive, feed.Live)
 	in.Access = &entry
 	return in

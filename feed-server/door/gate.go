@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package door is what the doors of HTTP to the archive share: who asks, of what kind
+// they are, whether they ask too often, and what their conditions come to.
 package door
 
 import (

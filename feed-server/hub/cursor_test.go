@@ -212,7 +212,7 @@ func TestStreamMadeAnew(t *testing.T) {
 	expect(t, got, 20, 30, 1)
 }
 
-// A token of a stream that is there no more is recognised: the consumer is told, and
+// A token of a stream that is there no more is recognized: the consumer is told, and
 // gets all that the stream of today holds.
 func TestTokenOfAnotherStream(t *testing.T) {
 	t.Parallel()

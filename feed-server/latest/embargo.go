@@ -3,9 +3,6 @@
 package latest
 
 import (
-	"net/http"
-	"time"
-
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/problem"
@@ -18,7 +15,7 @@ const freeObjects = 256
 // findFree is find for who may not have what is under embargo: what is hidden decides
 // nothing.
 func (l *Latest) findFree(v *door.Visit, in wire.InstrumentEntry, what string) (best wire.Record, found bool, p *problem.Problem) {
-	until := v.Now.Add(-time.Duration(in.Access.EmbargoMillis) * time.Millisecond)
+	until := v.Now.Add(-in.Access.Embargo())
 	records, err := l.cfg.Catalog.Newest(v.Context(), in.Instrument, freeObjects, until)
 	if err != nil {
 		return best, false, v.Unreadable(what, err)
@@ -39,7 +36,7 @@ func (l *Latest) findFree(v *door.Visit, in wire.InstrumentEntry, what string) (
 		}
 	}
 	if some && !found {
-		return best, false, problem.New(http.StatusNotAcceptable, "%s is none of the types that you accept: ?type= asks for another", what)
+		return best, false, notAcceptable(what)
 	}
 	return best, found, nil
 }

@@ -120,9 +120,13 @@ func (l *Latest) find(v *door.Visit, in wire.InstrumentEntry, what string) (wire
 		}
 	}
 	if found && best == 0 {
-		return newest, false, problem.New(http.StatusNotAcceptable, "%s is none of the types that you accept: ?type= asks for another", what)
+		return newest, false, notAcceptable(what)
 	}
 	return newest, found, nil
+}
+
+func notAcceptable(what string) *problem.Problem {
+	return problem.New(http.StatusNotAcceptable, "%s is none of the types that you accept: ?type= asks for another", what)
 }
 
 // age is how long an answer may be kept: until the next object is due.

@@ -21,7 +21,7 @@ func (s *Snapshot) Readable(sel Selection, reader access.Reader, now time.Time) 
 		}
 		readable[name] = 0
 		if entry := s.Instruments[name].Access; entry != nil && !slices.Contains(entry.Readers, reader.Name) {
-			readable[name] = time.Duration(entry.EmbargoMillis) * time.Millisecond
+			readable[name] = entry.Embargo()
 		}
 	}
 	return readable

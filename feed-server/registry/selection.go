@@ -85,10 +85,7 @@ func (s *Snapshot) Decide(feed wire.FeedEntry, reader access.Reader, instrument 
 	if _, isLeaf := wire.ParseLeafInstruments(instrument); !ok && !isLeaf {
 		return access.Hidden
 	}
-	entry := wire.AccessEntry{Live: wire.AccessAuthenticated, Archive: wire.AccessAuthenticated}
-	if in.Access != nil {
-		entry = *in.Access
-	}
+	entry := in.Access.InForce()
 	entry.Live = access.Narrower(entry.Live, feed.Live)
 	return access.Decide(access.Live, reader, &entry, observedAt, now)
 }

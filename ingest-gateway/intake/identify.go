@@ -158,7 +158,7 @@ func (s *Snapshot) nearest(c Claim, refusal Refusal) Refusal {
 // nearestOther is for a sender whom no way is for.
 func (s *Snapshot) nearestOther(c Claim) Refusal {
 	if c.Instrument == "" {
-		return Refusal{Cause: wire.CauseUnknownSource, Instrument: s.neighbour(c)}
+		return Refusal{Cause: wire.CauseUnknownSource, Instrument: s.neighbor(c)}
 	}
 	if in := s.instruments[c.Instrument]; in != nil {
 		if s.claims[c.place()] != nil {
@@ -203,9 +203,9 @@ func (s *Snapshot) severalFor(c Claim) bool {
 	return false
 }
 
-// neighbour returns the instrument of the port with the source that has the most
+// neighbor returns the instrument of the port with the source that has the most
 // bits in common with the address; "" where there is none, or more than one.
-func (s *Snapshot) neighbour(c Claim) string {
+func (s *Snapshot) neighbor(c Claim) string {
 	name, most := "", -1
 	addr := c.Addr.Unmap()
 	for _, w := range s.ways {

@@ -46,14 +46,11 @@ type Reader struct {
 // data has no embargo: what is under embargo is not live for strangers, however
 // public it will be. ObservedAt is when the data was observed, otherwise received;
 // the zero time asks for the instrument as such. Entry is nil for instruments that
-// declare nothing: wire.AccessAuthenticated.
+// declare nothing.
 func Decide(door Door, reader Reader, entry *wire.AccessEntry, observedAt, now time.Time) Verdict {
-	access := wire.AccessEntry{Live: wire.AccessAuthenticated, Archive: wire.AccessAuthenticated}
-	if entry != nil {
-		access = *entry
-	}
+	access := entry.InForce()
 	named := reader.Name != "" && slices.Contains(access.Readers, reader.Name)
-	embargo := time.Duration(access.EmbargoMillis) * time.Millisecond
+	embargo := access.Embargo()
 	if embargo > 0 && !named && !observedAt.IsZero() && now.Sub(observedAt) < embargo {
 		return Hidden
 	}

@@ -128,7 +128,7 @@ func (m *Merged) read(before time.Time) error {
 // look asks for what was imported where it lies: only changes know of it.
 func (m *Merged) look(ctx context.Context, store objectstore.Store) error {
 	for id, r := range m.changes {
-		if wire.IsOurs(r.Key) || !holds(r) {
+		if wire.IsOurs(r.Key) || !Holds(r) {
 			continue
 		}
 		info, err := store.Head(ctx, r.Key)
@@ -140,15 +140,12 @@ func (m *Merged) look(ctx context.Context, store objectstore.Store) error {
 	return nil
 }
 
-// holds says whether the bytes of a record are part of the archive.
-func holds(r wire.Record) bool { return r.State != wire.StateWithdrawn && r.State != wire.StatePurged }
-
 // Get returns what the bucket says of an object.
 func (m *Merged) Get(id string) (l Line, found bool, err error) {
 	p, stored := m.best[manifest.HashID(id)]
 	change, changed := m.changes[id]
 	switch {
-	case changed && !holds(change):
+	case changed && !Holds(change):
 		return Line{Record: change}, true, nil
 	case changed && !stored:
 		return Line{Record: change, Missing: !m.inPlace[id]}, true, nil
@@ -165,7 +162,7 @@ func (m *Merged) Get(id string) (l Line, found bool, err error) {
 // say lays what changes say over what the object says itself.
 func (m *Merged) say(own wire.Record) wire.Record {
 	if change, changed := m.changes[own.ID]; changed {
-		if holds(change) {
+		if Holds(change) {
 			change.Key, change.Offset, change.Length = own.Key, own.Offset, own.Length
 		}
 		return change
@@ -201,12 +198,10 @@ func (m *Merged) All() iter.Seq2[Line, error] {
 		var alone []Line
 		for id, r := range m.changes {
 			if _, stored := m.best[manifest.HashID(id)]; !stored {
-				alone = append(alone, Line{Record: r, Missing: holds(r) && !m.inPlace[id]})
+				alone = append(alone, Line{Record: r, Missing: Holds(r) && !m.inPlace[id]})
 			}
 		}
-		slices.SortFunc(alone, func(a, b Line) int {
-			return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.ID, b.ID))
-		})
+		slices.SortFunc(alone, func(a, b Line) int { return wire.ByReceipt(&a.Record, &b.Record) })
 		for _, l := range alone {
 			if !yield(l, nil) {
 				return

@@ -3,7 +3,6 @@
 package bucket
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,10 +110,10 @@ func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Reco
 	switch {
 	case err != nil:
 		return err
-	case !holds(r) && !found:
+	case !Holds(r) && !found:
 		p.differ(Untold, r, nil)
 		return nil
-	case !holds(r):
+	case !Holds(r):
 		if !alike(r, said.Record) {
 			p.differ(Untold, r, &said.Record)
 		}
@@ -240,90 +239,4 @@ func (p *Plan) Tell(ctx context.Context, store objectstore.Store, h wire.Manifes
 		}
 	}
 	return len(records), manifest.PutChanges(ctx, store, h, max(p.files.nextPart, p.merged.LastPart+1), records)
-}
-
-// files are those of a day's manifest, also where some cannot be read.
-type files struct {
-	readable, unreadable  []string
-	strangers             []string // no files of a manifest
-	parts                 []string // all that a new version replaces
-	nextPart, nextVersion int
-}
-
-// readable finds the files of a day that can be read and are in effect; where the
-// newest version cannot, the newest that can and all parts.
-func readable(ctx context.Context, store objectstore.Store, site string, of List) (files, error) {
-	f := files{nextPart: 1, nextVersion: 1}
-	var versions, parts []wire.ManifestFile
-	for info, err := range store.List(ctx, wire.ManifestPrefix(site, of.Instrument, of.Day), "") {
-		if err != nil {
-			return f, err
-		}
-		name, err := wire.ParseManifestKey(info.Key)
-		switch {
-		case err != nil:
-			f.strangers = append(f.strangers, info.Key)
-		case name.Compacted:
-			versions = append(versions, name)
-			f.nextVersion = max(f.nextVersion, name.Number+1)
-		default:
-			parts = append(parts, name)
-			f.parts = append(f.parts, info.Key)
-			f.nextPart = max(f.nextPart, name.Number+1)
-		}
-	}
-	number := func(a, b wire.ManifestFile) int { return cmp.Compare(a.Number, b.Number) }
-	slices.SortFunc(versions, number)
-	slices.SortFunc(parts, number)
-	replaced := map[string]bool{}
-	for i, v := range slices.Backward(versions) {
-		key := wire.ManifestVersionKey(site, of.Instrument, of.Day, v.Number)
-		header, err := whole(ctx, store, key)
-		if errors.Is(err, wire.ErrMalformed) {
-			f.unreadable = append(f.unreadable, key)
-			continue
-		}
-		if err != nil {
-			return f, err
-		}
-		f.readable = append(f.readable, key)
-		f.nextPart = max(f.nextPart, header.NextPart)
-		for _, part := range header.Replaces {
-			replaced[part] = i == len(versions)-1 // an older one does not know where the bytes went since
-			if !slices.Contains(f.parts, part) {
-				f.parts = append(f.parts, part)
-			}
-		}
-		break
-	}
-	for _, part := range parts {
-		key := wire.ManifestPartKey(site, of.Instrument, of.Day, part.Number)
-		if replaced[key] {
-			continue
-		}
-		_, err := whole(ctx, store, key)
-		switch {
-		case errors.Is(err, wire.ErrMalformed):
-			f.unreadable = append(f.unreadable, key)
-		case err != nil:
-			return f, err
-		default:
-			f.readable = append(f.readable, key)
-		}
-	}
-	return f, nil
-}
-
-// whole reads a file to its end.
-func whole(ctx context.Context, store objectstore.Store, key string) (wire.ManifestHeader, error) {
-	for _, err := range manifest.RecordsOf(ctx, store, []string{key}) {
-		if err != nil {
-			return wire.ManifestHeader{}, err
-		}
-	}
-	return manifest.Header(ctx, store, key)
-}
-
-func (f files) records(ctx context.Context, store objectstore.Store) iter.Seq2[wire.Record, error] {
-	return manifest.RecordsOf(ctx, store, f.readable)
 }

@@ -38,4 +38,4 @@ func Verify(ctx context.Context, store objectstore.Store, r wire.Record, through
 
 // Holds says whether the bytes of a record are part of the archive: whether there is
 // anything to verify.
-func Holds(r wire.Record) bool { return holds(r) }
+func Holds(r wire.Record) bool { return r.State != wire.StateWithdrawn && r.State != wire.StatePurged }

@@ -49,7 +49,7 @@ func (c Candidate) look(ctx context.Context, store objectstore.Store, names Name
 		if err != nil {
 			return wire.Record{}, false, fmt.Errorf("instrument %s, %s: %w", c.Instrument, c.Day, err)
 		}
-		if (!ok || before(r, found) != c.Newest) && c.Matches(&r) {
+		if (!ok || (wire.ByReceipt(&r, &found) < 0) != c.Newest) && c.Matches(&r) {
 			found, ok = r, true
 		}
 	}
@@ -97,12 +97,4 @@ func (c Candidate) lookForName(ctx context.Context, store objectstore.Store, sit
 			found, ok = n.Record, true
 		}
 	}
-}
-
-// before orders objects as they were received.
-func before(a, b wire.Record) bool {
-	if !a.ReceivedAt.Equal(b.ReceivedAt) {
-		return a.ReceivedAt.Before(b.ReceivedAt)
-	}
-	return a.ID < b.ID
 }

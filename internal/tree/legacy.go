@@ -62,12 +62,12 @@ func following(ctx context.Context, store objectstore.Store, site string, l wire
 				return nil, false, fmt.Errorf("instrument %s, %s: %w", instrument, l.Day, err)
 			}
 			of, ok := wire.LegacyOf(r)
-			if !ok || of != l || after != nil && !before(after.Record, r) {
+			if !ok || of != l || after != nil && wire.ByReceipt(&after.Record, &r) >= 0 {
 				continue
 			}
 			if len(first) == room {
 				more = true
-				if !before(r, first[0].Record) {
+				if wire.ByReceipt(&r, &first[0].Record) >= 0 {
 					continue
 				}
 				heap.Pop(&first)
@@ -75,9 +75,7 @@ func following(ctx context.Context, store objectstore.Store, site string, l wire
 			heap.Push(&first, wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: r})
 		}
 	}
-	slices.SortFunc(first, func(a, b wire.Notice) int {
-		return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(first, func(a, b wire.Notice) int { return wire.ByReceipt(&a.Record, &b.Record) })
 	return first, more, nil
 }
 
@@ -85,7 +83,7 @@ func following(ctx context.Context, store objectstore.Store, site string, l wire
 type latest []wire.Notice
 
 func (h latest) Len() int           { return len(h) }
-func (h latest) Less(i, j int) bool { return before(h[j].Record, h[i].Record) }
+func (h latest) Less(i, j int) bool { return wire.ByReceipt(&h[j].Record, &h[i].Record) < 0 }
 func (h latest) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *latest) Push(x any)        { *h = append(*h, x.(wire.Notice)) }
 func (h *latest) Pop() any {

@@ -167,6 +167,20 @@ type AccessEntry struct {
 	Readers []string `json:"readers,omitempty"`
 }
 
+// InForce is what holds of an instrument that declares a, or nothing where a is nil:
+// then every reader of the Site may read.
+func (a *AccessEntry) InForce() AccessEntry {
+	if a == nil {
+		return AccessEntry{Live: AccessAuthenticated, Archive: AccessAuthenticated}
+	}
+	return *a
+}
+
+// Embargo is EmbargoMillis; none of nil.
+func (a *AccessEntry) Embargo() time.Duration {
+	return time.Duration(a.InForce().EmbargoMillis) * time.Millisecond
+}
+
 // FeedServerStatusKey is where a pod of feed-server reports about itself.
 func FeedServerStatusKey(pod string) string { return "feedserver." + pod }
 

@@ -13,8 +13,8 @@ import (
 // State of an object in the archive.
 type State string
 
-// The values of State. Withdrawn appears in notices only: the object was a
-// repeat, RepeatOf names the one that stays.
+// The values of State. Withdrawn: the object was a repeat, and RepeatOf names the one
+// that stays; readers never see it.
 const (
 	StateCurrent    State = "Current"
 	StateSuperseded State = "Superseded"
@@ -44,6 +44,11 @@ func (r *Record) ChangedAt() time.Time {
 		}
 	}
 	return last
+}
+
+// ByReceipt orders records as they were received; of two at one instant the ID decides.
+func ByReceipt(a, b *Record) int {
+	return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.ID, b.ID))
 }
 
 // TimeSource says where an object's observation time comes from.

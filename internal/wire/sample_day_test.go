@@ -44,8 +44,8 @@ func sampleDayGaps() DayGaps {
 
 func sampleDownloads() Downloads {
 	return Downloads{Format: Format, By: []DownloadCount{
-		{Class: "person", Requests: 900, NotModified: 800, Refused: 1, Bytes: 12_000_000},
-		{Reader: "model", Class: "robot", Requests: 24, Bytes: 480_000},
+		{Class: "Person", Requests: 900, NotModified: 800, Refused: 1, Bytes: 12_000_000},
+		{Reader: "model", Class: "Robot", Requests: 24, Bytes: 480_000},
 	}}
 }
 

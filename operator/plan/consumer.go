@@ -158,10 +158,7 @@ func both(a, b []string) (all []string, any bool) {
 func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments []string, entries map[string]*wire.AccessEntry, now time.Time) []string {
 	var all []string
 	for _, name := range instruments {
-		entry := wire.AccessEntry{Live: wire.AccessAuthenticated, Archive: wire.AccessAuthenticated}
-		if entries[name] != nil {
-			entry = *entries[name]
-		}
+		entry := entries[name].InForce()
 		if feed != nil && feed.Spec.Access != nil {
 			entry.Live = access.Narrower(entry.Live, string(feed.Spec.Access.Live))
 		}

@@ -3,18 +3,14 @@
 package receiver
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -67,16 +63,9 @@ func StartSite(l testing.TB, b Backends, o Options) *Process {
 
 // Metric returns a figure of a gateway of kind Site, by its name without labels.
 func (p *Process) Metric(name string) (float64, error) {
-	resp, err := http.Get("http://" + loopback(p.Port()+1) + "/metrics")
-	if err != nil {
-		return 0, err
+	value, found, err := process.Metric("http://"+loopback(p.Port()+1)+"/metrics", name)
+	if err == nil && !found {
+		err = fmt.Errorf("the gateway has no metric %s", name)
 	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			return strconv.ParseFloat(value, 64)
-		}
-	}
-	return 0, errors.Join(lines.Err(), fmt.Errorf("the gateway has no metric %s", name))
+	return value, err
 }

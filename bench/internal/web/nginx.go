@@ -5,13 +5,11 @@ package web
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/e2e/parts"
@@ -81,19 +79,7 @@ func (n *Nginx) Put(ctx context.Context, name string, body []byte) error {
 	if err := os.WriteFile(filepath.Join(n.root, name), body, 0o644); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		status, err := head(ctx, n.URL("/"+name))
-		if err == nil && status == http.StatusOK {
-			return nil
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("nginx does not serve %s: status %d, %w", name, status, ctx.Err())
-		}
-	}
+	return await(ctx, n.URL("/"+name))
 }
 
 // URL is where a path is asked for.

@@ -5,7 +5,6 @@
 package web
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -17,8 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -199,18 +196,21 @@ func (s *Site) PutRecord(ctx context.Context, instrument string, r wire.Record, 
 func (s *Site) URL(path string) string { return "http://" + s.Server.Address() + path }
 
 // Await waits until a path is served.
-func (s *Site) Await(ctx context.Context, path string) error {
+func (s *Site) Await(ctx context.Context, path string) error { return await(ctx, s.URL(path)) }
+
+// await waits until a URL is served.
+func await(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		status, err := head(ctx, s.URL(path))
+		status, err := head(ctx, url)
 		if err == nil && status == http.StatusOK {
 			return nil
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not served: status %d, %w", path, status, ctx.Err())
+			return fmt.Errorf("%s is not served: status %d, %w", url, status, ctx.Err())
 		}
 	}
 }
@@ -228,20 +228,10 @@ func head(ctx context.Context, url string) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// Metric is a figure of feed-server, by its name with labels.
+// Metric is a figure of feed-server, by its name with labels: 0 before it counted any.
 func (s *Site) Metric(name string) (float64, error) {
-	resp, err := http.Get(s.Server.Metrics())
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			return strconv.ParseFloat(value, 64)
-		}
-	}
-	return 0, lines.Err()
+	value, _, err := process.Metric(s.Server.Metrics(), name)
+	return value, err
 }
 
 // Noise is a body of so many bytes that does not compress, and is another for each seed.
@@ -252,18 +242,4 @@ func Noise(size, seed int) []byte {
 		b = append(b, sum[:]...)
 	}
 	return b[:size]
-}
-
-// During is how long a measurement takes: what an environment variable says, or the
-// default.
-func During(variable string, otherwise time.Duration) (time.Duration, error) {
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%s=%s: it takes a duration, 10s say", variable, text)
-	}
-	return d, nil
 }

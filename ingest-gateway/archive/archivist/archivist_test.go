@@ -138,12 +138,15 @@ func TestRepeats(t *testing.T) {
 			t.Errorf("%s repeats %q", r.ID, r.RepeatOf)
 		}
 	}
-	l.await("the ledger counts them", func() bool { return l.ledger(camera, wire.DayOf(yesterday.ReceivedAt), wire.StepRepeated).Objects > 0 })
-	total := l.ledger(camera, wire.DayOf(now), wire.StepRepeated)
-	if wire.DayOf(yesterday.ReceivedAt) != wire.DayOf(now) {
-		total = total.Plus(l.ledger(camera, wire.DayOf(yesterday.ReceivedAt), wire.StepRepeated))
+	repeated := func() wire.Totals {
+		total := l.ledger(camera, wire.DayOf(now), wire.StepRepeated)
+		if wire.DayOf(yesterday.ReceivedAt) != wire.DayOf(now) {
+			total = total.Plus(l.ledger(camera, wire.DayOf(yesterday.ReceivedAt), wire.StepRepeated))
+		}
+		return total
 	}
-	want(t, "repeated", wire.Totals{Objects: 2, ObjectBytes: 10, Digest: first.Digest.Plus(first.Digest)}, total)
+	l.await("the ledger counts both", func() bool { return repeated().Objects >= 2 })
+	want(t, "repeated", wire.Totals{Objects: 2, ObjectBytes: 10, Digest: first.Digest.Plus(first.Digest)}, repeated())
 
 	// The next writer knows from the manifests what there was.
 	stop()
@@ -272,11 +275,9 @@ func TestSweepFinishesWithdrawals(t *testing.T) {
 	l.await("the orphan is found", func() bool { return gauge(t, cfg, "substorm_sweep_found_total") >= 2 })
 	want(t, "stored", sorted(first.Key, orphan.Key), l.stored(camera))
 	want(t, "listed", []string{first.Key}, l.keys(camera, wire.StateCurrent))
-	_, state, err := stream.Epoch(t.Context(), l.js, wire.NoticeStream(l.site))
-	if err != nil {
-		t.Fatal(err)
-	}
 	// JetStream is new to this archive: what its manifests list is announced anew, the
 	// withdrawal too, and that a second time would be a repeat.
-	want(t, "notices", 3, state.Msgs)
+	notices := func() uint64 { return l.state(wire.NoticeStream(l.site)).Msgs }
+	l.await("all is announced anew", func() bool { return notices() >= 3 })
+	want(t, "notices", 3, notices())
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
+	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -62,9 +63,6 @@ func (g *collector) each(ctx context.Context, f func(instrument string, r wire.R
 	return nil
 }
 
-// holds says whether the bytes of a record must stay.
-func holds(r wire.Record) bool { return r.State != wire.StateWithdrawn && r.State != wire.StatePurged }
-
 // mustStay says whether legal hold came before the bytes of a purged object went.
 func (c *Compactor) mustStay(instrument string, r wire.Record) bool {
 	return r.State == wire.StatePurged && c.cfg.Held != nil && c.cfg.Held(instrument) != ""
@@ -86,7 +84,7 @@ func (g *collector) unnamed(ctx context.Context) (map[string]int64, error) {
 		return nil, nil
 	}
 	err := g.each(ctx, func(_ string, r wire.Record) error {
-		if holds(r) {
+		if bucket.Holds(r) {
 			delete(packs, r.Key)
 		}
 		return nil
@@ -144,8 +142,8 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 		if _, asked := d.members[id]; !asked {
 			return nil
 		}
-		safe := !holds(r) && !g.mustStay(instrument, r)
-		if holds(r) {
+		safe := !bucket.Holds(r) && !g.mustStay(instrument, r)
+		if bucket.Holds(r) {
 			var err error
 			if safe, err = g.isThere(ctx, r.Key); err != nil {
 				return err
@@ -262,7 +260,7 @@ func (g *collector) removeMoved(ctx context.Context, instrument string, batch ma
 			return err
 		}
 		key, asked := batch[manifest.HashID(r.ID)]
-		if !asked || !r.InPack() || !holds(r) || r.ID != key {
+		if !asked || !r.InPack() || !bucket.Holds(r) || r.ID != key {
 			continue
 		}
 		there, err := g.isThere(ctx, r.Key)

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
+	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -97,7 +98,7 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 		if err != nil {
 			return 0, err
 		}
-		if !holds(r) {
+		if !bucket.Holds(r) {
 			if unlisted[r.ID] && c.mustStay(instrument, r) {
 				return 0, fmt.Errorf("%s: %w", r.ID, ErrHeld)
 			}
@@ -133,9 +134,9 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 		return 0, err
 	}
 	return staying + len(stay), c.relist(ctx, instrument, day, func(r wire.Record) wire.Record {
-		if n, ok := moved[r.ID]; ok && holds(r) {
+		if n, ok := moved[r.ID]; ok && bucket.Holds(r) {
 			r.Key, r.Offset, r.Length = n.Key, n.Offset, n.Length
-		} else if r.ID == without && holds(r) {
+		} else if r.ID == without && bucket.Holds(r) {
 			r.State = wire.StatePurged
 		}
 		return r

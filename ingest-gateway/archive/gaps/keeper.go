@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -51,26 +50,6 @@ type Config struct {
 
 	Log     *slog.Logger
 	Metrics *Metrics
-}
-
-// Metrics outlive the keepers of one process.
-type Metrics struct {
-	found, closed *prometheus.CounterVec
-	failures      prometheus.Counter
-}
-
-// NewMetrics registers the metrics.
-func NewMetrics(registry prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		found: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gaps_found_total", Help: "Gaps in what instruments observe that this gateway found."}, []string{"cause"}),
-		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gaps_closed_total", Help: "Gaps that what came late has filled."}, []string{"cause"}),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_gaps_failures_total", Help: "How often an instrument's gaps could not be looked for."}),
-	}
-	registry.MustRegister(m.found, m.closed, m.failures)
-	return m
 }
 
 // Keeper works while one lease lasts.

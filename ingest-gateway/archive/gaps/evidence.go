@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gaps
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// spoolPatience is how long what waits in a spool keeps gaps from being found: what is
+// older may be on a node that never returns.
+const spoolPatience = 24 * time.Hour
+
+// settled is up to when nothing waits in a spool that was received.
+func (k *Keeper) settled(ctx context.Context, now time.Time) (time.Time, error) {
+	settled := now
+	err := stream.Entries(ctx, k.status, wire.GatewayStatusKey("*"), func(entry jetstream.KeyValueEntry) error {
+		report, err := wire.DecodeGatewayStatus(entry.Value())
+		if err != nil || report.Spool == nil || report.Spool.Objects == 0 || report.Spool.Oldest == nil {
+			return err
+		}
+		if oldest := *report.Spool.Oldest; now.Sub(oldest) < spoolPatience {
+			settled = minTime(settled, oldest)
+		}
+		return nil
+	})
+	return settled, err
+}
+
+// evidence reads what may say why something is missing.
+func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, day wire.Day) (Evidence, error) {
+	var ev Evidence
+	err := stream.Entries(ctx, k.ledger, wire.LedgerKey(e.Instrument, day, "*", "*"), func(entry jetstream.KeyValueEntry) error {
+		_, _, step, _, err := wire.ParseLedgerKey(entry.Key())
+		if err != nil {
+			return err
+		}
+		totals, err := wire.DecodeLedgerEntry(entry.Value())
+		switch step {
+		case wire.StepReceived:
+			ev.Received = ev.Received.Plus(totals.Sum())
+		case wire.StepStored:
+			ev.Stored = ev.Stored.Plus(totals.Sum())
+		}
+		return err
+	})
+	if err != nil {
+		return ev, err
+	}
+	err = stream.Entries(ctx, k.status, wire.RefusalStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
+		status, err := wire.DecodeRefusalStatus(entry.Value())
+		for _, refused := range status.Refused {
+			ev.Refused = append(ev.Refused, refused.At)
+		}
+		return err
+	})
+	if err != nil {
+		return ev, err
+	}
+	var senders []wire.SenderStatus
+	err = stream.Entries(ctx, k.status, wire.SenderStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
+		status, err := wire.DecodeSenderStatus(entry.Value())
+		senders = append(senders, status)
+		return err
+	})
+	if err != nil {
+		return ev, err
+	}
+	if len(senders) > 0 {
+		s := wire.MergeSenders(senders)
+		ev.Sender = &s
+	}
+	ev.Others, err = k.others(ctx, e, all, day)
+	return ev, err
+}
+
+// others returns the days of the station's other instruments that always observe.
+func (k *Keeper) others(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, day wire.Day) ([]wire.DayGaps, error) {
+	var days []wire.DayGaps
+	for i := range all {
+		o := &all[i]
+		if o.Instrument == e.Instrument || e.Station == "" || o.Station != e.Station || o.Observes != nil || o.Maintenance || o.Retired {
+			continue
+		}
+		was, err := k.was(ctx, o.Instrument, day)
+		if err != nil {
+			return nil, err
+		}
+		if was != nil && was.Due > 0 {
+			days = append(days, *was)
+		}
+	}
+	return days, nil
+}

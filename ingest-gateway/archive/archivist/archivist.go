@@ -18,14 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/closing"
-	"github.com/substorm/substorm/ingest-gateway/archive/compact"
-	"github.com/substorm/substorm/ingest-gateway/archive/forward"
-	"github.com/substorm/substorm/ingest-gateway/archive/gaps"
-	"github.com/substorm/substorm/ingest-gateway/archive/index"
-	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
-	"github.com/substorm/substorm/ingest-gateway/archive/metadata"
-	"github.com/substorm/substorm/ingest-gateway/archive/scrub"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -231,70 +223,22 @@ func (a *archivist) holdOnce(ctx context.Context) error {
 
 // work runs everything that only the lease's holder may do.
 func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
-	keeper := index.New(index.Config{
-		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Log: a.cfg.Log, Metrics: a.metrics.index,
-	})
-	writer := manifest.New(manifest.Config{
-		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow, Naming: a.naming, Held: a.held,
-		NoticeRetention: a.cfg.NoticeRetention, PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Index: keeper,
-		Log: a.cfg.Log, Metrics: a.metrics.manifest,
-	})
-	sweeper := manifest.NewSweeper(manifest.SweepConfig{
-		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
-		Interval: a.cfg.SweepInterval, Age: a.cfg.SweepAge, Log: a.cfg.Log, Metrics: a.metrics.manifest,
-	}, writer)
-	cutter := segment.New(segment.Config{
-		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
-		Limits: a.segmentLimits, Channels: a.channels, ScratchDir: a.cfg.ScratchDir, Log: a.cfg.Log, Metrics: a.metrics.segment,
-	})
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return keeper.Run(ctx) })
-	group.Go(func() error { return writer.Run(ctx) })
-	group.Go(func() error { return sweeper.Run(ctx) })
-	group.Go(func() error { return cutter.Run(ctx) })
+	keeper := a.index(lease)
+	writer, cutter := a.writer(lease, keeper), a.cutter(lease)
+	compactor, closer := a.compactor(lease, keeper), a.closer(lease)
+	rooms := []room{keeper, writer, a.sweeper(lease, writer), cutter, compactor, closer, a.keeping(lease, compactor, closer)}
 	if a.cfg.Declared != nil {
-		forwarder := forward.New(forward.Config{
-			Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
-			Declared: a.cfg.Declared, Log: a.cfg.Log, Metrics: a.metrics.forward,
-		})
-		group.Go(func() error { return forwarder.Run(ctx) })
-		missing := gaps.New(gaps.Config{
-			Site: a.cfg.Site, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Declared: a.cfg.Declared,
-			Complete: keeper.Complete, Interval: a.cfg.GapsInterval, Log: a.cfg.Log, Metrics: a.metrics.gaps,
-		})
-		group.Go(func() error { return missing.Run(ctx) })
-		descriptions := metadata.New(metadata.Config{
-			Site: a.cfg.Site, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Declared: a.cfg.Declared,
-			Interval: a.cfg.DescribeInterval, Log: a.cfg.Log, Metrics: a.metrics.metadata,
-		})
-		group.Go(func() error { return descriptions.Run(ctx) })
+		rooms = append(rooms, a.forwarder(lease), a.gaps(lease, keeper), a.descriptions(lease))
 	}
 	if a.cfg.ScrubRate >= 0 {
-		scrubber := scrub.New(scrub.Config{
-			Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
-			Rate: a.cfg.ScrubRate, Interval: a.cfg.ScrubInterval, Log: a.cfg.Log, Metrics: a.metrics.scrub,
-		})
-		group.Go(func() error { return scrubber.Run(ctx) })
+		rooms = append(rooms, a.scrub(lease))
 	}
-	compactor := a.compactor(lease, keeper)
-	group.Go(func() error { return compactor.Run(ctx) })
-	closer := closing.New(closing.Config{
-		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
-		Interval: a.cfg.CloseInterval, After: a.cfg.CloseAfter, Log: a.cfg.Log, Metrics: a.metrics.closing,
-	})
-	group.Go(func() error { return closer.Run(ctx) })
-	group.Go(func() error { return a.room(lease, compactor, closer).Run(ctx) })
-	for _, t := range []trimmer{
-		{js: a.cfg.JetStream, stream: wire.ObservationStream(a.cfg.Site), retention: a.cfg.ObservationRetention, archived: cutter.Archived,
-			subjects: []string{wire.ObservationSubjects(a.cfg.Site)}},
-		{js: a.cfg.JetStream, stream: wire.NoticeStream(a.cfg.Site), retention: a.cfg.NoticeRetention, archived: writer.Listed,
-			subjects: []string{wire.NoticeSubjects(a.cfg.Site), wire.GapSubjects(a.cfg.Site)}},
-	} {
-		t.lease, t.log, t.metrics = lease, a.cfg.Log, a.metrics
-		group.Go(func() error { return t.run(ctx, a.cfg.TrimInterval) })
+	rooms = append(rooms,
+		a.trimmer(lease, wire.ObservationStream(a.cfg.Site), a.cfg.ObservationRetention, cutter.Archived, wire.ObservationSubjects(a.cfg.Site)),
+		a.trimmer(lease, wire.NoticeStream(a.cfg.Site), a.cfg.NoticeRetention, writer.Listed, wire.NoticeSubjects(a.cfg.Site), wire.GapSubjects(a.cfg.Site)))
+	group, ctx := errgroup.WithContext(ctx)
+	for _, r := range rooms {
+		group.Go(func() error { return r.Run(ctx) })
 	}
 	group.Go(func() error {
 		select {
@@ -305,15 +249,6 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 		}
 	})
 	return group.Wait()
-}
-
-func (a *archivist) compactor(lease *stream.Lease, keeper *index.Keeper) *compact.Compactor {
-	return compact.New(compact.Config{
-		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, PackBelow: a.packBelow, Held: a.held,
-		Interval: a.cfg.CompactInterval, CloseAfter: a.cfg.CompactAfter, Grace: a.cfg.CompactGrace, PackSize: a.cfg.PackSize,
-		ScratchDir: a.cfg.ScratchDir, Index: keeper, Log: a.cfg.Log, Metrics: a.metrics.compact,
-	})
 }
 
 // packBelow: of what the registry does not know (any more), only members move.

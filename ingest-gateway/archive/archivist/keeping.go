@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-func (a *archivist) room(lease *stream.Lease, compactor *compact.Compactor, closer *closing.Closer) *keeping.Room {
+func (a *archivist) keeping(lease *stream.Lease, compactor *compact.Compactor, closer *closing.Closer) *keeping.Room {
 	return keeping.New(keeping.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Compactor: compactor,

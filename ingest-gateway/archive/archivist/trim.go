@@ -39,6 +39,7 @@ type trimmer struct {
 	// subjects of our own messages; a leaf's are archived where it is.
 	subjects  []string
 	retention time.Duration
+	interval  time.Duration
 	// sourced: the stream has leaves' messages too, when it was last looked at.
 	sourced  bool
 	archived func() stream.Position
@@ -47,9 +48,9 @@ type trimmer struct {
 	metrics  *metrics
 }
 
-// run trims as soon as it is known what is archived, and then each interval: a
+// Run trims as soon as it is known what is archived, and then each interval: a
 // full stream has no time to lose, and the lease may not last an interval.
-func (t *trimmer) run(ctx context.Context, interval time.Duration) error {
+func (t *trimmer) Run(ctx context.Context) error {
 	if err := t.awaitArchived(ctx); err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (t *trimmer) run(ctx context.Context, interval time.Duration) error {
 			}
 			t.log.Warn("a stream was not trimmed", "stream", t.stream, "error", err)
 		}
-		wait := interval
+		wait := t.interval
 		if t.sourced {
 			wait = min(wait, sourcedInterval)
 		}

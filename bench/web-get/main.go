@@ -146,8 +146,9 @@ func (b *bench) measure(ctx context.Context) error {
 		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	r := b.report
-	r.Note("Objects of %d B, %d connections of wrk; feed-server and nginx on one core, wrk on the other. Cold: %d objects in turn. With a core of its own feed-server works beside wrk and the S3 server, which share the other, as they do when wrk asks the S3 server; with wrk on its core the S3 server has the other.",
-		size, connections, coldObjects)
+	r.Note("Objects of %d B, %d connections of wrk; feed-server and nginx on one core, wrk on the other. Cold: %d objects in turn.", size, connections, coldObjects)
+	r.Note("With a core of its own feed-server works beside wrk and the S3 server, which share the other one also when wrk asks the S3 server;")
+	r.Note("with wrk on its core the S3 server has the other.")
 	r.Compare("hot/nginx", []report.Pair{{Case: hot, Candidate: ours, OfCase: hot, OfCandidate: peer}}, ">=", 0.8)
 	r.Compare("cold,own-core/S3-server", []report.Pair{{Case: alone, Candidate: ours, OfCase: alone, OfCandidate: s3server}}, ">=", 0.8)
 	r.Compare("cold,shared-core/S3-server", []report.Pair{{Case: cold, Candidate: ours, OfCase: cold, OfCandidate: s3server}}, ">=", 0.8)

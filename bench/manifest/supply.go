@@ -23,6 +23,8 @@ const (
 	gateway = "north-0"
 	// holds is what the stream of notices has room for, in bytes: some minutes of the day.
 	holds = 2 << 30
+	// spare is room for more than what is announced of a minute, in bytes.
+	spare = 128 << 20
 	// within is how long the archivist may take for what is to be done when the day has come.
 	within = 2 * time.Hour
 	poll   = 100 * time.Millisecond
@@ -57,8 +59,12 @@ func openSupply(ctx context.Context, js jetstream.JetStream, s size) (*supply, e
 
 func instrumentName(i int) string { return fmt.Sprintf("mag-%04d", i) }
 
-// minute announces what all instruments sent in a minute, and returns when JetStream has it.
+// minute announces what all instruments sent in a minute, once there is room for it, and
+// returns when JetStream has it.
 func (s *supply) minute(ctx context.Context, minute int) error {
+	if err := s.room(ctx); err != nil {
+		return err
+	}
 	for second := range 60 {
 		at := s.begin.Add(time.Duration(minute)*time.Minute + time.Duration(second)*time.Second)
 		for i := range s.size.instruments {
@@ -77,6 +83,25 @@ func (s *supply) minute(ctx context.Context, minute int) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// room waits until the stream has room: the archivist removes what it has listed.
+func (s *supply) room(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		notices, err := s.js.Stream(ctx, wire.NoticeStream(receiver.SiteCode))
+		if err != nil {
+			return fmt.Errorf("wait until the stream of notices has room: %w", err)
+		}
+		if notices.CachedInfo().State.Bytes+spare < holds {
+			return nil
+		}
+		select {
+		case <-time.After(poll):
+		case <-ctx.Done():
+		}
 	}
 }
 

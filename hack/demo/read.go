@@ -85,8 +85,8 @@ func (w site) readFrames(ctx context.Context, s sent) error {
 	}
 	for digest := range s.frames {
 		record := listed.objects[digest].Record
-		path := "/archive/" + camera + "/" + record.Published()
-		header, body, err := w.get(ctx, (&url.URL{Path: path}).EscapedPath(), http.StatusOK)
+		path := (&url.URL{Path: "/archive/" + camera + "/" + record.Published()}).EscapedPath()
+		header, body, err := w.get(ctx, path, http.StatusOK)
 		if err != nil {
 			return err
 		}

@@ -39,8 +39,12 @@ func (w site) mirror(ctx context.Context, s sent) error {
 	if _, err := w.wget(ctx, wget, folder); err != nil {
 		return err
 	}
-	if again, err := w.wget(ctx, wget, folder); err != nil || again > 0 {
-		return errors.Join(fmt.Errorf("wget fetched %d objects again, and nothing changed", again), err)
+	again, err := w.wget(ctx, wget, folder)
+	if err != nil {
+		return err
+	}
+	if again > 0 {
+		return fmt.Errorf("wget fetched %d objects again, and nothing changed", again)
 	}
 	found := map[wire.Digest]bool{}
 	err = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {

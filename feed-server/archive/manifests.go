@@ -94,12 +94,9 @@ func (m Manifests) Oldest(ctx context.Context, instrument, dir string) (oldest t
 		if !mayHold(d, dir) {
 			continue
 		}
-		from, err := d.Day.Start()
+		from, _, err := d.Observed()
 		if err != nil {
 			return oldest, err
-		}
-		if d.ObservedFrom != nil && d.ObservedFrom.Before(from) {
-			from = *d.ObservedFrom
 		}
 		bounds[d.Day] = from
 	}

@@ -86,6 +86,25 @@ type RootDay struct {
 	LastPath  string `json:"lastPath,omitempty"`
 }
 
+// Observed returns a time before which nothing of the day was observed, and one after
+// which nothing was. What has no observation time counts as observed when it was
+// received, at any time of the day. Errors: ErrMalformed, of Day.
+func (d RootDay) Observed() (from, to time.Time, err error) {
+	if from, err = d.Day.Start(); err != nil {
+		return from, to, err
+	}
+	to = from.AddDate(0, 0, 1)
+	for _, t := range []*time.Time{d.ObservedFrom, d.ObservedTo} {
+		if t != nil && t.Before(from) {
+			from = *t
+		}
+		if t != nil && t.After(to) {
+			to = *t
+		}
+	}
+	return from, to, nil
+}
+
 // MaxDirs and MaxDirBytes bound the folders that a RootDay names.
 const (
 	MaxDirs     = 512

@@ -87,53 +87,22 @@ func (c *Compactor) vacate(ctx context.Context, key, without string) (moved int,
 
 // moveOut gives an instrument's members of a pack new places, all but one.
 func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day, key, without string, members []wire.Record) (int, error) {
-	unlisted := map[string]bool{}
-	for _, r := range members {
-		unlisted[r.ID] = true
-	}
-	elsewhere := map[string]string{} // a member that lies there, by key
-	var stay []wire.Record
-	change, staying := false, 0
-	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, instrument, day) {
-		if err != nil {
-			return 0, err
-		}
-		if !bucket.Holds(r) {
-			if unlisted[r.ID] && c.mustStay(instrument, r) {
-				return 0, fmt.Errorf("%s: %w", r.ID, ErrHeld)
-			}
-			delete(unlisted, r.ID)
-			continue
-		}
-		if r.Key != key {
-			if unlisted[r.ID] {
-				elsewhere[r.Key] = r.ID
-				staying++
-			}
-			delete(unlisted, r.ID)
-			continue
-		}
-		delete(unlisted, r.ID)
-		change = true
-		if r.ID != without {
-			stay = append(stay, r)
-		}
-	}
-	for id := range unlisted {
-		return 0, fmt.Errorf("%s: %w", id, ErrUnlisted)
-	}
-	if err := c.areThere(ctx, elsewhere); err != nil {
-		return 0, err
-	}
-	if !change {
-		_, err := c.Tell(ctx, instrument, day)
-		return staying, err
-	}
-	moved, err := c.moveStaying(ctx, instrument, stay)
+	found, err := c.sort(ctx, instrument, day, key, without, members)
 	if err != nil {
 		return 0, err
 	}
-	return staying + len(stay), c.relist(ctx, instrument, day, func(r wire.Record) wire.Record {
+	if err := c.areThere(ctx, found.elsewhere); err != nil {
+		return 0, err
+	}
+	if !found.change {
+		_, err := c.Tell(ctx, instrument, day)
+		return found.moved, err
+	}
+	moved, err := c.moveStaying(ctx, instrument, found.stay)
+	if err != nil {
+		return 0, err
+	}
+	return found.moved + len(found.stay), c.relist(ctx, instrument, day, func(r wire.Record) wire.Record {
 		if n, ok := moved[r.ID]; ok && bucket.Holds(r) {
 			r.Key, r.Offset, r.Length = n.Key, n.Offset, n.Length
 		} else if r.ID == without && bucket.Holds(r) {
@@ -141,6 +110,51 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 		}
 		return r
 	})
+}
+
+// sorted is what the manifest says of an instrument's members of a pack.
+type sorted struct {
+	// stay are those that lie in the pack and are to have new places; change: some lie
+	// there.
+	stay   []wire.Record
+	change bool
+	// moved is how many lie elsewhere, and elsewhere one of them by each key.
+	moved     int
+	elsewhere map[string]string
+}
+
+// sort tells members of a pack by what the manifest says of them. Errors: ErrHeld,
+// ErrUnlisted, those of the store and of manifests.
+func (c *Compactor) sort(ctx context.Context, instrument string, day wire.Day, key, without string, members []wire.Record) (sorted, error) {
+	unlisted := map[string]bool{}
+	for _, r := range members {
+		unlisted[r.ID] = true
+	}
+	found := sorted{elsewhere: map[string]string{}}
+	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, instrument, day) {
+		if err != nil {
+			return found, err
+		}
+		switch {
+		case !bucket.Holds(r):
+			if unlisted[r.ID] && c.mustStay(instrument, r) {
+				return found, fmt.Errorf("%s: %w", r.ID, ErrHeld)
+			}
+		case r.Key == key:
+			found.change = true
+			if r.ID != without {
+				found.stay = append(found.stay, r)
+			}
+		case unlisted[r.ID]:
+			found.elsewhere[r.Key] = r.ID
+			found.moved++
+		}
+		delete(unlisted, r.ID)
+	}
+	for id := range unlisted {
+		return found, fmt.Errorf("%s: %w", id, ErrUnlisted)
+	}
+	return found, nil
 }
 
 // areThere asks for the places that members of a pack have by now.

@@ -24,21 +24,11 @@ type mark struct {
 	from, to time.Time
 }
 
-// markOf sums up a day of receipt. What has no time of observation counts as observed
-// when it was received.
+// markOf sums up a day of receipt.
 func markOf(d wire.RootDay) (mark, error) {
-	start, err := d.Day.Start()
-	if err != nil {
-		return mark{}, err
-	}
+	from, to, err := d.Observed()
 	d.Dirs = nil // they are large, and of no use here
-	m := mark{RootDay: d, from: start, to: start.AddDate(0, 0, 1)}
-	for _, t := range []*time.Time{d.ObservedFrom, d.ObservedTo} {
-		if t != nil {
-			m.from, m.to = minTime(m.from, *t), maxTime(m.to, *t)
-		}
-	}
-	return m, nil
+	return mark{RootDay: d, from: from, to: to}, err
 }
 
 // look reads which days of receipt there are, and returns the days of observation of

@@ -87,7 +87,7 @@ function done(summary, latency, all)
 end
 `
 
-// Run runs a load: by wrk, and HEAD by Heads, for wrk waits for the bytes that the
+// Run runs a load: by wrk, and HEAD by heads, for wrk waits for the bytes that the
 // answer to a HEAD only names. Error: where an answer is another than those wanted.
 func (l Load) Run(ctx context.Context, t testing.TB) (Outcome, error) {
 	var o Outcome

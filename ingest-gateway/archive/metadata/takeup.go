@@ -109,5 +109,5 @@ func (r *Room) take(key string, data []byte) error {
 
 func (r *Room) complain(key string, err error) {
 	r.cfg.Metrics.failures.Inc()
-	r.cfg.Log.Warn("a description of an instrument cannot be read, and is passed over", "key", key, "error", err)
+	r.cfg.Log.Warn("a description of an instrument cannot be read, and is passed over", "entry", key, "error", err)
 }

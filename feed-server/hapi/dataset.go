@@ -170,19 +170,6 @@ func publishedName(r *wire.Record) string {
 	}
 }
 
-// times returns the time of a record: that of observation, otherwise of receipt.
-func times(r *wire.Record) (from, to time.Time) {
-	switch {
-	case r.ObservedFrom == nil && r.ObservedTo == nil:
-		return r.ReceivedAt, r.ReceivedAt
-	case r.ObservedFrom == nil:
-		return *r.ObservedTo, *r.ObservedTo
-	case r.ObservedTo == nil || r.ObservedTo.Before(*r.ObservedFrom):
-		return *r.ObservedFrom, *r.ObservedFrom
-	}
-	return *r.ObservedFrom, *r.ObservedTo
-}
-
 // span is from when (included) to when (excluded) a dataset has data.
 type span struct {
 	start, stop time.Time

@@ -48,7 +48,7 @@ func (s *shelf) Observed(_ context.Context, _ string, from, to time.Time) iter.S
 	s.asked++
 	return func(yield func(wire.Record, error) bool) {
 		for _, r := range s.records {
-			if first, last := times(&r); !last.Before(from) && first.Before(to) && !yield(r, nil) {
+			if first, last := r.Observed(); !last.Before(from) && first.Before(to) && !yield(r, nil) {
 				return
 			}
 		}

@@ -182,7 +182,7 @@ func (m *merger) decode(r *wire.Record, body io.Reader, emit func(decode.Sample)
 	if r.Segment != nil {
 		err = m.dataset.decoder.ReadSegment(body, emit)
 	} else {
-		at, _ := times(r)
+		at, _ := r.Observed()
 		err = m.dataset.decoder.Read(body, at, emit)
 	}
 	if _, other := undecodable(err); other != nil {
@@ -202,7 +202,7 @@ const cutTo = time.Second
 // received. What precision its times were cut to then nobody knows any more; those of
 // samples are cut to today's.
 func (m *merger) reach(r *wire.Record) (low, high int64) {
-	from, to := times(r)
+	from, to := r.Observed()
 	if delay := m.dataset.delay(); r.TimeSource != wire.TimeSourcePayload {
 		from, to = from.Add(-delay), to.Add(delay)
 	}

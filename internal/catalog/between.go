@@ -30,44 +30,30 @@ const (
 
 // Span returns the first and the last instant of an object.
 func (by By) Span(r *wire.Record) (from, to time.Time) {
-	if by == ByReceived || r.ObservedFrom == nil && r.ObservedTo == nil {
+	if by == ByReceived {
 		return r.ReceivedAt, r.ReceivedAt
 	}
-	switch {
-	case r.ObservedFrom == nil:
-		return *r.ObservedTo, *r.ObservedTo
-	case r.ObservedTo == nil || r.ObservedTo.Before(*r.ObservedFrom):
-		return *r.ObservedFrom, *r.ObservedFrom
-	default:
-		return *r.ObservedFrom, *r.ObservedTo
-	}
+	return r.Observed()
 }
 
 // bounds returns a time before which nothing of a day begins, and one after which
 // nothing ends.
 func (by By) bounds(d wire.RootDay, fresh []*item) (from, to time.Time, err error) {
-	if from, err = d.Day.Start(); err != nil {
-		return from, to, err
-	}
-	to = from.AddDate(0, 0, 1)
 	if by == ByReceived {
-		return from, to, nil
+		from, err = d.Day.Start()
+		return from, from.AddDate(0, 0, 1), err
 	}
-	widen := func(first, last *time.Time) {
-		for _, t := range []*time.Time{first, last} {
-			if t != nil && t.Before(from) {
-				from = *t
-			}
-			if t != nil && t.After(to) {
-				to = *t
-			}
+	from, to, err = d.Observed()
+	for _, f := range fresh {
+		first, last := f.record.Observed()
+		if first.Before(from) {
+			from = first
+		}
+		if last.After(to) {
+			to = last
 		}
 	}
-	widen(d.ObservedFrom, d.ObservedTo)
-	for _, f := range fresh {
-		widen(f.record.ObservedFrom, f.record.ObservedTo)
-	}
-	return from, to, nil
+	return from, to, err
 }
 
 // Between yields the current objects of an instrument that touch the time from an

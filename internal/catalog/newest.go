@@ -65,6 +65,6 @@ func (c *Catalog) newestOfType(ctx context.Context, instrument, mediaType string
 // ended is when the observation of an object ended, by which an embargo counts; else
 // when the object was received.
 func ended(r *wire.Record) time.Time {
-	_, to := ByObserved.Span(r)
+	_, to := r.Observed()
 	return to
 }

@@ -46,6 +46,21 @@ func (r *Record) ChangedAt() time.Time {
 	return last
 }
 
+// Observed returns the first and the last instant that the object observes; of one of which
+// that is not known, when it was received.
+func (r *Record) Observed() (from, to time.Time) {
+	switch {
+	case r.ObservedFrom == nil && r.ObservedTo == nil:
+		return r.ReceivedAt, r.ReceivedAt
+	case r.ObservedFrom == nil:
+		return *r.ObservedTo, *r.ObservedTo
+	case r.ObservedTo == nil || r.ObservedTo.Before(*r.ObservedFrom):
+		return *r.ObservedFrom, *r.ObservedFrom
+	default:
+		return *r.ObservedFrom, *r.ObservedTo
+	}
+}
+
 // ByReceipt orders records as they were received; of two at one instant the ID decides.
 func ByReceipt(a, b *Record) int {
 	return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.ID, b.ID))

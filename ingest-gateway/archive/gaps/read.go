@@ -296,17 +296,8 @@ func (w window) take(channels map[string]Archived, r *wire.Record) {
 	channels[name] = c
 }
 
-// spanOf is the time that an object observes, or where nobody knows it, when it was
-// received.
+// spanOf is the time that an object observes.
 func spanOf(r *wire.Record) wire.TimeSpan {
-	s := wire.TimeSpan{From: r.ReceivedAt, To: r.ReceivedAt}
-	switch {
-	case r.ObservedFrom != nil && r.ObservedTo != nil && !r.ObservedTo.Before(*r.ObservedFrom):
-		s = wire.TimeSpan{From: *r.ObservedFrom, To: *r.ObservedTo}
-	case r.ObservedFrom != nil:
-		s = wire.TimeSpan{From: *r.ObservedFrom, To: *r.ObservedFrom}
-	case r.ObservedTo != nil:
-		s = wire.TimeSpan{From: *r.ObservedTo, To: *r.ObservedTo}
-	}
-	return s
+	from, to := r.Observed()
+	return wire.TimeSpan{From: from, To: to}
 }

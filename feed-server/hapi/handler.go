@@ -186,14 +186,14 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) metrics {
 	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "substorm", Subsystem: "feed_hapi", Name: name, Help: help}, labels)
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := metrics{
-		requests:    vec("requests_total", "Requests by endpoint.", "endpoint"),
-		statuses:    vec("refused_total", "Requests that were refused, by HAPI status.", "code"),
-		undecodable: vec("undecodable_total", "Records that could not be read, each time that they were met.", "instrument", "channel"),
-		distant:     vec("distant_total", "Samples whose time is further from that of receipt than the channel's maxDelay, each time that they were met.", "instrument", "channel"),
-		aborted: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "substorm", Subsystem: "feed_hapi", Name: "aborted_total",
+		requests:    vec("substorm_feed_hapi_requests_total", "Requests by endpoint.", "endpoint"),
+		statuses:    vec("substorm_feed_hapi_refused_total", "Requests that were refused, by HAPI status.", "code"),
+		undecodable: vec("substorm_feed_hapi_undecodable_total", "Records that could not be read, each time that they were met.", "instrument", "channel"),
+		distant:     vec("substorm_feed_hapi_distant_total", "Samples whose time is further from that of receipt than the channel's maxDelay, each time that they were met.", "instrument", "channel"),
+		aborted: prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_feed_hapi_aborted_total",
 			Help: "Answers that were broken off because the archive failed."}),
 	}
 	if r != nil {

@@ -157,6 +157,9 @@ func TestTools(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"tar", "jq", "sha256sum", "zstd"} {
 		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("CI") != "" {
+				t.Fatal(tool + " is not installed")
+			}
 			t.Skip("install ", tool)
 		}
 	}

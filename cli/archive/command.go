@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package archive lists and fetches what a Site's archive holds, and shows its
-// ledger.
+// Package archive is for who looks after a Site's archive: it lists and fetches what
+// that holds (list.go, get.go, cat.go), takes back (takeback.go), verifies and makes
+// manifests anew (verify.go, rebuild.go), and says what came, what is missing, who
+// fetched it (ledger.go, gaps.go, report.go) and where it comes from (whois.go).
 package archive
 
 import (

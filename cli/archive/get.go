@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
-	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
@@ -68,17 +67,12 @@ func find(ctx context.Context, store objectstore.Store, site, name string, s *se
 		return byKey(ctx, store, site, name, s)
 	}
 	var found []wire.Notice
-	for list, err := range s.lists(ctx, store, site) {
+	for n, err := range s.held(ctx, store, site) {
 		if err != nil {
 			return wire.Notice{}, err
 		}
-		for r, err := range manifest.Day(ctx, store, site, list.instrument, list.day) {
-			if err != nil {
-				return wire.Notice{}, err
-			}
-			if strings.HasPrefix(r.Digest.String(), name) {
-				found = append(found, wire.Notice{Site: site, Instrument: list.instrument, Record: r})
-			}
+		if strings.HasPrefix(n.Digest.String(), name) {
+			found = append(found, n)
 		}
 	}
 	for i := range found {
@@ -128,17 +122,12 @@ func byKey(ctx context.Context, store objectstore.Store, site, key string, s *se
 // know it. Of several that lay there the one that was last modified is meant.
 func inPlace(ctx context.Context, store objectstore.Store, site, key string, s *selection) (wire.Notice, error) {
 	var found wire.Notice
-	for list, err := range s.lists(ctx, store, site) {
+	for n, err := range s.held(ctx, store, site) {
 		if err != nil {
 			return wire.Notice{}, err
 		}
-		for r, err := range manifest.Day(ctx, store, site, list.instrument, list.day) {
-			if err != nil {
-				return wire.Notice{}, err
-			}
-			if r.Key == key && (found.Key == "" || r.ReceivedAt.After(found.ReceivedAt)) {
-				found = wire.Notice{Site: site, Instrument: list.instrument, Record: r}
-			}
+		if n.Key == key && (found.Key == "" || n.ReceivedAt.After(found.ReceivedAt)) {
+			found = n
 		}
 	}
 	if found.Key == "" {

@@ -135,27 +135,22 @@ func nothing(ctx context.Context, store objectstore.Store, site string, notes io
 }
 
 func (l *listing) each(ctx context.Context, store objectstore.Store, site string, row func(wire.Notice) error, first func() error) (objects int, bytes uint64, err error) {
-	for list, err := range l.lists(ctx, store, site) {
+	for n, err := range l.records(ctx, store, site) {
 		if err != nil {
 			return objects, bytes, err
 		}
-		for r, err := range manifest.Records(ctx, store, site, list.instrument, list.day) {
-			if err != nil {
-				return objects, bytes, fmt.Errorf("instrument %s, %s: %w", list.instrument, list.day, err)
-			}
-			if !l.shows(r.State) {
-				continue
-			}
-			if objects == 0 {
-				if err := first(); err != nil {
-					return objects, bytes, err
-				}
-			}
-			objects++
-			bytes += uint64(r.Size)
-			if err := row(wire.Notice{Site: site, Instrument: list.instrument, Record: r}); err != nil {
+		if !l.shows(n.State) {
+			continue
+		}
+		if objects == 0 {
+			if err := first(); err != nil {
 				return objects, bytes, err
 			}
+		}
+		objects++
+		bytes += uint64(n.Size)
+		if err := row(n); err != nil {
+			return objects, bytes, err
 		}
 	}
 	return objects, bytes, nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -26,17 +25,12 @@ func byID(ctx context.Context, store objectstore.Store, site, id string, s *sele
 	if _, instrument, err := wire.InstrumentOfKey(id); err == nil {
 		within.instruments = []string{instrument}
 	}
-	for list, err := range within.lists(ctx, store, site) {
+	for n, err := range within.held(ctx, store, site) {
 		if err != nil {
 			return wire.Notice{}, err
 		}
-		for r, err := range manifest.Day(ctx, store, site, list.instrument, list.day) {
-			if err != nil {
-				return wire.Notice{}, err
-			}
-			if r.ID == id {
-				return wire.Notice{Site: site, Instrument: list.instrument, Record: r}, nil
-			}
+		if n.ID == id {
+			return n, nil
 		}
 	}
 	return wire.Notice{}, fmt.Errorf("%s: %w", id, errUnlisted)

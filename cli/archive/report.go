@@ -131,7 +131,7 @@ func (l *listed) add(r *wire.Record) {
 
 // readListed reads the manifests, and compares them with the ledger.
 func (r *Report) readListed(ctx context.Context, store objectstore.Store, js jetstream.JetStream, s *selection, of func(string) *InstrumentReport, now time.Time) error {
-	entries, err := entriesOf(ctx, js, r.Site)
+	entries, err := entriesOf(ctx, js, r.Site, s)
 	if err != nil {
 		return err
 	}
@@ -235,14 +235,10 @@ func (i *InstrumentReport) add(r *wire.Record, lateAfter time.Duration) {
 	}
 }
 
-// entriesOf returns the registry's entries by instrument.
-func entriesOf(ctx context.Context, js jetstream.JetStream, site string) (map[string]*defaulted, error) {
+// entriesOf returns the registry's entries of the chosen instruments, by name.
+func entriesOf(ctx context.Context, js jetstream.JetStream, site string, s *selection) (map[string]*defaulted, error) {
 	entries := map[string]*defaulted{}
-	err := eachEntry(ctx, js, wire.RegistryBucket(site), wire.RegistryInstrumentKey("*"), func(key string, value []byte) error {
-		e, err := wire.DecodeInstrumentEntry(value)
-		if err != nil {
-			return fmt.Errorf("registry of site %s: %s: %w", site, key, err)
-		}
+	err := eachInstrument(ctx, js, site, s, func(e wire.InstrumentEntry) error {
 		entries[e.Instrument] = &defaulted{e}
 		return nil
 	})

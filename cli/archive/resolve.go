@@ -49,37 +49,25 @@ func resolve(ctx context.Context, b *backend.Backend, store objectstore.Store, n
 
 // declared are the instruments of the registry within the selection.
 func declared(ctx context.Context, js jetstream.JetStream, site string, s *selection) ([]tree.Instrument, error) {
-	kv, err := js.KeyValue(ctx, wire.RegistryBucket(site))
-	if err != nil {
-		return nil, fmt.Errorf("registry of site %s: %w", site, err)
-	}
-	watch, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, fmt.Errorf("registry of site %s: %w", site, err)
-	}
-	defer func() { _ = watch.Stop() }()
 	var all []tree.Instrument
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case e := <-watch.Updates():
-			if e == nil {
-				return all, nil
-			}
-			name, ok := wire.ParseRegistryInstrumentKey(e.Key())
-			if !ok || !s.holdsInstrument(name) {
-				continue
-			}
-			entry, err := wire.DecodeInstrumentEntry(e.Value())
-			if err != nil {
-				return nil, fmt.Errorf("registry of site %s: %s: %w", site, e.Key(), err)
-			}
-			in, err := tree.OfEntry(entry)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, in)
+	err := eachInstrument(ctx, js, site, s, func(entry wire.InstrumentEntry) error {
+		in, err := tree.OfEntry(entry)
+		all = append(all, in)
+		return err
+	})
+	return all, err
+}
+
+// eachInstrument calls f for the registry's entry of each instrument within the selection.
+func eachInstrument(ctx context.Context, js jetstream.JetStream, site string, s *selection, f func(wire.InstrumentEntry) error) error {
+	return eachEntry(ctx, js, wire.RegistryBucket(site), wire.RegistryInstrumentKey("*"), func(key string, value []byte) error {
+		if name, ok := wire.ParseRegistryInstrumentKey(key); !ok || !s.holdsInstrument(name) {
+			return nil
 		}
-	}
+		entry, err := wire.DecodeInstrumentEntry(value)
+		if err != nil {
+			return fmt.Errorf("registry of site %s: %s: %w", site, key, err)
+		}
+		return f(entry)
+	})
 }

@@ -4,6 +4,7 @@ package archive
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -114,6 +116,38 @@ func (s *selection) lists(ctx context.Context, store objectstore.Store, site str
 				if !yield(instrumentDay{instrument, day}, err) || err != nil {
 					return
 				}
+			}
+		}
+	}
+}
+
+// records yields all that the manifests list within the selection: repeats, and what was
+// purged, too.
+func (s *selection) records(ctx context.Context, store objectstore.Store, site string) iter.Seq2[wire.Notice, error] {
+	return func(yield func(wire.Notice, error) bool) {
+		for list, err := range s.lists(ctx, store, site) {
+			if err != nil {
+				yield(wire.Notice{}, err)
+				return
+			}
+			for r, err := range manifest.Records(ctx, store, site, list.instrument, list.day) {
+				if err != nil {
+					err = fmt.Errorf("instrument %s, %s: %w", list.instrument, list.day, err)
+				}
+				if !yield(wire.Notice{Site: site, Instrument: list.instrument, Record: r}, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// held is records without those whose bytes are not part of the archive.
+func (s *selection) held(ctx context.Context, store objectstore.Store, site string) iter.Seq2[wire.Notice, error] {
+	return func(yield func(wire.Notice, error) bool) {
+		for n, err := range s.records(ctx, store, site) {
+			if (err != nil || bucket.Holds(n.Record)) && !yield(n, err) {
+				return
 			}
 		}
 	}

@@ -52,29 +52,25 @@ func (c *choice) holdsVersion(r *wire.Record) bool {
 func (r *request) find(ctx context.Context) ([]wire.Record, error) {
 	var found, copies []wire.Record
 	others := map[wire.State]int{}
-	for list, err := range r.choice.lists(ctx, r.store, r.site) {
+	for n, err := range r.choice.records(ctx, r.store, r.site) {
 		if err != nil {
 			return nil, err
 		}
-		for rec, err := range manifest.Records(ctx, r.store, r.site, list.instrument, list.day) {
-			if err != nil {
-				return nil, err
+		rec := n.Record
+		if rec.State == wire.StateWithdrawn {
+			if rec.InPack() { // its bytes are there until the pack is compacted
+				copies = append(copies, rec)
 			}
-			if rec.State == wire.StateWithdrawn {
-				if rec.InPack() { // its bytes are there until the pack is compacted
-					copies = append(copies, rec)
-				}
-				continue
-			}
-			if _, matches := r.choice.matches(&rec); !matches || !r.choice.holdsVersion(&rec) {
-				continue
-			}
-			if !r.verb.takes(rec.State) {
-				others[rec.State]++
-				continue
-			}
-			found = append(found, rec)
+			continue
 		}
+		if _, matches := r.choice.matches(&rec); !matches || !r.choice.holdsVersion(&rec) {
+			continue
+		}
+		if !r.verb.takes(rec.State) {
+			others[rec.State]++
+			continue
+		}
+		found = append(found, rec)
 	}
 	found = r.choice.current(found)
 	if len(found) == 0 {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/cli/output"
-	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -119,18 +118,18 @@ func Whois(ctx context.Context, store objectstore.Store, site, name string, s *s
 	}
 	var found []Known
 	repeatOf := ""
-	err := s.records(ctx, store, site, func(list instrumentDay, r *wire.Record) {
+	for n, err := range s.records(ctx, store, site) {
 		switch {
-		case !means(r, list.instrument, digest, name):
-		case r.State == wire.StateWithdrawn:
-			repeatOf = r.RepeatOf
+		case err != nil:
+			return nil, err
+		case !means(&n.Record, n.Instrument, digest, name):
+		case n.State == wire.StateWithdrawn:
+			repeatOf = n.RepeatOf
 		default:
-			found = append(found, Known{Instrument: list.instrument, Day: list.day, Path: r.Published(), Record: *r})
+			found = append(found, Known{Instrument: n.Instrument, Day: wire.DayOf(n.ReceivedAt), Path: n.Published(), Record: n.Record})
 		}
-	})
+	}
 	switch {
-	case err != nil:
-		return nil, err
 	case len(found) == 0 && repeatOf != "":
 		return nil, fmt.Errorf("%q was taken back as a repeat of %s: substorm whois %s", name, repeatOf, repeatOf)
 	case len(found) == 0:
@@ -140,28 +139,13 @@ func Whois(ctx context.Context, store objectstore.Store, site, name string, s *s
 		return nil, err
 	}
 	for i := range found {
+		var err error
 		if found[i].Bytes, err = bytesOf(ctx, store, &found[i].Record); err != nil {
 			return nil, err
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Known) int { return b.Record.ReceivedAt.Compare(a.Record.ReceivedAt) })
 	return found, nil
-}
-
-// records calls f for all that the manifests list within the selection.
-func (s *selection) records(ctx context.Context, store objectstore.Store, site string, f func(instrumentDay, *wire.Record)) error {
-	for list, err := range s.lists(ctx, store, site) {
-		if err != nil {
-			return err
-		}
-		for r, err := range manifest.Records(ctx, store, site, list.instrument, list.day) {
-			if err != nil {
-				return fmt.Errorf("instrument %s, %s: %w", list.instrument, list.day, err)
-			}
-			f(list, &r)
-		}
-	}
-	return nil
 }
 
 // related reads the other versions of what has a name, which may be of any day, and the
@@ -179,21 +163,24 @@ func related(ctx context.Context, store objectstore.Store, site string, s *selec
 			byName[name] = append(byName[name], k)
 		}
 	}
-	err := again.records(ctx, store, site, func(list instrumentDay, r *wire.Record) {
-		if r.State == wire.StateWithdrawn {
-			if k := byID[r.RepeatOf]; k != nil {
-				k.Repeats = append(k.Repeats, KnownRepeat{r.ID, wire.FormatTime(r.ReceivedAt), r.Source, r.Gateway})
+	for n, err := range again.records(ctx, store, site) {
+		if err != nil {
+			return err
+		}
+		if n.State == wire.StateWithdrawn {
+			if k := byID[n.RepeatOf]; k != nil {
+				k.Repeats = append(k.Repeats, KnownRepeat{n.ID, wire.FormatTime(n.ReceivedAt), n.Source, n.Gateway})
 			}
-			return
+			continue
 		}
-		for _, k := range byName[list.instrument+"/"+r.Name] {
-			k.Versions = append(k.Versions, KnownVersion{max(1, r.Version), r.ID, r.Digest, r.State})
+		for _, k := range byName[n.Instrument+"/"+n.Name] {
+			k.Versions = append(k.Versions, KnownVersion{max(1, n.Version), n.ID, n.Digest, n.State})
 		}
-	})
+	}
 	for i := range found {
 		slices.SortFunc(found[i].Versions, func(a, b KnownVersion) int { return a.Version - b.Version })
 	}
-	return err
+	return nil
 }
 
 // means says whether a record is what was named.

@@ -143,15 +143,11 @@ func (c *Catalog) Days(ctx context.Context, instrument string) ([]wire.RootDay, 
 // find returns what the index says of a day; an empty summary where it says nothing.
 func (s snapshot) find(day wire.Day) wire.RootDay {
 	for _, days := range [][]wire.RootDay{s.entry.Open, s.root.days} {
-		if at, found := findDay(days, day); found {
+		if at, found := manifest.FindDay(days, day); found {
 			return days[at]
 		}
 	}
 	return wire.RootDay{Day: day}
-}
-
-func findDay(days []wire.RootDay, day wire.Day) (int, bool) {
-	return slices.BinarySearchFunc(days, day, func(d wire.RootDay, day wire.Day) int { return strings.Compare(string(d.Day), string(day)) })
 }
 
 // candidates returns the days that may hold something, the newest first; those with
@@ -176,7 +172,7 @@ func (s snapshot) holding(path string) []wire.RootDay {
 // as its summary says, or as one of its fresh notices does.
 func (s snapshot) changed(days []wire.RootDay, may func(wire.RootDay) bool, holds func(*item) bool) []wire.RootDay {
 	all := slices.DeleteFunc(days, func(d wire.RootDay) bool {
-		_, changed := findDay(s.entry.Open, d.Day)
+		_, changed := manifest.FindDay(s.entry.Open, d.Day)
 		return changed || len(s.fresh[d.Day]) > 0
 	})
 	for _, d := range s.entry.Open {

@@ -297,6 +297,24 @@ func ReadRoot(ctx context.Context, store objectstore.Store, site, instrument str
 	return root, nil
 }
 
+// Indexed returns the days of an instrument as its entry of the index tells of them, in
+// order. Errors: as ReadRoot.
+func Indexed(ctx context.Context, store objectstore.Store, site, instrument string, entry wire.IndexEntry) ([]wire.RootDay, error) {
+	if entry.Root == 0 {
+		return entry.Open, nil
+	}
+	root, err := ReadRoot(ctx, store, site, instrument, entry.Root)
+	if err != nil {
+		return nil, err
+	}
+	return MergeDays(root.Days, entry.Open), nil
+}
+
+// FindDay returns where a day is among days in order, or where it would be.
+func FindDay(days []wire.RootDay, day wire.Day) (int, bool) {
+	return slices.BinarySearchFunc(days, day, func(d wire.RootDay, day wire.Day) int { return strings.Compare(string(d.Day), string(day)) })
+}
+
 // MergeDays returns the days of a root with those that changed since.
 func MergeDays(root, changed []wire.RootDay) []wire.RootDay {
 	by := make(map[wire.Day]wire.RootDay, len(root)+len(changed))

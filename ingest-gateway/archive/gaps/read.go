@@ -138,14 +138,11 @@ func (k *Keeper) days(ctx context.Context, i *instrument) (days []wire.RootDay, 
 	if err != nil {
 		return nil, false, err
 	}
-	var root wire.Root
-	if index.Root > 0 {
-		if root, err = manifest.ReadRoot(ctx, k.cfg.Store, k.cfg.Site, i.name, index.Root); err != nil {
-			return nil, false, err
-		}
+	if days, err = manifest.Indexed(ctx, k.cfg.Store, k.cfg.Site, i.name, index); err != nil {
+		return nil, false, err
 	}
 	i.revision = entry.Revision()
-	return manifest.MergeDays(root.Days, index.Open), false, nil
+	return days, false, nil
 }
 
 // reading is what was read of a day of observation, from the files of which days of

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/substorm/substorm/internal/manifest"
@@ -58,7 +57,7 @@ func (i *book) recent(day wire.Day) (wire.RootDay, bool) {
 	if d, ok := i.days[day]; ok {
 		return d, true
 	}
-	if at, found := find(i.entry.Open, day); found {
+	if at, found := manifest.FindDay(i.entry.Open, day); found {
 		i.keep(i.entry.Open[at])
 		return i.entry.Open[at], true
 	}
@@ -74,15 +73,11 @@ func (k *Keeper) known(ctx context.Context, i *book, day wire.Day) (wire.RootDay
 	if err != nil {
 		return wire.RootDay{}, err
 	}
-	if at, found := find(root.Days, day); found {
+	if at, found := manifest.FindDay(root.Days, day); found {
 		i.keep(root.Days[at])
 		return root.Days[at], nil
 	}
 	return wire.RootDay{Day: day}, nil
-}
-
-func find(days []wire.RootDay, day wire.Day) (int, bool) {
-	return slices.BinarySearchFunc(days, day, func(d wire.RootDay, day wire.Day) int { return strings.Compare(string(d.Day), string(day)) })
 }
 
 // list finds the files of a day, and warns of what is none among them.
@@ -120,7 +115,7 @@ func (k *Keeper) summarize(ctx context.Context, i *book, day wire.Day) error {
 func (i *book) set(d wire.RootDay) {
 	i.keep(d)
 	i.changed = true
-	if at, found := find(i.entry.Open, d.Day); found {
+	if at, found := manifest.FindDay(i.entry.Open, d.Day); found {
 		i.entry.Open[at] = d
 	} else {
 		i.entry.Open = slices.Insert(i.entry.Open, at, d)

@@ -222,21 +222,21 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		at, known := find(base, day)
+		at, known := manifest.FindDay(base, day)
 		switch {
 		case len(files.InEffect) == 0:
 			continue
 		case !known || !base[at].Same(files.Known(day)):
 			err = k.summarize(ctx, i, day)
 		default:
-			if at, rooted := find(root.Days, day); !rooted || !root.Days[at].Same(files.Known(day)) {
+			if at, rooted := manifest.FindDay(root.Days, day); !rooted || !root.Days[at].Same(files.Known(day)) {
 				i.set(base[at])
 			}
 		}
 		if err != nil {
 			return err
 		}
-		if _, rooted := find(root.Days, day); rooted {
+		if _, rooted := manifest.FindDay(root.Days, day); rooted {
 			found++
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -94,14 +95,10 @@ func (r *Room) days(ctx context.Context, instrument string) ([]wire.RootDay, err
 		return nil, err
 	}
 	entry, err := wire.DecodeIndexEntry(e.Value())
-	if err != nil || entry.Root == 0 {
-		return entry.Open, err
-	}
-	root, err := manifest.ReadRoot(ctx, r.cfg.Store, r.cfg.Site, instrument, entry.Root)
 	if err != nil {
 		return nil, err
 	}
-	return manifest.MergeDays(root.Days, entry.Open), nil
+	return manifest.Indexed(ctx, r.cfg.Store, r.cfg.Site, instrument, entry)
 }
 
 // expire lists all of a day as purged. Stays says that the Instrument keeps the day by
@@ -229,7 +226,7 @@ func (r *Room) strange(b *batch, keys []string) {
 
 // expires says whether an object is among those that expire with their day: what
 // others keep is not ours to remove.
-func expires(rec *wire.Record) bool { return stays(rec) && wire.IsOurs(rec.Key) }
+func expires(rec *wire.Record) bool { return bucket.Holds(*rec) && wire.IsOurs(rec.Key) }
 
 func purged(rec *wire.Record, by *wire.Removal) {
 	at := by.At

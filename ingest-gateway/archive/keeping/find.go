@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -56,7 +57,7 @@ func (r *Room) find(ctx context.Context, b *batch) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.own[rec.Key] && stays(&rec) {
+		if p.own[rec.Key] && bucket.Holds(rec) {
 			p.held[rec.Key] = true
 		}
 	}
@@ -75,15 +76,11 @@ func (r *Room) find(ctx context.Context, b *batch) (*plan, error) {
 // goes says whether the bytes of a record are to be removed. Only what is listed as
 // purged, or as a repeat, may be.
 func goes(b *batch, rec *wire.Record) bool {
-	if stays(rec) {
+	if bucket.Holds(*rec) {
 		return false
 	}
 	_, asked := b.objects[rec.ID]
 	return asked || b.whole != nil && rec.State == wire.StatePurged
-}
-
-func stays(rec *wire.Record) bool {
-	return rec.State != wire.StatePurged && rec.State != wire.StateWithdrawn
 }
 
 func (p *plan) add(site string, b *batch, rec *wire.Record) {

@@ -231,7 +231,7 @@ func (r *Room) batches(ctx context.Context) ([]*batch, error) {
 			return nil, fmt.Errorf("%s: %w", e.Key(), err)
 		}
 		if err != nil || removal.Key() != e.Key() {
-			r.cfg.Log.Error("an entry that says what is to be removed cannot be read, and is left alone", "key", e.Key(), "error", err)
+			r.cfg.Log.Error("an entry that says what is to be removed cannot be read, and is left alone", "entry", e.Key(), "error", err)
 			continue
 		}
 		key := removal.Instrument + "." + string(removal.Day)

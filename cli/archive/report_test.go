@@ -93,10 +93,10 @@ func putGapsAndDownloads(t *testing.T, js jetstream.JetStream) {
 		}}.Encode)
 	for _, life := range []string{"one", "two"} {
 		putValue(t, js, wire.DownloadsBucket(site), wire.DownloadsKey("allsky-1", "2026-11-21", "feed-0", life), wire.Downloads{By: []wire.DownloadCount{
-			{Class: "person", Requests: 10, NotModified: 7, Bytes: 2048}, {Reader: "model", Class: "robot", Requests: 3, Refused: 1, Bytes: 1 << 20}}}.Encode)
+			{Class: "Person", Requests: 10, NotModified: 7, Bytes: 2048}, {Reader: "model", Class: "Robot", Requests: 3, Refused: 1, Bytes: 1 << 20}}}.Encode)
 	}
 	putValue(t, js, wire.DownloadsBucket(site), wire.DownloadsKey(wire.NoInstrument, "2026-11-21", "feed-0", "one"),
-		wire.Downloads{By: []wire.DownloadCount{{Class: "robot", Requests: 5, Bytes: 100}}}.Encode)
+		wire.Downloads{By: []wire.DownloadCount{{Class: "Robot", Requests: 5, Bytes: 100}}}.Encode)
 	putValue(t, js, wire.StatusBucket(site), wire.LedgerStatusKey, wire.LedgerStatus{ClosedTo: "2026-11-20"}.Encode)
 }
 

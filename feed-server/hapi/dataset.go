@@ -134,7 +134,7 @@ func (h *Handler) newDataset(c *caller, entry wire.InstrumentEntry, channel wire
 	d.open = c.decide(&entry, c.now) == access.Granted
 	if !d.open && entry.Access != nil {
 		// The one function draws the line; this only finds where it lies.
-		d.horizon = c.now.Add(-time.Duration(entry.Access.EmbargoMillis) * time.Millisecond).Truncate(time.Second)
+		d.horizon = c.now.Add(-entry.Access.Embargo()).Truncate(time.Second)
 	}
 	if !d.open && c.decide(&entry, d.horizon.Add(-1)) != access.Granted {
 		return nil, errors.New("nothing of it may be read")

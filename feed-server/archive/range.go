@@ -16,8 +16,8 @@ type part struct{ offset, length int64 }
 // many small ranges cost a server more than the client that asks for them.
 func parseRange(header string, size int64) (part, bool) {
 	all := part{0, size}
-	spec, ok := strings.CutPrefix(header, "bytes=")
-	if !ok || size == 0 || strings.Contains(spec, ",") {
+	unit, spec, ok := strings.Cut(header, "=")
+	if !ok || !strings.EqualFold(unit, "bytes") || size == 0 || strings.Contains(spec, ",") {
 		return all, true
 	}
 	from, to, ok := strings.Cut(strings.TrimSpace(spec), "-")

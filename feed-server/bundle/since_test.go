@@ -218,3 +218,23 @@ func TestLacksMeanwhile(t *testing.T) {
 		t.Errorf("what lacked is there again, and does not come: %v", third.names)
 	}
 }
+
+// What was under embargo comes when that is over, though no manifest changed.
+func TestEmbargoEnds(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	now := time.Now().UTC()
+	l.Put(archivetest.Camera, "old.jpg", "old", at(now), observed(storm))
+	l.Wait(l.Put(archivetest.Camera, "new.jpg", "new", at(now.Add(time.Second)), observed(now)))
+	l.List()
+	list := "bundle.d/allsky-1/" + now.Format(time.DateOnly) + ".jsonl"
+	declared(l, func(in *wire.InstrumentEntry) {
+		in.Access = &wire.AccessEntry{Archive: wire.AccessPublic, EmbargoMillis: time.Hour.Milliseconds()}
+	})
+	first := get(l, "/bundle/allsky-1.tar")
+	first.want(t, "under embargo", "allsky-1/old.jpg", list)
+	declared(l, func(in *wire.InstrumentEntry) { in.Access = archivetest.Public })
+	second := get(l, "/bundle/allsky-1.tar?"+since(first))
+	second.want(t, "when it is over", "allsky-1/new.jpg", list)
+	get(l, "/bundle/allsky-1.tar?"+since(second)).want(t, "nothing more")
+}

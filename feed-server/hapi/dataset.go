@@ -200,7 +200,7 @@ func (h *Handler) span(ctx context.Context, c *caller, d *dataset) (span, *probl
 			s.start = s.stop.Add(-time.Second)
 		}
 	}
-	if ok {
+	if ok && d.channel.Datagrams != "" { // of objects it is not known what times they hold
 		s.sample(from, d)
 	}
 	return s, nil

@@ -29,6 +29,9 @@ const (
 	DefaultRate = 1 << 20
 	// DefaultInterval is between the beginnings of two passes, where one takes less.
 	DefaultInterval = 7 * 24 * time.Hour
+	// DefaultAgain is how often what is damaged is looked at again: somebody may have
+	// repaired it.
+	DefaultAgain = time.Hour
 	// requestCost is what an object counts beside its bytes: the store is busy with a
 	// request for as long as with so many of them, about.
 	requestCost = 64 << 10
@@ -48,9 +51,10 @@ type Config struct {
 	JetStream jetstream.JetStream
 	Store     objectstore.Store
 	Lease     Lease
-	// Rate is how many bytes a second are read, and Interval as its default says.
-	Rate     int64
-	Interval time.Duration
+	// Rate is how many bytes a second are read; Interval and Again are as their defaults
+	// say.
+	Rate            int64
+	Interval, Again time.Duration
 
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -73,6 +77,9 @@ func New(cfg Config) *Scrub {
 	}
 	if cfg.Interval <= 0 {
 		cfg.Interval = DefaultInterval
+	}
+	if cfg.Again <= 0 {
+		cfg.Again = DefaultAgain
 	}
 	return &Scrub{cfg: cfg, pace: newPace(cfg.Rate)}
 }
@@ -104,6 +111,7 @@ func (s *Scrub) once(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.followClaims(ctx) })
+	group.Go(func() error { return s.lookAgain(ctx) })
 	group.Go(func() error { return s.walk(ctx) })
 	return group.Wait()
 }
@@ -150,16 +158,24 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// nextPass waits until it is time for one, and looks again at what is known to be
-// damaged.
+// lookAgain looks at what is known to be damaged, until ctx ends.
+func (s *Scrub) lookAgain(ctx context.Context) error {
+	for {
+		if err := sleep(ctx, s.cfg.Again); err != nil {
+			return err
+		}
+		for _, d := range s.findings.all() {
+			if err := s.look(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// nextPass waits until it is time for one.
 func (s *Scrub) nextPass(ctx context.Context) error {
 	if err := sleep(ctx, time.Until(s.cursor.BegunAt.Add(s.cfg.Interval))); err != nil {
 		return err
-	}
-	for _, d := range s.findings.all() {
-		if err := s.look(ctx, d); err != nil {
-			return err
-		}
 	}
 	s.cursor = wire.ScrubCursor{BegunAt: time.Now().UTC()}
 	return s.save(ctx)

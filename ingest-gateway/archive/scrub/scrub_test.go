@@ -58,7 +58,7 @@ func (l *lab) run(interval time.Duration) (stop func()) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(l.t.Context())
 	done := make(chan struct{})
-	s := New(Config{Site: site, Gateway: "gateway-0", JetStream: l.js, Store: l.store, Lease: always{}, Rate: 1 << 30, Interval: interval,
+	s := New(Config{Site: site, Gateway: "gateway-0", JetStream: l.js, Store: l.store, Lease: always{}, Rate: 1 << 30, Interval: interval, Again: 50 * time.Millisecond,
 		Log: slog.New(slog.DiscardHandler), Metrics: l.metrics})
 	go func() {
 		defer close(done)
@@ -174,6 +174,18 @@ func (l *lab) cursor() wire.ScrubCursor {
 }
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC)
+
+// What was repaired is seen long before the next pass.
+func TestRepaired(t *testing.T) {
+	l := newLab(t)
+	r := l.object(noon, "whole")
+	l.list(r)
+	l.put(r.Key, "WHOLE")
+	l.run(time.Hour)
+	l.await("found", map[string]wire.DamageCause{r.ID: wire.DamageDamaged})
+	l.put(r.Key, "whole")
+	l.await("seen whole", map[string]wire.DamageCause{})
+}
 
 // What is damaged or gone is found and stands in the ledger, whether the scrub comes
 // to it or another says so, until it is whole again or the archive does not hold it.

@@ -14,14 +14,17 @@ import (
 // plan is where the bytes of what is to be removed may lie: where the manifest says,
 // and where they lay before a compaction moved them.
 type plan struct {
-	// own are objects of their own, held those of them that an object needs that stays.
-	own, held map[string]bool
-	packs     map[string]bool
+	// own are objects of their own, with the digest of the bytes that are to go; held
+	// those of them that an object needs that stays.
+	own   map[string]wire.Digest
+	held  map[string]bool
+	packs map[string]bool
 	// ids are the objects; moved those that a compaction took out of a pack that
 	// nothing names any more.
-	ids, moved map[manifest.IDHash]bool
-	count      int
-	bytes      int64
+	ids   map[manifest.IDHash]wire.Digest
+	moved map[manifest.IDHash]bool
+	count int
+	bytes int64
 }
 
 // objects are the keys that may be deleted.
@@ -37,8 +40,8 @@ func (p *plan) objects() []string {
 
 // find reads where the bytes of a batch may lie.
 func (r *Room) find(ctx context.Context, b *batch) (*plan, error) {
-	p := &plan{own: map[string]bool{}, held: map[string]bool{}, packs: map[string]bool{},
-		ids: map[manifest.IDHash]bool{}, moved: map[manifest.IDHash]bool{}}
+	p := &plan{own: map[string]wire.Digest{}, held: map[string]bool{}, packs: map[string]bool{},
+		ids: map[manifest.IDHash]wire.Digest{}, moved: map[manifest.IDHash]bool{}}
 	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
 		if err != nil {
 			return nil, err
@@ -57,7 +60,7 @@ func (r *Room) find(ctx context.Context, b *batch) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.own[rec.Key] && bucket.Holds(rec) {
+		if _, goes := p.own[rec.Key]; goes && bucket.Holds(rec) {
 			p.held[rec.Key] = true
 		}
 	}
@@ -86,17 +89,17 @@ func goes(b *batch, rec *wire.Record) bool {
 func (p *plan) add(site string, b *batch, rec *wire.Record) {
 	p.count++
 	p.bytes += rec.Size
-	p.ids[manifest.HashID(rec.ID)] = true
+	p.ids[manifest.HashID(rec.ID)] = rec.Digest
 	if rec.InPack() {
 		p.packs[rec.Key] = true
 	} else {
-		p.own[rec.Key] = true
+		p.own[rec.Key] = rec.Digest
 	}
 	if found := b.objects[rec.ID].Found; found != "" {
 		if _, err := wire.ParsePackKey(found); err == nil {
 			p.packs[found] = true
 		} else {
-			p.own[found] = true
+			p.own[found] = rec.Digest
 		}
 	}
 	first, packed := wire.KeyOfID(rec.ID)
@@ -105,8 +108,8 @@ func (p *plan) add(site string, b *batch, rec *wire.Record) {
 		p.packs[first] = true
 	case !rec.InPack():
 	case b.whole == nil:
-		p.own[first] = true // it was stored by itself first, or waited in a spool
-		p.own[wire.RawKey(site, b.instrument, rec.ReceivedAt, rec.Digest)] = true
+		p.own[first] = rec.Digest // it was stored by itself first, or waited in a spool
+		p.own[wire.RawKey(site, b.instrument, rec.ReceivedAt, rec.Digest)] = rec.Digest
 	}
 	if pack, err := wire.ParsePackKey(rec.Key); err == nil && pack.Compacted() && !packed {
 		p.moved[manifest.HashID(rec.ID)] = true
@@ -120,8 +123,8 @@ func (r *Room) findRaw(ctx context.Context, b *batch, p *plan) error {
 		if err != nil {
 			return err
 		}
-		if p.ids[manifest.HashID(info.Key)] {
-			p.own[info.Key] = true
+		if digest, asked := p.ids[manifest.HashID(info.Key)]; asked {
+			p.own[info.Key] = digest
 		}
 	}
 	return nil

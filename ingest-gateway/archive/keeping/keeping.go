@@ -24,6 +24,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
+	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -79,7 +80,8 @@ type Room struct {
 	vacated map[string]time.Time
 	// told has the removals that wait, with the reason that was last logged.
 	told map[string]string
-	// strangers are the keys that were told of.
+	// strangers are the keys that were told of: of changes that cannot be read, and of
+	// bytes that are not those to be removed.
 	strangers map[string]bool
 }
 
@@ -100,10 +102,10 @@ func New(cfg Config) *Room {
 // and is tried again. Errors: wire.ErrNewerFormat, manifest.ErrFenced,
 // stream.ErrLeaseLost, and what keeps JetStream from answering.
 func (r *Room) Run(ctx context.Context) error {
-	bucket := wire.CursorBucket(r.cfg.Site)
-	kv, err := r.cfg.JetStream.KeyValue(ctx, bucket)
+	name := wire.CursorBucket(r.cfg.Site)
+	kv, err := r.cfg.JetStream.KeyValue(ctx, name)
 	if err != nil {
-		return fmt.Errorf("bucket %s: %w", bucket, err)
+		return fmt.Errorf("bucket %s: %w", name, err)
 	}
 	r.kv = kv
 	var expired time.Time
@@ -307,7 +309,7 @@ func (r *Room) remove(ctx context.Context, b *batch, now time.Time) error {
 func (r *Room) deleteAll(ctx context.Context, b *batch, p *plan) error {
 	var wait error
 	for _, key := range p.objects() {
-		err := r.delete(ctx, b.instrument, key)
+		err := r.delete(ctx, b.instrument, key, p.own[key])
 		if err == nil {
 			continue
 		}
@@ -320,14 +322,34 @@ func (r *Room) deleteAll(ctx context.Context, b *batch, p *plan) error {
 	return wait
 }
 
-func (r *Room) delete(ctx context.Context, instrument, key string) error {
+// delete removes the bytes of a digest; what else lies under their key stays.
+func (r *Room) delete(ctx context.Context, instrument, key string, digest wire.Digest) error {
 	if why := r.cfg.Held(instrument); why != "" {
 		return &waits{waitHold, errors.New(why)}
+	}
+	other, err := bucket.Other(ctx, r.cfg.Store, key, digest)
+	if err != nil {
+		return err
+	}
+	if other != (wire.Digest{}) {
+		r.spare(instrument, key, digest, other)
+		return nil
 	}
 	if err := r.cfg.Lease.Check(); err != nil {
 		return err
 	}
 	return r.cfg.Store.Delete(ctx, key)
+}
+
+// spare tells, once, of bytes that lie where those lay that are to be removed.
+func (r *Room) spare(instrument, key string, digest, other wire.Digest) {
+	if r.strangers[key] {
+		return
+	}
+	r.strangers[key] = true
+	r.cfg.Metrics.spared.Inc()
+	r.cfg.Log.Error("other bytes lie under the key of an object that is to be removed, and are kept: no manifest lists them",
+		"instrument", instrument, "object", key, "removed", digest, "kept", other)
 }
 
 // done deletes an entry of a batch. One to which something was added since stays: there

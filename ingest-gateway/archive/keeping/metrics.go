@@ -9,6 +9,7 @@ type Metrics struct {
 	waiting        *prometheus.GaugeVec
 	objects, bytes *prometheus.CounterVec
 	strangers      prometheus.Counter
+	spared         prometheus.Counter
 }
 
 // What bytes are removed by.
@@ -28,6 +29,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "substorm_archive_removed_bytes_total", Help: "Bytes of those objects."}, []string{"by"}),
 		strangers: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_archive_changes_unread_total", Help: "Files among changes that could not be read as such where a day was to expire."}),
+		spared: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_archive_removal_spared_total", Help: "Objects that were kept although a removal names their key: they hold other bytes than what is to be removed."}),
 	}
 	for _, by := range []string{byPurge, byExpiry} {
 		m.objects.WithLabelValues(by)
@@ -36,6 +39,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, reason := range waitReasons {
 		m.waiting.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.waiting, m.objects, m.bytes, m.strangers)
+	registry.MustRegister(m.waiting, m.objects, m.bytes, m.strangers, m.spared)
 	return m
 }

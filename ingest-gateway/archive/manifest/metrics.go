@@ -35,6 +35,7 @@ const (
 	findingUnannounced  = "Unannounced"  // stored, and in no manifest: announced
 	findingWithdrawn    = "Withdrawn"    // a repeat that should be gone: removed
 	findingPurged       = "Purged"       // what was purged is there again: handed on to be removed
+	findingOther        = "Other"        // other bytes lie under the key of what was purged: left alone
 	findingStaging      = "Staging"      // what a kill left: removed
 	findingUnreadable   = "Unreadable"   // no object of ours, or one of a newer Substorm: left alone
 	findingOrphanRepeat = "OrphanRepeat" // a repeat whose original is gone: left alone
@@ -85,7 +86,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, path := range []string{pathOwn, pathTold, pathUnchecked} {
 		m.paths.WithLabelValues(path)
 	}
-	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingPurged, findingStaging, findingUnreadable, findingOrphanRepeat} {
+	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingPurged, findingOther, findingStaging, findingUnreadable, findingOrphanRepeat} {
 		m.found.WithLabelValues(finding)
 	}
 	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept, m.paths, m.refilled, m.leftOut, m.changes, m.changesRefused)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -37,6 +38,41 @@ func (w *Writer) saveRemovals(ctx context.Context) error {
 	}
 	w.removals = w.removals[:0]
 	return nil
+}
+
+// foundPurged looks at what lies under the key of an object that was purged. Where it is
+// its bytes they go again; others took the key since, and stay.
+func (s *Sweeper) foundPurged(ctx context.Context, of dayKey, key string) error {
+	if !wire.IsNamedID(key) { // all other keys say whose bytes they are
+		return s.removeAgain(ctx, of, key, key)
+	}
+	n, ok, err := s.notice(ctx, key)
+	if err != nil || !ok {
+		return err
+	}
+	r, found, err := s.purgedRecord(ctx, of, key)
+	if err != nil || !found {
+		return err // its part is still open
+	}
+	if n.Digest == r.Digest {
+		return s.removeAgain(ctx, of, key, key)
+	}
+	s.cfg.Metrics.found.WithLabelValues(findingOther).Inc()
+	s.cfg.Log.Error("other bytes lie under the key of an object that was purged, and are kept: no manifest lists them",
+		"instrument", of.instrument, "object", key, "purged", r.Digest, "kept", n.Digest)
+	return nil
+}
+
+func (s *Sweeper) purgedRecord(ctx context.Context, of dayKey, id string) (wire.Record, bool, error) {
+	for r, err := range read.Records(ctx, s.cfg.Store, s.cfg.Site, of.instrument, of.day) {
+		if err != nil {
+			return wire.Record{}, false, err
+		}
+		if r.ID == id {
+			return r, r.State == wire.StatePurged, nil
+		}
+	}
+	return wire.Record{}, false, nil
 }
 
 // removeAgain hands on what the sweep found of an object that was purged.

@@ -237,7 +237,7 @@ func (s *Sweeper) compare(ctx context.Context, key slotKey, keys []string) error
 		case withdrawn:
 			err = s.withdraw(ctx, key.dayKey, keys[i])
 		case purged:
-			err = s.removeAgain(ctx, key.dayKey, keys[i], keys[i])
+			err = s.foundPurged(ctx, key.dayKey, keys[i])
 		}
 		if err != nil {
 			return err

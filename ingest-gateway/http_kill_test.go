@@ -25,6 +25,7 @@ func TestKillAfterTheLastByteOfAName(outer *testing.T) {
 	g := l.start(t, gatewayOptions{dir: dir})
 	g.awaitReady()
 	awaitListening(t, port)
+	l.awaitNames(t) // before the store stands still
 	objects := uint64(0)
 	for _, c := range []struct {
 		name   string
@@ -177,4 +178,17 @@ func TestHTTPOutages(t *testing.T) {
 			t.Errorf("%s is receipted, and not stored", name)
 		}
 	}
+}
+
+// awaitNames waits until the archivist has seen that all names have their claims.
+func (l *lab) awaitNames(t *testing.T) {
+	t.Helper()
+	await(t, "the names are whole", func() (bool, string) {
+		kv, err := l.js.KeyValue(t.Context(), wire.NamesBucket(l.site))
+		if err != nil {
+			return false, err.Error()
+		}
+		_, err = kv.Get(t.Context(), wire.NamesListedKey)
+		return err == nil, fmt.Sprint(err)
+	})
 }

@@ -15,6 +15,25 @@ import (
 // NamesBucket holds who has which name, see NameKey.
 func NamesBucket(site string) string { return "NAMES_" + site }
 
+// NamesListedKey is the key that says that all names which the archive lists have their
+// claims, as NamesListed. Where it is not there, the bucket is new, was lost, or is of a
+// Substorm of before there was the key: then a name without a claim may be taken.
+const NamesListedKey = "_listed"
+
+// NamesListed is the value under NamesListedKey. That it is there says what it means; the
+// rest is for people.
+type NamesListed struct {
+	Format int `json:"format"`
+	// At is when the claims were compared with the manifests.
+	At time.Time `json:"at"`
+}
+
+// Encode writes it as JSON.
+func (l NamesListed) Encode() ([]byte, error) {
+	l.Format = Format
+	return json.Marshal(l)
+}
+
 // NameKey is the key of a name's claim: <instrument>.<hex SHA-256 of the name>.
 // Names hold characters that keys of a bucket may not.
 func NameKey(instrument, name string) string {

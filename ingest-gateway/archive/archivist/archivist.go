@@ -226,7 +226,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	keeper := a.index(lease)
 	writer, cutter := a.writer(lease, keeper), a.cutter(lease)
 	compactor, closer := a.compactor(lease, keeper), a.closer(lease)
-	rooms := []room{keeper, writer, a.sweeper(lease, writer), cutter, compactor, closer, a.keeping(lease, compactor, closer)}
+	rooms := []room{keeper, a.names(lease), writer, a.sweeper(lease, writer), cutter, compactor, closer, a.keeping(lease, compactor, closer)}
 	if a.cfg.Declared != nil {
 		rooms = append(rooms, a.forwarder(lease), a.gaps(lease, keeper), a.descriptions(lease))
 	}

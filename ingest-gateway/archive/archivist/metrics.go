@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/keeping"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/metadata"
+	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/scrub"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 )
@@ -28,6 +29,7 @@ type metrics struct {
 	scrub    *scrub.Metrics
 	keeping  *keeping.Metrics
 	metadata *metadata.Metrics
+	names    *names.Metrics
 	held     prometheus.Gauge
 	failures prometheus.Counter
 	lag      *prometheus.GaugeVec
@@ -46,6 +48,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		scrub:    scrub.NewMetrics(registry),
 		keeping:  keeping.NewMetrics(registry),
 		metadata: metadata.NewMetrics(registry),
+		names:    names.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{

@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/ingest-gateway/archive/metadata"
+	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/scrub"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/stream"
@@ -36,6 +37,12 @@ func (a *archivist) writer(lease *stream.Lease, keeper *index.Keeper) *manifest.
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow, Naming: a.naming, Held: a.held,
 		NoticeRetention: a.cfg.NoticeRetention, PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Index: keeper,
 		Log: a.cfg.Log, Metrics: a.metrics.manifest,
+	})
+}
+
+func (a *archivist) names(lease *stream.Lease) room {
+	return names.NewLister(names.ListerConfig{
+		Site: a.cfg.Site, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Log: a.cfg.Log, Metrics: a.metrics.names,
 	})
 }
 

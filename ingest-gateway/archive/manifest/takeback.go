@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -24,6 +25,7 @@ const (
 	refusedUnlisted = "Unlisted"  // no manifest lists the object
 	refusedHold     = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
 	refusedState    = "State"     // what was not retracted cannot be restored, what was purged cannot come back
+	refusedNames    = "Names"     // nobody knows yet whether a name has a newer version
 	refusedForeign  = "Foreign"   // its bytes lie where others write: they are not ours to remove
 )
 
@@ -142,7 +144,8 @@ func (w *Writer) restore(ctx context.Context, d *day, s *slot, r wire.Record, n 
 	return nil
 }
 
-// hasNewer says whether a name has a later version than a record.
+// hasNewer says whether a name has a later version than a record. Error refusal: while
+// claims that were lost are made anew, that there is none says nothing.
 func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record) (bool, error) {
 	if !wire.IsNamedID(r.ID) || r.Name == "" {
 		return false, nil
@@ -153,6 +156,14 @@ func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record)
 	kv, err := w.cfg.JetStream.KeyValue(ctx, bucket)
 	if err != nil {
 		return false, fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	whole, err := names.IsWhole(ctx, kv)
+	if err != nil {
+		return false, err
+	}
+	if !whole {
+		return false, &refusal{refusedNames, "which versions its name has is found out anew, because the bucket " + bucket +
+			" was lost or is of an older Substorm: ask again when the gateways' log says that the names have their claims"}
 	}
 	e, err := kv.Get(ctx, wire.NameKey(instrument, r.Name))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -21,6 +21,9 @@ import (
 // ErrConflict says that other bytes have the name.
 var ErrConflict = errors.New("another object has this name")
 
+// errUnlisted says that nobody knows yet whether a name is free.
+var errUnlisted = errors.New("the claims of the names that the archive lists are not all there yet: the archivist makes them")
+
 const (
 	// marks is how many names wait to be marked as announced; beyond, a name is
 	// not marked, and a repeat of its object costs more.
@@ -29,6 +32,11 @@ const (
 	markTimeout = 10 * time.Second
 	// staleWait is how long a replica that does not know an entry yet is given.
 	staleWait = 20 * time.Millisecond
+	// listedWait is between looks whether all claims are there.
+	listedWait = 100 * time.Millisecond
+	// reads and readRetry are what JetStream is given to answer, as a publication is.
+	reads     = 3
+	readRetry = 250 * time.Millisecond
 )
 
 // Config says whose names.
@@ -76,14 +84,17 @@ type Held struct {
 }
 
 // Claim gives the name to the object, or says which equal object has it. Errors:
-// ErrConflict, stream.ErrUnavailable where JetStream does not answer,
-// wire.ErrMalformed, wire.ErrNewerFormat.
+// ErrConflict, stream.ErrUnavailable where JetStream does not answer or claims that were
+// lost are not made anew yet, wire.ErrMalformed, wire.ErrNewerFormat.
 func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 	kv, err := n.bucket(ctx)
 	if err != nil {
 		return Held{}, err
 	}
 	key := wire.NameKey(w.Instrument, w.Name)
+	if held, found, err := n.awaitListed(ctx, kv, key, w); found || err != nil {
+		return held, err
+	}
 	first := n.version(w, 1)
 	value, err := wire.NameClaim{Name: w.Name, Versions: []wire.NameVersion{first}}.Encode()
 	if err != nil {
@@ -102,6 +113,55 @@ func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 	}
 }
 
+// awaitListed waits until the bucket says that all names which the archive lists have
+// their claims: before that a name without one may have been given long ago, and nobody
+// takes it. What is claimed already is found at once.
+func (n *Names) awaitListed(ctx context.Context, kv jetstream.KeyValue, key string, w Wanted) (held Held, found bool, err error) {
+	for tries := 1; ; {
+		whole, err := IsWhole(ctx, kv)
+		if err != nil && (tries == reads || !pause(ctx, readRetry)) {
+			return Held{}, false, unavailable(w.Name, err)
+		}
+		if err != nil {
+			tries++
+			continue
+		}
+		if whole {
+			return Held{}, false, nil
+		}
+		claim, there, err := n.Lookup(ctx, w.Instrument, w.Name)
+		if err != nil {
+			return Held{}, false, err
+		}
+		if held, found := w.heldBy(claim); there && found {
+			return held, true, nil
+		}
+		if !pause(ctx, listedWait) {
+			return Held{}, false, unavailable(w.Name, errUnlisted)
+		}
+	}
+}
+
+// pause waits, and says whether ctx goes on.
+func pause(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(wait):
+		return true
+	}
+}
+
+// heldBy returns the version of a claim that has the digest of the wanted object.
+func (w Wanted) heldBy(c wire.NameClaim) (Held, bool) {
+	v, found := c.Find(w.Digest)
+	if !found {
+		return Held{}, false
+	}
+	own := v.Gateway == w.Gateway && v.Incarnation == w.Incarnation && v.ReceivedAt.Equal(w.ReceivedAt)
+	return Held{v, supersedes(c, v), own}, true
+}
+
 // taken says that an entry is there already, or is another than was read.
 func taken(err error) bool {
 	return errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch)
@@ -117,9 +177,8 @@ func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w W
 	if claim.Name != w.Name {
 		return Held{}, false, fmt.Errorf("name %q: its claim is of %q: %w", w.Name, claim.Name, wire.ErrMalformed)
 	}
-	if v, found := claim.Find(w.Digest); found {
-		own := v.Gateway == w.Gateway && v.Incarnation == w.Incarnation && v.ReceivedAt.Equal(w.ReceivedAt)
-		return Held{v, supersedes(claim, v), own}, true, nil
+	if held, found := w.heldBy(claim); found {
+		return held, true, nil
 	}
 	if !w.KeepVersions {
 		return Held{NameVersion: claim.Latest()}, false, fmt.Errorf("name %q of instrument %s: %w", w.Name, w.Instrument, ErrConflict)
@@ -183,10 +242,8 @@ func read(ctx context.Context, kv jetstream.KeyValue, key string) (wire.NameClai
 		if !errors.Is(err, jetstream.ErrKeyNotFound) {
 			return wire.NameClaim{}, 0, unavailable(key, err)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, staleWait) {
 			return wire.NameClaim{}, 0, unavailable(key, ctx.Err())
-		case <-time.After(staleWait):
 		}
 	}
 }

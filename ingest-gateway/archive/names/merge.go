@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package names
+
+import (
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// listed is a name and its versions that the archive lists.
+type listed struct {
+	instrument, name string
+	versions         map[int]wire.NameVersion
+}
+
+// claimOf returns the name and the version that an object claimed; false for one that
+// claimed none, as what was imported.
+func claimOf(site, instrument string, r wire.Record) (wire.NameVersion, bool) {
+	version := max(r.Version, 1)
+	if r.Name == "" || r.ID != wire.NamedKey(site, instrument, r.Name, version) || r.Digest == (wire.Digest{}) {
+		return wire.NameVersion{}, false
+	}
+	return wire.NameVersion{Version: version, Digest: r.Digest, Size: r.Size, Key: r.ID,
+		ReceivedAt: r.ReceivedAt, Gateway: r.Gateway, Incarnation: r.Incarnation, Announced: true}, true
+}
+
+// merge adds to a claim, which is empty where there is none, what the archive lists.
+// What the claim says stays: conflicts are the versions of which the archive lists other
+// bytes. A version that neither knows was claimed once, and its object never stored: it
+// keeps its number, and no object has its digest.
+func merge(site string, claim wire.NameClaim, l *listed) (merged wire.NameClaim, changed bool, conflicts []wire.NameVersion) {
+	last := len(claim.Versions)
+	for version := range l.versions {
+		last = max(last, version)
+	}
+	merged.Name = l.name
+	for number := 1; number <= last; number++ {
+		var is wire.NameVersion
+		if number <= len(claim.Versions) {
+			is = claim.Versions[number-1]
+		} else {
+			is = wire.NameVersion{Version: number, Key: wire.NamedKey(site, l.instrument, l.name, number)}
+			changed = true
+		}
+		known, found := l.versions[number]
+		switch {
+		case !found:
+		case is.Digest == wire.Digest{}:
+			is, changed = known, true
+		case is.Digest != known.Digest:
+			conflicts = append(conflicts, known)
+		case !is.Announced:
+			is.Announced, changed = true, true
+		}
+		merged.Versions = append(merged.Versions, is)
+	}
+	return merged, changed, conflicts
+}

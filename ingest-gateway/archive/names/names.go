@@ -92,7 +92,7 @@ func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 		return Held{}, err
 	}
 	key := wire.NameKey(w.Instrument, w.Name)
-	if held, found, err := n.awaitListed(ctx, kv, key, w); found || err != nil {
+	if held, found, err := n.awaitListed(ctx, kv, w); found || err != nil {
 		return held, err
 	}
 	first := n.version(w, 1)
@@ -116,7 +116,7 @@ func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 // awaitListed waits until the bucket says that all names which the archive lists have
 // their claims: before that a name without one may have been given long ago, and nobody
 // takes it. What is claimed already is found at once.
-func (n *Names) awaitListed(ctx context.Context, kv jetstream.KeyValue, key string, w Wanted) (held Held, found bool, err error) {
+func (n *Names) awaitListed(ctx context.Context, kv jetstream.KeyValue, w Wanted) (held Held, found bool, err error) {
 	for tries := 1; ; {
 		whole, err := IsWhole(ctx, kv)
 		if err != nil && (tries == reads || !pause(ctx, readRetry)) {

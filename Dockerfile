@@ -5,10 +5,13 @@
 #
 # hack/images assembles the same images where no engine runs; a test there compares the two.
 
+# For a build that does not change with the tag, give the image by digest:
+# --build-arg GO_IMAGE=golang:1.26-bookworm@sha256:…
 ARG GO_VERSION=1.26
+ARG GO_IMAGE=golang:${GO_VERSION}-bookworm
 
 # Compiles on the platform of the machine at hand for the platform that is asked for.
-FROM --platform=$BUILDPLATFORM golang:${GO_VERSION}-bookworm AS toolchain
+FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS toolchain
 ENV CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-buildvcs=false
 WORKDIR /src
 

@@ -22,15 +22,16 @@ demo-down: ## Remove everything that demo made (the cache of built parts stays)
 test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API servers
 	@go run ./hack/parts nats-server minio etcd kube-apiserver helm >/dev/null
 	go vet -tags e2e ./...
-	go test -p 3 -timeout 15m ./...
+	go test -p 3 -timeout 25m ./...
 
 e2e: ## Tests on real clusters of up to three nodes, about six minutes; needs root where there is no Docker
 	go test -tags e2e -p 1 -count 1 -timeout 30m -v ./hack/cluster ./e2e
 
-e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 GiB, outages of three and ten minutes, UARC's four set-ups
+e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 GiB, outages of three and ten minutes, 200 faults under load, UARC's four set-ups
 	SUBSTORM_TEST_LARGE_OBJECT=2147483648 go test -count 1 -timeout 30m -v -run TestBudget ./ingest-gateway
 	SUBSTORM_TEST_OUTAGE=3m go test -count 1 -timeout 45m -v -run 'TestSpoolWhileAway|TestHiccups' ./ingest-gateway
 	SUBSTORM_TEST_OUTAGE=10m go test -count 1 -timeout 45m -v -run TestOutage ./e2e/leaf
+	SUBSTORM_TEST_ROUNDS=200 go test -count 1 -timeout 60m -v -run TestFaults ./e2e/faults
 	./hack/bench.sh uarc
 
 bench: ## List the benchmarks, or run one: make bench NAME=...; results go to bench/results

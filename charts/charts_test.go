@@ -50,6 +50,7 @@ var renderings = []rendering{
 		"--set=nats.leafOf.url=tls://hub.example.org:7422,nats.leafOf.secretName=hub-leaf-north",
 		"--set=nats.leafOf.account=" + strings.Repeat("A", 56),
 		"--set=nats.leafOf.denyStreams={FEED_north_aurora,CONS_north_display}",
+		"--set=networkPolicy.monitoringFrom[0].ipBlock.cidr=192.0.2.0/24",
 	}},
 	{"substorm", "substorm", nil},
 	{"substorm-upgrade", "substorm", []string{"--is-upgrade"}},
@@ -67,7 +68,12 @@ var renderings = []rendering{
 		"--set=site.spec.readers[0].name=uni,site.spec.readers[0].clientCertificate.names={reader.uni.example}",
 		"--set=feedServer.networkPolicy.enabled=true,feedServer.networkPolicy.from[0].ipBlock.cidr=192.0.2.0/24",
 	}},
+	{"quickstart-by-digest", "substorm-quickstart", []string{
+		"--set=image.registry=registry.example.org,networkPolicy.enabled=false",
+		"--set=nats.image.digest=sha256:" + strings.Repeat("0", 64) + ",s3.image.digest=sha256:" + strings.Repeat("1", 64),
+	}},
 	{"substorm-elsewhere", "substorm", []string{
+		"--set=operator.image.digest=sha256:" + strings.Repeat("a", 64) + ",gateway.image.digest=sha256:" + strings.Repeat("b", 64),
 		"--set=site.enabled=false,ingestGateway.enabled=false,crds.upgrade=false",
 		"--set=operator.watchNamespaces={thule,andoya},operator.replicas=2",
 		"--set=image.registry=registry.example.org,image.tag=1.2.3,image.pullSecrets={pull}",

@@ -185,7 +185,7 @@ func segmentsHold(s *station, t *testing.T, n uint64) error {
 func waitFor(t *testing.T, done func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		if err = done(); err == nil {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/cli/send/queue"
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -286,4 +288,46 @@ func TestHTTPSToken(t *testing.T) {
 	}
 	transmit(0, right)
 	s.await(t, want)
+}
+
+// TestSendOfWhatIsGone: what the store lost, a sender that sends it again brings back, in one
+// request and in pieces; it ends well only where the store has it.
+func TestSendOfWhatIsGone(t *testing.T) {
+	s := newWebStation(t, func(*wire.InstrumentEntry) {})
+	dir := t.TempDir()
+	for name, size := range map[string]int{"small.bin": 1000, "large.bin": 8 << 20} {
+		t.Run(name, func(t *testing.T) {
+			path, digest := randomNamed(t, dir, name, size)
+			send := func() {
+				t.Helper()
+				if _, stderr, code := runProgram(t, "substorm", "send", "--to", fmt.Sprintf("http://127.0.0.1:%d/in/allsky/", s.ports[0]), path); code != 0 {
+					t.Fatalf("exit code %d\n%s", code, stderr)
+				}
+			}
+			send()
+			key := wire.NamedKey("hub", "allsky", name, 1)
+			waitFor(t, func() error {
+				if is := s.listed(t)[key]; is != digest {
+					return fmt.Errorf("%s is listed as %q", key, is)
+				}
+				return nil
+			})
+			if err := s.store.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			send()
+			body, _, err := s.store.Get(t.Context(), key, objectstore.All)
+			if err != nil {
+				t.Fatalf("the sender was told that it is archived: %v", err)
+			}
+			defer body.Close()
+			h := sha256.New()
+			if _, err := io.Copy(h, body); err != nil || hex.EncodeToString(h.Sum(nil)) != digest {
+				t.Errorf("other bytes are stored, %v", err)
+			}
+		})
+	}
+	if all := s.listed(t); len(all) != 2 {
+		t.Errorf("%d objects are listed, want 2: %v", len(all), all)
+	}
 }

@@ -20,6 +20,7 @@ import (
 
 // webStation is a Site with two gateways that receive for an instrument over HTTP.
 type webStation struct {
+	store    objectstore.Store
 	gateways []*parts.Gateway
 	ports    []int
 	archive  []string
@@ -29,8 +30,7 @@ func newWebStation(t *testing.T, change func(*wire.InstrumentEntry), flags ...st
 	t.Helper()
 	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{Domain: "hub"})
 	parts.CreateSite(t, nats.JetStream(t), "hub")
-	minio.Bucket(t, "archive")
-	s := &webStation{ports: []int{parts.FreePort(t), parts.FreePort(t)}}
+	s := &webStation{store: minio.Bucket(t, "archive"), ports: []int{parts.FreePort(t), parts.FreePort(t)}}
 	sky := parts.InstrumentTCP("allsky", s.ports[0])
 	sky.Ways = nil
 	for _, port := range s.ports {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/substorm/substorm/cli/adopt"
 	"github.com/substorm/substorm/cli/archive"
+	"github.com/substorm/substorm/cli/credentials"
 	"github.com/substorm/substorm/cli/importer"
 	"github.com/substorm/substorm/cli/quickstart"
 	"github.com/substorm/substorm/cli/send"
@@ -48,6 +49,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	root.AddCommand(status.Command())
 	root.AddCommand(spool.Command())
 	root.AddCommand(adopt.Command())
+	root.AddCommand(credentials.Command())
 	root.AddCommand(quickstart.Command())
 	root.AddCommand(versionCommand())
 	explainArguments(root)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/substorm/substorm/cli/status"
 	"github.com/substorm/substorm/cli/usage"
 )
 
@@ -50,11 +51,12 @@ func calledAsPlugin(program string) bool {
 const (
 	exitFailed      = 1
 	exitUsage       = 2
+	exitProblems    = 3
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
-// ExitCode is 0 for nil, 2 for a command line that makes no sense, 130 for an
-// interrupted command and 1 for every other error.
+// ExitCode is 0 for nil, 2 for a command line that makes no sense, 3 where substorm
+// status finds problems, 130 for an interrupted command and 1 for every other error.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:
@@ -63,6 +65,8 @@ func ExitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, new(usage.Error)):
 		return exitUsage
+	case errors.Is(err, status.ErrProblems):
+		return exitProblems
 	default:
 		return exitFailed
 	}

@@ -27,7 +27,7 @@ func TestChannels(t *testing.T) {
 	}
 	service(t, "--to", s.to, "--framing", "length-prefixed", "--watch", t.TempDir(), "--queue", filepath.Join(t.TempDir(), "queue"), "--heartbeat", "500ms",
 		"--sample-command", `test -z "$SUBSTORM_SAMPLING_CHANNEL" || { f='`+set+`'/"$SUBSTORM_SAMPLING_CHANNEL"; echo "$SUBSTORM_SAMPLING_STATE $SUBSTORM_SAMPLING_INTERVAL" > "$f.new" && mv "$f.new" "$f"; }`)
-	on, off := wire.SamplingOn, wire.SamplingOff
+	on, off := wire.SamplingObserving, wire.SamplingPaused
 	achieves := func(what string, is func(burst, dark time.Duration) bool) {
 		t.Helper()
 		waitFor(t, func() error {
@@ -86,7 +86,7 @@ func observe(t *testing.T, port int, file string) {
 				continue
 			}
 			state, seconds, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-			if d, err := time.ParseDuration(seconds + "s"); err == nil && state == wire.SamplingOn {
+			if d, err := time.ParseDuration(seconds + "s"); err == nil && state == wire.SamplingObserving {
 				_, _ = conn.Write([]byte("48123.4 -12.9\n"))
 				pause = d
 			}

@@ -80,7 +80,7 @@ func (s *sampledSite) sample(millis int64, consumersMayAsk bool, channels ...wir
 	s.registry.Revision++
 	s.registry.Instruments[0].Revision = s.registry.Revision
 	s.registry.Instruments[0].Sampling = &wire.SamplingEntry{ConsumersMayAsk: consumersMayAsk, MinIntervalMillis: 500,
-		Channels: append([]wire.ChannelSampling{{State: wire.SamplingOn, IntervalMillis: millis}}, channels...)}
+		Channels: append([]wire.ChannelSampling{{State: wire.SamplingObserving, IntervalMillis: millis}}, channels...)}
 	s.nats.Declare(s.t, "hub", s.registry)
 }
 
@@ -146,11 +146,11 @@ func TestSampling(t *testing.T) {
 			return nil
 		})
 	}
-	does("On 60")
+	does("Observing 60")
 	s.says("what is declared is obeyed", obeys(60_000, ""))
 	begin := time.Now()
 	s.sample(5000, true)
-	does("On 5")
+	does("Observing 5")
 	t.Logf("what changed in the registry was done within %v", time.Since(begin).Round(time.Millisecond))
 
 	status, text := s.ask(http.MethodPost, "", `{"instrument": "spectra", "interval": "500ms"}`)
@@ -158,19 +158,19 @@ func TestSampling(t *testing.T) {
 		t.Fatalf("%d %s", status, text)
 	}
 	begin = time.Now()
-	does("On 0.5")
+	does("Observing 0.5")
 	t.Logf("what a consumer asked for was done within %v", time.Since(begin).Round(time.Millisecond))
 	s.says("the consumer's word is obeyed", obeys(500, "browser"))
-	does("On 5") // it is not renewed
+	does("Observing 5") // it is not renewed
 	s.says("it has lapsed", obeys(5000, ""))
 	if status, text := s.ask(http.MethodPost, "", `{"instrument": "spectra", "interval": "2s"}`); status != http.StatusOK {
 		t.Fatalf("%d %s", status, text)
 	}
-	does("On 2")
+	does("Observing 2")
 	if status, text := s.ask(http.MethodDelete, "&instrument=spectra", ""); status != http.StatusNoContent {
 		t.Fatalf("%d %s", status, text)
 	}
-	does("On 5")
+	does("Observing 5")
 	s.sample(5000, false)
 	waitFor(t, func() error {
 		if status, text := s.ask(http.MethodPost, "", `{"instrument": "spectra", "interval": "2s"}`); status != http.StatusForbidden || !strings.Contains(text, "consumersMayAsk") {

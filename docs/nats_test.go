@@ -95,7 +95,7 @@ func newNATSSite(t *testing.T) natsSite {
 	if err := os.Mkdir(secret, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	creds, err := os.ReadFile(server.UserCreds(t, allowed))
+	creds, err := os.ReadFile(server.ConsumerCreds(t, allowed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func (s natsSite) consume(t *testing.T, command ...string) {
 
 func (s natsSite) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after a minute still not: %s", what)
 		}

@@ -145,7 +145,7 @@ func compareFrame(t *testing.T, dir, sent string) {
 func sendAll(t *testing.T, cfg send.Config) {
 	t.Helper()
 	cfg.Quiet, cfg.Messages, cfg.Parallel = true, io.Discard, 1
-	cfg.ConnectTimeout, cfg.ReceiptTimeout, cfg.GiveUpAfter = 10*time.Second, time.Minute, time.Minute
+	cfg.ConnectTimeout, cfg.ReceiptTimeout, cfg.GiveUpAfter = 10*time.Second, parts.Patience, parts.Patience
 	if err := send.Run(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func waitForDatagrams(t *testing.T, store objectstore.Store, gateway *parts.Gate
 		}
 		return n
 	}
-	for deadline := time.Now().Add(2 * time.Minute); held() != uint64(want); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); held() != uint64(want); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("segments hold %d datagrams, %d were sent", held(), want)
 		}

@@ -87,7 +87,7 @@ func (l *lab) consumesByNATS(t testing.TB, consumer string) (js jetstream.JetStr
 		t.Fatalf("FeedConsumer %s connects to %s: %v", consumer, said("nats-url"), err)
 	}
 	t.Cleanup(nc.Close)
-	if js, err = jetstream.New(nc); err != nil {
+	if js, err = jetstream.NewWithAPIPrefix(nc, said("api-prefix")); err != nil {
 		t.Fatal(err)
 	}
 	return js, strings.Split(said("streams"), ","), said("durable")

@@ -139,7 +139,7 @@ func epoch(t *testing.T, l *lab) string {
 func TestEmbargo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("named", wire.DeliveryWebSocket), consumer("other", wire.DeliveryWebSocket))
-	l.registry.Instruments[0].Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, EmbargoMillis: time.Hour.Milliseconds(), Readers: []string{"named"}}
+	l.registry.Instruments[0].Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, EmbargoMillis: time.Hour.Milliseconds(), Readers: []string{"consumer:named"}}
 	l.declare()
 	f := l.start()
 	named, other := l.client(f, "named"), l.client(f, "other")
@@ -172,7 +172,7 @@ func TestChangesReachConnections(t *testing.T) {
 	l.registry.Consumers = l.registry.Consumers[1:5] // without "gone" and "stream"
 	l.registry.Consumers[0].Tokens = []wire.TokenHash{hash("another")}
 	l.registry.Consumers[1].Flow.Mode = wire.FlowLatest
-	l.registry.Instruments[0].Access = &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessPublic, Readers: []string{"stays"}}
+	l.registry.Instruments[0].Access = &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessPublic, Readers: []string{"consumer:stays"}}
 	l.registry.Instruments[0].Revision = 2
 	l.declare()
 	for name, want := range map[string]websocket.StatusCode{

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -134,6 +135,19 @@ func TestWhoMayReadByCertificate(t *testing.T) {
 		if status, err := ask(t, by(c.cfg), c.url, c.header); status != c.want {
 			t.Errorf("%s: %d, want %d: %v", c.name, status, c.want, err)
 		}
+	}
+	// Who guesses tokens has to wait, and not who has the same address and shows a certificate.
+	for n := 0; ; n++ {
+		status, err := ask(t, by(none), of("restricted"), bearer(fmt.Sprint("guess-", n)))
+		if status == http.StatusTooManyRequests {
+			break
+		}
+		if err != nil || status != http.StatusUnauthorized || n > 1000 {
+			t.Fatalf("guess %d: %d %v", n, status, err)
+		}
+	}
+	if status, err := ask(t, by(uni), of("restricted"), nil); status != http.StatusOK {
+		t.Errorf("a certificate from an address that guesses tokens: %d %v", status, err)
 	}
 	// Without authorities none is asked for, and what is shown says nothing.
 	plain := l.start("--tls-dir", own.Dir(t, "feed-server"), "--pod", "feed-server-1")

@@ -32,6 +32,8 @@ type client struct {
 	conn *websocket.Conn
 	body *bufio.Reader
 	stop func()
+	// ahead has what readAhead has read; nil: nothing is read but when the test asks for it.
+	ahead chan received
 
 	token     string
 	datagrams []int
@@ -118,9 +120,7 @@ func (c *client) read() error {
 	if c.events {
 		return c.readEvent()
 	}
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
-	defer cancel()
-	kind, data, err := c.conn.Read(ctx)
+	kind, data, err := c.message()
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,7 @@ func TestNodesCutOff(t *testing.T) {
 	clients[1].text, clients[2].events, clients[3].events = true, true, true
 	for _, c := range clients {
 		c.connect()
+		c.readAhead()
 	}
 	var names []string
 	some := func(what string) {
@@ -154,6 +155,7 @@ func (l *lab) page(asked, shown *parts.FeedServer) *client {
 			conn.SetReadLimit(-1)
 			c.conn, c.stop = conn, func() { _ = conn.CloseNow() }
 			l.t.Cleanup(c.stop)
+			c.readAhead()
 		}
 		return err
 	}
@@ -175,6 +177,7 @@ func (l *lab) late(f *parts.FeedServer) *client {
 	l.registry.Consumers = append(l.registry.Consumers, consumer(c.name, wire.DeliveryWebSocket))
 	l.declare()
 	eventually(l.t, "the registry is followed", func() bool { return c.tryConnect() == nil })
+	c.readAhead()
 	return c
 }
 

@@ -48,9 +48,12 @@ type Config struct {
 	// ArchiveSize is how much objects and manifests that are asked for often may take, in
 	// bytes; 0: what the memory limit lets.
 	ArchiveSize int64
-	// MaxConnections bounds those of all FeedConsumers together; 0: by the memory limit,
-	// where there is one.
-	MaxConnections int
+	// MaxConnections bounds live connections and event streams together, and MaxSockets
+	// connections of TCP; 0: by the memory limit.
+	MaxConnections, MaxSockets int
+	// AccessLog is where who read what is Restricted or under embargo is logged: off (or
+	// empty), stdout, or a file to which lines are added.
+	AccessLog string
 	// Readers bound how many consumers read the streams behind that at a time.
 	Readers int
 	// DrainTimeout is how long clients may take to go when the pod stops.
@@ -96,11 +99,14 @@ func (c *Config) check() error {
 		errs = append(errs, errors.New("--person-requests-per-second, --person-burst, --robot-requests-per-second, --robot-burst, "+
 			"--request-patience, --waiting-requests and --limited-clients must be positive"))
 	}
+	if l := c.Limits; l.Failures.PerSecond <= 0 || l.Failures.Burst < 1 {
+		errs = append(errs, errors.New("--failures-per-second and --failures-burst must be positive"))
+	}
 	if c.ArchiveSize != 0 && c.ArchiveSize < minArchive {
 		errs = append(errs, fmt.Errorf("--archive-size %d: at least %d bytes are needed", c.ArchiveSize, minArchive))
 	}
-	if c.MaxConnections < 0 {
-		errs = append(errs, errors.New("--max-connections must not be negative"))
+	if c.MaxConnections < 0 || c.MaxSockets < 0 {
+		errs = append(errs, errors.New("--max-connections and --max-sockets must not be negative"))
 	}
 	if c.RingSize != 0 && c.RingSize < minRing {
 		errs = append(errs, fmt.Errorf("--ring-size %d: at least %d bytes are needed", c.RingSize, minRing))

@@ -14,27 +14,59 @@ import (
 )
 
 // The instruments of the test: hidden is Restricted to the reader insider, fresh is
-// everybody's after an embargo that has not ended, open is everybody's now.
+// everybody's after an embargo that has not ended, members is Authenticated, open is
+// everybody's now.
 const (
-	hidden = "hidden"
-	fresh  = "fresh"
-	open   = "open"
+	hidden  = "hidden"
+	fresh   = "fresh"
+	members = "members"
+	open    = "open"
 )
 
-// who asks.
+// who asks: nobody in particular, two readers of the Site, and two FeedConsumers.
 const (
 	stranger = "stranger"
 	outsider = "outsider"
 	insider  = "insider"
+	// namesake is a FeedConsumer that has the name of the reader insider. Its filter
+	// selects open alone.
+	namesake = "namesake"
+	// member is a FeedConsumer whose filter selects members.
+	member = "member"
 )
+
+// mayNotRead are the instruments that each of them is told nothing of.
+var mayNotRead = map[string][]string{
+	stranger: {hidden, fresh, members}, outsider: {hidden, fresh}, namesake: {hidden, fresh, members}, member: {hidden, fresh},
+}
 
 // ask is one request at a door, and what strangers, readers in general and the insider
 // are answered. Where shows is set, it tells of an instrument in the answers of those
-// who may read it, and in no others.
+// who may read it, and in no others. FeedConsumers are answered as the outsider is,
+// but for /feeds/, which another consumer's token does not open, and members.
 type ask struct {
 	path                        string
 	stranger, outsider, insider int
 	shows                       string
+}
+
+// want is what somebody is answered.
+func (a ask) want(method, who string) int {
+	feeds := strings.HasPrefix(a.path, "/feeds/") && method != http.MethodOptions
+	switch {
+	case who == stranger:
+		return a.stranger
+	case who == insider:
+		return a.insider
+	case who == outsider:
+		return a.outsider
+	case feeds:
+		return http.StatusUnauthorized
+	case who == namesake && strings.Contains(a.path, members) && a.outsider == http.StatusOK:
+		return http.StatusForbidden
+	default:
+		return a.outsider
+	}
 }
 
 // asks are all doors that a feed server has. One that is new must say here what it
@@ -48,22 +80,25 @@ var asks = map[string][]ask{
 		{"/archive/hidden/n/none", 401, 403, 404, secret + "?"},
 		{"/archive/fresh/n/of-fresh.csv", 404, 404, 200, secret},
 		{"/archive/fresh/n/?format=json", 404, 404, 200, "of-fresh"},
+		{"/archive/members/", 401, 200, 200, ""},
+		{"/archive/members/n/?format=json", 401, 200, 200, ""},
+		{"/archive/members/n/of-members.csv", 401, 200, 200, ""},
 	},
 	"/robots.txt":                    {{"/robots.txt", 200, 200, 200, ""}},
 	"/sitemap.xml":                   {{"/sitemap.xml", 200, 200, 200, ""}},
 	"/sitemaps/{instrument}":         {{"/sitemaps/hidden.xml", 404, 404, 404, ""}, {"/sitemaps/open.xml", 200, 200, 200, ""}},
 	"/legacy/":                       {{"/legacy/127.0.0.1/$port/$today", 200, 200, 200, secret}},
-	"/":                              {{"/old/hidden/of-hidden.csv", 401, 403, 200, secret}, {"/old/fresh/of-fresh.csv", 404, 404, 200, secret}, {"/", 404, 404, 404, ""}},
-	"/latest/{instrument}":           {{"/latest/hidden", 401, 403, 200, secret}, {"/latest/fresh", 404, 404, 200, secret}, {"/latest/open", 200, 200, 200, ""}},
-	"/latest/{instrument}/events":    {{"/latest/hidden/events", 401, 403, 200, ""}, {"/latest/fresh/events", 404, 404, 200, ""}, {"/latest/open/events", 200, 200, 200, ""}},
-	"/bundle/{file}":                 {{"/bundle/hidden.tar", 401, 403, 200, secret}, {"/bundle/fresh.tar", 200, 200, 200, secret}, {"/bundle/fresh.tar.zst", 200, 200, 200, secret}, {"/bundle/open.tar", 200, 200, 200, ""}},
-	"/bundle.tar":                    {{"/bundle.tar?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}},
+	"/":                              {{"/old/hidden/of-hidden.csv", 401, 403, 200, secret}, {"/old/fresh/of-fresh.csv", 404, 404, 200, secret}, {"/old/members/of-members.csv", 401, 200, 200, ""}, {"/", 404, 404, 404, ""}},
+	"/latest/{instrument}":           {{"/latest/hidden", 401, 403, 200, secret}, {"/latest/fresh", 404, 404, 200, secret}, {"/latest/members", 401, 200, 200, ""}, {"/latest/open", 200, 200, 200, ""}},
+	"/latest/{instrument}/events":    {{"/latest/hidden/events", 401, 403, 200, ""}, {"/latest/fresh/events", 404, 404, 200, ""}, {"/latest/members/events", 401, 200, 200, ""}, {"/latest/open/events", 200, 200, 200, ""}},
+	"/bundle/{file}":                 {{"/bundle/hidden.tar", 401, 403, 200, secret}, {"/bundle/fresh.tar", 200, 200, 200, secret}, {"/bundle/fresh.tar.zst", 200, 200, 200, secret}, {"/bundle/members.tar", 401, 200, 200, ""}, {"/bundle/open.tar", 200, 200, 200, ""}},
+	"/bundle.tar":                    {{"/bundle.tar?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}, {"/bundle.tar?instrument=open&instrument=members", 401, 200, 200, ""}},
 	"/bundle.tar.zst":                {{"/bundle.tar.zst?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar.zst?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}},
-	"/atom/{file}":                   {{"/atom/hidden.xml", 401, 403, 200, "of-hidden"}, {"/atom/fresh.xml", 200, 200, 200, "of-fresh"}},
+	"/atom/{file}":                   {{"/atom/hidden.xml", 401, 403, 200, "of-hidden"}, {"/atom/fresh.xml", 200, 200, 200, "of-fresh"}, {"/atom/members.xml", 401, 200, 200, ""}},
 	"/atom/feeds/{file}":             {{"/atom/feeds/all.xml", 200, 200, 200, hidden}},
-	"/wis2/{feed}/events":            {{"/wis2/all/events", 200, 200, 200, ""}},
+	"/wis2/{feed}/events":            {{"/wis2/all/events", 200, 200, 200, ""}, {"/wis2/only-members/events", 401, 200, 200, ""}},
 	"/hapi":                          {{"/hapi", 200, 200, 200, ""}},
-	"/hapi/":                         {{"/hapi/catalog", 200, 200, 200, hidden}, {"/hapi/info?dataset=hidden/values", 401, 403, 200, "field"}, {"/hapi/data?dataset=hidden/values&start=$start&stop=$stop", 401, 403, 200, secret}, {"/hapi/data?dataset=fresh/values&start=$start&stop=$stop", 400, 400, 200, secret}, {"/hapi/info?dataset=fresh/values", 200, 200, 200, ""}},
+	"/hapi/":                         {{"/hapi/catalog", 200, 200, 200, hidden}, {"/hapi/info?dataset=hidden/values", 401, 403, 200, "field"}, {"/hapi/data?dataset=hidden/values&start=$start&stop=$stop", 401, 403, 200, secret}, {"/hapi/data?dataset=fresh/values&start=$start&stop=$stop", 400, 400, 200, secret}, {"/hapi/info?dataset=fresh/values", 200, 200, 200, ""}, {"/hapi/info?dataset=members/values", 401, 200, 200, ""}, {"/hapi/data?dataset=members/values&start=$start&stop=$stop", 401, 200, 200, ""}},
 	"GET /feeds/{feed}/ws":           {{"/feeds/all/ws?consumer=ws", 401, 403, 426, ""}, {"/feeds/all/ws?consumer=ws-of-all", 426, 426, 426, ""}},
 	"GET /feeds/{feed}/events":       {{"/feeds/all/events?consumer=events", 401, 403, 200, ""}, {"/feeds/all/events?consumer=events-of-all", 200, 200, 200, ""}},
 	"POST /feeds/{feed}/tickets":     {{"/feeds/all/tickets?consumer=events", 401, 403, 201, ""}},
@@ -74,11 +109,15 @@ var asks = map[string][]ask{
 	"OPTIONS /feeds/{feed}/sampling": {{"/feeds/all/sampling", 204, 204, 204, ""}},
 }
 
-// secret is in what hidden and fresh sent, and open did not.
-const secret = "48123.5"
+// secret is in what hidden and fresh sent, and open did not; ofMembers is in what
+// members sent.
+const (
+	secret    = "48123.5"
+	ofMembers = "59321.25"
+)
 
 // values are what the instruments observed.
-var values = map[string]string{hidden: secret + "7", fresh: secret + "8", open: "1"}
+var values = map[string]string{hidden: secret + "7", fresh: secret + "8", members: ofMembers, open: "1"}
 
 // Each door that there is tells everybody what they may know, and nobody more.
 func TestEveryDoor(t *testing.T) {
@@ -95,6 +134,7 @@ func TestEveryDoor(t *testing.T) {
 	// The manifest's writer lists the last that came: then all is there.
 	l.until("/archive/hidden/n/of-hidden.csv", 200)
 	l.until(pathOf(fresh), 200)
+	l.until(pathOf(members), 200)
 	for pattern, all := range asks {
 		method, _, found := strings.Cut(pattern, " ")
 		if !found {
@@ -113,35 +153,32 @@ func (l *doorsLab) check(method string, a ask) {
 	l.t.Helper()
 	path := strings.NewReplacer("$port", fmt.Sprint(l.port), "$today", l.sent.Format("2006/01/02"),
 		"$start", l.sent.Add(-time.Minute).Format(time.RFC3339), "$stop", l.sent.Add(time.Minute).Format(time.RFC3339)).Replace(a.path)
-	for _, c := range []struct {
-		who  string
-		want int
-	}{{stranger, a.stranger}, {outsider, a.outsider}, {insider, a.insider}} {
-		status, body := l.ask(method, path, c.who)
-		if status != c.want {
-			l.t.Errorf("%s %s, %s: %d, want %d: %.300s", method, path, c.who, status, c.want, body)
+	for _, who := range []string{stranger, outsider, insider, namesake, member} {
+		status, body := l.ask(method, path, who)
+		if want := a.want(method, who); status != want {
+			l.t.Errorf("%s %s, %s: %d, want %d: %.300s", method, path, who, status, want, body)
 		}
-		if a.shows != "" && a.insider == 200 && strings.Contains(body, a.shows) != (c.who == insider) {
-			l.t.Errorf("%s %s, %s: tells of %q, or fails to: %.300s", method, path, c.who, a.shows, body)
+		if a.shows != "" && a.insider == 200 && strings.Contains(body, a.shows) != (who == insider) {
+			l.t.Errorf("%s %s, %s: tells of %q, or fails to: %.300s", method, path, who, a.shows, body)
 		}
-		if c.who != insider {
+		if who != insider {
 			// Who is refused is told again what they asked for.
-			l.tellsNothing(method+" "+path+", "+c.who, body, status == http.StatusOK)
+			l.tellsNothing(method+" "+path, who, body, status == http.StatusOK)
 		}
 	}
 }
 
-// tellsNothing fails where a text has anything of what hidden and fresh sent; names says
-// that their names are part of that.
-func (l *doorsLab) tellsNothing(of, text string, names bool) {
+// tellsNothing fails where a text has anything of what instruments sent that somebody
+// may not read; names says that their names are part of that.
+func (l *doorsLab) tellsNothing(of, who, text string, names bool) {
 	l.t.Helper()
 	for _, o := range l.objects {
-		if o.instrument == open {
+		if !slices.Contains(mayNotRead[who], o.instrument) {
 			continue
 		}
-		for what, is := range map[string]string{"bytes": secret, "digest": hex.EncodeToString(o.digest[:8]), "digest in base64": base64.StdEncoding.EncodeToString(o.digest[:9]), "name": o.name} {
+		for what, is := range map[string]string{"bytes": values[o.instrument], "digest": hex.EncodeToString(o.digest[:8]), "digest in base64": base64.StdEncoding.EncodeToString(o.digest[:9]), "name": o.name} {
 			if (what != "name" || names) && strings.Contains(text, is) {
-				l.t.Errorf("%s: has the %s of what %s sent: %.300s", of, what, o.instrument, text)
+				l.t.Errorf("%s, %s: has the %s of what %s sent: %.300s", of, who, what, o.instrument, text)
 			}
 		}
 	}
@@ -187,8 +224,8 @@ func TestDoorsThatGoOn(t *testing.T) {
 		}
 	}
 	for of, f := range followed {
-		if !strings.HasSuffix(of, insider) {
-			l.tellsNothing(of, f.text(), true)
+		if path, who, _ := strings.Cut(of, ", "); who != insider {
+			l.tellsNothing(path, who, f.text(), true)
 		}
 	}
 }

@@ -68,13 +68,13 @@ func newDoorsLab(t *testing.T, change ...func(*Config)) *doorsLab {
 func (l *doorsLab) registry() parts.Registry {
 	entry := func(name string, access wire.AccessEntry) wire.InstrumentEntry {
 		return wire.InstrumentEntry{
-			UID: name, Generation: 1, Instrument: name, Gateway: "north", MaxObjectSize: 1 << 20, MaxConnections: 8, Acknowledge: "Stored",
+			UID: name, Generation: 1, Instrument: name, Gateway: "north", MaxObjectSize: 8 << 20, MaxConnections: 8, Acknowledge: "Stored",
 			MediaType: "text/csv", CadenceMillis: 60_000, RepeatWindowMillis: 60_000, SegmentAgeMillis: 60_000, SegmentSize: 1 << 20, Access: &access, Aliases: []string{"old/" + name + "/{name}"},
 			Ways: []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(l.port), IdleTimeoutMillis: 60_000, MaxAgeMillis: 60_000, UploadExpiryMillis: 60_000}},
 			Channels: []wire.ChannelEntry{{
 				Name: "values", Suffix: ".csv", Payload: wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ","},
 				Time: wire.ChannelTimeEntry{Source: wire.TimePayload, Columns: []int{1}, Format: wire.TimeISO8601, Precision: wire.PrecisionSeconds,
-					Location: "begin", MaxDelayMillis: 60_000},
+					Location: "begin", MaxDelayMillis: 172_800_000},
 				Parameters: []wire.ParameterEntry{{Name: "field", Type: "Double", Column: 2}},
 			}},
 		}
@@ -85,15 +85,21 @@ func (l *doorsLab) registry() parts.Registry {
 	consumer := func(name, delivery string, instruments ...string) wire.ConsumerEntry {
 		return wire.ConsumerEntry{UID: name, Consumer: name, Feed: "all", Flow: wire.FlowEntry{Mode: wire.FlowAll}, Delivery: delivery, Instruments: instruments, Tokens: token(name)}
 	}
+	named := consumer(namesake, wire.DeliveryServerSentEvents, open)
+	named.Consumer = insider
 	restricted := wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, Readers: []string{insider}}
 	embargo := wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, Readers: []string{insider}, EmbargoMillis: (1000 * 24 * time.Hour).Milliseconds()}
+	authenticated := wire.AccessEntry{Live: wire.AccessAuthenticated, Archive: wire.AccessAuthenticated}
 	everybody := wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
 	return parts.Registry{
 		Revision:    2,
-		Instruments: []wire.InstrumentEntry{entry(hidden, restricted), entry(fresh, embargo), entry(open, everybody)},
-		Feeds:       []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Telemetry: wire.ObservationStream("hub"), Instruments: []string{hidden, fresh, open}}},
+		Instruments: []wire.InstrumentEntry{entry(hidden, restricted), entry(fresh, embargo), entry(members, authenticated), entry(open, everybody)},
+		Feeds: []wire.FeedEntry{
+			{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Telemetry: wire.ObservationStream("hub"), Instruments: []string{hidden, fresh, members, open}},
+			{UID: "only-members", Feed: "only-members", Notices: wire.NoticeStream("hub"), Instruments: []string{members}},
+		},
 		Consumers: []wire.ConsumerEntry{consumer("ws", wire.DeliveryWebSocket, hidden), consumer("events", wire.DeliveryServerSentEvents, hidden),
-			consumer("ws-of-all", wire.DeliveryWebSocket), consumer("events-of-all", wire.DeliveryServerSentEvents)},
+			consumer("ws-of-all", wire.DeliveryWebSocket), consumer("events-of-all", wire.DeliveryServerSentEvents), consumer(member, wire.DeliveryServerSentEvents, members), named},
 		Readers: []wire.ReaderEntry{{Reader: insider, Tokens: token(insider)}, {Reader: outsider, Tokens: token(outsider)}},
 	}
 }
@@ -164,7 +170,7 @@ func (l *doorsLab) start(nats *parts.NATSServer, minio *parts.MinIOServer, chang
 func (l *doorsLab) until(path string, want int) {
 	l.t.Helper()
 	status, body := 0, ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if status, body = l.ask(http.MethodGet, path, insider); status == want {
 			return
 		}
@@ -176,7 +182,7 @@ func (l *doorsLab) until(path string, want int) {
 func (l *doorsLab) untilShows(path, want string) {
 	l.t.Helper()
 	body := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if _, body = l.ask(http.MethodGet, path, insider); strings.Contains(body, want) {
 			return
 		}
@@ -210,7 +216,7 @@ func (l *doorsLab) address() string {
 // compressed; that of one that goes on is follow's.
 func (l *doorsLab) ask(method, path, who string) (int, string) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(l.t.Context(), parts.Patience)
 	defer cancel()
 	resp := l.request(ctx, method, path, who)
 	defer resp.Body.Close()

@@ -70,7 +70,7 @@ func TestDownloadsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); l.downloads(js, open, "").Requests == 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(3 * time.Minute); l.downloads(js, open, "").Requests == 0 && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if c := l.downloads(js, open, ""); c.Requests != 5 || c.Bytes != sent || c.Refused != 0 {

@@ -102,7 +102,7 @@ func (f *follower) text() string {
 // until waits for a text.
 func (f *follower) until(text string) {
 	f.t.Helper()
-	end := time.NewTimer(time.Minute)
+	end := time.NewTimer(3 * time.Minute)
 	defer end.Stop()
 	for {
 		f.mu.Lock()

@@ -46,17 +46,13 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	if cfg.Objects.Endpoint == "" {
 		return nil, nil
 	}
-	proxies, err := door.ParseProxies(cfg.Proxies)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	if s.kept.store, err = objectstore.Open(cfg.Objects); err != nil {
 		return nil, fmt.Errorf("object store: %w", err)
 	}
 	s.kept.catalog = catalog.New(catalog.Config{
 		Site: cfg.Site, JetStream: s.js, Store: s.kept.store, Memory: share(cfg.ArchiveSize, catalogShare),
 		Naming: func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
-		Held:   s.held,
 		Log:    s.log, Registerer: s.metrics,
 	})
 	s.kept.descriptions = metadata.New(metadata.Config{Site: cfg.Site, JetStream: s.js, Log: s.log})
@@ -66,7 +62,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	})
 	s.kept.damage = damage.New(damage.Config{Site: cfg.Site, Pod: cfg.Pod, JetStream: s.js, Logger: s.log, Metrics: s.metrics})
 	gate := door.NewGate(door.GateConfig{
-		Registry: s.registry.Snapshot, Limits: cfg.Limits, Certificates: s.certificates, Proxies: proxies, BaseURL: cfg.BaseURL,
+		Registry: s.registry.Snapshot, Admission: s.admission, BaseURL: cfg.BaseURL,
 		Draining: s.leaving, Count: s.kept.downloads.Count, Damaged: s.kept.damage.Tell, Logger: s.log, Metrics: s.metrics,
 	})
 	objects := archive.New(archive.Config{
@@ -85,13 +81,6 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	maps.Copy(doors, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, Gate: gate, Logger: s.log}).Doors())
 	maps.Copy(doors, samples.Doors())
 	return doors, nil
-}
-
-// held says whether nothing of an instrument may be retracted or purged, as the
-// archivist does: of one that the registry does not know nobody can say.
-func (s *server) held(instrument string) bool {
-	e, known := s.instrument(instrument)
-	return !known || e.LegalHold
 }
 
 // openSamples makes HAPI.

@@ -23,7 +23,7 @@ import (
 const (
 	site = "hub"
 	// patience is how long a test waits for what must come.
-	patience = 90 * time.Second
+	patience = parts.Patience
 )
 
 // lab is a Site with NATS and its registry; feed servers are started by tests.

@@ -4,9 +4,11 @@ package feedserver
 
 const (
 	// unlimitedRing and unlimitedArchive are what rings and the archive take, in bytes,
-	// where nothing limits the memory.
+	// where nothing limits the memory, unlimitedSockets how many sockets there are then,
+	// and live connections as many.
 	unlimitedRing    = 64 << 20
 	unlimitedArchive = 256 << 20
+	unlimitedSockets = 1 << 14
 	// ringShare, archiveShare and connectionShare are the parts of the memory limit that
 	// rings, the archive and connections may take; the rest is the registry, what waits
 	// in Latest and Sample, and the runtime.
@@ -18,6 +20,11 @@ const (
 	// see door.Listen.
 	connectionCost = 512 << 10
 	minConnections = 32
+	// socketCost is what a connection of TCP takes that asks for little, its goroutines,
+	// buffers and TLS; sockets that may be a consumer's have their room with those. Some
+	// wait, so that who has a token finds one.
+	socketShare = 1. / 16
+	socketCost  = 32 << 10
 )
 
 // fit fills in what is to follow from a memory limit in bytes, 0 for none.
@@ -34,7 +41,17 @@ func (c *Config) fit(limit int64) {
 			c.ArchiveSize = max(int64(archiveShare*float64(limit)), minArchive)
 		}
 	}
-	if c.MaxConnections == 0 && limit > 0 {
-		c.MaxConnections = max(int(connectionShare*float64(limit)/connectionCost), minConnections)
+	if c.MaxConnections == 0 {
+		c.MaxConnections = unlimitedSockets
+		if limit > 0 {
+			c.MaxConnections = max(int(connectionShare*float64(limit)/connectionCost), minConnections)
+		}
+	}
+	if c.MaxSockets == 0 {
+		c.MaxSockets = unlimitedSockets
+		if limit > 0 {
+			c.MaxSockets = int(socketShare * float64(limit) / socketCost)
+		}
+		c.MaxSockets = max(c.MaxSockets, 2*c.MaxConnections)
 	}
 }

@@ -25,7 +25,7 @@ func (c *client) follow(servers []*parts.FeedServer, enough *atomic.Int64) error
 		if c.conn == nil && c.body == nil {
 			if err := c.tryConnect(); err != nil {
 				time.Sleep(100 * time.Millisecond)
-				if turn > 600 {
+				if turn > 1800 {
 					return fmt.Errorf("%s has %d of %d, and cannot connect: %w", c.name, len(c.datagrams), enough.Load(), err)
 				}
 				continue

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/natsdelivery"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/sampling"
@@ -45,6 +46,8 @@ type server struct {
 	slots        *semaphore.Weighted
 	lanes        *session.Lanes
 	certificates *certificate.Files
+	admission    *door.Admission
+	accessLog    *door.AccessLog
 	consumers    *state.Consumers
 	kept         kept
 	doors        *serve.Server
@@ -112,12 +115,15 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
 		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Logger: s.log, Metrics: s.metrics,
 	})
+	if err := s.openAdmission(); err != nil {
+		return err
+	}
 	archive, err := s.openArchive()
 	if err != nil {
 		return err
 	}
 	s.doors, err = serve.New(serve.Config{
-		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates, MaxConnections: cfg.MaxConnections,
+		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates, Admission: s.admission,
 		JetStream: s.js, Registry: s.registry, Hub: s.hubs.of, Slots: s.slots,
 		Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
 		Sampling: sampling.New(sampling.Config{Site: cfg.Site, JetStream: s.js, Instrument: s.instrument, Logger: s.log, Metrics: s.metrics}).Serve,
@@ -166,6 +172,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	room("hubs", func(ctx context.Context) error { return s.hubs.run(ctx, s.registry) })
 	room("certificates", s.certificates.Run)
 	room("reports", s.consumers.Run)
+	room("access log", s.accessLog.Run)
 	if s.kept.catalog != nil {
 		room("catalog", s.kept.catalog.Run)
 		room("descriptions", s.kept.descriptions.Run)
@@ -183,7 +190,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 		})
 	})
 	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil, "archive", s.kept.catalog != nil,
-		"ringSize", s.cfg.RingSize, "maxConnections", s.cfg.MaxConnections)
+		"ringSize", s.cfg.RingSize, "maxConnections", s.cfg.MaxConnections, "maxSockets", s.cfg.MaxSockets, "accessLog", s.cfg.AccessLog)
 
 	var err error
 	select {

@@ -3,9 +3,12 @@
 package ingestgateway
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"golang.org/x/sys/unix"
 
@@ -89,9 +92,16 @@ func freeSpace(dir string) (float64, error) {
 	return float64(fs.Bavail) * float64(fs.Bsize), nil
 }
 
-// lockVolume makes sure that no other gateway runs on the volume. The lock ends
-// with the process.
-func lockVolume(dir string) (*os.File, error) {
+// volume is the pod's, and no other gateway's while it is open: the lock ends with the
+// process.
+type volume struct {
+	*os.File
+	// id tells it from other volumes.
+	id string
+}
+
+// lockVolume opens the volume in a folder. Its file "lock" holds its id.
+func lockVolume(dir string) (*volume, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("volume: %w", err)
 	}
@@ -103,5 +113,18 @@ func lockVolume(dir string) (*os.File, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("volume %s: another gateway runs on it: %w", dir, err)
 	}
-	return f, nil
+	id, err := io.ReadAll(io.LimitReader(f, 64))
+	if err == nil && !volumeID.Match(id) {
+		id = []byte(newIncarnation())
+		_, err = f.WriteAt(id, 0)
+		err = errors.Join(err, f.Truncate(int64(len(id))), f.Sync())
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("volume %s: %w", dir, err)
+	}
+	return &volume{f, string(id)}, nil
 }
+
+// volumeID is what the id of a volume looks like.
+var volumeID = regexp.MustCompile(`^[0-9a-f]{16}$`)

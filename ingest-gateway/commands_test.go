@@ -65,7 +65,7 @@ func (d obeying) answered() {
 }
 
 func each(millis int64) wire.ChannelSampling {
-	return wire.ChannelSampling{State: wire.SamplingOn, IntervalMillis: millis}
+	return wire.ChannelSampling{State: wire.SamplingObserving, IntervalMillis: millis}
 }
 
 // sampled is an instrument that observes each minute; consumers may have a second.
@@ -97,7 +97,7 @@ func TestCommands(t *testing.T) {
 	other.beat(wire.CommandSampling)
 	other.commanded(each(60_000))
 
-	dark := wire.ChannelSampling{Channel: "dark", State: wire.SamplingOff}
+	dark := wire.ChannelSampling{Channel: "dark", State: wire.SamplingPaused}
 	entry.Sampling = &wire.SamplingEntry{Channels: []wire.ChannelSampling{each(5000), dark}}
 	l.declare(t, entry)
 	d.commanded(each(5000), dark)

@@ -34,6 +34,9 @@ type Config struct {
 	// TLSDir has the certificate that senders see (tls.crt, tls.key), ClientCADir
 	// the authorities of theirs (ca.crt); both may be empty.
 	TLSDir, ClientCADir string
+	// ForwardNetworks are those to which copies for old servers may go beside public
+	// addresses.
+	ForwardNetworks []netip.Prefix
 	// EdgePort takes connections of the proxies in EdgeSources, by the PROXY
 	// protocol; 0 for none.
 	EdgePort    uint16
@@ -51,6 +54,9 @@ type Config struct {
 	Objects objectstore.Config
 	NATS    stream.Config
 
+	// MaxConnections of TCP and HTTP that may be open at a time; 0 means as many as the
+	// memory limit allows.
+	MaxConnections int64
 	// MemoryBudget in bytes for what is received and not yet safe; 0 means half
 	// of the control group's memory limit, or 256 MiB where there is none.
 	MemoryBudget int64
@@ -105,6 +111,9 @@ func (c *Config) check() error {
 	}
 	if c.FirstPort == 0 || c.FirstPort > c.LastPort {
 		errs = append(errs, fmt.Errorf("--ports %d-%d is no range of ports", c.FirstPort, c.LastPort))
+	}
+	if c.MaxConnections < 0 {
+		errs = append(errs, fmt.Errorf("--max-connections %d: a number from 1 on, or 0", c.MaxConnections))
 	}
 	if c.MemoryBudget != 0 && c.MemoryBudget < minMemoryBudget {
 		errs = append(errs, fmt.Errorf("--memory-budget %d: at least %d bytes are needed", c.MemoryBudget, minMemoryBudget))

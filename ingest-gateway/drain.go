@@ -58,9 +58,10 @@ func (g *gateway) finish() error {
 	err := errors.Join(g.messages.Close(ctx), g.notices.Close(ctx))
 	err = errors.Join(err, g.ledger.Close(ctx), g.spool.Close(), g.replicas.close())
 	if err != nil {
-		// Nothing that was receipted is lost: the next incarnation recounts.
+		// Nothing that was receipted is lost: the next incarnation writes the rest.
 		g.log.Warn("stopped before everything was written", "error", err)
 	}
+	g.reporter.unwritten = err != nil
 	g.reporter.last(ctx)
 	g.nc.Close()
 	g.log.Info("stopped")

@@ -92,7 +92,7 @@ func TestForwardBehindTheReceipt(t *testing.T) {
 	camera.Station, camera.Naming = "rank", "{year}/{month}/{day}/{station}_{hour}{minute}{second}.{millisecond}-{digest:8}.jpg"
 	camera.Forward = &wire.ForwardEntry{Address: old.listener.Addr().String(), Protocol: wire.ProtocolTCP, Until: time.Now().Add(time.Hour)}
 	revision := l.declare(t, camera)
-	holder := l.start(t, gatewayOptions{name: "north-0", flags: []string{"--part-interval", "500ms"}})
+	holder := l.start(t, gatewayOptions{name: "north-0", flags: []string{"--part-interval", "500ms", "--forward-networks", "127.0.0.0/8"}})
 	holder.awaitReady()
 	await(t, "it is the archivist", func() (bool, string) {
 		s, err := l.gatewayStatus(t, holder.name)
@@ -119,7 +119,7 @@ func TestForwardBehindTheReceipt(t *testing.T) {
 		return v == "21", v
 	})
 	holder.kill()
-	next := l.start(t, gatewayOptions{name: "north-1", flags: []string{"--part-interval", "500ms"}})
+	next := l.start(t, gatewayOptions{name: "north-1", flags: []string{"--part-interval", "500ms", "--forward-networks", "127.0.0.0/8"}})
 	next.awaitReady()
 	l.awaitRevision(t, next.name, revision)
 	send(2000, 300_000)
@@ -178,7 +178,7 @@ func TestForwardedLines(t *testing.T) {
 	sensor.RepeatWindowMillis = 0
 	sensor.Forward = &wire.ForwardEntry{Address: old.listener.Addr().String(), Protocol: wire.ProtocolTCP, Until: time.Now().Add(time.Hour)}
 	revision := l.declare(t, sensor)
-	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "500ms"}})
+	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "500ms", "--forward-networks", "127.0.0.0/8"}})
 	g.awaitReady()
 	l.awaitRevision(t, g.name, revision)
 	var text bytes.Buffer

@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/substorm/substorm/e2e/parts"
 )
 
 // patience is how long a test waits for what must come. It decides no test.
-const patience = 60 * time.Second
+const patience = parts.Patience
 
 // outageLasts is how long the store and JetStream are away in the tests that say
 // so: no longer than these need for what they do, or SUBSTORM_TEST_OUTAGE, such as

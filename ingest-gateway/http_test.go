@@ -6,8 +6,10 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/substorm/substorm/e2e/parts"
@@ -82,6 +85,7 @@ func TestHTTPEndToEnd(t *testing.T) {
 	put(in(port, "camera", "wrong"), object, "Repr-Digest", reprDigest(object[1:])).wantRefusal(t, 400, wire.CauseDigestMismatch)
 	put(in(port, "camera", "wrong"), object, "Content-Digest", reprDigest(object[1:])).wantRefusal(t, 400, wire.CauseDigestMismatch)
 	put(in(port, "camera", "wrong"), object, "Repr-Digest", "sha-256=nonsense").wantRefusal(t, 400, wire.CauseBadRequest)
+	put(in(port, "camera", "wrong"), object, "Repr-Digest", "junk").wantRefusal(t, 400, wire.CauseBadRequest)
 	put(in(port, "camera", "wrong"), object, "Content-Type", "multipart/form-data; boundary=x").wantRefusal(t, 400, wire.CauseBadRequest)
 	put(in(port, "camera", "a/..%2fb"), object).wantRefusal(t, 400, wire.CauseBadRequest)
 	put(in(port, "camera", strings.Repeat("n", wire.MaxSentName+1)), object).wantRefusal(t, 400, wire.CauseBadRequest)
@@ -94,7 +98,7 @@ func TestHTTPEndToEnd(t *testing.T) {
 
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
 		return s.Objects == 5 && s.Acknowledged == 5 && s.Unfinished[wire.CauseRepeated] == 1 && s.Unfinished[wire.CauseNameConflict] == 1 &&
-			s.Unfinished[wire.CauseDigestMismatch] == 2 && s.Unfinished[wire.CauseBadRequest] == 4
+			s.Unfinished[wire.CauseDigestMismatch] == 2 && s.Unfinished[wire.CauseBadRequest] == 5
 	})
 	for _, step := range []wire.Step{wire.StepStored, wire.StepAnnounced} {
 		l.awaitLedger(t, "camera", step, func(s wire.Totals) bool { return s.Objects == 5 })
@@ -173,10 +177,13 @@ func TestHTTPOnOneConnection(t *testing.T) {
 	l.declare(t, e)
 	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
-	conn := dial(t, port)
-	defer conn.Close()
-	_ = conn.SetDeadline(within())
-	answers := bufio.NewReader(conn)
+	conn, answers := net.Conn(nil), (*bufio.Reader)(nil)
+	connect := func() {
+		conn = dial(t, port)
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(within())
+		answers = bufio.NewReader(conn)
+	}
 	say := func(format string, args ...any) *http.Response {
 		t.Helper()
 		if _, err := fmt.Fprintf(conn, format, args...); err != nil {
@@ -193,13 +200,24 @@ func TestHTTPOnOneConnection(t *testing.T) {
 		t.Logf("%s %s", resp.Status, b)
 		return resp
 	}
-	const chunked = "PUT /in/camera/%s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTrailer: Repr-Digest\r\n\r\n5\r\nframe\r\n0\r\nRepr-Digest: %s\r\n\r\n"
-	if r := say(chunked, "a", reprDigest([]byte("frame"))); r.StatusCode != http.StatusCreated {
-		t.Fatal(r.Status)
+	const chunked = "PUT /in/camera/%s HTTP/1.1\r\nHost: x\r\n%sTransfer-Encoding: chunked\r\nTrailer: Repr-Digest\r\n\r\n5\r\nframe\r\n0\r\nRepr-Digest: %s\r\n\r\n"
+	// A proxy that goes by Content-Length forwards this as the end of the body.
+	const hidden = "PUT /in/camera/hidden HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nframe"
+	for _, c := range []struct {
+		name, header, digest string
+		status               int
+	}{
+		{"a", "", "frame", http.StatusCreated},
+		{"b", "", "frama", http.StatusBadRequest},
+		{"both", "Content-Length: 200\r\n", "frame", http.StatusCreated},
+	} {
+		connect()
+		r := say(chunked+hidden, c.name, c.header, reprDigest([]byte(c.digest)))
+		if rest, err := io.ReadAll(answers); r.StatusCode != c.status || len(rest) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("%s: %s, and then %q, %v", c.name, r.Status, rest, err)
+		}
 	}
-	if r := say(chunked, "b", reprDigest([]byte("frama"))); r.StatusCode != http.StatusBadRequest {
-		t.Fatal(r.Status)
-	}
+	connect()
 	for i := range 20 {
 		if r := say("PUT /in/camera/many/%d HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfram%d", i, i%10); r.StatusCode != http.StatusCreated {
 			t.Fatal(r.Status)
@@ -209,13 +227,13 @@ func TestHTTPOnOneConnection(t *testing.T) {
 		t.Fatal(r.Status)
 	}
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
-		return s.Objects == 21 && s.Unfinished[wire.CauseStalled] == 1 && s.UnfinishedBytes >= 4+5
+		return s.Objects == 22 && s.Unfinished[wire.CauseStalled] == 1 && s.UnfinishedBytes >= 4+5
 	})
 	cut := dial(t, port)
 	fmt.Fprintf(cut, "PUT /in/camera/cut HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\nfram")
 	cut.Close()
-	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 21 && s.Unfinished[wire.CauseReset] == 1 })
-	if keys := l.keys(t, "o/hub/camera/n/"); len(keys) != 21 {
+	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 22 && s.Unfinished[wire.CauseReset] == 1 })
+	if keys := l.keys(t, "o/hub/camera/n/"); len(keys) != 22 {
 		t.Errorf("in the bucket: %v", keys)
 	}
 }

@@ -58,7 +58,7 @@ func (l *lab) start(t *testing.T, o gatewayOptions) *gateway {
 	g.http = fmt.Sprintf("127.0.0.1:%d", parts.FreePort(t))
 	args := append([]string{
 		"--site", l.site, "--pool", "north", "--gateway", o.name, "--data-dir", o.dir,
-		"--listen-http", g.http, "--ports", "10000-30000", "--log-level", "debug",
+		"--listen-http", g.http, "--ports", "10000-30000", "--log-level", "debug", "--part-interval", "1s",
 		"--nats-servers", l.nats.URL(), "--s3-endpoint", l.minio.URL(), "--s3-bucket", l.bucket, "--s3-credentials-dir", secrets,
 	}, o.flags...)
 	g.launch(args)

@@ -75,7 +75,7 @@ func (g *gateway) openReplicas() error {
 	}
 	g.replicas = r
 	r.server, err = replica.NewServer(replica.ServerConfig{
-		Address: cfg.Replica.Listen, Site: cfg.Site, Pool: cfg.Pool, Gateway: cfg.Gateway, TLS: certificates, Log: r.log, Logger: g.log,
+		Address: cfg.Replica.Listen, Site: cfg.Site, Pool: cfg.Pool, Gateway: cfg.Gateway, Node: cfg.Node, TLS: certificates, Log: r.log, Logger: g.log,
 	})
 	if err != nil {
 		return err

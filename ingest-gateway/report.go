@@ -16,7 +16,7 @@ import (
 const (
 	reportTimeout = 2 * time.Second
 	// othersMaxAge is how long the totals of the pod's earlier incarnations, of
-	// a day, are believed: a recount may correct them.
+	// a day, are believed: another pod of the name may write them.
 	othersMaxAge = 30 * time.Second
 )
 
@@ -27,7 +27,15 @@ type reporter struct {
 	wake chan struct{}
 	// stopped: nothing is received any more.
 	stopped bool
-	said    map[string]wire.InstrumentStatus
+	// unwritten: not all that was counted is in the ledger.
+	unwritten bool
+	said      map[string]wire.InstrumentStatus
+	// revision is that of the pod's own report, 0 before it is known. Displaced: another pod
+	// has its name, and reports under it.
+	revision  uint64
+	displaced bool
+	// cleared: no report of this volume stands beside another pod's.
+	cleared bool
 	// others are the totals of earlier incarnations, by ledger key.
 	others map[string]others
 	// heard heartbeats are reported, so many of them.
@@ -107,14 +115,14 @@ func (r *reporter) reportGateway(ctx context.Context) error {
 	g, s := r.g, r.g.registry.Current()
 	status := wire.GatewayStatus{
 		Gateway: g.cfg.Gateway, Pool: g.cfg.Pool, Incarnation: g.incarnation,
-		Node: g.cfg.Node, Address: g.cfg.PodIP,
+		Node: g.cfg.Node, Address: g.cfg.PodIP, Volume: g.volume.id,
 		StartedAt: g.startedAt, ReportedAt: time.Now().UTC(),
 		Revision: s.Revision, Datapath: datapath, Problems: s.Problems,
 		Draining: g.health.draining.Load(), Archivist: g.isArchivist.Load(),
-		Spool: g.spoolStatus(), Stopped: r.stopped,
+		Spool: g.spoolStatus(), Stopped: r.stopped, Unwritten: r.unwritten,
 	}
 	g.addCopies(&status)
-	return r.put(ctx, wire.GatewayStatusKey(g.cfg.Gateway), status)
+	return r.putGateway(ctx, status)
 }
 
 // datapath is how datagrams are read, spelled as in the IngestGateway.
@@ -131,7 +139,7 @@ func (r *reporter) reportInstruments(ctx context.Context) {
 			continue
 		}
 		before := r.said[name]
-		own := r.g.ledger.Totals(name, day, wire.StepReceived)
+		own := r.g.ledger.Totals(name, day)
 		achieved := r.achieved(in, datagrams, now)
 		if before.Day == day && before.LastReceived.Equal(last) && before.Objects == own.Objects && before.Datagrams == own.Datagrams {
 			continue
@@ -202,11 +210,18 @@ func (r *reporter) put(ctx context.Context, key string, status interface{ Encode
 	if err != nil {
 		return err
 	}
-	if r.kv == nil {
-		if r.kv, err = r.g.js.KeyValue(ctx, wire.StatusBucket(r.g.cfg.Site)); err != nil {
-			return err
-		}
+	kv, err := r.bucket(ctx)
+	if err != nil {
+		return err
 	}
-	_, err = r.kv.Put(ctx, key, b)
+	_, err = kv.Put(ctx, key, b)
 	return err
+}
+
+// bucket is where reports go.
+func (r *reporter) bucket(ctx context.Context) (_ jetstream.KeyValue, err error) {
+	if r.kv == nil {
+		r.kv, err = r.g.js.KeyValue(ctx, wire.StatusBucket(r.g.cfg.Site))
+	}
+	return r.kv, err
 }

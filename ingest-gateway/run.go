@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/archivist"
@@ -31,6 +30,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/ingest-gateway/quarantine"
 	"github.com/substorm/substorm/ingest-gateway/receive/http"
+	"github.com/substorm/substorm/ingest-gateway/receive/listen"
 	"github.com/substorm/substorm/ingest-gateway/receive/proxy"
 	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
@@ -52,7 +52,7 @@ type gateway struct {
 	log         *slog.Logger
 	metrics     *prometheus.Registry
 
-	volume   *os.File // locked
+	volume   *volume
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	objects  objectstore.Store
@@ -131,19 +131,20 @@ func (g *gateway) open(ctx context.Context) (err error) {
 	if g.js, err = jetstream.New(g.nc); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
-	spooled, err := g.openSpool()
-	if err != nil {
+	if err := g.openSpool(); err != nil {
 		return err
 	}
 	g.ledger, err = ledger.Open(ledger.Config{
 		Dir: filepath.Join(cfg.DataDir, "ledger"), Site: cfg.Site, Gateway: cfg.Gateway,
 		Incarnation: g.incarnation, Logger: g.log,
-		Spooled: spooled, Waiting: func() int64 { return g.spool.Stats().Objects },
 	})
 	if err != nil {
 		return err
 	}
 	limits := memoryLimits(cfg.MemoryBudget)
+	if cfg.MaxConnections > 0 {
+		limits.connections = cfg.MaxConnections
+	}
 	g.archiveMemory = limits.archive()
 	if err := g.openMemory(limits); err != nil {
 		return err
@@ -193,7 +194,7 @@ const noticeBytes = 8 << 20
 func (g *gateway) openReceivers(limits limits) (err error) {
 	announcer := announce.New(announce.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
-		Notices: g.notices, Observations: g.messages, Ledger: g.ledger, JetStream: g.js,
+		Notices: g.notices, Observations: g.messages,
 	})
 	if err := g.openReplicas(); err != nil {
 		return err
@@ -202,7 +203,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	g.archive = store.New(store.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		Objects: g.objects, Announcer: announcer, Ledger: g.ledger, Pool: g.pool, Packs: g.packs,
-		Spool: g.spool, Copier: g.copier(), Publisher: announcer, JetStream: g.js, Names: g.names,
+		Spool: g.spool, Copier: g.copier(), JetStream: g.js, Names: g.names,
 		Logger: g.log, Metrics: g.metrics,
 	})
 	if err := g.archive.KeepTime(filepath.Join(g.cfg.DataDir, "clock")); err != nil {
@@ -219,9 +220,12 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	if err := errors.Join(g.openCertificates(), g.openQuarantine(), g.openPath()); err != nil {
 		return err
 	}
-	refusals, slots := refusal.New(g.log, g.metrics), semaphore.NewWeighted(limits.connections)
+	refusals, slow := refusal.New(g.log, g.metrics), refusal.NewSlow(g.metrics)
+	slots := listen.NewSlots(limits.connections, func(source netip.AddrPort) {
+		refusals.Say(wire.UnknownInstrument, wire.CauseTooManyConnections, source, 0, errDisplaced)
+	})
 	tcpConfig := tcp.Config{
-		Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Refusals: refusals, Slots: slots, Logger: g.log, Metrics: g.metrics,
+		Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Refusals: refusals, Slow: slow, Slots: slots, Logger: g.log, Metrics: g.metrics,
 		Heartbeat: g.senders.heartbeat, Commands: g.commands,
 	}
 	udpConfig := udp.Config{
@@ -234,7 +238,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	g.tcp = tcp.NewServer(tcpConfig)
 	g.web = http.NewServer(http.Config{
 		Site: g.cfg.Site, Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Names: g.names, Objects: g.objects, Pool: g.pool,
-		Refusals: refusals, Slots: slots, Logger: g.log, Metrics: g.metrics,
+		Refusals: refusals, Slow: slow, Slots: slots, Logger: g.log, Metrics: g.metrics,
 	})
 	if err := g.openEdge(); err != nil {
 		return err
@@ -249,6 +253,9 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	g.udp = udp.NewReceiver(udpConfig)
 	return nil
 }
+
+// errDisplaced says why a connection of an unidentified sender was closed.
+var errDisplaced = errors.New("the sender was not identified yet, and others needed the connection's slot")
 
 // run receives until ctx ends, and then drains.
 func (g *gateway) run(ctx context.Context) error {
@@ -311,7 +318,8 @@ func (g *gateway) archivist(ctx context.Context) error {
 		PartInterval: g.cfg.PartInterval,
 		CompactAfter: g.cfg.CompactAfter, CompactGrace: g.cfg.CompactGrace, ScrubRate: g.cfg.ScrubRate,
 		ObservationRetention: g.cfg.ObservationRetention, NoticeRetention: g.cfg.NoticeRetention,
-		Memory: g.archiveMemory, ScratchDir: filepath.Join(g.cfg.DataDir, "segments"),
+		ForwardNetworks: g.cfg.ForwardNetworks,
+		Memory:          g.archiveMemory, ScratchDir: filepath.Join(g.cfg.DataDir, "segments"),
 		Holding: func(held bool) {
 			g.isArchivist.Store(held)
 			g.reporter.soon()

@@ -8,29 +8,19 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// openSpool opens what earlier incarnations left, and returns what of it each of
-// them received, by instrument.
-func (g *gateway) openSpool() (map[string]map[string]ledger.Spooled, error) {
+// openSpool opens what earlier incarnations left.
+func (g *gateway) openSpool() error {
 	dir := filepath.Join(g.cfg.DataDir, "spool")
 	size := g.cfg.SpoolSize
 	if size == 0 {
 		var err error
 		if size, err = shareOf(g.cfg.DataDir, dir, spoolShare); err != nil {
-			return nil, err
+			return err
 		}
-	}
-	spooled := map[string]map[string]ledger.Spooled{}
-	count := func(n wire.Notice) {
-		if spooled[n.Incarnation] == nil {
-			spooled[n.Incarnation] = map[string]ledger.Spooled{}
-		}
-		s := spooled[n.Incarnation][n.Instrument]
-		spooled[n.Incarnation][n.Instrument] = ledger.Spooled{Objects: s.Objects + 1, Bytes: s.Bytes + uint64(n.Size)}
 	}
 	var err error
 	g.spool, err = spool.Open(spool.Config{
@@ -41,15 +31,9 @@ func (g *gateway) openSpool() (map[string]map[string]ledger.Spooled, error) {
 				return
 			}
 			g.quarantined = append(g.quarantined, q)
-			if q.Notice != nil {
-				count(*q.Notice)
-			}
 		},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return spooled, g.spool.Waiting(func(n wire.Notice, _ bool) { count(n) })
+	return err
 }
 
 // shareOf returns how many bytes a folder may take of its volume.

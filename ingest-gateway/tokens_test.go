@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/substorm/substorm/e2e/parts"
@@ -109,6 +110,38 @@ func TestTokens(t *testing.T) {
 		if status != 401 || !strings.Contains(text, string(wire.CauseBadToken)) {
 			t.Errorf("a way that takes no token, with %q: %d %s", token, status, text)
 		}
+	}
+}
+
+// Who shows wrong tokens again and again is answered slowly, and who shows a right one
+// from the same address is not.
+func TestGuessedTokens(t *testing.T) {
+	t.Parallel()
+	l := newTLSLab(t)
+	const token = "0123456789abcdef-camera"
+	port := parts.FreePort(t)
+	camera := httpInstrument("camera", port)
+	camera.Ways[0].TLS, camera.Ways[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("salt"), token)}
+	l.awaitRevision(t, l.gateway.name, l.declare(t, camera))
+	awaitListening(t, port)
+	var guesses sync.WaitGroup
+	for i := range 14 {
+		guesses.Go(func() {
+			if status, text := putOver(t, l.over(l.client(t, nil, ""), i%2 == 0), port, "camera/a", fmt.Sprint(token, i), []byte("x")); status != 401 {
+				t.Errorf("a guess: %d %s", status, text)
+			}
+		})
+	}
+	guesses.Wait()
+	if status, text := putOver(t, l.over(l.client(t, nil, ""), false), port, "camera/a", token, []byte("x")); status != 201 {
+		t.Errorf("the right token: %d %s", status, text)
+	}
+	series := fmt.Sprintf("substorm_gateway_authentication_delayed_total{cause=%q}", wire.CauseBadToken)
+	if v := l.gateway.metric(series); v == "0" || v == "" {
+		t.Errorf("%s is %q", series, v)
+	}
+	if log := l.gateway.readLog(); !strings.Contains(log, `"cause":"BadToken"`) || strings.Contains(log, token) {
+		t.Error("the log holds no wrong token, or which")
 	}
 }
 

@@ -92,7 +92,7 @@ func manager(cfg Config) (ctrl.Manager, error) {
 		namespaces[name] = cache.Config{}
 	}
 	stop := 10 * time.Second
-	mgr, err := ctrl.NewManager(cfg.Kubernetes, ctrl.Options{
+	mgr, err := ctrl.NewManager(controller.Readable(cfg.Kubernetes, scheme, cfg.Log), ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        logr.FromSlogHandler(cfg.Log.Handler()),
 		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: controller.CacheObjects()},

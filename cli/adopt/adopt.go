@@ -221,7 +221,7 @@ func (a *adoption) notice(d wire.Adoption, item wire.Adopted, entry wire.Instrum
 	return wire.Notice{Format: wire.Format, Site: a.site, Instrument: d.Instrument, Record: r}
 }
 
-// count writes the ledger's columns of one adoption: totals, not additions, so
+// count writes the ledger's column of one adoption: totals, not additions, so
 // that it may be done again.
 func (a *adoption) count(ctx context.Context, id string, totals map[wire.Day]wire.Totals) error {
 	ledger, err := a.js.KeyValue(ctx, wire.LedgerBucket(a.site))
@@ -229,14 +229,10 @@ func (a *adoption) count(ctx context.Context, id string, totals map[wire.Day]wir
 		return fmt.Errorf("ledger: %w", err)
 	}
 	for _, day := range slices.Sorted(maps.Keys(totals)) {
-		for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
-			written := totals[day]
-			if step == wire.StepReceived {
-				written.Acknowledged = written.Objects
-			}
-			if err := set(ctx, ledger, wire.LedgerKey(a.instrument, day, step, wire.AdoptWriter), id, written); err != nil {
-				return err
-			}
+		written := totals[day]
+		written.Acknowledged = written.Objects
+		if err := set(ctx, ledger, wire.LedgerKey(a.instrument, day, wire.StepReceived, wire.AdoptWriter), id, written); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-const patience = 60 * time.Second
+const patience = parts.Patience
 
 // mortal is the real store for so many calls, and then gone: as a process that
 // is killed sees it.
@@ -217,7 +217,7 @@ func TestAdopt(t *testing.T) {
 	}
 	var sum wire.Totals
 	for _, day := range []wire.Day{wire.DayOf(begun), wire.DayOf(time.Now())} {
-		e, err := ledger.Get(t.Context(), wire.LedgerKey("camera", day, wire.StepAnnounced, wire.AdoptWriter))
+		e, err := ledger.Get(t.Context(), wire.LedgerKey("camera", day, wire.StepReceived, wire.AdoptWriter))
 		if err != nil {
 			continue
 		}

@@ -49,17 +49,18 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 
 	cluster := kubetest.Start(t)
 	ref := func(name string) v1alpha1.LocalReference { return v1alpha1.LocalReference{Name: name} }
-	account := ref("account")
+	account, commands := ref("account"), ref("commands")
 	cluster.Create(t,
 		secret("s3", map[string]string{"accessKeyID": f.server.AccessKeyID, "secretAccessKey": f.server.SecretAccessKey}),
 		tlsSecret(t, "s3-tls", f.server.CA),
 		secret("account", map[string]string{"account.seed": server.AccountSeed, "account.id": server.AccountID}),
+		secret("commands", map[string]string{"account.seed": server.CommandsSeed, "account.id": server.CommandsID}),
 		tlsSecret(t, "nats-tls", server.CA),
 		&v1alpha1.Site{ObjectMeta: meta("thule-hub"), Spec: v1alpha1.SiteSpec{
 			Code: site,
 			ObjectStore: v1alpha1.ObjectStore{Endpoint: f.server.URL(), Bucket: "archive", CredentialsSecretRef: ref("s3"),
 				TLS: &v1alpha1.TLS{SecretRef: ref("s3-tls")}},
-			JetStream: v1alpha1.JetStream{Servers: []string{server.URL()}, AccountKeySecretRef: &account,
+			JetStream: v1alpha1.JetStream{Servers: []string{server.URL()}, AccountKeySecretRef: &account, CommandAccountKeySecretRef: &commands,
 				TLS: &v1alpha1.TLS{SecretRef: ref("nats-tls")}},
 		}},
 	)
@@ -97,18 +98,22 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 		t.Errorf("whois: %v\n%s", err, out)
 	}
 
-	// A user that may announce of this instrument alone.
+	// A user that may request of this instrument alone, and publish no notice.
 	must(t, append([]string{"retract", "allsky-1", f.frame.Digest.String(), "--reason", "dark", "--by", "anna", "--wait", "0"}, at...)...)
 	announced, err := js.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := announced.GetLastMsgForSubject(t.Context(), wire.NoticeSubject(site, "allsky-1"))
+	m, err := announced.GetLastMsgForSubject(t.Context(), wire.RequestSubject(site, "allsky-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := wire.DecodeNotice(m.Data); err != nil || n.ID != f.frame.ID || n.State != wire.StateRetracted || n.Reason != "dark" || n.ChangedBy != "anna" || n.RetractedAt == nil {
-		t.Errorf("%+v, %v", n, err)
+	q, err := wire.DecodeArchiveRequest(m.Data)
+	if err != nil || q.ID != f.frame.ID || q.Action != wire.ActionRetract || q.Reason != "dark" || q.By != "anna" {
+		t.Errorf("%+v, %v", q, err)
+	}
+	if n := announced.CachedInfo().State.LastSeq; n != 1 {
+		t.Errorf("%d messages, want the request alone", n)
 	}
 
 	rebuild := append([]string{"rebuild", "--age", "0s", "--scratch-dir", t.TempDir()}, at...)

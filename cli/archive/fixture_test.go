@@ -107,7 +107,7 @@ func run(t *testing.T, args ...string) (out, notes string, err error) {
 	cmd.SetOut(&stdout)
 	cmd.SetErr(&stderr)
 	cmd.SetArgs(args)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
 	defer cancel()
 	err = cmd.ExecuteContext(ctx)
 	return stdout.String(), stderr.String(), err

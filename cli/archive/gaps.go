@@ -89,14 +89,14 @@ func readGaps(ctx context.Context, js jetstream.JetStream, site string, s *selec
 		return nil, err
 	}
 	days := map[instrumentDay]wire.DayGaps{}
-	err = eachEntry(ctx, js, wire.GapsBucket(site), ">", func(key string, value []byte) error {
-		instrument, day, err := wire.ParseGapsKey(key)
+	err = backend.Entries(ctx, js, wire.GapsBucket(site), ">", func(e backend.Entry) error {
+		instrument, day, err := wire.ParseGapsKey(e.Key)
 		if err != nil || !s.holdsInstrument(instrument) || !within.hold(day) {
 			return err
 		}
-		d, err := wire.DecodeDayGaps(value)
+		d, err := wire.DecodeDayGaps(e.Data)
 		if err != nil {
-			return fmt.Errorf("gaps %s: %w", key, err)
+			return fmt.Errorf("gaps %s: %w", e.Key, err)
 		}
 		days[instrumentDay{instrument, day}] = d
 		return nil

@@ -5,13 +5,13 @@ package archive
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -23,7 +23,9 @@ const staleAfter = 3*wire.GatewayReportInterval + 15*time.Second
 type Ledger struct {
 	Instrument string   `json:"instrument"`
 	Day        wire.Day `json:"day"`
-	// Received, Stored, Announced and Repeated sum up all writers.
+	// Received, Stored, Announced and Repeated sum up all writers. Received is completed by
+	// what is announced, see wire.Reconcile. Objects are announced when they are stored, so
+	// those of Stored are those of Announced; a datagram is announced when it is received.
 	Received  wire.Totals `json:"received"`
 	Stored    wire.Totals `json:"stored"`
 	Announced wire.Totals `json:"announced"`
@@ -34,17 +36,19 @@ type Ledger struct {
 	Agree bool `json:"agree"`
 	// Differences say which columns differ, and what that may mean.
 	Differences []string `json:"differences,omitempty"`
-	// Writers are the gateways, the archivist for stored datagrams and repeats, and
-	// partners for what they have.
+	// Writers are the gateways for what they received, the archivist for what is announced,
+	// stored and repeated, and partners for what they have.
 	Writers []WriterColumns `json:"writers"`
 }
 
 // WriterColumns are what one writer of the ledger says.
 type WriterColumns struct {
 	Writer string `json:"writer"`
-	// Stale: the gateway has not reported for a while; what it received since is
-	// not in its columns.
+	// Stale: the gateway has not reported for a while, or stopped before all that it
+	// counted was written; what it received since is not in its columns.
 	Stale bool `json:"stale"`
+	// Stopped: the gateway was drained. Its columns are complete, unless they are Stale.
+	Stopped bool `json:"stopped,omitempty"`
 	// ReportedAt is when the gateway last reported; absent where it is gone for good.
 	ReportedAt *time.Time  `json:"reportedAt,omitempty"`
 	Received   wire.Totals `json:"received"`
@@ -54,6 +58,9 @@ type WriterColumns struct {
 	Damaged    wire.Totals `json:"damaged,omitzero"`
 	// Mirrored is what a partner has, of which the writer has the name.
 	Mirrored *wire.Totals `json:"mirrored,omitempty"`
+
+	// received and announced are by incarnation.
+	received, announced map[string]wire.Totals
 }
 
 func (w *WriterColumns) column(step wire.Step) *wire.Totals {
@@ -88,14 +95,14 @@ func ReadLedger(ctx context.Context, js jetstream.JetStream, site string, s *sel
 		return nil, err
 	}
 	byDay := map[instrumentDay]map[string]*WriterColumns{}
-	err = eachEntry(ctx, js, wire.LedgerBucket(site), ">", func(key string, value []byte) error {
-		instrument, day, step, writer, err := wire.ParseLedgerKey(key)
+	err = backend.Entries(ctx, js, wire.LedgerBucket(site), ">", func(e backend.Entry) error {
+		instrument, day, step, writer, err := wire.ParseLedgerKey(e.Key)
 		if err != nil || !s.holdsInstrument(instrument) || !within.hold(day) {
 			return err
 		}
-		entry, err := wire.DecodeLedgerEntry(value)
+		entry, err := wire.DecodeLedgerEntry(e.Data)
 		if err != nil {
-			return fmt.Errorf("ledger entry %s: %w", key, err)
+			return fmt.Errorf("ledger entry %s: %w", e.Key, err)
 		}
 		at := instrumentDay{instrument, day}
 		if byDay[at] == nil {
@@ -104,11 +111,19 @@ func ReadLedger(ctx context.Context, js jetstream.JetStream, site string, s *sel
 		columns := byDay[at][writer]
 		if columns == nil {
 			columns = &WriterColumns{Writer: writer}
-			columns.reported(reports[writer], now)
+			if report, known := reports[writer]; known { // else the archivist, or a pod that was given up: what it wrote is final
+				columns.reported(report, now)
+			}
 			byDay[at][writer] = columns
 		}
 		if column := columns.column(step); column != nil {
 			*column = entry.Sum()
+		}
+		switch step {
+		case wire.StepReceived:
+			columns.received = entry.Incarnations
+		case wire.StepAnnounced:
+			columns.announced = entry.Incarnations
 		}
 		return nil
 	})
@@ -118,24 +133,26 @@ func ReadLedger(ctx context.Context, js jetstream.JetStream, site string, s *sel
 	return sumUp(byDay), nil
 }
 
-func (w *WriterColumns) reported(at, now time.Time) {
-	if at.IsZero() {
-		return // the archivist, or a pod that is gone: what it wrote is final
-	}
-	w.ReportedAt = &at
-	w.Stale = now.Sub(at) > staleAfter
+func (w *WriterColumns) reported(last wire.GatewayStatus, now time.Time) {
+	w.ReportedAt, w.Stopped = &last.ReportedAt, last.Stopped
+	w.Stale = last.Unwritten || !last.Stopped && now.Sub(last.ReportedAt) > staleAfter
 }
 
 func sumUp(byDay map[instrumentDay]map[string]*WriterColumns) []Ledger {
 	var all []Ledger
 	for at, writers := range byDay {
 		l := Ledger{Instrument: at.instrument, Day: at.day}
+		received, announced := map[string]wire.Totals{}, map[string]wire.Totals{}
 		for _, w := range writers {
-			l.Received, l.Stored = l.Received.Plus(w.Received), l.Stored.Plus(w.Stored)
-			l.Announced, l.Repeated = l.Announced.Plus(w.Announced), l.Repeated.Plus(w.Repeated)
-			l.Damaged = l.Damaged.Plus(w.Damaged)
+			addTo(received, w.received)
+			addTo(announced, w.announced)
+			l.Stored, l.Announced = l.Stored.Plus(w.Stored), l.Announced.Plus(w.Announced)
+			l.Repeated, l.Damaged = l.Repeated.Plus(w.Repeated), l.Damaged.Plus(w.Damaged)
 			l.Writers = append(l.Writers, *w)
 		}
+		l.Received = wire.Reconcile(received, announced, l.Stored)
+		l.Stored.Objects, l.Stored.ObjectBytes, l.Stored.Digest = l.Announced.Objects, l.Announced.ObjectBytes, l.Announced.Digest
+		l.Announced.Datagrams, l.Announced.DatagramBytes = l.Received.Datagrams, l.Received.DatagramBytes
 		slices.SortFunc(l.Writers, func(a, b WriterColumns) int { return cmp.Compare(a.Writer, b.Writer) })
 		l.Differences = l.compare()
 		l.Agree = len(l.Differences) == 0
@@ -147,41 +164,66 @@ func sumUp(byDay map[instrumentDay]map[string]*WriterColumns) []Ledger {
 	return all
 }
 
+// addTo adds totals by incarnation to sums. An incarnation has one gateway, but for import's,
+// and for a pod that was made anew while its twin went on.
+func addTo(sums, of map[string]wire.Totals) {
+	for incarnation, t := range of {
+		sums[incarnation] = sums[incarnation].Plus(t)
+	}
+}
+
 // compare says where the columns differ.
 func (l *Ledger) compare() []string {
 	var differences []string
 	say := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
 	for _, w := range l.Writers {
-		if w.Stale {
-			say("gateway %s has not reported since %s: what it received since is unknown", w.Writer, wire.FormatTime(w.ReportedAt.Truncate(time.Second)))
+		switch {
+		case w.Stale && w.Stopped:
+			say("gateway %s stopped at %s before all that it counted was written: it counts the rest when it comes back, or is given up (substorm spool abandon %s)",
+				w.Writer, wire.FormatTime(w.ReportedAt.Truncate(time.Second)), w.Writer)
+		case w.Stale:
+			say("gateway %s has not reported since %s: what it received since is unknown until it comes back, or is given up (substorm spool abandon %s)",
+				w.Writer, wire.FormatTime(w.ReportedAt.Truncate(time.Second)), w.Writer)
 		}
 	}
 	l.compareReceipts(say)
-	r, s, a := l.Received, l.Stored, l.Announced
+	l.compareObjects(say)
+	l.compareDatagrams(say)
+	return differences
+}
+
+// compareObjects says where other objects are listed than were received, those apart that are
+// known to be lost.
+func (l *Ledger) compareObjects(say func(format string, args ...any)) {
+	r, a := l.Received, l.Announced
+	due := r.Objects - r.Resolved
 	switch {
-	case r.Objects > a.Objects:
-		say("objects: %d received, %d announced: what is missing waits in the gateways' spools (kubectl get ingestgateways)", r.Objects, a.Objects)
-	case r.Objects != a.Objects:
-		say("objects: %d received, %d announced", r.Objects, a.Objects)
-	case s.Objects != a.Objects:
-		say("objects: %d stored, %d announced: the sweep announces within minutes what was stored and not announced", s.Objects, a.Objects)
-	case r.ObjectBytes != a.ObjectBytes || s.ObjectBytes != a.ObjectBytes:
-		say("bytes of objects: %d received, %d stored, %d announced", r.ObjectBytes, s.ObjectBytes, a.ObjectBytes)
-	case r.Digest != a.Digest || s.Digest != a.Digest:
-		say("digests: received, stored and announced are not the same objects")
+	case due > a.Objects:
+		say("objects: %d received, %d announced: what is new is listed within a minute, the rest waits in the gateways' spools (kubectl get ingestgateways)", due, a.Objects)
+	case due < a.Objects:
+		say("objects: %d received, %d announced", due, a.Objects)
+	case r.ObjectBytes-r.ResolvedBytes != a.ObjectBytes:
+		say("bytes of objects: %d received, %d announced", r.ObjectBytes-r.ResolvedBytes, a.ObjectBytes)
+	case r.Digest != a.Digest:
+		say("digests: received and announced are not the same objects")
 	}
+}
+
+// compareDatagrams says where other datagrams are in segments, or known to be in none, than
+// were received.
+func (l *Ledger) compareDatagrams(say func(format string, args ...any)) {
+	if l.Instrument == wire.UnknownInstrument {
+		return // what lies under no instrument's subject was received by no gateway
+	}
+	r, s := l.Received, l.Stored
 	lost := sumOf(s.Dropped)
 	switch {
-	case r.Datagrams != a.Datagrams || r.DatagramBytes != a.DatagramBytes:
-		say("datagrams: %d (%d bytes) received, %d (%d bytes) announced", r.Datagrams, r.DatagramBytes, a.Datagrams, a.DatagramBytes)
-	case l.Instrument == wire.UnknownInstrument: // what lies under no instrument's subject was announced by no gateway
-	case s.Datagrams+lost < a.Datagrams:
-		say("datagrams: %d of %d are in segments; the others wait for theirs to be cut", s.Datagrams, a.Datagrams-lost)
-	case s.Datagrams+lost > a.Datagrams || s.DatagramBytes > a.DatagramBytes || (lost == 0 && s.DatagramBytes < a.DatagramBytes):
-		say("datagrams: %d (%d bytes) in segments, %d in none (%s), %d (%d bytes) announced",
-			s.Datagrams, s.DatagramBytes, lost, byCause(s.Dropped), a.Datagrams, a.DatagramBytes)
+	case s.Datagrams+lost < r.Datagrams:
+		say("datagrams: %d of %d are in segments; the others wait for theirs to be cut", s.Datagrams, r.Datagrams-lost)
+	case s.Datagrams+lost > r.Datagrams || s.DatagramBytes > r.DatagramBytes || (lost == 0 && s.DatagramBytes < r.DatagramBytes):
+		say("datagrams: %d (%d bytes) in segments, %d in none (%s), %d (%d bytes) received",
+			s.Datagrams, s.DatagramBytes, lost, byCause(s.Dropped), r.Datagrams, r.DatagramBytes)
 	}
-	return differences
 }
 
 // compareReceipts says what senders have receipts for and the other columns do not
@@ -194,9 +236,8 @@ func (l *Ledger) compareReceipts(say func(format string, args ...any)) {
 	if n := causes[wire.CauseSpoolAbandoned]; n > 0 {
 		say("objects: %d receipted and lost with the spool of a pod that was given up (SpoolAbandoned)", n)
 	}
-	// An object that went into the spool under a name that the same bytes had is a
-	// repeat, and no longer received, once it is home.
-	explained := l.Received.Objects + causes[wire.CauseCorrupt] + causes[wire.CauseSpoolAbandoned] + causes[wire.CauseRepeated]
+	// The receipt of a repeat is counted with those of objects.
+	explained := l.Received.Objects + causes[wire.CauseRepeated]
 	if acknowledged := l.Received.Acknowledged; acknowledged > explained {
 		say("objects: %d acknowledged, %d received: a gateway that has just started counts what waits in its spool within minutes; what stays is lost, and its senders have receipts",
 			acknowledged, l.Received.Objects)
@@ -210,52 +251,20 @@ func sumOf(counts map[wire.Cause]uint64) (sum uint64) {
 	return sum
 }
 
-// gatewayReports returns when each gateway pod last reported.
-func gatewayReports(ctx context.Context, js jetstream.JetStream, site string) (map[string]time.Time, error) {
-	reports := map[string]time.Time{}
-	err := eachEntry(ctx, js, wire.StatusBucket(site), wire.GatewayStatusKey("*"), func(key string, value []byte) error {
-		_, gateway, ok := wire.ParseStatusKey(key)
+// gatewayReports returns what each gateway pod last reported.
+func gatewayReports(ctx context.Context, js jetstream.JetStream, site string) (map[string]wire.GatewayStatus, error) {
+	reports := map[string]wire.GatewayStatus{}
+	err := backend.Entries(ctx, js, wire.StatusBucket(site), wire.GatewayStatusKey("*"), func(e backend.Entry) error {
+		_, gateway, ok := wire.ParseStatusKey(e.Key)
 		if !ok {
 			return nil
 		}
-		status, err := wire.DecodeGatewayStatus(value)
+		status, err := wire.DecodeGatewayStatus(e.Data)
 		if err != nil {
-			return fmt.Errorf("report %s: %w", key, err)
+			return fmt.Errorf("report %s: %w", e.Key, err)
 		}
-		reports[gateway] = status.ReportedAt
+		reports[gateway] = status
 		return nil
 	})
 	return reports, err
-}
-
-// eachEntry calls f for each entry of a bucket whose key matches.
-func eachEntry(ctx context.Context, js jetstream.JetStream, bucket, match string, f func(key string, value []byte) error) error {
-	kv, err := js.KeyValue(ctx, bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return fmt.Errorf("NATS has no bucket %s: is the Site ready? See substorm status", bucket)
-	}
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", bucket, err)
-	}
-	watcher, err := kv.Watch(ctx, match, jetstream.IgnoreDeletes())
-	if err != nil {
-		return fmt.Errorf("read bucket %s: %w", bucket, err)
-	}
-	defer func() { _ = watcher.Stop() }() // it ends with the connection at the latest
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case entry, ok := <-watcher.Updates():
-			if !ok {
-				return fmt.Errorf("read bucket %s: the connection ended", bucket)
-			}
-			if entry == nil { // all that there was has come
-				return nil
-			}
-			if err := f(entry.Key(), entry.Value()); err != nil {
-				return err
-			}
-		}
-	}
 }

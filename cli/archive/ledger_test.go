@@ -36,7 +36,11 @@ func undecodable(n, size, lost uint64) wire.Totals {
 }
 
 func TestDifferences(t *testing.T) {
-	same := Ledger{Received: objects(2, 20, "a", "b"), Stored: objects(2, 20, "b", "a"), Announced: objects(2, 20, "a", "b")}
+	same := Ledger{Received: objects(2, 20, "a", "b"), Announced: objects(2, 20, "b", "a")}
+	resolved := func(l *Ledger, cause wire.Cause) {
+		l.Received.Objects, l.Received.ObjectBytes, l.Received.Resolved, l.Received.ResolvedBytes = 3, 30, 1, 10
+		l.Received.Acknowledged, l.Received.Unfinished = 3, map[wire.Cause]uint64{cause: 1}
+	}
 	at := noon
 	for name, c := range map[string]struct {
 		change func(*Ledger)
@@ -47,52 +51,49 @@ func TestDifferences(t *testing.T) {
 		"unfinished":                 {func(l *Ledger) { l.Received.Unfinished = map[wire.Cause]uint64{wire.CauseReset: 3} }, nil},
 		"a receipt not written":      {func(l *Ledger) { l.Received.Acknowledged = 1 }, nil},
 		"more receipts than objects": {func(l *Ledger) { l.Received.Acknowledged = 3 }, []string{"3 acknowledged, 2 received"}},
-		"corrupt": {func(l *Ledger) {
-			l.Received.Acknowledged, l.Received.Unfinished = 3, map[wire.Cause]uint64{wire.CauseCorrupt: 1}
-		}, []string{"1 receipted into a spool and corrupt there"}},
-		"corrupt, and its receipt not written": {func(l *Ledger) {
-			l.Received.Unfinished = map[wire.Cause]uint64{wire.CauseCorrupt: 1}
-		}, []string{"1 receipted into a spool and corrupt there"}},
+		"corrupt":                    {func(l *Ledger) { resolved(l, wire.CauseCorrupt) }, []string{"1 receipted into a spool and corrupt there"}},
+		"a repeat from the spool":    {func(l *Ledger) { resolved(l, wire.CauseRepeated) }, nil},
+		"a repeat of what is there": {func(l *Ledger) {
+			l.Received.Acknowledged, l.Received.Unfinished = 3, map[wire.Cause]uint64{wire.CauseRepeated: 1}
+		}, nil},
 		"corrupt, of no instrument": {func(l *Ledger) {
 			*l = Ledger{Instrument: wire.UnknownInstrument, Received: wire.Totals{Unfinished: map[wire.Cause]uint64{wire.CauseCorrupt: 2}}}
 		}, []string{"2 receipted into a spool and corrupt there"}},
 		"abandoned, and one more is lost": {func(l *Ledger) {
-			l.Received.Acknowledged, l.Received.Unfinished = 5, map[wire.Cause]uint64{wire.CauseSpoolAbandoned: 2}
-		}, []string{"2 receipted and lost with the spool", "5 acknowledged, 2 received"}},
-		"a repeat from the spool": {func(l *Ledger) {
-			l.Received.Acknowledged, l.Received.Unfinished = 3, map[wire.Cause]uint64{wire.CauseRepeated: 1}
-		}, nil},
-		"not announced": {func(l *Ledger) { l.Stored = objects(3, 30, "a", "b", "c") }, []string{"3 stored, 2 announced"}},
+			resolved(l, wire.CauseSpoolAbandoned)
+			l.Received.Acknowledged = 5
+		}, []string{"1 receipted and lost with the spool", "5 acknowledged, 3 received"}},
+		"not announced": {func(l *Ledger) { l.Received = objects(3, 30, "a", "b", "c") }, []string{"3 received, 2 announced: what is new is listed"}},
 		"not received":  {func(l *Ledger) { l.Received = objects(1, 10, "a") }, []string{"1 received, 2 announced"}},
-		"other bytes":   {func(l *Ledger) { l.Stored.ObjectBytes = 19 }, []string{"20 received, 19 stored, 20 announced"}},
-		"other objects": {func(l *Ledger) { l.Stored = objects(2, 20, "a", "c") }, []string{"not the same objects"}},
+		"other bytes":   {func(l *Ledger) { l.Announced.ObjectBytes = 19 }, []string{"20 received, 19 announced"}},
+		"other objects": {func(l *Ledger) { l.Announced = objects(2, 20, "a", "c") }, []string{"not the same objects"}},
 		"segments to come": {func(l *Ledger) {
-			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), datagrams(7, 70)
+			*l = Ledger{Received: datagrams(10, 100), Stored: datagrams(7, 70)}
 		}, []string{"7 of 10 are in segments"}},
 		"segments hold more": {func(l *Ledger) {
-			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), datagrams(11, 110)
+			*l = Ledger{Received: datagrams(10, 100), Stored: datagrams(11, 110)}
 		}, []string{"11 (110 bytes) in segments"}},
 		"datagrams that nobody can read": {func(l *Ledger) {
-			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), undecodable(7, 70, 3)
+			*l = Ledger{Received: datagrams(10, 100), Stored: undecodable(7, 70, 3)}
 		}, nil},
 		"some of them, and segments to come": {func(l *Ledger) {
-			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), undecodable(5, 50, 3)
+			*l = Ledger{Received: datagrams(10, 100), Stored: undecodable(5, 50, 3)}
 		}, []string{"5 of 7 are in segments"}},
-		"more of them than were announced": {func(l *Ledger) {
-			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), undecodable(8, 80, 3)
-		}, []string{"8 (80 bytes) in segments, 3 in none (Undecodable=3), 10 (100 bytes) announced"}},
-		"other bytes than were announced": {func(l *Ledger) {
-			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(10, 100), datagrams(10, 99)
+		"more of them than were received": {func(l *Ledger) {
+			*l = Ledger{Received: datagrams(10, 100), Stored: undecodable(8, 80, 3)}
+		}, []string{"8 (80 bytes) in segments, 3 in none (Undecodable=3), 10 (100 bytes) received"}},
+		"other bytes than were received": {func(l *Ledger) {
+			*l = Ledger{Received: datagrams(10, 100), Stored: datagrams(10, 99)}
 		}, []string{"10 (99 bytes) in segments"}},
 		"of no instrument": {func(l *Ledger) {
 			*l = Ledger{Instrument: wire.UnknownInstrument, Stored: undecodable(0, 0, 3)}
 		}, nil},
-		"datagrams lost": {func(l *Ledger) {
-			l.Received, l.Announced, l.Stored = datagrams(10, 100), datagrams(9, 90), datagrams(9, 90)
-		}, []string{"10 (100 bytes) received, 9 (90 bytes) announced"}},
 		"a silent gateway": {func(l *Ledger) {
 			l.Writers = []WriterColumns{{Writer: "gateway-2", Stale: true, ReportedAt: &at}, {Writer: "gateway-1"}}
-		}, []string{"gateway-2 has not reported since 2026-11-21T12:00:00Z"}},
+		}, []string{"gateway-2 has not reported since 2026-11-21T12:00:00Z: what it received since is unknown until it comes back, or is given up (substorm spool abandon gateway-2)"}},
+		"a gateway that stopped too early": {func(l *Ledger) {
+			l.Writers = []WriterColumns{{Writer: "gateway-2", Stale: true, Stopped: true, ReportedAt: &at}}
+		}, []string{"gateway-2 stopped at 2026-11-21T12:00:00Z before all that it counted was written"}},
 	} {
 		l := same
 		c.change(&l)
@@ -118,9 +119,12 @@ func TestVerdictOfLoss(t *testing.T) {
 	} {
 		received := objects(2, 20, "a", "b")
 		change(&received)
-		same := objects(2, 20, "a", "b")
+		same := map[string]wire.Totals{"one": objects(2, 20, "a", "b")}
 		all := sumUp(map[instrumentDay]map[string]*WriterColumns{
-			{"allsky-1", "2026-11-21"}: {"gateway-0": {Writer: "gateway-0", Received: received, Stored: same, Announced: same}},
+			{"allsky-1", "2026-11-21"}: {
+				"gateway-0":          {Writer: "gateway-0", received: map[string]wire.Totals{"one": received}},
+				wire.ArchivistWriter: {Writer: wire.ArchivistWriter, announced: same, Announced: same["one"]},
+			},
 		})
 		var out bytes.Buffer
 		if err := printLedgers(&out, site, all); err != nil {
@@ -152,24 +156,22 @@ func putEntries(t *testing.T, js jetstream.JetStream, now time.Time) {
 			t.Fatal(err)
 		}
 	}
-	for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
-		first, second := objects(1, 10, "a"), objects(2, 20, "b", "c")
-		if step == wire.StepReceived {
-			first.Unfinished, second.Unfinished = map[wire.Cause]uint64{wire.CauseReset: 1}, map[wire.Cause]uint64{wire.CauseReset: 1, wire.CauseStalled: 2}
-		}
-		entry("allsky-1", "2026-11-21", step, "gateway-0", first)
-		entry("allsky-1", "2026-11-21", step, "gateway-1", second, objects(1, 5, "d"))
-		entry("allsky-1", "2026-11-20", step, "gateway-0", objects(9, 90))
-	}
+	// Incarnations are a, b, … of one entry; of the pods' ones each announced entry has those of both.
+	first, second := objects(1, 10, "a"), objects(2, 20, "b", "c")
+	third := objects(1, 5, "d")
+	entry("allsky-1", "2026-11-21", wire.StepAnnounced, wire.ArchivistWriter, first, second, third)
+	first.Unfinished, second.Unfinished = map[wire.Cause]uint64{wire.CauseReset: 1}, map[wire.Cause]uint64{wire.CauseReset: 1, wire.CauseStalled: 2}
+	entry("allsky-1", "2026-11-21", wire.StepReceived, "gateway-0", first)
+	entry("allsky-1", "2026-11-21", wire.StepReceived, "gateway-1", wire.Totals{}, second, third)
+	entry("allsky-1", "2026-11-20", wire.StepReceived, "gateway-0", objects(9, 90))
+	entry("allsky-1", "2026-11-20", wire.StepAnnounced, wire.ArchivistWriter, objects(9, 90))
 	entry("allsky-1", "2026-11-21", wire.StepRepeated, wire.ArchivistWriter, objects(1, 10, "a"))
 	entry("allsky-1", "2026-11-20", wire.StepDamaged, wire.ArchivistWriter, objects(2, 20))
 	received := datagrams(600, 6000)
 	received.Dropped, received.Unknown = map[wire.Cause]uint64{wire.CauseKernelBuffer: 4}, 5
 	entry("mag-1", "2026-11-21", wire.StepReceived, "gateway-1", received)
-	entry("mag-1", "2026-11-21", wire.StepAnnounced, "gateway-1", datagrams(600, 6000))
 	entry("mag-1", "2026-11-21", wire.StepStored, wire.ArchivistWriter, datagrams(500, 5000))
 	entry("mag-2", "2026-11-21", wire.StepReceived, "gateway-0", datagrams(60, 600))
-	entry("mag-2", "2026-11-21", wire.StepAnnounced, "gateway-0", datagrams(60, 600))
 	entry("mag-2", "2026-11-21", wire.StepStored, wire.ArchivistWriter, datagrams(30, 300), undecodable(18, 180, 12))
 
 	status, err := js.KeyValue(t.Context(), wire.StatusBucket(site))
@@ -227,6 +229,70 @@ func TestLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/ledger.txt", strings.ReplaceAll(table.String(), wire.FormatTime(now.Add(-time.Hour).Truncate(time.Second)), "<an hour ago>"))
+}
+
+// A gateway that was drained said its last figures, and is not waited for; one that
+// stopped before they were written, or vanished, is named, and what to do.
+func TestLedgerOfDrainedGateways(t *testing.T) {
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	parts.CreateSite(t, js, site)
+	now := time.Now()
+	hour := now.Add(-time.Hour)
+	reports := map[string]wire.GatewayStatus{
+		"gateway-0": {ReportedAt: now}, "gateway-1": {ReportedAt: hour, Stopped: true},
+		"gateway-2": {ReportedAt: hour, Stopped: true, Unwritten: true}, "gateway-3": {ReportedAt: hour},
+	}
+	ledger, err := js.KeyValue(t.Context(), wire.LedgerBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := js.KeyValue(t.Context(), wire.StatusBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(step wire.Step, writer string, of map[string]wire.Totals) {
+		t.Helper()
+		entry, err := wire.LedgerEntry{Incarnations: of}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ledger.Put(t.Context(), wire.LedgerKey("allsky-1", wire.DayOf(now), step, writer), entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	announced := map[string]wire.Totals{}
+	for gateway, report := range reports {
+		report.Gateway = gateway
+		announced[gateway] = objects(1, 10, gateway)
+		put(wire.StepReceived, gateway, map[string]wire.Totals{gateway: announced[gateway]})
+		data, err := report.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := status.Put(t.Context(), wire.GatewayStatusKey(gateway), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(wire.StepAnnounced, wire.ArchivistWriter, announced)
+	all, err := ReadLedger(t.Context(), js, site, &selection{}, now)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	got := strings.Join(all[0].Differences, "\n")
+	if len(all[0].Differences) != 2 || !strings.Contains(got, "gateway-2 stopped at") || !strings.Contains(got, "gateway-3 has not reported since") ||
+		!strings.Contains(got, "substorm spool abandon gateway-3") {
+		t.Errorf("differences:\n%s", got)
+	}
+	for gateway := range reports {
+		if gateway > "gateway-1" {
+			if err := status.Delete(t.Context(), wire.GatewayStatusKey(gateway)); err != nil { // as spool abandon does
+				t.Fatal(err)
+			}
+		}
+	}
+	if all, err = ReadLedger(t.Context(), js, site, &selection{}, now); err != nil || len(all) != 1 || !all[0].Agree {
+		t.Errorf("after a clean scale-in: %+v, %v", all, err)
+	}
 }
 
 var update = flag.Bool("update", false, "write golden files anew")

@@ -33,13 +33,18 @@ its way makes them differ for a moment.
 received      the sender may have a receipt for it (a datagram: JetStream has it)
 acknowledged  the receipt could be written to the sender
 stored        it is in the object store (a datagram: in an announced segment)
-announced     its notice is in the stream (a datagram: its message)
+announced     the manifests list it (a datagram: its message is in the stream)
 repeated      it was there already and was taken back
 damaged       it is stored, and not what was received any more, as the scrub found
-unfinished    objects that began and got no receipt, by cause; Corrupt and SpoolAbandoned:
-              they had one, and are lost
-dropped       datagrams, by cause; Undecodable and StreamGone: announced, and in no segment
-unknown       datagrams that were in memory when a gateway was killed
+unfinished    objects that began and did not get into the archive, by cause; Corrupt and
+              SpoolAbandoned: they had a receipt, and are lost; Repeated: equal ones are there
+dropped       datagrams, by cause; Undecodable, MessageDeleted and StreamGone:
+              announced, and in no segment
+unknown       datagrams that were on their way to the stream when a gateway was killed
+
+A gateway counts what it received; the archivist counts the rest from manifests and
+streams. What is announced and was not counted, since its gateway was killed in between,
+counts as received, and no longer as unfinished (Killed) or unknown.
 
 -o json prints one instrument's day per line, with the columns of each gateway.`,
 		Example: `  substorm archive ledger --day today
@@ -60,7 +65,14 @@ unknown       datagrams that were in memory when a gateway was killed
 				if format == output.JSON {
 					return output.Lines(cmd.OutOrStdout(), ledgers)
 				}
-				return printLedgers(cmd.OutOrStdout(), b.Code, ledgers)
+				if err := printLedgers(cmd.OutOrStdout(), b.Code, ledgers); err != nil {
+					return err
+				}
+				known, err := readDamage(cmd.Context(), js, b.Code, &s)
+				if err != nil {
+					return err
+				}
+				return known.print(cmd.ErrOrStderr())
 			})
 		},
 	}
@@ -93,11 +105,11 @@ func printLedgers(w io.Writer, site string, ledgers []Ledger) error {
 }
 
 func (l *Ledger) hasObjects() bool {
-	return l.Received.Objects+l.Stored.Objects+l.Announced.Objects+l.Repeated.Objects > 0 || len(l.Received.Unfinished) > 0
+	return l.Received.Objects+l.Announced.Objects+l.Repeated.Objects > 0 || len(l.Received.Unfinished) > 0
 }
 
 func (l *Ledger) hasDatagrams() bool {
-	return l.Received.Datagrams+l.Stored.Datagrams+l.Announced.Datagrams+l.Received.Unknown > 0 ||
+	return l.Received.Datagrams+l.Stored.Datagrams+l.Received.Unknown > 0 ||
 		len(l.Received.Dropped)+len(l.Stored.Dropped) > 0
 }
 

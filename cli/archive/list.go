@@ -210,6 +210,12 @@ var (
 		}},
 		{"SHA-256", 64, func(n wire.Notice) string { return n.Digest.String() }},
 		stateColumn,
+		{"BACKFILL", 8, func(n wire.Notice) string {
+			if n.Backfill {
+				return "yes"
+			}
+			return "-"
+		}},
 		{"MEDIA TYPE", 30, func(n wire.Notice) string { return orDash(n.MediaType) }},
 		{"SOURCE", 24, func(n wire.Notice) string { return orDash(n.Source) }},
 		{"GATEWAY", 16, func(n wire.Notice) string { return orDash(n.Gateway) }},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -33,6 +34,8 @@ type Report struct {
 	Partners []string `json:"partners"`
 	// Agree is whether the totals are those of the ledger, and its columns agree.
 	Agree bool `json:"agree"`
+	// Damage is what is known of these days at this moment.
+	Damage *KnownDamage `json:"damage,omitempty"`
 }
 
 // InstrumentReport is about one instrument. Counts of what was received go by the day
@@ -98,35 +101,28 @@ func ReadReport(ctx context.Context, store objectstore.Store, js jetstream.JetSt
 	if err := r.readDownloads(ctx, js, s, of); err != nil {
 		return nil, err
 	}
+	if r.Damage, err = readDamage(ctx, js, site, s); err != nil {
+		return nil, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		r.Instruments = append(r.Instruments, *by[name])
 		r.Agree = r.Agree && len(by[name].Differences) == 0
 	}
-	err = eachEntry(ctx, js, wire.StatusBucket(site), wire.LedgerStatusKey, func(_ string, value []byte) error {
-		status, err := wire.DecodeLedgerStatus(value)
+	err = backend.Entries(ctx, js, wire.StatusBucket(site), wire.LedgerStatusKey, func(e backend.Entry) error {
+		status, err := wire.DecodeLedgerStatus(e.Data)
 		r.ClosedTo = status.ClosedTo
 		return err
 	})
 	return r, err
 }
 
-// listed is what the manifests list of a day, as the ledger counts.
-type listed struct {
-	// all objects that ever were announced, repeats, and datagrams in segments.
-	all, repeats, datagrams wire.Totals
-}
+// listed is what the manifests list of a day, as the ledger counts: all objects that ever
+// were announced, repeats, and datagrams in segments.
+type listed struct{ all, repeats, datagrams wire.Totals }
 
-func (l *listed) add(r *wire.Record) {
-	if r.Segment != nil {
-		l.datagrams.Datagrams += r.Segment.Datagrams
-		l.datagrams.DatagramBytes += r.Segment.DatagramBytes
-		return
-	}
-	one := wire.Totals{Objects: 1, ObjectBytes: uint64(r.Size), Digest: r.Digest}
-	l.all = l.all.Plus(one)
-	if r.State == wire.StateWithdrawn {
-		l.repeats = l.repeats.Plus(one)
-	}
+func listedIn(c *manifest.Columns) *listed {
+	sum := func(of map[string]wire.Totals) wire.Totals { return wire.LedgerEntry{Incarnations: of}.Sum() }
+	return &listed{sum(c.Announced), c.Repeated, sum(c.Stored)}
 }
 
 // readListed reads the manifests, and compares them with the ledger.
@@ -140,16 +136,16 @@ func (r *Report) readListed(ctx context.Context, store objectstore.Store, js jet
 		if err != nil {
 			return err
 		}
-		day := &listed{}
-		found[list] = day
+		var day manifest.Columns
 		e := entries[list.instrument]
 		for rec, err := range manifest.Records(ctx, store, r.Site, list.instrument, list.day) {
 			if err != nil {
 				return fmt.Errorf("instrument %s, %s: %w", list.instrument, list.day, err)
 			}
-			day.add(&rec)
+			day.Add(&rec)
 			of(list.instrument).add(&rec, e.LateAfter())
 		}
+		found[list] = listedIn(&day)
 	}
 	ledgers, err := ReadLedger(ctx, js, r.Site, s, now)
 	if err != nil {
@@ -230,7 +226,7 @@ func (i *InstrumentReport) add(r *wire.Record, lateAfter time.Duration) {
 		i.Objects++
 	}
 	i.Bytes += uint64(r.Size)
-	if r.ObservedTo != nil && r.ReceivedAt.Sub(*r.ObservedTo) > lateAfter {
+	if r.IsLate(r.ReceivedAt, lateAfter) {
 		i.Late += count
 	}
 }
@@ -308,14 +304,14 @@ func (r *Report) readDownloads(ctx context.Context, js jetstream.JetStream, s *s
 		return nil
 	}
 	sums := map[string]map[[2]string]wire.DownloadCount{}
-	err = eachEntry(ctx, js, wire.DownloadsBucket(r.Site), ">", func(key string, value []byte) error {
-		instrument, day, err := wire.ParseDownloadsKey(key)
+	err = backend.Entries(ctx, js, wire.DownloadsBucket(r.Site), ">", func(e backend.Entry) error {
+		instrument, day, err := wire.ParseDownloadsKey(e.Key)
 		if err != nil || !within.hold(day) || instrument != wire.NoInstrument && !s.holdsInstrument(instrument) {
 			return err
 		}
-		d, err := wire.DecodeDownloads(value)
+		d, err := wire.DecodeDownloads(e.Data)
 		if err != nil {
-			return fmt.Errorf("downloads %s: %w", key, err)
+			return fmt.Errorf("downloads %s: %w", e.Key, err)
 		}
 		if sums[instrument] == nil {
 			sums[instrument] = map[[2]string]wire.DownloadCount{}

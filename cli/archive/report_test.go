@@ -59,13 +59,11 @@ func putLedger(t *testing.T, js jetstream.JetStream, f *fixture) {
 		putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey(instrument, day, step, writer),
 			wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": is}}.Encode)
 	}
-	for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
-		entry("allsky-1", "2026-11-20", step, "gateway-0", sum(f.earlier))
-		entry("allsky-1", "2026-11-21", step, "gateway-0", sum(f.frame, f.late, f.repeat))
-		if step != wire.StepStored {
-			entry("mag-1", "2026-11-21", step, "gateway-0", datagrams(600, 6000))
-		}
+	for step, writer := range map[wire.Step]string{wire.StepReceived: "gateway-0", wire.StepAnnounced: wire.ArchivistWriter} {
+		entry("allsky-1", "2026-11-20", step, writer, sum(f.earlier))
+		entry("allsky-1", "2026-11-21", step, writer, sum(f.frame, f.late, f.repeat))
 	}
+	entry("mag-1", "2026-11-21", wire.StepReceived, "gateway-0", datagrams(600, 6000))
 	entry("allsky-1", "2026-11-21", wire.StepRepeated, wire.ArchivistWriter, sum(f.repeat))
 	entry("mag-1", "2026-11-21", wire.StepStored, wire.ArchivistWriter, datagrams(600, 6000))
 }
@@ -97,6 +95,8 @@ func putGapsAndDownloads(t *testing.T, js jetstream.JetStream) {
 	}
 	putValue(t, js, wire.DownloadsBucket(site), wire.DownloadsKey(wire.NoInstrument, "2026-11-21", "feed-0", "one"),
 		wire.Downloads{By: []wire.DownloadCount{{Class: "Robot", Requests: 5, Bytes: 100}}}.Encode)
+	ended := third
+	putValue(t, js, wire.StatusBucket(site), wire.ScrubStatusKey, wire.ScrubStatus{LastPass: &wire.ScrubPass{BegunAt: second, EndedAt: &ended, Objects: 4}}.Encode)
 	putValue(t, js, wire.StatusBucket(site), wire.LedgerStatusKey, wire.LedgerStatus{ClosedTo: "2026-11-20"}.Encode)
 }
 
@@ -127,7 +127,7 @@ func TestReport(t *testing.T) {
 	}
 
 	// One more was announced than is listed, and another's bytes are not those.
-	putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey("allsky-1", "2026-11-20", wire.StepAnnounced, "gateway-1"),
+	putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey("allsky-1", "2026-11-20", wire.StepAnnounced, "another"),
 		wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": objects(1, 10, "x")}}.Encode)
 	putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey("mag-1", "2026-11-21", wire.StepStored, wire.ArchivistWriter),
 		wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": datagrams(600, 5999)}}.Encode)

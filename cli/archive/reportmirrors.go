@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -46,10 +47,10 @@ func (r *Report) readPurges(ctx context.Context, js jetstream.JetStream, mirrors
 		return nil
 	}
 	r.Partners = slices.Sorted(maps.Keys(partners))
-	return eachEntry(ctx, js, wire.CursorBucket(r.Site), wire.RemovalKeys, func(key string, value []byte) error {
-		removal, err := wire.DecodeRemoval(value)
+	return backend.Entries(ctx, js, wire.CursorBucket(r.Site), wire.RemovalKeys, func(e backend.Entry) error {
+		removal, err := wire.DecodeRemoval(e.Data)
 		if err != nil {
-			return fmt.Errorf("%s: %w", key, err)
+			return fmt.Errorf("%s: %w", e.Key, err)
 		}
 		for partner, has := range mirrors[instrumentDay{removal.Instrument, removal.Day}] {
 			if !removal.Asks(partner, has) {

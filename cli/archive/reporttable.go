@@ -67,7 +67,11 @@ MIRRORED   what each partner confirmed that it has; - where there is none
 				if err != nil {
 					return err
 				}
-				return r.tell(cmd.OutOrStdout(), format)
+				err = r.tell(cmd.OutOrStdout(), format)
+				if format == output.JSON {
+					return err
+				}
+				return errors.Join(err, r.Damage.print(cmd.ErrOrStderr()))
 			})
 		},
 	}

@@ -60,13 +60,13 @@ func declared(ctx context.Context, js jetstream.JetStream, site string, s *selec
 
 // eachInstrument calls f for the registry's entry of each instrument within the selection.
 func eachInstrument(ctx context.Context, js jetstream.JetStream, site string, s *selection, f func(wire.InstrumentEntry) error) error {
-	return eachEntry(ctx, js, wire.RegistryBucket(site), wire.RegistryInstrumentKey("*"), func(key string, value []byte) error {
-		if name, ok := wire.ParseRegistryInstrumentKey(key); !ok || !s.holdsInstrument(name) {
+	return backend.Entries(ctx, js, wire.RegistryBucket(site), wire.RegistryInstrumentKey("*"), func(e backend.Entry) error {
+		if name, ok := wire.ParseRegistryInstrumentKey(e.Key); !ok || !s.holdsInstrument(name) {
 			return nil
 		}
-		entry, err := wire.DecodeInstrumentEntry(value)
+		entry, err := wire.DecodeInstrumentEntry(e.Data)
 		if err != nil {
-			return fmt.Errorf("registry of site %s: %s: %w", site, key, err)
+			return fmt.Errorf("registry of site %s: %s: %w", site, e.Key, err)
 		}
 		return f(entry)
 	})

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/dustin/go-humanize"
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,31 +21,28 @@ import (
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 const (
-	// maxReason is how long a reason may be, in bytes: it stands in every listing.
-	maxReason = 500
 	// shownTargets of what is taken back are printed.
 	shownTargets = 20
-	// defaultPatience is how long it is waited for: a part of a manifest is closed each
-	// minute, and what lies beside purged bytes is moved out of the way after that.
+	// defaultPatience is how long it is waited for: the archivist decides within seconds,
+	// and what lies beside purged bytes is moved out of the way after that.
 	defaultPatience = 5 * time.Minute
 )
 
 // verb is one of what can be done to objects.
 type verb struct {
-	name  string
-	state wire.State // that the notice asks for
-	done  string
+	name   string
+	action wire.Action
+	done   string
 }
 
 var (
-	retract = verb{"retract", wire.StateRetracted, "retracted"}
-	restore = verb{"restore", wire.StateCurrent, "restored"}
-	purge   = verb{"purge", wire.StatePurged, "purged"}
+	retract = verb{"retract", wire.ActionRetract, "retracted"}
+	restore = verb{"restore", wire.ActionRestore, "restored"}
+	purge   = verb{"purge", wire.ActionPurge, "purged"}
 )
 
 func retractCommand(o *backend.Options) *cobra.Command {
@@ -97,8 +93,11 @@ means all that is published below it. A SHA-256, or its first eight or more digi
 means all objects of the instrument that have it. --day, --from and --to narrow down
 where is looked.
 
-The archivist, one of the Site's gateways, lists what is asked for within a minute; the
-command waits for that. Under legal hold nothing is retracted or purged.`,
+The command publishes requests. The archivist, which is one of the Site's gateways,
+decides about them and changes the manifests within seconds; the command waits for its
+decisions (--wait), prints the refusals with their reasons, and ends with exit code 1
+if there is one. Under legal hold nothing is retracted or purged. A request stays in
+the stream while no archivist runs.`,
 		Example: fmt.Sprintf(`  substorm archive %[1]s allsky-1 2026/11/21/rank_235958.jpg --reason "a lamp was on"
   substorm archive %[1]s allsky-1 2026/11/21/ --reason "the dome was closed" --dry-run`, v.name),
 		Args: cobra.ExactArgs(2),
@@ -122,7 +121,7 @@ command waits for that. Under legal hold nothing is retracted or purged.`,
 	f.IntVar(&r.choice.version, "version", 0, "this version of a name")
 	f.BoolVar(&r.choice.allVersions, "all-versions", false, "all versions of a name")
 	f.BoolVar(&r.dry, "dry-run", false, "show what would be done, and do nothing")
-	f.DurationVar(&r.patience, "wait", defaultPatience, "how long to wait until it is done; 0 does not wait")
+	f.DurationVar(&r.patience, "wait", defaultPatience, "how long to wait for decisions, and until purged bytes are gone; 0 does not wait")
 	f.StringVar(&r.choice.day, "day", "", "only this UTC day of receipt: 2006-01-02, today or yesterday")
 	f.StringVar(&r.choice.from, "from", "", "from this UTC day on")
 	f.StringVar(&r.choice.to, "to", "", "up to this UTC day, included")
@@ -149,8 +148,8 @@ func (r *request) check() error {
 		return usage.Errorf("why? give --reason: whoever asks for the object is told")
 	}
 	for name, text := range map[string]string{"--reason": r.reason, "--by": r.by} {
-		if len(text) > maxReason || strings.ContainsFunc(text, unicode.IsControl) {
-			return usage.Errorf("%s is one line of at most %d bytes", name, maxReason)
+		if wire.CheckReason(text) != nil {
+			return usage.Errorf("%s is one line of at most %d bytes", name, wire.MaxReason)
 		}
 	}
 	if r.choice.version != 0 && r.choice.allVersions || r.choice.version < 0 {
@@ -162,9 +161,6 @@ func (r *request) check() error {
 }
 
 func (r *request) run(ctx context.Context) error {
-	if err := r.mayBe(ctx); err != nil {
-		return err
-	}
 	targets, err := r.find(ctx)
 	if err != nil {
 		return err
@@ -175,43 +171,15 @@ func (r *request) run(ctx context.Context) error {
 	if err := r.confirm(targets); err != nil {
 		return err
 	}
-	for _, t := range targets {
-		if err := r.ask(ctx, t); err != nil {
-			return err
-		}
-	}
-	if r.patience <= 0 {
-		_, err := fmt.Fprintf(r.notes, "asked for; the archivist lists it within a minute\n")
+	asked, err := r.ask(ctx, targets)
+	if err != nil {
 		return err
 	}
-	return r.await(ctx, targets)
-}
-
-// mayBe refuses what the archivist would refuse: it does so whoever asks.
-func (r *request) mayBe(ctx context.Context) error {
-	kv, err := r.js.KeyValue(ctx, wire.RegistryBucket(r.site))
-	if err != nil {
-		return fmt.Errorf("registry of site %s: %w", r.site, err)
+	if r.patience <= 0 {
+		_, err := fmt.Fprintf(r.notes, "%s of instrument %s: requested; the archivist decides\n", sum(targets), r.instrument)
+		return err
 	}
-	e, err := kv.Get(ctx, wire.RegistryInstrumentKey(r.instrument))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		if r.verb == restore {
-			return nil
-		}
-		return fmt.Errorf("instrument %s is not in the registry of site %s, and so nobody knows whether it is under legal hold: "+
-			"apply its Instrument, and ask again", r.instrument, r.site)
-	}
-	if err != nil {
-		return fmt.Errorf("registry of site %s: %w", r.site, err)
-	}
-	entry, err := wire.DecodeInstrumentEntry(e.Value())
-	if err != nil {
-		return fmt.Errorf("registry of site %s: %s: %w", r.site, e.Key(), err)
-	}
-	if entry.LegalHold && r.verb != restore {
-		return fmt.Errorf("instrument %s is under legal hold: set spec.archive.legalHold of the Instrument, or spec.legalHold of its Site, to false, and ask again", r.instrument)
-	}
-	return nil
+	return r.await(ctx, asked)
 }
 
 // show prints what is meant.
@@ -267,29 +235,6 @@ func (r *request) confirm(targets []wire.Record) error {
 	}
 	if strings.TrimSpace(answer) != "yes" {
 		return errors.New("nothing is purged: it was not confirmed with yes (--yes does not ask)")
-	}
-	return nil
-}
-
-// ask announces what is asked for.
-func (r *request) ask(ctx context.Context, t wire.Record) error {
-	now := time.Now().UTC()
-	n := wire.Notice{Site: r.site, Instrument: r.instrument, Record: t}
-	n.State, n.Reason, n.ChangedBy = r.verb.state, r.reason, r.by
-	switch r.verb {
-	case retract:
-		n.RetractedAt, n.RestoredAt = &now, nil
-	case restore:
-		n.RestoredAt = &now
-	case purge:
-		n.PurgedAt, n.RestoredAt = &now, nil
-	}
-	m, err := stream.NoticeMessage(n, wire.CommandWriter)
-	if err != nil {
-		return err
-	}
-	if _, err := r.js.PublishMsg(ctx, m); err != nil {
-		return fmt.Errorf("ask for %s of %s: %w", r.verb.name, t.ID, err)
 	}
 	return nil
 }

@@ -5,19 +5,12 @@ package archive
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/substorm/substorm/internal/manifest"
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
-
-// awaitLook is between looks whether what was asked for is done.
-const awaitLook = 2 * time.Second
 
 // choice says which objects of an instrument are meant.
 type choice struct {
@@ -163,87 +156,4 @@ func (r *request) nothing(others map[wire.State]int) error {
 	}
 	return fmt.Errorf("the archive of site %s lists nothing that %q means of instrument %s: substorm archive ls -i %s -o wide shows paths and digests; "+
 		"what is new is listed within a minute", r.site, r.choice.what, r.instrument, r.instrument)
-}
-
-// await waits until the manifests list what was asked for, and purged bytes are gone.
-func (r *request) await(ctx context.Context, targets []wire.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, r.patience)
-	defer cancel()
-	left := map[string]wire.Record{}
-	for _, t := range targets {
-		left[t.ID] = t
-	}
-	for {
-		if err := r.look(ctx, left); err != nil && ctx.Err() == nil {
-			return err
-		}
-		if len(left) == 0 {
-			_, err := fmt.Fprintf(r.notes, "%s of instrument %s %s\n", sum(targets), r.instrument, r.verb.done)
-			return err
-		}
-		select {
-		case <-time.After(awaitLook):
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d objects are not %s after %s; what was asked for stays asked for: the log of the gateway that is the archivist "+
-				"says why it waits or is refused (substorm_archive_changes_refused_total, substorm_archive_removals_waiting count it)",
-				len(left), len(targets), r.verb.done, r.patience)
-		}
-	}
-}
-
-// look takes what is done from what is left.
-func (r *request) look(ctx context.Context, left map[string]wire.Record) error {
-	days := map[wire.Day]bool{}
-	for _, t := range left {
-		days[wire.DayOf(t.ReceivedAt)] = true
-	}
-	for day := range days {
-		for rec, err := range manifest.Records(ctx, r.store, r.site, r.instrument, day) {
-			if err != nil {
-				return err
-			}
-			asked, is := left[rec.ID]
-			if !is || !r.verb.holds(&rec) {
-				continue
-			}
-			gone, err := r.gone(ctx, asked, &rec)
-			if err != nil {
-				return err
-			}
-			if gone {
-				delete(left, rec.ID)
-			}
-		}
-	}
-	return nil
-}
-
-// holds says whether a record is as the verb makes it.
-func (v verb) holds(r *wire.Record) bool {
-	switch v {
-	case restore:
-		return r.State == wire.StateCurrent || r.State == wire.StateSuperseded
-	case purge:
-		return r.State == wire.StatePurged || r.State == wire.StateWithdrawn
-	default:
-		return r.State == v.state
-	}
-}
-
-// gone says whether the bytes of a purged object are gone from where they lay when it
-// was asked for, and from where a compaction may have moved them since.
-func (r *request) gone(ctx context.Context, asked wire.Record, now *wire.Record) (bool, error) {
-	if r.verb != purge {
-		return true, nil
-	}
-	for _, key := range []string{asked.Key, now.Key} {
-		_, err := r.store.Head(ctx, key)
-		if err == nil {
-			return false, nil
-		}
-		if !errors.Is(err, objectstore.ErrNotFound) {
-			return false, err
-		}
-	}
-	return true, nil
 }

@@ -60,7 +60,8 @@ It fails where there is any. With --quick no bytes are read: what is damaged is 
 			}
 			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
 				v.open(cmd, b, store)
-				return v.run(cmd.Context())
+				err := v.run(cmd.Context())
+				return errors.Join(err, v.compareKnown(cmd.Context(), b))
 			})
 		},
 	}
@@ -68,6 +69,31 @@ It fails where there is any. With --quick no bytes are read: what is damaged is 
 	cmd.Flags().BoolVar(&v.quick, "quick", false, "compare manifests and bucket, and read no bytes")
 	cmd.Flags().IntVar(&v.atOnce, "at-once", 8, "objects that are read at once")
 	return cmd
+}
+
+// compareKnown prints what the Site knows of damage beside what was found now.
+func (v *verify) compareKnown(ctx context.Context, b *backend.Backend) error {
+	if !b.KnowsJetStream() || ctx.Err() != nil {
+		return nil
+	}
+	js, err := b.JetStream(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := readDamage(ctx, js, v.site, &v.selection)
+	if err != nil {
+		return err
+	}
+	if err := known.print(v.notes); err != nil {
+		return err
+	}
+	now := v.found[damaged] + v.found[bucket.Missing]
+	if v.quick || now == known.Confirmed+known.Unconfirmed {
+		return nil
+	}
+	_, err = fmt.Fprintf(v.notes, "found now: %d. The archivist finds what it does not know yet when it next reads the archive, and takes back what is whole again; "+
+		"then substorm status, ledger and report say the same\n", now)
+	return err
 }
 
 // verify is what `archive verify` does.

@@ -248,6 +248,9 @@ func (k *Known) print(say func(what, format string, args ...any)) {
 		say("observed", "%s to %s, by %s", wire.FormatTime(*r.ObservedFrom), wire.FormatTime(*to), r.TimeSource)
 	}
 	say("received", "%s, listed under %s", wire.FormatTime(r.ReceivedAt), k.Day)
+	if r.Backfill {
+		say("backfill", "it came later than cadence.lateAfter after it was observed")
+	}
 	say("from", "%s", orDash(r.Source))
 	gateway := fmt.Sprintf("%s, its life %s", r.Gateway, orDash(r.Incarnation))
 	if r.Port > 0 {

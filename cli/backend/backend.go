@@ -29,6 +29,10 @@ type Backend struct {
 
 	store objectstore.Config
 	nats  stream.Config
+	// natsAPI begins the subjects of JetStream's API where it is not $JS.API.
+	natsAPI string
+	// natsProblem is why JetStream cannot be asked.
+	natsProblem error
 	// forward is set where an endpoint may lie inside a cluster.
 	cluster    *kube.Cluster
 	serverName string
@@ -65,7 +69,7 @@ func (b *Backend) override(o Options) error {
 	set(&b.nats.CredentialsFile, o.NATSCredentials)
 	set(&b.nats.InboxPrefix, o.NATSInboxPrefix)
 	if o.NATSCredentials != "" {
-		b.nats.Credentials = nil
+		b.nats.Credentials, b.natsAPI, b.natsProblem = nil, "", nil
 	}
 	if len(o.NATSServers) > 0 {
 		b.nats.Servers = o.NATSServers
@@ -123,6 +127,9 @@ func (b *Backend) KnowsJetStream() bool { return len(b.nats.Servers) > 0 }
 
 // JetStream connects to the Site's JetStream.
 func (b *Backend) JetStream(ctx context.Context) (jetstream.JetStream, error) {
+	if b.natsProblem != nil {
+		return nil, b.natsProblem
+	}
 	cfg := b.nats
 	if len(cfg.Servers) == 0 {
 		return nil, usage.Errorf("where is NATS? give --nats-servers (or leave --code out and name a Site of the cluster with --site)")
@@ -145,6 +152,9 @@ func (b *Backend) JetStream(ctx context.Context) (jetstream.JetStream, error) {
 	b.ends = append(b.ends, nc.Close)
 	if err := stream.WaitConnected(ctx, nc); err != nil {
 		return nil, fmt.Errorf("NATS at %s: %w", b.nats.Servers[0], err)
+	}
+	if b.natsAPI != "" {
+		return jetstream.NewWithAPIPrefix(nc, b.natsAPI)
 	}
 	return jetstream.New(nc)
 }

@@ -7,12 +7,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube"
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -28,19 +30,24 @@ func fromCluster(ctx context.Context, o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{Code: site.Spec.Code, cluster: cluster, serverName: o.TLSServerName}
-	secrets, err := readSecrets(ctx, cluster, site)
+	user := o.user(site.Spec.Code)
+	secrets, err := readSecrets(ctx, cluster, site, user)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(b.objectStore(site, secrets), b.jetStream(site, secrets, o)); err != nil {
+	if err := errors.Join(b.objectStore(site, secrets), b.jetStream(site, secrets, user)); err != nil {
 		return nil, fmt.Errorf("Site %s/%s: %w", site.Namespace, site.Name, err)
 	}
 	return b, b.override(o)
 }
 
-func readSecrets(ctx context.Context, cluster *kube.Cluster, site *v1alpha1.Site) (plan.Secrets, error) {
+func readSecrets(ctx context.Context, cluster *kube.Cluster, site *v1alpha1.Site, user CommandUser) (plan.Secrets, error) {
 	secrets := plan.Secrets{}
 	needs := append(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site)...)
+	if user.OfCommands { // the key of the account with the streams is not for them
+		needs = slices.DeleteFunc(needs, func(n plan.SecretNeed) bool { return slices.Contains(n.Keys, plan.KeyAccountSeed) })
+		needs = append(needs, plan.CommandAccountSecrets(site)...)
+	}
 	for _, need := range needs {
 		secret, err := cluster.Secret(ctx, need.Name)
 		if err != nil {
@@ -63,30 +70,27 @@ func (b *Backend) objectStore(site *v1alpha1.Site, secrets plan.Secrets) (err er
 	return err
 }
 
-func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, o Options) (err error) {
+func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, user CommandUser) (err error) {
 	spec := site.Spec.JetStream
 	b.nats.Servers = spec.Servers
+	if b.nats.TLS, err = tlsOf(spec.TLS, secrets); err != nil {
+		return err
+	}
 	if ref := spec.CredentialsSecretRef; ref != nil {
 		b.nats.Credentials = secrets[ref.Name].Data[plan.KeyUserCreds]
 	}
 	if ref := spec.AccountKeySecretRef; ref != nil {
-		user, age := reader(site.Spec.Code), userAge
-		switch {
-		case o.ImportFor != "":
-			user, age = importer(site.Spec.Code, o.ImportFor), importerAge
-		case o.TakeBackFrom != "":
-			user = taker(site.Spec.Code, o.TakeBackFrom)
-		case o.AbandonPod != "":
-			user = abandoner(site.Spec.Code, o.AbandonPod)
-		case o.Rebuild:
-			user = rebuilder(site.Spec.Code)
+		if user.OfCommands {
+			ref, b.natsAPI = spec.CommandAccountKeySecretRef, wire.CommandAPI
 		}
-		b.nats.InboxPrefix = user.InboxPrefix
-		if b.nats.Credentials, err = issue(user, secrets[ref.Name], age); err != nil {
-			return err
+		if ref == nil { // what reads the object store alone goes on
+			b.natsProblem = fmt.Errorf("Site %s/%s names no account of commands: set spec.jetStream.commandAccountKeySecretRef (docs/nats.md says how to make the account)",
+				site.Namespace, site.Name)
+			return nil
 		}
+		b.nats.InboxPrefix = user.User.InboxPrefix
+		b.nats.Credentials, err = issue(user.User, secrets[ref.Name], user.age)
 	}
-	b.nats.TLS, err = tlsOf(spec.TLS, secrets)
 	return err
 }
 

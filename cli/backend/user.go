@@ -22,30 +22,37 @@ const (
 	importerAge = 30 * 24 * time.Hour
 )
 
-// reader is a JetStream user that reads a Site's ledger, gaps, downloads, registry and names, its gateways' reports,
-// cursors and single messages of its streams, and may do nothing else. Its token must fit
-// into one line of the protocol, 4 KiB.
-func reader(code string) plan.JetStreamUser {
-	u := plan.JetStreamUser{Name: "substorm cli", InboxPrefix: "_INBOX_cli_" + code,
-		Publish: []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.FC.>", "$JS.API.DIRECT.GET.KV_" + wire.NamesBucket(code) + ".>"}}
-	u.Subscribe = []string{u.InboxPrefix + ".>"}
-	for _, bucket := range []string{wire.LedgerBucket(code), wire.StatusBucket(code), wire.RegistryBucket(code),
-		wire.GapsBucket(code), wire.DownloadsBucket(code), wire.CursorBucket(code)} {
-		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+bucket+".>", "$JS.API.CONSUMER.*.KV_"+bucket+".>")
+// reads are the subjects, under the prefix of JetStream's API, by which a Site's ledger, gaps, downloads, registry and
+// names are read, its gateways' reports, cursors, and single messages of its streams. A token must fit into one line of
+// the protocol, 4 KiB.
+func reads(api, code string) []string {
+	subjects := []string{api + ".STREAM.INFO.*"}
+	streams := []string{wire.ObservationStream(code), wire.NoticeStream(code)}
+	for _, bucket := range []string{wire.LedgerBucket(code), wire.StatusBucket(code), wire.RegistryBucket(code), wire.GapsBucket(code),
+		wire.DownloadsBucket(code), wire.CursorBucket(code), wire.NamesBucket(code)} {
+		streams = append(streams, "KV_"+bucket)
 	}
-	for _, stream := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {
-		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET."+stream, "$JS.API.DIRECT.GET."+stream+".>")
+	for _, stream := range streams {
+		subjects = append(subjects, api+".DIRECT.GET."+stream, api+".DIRECT.GET."+stream+".>")
 	}
-	return u
+	return subjects
 }
 
-// importer is a JetStream user that announces objects of one instrument, writes
-// that instrument's ledger, and reads what it takes to do so once.
-func importer(code, instrument string) plan.JetStreamUser {
-	u := plan.JetStreamUser{Name: "substorm import " + instrument, InboxPrefix: "_INBOX_cli_" + code,
-		Publish: []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.*", wire.NoticeSubject(code, instrument),
-			"$KV." + wire.LedgerBucket(code) + "." + instrument + ".>", "$KV." + wire.LeaseBucket(code) + "." + wire.ImportLease(instrument)}}
-	u.Subscribe = []string{u.InboxPrefix + ".>"}
+// newUser is a user with subjects on which it may publish, that gets answers and nothing else.
+func newUser(name, code string, publish ...string) plan.JetStreamUser {
+	inbox := "_INBOX_cli_" + code
+	return plan.JetStreamUser{Name: name, InboxPrefix: inbox, Publish: publish, Subscribe: []string{inbox + ".>"}}
+}
+
+// reader only reads.
+func reader(code string) CommandUser {
+	return CommandUser{"`substorm status`, `archive`", newUser("substorm cli", code, reads(wire.CommandAPI, code)...), true, userAge}
+}
+
+// importer announces objects of one instrument, writes that instrument's ledger, and reads what it takes to do so once.
+func importer(code, instrument string) CommandUser {
+	u := newUser("substorm import "+instrument, code, "$JS.API.STREAM.INFO.*", wire.NoticeSubject(code, instrument), wire.BackfillSubject(code, instrument),
+		"$KV."+wire.LedgerBucket(code)+"."+instrument+".>", "$KV."+wire.LeaseBucket(code)+"."+wire.ImportLease(instrument))
 	streams := []string{wire.NoticeStream(code)}
 	for _, bucket := range []string{wire.RegistryBucket(code), wire.CursorBucket(code), wire.LeaseBucket(code), wire.LedgerBucket(code)} {
 		streams = append(streams, "KV_"+bucket)
@@ -53,34 +60,27 @@ func importer(code, instrument string) plan.JetStreamUser {
 	for _, stream := range streams {
 		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET."+stream+".>")
 	}
-	return u
+	return CommandUser{"`substorm import`", u, false, importerAge}
 }
 
-// taker is reader, and may announce what is to become of one instrument's objects.
-func taker(code, instrument string) plan.JetStreamUser {
-	u := reader(code)
-	u.Name = "substorm archive " + instrument
-	u.Publish = append(u.Publish, wire.NoticeSubject(code, instrument))
-	return u
+// taker reads, and may request of the archivist that objects of one instrument are retracted, restored or purged. It can
+// publish no notice: the archivist publishes what it did.
+func taker(code, instrument string) CommandUser {
+	subjects := append(reads(wire.CommandAPI, code), wire.RequestSubject(code, instrument))
+	return CommandUser{"`substorm archive retract`, `purge`", newUser("substorm archive "+instrument, code, subjects...), true, userAge}
 }
 
-// abandoner is reader, and may write one gateway pod's columns of the ledger and
-// remove its report.
-func abandoner(code, pod string) plan.JetStreamUser {
-	u := reader(code)
-	u.Name = "substorm spool abandon " + pod
-	u.Publish = append(u.Publish, "$KV."+wire.LedgerBucket(code)+".*.*.*."+pod, "$KV."+wire.StatusBucket(code)+"."+wire.GatewayStatusKey(pod))
-	return u
+// abandoner reads, and may write one gateway pod's columns of the ledger and remove its report.
+func abandoner(code, pod string) CommandUser {
+	subjects := append(reads("$JS.API", code), "$KV."+wire.LedgerBucket(code)+".*.*.*."+pod, "$KV."+wire.StatusBucket(code)+"."+wire.GatewayStatusKey(pod))
+	return CommandUser{"`substorm spool abandon`", newUser("substorm spool abandon "+pod, code, subjects...), false, userAge}
 }
 
-// rebuilder is reader, and may say that a Site's index must be made anew from the
-// manifests.
-func rebuilder(code string) plan.JetStreamUser {
-	u := reader(code)
-	u.Name = "substorm archive rebuild"
+// rebuilder reads, and may say that a Site's index must be made anew from the manifests.
+func rebuilder(code string) CommandUser {
 	index := wire.IndexBucket(code)
-	u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+index+".>", "$KV."+index+"."+wire.IndexListedKey)
-	return u
+	subjects := append(reads("$JS.API", code), "$JS.API.DIRECT.GET.KV_"+index+".>", "$KV."+index+"."+wire.IndexListedKey)
+	return CommandUser{"`substorm archive rebuild`", newUser("substorm archive rebuild", code, subjects...), false, userAge}
 }
 
 // issue makes credentials that are good for so long, with an account's signing key.

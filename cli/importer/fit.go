@@ -15,6 +15,8 @@ type fitting struct {
 	template                         *naming.Template
 	// settle is how long nobody may have written to a thing.
 	settle time.Duration
+	// lateAfter is how long after it was observed what comes is backfill.
+	lateAfter time.Duration
 }
 
 // record makes the record of an item but for what only its bytes tell. The
@@ -40,6 +42,8 @@ func (f fitting) record(i item, key string, now time.Time) (r wire.Record, diges
 		to := v.Time.Add(f.template.Resolution() - 1)
 		r.ObservedFrom, r.ObservedTo, r.TimeSource = &v.Time, &to, wire.TimeSourceName
 	}
+	// It comes now, and was observed before its file was modified.
+	r.Backfill = r.IsLate(now, f.lateAfter)
 	return r, v.Digest, nil
 }
 

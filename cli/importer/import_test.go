@@ -106,7 +106,7 @@ func compareRecord(t *testing.T, f frame, got []wire.Record) {
 	}
 	to := from.Add(time.Minute - 1)
 	if r.ObservedFrom == nil || !r.ObservedFrom.Equal(from) || !r.ObservedTo.Equal(to) || r.TimeSource != wire.TimeSourceName ||
-		!r.ReceivedAt.Equal(f.at) || r.Size != int64(len(f.body)) || r.Name != f.name || r.Gateway != wire.ImportWriter || r.Incarnation == "" ||
+		!r.ReceivedAt.Equal(f.at) || r.Size != int64(len(f.body)) || r.Name != f.name || !r.Backfill || r.Gateway != wire.ImportWriter || r.Incarnation == "" ||
 		r.MediaType != "application/octet-stream" {
 		t.Errorf("%s is listed as %+v", f.name, r)
 	}

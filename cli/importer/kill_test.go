@@ -80,7 +80,7 @@ func (l *lab) killAt(announced uint64, args []string) {
 	if err := cmd.Start(); err != nil {
 		l.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); l.announcedSoFar() < announced; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); l.announcedSoFar() < announced; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()

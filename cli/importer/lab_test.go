@@ -87,7 +87,7 @@ func (l *lab) run(tree string, more ...string) (result, error) {
 	cmd.SetOut(&out)
 	cmd.SetErr(&notes)
 	cmd.SetArgs(l.args(tree, more...))
-	ctx, cancel := context.WithTimeout(l.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(l.t.Context(), parts.Patience)
 	defer cancel()
 	err := cmd.ExecuteContext(ctx)
 	l.t.Logf("import %s %q: %v\n%s%s", tree, more, err, out.String(), notes.String())
@@ -217,7 +217,7 @@ func (l *lab) listed() map[string][]wire.Record {
 func (l *lab) await(n int) map[string][]wire.Record {
 	l.t.Helper()
 	var all map[string][]wire.Record
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		all = l.listed()
 		sum := 0
 		for _, records := range all {

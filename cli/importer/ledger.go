@@ -13,15 +13,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// ledgerIncarnation stands for all runs: the totals are those of what the
-// manifests list as imported and of what was announced since, not of a process.
-// So a run that was killed leaves nothing behind that the next does not put right.
-const ledgerIncarnation = "import"
-
-// steps that the importer writes, the one that is compared last.
-var steps = []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced}
-
-// ledger has the columns of wire.ImportWriter for one instrument.
+// ledger has the column of wire.ImportWriter for one instrument. wire.ImportIncarnation
+// stands for all runs: the totals are those of what the manifests list as imported and of
+// what was announced since, not of a process. So a run that was killed leaves nothing behind
+// that the next does not put right.
 type ledger struct {
 	kv         jetstream.KeyValue
 	instrument string
@@ -40,21 +35,22 @@ func openLedger(ctx context.Context, kv jetstream.KeyValue, instrument string, l
 		if err != nil {
 			return nil, err
 		}
-		e, err := kv.Get(ctx, l.key(day, wire.StepAnnounced))
+		e, err := kv.Get(ctx, l.key(day))
 		if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return nil, fmt.Errorf("read %s of the ledger: %w", l.key(day, wire.StepAnnounced), err)
+			return nil, fmt.Errorf("read %s of the ledger: %w", l.key(day), err)
 		}
 		l.dirty[day] = err != nil || string(e.Value()) != string(value)
 	}
 	return l, nil
 }
 
-func (l *ledger) key(day wire.Day, step wire.Step) string {
-	return wire.LedgerKey(l.instrument, day, step, wire.ImportWriter)
+func (l *ledger) key(day wire.Day) string {
+	return wire.LedgerKey(l.instrument, day, wire.StepReceived, wire.ImportWriter)
 }
 
 func encode(t wire.Totals) ([]byte, error) {
-	return wire.LedgerEntry{Incarnations: map[string]wire.Totals{ledgerIncarnation: t}}.Encode()
+	t.Acknowledged = t.Objects
+	return wire.LedgerEntry{Incarnations: map[string]wire.Totals{wire.ImportIncarnation: t}}.Encode()
 }
 
 // add counts an object that was announced.
@@ -66,22 +62,16 @@ func (l *ledger) add(r wire.Record) {
 	l.dirty[day] = true
 }
 
-// save writes the columns that changed. It is called by one goroutine.
+// save writes the column of the days that changed. It is called by one goroutine.
 func (l *ledger) save(ctx context.Context) error {
 	for day, totals := range l.changed() {
-		for _, step := range steps {
-			written := totals
-			if step == wire.StepReceived {
-				written.Acknowledged = totals.Objects
-			}
-			value, err := encode(written)
-			if err != nil {
-				return err
-			}
-			if _, err := l.kv.Put(ctx, l.key(day, step), value); err != nil {
-				l.again(day)
-				return fmt.Errorf("write %s of the ledger: %w", l.key(day, step), err)
-			}
+		value, err := encode(totals)
+		if err != nil {
+			return err
+		}
+		if _, err := l.kv.Put(ctx, l.key(day), value); err != nil {
+			l.again(day)
+			return fmt.Errorf("write %s of the ledger: %w", l.key(day), err)
 		}
 	}
 	return nil

@@ -179,7 +179,7 @@ func (im *importer) under(ctx context.Context, b *backend.Backend) error {
 	if err != nil {
 		return err
 	}
-	im.fit.mediaType = entry.MediaType
+	im.fit.mediaType, im.fit.lateAfter = entry.MediaType, entry.LateAfter()
 	if im.lease, err = im.acquire(ctx); err != nil {
 		return err
 	}

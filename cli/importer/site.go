@@ -82,14 +82,21 @@ func (im *importer) awaitListed(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", name, err)
 	}
-	last, err := notices.GetLastMsgForSubject(ctx, wire.NoticeSubject(im.site, im.instrument))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	var last uint64
+	for _, subject := range wire.SelectedNotices(im.site, im.instrument, true) {
+		m, err := notices.GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+		last = max(last, m.Sequence)
+	}
+	if last == 0 {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", name, err)
-	}
-	want := wire.StreamCursor{Epoch: wire.StreamEpoch(notices.CachedInfo().Created), Next: last.Sequence + 1}
+	want := wire.StreamCursor{Epoch: wire.StreamEpoch(notices.CachedInfo().Created), Next: last + 1}
 	cursors, err := im.js.KeyValue(ctx, wire.CursorBucket(im.site))
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(im.site), err)

@@ -48,6 +48,24 @@ func TestCommandMakesTheSecretsInACluster(t *testing.T) {
 		}
 	}
 
+	// What an earlier release left is completed.
+	older := first["substorm-nats-auth"]
+	for _, key := range []string{"commands-root.seed", "commands-signing.seed", "commands.jwt"} {
+		delete(older.Data, key)
+	}
+	if _, err := client.CoreV1().Secrets("aurora").Update(t.Context(), &older, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().Secrets("aurora").Delete(t.Context(), "substorm-nats-commands", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(t, "--kubeconfig", kubeconfig, "-n", "aurora"); err != nil {
+		t.Fatal(err)
+	}
+	if now := secretsIn(t, client); len(now["substorm-nats-auth"].Data["commands.jwt"]) == 0 || len(now["substorm-nats-commands"].Data[keyAccountSeed]) == 0 {
+		t.Error("the account COMMANDS was not made")
+	}
+
 	stranger := server.Kubeconfig(t, "stranger")
 	_, err = run(t, "--kubeconfig", stranger, "-n", "aurora")
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "substorm-nats-operator") {

@@ -19,7 +19,7 @@ func Command() *cobra.Command {
 		Use:   "quickstart",
 		Short: "What the quickstart chart runs in the cluster",
 	}
-	c.AddCommand(keysCommand())
+	c.AddCommand(keysCommand(), s3ReaderCommand(), revokeCommand())
 	return c
 }
 

@@ -17,13 +17,19 @@ import (
 var config = Config{Namespace: "aurora", Prefix: "substorm", ClusterDomain: "cluster.local", Instance: "quickstart"}
 
 var allSecrets = []string{
-	"substorm-nats-operator", "substorm-nats-account", "substorm-s3",
+	"substorm-nats-operator", "substorm-nats-auth", "substorm-nats-account", "substorm-nats-consumers", "substorm-nats-commands", "substorm-nats-leaves",
+	"substorm-s3", "substorm-s3-read",
 	"substorm-tls-ca", "substorm-tls-nats", "substorm-tls-s3", "substorm-tls-client",
 }
 
 func makeKeys(t *testing.T, v Vault) error {
 	t.Helper()
-	return Keys(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), v, config)
+	return keysWith(t, v, config)
+}
+
+func keysWith(t *testing.T, v Vault, c Config) error {
+	t.Helper()
+	return Keys(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), v, c)
 }
 
 func complete(t *testing.T) *Memory {
@@ -85,9 +91,11 @@ func TestKeysCompletesAnInterruptedRun(t *testing.T) {
 		if diff := cmp.Diff(allSecrets, v.names()); diff != "" {
 			t.Errorf("after %d secrets (-want +got):\n%s", n, diff)
 		}
-		id := string(v.data(t, "substorm-nats-account")[keyAccountID])
-		if conf := string(v.data(t, "substorm-nats-operator")[keyAuthConf]); !strings.Contains(conf, id) {
-			t.Errorf("after %d secrets: the server's configuration does not know account %s", n, id)
+		for _, account := range []string{"substorm-nats-account", "substorm-nats-consumers", "substorm-nats-commands", "substorm-nats-leaves"} {
+			id := string(v.data(t, account)[keyAccountID])
+			if conf := string(v.data(t, "substorm-nats-auth")[keyAuthConf]); !strings.Contains(conf, id) {
+				t.Errorf("after %d secrets: the server's configuration does not know the account of %s", n, account)
+			}
 		}
 	}
 }
@@ -100,7 +108,7 @@ func TestKeysRefusesContradictions(t *testing.T) {
 	}{
 		"the operator is gone and its account is not": {
 			func(v *Memory) { v.remove("substorm-nats-operator") },
-			[]string{"substorm-nats-operator is missing", "substorm-nats-account", "restore"},
+			[]string{"substorm-nats-operator is missing", "substorm-nats-auth", "restore"},
 		},
 		"the authority is gone and its certificates are not": {
 			func(v *Memory) { v.remove("substorm-tls-ca") },
@@ -124,7 +132,13 @@ func TestKeysRefusesContradictions(t *testing.T) {
 			func(v *Memory) {
 				v.data(t, "substorm-nats-operator")[keySigningSeed] = other.data(t, "substorm-nats-operator")[keySigningSeed]
 			},
-			[]string{"secret substorm-nats-operator", "does not name account-signing.seed"},
+			[]string{"secret substorm-nats-auth", "does not name account-signing.seed"},
+		},
+		"the consumers' account is another one": {
+			func(v *Memory) {
+				maps.Copy(v.data(t, "substorm-nats-consumers"), other.data(t, "substorm-nats-consumers"))
+			},
+			[]string{"secret substorm-nats-consumers", "is not the account"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@
 package quickstart
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,9 +29,16 @@ import (
 // startNATS runs a real server with the keys in v, as the chart does, and returns its URL.
 func startNATS(t *testing.T, v *Memory) string {
 	t.Helper()
+	return startNATSWith(t, v, "MEMORY")
+}
+
+// startNATSWith starts one with a resolver; "{dir}" in it is a folder of the server's.
+func startNATSWith(t *testing.T, v *Memory, resolver string) string {
+	t.Helper()
 	dir := t.TempDir()
+	resolver = "resolver: " + strings.ReplaceAll(resolver, "{dir}", dir)
 	for name, data := range map[string][]byte{
-		"auth.conf": v.data(t, "substorm-nats-operator")[keyAuthConf],
+		"auth.conf": bytes.Replace(v.data(t, "substorm-nats-auth")[keyAuthConf], []byte("resolver: MEMORY"), []byte(resolver), 1),
 		"ca.crt":    v.data(t, "substorm-tls-nats")[keyCA],
 		"tls.crt":   v.data(t, "substorm-tls-nats")[corev1.TLSCertKey],
 		"tls.key":   v.data(t, "substorm-tls-nats")[corev1.TLSPrivateKeyKey],
@@ -59,7 +68,7 @@ jetstream { store_dir: "%[1]s/jetstream", domain: test, sync_interval: always }
 
 func serverURL(t *testing.T, portsFile string) string {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		var ports struct {
 			Nats []string `json:"nats"`
 		}
@@ -75,19 +84,25 @@ func serverURL(t *testing.T, portsFile string) string {
 // userOf returns an option for a user that seed signs for the account.
 func userOf(t *testing.T, account, seed string) nats.Option {
 	t.Helper()
-	signer, err := nkeys.FromSeed([]byte(seed))
-	if err != nil {
-		t.Fatal(err)
-	}
 	user, err := nkeys.CreateUser()
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := user.PublicKey()
+	return signedUser(t, user, account, seed)
+}
+
+// signedUser is an option for a user with a key, as the operator of Substorm issues it.
+func signedUser(t *testing.T, user nkeys.KeyPair, account, seed string) nats.Option {
+	t.Helper()
+	signer, err := nkeys.FromSeed([]byte(seed))
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := jwt.NewUserClaims(id)
+	public, err := user.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := jwt.NewUserClaims(public)
 	claims.IssuerAccount = account
 	token, err := claims.Encode(signer)
 	if err != nil {
@@ -102,7 +117,8 @@ func clientTLS(t *testing.T, v *Memory, with bool) nats.Option {
 	data := v.data(t, "substorm-tls-client")
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(data[keyCA])
-	conf := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: "substorm-nats.aurora.svc"}
+	conf := clientOf(roots)
+	conf.ServerName = "substorm-nats.aurora.svc"
 	if with {
 		pair, err := parse(data)
 		if err != nil {
@@ -111,6 +127,10 @@ func clientTLS(t *testing.T, v *Memory, with bool) nats.Option {
 		conf.Certificates = []tls.Certificate{pair}
 	}
 	return nats.Secure(conf)
+}
+
+func clientOf(roots *x509.CertPool) *tls.Config {
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 }
 
 func TestServerKnowsTheAccountsUsersOnly(t *testing.T) {
@@ -153,7 +173,7 @@ func closeIfOpen(nc *nats.Conn) {
 // storeInStream shows that the account may use JetStream.
 func storeInStream(t *testing.T, nc *nats.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
 	defer cancel()
 	js, err := jetstream.New(nc)
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quickstart makes the keys of the quickstart chart's servers: once, in the cluster, as Secrets. Nothing is
+// Package quickstart makes the keys of the quickstart chart's servers: once, in the cluster, as Secrets. No key is
 // ever overwritten: whoever holds these keys owns the messages and objects that they guard.
 package quickstart
 
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,11 +37,18 @@ func Keys(ctx context.Context, log *slog.Logger, v Vault, c Config) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.ensure(ctx, natsAccount(c, nats)); err != nil {
+	auth, err := m.ensure(ctx, natsAuth(c, nats))
+	if err != nil {
 		return err
 	}
-	if _, err := m.ensure(ctx, s3Credentials(c)); err != nil {
-		return err
+	all := []recipe{natsAccount(c, nats)}
+	for _, a := range sideAccounts {
+		all = append(all, a.recipe(c, auth))
+	}
+	for _, r := range append(all, s3Credentials(c), s3Reader(c)) {
+		if _, err := m.ensure(ctx, r); err != nil {
+			return err
+		}
 	}
 	ca, err := m.ensure(ctx, authority(c))
 	if err != nil {
@@ -63,6 +71,9 @@ type recipe struct {
 	// children are the Secrets made from this one: they are worth nothing with another one in its place.
 	children []string
 	make     func() (map[string][]byte, error)
+	// complete, where there is one, adds to a Secret that was found what an earlier release did not make, and keeps what
+	// is there. It says whether it changed anything.
+	complete func(data map[string][]byte) (changed bool, err error)
 	// check returns what is wrong with a Secret that was found.
 	check func(data map[string][]byte) error
 }
@@ -89,6 +100,9 @@ func (m maker) ensure(ctx context.Context, r recipe) (map[string][]byte, error) 
 		m.log.Info("secret created", "secret", r.name)
 		return data, nil
 	}
+	if data, err = m.completed(ctx, r, data); err != nil {
+		return nil, err
+	}
 	for _, key := range r.keys {
 		if len(data[key]) == 0 {
 			return nil, fmt.Errorf("secret %s has no %s: restore it from a backup, or delete the secret to have a new one made", r.name, key)
@@ -99,6 +113,33 @@ func (m maker) ensure(ctx context.Context, r recipe) (map[string][]byte, error) 
 	}
 	m.log.Info("secret kept", "secret", r.name)
 	return data, nil
+}
+
+// completed returns the data of a Secret that was found with what it lacks.
+func (m maker) completed(ctx context.Context, r recipe, data map[string][]byte) (map[string][]byte, error) {
+	if r.complete == nil {
+		return data, nil
+	}
+	if changed, err := r.complete(maps.Clone(data)); err != nil || !changed {
+		return data, wrapped("secret "+r.name, err)
+	}
+	changed := false
+	data, err := m.vault.Change(ctx, r.name, func(data map[string][]byte) (is bool, err error) {
+		is, err = r.complete(data)
+		changed = is
+		return is, err
+	})
+	if err == nil && changed {
+		m.log.Info("secret completed: restart the servers that have read it", "secret", r.name)
+	}
+	return data, err
+}
+
+func wrapped(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // create makes the Secret. Where somebody else was faster it returns theirs and true.

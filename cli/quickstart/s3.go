@@ -9,20 +9,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// s3Credentials are the S3 server's only user: its root. A user of lesser rights can only be made through the server's
-// own administration interface, which is no part of S3.
+// The keys of Secrets with an S3User.
+const keyS3ID, keyS3Secret = "accessKeyID", "secretAccessKey"
+
+// s3Credentials are of the S3 server's root, which the server is started with.
 func s3Credentials(c Config) recipe {
-	const id, secret = "accessKeyID", "secretAccessKey"
+	return s3User(c.Prefix+"-s3", rand.Text()[:20]) // as long as AWS's own
+}
+
+// s3Reader is of a user who may only list and read, whom S3Admin makes when the server runs.
+// Its name stays: where the Secret is made anew, the server's user gets the new secret, and the old one is no longer valid.
+func s3Reader(c Config) recipe { return s3User(c.Prefix+"-s3-read", c.Prefix+"-read") }
+
+func s3User(name, user string) recipe {
+	const id, secret = keyS3ID, keyS3Secret
 	return recipe{
-		name: c.Prefix + "-s3",
+		name: name,
 		kind: corev1.SecretTypeOpaque,
 		keys: []string{id, secret},
 		make: func() (map[string][]byte, error) {
-			// The lengths of AWS's own: 20 and 40 characters, here of 5 random bits each.
-			return map[string][]byte{
-				id:     []byte(rand.Text()[:20]),
-				secret: []byte((rand.Text() + rand.Text())[:40]),
-			}, nil
+			return map[string][]byte{id: []byte(user), secret: []byte((rand.Text() + rand.Text())[:40])}, nil
 		},
 		check: func(data map[string][]byte) error {
 			if len(data[secret]) < 8 {

@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,13 +59,15 @@ type leaf struct {
 	secret string
 	// services whose DNS names it carries; none for a client.
 	services []string
+	// client says whether it is for a client, too.
+	client bool
 }
 
 func leafNames(c Config) []leaf {
 	return []leaf{
-		{secret: c.Prefix + "-tls-nats", services: []string{c.Prefix + "-nats", "*." + c.Prefix + "-nats-pods"}},
+		{secret: c.Prefix + "-tls-nats", services: []string{c.Prefix + "-nats", "*." + c.Prefix + "-nats-pods"}, client: true}, // servers connect to each other
 		{secret: c.Prefix + "-tls-s3", services: []string{c.Prefix + "-s3"}},
-		{secret: c.Prefix + "-tls-client"},
+		{secret: c.Prefix + "-tls-client", client: true},
 	}
 }
 
@@ -78,8 +81,10 @@ func leaves(c Config, ca map[string][]byte) []recipe {
 			make: func() (map[string][]byte, error) {
 				template := certificate(l.secret)
 				template.KeyUsage = x509.KeyUsageDigitalSignature
-				template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-				if l.services != nil { // NATS servers are each other's clients too
+				if l.client {
+					template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+				}
+				if l.services != nil {
 					template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 					template.DNSNames = serverNames(c, l.services)
 					template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
@@ -115,7 +120,9 @@ func checkLeaf(c Config, l leaf, data, ca map[string][]byte) error {
 	if l.services == nil {
 		return nil
 	}
-	for _, name := range serverNames(c, l.services[:1]) {
+	for _, name := range serverNames(c, l.services) {
+		// A route is taken from a server only whose certificate has the pods' names.
+		name = strings.Replace(name, "*", "pod", 1)
 		if err := pair.Leaf.VerifyHostname(name); err != nil {
 			return fmt.Errorf("%w: delete the secret to have a new certificate made, and restart the server", err)
 		}

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/retry"
 )
 
 // Vault is where Secrets lie.
@@ -18,9 +19,13 @@ type Vault interface {
 	Get(ctx context.Context, name string) (data map[string][]byte, found bool, err error)
 	// Create keeps a new Secret. It returns false, and changes nothing, where one of that name exists.
 	Create(ctx context.Context, s *corev1.Secret) (created bool, err error)
+	// Change has a function change the data of a Secret, and keeps that where it says so. The function may be called
+	// again, where somebody else has changed the Secret meanwhile.
+	Change(ctx context.Context, name string, change func(data map[string][]byte) (changed bool, err error)) (data map[string][]byte, err error)
 }
 
-// Cluster keeps Secrets in a namespace of a cluster. It needs get and create on secrets.
+// Cluster keeps Secrets in a namespace of a cluster. It needs get and create on secrets, and update on that with the
+// accounts of NATS.
 type Cluster struct {
 	Secrets typedcorev1.SecretInterface
 }
@@ -49,6 +54,26 @@ func (c Cluster) Create(ctx context.Context, s *corev1.Secret) (bool, error) {
 	return true, nil
 }
 
+// Change updates a Secret.
+func (c Cluster) Change(ctx context.Context, name string, change func(data map[string][]byte) (bool, error)) (data map[string][]byte, err error) {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		s, err := c.Secrets.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		changed, err := change(s.Data)
+		if data = s.Data; err != nil || !changed {
+			return err
+		}
+		_, err = c.Secrets.Update(ctx, s, metav1.UpdateOptions{FieldManager: "substorm-quickstart-keys"})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("update secret %s: %w", name, err)
+	}
+	return data, nil
+}
+
 // Memory keeps Secrets in memory, in the order in which they were made: a dry run.
 type Memory struct {
 	Made []*corev1.Secret
@@ -71,4 +96,14 @@ func (m *Memory) Create(ctx context.Context, s *corev1.Secret) (bool, error) {
 	}
 	m.Made = append(m.Made, s)
 	return true, nil
+}
+
+// Change changes a Secret in place.
+func (m *Memory) Change(ctx context.Context, name string, change func(data map[string][]byte) (bool, error)) (map[string][]byte, error) {
+	data, found, _ := m.Get(ctx, name)
+	if !found {
+		return nil, fmt.Errorf("secret %s does not exist", name)
+	}
+	_, err := change(data)
+	return data, err
 }

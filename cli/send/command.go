@@ -57,7 +57,13 @@ func parseForService(args []string) (service.Sender, error) {
 		return service.Sender{}, err
 	}
 	q := o.cfg.Queue
-	return service.Sender{Queue: q.Dir, Watch: q.Watch, Move: q.Move}, nil
+	var secrets []string
+	for _, file := range []string{o.web.config.TokenFile, o.secured.cert, o.secured.key} {
+		if file != "" {
+			secrets = append(secrets, file)
+		}
+	}
+	return service.Sender{Queue: q.Dir, Watch: q.Watch, Move: q.Move, Secrets: secrets}, nil
 }
 
 func command() *cobra.Command {

@@ -50,7 +50,7 @@ func (q *queueFlags) add(cmd *cobra.Command) {
 	f.StringVar(&q.rate, "max-rate", "", "greatest rate, in bytes a second: 25k, 1Mi")
 	f.StringVar(&q.perDay, "daily-budget", "", "greatest number of bytes in a UTC day, repeats and heartbeats included: 500M")
 	f.StringVar(&q.config.SampleCommand, "sample-command", "", "what the shell runs when the Site asks for another rate of observations: "+
-		"SUBSTORM_SAMPLING_STATE is On or Off, _INTERVAL seconds or empty, _CHANNEL a channel or empty")
+		"SUBSTORM_SAMPLING_STATE is Observing or Paused, _INTERVAL seconds or empty, _CHANNEL a channel or empty")
 	f.StringVar(&q.config.Path, "path", "", fmt.Sprintf("gateway to which the path is measured, host[:port] (default port %d); needs spec.path of its IngestGateway", stamp.Port))
 	f.DurationVar(&q.config.PathInterval, "path-interval", pathInterval, "with --path, how often a packet of 44 bytes goes there and back")
 	f.DurationVar(&q.config.Heartbeat, "heartbeat", heartbeat, "with --framing length-prefixed, how often clock and queue are reported; 0 is never")

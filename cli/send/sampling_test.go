@@ -30,7 +30,7 @@ func asked(channel, state string, millis int64) wire.ChannelSampling {
 }
 
 func TestSamplingChanges(t *testing.T) {
-	on, off := wire.SamplingOn, wire.SamplingOff
+	on, off := wire.SamplingObserving, wire.SamplingPaused
 	type list []wire.ChannelSampling
 	for _, c := range []struct {
 		name          string
@@ -140,7 +140,7 @@ func (g *commanding) cut() {
 func commanded(t *testing.T, g *commanding) (cfg Config, watched string, did func() string) {
 	t.Helper()
 	g.conns = map[*net.TCPConn]bool{}
-	g.command(t, asked("", wire.SamplingOn, 0))
+	g.command(t, asked("", wire.SamplingObserving, 0))
 	p := newPeer(t, g.behave)
 	cfg, watched = serveConfig(t, wire.FramingLengthPrefixed, p.address())
 	file := filepath.Join(t.TempDir(), "did")
@@ -161,7 +161,7 @@ func TestSampleCommand(t *testing.T) {
 	g := &commanding{}
 	cfg, watched, did := commanded(t, g)
 	started(t, cfg)
-	want := " On \n"
+	want := " Observing \n"
 	obeyed := func(channels ...wire.ChannelSampling) {
 		t.Helper()
 		waitFor(t, func() bool {
@@ -172,26 +172,26 @@ func TestSampleCommand(t *testing.T) {
 			t.Errorf("it did\n%s, want\n%s", got, want)
 		}
 	}
-	obeyed(asked("", wire.SamplingOn, 0))
+	obeyed(asked("", wire.SamplingObserving, 0))
 	for i := range 10 {
 		put(t, watched, fmt.Sprint("frame-", i), fmt.Sprint("frame ", i))
 	}
 	waitFor(t, func() bool { return len(owed(cfg)) == 0 })
-	g.command(t, asked("", wire.SamplingOn, 1500), asked("dark", wire.SamplingOff, 0))
-	want += " On 1.5\ndark Off \n"
-	obeyed(asked("", wire.SamplingOn, 1500), asked("dark", wire.SamplingOff, 0))
+	g.command(t, asked("", wire.SamplingObserving, 1500), asked("dark", wire.SamplingPaused, 0))
+	want += " Observing 1.5\ndark Paused \n"
+	obeyed(asked("", wire.SamplingObserving, 1500), asked("dark", wire.SamplingPaused, 0))
 	g.write("command focus 12\n") // not ours
-	g.command(t, asked("", wire.SamplingOn, 1500))
-	want += "dark On 1.5\n"
-	obeyed(asked("", wire.SamplingOn, 1500))
+	g.command(t, asked("", wire.SamplingObserving, 1500))
+	want += "dark Observing 1.5\n"
+	obeyed(asked("", wire.SamplingObserving, 1500))
 
 	// What is asked for while the connection is away is heard once it is back.
 	g.mu.Lock()
-	g.line, _ = wire.Sampling{Channels: []wire.ChannelSampling{asked("", wire.SamplingOff, 0)}}.Line()
+	g.line, _ = wire.Sampling{Channels: []wire.ChannelSampling{asked("", wire.SamplingPaused, 0)}}.Line()
 	g.mu.Unlock()
 	g.cut()
-	want += " Off \n"
-	obeyed(asked("", wire.SamplingOff, 0))
+	want += " Paused \n"
+	obeyed(asked("", wire.SamplingPaused, 0))
 	put(t, watched, "late", "late")
 	waitFor(t, func() bool { return len(owed(cfg)) == 0 }) // data is sent whatever is asked
 }
@@ -217,7 +217,7 @@ func TestSampleCommandFails(t *testing.T) {
 		h := g.last()
 		return len(h.Sampling.Obeys) == 1 && h.Sampling.Problem == ""
 	})
-	if did() != " On \n" {
+	if did() != " Observing \n" {
 		t.Errorf("it did %q", did())
 	}
 }
@@ -237,7 +237,7 @@ func TestSampleCommandReplaced(t *testing.T) {
 	var obeying sync.WaitGroup
 	obeying.Go(func() { s.obey(ctx) })
 	tell := func(millis int64) {
-		line, err := wire.Sampling{Channels: []wire.ChannelSampling{asked("", wire.SamplingOn, millis)}}.Line()
+		line, err := wire.Sampling{Channels: []wire.ChannelSampling{asked("", wire.SamplingObserving, millis)}}.Line()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func TestSampleCommandReplaced(t *testing.T) {
 	})
 	cancel()
 	obeying.Wait()
-	if diff := cmp.Diff([]wire.ChannelSampling{asked("", wire.SamplingOn, 1), asked("", wire.SamplingOn, 51)}, ran); diff != "" {
+	if diff := cmp.Diff([]wire.ChannelSampling{asked("", wire.SamplingObserving, 1), asked("", wire.SamplingObserving, 51)}, ran); diff != "" {
 		t.Errorf("ran -want +got\n%s", diff)
 	}
 }
@@ -271,7 +271,7 @@ func TestAchieved(t *testing.T) {
 	if diff := cmp.Diff(want, s.report(now.Add(4*time.Second)).Achieved); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	line, err := wire.Sampling{Channels: []wire.ChannelSampling{asked("", wire.SamplingOn, 100)}}.Line()
+	line, err := wire.Sampling{Channels: []wire.ChannelSampling{asked("", wire.SamplingObserving, 100)}}.Line()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ type abandonment struct {
 func abandonCommand(o *backend.Options) *cobra.Command {
 	a := &abandonment{}
 	cmd := &cobra.Command{
-		Use:   "abandon POD",
+		Use:   "abandon POD|POD_VOLUME",
 		Short: "Give up the spool of a pod that will never return, and close its ledger",
 		Long: `Says that the volume of a gateway pod is lost with what was in its spool. What the
 pod had receipted and is not in the archive is lost: the ledger names it, with the
@@ -51,15 +51,24 @@ cause SpoolAbandoned, and closes. What other pods have copies of (acknowledge:
 Replicated) is brought home by them, and is not lost; where they are not done yet
 the command says so and does nothing.
 
+A pod that was made anew on another volume reports under its name, and what the earlier
+volume holds stands beside it, as POD_VOLUME: that is given up in the same way, and the
+pod and its volume are left alone.
+
 A pod that still reports is never given up: it brings its spool home itself.
 Should the volume turn up later after all, start the pod on it: what is in the
 spool goes home, and the pod makes its columns of the ledger exact again.`,
 		Example: `  substorm spool ls
   substorm spool abandon north-1
-  substorm spool abandon north-1 --yes --delete-volume`,
+  substorm spool abandon north-1 --yes --delete-volume
+  substorm spool abandon north-1_0a1b2c3d`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.pod, a.in, a.out = args[0], cmd.InOrStdin(), cmd.OutOrStdout()
+			if pod, volume, earlier := wire.ParseVolumeReporter(a.pod); earlier && a.deleteVolume {
+				return usage.Errorf("%s is volume %s, on which pod %s ran before: PersistentVolumeClaim %s is that of the pod of this name that runs now; "+
+					"leave --delete-volume out, and delete the PersistentVolume of the earlier one by hand", a.pod, volume, pod, volumeClaim(pod))
+			}
 			if a.deleteVolume && o.Code != "" {
 				return usage.Errorf("--delete-volume needs the cluster: leave --code out and name a Site with --site")
 			}
@@ -130,27 +139,14 @@ func (a *abandonment) find(ctx context.Context) (Spool, error) {
 	return spools[i], nil
 }
 
-// plan reads the pod's columns, and what of its objects the archive holds.
+// plan reads what the pod received, and what of that the archive holds.
 func (a *abandonment) plan(ctx context.Context, s Spool) (closing, error) {
-	ledger, brought := map[instrumentDay]columns{}, map[instrumentDay]wire.Totals{}
 	a.ledgerAt = map[string]uint64{}
-	err := each(ctx, a.ledger, "*.*.*."+a.pod, func(e jetstream.KeyValueEntry) error {
-		instrument, day, step, _, err := wire.ParseLedgerKey(e.Key())
-		if err != nil {
-			return err
-		}
-		entry, err := wire.DecodeLedgerEntry(e.Value())
-		if err != nil {
-			return fmt.Errorf("ledger entry %s: %w", e.Key(), err)
-		}
-		at := instrumentDay{instrument, day}
-		if ledger[at] == nil {
-			ledger[at] = columns{}
-		}
-		ledger[at][step] = entry
-		a.ledgerAt[e.Key()] = e.Revision()
-		return nil
-	})
+	received, err := a.entries(ctx, wire.LedgerKey("*", "*", wire.StepReceived, a.pod))
+	if err != nil {
+		return closing{}, err
+	}
+	announced, err := a.entries(ctx, wire.LedgerKey("*", "*", wire.StepAnnounced, wire.ArchivistWriter))
 	if err != nil {
 		return closing{}, err
 	}
@@ -159,6 +155,7 @@ func (a *abandonment) plan(ctx context.Context, s Spool) (closing, error) {
 	if s.Oldest != nil {
 		r.first = min(r.first, wire.DayOf(*s.Oldest))
 	}
+	is := map[instrumentDay]archived{}
 	for instrument, err := range manifest.Instruments(ctx, a.store, a.site) {
 		if err != nil {
 			return closing{}, err
@@ -168,39 +165,66 @@ func (a *abandonment) plan(ctx context.Context, s Spool) (closing, error) {
 				return closing{}, err
 			}
 			at := instrumentDay{instrument, day}
-			if day < r.first && !ledger[at].open() {
+			if day < r.first && !isOpen(received[at], announced[at]) {
+				delete(received, at)
 				continue
 			}
-			if brought[at], err = a.broughtHome(ctx, at); err != nil {
+			if is[at], err = a.archived(ctx, at); err != nil {
 				return closing{}, err
 			}
 		}
 	}
-	return closeLedger(ledger, brought, r), nil
+	return closeLedger(received, is, r), nil
 }
 
-// open: something was received and not announced.
-func (c columns) open() bool {
-	for incarnation, r := range c[wire.StepReceived].Incarnations {
-		if r.Objects > c[wire.StepAnnounced].Incarnations[incarnation].Objects {
-			return true
+// entries reads entries of the ledger, and notes their revisions.
+func (a *abandonment) entries(ctx context.Context, keys string) (map[instrumentDay]wire.LedgerEntry, error) {
+	all := map[instrumentDay]wire.LedgerEntry{}
+	err := backend.Entries(ctx, a.js, a.ledger.Bucket(), keys, func(e backend.Entry) error {
+		instrument, day, _, _, err := wire.ParseLedgerKey(e.Key)
+		if err != nil {
+			return err
+		}
+		entry, err := wire.DecodeLedgerEntry(e.Data)
+		if err != nil {
+			return fmt.Errorf("ledger entry %s: %w", e.Key, err)
+		}
+		all[instrumentDay{instrument, day}] = entry
+		a.ledgerAt[e.Key] = e.Sequence
+		return nil
+	})
+	return all, err
+}
+
+// isOpen says whether something was received that is not announced, as far as the ledger says.
+func isOpen(received, announced wire.LedgerEntry) bool {
+	own := map[string]wire.Totals{}
+	for incarnation := range received.Incarnations {
+		if t, listed := announced.Incarnations[incarnation]; listed {
+			own[incarnation] = t
 		}
 	}
-	return false
+	lost, _ := missing(received, own)
+	return lost.Objects > 0
 }
 
-// broughtHome sums up the objects of a day that the pod received and that other
-// pods archived from their copies.
-func (a *abandonment) broughtHome(ctx context.Context, at instrumentDay) (sum wire.Totals, err error) {
+// archived sums up the objects of a day that the manifests list as received by the pod.
+func (a *abandonment) archived(ctx context.Context, at instrumentDay) (is archived, err error) {
+	var listed manifest.Columns
 	for r, err := range manifest.Records(ctx, a.store, a.site, at.Instrument, at.Day) {
 		if err != nil {
-			return sum, fmt.Errorf("manifest of %s, %s: %w", at.Instrument, at.Day, err)
+			return is, fmt.Errorf("manifest of %s, %s: %w", at.Instrument, at.Day, err)
 		}
-		if r.Gateway == a.pod && r.BroughtBy != "" {
-			sum = sum.Plus(wire.Totals{Objects: 1, ObjectBytes: uint64(r.Size), Digest: r.Digest})
+		if r.Gateway != a.pod || r.Segment != nil {
+			continue
+		}
+		listed.Add(&r)
+		if r.BroughtBy != "" {
+			is.brought = is.brought.plus(count{1, uint64(r.Size)})
 		}
 	}
-	return sum, nil
+	is.announced = listed.Announced
+	return is, nil
 }
 
 var errNotConfirmed = errors.New("nothing was changed")
@@ -228,7 +252,7 @@ func (a *abandonment) describe(s Spool, c closing) error {
 	fmt.Fprintf(t, "Pod %s on node %s has been silent for %s.\n", s.Pod, s.Node, age(time.Since(s.ReportedAt)))
 	fmt.Fprintf(t, "Its last report: %d objects, %s in its spool.\n", s.Objects, humanize.IBytes(uint64(s.Bytes)))
 	if c.home.Objects > 0 {
-		fmt.Fprintf(t, "At home nevertheless: %d objects, %s.\n", c.home.Objects, humanize.IBytes(c.home.Bytes))
+		fmt.Fprintf(t, "Archived by other pods, from copies: %d objects, %s.\n", c.home.Objects, humanize.IBytes(c.home.Bytes))
 	}
 	if len(c.lost) == 0 {
 		fmt.Fprintln(t, "Nothing is known to be lost.")
@@ -245,15 +269,9 @@ func (a *abandonment) describe(s Spool, c closing) error {
 // carryOut writes the ledger, and then removes the report, which lets the pool go
 // on without the pod. What was written before it failed is not written again.
 func (a *abandonment) carryOut(ctx context.Context, s Spool, c closing) error {
-	for at, steps := range c.changed {
-		for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
-			entry, changed := steps[step]
-			if !changed {
-				continue
-			}
-			if err := a.write(ctx, wire.LedgerKey(at.Instrument, at.Day, step, a.pod), entry); err != nil {
-				return err
-			}
+	for at, entry := range c.changed {
+		if err := a.write(ctx, wire.LedgerKey(at.Instrument, at.Day, wire.StepReceived, a.pod), entry); err != nil {
+			return err
 		}
 	}
 	err := a.reports.Delete(ctx, wire.GatewayStatusKey(a.pod), jetstream.LastRevision(s.revision))
@@ -265,6 +283,10 @@ func (a *abandonment) carryOut(ctx context.Context, s Spool, c closing) error {
 		return err
 	}
 	claim := volumeClaim(a.pod)
+	if _, _, earlier := wire.ParseVolumeReporter(a.pod); earlier {
+		_, err := fmt.Fprintln(a.out, "The pod that runs now, and its volume, stay as they are.")
+		return err
+	}
 	if !a.deleteVolume {
 		_, err := fmt.Fprintf(a.out, "Its volume stays: PersistentVolumeClaim %s. Where its node is gone for good, --delete-volume lets the pod start elsewhere.\n", claim)
 		return err

@@ -10,10 +10,6 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// columns are what one pod wrote into the ledger of one instrument's day, by
-// step; each with its incarnations.
-type columns map[wire.Step]wire.LedgerEntry
-
 // instrumentDay names a line of the ledger.
 type instrumentDay struct {
 	Instrument string   `json:"instrument"`
@@ -43,10 +39,10 @@ type loss struct {
 type closing struct {
 	// lost is what was receipted and is in no archive.
 	lost []loss
-	// home is what waited in the spool and is, or will be, in the archive.
+	// home is what other pods archived of the spool, from copies.
 	home count
-	// changed are the entries to write, by their day; only those that change.
-	changed map[instrumentDay]columns
+	// changed are the entries of what the pod received that change, by their day.
+	changed map[instrumentDay]wire.LedgerEntry
 }
 
 func (c *closing) total() (sum count) {
@@ -64,36 +60,36 @@ type report struct {
 	incarnation string
 }
 
-// broughtHome stands, in a pod's columns, for the lives of the pods that archived
-// its objects from their copies.
-const broughtHome = "brought"
+// archived is what the manifests list of a day that a pod received.
+type archived struct {
+	// announced is by incarnation, brought what other pods archived of that, from copies.
+	announced map[string]wire.Totals
+	brought   count
+}
 
-// closeLedger says how to close the ledger of a pod: what is received and neither
-// stored nor brought home by another pod, which had a copy, is lost. What of the
-// pod's report no column holds, since JetStream was away when it was received, is
-// lost on the day of that report, of an instrument that nobody knows.
-func closeLedger(ledger map[instrumentDay]columns, brought map[instrumentDay]wire.Totals, r report) closing {
-	c := closing{changed: map[instrumentDay]columns{}}
-	days := maps.Clone(ledger)
-	for at, b := range brought {
-		if _, known := days[at]; !known && b.Objects > 0 {
-			days[at] = columns{}
-		}
+// closeLedger says how to close the ledger of a pod, of which is known what it received and what of
+// that is archived: what is not, is lost. What of the pod's report no entry holds, since JetStream was
+// away when it was received, is lost on the day of that report, of an instrument that nobody knows.
+func closeLedger(received map[instrumentDay]wire.LedgerEntry, is map[instrumentDay]archived, r report) closing {
+	c := closing{changed: map[instrumentDay]wire.LedgerEntry{}}
+	days := map[instrumentDay]bool{}
+	for at := range received {
+		days[at] = true
+	}
+	for at := range is {
+		days[at] = true
 	}
 	var known count // of what was in the spool
 	for _, at := range slices.SortedFunc(maps.Keys(days), byDay) {
-		b := brought[at]
-		waited := c.closeDay(at, days[at], b)
-		if at.Day < r.first {
-			b = wire.Totals{}
-		}
-		known = known.plus(waited).plus(count{b.Objects, b.ObjectBytes}.less(waited))
+		known = known.plus(c.closeDay(at, received[at], is[at]))
 		if at.Day >= r.first {
-			known.Objects += days[at][wire.StepReceived].Sum().Unfinished[wire.CauseSpoolAbandoned] // of a run that did not come to its end
+			known = known.plus(is[at].brought)
+			known.Objects += received[at].Sum().Unfinished[wire.CauseSpoolAbandoned] // of a run that did not come to its end
+			c.home = c.home.plus(is[at].brought)
 		}
 	}
 	if rest := r.less(known); rest.Objects > 0 {
-		c.addUnknown(instrumentDay{wire.UnknownInstrument, r.day}, ledger, rest, r.incarnation)
+		c.addUnknown(instrumentDay{wire.UnknownInstrument, r.day}, received, rest, r.incarnation)
 	}
 	return c
 }
@@ -102,62 +98,39 @@ func byDay(a, b instrumentDay) int {
 	return cmp.Or(cmp.Compare(a.Instrument, b.Instrument), cmp.Compare(a.Day, b.Day))
 }
 
-// closeDay makes the columns agree, and names what is lost. It returns what waited
-// to be announced.
-func (c *closing) closeDay(at instrumentDay, was columns, brought wire.Totals) (waited count) {
-	is := columns{}
-	for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
-		is[step] = clone(was[step])
-	}
-	var missing count
-	last := ""
-	for _, incarnation := range slices.Sorted(maps.Keys(was[wire.StepReceived].Incarnations)) {
-		r, s, a := is.of(incarnation)
-		if r.Objects <= a.Objects {
-			continue
-		}
-		home := a
-		if s.Objects > a.Objects { // the sweep announces it
-			home = s
-		}
-		received, safe := count{r.Objects, r.ObjectBytes}, count{home.Objects, home.ObjectBytes}
-		waited = waited.plus(received.less(count{a.Objects, a.ObjectBytes}))
-		missing = missing.plus(received.less(safe))
-		for step, t := range map[wire.Step]wire.Totals{wire.StepReceived: r, wire.StepStored: s, wire.StepAnnounced: a} {
-			t.Objects, t.ObjectBytes, t.Digest = home.Objects, home.ObjectBytes, home.Digest
-			is[step].Incarnations[incarnation] = t
-		}
-		last = incarnation
-	}
-	credited := was[wire.StepReceived].Incarnations[broughtHome]
-	fresh := count{brought.Objects, brought.ObjectBytes}.less(count{credited.Objects, credited.ObjectBytes})
-	lost := missing.less(fresh)
-	c.home = c.home.plus(waited.less(lost)).plus(fresh.less(missing))
-	if fresh.Objects > 0 {
-		for step := range is {
-			is[step].Incarnations[broughtHome] = brought
-		}
-	}
-	if lost.Objects > 0 {
-		is[wire.StepReceived].Incarnations[last] = abandon(is[wire.StepReceived].Incarnations[last], lost)
-		c.lost = append(c.lost, loss{at, lost})
-	}
-	if waited.Objects > 0 || fresh.Objects > 0 {
-		c.changed[at] = is
-	}
-	return waited
+// missing is what was received and is not archived.
+func missing(received wire.LedgerEntry, announced map[string]wire.Totals) (count, wire.Digest) {
+	r := wire.Reconcile(received.Incarnations, announced, wire.Totals{})
+	a := wire.LedgerEntry{Incarnations: announced}.Sum()
+	due := count{r.Objects - r.Resolved, r.ObjectBytes - r.ResolvedBytes}
+	return due.less(count{a.Objects, a.ObjectBytes}), r.Digest.Minus(a.Digest)
 }
 
-// of returns an incarnation's totals.
-func (c columns) of(incarnation string) (received, stored, announced wire.Totals) {
-	return c[wire.StepReceived].Incarnations[incarnation], c[wire.StepStored].Incarnations[incarnation], c[wire.StepAnnounced].Incarnations[incarnation]
+// closeDay names what is lost of a day, and returns it.
+func (c *closing) closeDay(at instrumentDay, received wire.LedgerEntry, is archived) count {
+	lost, digest := missing(received, is.announced)
+	if lost.Objects == 0 {
+		return count{}
+	}
+	last := ""
+	for incarnation, t := range received.Incarnations {
+		if t.Objects > 0 {
+			last = max(last, incarnation)
+		}
+	}
+	e := clone(received)
+	t := abandon(e.Incarnations[last], lost)
+	t.Resolved += lost.Objects
+	t.ResolvedBytes += lost.Bytes
+	t.Digest = t.Digest.Minus(digest)
+	e.Incarnations[last] = t
+	c.changed[at] = e
+	c.lost = append(c.lost, loss{at, lost})
+	return lost
 }
 
 // abandon names a loss.
 func abandon(t wire.Totals, n count) wire.Totals {
-	if n.Objects == 0 {
-		return t
-	}
 	t.Unfinished = maps.Clone(t.Unfinished)
 	if t.Unfinished == nil {
 		t.Unfinished = map[wire.Cause]uint64{}
@@ -167,10 +140,10 @@ func abandon(t wire.Totals, n count) wire.Totals {
 	return t
 }
 
-func (c *closing) addUnknown(at instrumentDay, ledger map[instrumentDay]columns, n count, incarnation string) {
-	e := clone(ledger[at][wire.StepReceived])
+func (c *closing) addUnknown(at instrumentDay, received map[instrumentDay]wire.LedgerEntry, n count, incarnation string) {
+	e := clone(received[at])
 	e.Incarnations[incarnation] = abandon(e.Incarnations[incarnation], n)
-	c.changed[at] = columns{wire.StepReceived: e}
+	c.changed[at] = e
 	c.lost = append(c.lost, loss{at, n})
 }
 

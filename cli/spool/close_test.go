@@ -25,96 +25,100 @@ func total(n uint64) wire.Totals {
 
 func tens(n uint64) count { return count{n, 10 * n} }
 
+// listed is what the manifests list of the same incarnations, some of it brought by others.
+func listed(brought uint64, objects ...uint64) archived {
+	return archived{announced: lives(objects...).Incarnations, brought: tens(brought)}
+}
+
 func TestCloseLedger(t *testing.T) {
 	camera := instrumentDay{"camera", "2026-11-21"}
 	radar := instrumentDay{"radar", "2026-11-20"}
 	unknown := instrumentDay{wire.UnknownInstrument, "2026-11-21"}
-	day := func(received, stored, announced wire.LedgerEntry) columns {
-		return columns{wire.StepReceived: received, wire.StepStored: stored, wire.StepAnnounced: announced}
-	}
+	killed := total(8)
+	killed.Unfinished = map[wire.Cause]uint64{wire.CauseKilled: 2}
 	for name, c := range map[string]struct {
-		ledger   map[instrumentDay]columns
-		brought  map[instrumentDay]wire.Totals
+		received map[instrumentDay]wire.LedgerEntry
+		is       map[instrumentDay]archived
 		reported uint64
 		lost     []loss
 		home     uint64
 	}{
 		"nothing is in the spool": {
-			ledger: map[instrumentDay]columns{camera: day(lives(5), lives(5), lives(5))},
+			received: map[instrumentDay]wire.LedgerEntry{camera: lives(5)},
+			is:       map[instrumentDay]archived{camera: listed(0, 5)},
 		},
 		"all of it is lost": {
-			ledger:   map[instrumentDay]columns{camera: day(lives(5, 9), lives(5, 6), lives(5, 6)), radar: day(lives(3), lives(1), lives(1))},
+			received: map[instrumentDay]wire.LedgerEntry{camera: lives(5, 9), radar: lives(3)},
+			is:       map[instrumentDay]archived{camera: listed(0, 5, 6), radar: listed(0, 1)},
 			reported: 5,
 			lost:     []loss{{camera, tens(3)}, {radar, tens(2)}},
 		},
-		"some is stored, and the sweep finds it": {
-			ledger:   map[instrumentDay]columns{camera: day(lives(10), lives(8), lives(6))},
-			reported: 4, lost: []loss{{camera, tens(2)}}, home: 2,
+		"a day of which nothing is archived": {
+			received: map[instrumentDay]wire.LedgerEntry{camera: lives(4)},
+			reported: 4, lost: []loss{{camera, tens(4)}},
+		},
+		"what was announced at the kill is not lost": {
+			received: map[instrumentDay]wire.LedgerEntry{camera: {Incarnations: map[string]wire.Totals{"a": killed, "b": total(3)}}},
+			is:       map[instrumentDay]archived{camera: listed(0, 9, 2)},
+			reported: 1, lost: []loss{{camera, tens(1)}},
 		},
 		"a peer brought home a part": {
-			ledger:   map[instrumentDay]columns{camera: day(lives(10), lives(6), lives(6))},
-			brought:  map[instrumentDay]wire.Totals{camera: total(3)},
+			received: map[instrumentDay]wire.LedgerEntry{camera: lives(10)},
+			is:       map[instrumentDay]archived{camera: listed(3, 9)},
 			reported: 4, lost: []loss{{camera, tens(1)}}, home: 3,
 		},
 		"a peer brought home everything": {
-			ledger:   map[instrumentDay]columns{camera: day(lives(10), lives(6), lives(6))},
-			brought:  map[instrumentDay]wire.Totals{camera: total(4)},
+			received: map[instrumentDay]wire.LedgerEntry{camera: lives(10)},
+			is:       map[instrumentDay]archived{camera: listed(4, 10)},
 			reported: 4, home: 4,
 		},
-		"JetStream was away, and the columns know nothing of it": {
-			ledger:   map[instrumentDay]columns{camera: day(lives(6), lives(6), lives(6))},
+		"JetStream was away, and the ledger knows nothing of it": {
+			received: map[instrumentDay]wire.LedgerEntry{camera: lives(6)},
+			is:       map[instrumentDay]archived{camera: listed(0, 6)},
 			reported: 4, lost: []loss{{unknown, tens(4)}},
 		},
 		"the same, and a peer brought home three": {
-			ledger:   map[instrumentDay]columns{camera: day(lives(6), lives(6), lives(6))},
-			brought:  map[instrumentDay]wire.Totals{camera: total(2), radar: total(1)},
+			received: map[instrumentDay]wire.LedgerEntry{camera: lives(6)},
+			is:       map[instrumentDay]archived{camera: listed(2, 6, 2), radar: listed(1, 0, 1)},
 			reported: 4, lost: []loss{{unknown, tens(1)}}, home: 3,
 		},
-		"the columns know more than the last report": {
-			ledger:   map[instrumentDay]columns{camera: day(lives(9), lives(6), lives(6))},
+		"the ledger knows more than the last report": {
+			received: map[instrumentDay]wire.LedgerEntry{camera: lives(9)},
+			is:       map[instrumentDay]archived{camera: listed(0, 6)},
 			reported: 1, lost: []loss{{camera, tens(3)}},
 		},
 	} {
-		r := report{count: tens(c.reported), day: "2026-11-21", first: "2026-11-20", incarnation: "b"}
-		got := closeLedger(c.ledger, c.brought, r)
-		if diff := cmp.Diff(c.lost, got.lost, cmp.AllowUnexported(loss{})); diff != "" {
-			t.Errorf("%s: lost (-want +got):\n%s", name, diff)
-		}
-		if got.home != tens(c.home) {
-			t.Errorf("%s: %+v are at home, want %+v", name, got.home, tens(c.home))
-		}
-		closed := map[instrumentDay]columns{}
-		var named uint64
-		for at, was := range c.ledger {
-			closed[at] = was
-		}
-		for at, steps := range got.changed {
-			is := columns{}
-			for step, e := range closed[at] {
-				is[step] = e
+		t.Run(name, func(t *testing.T) {
+			r := report{count: tens(c.reported), day: "2026-11-21", first: "2026-11-20", incarnation: "b"}
+			got := closeLedger(c.received, c.is, r)
+			if diff := cmp.Diff(c.lost, got.lost, cmp.AllowUnexported(loss{})); diff != "" {
+				t.Errorf("lost (-want +got):\n%s", diff)
 			}
-			for step, e := range steps {
-				is[step] = e
+			if got.home != tens(c.home) {
+				t.Errorf("%+v were archived by others, want %+v", got.home, tens(c.home))
 			}
-			closed[at] = is
-		}
-		for at, is := range closed {
-			r, s, a := is[wire.StepReceived].Sum(), is[wire.StepStored].Sum(), is[wire.StepAnnounced].Sum()
-			named += r.Unfinished[wire.CauseSpoolAbandoned]
-			if r.Objects != a.Objects || s.Objects != a.Objects || r.ObjectBytes != a.ObjectBytes || r.Digest != a.Digest || s.Digest != a.Digest {
-				t.Errorf("%s: %v does not agree: %+v, %+v, %+v", name, at, r, s, a)
+			closed := map[instrumentDay]wire.LedgerEntry{}
+			for _, entries := range []map[instrumentDay]wire.LedgerEntry{c.received, got.changed} {
+				for at, e := range entries {
+					closed[at] = e
+				}
 			}
-		}
-		if sum := got.total(); named != sum.Objects {
-			t.Errorf("%s: the ledger names %d lost objects, and %d are", name, named, sum.Objects)
-		}
-		// A second run, after one that ended before the report was removed, adds
-		// nothing; only what the sweep was to find is then named twice.
-		if swept := c.home > 0 && c.brought == nil; swept {
-			continue
-		}
-		if again := closeLedger(closed, c.brought, r); len(again.lost) > 0 || len(again.changed) > 0 {
-			t.Errorf("%s: a second run loses %+v", name, again.lost)
-		}
+			var named uint64
+			for at, e := range closed {
+				r := wire.Reconcile(e.Incarnations, c.is[at].announced, wire.Totals{})
+				a := wire.LedgerEntry{Incarnations: c.is[at].announced}.Sum()
+				named += r.Unfinished[wire.CauseSpoolAbandoned]
+				if r.Objects-r.Resolved != a.Objects || r.ObjectBytes-r.ResolvedBytes != a.ObjectBytes || r.Digest != a.Digest {
+					t.Errorf("%v does not agree: %+v, %+v", at, r, a)
+				}
+			}
+			if sum := got.total(); named != sum.Objects {
+				t.Errorf("the ledger names %d lost objects, and %d are", named, sum.Objects)
+			}
+			// A second run, after one that ended before the report was removed, adds nothing.
+			if again := closeLedger(closed, c.is, r); len(again.lost) > 0 || len(again.changed) > 0 {
+				t.Errorf("a second run loses %+v", again.lost)
+			}
+		})
 	}
 }

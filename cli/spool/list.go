@@ -5,7 +5,6 @@ package spool
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -81,18 +80,11 @@ so: what it received after its last report is not in the figures.`,
 
 // Read returns what each pod of a Site last reported of its spool, by pod.
 func Read(ctx context.Context, js jetstream.JetStream, site string, now time.Time) ([]Spool, error) {
-	kv, err := js.KeyValue(ctx, wire.StatusBucket(site))
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, fmt.Errorf("NATS has no bucket %s: is the Site ready? See substorm status", wire.StatusBucket(site))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(site), err)
-	}
 	var spools []Spool
-	err = each(ctx, kv, wire.GatewayStatusKey("*"), func(e jetstream.KeyValueEntry) error {
-		s, err := wire.DecodeGatewayStatus(e.Value())
+	err := backend.Entries(ctx, js, wire.StatusBucket(site), wire.GatewayStatusKey("*"), func(e backend.Entry) error {
+		s, err := wire.DecodeGatewayStatus(e.Data)
 		if err != nil {
-			return fmt.Errorf("report %s: %w", e.Key(), err)
+			return fmt.Errorf("report %s: %w", e.Key, err)
 		}
 		spools = append(spools, spoolOf(s, e, now))
 		return nil
@@ -101,40 +93,15 @@ func Read(ctx context.Context, js jetstream.JetStream, site string, now time.Tim
 	return spools, err
 }
 
-func spoolOf(s wire.GatewayStatus, e jetstream.KeyValueEntry, now time.Time) Spool {
+func spoolOf(s wire.GatewayStatus, e backend.Entry, now time.Time) Spool {
 	out := Spool{
-		Pod: s.Gateway, Pool: s.Pool, Node: s.Node, ReportedAt: e.Created(), Stopped: s.Stopped, Copies: s.Copies,
-		Silent: now.Sub(e.Created()) > silentAfter, incarnation: s.Incarnation, revision: e.Revision(),
+		Pod: s.Gateway, Pool: s.Pool, Node: s.Node, ReportedAt: e.Time, Stopped: s.Stopped, Copies: s.Copies,
+		Silent: now.Sub(e.Time) > silentAfter, incarnation: s.Incarnation, revision: e.Sequence,
 	}
 	if s.Spool != nil {
 		out.Objects, out.Bytes, out.Oldest, out.Quarantined = s.Spool.Objects, s.Spool.Bytes, s.Spool.Oldest, s.Spool.Quarantined
 	}
 	return out
-}
-
-// each calls f for every entry of a bucket whose key matches.
-func each(ctx context.Context, kv jetstream.KeyValue, match string, f func(jetstream.KeyValueEntry) error) error {
-	watcher, err := kv.Watch(ctx, match, jetstream.IgnoreDeletes())
-	if err != nil {
-		return fmt.Errorf("read bucket %s: %w", kv.Bucket(), err)
-	}
-	defer func() { _ = watcher.Stop() }() // it ends with the connection at the latest
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case entry, ok := <-watcher.Updates():
-			if !ok {
-				return fmt.Errorf("read bucket %s: the connection ended", kv.Bucket())
-			}
-			if entry == nil { // all that there was has come
-				return nil
-			}
-			if err := f(entry); err != nil {
-				return err
-			}
-		}
-	}
 }
 
 func printTable(w io.Writer, spools []Spool, now time.Time) error {

@@ -5,8 +5,11 @@ package spool
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +23,7 @@ import (
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -35,7 +39,7 @@ func run(t *testing.T, input string, args ...string) (string, error) {
 	cmd.SetErr(&out)
 	cmd.SetIn(strings.NewReader(input))
 	cmd.SetArgs(args)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
 	defer cancel()
 	err := cmd.ExecuteContext(ctx)
 	return out.String(), err
@@ -44,6 +48,7 @@ func run(t *testing.T, input string, args ...string) (string, error) {
 // house is a Site on real servers, in a real API server.
 type house struct {
 	js      jetstream.JetStream
+	store   objectstore.Store
 	cluster *kubetest.Cluster
 	at      []string
 }
@@ -54,8 +59,7 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	nats := parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: site})
 	minio := parts.MinIO(t, parts.MinIOOptions{TLS: true})
-	minio.Bucket(t, "archive")
-	h := &house{js: nats.JetStream(t), cluster: kubetest.Start(t)}
+	h := &house{js: nats.JetStream(t), store: minio.Bucket(t, "archive"), cluster: kubetest.Start(t)}
 	parts.CreateSite(t, h.js, site)
 	secret := func(name string, data map[string]string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: meta(name), StringData: data}
@@ -72,16 +76,17 @@ func newHouse(t *testing.T) *house {
 		return secret(name, data)
 	}
 	ref := func(name string) v1alpha1.LocalReference { return v1alpha1.LocalReference{Name: name} }
-	account := ref("account")
+	account, commands := ref("account"), ref("commands")
 	h.cluster.Create(t,
 		secret("s3", map[string]string{"accessKeyID": minio.AccessKeyID, "secretAccessKey": minio.SecretAccessKey}),
 		tlsSecret("s3-tls", minio.CA), tlsSecret("nats-tls", nats.CA),
 		secret("account", map[string]string{"account.seed": nats.AccountSeed, "account.id": nats.AccountID}),
+		secret("commands", map[string]string{"account.seed": nats.CommandsSeed, "account.id": nats.CommandsID}),
 		&v1alpha1.Site{ObjectMeta: meta("thule-hub"), Spec: v1alpha1.SiteSpec{
 			Code: site,
 			ObjectStore: v1alpha1.ObjectStore{Endpoint: minio.URL(), Bucket: "archive", CredentialsSecretRef: ref("s3"),
 				TLS: &v1alpha1.TLS{SecretRef: ref("s3-tls")}},
-			JetStream: v1alpha1.JetStream{Servers: []string{nats.URL()}, AccountKeySecretRef: &account,
+			JetStream: v1alpha1.JetStream{Servers: []string{nats.URL()}, AccountKeySecretRef: &account, CommandAccountKeySecretRef: &commands,
 				TLS: &v1alpha1.TLS{SecretRef: ref("nats-tls")}},
 		}},
 		&corev1.PersistentVolumeClaim{ObjectMeta: meta("data-north-1"), Spec: corev1.PersistentVolumeClaimSpec{
@@ -99,6 +104,32 @@ func (h *house) put(t *testing.T, bucket, key string, value []byte, err error) {
 		t.Fatal(err, err2)
 	}
 	if _, err := kv.Put(t.Context(), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list stores a manifest of objects of ten bytes that incarnations of north-1 received.
+func (h *house) list(t *testing.T, instrument string, day wire.Day, objects map[string]int) {
+	t.Helper()
+	start, err := day.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []wire.Record
+	for incarnation, n := range objects {
+		for i := range n {
+			digest := wire.Digest(sha256.Sum256([]byte(incarnation + strconv.Itoa(i))))
+			key := wire.RawKey(site, instrument, start, digest)
+			records = append(records, wire.Record{ID: key, Key: key, Size: 10, Digest: digest, State: wire.StateCurrent, ReceivedAt: start,
+				TimeSource: wire.TimeSourceReceived, Completeness: wire.CompletenessVerified, Gateway: "north-1", Incarnation: incarnation})
+		}
+	}
+	data, err := wire.Manifest{Header: wire.ManifestHeader{Site: site, Instrument: instrument, Day: day}, Records: records}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := wire.ManifestPartKey(site, instrument, day, 1)
+	if err := h.store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{CreateOnly: true}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -129,16 +160,17 @@ func (h *house) entry(t *testing.T, key string) (wire.LedgerEntry, error) {
 func TestAbandon(t *testing.T) {
 	h := newHouse(t)
 	day := wire.DayOf(time.Now())
-	for step, e := range map[wire.Step]wire.LedgerEntry{
-		wire.StepReceived: lives(4, 9), wire.StepStored: lives(4, 6), wire.StepAnnounced: lives(4, 6),
-	} {
-		value, err := e.Encode()
-		h.put(t, wire.LedgerBucket(site), wire.LedgerKey("camera", day, step, "north-1"), value, err)
-		h.put(t, wire.LedgerBucket(site), wire.LedgerKey("camera", day, step, "north-0"), value, err)
-	}
+	received, err := lives(4, 9).Encode()
+	h.put(t, wire.LedgerBucket(site), wire.LedgerKey("camera", day, wire.StepReceived, "north-1"), received, err)
+	h.put(t, wire.LedgerBucket(site), wire.LedgerKey("camera", day, wire.StepReceived, "north-0"), received, err)
+	h.list(t, "camera", day, map[string]int{"a": 4, "b": 6})
 	oldest := time.Now().Add(-3 * time.Hour)
 	h.reports(t, wire.GatewayStatus{Gateway: "north-1", Node: "worker-2", Spool: &wire.SpoolStatus{Objects: 5, Bytes: 50, Oldest: &oldest}})
 	h.reports(t, wire.GatewayStatus{Gateway: "north-0", Copies: []wire.CopiesStatus{{Owner: "north-1", Objects: 1, Bytes: 10}}})
+
+	// The pod ran on another volume before, whose report stands beside it.
+	earlier := wire.VolumeReporter("north-1", "0a1b2c3d")
+	h.reports(t, wire.GatewayStatus{Gateway: earlier, Volume: "0a1b2c3d", Spool: &wire.SpoolStatus{Objects: 2, Bytes: 20, Oldest: &oldest}})
 
 	out, err := run(t, "", append([]string{"ls"}, h.at...)...)
 	if err != nil || !strings.Contains(out, "worker-2") || !strings.Contains(out, "3h00m") || !strings.Contains(out, "north-1 (1)") {
@@ -172,12 +204,14 @@ func TestAbandon(t *testing.T) {
 		t.Errorf("not confirmed, and yet: %+v, %v", e, err)
 	}
 
+	h.abandonEarlier(t, earlier, day)
+
 	out, err = run(t, "north-1\n", append(abandon, "--delete-volume")...)
 	if err != nil || !strings.Contains(out, "5 objects, 50 B, are lost") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	e, err := h.entry(t, wire.LedgerKey("camera", day, wire.StepReceived, "north-1"))
-	if s := e.Sum(); err != nil || s.Objects != 10 || s.Unfinished[wire.CauseSpoolAbandoned] != 3 || s.UnfinishedBytes != 30 {
+	if s := e.Sum(); err != nil || s.Objects != 13 || s.Resolved != 3 || s.Unfinished[wire.CauseSpoolAbandoned] != 3 || s.UnfinishedBytes != 30 {
 		t.Errorf("camera: %+v, %v", s, err)
 	}
 	e, err = h.entry(t, wire.LedgerKey(wire.UnknownInstrument, day, wire.StepReceived, "north-1"))
@@ -197,5 +231,36 @@ func TestAbandon(t *testing.T) {
 	}
 	if _, err := run(t, "", append(abandon, "--yes")...); err == nil || !strings.Contains(err.Error(), "given up before") {
 		t.Errorf("again: %v", err)
+	}
+}
+
+// abandonEarlier gives up the volume on which north-1 ran before, and sees that north-1 itself keeps all.
+func (h *house) abandonEarlier(t *testing.T, earlier string, day wire.Day) {
+	t.Helper()
+	abandon := append([]string{"abandon", earlier}, h.at...)
+	_, err := run(t, earlier+"\n", append(abandon, "--delete-volume")...)
+	if err == nil || !strings.Contains(err.Error(), "data-north-1 is that of the pod of this name") {
+		t.Errorf("with the volume: %v", err)
+	}
+	if _, err := h.entry(t, wire.LedgerKey(wire.UnknownInstrument, day, wire.StepReceived, earlier)); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("refused, and yet the ledger has %v", err)
+	}
+	out, err := run(t, earlier+"\n", abandon...)
+	if err != nil || !strings.Contains(out, "2 objects, 20 B, are lost with the spool of "+earlier) || strings.Contains(out, "data-"+earlier) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	e, err := h.entry(t, wire.LedgerKey(wire.UnknownInstrument, day, wire.StepReceived, earlier))
+	if s := e.Sum(); err != nil || s.Unfinished[wire.CauseSpoolAbandoned] != 2 || s.UnfinishedBytes != 20 {
+		t.Errorf("what no column knows: %+v, %v", s, err)
+	}
+	if e, err := h.entry(t, wire.LedgerKey("camera", day, wire.StepReceived, "north-1")); err != nil || e.Sum().Objects != 13 || len(e.Sum().Unfinished) > 0 {
+		t.Errorf("the pod's own column: %+v, %v", e.Sum(), err)
+	}
+	if out, err := run(t, "", append([]string{"ls"}, h.at...)...); err != nil || strings.Contains(out, earlier) || !strings.Contains(out, "north-1") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := h.cluster.Get(t.Context(), client.ObjectKey{Namespace: "aurora", Name: "data-north-1"}, claim); err != nil || claim.DeletionTimestamp != nil {
+		t.Errorf("the claim of the pod that runs: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -33,12 +34,16 @@ func (r Report) print(w io.Writer) error {
 		return err
 	}
 	var out strings.Builder
-	for _, section := range []func(io.Writer){r.printSites, r.printGateways, r.printInstruments} {
+	for _, section := range []func(io.Writer){r.printSites, r.printGateways, r.printInstruments, r.printFeeds, r.printConsumers} {
+		before := out.Len()
 		t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 		section(t)
 		_ = t.Flush() // a strings.Builder takes everything
-		out.WriteByte('\n')
+		if out.Len() > before {
+			out.WriteByte('\n')
+		}
 	}
+	r.printArchives(&out)
 	r.printProblems(&out)
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -184,12 +189,24 @@ func (r Report) printProblem(w io.Writer, mark string, group []Problem) {
 	if n := len(group) - len(names); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	since := ""
-	if !first.Since.IsZero() {
-		since = " for " + r.since(&first.Since)
+	// What is said of one need not be so of another: the time, say.
+	if slices.ContainsFunc(group, func(p Problem) bool { return p.Message != first.Message || !p.Since.Equal(&first.Since) }) {
+		fmt.Fprintf(w, "%s %s %s%s: %s is %s (%s)\n", mark, kind, strings.Join(names, ", "), more, first.Condition, first.Status, first.Reason)
+		for i, name := range names {
+			fmt.Fprintf(w, "  %s%s: %s\n", name, r.lasting(group[i]), group[i].Message)
+		}
+		return
 	}
 	fmt.Fprintf(w, "%s %s %s%s: %s is %s (%s%s)\n  %s\n", mark, kind, strings.Join(names, ", "), more,
-		first.Condition, first.Status, first.Reason, since, first.Message)
+		first.Condition, first.Status, first.Reason, r.lasting(first), first.Message)
+}
+
+// lasting says for how long a problem has been there.
+func (r Report) lasting(p Problem) string {
+	if p.Since.IsZero() {
+		return ""
+	}
+	return " for " + r.since(&p.Since)
 }
 
 func word(status metav1.ConditionStatus, yes, no string) string {

@@ -4,14 +4,15 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/substorm/substorm/cli/damage"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -22,6 +23,8 @@ type Report struct {
 	Sites       []Site       `json:"sites"`
 	Gateways    []Gateway    `json:"gateways"`
 	Instruments []Instrument `json:"instruments"`
+	Feeds       []Feed       `json:"feeds"`
+	Consumers   []Consumer   `json:"consumers"`
 	Problems    []Problem    `json:"problems"`
 	// Notes are conditions that are as someone chose them, and good to know.
 	Notes []Problem `json:"notes,omitempty"`
@@ -40,6 +43,9 @@ type Site struct {
 	ObjectStore metav1.ConditionStatus `json:"objectStore"`
 	JetStream   metav1.ConditionStatus `json:"jetStream"`
 	Revision    int64                  `json:"registryRevision"`
+	// Archive is what is known of damage to stored objects, and when somebody last looked;
+	// nil until an archivist has reported.
+	Archive *damage.Known `json:"archive,omitempty"`
 }
 
 // Gateway is one line about a pool.
@@ -89,18 +95,27 @@ type Problem struct {
 }
 
 // Summarize makes the report. Namespace is the one that was asked for, empty for all.
-func Summarize(sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, namespace string, now time.Time) Report {
-	r := Report{namespace: namespace, now: now, Sites: []Site{}, Gateways: []Gateway{}, Instruments: []Instrument{}, Problems: []Problem{}}
+func Summarize(all Resources, namespace string, now time.Time) Report {
+	r := Report{namespace: namespace, now: now, Sites: []Site{}, Gateways: []Gateway{}, Instruments: []Instrument{}, Feeds: []Feed{},
+		Consumers: []Consumer{}, Problems: []Problem{}}
 	revisions := map[string]int64{}
-	for i := range sites {
-		r.addSite(&sites[i])
-		revisions[sites[i].Namespace+"/"+sites[i].Name] = sites[i].Status.RegistryRevision
+	for i := range all.Sites {
+		s := &all.Sites[i]
+		r.addSite(s)
+		revisions[s.Namespace+"/"+s.Name] = s.Status.RegistryRevision
 	}
-	for i := range gateways {
-		r.addGateway(&gateways[i], revisions[gateways[i].Namespace+"/"+gateways[i].Spec.SiteRef.Name])
+	for i := range all.Gateways {
+		g := &all.Gateways[i]
+		r.addGateway(g, revisions[g.Namespace+"/"+g.Spec.SiteRef.Name])
 	}
-	for i := range instruments {
-		r.addInstrument(&instruments[i])
+	for i := range all.Instruments {
+		r.addInstrument(&all.Instruments[i])
+	}
+	for i := range all.Feeds {
+		r.addFeed(&all.Feeds[i])
+	}
+	for i := range all.Consumers {
+		r.addConsumer(&all.Consumers[i])
 	}
 	r.Fine = len(r.Problems) == 0 && len(r.Sites) > 0
 	return r
@@ -113,11 +128,9 @@ func (r *Report) addSite(s *v1alpha1.Site) {
 		Ready:       condition(conditions, v1alpha1.ConditionReady).Status,
 		ObjectStore: condition(conditions, v1alpha1.ConditionObjectStoreReachable).Status,
 		JetStream:   condition(conditions, v1alpha1.ConditionJetStreamReachable).Status,
+		Archive:     known(s.Status.Archive),
 	})
 	r.problems("site/"+s.Name, s.Namespace, s.Generation, s.Status.ObservedGeneration, conditions, siteConditions)
-	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionDurable); c != nil && c.Status != metav1.ConditionTrue {
-		r.Notes = append(r.Notes, problem("site/"+s.Name, s.Namespace, *c))
-	}
 }
 
 func (r *Report) addGateway(g *v1alpha1.IngestGateway, newest int64) {
@@ -131,9 +144,6 @@ func (r *Report) addGateway(g *v1alpha1.IngestGateway, newest int64) {
 	}
 	r.Gateways = append(r.Gateways, line)
 	r.problems("ingestgateway/"+g.Name, g.Namespace, g.Generation, g.Status.ObservedGeneration, g.Status.Conditions, gatewayConditions)
-	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionSpoolStranded); c != nil && c.Status == metav1.ConditionTrue {
-		r.Problems = append(r.Problems, problem("ingestgateway/"+g.Name, g.Namespace, *c))
-	}
 }
 
 func (r *Report) addInstrument(i *v1alpha1.Instrument) {
@@ -154,19 +164,34 @@ func (r *Report) addInstrument(i *v1alpha1.Instrument) {
 }
 
 // The conditions of each kind that must be True, the most telling ones first.
+// Conditions that each resource of a kind must have: of one that nobody has set the
+// status is not known.
 var (
 	siteConditions = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionObjectStoreReachable,
 		v1alpha1.ConditionJetStreamReachable, v1alpha1.ConditionReady}
 	gatewayConditions    = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady}
 	instrumentConditions = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady, v1alpha1.ConditionDataFlowing}
+	feedConditions       = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady}
 )
 
-// calm are reasons for which a condition that is not True is no problem.
+// calm are reasons for which a condition that is not True is as it should be.
 var calm = map[string]bool{v1alpha1.ReasonNotObserving: true, v1alpha1.ReasonRetired: true,
-	v1alpha1.ReasonAwaitingData: true, v1alpha1.ReasonNotAccepted: true}
+	v1alpha1.ReasonAwaitingData: true, v1alpha1.ReasonNotAccepted: true, string(v1alpha1.ConsumerIdle): true}
 
-// problems notes the conditions of an object that are not True. Ready only says
-// what an earlier one said already, so it is named where none of them is.
+// adverse are conditions that are True where something is wrong; all others are True
+// where all is well.
+var adverse = map[string]bool{v1alpha1.ConditionSpoolStranded: true, v1alpha1.ConditionSpoolQuarantined: true, v1alpha1.ConditionObjectsUnreadable: true}
+
+// noted are conditions that are as someone chose them. Reconciling and Stalled say what
+// Ready says.
+var (
+	noted = map[string]metav1.ConditionStatus{v1alpha1.ConditionAcknowledgeLimited: metav1.ConditionTrue,
+		v1alpha1.ConditionScaleDownHeld: metav1.ConditionTrue, v1alpha1.ConditionDurable: metav1.ConditionFalse}
+	implied = map[string]bool{v1alpha1.ConditionReconciling: true, v1alpha1.ConditionStalled: true}
+)
+
+// problems takes what is not as it should be of all conditions of a resource, those it
+// must have first.
 func (r *Report) problems(object, namespace string, generation, observed int64, conditions []metav1.Condition, wanted []string) {
 	before := len(r.Problems)
 	for _, kind := range wanted {
@@ -179,9 +204,34 @@ func (r *Report) problems(object, namespace string, generation, observed int64, 
 			return // nobody has looked at it: once is enough
 		}
 	}
+	// Programmed says why Ready is False.
+	explained := func(kind string) bool { return kind == v1alpha1.ConditionProgrammed && len(r.Problems) > before }
+	for _, c := range conditions {
+		switch {
+		case slices.Contains(wanted, c.Type) || implied[c.Type] || calm[c.Reason] || explained(c.Type):
+		case noted[c.Type] != "":
+			if c.Status == noted[c.Type] || c.Type == v1alpha1.ConditionDurable && c.Status != metav1.ConditionTrue {
+				r.Notes = append(r.Notes, problem(object, namespace, c))
+			}
+		case adverse[c.Type] && c.Status == metav1.ConditionTrue, !adverse[c.Type] && c.Status == metav1.ConditionFalse:
+			r.Problems = append(r.Problems, problem(object, namespace, c))
+		}
+	}
 	if observed != 0 && observed < generation && len(r.Problems) == before {
 		r.Problems = append(r.Problems, problem(object, namespace, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown,
 			Reason: "NotObserved", Message: "the operator has not seen its last change yet: does it run?"}))
+	}
+}
+
+// verdict is an error where not all is as it should be.
+func (r *Report) verdict() error {
+	switch {
+	case r.Fine:
+		return nil
+	case len(r.Problems) == 0:
+		return fmt.Errorf("%w: there is no Site", ErrProblems)
+	default:
+		return fmt.Errorf("%w: %d problems", ErrProblems, len(r.Problems))
 	}
 }
 

@@ -7,6 +7,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,6 +21,9 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
+// ErrProblems: not all is as it should be.
+var ErrProblems = errors.New("not all is as it should be")
+
 // Command returns `substorm status`.
 func Command() *cobra.Command {
 	var flags kube.Flags
@@ -27,10 +31,13 @@ func Command() *cobra.Command {
 	var everywhere bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say how a Site, its gateways and its instruments are",
+		Short: "Say how a Site, its gateways, instruments, feeds and consumers are",
 		Long: `Says how the Sites of a namespace are: the backends, the gateways, the instruments,
-and at the end everything that is not as it should be, with what to do about it.
-It exits with 0 also where something is wrong; -o json has "fine" for scripts.`,
+the feeds and their consumers, and at the end every condition of theirs that is not as
+it should be, with what to do about it.
+
+Exit codes: 0 all is well; 3 something is not, or there is no Site; 1 the API server
+could not be asked; 2 the command line makes no sense. -o json has "fine" beside that.`,
 		Example: `  kubectl substorm status -n substorm
   substorm status --site demo
   substorm status -A -o json | jq -e .fine`,
@@ -50,10 +57,14 @@ It exits with 0 also where something is wrong; -o json has "fine" for scripts.`,
 			if err != nil {
 				return err
 			}
+			write := report.print
 			if format == output.JSON {
-				return report.json(cmd.OutOrStdout())
+				write = report.json
 			}
-			return report.print(cmd.OutOrStdout())
+			if err := write(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			return report.verdict()
 		},
 	}
 	flags.Add(cmd.Flags())
@@ -68,7 +79,9 @@ func Read(ctx context.Context, cluster *kube.Cluster, site string, now time.Time
 	var sites v1alpha1.SiteList
 	var gateways v1alpha1.IngestGatewayList
 	var instruments v1alpha1.InstrumentList
-	for _, list := range []client.ObjectList{&sites, &gateways, &instruments} {
+	var feeds v1alpha1.FeedList
+	var consumers v1alpha1.FeedConsumerList
+	for _, list := range []client.ObjectList{&sites, &gateways, &instruments, &feeds, &consumers} {
 		if err := cluster.List(ctx, list); err != nil {
 			return Report{}, err
 		}
@@ -78,11 +91,15 @@ func Read(ctx context.Context, cluster *kube.Cluster, site string, now time.Time
 		elsewhere := func(ref v1alpha1.LocalReference) bool { return ref.Name != site }
 		gateways.Items = slices.DeleteFunc(gateways.Items, func(g v1alpha1.IngestGateway) bool { return elsewhere(g.Spec.SiteRef) })
 		instruments.Items = slices.DeleteFunc(instruments.Items, func(i v1alpha1.Instrument) bool { return elsewhere(i.Spec.SiteRef) })
+		feeds.Items = slices.DeleteFunc(feeds.Items, func(f v1alpha1.Feed) bool { return elsewhere(f.Spec.SiteRef) })
+		consumers.Items = slices.DeleteFunc(consumers.Items, func(c v1alpha1.FeedConsumer) bool {
+			return !slices.ContainsFunc(feeds.Items, func(f v1alpha1.Feed) bool { return f.Namespace == c.Namespace && f.Name == c.Spec.FeedRef.Name })
+		})
 	}
 	if len(sites.Items) == 0 && site != "" {
 		return Report{}, fmt.Errorf("no Site %q in namespace %q: kubectl get site -A lists them, -n chooses the namespace", site, cluster.Namespace)
 	}
-	return Summarize(sites.Items, gateways.Items, instruments.Items, cluster.Namespace, now), nil
+	return Summarize(Resources{sites.Items, gateways.Items, instruments.Items, feeds.Items, consumers.Items}, cluster.Namespace, now), nil
 }
 
 // condition returns a condition, and one that says so where nobody has set it.

@@ -5,6 +5,7 @@ package status
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -73,6 +74,39 @@ var (
 	lately          = ptr.To(metav1.NewTime(now.Add(-10 * time.Minute)))
 )
 
+func of(sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, namespace string) Report {
+	return Summarize(Resources{Sites: sites, Gateways: gateways, Instruments: instruments}, namespace, now)
+}
+
+func feed(conditions ...metav1.Condition) v1alpha1.Feed {
+	return v1alpha1.Feed{ObjectMeta: object("everything"), Spec: v1alpha1.FeedSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}},
+		Status: v1alpha1.FeedStatus{Conditions: conditions, Instruments: 1, MessagesPerMinute: 60, Consumers: 2, ObservedGeneration: 1}}
+}
+
+func consumer(name string, state v1alpha1.ConsumerState, conditions ...metav1.Condition) v1alpha1.FeedConsumer {
+	return v1alpha1.FeedConsumer{ObjectMeta: object(name),
+		Spec: v1alpha1.FeedConsumerSpec{FeedRef: v1alpha1.LocalReference{Name: "everything"}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}},
+		Status: v1alpha1.FeedConsumerStatus{Conditions: conditions, State: state, Lag: &v1alpha1.ConsumerLag{Messages: 7, Seconds: 12}, Gaps: 1,
+			Dropped: []v1alpha1.ConsumerDropped{{Reason: "Lag", Count: 3}}, ObservedGeneration: 1}}
+}
+
+// readSite is one whose archive was read.
+func readSite() v1alpha1.Site {
+	s := site(allOfSite...)
+	ended := metav1.NewTime(now.Add(-8 * 24 * time.Hour))
+	s.Status.Archive = &v1alpha1.ArchiveState{
+		LastPass: &v1alpha1.ArchivePass{BegunAt: metav1.NewTime(now.Add(-9 * 24 * time.Hour)), EndedAt: &ended, Objects: 98765},
+		Pass:     &v1alpha1.ArchivePass{BegunAt: metav1.NewTime(now.Add(-2 * 24 * time.Hour)), Instrument: "mag-1", Day: "2026-11-18", Objects: 4711},
+	}
+	return s
+}
+
+func damagedSite() v1alpha1.Site {
+	s := readSite()
+	s.Status.Archive.Damaged, s.Status.Archive.Missing, s.Status.Archive.Pass = 1, 1, nil
+	return s
+}
+
 func TestPrint(t *testing.T) {
 	storeAway := is(v1alpha1.ConditionObjectStoreReachable, "False", "Unreachable", "https://s3.aurora.svc:9000 does not answer: see whether its pods run")
 	siteWaits := is(v1alpha1.ConditionReady, "False", "Unreachable", "the object store does not answer")
@@ -82,17 +116,29 @@ func TestPrint(t *testing.T) {
 		many = append(many, instrument(fmt.Sprintf("mag-%d", n), lately, yes(v1alpha1.ConditionAccepted), waits, is(v1alpha1.ConditionDataFlowing, "Unknown", "NoReport", "no gateway has reported")))
 	}
 	for name, r := range map[string]Report{
-		"nothing":       Summarize(nil, nil, nil, "aurora", now),
-		"fine":          Summarize([]v1alpha1.Site{site(allOfSite...)}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, "aurora", now),
-		"no-operator":   Summarize([]v1alpha1.Site{site()}, []v1alpha1.IngestGateway{gateway(0, 0)}, []v1alpha1.Instrument{instrument("mag-1", nil)}, "aurora", now),
-		"store-away":    Summarize([]v1alpha1.Site{site(yes(v1alpha1.ConditionAccepted), storeAway, yes(v1alpha1.ConditionJetStreamReachable), siteWaits)}, []v1alpha1.IngestGateway{gateway(3, 12, yes(v1alpha1.ConditionAccepted), waits)}, many, "", now),
-		"pods-starting": Summarize([]v1alpha1.Site{site(allOfSite...)}, []v1alpha1.IngestGateway{gateway(1, 10, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Progressing", "1 of 3 pods are ready"))}, nil, "aurora", now),
-		"silent": Summarize([]v1alpha1.Site{site(append(allOfSite[:3:3], is(v1alpha1.ConditionDurable, "False", "Flushed", "a power cut may take the last minutes: set sync_interval: always in NATS"), allOfSite[4])...)}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{
+		"nothing":       Summarize(Resources{}, "aurora", now),
+		"fine":          of([]v1alpha1.Site{site(allOfSite...)}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, "aurora"),
+		"no-operator":   of([]v1alpha1.Site{site()}, []v1alpha1.IngestGateway{gateway(0, 0)}, []v1alpha1.Instrument{instrument("mag-1", nil)}, "aurora"),
+		"store-away":    of([]v1alpha1.Site{site(yes(v1alpha1.ConditionAccepted), storeAway, yes(v1alpha1.ConditionJetStreamReachable), siteWaits)}, []v1alpha1.IngestGateway{gateway(3, 12, yes(v1alpha1.ConditionAccepted), waits)}, many, ""),
+		"pods-starting": of([]v1alpha1.Site{site(allOfSite...)}, []v1alpha1.IngestGateway{gateway(1, 10, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Progressing", "1 of 3 pods are ready"))}, nil, "aurora"),
+		"silent": of([]v1alpha1.Site{site(append(allOfSite[:3:3], is(v1alpha1.ConditionDurable, "False", "Flushed", "a power cut may take the last minutes: set sync_interval: always in NATS"), allOfSite[4])...)}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{
 			instrument("mag-1", lately, yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing for 10m0s, due every 1s: look after the instrument or its link")),
 			instrument("cam-1", nil, yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "False", "NotObserving", "in maintenance")),
 			instrument("old-1", nil, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Retired", "retired"), is(v1alpha1.ConditionDataFlowing, "False", "NotObserving", "retired")),
 			instrument("new-1", nil, is(v1alpha1.ConditionAccepted, "False", "Conflict", "port 30102 is held by mag-1: choose another"), is(v1alpha1.ConditionReady, "False", "Conflict", "port 30102 is held by mag-1"), is(v1alpha1.ConditionDataFlowing, "Unknown", "NotAccepted", "no data is due until the Instrument is accepted")),
-		}, "aurora", now),
+		}, "aurora"),
+		"damaged": of([]v1alpha1.Site{damagedSite()}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{
+			instrument("cam-1", lately, append(allOfInstrument[:3:3], is(v1alpha1.ConditionArchiveIntact, "False", "Damaged", "1 of its objects in the store are not what was received"))...),
+			instrument("mag-1", lately, append(allOfInstrument[:2:2], is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing since 02:50:00"))...),
+			instrument("mag-2", lately, append(allOfInstrument[:2:2], is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing since 01:10:00"))...),
+		}, "aurora"),
+		"archive-read": of([]v1alpha1.Site{readSite()}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, "aurora"),
+		"feeds": Summarize(Resources{Sites: []v1alpha1.Site{site(allOfSite...)}, Gateways: []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)},
+			Instruments: []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, Feeds: []v1alpha1.Feed{feed(allOfGateway...)},
+			Consumers: []v1alpha1.FeedConsumer{
+				consumer("display", v1alpha1.ConsumerIdle, append(allOfGateway[:2:2], is(v1alpha1.ConditionConsumerFlowing, "Unknown", "Idle", "nobody asks"))...),
+				consumer("model", v1alpha1.ConsumerLapped, append(allOfGateway[:2:2], is(v1alpha1.ConditionConsumerFlowing, "False", "Lapped", "a gap record was written in the last ten minutes"))...),
+			}}, "aurora", now),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -100,8 +146,8 @@ func TestPrint(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden(t, "testdata/"+name+".txt", out.String())
-			if r.Fine != (name == "fine") {
-				t.Errorf("fine is %v", r.Fine)
+			if r.Fine != (name == "fine" || name == "archive-read") || errors.Is(r.verdict(), ErrProblems) == r.Fine {
+				t.Errorf("fine is %v, the verdict %v", r.Fine, r.verdict())
 			}
 		})
 	}
@@ -129,7 +175,7 @@ func golden(t *testing.T, file, got string) {
 func TestChangeNotSeen(t *testing.T) {
 	s := site(allOfSite...)
 	s.Generation = 2
-	r := Summarize([]v1alpha1.Site{s}, nil, nil, "aurora", now)
+	r := Summarize(Resources{Sites: []v1alpha1.Site{s}}, "aurora", now)
 	if r.Fine || len(r.Problems) != 1 || r.Problems[0].Reason != "NotObserved" {
 		t.Errorf("problems: %+v", r.Problems)
 	}
@@ -151,13 +197,13 @@ func runStatus(t *testing.T, args ...string) (string, error) {
 func TestStatusOfACluster(t *testing.T) {
 	cluster := kubetest.Start(t)
 	at := []string{"--kubeconfig", cluster.Kubeconfig}
-	if out, err := runStatus(t, append(at, "-n", "aurora")...); err != nil || !strings.Contains(out, "No Site in namespace aurora") {
+	if out, err := runStatus(t, append(at, "-n", "aurora")...); !errors.Is(err, ErrProblems) || !strings.Contains(out, "No Site in namespace aurora") {
 		t.Errorf("of an empty namespace: %v\n%s", err, out)
 	}
 	s, g, i := site(), gateway(0, 0), instrument("mag-1", nil)
 	cluster.Create(t, &s, &g, &i)
 	out, err := runStatus(t, append(at, "-n", "aurora")...)
-	if err != nil || !strings.Contains(out, "does an operator run") {
+	if !errors.Is(err, ErrProblems) || !strings.Contains(out, "does an operator run") {
 		t.Errorf("without an operator: %v\n%s", err, out)
 	}
 	s.Status, g.Status, i.Status = site(allOfSite...).Status, gateway(3, 12, allOfGateway...).Status, instrument("", lately, allOfInstrument...).Status
@@ -178,7 +224,7 @@ func TestStatusOfACluster(t *testing.T) {
 	if _, err := runStatus(t, append(at, "-n", "aurora", "--site", "other")...); err == nil || !strings.Contains(err.Error(), `no Site "other"`) {
 		t.Errorf("of another Site: %v", err)
 	}
-	if out, err := runStatus(t, append(at, "-n", "default")...); err != nil || !strings.Contains(out, "No Site") {
+	if out, err := runStatus(t, append(at, "-n", "default")...); !errors.Is(err, ErrProblems) || !strings.Contains(out, "No Site") {
 		t.Errorf("of another namespace: %v\n%s", err, out)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -99,7 +98,7 @@ func (l *lab) intrude(nc *nats.Conn, code string) {
 		{"CONSUMER.CREATE." + registry, strings.Replace(theft, `"name":"thief",`, "", 1)}, {"CONSUMER.CREATE." + registry + ".thief", theft},
 	} {
 		for _, api := range []string{"$JS.API.", "$JS." + code + ".API."} {
-			answer, err := nc.Request(api+request[0], []byte(request[1]), 10*time.Second)
+			answer, err := nc.Request(api+request[0], []byte(request[1]), parts.Patience)
 			switch {
 			case errors.Is(err, nats.ErrNoResponders): // the link lets nothing of it through
 			case err != nil:
@@ -152,7 +151,7 @@ func (l *lab) linked() {
 	l.t.Helper()
 	leaf, hub := l.leaf.JetStream(l.t), l.hub.JetStream(l.t)
 	if s, err := hub.Stream(l.t.Context(), wire.ObservationStream(hubCode)); err == nil && len(s.CachedInfo().Config.Sources) == 0 {
-		parts.AddLeaf(l.t, hub, hubCode, leafCode)
+		parts.AddLeaf(l.t, l.hub, hubCode, leafCode)
 	}
 	ack, err := leaf.Publish(l.t.Context(), wire.ObservationSubject(leafCode, "link", "raw"), []byte(tick))
 	if err != nil {

@@ -24,12 +24,11 @@ import (
 func TestFeedOfALeaf(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, true, nil)
-	parts.AddLeaf(t, l.hub.JetStream(t), hubCode, leafCode)
-	token := wire.HashToken([]byte("salt"), "a token")
+	parts.AddLeaf(t, l.hub, hubCode, leafCode)
 	feed := func(name string, instruments ...string) (wire.FeedEntry, wire.ConsumerEntry) {
 		return wire.FeedEntry{UID: name, Feed: name, Notices: wire.NoticeStream(hubCode), Instruments: instruments},
 			wire.ConsumerEntry{UID: name, Consumer: name, Feed: name, Flow: wire.FlowEntry{Mode: wire.FlowAll},
-				Delivery: wire.DeliveryWebSocket, Tokens: []wire.TokenHash{token}}
+				Delivery: wire.DeliveryWebSocket, Tokens: []wire.TokenHash{wire.HashToken([]byte("salt"), "token-of-"+name)}}
 	}
 	both, readsBoth := feed("both", camera, wire.LeafInstruments(leafCode))
 	own, readsOwn := feed("own", camera)
@@ -78,7 +77,7 @@ func (l *lab) follow(server *parts.FeedServer, feed string) (got func(int) []str
 	t := l.t
 	t.Helper()
 	conn, _, err := websocket.Dial(t.Context(), "ws://"+server.Address()+"/feeds/"+feed+"/ws?consumer="+feed, &websocket.DialOptions{
-		Subprotocols: []string{wire.SubprotocolBinary}, HTTPHeader: http.Header{"Authorization": {"Bearer a token"}}})
+		Subprotocols: []string{wire.SubprotocolBinary}, HTTPHeader: http.Header{"Authorization": {"Bearer token-of-" + feed}}})
 	if err != nil {
 		t.Fatal(err)
 	}

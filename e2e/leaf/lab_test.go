@@ -91,9 +91,9 @@ func creds(t *testing.T, server *parts.NATSServer, u plan.JetStreamUser) string 
 	may.Pub.Allow.Add(u.Publish...)
 	may.Sub.Allow.Add(u.Subscribe...)
 	if !u.LeafOnly {
-		return server.UserCreds(t, may)
+		return server.LeafCreds(t, may)
 	}
-	return server.UserCreds(t, may, jwt.ConnectionTypeLeafnode)
+	return server.LeafCreds(t, may, jwt.ConnectionTypeLeafnode)
 }
 
 // outage is how long one lasts.

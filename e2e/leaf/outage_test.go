@@ -29,7 +29,7 @@ func TestOutage(t *testing.T) {
 	home := startSender(t, ports[0], ports[1])
 	away := startSender(t, ports[2], ports[3])
 	time.Sleep(time.Second) // what came before the leaf was declared comes, too
-	parts.AddLeaf(t, l.hub.JetStream(t), hubCode, leafCode)
+	parts.AddLeaf(t, l.hub, hubCode, leafCode)
 
 	lasts := outage(t)
 	for _, o := range []struct {

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"testing"
@@ -21,8 +20,9 @@ import (
 // a magnetometer that sends a numbered datagram fifty times a second. It keeps its
 // own list of what it sent.
 type sender struct {
-	t           *testing.T
-	camera, mag string // addresses
+	t      *testing.T
+	camera int    // port
+	mag    string // address
 
 	stop chan struct{}
 	both sync.WaitGroup
@@ -33,7 +33,7 @@ type sender struct {
 
 func startSender(t *testing.T, cameraPort, magPort int) *sender {
 	t.Helper()
-	s := &sender{t: t, camera: parts.Loopback(cameraPort), mag: parts.Loopback(magPort), stop: make(chan struct{}), objects: map[wire.Digest]bool{}}
+	s := &sender{t: t, camera: cameraPort, mag: parts.Loopback(magPort), stop: make(chan struct{}), objects: map[wire.Digest]bool{}}
 	s.both.Go(s.sendObjects)
 	s.both.Go(s.sendDatagrams)
 	t.Cleanup(s.finish)
@@ -67,7 +67,7 @@ func (s *sender) sendObjects() {
 	s.every(100*time.Millisecond, func(n uint64) {
 		object := fmt.Appendf(nil, "frame %d of %s\n", n, s.t.Name())
 		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-			err := sendObject(s.camera, object)
+			err := parts.SendObject(s.camera, object)
 			if err == nil {
 				s.objects[sha256.Sum256(object)] = true
 				return
@@ -78,31 +78,6 @@ func (s *sender) sendObjects() {
 			}
 		}
 	})
-}
-
-// sendObject returns nil for a receipt alone.
-func sendObject(address string, object []byte) error {
-	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := conn.Write(object); err != nil {
-		return err
-	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		return err
-	}
-	line, err := io.ReadAll(conn)
-	if err != nil {
-		return err
-	}
-	got, err := wire.ParseReceipt(string(line))
-	if want := (wire.Receipt{Digest: sha256.Sum256(object), Bytes: int64(len(object))}); err != nil || got != want {
-		return fmt.Errorf("receipt %q: %v", line, err)
-	}
-	return nil
 }
 
 func (s *sender) sendDatagrams() {

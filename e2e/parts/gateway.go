@@ -3,6 +3,7 @@
 package parts
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -21,8 +22,14 @@ type GatewayOptions struct {
 	NATS   *NATSServer
 	MinIO  *MinIOServer
 	Bucket string
-	// Instruments of the registry. Gateway, Format and Revision are filled in.
+	// Pool of the gateway; "" is "north".
+	Pool string
+	// Instruments of the registry. Gateway, Format and Revision are filled in. Without
+	// any the registry stays as it is.
 	Instruments []wire.InstrumentEntry
+	// NATSServer and S3Endpoint take the place of the servers' own URLs, for a Relay
+	// between them and the gateway.
+	NATSServer, S3Endpoint string
 	// Flags are added to the command line, whose own they replace.
 	Flags []string
 }
@@ -33,18 +40,19 @@ type Gateway struct {
 	http string
 }
 
-const gatewayPool = "north"
-
 // StartGateway builds the gateway of this checkout, writes the Site's registry
 // and waits until the gateway runs it. It receives on the ports of the
 // instruments' ways on 127.0.0.1.
 func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 	t.Helper()
-	entries := slices.Clone(o.Instruments)
-	for i := range entries {
-		entries[i].Gateway, entries[i].Revision = gatewayPool, 1
+	pool := cmp.Or(o.Pool, "north")
+	if len(o.Instruments) > 0 {
+		entries := slices.Clone(o.Instruments)
+		for i := range entries {
+			entries[i].Gateway, entries[i].Revision = pool, 1
+		}
+		o.NATS.Declare(t, o.Site, Registry{Revision: 1, Instruments: entries})
 	}
-	o.NATS.Declare(t, o.Site, Registry{Revision: 1, Instruments: entries})
 	dir := t.TempDir()
 	secrets := filepath.Join(dir, "s3")
 	if err := os.Mkdir(secrets, 0o700); err != nil {
@@ -54,9 +62,9 @@ func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 	write(t, filepath.Join(secrets, objectstore.FileSecretAccessKey), []byte(o.MinIO.SecretAccessKey))
 	g := &Gateway{http: fmt.Sprintf("127.0.0.1:%d", FreePort(t))}
 	argv := []string{
-		buildProgram(t, dir, "ingest-gateway"), "--site", o.Site, "--pool", gatewayPool, "--gateway", gatewayPool + "-0", "--data-dir", filepath.Join(dir, "data"),
+		buildProgram(t, dir, "ingest-gateway"), "--site", o.Site, "--pool", pool, "--gateway", pool + "-0", "--data-dir", filepath.Join(dir, "data"),
 		"--listen-http", g.http, "--ports", "10000-30000",
-		"--nats-servers", o.NATS.URL(), "--s3-endpoint", o.MinIO.URL(), "--s3-bucket", o.Bucket, "--s3-credentials-dir", secrets,
+		"--nats-servers", cmp.Or(o.NATSServer, o.NATS.URL()), "--s3-endpoint", cmp.Or(o.S3Endpoint, o.MinIO.URL()), "--s3-bucket", o.Bucket, "--s3-credentials-dir", secrets,
 	}
 	argv = append(append(argv, o.NATS.programFlags(t)...), o.Flags...)
 	g.Process = newProcess(t, "ingest-gateway", dir, argv, nil, g.answers)

@@ -81,8 +81,11 @@ func (m *MinIOServer) URL() string {
 	if m.CA != nil {
 		scheme = "https"
 	}
-	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, m.port)
+	return scheme + "://" + m.Address()
 }
+
+// Address is the endpoint without a scheme.
+func (m *MinIOServer) Address() string { return Loopback(m.port) }
 
 // Config is what a client of the server needs for a bucket.
 func (m *MinIOServer) Config(bucket string) objectstore.Config {
@@ -98,7 +101,7 @@ func (m *MinIOServer) Config(bucket string) objectstore.Config {
 func (m *MinIOServer) Bucket(t testing.TB, name string) objectstore.Store {
 	t.Helper()
 	store := must(objectstore.Open(m.Config(name)))(t)
-	ctx, cancel := deadline(startTimeout)
+	ctx, cancel := deadline(Patience)
 	defer cancel()
 	if _, err := store.EnsureBucket(ctx); err != nil {
 		t.Fatalf("bucket %s: %v", name, err)

@@ -5,6 +5,7 @@ package parts
 import (
 	"cmp"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,13 +16,19 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
+
+	"github.com/substorm/substorm/internal/natsaccounts"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // NATSOptions choose how the server runs. The zero value: one server with
 // JetStream on files, every write synced, no TLS, no accounts.
 type NATSOptions struct {
-	// Operator turns on operator mode: accounts SYS and SUBSTORM by JWT.
+	// Operator turns on operator mode: accounts SYS, SUBSTORM, CONSUMERS, COMMANDS and LEAVES by JWT,
+	// as the quickstart makes them.
 	Operator bool
+	// Also makes the claims of one more account, and may change those of SUBSTORM.
+	Also func(substorm *jwt.AccountClaims) *jwt.AccountClaims
 	// TLS makes the server show a certificate for 127.0.0.1 and localhost and
 	// demand one of the same authority.
 	TLS bool
@@ -42,7 +49,7 @@ type NATSOptions struct {
 	// LeafOf makes the server link to another one, as a leaf.
 	LeafOf *LeafLink
 
-	account *account // of a cluster
+	accounts *accounts // of a cluster
 }
 
 // NATSServer is a running nats-server.
@@ -55,9 +62,14 @@ type NATSServer struct {
 	// CA is set with NATSOptions.TLS.
 	CA *CA
 	// AccountSeed and AccountID are set with NATSOptions.Operator: the identity
-	// seed and the public key of the account SUBSTORM.
-	AccountSeed, AccountID string
-	creds                  string
+	// seed and the public key of the account SUBSTORM. ConsumersSeed and ConsumersID
+	// are those of the account CONSUMERS, CommandsSeed and CommandsID of COMMANDS,
+	// LeavesSeed and LeavesID of LEAVES.
+	AccountSeed, AccountID     string
+	ConsumersSeed, ConsumersID string
+	CommandsSeed, CommandsID   string
+	LeavesSeed, LeavesID       string
+	creds                      string
 }
 
 // NATS starts a server and waits until JetStream answers.
@@ -97,11 +109,14 @@ func newNATS(t testing.TB, program string, opts NATSOptions) *NATSServer {
 			filepath.Join(certs, "tls.crt"), filepath.Join(certs, "tls.key"), filepath.Join(certs, "ca.crt"), !opts.AnyClient)
 	}
 	if opts.Operator {
-		if opts.account == nil {
-			opts.account = newAccount(t)
+		if opts.accounts == nil {
+			opts.accounts = newAccounts(t, opts.Also)
 		}
-		config += opts.account.config
-		n.AccountSeed, n.AccountID = opts.account.seed, opts.account.id
+		config += opts.accounts.config
+		n.AccountSeed, n.AccountID = opts.accounts.seed, opts.accounts.id
+		n.ConsumersSeed, n.ConsumersID = opts.accounts.consumersSeed, opts.accounts.consumersID
+		n.CommandsSeed, n.CommandsID = opts.accounts.commandsSeed, opts.accounts.commandsID
+		n.LeavesSeed, n.LeavesID = opts.accounts.leavesSeed, opts.accounts.leavesID
 		n.creds = n.UserCreds(t, jwt.Permissions{})
 	}
 	config += n.leafnodes(t, certs)
@@ -111,31 +126,58 @@ func newNATS(t testing.TB, program string, opts NATSOptions) *NATSServer {
 	return n
 }
 
-// account is the account SUBSTORM, its seed, and the part of the configuration that
-// makes servers know it.
-type account struct{ seed, id, config string }
+// accounts are the accounts SUBSTORM, CONSUMERS, COMMANDS and LEAVES, their seeds, and the
+// part of the configuration that makes servers know them.
+type accounts struct {
+	seed, id, consumersSeed, consumersID, commandsSeed, commandsID, leavesSeed, leavesID, config string
+}
 
-// newAccount makes the operator and its accounts.
-func newAccount(t testing.TB) *account {
+// newAccounts makes the operator and its accounts.
+func newAccounts(t testing.TB, also func(*jwt.AccountClaims) *jwt.AccountClaims) *accounts {
 	t.Helper()
 	operator := must(nkeys.CreateOperator())(t)
 	system, ours := must(nkeys.CreateAccount())(t), must(nkeys.CreateAccount())(t)
-	systemID, accountID := must(system.PublicKey())(t), must(ours.PublicKey())(t)
+	consumers, commands := must(nkeys.CreateAccount())(t), must(nkeys.CreateAccount())(t)
+	a := &accounts{seed: string(must(ours.Seed())(t)), id: must(ours.PublicKey())(t),
+		consumersSeed: string(must(consumers.Seed())(t)), consumersID: must(consumers.PublicKey())(t),
+		commandsSeed: string(must(commands.Seed())(t)), commandsID: must(commands.PublicKey())(t)}
 
 	op := jwt.NewOperatorClaims(must(operator.PublicKey())(t))
-	op.Name, op.SystemAccount = "substorm", systemID
-	sys := jwt.NewAccountClaims(systemID)
-	sys.Name = "SYS"
-	acc := jwt.NewAccountClaims(accountID)
-	acc.Name = "SUBSTORM"
-	acc.Limits.JetStreamLimits = jwt.JetStreamLimits{
-		MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit,
-		MaxAckPending: jwt.NoLimit, MemoryMaxStreamBytes: jwt.NoLimit, DiskMaxStreamBytes: jwt.NoLimit,
+	sys, acc, con := jwt.NewAccountClaims(must(system.PublicKey())(t)), jwt.NewAccountClaims(a.id), jwt.NewAccountClaims(a.consumersID)
+	com := jwt.NewAccountClaims(a.commandsID)
+	op.Name, op.SystemAccount = "substorm", sys.Subject
+	sys.Name, acc.Name, con.Name, com.Name = natsaccounts.System, natsaccounts.Substorm, natsaccounts.Consumers, natsaccounts.Commands
+	natsaccounts.EnableJetStream(acc)
+	natsaccounts.ExportServices(acc)
+	if err := errors.Join(natsaccounts.ImportServices(con, natsaccounts.ConsumerServices, a.id, ours),
+		natsaccounts.ImportServices(com, natsaccounts.CommandServices, a.id, ours)); err != nil {
+		t.Fatal(err)
 	}
-	config := fmt.Sprintf("operator: %s\nsystem_account: %s\nresolver: MEMORY\nresolver_preload {\n  %s: %s\n  %s: %s\n}\n",
-		must(op.Encode(operator))(t), systemID,
-		systemID, must(sys.Encode(operator))(t), accountID, must(acc.Encode(operator))(t))
-	return &account{seed: string(must(ours.Seed())(t)), id: accountID, config: config}
+	all := []*jwt.AccountClaims{sys, acc, con, com, a.addLeaves(t, acc)}
+	if also != nil {
+		all = append(all, also(acc))
+	}
+	var tokens []string
+	for _, claims := range all {
+		tokens = append(tokens, must(claims.Encode(operator))(t))
+	}
+	a.config = string(must(natsaccounts.Config(must(op.Encode(operator))(t), tokens...))(t))
+	return a
+}
+
+// addLeaves makes the account LEAVES, from which SUBSTORM imports.
+func (a *accounts) addLeaves(t testing.TB, substorm *jwt.AccountClaims) *jwt.AccountClaims {
+	t.Helper()
+	leaves := must(nkeys.CreateAccount())(t)
+	a.leavesSeed, a.leavesID = string(must(leaves.Seed())(t)), must(leaves.PublicKey())(t)
+	claims := jwt.NewAccountClaims(a.leavesID)
+	claims.Name = natsaccounts.Leaves
+	natsaccounts.EnableJetStream(claims)
+	natsaccounts.ExportCopies(claims)
+	if err := natsaccounts.ImportCopies(substorm, a.leavesID, leaves); err != nil {
+		t.Fatal(err)
+	}
+	return claims
 }
 
 // UserCreds makes a user of the account SUBSTORM (NATSOptions.Operator) and
@@ -143,7 +185,36 @@ func newAccount(t testing.TB) *account {
 // may come (jwt.ConnectionType…); none means all.
 func (n *NATSServer) UserCreds(t testing.TB, permissions jwt.Permissions, connections ...string) string {
 	t.Helper()
-	signer := must(nkeys.FromSeed([]byte(n.AccountSeed)))(t)
+	return userCreds(t, n.AccountSeed, permissions, connections...)
+}
+
+// ConsumerCreds is as UserCreds, for a user of the account CONSUMERS.
+func (n *NATSServer) ConsumerCreds(t testing.TB, permissions jwt.Permissions) string {
+	t.Helper()
+	return userCreds(t, n.ConsumersSeed, permissions)
+}
+
+// CommandCreds is as UserCreds, for a user of the account COMMANDS.
+func (n *NATSServer) CommandCreds(t testing.TB, permissions jwt.Permissions) string {
+	t.Helper()
+	return userCreds(t, n.CommandsSeed, permissions)
+}
+
+// LeafCreds is as UserCreds, for a user of the account LEAVES.
+func (n *NATSServer) LeafCreds(t testing.TB, permissions jwt.Permissions, connections ...string) string {
+	t.Helper()
+	return userCreds(t, n.LeavesSeed, permissions, connections...)
+}
+
+// ConnectLeaves returns a connection to the account LEAVES, where it may do everything.
+func (n *NATSServer) ConnectLeaves(t testing.TB) *nats.Conn {
+	t.Helper()
+	return n.Connect(t, nats.UserCredentials(n.LeafCreds(t, jwt.Permissions{})))
+}
+
+func userCreds(t testing.TB, account string, permissions jwt.Permissions, connections ...string) string {
+	t.Helper()
+	signer := must(nkeys.FromSeed([]byte(account)))(t)
 	user := must(nkeys.CreateUser())(t)
 	claims := jwt.NewUserClaims(must(user.PublicKey())(t))
 	claims.Permissions = permissions
@@ -160,8 +231,11 @@ func (n *NATSServer) URL() string {
 	if n.opts.TLS {
 		scheme = "tls"
 	}
-	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, n.port)
+	return scheme + "://" + n.Address()
 }
+
+// Address is where clients connect, without a scheme.
+func (n *NATSServer) Address() string { return Loopback(n.port) }
 
 // Options are what a client needs to be let in.
 func (n *NATSServer) Options() []nats.Option {
@@ -199,7 +273,7 @@ func (n *NATSServer) JetStream(t testing.TB) jetstream.JetStream {
 
 func (n *NATSServer) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
 	if n.opts.Domain != "" {
-		return jetstream.NewWithDomain(nc, n.opts.Domain)
+		return jetstream.NewWithAPIPrefix(nc, wire.JetStreamAPI(n.opts.Domain)) // jetstreamext asks a wrong subject for a domain
 	}
 	return jetstream.New(nc)
 }

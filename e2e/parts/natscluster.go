@@ -34,7 +34,7 @@ func NATSCluster(t testing.TB, opts NATSOptions) *NATSServers {
 	t.Helper()
 	program := Path(t, "nats-server")
 	if opts.Operator {
-		opts.account = newAccount(t)
+		opts.accounts = newAccounts(t, opts.Also)
 	}
 	var last error
 	for range 5 { // another process may take a port between the look and the start
@@ -86,6 +86,18 @@ func (c *NATSServers) programFlags(t testing.TB) []string { return c.Nodes[0].pr
 func (c *NATSServers) UserCreds(t testing.TB, permissions jwt.Permissions, connections ...string) string {
 	t.Helper()
 	return c.Nodes[0].UserCreds(t, permissions, connections...)
+}
+
+// ConsumerCreds is as NATSServer.ConsumerCreds.
+func (c *NATSServers) ConsumerCreds(t testing.TB, permissions jwt.Permissions) string {
+	t.Helper()
+	return c.Nodes[0].ConsumerCreds(t, permissions)
+}
+
+// CommandCreds is as NATSServer.CommandCreds.
+func (c *NATSServers) CommandCreds(t testing.TB, permissions jwt.Permissions) string {
+	t.Helper()
+	return c.Nodes[0].CommandCreds(t, permissions)
 }
 
 // Connect returns a connection to any of the nodes that ends with the test,

@@ -25,9 +25,16 @@ func buildProgram(t testing.TB, dir, name string) string {
 	return program
 }
 
+// Program builds a program of this checkout by its folder ("cli", …) and returns the
+// path of the binary, which ends with the test.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	return buildProgram(t, t.TempDir(), name)
+}
+
 // ready asks a program whether it is.
 func ready(address string) error {
-	client := http.Client{Timeout: startTimeout}
+	client := http.Client{Timeout: Patience}
 	resp, err := client.Get("http://" + address + "/readyz")
 	if err != nil {
 		return err

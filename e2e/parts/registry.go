@@ -38,7 +38,7 @@ func (c *NATSServers) Declare(t testing.TB, site string, r Registry) {
 
 func (r Registry) declare(t testing.TB, js jetstream.JetStream, site string) {
 	t.Helper()
-	ctx, cancel := deadline(startTimeout)
+	ctx, cancel := deadline(Patience)
 	defer cancel()
 	var kv jetstream.KeyValue
 	var keys []string

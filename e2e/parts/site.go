@@ -24,11 +24,11 @@ func CreateSite(t testing.TB, js jetstream.JetStream, code string) {
 // CreateReplicatedSite is CreateSite in a cluster: with so many replicas of each.
 func CreateReplicatedSite(t testing.TB, js jetstream.JetStream, code string, replicas int) {
 	t.Helper()
-	ctx, cancel := deadline(startTimeout)
+	ctx, cancel := deadline(Patience)
 	defer cancel()
 	for name, subjects := range map[string][]string{
 		wire.ObservationStream(code): {wire.ObservationSubjects(code)},
-		wire.NoticeStream(code):      {wire.NoticeSubjects(code), wire.GapSubjects(code)},
+		wire.NoticeStream(code):      wire.NoticeStreamSubjects(code),
 	} {
 		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 			Name: name, Subjects: subjects, Storage: jetstream.FileStorage,
@@ -54,26 +54,47 @@ func CreateReplicatedSite(t testing.TB, js jetstream.JetStream, code string, rep
 	}
 }
 
-// AddLeaf makes the streams of a Site source those of another, as the operator
-// does for spec.leaves. The leaf's JetStream domain is its code.
-func AddLeaf(t testing.TB, js jetstream.JetStream, site, leaf string) {
+// AddLeaf makes the streams of a Site source those of another, by way of streams in the
+// account LEAVES, as the operator does for spec.leaves. The leaf's JetStream domain is
+// its code. The server has NATSOptions.Operator.
+func AddLeaf(t testing.TB, hub *NATSServer, site, leaf string) {
 	t.Helper()
-	ctx, cancel := deadline(startTimeout)
+	ctx, cancel := deadline(Patience)
 	defer cancel()
-	for ours, theirs := range map[string]*jetstream.StreamSource{
-		wire.ObservationStream(site): {Name: wire.ObservationStream(leaf), FilterSubject: wire.ObservationSubjects(leaf)},
-		wire.NoticeStream(site):      {Name: wire.NoticeStream(leaf), FilterSubject: wire.NoticeSubjects(leaf)},
+	js, leaves := hub.JetStream(t), must(jetstream.New(hub.ConnectLeaves(t)))(t)
+	for _, s := range []struct {
+		theirs, copied, ours string
+		take, keep           []wire.SourcedSubject
+	}{
+		{wire.ObservationStream(leaf), wire.CopiedObservationStream(site, leaf), wire.ObservationStream(site),
+			wire.SourcedObservations(site, leaf), wire.CopiedObservations(site, leaf)},
+		{wire.NoticeStream(leaf), wire.CopiedNoticeStream(site, leaf), wire.NoticeStream(site),
+			wire.SourcedNotices(site, leaf), wire.CopiedNotices(site, leaf)},
 	} {
-		stream, err := js.Stream(ctx, ours)
-		if err == nil {
-			cfg := stream.CachedInfo().Config
-			theirs.OptStartSeq = 1
-			theirs.External = &jetstream.ExternalStream{APIPrefix: wire.JetStreamAPI(leaf), DeliverPrefix: wire.SourcedPrefix(site, leaf)}
-			cfg.Sources = append(cfg.Sources, theirs)
-			_, err = js.UpdateStream(ctx, cfg)
-		}
+		stream, err := js.Stream(ctx, s.ours)
 		if err != nil {
-			t.Fatalf("source stream %s: %v", ours, err)
+			t.Fatalf("source stream %s: %v", s.ours, err)
+		}
+		cfg := stream.CachedInfo().Config
+		_, err = leaves.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: s.copied, Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
+			Discard: jetstream.DiscardNew, MaxBytes: siteMaxBytes, Duplicates: 2 * time.Minute, AllowDirect: true,
+			Sources: []*jetstream.StreamSource{{Name: s.theirs, OptStartSeq: 1, SubjectTransforms: transforms(s.take),
+				External: &jetstream.ExternalStream{APIPrefix: wire.JetStreamAPI(leaf), DeliverPrefix: wire.SourcedPrefix(site, leaf)}}}})
+		if err != nil {
+			t.Fatalf("source stream %s: %v", s.copied, err)
+		}
+		cfg.Sources = append(cfg.Sources, &jetstream.StreamSource{Name: s.copied, OptStartSeq: 1, SubjectTransforms: transforms(s.keep),
+			External: &jetstream.ExternalStream{APIPrefix: wire.LeavesAPI, DeliverPrefix: wire.CopiedPrefix(site, leaf)}})
+		if _, err := js.UpdateStream(ctx, cfg); err != nil {
+			t.Fatalf("source stream %s: %v", s.ours, err)
 		}
 	}
+}
+
+func transforms(subjects []wire.SourcedSubject) []jetstream.SubjectTransformConfig {
+	var all []jetstream.SubjectTransformConfig
+	for _, s := range subjects {
+		all = append(all, jetstream.SubjectTransformConfig{Source: s.From, Destination: s.To})
+	}
+	return all
 }

@@ -23,13 +23,14 @@ func basic(name string) string {
 
 func TestWhoMayRead(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil,
+	l := newLab(t, func(c *config) { c.door.Limits.Failures = door.Rate{PerSecond: 1, Burst: 1000} },
 		wire.InstrumentEntry{Instrument: "readers"},
 		wire.InstrumentEntry{Instrument: "restricted", Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessRestricted, Readers: []string{"uni"}}})
 	for _, instrument := range []string{camera, "readers", "restricted"} {
 		l.put(instrument, "day/a.jpg", "a")
 	}
-	l.snapshot.Consumers = map[string]wire.ConsumerEntry{"viewer": {Consumer: "viewer", Tokens: []wire.TokenHash{wire.HashToken([]byte("salt"), "viewer-token")}}}
+	l.snapshot.Feeds = map[string]wire.FeedEntry{"some": {Feed: "some", Instruments: []string{"readers", "restricted"}}}
+	l.snapshot.Consumers = map[string]wire.ConsumerEntry{"viewer": {Consumer: "viewer", Feed: "some", Tokens: []wire.TokenHash{wire.HashToken([]byte("salt"), "viewer-token")}}}
 	for _, c := range []struct {
 		who, instrument string
 		status          int

@@ -71,7 +71,7 @@ func TestHotMemory(t *testing.T) {
 		})
 	}
 	askers.Wait()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // loads that nobody waits for end as well
+	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(time.Millisecond) { // loads that nobody waits for end as well
 		h.mu.Lock()
 		held, idle := int64(0), h.once.Len()+h.again.Len()
 		for _, o := range h.held {

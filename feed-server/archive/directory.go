@@ -85,18 +85,18 @@ func (a *Archive) serveInstruments(v *door.Visit) *problem.Problem {
 	}
 	p := page{site: a.cfg.Site, target: target{directory: true}}
 	d := door.Document{Cache: "private, max-age=60", Vary: "Authorization", Source: []string{Root}}
-	if v.Reader.Name == "" {
+	if v.Reader.Anonymous() {
 		d.Cache = "public, max-age=60"
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Instruments)) {
 		in := v.Snapshot.Instruments[name]
-		if access.Decide(access.Archive, v.Reader, in.Access, time.Time{}, v.Now) != access.Granted {
+		if access.Decide(access.Archive, v.Reader, name, in.Access, time.Time{}, v.Now) != access.Granted {
 			continue
 		}
 		p.folders = append(p.folders, Folder{Name: name, Objects: -1})
 		d.Source = append(d.Source, name)
 	}
-	if len(p.folders) == 0 && len(v.Snapshot.Instruments) > 0 && v.Reader.Name == "" {
+	if len(p.folders) == 0 && len(v.Snapshot.Instruments) > 0 && v.Reader.Anonymous() {
 		return problem.New(http.StatusUnauthorized,
 			"no Instrument's archive is for everybody: show a reader's token, as Authorization: Bearer … or as the password")
 	}

@@ -57,7 +57,6 @@ func (a *Archive) answerRun(v *door.Visit, t target, r *run) *problem.Problem {
 	}
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Accept-Ranges", "bytes")
-	h.Set("X-Content-Type-Options", "nosniff")
 	asked, p := partOf(v, t, tag, time.Time{}, r.size())
 	if p != nil {
 		return p

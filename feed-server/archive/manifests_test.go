@@ -60,7 +60,11 @@ func newAnnounced(t *testing.T, instruments ...wire.InstrumentEntry) *announced 
 
 func (a *announced) announce(instrument string, r wire.Record) {
 	a.t.Helper()
-	m, err := stream.NoticeMessage(wire.Notice{Site: site, Instrument: instrument, Record: r}, "gateway-0")
+	writer := "gateway-0"
+	if r.TakesBack() {
+		writer = wire.ArchivistWriter
+	}
+	m, err := stream.NoticeMessage(wire.Notice{Site: site, Instrument: instrument, Record: r}, writer)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -79,7 +83,7 @@ func (a *announced) put(instrument, path, body string, change ...func(*wire.Reco
 // until asks until an answer has a status.
 func (a *announced) until(status int, path string, headers ...string) answer {
 	a.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(10 * time.Millisecond) {
 		got := a.get(path, headers...)
 		if got.status == status {
 			return got

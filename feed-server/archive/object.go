@@ -227,13 +227,8 @@ func gone(t target, r *wire.Record) *problem.Problem {
 
 // describe says what an object is, beyond what a client that has it must be told.
 func (a *Archive) describe(h http.Header, in wire.InstrumentEntry, r *wire.Record) {
-	mediaType := MediaType(in, r)
-	h.Set("Content-Type", mediaType)
+	h.Set("Content-Type", MediaType(in, r))
 	h.Set("Accept-Ranges", "bytes")
-	h.Set("X-Content-Type-Options", "nosniff")
-	if runs(mediaType) {
-		h.Set("Content-Security-Policy", "sandbox; default-src 'none'; img-src 'self'; style-src 'unsafe-inline'")
-	}
 	setRights(h, a.rights(in, r))
 }
 
@@ -251,13 +246,6 @@ func (a *Archive) rights(in wire.InstrumentEntry, r *wire.Record) *wire.RightsEn
 		return d.Rights
 	}
 	return in.Rights
-}
-
-// runs says whether browsers run what is in an object: what an instrument sent is
-// shown, and never run as a page of this site.
-func runs(mediaType string) bool {
-	mediaType = strings.ToLower(mediaType)
-	return strings.Contains(mediaType, "html") || strings.Contains(mediaType, "xml")
 }
 
 // setDigest says the digest of all of the object (RFC 9530), unless the client wants

@@ -15,7 +15,6 @@ import (
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/access"
-	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -131,7 +130,7 @@ func (a *Atom) serveFeed(v *door.Visit) *problem.Problem {
 		d.objects, d.rights = append(d.objects, all...), append(d.rights, in.Rights)
 		embargoed, public = embargoed || v.Embargoed(in), public && door.Public(in)
 	}
-	slices.SortStableFunc(d.objects, func(a, b object) int { return catalog.When(b.Record).Compare(catalog.When(a.Record)) })
+	slices.SortStableFunc(d.objects, func(a, b object) int { return b.When().Compare(a.When()) })
 	d.objects = d.objects[:min(entries, len(d.objects))]
 	cache := "private, max-age=60"
 	if public && feed.Live == "" {
@@ -165,7 +164,7 @@ func (a *Atom) choose(v *door.Visit, feed wire.FeedEntry, what string) ([]wire.I
 			r, found = a.cfg.Catalog.Latest(name, wire.MediaTypeSegment)
 		}
 		if found {
-			c.at = catalog.When(&r)
+			c.at = r.When()
 		}
 		if v.Embargoed(in) { // what it has is older
 			c.at = c.at.Add(-in.Access.Embargo())
@@ -194,7 +193,7 @@ func narrowed(in wire.InstrumentEntry, feed wire.FeedEntry) wire.InstrumentEntry
 // serve answers with a document.
 func serve(v *door.Visit, d document, cache string, embargoed bool) *problem.Problem {
 	is := door.Document{MediaType: mediaAtom, Cache: cache, Source: []string{d.base, d.self, d.title, d.rightsText()}, Write: d.write}
-	if v.Reader.Name != "" || embargoed {
+	if !v.Reader.Anonymous() || embargoed {
 		is.Vary = "Authorization"
 	}
 	for _, o := range d.objects {

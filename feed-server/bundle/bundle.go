@@ -67,7 +67,7 @@ func New(cfg Config) *Bundles {
 	if cfg.Memory <= 0 {
 		cfg.Memory = defaultMemory
 	}
-	return &Bundles{cfg: cfg, turns: door.NewTurns(int(cfg.Memory / cost))}
+	return &Bundles{cfg: cfg, turns: door.NewTurns(max(2, int(cfg.Memory/cost)))}
 }
 
 // Doors are the patterns that are answered, as http.ServeMux reads them.
@@ -166,7 +166,7 @@ func (b *Bundles) plan(ctx context.Context, q question) (plan, error) {
 // tag changes with the manifests, and what is told of the instruments.
 func (p *plan) tag(v *door.Visit, encoded bool) string {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "2 %s %x %t %t %s\n", v.Reader.Name, p.digest(), p.zstd, encoded, v.URL.Query().Get("since"))
+	_, _ = fmt.Fprintf(h, "2 %s %x %t %t %s\n", v.Reader, p.digest(), p.zstd, encoded, v.URL.Query().Get("since"))
 	if p.since.lacks() { // what was left out comes back without a change of the manifests
 		_, _ = fmt.Fprintf(h, "%s\n", v.Now)
 	}

@@ -69,13 +69,18 @@ func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
 	}
 	rate(&cfg.Limits.Person, "person", limits.Person, "a browser")
 	rate(&cfg.Limits.Robot, "robot", limits.Robot, "a program, such as a partner's mirror")
+	f.Float64Var(&cfg.Limits.Failures.PerSecond, "failures-per-second", limits.Failures.PerSecond,
+		"tokens, tickets and certificates that are nobody's that one address may show, on the average; more are answered 429")
+	f.IntVar(&cfg.Limits.Failures.Burst, "failures-burst", limits.Failures.Burst, "of these at once")
 	f.DurationVar(&cfg.Limits.Patience, "request-patience", limits.Patience, "how long a request that comes too early waits for its turn; one that would wait longer is answered 429")
 	f.IntVar(&cfg.Limits.Waiting, "waiting-requests", limits.Waiting, "requests that wait for their turn at a time, of all clients together; more are answered 429")
 	f.IntVar(&cfg.Limits.Clients, "limited-clients", limits.Clients, "clients that are remembered: those that asked last")
 
 	f.Int64Var(&cfg.ArchiveSize, "archive-size", 0, "bytes of objects and manifests asked for often that are held in memory (0: five sixteenths of the memory limit, or 256 MiB)")
 	f.Int64Var(&cfg.RingSize, "ring-size", 0, "bytes of the streams' newest messages that are held in memory, of all together (0: an eighth of the memory limit, or 64 MiB)")
-	f.IntVar(&cfg.MaxConnections, "max-connections", 0, "connections of all consumers together (0: as many as fit in the memory limit at 512 KiB each)")
+	f.IntVar(&cfg.MaxConnections, "max-connections", 0, "live connections and event streams of all clients together (0: as many as fit in the memory limit at 512 KiB each)")
+	f.IntVar(&cfg.MaxSockets, "max-sockets", 0, "connections of TCP, and requests that are answered at a time (0: as many as fit in the memory limit, at least twice --max-connections)")
+	f.StringVar(&cfg.AccessLog, "access-log", "stdout", "where to log, as lines of JSON, who read what is Restricted or under embargo: off, stdout, or a file to which lines are added")
 	f.IntVar(&cfg.Readers, "readers", 4, "how many consumers that are behind that read a stream at a time")
 	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", 30*time.Second, "how long clients may take to go when the program stops")
 	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")

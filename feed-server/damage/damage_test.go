@@ -50,7 +50,7 @@ func TestTell(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- teller.Run(ctx) }()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := kv.Get(t.Context(), wire.DamageKey("allsky-1", "more")); err == nil && len(teller.queue) == 0 {
 			break
 		}

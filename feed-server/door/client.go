@@ -69,22 +69,32 @@ func ParseProxies(all []string) (Proxies, error) {
 // Of an IPv6 address it is the network of 64 bits, for a client has all of it. The
 // zero Addr stands for what cannot be told.
 func (p Proxies) AddressOf(r *http.Request) netip.Addr {
-	remote, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	address := remote.Addr().Unmap()
+	address := remoteOf(r.RemoteAddr)
 	if p.trust(address) {
 		address = p.forwarded(r.Header.Values("X-Forwarded-For"), address)
 	}
-	if address.Is6() {
-		network, err := address.WithZone("").Prefix(64)
-		if err != nil {
-			return netip.Addr{}
-		}
-		return network.Addr()
+	return network64(address)
+}
+
+// remoteOf is the address of address:port; the zero Addr where there is none.
+func remoteOf(text string) netip.Addr {
+	remote, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return netip.Addr{}
 	}
-	return address
+	return remote.Addr().Unmap()
+}
+
+// network64 is an address, or of one of IPv6 its network of 64 bits.
+func network64(address netip.Addr) netip.Addr {
+	if !address.Is6() {
+		return address
+	}
+	network, err := address.WithZone("").Prefix(64)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return network.Addr()
 }
 
 func (p Proxies) forwarded(lines []string, address netip.Addr) netip.Addr {
@@ -114,6 +124,5 @@ func (p Proxies) trust(address netip.Addr) bool {
 
 // Trusted says whether a request came by a proxy that is believed.
 func (p Proxies) Trusted(r *http.Request) bool {
-	remote, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && p.trust(remote.Addr().Unmap())
+	return p.trust(remoteOf(r.RemoteAddr))
 }

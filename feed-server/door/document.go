@@ -70,7 +70,6 @@ func (v *Visit) Serve(what string, d Document) *problem.Problem {
 		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", what, tag)
 	}
 	h.Set("Content-Type", d.MediaType)
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 	if compressed {
 		h.Set("Content-Encoding", "gzip")

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -71,8 +72,8 @@ func TestIdentify(t *testing.T) {
 		want          string
 		refused       bool
 	}{
-		{first, "", "", false}, {first, "Bearer one", "uni", false}, {first, "bearer  one ", "uni", false}, {first, "Bearer two", "viewer", false},
-		{first, "Bearer two", "viewer", false}, {first, "Bearer three", "", true}, {first, "Basic eDp0d28=", "viewer", false}, {first, "Basic !", "", true}, {first, "Bearer", "", true},
+		{first, "", "", false}, {first, "Bearer one", "uni", false}, {first, "bearer  one ", "uni", false}, {first, "Bearer two", "consumer:viewer", false},
+		{first, "Bearer two", "consumer:viewer", false}, {first, "Bearer three", "", true}, {first, "Basic eDp0d28=", "consumer:viewer", false}, {first, "Basic !", "", true}, {first, "Bearer", "", true},
 		{second, "Bearer two", "uni", false}, {second, "Bearer one", "", true}, {first, "Bearer one", "uni", false}, // what was known of another registry counts for nothing
 	} {
 		r := &http.Request{Header: http.Header{}}
@@ -80,8 +81,8 @@ func TestIdentify(t *testing.T) {
 			r.Header.Set("Authorization", c.authorization)
 		}
 		got, p := readers.Identify(c.snapshot, r)
-		if got.Name != c.want || (p != nil) != c.refused {
-			t.Errorf("%q: %q, %v", c.authorization, got.Name, p)
+		if got.Reader.String() != c.want || (p != nil) != c.refused {
+			t.Errorf("%q: %q, %v", c.authorization, got.Reader, p)
 		}
 	}
 }
@@ -91,7 +92,7 @@ func TestLimiterForgets(t *testing.T) {
 	t.Parallel()
 	l := NewLimiter(Limits{Clients: 2, Robot: Rate{PerSecond: 0.001, Burst: 1}, Patience: time.Millisecond}, prometheus.NewRegistry())
 	ask := func(host byte) bool {
-		return l.Admit(context.Background(), Robot, netip.AddrFrom4([4]byte{192, 0, 2, host}), "") == nil
+		return l.Admit(context.Background(), Robot, netip.AddrFrom4([4]byte{192, 0, 2, host}), Identity{}) == nil
 	}
 	for i, c := range []struct {
 		host byte
@@ -101,7 +102,8 @@ func TestLimiterForgets(t *testing.T) {
 			t.Errorf("ask %d, of %d: %v", i, c.host, got)
 		}
 	}
-	if l.Admit(context.Background(), Robot, netip.Addr{}, "uni") != nil || l.Admit(context.Background(), Person, netip.Addr{}, "uni") != nil {
+	uni := Identity{Reader: access.SiteReader("uni")}
+	if l.Admit(context.Background(), Robot, netip.Addr{}, uni) != nil || l.Admit(context.Background(), Person, netip.Addr{}, uni) != nil {
 		t.Error("another reader, or another class, is another client")
 	}
 	if n := len(l.clients); n != 2 || l.recent.Len() != 2 {

@@ -22,18 +22,17 @@ import (
 type GateConfig struct {
 	// Registry returns who may read what as of now.
 	Registry func() *registry.Snapshot
-	Limits   Limits
-	// Certificates say which authorities sign those of readers; nil where bytes are plain.
+	// Admission is the server's, which other endpoints have too; nil: one of the gate's
+	// own, with these Limits, Certificates and Proxies.
+	Admission    *Admission
+	Limits       Limits
 	Certificates *certificate.Files
-	// Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
-	Proxies Proxies
+	Proxies      Proxies
 	// BaseURL is the Site's address for others, without a slash at its end; empty: what
 	// the request was sent to.
 	BaseURL string
-	// MaxStreams bounds the answers that do not end by themselves; default 4096.
-	MaxStreams int
-	// Draining is closed when such answers are to end, so that clients go to another
-	// replica; nil: they end with the server.
+	// Draining is closed when answers are to end that do not do so by themselves, so that
+	// clients go to another replica; nil: they end with the server.
 	Draining <-chan struct{}
 	// Count is told of each answer when it ends: whose data it was about and who asked
 	// (both may be empty), the status and the bytes of content that were sent. Of one about
@@ -46,26 +45,18 @@ type GateConfig struct {
 	Metrics prometheus.Registerer
 }
 
-const defaultStreams = 4096
-
 // Gate is what the doors of HTTP to the archive share: all requests come through one.
 type Gate struct {
 	cfg     GateConfig
-	readers Readers
-	limiter *Limiter
-	streams chan struct{}
 	metrics *metrics
 }
 
 // NewGate returns a gate.
 func NewGate(cfg GateConfig) *Gate {
-	if cfg.MaxStreams <= 0 {
-		cfg.MaxStreams = defaultStreams
+	if cfg.Admission == nil {
+		cfg.Admission = NewAdmission(AdmissionConfig{Limits: cfg.Limits, Certificates: cfg.Certificates, Proxies: cfg.Proxies, Logger: cfg.Logger, Metrics: cfg.Metrics})
 	}
-	return &Gate{
-		cfg: cfg, readers: Readers{Certificates: cfg.Certificates}, limiter: NewLimiter(cfg.Limits, cfg.Metrics),
-		streams: make(chan struct{}, cfg.MaxStreams), metrics: newMetrics(cfg.Metrics),
-	}
+	return &Gate{cfg: cfg, metrics: newMetrics(cfg.Metrics)}
 }
 
 // Answer is what all doors do first and last.
@@ -75,7 +66,8 @@ func (g *Gate) Answer(serve func(*Visit) *problem.Problem) http.HandlerFunc {
 		v.sent.ResponseWriter = w
 		v.W = &v.sent
 		defer v.count() // also where serve aborts
-		p := g.admit(v)
+		leave, p := g.admit(v)
+		defer leave()
 		if p == nil && r.Method == http.MethodOptions {
 			preflight(v.W)
 			return
@@ -112,26 +104,46 @@ func refuse(w http.ResponseWriter, p *problem.Problem) {
 }
 
 // admit finds out who asks, and lets them wait for their turn.
-func (g *Gate) admit(v *Visit) *problem.Problem {
+func (g *Gate) admit(v *Visit) (leave func(), refused *problem.Problem) {
+	leave = func() {}
 	h := v.W.Header()
 	h.Set("Access-Control-Allow-Origin", "*") // credentials are shown by the page itself, or not at all
 	h.Set("Access-Control-Expose-Headers", exposed)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", sandbox)
 	switch v.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 	default:
 		h.Set("Allow", allowed)
-		return problem.New(http.StatusMethodNotAllowed, "the archive is read here: %s %s changes nothing", v.Method, v.URL.Path)
+		return leave, problem.New(http.StatusMethodNotAllowed, "the archive is read here: %s %s changes nothing", v.Method, v.URL.Path)
 	}
-	reader, refused := g.readers.Identify(v.Snapshot, v.Request)
-	v.Reader = reader
+	return g.cfg.Admission.admit(v)
+}
+
+// admit finds out who asks, and takes a place for the request.
+func (a *Admission) admit(v *Visit) (leave func(), refused *problem.Problem) {
+	leave = func() {}
+	who, refused := a.Identify(v.Snapshot, v.Request)
+	v.Identity = who
 	// Who guesses at tokens is slowed down as well.
-	if p := g.limiter.Admit(v.Context(), v.class, g.cfg.Proxies.AddressOf(v.Request), reader.Name); p != nil {
-		return p
+	if p := a.Wait(v.Request, who); p != nil {
+		return leave, p
 	}
-	return refused
+	if refused != nil {
+		return leave, refused
+	}
+	entered, full := a.Enter(v.Request, who)
+	if full != nil {
+		return leave, full
+	}
+	return entered, nil
 }
 
 const (
+	// sandbox is the Content-Security-Policy of all answers that have none of their own: a
+	// browser shows what an instrument sent, whatever type it was given, and runs none of
+	// it as a page of this origin.
+	sandbox = "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'"
 	allowed = "GET, HEAD, OPTIONS"
 	// exposed are the headers that a page's scripts may read.
 	exposed = "Accept-Ranges, Content-Location, Content-Range, ETag, Link, Repr-Digest, Retry-After"
@@ -156,7 +168,7 @@ func (g *Gate) base(v *Visit) string {
 		return strings.TrimSuffix(g.cfg.BaseURL, "/")
 	}
 	scheme := "http"
-	if v.TLS != nil || g.cfg.Proxies.Trusted(v.Request) && v.Header.Get("X-Forwarded-Proto") == "https" {
+	if v.TLS != nil || g.cfg.Admission.cfg.Proxies.Trusted(v.Request) && v.Header.Get("X-Forwarded-Proto") == "https" {
 		scheme = "https"
 	}
 	return scheme + "://" + v.Host

@@ -49,7 +49,7 @@ func TestGateCounts(t *testing.T) {
 		if _, p := v.Instrument(v.PathValue("name"), v.URL.Path); p != nil {
 			return p
 		}
-		v.Finish(v.URL.Path, v.Send([]byte("data of "+v.Reader.Name)))
+		v.Finish(v.URL.Path, v.Send([]byte("data of "+v.Reader.String())))
 		return nil
 	}))
 	mux.HandleFunc("/b/", g.Handle(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,9 +96,10 @@ func TestGateCounts(t *testing.T) {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	draining := make(chan struct{})
+	log, metrics := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	g := NewGate(GateConfig{
-		Registry: func() *registry.Snapshot { return &registry.Snapshot{Revision: 1} }, Logger: slog.New(slog.DiscardHandler),
-		Metrics: prometheus.NewRegistry(), MaxStreams: 1, Draining: draining,
+		Registry: func() *registry.Snapshot { return &registry.Snapshot{Revision: 1} }, Logger: log, Metrics: metrics, Draining: draining,
+		Admission: NewAdmission(AdmissionConfig{MaxConnections: 1, Logger: log, Metrics: metrics}),
 	})
 	events := make(chan Event, 1)
 	server := httptest.NewServer(g.Answer(func(v *Visit) *problem.Problem {

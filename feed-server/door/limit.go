@@ -30,10 +30,16 @@ type Limits struct {
 	// a person's has some dozens of images; a mirror asks for one thing after the
 	// other, as fast as it is answered.
 	Person, Robot Rate
+	// Failures is how often one address may show what is nobody's: a token, a ticket, a
+	// certificate. An address that did so more often is answered late, but for what is
+	// valid.
+	Failures Rate
 	// Patience is how long a request that comes too early waits for its turn: a client
-	// that makes one at a time is slowed down, and never refused.
+	// that makes one at a time is slowed down, and never refused. So long at most an answer
+	// to what is nobody's is held back, too.
 	Patience time.Duration
-	// Waiting is how many may wait at a time, of all clients together.
+	// Waiting is how many may wait at a time, of all clients together, and how many answers
+	// are held back.
 	Waiting int
 	// Clients is how many are remembered: who asked last.
 	Clients int
@@ -42,7 +48,7 @@ type Limits struct {
 // DefaultLimits are those where nothing is said.
 func DefaultLimits() Limits {
 	return Limits{
-		Person: Rate{PerSecond: 200, Burst: 2000}, Robot: Rate{PerSecond: 100, Burst: 1000},
+		Person: Rate{PerSecond: 200, Burst: 2000}, Robot: Rate{PerSecond: 100, Burst: 1000}, Failures: Rate{PerSecond: 0.5, Burst: 20},
 		Patience: 2 * time.Second, Waiting: 1024, Clients: 1 << 16,
 	}
 }
@@ -51,7 +57,7 @@ func (l Limits) withDefaults() Limits {
 	or := DefaultLimits()
 	rate := func(r, or Rate) Rate { return Rate{cmp.Or(r.PerSecond, or.PerSecond), cmp.Or(r.Burst, or.Burst)} }
 	return Limits{
-		Person: rate(l.Person, or.Person), Robot: rate(l.Robot, or.Robot),
+		Person: rate(l.Person, or.Person), Robot: rate(l.Robot, or.Robot), Failures: rate(l.Failures, or.Failures),
 		Patience: cmp.Or(l.Patience, or.Patience), Waiting: cmp.Or(l.Waiting, or.Waiting), Clients: cmp.Or(l.Clients, or.Clients),
 	}
 }
@@ -60,7 +66,13 @@ func (l Limits) withDefaults() Limits {
 type Limiter struct {
 	limits  Limits
 	refused *prometheus.CounterVec
-	waiting chan struct{}
+	waiting *Places
+	rates
+}
+
+// rates are those of the clients that asked last.
+type rates struct {
+	most int
 
 	mu      sync.Mutex
 	clients map[client]*list.Element // of *limited
@@ -83,9 +95,9 @@ type limited struct {
 func NewLimiter(limits Limits, metrics prometheus.Registerer) *Limiter {
 	limits = limits.withDefaults()
 	l := &Limiter{
-		limits: limits, waiting: make(chan struct{}, limits.Waiting), clients: map[client]*list.Element{},
+		limits: limits, waiting: NewPlaces(limits.Waiting), rates: rates{most: limits.Clients, clients: map[client]*list.Element{}},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_limited_total", Help: "Requests to the archive that were answered 429, by class of client.",
+			Name: "substorm_archive_limited_total", Help: "Requests that were answered 429 because their client asked too often, by class of client.",
 		}, []string{"class"}),
 	}
 	metrics.MustRegister(l.refused)
@@ -94,8 +106,8 @@ func NewLimiter(limits Limits, metrics prometheus.Registerer) *Limiter {
 
 // Admit waits until a client may ask, or refuses: it asks far too often, or too many
 // wait. Of several readers behind one address each is a client.
-func (l *Limiter) Admit(ctx context.Context, class Class, address netip.Addr, reader string) *problem.Problem {
-	reservation := l.of(client{address, reader, class}).Reserve()
+func (l *Limiter) Admit(ctx context.Context, class Class, address netip.Addr, who Identity) *problem.Problem {
+	reservation := l.of(client{address, who.Reader.String(), class}, l.limits.rate(class)).Reserve()
 	delay := reservation.Delay()
 	if delay == 0 {
 		return nil
@@ -103,12 +115,11 @@ func (l *Limiter) Admit(ctx context.Context, class Class, address netip.Addr, re
 	if delay > l.limits.Patience {
 		return l.refuse(reservation, class, delay)
 	}
-	select {
-	case l.waiting <- struct{}{}:
-	default:
+	leave, refused := l.waiting.Enter(address, who)
+	if refused != nil {
 		return l.refuse(reservation, class, delay)
 	}
-	defer func() { <-l.waiting }()
+	defer leave()
 	turn := time.NewTimer(delay)
 	defer turn.Stop()
 	select {
@@ -135,21 +146,20 @@ func (l Limits) rate(class Class) Rate {
 	return l.Person
 }
 
-// of returns a client's limiter. The one that asked longest ago is forgotten where
-// there are too many.
-func (l *Limiter) of(c client) *rate.Limiter {
+// of returns a client's limiter, which begins with what it is allowed. The one that
+// asked longest ago is forgotten where there are too many.
+func (l *rates) of(c client, allowed Rate) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.clients[c]; e != nil {
 		l.recent.MoveToFront(e)
 		return e.Value.(*limited).rate
 	}
-	if l.recent.Len() >= l.limits.Clients {
+	if l.recent.Len() >= l.most {
 		oldest := l.recent.Back()
 		l.recent.Remove(oldest)
 		delete(l.clients, oldest.Value.(*limited).client)
 	}
-	allowed := l.limits.rate(c.class)
 	entry := &limited{c, rate.NewLimiter(rate.Limit(allowed.PerSecond), allowed.Burst)}
 	l.clients[c] = l.recent.PushFront(entry)
 	return entry.rate

@@ -25,7 +25,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "substorm_archive_bytes_total", Help: "Bytes of content that the archive sent, by class of client.",
 		}, []string{"class"}),
 		slow: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_slow_total", Help: "Answers that were cut off because their client took less than 64 KiB in 30 s, by class of client.",
+			Name: "substorm_archive_slow_total", Help: "Answers that were cut off because their client took less than 64 KiB in 30 s (15 s while others waited for their turn), by class of client.",
 		}, []string{"class"}),
 		damaged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_archive_damaged_total", Help: "Requests for an object whose bytes in the store are not those that were received, or are gone.",
@@ -40,14 +40,19 @@ func (v *Visit) count() {
 	m, class := v.gate.metrics, v.class.String()
 	m.requests.WithLabelValues(class, strconv.Itoa(v.sent.status)).Inc()
 	m.bytes.WithLabelValues(class).Add(float64(v.sent.bytes))
-	if v.gate.cfg.Count == nil {
-		return
-	}
 	for instrument, bytes := range v.shares {
-		v.gate.cfg.Count(instrument, v.Reader.Name, v.class, v.sent.status, bytes)
+		v.countOf(instrument, bytes)
 	}
 	if len(v.shares) == 0 {
-		v.gate.cfg.Count(v.about, v.Reader.Name, v.class, v.sent.status, v.sent.bytes)
+		v.countOf(v.about, v.sent.bytes)
+	}
+}
+
+// countOf tells of what was sent of an instrument.
+func (v *Visit) countOf(instrument string, bytes int64) {
+	v.logAccess(instrument, bytes)
+	if v.gate.cfg.Count != nil {
+		v.gate.cfg.Count(instrument, v.Reader.String(), v.class, v.sent.status, bytes)
 	}
 }
 

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// chunk is what a client has chunkTimeout for.
+	// chunk is what a client has chunkTimeout for, and busyTimeout while others wait for a
+	// turn such as its answer has: that is 35 kbit/s, which a link of 64 kbit/s can keep.
 	chunk        = 64 << 10
 	chunkTimeout = 30 * time.Second
+	busyTimeout  = 15 * time.Second
 )
 
 var (
@@ -35,8 +37,8 @@ func (v *Visit) Send(p []byte) error {
 				return err
 			}
 		}
-		n := min(len(p), 4*chunk)
-		if err := v.within(chunkTimeout*time.Duration((n+chunk-1)/chunk), func(*http.ResponseController) error {
+		n, timeout := v.portion(len(p))
+		if err := v.within(timeout, func(*http.ResponseController) error {
 			_, err := v.W.Write(p[:n])
 			return err
 		}); err != nil {
@@ -45,6 +47,15 @@ func (v *Visit) Send(p []byte) error {
 		p = p[n:]
 	}
 	return nil
+}
+
+// portion is how much of so many bytes is sent at once, and how long a client has for it.
+func (v *Visit) portion(bytes int) (n int, timeout time.Duration) {
+	if v.turns != nil && v.turns.Wanted() {
+		return min(bytes, chunk), busyTimeout
+	}
+	n = min(bytes, 4*chunk)
+	return n, chunkTimeout * time.Duration((n+chunk-1)/chunk)
 }
 
 // Flush sends what was written, and gives a client time for it. Errors: ErrClient.
@@ -66,7 +77,8 @@ func (v *Visit) within(timeout time.Duration, write func(*http.ResponseControlle
 	if late && !v.slow {
 		v.slow = true
 		v.gate.metrics.slow.WithLabelValues(v.class.String()).Inc()
-		v.gate.cfg.Logger.Info("an answer is cut off: its client takes less than 64 KiB in 30 s", "path", v.URL.Path, "remote", v.RemoteAddr, "reader", v.Reader.Name)
+		v.gate.cfg.Logger.Info("an answer is cut off: its client takes less than 64 KiB in 30 s (15 s while others wait for their turn)",
+			"path", v.URL.Path, "remote", v.RemoteAddr, "reader", v.Reader.String())
 	}
 	return fmt.Errorf("%w: %w", ErrClient, err)
 }
@@ -83,7 +95,7 @@ func (v *Visit) Finish(what string, err error) {
 	switch {
 	case errors.Is(err, ErrClient), v.Context().Err() != nil:
 	case errors.Is(err, ErrOver):
-		v.gate.cfg.Logger.Info("an answer is cut off: who asked may not have the rest of it any more", "path", what, "reader", v.Reader.Name)
+		v.gate.cfg.Logger.Info("an answer is cut off: who asked may not have the rest of it any more", "path", what, "reader", v.Reader.String())
 	default:
 		if errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
 			v.Damaged(v.about, err)

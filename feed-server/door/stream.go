@@ -29,12 +29,12 @@ type Event struct {
 // has an error, or the replica stops. A full house is a problem. HEAD gets the head
 // alone.
 func Follow[T any](v *Visit, from <-chan T, event func(T) (*Event, error)) *problem.Problem {
-	select {
-	case v.gate.streams <- struct{}{}:
-		defer func() { <-v.gate.streams }()
-	default:
-		return problem.New(http.StatusServiceUnavailable, "this replica follows as much as it may: ask again").After(RetryAway)
+	admission := v.gate.cfg.Admission
+	leave, full := admission.Connections.Enter(admission.AddressOf(v.Request), v.Identity)
+	if full != nil {
+		return full
 	}
+	defer leave()
 	Narrow(v.Request)
 	h := v.W.Header()
 	h.Set("Content-Type", "text/event-stream")

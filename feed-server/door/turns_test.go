@@ -12,7 +12,11 @@ import (
 
 // from is a visit of a client's.
 func from(address, reader string) *Visit {
-	return &Visit{Request: &http.Request{RemoteAddr: address + ":1"}, Reader: access.Reader{Name: reader}, gate: &Gate{}}
+	who := Identity{}
+	if reader != "" {
+		who.Reader = access.SiteReader(reader)
+	}
+	return &Visit{Request: &http.Request{RemoteAddr: address + ":1"}, Identity: who, gate: &Gate{cfg: GateConfig{Admission: &Admission{}}}}
 }
 
 // One who takes all turns that there are leaves some to others, and these to more.
@@ -25,7 +29,7 @@ func TestTurns(t *testing.T) {
 	for _, c := range []struct {
 		address, reader string
 		want            int
-	}{{"192.0.2.1", "", 4}, {"192.0.2.2", "", 2}, {"192.0.2.1", "uni", 1}, {"192.0.2.3", "", 1}, {"192.0.2.4", "", 0}} {
+	}{{"192.0.2.1", "", 3}, {"192.0.2.2", "", 2}, {"192.0.2.1", "uni", 2}, {"192.0.2.3", "", 0}, {"192.0.2.4", "other", 1}} {
 		got := 0
 		for range 10 {
 			if done, ok := turns.Take(over, from(c.address, c.reader)); ok {
@@ -39,7 +43,7 @@ func TestTurns(t *testing.T) {
 	}
 	waits := make(chan bool)
 	go func() {
-		_, ok := turns.Take(t.Context(), from("192.0.2.4", ""))
+		_, ok := turns.Take(t.Context(), from("192.0.2.4", "late"))
 		waits <- ok
 	}()
 	taken["192.0.2.1"][0]()

@@ -33,14 +33,18 @@ type Visit struct {
 	*http.Request
 	W        http.ResponseWriter
 	Snapshot *registry.Snapshot
-	Reader   access.Reader
-	Now      time.Time
+	Identity
+	Now time.Time
 
 	gate  *Gate
 	class Class
 	sent  counter
 	// slow: the client did not take what it was sent in time.
 	slow bool
+	// turns that the answer has one of; nil: it needs none.
+	turns *Turns
+	// observed is when what was asked for was observed, where that is one object.
+	observed time.Time
 	// about is the instrument whose data is asked for; shares are the bytes of each where
 	// there are several.
 	about  string
@@ -63,9 +67,9 @@ func VisitOf(r *http.Request) *Visit {
 // Of a problem it changes nothing.
 func (v *Visit) Renew() *problem.Problem {
 	now := v.gate.cfg.Registry()
-	reader, p := v.gate.readers.Identify(now, v.Request)
+	who, p := v.gate.cfg.Admission.readers.Identify(now, v.Request)
 	if p == nil {
-		v.Snapshot, v.Reader, v.Now = now, reader, time.Now()
+		v.Snapshot, v.Identity, v.Now = now, who, time.Now()
 	}
 	return p
 }
@@ -129,14 +133,17 @@ func (v *Visit) Ready() *problem.Problem {
 // Verdict says why who asks may not have what was observed at a time; nil: they may.
 // The zero time asks for the instrument as such.
 func (v *Visit) Verdict(in wire.InstrumentEntry, what string, observed time.Time) *problem.Problem {
-	switch access.Decide(access.Archive, v.Reader, in.Access, observed, v.Now) {
+	if !observed.IsZero() {
+		v.observed = observed
+	}
+	switch access.Decide(access.Archive, v.Reader, in.Instrument, in.Access, observed, v.Now) {
 	case access.Granted:
 		return nil
 	case access.NeedsReader:
 		return problem.New(http.StatusUnauthorized,
 			"the archive of Instrument %s is not for everybody: show a reader's token, as Authorization: Bearer … or as the password", in.Instrument)
 	case access.Forbidden:
-		return problem.New(http.StatusForbidden, "%s may not read the archive of Instrument %s: see spec.access of the Instrument", v.Reader.Name, in.Instrument)
+		return problem.New(http.StatusForbidden, "%s may not read the archive of Instrument %s: see spec.access of the Instrument", v.Reader, in.Instrument)
 	default:
 		return NotFound(what)
 	}
@@ -144,12 +151,12 @@ func (v *Visit) Verdict(in wire.InstrumentEntry, what string, observed time.Time
 
 // Sees says whether who asks may have what was observed at a time.
 func (v *Visit) Sees(in wire.InstrumentEntry, observed time.Time) bool {
-	return access.Decide(access.Archive, v.Reader, in.Access, observed, v.Now) == access.Granted
+	return access.Decide(access.Archive, v.Reader, in.Instrument, in.Access, observed, v.Now) == access.Granted
 }
 
 // Embargoed says whether anything of an instrument may be hidden from who asks.
 func (v *Visit) Embargoed(in wire.InstrumentEntry) bool {
-	return access.Decide(access.Archive, v.Reader, in.Access, v.Now, v.Now) == access.Hidden
+	return access.Decide(access.Archive, v.Reader, in.Instrument, in.Access, v.Now, v.Now) == access.Hidden
 }
 
 // NotFound is the same for what there is not and for what is not told.

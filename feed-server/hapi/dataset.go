@@ -119,7 +119,7 @@ func (h *Handler) dataset(c *caller, id string) (*dataset, *problem) {
 }
 
 func (c *caller) decide(entry *wire.InstrumentEntry, observedAt time.Time) access.Verdict {
-	return access.Decide(access.Archive, c.Reader, entry.Access, observedAt, c.now)
+	return access.Decide(access.Archive, c.Reader, entry.Instrument, entry.Access, observedAt, c.now)
 }
 
 func (h *Handler) newDataset(c *caller, entry wire.InstrumentEntry, channel wire.ChannelEntry) (*dataset, error) {

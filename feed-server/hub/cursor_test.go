@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
@@ -67,7 +66,7 @@ func next(ctx context.Context, c *Cursor, most Most) (Batch, error) {
 // missing ones.
 func read(t *testing.T, c *Cursor, most, want int) (got []string, missing *Missing) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
 	defer cancel()
 	for len(got) < want {
 		b, err := next(ctx, c, Most{most, 1 << 20})

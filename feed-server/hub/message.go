@@ -30,6 +30,8 @@ type Message struct {
 	// Site, Instrument, and of telemetry Channel, that it is of. A leaf's Instrument
 	// may bear the name of one of ours.
 	Site, Instrument, Channel string
+	// Backfill: it is a notice of an object that came late.
+	Backfill bool
 	// Leaf is what a Feed lists that carries the Site as a leaf: wire.LeafInstruments.
 	Leaf string
 	// Part says that it holds one datagram of several that came together.
@@ -42,6 +44,7 @@ type Message struct {
 
 	mu        sync.Mutex
 	text      []byte
+	when      time.Time
 	datagrams []wire.Datagram
 	newest    int
 	split     bool
@@ -55,8 +58,8 @@ func newMessage(from stream.Message) *Message {
 	if site, instrument, channel, err := wire.ParseObservationSubject(m.Subject); err == nil {
 		m.Kind, m.Site, m.Instrument, m.Channel = wire.RecordTelemetry, site, instrument, channel
 		m.Last = uint32(max(1, m.count()) - 1)
-	} else if site, instrument, err := wire.ParseNoticeSubject(m.Subject); err == nil {
-		m.Kind, m.Site, m.Instrument = wire.RecordNotice, site, instrument
+	} else if site, instrument, backfill, err := wire.ParseNoticeSubject(m.Subject); err == nil {
+		m.Kind, m.Site, m.Instrument, m.Backfill = wire.RecordNotice, site, instrument, backfill
 	}
 	m.Leaf = wire.LeafInstruments(m.Site)
 	return m
@@ -136,6 +139,20 @@ func (m *Message) Time() time.Time {
 		return at
 	}
 	return m.At
+}
+
+// When is the time by which a notice is newer than another, see wire.Record; its Time
+// where nobody can read it.
+func (m *Message) When() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.when.IsZero() {
+		m.when = m.Time()
+		if n, err := wire.DecodeNotice(m.Data); err == nil {
+			m.when = n.When()
+		}
+	}
+	return m.when
 }
 
 // Datagram returns one datagram as a message that does not keep the others in

@@ -85,7 +85,7 @@ func TestRing(t *testing.T) {
 func TestManyReaders(t *testing.T) {
 	const messages, readers = 5000, 50
 	r := NewBudget(1 << 30).NewRing(1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var reading sync.WaitGroup
 	for range readers {

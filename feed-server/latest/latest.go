@@ -11,7 +11,6 @@ import (
 
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/door"
-	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -114,7 +113,7 @@ func (l *Latest) find(v *door.Visit, in wire.InstrumentEntry, what string) (wire
 				newest, found, best = r, true, q
 			}
 		} else if q == best && q > 0 {
-			if r, is := l.cfg.Catalog.Latest(in.Instrument, mediaType); is && catalog.When(&r).After(catalog.When(&newest)) {
+			if r, is := l.cfg.Catalog.Latest(in.Instrument, mediaType); is && r.When().After(newest.When()) {
 				newest, found = r, true
 			}
 		}

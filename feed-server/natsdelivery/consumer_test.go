@@ -114,7 +114,7 @@ func (k *taken) allGaps() []wire.Gap {
 // taken after pause, and acknowledged where ack says so.
 func consume(t *testing.T, nc *nats.Conn, stream, consumer string, k *taken, pause time.Duration, ack func(jetstream.Msg) bool) (stop func()) {
 	t.Helper()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.NewWithAPIPrefix(nc, wire.ConsumerAPI)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
-	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -160,8 +159,8 @@ func (f *filters) of(s *registry.Snapshot) *session.Filter {
 		return is.filter
 	}
 	sel := f.selection
-	filter := &session.Filter{Notices: sel.Notices != "", Telemetry: sel.Telemetry != "", Channels: sel.Channels, Site: sel.Site,
-		Instruments: s.Readable(sel, access.Reader{Name: sel.Consumer.Consumer}, time.Now())}
+	filter := &session.Filter{Notices: sel.Notices != "", Telemetry: sel.Telemetry != "", Backfill: sel.Feed.Backfill,
+		Channels: sel.Channels, Site: sel.Site, Instruments: s.Readable(sel, sel.Reader(), time.Now())}
 	f.current.Store(&filtered{s, filter})
 	return filter
 }

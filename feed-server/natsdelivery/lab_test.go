@@ -48,6 +48,7 @@ var instruments = []string{camera, "camera-2", mag}
 type bus interface {
 	JetStream(t testing.TB) jetstream.JetStream
 	UserCreds(t testing.TB, permissions jwt.Permissions, connections ...string) string
+	ConsumerCreds(t testing.TB, permissions jwt.Permissions) string
 	URL() string
 }
 
@@ -62,6 +63,8 @@ type lab struct {
 	mu        sync.Mutex
 	consumers map[string]wire.ConsumerEntry
 	revision  int64
+	// backfill: the Feed includes it, see include.
+	backfill bool
 }
 
 func newLab(t *testing.T, b bus, replicas int) *lab {
@@ -76,14 +79,19 @@ func newLab(t *testing.T, b bus, replicas int) *lab {
 	if l.registry, err = l.js.KeyValue(t.Context(), wire.RegistryBucket(site)); err != nil {
 		t.Fatal(err)
 	}
-	f, err := wire.FeedEntry{UID: "feed-uid", Revision: 1, Feed: feed, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
-		Instruments: instruments}.Encode()
-	l.put(wire.RegistryFeedKey(feed), f, err)
+	l.declareFeed(1)
 	for _, name := range instruments {
 		e, err := wire.InstrumentEntry{UID: "uid-of-" + name, Revision: 1, Instrument: name}.Encode()
 		l.put(wire.RegistryInstrumentKey(name), e, err)
 	}
 	return l
+}
+
+func (l *lab) declareFeed(revision int64) {
+	l.t.Helper()
+	f, err := wire.FeedEntry{UID: "feed-uid", Revision: revision, Feed: feed, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
+		Instruments: instruments, Backfill: l.backfill}.Encode()
+	l.put(wire.RegistryFeedKey(feed), f, err)
 }
 
 func (l *lab) put(key string, value []byte, err error) {
@@ -128,6 +136,9 @@ func (l *lab) planned(c wire.ConsumerEntry) (plan.BusPlan, plan.JetStreamUser) {
 	ours := &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: site}}
 	ours.Spec.JetStream.Replicas = int32(l.replicas)
 	all := v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: feed}}
+	if l.backfill {
+		all.Spec.Backfill = v1alpha1.BackfillInclude
+	}
 	consumer := v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: c.Consumer, UID: types.UID(c.UID)}, Spec: v1alpha1.FeedConsumerSpec{
 		FeedRef: v1alpha1.LocalReference{Name: feed}, Flow: v1alpha1.Flow{Mode: v1alpha1.FlowMode(c.Flow.Mode)},
 		Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}}
@@ -189,7 +200,7 @@ func (l *lab) user(consumer string) (creds, inbox string) {
 	var p jwt.Permissions
 	p.Pub.Allow.Add(u.Publish...)
 	p.Sub.Allow.Add(u.Subscribe...)
-	return l.bus.UserCreds(l.t, p), u.InboxPrefix
+	return l.bus.ConsumerCreds(l.t, p), u.InboxPrefix
 }
 
 // connect connects with a consumer's credentials alone.
@@ -291,7 +302,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after a minute still not: %s", what)
 		}

@@ -68,7 +68,7 @@ func (l *lab) telemetryAt(instrument string, first, count int, at time.Time, eac
 
 func (l *lab) publish(m *nats.Msg) {
 	l.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		ctx, cancel := context.WithTimeout(l.t.Context(), 2*time.Second)
 		_, err := l.js.PublishMsg(ctx, m)
 		cancel()

@@ -68,7 +68,8 @@ func (f *filler) newest(ctx context.Context) (wire.FeedToken, error) {
 			continue // the newest is the youngest
 		}
 		if sel.Notices != "" {
-			filters[sel.Notices] = append(filters[sel.Notices], wire.SelectedNotices(site, instrument))
+			// What came late is not what the consumer begins with: it may be older than the newest.
+			filters[sel.Notices] = append(filters[sel.Notices], wire.SelectedNotices(site, instrument, false)...)
 		}
 		if sel.Telemetry != "" && (sel.Channels == nil || len(channels) > 0) {
 			filters[sel.Telemetry] = append(filters[sel.Telemetry], wire.SelectedObservations(site, instrument, channels)...)

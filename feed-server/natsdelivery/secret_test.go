@@ -52,21 +52,21 @@ func TestCredentialsOpenNothingElse(t *testing.T) {
 			"CONSUMER.DURABLE.CREATE." + stream + ".mine", "CONSUMER.LIST." + stream, "STREAM.INFO." + stream, "STREAM.MSG.GET." + stream,
 			"STREAM.PURGE." + stream, "STREAM.DELETE." + stream, "STREAM.UPDATE." + stream, "DIRECT.GET." + stream, "INFO",
 			"CONSUMER.MSG.NEXT." + stream + ".>"} {
-			tries["$JS.API."+api] = true
+			tries["$JS.API."+api], tries[wire.ConsumerAPI+"."+api] = true, true
 		}
 		for _, earlier := range []string{"", "9999999999"} { // what other credentials of the consumer open
-			tries["$JS.API.CONSUMER.MSG.NEXT."+stream+"."+wire.ConsumerDurable("model", earlier)] = true
+			tries[wire.ConsumerAPI+".CONSUMER.MSG.NEXT."+stream+"."+wire.ConsumerDurable("model", earlier)] = true
 		}
 		tries["$JS.ACK."+stream+"."+otherDurable+".1.1.1.1.0"] = true
 	}
 	for _, subject := range []string{wire.ObservationSubject(site, mag, channel), wire.NoticeSubject(site, camera), wire.GapSubject(site, "model"),
 		wire.GapSubject(site, "other"), wire.LiveSubject(site, "display", wire.NoticeSubject(site, camera)), wire.HealthSubject(site, "Site", site),
-		"$KV." + wire.RegistryBucket(site) + ".complete", "$KV." + wire.LeaseBucket(site) + ".delivery.0", "$JS.API.CONSUMER.MSG.NEXT.CONS_hub_display." + wire.ConsumerDurable("display", issue),
-		"$JS.API.STREAM.CREATE.MINE", "$SYS.REQ.SERVER.PING", otherInbox + ".guessed", "_INBOX.guessed"} {
+		"$KV." + wire.RegistryBucket(site) + ".complete", "$KV." + wire.LeaseBucket(site) + ".delivery.0", wire.ConsumerAPI + ".CONSUMER.MSG.NEXT.CONS_hub_display." + wire.ConsumerDurable("display", issue),
+		"$JS.API.STREAM.CREATE.MINE", wire.ConsumerAPI + ".STREAM.CREATE.MINE", "$SYS.REQ.SERVER.PING", otherInbox + ".guessed", "_INBOX.guessed"} {
 		tries[subject] = true
 	}
 	for _, subject := range []string{">", "obs.>", wire.ObservationSubjects(site), wire.NoticeSubjects(site), wire.GapSubjects(site), "live.>", "$KV.>",
-		"$JS.>", "$JS.ACK.>", "$JS.EVENT.>", "_INBOX.>", otherInbox + ".>", inbox + "_2.>", "health.>"} {
+		"$JS.>", "$JS.ACK.>", wire.ConsumerAPI + ".>", "$JS.EVENT.>", "_INBOX.>", otherInbox + ".>", inbox + "_2.>", "health.>"} {
 		tries[subject] = false
 	}
 	await(t, "what is newest is there", func() bool { return l.look(t)[wire.ConsumerStream(site, "display")] == 2 }) // of camera and mag

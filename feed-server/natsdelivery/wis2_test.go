@@ -46,7 +46,7 @@ func TestWIS2(t *testing.T) {
 	}
 	var mu sync.Mutex
 	told := map[string]int{}
-	js, err := jetstream.New(l.connect("machines"))
+	js, err := jetstream.NewWithAPIPrefix(l.connect("machines"), wire.ConsumerAPI)
 	if err != nil {
 		t.Fatal(err)
 	}

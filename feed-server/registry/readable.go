@@ -3,7 +3,6 @@
 package registry
 
 import (
-	"slices"
 	"time"
 
 	"github.com/substorm/substorm/internal/access"
@@ -20,7 +19,7 @@ func (s *Snapshot) Readable(sel Selection, reader access.Reader, now time.Time) 
 			continue
 		}
 		readable[name] = 0
-		if entry := s.Instruments[name].Access; entry != nil && !slices.Contains(entry.Readers, reader.Name) {
+		if entry := s.Instruments[name].Access; !reader.Named(name, entry) {
 			readable[name] = entry.Embargo()
 		}
 	}

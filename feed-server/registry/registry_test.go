@@ -31,7 +31,7 @@ func put(t *testing.T, kv jetstream.KeyValue, key string, record encoder) {
 
 func await(t *testing.T, r *Registry, what string, is func(*Snapshot) bool) {
 	t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(parts.Patience)
 	for {
 		s, changed := r.Watch()
 		if is(s) {
@@ -133,7 +133,7 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%s for a stranger: %d, want %d", instrument, got, want)
 		}
 	}
-	if got := s.Decide(f, access.Reader{Name: "c"}, "cam-1", now, now); got != access.Granted {
+	if got := s.Decide(f, access.SiteReader("c"), "cam-1", now, now); got != access.Granted {
 		t.Errorf("for a reader: %d", got)
 	}
 }

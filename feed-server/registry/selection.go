@@ -60,6 +60,20 @@ func (s *Snapshot) Select(consumer string) (Selection, error) {
 	return sel, nil
 }
 
+// Reader is the consumer as who asks.
+func (sel Selection) Reader() access.Reader {
+	return access.Consumer(sel.Consumer.Consumer, sel.Instruments)
+}
+
+// Consumer is a FeedConsumer as who asks. One whose Feed there is not selects nothing.
+func (s *Snapshot) Consumer(name string) access.Reader {
+	sel, err := s.Select(name)
+	if err != nil {
+		return access.Consumer(name, nil)
+	}
+	return sel.Reader()
+}
+
 // narrow returns what both lists allow; an empty one allows all.
 func narrow(a, b []string) map[string]bool {
 	if len(a) == 0 {
@@ -87,5 +101,5 @@ func (s *Snapshot) Decide(feed wire.FeedEntry, reader access.Reader, instrument 
 	}
 	entry := in.Access.InForce()
 	entry.Live = access.Narrower(entry.Live, feed.Live)
-	return access.Decide(access.Live, reader, &entry, observedAt, now)
+	return access.Decide(access.Live, reader, instrument, &entry, observedAt, now)
 }

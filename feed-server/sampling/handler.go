@@ -58,7 +58,7 @@ const (
 	resultUnknownInstrument result = "UnknownInstrument"
 	resultUnknownChannel    result = "UnknownChannel"
 	resultDenied            result = "Denied"
-	resultOff               result = "Off"
+	resultPaused            result = "Paused"
 	resultTooOften          result = "TooOften"
 	resultUnavailable       result = "Unavailable"
 )
@@ -188,8 +188,8 @@ func (h *Handler) judge(consumer, instrument, channel string, interval time.Dura
 		return nil
 	case errors.Is(err, sampling.ErrUnknownChannel):
 		return refuse(http.StatusNotFound, resultUnknownChannel, "channel %q: %v", channel, err)
-	case errors.Is(err, sampling.ErrOff):
-		return refuse(http.StatusForbidden, resultOff, "%v", err)
+	case errors.Is(err, sampling.ErrPaused):
+		return refuse(http.StatusForbidden, resultPaused, "%v", err)
 	case errors.Is(err, sampling.ErrTooOften):
 		return refuse(http.StatusForbidden, resultTooOften, "%v", err)
 	default:

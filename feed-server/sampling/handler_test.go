@@ -26,10 +26,10 @@ const site = "hub"
 
 func entries() map[string]wire.InstrumentEntry {
 	ways := []wire.WayEntry{{Protocol: wire.ProtocolUDP, Channel: "raw"}}
-	each := wire.ChannelSampling{State: wire.SamplingOn, IntervalMillis: 10_000}
+	each := wire.ChannelSampling{State: wire.SamplingObserving, IntervalMillis: 10_000}
 	return map[string]wire.InstrumentEntry{
 		"mag": {Instrument: "mag", Ways: ways, Sampling: &wire.SamplingEntry{ConsumersMayAsk: true, MinIntervalMillis: 100,
-			Channels: []wire.ChannelSampling{each, {Channel: "dark", State: wire.SamplingOff}}}},
+			Channels: []wire.ChannelSampling{each, {Channel: "dark", State: wire.SamplingPaused}}}},
 		"shy":    {Instrument: "shy", Ways: ways, Sampling: &wire.SamplingEntry{Channels: []wire.ChannelSampling{each}}},
 		"plain":  {Instrument: "plain", Ways: ways},
 		"secret": {Instrument: "secret", Ways: ways},
@@ -149,7 +149,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"POST", "", `{"instrument": "shy", "interval": "1s"}`, http.StatusForbidden, resultDenied, "consumersMayAsk"},
 		{"POST", "", `{"instrument": "plain", "interval": "1s"}`, http.StatusForbidden, resultDenied, "consumersMayAsk"},
-		{"POST", "", `{"instrument": "mag", "channel": "dark", "interval": "1s"}`, http.StatusForbidden, resultOff, "Off"},
+		{"POST", "", `{"instrument": "mag", "channel": "dark", "interval": "1s"}`, http.StatusForbidden, resultPaused, "Paused"},
 		{"POST", "", `{"instrument": "mag", "interval": "99ms"}`, http.StatusForbidden, resultTooOften, "100ms"},
 		{"POST", "", `{"instrument": "mag", "channel": "light", "interval": "1s"}`, http.StatusNotFound, resultUnknownChannel, "light"},
 		{"POST", "", `{"instrument": "gone", "interval": "1s"}`, http.StatusNotFound, resultUnknownInstrument, "gone"},

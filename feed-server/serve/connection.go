@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
@@ -42,7 +43,7 @@ const (
 // asked is a request that may have what it asks for.
 type asked struct {
 	selection registry.Selection
-	who       identity
+	who       door.Identity
 	filter    *session.Filter
 }
 
@@ -51,6 +52,11 @@ type asked struct {
 func (s *Server) ask(r *http.Request, delivery string) (asked, *problem.Problem) {
 	if s.draining.Load() {
 		return asked{}, problem.New(http.StatusServiceUnavailable, "%v", errDraining).After(retrySoon)
+	}
+	if r.Header.Get("Authorization") == "" {
+		if p := s.cfg.Admission.Wait(r, door.Identity{}); p != nil {
+			return asked{}, p
+		}
 	}
 	snapshot := s.cfg.Registry.Snapshot()
 	feed, consumer := r.PathValue("feed"), r.URL.Query().Get("consumer")
@@ -70,26 +76,36 @@ func (s *Server) ask(r *http.Request, delivery string) (asked, *problem.Problem)
 	a := asked{selection: sel}
 	var p *problem.Problem
 	if secret := r.URL.Query().Get("ticket"); secret != "" && delivery != "" {
-		a.who, p = s.byTicket(r, secret, feed, consumer)
+		a.who, p = s.byTicket(r, snapshot, secret, sel)
 	} else {
 		a.who, p = s.identify(snapshot, sel.Consumer, r)
 	}
 	if p != nil {
 		return asked{}, p
 	}
+	leave, p := s.cfg.Admission.Enter(r, a.who)
+	if p != nil {
+		return asked{}, p
+	}
+	context.AfterFunc(r.Context(), leave) // when it is answered
 	a.filter, p = grant(snapshot, sel, a.who)
 	return a, p
 }
 
-func (s *Server) byTicket(r *http.Request, secret, feed, consumer string) (identity, *problem.Problem) {
-	who, err := s.tickets.take(r.Context(), secret, feed, consumer, time.Now())
-	if errors.Is(err, errTicket) {
-		return who, problem.New(http.StatusUnauthorized, "%v", err)
-	}
-	if err != nil {
-		return who, problem.New(http.StatusServiceUnavailable, "tickets cannot be looked up now: try again").After(retryAway)
-	}
-	return who, nil
+func (s *Server) byTicket(r *http.Request, now *registry.Snapshot, secret string, sel registry.Selection) (door.Identity, *problem.Problem) {
+	return s.cfg.Admission.Redeem(r, func() (door.Identity, *problem.Problem) {
+		who, err := s.tickets.take(r.Context(), secret, sel, time.Now())
+		if err == nil && !who.Holds(now) {
+			err = errTicket
+		}
+		if errors.Is(err, errTicket) {
+			return door.Identity{}, problem.New(http.StatusUnauthorized, "%v", err)
+		}
+		if err != nil {
+			return door.Identity{}, problem.New(http.StatusServiceUnavailable, "tickets cannot be looked up now: try again").After(retryAway)
+		}
+		return who, nil
+	})
 }
 
 // connection is one client.
@@ -101,23 +117,28 @@ type connection struct {
 	meter  *state.Consumer
 	// session is nil until it is opened.
 	session *session.Session
+	// release gives its place back.
+	release func()
+	// request that it began with, and bytes that were sent.
+	request *http.Request
+	bytes   atomic.Int64
 }
 
 // connect admits a client: there is room, and its place is found. Call s.leave
 // when it goes.
-func (s *Server) connect(r *http.Request, a asked, resume string, write func(context.Context, []session.Entry, wire.FeedToken) (int, error)) (*connection, *problem.Problem) {
+func (s *Server) connect(r *http.Request, a asked, resume string, write writer) (*connection, *problem.Problem) {
 	place, err := wire.ParseFeedToken(resume)
 	if err != nil {
 		return nil, problem.New(http.StatusBadRequest, "%v", err)
 	}
-	c := &connection{asked: a, meter: s.cfg.Consumers.Of(a.selection.Consumer)}
+	c := &connection{asked: a, request: r, meter: s.cfg.Consumers.Of(a.selection.Consumer)}
 	c.filter.Store(a.filter)
 	c.ctx, c.cancel = context.WithCancelCause(s.alive)
-	if cert := a.who.certificate; cert != nil {
+	if cert := a.who.Certificate; cert != nil {
 		expires := time.AfterFunc(time.Until(cert.NotAfter), func() { c.cancel(errRevoked) })
 		context.AfterFunc(c.ctx, func() { expires.Stop() })
 	}
-	if p := s.enter(c); p != nil {
+	if p := s.enter(c, r); p != nil {
 		c.cancel(nil)
 		return nil, p
 	}
@@ -126,11 +147,12 @@ func (s *Server) connect(r *http.Request, a asked, resume string, write func(con
 	c.session, err = session.New(ctx, session.Config{
 		Consumer: a.selection.Consumer.Consumer, Flow: a.selection.Consumer.Flow, Notices: a.selection.Notices, Telemetry: a.selection.Telemetry,
 		Token: place, Hub: s.cfg.Hub, Slots: s.cfg.Slots, Lanes: s.cfg.Lanes, Filter: c.filter.Load,
-		Meter: c.meter, Write: write, Logger: s.cfg.Logger,
+		Meter: c.meter, Write: c.counting(write), Logger: s.cfg.Logger,
 	})
 	switch {
 	case err == nil:
 		c.meter.Opened(c.session)
+		s.logAccess(c, door.EventOpened)
 		if err := c.review(s.cfg.Registry.Snapshot()); err != nil { // it changed meanwhile
 			c.cancel(err)
 		}
@@ -144,8 +166,20 @@ func (s *Server) connect(r *http.Request, a asked, resume string, write func(con
 	}
 }
 
+// writer gives a client messages, or its place alone.
+type writer func(context.Context, []session.Entry, wire.FeedToken) (int, error)
+
+// counting counts what write writes.
+func (c *connection) counting(write writer) writer {
+	return func(ctx context.Context, entries []session.Entry, place wire.FeedToken) (int, error) {
+		n, err := write(ctx, entries, place)
+		c.bytes.Add(int64(n))
+		return n, err
+	}
+}
+
 // enter counts a connection, where there is room for it.
-func (s *Server) enter(c *connection) *problem.Problem {
+func (s *Server) enter(c *connection, r *http.Request) *problem.Problem {
 	entry := c.selection.Consumer
 	most := entry.MaxConnections
 	if most <= 0 {
@@ -156,20 +190,20 @@ func (s *Server) enter(c *connection) *problem.Problem {
 	if s.draining.Load() {
 		return problem.New(http.StatusServiceUnavailable, "%v", errDraining).After(retrySoon)
 	}
-	if s.cfg.MaxConnections > 0 && s.entered >= s.cfg.MaxConnections {
-		s.full.Inc()
-		return problem.New(http.StatusServiceUnavailable, "%d connections are open here, as many as this replica has memory for: "+
-			"another may have room, see spec.feedServer.resources of the Site", s.entered).After(retryAway)
-	}
 	if len(s.connections[entry.Consumer]) >= most {
 		return problem.New(http.StatusTooManyRequests, "FeedConsumer %s has %d connections here, as many as it may: raise spec.maxConnections, or make another",
 			entry.Consumer, most).After(retryAway)
 	}
+	release, full := s.cfg.Admission.Connections.Enter(s.cfg.Admission.AddressOf(r), c.who)
+	if full != nil {
+		s.full.Inc()
+		return full
+	}
+	c.release = release
 	if s.connections[entry.Consumer] == nil {
 		s.connections[entry.Consumer] = map[*connection]struct{}{}
 	}
 	s.connections[entry.Consumer][c] = struct{}{}
-	s.entered++
 	s.open.Add(1)
 	return nil
 }
@@ -180,10 +214,11 @@ func (s *Server) leave(c *connection) {
 	if c.session != nil {
 		c.session.Close()
 		c.meter.Closed(c.session)
+		s.logAccess(c, door.EventClosed)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entered--
+	c.release()
 	name := c.selection.Consumer.Consumer
 	if delete(s.connections[name], c); len(s.connections[name]) == 0 {
 		delete(s.connections, name)
@@ -215,7 +250,7 @@ func (c *connection) review(snapshot *registry.Snapshot) error {
 	switch {
 	case err != nil, is.Consumer.UID != was.Consumer.UID, is.Feed.UID != was.Feed.UID, is.Consumer.Delivery != was.Consumer.Delivery:
 		return errGone
-	case !c.who.known(snapshot, is.Consumer):
+	case !c.who.Holds(snapshot):
 		return errRevoked
 	case !reflect.DeepEqual(is.Consumer.Flow, was.Consumer.Flow), is.Notices != was.Notices, is.Telemetry != was.Telemetry:
 		return errChanged

@@ -53,6 +53,25 @@ var doors = map[string]map[string]int{
 
 func hash(name string) wire.TokenHash { return wire.HashToken([]byte(name), name+"-token") }
 
+// declared is the registry of newServer.
+func declared() parts.Registry {
+	consumer := func(name, delivery string, instruments ...string) wire.ConsumerEntry {
+		return wire.ConsumerEntry{UID: name, Consumer: name, Feed: "all", Flow: wire.FlowEntry{Mode: wire.FlowAll}, Delivery: delivery,
+			Instruments: instruments, Tokens: []wire.TokenHash{hash(name)}}
+	}
+	return parts.Registry{
+		Revision: 1,
+		Instruments: []wire.InstrumentEntry{
+			{Instrument: "mag", Access: &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, Readers: []string{"consumer:ws", "consumer:events", namedReader}}},
+			{Instrument: "cam", Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}},
+		},
+		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site), Instruments: []string{"mag", "cam"}}},
+		Consumers: []wire.ConsumerEntry{consumer("ws", wire.DeliveryWebSocket, "mag"), consumer("events", wire.DeliveryServerSentEvents, "mag"),
+			consumer(otherConsumer, wire.DeliveryServerSentEvents), consumer("public", wire.DeliveryServerSentEvents, "cam")},
+		Readers: []wire.ReaderEntry{{Reader: namedReader, Tokens: []wire.TokenHash{hash(namedReader)}}, {Reader: otherReader, Tokens: []wire.TokenHash{hash(otherReader)}}},
+	}
+}
+
 // newServer serves consumers ws and events, which are as doors says, neighbor and
 // public, who may have everything.
 func newServer(t *testing.T, change ...func(*Config)) (*Server, *parts.NATSServer) {
@@ -60,21 +79,7 @@ func newServer(t *testing.T, change ...func(*Config)) (*Server, *parts.NATSServe
 	nats := parts.NATS(t, parts.NATSOptions{Unsynced: true})
 	js := nats.JetStream(t)
 	parts.CreateSite(t, js, site)
-	consumer := func(name, delivery string, instruments ...string) wire.ConsumerEntry {
-		return wire.ConsumerEntry{UID: name, Consumer: name, Feed: "all", Flow: wire.FlowEntry{Mode: wire.FlowAll}, Delivery: delivery,
-			Instruments: instruments, Tokens: []wire.TokenHash{hash(name)}}
-	}
-	nats.Declare(t, site, parts.Registry{
-		Revision: 1,
-		Instruments: []wire.InstrumentEntry{
-			{Instrument: "mag", Access: &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, Readers: []string{"ws", "events", namedReader}}},
-			{Instrument: "cam", Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}},
-		},
-		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site), Instruments: []string{"mag", "cam"}}},
-		Consumers: []wire.ConsumerEntry{consumer("ws", wire.DeliveryWebSocket, "mag"), consumer("events", wire.DeliveryServerSentEvents, "mag"),
-			consumer(otherConsumer, wire.DeliveryServerSentEvents), consumer("public", wire.DeliveryServerSentEvents, "cam")},
-		Readers: []wire.ReaderEntry{{Reader: namedReader, Tokens: []wire.TokenHash{hash(namedReader)}}, {Reader: otherReader, Tokens: []wire.TokenHash{hash(otherReader)}}},
-	})
+	nats.Declare(t, site, declared())
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
@@ -84,7 +89,7 @@ func newServer(t *testing.T, change ...func(*Config)) (*Server, *parts.NATSServe
 	for s, changed := r.Watch(); s.Revision == 0; s, changed = r.Watch() {
 		select {
 		case <-changed:
-		case <-time.After(time.Minute):
+		case <-time.After(parts.Patience):
 			t.Fatal("the registry is never complete")
 		}
 	}
@@ -209,7 +214,7 @@ func TestDrainLetsAnswersEnd(t *testing.T) {
 	<-begun
 	drained := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), parts.Patience)
 		defer cancel()
 		drained <- s.Drain(ctx)
 	}()

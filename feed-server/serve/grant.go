@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/internal/problem"
@@ -13,18 +14,18 @@ import (
 
 // grant returns what a reader may have of what a consumer selects, which may be
 // less: or why that is nothing.
-func grant(s *registry.Snapshot, sel registry.Selection, who identity) (*session.Filter, *problem.Problem) {
+func grant(s *registry.Snapshot, sel registry.Selection, who door.Identity) (*session.Filter, *problem.Problem) {
 	f := &session.Filter{
-		Notices: sel.Notices != "", Telemetry: sel.Telemetry != "",
-		Channels: sel.Channels, Site: sel.Site, Instruments: s.Readable(sel, who.reader, time.Now()),
+		Notices: sel.Notices != "", Telemetry: sel.Telemetry != "", Backfill: sel.Feed.Backfill,
+		Channels: sel.Channels, Site: sel.Site, Instruments: s.Readable(sel, who.Reader, time.Now()),
 	}
 	switch {
-	case len(f.Instruments) > 0, len(sel.Instruments) == 0 && who.reader.Name != "":
+	case len(f.Instruments) > 0, len(sel.Instruments) == 0 && !who.Reader.Anonymous():
 		return f, nil
-	case who.reader.Name == "":
+	case who.Reader.Anonymous():
 		return nil, problem.New(http.StatusUnauthorized, "FeedConsumer %s is not for everybody: show its token, Authorization: Bearer …", sel.Consumer.Consumer)
 	default:
 		return nil, problem.New(http.StatusForbidden, "%s may read no Instrument that FeedConsumer %s selects: see spec.access of the Instruments",
-			who.reader.Name, sel.Consumer.Consumer)
+			who.Reader, sel.Consumer.Consumer)
 	}
 }

@@ -4,7 +4,6 @@ package serve
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/substorm/substorm/internal/problem"
 )
@@ -38,12 +37,12 @@ func (s *Server) serveSampling(w http.ResponseWriter, r *http.Request) {
 func (s *Server) mayAskForRates(a asked, r *http.Request) *problem.Problem {
 	consumer := a.selection.Consumer
 	switch {
-	case a.who.reader.Name == "":
+	case a.who.Reader.Anonymous():
 		return problem.New(http.StatusUnauthorized, "show the token of FeedConsumer %s: strangers ask for nothing", consumer.Consumer)
-	case !slices.Contains(consumer.Tokens, a.who.by):
+	case !a.who.Reader.Is(a.selection.Reader()):
 		return problem.New(http.StatusForbidden, "%s reads FeedConsumer %s, whose requests are its own: show its token, which is in its Secret",
-			a.who.reader.Name, consumer.Consumer)
-	case a.who.ambient && r.Header.Get("Origin") != "":
+			a.who.Reader, consumer.Consumer)
+	case a.who.Ambient && r.Header.Get("Origin") != "":
 		return problem.New(http.StatusForbidden, "pages ask with a bearer token: a password that a browser keeps goes out for any site's page")
 	case !s.asking.may(consumer.Consumer):
 		return problem.New(http.StatusTooManyRequests, "FeedConsumer %s asked %d times a second here, as often as it may", consumer.Consumer, samplingRate).After(retrySoon)

@@ -46,9 +46,8 @@ type Config struct {
 	// Certificates are nil where bytes are plain: behind an edge that ends TLS.
 	Certificates *certificate.Files
 
-	// MaxConnections bounds the connections of all FeedConsumers together; 0: nothing
-	// does.
-	MaxConnections int
+	// Admission is what all endpoints share; nil: one that bounds nothing.
+	Admission *door.Admission
 
 	JetStream jetstream.JetStream
 	Registry  *registry.Registry
@@ -84,11 +83,13 @@ type Server struct {
 
 	mu          sync.Mutex
 	connections map[string]map[*connection]struct{} // by consumer
-	entered     int                                 // how many these are
 }
 
 // New listens, so that an address in use is an error here; Run answers.
 func New(cfg Config) (*Server, error) {
+	if cfg.Admission == nil {
+		cfg.Admission = door.NewAdmission(door.AdmissionConfig{Certificates: cfg.Certificates, Logger: cfg.Logger, Metrics: cfg.Metrics})
+	}
 	l, err := door.Listen(cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("serve feeds: %w", err)
@@ -100,13 +101,13 @@ func New(cfg Config) (*Server, error) {
 			Name: "substorm_feed_refused_total", Help: "Requests for live feeds that were refused, by status of HTTP.",
 		}, []string{"status"}),
 		full: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_feed_connections_refused_total", Help: "Connections that were refused because the pod has as many as it may.",
+			Name: "substorm_feed_connections_refused_total", Help: "Live connections that were refused because the pod, or their address, has as many as it may.",
 		}),
 	}
 	most := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "substorm_feed_connections_limit", Help: "How many connections the pod takes, of all consumers together; 0: any number.",
+		Name: "substorm_feed_connections_limit", Help: "How many live connections and event streams the pod takes, of all clients together; 0: any number.",
 	})
-	most.Set(float64(cfg.MaxConnections))
+	most.Set(float64(cfg.Admission.MaxConnections()))
 	cfg.Metrics.MustRegister(s.refused, s.full, most)
 	s.alive, s.end = context.WithCancelCause(context.Background())
 	mux := http.NewServeMux()
@@ -114,7 +115,7 @@ func New(cfg Config) (*Server, error) {
 		mux.HandleFunc(pattern, serve)
 	}
 	s.http = &http.Server{
-		Handler: mux, ConnContext: door.WithConnection, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
+		Handler: bodies(mux), ConnContext: door.WithConnection, ConnState: cfg.Admission.Sockets.ConnState, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	if cfg.Certificates != nil {

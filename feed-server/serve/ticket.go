@@ -5,6 +5,7 @@ package serve
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/stream"
@@ -53,38 +56,63 @@ func (t *tickets) give(ctx context.Context, ticket wire.Ticket) (secret string, 
 	return secret, err
 }
 
-var errTicket = errors.New("the ticket is used, expired, or of another consumer: ask for another")
+var errTicket = errors.New("the ticket is used, expired, of another consumer, or what it was asked for with does not let in any more: ask for another")
 
-// take returns who showed a ticket, which is used up then. Errors: errTicket,
-// JetStream's.
-func (t *tickets) take(ctx context.Context, secret, feed, consumer string, now time.Time) (identity, error) {
+// take returns who showed a ticket for what a consumer selects, which is used up then:
+// who asked for it, by what they showed then. Errors: errTicket, JetStream's.
+func (t *tickets) take(ctx context.Context, secret string, sel registry.Selection, now time.Time) (door.Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, ticketTimeout)
 	defer cancel()
 	kv, err := t.js.KeyValue(ctx, wire.LeaseBucket(t.site))
 	if err != nil {
-		return identity{}, err
+		return door.Identity{}, err
 	}
 	key := wire.TicketKey(secret)
 	// Pages come with it at once, to any replica: one of the bucket may not have it yet.
 	value, revision, err := stream.Newest(ctx, t.js, wire.LeaseBucket(t.site), key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return identity{}, errTicket
+		return door.Identity{}, errTicket
 	}
 	if err != nil {
-		return identity{}, err
+		return door.Identity{}, err
 	}
 	ticket, err := wire.DecodeTicket(value)
-	if err != nil || ticket.Feed != feed || ticket.Consumer != consumer || ticket.Reader == "" || !now.Before(ticket.ExpiresAt) {
-		return identity{}, errTicket
+	if err != nil || ticket.Feed != sel.Feed.Feed || ticket.Consumer != sel.Consumer.Consumer || !now.Before(ticket.ExpiresAt) {
+		return door.Identity{}, errTicket
+	}
+	who, ok := whoAsked(ticket, sel)
+	if !ok {
+		return door.Identity{}, errTicket
 	}
 	// Of two who come with it at a time one is refused here.
 	switch err := kv.Delete(ctx, key, jetstream.LastRevision(revision)); {
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return identity{}, errTicket
+		return door.Identity{}, errTicket
 	case err != nil: // it may be used up: the client asks for another
-		return identity{}, err
+		return door.Identity{}, err
 	}
-	return identity{reader: access.Reader{Name: ticket.Reader}}, nil
+	return who, nil
+}
+
+// whoAsked is who asked for a ticket; false where it does not say by what that is known.
+func whoAsked(ticket wire.Ticket, sel registry.Selection) (door.Identity, bool) {
+	who := door.Identity{Reader: access.SiteReader(ticket.Reader)}
+	if _, is := access.ConsumerOf(ticket.Reader); is {
+		who.Reader = sel.Reader()
+	}
+	if ticket.Reader == "" || who.Reader.String() != ticket.Reader {
+		return who, false
+	}
+	if len(ticket.Certificate) > 0 {
+		cert, err := x509.ParseCertificate(ticket.Certificate)
+		who.Certificate = cert
+		return who, err == nil
+	}
+	if ticket.By == nil {
+		return who, false
+	}
+	who.By = *ticket.By
+	return who, true
 }
 
 // serveTickets answers POST /feeds/{feed}/tickets.
@@ -104,8 +132,13 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ticket := wire.Ticket{
-		Feed: a.selection.Feed.Feed, Consumer: a.selection.Consumer.Consumer, Reader: a.who.reader.Name,
+		Feed: a.selection.Feed.Feed, Consumer: a.selection.Consumer.Consumer, Reader: a.who.Reader.String(),
 		ExpiresAt: time.Now().Add(ticketLife).UTC(),
+	}
+	if a.who.Certificate != nil {
+		ticket.Certificate = a.who.Certificate.Raw
+	} else {
+		ticket.By = &a.who.By
 	}
 	secret, err := s.tickets.give(r.Context(), ticket)
 	if err != nil {
@@ -122,7 +155,7 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 func (s *Server) mayHaveTicket(a asked) *problem.Problem {
 	consumer := a.selection.Consumer.Consumer
 	switch {
-	case a.who.reader.Name == "":
+	case a.who.Reader.Anonymous():
 		return problem.New(http.StatusBadRequest, "FeedConsumer %s gives strangers what is public without a ticket: connect without one, or show a token here", consumer)
 	case !s.tickets.rates.may(consumer):
 		return problem.New(http.StatusTooManyRequests, "FeedConsumer %s was given %d tickets a second here, as many as it may", consumer, ticketRate).After(retrySoon)

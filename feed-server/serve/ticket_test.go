@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -86,14 +88,14 @@ func TestTicketIsAskedOfTheLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	ticket := s.ticket(t)
-	who, err := s.tickets.take(t.Context(), ticket, "all", "events", time.Now())
-	if err != nil || who.reader.Name != "events" {
+	who, err := s.tickets.take(t.Context(), ticket, ofEvents, time.Now())
+	if err != nil || who.Reader.String() != "consumer:events" {
 		t.Errorf("%+v, %v", who, err)
 	}
-	if _, err := s.tickets.take(t.Context(), ticket, "all", "events", time.Now()); !errors.Is(err, errTicket) {
+	if _, err := s.tickets.take(t.Context(), ticket, ofEvents, time.Now()); !errors.Is(err, errTicket) {
 		t.Errorf("the second time: %v", err)
 	}
-	if _, err := s.tickets.take(t.Context(), "never was", "all", "events", time.Now()); !errors.Is(err, errTicket) {
+	if _, err := s.tickets.take(t.Context(), "never was", ofEvents, time.Now()); !errors.Is(err, errTicket) {
 		t.Errorf("one that never was: %v", err)
 	}
 	// The first direct get that is seen is the test's own.
@@ -104,7 +106,7 @@ func TestTicketIsAskedOfTheLeader(t *testing.T) {
 	if _, err := kv.Get(t.Context(), "own"); !errors.Is(err, jetstream.ErrKeyNotFound) {
 		t.Fatal(err)
 	}
-	m, err := direct.NextMsg(time.Minute)
+	m, err := direct.NextMsg(3 * time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +114,9 @@ func TestTicketIsAskedOfTheLeader(t *testing.T) {
 		t.Errorf("a ticket is asked of any replica: %s", m.Subject)
 	}
 }
+
+// ofEvents is what consumer events selects.
+var ofEvents = registry.Selection{Feed: wire.FeedEntry{Feed: "all"}, Consumer: wire.ConsumerEntry{Consumer: "events"}}
 
 // ticket asks for one of consumer events.
 func (s *Server) ticket(t *testing.T) string {
@@ -135,7 +140,7 @@ func TestTicketOpensOnceAtATime(t *testing.T) {
 		for range many {
 			go func() {
 				<-begin
-				_, err := s.tickets.take(t.Context(), ticket, "all", "events", time.Now())
+				_, err := s.tickets.take(t.Context(), ticket, ofEvents, time.Now())
 				entered <- err
 			}()
 		}
@@ -160,10 +165,10 @@ func TestTicketExpires(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)
 	ticket := s.ticket(t)
-	if _, err := s.tickets.take(t.Context(), ticket, "all", "events", time.Now().Add(ticketLife)); !errors.Is(err, errTicket) {
+	if _, err := s.tickets.take(t.Context(), ticket, ofEvents, time.Now().Add(ticketLife)); !errors.Is(err, errTicket) {
 		t.Errorf("when its time is over: %v", err)
 	}
-	if _, err := s.tickets.take(t.Context(), ticket, "all", "events", time.Now()); err != nil {
+	if _, err := s.tickets.take(t.Context(), ticket, ofEvents, time.Now()); err != nil {
 		t.Errorf("before that: %v", err)
 	}
 }
@@ -171,8 +176,9 @@ func TestTicketExpires(t *testing.T) {
 // All consumers together have as many connections as the pod has memory for.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
-	s, _ := newServer(t)
-	s.cfg.MaxConnections = 2
+	s, _ := newServer(t, func(c *Config) {
+		c.Admission = door.NewAdmission(door.AdmissionConfig{MaxConnections: 2, Logger: c.Logger, Metrics: c.Metrics})
+	})
 	const events = "GET /feeds/{feed}/events"
 	open := func(consumer, token string) *http.Response {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Address()+"/feeds/all/events?consumer="+consumer, nil)
@@ -196,7 +202,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("a third: %d %v %s", status, header, body)
 	}
 	_ = first.Body.Close()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		status, _, body := s.asks(t, events, otherConsumer, otherConsumer)
 		if status == http.StatusOK {
 			return

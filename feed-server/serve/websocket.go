@@ -51,7 +51,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	out.conn, err = websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols: []string{wire.SubprotocolBinary, wire.SubprotocolJSON},
 		// Pages of other sites are let in, unless the browser alone says who is there.
-		InsecureSkipVerify: !a.who.ambient,
+		InsecureSkipVerify: !a.who.Ambient,
 		CompressionMode:    websocket.CompressionDisabled,
 	})
 	if err != nil {

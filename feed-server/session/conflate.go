@@ -35,6 +35,7 @@ type conflater struct {
 	sample *flow.Sample // nil: mode Latest
 	// replaced and sampled items that the meter was told of.
 	replaced, sampled uint64
+	backfill          backfill
 }
 
 func newConflater(interval time.Duration, bounds flow.Bounds) (*conflater, error) {
@@ -54,7 +55,10 @@ func (c *conflater) offer(src *source, epoch string, messages []*hub.Message, no
 	for _, m := range messages {
 		for part, also := range c.parts(m) {
 			at := part.Time()
-			if d := part.Datagrams(); part.Kind == wire.RecordTelemetry && len(d) > 0 {
+			if part.Kind == wire.RecordNotice {
+				at = part.When()
+				c.backfill.came(part, at)
+			} else if d := part.Datagrams(); len(d) > 0 {
 				at = d[0].ReceivedAt
 			}
 			i := flow.Item{Key: m.Subject, At: at, Size: len(part.Data), Value: pending{part, epoch, src.telemetry}, Also: also}
@@ -111,9 +115,11 @@ func (c *conflater) take(into []Entry, most int, now time.Time, wanted func(*hub
 		due := c.latest.Take(most)
 		before := len(into)
 		for _, k := range due {
-			if m := k.Value.(pending).message; wanted(m) {
-				into = append(into, Entry{Message: m, Replaced: k.Replaced, Sampled: k.Sampled})
+			m := k.Value.(pending).message
+			if !wanted(m) || !c.backfill.gives(m, &k) {
+				continue
 			}
+			into = append(into, Entry{Message: m, Replaced: k.Replaced, Sampled: k.Sampled})
 		}
 		if len(due) == 0 || len(into) > before {
 			return into, next
@@ -123,7 +129,7 @@ func (c *conflater) take(into []Entry, most int, now time.Time, wanted func(*hub
 
 // tell counts what was replaced and sampled since it was called last.
 func (c *conflater) tell(m Meter) {
-	if all := c.latest.Replaced(); all > c.replaced {
+	if all := c.latest.Replaced() + c.backfill.replaced; all > c.replaced {
 		m.Dropped(DroppedReplaced, all-c.replaced)
 		c.replaced = all
 	}

@@ -43,6 +43,8 @@ func (e Entry) Payload() []byte {
 // Filter is what a connection may have.
 type Filter struct {
 	Notices, Telemetry bool
+	// Backfill: notices of backfill, too.
+	Backfill bool
 	// Channels of telemetry; nil: all.
 	Channels map[string]bool
 	// Site whose Instruments they are, and how long what is observed is kept from the
@@ -60,6 +62,8 @@ func (f *Filter) Wants(m *hub.Message, now time.Time) bool {
 	embargo, ok := f.Instruments[name]
 	switch {
 	case !ok:
+		return false
+	case m.Backfill && !f.Backfill:
 		return false
 	case m.Kind == wire.RecordNotice && !f.Notices, m.Kind == wire.RecordTelemetry && !f.Telemetry, m.Kind == 0:
 		return false

@@ -80,7 +80,7 @@ func (l *lab) settle() {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for until := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(parts.Patience); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -175,7 +175,7 @@ func TestUrgentStopsNobody(t *testing.T) {
 	go func() { lanes.Yield(t.Context()); close(yielded) }()
 	select {
 	case <-yielded:
-	case <-time.After(time.Minute):
+	case <-time.After(parts.Patience):
 		t.Error("lane Normal waits for ever")
 	}
 }

@@ -114,7 +114,7 @@ func (e *Events) admit(v *door.Visit, feed wire.FeedEntry) *problem.Problem {
 	case needsReader:
 		return problem.New(http.StatusUnauthorized, "nothing of Feed %s is for everybody: show a reader's token, as Authorization: Bearer … or as the password", feed.Feed)
 	default:
-		return problem.New(http.StatusForbidden, "%s may have nothing of Feed %s: see spec.access of its Instruments", v.Reader.Name, feed.Feed)
+		return problem.New(http.StatusForbidden, "%s may have nothing of Feed %s: see spec.access of its Instruments", v.Reader, feed.Feed)
 	}
 }
 
@@ -134,17 +134,18 @@ type follower struct {
 	// snapshot that selected was found in. They belong to who reads the stream.
 	snapshot *registry.Snapshot
 	selected map[string]bool
+	backfill bool
 }
 
 // wanted says whether a Feed has a message.
 func (f *follower) wanted(m *hub.Message) bool {
 	if now := f.e.cfg.Registry(); now != f.snapshot {
-		f.snapshot, f.selected = now, map[string]bool{}
+		f.snapshot, f.selected, f.backfill = now, map[string]bool{}, now.Feeds[f.feed].Backfill
 		for _, name := range now.Feeds[f.feed].Instruments {
 			f.selected[name] = true
 		}
 	}
-	return m.Kind == wire.RecordNotice && m.Site == f.e.cfg.Site && f.selected[m.Instrument]
+	return m.Kind == wire.RecordNotice && m.Site == f.e.cfg.Site && f.selected[m.Instrument] && (f.backfill || !m.Backfill)
 }
 
 // read passes on what comes, until ctx ends.

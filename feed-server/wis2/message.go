@@ -84,7 +84,8 @@ type Scheme struct {
 
 // New is the message of a notice that was published at a time, under the address of the
 // Site for others. It is nil where there is nothing to tell: repeats that are withdrawn,
-// older versions, whose newer ones say it, and what has no address yet.
+// older versions, whose newer ones say it, also when they are taken back, and what has no
+// address yet.
 func New(base string, in wire.InstrumentEntry, n wire.Notice, published time.Time) *Message {
 	if !archive.Addressed(in, &n.Record) {
 		return nil
@@ -96,6 +97,9 @@ func New(base string, in wire.InstrumentEntry, n wire.Notice, published time.Tim
 			rel = relUpdate
 		}
 	case wire.StateRetracted, wire.StatePurged:
+		if n.Outdated {
+			return nil
+		}
 		rel = relDeletion
 	default:
 		return nil

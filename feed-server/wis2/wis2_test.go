@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -129,10 +130,13 @@ func TestEvents(t *testing.T) {
 	if got := all.next(); got.Links[0].Rel != "update" || got.Links[0].Href != l.URL+"/archive/allsky-1/2026/a%20b.jpg?version=2" || string(got.Properties.DateTime) != "null" {
 		t.Errorf("then %+v", got)
 	}
+	old, at := first, time.Now().UTC()
+	old.State, old.PurgedAt, old.Reason, old.Outdated = wire.StatePurged, &at, "a person is in it", true
+	l.Announce(archivetest.Camera, old) // the link of what is current is not told to be deleted
 	gone := second
 	gone.State, gone.Reason = wire.StateRetracted, "a lamp"
 	l.Announce(archivetest.Camera, gone)
-	if again := all.next(); again.Links[0].Rel != "deletion" || again.ID == got.ID {
+	if again := all.next(); again.Links[0].Rel != "deletion" || again.ID == got.ID || !strings.HasSuffix(again.Links[0].Href, "?version=2") {
 		t.Errorf("then %+v", again)
 	}
 	var ids []string
@@ -221,5 +225,29 @@ func TestExample(t *testing.T) {
 	}
 	if diff := cmp.Diff(strings.TrimSpace(string(found[1])), string(got)); diff != "" {
 		t.Errorf("(-docs +New):\n%s\n%s", diff, got)
+	}
+}
+
+// Objects that came late are told of to who follows a Feed with backfill.
+func TestEventsOfBackfill(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := *l.Snapshot()
+	s.Feeds = maps.Clone(s.Feeds)
+	s.Feeds["all"] = wire.FeedEntry{Feed: "all", Notices: wire.NoticeStream(archivetest.Site), Instruments: []string{archivetest.Camera}, Backfill: true}
+	l.Set(&s)
+	live, all := follow(l, "/wis2/aurora/events"), follow(l, "/wis2/all/events")
+	observed := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	l.Put(archivetest.Camera, "late.jpg", "late", func(r *wire.Record) { r.ObservedFrom, r.ObservedTo, r.Backfill = &observed, &observed, true })
+	l.Put(archivetest.Camera, "live.jpg", "live")
+	for name, c := range map[string]struct {
+		events *events
+		want   []string
+	}{"aurora": {live, []string{"live.jpg"}}, "all": {all, []string{"late.jpg", "live.jpg"}}} {
+		for _, want := range c.want {
+			if got := c.events.next().Properties.DataID; got != "thule/allsky-1/"+want {
+				t.Errorf("Feed %s tells of %s, want %s", name, got, want)
+			}
+		}
 	}
 }

@@ -6,15 +6,13 @@ package announce
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -24,16 +22,14 @@ type Config struct {
 	Site, Gateway, Incarnation string
 	// Notices commits to wire.NoticeStream, Observations to wire.ObservationStream.
 	Notices, Observations *stream.Committer
-	Ledger                *ledger.Ledger
-	// JetStream looks up what is in the stream already; it is needed for what earlier incarnations received.
-	JetStream jetstream.JetStream
 }
 
-// Announcer publishes for one incarnation of a gateway, and counts in the ledger what is in the streams. Its methods may
-// be called from any number of goroutines.
+// Announcer publishes for one incarnation of a gateway. Its methods may be called from any number of goroutines.
 type Announcer struct {
 	cfg    Config
 	source string
+	// messages is how many telemetry messages were published.
+	messages atomic.Uint64
 }
 
 // New returns an Announcer.
@@ -41,64 +37,37 @@ func New(cfg Config) *Announcer {
 	return &Announcer{cfg: cfg, source: wire.EventSource(cfg.Site, cfg.Gateway)}
 }
 
-// Notice announces an object that this incarnation received and stored, and counts it. It returns what became of the
-// notice as Publish does.
+// Notice publishes the notice of an object that is stored, which this incarnation or an earlier one received. It returns
+// what became of it (an error of stream, see stream.CauseOf), or stream.ErrUnavailable where ctx ended before that was
+// known; the notice is then published all the same, if it can be.
 //
-// Settled is called exactly once with the outcome: nil when the notice is in the stream (and counted as announced). It is
-// called before Notice returns that outcome, and later, from another goroutine, where ctx ended. Count what was received
-// and what is unfinished there, so that the ledger's columns agree however long the stream takes.
+// Settled is called exactly once with the outcome: nil when the notice is in the stream. It is called before Notice
+// returns that outcome, and later, from another goroutine that it must not hold up, where ctx ended.
 func (a *Announcer) Notice(ctx context.Context, n wire.Notice, settled func(error)) error {
-	_, err := a.Publish(ctx, n, func(done *Announcement, err error) {
-		if err == nil {
-			done.Count()
-		}
-		settled(err)
-	})
-	return err
-}
-
-// Publish publishes the notice of an object, which this incarnation or an earlier one received. It returns what became
-// of it (an error of stream, see stream.CauseOf), or stream.ErrUnavailable where ctx ended before that was known; the
-// notice is then published all the same, if it can be.
-//
-// Settled is called exactly once with the outcome, before Publish returns it, and later, from another goroutine that it
-// must not hold up, where ctx ended. What is published must be counted with the announcement's Count; where that is
-// forgotten, the next incarnation looks what is in the stream.
-func (a *Announcer) Publish(ctx context.Context, n wire.Notice, settled func(*Announcement, error)) (*Announcement, error) {
 	payload, err := n.Encode()
 	if err != nil {
 		err = fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrRefused, err)
-		settled(nil, err)
-		return nil, err
+		settled(err)
+		return err
 	}
-	p := a.cfg.Ledger.Publish()
-	done := &Announcement{announcer: a, publication: p, notice: n}
-	msg := &nats.Msg{Subject: wire.NoticeSubject(n.Site, n.Instrument), Data: payload}
+	msg := &nats.Msg{Subject: n.Subject(), Data: payload}
 	msg.Header = a.header(n.ID, wire.TypeNotice, wire.ContentTypeJSON, n.ReceivedAt)
 	msg.Header[wire.HeaderSubject] = []string{n.Key}
-	msg.Header[wire.HeaderPublication] = []string{done.id()}
 
 	outcome := make(chan error, 1)
-	err = a.cfg.Notices.Submit(ctx, msg, func(ack stream.Ack, err error) {
-		if err == nil {
-			done.ack = ack
-			settled(done, nil)
-		} else {
-			notAnnounced(p, err)
-			settled(nil, err)
-		}
+	err = a.cfg.Notices.Submit(ctx, msg, func(_ stream.Ack, err error) {
+		settled(err)
 		outcome <- err
 	})
 	if err != nil {
-		p.NotAnnounced()
-		settled(nil, err)
-		return nil, err
+		settled(err)
+		return err
 	}
 	select {
 	case err := <-outcome:
-		return done, err
+		return err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrUnavailable, ctx.Err())
+		return fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrUnavailable, ctx.Err())
 	}
 }
 
@@ -115,36 +84,16 @@ type Telemetry struct {
 
 // Telemetry queues a message. It waits for room in the queue until ctx ends; an error means that nothing was queued and
 // settled will not be called. Otherwise settled is called exactly once with the outcome, from another goroutine that it
-// must not hold up: nil when the message is in the stream (and counted as announced), or an error of stream. After
+// must not hold up: nil when the message is in the stream, or an error of stream. After
 // stream.ErrFull the same message may be given again.
 func (a *Announcer) Telemetry(ctx context.Context, m Telemetry, settled func(error)) error {
-	p := a.cfg.Ledger.Publish()
-	id := wire.PublicationID(a.cfg.Gateway, a.cfg.Incarnation, p.Number)
+	id := wire.PublicationID(a.cfg.Gateway, a.cfg.Incarnation, a.messages.Add(1))
 	msg := &nats.Msg{Subject: wire.ObservationSubject(a.cfg.Site, m.Instrument, m.Channel), Data: m.Payload}
 	msg.Header = a.header(id, wire.TypeTelemetry, wire.ContentTypeProtobuf, m.At)
 	msg.Header[wire.HeaderSubject] = []string{m.Instrument}
 	msg.Header[wire.HeaderDatagrams] = []string{strconv.Itoa(m.Datagrams)}
 	msg.Header[wire.HeaderDatagramBytes] = []string{strconv.Itoa(m.DatagramBytes)}
-	err := a.cfg.Observations.Submit(ctx, msg, func(ack stream.Ack, err error) {
-		if err == nil {
-			p.AnnouncedDatagrams(m.Instrument, m.At, m.Datagrams, m.DatagramBytes, ack.Sequence)
-		} else {
-			notAnnounced(p, err)
-		}
-		settled(err)
-	})
-	if err != nil {
-		p.NotAnnounced()
-	}
-	return err
-}
-
-func notAnnounced(p ledger.Publication, err error) {
-	if errors.Is(err, stream.ErrUnavailable) {
-		p.Unknown()
-		return
-	}
-	p.NotAnnounced()
+	return a.cfg.Observations.Submit(ctx, msg, func(_ stream.Ack, err error) { settled(err) })
 }
 
 // header returns the CloudEvents headers of a message, whose id is also JetStream's.

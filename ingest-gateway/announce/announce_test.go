@@ -15,7 +15,6 @@ import (
 
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/announce"
-	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -28,7 +27,6 @@ const (
 type bench struct {
 	server    *parts.NATSServer
 	js        jetstream.JetStream
-	ledger    *ledger.Ledger
 	announcer *announce.Announcer
 }
 
@@ -54,11 +52,8 @@ func newBench(t *testing.T) *bench {
 		})
 		return c
 	}
-	if b.ledger, err = ledger.Open(ledger.Config{Dir: t.TempDir(), Site: site, Gateway: gateway, Incarnation: "one"}); err != nil {
-		t.Fatal(err)
-	}
 	b.announcer = announce.New(announce.Config{
-		Site: site, Gateway: gateway, Incarnation: "one", Ledger: b.ledger,
+		Site: site, Gateway: gateway, Incarnation: "one",
 		Notices: commit(wire.NoticeStream(site)), Observations: commit(wire.ObservationStream(site)),
 	})
 	return b
@@ -114,7 +109,7 @@ func TestNotice(t *testing.T) {
 	want := nats.Header{
 		"Nats-Msg-Id": {n.Key}, "ce-id": {n.Key}, "ce-specversion": {"1.0"}, "ce-type": {wire.TypeNotice},
 		"ce-source": {"/substorm/test/pool-0"}, "ce-subject": {n.Key}, "ce-time": {"2026-11-21T01:02:03.456789Z"},
-		"content-type": {wire.ContentTypeJSON}, "substorm-format": {"1"}, "substorm-publication": {"pool-0/one/1"},
+		"content-type": {wire.ContentTypeJSON}, "substorm-format": {"1"},
 	}
 	if diff := cmp.Diff(want, msg.Header); diff != "" || msg.Subject != "notice.test.camera" {
 		t.Errorf("subject %s, headers (-want +got):\n%s", msg.Subject, diff)
@@ -143,10 +138,6 @@ func TestTelemetry(t *testing.T) {
 	if diff := cmp.Diff(want, msg.Header); diff != "" || msg.Subject != "obs.test.magnetometer.raw" || string(msg.Data) != "payload" {
 		t.Errorf("subject %s, payload %q, headers (-want +got):\n%s", msg.Subject, msg.Data, diff)
 	}
-	totals := b.ledger.Totals("magnetometer", "2026-11-21", wire.StepAnnounced)
-	if totals.Datagrams != 3 || totals.DatagramBytes != 12 {
-		t.Errorf("the ledger says %+v", totals)
-	}
 }
 
 // TestImpatient: who does not wait hears later what became of the notice.
@@ -160,15 +151,9 @@ func TestImpatient(t *testing.T) {
 	if !errors.Is(err, stream.ErrUnavailable) || stream.CauseOf(err) != wire.CauseStreamUnavailable || len(settled) != 0 {
 		t.Fatalf("%v, settled %d times", err, len(settled))
 	}
-	if n := b.ledger.Totals("camera", "2026-11-21", wire.StepAnnounced).Objects; n != 0 {
-		t.Errorf("%d announced while the server is away", n)
-	}
 	b.server.Start()
 	if err := <-settled; err != nil {
 		t.Error(err)
 	}
 	b.only(t, wire.NoticeStream(site))
-	if n := b.ledger.Totals("camera", "2026-11-21", wire.StepAnnounced).Objects; n != 1 {
-		t.Errorf("%d announced, want 1", n)
-	}
 }

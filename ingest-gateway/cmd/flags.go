@@ -67,6 +67,7 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 
 	f.Uint16Var(&cfg.EdgePort, "edge-port", 0, "port for proxies that speak the PROXY protocol, version 2 (0: none)")
 	f.Var(prefixes{&cfg.EdgeSources}, "edge-sources", "addresses of those proxies, as CIDRs")
+	f.Var(prefixes{&cfg.ForwardNetworks}, "forward-networks", "networks, as CIDRs, to which copies for old servers may go beside public addresses")
 	f.Uint16Var(&cfg.PathPort, "path-port", 0, "UDP port that answers senders who measure the way to here, by STAMP (0: none)")
 	f.StringVar(&cfg.UnknownSenders, "unknown-senders", "Refuse", "what becomes of data that no instrument claims: Refuse or Quarantine")
 	f.Int64Var(&cfg.QuarantineMaxBytes, "quarantine-max-bytes", 1<<30, "bytes of the bucket that this pod keeps of unknown senders")
@@ -85,6 +86,7 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.StringVar(&cfg.NATS.InboxPrefix, "nats-inbox-prefix", "", "prefix of reply subjects that the credentials allow")
 
 	f.Int64Var(&cfg.MemoryBudget, "memory-budget", 0, "bytes for what is received and not yet safe (0: half of the memory limit)")
+	f.Int64Var(&cfg.MaxConnections, "max-connections", 0, "connections of TCP and HTTP that may be open at a time; a quarter of them at most while it is not known who sends (0: by the memory limit)")
 	f.Int64Var(&cfg.SpoolSize, "spool-size", 0, "bytes on the volume for what is receipted and not yet at home (0: 45% of what is free)")
 	f.StringVar(&cfg.Replica.Listen, "replica-listen", "", "address on which copies of other gateways' spools are taken (empty: no copies, acknowledge Replicated acts as Stored)")
 	f.StringVar(&cfg.Replica.TLSDir, "replica-tls-dir", "", "folder with the pool's ca.crt, tls.crt and tls.key")

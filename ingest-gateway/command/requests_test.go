@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = time.Minute
+const patience = parts.Patience
 
 func newHub() *Hub {
 	return New(Config{Site: "hub", Registry: intake.NewRegistry(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})

@@ -57,7 +57,7 @@ func followLogged(t *testing.T, js jetstream.JetStream, file string, logger *slo
 // await waits until the registry in force is as it should be.
 func (f *followed) await(what string, is func(*Snapshot) bool) {
 	f.t.Helper()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(parts.Patience)
 	for !is(f.cfg.Registry.Current()) {
 		select {
 		case <-f.changed:
@@ -71,7 +71,7 @@ func (f *followed) await(what string, is func(*Snapshot) bool) {
 // after it was put in force.
 func (f *followed) awaitLive() {
 	f.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !f.cfg.Registry.Live(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); !f.cfg.Registry.Live(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			f.t.Fatal("the registry is never that of the bucket")
 		}
@@ -205,7 +205,7 @@ func TestSavedLater(t *testing.T) {
 	put(t, kv, wire.RegistryInstrumentKey("a"), entry("a", 1, "TCP 30100"))
 	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1})
 	f.await("a", func(s *Snapshot) bool { return s.Revision == 1 })
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(parts.Patience)
 	select {
 	case <-failed:
 	case <-deadline:

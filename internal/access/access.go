@@ -36,20 +36,14 @@ const (
 	Hidden
 )
 
-// Reader is who asks. The zero value is a stranger.
-type Reader struct {
-	// Name of a reader, or of a consumer.
-	Name string
-}
-
 // Decide says whether a reader may have an instrument's data through a door. Live
 // data has no embargo: what is under embargo is not live for strangers, however
 // public it will be. ObservedAt is when the data was observed, otherwise received;
 // the zero time asks for the instrument as such. Entry is nil for instruments that
 // declare nothing.
-func Decide(door Door, reader Reader, entry *wire.AccessEntry, observedAt, now time.Time) Verdict {
+func Decide(door Door, reader Reader, instrument string, entry *wire.AccessEntry, observedAt, now time.Time) Verdict {
 	access := entry.InForce()
-	named := reader.Name != "" && slices.Contains(access.Readers, reader.Name)
+	named := reader.Named(instrument, entry)
 	embargo := access.Embargo()
 	if embargo > 0 && !named && !observedAt.IsZero() && now.Sub(observedAt) < embargo {
 		return Hidden
@@ -61,11 +55,11 @@ func Decide(door Door, reader Reader, entry *wire.AccessEntry, observedAt, now t
 	switch {
 	case level == wire.AccessPublic, named:
 		return Granted
-	case reader.Name == "":
+	case reader.Anonymous():
 		return NeedsReader
-	case level == wire.AccessAuthenticated:
+	case level == wire.AccessAuthenticated && reader.concerns(instrument):
 		return Granted
-	default: // restricted, or a word that this program does not know
+	default: // restricted, not selected, or a word that this program does not know
 		return Forbidden
 	}
 }

@@ -17,7 +17,9 @@ func TestDecide(t *testing.T) {
 	split := &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessPublic, Readers: []string{"uni"}}
 	embargo := &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, EmbargoMillis: (24 * time.Hour).Milliseconds(), Readers: []string{"uni"}}
 	unknown := &wire.AccessEntry{Live: "Friends", Archive: ""}
-	stranger, uni, other := Reader{}, Reader{"uni"}, Reader{"other"}
+	analysis := &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, Readers: []string{"consumer:analysis", "uni"}}
+	stranger, uni, other := Reader{}, SiteReader("uni"), SiteReader("other")
+	selects := map[string]bool{"mag": true}
 	for _, c := range []struct {
 		name   string
 		door   Door
@@ -41,9 +43,21 @@ func TestDecide(t *testing.T) {
 		{"the instrument as such", Archive, stranger, embargo, time.Time{}, Granted},
 		{"unknown word", Live, other, unknown, fresh, Forbidden},
 		{"unknown word, a stranger", Live, stranger, unknown, fresh, NeedsReader},
+		{"its archive is public, a consumer of its name", Archive, Consumer("uni", selects), split, fresh, Granted},
+		{"a consumer of its name is another identity, live", Live, Consumer("uni", selects), split, fresh, Forbidden},
+		{"a consumer of its name, restricted", Archive, Consumer("uni", selects), analysis, fresh, Forbidden},
+		{"a consumer of its name, under embargo", Archive, Consumer("uni", selects), embargo, fresh, Hidden},
+		{"a consumer that is named", Archive, Consumer("analysis", selects), analysis, fresh, Granted},
+		{"a reader of its name is another identity", Archive, SiteReader("analysis"), analysis, fresh, Forbidden},
+		{"a reader that pretends to be it", Archive, SiteReader("consumer:analysis"), analysis, fresh, Forbidden},
+		{"a consumer that is named and does not select it", Archive, Consumer("analysis", map[string]bool{"cam": true}), analysis, fresh, Forbidden},
+		{"authenticated, a consumer that selects it", Archive, Consumer("other", selects), nil, old, Granted},
+		{"authenticated, one that does not", Archive, Consumer("other", nil), nil, old, Forbidden},
+		{"authenticated, one that does not, live", Live, Consumer("other", nil), nil, old, Forbidden},
+		{"public, one that does not", Archive, Consumer("other", nil), public, old, Granted},
 		{"no word", Archive, other, unknown, fresh, Forbidden},
 	} {
-		if got := Decide(c.door, c.reader, c.entry, c.at, now); got != c.want {
+		if got := Decide(c.door, c.reader, "mag", c.entry, c.at, now); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}

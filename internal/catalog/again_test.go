@@ -123,7 +123,7 @@ func TestOlderIsNotTold(t *testing.T) {
 				if is == path {
 					return
 				}
-			case <-time.After(time.Minute):
+			case <-time.After(3 * time.Minute):
 				t.Fatalf("never told of %s", path)
 			}
 		}

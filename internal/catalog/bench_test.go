@@ -39,7 +39,7 @@ func BenchmarkFind(b *testing.B) {
 	d.index()
 	c.index.entries[camera] = wire.IndexEntry{Root: 1}
 	c.cache.put("root/"+camera+"/1", newRoot(days), costOf(days))
-	c.cache.put("day/"+camera+"/"+tagOf(*last, "", nil, 0), d, 1440*recordCost)
+	c.cache.put("day/"+camera+"/"+tagOf(*last, "", nil), d, 1440*recordCost)
 	c.overlay.begin(wire.StreamCursor{Epoch: "e", Next: 1})
 	for i := range 60 {
 		r := object(noon.Add(time.Duration(i)*time.Second), noon.Format("2006/01/02/")+fmt.Sprintf("12%02d.jpg", i))

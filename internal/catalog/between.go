@@ -102,7 +102,7 @@ func (c *Catalog) Tag(ctx context.Context, instrument string, from, to time.Time
 	}
 	all := sha256.New()
 	for _, d := range m.waiting {
-		fmt.Fprintln(all, tagOf(d.RootDay, s.epoch, s.fresh[d.Day], s.without[d.Day]))
+		fmt.Fprintln(all, tagOf(d.RootDay, s.epoch, s.fresh[d.Day]))
 	}
 	return hex.EncodeToString(all.Sum(nil)[:12]), nil
 }

@@ -55,11 +55,7 @@ type Config struct {
 	// Naming returns the template of an instrument's published paths; empty where it
 	// declares none. Optional: without it an object whose path only the manifest's
 	// writer knows shows for a minute under its key.
-	Naming func(instrument string) string
-	// Held says whether nothing of an instrument may be retracted or purged: it is under
-	// legal hold, or nobody knows whether it is. The manifest's writer refuses then what
-	// somebody asks, and so it is not shown either. Optional: then all may.
-	Held       func(instrument string) bool
+	Naming     func(instrument string) string
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -270,8 +266,14 @@ func (c *Catalog) isReady() { c.readyOnce.Do(func() { close(c.ready) }) }
 // hear takes one notice.
 func (c *Catalog) hear(epoch string, m stream.Message) {
 	n, err := wire.DecodeNotice(m.Data)
-	if err == nil && (n.Site != c.cfg.Site || m.Subject != wire.NoticeSubject(n.Site, n.Instrument)) {
+	if err == nil && (n.Site != c.cfg.Site || m.Subject != n.Subject()) {
 		err = fmt.Errorf("it speaks of instrument %q of site %q: %w", n.Instrument, n.Site, wire.ErrMalformed)
+	}
+	if err == nil {
+		err = errors.Join(m.CheckOrigin(n.Site), n.CheckPlace())
+	}
+	if err == nil && n.TakesBack() && !wire.IsDecided(n, m.Header.Get(wire.HeaderSource)) {
+		err = fmt.Errorf("that %s was taken back the archivist has not published: %w", n.ID, wire.ErrMalformed)
 	}
 	if err != nil {
 		c.metrics.refused.Inc() // the manifest's writer says which, and why

@@ -69,7 +69,7 @@ func (c *Catalog) ChildrenAfter(ctx context.Context, instrument, dir, after stri
 	slices.SortStableFunc(holding, func(a, b wire.RootDay) int { return strings.Compare(a.FirstPath, b.FirstPath) })
 	for _, sum := range holding {
 		fresh := s.fresh[sum.Day]
-		page.note(tagOf(sum, s.epoch, fresh, s.without[sum.Day]))
+		page.note(tagOf(sum, s.epoch, fresh))
 		if len(fresh) == 0 && !page.asks(sum) {
 			page.summed(sum)
 			continue

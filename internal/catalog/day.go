@@ -66,7 +66,7 @@ func (c *Catalog) DayTag(ctx context.Context, instrument string, day wire.Day) (
 	if err != nil {
 		return "", err
 	}
-	return tagOf(s.find(day), s.epoch, s.fresh[day], s.without[day]), nil
+	return tagOf(s.find(day), s.epoch, s.fresh[day]), nil
 }
 
 // day returns a day with what is fresh.
@@ -76,7 +76,7 @@ func (c *Catalog) day(ctx context.Context, s snapshot, sum wire.RootDay) (*Day, 
 	if err != nil || len(fresh) == 0 {
 		return listed, err
 	}
-	return c.under(listed, tagOf(sum, s.epoch, fresh, s.without[sum.Day]), fresh), nil
+	return c.under(listed, tagOf(sum, s.epoch, fresh), fresh), nil
 }
 
 // under returns a day with fresh notices laid over it: once, however many ask.
@@ -94,9 +94,8 @@ func (c *Catalog) under(listed *Day, tag string, fresh []*item) *Day {
 	return d
 }
 
-// tagOf: files are written once, and so is a message of a stream. Without says how many
-// of the fresh ones were left out.
-func tagOf(sum wire.RootDay, epoch string, fresh []*item, without int) string {
+// tagOf: files are written once, and so is a message of a stream.
+func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
 	// As fmt would write "%s %d %v" of the day, its version and its parts: each request asks.
 	text := append(make([]byte, 0, 128), sum.Day...)
 	text = strconv.AppendInt(append(text, ' '), int64(sum.Version), 10)
@@ -113,9 +112,6 @@ func tagOf(sum wire.RootDay, epoch string, fresh []*item, without int) string {
 		text = append(append(text, ' '), epoch...)
 		text = strconv.AppendUint(append(text, ' '), fresh[0].sequence, 10)
 		text = strconv.AppendUint(append(text, ' '), fresh[len(fresh)-1].sequence, 10)
-		if without > 0 {
-			text = strconv.AppendInt(append(text, " -"...), int64(without), 10)
-		}
 	}
 	hash := sha256.Sum256(text)
 	return hex.EncodeToString(hash[:12])
@@ -123,7 +119,7 @@ func tagOf(sum wire.RootDay, epoch string, fresh []*item, without int) string {
 
 // listed returns what the files of a day list.
 func (c *Catalog) listed(ctx context.Context, instrument string, sum wire.RootDay) (*Day, error) {
-	of := &Day{Instrument: instrument, Day: sum.Day, Tag: tagOf(sum, "", nil, 0)}
+	of := &Day{Instrument: instrument, Day: sum.Day, Tag: tagOf(sum, "", nil)}
 	v, err := c.load(ctx, keyOf(of), int64(sum.Entries)*recordCost, func(ctx context.Context) (any, int64, error) {
 		err := of.read(manifest.RecordsOf(ctx, c.cfg.Store, sum.Keys(c.cfg.Site, instrument)), sum.Entries)
 		return of, of.cost, err
@@ -271,7 +267,7 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 			if i, known := place(r.ID); known {
 				d.Records[i] = nil
 			}
-		case changes(&r):
+		case r.TakesBack():
 			change(r.ID, func(was *wire.Record) { became(was, &r) })
 		case known || r.State != wire.StateCurrent:
 		case c.uncertain(listed, taken, &r, f.path):
@@ -300,9 +296,8 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 	return d
 }
 
-// became changes a record as a notice asks, which the manifest's writer may yet refuse.
-// What the notice asks for its state says: an object that was once restored keeps
-// restoredAt, whatever is asked of it later.
+// became changes a record as a notice of the archivist says. What became of the object
+// its state says: one that was once restored keeps restoredAt in the manifests.
 func became(was, to *wire.Record) {
 	switch {
 	case was.State == wire.StatePurged:

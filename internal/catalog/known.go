@@ -32,8 +32,6 @@ type snapshot struct {
 	epoch string
 	// fresh are the notices of each day that are in no closed part yet.
 	fresh map[wire.Day][]*item
-	// without is how many of them were left out.
-	without map[wire.Day]int
 }
 
 // Instruments returns the names of those of which the archive holds anything.
@@ -51,11 +49,9 @@ func (c *Catalog) known(ctx context.Context, instrument string) (snapshot, error
 	if err := c.await(ctx); err != nil {
 		return snapshot{}, err
 	}
-	held := c.cfg.Held != nil && c.cfg.Held(instrument)
 	for try := 0; ; try++ {
 		c.mu.Lock()
-		s := snapshot{instrument: instrument, entry: c.index.entries[instrument], epoch: c.overlay.epoch}
-		s.fresh, s.without = c.overlay.of(instrument, held)
+		s := snapshot{instrument: instrument, entry: c.index.entries[instrument], epoch: c.overlay.epoch, fresh: c.overlay.of(instrument)}
 		c.mu.Unlock()
 		if s.entry.Root == 0 {
 			return s, nil

@@ -185,7 +185,7 @@ func (l *lab) flush() {
 // await waits until a condition holds.
 func (l *lab) await(what string, holds func() bool) {
 	l.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.Fatalf("after a minute still not: %s", what)
 		}

@@ -40,23 +40,8 @@ type newest struct {
 // reader is one that Subscribe told.
 type reader struct{ records chan wire.Record }
 
-// When is the time by which an object is newer than another: the end of its
-// observation, else its receipt. Nothing is observed after it was received: where a
-// clock says so, the receipt counts.
-func When(r *wire.Record) time.Time {
-	at := r.ReceivedAt
-	for _, observed := range []*time.Time{r.ObservedTo, r.ObservedFrom} {
-		if observed != nil && observed.Before(at) {
-			return *observed
-		} else if observed != nil {
-			return at
-		}
-	}
-	return at
-}
-
 func newer(a, b *wire.Record) bool {
-	return b == nil || cmp.Or(When(a).Compare(When(b)), older(a, b)) > 0
+	return b == nil || cmp.Or(a.When().Compare(b.When()), older(a, b)) > 0
 }
 
 // shows says whether an object may be an instrument's latest: segments are not
@@ -173,7 +158,7 @@ func (c *Catalog) lookForNewest(ctx context.Context, instrument, mediaType strin
 	}
 	best = make(map[string]*wire.Record)
 	for i, sum := range s.newestFirst() {
-		if is := best[mediaType]; is != nil && latestIn(sum).Before(When(is)) {
+		if is := best[mediaType]; is != nil && latestIn(sum).Before(is.When()) {
 			return best, false, nil
 		}
 		if i == latestDays && mediaType != "" {

@@ -23,6 +23,7 @@ func TestLatest(t *testing.T) {
 	segment.MediaType = wire.MediaTypeSegment
 	first := observed(object(noon, "first.jpg"), noon.Add(-time.Minute), noon.Add(-time.Minute))
 	backfill := observed(object(noon.Add(time.Hour), "backfill.jpg"), noon.AddDate(0, 0, -1), noon.AddDate(0, 0, -1))
+	backfill.Backfill = true
 	l.part(camera, old)
 	l.part(camera, text)
 	l.part(camera, first, backfill, segment)
@@ -68,6 +69,7 @@ func TestLatest(t *testing.T) {
 	}
 	second := object(noon.Add(2*time.Hour), "second.jpg")
 	early := observed(object(noon.Add(3*time.Hour), "early.jpg"), noon.Add(-time.Hour), noon.Add(-time.Hour))
+	early.Backfill = true // and announced as such
 	l.Announce(camera, second, early)
 	if r := <-records; r.ID != second.ID {
 		t.Errorf("then %s", r.Path)

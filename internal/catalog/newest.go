@@ -31,7 +31,7 @@ func (c *Catalog) newestOfType(ctx context.Context, instrument, mediaType string
 	var all []*wire.Record
 	looked := 0
 	for _, sum := range s.newestFirst() {
-		if looked == latestDays || len(all) == most && latestIn(sum).Before(When(all[most-1])) {
+		if looked == latestDays || len(all) == most && latestIn(sum).Before(all[most-1].When()) {
 			break
 		}
 		from, _, err := ByObserved.bounds(sum, s.fresh[sum.Day])

@@ -49,12 +49,10 @@ type overlay struct {
 	items []*item // in the order of the stream
 	days  map[string]map[wire.Day][]*item
 	bytes int64
-	// hiding is how many notices of each instrument retract or purge something.
-	hiding map[string]int
 }
 
 func newOverlay(records int, bytes int64, m *metrics) *overlay {
-	return &overlay{maxRecords: records, maxBytes: bytes, metrics: m, days: make(map[string]map[wire.Day][]*item), hiding: make(map[string]int)}
+	return &overlay{maxRecords: records, maxBytes: bytes, metrics: m, days: make(map[string]map[wire.Day][]*item)}
 }
 
 // begin returns from where on notices are wanted. Of a stream that was made anew
@@ -90,9 +88,6 @@ func (o *overlay) add(epoch string, sequence uint64, n wire.Notice, size int) {
 	// Who asked before goes on reading the shorter slice.
 	days[of.day] = append(days[of.day], i)
 	o.bytes += i.size
-	if hides(&i.record) {
-		o.hiding[of.instrument]++
-	}
 	over := 0
 	for bytes := o.bytes; len(o.items)-over > o.maxRecords || bytes > o.maxBytes; over++ {
 		bytes -= o.items[over].size
@@ -106,16 +101,8 @@ func (o *overlay) heard(listed wire.StreamCursor) bool {
 	return o.epoch == listed.Epoch && o.next >= listed.Next
 }
 
-// hides says whether a notice asks that an object be given out no longer.
-func hides(r *wire.Record) bool {
-	return r.State == wire.StateRetracted || r.State == wire.StatePurged
-}
-
-// changes says whether a notice asks something of an object that was announced before.
-func changes(r *wire.Record) bool { return hides(r) || r.RestoredAt != nil }
-
 // trim forgets what is in closed parts. It returns the instruments of which something
-// was to be retracted, restored or purged: whether it was, these parts say.
+// was retracted, restored or purged.
 func (o *overlay) trim(listed wire.StreamCursor) (decided map[string]bool) {
 	if o.epoch != listed.Epoch {
 		return nil
@@ -126,7 +113,7 @@ func (o *overlay) trim(listed wire.StreamCursor) (decided map[string]bool) {
 		listedItems = len(o.items)
 	}
 	for _, i := range o.items[:listedItems] {
-		if changes(&i.record) {
+		if i.record.TakesBack() {
 			if decided == nil {
 				decided = make(map[string]bool)
 			}
@@ -148,11 +135,6 @@ func (o *overlay) drop(count int) {
 			delete(o.days, i.of.instrument)
 		}
 		o.bytes -= i.size
-		if hides(&i.record) {
-			if o.hiding[i.of.instrument]--; o.hiding[i.of.instrument] == 0 {
-				delete(o.hiding, i.of.instrument)
-			}
-		}
 	}
 	o.items = o.items[count:]
 	if count > 0 && cap(o.items) > 4*len(o.items) {
@@ -162,23 +144,7 @@ func (o *overlay) drop(count int) {
 	o.metrics.freshBytes.Set(float64(o.bytes))
 }
 
-// of returns the notices of an instrument by day. Held leaves those out that retract or
-// purge something, and says how many that are.
-func (o *overlay) of(instrument string, held bool) (days map[wire.Day][]*item, without map[wire.Day]int) {
-	days = maps.Clone(o.days[instrument])
-	if !held || o.hiding[instrument] == 0 {
-		return days, nil
-	}
-	without = make(map[wire.Day]int)
-	for day, items := range days {
-		// Others read the slice of the day.
-		days[day] = slices.DeleteFunc(slices.Clone(items), func(i *item) bool { return hides(&i.record) })
-		without[day] = len(items) - len(days[day])
-		if len(days[day]) == 0 {
-			delete(days, day)
-		}
-	}
-	return days, without
-}
+// of returns the notices of an instrument by day.
+func (o *overlay) of(instrument string) map[wire.Day][]*item { return maps.Clone(o.days[instrument]) }
 
 func (o *overlay) instruments() []string { return slices.Collect(maps.Keys(o.days)) }

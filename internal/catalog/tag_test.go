@@ -22,7 +22,7 @@ func TestTagOf(t *testing.T) {
 				text += fmt.Sprintf(" %s %d %d", "19aa", over[0].sequence, over[len(over)-1].sequence)
 			}
 			hash := sha256.Sum256([]byte(text))
-			if got, want := tagOf(sum, "19aa", over, 0), hex.EncodeToString(hash[:12]); got != want {
+			if got, want := tagOf(sum, "19aa", over), hex.EncodeToString(hash[:12]); got != want {
 				t.Errorf("%s: %s, want %s", text, got, want)
 			}
 		}

@@ -3,10 +3,10 @@
 package catalog
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -95,60 +95,33 @@ func TestTakenBackAfterARestore(t *testing.T) {
 	}
 }
 
-// What legal hold refuses is not shown either, and whatever the manifest's writer
-// decides of it counts in the end.
-func TestTakenBackUnderHold(t *testing.T) {
+// Only the archivist decides what is taken back: a notice of anybody else changes nothing.
+func TestTakenBackByOthers(t *testing.T) {
 	l := newLab(t)
-	at := func(i int) time.Time { return noon.Add(time.Duration(i) * time.Minute) }
-	hidden, first, second := object(at(0), "z.jpg"), object(at(1), "a.jpg"), object(at(2), "b.jpg")
-	sent, when := hidden, at(9)
-	hidden.State, hidden.Reason, hidden.RetractedAt = wire.StateRetracted, "before the hold", &when
-	l.part(camera, sent, hidden, first, second)
+	shown := object(noon, "a.jpg")
+	l.part(camera, shown)
 	l.flush()
-	var held atomic.Bool
-	held.Store(true)
-	c := l.catalog(func(cfg *Config) {
-		cfg.Held = func(instrument string) bool { return instrument == camera && held.Load() }
-	})
-	ask := func(r wire.Record, state wire.State, restored bool) wire.Record {
-		now := at(10)
-		r.State, r.Reason, r.ChangedBy, r.RetractedAt = state, "asked", "anna", &now
-		if restored {
-			r.RestoredAt = &now
-		}
-		l.Announce(camera, r)
-		return r
-	}
-	ask(first, wire.StatePurged, false)
-	retracted := ask(second, wire.StateRetracted, false)
-	ask(hidden, wire.StateCurrent, true)
+	c := l.catalog(nil)
 	l.ready(c)
-	want := func(what string, latest string, states ...wire.State) {
-		t.Helper()
-		for i, path := range []string{"a.jpg", "b.jpg", "z.jpg"} {
-			if is := l.find(c, path).State; is != states[i] {
-				t.Errorf("%s: %s is %s, want %s", what, path, is, states[i])
-			}
+	gone, when := shown, noon.Add(time.Hour)
+	gone.State, gone.PurgedAt, gone.Reason = wire.StatePurged, &when, "private"
+	for _, source := range []string{"gateway-0", wire.CommandWriter, wire.ImportWriter} {
+		m, err := stream.NoticeMessage(wire.Notice{Site: site, Instrument: camera, Record: gone}, source)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if r, _ := c.Latest(camera, ""); r.ID != latest {
-			t.Errorf("%s: the latest is %q, want %q", what, r.ID, latest)
+		m.Header.Set(wire.HeaderMessageID, gone.ID+source) // else the stream drops the second
+		if _, err := l.JetStream.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
 		}
 	}
-	want("under hold", second.ID, wire.StateCurrent, wire.StateCurrent, wire.StateCurrent)
-	tag := l.day(c, camera, wire.DayOf(noon)).Tag
-	held.Store(false)
-	want("without hold", second.ID, wire.StatePurged, wire.StateRetracted, wire.StateCurrent) // the latest stays until it is decided
-	if l.day(c, camera, wire.DayOf(noon)).Tag == tag {
-		t.Error("days that hold other things have one tag")
-	}
-
-	// The writer knew of the end of the hold when the second was asked for, and we do not.
-	held.Store(true)
-	want("under hold again", second.ID, wire.StateCurrent, wire.StateCurrent, wire.StateCurrent)
-	shown, later := hidden, at(10)
-	shown.State, shown.RestoredAt = wire.StateCurrent, &later
-	l.part(camera, shown, retracted)
-	l.flush()
+	after := object(noon.Add(time.Minute), "b.jpg")
+	l.Announce(camera, after)
 	l.ready(c)
-	want("decided", first.ID, wire.StateCurrent, wire.StateRetracted, wire.StateCurrent)
+	if r := l.find(c, "a.jpg"); r.State != wire.StateCurrent {
+		t.Errorf("a.jpg is %s by a notice that the archivist has not published", r.State)
+	}
+	if r := l.find(c, "b.jpg"); r.State != wire.StateCurrent {
+		t.Errorf("b.jpg is %s", r.State)
+	}
 }

@@ -64,13 +64,29 @@ type Changes struct {
 // ReadChanges reads the changes of an instrument and day, as far as they can be read.
 // Errors: those of objectstore, wire.ErrNewerFormat.
 func ReadChanges(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) (Changes, error) {
+	records := map[string]wire.Record{}
+	c, err := WalkChanges(ctx, store, site, instrument, day, func(r wire.Record) {
+		if was, known := records[r.ID]; !known || finality(r.State) >= finality(was.State) {
+			records[r.ID] = r
+		}
+	})
+	if err != nil {
+		return Changes{}, err
+	}
+	c.Records = records
+	return c, nil
+}
+
+// WalkChanges is ReadChanges without Records: it calls a function with each line, in the
+// order in which they were stored, and holds one file in memory.
+func WalkChanges(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day, each func(wire.Record)) (Changes, error) {
 	type file struct {
 		key      string
 		part     int
 		storedAt time.Time
 	}
 	var files []file
-	c := Changes{Records: map[string]wire.Record{}}
+	var c Changes
 	for info, err := range store.List(ctx, wire.ChangesPrefix(site, instrument, day), "") {
 		if err != nil {
 			return Changes{}, err
@@ -87,7 +103,7 @@ func ReadChanges(ctx context.Context, store objectstore.Store, site, instrument 
 	})
 	for _, f := range files {
 		c.LastPart = max(c.LastPart, f.part)
-		err := c.read(ctx, store, f.key)
+		records, err := readChanges(ctx, store, f.key)
 		if errors.Is(err, wire.ErrMalformed) {
 			c.Unreadable = append(c.Unreadable, f.key)
 			continue
@@ -95,33 +111,32 @@ func ReadChanges(ctx context.Context, store objectstore.Store, site, instrument 
 		if err != nil {
 			return Changes{}, err
 		}
+		for _, r := range records {
+			each(r)
+		}
 	}
 	return c, nil
 }
 
-func (c *Changes) read(ctx context.Context, store objectstore.Store, key string) error {
+// readChanges reads one file.
+func readChanges(ctx context.Context, store objectstore.Store, key string) ([]wire.Record, error) {
 	body, _, err := store.Get(ctx, key, objectstore.All)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer body.Close()
 	m, err := wire.DecodeManifest(body)
 	if err != nil {
-		return fmt.Errorf("%s: %w", key, err)
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	name, err := wire.ParseChangesKey(key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if h := m.Header; h.Site != name.Site || h.Instrument != name.Instrument || h.Day != name.Day {
-		return fmt.Errorf("%s: its header speaks of %s of instrument %s of site %s: %w", key, h.Day, h.Instrument, h.Site, wire.ErrMalformed)
+		return nil, fmt.Errorf("%s: its header speaks of %s of instrument %s of site %s: %w", key, h.Day, h.Instrument, h.Site, wire.ErrMalformed)
 	}
-	for _, r := range m.Records {
-		if was, known := c.Records[r.ID]; !known || finality(r.State) >= finality(was.State) {
-			c.Records[r.ID] = r
-		}
-	}
-	return nil
+	return m.Records, nil
 }
 
 // finality orders states by what nothing that comes later changes.

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -111,8 +110,14 @@ func Header(ctx context.Context, store objectstore.Store, key string) (wire.Mani
 
 // dayFiles are the files in effect of one day, and what they withdraw and change.
 type dayFiles struct {
-	store     objectstore.Store
-	keys      []string
+	store objectstore.Store
+	keys  []string
+	// lines are how many each file has, and noted whether it withdraws or changes any.
+	lines []int
+	noted []bool
+	// large is set where there are too many to hold the identities; then withdrawn and
+	// changed are empty.
+	large     *large
 	withdrawn map[IDHash]struct{}
 	// changed has the line that holds of an object that was changed.
 	changed map[IDHash]change
@@ -131,14 +136,29 @@ func openDay(ctx context.Context, store objectstore.Store, site, instrument stri
 }
 
 func openFiles(ctx context.Context, store objectstore.Store, keys []string) (*dayFiles, error) {
-	d := &dayFiles{store: store, keys: keys,
+	d := &dayFiles{store: store, keys: keys, lines: make([]int, len(keys)), noted: make([]bool, len(keys)),
 		withdrawn: make(map[IDHash]struct{}), changed: make(map[IDHash]change), kept: make(map[string][]byte)}
+	if err := d.eachFile(ctx, d.fetch); err != nil {
+		return d, err
+	}
+	all := 0
+	for _, lines := range d.lines {
+		all += lines
+	}
+	if all > maxHeld {
+		return d, d.compare(ctx)
+	}
+	return d, d.eachFile(ctx, d.look)
+}
+
+// eachFile does something with some files at once.
+func (d *dayFiles) eachFile(ctx context.Context, do func(ctx context.Context, number int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fetches)
-	for number, key := range d.keys {
-		group.Go(func() error { return d.look(ctx, number, key) })
+	for number := range d.keys {
+		group.Go(func() error { return do(ctx, number) })
 	}
-	return d, group.Wait()
+	return group.Wait()
 }
 
 // change is a line that replaces others of its object. A final one, by which the
@@ -162,8 +182,9 @@ func placeOf(file, line int) place { return place(file)<<32 | place(line) }
 
 func (d *dayFiles) close() { d.kept = nil }
 
-// look fetches a file and notes what it withdraws and changes.
-func (d *dayFiles) look(ctx context.Context, number int, key string) error {
+// fetch reads what a file says of itself, and keeps the file if there is space.
+func (d *dayFiles) fetch(ctx context.Context, number int) error {
+	key := d.keys[number]
 	body, info, err := d.store.Get(ctx, key, objectstore.All)
 	if err != nil {
 		return err
@@ -183,24 +204,30 @@ func (d *dayFiles) look(ctx context.Context, number int, key string) error {
 		return err
 	}
 	defer m.Close()
-	if m.Header.Repeats == 0 && m.Header.Changes == 0 {
+	d.lines[number] = m.Header.Entries + m.Header.Repeats
+	d.noted[number] = m.Header.Repeats > 0 || m.Header.Changes > 0
+	return nil
+}
+
+// look notes what a file withdraws and changes.
+func (d *dayFiles) look(ctx context.Context, number int) error {
+	if !d.noted[number] {
 		return nil
 	}
-	for line := 0; ; line++ {
-		rec, err := m.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	line := -1
+	for r, err := range d.file(ctx, d.keys[number]) {
 		if err != nil {
-			return fmt.Errorf("%s: %w", key, err)
+			return err
 		}
+		line++
 		switch {
-		case rec.State == wire.StateWithdrawn:
-			d.withdraw(rec.ID)
-		case rec.Changes():
-			d.change(&rec, placeOf(number, line))
+		case r.State == wire.StateWithdrawn:
+			d.withdraw(r.ID)
+		case r.Changes():
+			d.change(&r, placeOf(number, line))
 		}
 	}
+	return nil
 }
 
 func (d *dayFiles) reserve(size int) bool {

@@ -43,6 +43,18 @@ type opened struct {
 	err  error
 }
 
+// Split returns the compacted day, if any, and the parts after it.
+func (f Files) Split() (compacted, parts Files) {
+	n := 0
+	if len(f.InEffect) > 0 {
+		if name, err := wire.ParseManifestKey(f.InEffect[0]); err == nil && name.Compacted {
+			n = 1
+		}
+	}
+	compacted.InEffect, parts.InEffect = f.InEffect[:n], f.InEffect[n:]
+	return compacted, parts
+}
+
 // openAhead asks for files in their order, some of them before it is their turn.
 func openAhead(ctx context.Context, store objectstore.Store, keys []string) <-chan <-chan opened {
 	queue := make(chan (<-chan opened), fetches)

@@ -45,8 +45,9 @@ func Days(ctx context.Context, store objectstore.Store, site, instrument string)
 // yielded is not the whole day. Errors: those of objectstore, wire.ErrMalformed and
 // wire.ErrNewerFormat.
 //
-// Memory: the compressed files up to keepBytes, 16 bytes for each object, 16 for each
-// that was withdrawn, and some 200 for each that was changed.
+// Memory: the compressed files up to keepBytes, and some 100 bytes for each object, maxHeld
+// at most; of a day with more, bits for each object, and the places of those that were
+// changed while a compaction moved them.
 func Day(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		for r, err := range Records(ctx, store, site, instrument, day) {
@@ -76,7 +77,7 @@ func Records(ctx context.Context, store objectstore.Store, site, instrument stri
 			return
 		}
 		defer files.close()
-		files.records(ctx, yield)
+		files.yield(ctx, yield)
 	}
 }
 
@@ -91,7 +92,7 @@ func RecordsOf(ctx context.Context, store objectstore.Store, keys []string) iter
 			return
 		}
 		defer files.close()
-		files.records(ctx, yield)
+		files.yield(ctx, yield)
 	}
 }
 
@@ -108,6 +109,14 @@ func HashID(id string) IDHash {
 type lies struct {
 	key            string
 	offset, length int64
+}
+
+func (d *dayFiles) yield(ctx context.Context, yield func(wire.Record, error) bool) {
+	if d.large != nil {
+		d.large.records(ctx, d, yield)
+		return
+	}
+	d.records(ctx, yield)
 }
 
 func (d *dayFiles) records(ctx context.Context, yield func(wire.Record, error) bool) {

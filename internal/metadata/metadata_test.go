@@ -73,7 +73,7 @@ func TestRun(t *testing.T) {
 	running.Go(func() { _ = d.Run(ctx) })
 	await := func(what string, want ...int64) []wire.Description {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(parts.Patience); ; time.Sleep(10 * time.Millisecond) {
 			all := d.All("mag")
 			same := len(all) == len(want)
 			for i := range all {

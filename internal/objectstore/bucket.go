@@ -36,7 +36,7 @@ func (b *bucket) Put(ctx context.Context, key string, body io.ReadSeeker, size i
 	put := opts.minio()
 	put.DisableContentSha256 = true // of the chunks: the digest of the whole is signed instead
 	_, err = b.core.PutObject(ctx, b.name, key, seekOnly{body}, size, "", digest.String(), put)
-	return explain("put", key, err)
+	return explainCreation("put", key, err)
 }
 
 // digestOf returns known, or else what the body's bytes give.

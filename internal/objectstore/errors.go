@@ -30,6 +30,16 @@ func explain(call, key string, err error) error {
 	return fmt.Errorf("%s: %w: %w", call, kind, err)
 }
 
+// explainCreation is explain for a call that needs no object: a server that finds none is
+// no S3 server, but a proxy or an ingress before it.
+func explainCreation(call, key string, err error) error {
+	err = explain(call, key, err)
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%w: what answered is no S3 server: %v", ErrUnavailable, err)
+	}
+	return err
+}
+
 // classify returns nil for what is none of this package's errors: a request
 // that is wrong in itself.
 func classify(err error) error {
@@ -47,6 +57,7 @@ func classify(err error) error {
 	case minio.PreconditionFailed:
 		return ErrExists
 	case minio.AccessDenied, minio.InvalidAccessKeyID, minio.SignatureDoesNotMatch, minio.RequestTimeTooSkewed,
+		"ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed", // with 400
 		"XAdminUserNotFound": // versitygw, with 404, for an unknown access key
 		return ErrAccessDenied
 	case minio.XAmzContentSHA256Mismatch, minio.BadDigest, minio.InvalidDigest, "XAmzContentChecksumMismatch":

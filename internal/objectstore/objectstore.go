@@ -28,13 +28,13 @@ var (
 	// when an earlier try of the same call had arrived and only its answer was
 	// lost: whoever must know looks at what is there.
 	ErrExists = errors.New("object exists")
-	// ErrAccessDenied: the credentials are unknown, wrong or may not do this, or
+	// ErrAccessDenied: the credentials are unknown, wrong, expired or may not do this, or
 	// the clocks of client and server are too far apart.
 	ErrAccessDenied = errors.New("access denied by the object store")
 	// ErrDigest: the bytes that arrived are not those of the digest.
 	ErrDigest = errors.New("the object store received other bytes than were sent")
-	// ErrUnavailable: the server cannot be reached, does not answer in time or
-	// says that it is busy. Nothing is known about whether the call took effect.
+	// ErrUnavailable: the server cannot be reached, does not answer in time,
+	// says that it is busy, or something else answers in its place. Nothing is known about whether the call took effect.
 	ErrUnavailable = errors.New("object store unavailable")
 	// ErrFull: the server has no room left. It is also an ErrUnavailable.
 	ErrFull = fmt.Errorf("object store is full: %w", ErrUnavailable)

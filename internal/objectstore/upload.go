@@ -43,7 +43,7 @@ func (b *bucket) newUpload(ctx context.Context, key string, opts PutOptions) (*u
 	begin.CreateOnly = false // what counts is whether the key is free at the end
 	id, err := b.core.NewMultipartUpload(ctx, b.name, key, begin.minio())
 	if err != nil {
-		return nil, explain("begin upload", key, err)
+		return nil, explainCreation("begin upload", key, err)
 	}
 	var end minio.PutObjectOptions
 	if opts.CreateOnly {

@@ -20,8 +20,8 @@ import (
 var (
 	// ErrDenied: the Instrument lets no consumer ask.
 	ErrDenied = errors.New("spec.sampling.consumersMayAsk of the Instrument is Deny")
-	// ErrOff: the channel is switched off, and a consumer does not switch it on.
-	ErrOff = errors.New("spec.sampling of the Instrument has the channel Off")
+	// ErrPaused: the channel is paused, and a consumer does not resume it.
+	ErrPaused = errors.New("spec.sampling of the Instrument has the channel Paused")
 	// ErrTooOften: more often than consumers may have it.
 	ErrTooOften = errors.New("the interval is shorter than spec.sampling.minInterval of the Instrument")
 	// ErrUnknownChannel: the Instrument has no such channel.
@@ -34,7 +34,7 @@ var (
 // equal ones the first consumer by name has it.
 func Asked(e wire.InstrumentEntry, requests []wire.SamplingRequest) []wire.ChannelSampling {
 	if e.Sampling == nil || len(e.Sampling.Channels) == 0 {
-		return []wire.ChannelSampling{{State: wire.SamplingOn}}
+		return []wire.ChannelSampling{{State: wire.SamplingObserving}}
 	}
 	asked := slices.Clone(e.Sampling.Channels)
 	requests = slices.SortedFunc(slices.Values(requests), func(a, b wire.SamplingRequest) int {
@@ -71,8 +71,8 @@ func Allowed(e wire.InstrumentEntry, channel string, interval time.Duration) err
 	}
 	declared := Declared(e, channel)
 	switch {
-	case declared.State == wire.SamplingOff:
-		return ErrOff
+	case declared.State == wire.SamplingPaused:
+		return ErrPaused
 	case declared.IntervalMillis == 0: // nobody knows what is more than the instrument's own
 		return ErrDenied
 	case interval < time.Duration(s.MinIntervalMillis)*time.Millisecond:

@@ -14,11 +14,11 @@ import (
 )
 
 func on(channel string, millis int64, by string) wire.ChannelSampling {
-	return wire.ChannelSampling{Channel: channel, State: wire.SamplingOn, IntervalMillis: millis, By: by}
+	return wire.ChannelSampling{Channel: channel, State: wire.SamplingObserving, IntervalMillis: millis, By: by}
 }
 
 func off(channel string) wire.ChannelSampling {
-	return wire.ChannelSampling{Channel: channel, State: wire.SamplingOff}
+	return wire.ChannelSampling{Channel: channel, State: wire.SamplingPaused}
 }
 
 // entry is an instrument with a channel "raw", each ten seconds, of which consumers
@@ -107,7 +107,7 @@ func TestAllowed(t *testing.T) {
 		want     error
 	}{
 		{"", time.Second, nil}, {"raw", 100 * time.Millisecond, nil}, {"raw", 99 * time.Millisecond, ErrTooOften},
-		{"dark", time.Hour, ErrOff}, {"light", time.Hour, ErrUnknownChannel},
+		{"dark", time.Hour, ErrPaused}, {"light", time.Hour, ErrUnknownChannel},
 	} {
 		if err := Allowed(entry(nil), c.channel, c.interval); !errors.Is(err, c.want) {
 			t.Errorf("%q each %v: %v, want %v", c.channel, c.interval, err, c.want)

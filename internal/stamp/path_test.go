@@ -64,7 +64,7 @@ func reflecting(t *testing.T, address string, cfg ReflectorConfig, change ...fun
 
 func waitFor(t *testing.T, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not within a minute")
 		}

@@ -34,6 +34,8 @@ const (
 	codeStoreFailed          = 10077
 	codeDuplicateConflict    = 10158
 	codeBatchesDisabled      = 10174
+	codeWrongLast            = 10071
+	codeWrongLastConstant    = 10164
 )
 
 // publishAck is the answer to a message or, with count set, to a batch.
@@ -68,6 +70,9 @@ func parseAck(msg *nats.Msg, stream string) (publishAck, verdict, error) {
 	}
 	if a.Error != nil {
 		err := fmt.Errorf("%s (%d)", a.Error.Description, a.Error.Code)
+		if a.Error.Code == codeWrongLast || a.Error.Code == codeWrongLastConstant {
+			err = fmt.Errorf("%w: %w", ErrConflict, err)
+		}
 		return publishAck{code: a.Error.Code}, errorVerdict(a.Error.Status, a.Error.Code, a.Error.Description), err
 	}
 	ack := publishAck{stream: a.Stream, sequence: a.Sequence, duplicate: a.Duplicate, count: a.Count}

@@ -24,7 +24,7 @@ func BenchmarkCommit(b *testing.B) {
 			for _, mode := range []struct {
 				name     string
 				minBatch int
-			}{{"singly", maxBatch + 1}, {"batch", 2}} {
+			}{{"singly", MaxGroup + 1}, {"batch", 2}} {
 				b.Run(fmt.Sprintf("%dB/%d/%s", size, inFlight, mode.name), func(b *testing.B) {
 					c := newCommitter(b, nc, func(cfg *CommitterConfig) { cfg.minBatch = mode.minBatch })
 					data := make([]byte, size)

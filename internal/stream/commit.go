@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// maxBatch is how many messages the server takes in one atomic batch (ADR-50).
-	maxBatch = 1000
+	// MaxGroup is how many messages of a Committer are on their way at most: as many as the
+	// server takes in one atomic batch (ADR-50).
+	MaxGroup = 1000
 	// maxGroupBytes bounds a group, so that its commit does not take long.
 	maxGroupBytes = 8 << 20
 	// minBatch is where a synced atomic batch, which costs as much as some twenty messages whatever its length, becomes

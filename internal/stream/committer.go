@@ -188,7 +188,7 @@ func (c *Committer) next() []*entry {
 // take cuts a group off the queue.
 func (c *Committer) take() []*entry {
 	n, size := 0, int64(0)
-	for n < len(c.queue) && n < maxBatch && (n == 0 || size+c.queue[n].size <= maxGroupBytes) {
+	for n < len(c.queue) && n < MaxGroup && (n == 0 || size+c.queue[n].size <= maxGroupBytes) {
 		size += c.queue[n].size
 		n++
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/boottime"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -38,9 +39,12 @@ type Lease struct {
 	finished chan struct{} // closed when renewing has ended
 	lost     chan struct{}
 
+	// now is a clock that runs on while the machine is suspended.
+	now func() time.Duration
+
 	mu       sync.Mutex
 	revision uint64
-	deadline time.Time // carries the monotonic clock
+	deadline time.Duration // as now says
 	over     bool
 }
 
@@ -86,13 +90,13 @@ func tryLease(ctx context.Context, kv jetstream.KeyValue, key string, holder wir
 	if err != nil {
 		return nil, 0, fmt.Errorf("acquire lease %s: %w", key, err)
 	}
-	sent := time.Now()
+	sent := boottime.Now()
 	revision, err := kv.Create(call, key, value)
 	if err != nil {
 		return nil, wait, nil // another was faster; if it was us, that entry expires
 	}
 	l := &Lease{kv: kv, key: key, value: value, ttl: ttl, log: log, stop: make(chan struct{}),
-		finished: make(chan struct{}), lost: make(chan struct{}), revision: revision, deadline: sent.Add(usable(ttl))}
+		finished: make(chan struct{}), lost: make(chan struct{}), revision: revision, now: boottime.Now, deadline: sent + usable(ttl)}
 	go l.renew()
 	return l, 0, nil
 }
@@ -102,11 +106,12 @@ func usable(ttl time.Duration) time.Duration { return time.Duration(float64(ttl)
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
 // Check returns nil while the lease is ours for certain, and ErrLeaseLost from then on. Whoever writes under the lease
-// asks before each write: a process that was stopped and goes on later finds out here, before anything else.
+// asks before each write: a process that was stopped, or whose machine was suspended, and that goes on later finds out
+// here, before anything else.
 func (l *Lease) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over || !time.Now().Before(l.deadline) {
+	if l.over || l.now() >= l.deadline {
 		return fmt.Errorf("lease %s: %w", l.key, ErrLeaseLost)
 	}
 	return nil
@@ -121,7 +126,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	close(l.stop)
 	<-l.finished // a renewal that is on its way decides the revision
 	l.mu.Lock()
-	ours := !l.over && time.Now().Before(l.deadline)
+	ours := !l.over && l.now() < l.deadline
 	l.over = true
 	revision := l.revision
 	l.mu.Unlock()
@@ -161,14 +166,14 @@ func (l *Lease) renew() {
 func (l *Lease) renewOnce() {
 	call, cancel := context.WithTimeout(context.Background(), l.ttl/renewalsPerTTL)
 	defer cancel()
-	sent := time.Now()
+	sent := l.now()
 	revision, err := l.kv.Update(call, l.key, l.value, l.revision)
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		// Another's entry, or our own of a renewal whose answer was lost.
 		entry, getErr := l.kv.Get(call, l.key)
 		switch {
 		case getErr == nil && string(entry.Value()) == string(l.value):
-			sent = time.Now()
+			sent = l.now()
 			revision, err = l.kv.Update(call, l.key, l.value, entry.Revision())
 		case getErr == nil, errors.Is(getErr, jetstream.ErrKeyNotFound):
 			l.end()
@@ -181,7 +186,7 @@ func (l *Lease) renewOnce() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.revision, l.deadline = revision, sent.Add(usable(l.ttl))
+	l.revision, l.deadline = revision, sent+usable(l.ttl)
 }
 
 func (l *Lease) end() {

@@ -17,7 +17,7 @@ func NoticeMessage(n wire.Notice, gateway string) (*nats.Msg, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := nats.NewMsg(wire.NoticeSubject(n.Site, n.Instrument))
+	m := nats.NewMsg(n.Subject())
 	m.Data = data
 	for name, value := range map[string]string{
 		wire.HeaderID:          n.MessageID(),

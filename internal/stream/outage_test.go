@@ -161,7 +161,7 @@ func TestConnectSecure(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
 	defer cancel()
 	if err := WaitConnected(ctx, nc); err != nil {
 		t.Fatal(err)

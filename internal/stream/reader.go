@@ -18,8 +18,12 @@ import (
 // nothing in it.
 var ErrEpoch = errors.New("the stream is not the one it was: it was deleted and made again")
 
-// idleConsumer is when the server forgets a reader that asks for nothing.
-const idleConsumer = 5 * time.Minute
+const (
+	// idleConsumer is when the server forgets a reader that asks for nothing.
+	idleConsumer = 5 * time.Minute
+	// endTimeout bounds a question about the stream's end.
+	endTimeout = 5 * time.Second
+)
 
 // Position is a place in one stream: the first sequence that something has not
 // come to yet. The zero value is no place at all.
@@ -39,6 +43,19 @@ type Message struct {
 	Data []byte
 }
 
+// CheckOrigin returns wire.ErrMalformed for a message of a Site's base stream that bears
+// a subject of the Site's own and came from another stream, and for one that JetStream
+// answered somebody who named a subject of the stream as that of the answer.
+func (m *Message) CheckOrigin(site string) error {
+	if source := m.Header.Get(wire.HeaderStreamSource); wire.IsForeign(site, m.Subject, source) {
+		return fmt.Errorf("no program of site %q has published it, it comes from another stream (%s: %s): %w", site, wire.HeaderStreamSource, source, wire.ErrMalformed)
+	}
+	if stored := m.Header.Get(jetstream.StreamHeader); stored != "" {
+		return fmt.Errorf("no program of site %q has published it, it is JetStream's answer to a request for a message (%s: %s): %w", site, jetstream.StreamHeader, stored, wire.ErrMalformed)
+	}
+	return nil
+}
+
 // ReaderConfig says what to read.
 type ReaderConfig struct {
 	Stream string
@@ -46,6 +63,8 @@ type ReaderConfig struct {
 	Epoch string
 	// Subject filters; empty means all.
 	Subject string
+	// More subjects are read too, in the order of the stream; only with Subject.
+	More []string
 	// Start is the first sequence that is wanted; 0 means the first there is.
 	Start uint64
 	// HeadersOnly leaves the payloads on the server.
@@ -82,7 +101,8 @@ func Epoch(ctx context.Context, js jetstream.JetStream, name string) (string, je
 
 // Position returns the first sequence that was not yet returned: every message
 // below it was, or is not in the stream. CaughtUp says that the last call of
-// Next reached the stream's end.
+// Next reached the stream's end, as the stream's leader has it: the consumer may
+// be on a server whose replica is behind, and sees no more than that.
 func (r *Reader) Position() (next uint64, caughtUp bool) { return r.next, r.caughtUp }
 
 // Next returns up to most messages, the first of which it waits for, or none
@@ -124,25 +144,28 @@ func (r *Reader) fetch(ctx context.Context, most int, wait time.Duration) ([]Mes
 		return nil, err
 	}
 	var messages []Message
+	pending := uint64(1)
 	for m := range batch.Messages() {
-		message, pending, err := r.accept(m)
-		if err != nil {
+		var message Message
+		if message, pending, err = r.accept(m); err != nil {
 			r.consumer = nil // read on from the gap
 			return messages, nil
 		}
 		messages = append(messages, message)
-		r.caughtUp = pending == 0
 	}
 	err = batch.Error()
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = ctx.Err()
 	}
 	switch {
-	case len(messages) > 0:
-		if err != nil {
-			r.consumer = nil
-		}
+	case len(messages) > 0 && err != nil:
+		r.consumer = nil
 		return messages, nil // what came is good
+	case len(messages) > 0:
+		if pending == 0 {
+			_ = r.askEnd(ctx) // where nobody answers, the next call finds out
+		}
+		return messages, nil
 	case err != nil:
 		return nil, err
 	}
@@ -187,11 +210,15 @@ func openConsumer(ctx context.Context, js jetstream.JetStream, from ReaderConfig
 	if err != nil {
 		return nil, nil, err
 	}
-	consumer, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
+	cfg := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next,
 		AckPolicy: jetstream.AckNonePolicy, FilterSubject: from.Subject, HeadersOnly: from.HeadersOnly,
 		InactiveThreshold: idle, MemoryStorage: true, Replicas: 1,
-	})
+	}
+	if len(from.More) > 0 {
+		cfg.FilterSubject, cfg.FilterSubjects = "", append([]string{from.Subject}, from.More...)
+	}
+	consumer, err := s.CreateConsumer(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -206,24 +233,47 @@ func openConsumer(ctx context.Context, js jetstream.JetStream, from ReaderConfig
 	return s, consumer, nil
 }
 
-// confirmEnd asks whether the reader has really seen all there is.
-func (r *Reader) confirmEnd(ctx context.Context) error {
-	call, cancel := context.WithTimeout(ctx, 5*time.Second)
+// askEnd asks the stream's leader whether there is anything behind what was read, and
+// moves the reader to the end where there is not.
+func (r *Reader) askEnd(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	before, err := r.stream.Info(call)
+	info, err := r.stream.Info(call)
 	if err != nil {
 		return err
 	}
+	if epoch := wire.StreamEpoch(info.Created); epoch != r.cfg.Epoch {
+		return fmt.Errorf("epoch %s, not %s: %w", epoch, r.cfg.Epoch, ErrEpoch)
+	}
+	last := info.State.LastSeq
+	for _, subject := range append([]string{r.cfg.Subject}, r.cfg.More...) {
+		if r.next > last {
+			break
+		}
+		next, err := NextOf(call, r.js, r.cfg.Stream, subject, r.next)
+		if err != nil || next > 0 && next <= last {
+			return err
+		}
+	}
+	r.next, r.caughtUp = max(r.next, last+1), true
+	return nil
+}
+
+// confirmEnd asks, after a silence, whether the reader has really seen all there is.
+// Where it has not, and its consumer has nothing more, it reads on with another one: on
+// another server, perhaps.
+func (r *Reader) confirmEnd(ctx context.Context) error {
+	if err := r.askEnd(ctx); err != nil || r.caughtUp {
+		return err
+	}
+	call, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
 	info, err := r.consumer.Info(call)
 	if err != nil {
 		return err
 	}
-	if info.Delivered.Consumer != r.delivered {
-		r.consumer = nil // something was sent and never arrived
-		return nil
-	}
-	if info.NumPending == 0 {
-		r.next, r.caughtUp = max(r.next, before.State.LastSeq+1), true
+	if info.Delivered.Consumer != r.delivered || info.NumPending == 0 {
+		r.consumer = nil // something was sent and never arrived, or its server is behind
 	}
 	return nil
 }

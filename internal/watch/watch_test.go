@@ -48,7 +48,7 @@ func (f *follower) settle() {
 // await waits until the bucket was begun so often, and holds what it should.
 func (f *follower) await(t *testing.T, begun int, want map[string]string) watch.Bucket {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(parts.Patience); ; time.Sleep(20 * time.Millisecond) {
 		f.mu.Lock()
 		n, diff := len(f.begun), cmp.Diff(want, f.settled)
 		last := watch.Bucket{}

@@ -60,6 +60,9 @@ type StreamCursor struct {
 	Epoch string `json:"epoch"`
 	// Next is the first stream sequence that is not archived.
 	Next uint64 `json:"next"`
+	// Undecided is the sequence of the first request before Next whose decision is not
+	// published; 0 where there is none. Only the cursor of notices has it.
+	Undecided uint64 `json:"undecided,omitempty"`
 }
 
 // Encode writes the cursor as JSON.
@@ -135,6 +138,20 @@ type SegmentCursor struct {
 	// datagrams in announced segments, and of those that are in none by cause:
 	// the ledger's column.
 	Stored map[Day]Totals `json:"stored,omitempty"`
+	// Published has the telemetry messages of the channel that are in segments, by
+	// <gateway>/<incarnation>: one that comes again, however late, is not written again.
+	Published map[string]Published `json:"published,omitempty"`
+}
+
+// Published says which publications of an incarnation were seen, see PublicationID.
+type Published struct {
+	// Floor: all numbers up to it were seen, or never will be.
+	Floor uint64 `json:"floor,omitempty"`
+	// Above are the numbers above Floor that were seen, ascending: each as the
+	// difference to the one before, the first to Floor.
+	Above []uint64 `json:"above,omitempty"`
+	// At is when the stream took the newest of them.
+	At time.Time `json:"at,omitzero"`
 }
 
 // Encode writes the cursor as JSON.

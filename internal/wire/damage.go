@@ -61,6 +61,9 @@ type Damage struct {
 	FoundBy string      `json:"foundBy"`
 	// Confirmed by the scrub, which looked twice: the ledger has it.
 	Confirmed bool `json:"confirmed,omitempty"`
+	// RepairedAt is when somebody stored the bytes again: the scrub looks, and takes
+	// the entry away.
+	RepairedAt *time.Time `json:"repairedAt,omitempty"`
 }
 
 // Encode writes the damage as JSON.
@@ -88,34 +91,4 @@ func DecodeDamage(data []byte) (Damage, error) {
 func DamageOf(instrument string, r Record, cause DamageCause, by string, at time.Time) Damage {
 	return Damage{Instrument: instrument, Day: DayOf(r.ReceivedAt), ID: r.ID, Key: r.Key, Size: r.Size, Digest: r.Digest, Path: r.Path,
 		Cause: cause, FoundAt: at.UTC(), FoundBy: by}
-}
-
-// ScrubCursorKey is the key of the ScrubCursor.
-const ScrubCursorKey = "scrub"
-
-// ScrubCursor says how far a pass of the scrub has come.
-type ScrubCursor struct {
-	Format int `json:"format"`
-	// BegunAt is when the pass began. Instrument and Day are read now, and Records of
-	// that day's are done. At the end Done is set.
-	BegunAt    time.Time `json:"begunAt"`
-	Instrument string    `json:"instrument,omitempty"`
-	Day        Day       `json:"day,omitempty"`
-	Records    int       `json:"records,omitempty"`
-	Done       bool      `json:"done,omitempty"`
-	// Objects and Bytes of the pass that were read, Damaged how many of them were.
-	Objects uint64 `json:"objects"`
-	Bytes   uint64 `json:"bytes"`
-	Damaged uint64 `json:"damaged"`
-}
-
-// Encode writes the cursor as JSON.
-func (c ScrubCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeScrubCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeScrubCursor(data []byte) (ScrubCursor, error) {
-	return decode(data, func(c ScrubCursor) int { return c.Format })
 }

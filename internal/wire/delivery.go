@@ -11,6 +11,13 @@ import (
 	"time"
 )
 
+// ConsumerAPI begins the subjects on which a consumer of delivery NATS asks JetStream,
+// in the account that consumers have: what $JS.API is elsewhere.
+const ConsumerAPI = "substorm.API"
+
+// CommandAPI begins the subjects on which commands ask JetStream, in the account COMMANDS.
+const CommandAPI = ConsumerAPI
+
 // deliveryShards is among how many leases the consumers of delivery NATS are shared
 // out. One lease each would cost as many synced writes as there are consumers, every
 // third of LeaseTTL.

@@ -58,6 +58,8 @@ type FeedEntry struct {
 	Instruments []string `json:"instruments"`
 	// Channels of telemetry; empty: all.
 	Channels []string `json:"channels,omitempty"`
+	// Backfill: it carries notices of backfill, too.
+	Backfill bool `json:"backfill,omitempty"`
 	// Live narrows who may read what the instruments allow: AccessPublic, which
 	// narrows nothing, and so on. Empty: as the instruments say.
 	Live string `json:"live,omitempty"`

@@ -118,6 +118,9 @@ func FuzzParseKeys(f *testing.F) {
 		same(RootKey(rootSite, rootInstrument, root), err)
 		instrument, day, step, writer, err := ParseLedgerKey(key)
 		same(LedgerKey(instrument, day, step, writer), err)
+		if s, ok := ParseSegmentKey(key); ok && !strings.Contains(key, "/"+s.Channel+"/") {
+			t.Fatalf("%q reads as %+v", key, s)
+		}
 		gateway, incarnation, sequence, err := ParsePublicationID(key)
 		same(PublicationID(gateway, incarnation, sequence), err)
 		site, instrument, channel, err := ParseObservationSubject(key)

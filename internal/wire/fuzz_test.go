@@ -195,6 +195,12 @@ func fuzzRecord[T encoder](f *testing.F, decode func([]byte) (T, error), files .
 func FuzzDecodeNotice(f *testing.F) {
 	fuzzRecord(f, DecodeNotice, "notice-raw.json", "notice-imported.json", "notice-segment.json", "notice-withdrawn.json")
 }
+func FuzzDecodeArchiveRequest(f *testing.F) {
+	fuzzRecord(f, DecodeArchiveRequest, "request-archive.json")
+}
+func FuzzDecodeArchiveDecision(f *testing.F) {
+	fuzzRecord(f, DecodeArchiveDecision, "decision-done.json", "decision-refused.json")
+}
 func FuzzDecodeNameClaim(f *testing.F)   { fuzzRecord(f, DecodeNameClaim, "name.json") }
 func FuzzDecodeUploadInfo(f *testing.F)  { fuzzRecord(f, DecodeUploadInfo, "upload-info.json") }
 func FuzzDecodeUploadDone(f *testing.F)  { fuzzRecord(f, DecodeUploadDone, "upload-done.json") }
@@ -283,7 +289,7 @@ func FuzzHeartbeatAnswer(f *testing.F) {
 
 func FuzzParseSampling(f *testing.F) {
 	seed(f, "command-sampling.txt")
-	f.Add([]byte(`command sampling {"format":1,"channels":[{"state":"On"},{"state":"Off"}]}`))
+	f.Add([]byte(`command sampling {"format":1,"channels":[{"state":"Observing"},{"state":"Paused"}]}`))
 	f.Add([]byte(`command sampling {"format":2}`))
 	f.Add([]byte(`command other`))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -26,9 +26,6 @@ const (
 	HeaderDatagrams = "substorm-datagrams"
 	// HeaderDatagramBytes is how many bytes their payloads hold.
 	HeaderDatagramBytes = "substorm-datagram-bytes"
-	// HeaderPublication is, on the notice of an object that a gateway received,
-	// what the ce-id is on its telemetry: see PublicationID.
-	HeaderPublication = "substorm-publication"
 
 	// HeaderRefilled marks notices that were published again because their stream
 	// was made anew: RefilledAgain.
@@ -53,12 +50,24 @@ const (
 	HeaderMessageID = "Nats-Msg-Id"
 )
 
+// Headers of requests and answers between the gateways of a pool, over HTTP.
+const (
+	// HeaderGateway names, in a request, the pod that is meant and, in the answer, the
+	// one that answers.
+	HeaderGateway = "Substorm-Gateway"
+	// HeaderNode is the node that the pod which asks, or answers, runs on.
+	HeaderNode = "Substorm-Node"
+)
+
 // Values of ce-type.
 const (
 	TypeNotice    = "dev.substorm.notice.v1"
 	TypeTelemetry = "dev.substorm.telemetry.v1"
 	TypeCondition = "dev.substorm.condition.v1"
 	TypeWIS2      = "int.wmo.wis.wnm.v1"
+	// TypeRequest and TypeDecision are those of ArchiveRequest and ArchiveDecision.
+	TypeRequest  = "dev.substorm.request.v1"
+	TypeDecision = "dev.substorm.decision.v1"
 )
 
 // Content types of payloads.

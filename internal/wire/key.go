@@ -82,8 +82,23 @@ func IsNamedID(id string) bool {
 	return len(p) == 5 && p[0] == "o" && (p[3] == "n" || p[3] == "v")
 }
 
+// NameOfID returns the name and the version of an object with a name, by its ID; false for
+// others.
+func NameOfID(id string) (name string, version int, ok bool) {
+	p := strings.SplitN(id, "/", 5)
+	switch {
+	case !IsNamedID(id):
+		return "", 0, false
+	case p[3] == "n":
+		return p[4], 1, true
+	}
+	number, name, found := strings.Cut(p[4], "/")
+	version, err := strconv.Atoi(number)
+	return name, version, found && err == nil && version > 1
+}
+
 // reserved are the prefixes under which a bucket holds what Substorm wrote.
-var reserved = []string{"o/", "packs/", "manifest/", "changes/", "metadata/", "ledger/", "gaps/", "staging/", "site/"}
+var reserved = []string{"o/", "packs/", "manifest/", "changes/", "metadata/", "ledger/", "gaps/", "deletions/", "staging/", "site/"}
 
 // IsOurs says whether Substorm alone writes what lies under a key. All else in a
 // bucket belongs to others, and is never changed or removed.
@@ -120,11 +135,27 @@ func CheckName(name string) error {
 		return fmt.Errorf("name %q: %w", name, err)
 	}
 	for part := range strings.SplitSeq(name, "/") {
-		if part == "" || part == "." || part == ".." || len(part) > maxNamePart || strings.Contains(part, `\`) {
-			return fmt.Errorf("name %q: its part %q is empty, a dot or two, longer than %d bytes or holds a backslash: %w", name, part, maxNamePart, ErrMalformed)
+		if problem := partProblem(part); problem != "" {
+			return fmt.Errorf("name %q: %s: %w", name, problem, ErrMalformed)
 		}
 	}
 	return nil
+}
+
+// partProblem says why a part of a name cannot be part of a key; empty: it can.
+func partProblem(part string) string {
+	switch {
+	case part == "":
+		return "it begins or ends with a slash, or holds two in a row"
+	case part == "." || part == "..":
+		return fmt.Sprintf("its part %q stands for a folder", part)
+	case len(part) > maxNamePart:
+		return fmt.Sprintf("its part %.40q… has %d bytes, a part may have %d", part, len(part), maxNamePart)
+	case strings.Contains(part, `\`):
+		return fmt.Sprintf("its part %q holds a backslash", part)
+	default:
+		return ""
+	}
 }
 
 // InstrumentPrefix is what all objects of an instrument begin with.
@@ -140,6 +171,25 @@ func SegmentsPrefix(site, instrument string) string { return InstrumentPrefix(si
 // sequences from first to last, in the stream that epoch names.
 func SegmentKey(site, instrument, channel string, day Day, epoch string, first, last uint64) string {
 	return fmt.Sprintf("%s%s-%d-%d.%s", SegmentPrefix(site, instrument, channel, day), epoch, first, last, SegmentExtension)
+}
+
+// ParseSegmentKey reads what SegmentKey wrote, and returns false for other keys.
+func ParseSegmentKey(key string) (s SegmentRange, ok bool) {
+	p := strings.Split(key, "/")
+	if len(p) != 9 || p[0] != "o" || p[3] != "s" || slices.Contains(p, "") {
+		return SegmentRange{}, false
+	}
+	day, err := ParseDay(p[5] + "-" + p[6] + "-" + p[7])
+	name := strings.Split(strings.TrimSuffix(p[8], "."+SegmentExtension), "-")
+	if err != nil || len(name) != 3 {
+		return SegmentRange{}, false
+	}
+	first, err1 := strconv.ParseUint(name[1], 10, 64)
+	last, err2 := strconv.ParseUint(name[2], 10, 64)
+	if err1 != nil || err2 != nil || SegmentKey(p[1], p[2], p[4], day, name[0], first, last) != key {
+		return SegmentRange{}, false
+	}
+	return SegmentRange{Channel: p[4], Epoch: name[0], First: first, Last: last}, true
 }
 
 // SegmentPrefix is what all segments of a channel and day begin with.

@@ -10,6 +10,19 @@ import (
 	"time"
 )
 
+func TestSegmentKey(t *testing.T) {
+	want := SegmentRange{Channel: "raw", Epoch: "19f", First: 41, Last: 97}
+	key := SegmentKey("thule", "mag-1", "raw", "2026-11-21", "19f", 41, 97)
+	if got, ok := ParseSegmentKey(key); !ok || got != want {
+		t.Errorf("%s reads as %+v, %t", key, got, ok)
+	}
+	for _, other := range []string{"", key + "x", "x" + key, strings.Replace(key, "41", "041", 1), strings.Replace(key, "/s/", "/r/", 1), strings.Replace(key, "-97", "", 1)} {
+		if got, ok := ParseSegmentKey(other); ok {
+			t.Errorf("%q reads as %+v", other, got)
+		}
+	}
+}
+
 func TestKeys(t *testing.T) {
 	day := DayOf(sampleTime)
 	digest := sampleDigest("frame")
@@ -159,6 +172,10 @@ func TestSubjects(t *testing.T) {
 		{ObservationSubjects("thule"), "obs.thule.>"},
 		{NoticeSubject("thule", "mag-1"), "notice.thule.mag-1"},
 		{NoticeSubjects("thule"), "notice.thule.>"},
+		{RequestSubject("thule", "mag-1"), "request.thule.mag-1"},
+		{RequestSubjects("thule"), "request.thule.>"},
+		{DecisionSubject("thule", "mag-1", "01k9zqv7r4"), "decision.thule.mag-1.01k9zqv7r4"},
+		{DecisionSubjects("thule"), "decision.thule.>"},
 		{HealthSubject("thule", "instrument", "mag-1"), "health.thule.instrument.mag-1"},
 		{HealthSubjects("thule"), "health.thule.>"},
 		{EventSource("thule", "gateway-0"), "/substorm/thule/gateway-0"},

@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,13 +13,21 @@ import (
 // Step is a column of the ledger.
 type Step string
 
-// The steps, in the order in which data passes them. Repeated is no step of
-// its own: it is what the manifest's writer withdrew of what was announced.
+// The steps, in the order in which data passes them. Gateways count what they received; the
+// rest is the archivist's, who takes it from manifests and streams and can do so again.
 const (
-	StepReceived  Step = "received"
-	StepStored    Step = "stored"
+	// StepReceived is counted by each gateway: objects that may be receipted, datagrams that
+	// the stream of observations acknowledged.
+	StepReceived Step = "received"
+	// StepAnnounced has the objects that the manifests list, in whatever state, by the
+	// incarnation that received them.
 	StepAnnounced Step = "announced"
-	StepRepeated  Step = "repeated"
+	// StepStored has the datagrams that are in segments, and those that are in the stream and
+	// in no segment by cause, by channel. Objects are listed when they are stored: they have
+	// no column of their own.
+	StepStored Step = "stored"
+	// StepRepeated has what of the announced objects the manifest's writer withdrew.
+	StepRepeated Step = "repeated"
 	// StepDamaged is no step either: what was stored and is not any more what was
 	// received, as the scrub found it.
 	StepDamaged Step = "damaged"
@@ -36,13 +45,27 @@ const UnknownInstrument = "_unknown"
 // subject names none. It is no label, so no channel can have its name.
 const UnknownChannel = "_unknown"
 
-// ArchivistWriter stands in the place of a gateway in ledger columns that the
-// lease holder writes: stored datagrams, and repeats.
+// ArchivistWriter stands in the place of a gateway in the ledger's columns that the
+// lease holder writes: all but StepReceived and StepMirrored.
 const ArchivistWriter = "_archivist"
 
 // ImportWriter stands in the place of a gateway for trees that were imported: in
-// records, and in ledger columns.
-const ImportWriter = "_import"
+// records, and in ledger columns, where ImportIncarnation stands for all runs.
+const (
+	ImportWriter      = "_import"
+	ImportIncarnation = "import"
+)
+
+// UnknownIncarnation stands in the ledger for that of records which name none.
+const UnknownIncarnation = "_unknown"
+
+// LedgerIncarnation is the incarnation under which the ledger counts an object.
+func LedgerIncarnation(r *Record) string {
+	if r.Gateway == ImportWriter {
+		return ImportIncarnation
+	}
+	return cmp.Or(r.Incarnation, UnknownIncarnation)
+}
 
 // LedgerKey is <instrument>.<day>.<step>.<writer>. The writer is a gateway pod,
 // ArchivistWriter, ImportWriter or, of StepMirrored, a partner; each writes only its own
@@ -66,7 +89,8 @@ func ParseLedgerKey(key string) (instrument string, day Day, step Step, writer s
 // LedgerEntry holds one writer's absolute totals of one step.
 type LedgerEntry struct {
 	Format int `json:"format"`
-	// Incarnations has the totals of each life of the writer.
+	// Incarnations has the totals of each life of the writer; of StepAnnounced those of each
+	// life of whichever gateway received the objects, of StepStored those of each channel.
 	Incarnations map[string]Totals `json:"incarnations"`
 }
 
@@ -82,15 +106,24 @@ type Totals struct {
 	// Of StepReceived only; Dropped also of StepStored.
 	// Acknowledged objects are those whose receipt could be written.
 	Acknowledged uint64 `json:"acknowledged,omitempty"`
-	// Unfinished objects began and were never receipted; their bytes by cause.
+	// Unfinished objects began and did not get into the archive, by cause: they were not
+	// receipted, or are among the Resolved. UnfinishedBytes were read of them.
 	Unfinished      map[Cause]uint64 `json:"unfinished,omitempty"`
 	UnfinishedBytes uint64           `json:"unfinishedBytes,omitempty"`
+	// Resolved of the received objects were in the gateway's spool and are not announced:
+	// Unfinished says why (CauseCorrupt, CauseSpoolAbandoned, CauseRepeated). An earlier
+	// incarnation may have received them. Digest is less theirs.
+	Resolved      uint64 `json:"resolved,omitempty"`
+	ResolvedBytes uint64 `json:"resolvedBytes,omitempty"`
 	// Dropped datagrams by cause. Of StepStored: those that were announced and
-	// are in no segment (CauseUndecodable, CauseStreamGone).
+	// are in no segment (CauseUndecodable, CauseStreamGone, CauseMessageDeleted).
 	Dropped map[Cause]uint64 `json:"dropped,omitempty"`
-	// Unknown datagrams were read and never acknowledged by JetStream: they
-	// were in memory when the gateway was killed.
+	// Unknown datagrams were read, and nobody knows whether they are in the stream: the
+	// gateway was killed, or stopped, while they were on their way.
 	Unknown uint64 `json:"unknown,omitempty"`
+	// Incomplete: the incarnation's counters were lost in part, as by a power cut. It
+	// received no less than this.
+	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // Plus adds two totals.
@@ -103,6 +136,9 @@ func (t Totals) Plus(o Totals) Totals {
 	t.Acknowledged += o.Acknowledged
 	t.Unfinished = plusCounts(t.Unfinished, o.Unfinished)
 	t.UnfinishedBytes += o.UnfinishedBytes
+	t.Resolved += o.Resolved
+	t.ResolvedBytes += o.ResolvedBytes
+	t.Incomplete = t.Incomplete || o.Incomplete
 	t.Dropped = plusCounts(t.Dropped, o.Dropped)
 	t.Unknown += o.Unknown
 	return t

@@ -86,6 +86,25 @@ func SpooledID(n Notice) string {
 	return fmt.Sprintf("%s-%s-%s-%06d", RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest), n.Gateway, n.Incarnation, n.ReceivedAt.Nanosecond()%1e6)
 }
 
+// OrphanID is the ID under which a duplicate is listed as an object of its own, because its
+// original is gone: a line that says Withdrawn holds for good, so it gets an ID that differs
+// from its own and from SpooledID, which is the duplicate's own where it waited in a spool.
+// It is the same whenever it is made. Where n has such an ID already, it is the next one.
+func OrphanID(n Notice) string {
+	prefix, number := SpooledID(n)+"-orphan-", 1
+	if last, isOrphan := strings.CutPrefix(n.ID, prefix); isOrphan {
+		if i, err := strconv.Atoi(last); err == nil {
+			number = i + 1
+		}
+	}
+	return prefix + strconv.Itoa(number)
+}
+
+// IsOrphanID says whether an ID is one that OrphanID made.
+func IsOrphanID(id string) bool { return orphanID.MatchString(id) }
+
+var orphanID = regexp.MustCompile(`-orphan-[0-9]+$`)
+
 // InPack says whether the record's bytes are part of a pack.
 func (r *Record) InPack() bool { return r.Length > 0 }
 

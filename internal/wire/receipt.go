@@ -42,12 +42,13 @@ const (
 	CauseBacklog            Cause = "Backlog"            // telemetry waits for JetStream and its share of memory is full
 	CauseTruncated          Cause = "Truncated"          // a datagram was larger than a buffer, or a connection ended within an object
 	CauseUndecodable        Cause = "Undecodable"        // nobody can read the telemetry message that holds the datagram
-	CauseCorrupt            Cause = "Corrupt"            // receipted into the spool, where it cannot be read any more
+	CauseCorrupt            Cause = "Corrupt"            // receipted into the spool, where it cannot be read any more, or from where the store does not take it
 	CauseDigestMismatch     Cause = "DigestMismatch"     // the bytes have not the digest that came with them
 	CauseNameConflict       Cause = "NameConflict"       // other bytes have the name
 	CauseRepeated           Cause = "Repeated"           // the same bytes have the name: receipted, and not kept once more
 	CauseSpoolAbandoned     Cause = "SpoolAbandoned"     // receipted into the spool of a pod that was given up with what was in it
 	CauseStreamGone         Cause = "StreamGone"         // the stream was deleted before its telemetry was in a segment
+	CauseMessageDeleted     Cause = "MessageDeleted"     // the message was deleted from the stream before its telemetry was in a segment
 )
 
 // Receipt is the word from which a sender may forget an object: one line

@@ -54,7 +54,7 @@ func TestCausesFitReceipts(t *testing.T) {
 	for _, cause := range []Cause{
 		CauseUnknownSource, CauseRetired, CauseEmpty, CauseObjectTooLarge, CauseTooManyConnections, CauseStalled, CauseTooOld, CauseReset,
 		CauseDraining, CauseStoreUnavailable, CauseStreamUnavailable, CauseStreamFull, CauseKernelBuffer, CauseBacklog, CauseTruncated,
-		CauseUndecodable, CauseStreamGone,
+		CauseUndecodable, CauseStreamGone, CauseMessageDeleted,
 	} {
 		if got, err := ParseReceipt(Receipt{Refused: cause}.Line()); err != nil || got.Refused != cause {
 			t.Errorf("%s: got %+v, %v", cause, got, err)

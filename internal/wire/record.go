@@ -34,6 +34,12 @@ func (r *Record) Changes() bool {
 	}
 }
 
+// TakesBack says whether a record retracts, restores or purges an object that was
+// announced before.
+func (r *Record) TakesBack() bool {
+	return r.State == StateRetracted || r.State == StatePurged || r.RestoredAt != nil
+}
+
 // ChangedAt is when the object was last retracted, restored or purged; zero where
 // that never was.
 func (r *Record) ChangedAt() time.Time {
@@ -59,6 +65,28 @@ func (r *Record) Observed() (from, to time.Time) {
 	default:
 		return *r.ObservedFrom, *r.ObservedTo
 	}
+}
+
+// When is the time by which an object is newer than another: the end of its
+// observation, else its receipt. Nothing is observed after it was received: where a
+// clock says so, the receipt counts.
+func (r *Record) When() time.Time {
+	at := r.ReceivedAt
+	for _, observed := range []*time.Time{r.ObservedTo, r.ObservedFrom} {
+		if observed != nil && observed.Before(at) {
+			return *observed
+		} else if observed != nil {
+			return at
+		}
+	}
+	return at
+}
+
+// IsLate says whether what came at an instant came later than lateAfter after the end of
+// its observation. Where no observation time is known its receipt stands for it, so that
+// what a gateway received then is not late.
+func (r *Record) IsLate(came time.Time, lateAfter time.Duration) bool {
+	return came.Sub(r.When()) > lateAfter
 }
 
 // ByReceipt orders records as they were received; of two at one instant the ID decides.
@@ -100,7 +128,7 @@ const (
 // metadata carry it.
 type Record struct {
 	// ID is the ce-id: the object's key; for a member of a pack the pack's key,
-	// "#" and the offset, or what SpooledID says.
+	// "#" and the offset, or what SpooledID or OrphanID says.
 	ID string `json:"id"`
 	// Key of the object in the bucket, or of the pack that holds it.
 	Key string `json:"key"`
@@ -125,6 +153,9 @@ type Record struct {
 	// Version of the name, from 2 on, and Supersedes the ID of the version before.
 	Version    int    `json:"version,omitempty"`
 	Supersedes string `json:"supersedes,omitempty"`
+	// Outdated says of an object that was retracted or purged that it was not the current
+	// version of its name then: what its path gives did not change by that.
+	Outdated bool `json:"outdated,omitempty"`
 	// Reason says why the object was retracted, restored, purged or corrected, in
 	// words for people, and ChangedBy who asked for that.
 	Reason    string `json:"reason,omitempty"`
@@ -140,8 +171,15 @@ type Record struct {
 	ObservedTo   *time.Time `json:"observedTo,omitempty"`
 	// ReceivedAt is the gateway's clock at the last byte; of an imported object,
 	// when its file or object was last modified.
-	ReceivedAt time.Time  `json:"receivedAt"`
-	TimeSource TimeSource `json:"timeSource"`
+	ReceivedAt time.Time `json:"receivedAt"`
+	// ClockStepMillis is by how much the gateway's clock had been set within the hour
+	// before ReceivedAt, and not set back; 0 where it had not. ReceivedAt may be wrong
+	// by as much.
+	ClockStepMillis int64      `json:"clockStepMillis,omitempty"`
+	TimeSource      TimeSource `json:"timeSource"`
+	// Backfill: it came later than cadence.lateAfter of its Instrument after it was
+	// observed.
+	Backfill bool `json:"backfill,omitempty"`
 
 	Completeness Completeness `json:"completeness,omitempty"`
 	// Source is the sender's address as host:port; empty for segments. Port is
@@ -221,6 +259,20 @@ type SegmentRange struct {
 	// Undecodable datagrams of the range are not in the segment: nobody can read
 	// the messages that hold them.
 	Undecodable uint64 `json:"undecodable,omitempty"`
+	// Deleted datagrams of the range are not in the segment: the messages that held them
+	// were deleted from the stream before it was cut.
+	Deleted uint64 `json:"deleted,omitempty"`
+}
+
+// Totals are what a segment adds to the ledger's stored column.
+func (s SegmentRange) Totals() Totals {
+	t := Totals{Datagrams: s.Datagrams, DatagramBytes: s.DatagramBytes}
+	for cause, n := range map[Cause]uint64{CauseUndecodable: s.Undecodable, CauseMessageDeleted: s.Deleted} {
+		if n > 0 {
+			t.Dropped = plusCounts(t.Dropped, map[Cause]uint64{cause: n})
+		}
+	}
+	return t
 }
 
 // StreamEpoch names a stream by the instant of its creation, so that a stream
@@ -235,6 +287,14 @@ type Notice struct {
 	Record
 }
 
+// Subject is where the notice is published.
+func (n Notice) Subject() string {
+	if n.Backfill {
+		return BackfillSubject(n.Site, n.Instrument)
+	}
+	return NoticeSubject(n.Site, n.Instrument)
+}
+
 // check returns ErrMalformed where a notice lacks what every reader needs.
 func (n *Notice) check() error {
 	if n.Site == "" || n.Instrument == "" {
@@ -244,6 +304,33 @@ func (n *Notice) check() error {
 		return fmt.Errorf("notice: %w", err)
 	}
 	return nil
+}
+
+// CheckPlace returns ErrMalformed where a notice names what is not its instrument's: an
+// object of another one's, or a file of the archive that is no object. A member's pack is of
+// the notice's Site and of the day of its receipt, and its ID names no other place in that
+// pack. What was imported may lie anywhere that is not ours.
+func (n *Notice) CheckPlace() error {
+	id, packed := KeyOfID(n.ID)
+	for _, key := range []string{n.Key, id} {
+		switch {
+		case strings.HasPrefix(key, InstrumentPrefix(n.Site, n.Instrument)):
+		case n.InPack() && n.isPack(key):
+		case !IsOurs(key) && (n.Gateway == ImportWriter || n.Gateway == AdoptWriter):
+		default:
+			return fmt.Errorf("%q is no place of an object of instrument %q that was received at %s: %w", key, n.Instrument, FormatTime(n.ReceivedAt), ErrMalformed)
+		}
+	}
+	if packed && id == n.Key && n.ID != MemberID(n.Key, n.Offset) {
+		return fmt.Errorf("%q is not the member at %d of its pack: %w", n.ID, n.Offset, ErrMalformed)
+	}
+	return nil
+}
+
+// isPack says whether a key is that of a pack of the notice's Site and day.
+func (n *Notice) isPack(key string) bool {
+	pack, err := ParsePackKey(key)
+	return err == nil && pack.Site == n.Site && pack.Day == DayOf(n.ReceivedAt)
 }
 
 // MessageID is the notice's ce-id and Nats-Msg-Id: the object's ID, and for a

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// CommandWriter stands in the place of a gateway for notices by which a person takes
+// CommandWriter stands in the place of a gateway for requests by which a person takes
 // objects back.
 const CommandWriter = "_command"
 
@@ -89,4 +89,7 @@ type RetentionEntry struct {
 	MaxBytes     int64 `json:"maxBytes,omitempty"`
 	// HoldMillis is how long what is due waits for partners that have not got it.
 	HoldMillis int64 `json:"holdMillis,omitempty"`
+	// MaxShare is how much of the instrument's bytes may expire in one pass, in percent,
+	// beside the oldest day that is due; 0: 10.
+	MaxShare int `json:"maxShare,omitempty"`
 }

@@ -31,6 +31,17 @@ func sampleLedgerStatus() LedgerStatus {
 		WaitsFor: "gateway gateway-2 holds 3 objects in its spool, the oldest received 2026-11-19T22:59:58Z", Reopened: []Day{"2026-11-19"}}
 }
 
+func sampleExpiryStatus() ExpiryStatus {
+	return ExpiryStatus{Format: Format, ReportedAt: sampleTime, Count: 1,
+		Clocks:  "the clocks do not agree: this gateway's says 2027-11-21T23:59:58Z, the NATS server's 2026-11-21T23:59:58Z: correct the one that is wrong (NTP)",
+		Stopped: []StoppedExpiry{{Instrument: "allsky-1", Days: 7, SharePercent: 63.2, MaxShare: 10}}}
+}
+
+func sampleScrubStatus() ScrubStatus {
+	last, pass := sampleNextScrubCursor().Passes()
+	return ScrubStatus{Format: Format, ReportedAt: sampleTime, LastPass: last, Pass: pass}
+}
+
 func sampleDayGaps() DayGaps {
 	at := sampleTime.Truncate(24 * time.Hour)
 	return DayGaps{Format: Format, CheckedAt: sampleTime, Until: sampleTime.Add(-time.Minute), Due: 8640, DueMillis: 43_200_000,

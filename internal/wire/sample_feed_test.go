@@ -21,6 +21,12 @@ func sampleFeed() FeedEntry {
 	}
 }
 
+func sampleFeedWithBackfill() FeedEntry {
+	f := sampleFeed()
+	f.Backfill = true
+	return f
+}
+
 func sampleConsumer() ConsumerEntry {
 	return ConsumerEntry{
 		Format: Format, UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Generation: 4, Revision: 12,
@@ -131,6 +137,7 @@ func goldenFeedRecords() []goldenRecord {
 	frame, messages := sampleFrame(), sampleFeedMessages()
 	return []goldenRecord{
 		{"registry-feed.json", sampleFeed().Encode, decoded(DecodeFeedEntry), sampleFeed()},
+		{"registry-feed-backfill.json", sampleFeedWithBackfill().Encode, decoded(DecodeFeedEntry), sampleFeedWithBackfill()},
 		{"registry-consumer-nats.json", sampleNATSConsumer().Encode, decoded(DecodeConsumerEntry), sampleNATSConsumer()},
 		{"registry-consumer-notified.json", sampleNotifiedConsumer().Encode, decoded(DecodeConsumerEntry), sampleNotifiedConsumer()},
 		{"registry-consumer.json", sampleConsumer().Encode, decoded(DecodeConsumerEntry), sampleConsumer()},

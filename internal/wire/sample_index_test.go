@@ -83,6 +83,31 @@ func sampleScrubCursor() ScrubCursor {
 	return ScrubCursor{Format: Format, BegunAt: sampleTime, Instrument: "allsky-1", Day: "2026-11-20", Records: 4711, Objects: 86400, Bytes: 17_280_000_000, Damaged: 1}
 }
 
+// sampleNextScrubCursor is of the pass after the first.
+func sampleNextScrubCursor() ScrubCursor {
+	c := sampleScrubCursor()
+	c.LastPass = &ScrubPass{BegunAt: sampleTime.Add(-9 * 24 * time.Hour), EndedAt: ptr(sampleTime.Add(-8 * 24 * time.Hour)), Objects: 98765, Bytes: 19_753_000_000, Unreadable: 1}
+	return c
+}
+
+func sampleArchiveRequest() ArchiveRequest {
+	r := samplePurged()
+	return ArchiveRequest{Format: Format, Site: "thule", Instrument: "allsky-1", Run: "01k9zqv7r4", Action: ActionPurge, ID: r.ID,
+		ReceivedAt: r.ReceivedAt, Reason: "a person is in the picture", By: "anna@desk"}
+}
+
+func sampleDecision() ArchiveDecision {
+	r := sampleArchiveRequest()
+	return ArchiveDecision{Format: Format, Site: r.Site, Instrument: r.Instrument, Run: r.Run, Action: r.Action, ID: r.ID,
+		Result: DecisionDone, State: StatePurged, DecidedAt: sampleTime.Add(time.Hour)}
+}
+
+func sampleRefusedDecision() ArchiveDecision {
+	d := sampleDecision()
+	d.Result, d.State, d.Reason, d.Message = DecisionRefused, StateCurrent, "LegalHold", "the instrument is under legal hold"
+	return d
+}
+
 func decodeRootBytes(data []byte) (any, error) { return DecodeRoot(bytes.NewReader(data)) }
 
 func goldenIndexRecords() []goldenRecord {
@@ -92,9 +117,13 @@ func goldenIndexRecords() []goldenRecord {
 		{"notice-retracted.json", retracted.Encode, decoded(DecodeNotice), retracted},
 		{"notice-restored.json", restored.Encode, decoded(DecodeNotice), restored},
 		{"notice-purged.json", purged.Encode, decoded(DecodeNotice), purged},
+		{"request-archive.json", sampleArchiveRequest().Encode, decoded(DecodeArchiveRequest), sampleArchiveRequest()},
+		{"decision-done.json", sampleDecision().Encode, decoded(DecodeArchiveDecision), sampleDecision()},
+		{"decision-refused.json", sampleRefusedDecision().Encode, decoded(DecodeArchiveDecision), sampleRefusedDecision()},
 		{"removal.json", sampleRemoval().Encode, decoded(DecodeRemoval), sampleRemoval()},
 		{"removal-day.json", sampleExpiry().Encode, decoded(DecodeRemoval), sampleExpiry()},
 		{"status-damaged.json", sampleDamage().Encode, decoded(DecodeDamage), sampleDamage()},
+		{"cursor-scrub-next.json", sampleNextScrubCursor().Encode, decoded(DecodeScrubCursor), sampleNextScrubCursor()},
 		{"cursor-scrub.json", sampleScrubCursor().Encode, decoded(DecodeScrubCursor), sampleScrubCursor()},
 		{"index.json", sampleIndex().Encode, decoded(DecodeIndexEntry), sampleIndex()},
 		{"manifest-changes.jsonl.zst", nil, decodeManifestBytes, sampleChanges()},

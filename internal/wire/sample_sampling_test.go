@@ -6,7 +6,7 @@ import "time"
 
 func sampleSampling() Sampling {
 	return Sampling{Format: Format, Channels: []ChannelSampling{
-		{State: SamplingOn, IntervalMillis: 1000}, {Channel: "dark", State: SamplingOff}, {Channel: "burst", State: SamplingOn, IntervalMillis: 20},
+		{State: SamplingObserving, IntervalMillis: 1000}, {Channel: "dark", State: SamplingPaused}, {Channel: "burst", State: SamplingObserving, IntervalMillis: 20},
 	}}
 }
 
@@ -33,7 +33,7 @@ func sampleHeartbeatObeying() Heartbeat {
 	h := sampleHeartbeatOfOne()
 	h.Commands = []string{CommandSampling}
 	h.Sampling = &SamplingReport{
-		Obeys:    []ChannelSampling{{State: SamplingOn, IntervalMillis: 2000}},
+		Obeys:    []ChannelSampling{{State: SamplingObserving, IntervalMillis: 2000}},
 		Achieved: []AchievedSampling{{Interval: Span(2013 * time.Millisecond)}},
 		Problem:  "--sample-command: exit status 1",
 	}

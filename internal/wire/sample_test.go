@@ -97,6 +97,14 @@ func sampleSegment() Record {
 	}
 }
 
+// sampleBackfill is a segment of what was observed half a day before it came.
+func sampleBackfill() Record {
+	r := sampleSegment()
+	r.ObservedFrom, r.ObservedTo = ptr(sampleTime.Add(-13*time.Hour)), ptr(sampleTime.Add(-12*time.Hour))
+	r.TimeSource, r.Backfill = TimeSourcePayload, true
+	return r
+}
+
 func sampleNotice(r Record, instrument string) Notice {
 	return Notice{Format: Format, Site: "thule", Instrument: instrument, Record: r}
 }
@@ -125,6 +133,14 @@ func sampleTotals() Totals {
 
 func sampleLedger() LedgerEntry {
 	return LedgerEntry{Format: Format, Incarnations: map[string]Totals{"01k9zqv7r3": sampleTotals(), "01k9zqv7r4": {Objects: 1}}}
+}
+
+// sampleEndedLedger has an incarnation that resolved what one before it received, and one whose counters were lost.
+func sampleEndedLedger() LedgerEntry {
+	return LedgerEntry{Format: Format, Incarnations: map[string]Totals{
+		"01k9zqv7r3": {Objects: 1, ObjectBytes: 5, Incomplete: true},
+		"01k9zqv7r4": {Unfinished: map[Cause]uint64{CauseCorrupt: 1}, UnfinishedBytes: 5, Resolved: 1, ResolvedBytes: 5},
+	}}
 }
 
 func sampleInstrument() InstrumentEntry {
@@ -247,6 +263,12 @@ func sampleIdentity() InstrumentEntry {
 	return e
 }
 
+func sampleUnwrittenGateway() GatewayStatus {
+	s := sampleGatewayStatus()
+	s.Stopped, s.Unwritten, s.Volume = true, true, "6f1ed002ab5595d8"
+	return s
+}
+
 func sampleGatewayStatus() GatewayStatus {
 	return GatewayStatus{
 		Format: Format, Gateway: "gateway-0", Pool: "gateway", Incarnation: "01k9zqv7r3", Node: "node-1", Address: "10.1.2.3",
@@ -281,6 +303,19 @@ func sampleCursor() SegmentCursor {
 		Format: Format, Epoch: StreamEpoch(sampleTime), Next: 98, Planned: sampleSegment().Segment, PlannedDay: "2026-11-21",
 		Stored: map[Day]Totals{"2026-11-20": {Datagrams: 10, DatagramBytes: 100}, "2026-11-21": {Datagrams: 600, DatagramBytes: 21_000}},
 	}
+}
+
+func samplePublishedCursor() SegmentCursor {
+	return SegmentCursor{Format: Format, Epoch: StreamEpoch(sampleTime), Next: 98,
+		Published: map[string]Published{"pool-0/01k9zqv7r3": {Floor: 17, Above: []uint64{3, 1, 12}, At: sampleTime}}}
+}
+
+func sampleDeletedSegment() Record {
+	r := sampleSegment()
+	s := *r.Segment
+	s.Deleted = 12
+	r.Segment = &s
+	return r
 }
 
 func sampleStreamCursor() StreamCursor {

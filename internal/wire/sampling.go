@@ -12,8 +12,8 @@ import (
 
 // The states of a channel, spelled as in the Instrument.
 const (
-	SamplingOn  = "On"
-	SamplingOff = "Off"
+	SamplingObserving = "Observing"
+	SamplingPaused    = "Paused"
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 type ChannelSampling struct {
 	// Channel is a DNS label; empty: every channel that is not named beside it.
 	Channel string `json:"channel,omitempty"`
-	// State is SamplingOn or SamplingOff.
+	// State is SamplingObserving or SamplingPaused.
 	State string `json:"state"`
 	// IntervalMillis between observations; 0: as the instrument itself does.
 	IntervalMillis int64 `json:"intervalMillis,omitempty"`
@@ -54,8 +54,24 @@ var channelName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
 func (c ChannelSampling) valid() bool {
 	return (c.Channel == "" || len(c.Channel) <= maxChannel && channelName.MatchString(c.Channel)) &&
-		(c.State == SamplingOn || c.State == SamplingOff) &&
+		(c.State == SamplingObserving || c.State == SamplingPaused) &&
 		c.IntervalMillis >= 0 && c.IntervalMillis <= MaxSamplingInterval.Milliseconds() && len(c.By) <= maxChannel
+}
+
+// UnmarshalJSON reads the states also as they were spelled before: On and Off, which are
+// booleans to YAML.
+func (c *ChannelSampling) UnmarshalJSON(data []byte) error {
+	type plain ChannelSampling
+	if err := json.Unmarshal(data, (*plain)(c)); err != nil {
+		return err
+	}
+	switch c.State {
+	case "On":
+		c.State = SamplingObserving
+	case "Off":
+		c.State = SamplingPaused
+	}
+	return nil
 }
 
 // SamplingEntry is Instrument.spec.sampling as gateways know it.
@@ -158,7 +174,7 @@ func (r *SamplingReport) valid() bool {
 		return true
 	}
 	for _, a := range r.Achieved {
-		if a.Interval < 0 || !(ChannelSampling{Channel: a.Channel, State: SamplingOn}).valid() {
+		if a.Interval < 0 || !(ChannelSampling{Channel: a.Channel, State: SamplingObserving}).valid() {
 			return false
 		}
 	}
@@ -224,7 +240,7 @@ func (r SamplingRequest) Encode() ([]byte, error) {
 func DecodeSamplingRequest(data []byte) (SamplingRequest, error) {
 	r, err := decode(data, func(r SamplingRequest) int { return r.Format })
 	if err == nil && (r.Instrument == "" || r.Consumer == "" || r.IntervalMillis <= 0 ||
-		!(ChannelSampling{Channel: r.Channel, State: SamplingOn, IntervalMillis: r.IntervalMillis, By: r.Consumer}).valid()) {
+		!(ChannelSampling{Channel: r.Channel, State: SamplingObserving, IntervalMillis: r.IntervalMillis, By: r.Consumer}).valid()) {
 		return SamplingRequest{}, fmt.Errorf("request %.200q: %w", data, ErrMalformed)
 	}
 	return r, err

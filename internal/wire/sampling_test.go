@@ -13,17 +13,17 @@ import (
 func TestParseSampling(t *testing.T) {
 	var many []string
 	for i := range MaxSamplingChannels {
-		many = append(many, fmt.Sprintf(`{"channel":"c-%d","state":"On"}`, i))
+		many = append(many, fmt.Sprintf(`{"channel":"c-%d","state":"Observing"}`, i))
 	}
 	for name, body := range map[string]string{
 		"no channels":         `{"format":1}`,
-		"first has a name":    `{"format":1,"channels":[{"channel":"x","state":"On"}]}`,
-		"a channel twice":     `{"format":1,"channels":[{"state":"On"},{"channel":"x","state":"On"},{"channel":"x","state":"Off"}]}`,
+		"first has a name":    `{"format":1,"channels":[{"channel":"x","state":"Observing"}]}`,
+		"a channel twice":     `{"format":1,"channels":[{"state":"Observing"},{"channel":"x","state":"Observing"},{"channel":"x","state":"Paused"}]}`,
 		"unknown state":       `{"format":1,"channels":[{"state":"on"}]}`,
-		"negative interval":   `{"format":1,"channels":[{"state":"On","intervalMillis":-1}]}`,
-		"interval of an age":  `{"format":1,"channels":[{"state":"On","intervalMillis":99999999999}]}`,
-		"name for a shell":    `{"format":1,"channels":[{"state":"On"},{"channel":"$(halt)","state":"On"}]}`,
-		"more than there are": `{"format":1,"channels":[{"state":"On"},` + strings.Join(many, ",") + `]}`,
+		"negative interval":   `{"format":1,"channels":[{"state":"Observing","intervalMillis":-1}]}`,
+		"interval of an age":  `{"format":1,"channels":[{"state":"Observing","intervalMillis":99999999999}]}`,
+		"name for a shell":    `{"format":1,"channels":[{"state":"Observing"},{"channel":"$(halt)","state":"Observing"}]}`,
+		"more than there are": `{"format":1,"channels":[{"state":"Observing"},` + strings.Join(many, ",") + `]}`,
 	} {
 		if s, err := ParseSampling("command sampling " + body + "\n"); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %+v, %v", name, s, err)
@@ -44,7 +44,7 @@ func TestParseSampling(t *testing.T) {
 func TestLongestSampling(t *testing.T) {
 	var s Sampling
 	for i := range MaxSamplingChannels {
-		c := ChannelSampling{State: SamplingOff, IntervalMillis: MaxSamplingInterval.Milliseconds()}
+		c := ChannelSampling{State: SamplingPaused, IntervalMillis: MaxSamplingInterval.Milliseconds()}
 		if i > 0 {
 			c.Channel = fmt.Sprintf("%s%02d", strings.Repeat("x", maxChannel-2), i)
 		}

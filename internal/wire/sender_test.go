@@ -36,7 +36,7 @@ func TestMergeSenders(t *testing.T) {
 func TestMergeSendersObeying(t *testing.T) {
 	quick := sampleSenderObeying()
 	quick.Sender, quick.ReportedAt, quick.Path = "quick", sampleTime.Add(time.Minute), &Path{Sent: 10, Answered: 10, Delay: &PathDelay{Mean: 5}}
-	quick.Asked = []ChannelSampling{{State: SamplingOn, IntervalMillis: 5}}
+	quick.Asked = []ChannelSampling{{State: SamplingObserving, IntervalMillis: 5}}
 	lossy := sampleSenderObeying()
 	plain := SenderStatus{Sender: "plain", ReportedAt: sampleTime.Add(time.Hour)}
 	sum := MergeSenders([]SenderStatus{lossy, plain, quick})

@@ -20,6 +20,16 @@ func GatewayName(pool string) string { return pool + ".gateways.substorm" }
 // GatewayStatusKey is where a gateway pod reports about itself.
 func GatewayStatusKey(gateway string) string { return "gateway." + gateway }
 
+// VolumeReporter is the name under which a report of a gateway pod stands beside that of
+// another pod of the same name, which runs on another volume: the pod was deleted by force
+// and made anew, and what its old volume holds is not forgotten. No pod has such a name.
+func VolumeReporter(gateway, volume string) string { return gateway + "_" + volume }
+
+// ParseVolumeReporter reads what VolumeReporter wrote, and returns false for the name of a pod.
+func ParseVolumeReporter(name string) (gateway, volume string, ok bool) {
+	return strings.Cut(name, "_")
+}
+
 // InstrumentStatusKey is where a gateway pod reports about an instrument.
 func InstrumentStatusKey(instrument, gateway string) string {
 	return "instrument." + instrument + "." + gateway
@@ -68,6 +78,9 @@ type GatewayStatus struct {
 	Address     string    `json:"address,omitempty"`
 	StartedAt   time.Time `json:"startedAt"`
 	ReportedAt  time.Time `json:"reportedAt"`
+	// Volume names the volume that the pod's spool is on; empty in reports of before
+	// volumes had names.
+	Volume string `json:"volume,omitempty"`
 	// Revision of the registry that the pod runs; 0 before the first.
 	Revision int64  `json:"revision"`
 	Datapath string `json:"datapath"`
@@ -81,6 +94,9 @@ type GatewayStatus struct {
 	// Stopped: these are the pod's last words. Whoever ends without them may have
 	// received more since.
 	Stopped bool `json:"stopped,omitempty"`
+	// Unwritten: it stopped before all that it counted was in the ledger. Its next life
+	// counts the rest.
+	Unwritten bool `json:"unwritten,omitempty"`
 
 	// Replica is where the pod takes copies of what waits in the spools of its
 	// pool's other pods, as host:port; empty where it takes none.

@@ -41,19 +41,32 @@ func ParseObservationSubject(subject string) (site, instrument, channel string, 
 // nothing of a stream filters by it; without a filter it would be given all.
 func NoObservations(site string) string { return ObservationSubject(site, "_", "_") }
 
-// NoticeSubject is where an instrument's notices are published.
+// NoticeSubject is where an instrument's notices are published, but for those of backfill.
 func NoticeSubject(site, instrument string) string { return "notice." + site + "." + instrument }
 
-// ParseNoticeSubject returns the instrument of a subject that NoticeSubject made.
-func ParseNoticeSubject(subject string) (site, instrument string, err error) {
-	p := strings.Split(subject, ".")
-	if len(p) != 3 || p[0] != "notice" || slices.Contains(p, "") {
-		return "", "", fmt.Errorf("subject %q is not notice.<site>.<instrument>: %w", subject, ErrMalformed)
-	}
-	return p[1], p[2], nil
+// backfillToken ends the subject of notices of backfill.
+const backfillToken = "backfill"
+
+// BackfillSubject is where an instrument's notices of backfill are published: objects that
+// came late. Whoever selects an instrument's notices by NoticeSubject is not given them.
+func BackfillSubject(site, instrument string) string {
+	return NoticeSubject(site, instrument) + "." + backfillToken
 }
 
-// NoticeSubjects matches all notices of a Site.
+// ParseNoticeSubject returns the instrument of a subject that NoticeSubject or
+// BackfillSubject made.
+func ParseNoticeSubject(subject string) (site, instrument string, backfill bool, err error) {
+	p := strings.Split(subject, ".")
+	if backfill = len(p) == 4 && p[3] == backfillToken; backfill {
+		p = p[:3]
+	}
+	if len(p) != 3 || p[0] != "notice" || slices.Contains(p, "") {
+		return "", "", false, fmt.Errorf("subject %q is not notice.<site>.<instrument>, or that and .%s: %w", subject, backfillToken, ErrMalformed)
+	}
+	return p[1], p[2], backfill, nil
+}
+
+// NoticeSubjects matches all notices of a Site, those of backfill among them.
 func NoticeSubjects(site string) string { return "notice." + site + ".>" }
 
 // HealthSubject is where changes of conditions are published.

@@ -17,10 +17,15 @@ type Ticket struct {
 	Format   int    `json:"format"`
 	Feed     string `json:"feed"`
 	Consumer string `json:"consumer"`
-	// Reader that it was given to: the consumer, or a named reader. Strangers need
-	// none.
-	Reader    string    `json:"reader,omitempty"`
-	ExpiresAt time.Time `json:"expiresAt"`
+	// Reader that it was given to, as access.Reader's String: the consumer, or a named
+	// reader. Strangers need none.
+	Reader string `json:"reader,omitempty"`
+	// By is the hash of the token that it was asked for with, Certificate the one (DER)
+	// that was shown where no token was: the ticket opens nothing, and what it opened
+	// ends, when that does not let in any more.
+	By          *TokenHash `json:"by,omitempty"`
+	Certificate []byte     `json:"certificate,omitempty"`
+	ExpiresAt   time.Time  `json:"expiresAt"`
 }
 
 // TicketKey is the key of a ticket's entry; the secret cannot be told from it.

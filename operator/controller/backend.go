@@ -104,55 +104,64 @@ type errMarker struct{ plan.Finding }
 
 func (e errMarker) Error() string { return e.Message }
 
-// tryJetStream sees that the streams and buckets stand as planned, makes or
-// changes them where they don't, and says whether the registry's bucket is new.
-func tryJetStream(ctx context.Context, js jetstream.JetStream, want wanted) (newRegistry bool, err error) {
+// tryJetStream sees that the streams and buckets stand as planned, makes or changes
+// them where they don't, and returns the streams that it made.
+func tryJetStream(ctx context.Context, js jetstream.JetStream, want wanted) (made []string, err error) {
 	for _, s := range want.streams {
-		if err := ensureStream(ctx, js, s, want); err != nil {
-			return false, fmt.Errorf("stream %s: %w", s.Name, err)
+		created, err := ensureStream(ctx, js, s, want)
+		if err != nil {
+			return made, fmt.Errorf("stream %s: %w", s.Name, err)
+		}
+		if created {
+			made = append(made, s.Name)
 		}
 	}
 	for _, b := range want.buckets {
 		created, err := ensureBucket(ctx, js, b)
 		if err != nil {
-			return false, fmt.Errorf("key-value bucket %s: %w", b.Name, err)
+			return made, fmt.Errorf("key-value bucket %s: %w", b.Name, err)
 		}
-		newRegistry = newRegistry || created && b.Name == wire.RegistryBucket(want.marker.Code)
+		if created {
+			made = append(made, streamOf(b.Name))
+		}
 	}
-	return newRegistry, nil
+	return made, nil
 }
 
-func ensureStream(ctx context.Context, js jetstream.JetStream, s plan.Stream, want wanted) error {
+// streamOf is the stream that a key-value bucket is.
+func streamOf(bucket string) string { return "KV_" + bucket }
+
+func ensureStream(ctx context.Context, js jetstream.JetStream, s plan.Stream, want wanted) (created bool, err error) {
 	existing, err := js.Stream(ctx, s.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		cfg, err := streamConfig(jetstream.StreamConfig{Name: s.Name}, s, want.marker)
 		if err != nil {
-			return err
+			return false, err
 		}
 		_, err = js.CreateStream(ctx, cfg)
-		return err
+		return err == nil, err
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	is := existing.CachedInfo().Config
 	var found *wire.SiteMarker
 	if text := is.Metadata[wire.StreamMetadataMarker]; text != "" {
 		m, err := wire.DecodeSiteMarker([]byte(text))
 		if err != nil {
-			return fmt.Errorf("its marker: %w", err)
+			return false, fmt.Errorf("its marker: %w", err)
 		}
 		found = &m
 	}
 	if plan.JudgeMarker(want.marker, found, want.takeOver) == plan.MarkerRespect {
-		return errMarker{plan.MarkerConflict(want.marker, *found, fmt.Sprintf("stream %s at %s", s.Name, strings.Join(want.servers, ",")))}
+		return false, errMarker{plan.MarkerConflict(want.marker, *found, fmt.Sprintf("stream %s at %s", s.Name, strings.Join(want.servers, ",")))}
 	}
 	cfg, err := streamConfig(is, s, want.marker)
 	if err != nil || reflect.DeepEqual(cfg, is) {
-		return err
+		return false, err
 	}
 	_, err = js.UpdateStream(ctx, cfg)
-	return err
+	return false, err
 }
 
 // streamConfig changes in a stream's configuration what is ours to say.

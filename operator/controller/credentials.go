@@ -5,13 +5,16 @@ package controller
 import (
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
 
@@ -38,42 +41,174 @@ func readAccountKey(secret *corev1.Secret) (accountKey, error) {
 	return accountKey{pair: pair, account: account, issuer: issuer}, nil
 }
 
+// consumerAccountKey issues users of the account of consumers, or says why not.
+func consumerAccountKey(site *v1alpha1.Site, secrets plan.Secrets) (accountKey, *plan.Finding) {
+	return ownAccountKey(site, secrets, plan.ConsumerAccountSecrets(site), "consumers")
+}
+
+// leafAccountKey issues users of the account of leaves, or says why not.
+func leafAccountKey(site *v1alpha1.Site, secrets plan.Secrets) (accountKey, *plan.Finding) {
+	return ownAccountKey(site, secrets, plan.LeavesAccountSecrets(site), "leaves")
+}
+
+// ownAccountKey issues users of the account whose key the one Secret of needs holds. That
+// account must not be another that the Site names, as far as these Secrets are known.
+func ownAccountKey(site *v1alpha1.Site, secrets plan.Secrets, needs []plan.SecretNeed, whose string) (accountKey, *plan.Finding) {
+	if missing, is := secrets.Missing(needs); is {
+		return accountKey{}, &missing
+	}
+	need := needs[0]
+	key, err := readAccountKey(secrets[need.Name])
+	for _, other := range slices.Concat(plan.JetStreamSecrets(site), plan.ConsumerAccountSecrets(site), plan.CommandAccountSecrets(site), plan.LeavesAccountSecrets(site)) {
+		if err == nil && other.Field != need.Field && value(secrets[other.Name], plan.KeyAccountID) == key.account {
+			err = fmt.Errorf("%s is the account in Secret %q: %s need one of their own", plan.KeyAccountID, other.Name, whose)
+		}
+	}
+	if err != nil {
+		return accountKey{}, unreadable(need.Name, need.Field+" of Site "+site.Name, err)
+	}
+	return key, nil
+}
+
 func value(secret *corev1.Secret, key string) string {
+	if secret == nil {
+		return ""
+	}
 	return strings.TrimSpace(string(secret.Data[key]))
 }
 
 // mint issues credentials (a .creds file) for a new user that may do what the
-// plan says and no more. They do not expire: the pool they are for goes on
-// when the operator is away.
+// plan says and no more. They are the operator's own, which no Secret holds, and do
+// not expire: others are issued when the operator starts.
 func (k accountKey) mint(user plan.JetStreamUser) ([]byte, error) {
 	pair, err := nkeys.CreateUser()
 	if err != nil {
 		return nil, fmt.Errorf("make a key for %s: %w", user.Name, err)
 	}
-	public, err := pair.PublicKey()
-	if err != nil {
-		return nil, fmt.Errorf("make a key for %s: %w", user.Name, err)
-	}
-	claims := jwt.NewUserClaims(public)
-	claims.Name = user.Name
-	if k.issuer != k.account {
-		claims.IssuerAccount = k.account
-	}
+	return k.encode(claimsOf(user), pair, time.Time{})
+}
+
+// maxUserName is how much of a user's name, in bytes, its token has: the name is for
+// people, and servers bound the length of tokens.
+const maxUserName = 64
+
+// claimsOf is what a user's token says, but for the key and the expiry.
+func claimsOf(user plan.JetStreamUser) *jwt.UserClaims {
+	name := user.Name[:min(len(user.Name), maxUserName)]
+	claims := jwt.NewUserClaims(name) // encode sets the subject
+	claims.Name = name
 	claims.Pub.Allow.Add(user.Publish...)
 	claims.Pub.Deny.Add(user.DenyPublish...)
 	claims.Sub.Allow.Add(user.Subscribe...)
-	if user.LeafOnly {
+	switch {
+	case user.LeafOnly:
 		claims.AllowedConnectionTypes.Add(jwt.ConnectionTypeLeafnode)
+	case user.ClientOnly:
+		claims.AllowedConnectionTypes.Add(jwt.ConnectionTypeStandard, jwt.ConnectionTypeWebsocket)
+	}
+	return claims
+}
+
+// encode makes credentials for a user's key; with a zero expiry they do not expire.
+func (k accountKey) encode(claims *jwt.UserClaims, pair nkeys.KeyPair, expires time.Time) ([]byte, error) {
+	var err error
+	if claims.Subject, err = pair.PublicKey(); err != nil {
+		return nil, fmt.Errorf("make a key for %s: %w", claims.Name, err)
+	}
+	claims.Expires, claims.IssuerAccount = 0, ""
+	if !expires.IsZero() {
+		claims.Expires = expires.Unix()
+	}
+	if k.issuer != k.account {
+		claims.IssuerAccount = k.account
 	}
 	token, err := claims.Encode(k.pair)
 	if err != nil {
-		return nil, fmt.Errorf("sign the token of %s: %w", user.Name, err)
+		return nil, fmt.Errorf("sign the token of %s: %w", claims.Name, err)
 	}
 	seed, err := pair.Seed()
 	if err != nil {
-		return nil, fmt.Errorf("make a key for %s: %w", user.Name, err)
+		return nil, fmt.Errorf("make a key for %s: %w", claims.Name, err)
 	}
 	return jwt.FormatUserConfig(token, seed)
+}
+
+// issued are the credentials in a Secret that the operator wrote; nil where it holds
+// none that can be read.
+func issued(secret *corev1.Secret) *plan.Credentials {
+	claims := issuedToken(secret)
+	if claims == nil {
+		return nil
+	}
+	pair, err := jwt.ParseDecoratedUserNKey(secret.Data[plan.KeyUserCreds])
+	if err != nil {
+		return nil
+	}
+	if public, err := pair.PublicKey(); err != nil || public != claims.Subject {
+		return nil
+	}
+	c := &plan.Credentials{User: claims.Subject, Permissions: secret.Annotations[plan.AnnotationPermissions]}
+	if claims.Expires > 0 {
+		c.ExpiresAt = time.Unix(claims.Expires, 0)
+	}
+	return c
+}
+
+// issuedToken is the token in a Secret that the operator wrote; nil where none can be read.
+func issuedToken(secret *corev1.Secret) *jwt.UserClaims {
+	if secret == nil {
+		return nil
+	}
+	token, err := jwt.ParseDecoratedJWT(secret.Data[plan.KeyUserCreds])
+	if err != nil {
+		return nil
+	}
+	claims, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		return nil
+	}
+	return claims
+}
+
+func expiry(c *plan.Credentials) time.Time {
+	if c == nil {
+		return time.Time{}
+	}
+	return c.ExpiresAt
+}
+
+// credentials does with the credentials in a Secret what the plan says, and returns
+// the file and what is in it. The file is nil where the Secret's stays.
+func (k accountKey) credentials(user plan.JetStreamUser, current *corev1.Secret, rotate string, now time.Time) ([]byte, *plan.Credentials, error) {
+	permissions := user.Hash(k.account, k.issuer)
+	action := user.Action(issued(current), permissions, rotate, now)
+	return k.issue(action, claimsOf(user), permissions, user.Life(), current, now)
+}
+
+// issue makes credentials that say what claims do, for the key that the action asks for.
+func (k accountKey) issue(action plan.CredentialsAction, claims *jwt.UserClaims, permissions string, life time.Duration,
+	current *corev1.Secret, now time.Time,
+) ([]byte, *plan.Credentials, error) {
+	var pair nkeys.KeyPair
+	var err error
+	switch action {
+	case plan.CredentialsKept:
+		return nil, issued(current), nil
+	case plan.CredentialsRenewed:
+		pair, err = jwt.ParseDecoratedUserNKey(current.Data[plan.KeyUserCreds])
+	case plan.CredentialsReplaced:
+		pair, err = nkeys.CreateUser()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a key for %s: %w", claims.Name, err)
+	}
+	is := &plan.Credentials{Permissions: permissions}
+	if life > 0 {
+		is.ExpiresAt = now.Add(life).Truncate(time.Second)
+	}
+	creds, err := k.encode(claims, pair, is.ExpiresAt)
+	is.User = claims.Subject
+	return creds, is, err
 }
 
 // readTLS reads what a backend is recognized by, and what shows who we are.

@@ -5,6 +5,7 @@ package controller
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
@@ -29,7 +30,7 @@ func TestCredentialsFitAConnectLine(t *testing.T) {
 	for _, user := range []plan.JetStreamUser{plan.GatewayUser(site, strings.Repeat("p", 40)), plan.OperatorUser(site), plan.FeedServerUser(site),
 		plan.ConsumerUser(site, feed, consumer, plan.ConsumerVerdict{Notices: true, Telemetry: true},
 			wire.ConsumerDurable(consumer.Name, "0123456789"))} {
-		creds, err := signingKey(t).mint(user)
+		creds, _, err := signingKey(t).credentials(user, nil, "", time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,4 +121,40 @@ func signingKey(t *testing.T) accountKey {
 		t.Fatal(err)
 	}
 	return key
+}
+
+// TestConsumersNeedAnAccountOfTheirOwn: the key of the account of the streams issues no consumer's user, whichever Secret
+// it lies in.
+func TestConsumersNeedAnAccountOfTheirOwn(t *testing.T) {
+	secret := func() *corev1.Secret {
+		key := signingKey(t)
+		seed, err := key.pair.Seed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &corev1.Secret{Data: map[string][]byte{plan.KeyAccountSeed: seed, plan.KeyAccountID: []byte(key.account)}}
+	}
+	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "hub"}}
+	site.Spec.JetStream.AccountKeySecretRef = &v1alpha1.LocalReference{Name: "account"}
+	site.Spec.JetStream.ConsumerAccountKeySecretRef = &v1alpha1.LocalReference{Name: "consumers"}
+	streams, own := secret(), secret()
+	signer := secret() // another signing key of the account of the streams
+	signer.Data[plan.KeyAccountID] = streams.Data[plan.KeyAccountID]
+	for name, c := range map[string]struct {
+		consumers *corev1.Secret
+		says      string
+	}{
+		"an account of their own":                {own, ""},
+		"no Secret":                              {nil, "does not exist"},
+		"the account of the streams":             {streams, "one of their own"},
+		"the account of the streams, other keys": {signer, "one of their own"},
+	} {
+		key, problem := consumerAccountKey(site, plan.Secrets{"account": streams, "consumers": c.consumers})
+		switch {
+		case c.says == "" && (problem != nil || key.account != string(own.Data[plan.KeyAccountID])):
+			t.Errorf("%s: %v", name, problem)
+		case c.says != "" && (problem == nil || !strings.Contains(problem.Message, c.says) || !strings.Contains(problem.Message, "consumerAccountKeySecretRef")):
+			t.Errorf("%s: %v", name, problem)
+		}
+	}
 }

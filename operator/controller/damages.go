@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 // takeDamage stores what is said of one object of an instrument, or that it is whole.
@@ -32,6 +33,34 @@ func (r *reports) takeDamage(instrument string, entry jetstream.KeyValueEntry) {
 	}
 	r.mu.Unlock()
 	r.damageChanged(instrument)
+	r.ledgerChanged()
+}
+
+// takeScrub stores when the archivist last read the archive.
+func (r *reports) takeScrub(value []byte) {
+	status, err := wire.DecodeScrubStatus(value)
+	if err != nil {
+		r.log.Warn("the report of the scrub cannot be read", "error", err)
+		return
+	}
+	r.mu.Lock()
+	r.scrub = &status
+	r.mu.Unlock()
+	r.ledgerChanged()
+}
+
+// ofScrub returns when the archivist last read the archive, nil where nobody said so yet,
+// and how much is known to be damaged.
+func (r *reports) ofScrub() (*wire.ScrubStatus, plan.DamageCounts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var counts plan.DamageCounts
+	for _, damaged := range r.damages {
+		for _, d := range damaged {
+			counts.Add(d)
+		}
+	}
+	return r.scrub, counts
 }
 
 // ofDamage returns what is known to be damaged of an instrument.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -37,6 +39,31 @@ func TestDamage(t *testing.T) {
 	c := w.awaits("Instrument", "camera", "ArchiveIntact", "False/Damaged")
 	says(t, c, d.ID, "1 of them missing", "substorm archive verify")
 
+	// The Site's status says how much is damaged, and when the archivist last looked.
+	ended := at.Add(time.Hour)
+	report, err := wire.ScrubStatus{ReportedAt: at, LastPass: &wire.ScrubPass{BegunAt: at, EndedAt: &ended, Objects: 7},
+		Pass: &wire.ScrubPass{BegunAt: ended, Instrument: "camera", Day: "2026-11-20", Objects: 3}}.Encode()
+	if err == nil {
+		err = g.put(wire.StatusBucket("hub"), wire.ScrubStatusKey, report)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := func(what string, as func(*v1alpha1.ArchiveState) bool) {
+		t.Helper()
+		eventually(t, what, func() error {
+			var s v1alpha1.SiteStatus
+			if w.status("Site", "hub", &s); s.Archive == nil || !as(s.Archive) {
+				return fmt.Errorf("status.archive is %+v", s.Archive)
+			}
+			return nil
+		})
+	}
+	archive("damage, and a pass", func(s *v1alpha1.ArchiveState) bool {
+		return s.Damaged == 1 && s.Missing == 1 && s.LastPass != nil && s.LastPass.Objects == 7 && s.LastPass.EndedAt.Equal(&metav1.Time{Time: ended}) &&
+			s.Pass != nil && s.Pass.Day == "2026-11-20"
+	})
+
 	kv, err := g.js.KeyValue(t.Context(), wire.StatusBucket("hub"))
 	if err == nil {
 		err = kv.Purge(t.Context(), wire.DamageKey("camera", d.ID))
@@ -44,6 +71,7 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	archive("no damage", func(s *v1alpha1.ArchiveState) bool { return s.Damaged == 0 && s.Missing == 0 && s.LastPass != nil })
 	eventually(t, "it is whole again", func() error {
 		var s v1alpha1.InstrumentStatus
 		w.status("Instrument", "camera", &s)

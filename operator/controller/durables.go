@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -174,10 +175,16 @@ func (b *busKeeper) makeDurable(ctx context.Context, d plan.Durable, seen map[st
 	return made.CachedInfo(), nil
 }
 
+// maxPull is how long a request for messages may wait. Servers forget after two minutes
+// where the answers to a request from another account go, and would lose what they
+// deliver later.
+const maxPull = 90 * time.Second
+
 func durableConfig(cfg jetstream.ConsumerConfig, d plan.Durable) jetstream.ConsumerConfig {
 	cfg.Description = d.Description
 	cfg.FilterSubject, cfg.FilterSubjects = "", d.Subjects
 	cfg.MaxAckPending = d.Window
+	cfg.MaxRequestExpires = maxPull
 	cfg.Metadata = maps.Clone(cfg.Metadata)
 	if cfg.Metadata == nil {
 		cfg.Metadata = map[string]string{}
@@ -191,7 +198,7 @@ func sameDurable(is jetstream.ConsumerConfig, d plan.Durable) bool {
 	if is.FilterSubject != "" {
 		subjects = []string{is.FilterSubject}
 	}
-	return is.Description == d.Description && is.MaxAckPending == d.Window &&
+	return is.Description == d.Description && is.MaxAckPending == d.Window && is.MaxRequestExpires == maxPull &&
 		slices.Equal(slices.Sorted(slices.Values(subjects)), slices.Sorted(slices.Values(d.Subjects)))
 }
 

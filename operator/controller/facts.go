@@ -5,6 +5,7 @@ package controller
 import (
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,9 @@ type facts struct {
 	// states of the Site's instruments as last planned.
 	states map[string]instrumentState
 
+	// unreadable are the Site's objects that cannot be decoded.
+	unreadable []plan.UnreadableObject
+
 	feeds feedFacts
 }
 
@@ -57,6 +61,23 @@ func newFacts(now time.Time, log *slog.Logger) *facts {
 		states:   map[string]instrumentState{},
 		feeds:    newFeedFacts(),
 	}
+}
+
+// setUnreadable stores which objects cannot be decoded, and says whether that is new.
+func (f *facts) setUnreadable(all []plan.UnreadableObject) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.Equal(f.unreadable, all) {
+		return false
+	}
+	f.unreadable = all
+	return true
+}
+
+func (f *facts) unreadableObjects() []plan.UnreadableObject {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unreadable
 }
 
 // judge takes the verdicts on all of the Site's instruments, forgets those
@@ -165,8 +186,21 @@ func (f *facts) setBackend(which func(*plan.Backends) **plan.Finding, found *pla
 	return (was == nil) != (found == nil) || was != nil && *was != *found
 }
 
-func theObjectStore(b *plan.Backends) **plan.Finding { return &b.ObjectStore }
-func theJetStream(b *plan.Backends) **plan.Finding   { return &b.JetStream }
+// setRecreated notes that a stream was made anew that somebody had deleted.
+func (f *facts) setRecreated(name string, at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// Whoever was given the facts before goes on reading the map that it got.
+	f.backends.Recreated = maps.Clone(f.backends.Recreated)
+	if f.backends.Recreated == nil {
+		f.backends.Recreated = map[string]time.Time{}
+	}
+	f.backends.Recreated[name] = at
+}
+
+func theObjectStore(b *plan.Backends) **plan.Finding   { return &b.ObjectStore }
+func theJetStream(b *plan.Backends) **plan.Finding     { return &b.JetStream }
+func theLeavesAccount(b *plan.Backends) **plan.Finding { return &b.LeavesAccount }
 
 // setBus says whether reports are read, and returns whether that is new.
 func (f *facts) setBus(up bool, now time.Time) bool {

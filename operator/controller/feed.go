@@ -35,6 +35,9 @@ func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
+	if plan.Unreadable(feed) != "" {
+		return ctrl.Result{}, nil // what was made for it stays as it is
+	}
 	newest(r.statuses, name, feed, &feed.Status)
 
 	key := types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name}

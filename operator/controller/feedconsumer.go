@@ -8,6 +8,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"maps"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,6 +48,9 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
+	if plan.Unreadable(consumer) != "" { // what was made for it stays as it is
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, plan.ConsumerSecretName(consumer), r.links.now())
+	}
 	newest(r.statuses, name, consumer, &consumer.Status)
 	feed, err := optional(ctx, r.client, types.NamespacedName{Namespace: consumer.Namespace, Name: consumer.Spec.FeedRef.Name}, &v1alpha1.Feed{})
 	if err != nil {
@@ -56,6 +61,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	var failed error
 	if feed == nil {
 		view.Verdict = plan.OrphanConsumer(consumer)
+		view.Credentials, failed = r.keepCredentials(ctx, r.secrets, consumer, plan.ConsumerSecretName(consumer), view.Now)
 	} else {
 		p.site = types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name}
 		if view.Site, err = optional(ctx, r.client, p.site, &v1alpha1.Site{}); err != nil {
@@ -63,7 +69,9 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		}
 		f := r.links.facts(p.site)
 		if !f.readConsumer(&view) {
-			return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
+			// The registry's controller has not come to it yet, and wakes this one; it does not
+			// while the Site cannot be read.
+			return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, plan.ConsumerSecretName(consumer), view.Now)
 		}
 		view.Servers, view.Reports = f.reports.ofFeedServers(), f.reports.ofConsumer(consumer.Name)
 		failed = r.admit(ctx, feed, &view)
@@ -73,7 +81,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	}
 	status, wait := plan.ConsumerStatus(view)
 	p.was, p.is, p.wasConds, p.isConds = &consumer.Status, &status, consumer.Status.Conditions, status.Conditions
-	p.urgency = plan.ConsumerUrgency(&consumer.Status, &status)
+	p.urgency, p.expiresAt = plan.ConsumerUrgency(&consumer.Status, &status), expiry(view.Credentials)
 	r.statuses.submit(p)
 	if failed != nil {
 		return ctrl.Result{}, failed
@@ -81,10 +89,12 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// admit sees that the consumer has what it needs to connect.
-func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, view *plan.ConsumerView) error {
-	if view.Site == nil || !view.Verdict.Served {
-		return nil
+// admit sees that the consumer has what it needs to connect, and what it has stays valid
+// while it is not admitted.
+func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, view *plan.ConsumerView) (err error) {
+	if view.Site == nil || plan.Unreadable(view.Site) != "" || !view.Verdict.Served {
+		view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Consumer, plan.ConsumerSecretName(view.Consumer), view.Now)
+		return err
 	}
 	access := plan.ConsumerAccess{Site: view.Site, Feed: feed, Consumer: view.Consumer, Verdict: view.Verdict}
 	var services corev1.ServiceList
@@ -93,43 +103,49 @@ func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, vie
 	}
 	access.Services = services.Items
 	view.URL = access.URL()
-	var err error
-	view.Failed, err = r.applyAccess(ctx, access)
+	view.Failed, view.Credentials, err = r.applyAccess(ctx, access, view.Now)
 	return err
 }
 
-// applyAccess keeps the consumer's Secret. Credentials are issued anew only where
-// what they allow has changed, and a token that is there stays.
-func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.ConsumerAccess) (*plan.Finding, error) {
+// applyAccess keeps the consumer's Secret. Credentials are issued anew where the plan
+// says so, and a token that is there stays. It returns the credentials in the Secret.
+func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.ConsumerAccess, now time.Time) (*plan.Finding, *plan.Credentials, error) {
 	site, consumer := access.Site, access.Consumer
 	name := plan.ConsumerSecretName(consumer)
-	needs := append(plan.JetStreamSecrets(site), plan.SecretNeed{Name: name})
+	needs := slices.Concat(plan.JetStreamSecrets(site), plan.ConsumerAccountSecrets(site), []plan.SecretNeed{{Name: name}})
 	secrets, err := r.secrets.read(ctx, consumer.Namespace, needs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	current := secrets[name]
 	if current != nil && !metav1.IsControlledBy(current, consumer) {
 		f := plan.ConsumerSecretNotOurs(name)
-		return &f, nil
+		return &f, nil, nil
 	}
 	if site.Spec.JetStream.TLS != nil && secrets[site.Spec.JetStream.TLS.SecretRef.Name] != nil {
 		access.CA = secrets[site.Spec.JetStream.TLS.SecretRef.Name].Data[plan.KeyCA]
 	}
 	if access.Durable, err = durableIn(consumer, current); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	data, permissions, problem, err := r.secretData(access, current, secrets)
+	data, is, problem, err := r.secretData(access, current, secrets, now)
 	if problem != nil || err != nil {
-		return problem, err
+		return problem, issued(current), err
+	}
+	permissions := ""
+	if is != nil {
+		permissions = is.Permissions
 	}
 	if current != nil && maps.EqualFunc(current.Data, data, bytes.Equal) && current.Annotations[plan.AnnotationPermissions] == permissions {
-		return nil, nil
+		return nil, is, nil
 	}
 	problem, err = r.applySecret(ctx, name, access.Secret(data, permissions))
 	r.secrets.forget(types.NamespacedName{Namespace: consumer.Namespace, Name: name})
 	r.wakers.registries.wake(types.NamespacedName{Namespace: site.Namespace, Name: site.Name}) // the token stands there
-	return problem, err
+	if problem != nil || err != nil {
+		is = issued(current)
+	}
+	return problem, is, err
 }
 
 // issueBytes of chance tell the credentials of a consumer from earlier ones.
@@ -151,36 +167,32 @@ func durableIn(consumer *v1alpha1.FeedConsumer, current *corev1.Secret) (string,
 	return wire.ConsumerDurable(consumer.Name, hex.EncodeToString(chance)), nil
 }
 
-// secretData is what the Secret should hold, and the hash of what credentials in it allow.
-func (r *consumerReconciler) secretData(access plan.ConsumerAccess, current *corev1.Secret, secrets plan.Secrets) (data map[string][]byte, permissions string, problem *plan.Finding, err error) {
+// secretData is what the Secret should hold, and what the credentials in it are.
+func (r *consumerReconciler) secretData(access plan.ConsumerAccess, current *corev1.Secret, secrets plan.Secrets, now time.Time) (
+	data map[string][]byte, is *plan.Credentials, problem *plan.Finding, err error,
+) {
 	data = access.Data()
 	user := access.User()
 	if user == nil {
 		if current != nil && plan.GoodToken(current) {
 			data[plan.KeyToken] = current.Data[plan.KeyToken]
-			return data, "", nil, nil
+			return data, nil, nil, nil
 		}
 		chance := make([]byte, tokenBytes)
 		if _, err = rand.Read(chance); err != nil {
-			return nil, "", nil, err
+			return nil, nil, nil, err
 		}
 		data[plan.KeyToken] = []byte(hex.EncodeToString(chance))
-		return data, "", nil, nil
+		return data, nil, nil, nil
 	}
-	ref := access.Site.Spec.JetStream.AccountKeySecretRef.Name
-	if secrets[ref] == nil {
-		f, _ := secrets.Missing(plan.JetStreamSecrets(access.Site))
-		return nil, "", &f, nil
+	key, problem := consumerAccountKey(access.Site, secrets)
+	if problem != nil {
+		return nil, nil, problem, nil
 	}
-	key, err := readAccountKey(secrets[ref])
-	if err != nil {
-		return nil, "", unreadable(ref, "spec.jetStream.accountKeySecretRef of Site "+access.Site.Name, err), nil
+	creds, is, err := key.credentials(*user, current, access.Consumer.Annotations[v1alpha1.AnnotationRotateCredentials], now)
+	if creds == nil && err == nil {
+		creds = current.Data[plan.KeyUserCreds]
 	}
-	permissions = user.Hash(key.account, key.issuer)
-	if current != nil && current.Annotations[plan.AnnotationPermissions] == permissions && value(current, plan.KeyUserCreds) != "" {
-		data[plan.KeyUserCreds] = current.Data[plan.KeyUserCreds]
-		return data, permissions, nil, nil
-	}
-	data[plan.KeyUserCreds], err = key.mint(*user)
-	return data, permissions, nil, err
+	data[plan.KeyUserCreds] = creds
+	return data, is, nil, err
 }

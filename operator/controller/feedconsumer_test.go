@@ -124,7 +124,7 @@ func (c *natsClient) mayNot() {
 			if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+subject+`"`) {
 				c.t.Errorf("a consumer may %s: the server says %v", what, err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			c.t.Errorf("a consumer may %s: the server says nothing against %s", what, subject)
 		}
 	}
@@ -143,9 +143,11 @@ func (c *natsClient) mayNot() {
 			"config": map[string]any{"name": "mine", "ack_policy": "none"}}),
 		"change its own durable": request("$JS.API.CONSUMER.CREATE.OBS_hub."+c.durable, map[string]any{"stream_name": "OBS_hub",
 			"config": map[string]any{"durable_name": c.durable, "ack_policy": "explicit"}}),
+		"pull past the account":         request("$JS.API.CONSUMER.MSG.NEXT.OBS_hub."+c.durable, nil),
+		"purge through the account":     request(wire.ConsumerAPI+".STREAM.PURGE.OBS_hub", nil),
 		"delete its own durable":        request("$JS.API.CONSUMER.DELETE.OBS_hub."+c.durable, nil),
-		"pull from another's durable":   request("$JS.API.CONSUMER.MSG.NEXT.OBS_hub.c_viewer", nil),
-		"see another's durable":         request("$JS.API.CONSUMER.INFO.OBS_hub.c_viewer", nil),
+		"pull from another's durable":   request(wire.ConsumerAPI+".CONSUMER.MSG.NEXT.OBS_hub.c_viewer", nil),
+		"see another's durable":         request(wire.ConsumerAPI+".CONSUMER.INFO.OBS_hub.c_viewer", nil),
 		"publish telemetry":             request("obs.hub.camera.raw", nil),
 		"publish a notice":              request("notice.hub.camera", nil),
 		"publish a gap of its own":      request("gap.hub.client", nil),
@@ -283,7 +285,7 @@ func TestConsumerMayNoLongerRead(t *testing.T) {
 		filters(consumer, "OBS_hub", "obs.hub.mag-1.>", "obs.hub.mag-2.>")
 		filters(consumer, "NOTICE_hub", "gap.hub."+consumer, "notice.hub.mag-1", "notice.hub.mag-2")
 	}
-	restrict("camera", `{"live":"Restricted","readers":["client"]}`)
+	restrict("camera", `{"live":"Restricted","readers":["consumer:client"]}`)
 	filters("client", "OBS_hub", "obs.hub.camera.>", "obs.hub.mag-1.>", "obs.hub.mag-2.>")
 	filters("orphan", "OBS_hub", "obs.hub.mag-1.>", "obs.hub.mag-2.>")
 
@@ -297,7 +299,7 @@ func TestConsumerMayNoLongerRead(t *testing.T) {
 	filters("orphan", "NOTICE_hub", "gap.hub.orphan")
 	w.applyFeed("all", "")
 	c := w.awaits("FeedConsumer", "orphan", "Accepted", "False/Forbidden")
-	says(t, c, `"orphan"`, "spec.access.readers")
+	says(t, c, `"consumer:orphan"`, "spec.access.readers")
 	w.awaits("FeedConsumer", "client", "Accepted", "True/Accepted")
 	filters("client", "OBS_hub", "obs.hub.camera.>")
 	restrict("mag-2", `{"live":"Public"}`)

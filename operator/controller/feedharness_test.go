@@ -28,6 +28,12 @@ import (
 func newFeedWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
+	w.startFeedWorld()
+	return w
+}
+
+func (w *world) startFeedWorld() {
+	w.t.Helper()
 	w.start()
 	w.applySite("hub", "hub")
 	w.patchSite(`{"spec":{"feedServer":{"replicas":1}}}`)
@@ -40,7 +46,6 @@ func newFeedWorld(t *testing.T) *world {
 		w.applyLabeled(name, 30100+i, group)
 	}
 	w.awaits("Site", "hub", "JetStreamReachable", "True/Reachable")
-	return w
 }
 
 func (w *world) applyLabeled(name string, port int, group string) {
@@ -248,7 +253,7 @@ func (w *world) connectAs(secret *corev1.Secret) *natsClient {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
+	js, err := jetstream.NewWithAPIPrefix(nc, string(data[plan.KeyAPIPrefix]))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -27,6 +27,9 @@ func (r *siteReconciler) applyFeedServer(ctx context.Context, view *plan.SiteVie
 	var failed error
 	switch {
 	case !plan.SiteAccepted(alone).OK():
+		if site.Spec.FeedServer != nil && site.Spec.JetStream.AccountKeySecretRef != nil {
+			view.FeedServer.Credentials, failed = r.keepCredentials(ctx, r.secrets, site, plan.JetStreamSecret(plan.FeedServerName(site)), view.Now)
+		}
 	case site.Spec.FeedServer == nil:
 		failed = r.removeFeedServer(ctx, site)
 	default:
@@ -119,6 +122,7 @@ func (r *siteReconciler) applyFeedServerUser(ctx context.Context, view *plan.Sit
 		f := plan.SiteObjectNotOurs("Secret", name)
 		return &f, nil
 	}
+	view.FeedServer.Credentials = issued(current)
 	ref := view.Site.Spec.JetStream.AccountKeySecretRef.Name
 	if view.Secrets[ref] == nil {
 		if current != nil {
@@ -132,15 +136,16 @@ func (r *siteReconciler) applyFeedServerUser(ctx context.Context, view *plan.Sit
 	}
 	user := plan.FeedServerUser(view.Site)
 	s.Permissions = user.Hash(key.account, key.issuer)
-	if current != nil && current.Annotations[plan.AnnotationPermissions] == s.Permissions && value(current, plan.KeyUserCreds) != "" {
-		return nil, nil
-	}
-	creds, err := key.mint(user)
-	if err != nil {
+	creds, is, err := key.credentials(user, current, view.Site.Annotations[v1alpha1.AnnotationRotateCredentials], view.Now)
+	if err != nil || creds == nil {
 		return nil, err
 	}
 	defer r.secrets.forget(types.NamespacedName{Namespace: view.Site.Namespace, Name: name})
-	return r.applySecret(ctx, name, s.CredentialsSecret(creds))
+	finding, err := r.applySecret(ctx, name, s.CredentialsSecret(creds))
+	if finding == nil && err == nil {
+		view.FeedServer.Credentials = is
+	}
+	return finding, err
 }
 
 // removeFeedServer removes what a Site's feed servers were made of. The Secret with

@@ -64,7 +64,7 @@ func run(m *testing.M) int {
 
 // patience is how long a test waits for what must come. It says nothing about
 // how long it takes.
-const patience = 90 * time.Second
+const patience = parts.Patience
 
 // world is a namespace with an operator of its own, a NATS server in operator
 // mode and an S3 server, both with TLS.
@@ -98,6 +98,8 @@ func newWorld(t *testing.T) *world {
 	w.minio = parts.MinIO(t, parts.MinIOOptions{TLS: true})
 	w.secret("s3", map[string]string{"accessKeyID": w.minio.AccessKeyID, "secretAccessKey": w.minio.SecretAccessKey})
 	w.secret("account", map[string]string{"account.seed": w.nats.AccountSeed, "account.id": w.nats.AccountID})
+	w.secret("consumers", map[string]string{"account.seed": w.nats.ConsumersSeed, "account.id": w.nats.ConsumersID})
+	w.secret("leaves", map[string]string{"account.seed": w.nats.LeavesSeed, "account.id": w.nats.LeavesID})
 	w.secret("s3-tls", map[string]string{"ca.crt": string(w.minio.CA.PEM)})
 	certificate, key := w.nats.CA.Issue(t, "operator")
 	w.secret("nats-tls", map[string]string{"ca.crt": string(w.nats.CA.PEM), "tls.crt": string(certificate), "tls.key": string(key)})
@@ -144,7 +146,7 @@ func (w *world) start() {
 
 func (w *world) manager(cfg *rest.Config, log *slog.Logger) ctrl.Manager {
 	w.t.Helper()
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+	mgr, err := ctrl.NewManager(controller.Readable(cfg, scheme, log), ctrl.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}, ByObject: controller.CacheObjects()},
 		Metrics: server.Options{BindAddress: "0"},
@@ -208,6 +210,8 @@ spec:
   jetStream:
     servers: [%q]
     accountKeySecretRef: {name: account}
+    consumerAccountKeySecretRef: {name: consumers}
+    leafAccountKeySecretRef: {name: leaves}
     tls: {secretRef: {name: nats-tls}}
     durability: Synced
     observations: {maxSize: 64Mi}

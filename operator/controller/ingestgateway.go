@@ -41,10 +41,16 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
+	if plan.Unreadable(gateway) != "" {
+		return r.keepPool(ctx, name, gateway) // what was made for it stays as it is
+	}
 	newest(r.statuses, name, gateway, &gateway.Status)
 	view, err := r.read(ctx, gateway)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if view.Site != nil && plan.Unreadable(view.Site) != "" {
+		return r.keepPool(ctx, name, gateway)
 	}
 	// How many pods there are decides, with their spools, how few there may be.
 	if err := r.readPods(ctx, &view); err != nil {
@@ -52,7 +58,9 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 	var failed error
 	if plan.GatewayAccepted(view).OK() {
-		view.Failed, failed = r.apply(ctx, view)
+		view.Failed, failed = r.apply(ctx, &view)
+	} else {
+		failed = r.keep(ctx, &view)
 	}
 	if err := r.readPods(ctx, &view); err != nil {
 		return ctrl.Result{}, err
@@ -62,7 +70,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	p := planned{
 		resource: name, object: gateway, site: site,
 		was: &gateway.Status, is: &status, wasConds: gateway.Status.Conditions, isConds: status.Conditions,
-		urgency: plan.GatewayUrgency(&gateway.Status, &status),
+		urgency: plan.GatewayUrgency(&gateway.Status, &status), expiresAt: expiry(view.Credentials),
 	}
 	if view.Site != nil {
 		p.code = view.Site.Spec.Code
@@ -72,6 +80,30 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return ctrl.Result{}, failed
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// keep renews what the pods of a pool that is not accepted now, or cannot be read, run with.
+func (r *gatewayReconciler) keep(ctx context.Context, view *plan.GatewayView) error {
+	if view.Site == nil || view.Site.Spec.JetStream.AccountKeySecretRef != nil {
+		var err error
+		if view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Gateway, plan.JetStreamSecret(view.Gateway.Name), view.Now); err != nil {
+			return err
+		}
+	}
+	peers, err := r.secrets.read(ctx, view.Gateway.Namespace, plan.PeersSecrets(view.Gateway.Name))
+	if err != nil || len(peers) == 0 {
+		return err
+	}
+	_, err = r.applyPeers(ctx, *view, plan.Pool{Gateway: view.Gateway})
+	return err
+}
+
+func (r *gatewayReconciler) keepPool(ctx context.Context, name resource, gateway *v1alpha1.IngestGateway) (ctrl.Result, error) {
+	view := plan.GatewayView{Now: r.links.now(), Gateway: gateway}
+	if err := r.keep(ctx, &view); err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.statuses.kept(name, view.Credentials, view.Now), nil
 }
 
 // read reads everything but what the pool's own objects became.
@@ -115,7 +147,7 @@ func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView
 
 // apply makes the pool's objects what they should be. What the API server
 // refuses is a finding; what failed otherwise is an error and worth another try.
-func (r *gatewayReconciler) apply(ctx context.Context, view plan.GatewayView) (*plan.Finding, error) {
+func (r *gatewayReconciler) apply(ctx context.Context, view *plan.GatewayView) (*plan.Finding, error) {
 	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Replicas: view.Replicas(), Image: r.image, PullSecrets: r.pull, Secrets: view.Secrets}
 	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		finding, err := r.applyUser(ctx, view, &pool)
@@ -123,7 +155,7 @@ func (r *gatewayReconciler) apply(ctx context.Context, view plan.GatewayView) (*
 			return finding, err
 		}
 	}
-	if finding, err := r.applyPeers(ctx, view, pool); finding != nil || err != nil {
+	if finding, err := r.applyPeers(ctx, *view, pool); finding != nil || err != nil {
 		return finding, err
 	}
 	objects := pool.Objects()
@@ -158,10 +190,10 @@ func (r *gatewayReconciler) prune(ctx context.Context, gateway *v1alpha1.IngestG
 	return nil
 }
 
-// applyUser keeps the pool's credentials in a Secret, and issues them anew only
-// where account or permissions changed. While the account's key is missing the
-// credentials that are there stay in use.
-func (r *gatewayReconciler) applyUser(ctx context.Context, view plan.GatewayView, pool *plan.Pool) (*plan.Finding, error) {
+// applyUser keeps the pool's credentials in a Secret, and issues them anew where the
+// plan says so. While the account's key is missing the credentials that are there
+// stay in use.
+func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayView, pool *plan.Pool) (*plan.Finding, error) {
 	name := plan.JetStreamSecret(view.Gateway.Name)
 	current, err := r.secrets.get(ctx, types.NamespacedName{Namespace: view.Gateway.Namespace, Name: name})
 	if err != nil {
@@ -171,6 +203,7 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view plan.GatewayView
 		f := plan.NotOurs("Secret", name)
 		return &f, nil
 	}
+	view.Credentials = issued(current)
 	ref := view.Site.Spec.JetStream.AccountKeySecretRef.Name
 	if view.Secrets[ref] == nil {
 		if current != nil {
@@ -184,12 +217,13 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view plan.GatewayView
 	}
 	user := plan.GatewayUser(view.Site, view.Gateway.Name)
 	pool.Permissions = user.Hash(key.account, key.issuer)
-	if current != nil && current.Annotations[plan.AnnotationPermissions] == pool.Permissions && value(current, plan.KeyUserCreds) != "" {
-		return nil, nil
-	}
-	creds, err := key.mint(user)
-	if err != nil {
+	creds, is, err := key.credentials(user, current, view.Gateway.Annotations[v1alpha1.AnnotationRotateCredentials], view.Now)
+	if err != nil || creds == nil {
 		return nil, err
 	}
-	return r.applySecret(ctx, name, pool.CredentialsSecret(creds))
+	finding, err := r.applySecret(ctx, name, pool.CredentialsSecret(creds))
+	if finding == nil && err == nil {
+		view.Credentials = is
+	}
+	return finding, err
 }

@@ -39,10 +39,15 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	newest(r.statuses, name, inst, &inst.Status)
-
 	site := types.NamespacedName{Namespace: inst.Namespace, Name: inst.Spec.SiteRef.Name}
 	f := r.links.facts(site)
+	if plan.Unreadable(inst) != "" { // what was made for it stays as it is
+		if f.setState(inst.Name, instrumentState{flowing: plan.UnreadableFlow(inst), settled: true}) {
+			r.wakers.sites.wake(site)
+		}
+		return ctrl.Result{}, nil
+	}
+	newest(r.statuses, name, inst, &inst.Status)
 	verdict, entry, judged := f.verdict(inst)
 	if !judged {
 		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one

@@ -113,6 +113,15 @@ func TestLeaf(t *testing.T) {
 	w.awaits("Site", "hub", "LeavesReachable", "True/Reachable")
 	eventually(t, "what came meanwhile should come", sourced(2))
 
+	late := wire.BackfillSubject("north", "camera")
+	publish(server.JetStream(t), late)
+	eventually(t, "what came late at the leaf should come", func() error {
+		if n := w.messages(hub, "NOTICE_hub", late); n != 1 {
+			return fmt.Errorf("there are %d of 1", n)
+		}
+		return nil
+	})
+
 	w.setLeaves("hub", "null")
 	eventually(t, "nothing should be sourced any more", func() error {
 		if sources := w.stream("NOTICE_hub").Sources; len(sources) > 0 {

@@ -13,17 +13,16 @@ import (
 )
 
 // applyLeafUsers keeps the credentials of a Site's leaves in Secrets, as those of a
-// pool are. Where the account's key cannot be had there are none.
+// pool are. Where the key of the account of leaves cannot be had there are none.
 func (r *siteReconciler) applyLeafUsers(ctx context.Context, view *plan.SiteView) error {
 	alone := *view
 	alone.Backends = plan.Backends{}
-	ref := view.Site.Spec.JetStream.AccountKeySecretRef
-	if len(view.Site.Spec.Leaves) == 0 || ref == nil || view.Secrets[ref.Name] == nil || !plan.SiteAccepted(alone).OK() {
+	if len(view.Site.Spec.Leaves) == 0 || view.Site.Spec.JetStream.LeafAccountKeySecretRef == nil || !plan.SiteAccepted(alone).OK() {
 		return nil
 	}
-	key, err := readAccountKey(view.Secrets[ref.Name])
-	if err != nil {
-		view.LeafFailed = unreadable(ref.Name, "spec.jetStream.accountKeySecretRef", err)
+	key, problem := leafAccountKey(view.Site, view.Secrets)
+	if problem != nil {
+		view.LeafFailed = problem
 		return nil
 	}
 	for _, leaf := range view.Site.Spec.Leaves {
@@ -50,14 +49,10 @@ func (r *siteReconciler) applyLeafUser(ctx context.Context, site *v1alpha1.Site,
 		return &f, nil
 	}
 	user := plan.LeafUser(site, leaf)
-	permissions := user.Hash(key.account, key.issuer)
-	if current != nil && current.Annotations[plan.AnnotationPermissions] == permissions && value(current, plan.KeyUserCreds) != "" {
-		return nil, nil
-	}
-	creds, err := key.mint(user)
-	if err != nil {
+	creds, is, err := key.credentials(user, current, "", r.links.now())
+	if err != nil || creds == nil {
 		return nil, err
 	}
 	defer r.secrets.forget(types.NamespacedName{Namespace: site.Namespace, Name: name})
-	return r.applySecret(ctx, name, plan.LeafSecret(site, leaf, creds, permissions))
+	return r.applySecret(ctx, name, plan.LeafSecret(site, leaf, creds, is.Permissions))
 }

@@ -17,43 +17,63 @@ import (
 func sourcesOf(s plan.Stream) []*jetstream.StreamSource {
 	var all []*jetstream.StreamSource
 	for _, source := range s.Sources {
-		all = append(all, &jetstream.StreamSource{
-			Name: source.Stream, FilterSubject: source.Subjects, OptStartSeq: source.From,
+		is := &jetstream.StreamSource{
+			Name: source.Stream, OptStartSeq: source.From,
 			External: &jetstream.ExternalStream{APIPrefix: source.APIPrefix, DeliverPrefix: source.DeliverPrefix},
-		})
+		}
+		for _, subject := range source.Subjects {
+			is.SubjectTransforms = append(is.SubjectTransforms, jetstream.SubjectTransformConfig{Source: subject.From, Destination: subject.To})
+		}
+		all = append(all, is)
 	}
 	return all
 }
 
 // askLeaves returns what our server says about the leaves' streams, by the leaf's
-// code: of each leaf the worse of its two.
-func askLeaves(ctx context.Context, js jetstream.JetStream, want wanted, now func() time.Time) (map[string]plan.LeafReport, error) {
-	var leaves map[string]plan.LeafReport
-	for _, s := range want.streams {
+// code: of each leaf the worse of its two, and of their copies. Copied is the JetStream of
+// the account of leaves, nil where there is none.
+func askLeaves(ctx context.Context, js, copied jetstream.JetStream, want wanted, now func() time.Time) (map[string]plan.LeafReport, error) {
+	leaves := map[string]plan.LeafReport{}
+	if err := askSources(ctx, js, want.streams, want.marker.Code, now, leaves); err != nil {
+		return nil, err
+	}
+	if copied != nil {
+		if err := askSources(ctx, copied, want.copied, want.marker.Code, now, leaves); err != nil {
+			return nil, err
+		}
+	}
+	return leaves, nil
+}
+
+// askSources adds what is said about the sources of streams.
+func askSources(ctx context.Context, js jetstream.JetStream, streams []plan.Stream, hub string, now func() time.Time, leaves map[string]plan.LeafReport) error {
+	for _, s := range streams {
 		if len(s.Sources) == 0 {
 			continue
 		}
 		stream, err := js.Stream(ctx, s.Name)
 		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", s.Name, err)
+			return fmt.Errorf("stream %s: %w", s.Name, err)
 		}
 		at := now()
 		for _, info := range stream.CachedInfo().Sources {
-			code, ok := wire.SiteOfStream(info.Name)
-			if !ok {
-				continue
-			}
 			report := leafReport(info, at)
+			code, isCopy := wire.ParseCopiedStream(hub, info.Name)
+			switch site, isLeaf := wire.SiteOfStream(info.Name); {
+			case isCopy && info.Active < 0 && report.Problem == "":
+				report.Problem = fmt.Sprintf("stream %s is not heard from the account of leaves, from which our account imports it", info.Name)
+			case !isCopy && !isLeaf:
+				continue
+			case !isCopy:
+				code = site
+			}
 			if other, seen := leaves[code]; seen {
 				report = worse(other, report)
-			}
-			if leaves == nil {
-				leaves = map[string]plan.LeafReport{}
 			}
 			leaves[code] = report
 		}
 	}
-	return leaves, nil
+	return nil
 }
 
 func leafReport(info *jetstream.StreamSourceInfo, at time.Time) plan.LeafReport {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,8 +50,11 @@ type link struct {
 	// or a FeedConsumer.
 	feedFound, consumerFound func(name string)
 
-	// looked is keepFeeds' alone.
+	// looked is keepFeeds' alone; keepJetStream's are stood, that all streams stood once,
+	// and copies, nil where there is no account of leaves.
 	looked looked
+	stood  bool
+	copies *copies
 
 	mu       sync.Mutex
 	nc       *nats.Conn
@@ -133,6 +138,10 @@ func (l *link) keepJetStream(ctx context.Context) {
 		l.found(ctx, theJetStream, no(v1alpha1.ReasonRefused, err.Error()))
 		return
 	}
+	if l.want.leaves != nil {
+		l.copies = &copies{want: l.want, log: l.log}
+		defer l.copies.close()
+	}
 	signs := nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING)
 	defer nc.RemoveStatusListener(signs)
 	var session *session
@@ -162,13 +171,15 @@ func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.Jet
 	}
 	try, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	newRegistry, err := tryJetStream(try, js, l.want)
+	made, err := tryJetStream(try, js, l.want)
+	l.noteMade(made, err == nil)
+	newRegistry := slices.Contains(made, streamOf(wire.RegistryBucket(l.want.marker.Code)))
 	if err == nil && ((*s).over() || newRegistry || !l.registryStands(try)) {
 		(*s).end()
-		*s, err = l.begin(ctx, try, nc, js)
+		*s, err = l.begin(ctx, nc, js)
 	}
 	if err == nil {
-		err = l.tryLeaves(ctx, try, js)
+		err = l.tryLeaves(ctx, js)
 	}
 	if err != nil {
 		(*s).end()
@@ -179,13 +190,49 @@ func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.Jet
 	return plan.Finding{Status: "True", Reason: v1alpha1.ReasonReachable}
 }
 
+// noteMade notes which streams stand, and which of those that stood before had to be
+// made anew: somebody has deleted them.
+func (l *link) noteMade(made []string, all bool) {
+	changed := false
+	for _, name := range made {
+		if l.stood {
+			l.log.Warn("a stream was deleted, and is made anew", "stream", name)
+			l.facts.setRecreated(name, l.now())
+			changed = true
+		}
+	}
+	l.stood = l.stood || all
+	if changed {
+		l.changed()
+	}
+}
+
 // tryLeaves asks how the leaves do.
-func (l *link) tryLeaves(ctx, try context.Context, js jetstream.JetStream) error {
-	leaves, err := askLeaves(try, js, l.want, l.now)
+func (l *link) tryLeaves(ctx context.Context, js jetstream.JetStream) error {
+	copied := l.tryCopies(ctx, js)
+	try, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	leaves, err := askLeaves(try, js, copied, l.want, l.now)
 	if err == nil && ctx.Err() == nil && l.facts.setLeaves(leaves) {
 		l.changed()
 	}
 	return err
+}
+
+// tryCopies looks after the account of leaves, and returns its JetStream; nil where there is
+// none, or it is not as it should be.
+func (l *link) tryCopies(ctx context.Context, js jetstream.JetStream) jetstream.JetStream {
+	if l.copies == nil {
+		l.amiss(ctx, theLeavesAccount, nil)
+		return nil
+	}
+	if err := l.copies.try(ctx, js); err != nil {
+		f := jetStreamProblem(l.want, fmt.Errorf("the account of leaves: %w", err))
+		l.found(ctx, theLeavesAccount, f)
+		return nil
+	}
+	l.amiss(ctx, theLeavesAccount, nil)
+	return l.copies.js
 }
 
 // session follows the reports of one connection.
@@ -214,45 +261,70 @@ func (s *session) end() {
 }
 
 // begin reads the registry and what gateways last reported, and follows them.
-func (l *link) begin(ctx, try context.Context, nc *nats.Conn, js jetstream.JetStream) (*session, error) {
-	registry, err := js.KeyValue(try, wire.RegistryBucket(l.want.marker.Code))
+func (l *link) begin(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) (*session, error) {
+	looking, cancelLook := context.WithTimeout(ctx, tryTimeout)
+	defer cancelLook()
+	registry, err := js.KeyValue(looking, wire.RegistryBucket(l.want.marker.Code))
 	if err != nil {
 		return nil, err
 	}
-	if err := l.readRegistry(try, registry); err != nil {
+	if err := l.readRegistry(ctx, registry); err != nil {
 		return nil, err
 	}
+	// However long that took, the next step has its own time.
+	try, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
 	status, err := js.KeyValue(try, wire.StatusBucket(l.want.marker.Code))
 	if err != nil {
 		return nil, err
 	}
-	following, cancel := context.WithCancel(ctx)
+	following, stop := context.WithCancel(ctx)
 	watcher, err := status.WatchAll(following)
 	if err != nil {
-		cancel()
+		stop()
 		return nil, err
 	}
-	s := &session{cancel: cancel, done: make(chan struct{})}
+	s := &session{cancel: stop, done: make(chan struct{})}
 	replayed := make(chan struct{})
+	var taken atomic.Int64
 	go func() {
 		defer close(s.done)
 		defer func() { _ = watcher.Stop() }()
-		l.follow(following, watcher.Updates(), replayed)
+		l.follow(following, watcher.Updates(), replayed, &taken)
 	}()
-	select {
-	case <-replayed:
-		l.up(nc, registry)
-		return s, nil
-	case <-s.done:
-		return nil, fmt.Errorf("watch of %s ended", status.Bucket())
-	case <-try.Done():
+	if err := replay(ctx, s, replayed, &taken); err != nil {
 		s.end()
-		return nil, try.Err()
+		return nil, fmt.Errorf("%s: %w", status.Bucket(), err)
+	}
+	l.up(nc, registry)
+	return s, nil
+}
+
+// replay waits until all reports that stand are taken, however many there are, as long as
+// they come.
+func replay(ctx context.Context, s *session, replayed <-chan struct{}, taken *atomic.Int64) error {
+	look := time.NewTicker(opTimeout)
+	defer look.Stop()
+	for before := int64(0); ; {
+		select {
+		case <-replayed:
+			return nil
+		case <-s.done:
+			return errors.New("the watch ended")
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+			now := taken.Load()
+			if now == before {
+				return fmt.Errorf("no report came for %v: %w", opTimeout, context.DeadlineExceeded)
+			}
+			before = now
+		}
 	}
 }
 
 // follow takes reports until the watch ends.
-func (l *link) follow(ctx context.Context, updates <-chan jetstream.KeyValueEntry, replayed chan<- struct{}) {
+func (l *link) follow(ctx context.Context, updates <-chan jetstream.KeyValueEntry, replayed chan<- struct{}, taken *atomic.Int64) {
 	tick := time.NewTicker(wire.GatewayReportInterval)
 	defer tick.Stop()
 	live := false
@@ -267,6 +339,7 @@ func (l *link) follow(ctx context.Context, updates <-chan jetstream.KeyValueEntr
 			case !open:
 				return
 			case entry != nil:
+				taken.Add(1)
 				l.facts.reports.take(entry, !live, l.now())
 			case !live: // nil ends the replay
 				live = true

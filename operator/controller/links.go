@@ -116,6 +116,9 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 			wakeAllOf(&l.wakers.consumers, key.Namespace, []string{consumer})
 		},
 	}
+	// Before the link runs: some of what it finds it finds once, as a Secret that cannot be read.
+	s.facts.setBackend(theObjectStore, nil)
+	s.facts.setBackend(theJetStream, nil)
 	before, done := s.done, make(chan struct{})
 	go func() {
 		defer close(done)
@@ -125,8 +128,6 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 		next.run(ctx)
 	}()
 	s.link, s.hash, s.cancel, s.done = next, want.hash, cancel, done
-	s.facts.setBackend(theObjectStore, nil)
-	s.facts.setBackend(theJetStream, nil)
 }
 
 // disconnect ends the Site's link, and returns what is closed when it is over.

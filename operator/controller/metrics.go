@@ -13,20 +13,23 @@ import (
 // metrics shows what the operator knows about Sites and Instruments. Labels
 // are namespace, site and instrument.
 type metrics struct {
-	links *links
+	links    *links
+	statuses *statusWriter
 
 	flowing      *prometheus.Desc
 	lastReceived *prometheus.Desc
 	connected    *prometheus.Desc
 	revision     *prometheus.Desc
 	reporting    *prometheus.Desc
+	expiry       *prometheus.Desc
+	unreadable   *prometheus.Desc
 }
 
-func newMetrics(l *links) *metrics {
+func newMetrics(l *links, statuses *statusWriter) *metrics {
 	site := []string{"namespace", "site"}
 	instrument := []string{"namespace", "site", "instrument"}
 	return &metrics{
-		links: l,
+		links: l, statuses: statuses,
 		flowing: prometheus.NewDesc("substorm_instrument_data_flowing",
 			"1 while data arrives in cadence, 0 while it doesn't; absent while nobody knows.", []string{"namespace", "site", "instrument", "reason"}, nil),
 		lastReceived: prometheus.NewDesc("substorm_instrument_last_received_timestamp_seconds",
@@ -37,12 +40,17 @@ func newMetrics(l *links) *metrics {
 			"Newest registry revision that gateways can read.", site, nil),
 		reporting: prometheus.NewDesc("substorm_gateway_registry_revision",
 			"Registry revision that a gateway pod last reported.", []string{"namespace", "site", "gateway"}, nil),
+		expiry: prometheus.NewDesc("substorm_credentials_expiry_timestamp_seconds",
+			"When the NATS credentials expire that the operator issued for the resource (of a Site: for its feed servers), in seconds since 1970.",
+			[]string{"namespace", "kind", "name"}, nil),
+		unreadable: prometheus.NewDesc("substorm_site_object_unreadable",
+			"1 for each object of the Site that the operator cannot decode.", []string{"namespace", "site", "kind", "name"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.flowing, m.lastReceived, m.connected, m.revision, m.reporting} {
+	for _, d := range []*prometheus.Desc{m.flowing, m.lastReceived, m.connected, m.revision, m.reporting, m.expiry, m.unreadable} {
 		ch <- d
 	}
 }
@@ -58,10 +66,16 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		for _, r := range f.reports.ofGateways() {
 			gauge(ch, m.reporting, float64(r.Revision), append(site, r.Gateway)...)
 		}
+		for _, o := range f.unreadableObjects() {
+			gauge(ch, m.unreadable, 1, append(site, o.Kind, o.Name)...)
+		}
 		flowing, _ := f.flowing()
 		for name, found := range flowing {
 			m.collectInstrument(ch, f, append(site, name), found)
 		}
+	}
+	for r, at := range m.statuses.credentialExpiries() {
+		gauge(ch, m.expiry, float64(at.Unix()), r.Namespace, r.kind, r.Name)
 	}
 }
 

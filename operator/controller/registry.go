@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,7 +47,14 @@ func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if in.Feeds, in.Consumers, err = feedsOfSite(ctx, r.client, req.NamespacedName); err != nil {
 		return ctrl.Result{}, err
 	}
+	if r.links.facts(req.NamespacedName).setUnreadable(plan.UnreadableObjects(in, gateways)) {
+		r.wakers.sites.wake(req.NamespacedName)
+	}
 	if in.Secrets, err = r.secrets.read(ctx, req.Namespace, registrySecrets(in)); err != nil {
+		return ctrl.Result{}, err
+	}
+	if view.Site != nil && plan.Unreadable(view.Site) != "" {
+		_, err := r.write(ctx, req.NamespacedName, view, in) // what stands, stays; what is deleted is revoked
 		return ctrl.Result{}, err
 	}
 	f := r.links.facts(req.NamespacedName)
@@ -116,7 +124,7 @@ func (r *registryReconciler) write(ctx context.Context, site types.NamespacedNam
 		return plan.RegistryChange{}, err
 	}
 	r.log.Info("wrote the registry", "site", site.String(), "revision", change.Complete.Revision,
-		"changed", len(puts(change)), "removed", len(deletes(change)), "instruments", change.Complete.Count,
+		"changed", len(slices.Concat(puts(change)...)), "removed", len(slices.Concat(deletes(change)...)), "instruments", change.Complete.Count,
 		"feeds", change.Complete.Feeds, "consumers", change.Complete.Consumers, "readers", change.Complete.Readers)
 	return change, nil
 }
@@ -132,7 +140,7 @@ func registrySecrets(in plan.RegistryInput) []plan.SecretNeed {
 		ofSite[in.Feeds[i].Name] = true
 	}
 	for i := range in.Consumers {
-		if ofSite[in.Consumers[i].Spec.FeedRef.Name] {
+		if ofSite[in.Consumers[i].Spec.FeedRef.Name] || plan.Unreadable(&in.Consumers[i]) != "" {
 			needs = append(needs, plan.ConsumerSecrets(in.Consumers[i:i+1])...)
 		}
 	}
@@ -165,6 +173,9 @@ func siteView(ctx context.Context, c client.Client, l *links, key types.Namespac
 	view.Flowing, view.Counted = f.flowing()
 	view.Backends, _, view.Registry, _ = f.snapshot()
 	view.Ledger = f.reports.ofLedger()
+	view.Expiry = f.reports.ofExpiry()
+	view.Scrub, view.Damage = f.reports.ofScrub()
+	view.Unreadable = f.unreadableObjects()
 	site := &v1alpha1.Site{}
 	if err := c.Get(ctx, key, site); err == nil {
 		view.Site = site

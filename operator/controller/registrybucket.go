@@ -6,35 +6,60 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
 )
 
+const (
+	// opTimeout bounds each operation on the registry by itself: one write, or the wait
+	// for the next entry while all are read. However many there are, each gets as long.
+	opTimeout = tryTimeout
+	// maxWrites is how many writes wait for their answers at once.
+	maxWrites = 64
+)
+
 // readRegistry reads all that stands in the registry.
 func (l *link) readRegistry(ctx context.Context, kv jetstream.KeyValue) error {
-	complete, err := readComplete(ctx, kv)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watcher, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
 	if err != nil {
-		return err
+		return fmt.Errorf("read the registry: %w", err)
 	}
-	lister, err := kv.ListKeys(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lister.Stop() }()
+	defer func() { _ = watcher.Stop() }()
 	state := emptyRegistry()
-	for key := range lister.Keys() {
-		if err := readEntry(ctx, kv, key, state); err != nil {
-			return fmt.Errorf("registry entry %s: %w", key, err)
+	var complete *wire.RegistryComplete
+	silence := time.NewTimer(opTimeout)
+	defer silence.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-silence.C:
+			return fmt.Errorf("read the registry: no entry came for %v: %w", opTimeout, context.DeadlineExceeded)
+		case entry, open := <-watcher.Updates():
+			switch {
+			case !open:
+				return errors.New("read the registry: the watch ended")
+			case entry == nil: // that was all
+				l.facts.setRegistry(state, complete, l.now())
+				return nil
+			case entry.Key() == wire.RegistryCompleteKey:
+				complete, err = decodeComplete(entry.Value())
+			default:
+				err = readEntry(entry, state)
+			}
+			if err != nil {
+				return fmt.Errorf("registry entry %s: %w", entry.Key(), err)
+			}
+			silence.Reset(opTimeout)
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	l.facts.setRegistry(state, complete, l.now())
-	return nil
 }
 
 func emptyRegistry() plan.RegistryState {
@@ -43,36 +68,29 @@ func emptyRegistry() plan.RegistryState {
 }
 
 // readEntry reads one entry of whichever kind.
-func readEntry(ctx context.Context, kv jetstream.KeyValue, key string, into plan.RegistryState) error {
-	if name, ok := wire.ParseRegistryInstrumentKey(key); ok {
-		return decodeEntry(ctx, kv, key, name, into.Entries, wire.DecodeInstrumentEntry)
+func readEntry(entry jetstream.KeyValueEntry, into plan.RegistryState) error {
+	if name, ok := wire.ParseRegistryInstrumentKey(entry.Key()); ok {
+		return decodeEntry(entry, name, into.Entries, wire.DecodeInstrumentEntry)
 	}
-	if name, ok := wire.ParseRegistryFeedKey(key); ok {
-		return decodeEntry(ctx, kv, key, name, into.Feeds, wire.DecodeFeedEntry)
+	if name, ok := wire.ParseRegistryFeedKey(entry.Key()); ok {
+		return decodeEntry(entry, name, into.Feeds, wire.DecodeFeedEntry)
 	}
-	if name, ok := wire.ParseRegistryConsumerKey(key); ok {
-		return decodeEntry(ctx, kv, key, name, into.Consumers, wire.DecodeConsumerEntry)
+	if name, ok := wire.ParseRegistryConsumerKey(entry.Key()); ok {
+		return decodeEntry(entry, name, into.Consumers, wire.DecodeConsumerEntry)
 	}
-	if name, ok := wire.ParseRegistryReaderKey(key); ok {
-		return decodeEntry(ctx, kv, key, name, into.Readers, wire.DecodeReaderEntry)
+	if name, ok := wire.ParseRegistryReaderKey(entry.Key()); ok {
+		return decodeEntry(entry, name, into.Readers, wire.DecodeReaderEntry)
 	}
 	return nil
 }
 
 // decodeEntry: an entry that can't be read differs from every plan and is written anew.
-func decodeEntry[E any](ctx context.Context, kv jetstream.KeyValue, key, name string, into map[string]E, decode func([]byte) (E, error)) error {
-	value, err := kv.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	entry, err := decode(value.Value())
+func decodeEntry[E any](entry jetstream.KeyValueEntry, name string, into map[string]E, decode func([]byte) (E, error)) error {
+	e, err := decode(entry.Value())
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return err
 	}
-	into[name] = entry
+	into[name] = e
 	return nil
 }
 
@@ -84,7 +102,12 @@ func readComplete(ctx context.Context, kv jetstream.KeyValue) (*wire.RegistryCom
 	if err != nil {
 		return nil, fmt.Errorf("registry marker: %w", err)
 	}
-	complete, err := wire.DecodeRegistryComplete(value.Value())
+	return decodeComplete(value.Value())
+}
+
+// decodeComplete: a marker that can't be read is none.
+func decodeComplete(data []byte) (*wire.RegistryComplete, error) {
+	complete, err := wire.DecodeRegistryComplete(data)
 	if errors.Is(err, wire.ErrMalformed) {
 		return nil, nil
 	}
@@ -112,7 +135,7 @@ func (l *link) registryStands(ctx context.Context) bool {
 }
 
 // write brings a change to the registry, and remembers it. After an error what
-// stands is read anew before the next change.
+// stands is read anew, so that the next change begins where this one stopped.
 func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
 	l.mu.Lock()
 	kv := l.registry
@@ -120,8 +143,6 @@ func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
 	if kv == nil {
 		return errNotConnected
 	}
-	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
-	defer cancel()
 	if err := putRegistry(ctx, kv, change); err != nil {
 		return errors.Join(err, l.readRegistry(ctx, kv))
 	}
@@ -132,28 +153,60 @@ func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
 // putRegistry writes entries, removes what is gone, and then says that the
 // snapshot is complete.
 func putRegistry(ctx context.Context, kv jetstream.KeyValue, change plan.RegistryChange) error {
-	for _, put := range puts(change) {
-		data, err := put.encode()
-		if err == nil {
-			_, err = kv.Put(ctx, put.key, data)
-		}
+	for _, kind := range puts(change) {
+		err := atOnce(ctx, kind, func(ctx context.Context, put registryPut) error {
+			data, err := put.encode()
+			if err == nil {
+				_, err = kv.Put(ctx, put.key, data)
+			}
+			if err != nil {
+				return fmt.Errorf("registry entry %s: %w", put.key, err)
+			}
+			return nil
+		})
 		if err != nil {
-			return fmt.Errorf("registry entry %s: %w", put.key, err)
+			return err
 		}
 	}
-	for _, key := range deletes(change) {
-		if err := kv.Delete(ctx, key); err != nil {
-			return fmt.Errorf("registry entry %s: %w", key, err)
+	for _, kind := range deletes(change) {
+		err := atOnce(ctx, kind, func(ctx context.Context, key string) error {
+			if err := kv.Delete(ctx, key); err != nil {
+				return fmt.Errorf("registry entry %s: %w", key, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	data, err := change.Complete.Encode()
 	if err != nil {
 		return fmt.Errorf("registry marker: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
 	if _, err := kv.Put(ctx, wire.RegistryCompleteKey, data); err != nil {
 		return fmt.Errorf("registry marker: %w", err)
 	}
 	return nil
+}
+
+// atOnce does all of one kind, maxWrites at a time and each with a deadline of its own. It
+// returns when none is under way any more, with the first error.
+func atOnce[T any](ctx context.Context, all []T, do func(context.Context, T) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxWrites)
+	for _, one := range all {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, opTimeout)
+			defer cancel()
+			return do(ctx, one)
+		})
+	}
+	return group.Wait()
 }
 
 // registryPut is an entry to write.
@@ -162,26 +215,28 @@ type registryPut struct {
 	encode func() ([]byte, error)
 }
 
-// puts are in the order of plan.RegistryChange.
-func puts(change plan.RegistryChange) []registryPut {
-	var all []registryPut
+// puts are by kind, in the order of plan.RegistryChange: one kind is written before the
+// next one is begun.
+func puts(change plan.RegistryChange) [][]registryPut {
+	all := make([][]registryPut, 4)
 	for _, e := range change.Put {
-		all = append(all, registryPut{wire.RegistryInstrumentKey(e.Instrument), e.Encode})
+		all[0] = append(all[0], registryPut{wire.RegistryInstrumentKey(e.Instrument), e.Encode})
 	}
 	for _, e := range change.PutReaders {
-		all = append(all, registryPut{wire.RegistryReaderKey(e.Reader), e.Encode})
+		all[1] = append(all[1], registryPut{wire.RegistryReaderKey(e.Reader), e.Encode})
 	}
 	for _, e := range change.PutFeeds {
-		all = append(all, registryPut{wire.RegistryFeedKey(e.Feed), e.Encode})
+		all[2] = append(all[2], registryPut{wire.RegistryFeedKey(e.Feed), e.Encode})
 	}
 	for _, e := range change.PutConsumers {
-		all = append(all, registryPut{wire.RegistryConsumerKey(e.Consumer), e.Encode})
+		all[3] = append(all[3], registryPut{wire.RegistryConsumerKey(e.Consumer), e.Encode})
 	}
 	return all
 }
 
-func deletes(change plan.RegistryChange) []string {
-	var all []string
+// deletes are the keys that go, by kind.
+func deletes(change plan.RegistryChange) [][]string {
+	var all [][]string
 	for _, of := range []struct {
 		names []string
 		key   func(string) string
@@ -189,9 +244,11 @@ func deletes(change plan.RegistryChange) []string {
 		{change.DeleteConsumers, wire.RegistryConsumerKey}, {change.DeleteFeeds, wire.RegistryFeedKey},
 		{change.DeleteReaders, wire.RegistryReaderKey}, {change.Delete, wire.RegistryInstrumentKey},
 	} {
-		for _, name := range of.names {
-			all = append(all, of.key(name))
+		keys := make([]string, len(of.names))
+		for i, name := range of.names {
+			keys[i] = of.key(name)
 		}
+		all = append(all, keys)
 	}
 	return all
 }

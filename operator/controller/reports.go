@@ -36,7 +36,8 @@ type reports struct {
 	// another state of a FeedConsumer.
 	feedServerChanged func()
 	consumerChanged   func(consumer string)
-	// ledgerChanged is called when other days of the ledger are closed.
+	// ledgerChanged is called when other days of the ledger are closed, and when something
+	// else keeps data from expiring, is damaged, or was read by the scrub.
 	ledgerChanged func()
 	log           *slog.Logger
 
@@ -48,6 +49,10 @@ type reports struct {
 	forwards map[string]wire.ForwardStatus
 	// ledger is nil until it was reported.
 	ledger *wire.LedgerStatus
+	// expiry is nil until it was reported.
+	expiry *wire.ExpiryStatus
+	// scrub says when the archivist last read the archive; nil where nobody said so yet.
+	scrub *wire.ScrubStatus
 	// senders by instrument and pod.
 	senders map[string]map[string]plan.SenderReport
 	// refusals by instrument.
@@ -94,8 +99,15 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 		r.takeForward(instrument, entry.Value())
 		return
 	}
-	if entry.Key() == wire.LedgerStatusKey {
+	switch entry.Key() {
+	case wire.LedgerStatusKey:
 		r.takeLedger(entry.Value())
+		return
+	case wire.ExpiryStatusKey:
+		r.takeExpiry(entry.Value())
+		return
+	case wire.ScrubStatusKey:
+		r.takeScrub(entry.Value())
 		return
 	}
 	if name, pod, ok := wire.ParseRefusalStatusKey(entry.Key()); ok {
@@ -235,6 +247,26 @@ func (r *reports) takeLedger(value []byte) {
 	if was == nil || was.ClosedTo != status.ClosedTo || !slices.Equal(was.Reopened, status.Reopened) {
 		r.ledgerChanged()
 	}
+}
+
+// takeExpiry stores what keeps data from expiring.
+func (r *reports) takeExpiry(value []byte) {
+	status, err := wire.DecodeExpiryStatus(value)
+	if err != nil {
+		r.log.Warn("the report of what does not expire cannot be read", "error", err)
+		return
+	}
+	r.mu.Lock()
+	r.expiry = &status
+	r.mu.Unlock()
+	r.ledgerChanged() // the archivist reports what changed
+}
+
+// ofExpiry returns what keeps data from expiring, nil where nobody said so yet.
+func (r *reports) ofExpiry() *wire.ExpiryStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.expiry
 }
 
 // ofLedger returns how far the ledger is closed, nil where nobody said so yet.

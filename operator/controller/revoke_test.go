@@ -182,11 +182,11 @@ func (c *natsClient) opensNothing(what, stream, durable, inbox string) {
 	refused := make(chan error, 100)
 	c.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err })
 	defer c.nc.SetErrorHandler(nil)
-	m, err := c.nc.Request("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+c.durable, []byte(`{"batch":1,"no_wait":true}`), 2*time.Second)
+	m, err := c.nc.Request(wire.ConsumerAPI+".CONSUMER.MSG.NEXT."+stream+"."+c.durable, []byte(`{"batch":1,"no_wait":true}`), 2*time.Second)
 	if err == nil && (m.Header.Get("Status") == "" || len(m.Data) > 0) {
 		c.t.Errorf("%s: the old durable gives %q %v", what, m.Data, m.Header)
 	}
-	for _, subject := range []string{"$JS.API.CONSUMER.MSG.NEXT." + stream + "." + durable, "$JS.API.CONSUMER.INFO." + stream + "." + durable,
+	for _, subject := range []string{wire.ConsumerAPI + ".CONSUMER.MSG.NEXT." + stream + "." + durable, wire.ConsumerAPI + ".CONSUMER.INFO." + stream + "." + durable,
 		"$JS.ACK." + stream + "." + durable + ".1.1.1.1.0"} {
 		if err := c.nc.PublishRequest(subject, c.nc.NewInbox(), nil); err != nil {
 			c.t.Fatal(err)
@@ -196,7 +196,7 @@ func (c *natsClient) opensNothing(what, stream, durable, inbox string) {
 			if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+subject+`"`) {
 				c.t.Errorf("%s: %s: %v", what, subject, err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			c.t.Errorf("%s: the server says nothing against %s", what, subject)
 		}
 	}
@@ -208,7 +208,7 @@ func (c *natsClient) opensNothing(what, stream, durable, inbox string) {
 		if !errors.Is(err, nats.ErrPermissionViolation) {
 			c.t.Errorf("%s: the inbox: %v", what, err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		c.t.Errorf("%s: it may listen to %s", what, inbox)
 	}
 }

@@ -51,11 +51,11 @@ func TestSampling(t *testing.T) {
 	says("what is declared", func(s *v1alpha1.InstrumentStatus) bool {
 		return s.Sampling.Obeyed == nil && s.Sampling.Channels[0].Asked.Duration == 5*time.Second && s.Path == nil
 	})
-	asked := []wire.ChannelSampling{{State: wire.SamplingOn, IntervalMillis: 1000, By: "browser"}}
+	asked := []wire.ChannelSampling{{State: wire.SamplingObserving, IntervalMillis: 1000, By: "browser"}}
 	report := func(obeys int64) {
 		t.Helper()
 		s := wire.SenderStatus{Gateway: "pool-0", Sender: "field", ReportedAt: time.Now(), Asked: asked,
-			Sampling: &wire.SamplingReport{Obeys: []wire.ChannelSampling{{State: wire.SamplingOn, IntervalMillis: obeys}}, Achieved: []wire.AchievedSampling{{Interval: wire.Span(1100 * time.Millisecond)}}},
+			Sampling: &wire.SamplingReport{Obeys: []wire.ChannelSampling{{State: wire.SamplingObserving, IntervalMillis: obeys}}, Achieved: []wire.AchievedSampling{{Interval: wire.Span(1100 * time.Millisecond)}}},
 			Path:     &wire.Path{To: "192.0.2.1:30862", Sent: 100, Answered: 90, LostOut: 10}}
 		data, err := s.Encode()
 		if err == nil {

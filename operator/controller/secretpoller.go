@@ -143,7 +143,12 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 			u.sites = append(u.sites, site)
 		}
 	}
-	consumersUse(feeds.Items, consumers.Items, needs, of)
+	forConsumers := map[types.NamespacedName][]plan.SecretNeed{}
+	for i := range sites.Items {
+		site := client.ObjectKeyFromObject(&sites.Items[i])
+		forConsumers[site] = slices.Concat(needs[site], plan.ConsumerAccountSecrets(&sites.Items[i]))
+	}
+	consumersUse(feeds.Items, consumers.Items, forConsumers, of)
 	for i := range pools.Items {
 		pool := client.ObjectKeyFromObject(&pools.Items[i])
 		own := of(pool.Namespace, plan.JetStreamSecret(pool.Name))

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 // away is a way to the API server on which questions for one Secret find none, or
@@ -64,6 +65,9 @@ spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: HTTP, tokenSecret
 	says(t, c, `Secret "tokens"`, "spec.ways[0].tokenSecretRef", "create it")
 
 	tokens := w.secret("tokens", map[string]string{"camera": old})
+	c = w.awaits("Instrument", "camera", "Accepted", "False/SecretNotLabeled")
+	says(t, c, `Secret "tokens"`, "spec.ways[0].tokenSecretRef", "kubectl label secret tokens substorm.dev/tokens=true")
+	w.label(tokens)
 	g := w.gateway("pool", "pool-0")
 	g.follow()
 	takes := func(what string, want ...string) {
@@ -118,6 +122,7 @@ spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: HTTP, tokenSecret
 		t.Errorf("a way without a token asks for none: %+v, %v", e, err)
 	}
 	tokens = w.secret("tokens", map[string]string{"camera": renewed})
+	w.label(tokens)
 	takes("the new token", renewed)
 	w.awaits("Instrument", "camera", "Accepted", "True/Accepted")
 
@@ -203,4 +208,14 @@ func TestRefusalsBecomeEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.sawEvent("camera", "Refuse", "LegalHold", "Warning")
+}
+
+// label marks a Secret as one with tokens of instruments.
+func (w *world) label(s *corev1.Secret) {
+	w.t.Helper()
+	before := s.DeepCopy()
+	s.Labels = map[string]string{plan.LabelTokens: "true"}
+	if err := w.Patch(w.t.Context(), s, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
 }

@@ -94,7 +94,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	if cfg.Metrics != nil {
-		return errors.Join(cfg.Metrics.Register(newMetrics(all)), cfg.Metrics.Register(tell.unpublished))
+		return errors.Join(cfg.Metrics.Register(newMetrics(all, statuses)), cfg.Metrics.Register(tell.unpublished))
 	}
 	return nil
 }

@@ -45,6 +45,9 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		r.statuses.forget(name)
 		return ctrl.Result{}, nil
 	}
+	if plan.Unreadable(view.Site) != "" { // what was made for it stays as it is
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, plan.JetStreamSecret(plan.FeedServerName(view.Site)), view.Now)
+	}
 	newest(r.statuses, name, view.Site, &view.Site.Status)
 	if view.Secrets, err = r.secrets.read(ctx, view.Site.Namespace, siteSecrets(view.Site)); err != nil {
 		return ctrl.Result{}, err
@@ -56,7 +59,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	r.statuses.submit(planned{
 		resource: name, object: view.Site, site: req.NamespacedName, code: view.Site.Spec.Code,
 		was: &view.Site.Status, is: &status, wasConds: view.Site.Status.Conditions, isConds: status.Conditions,
-		urgency: plan.SiteUrgency(&view.Site.Status, &status),
+		urgency: plan.SiteUrgency(&view.Site.Status, &status), expiresAt: expiry(view.FeedServer.Credentials),
 	})
 	if failed != nil {
 		return ctrl.Result{}, failed
@@ -65,7 +68,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 }
 
 func siteSecrets(site *v1alpha1.Site) []plan.SecretNeed {
-	return slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site), plan.FeedServerSecrets(site), plan.ReadersSecrets(site))
+	return slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site), plan.LeavesAccountSecrets(site), plan.FeedServerSecrets(site), plan.ReadersSecrets(site))
 }
 
 // link connects the Site unless its code is an older Site's. One whose marker

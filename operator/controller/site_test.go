@@ -65,7 +65,7 @@ func TestSiteMakesWhatItNeeds(t *testing.T) {
 	if m.UID != string(w.object("Site", "hub").GetUID()) || m.Namespace != w.namespace || m.Name != "hub" || m.Cluster == "" {
 		t.Errorf("marker in the bucket: %+v", m)
 	}
-	for name, subjects := range map[string][]string{"OBS_hub": {"obs.hub.>"}, "NOTICE_hub": {"notice.hub.>", "gap.hub.>"}} {
+	for name, subjects := range map[string][]string{"OBS_hub": {"obs.hub.>"}, "NOTICE_hub": wire.NoticeStreamSubjects("hub")} {
 		cfg := w.stream(name)
 		want := jetstream.StreamConfig{
 			Subjects: subjects, MaxBytes: 64 << 20, Replicas: 1, Duplicates: 2 * time.Minute,
@@ -151,6 +151,11 @@ func TestSiteLosesAStream(t *testing.T) {
 		}
 		return nil
 	})
+	c := w.awaits("Site", "hub", "StreamsIntact", "False/Recreated")
+	says(t, c, "KV_REGISTRY_hub", "has deleted", "lost")
+	if strings.Contains(c.Message, "OBS_hub") {
+		t.Errorf("it names streams that stand: %s", c.Message)
+	}
 }
 
 func TestSecretMissingThenCreated(t *testing.T) {

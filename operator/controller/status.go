@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -51,6 +53,9 @@ type planned struct {
 	was, is           any
 	wasConds, isConds []metav1.Condition
 	urgency           plan.Urgency
+	// expiresAt is when the credentials expire that were issued for the resource; zero
+	// for none.
+	expiresAt time.Time
 }
 
 // statusWriter is the one writer of statuses: within one budget, the most
@@ -68,6 +73,8 @@ type statusWriter struct {
 	// pending by resource, with when it was first asked for.
 	pending map[resource]pendingStatus
 	last    map[resource]lastStatus
+	// expiries are when issued credentials expire.
+	expiries map[resource]time.Time
 }
 
 type pendingStatus struct {
@@ -91,7 +98,7 @@ func newStatusWriter(c client.Client, log *slog.Logger, now func() time.Time, an
 		limiter: rate.NewLimiter(statusRate, statusRate),
 		sign:    make(chan struct{}, 1),
 		pending: map[resource]pendingStatus{},
-		last:    map[resource]lastStatus{},
+		last:    map[resource]lastStatus{}, expiries: map[resource]time.Time{},
 	}
 }
 
@@ -113,6 +120,7 @@ func newest[S any](w *statusWriter, r resource, obj client.Object, status *S) {
 func (w *statusWriter) submit(p planned) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.expires(p.resource, p.expiresAt)
 	if equality.Semantic.DeepEqual(p.was, p.is) {
 		delete(w.pending, p.resource)
 		return
@@ -123,6 +131,25 @@ func (w *statusWriter) submit(p planned) {
 	}
 	w.pending[p.resource] = next
 	w.ring()
+}
+
+// expires notes when the credentials of a resource expire; zero for none. The caller
+// holds the lock.
+func (w *statusWriter) expires(r resource, at time.Time) {
+	if at.IsZero() {
+		delete(w.expiries, r)
+		return
+	}
+	w.expiries[r] = at
+}
+
+// kept notes when the credentials expire of a resource that cannot be read, whose status
+// stays as it is, and returns when to look at them again.
+func (w *statusWriter) kept(r resource, c *plan.Credentials, now time.Time) ctrl.Result {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.expires(r, expiry(c))
+	return ctrl.Result{RequeueAfter: c.RenewsIn(now)}
 }
 
 // due is when a status may be written: figures wait until the last one is old
@@ -143,6 +170,14 @@ func (w *statusWriter) forget(r resource) {
 	defer w.mu.Unlock()
 	delete(w.pending, r)
 	delete(w.last, r)
+	delete(w.expiries, r)
+}
+
+// credentialExpiries are when issued credentials expire, by resource.
+func (w *statusWriter) credentialExpiries() map[resource]time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.expiries)
 }
 
 func (w *statusWriter) ring() {

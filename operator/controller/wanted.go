@@ -24,7 +24,9 @@ type wanted struct {
 	takeOver string
 	streams  []plan.Stream
 	buckets  []plan.Bucket
-	servers  []string
+	// copied are the streams in the account of leaves.
+	copied  []plan.Stream
+	servers []string
 
 	// store and jetStream are nil where a Secret is missing or can't be read;
 	// for the latter the reason stands in Amiss.
@@ -32,6 +34,8 @@ type wanted struct {
 	jetStream      *stream.Config
 	storeAmiss     *plan.Finding
 	jetStreamAmiss *plan.Finding
+	// leaves is how to reach the account of leaves; nil where there is none.
+	leaves *stream.Config
 }
 
 func newWanted(site *v1alpha1.Site, secrets plan.Secrets, cluster string) wanted {
@@ -40,6 +44,7 @@ func newWanted(site *v1alpha1.Site, secrets plan.Secrets, cluster string) wanted
 		takeOver: site.Annotations[v1alpha1.AnnotationTakeOver],
 		streams:  plan.Streams(site),
 		buckets:  plan.Buckets(site),
+		copied:   plan.CopiedStreams(site),
 		servers:  site.Spec.JetStream.Servers,
 	}
 	w.hash = w.digest(site, secrets)
@@ -49,14 +54,33 @@ func newWanted(site *v1alpha1.Site, secrets plan.Secrets, cluster string) wanted
 	if _, missing := secrets.Missing(plan.JetStreamSecrets(site)); !missing {
 		w.jetStream, w.jetStreamAmiss = jetStreamConfig(site, secrets)
 	}
+	if w.jetStream != nil && site.Spec.JetStream.LeafAccountKeySecretRef != nil {
+		w.leaves = leavesConfig(site, secrets, *w.jetStream)
+	}
 	return w
+}
+
+// leavesConfig is how to reach the account of leaves; nil where its key cannot be had: what
+// is wrong with it is found when the leaves' users are issued.
+func leavesConfig(site *v1alpha1.Site, secrets plan.Secrets, cfg stream.Config) *stream.Config {
+	key, problem := leafAccountKey(site, secrets)
+	if problem != nil {
+		return nil
+	}
+	user := plan.LeavesUser(site)
+	creds, err := key.mint(user)
+	if err != nil {
+		return nil
+	}
+	cfg.Credentials, cfg.InboxPrefix = creds, user.InboxPrefix
+	return &cfg
 }
 
 func (w wanted) digest(site *v1alpha1.Site, secrets plan.Secrets) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
 	parts := []any{w.marker, w.takeOver, site.Spec.ObjectStore, site.Spec.JetStream, site.Spec.Leaves}
-	for _, need := range slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site)) {
+	for _, need := range slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site), plan.LeavesAccountSecrets(site)) {
 		if s := secrets[need.Name]; s != nil {
 			parts = append(parts, need.Name, s.Data)
 		}

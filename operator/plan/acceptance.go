@@ -45,7 +45,7 @@ func Accept(site *v1alpha1.Site, accepted Finding, gateways []v1alpha1.IngestGat
 			continue
 		}
 		switch {
-		case v.OK():
+		case v.OK(), v.Reason == v1alpha1.ReasonUnreadable && in.gateway != nil:
 			held.add(in.gateway.Name, inst)
 		case v.Reason == v1alpha1.ReasonGatewayAmbiguous:
 			// One of the pools may still receive for it.
@@ -93,10 +93,13 @@ type application struct {
 // What may be absent, and what may be a contradiction.
 var (
 	absences = []check[application]{
+		instrumentIsUnreadable,
 		siteDoesNotExist,
 		siteIsNotAccepted,
 		gatewayDoesNotExist,
 		gatewayIsAmbiguous,
+		gatewayIsUnreadable,
+		tokenSecretIsNotLabeled,
 		tokenDoesNotExist,
 		tokenIsGuessable,
 	}

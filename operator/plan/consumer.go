@@ -49,6 +49,7 @@ type consumerApplication struct {
 }
 
 var consumerChecks = []check[consumerApplication]{
+	consumerIsUnreadable,
 	feedIsMissing,
 	feedIsNotReady,
 	consumerHasNoAccountKey,
@@ -96,7 +97,7 @@ func (in consumerApplication) judge() ConsumerVerdict {
 	v := in.is
 	v.Finding = first(in, consumerChecks, good(v1alpha1.ReasonAccepted, in.accepted()))
 	v.Served = v.OK() || v.Reason == v1alpha1.ReasonSelectsNothing && in.consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS
-	v.Absent = v.Reason == v1alpha1.ReasonFeedNotReady
+	v.Absent = v.Reason == v1alpha1.ReasonFeedNotReady || v.Reason == v1alpha1.ReasonUnreadable
 	return v
 }
 
@@ -156,6 +157,11 @@ func both(a, b []string) (all []string, any bool) {
 // readable are the instruments whose live data a consumer may have by its own name.
 // Feed is nil where it does not exist: then it narrows nothing.
 func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments []string, entries map[string]*wire.AccessEntry, now time.Time) []string {
+	selected := map[string]bool{}
+	for _, name := range instruments {
+		selected[name] = true
+	}
+	reader := access.Consumer(consumer.Name, selected)
 	var all []string
 	for _, name := range instruments {
 		entry := entries[name].InForce()
@@ -163,7 +169,7 @@ func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments 
 			entry.Live = access.Narrower(entry.Live, string(feed.Spec.Access.Live))
 		}
 		// Live data was observed just now.
-		if access.Decide(access.Live, access.Reader{Name: consumer.Name}, &entry, now, now) == access.Granted {
+		if access.Decide(access.Live, reader, name, &entry, now, now) == access.Granted {
 			all = append(all, name)
 		}
 	}
@@ -181,9 +187,10 @@ func feedIsNotReady(in consumerApplication) (Finding, bool) {
 
 func consumerHasNoAccountKey(in consumerApplication) (Finding, bool) {
 	return bad(v1alpha1.ReasonNoAccountKey, fmt.Sprintf(
-			"delivery NATS needs a user of the consumer's own, which the operator makes with the account's key: set spec.jetStream.accountKeySecretRef of Site %q, or choose another delivery",
+			"delivery NATS needs a user of the account of consumers, which the operator makes with that account's key: "+
+				"set spec.jetStream.consumerAccountKeySecretRef of Site %q (docs/nats.md says how to make the account), or choose another delivery",
 			in.site.Name)),
-		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && in.site.Spec.JetStream.AccountKeySecretRef == nil
+		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && in.site.Spec.JetStream.ConsumerAccountKeySecretRef == nil
 }
 
 // consumerHasNoAddress: what is not at an address cannot be told of.
@@ -207,7 +214,7 @@ func consumerSelectsNothing(in consumerApplication) (Finding, bool) {
 func consumerMayReadNothing(in consumerApplication) (Finding, bool) {
 	return bad(v1alpha1.ReasonForbidden, fmt.Sprintf(
 			"it may read none of %s: restricted access and embargoes are for those that are named. Add %q to spec.access.readers of the Instruments",
-			list(in.is.Instruments), in.consumer.Name)),
+			list(in.is.Instruments), access.Consumer(in.consumer.Name, nil))),
 		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && len(in.is.Readable) == 0
 }
 

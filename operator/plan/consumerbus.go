@@ -150,7 +150,7 @@ func Closed(site, consumer string, subjects, instruments []string) []string {
 // listed says whether a list has the instrument of a subject, or its leaf. Gap records,
 // and what matches nothing, are of none, and everybody's.
 func listed(site, subject string, instruments []string) bool {
-	of, instrument, err := wire.ParseNoticeSubject(subject)
+	of, instrument, _, err := wire.ParseNoticeSubject(subject)
 	if err != nil {
 		of, instrument, _, err = wire.ParseObservationSubject(subject)
 	}
@@ -230,7 +230,7 @@ func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer
 	subjects := map[string][]string{wire.NoticeStream(code): {wire.GapSubject(code, c.Name)}}
 	notices, telemetry := feedStreams(site, feed)
 	if v.Notices {
-		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Readable)...)
+		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Readable, backfills(feed))...)
 	}
 	if v.Telemetry {
 		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.Readable, v.Channels)...)

@@ -27,10 +27,15 @@ const (
 	KeyStreams     = "streams"
 	KeyDurable     = "durable"
 	KeyInboxPrefix = "inbox-prefix"
+	// KeyAPIPrefix has what the subjects begin with on which it asks JetStream.
+	KeyAPIPrefix = "api-prefix"
 )
 
 // ConsumerSecretName is the name of the Secret that is written for a FeedConsumer.
 func ConsumerSecretName(c *v1alpha1.FeedConsumer) string {
+	if Unreadable(c) != "" { // spec.secretName may be what cannot be decoded
+		return cmp.Or(c.Spec.SecretName, c.Status.SecretName, c.Name+"-consumer")
+	}
 	return cmp.Or(c.Spec.SecretName, c.Name+"-consumer")
 }
 
@@ -138,6 +143,7 @@ func (a ConsumerAccess) Data() map[string][]byte {
 		KeyStreams:     []byte(strings.Join(consumerStreams(a.Site, a.Feed, a.Consumer, a.Verdict), ",")),
 		KeyDurable:     []byte(a.Durable),
 		KeyInboxPrefix: []byte(ConsumerInbox(a.Site, a.Durable)),
+		KeyAPIPrefix:   []byte(wire.ConsumerAPI),
 	}
 	if len(a.CA) > 0 {
 		data[KeyCA] = a.CA

@@ -35,12 +35,14 @@ var badness = []v1alpha1.ConsumerState{
 	v1alpha1.ConsumerIdle, v1alpha1.ConsumerFlowing, v1alpha1.ConsumerSlow, v1alpha1.ConsumerLapped,
 }
 
-// MergeConsumer sums up what the pods that report said of a consumer. A report that
-// is older than three intervals counts while its pod, which reports what changes,
-// goes on reporting about itself.
+// MergeConsumer sums up what pods said of a consumer. What they counted stays counted,
+// also of a pod that is gone, for as long as its report is kept. Of how the consumer does
+// now a report speaks that is not older than three intervals, and an older one while its
+// pod, which reports what changes, goes on reporting about itself.
 func MergeConsumer(reports []ConsumerReport, servers []FeedServerReport, now time.Time) ConsumerFigures {
 	sum := ConsumerFigures{State: v1alpha1.ConsumerIdle, LagBytes: new(int64), Bytes: new(int64), Dropped: map[string]int64{}}
 	for _, r := range reports {
+		sum.count(r)
 		if now.Sub(r.Seen) > reportAge && !slices.ContainsFunc(freshServers(servers, now), func(s FeedServerReport) bool {
 			return s.Pod == r.Pod && s.Incarnation == r.Incarnation
 		}) {
@@ -54,15 +56,19 @@ func MergeConsumer(reports []ConsumerReport, servers []FeedServerReport, now tim
 			sum.Lag = max(sum.Lag, lag)
 			sum.LagMessages, sum.LagBytes = max(sum.LagMessages, r.LagMessages), known(sum.LagBytes, r.LagBytes, greater)
 		}
-		sum.Messages += int64(r.Messages)
-		sum.Bytes = known(sum.Bytes, r.Bytes, plus)
-		sum.Gaps += int64(r.Gaps)
-		for reason, n := range r.Dropped {
-			sum.Dropped[reason] += int64(n)
-		}
 		sum.Achieved = max(sum.Achieved, time.Duration(r.AchievedMillis)*time.Millisecond)
 	}
 	return sum
+}
+
+// count adds what one pod counted.
+func (sum *ConsumerFigures) count(r ConsumerReport) {
+	sum.Messages += int64(r.Messages)
+	sum.Bytes = known(sum.Bytes, r.Bytes, plus)
+	sum.Gaps += int64(r.Gaps)
+	for reason, n := range r.Dropped {
+		sum.Dropped[reason] += int64(n)
+	}
 }
 
 // known joins two figures; nil where one of them is not known.
@@ -103,6 +109,8 @@ type ConsumerView struct {
 	// Positions of its durables; nil where nobody has looked.
 	Positions []v1alpha1.ConsumerPosition
 	URL       string
+	// Credentials are those in its Secret; nil where there are none.
+	Credentials *Credentials
 }
 
 // ConsumerStatus returns the status, and after how long to look again.
@@ -116,7 +124,7 @@ func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration)
 		fmt.Sprintf("%q", ConsumerSecretName(v.Consumer))+" holds: "+v.Verdict.Message)))
 	status := v1alpha1.FeedConsumerStatus{
 		ObservedGeneration: v.Consumer.Generation, Conditions: c.is,
-		SecretName: v.Consumer.Status.SecretName, URL: v.URL, Positions: v.Positions,
+		SecretName: v.Consumer.Status.SecretName, URL: v.URL, Positions: v.Positions, Credentials: v.Credentials.status(),
 	}
 	if v.Verdict.Served && v.Failed == nil && v.Site != nil {
 		status.SecretName = ConsumerSecretName(v.Consumer)
@@ -125,7 +133,7 @@ func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration)
 		status.Positions = v.Consumer.Status.Positions
 	}
 	v.figures(&status, sum)
-	return status, soonest(patienceEnds, wait, figuresEvery)
+	return status, soonest(patienceEnds, wait, v.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 // figures fills in what was measured. While nobody reports, the last figures stay.

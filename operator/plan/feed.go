@@ -47,6 +47,7 @@ type feedApplication struct {
 
 // The order is that in which a person can put things right.
 var feedChecks = []check[feedApplication]{
+	feedIsUnreadable,
 	feedHasNoSite,
 	feedsSiteIsNotAccepted,
 	selectorIsInvalid,
@@ -75,7 +76,7 @@ func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, i
 		verdicts[feeds[i].Name] = FeedVerdict{
 			Finding: f, Instruments: in.instruments,
 			Served: f.OK() || f.Reason == v1alpha1.ReasonSelectsNothing || f.Reason == v1alpha1.ReasonImmutable || f.Reason == v1alpha1.ReasonLeafNotFound,
-			Absent: f.Reason == v1alpha1.ReasonInvalidSelector,
+			Absent: f.Reason == v1alpha1.ReasonInvalidSelector || f.Reason == v1alpha1.ReasonUnreadable,
 		}
 	}
 	return verdicts
@@ -176,6 +177,7 @@ func feedEntry(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict, revision
 		entry.Instruments = []string{}
 	}
 	entry.Notices, entry.Telemetry = feedStreams(site, feed)
+	entry.Backfill = backfills(feed)
 	if feed.Spec.Access != nil {
 		entry.Live = string(feed.Spec.Access.Live)
 	}
@@ -234,7 +236,7 @@ func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []Stre
 	notices, telemetry := carries(feed)
 	var all []StreamSource
 	if notices {
-		for _, subject := range noticeSubjects(code, v.Instruments) {
+		for _, subject := range noticeSubjects(code, v.Instruments, backfills(feed)) {
 			all = append(all, StreamSource{wire.NoticeStream(code), subject})
 		}
 	}
@@ -246,10 +248,13 @@ func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []Stre
 	return all
 }
 
-func noticeSubjects(code string, instruments []string) []string {
-	all := make([]string, len(instruments))
-	for i, name := range instruments {
-		all[i] = wire.SelectedNotices(code, name)
+// backfills says whether a Feed carries notices of backfill.
+func backfills(feed *v1alpha1.Feed) bool { return feed.Spec.Backfill == v1alpha1.BackfillInclude }
+
+func noticeSubjects(code string, instruments []string, backfill bool) []string {
+	var all []string
+	for _, name := range instruments {
+		all = append(all, wire.SelectedNotices(code, name, backfill)...)
 	}
 	return all
 }
@@ -278,7 +283,7 @@ func FeedSelections(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []F
 	notices, telemetry := feedStreams(site, feed)
 	subjects := map[string][]string{}
 	if notices != "" {
-		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Instruments)...)
+		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Instruments, backfills(feed))...)
 	}
 	if telemetry != "" {
 		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.Instruments, feed.Spec.Channels)...)

@@ -20,6 +20,8 @@ type FeedServerView struct {
 	Pods       []corev1.Pod
 	Services   []corev1.Service
 	Reports    []FeedServerReport
+	// Credentials are those of their user; nil where there are none of ours.
+	Credentials *Credentials
 }
 
 var feedServerChecks = []check[SiteView]{
@@ -69,7 +71,7 @@ func (v SiteView) feedServerState() *v1alpha1.FeedServerState {
 	if v.Site.Spec.FeedServer == nil {
 		return nil
 	}
-	state := &v1alpha1.FeedServerState{URL: FeedServerURL(v.Site, v.FeedServer.Services)}
+	state := &v1alpha1.FeedServerState{URL: FeedServerURL(v.Site, v.FeedServer.Services), Credentials: v.FeedServer.Credentials.status()}
 	if v.FeedServer.Deployment != nil {
 		state.ReadyReplicas = v.FeedServer.Deployment.Status.ReadyReplicas
 	}

@@ -75,6 +75,7 @@ var hopeless = []string{
 	v1alpha1.ReasonNoAccountKey,
 	v1alpha1.ReasonNoFeedServer,
 	v1alpha1.ReasonNoAddress,
+	v1alpha1.ReasonUnreadable,
 }
 
 // conditions collects the conditions of one object.

@@ -37,6 +37,8 @@ type GatewayView struct {
 	Bus         Bus
 	Reports     []GatewayReport
 	Registry    RegistryState
+	// Credentials are those of the pool's user; nil where there are none of ours.
+	Credentials *Credentials
 }
 
 // GatewayAccepted says whether the pool's objects may be made.
@@ -86,6 +88,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	c.set(v1alpha1.ConditionProgrammed, programmed)
 	for kind, look := range map[string]check[GatewayView]{
 		v1alpha1.ConditionScaleDownHeld: scaleDownIsHeld, v1alpha1.ConditionSpoolStranded: spoolIsStranded,
+		v1alpha1.ConditionSpoolQuarantined: spoolIsQuarantined,
 	} {
 		if f, found := look(v); found {
 			c.set(kind, f)
@@ -110,7 +113,8 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	}
 	status.Datapath, status.RegistryRevision = v.inUse()
 	status.Spool = v.spool()
-	return status, soonest(patienceEnds, v.strandsIn(), figuresEvery)
+	status.Credentials = v.Credentials.status()
+	return status, soonest(patienceEnds, v.strandsIn(), v.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 func (v GatewayView) asked() int32 { return *replicasOf(v.Gateway.Spec.Replicas) }

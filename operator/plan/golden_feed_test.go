@@ -174,6 +174,9 @@ func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.Fe
 		}
 	}
 	view.URL = access.URL()
+	if user := access.User(); user != nil && verdict.OK() {
+		view.Credentials = w.credentialsOf(out, "consumer/"+c.Name, *user, c.Annotations)
+	}
 	out.FeedConsumers[c.Name], _ = plan.ConsumerStatus(view)
 	if !verdict.OK() {
 		return

@@ -42,10 +42,12 @@ type world struct {
 	Feeds          []map[string]any `json:"feeds"`
 	FeedConsumers  []map[string]any `json:"feedConsumers"`
 
-	Secrets      map[string]map[string]string `json:"secrets"`
-	StatefulSets []appsv1.StatefulSet         `json:"statefulSets"`
-	Pods         []corev1.Pod                 `json:"pods"`
-	Services     []corev1.Service             `json:"services"`
+	Secrets map[string]map[string]string `json:"secrets"`
+	// Unlabeled are the Secrets without the label of those with tokens.
+	Unlabeled    []string             `json:"unlabeled"`
+	StatefulSets []appsv1.StatefulSet `json:"statefulSets"`
+	Pods         []corev1.Pod         `json:"pods"`
+	Services     []corev1.Service     `json:"services"`
 
 	// By Site.
 	Backends map[string]plan.Backends      `json:"backends"`
@@ -59,8 +61,15 @@ type world struct {
 	Forwards          map[string]*wire.ForwardStatus     `json:"forwards"`
 	Senders           map[string]*plan.SenderReport      `json:"senders"`
 	Damage            map[string][]wire.Damage           `json:"damage"`
+	// Credentials in the Secrets of pools, feed servers and FeedConsumers, and of
+	// leaves, as in pool/north, feed-server, consumer/model and leaf/outpost.
+	Credentials map[string]*plan.Credentials `json:"credentials"`
 	// Ledgers are what archivists reported, by Site.
 	Ledgers map[string]*wire.LedgerStatus `json:"ledgers"`
+	// Expiries are what archivists reported of what keeps data from expiring, by Site.
+	Expiries map[string]*wire.ExpiryStatus `json:"expiries"`
+	// Scrubs are what archivists reported of reading the archive, by Site.
+	Scrubs map[string]*wire.ScrubStatus `json:"scrubs"`
 
 	feedWorld
 }
@@ -79,6 +88,8 @@ type planned struct {
 	Objects        map[string][]plan.Object                `json:"objects,omitempty"`
 	// Replicas are how many pods there should be, by pool.
 	Replicas map[string]int32 `json:"replicas,omitempty"`
+	// Credentials says what becomes of those that were found.
+	Credentials map[string]plan.CredentialsAction `json:"credentials,omitempty"`
 
 	feedsPlanned
 }
@@ -130,6 +141,9 @@ func (w world) plan(t *testing.T) planned {
 	secrets := plan.Secrets{}
 	for name, data := range w.Secrets {
 		secrets[name] = &corev1.Secret{Data: map[string][]byte{}}
+		if !slices.Contains(w.Unlabeled, name) {
+			secrets[name].Labels = map[string]string{plan.LabelTokens: "true"}
+		}
 		for k, v := range data {
 			secrets[name].Data[k] = []byte(v)
 		}
@@ -166,10 +180,16 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
 	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
 		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true,
-		FeedServer: w.feedServer(site), Ledger: w.Ledgers[name]}
+		FeedServer: w.feedServer(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Scrub: w.Scrubs[name]}
+	for _, damaged := range w.Damage {
+		for _, d := range damaged {
+			view.Damage.Add(d)
+		}
+	}
 	var accepted plan.Finding
 	if site != nil {
 		accepted = plan.SiteAccepted(view)
+		view.FeedServer.Credentials = w.credentialsOf(out, "feed-server", plan.FeedServerUser(site), site.Annotations)
 	}
 	verdicts := plan.Accept(site, accepted, pools, mine, secrets)
 	registry := w.Registry[name]
@@ -180,6 +200,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	}
 	in := plan.RegistryInput{Site: site, Instruments: mine, Verdicts: verdicts, Secrets: secrets}
 	w.planFeeds(t, out, &in, name, accepted, registry)
+	view.Unreadable = plan.UnreadableObjects(in, pools)
 	out.Registry[name] = plan.Registry(in, registry, complete, 0)
 
 	for i := range mine {
@@ -192,7 +213,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 		return
 	}
 	out.Sites[name], _ = plan.SiteStatus(view)
-	out.Streams[name], out.Buckets[name] = plan.Streams(site), plan.Buckets(site)
+	out.Streams[name], out.Buckets[name] = slices.Concat(plan.Streams(site), plan.CopiedStreams(site)), plan.Buckets(site)
 	out.Markers[name] = w.judgeMarker(site)
 	out.Users["operator"] = plan.OperatorUser(site)
 	for _, leaf := range site.Spec.Leaves {
@@ -200,6 +221,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 			out.LeafUsers = map[string]plan.JetStreamUser{}
 		}
 		out.LeafUsers[leaf.Code] = plan.LeafUser(site, leaf)
+		w.credentialsOf(out, "leaf/"+leaf.Code, out.LeafUsers[leaf.Code], nil)
 	}
 }
 
@@ -242,6 +264,9 @@ func (w world) planPool(out *planned, pool *v1alpha1.IngestGateway, site *v1alph
 		}
 	}
 	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[plan.LabelInstance] == pool.Name })
+	if site != nil {
+		view.Credentials = w.credentialsOf(out, "pool/"+pool.Name, plan.GatewayUser(site, pool.Name), pool.Annotations)
+	}
 	out.IngestGateways[pool.Name], _ = plan.GatewayStatus(view)
 	out.Replicas[pool.Name] = view.Replicas()
 	if site == nil {
@@ -280,6 +305,8 @@ func (p planned) only(t *testing.T, show []string) planned {
 			out.LeafUsers = p.LeafUsers
 		case "replicas":
 			out.Replicas = p.Replicas
+		case "credentials":
+			out.Credentials = p.Credentials
 		case "objects":
 			out.Objects = p.Objects
 		default:

@@ -76,6 +76,26 @@ func TokenSecrets(inst *v1alpha1.Instrument) []SecretNeed {
 	return needs
 }
 
+// LabelTokens, with the value "true", is on each Secret that Instruments may name in
+// tokenSecretRef: whoever may write Instruments and no Secrets cannot have the operator
+// read others, nor learn from conditions and refusals what is in them.
+const LabelTokens = "substorm.dev/tokens"
+
+// tokenSecretIsNotLabeled: what the registry holds of such a Secret's tokens stays, so
+// that a label that is missing stops nobody who sends already.
+func tokenSecretIsNotLabeled(in application) (Finding, bool) {
+	for _, need := range TokenSecrets(in.instrument) {
+		secret := in.secrets[need.Name]
+		if secret == nil || secret.Labels[LabelTokens] == "true" {
+			continue
+		}
+		return bad(v1alpha1.ReasonSecretNotLabeled, fmt.Sprintf(
+			"Secret %q, which %s names, is not labeled as one with tokens of instruments: where it is, run `kubectl label secret %s %s=true`; "+
+				"until then no token of it is added", need.Name, need.Field, need.Name, LabelTokens)), true
+	}
+	return Finding{}, false
+}
+
 // tokenDoesNotExist: what no Secret holds any more is no token any more, see revoke.
 func tokenDoesNotExist(in application) (Finding, bool) {
 	f, missing := in.secrets.Missing(TokenSecrets(in.instrument))
@@ -141,25 +161,36 @@ func tooGuessable(secret *corev1.Secret, key string) bool {
 // Instrument's Secrets holds any more, and with who may read as it is declared now.
 // A way that needs a token and has none left takes none.
 func revoke(inst *v1alpha1.Instrument, entry wire.InstrumentEntry, secrets Secrets) wire.InstrumentEntry {
-	var held []string
-	for _, need := range TokenSecrets(inst) {
-		held = append(held, tokensOf(secrets[need.Name], need.Keys[0])...)
-	}
 	entry.Access = accessEntry(&inst.Spec.Access)
-	entry.Ways = slices.Clone(entry.Ways)
-	for i := range entry.Ways {
-		way := &entry.Ways[i]
-		if len(way.Tokens) == 0 {
-			continue
-		}
-		way.Tokens = slices.DeleteFunc(slices.Clone(way.Tokens), func(h wire.TokenHash) bool {
-			return !slices.ContainsFunc(held, h.Matches)
-		})
-		if len(way.Tokens) == 0 {
-			way.Tokens = []wire.TokenHash{wire.NoToken()}
-		}
-	}
+	entry.Ways = heldByWays(inst, entry.Ways, secrets)
 	return entry
+}
+
+// heldByWays are the ways of an entry without the tokens that none of the Instrument's
+// Secrets holds any more.
+func heldByWays(inst *v1alpha1.Instrument, ways []wire.WayEntry, secrets Secrets) []wire.WayEntry {
+	var tokens []string
+	for _, need := range TokenSecrets(inst) {
+		tokens = append(tokens, tokensOf(secrets[need.Name], need.Keys[0])...)
+	}
+	ways = slices.Clone(ways)
+	for i := range ways {
+		ways[i].Tokens = held(ways[i].Tokens, tokens)
+	}
+	return ways
+}
+
+// held are those of an entry's hashes that are of a list's tokens; where none is left, one
+// that nobody can show.
+func held(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
+	if len(hashes) == 0 {
+		return hashes
+	}
+	hashes = slices.DeleteFunc(slices.Clone(hashes), func(h wire.TokenHash) bool { return !slices.ContainsFunc(tokens, h.Matches) })
+	if len(hashes) == 0 {
+		return []wire.TokenHash{wire.NoToken()}
+	}
+	return hashes
 }
 
 // salt is one that no other token has: a Secret's uid and version are used once.

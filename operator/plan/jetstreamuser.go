@@ -23,6 +23,9 @@ type JetStreamUser struct {
 	InboxPrefix string `json:"inboxPrefix"`
 	// LeafOnly lets no client in, but a server that links to ours as a leaf.
 	LeafOnly bool `json:"leafOnly,omitempty"`
+	// ClientOnly lets no server in that links as a leaf: of those, NATS does not check
+	// acknowledgements against the permissions.
+	ClientOnly bool `json:"clientOnly,omitempty"`
 	// Publish and Subscribe are the subjects that are allowed; all others are not,
 	// and of these not those of DenyPublish.
 	Publish     []string `json:"publish"`
@@ -44,13 +47,14 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 	u := JetStreamUser{
 		Name:        "ingest-gateway " + site.Namespace + "/" + pool,
 		InboxPrefix: inbox,
-		Publish:     append(harmless(), wire.ObservationSubjects(code), wire.NoticeSubjects(code)),
+		Publish:     append(harmless(), wire.ObservationSubjects(code), wire.NoticeSubjects(code), wire.DecisionSubjects(code)),
 		Subscribe:   []string{inbox + ".>"},
 	}
 	for _, stream := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {
 		u.Publish = append(u.Publish, readStream(stream)...)
 		u.Publish = append(u.Publish,
-			"$JS.API.DIRECT.GET."+stream,
+			// Where a stream ends, its leader says: a replica may be behind.
+			"$JS.API.STREAM.MSG.GET."+stream,
 			"$JS.API.CONSUMER.MSG.NEXT."+stream+".>",
 			"$JS.API.STREAM.PURGE."+stream,
 			"$JS.ACK."+stream+".>",
@@ -78,6 +82,8 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			u.Publish = append(u.Publish, "$KV."+b.name+".>")
 		}
 	}
+	// What is to be removed is asked of the leader: another replica may not know of it yet.
+	u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET.KV_"+wire.CursorBucket(code))
 	return u
 }
 
@@ -97,8 +103,12 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 		Publish: append(harmless(), wire.HealthSubjects(code), "$KV."+wire.RegistryBucket(code)+".>",
 			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
 			"$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.PURGE.*",
-			"$JS.API.CONSUMER.*.*", "$JS.API.CONSUMER.*.*.>"),
+			"$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.PAUSE.*.*"),
 		Subscribe: []string{inbox + ".>"},
+	}
+	u.Publish = append(u.Publish, consumersOfAll()...)
+	if len(site.Spec.Leaves) > 0 { // how far they have come
+		u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET."+wire.ObservationStream(code), "$JS.API.STREAM.MSG.GET."+wire.NoticeStream(code))
 	}
 	for _, bucket := range []string{wire.RegistryBucket(code), status} {
 		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+bucket+".>")
@@ -128,10 +138,11 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 			wire.GapSubjects(code), wire.LiveSubjects(code, "*"), "$KV."+wire.RequestBucket(code)+"."+wire.SamplingRequestKey("*", "*", "*"),
 			"$KV."+lease+".>", "$KV."+wire.DownloadsBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+wire.CursorBucket(code)+"."+wire.FilledCursorKeys,
 			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"), "$KV."+status+"."+wire.DamageKeys,
-			// Tickets are asked of the leases' leader: another replica may not have them yet.
-			"$JS.API.CONSUMER.*.*.>", "$JS.API.DIRECT.GET.>", "$JS.API.STREAM.MSG.GET.KV_"+lease),
+			// Tickets, and the newest notice, are asked of the leader: another replica may not have them yet.
+			"$JS.API.DIRECT.GET.>", "$JS.API.STREAM.MSG.GET.KV_"+lease, "$JS.API.STREAM.MSG.GET."+wire.NoticeStream(code)),
 		Subscribe: []string{inbox + ".>"},
 	}
+	u.Publish = append(u.Publish, consumersOfAll()...)
 	ledger, names := "KV_"+wire.LedgerBucket(code), "KV_"+wire.NamesBucket(code)
 	for _, hidden := range []string{ledger, names} {
 		u.DenyPublish = append(u.DenyPublish, "$JS.API.CONSUMER.*."+hidden+".>", "$JS.API.CONSUMER.MSG.NEXT."+hidden+".>", "$JS.API.DIRECT.GET."+hidden)
@@ -142,20 +153,23 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 
 // ConsumerUser is the user of a FeedConsumer of delivery NATS: it asks for the
 // messages of its own durables, which have a name, looks at them, and acknowledges.
-// Nothing else, not even the account's limits or a stream's configuration.
+// Nothing else, not even the account's limits or a stream's configuration. It is of
+// the account of consumers, which imports just that: in the account of the streams
+// it could have the server answer to any request of JetStream's API.
 func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict, name string) JetStreamUser {
 	inbox := ConsumerInbox(site, name)
 	u := JetStreamUser{
 		Name:        "consumer " + c.Namespace + "/" + c.Name,
 		InboxPrefix: inbox,
+		ClientOnly:  true,
 		Publish:     []string{},
 		Subscribe:   []string{inbox + ".>"},
 	}
 	for _, stream := range consumerStreams(site, feed, c, v) {
 		durable := stream + "." + name
 		u.Publish = append(u.Publish,
-			"$JS.API.CONSUMER.MSG.NEXT."+durable,
-			"$JS.API.CONSUMER.INFO."+durable,
+			wire.ConsumerAPI+".CONSUMER.MSG.NEXT."+durable,
+			wire.ConsumerAPI+".CONSUMER.INFO."+durable,
 			"$JS.ACK."+durable+".>",
 			// See GatewayUser.
 			"$JS.ACK.*.*."+durable+".>")
@@ -176,6 +190,13 @@ func InboxPrefix(pool string) string { return "_INBOX_" + pool }
 // and answers to flow control.
 func harmless() []string {
 	return []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.FC.>"}
+}
+
+// consumersOfAll are the requests that make, look at, read and delete consumers of any
+// stream. Whoever may make one may have messages delivered to any subject, past all
+// permissions: docs/security.md says what follows.
+func consumersOfAll() []string {
+	return []string{"$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.INFO.*.*", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*"}
 }
 
 // readStream are the requests that get a stream's newest message of a subject,

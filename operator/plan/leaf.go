@@ -27,8 +27,8 @@ const leafPatience = 30 * time.Second
 // holds too, with their subjects and headers.
 type Source struct {
 	Stream string `json:"stream"`
-	// Subjects that are taken.
-	Subjects string `json:"subjects"`
+	// Subjects that are taken, and under which they are stored; the leaf's own first.
+	Subjects []wire.SourcedSubject `json:"subjects"`
 	// APIPrefix begins the subjects on which the other domain's JetStream is asked,
 	// and DeliverPrefix those on which it delivers.
 	APIPrefix     string `json:"apiPrefix"`
@@ -36,22 +36,6 @@ type Source struct {
 	// From is the first sequence that is wanted of a stream that nothing was taken
 	// of yet. Without it JetStream would begin at the time of our newest message.
 	From uint64 `json:"from"`
-}
-
-// sources are the leaves' streams of one kind. Each leaf's filter leaves out what
-// only matters there: records of gaps, and what its own leaves sent it.
-func sources(site *v1alpha1.Site, stream, subjects func(site string) string) []Source {
-	var all []Source
-	for _, leaf := range site.Spec.Leaves {
-		all = append(all, Source{
-			Stream:        stream(leaf.Code),
-			Subjects:      subjects(leaf.Code),
-			APIPrefix:     wire.JetStreamAPI(cmp.Or(leaf.Domain, leaf.Code)),
-			DeliverPrefix: wire.SourcedPrefix(site.Spec.Code, leaf.Code),
-			From:          1,
-		})
-	}
-	return all
 }
 
 // leavesOf are those of a Feed's leaves that its Site has, as wire.LeafInstruments.
@@ -80,8 +64,8 @@ func feedsLeafIsMissing(in feedApplication) (Finding, bool) {
 	return Finding{}, false
 }
 
-// LeafUser is the user with which a leaf's NATS server links to ours. What it may
-// publish travels to us, and what it may subscribe to travels to the leaf: we make
+// LeafUser is the user with which a leaf's NATS server links to ours, in the account of
+// leaves. What it may publish travels to us, and what it may subscribe to travels to the leaf: we make
 // and delete the consumers that source its two base streams and pace them, it
 // answers and delivers. It sees nothing that is ours, and can write into no stream.
 func LeafUser(site *v1alpha1.Site, leaf v1alpha1.Leaf) JetStreamUser {
@@ -93,6 +77,8 @@ func LeafUser(site *v1alpha1.Site, leaf v1alpha1.Leaf) JetStreamUser {
 	api := wire.JetStreamAPI(cmp.Or(leaf.Domain, leaf.Code))
 	for _, stream := range []string{wire.ObservationStream(leaf.Code), wire.NoticeStream(leaf.Code)} {
 		u.Subscribe = append(u.Subscribe,
+			// Where several subjects are sourced the server asks without a name.
+			api+".CONSUMER.CREATE."+stream,
 			api+".CONSUMER.CREATE."+stream+".>",
 			api+".CONSUMER.DELETE."+stream+".*",
 			"$JS.FC."+stream+".>",
@@ -127,14 +113,15 @@ func LeafSecret(site *v1alpha1.Site, leaf v1alpha1.Leaf, creds []byte, permissio
 		WithData(map[string][]byte{KeyUserCreds: creds})
 }
 
-// LeafReport is what our NATS server said of a leaf's two base streams.
+// LeafReport is what our NATS server said of a leaf's two base streams, and of their copies
+// on the way to ours.
 type LeafReport struct {
 	// At is when it was asked.
 	At time.Time `json:"at"`
-	// SeenAt is when the one that is heard less was last heard; zero: not since our
+	// SeenAt is when the one of them that is heard less was last heard; zero: not since our
 	// server began.
 	SeenAt time.Time `json:"seenAt,omitzero"`
-	// Lag in messages that the leaf holds and we don't.
+	// Lag in messages that the leaf or a copy holds and our streams don't.
 	Lag uint64 `json:"lag"`
 	// Problem is what our server cannot do.
 	Problem string `json:"problem,omitempty"`
@@ -164,11 +151,19 @@ func (v SiteView) leaves(jetStream Finding) ([]v1alpha1.LeafStatus, *Finding) {
 		}
 	}
 	f := good(v1alpha1.ReasonReachable, fmt.Sprintf("%d of %d leaves are connected", len(all), len(all)))
+	missing, noKey := v.leavesHaveNoAccountKey()
+	secret, noSecret := v.Secrets.Missing(LeavesAccountSecrets(v.Site))
 	switch {
+	case noKey:
+		f = missing
+	case noSecret:
+		f = secret
 	case v.LeafFailed != nil:
 		f = *v.LeafFailed
 	case !jetStream.OK():
 		f = unknown(v1alpha1.ReasonReconciling, "leaves are asked through our own JetStream, which does not answer")
+	case v.Backends.LeavesAccount != nil:
+		f = *v.Backends.LeavesAccount
 	case len(away) > 0:
 		f = bad(v1alpha1.ReasonLeafAway, fmt.Sprintf("%d of %d leaves are away: %s. What they receive meanwhile stays in their streams, "+
 			"for as long as those hold it, and comes when the link is back: see that the leaf's NATS server runs and reaches the leaf port of ours",

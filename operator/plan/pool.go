@@ -157,6 +157,9 @@ func (p Pool) senderArguments() []string {
 	if spec.Edge != nil {
 		args = append(args, fmt.Sprintf("--edge-port=%d", spec.Edge.Port), "--edge-sources="+strings.Join(spec.Edge.Sources, ","))
 	}
+	if len(spec.ForwardNetworks) > 0 {
+		args = append(args, "--forward-networks="+strings.Join(spec.ForwardNetworks, ","))
+	}
 	if spec.Path != nil {
 		args = append(args, fmt.Sprintf("--path-port=%d", spec.Path.Port))
 	}

@@ -103,8 +103,13 @@ func (in RegistryInput) instrumentEntries(stands RegistryState, next int64) map[
 	for i := range in.Instruments {
 		inst := &in.Instruments[i]
 		verdict := in.Verdicts[inst.Name]
-		was, exists := stands.Entries[inst.Name]
-		if verdict.OK() {
+		was := stands.Entries[inst.Name]
+		exists := was.Instrument != "" // one that cannot be read is written anew, or deleted
+		if exists && in.unreadable(inst) {
+			all[inst.Name] = in.keptInstrument(inst, was, next)
+		} else if in.unreadable(inst) {
+			continue
+		} else if verdict.OK() {
 			entry := entryOf(inst, verdict.Gateway, next, in.Secrets, was)
 			entry.LegalHold = underHold(in.Site, inst)
 			all[inst.Name] = entry
@@ -125,9 +130,9 @@ func (in RegistryInput) feedEntries(stands RegistryState, next int64) map[string
 	for i := range in.Feeds {
 		feed := &in.Feeds[i]
 		verdict := in.FeedsAre[feed.Name]
-		if was, exists := stands.Feeds[feed.Name]; exists && verdict.Absent {
+		if was := stands.Feeds[feed.Name]; was.Feed != "" && (verdict.Absent || in.unreadable(feed)) {
 			all[feed.Name] = was
-		} else if verdict.Served {
+		} else if verdict.Served && !in.unreadable(feed) {
 			all[feed.Name] = feedEntry(in.Site, feed, verdict, next)
 		}
 	}
@@ -139,8 +144,13 @@ func (in RegistryInput) consumerEntries(stands RegistryState, next int64) map[st
 	for i := range in.Consumers {
 		c := &in.Consumers[i]
 		verdict := in.ConsumersAre[c.Name]
-		was, exists := stands.Consumers[c.Name]
-		if exists && verdict.Absent {
+		was := stands.Consumers[c.Name]
+		exists := was.Consumer != ""
+		if exists && in.unreadable(c) {
+			all[c.Name] = in.keptConsumer(c, was, next)
+		} else if in.unreadable(c) {
+			continue
+		} else if exists && verdict.Absent {
 			entry := was
 			entry.Durable = cmp.Or(KeptDurable(c, in.Secrets[ConsumerSecretName(c)]), was.Durable)
 			if len(was.Tokens) > 0 {
@@ -163,6 +173,9 @@ func (in RegistryInput) readerEntries(stands RegistryState, next int64) map[stri
 	all := map[string]wire.ReaderEntry{}
 	if in.Site == nil {
 		return all
+	}
+	if Unreadable(in.Site) != "" {
+		return in.keptReaders(stands, next)
 	}
 	var secret *corev1.Secret
 	if ref := in.Site.Spec.ReadersSecretRef; ref != nil {
@@ -265,7 +278,7 @@ func retentionEntry(r *v1alpha1.Retention) *wire.RetentionEntry {
 	if r == nil {
 		return nil
 	}
-	entry := &wire.RetentionEntry{HoldMillis: r.HoldRetention.Milliseconds()}
+	entry := &wire.RetentionEntry{HoldMillis: r.HoldRetention.Milliseconds(), MaxShare: int(r.MaxShare)}
 	if r.MaxAge != nil {
 		entry.MaxAgeMillis = r.MaxAge.Milliseconds()
 	}

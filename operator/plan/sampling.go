@@ -37,10 +37,12 @@ func samplingEntry(s *v1alpha1.Sampling) *wire.SamplingEntry {
 }
 
 func samplingState(s v1alpha1.SamplingState) string {
-	if s == v1alpha1.SamplingOff {
-		return wire.SamplingOff
+	switch s {
+	case v1alpha1.SamplingPaused, "Off": // Off stands in Instruments that were stored before the value was renamed
+		return wire.SamplingPaused
+	default:
+		return wire.SamplingObserving
 	}
-	return wire.SamplingOn
 }
 
 func intervalMillis(d *metav1.Duration, otherwise int64) int64 {
@@ -66,7 +68,7 @@ func (v InstrumentView) sampling() *v1alpha1.SamplingStatus {
 	if declared == nil && !commanded {
 		return nil
 	}
-	asked := []wire.ChannelSampling{{State: wire.SamplingOn}}
+	asked := []wire.ChannelSampling{{State: wire.SamplingObserving}}
 	if declared != nil {
 		asked = declared.Channels
 	}

@@ -137,11 +137,7 @@ func podsAreKept(v GatewayView) (Finding, bool) {
 // restart's report takes. While nobody's reports are read, what was found stands.
 func spoolIsStranded(v GatewayView) (Finding, bool) {
 	if !v.Bus.Up {
-		was := condition(v.Gateway.Status.Conditions, v1alpha1.ConditionSpoolStranded)
-		if was == nil {
-			return Finding{}, false
-		}
-		return Finding{was.Status, was.Reason, was.Message}, true
+		return v.stands(v1alpha1.ConditionSpoolStranded)
 	}
 	var notes []string
 	for _, r := range v.reports() {
@@ -164,6 +160,34 @@ func spoolIsStranded(v GatewayView) (Finding, bool) {
 	}
 	return good(v1alpha1.ReasonPodSilent, strings.Join(notes, "; ")+
 		": bring pod and node back, and they go home; what never returns is given up with `kubectl substorm spool abandon POD`"), true
+}
+
+// spoolIsQuarantined: volumes of pods have files in quarantine, as the last report of each
+// says. While nobody's reports are read, what was found stands.
+func spoolIsQuarantined(v GatewayView) (Finding, bool) {
+	if !v.Bus.Up {
+		return v.stands(v1alpha1.ConditionSpoolQuarantined)
+	}
+	var notes []string
+	for _, r := range v.reports() {
+		if r.Spool != nil && r.Spool.Quarantined > 0 {
+			notes = append(notes, fmt.Sprintf("pod %s has %d", r.Gateway, r.Spool.Quarantined))
+		}
+	}
+	if len(notes) == 0 {
+		return Finding{}, false
+	}
+	return good(v1alpha1.ReasonRecordsKeptApart, "files of data that cannot be archived lie in spool/quarantine of the pods' volumes: "+list(notes)+
+		". Each pod's log says why, and names instrument and key: look whether disk and store are sound, copy the files away, remove them, and restart the pod"), true
+}
+
+// stands is a condition that was found before.
+func (v GatewayView) stands(kind string) (Finding, bool) {
+	was := condition(v.Gateway.Status.Conditions, kind)
+	if was == nil {
+		return Finding{}, false
+	}
+	return Finding{was.Status, was.Reason, was.Message}, true
 }
 
 // strandIn returns after how long of further silence a pod's spool is stranded,

@@ -46,10 +46,7 @@ func ObjectStoreSecrets(site *v1alpha1.Site) []SecretNeed {
 // JetStreamSecrets are the Secrets that JetStream needs.
 func JetStreamSecrets(site *v1alpha1.Site) []SecretNeed {
 	js := &site.Spec.JetStream
-	var needs []SecretNeed
-	if ref := js.AccountKeySecretRef; ref != nil {
-		needs = append(needs, SecretNeed{"spec.jetStream.accountKeySecretRef", ref.Name, []string{KeyAccountSeed, KeyAccountID}})
-	}
+	needs := accountKey("accountKeySecretRef", js.AccountKeySecretRef)
 	if ref := js.CredentialsSecretRef; ref != nil {
 		needs = append(needs, SecretNeed{"spec.jetStream.credentialsSecretRef", ref.Name, []string{KeyUserCreds}})
 	}
@@ -57,6 +54,31 @@ func JetStreamSecrets(site *v1alpha1.Site) []SecretNeed {
 		needs = append(needs, SecretNeed{"spec.jetStream.tls.secretRef", js.TLS.SecretRef.Name, []string{KeyCA}})
 	}
 	return needs
+}
+
+// ConsumerAccountSecrets are the Secrets that it takes to issue users of the account of
+// consumers. The rest of the Site does not need them.
+func ConsumerAccountSecrets(site *v1alpha1.Site) []SecretNeed {
+	return accountKey("consumerAccountKeySecretRef", site.Spec.JetStream.ConsumerAccountKeySecretRef)
+}
+
+// CommandAccountSecrets are the Secrets that it takes to issue users of the account of
+// commands. Only the substorm command reads them.
+func CommandAccountSecrets(site *v1alpha1.Site) []SecretNeed {
+	return accountKey("commandAccountKeySecretRef", site.Spec.JetStream.CommandAccountKeySecretRef)
+}
+
+// LeavesAccountSecrets are the Secrets that the account of leaves needs.
+func LeavesAccountSecrets(site *v1alpha1.Site) []SecretNeed {
+	return accountKey("leafAccountKeySecretRef", site.Spec.JetStream.LeafAccountKeySecretRef)
+}
+
+// accountKey is what issues users of the account whose key a field of spec.jetStream names.
+func accountKey(field string, ref *v1alpha1.LocalReference) []SecretNeed {
+	if ref == nil {
+		return nil
+	}
+	return []SecretNeed{{"spec.jetStream." + field, ref.Name, []string{KeyAccountSeed, KeyAccountID}}}
 }
 
 // PoolSecrets are the Secrets that a pool itself names.

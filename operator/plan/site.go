@@ -21,6 +21,11 @@ type Backends struct {
 	JetStream   *Finding `json:"jetStream,omitempty"`
 	// Leaves by code, as far as JetStream spoke of them.
 	Leaves map[string]LeafReport `json:"leaves,omitempty"`
+	// LeavesAccount is what is wrong with the account of leaves; nil where nothing is.
+	LeavesAccount *Finding `json:"leavesAccount,omitempty"`
+	// Recreated streams, by name, those of buckets included: they stood, were gone, and
+	// were made anew at a time.
+	Recreated map[string]time.Time `json:"recreated,omitempty"`
 }
 
 // SiteView is everything that a Site's status is made from.
@@ -40,8 +45,17 @@ type SiteView struct {
 	Registry   RegistryState
 	// FeedServer is what was found of the Site's feed servers.
 	FeedServer FeedServerView
+	// Unreadable are the Site's objects that cannot be decoded.
+	Unreadable []UnreadableObject
 	// Ledger is what the archivist last reported; nil where it did not yet.
 	Ledger *wire.LedgerStatus
+	// Expiry is what the archivist last reported of what keeps data from expiring; nil
+	// where it did not yet.
+	Expiry *wire.ExpiryStatus
+	// Scrub is what the archivist last reported of reading the archive; nil where it did
+	// not yet. Damage counts what is known to be damaged.
+	Scrub  *wire.ScrubStatus
+	Damage DamageCounts
 }
 
 // SiteAccepted says whether the Site's code is its own.
@@ -100,6 +114,15 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		c.set(v1alpha1.ConditionFeedServerAvailable, f)
 		findings = append(findings, f)
 	}
+	if f, found := v.unreadable(); found {
+		c.set(v1alpha1.ConditionObjectsUnreadable, f)
+	}
+	if f, found := v.streamsRecreated(); found {
+		c.set(v1alpha1.ConditionStreamsIntact, f)
+	}
+	if f, found := v.expiryStopped(); found {
+		c.set(v1alpha1.ConditionExpiryRunning, f)
+	}
 	if f, found := ReadersProblem(v.Site, v.Secrets); found {
 		findings = append(findings, f)
 	}
@@ -119,7 +142,8 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		Leaves:             leaves,
 		FeedServer:         v.feedServerState(),
 		Ledger:             v.ledger(),
-	}, soonest(patienceEnds, figuresEvery)
+		Archive:            v.archive(),
+	}, soonest(patienceEnds, v.FeedServer.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 // ledger is how far the ledger is closed: what stands, until somebody has reported.

@@ -10,6 +10,8 @@ import (
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
 // Where the gateway's container finds things.
@@ -168,20 +170,13 @@ func (p Pool) resources() *coreac.ResourceRequirementsApplyConfiguration {
 	return resourcesOf(asked)
 }
 
-func resourcesOf(asked *corev1.ResourceRequirements) *coreac.ResourceRequirementsApplyConfiguration {
+func resourcesOf(asked *v1alpha1.Resources) *coreac.ResourceRequirementsApplyConfiguration {
 	r := coreac.ResourceRequirements()
 	if len(asked.Requests) > 0 {
 		r.WithRequests(asked.Requests)
 	}
 	if len(asked.Limits) > 0 {
 		r.WithLimits(asked.Limits)
-	}
-	for _, c := range asked.Claims {
-		claim := coreac.ResourceClaim().WithName(c.Name)
-		if c.Request != "" {
-			claim.WithRequest(c.Request)
-		}
-		r.WithClaims(claim)
 	}
 	return r
 }

@@ -45,16 +45,16 @@ func Streams(site *v1alpha1.Site) []Stream {
 			MaxBytes:    js.Observations.MaxSize.Value(),
 			Replicas:    int(js.Replicas),
 			Duplicates:  duplicateWindow,
-			Sources:     sources(site, wire.ObservationStream, wire.ObservationSubjects),
+			Sources:     sources(site, leafObservations),
 		},
 		{
 			Name:        wire.NoticeStream(code),
 			Description: "Notices of stored objects of Site " + code,
-			Subjects:    []string{wire.NoticeSubjects(code), wire.GapSubjects(code)},
+			Subjects:    wire.NoticeStreamSubjects(code),
 			MaxBytes:    js.Notices.MaxSize.Value(),
 			Replicas:    int(js.Replicas),
 			Duplicates:  duplicateWindow,
-			Sources:     sources(site, wire.NoticeStream, wire.NoticeSubjects),
+			Sources:     sources(site, leafNotices),
 		},
 	}
 }

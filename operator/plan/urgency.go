@@ -5,6 +5,7 @@ package plan
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -27,7 +28,8 @@ const (
 // SiteUrgency compares what stands with what is planned.
 func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || (was.FeedServer == nil) != (is.FeedServer == nil))
+		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || reread(was.Archive, is.Archive) || (was.FeedServer == nil) != (is.FeedServer == nil) ||
+			reissued(ofFeedServer(was), ofFeedServer(is)))
 }
 
 // reclosed: other days of the ledger are closed, as happens once a day.
@@ -36,6 +38,16 @@ func reclosed(was, is *v1alpha1.LedgerState) bool {
 		return was != is
 	}
 	return was.ClosedTo != is.ClosedTo || !slices.Equal(was.Reopened, is.Reopened)
+}
+
+// reread: more or less of the archive is known to be damaged, or another pass has begun or
+// ended. How far a pass has come is a figure.
+func reread(was, is *v1alpha1.ArchiveState) bool {
+	if was == nil || is == nil {
+		return was != is
+	}
+	return was.Damaged != is.Damaged || was.Missing != is.Missing || was.Unconfirmed != is.Unconfirmed ||
+		(was.Pass == nil) != (is.Pass == nil) || !equality.Semantic.DeepEqual(was.LastPass, is.LastPass)
 }
 
 // recounted: a Site's summary must not contradict its instruments, neither in
@@ -52,7 +64,7 @@ func recounted(was, is *v1alpha1.SiteStatus) bool {
 func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		was.Replicas != is.Replicas || was.ReadyReplicas != is.ReadyReplicas || was.Selector != is.Selector || was.Datapath != is.Datapath ||
-			(was.Spool == nil) != (is.Spool == nil))
+			(was.Spool == nil) != (is.Spool == nil) || reissued(was.Credentials, is.Credentials))
 }
 
 // InstrumentUrgency compares what stands with what is planned.
@@ -71,7 +83,23 @@ func FeedUrgency(was, is *v1alpha1.FeedStatus) Urgency {
 // ConsumerUrgency compares what stands with what is planned.
 func ConsumerUrgency(was, is *v1alpha1.FeedConsumerStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		was.State != is.State || was.SecretName != is.SecretName || was.URL != is.URL)
+		was.State != is.State || was.SecretName != is.SecretName || was.URL != is.URL || reissued(was.Credentials, is.Credentials))
+}
+
+func ofFeedServer(s *v1alpha1.SiteStatus) *v1alpha1.CredentialsStatus {
+	if s.FeedServer == nil {
+		return nil
+	}
+	return s.FeedServer.Credentials
+}
+
+// reissued: credentials are of another user, or valid until another time, as happens
+// once in ten days.
+func reissued(was, is *v1alpha1.CredentialsStatus) bool {
+	if was == nil || is == nil {
+		return was != is
+	}
+	return was.User != is.User || !was.ExpiresAt.Equal(is.ExpiresAt)
 }
 
 func urgency(spec bool, was, is []metav1.Condition, moved bool) Urgency {

@@ -23,6 +23,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/ingest-gateway/receive/listen"
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -93,7 +94,7 @@ func serveGateway(ctx context.Context, o Options, ready func(string)) error {
 	}
 	registry := intake.NewRegistry()
 	server := tcp.NewServer(tcp.Config{
-		Registry: registry, Logger: log, Metrics: metrics, MaxConnections: connections,
+		Registry: registry, Logger: log, Metrics: metrics, Slots: listen.NewSlots(connections, nil),
 		Archive: store.New(store.Config{
 			Site: SiteCode, Gateway: pod, Incarnation: "bench", Objects: nowhere{}, Announcer: nobody{},
 			Ledger: counts, Pool: slabs, Logger: log, Metrics: metrics,

@@ -19,10 +19,11 @@ app.kubernetes.io/component: {{ .component }}
 app.kubernetes.io/part-of: substorm
 {{- end }}
 
-{{/* An image's full name. Call with (dict "root" $ "repository" "substorm/minio"). */}}
+{{/* An image's full name, with its digest where the values give one. Call with (dict "root" $ "image" .Values.X.image). */}}
 {{- define "quickstart.image" -}}
 {{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
-{{ .repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{ .image.repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- with .image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* What every pod has in common: no way into the API server, no root. Call with the root. */}}

@@ -42,7 +42,8 @@ cluster {
   ]
   tls {
     {{- include "quickstart.natsTLS" . | nindent 4 }}
-    verify: true
+    # Gateways and feed servers have certificates of the same authority: one that joins must also have the name of a route.
+    verify_cert_and_check_known_urls: true
   }
 }
 {{- end }}
@@ -74,7 +75,7 @@ leafnodes {
     {{- $api := printf "$JS.%s.API" $site }}
     # What the hub gets at: making and deleting consumers of the two base streams.
     deny_imports: [
-      {{- range list "obs.>" "notice.>" "gap.>" "live.>" "health.>" "command.>" "$KV.>" "$OBJ.>" "_INBOX.>" }}
+      {{- range list "obs.>" "notice.>" "gap.>" "request.>" "decision.>" "live.>" "health.>" "command.>" "$KV.>" "$OBJ.>" "_INBOX.>" }}
       {{ quote . }}
       {{- end }}
       {{- range list "INFO" "STREAM.>" "DIRECT.>" "META.>" "SERVER.>" "ACCOUNT.>" "$KV.>" "$OBJ.>" "CONSUMER.MSG.>" "CONSUMER.DURABLE.>" "CONSUMER.LIST.>" "CONSUMER.NAMES.>" "CONSUMER.LEADER.>" }}
@@ -91,7 +92,7 @@ leafnodes {
     ]
     # What leaves by itself: nothing. The hub asks.
     deny_exports: [
-      {{- range list "obs.>" "notice.>" "gap.>" "live.>" "health.>" "command.>" "$KV.>" "$OBJ.>" "_INBOX.>" }}
+      {{- range list "obs.>" "notice.>" "gap.>" "request.>" "decision.>" "live.>" "health.>" "command.>" "$KV.>" "$OBJ.>" "_INBOX.>" }}
       {{ quote . }}
       {{- end }}
     ]

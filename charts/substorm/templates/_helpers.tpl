@@ -31,10 +31,11 @@ app.kubernetes.io/part-of: substorm
 {{- .Values.operator.watchNamespaces | default (list .Release.Namespace) | uniq | sortAlpha | join "," -}}
 {{- end }}
 
-{{/* An image's full name. Call with (dict "root" $ "repository" "substorm/operator"). */}}
+{{/* An image's full name, with its digest where the values give one. Call with (dict "root" $ "image" .Values.X.image). */}}
 {{- define "substorm.image" -}}
 {{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
-{{ .repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{ .image.repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- with .image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* What the operator's pods and the Job for the CRDs have in common. */}}
@@ -61,7 +62,7 @@ securityContext:
 {{- end }}
 
 {{- define "substorm.container" -}}
-image: {{ include "substorm.image" (dict "root" . "repository" .Values.operator.image.repository) }}
+image: {{ include "substorm.image" (dict "root" . "image" .Values.operator.image) }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false

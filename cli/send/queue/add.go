@@ -152,22 +152,57 @@ func (q *Queue) copyTo(path string, s Source) (size int64, sum [sha256.Size]byte
 }
 
 // commit renames what was prepared, all of it with one sync of each folder, and
-// writes down what was taken.
-func (q *Queue) commit(adding []addition) (entries []Entry, err error) {
+// writes down what was taken. Where the sync of the queue's folder fails nothing is
+// taken: what has its bytes elsewhere too stays there, and is looked at again.
+func (q *Queue) commit(adding []addition) ([]Entry, error) {
 	var failed []error
-	var taken []Record
-	var leftovers []string
-	left := map[string]bool{}
-	now := time.Now().UTC()
+	var entered []addition
 	for _, a := range adding {
 		copied, err := q.enter(a)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("take %s: %w", a.source.Name, err))
 			continue
 		}
+		a.copied = copied
+		entered = append(entered, a)
+	}
+	if len(entered) == 0 {
+		return nil, errors.Join(failed...)
+	}
+	if err := q.sync(q.path(folderObjects)); err != nil {
+		failed = append(failed, fmt.Errorf("sync %s, without which nothing is taken: %w", q.path(folderObjects), err))
+		entries, err := q.leave(entered)
+		return entries, errors.Join(append(failed, err)...)
+	}
+	entries, err := q.finish(entered)
+	return entries, errors.Join(append(failed, err)...)
+}
+
+// leave takes copies back whose entries may not survive a power cut: their sources are
+// still there. What was moved has its bytes here alone: it is an entry, and sent.
+func (q *Queue) leave(entered []addition) (entries []Entry, err error) {
+	var failed []error
+	for _, a := range entered {
+		if a.copied {
+			failed = append(failed, discard(q.objectPath(a.entry)))
+			continue
+		}
+		entries = append(entries, a.entry)
+	}
+	return entries, errors.Join(failed...)
+}
+
+// finish writes down what was taken, and removes what was copied and is to be moved.
+func (q *Queue) finish(entered []addition) (entries []Entry, err error) {
+	var failed []error
+	var taken []Record
+	var leftovers []string
+	left := map[string]bool{}
+	now := time.Now().UTC()
+	for _, a := range entered {
 		entries = append(entries, a.entry)
 		switch {
-		case a.source.Move && copied:
+		case a.source.Move && a.copied:
 			leftovers = append(leftovers, a.source.Path)
 		case a.source.Move:
 			left[filepath.Dir(a.source.Path)] = true
@@ -175,10 +210,6 @@ func (q *Queue) commit(adding []addition) (entries []Entry, err error) {
 			taken = append(taken, Record{Type: TypeTaken, At: now, Key: hex.EncodeToString(a.source.Key[:]), Path: a.source.Path})
 		}
 	}
-	if len(entries) == 0 {
-		return nil, errors.Join(failed...)
-	}
-	failed = append(failed, q.sync(q.path(folderObjects)))
 	for dir := range left {
 		failed = append(failed, q.sync(dir))
 	}

@@ -299,3 +299,53 @@ func TestEntryNames(t *testing.T) {
 		t.Errorf("%d, %d", a, b)
 	}
 }
+
+// Where the folder of entries cannot be synced nothing is taken: what was to be copied
+// stays where it is, and is taken once that works. What was moved is sent all the same.
+func TestFolderIsNotSynced(t *testing.T) {
+	dir, data := t.TempDir(), t.TempDir()
+	q := open(t, dir)
+	broken := errors.New("input/output error")
+	q.syncFolder = func(folder string) error {
+		if folder == q.path(folderObjects) {
+			return broken
+		}
+		return syncFolder(folder)
+	}
+	source := func(name string, move bool) Source {
+		t.Helper()
+		path := filepath.Join(data, name)
+		if err := os.WriteFile(path, []byte("frame "+name), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := Source{Name: name, Path: path, Observed: info.ModTime(), Move: move}
+		if !move {
+			sum := sha256.Sum256([]byte(name))
+			copy(s.Key[:], sum[:])
+		}
+		return s
+	}
+	copied, moved := source("copied", false), source("moved", true)
+	entries, err := q.Add(copied, moved)
+	if !errors.Is(err, broken) || len(entries) != 1 || content(t, q, entries[0]) != "frame moved" {
+		t.Fatalf("added %v, %v", entries, err)
+	}
+	if q.Taken(copied.Key) {
+		t.Error("what may not survive a power cut counts as taken")
+	}
+	if b, err := os.ReadFile(copied.Path); err != nil || string(b) != "frame copied" {
+		t.Errorf("the source: %q, %v", b, err)
+	}
+	if files, err := os.ReadDir(q.path(folderObjects)); err != nil || len(files) != 1 {
+		t.Errorf("entries %v, %v", files, err)
+	}
+	q.syncFolder = syncFolder
+	entries, err = q.Add(copied)
+	if err != nil || len(entries) != 1 || content(t, q, entries[0]) != "frame copied" || !q.Taken(copied.Key) {
+		t.Errorf("once it works: %v, %v", entries, err)
+	}
+}

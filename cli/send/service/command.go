@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,8 @@ type Sender struct {
 	Queue string
 	Watch []string
 	Move  bool
+	// Secrets are files that few may read.
+	Secrets []string
 }
 
 // Command returns `service`, a subcommand of the sender's. Parse reads a command
@@ -49,9 +52,12 @@ const defaultName = "substorm-send"
 
 func specFlags(cmd *cobra.Command, s *Spec) {
 	cmd.Flags().StringVar(&s.Name, "name", defaultName, "name of the service, for more than one on a machine")
-	if runtime.GOOS != "windows" {
-		cmd.Flags().StringVar(&s.User, "user", "", "who runs it; without it systemd makes a user of its own, for a queue below /var/lib and files that everybody may read")
+	who := "who runs it; without it systemd makes a user of its own, for a queue below /var/lib and files that everybody may read; the token and the key it gets from systemd (LoadCredential=)"
+	if runtime.GOOS == "windows" {
+		who = `account that runs it, as "NT AUTHORITY\LocalService" (no account with a password); without it the service has one of its own, NT SERVICE\<name>, which gets access to ` +
+			`the queue, the watched folders, the token and the key`
 	}
+	cmd.Flags().StringVar(&s.User, "user", "", who)
 }
 
 // complete reads the sender's flags and makes their paths absolute.
@@ -64,8 +70,8 @@ func (s *Spec) complete(prefix, args []string, parse func([]string) (Sender, err
 		return err
 	}
 	s.Args = append(append([]string{}, prefix...), args...)
-	s.Queue, s.Watch, s.Move = sender.Queue, sender.Watch, sender.Move
-	for _, path := range append([]string{s.Queue}, s.Watch...) {
+	s.Queue, s.Watch, s.Move, s.Secrets = sender.Queue, sender.Watch, sender.Move, sender.Secrets
+	for _, path := range slices.Concat([]string{s.Queue}, s.Watch, s.Secrets) {
 		if path != "" && !filepath.IsAbs(path) {
 			return usage.Errorf("a service is started elsewhere: write %s with its whole path", path)
 		}

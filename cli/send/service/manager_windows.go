@@ -38,6 +38,7 @@ func (*manager) install(_ context.Context, s Spec, out io.Writer) error {
 		DisplayName: "Substorm sender (" + s.Name + ")", Description: "Sends new files to Substorm, and keeps what has no receipt.",
 		StartType: mgr.StartAutomatic, DelayedAutoStart: true,
 	}
+	config.ServiceStartName = s.account()
 	service, err := m.OpenService(s.Name)
 	if err == nil {
 		err = replace(service, config, s)
@@ -48,6 +49,9 @@ func (*manager) install(_ context.Context, s Spec, out io.Writer) error {
 		return fmt.Errorf("install service %s: %w", s.Name, err)
 	}
 	defer service.Close()
+	if err := s.allow(); err != nil {
+		return err
+	}
 	again := []mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: 2 * time.Second}}
 	if err := errors.Join(service.SetRecoveryActions(again, 60), service.SetRecoveryActionsOnNonCrashFailures(true)); err != nil {
 		return fmt.Errorf("have service %s started again when it fails: %w", s.Name, err)
@@ -71,6 +75,7 @@ func replace(service *mgr.Service, config mgr.Config, s Spec) error {
 		return err
 	}
 	was.DisplayName, was.Description, was.StartType, was.DelayedAutoStart = config.DisplayName, config.Description, config.StartType, config.DelayedAutoStart
+	was.ServiceStartName = config.ServiceStartName
 	was.BinaryPathName = windows.ComposeCommandLine(append([]string{s.Program}, s.Args...))
 	return service.UpdateConfig(was)
 }

@@ -17,8 +17,8 @@ import (
 type Spec struct {
 	// Name of the unit or service.
 	Name string
-	// User who runs it; empty for one that systemd makes, who owns nothing but the
-	// queue and reads what everybody may.
+	// User who runs it; empty for one that the system makes, who owns nothing but the
+	// queue and reads what everybody may, and Secrets.
 	User string
 	// Program and its arguments; paths are absolute.
 	Program string
@@ -28,6 +28,8 @@ type Spec struct {
 	Queue string
 	Watch []string
 	Move  bool
+	// Secrets are files of which Args speak and which few may read: a token, a key.
+	Secrets []string
 }
 
 var (
@@ -52,8 +54,6 @@ func (s Spec) check() error {
 	switch {
 	case !unitName.MatchString(s.Name):
 		return usage.Errorf("--name %q is no name of a service: letters, digits, - _ and . are", s.Name)
-	case s.User != "" && !userName.MatchString(s.User):
-		return usage.Errorf("--user %q is no name of a user", s.User)
 	case s.Queue == "" || len(s.Watch) == 0:
 		return usage.Errorf("a service needs --watch and --queue: %s send service print -- --to gateway.example:30101 --watch /data --queue /var/lib/substorm-send", "substorm")
 	}
@@ -71,6 +71,8 @@ func (s Spec) checkUnit() error {
 		return err
 	}
 	switch {
+	case s.User != "" && !userName.MatchString(s.User):
+		return usage.Errorf("--user %q is no name of a user", s.User)
 	case s.User == "" && s.Move:
 		return usage.Errorf("--take move needs --user, somebody who may remove files of the watched folders")
 	case s.User == "" && s.state() == "":
@@ -97,7 +99,10 @@ func (s Spec) Unit() (string, error) {
 	line("")
 	line("[Service]")
 	line("Type=exec")
-	line("ExecStart=%s", strings.ReplaceAll(quoted(append([]string{s.Program}, s.Args...)), "$", "$$"))
+	line("ExecStart=%s", s.command())
+	for i, file := range s.credentials() {
+		line("LoadCredential=%s:%s", credential(i), escape(file)) // to the line's end, without quotes
+	}
 	line("Restart=always")
 	line("RestartSec=2")
 	line("TimeoutStopSec=15")
@@ -107,6 +112,33 @@ func (s Spec) Unit() (string, error) {
 	line("[Install]")
 	line("WantedBy=multi-user.target")
 	return out.String(), nil
+}
+
+// credentials are the files that systemd reads and hands to the user that it makes, who
+// may not read them where they lie. A user of the machine's reads them itself.
+func (s Spec) credentials() []string {
+	if s.User != "" {
+		return nil
+	}
+	return s.Secrets
+}
+
+// credential is what systemd calls the i-th secret.
+func credential(i int) string { return fmt.Sprintf("secret%d", i) }
+
+// command is the command line as systemd reads it. Secrets are where systemd puts them.
+func (s Spec) command() string {
+	words := make([]string, 0, len(s.Args)+1)
+	for _, arg := range append([]string{s.Program}, s.Args...) {
+		word := strings.ReplaceAll(quoted([]string{arg}), "$", "$$")
+		for i, file := range s.credentials() {
+			if flag, isIt := strings.CutSuffix(arg, file); isIt && (flag == "" || strings.HasPrefix(flag, "--") && strings.HasSuffix(flag, "=")) {
+				word = flag + "${CREDENTIALS_DIRECTORY}/" + credential(i)
+			}
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
 }
 
 // owner says who runs it and what may be written to.

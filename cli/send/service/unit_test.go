@@ -26,6 +26,11 @@ var specs = map[string]Spec{
 		Name: "substorm-send", Program: "/usr/local/bin/substorm-send", Queue: "/var/lib/substorm-send", Watch: []string{"/data/spectra"},
 		Args: []string{"--to", "node1:30103,node2:30103", "--framing", "length-prefixed", "--watch", "/data/spectra", "--queue", "/var/lib/substorm-send", "--newest-first", "--max-rate", "25k"},
 	},
+	"reads-a-token": {
+		Name: "substorm-send", Program: "/usr/local/bin/substorm-send", Queue: "/var/lib/substorm-send", Watch: []string{"/data"},
+		Args:    []string{"--to", "https://gw/in/a/", "--token-file", "/etc/substorm/a token", "--tls-key=/etc/substorm/key", "--watch", "/data", "--queue", "/var/lib/substorm-send"},
+		Secrets: []string{"/etc/substorm/a token", "/etc/substorm/key"},
+	},
 	"takes-files-away": {
 		Name: "substorm-send-camera", User: "camera", Program: "/opt/substorm tools/substorm", Queue: "/data/queue", Watch: []string{"/data/frames 100%", "/data/$more"}, Move: true,
 		Args: []string{"send", "--to", "gw:30101", "--take", "move", "--watch", "/data/frames 100%", "--watch", "/data/$more", "--queue", "/data/queue", "--ignore", `"*.\d"`},

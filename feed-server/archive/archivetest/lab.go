@@ -181,10 +181,14 @@ func (l *Lab) Put(instrument, path, body string, change ...func(*wire.Record)) w
 	return r
 }
 
-// Announce publishes the notice of a record.
+// Announce publishes the notice of a record: of what was taken back the archivist's.
 func (l *Lab) Announce(instrument string, r wire.Record) {
 	l.Helper()
-	m, err := stream.NoticeMessage(wire.Notice{Site: Site, Instrument: instrument, Record: r}, "gateway-0")
+	writer := "gateway-0"
+	if r.TakesBack() {
+		writer = wire.ArchivistWriter
+	}
+	m, err := stream.NoticeMessage(wire.Notice{Site: Site, Instrument: instrument, Record: r}, writer)
 	l.ok(err)
 	_, err = l.JetStream.PublishMsg(l.Context(), m)
 	l.ok(err)
@@ -303,7 +307,7 @@ func (l *Lab) read(method, path string, headers []string) Answer {
 // Until asks until an answer is right.
 func (l *Lab) Until(what string, right func() bool) {
 	l.Helper()
-	for deadline := time.Now().Add(time.Minute); !right(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); !right(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.Fatalf("never: %s", what)
 		}

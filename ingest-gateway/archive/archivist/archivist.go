@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -103,6 +104,9 @@ type Config struct {
 	DescribeInterval time.Duration
 	// Memory bounds what is remembered of the objects of the archive, in bytes (32 MiB).
 	Memory int64
+	// ForwardNetworks are those to which copies for old servers may go beside public
+	// addresses.
+	ForwardNetworks []netip.Prefix
 	// ScratchDir holds the segment that is being cut, and the pack and the manifest
 	// that are compacted; it is emptied of segments when Run begins.
 	ScratchDir string
@@ -223,19 +227,22 @@ func (a *archivist) holdOnce(ctx context.Context) error {
 
 // work runs everything that only the lease's holder may do.
 func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
-	keeper := a.index(lease)
-	writer, cutter := a.writer(lease, keeper), a.cutter(lease)
-	compactor, closer := a.compactor(lease, keeper), a.closer(lease)
-	rooms := []room{keeper, a.names(lease), writer, a.sweeper(lease, writer), cutter, compactor, closer, a.keeping(lease, compactor, closer)}
+	closer := a.closer(lease)
+	deleter := a.deleter(lease, closer)
+	keeper := a.index(lease, deleter)
+	writer, cutter := a.writer(lease, deleter, keeper), a.cutter(lease)
+	compactor := a.compactor(lease, deleter, keeper)
+	rooms := []room{keeper, a.names(lease), writer, a.sweeper(lease, deleter, writer), cutter, compactor, closer, a.keeping(lease, deleter, writer, compactor, closer)}
 	if a.cfg.Declared != nil {
 		rooms = append(rooms, a.forwarder(lease), a.gaps(lease, keeper), a.descriptions(lease))
 	}
 	if a.cfg.ScrubRate >= 0 {
 		rooms = append(rooms, a.scrub(lease))
 	}
-	rooms = append(rooms,
-		a.trimmer(lease, wire.ObservationStream(a.cfg.Site), a.cfg.ObservationRetention, cutter.Archived, wire.ObservationSubjects(a.cfg.Site)),
-		a.trimmer(lease, wire.NoticeStream(a.cfg.Site), a.cfg.NoticeRetention, writer.Listed, wire.NoticeSubjects(a.cfg.Site), wire.GapSubjects(a.cfg.Site)))
+	notices := a.trimmer(lease, wire.NoticeStream(a.cfg.Site), a.cfg.NoticeRetention, writer.Listed, wire.NoticeStreamSubjects(a.cfg.Site)...)
+	notices.from = map[string]func() uint64{wire.RequestSubjects(a.cfg.Site): writer.Answered}
+	rooms = append(rooms, notices,
+		a.trimmer(lease, wire.ObservationStream(a.cfg.Site), a.cfg.ObservationRetention, cutter.Archived, wire.ObservationSubjects(a.cfg.Site)))
 	group, ctx := errgroup.WithContext(ctx)
 	for _, r := range rooms {
 		group.Go(func() error { return r.Run(ctx) })
@@ -272,6 +279,11 @@ func (a *archivist) naming(instrument string) (template, station string) {
 func (a *archivist) channels(instrument string) []wire.ChannelEntry {
 	e, _ := a.cfg.Settings(instrument)
 	return e.Channels
+}
+
+func (a *archivist) lateAfter(instrument string) time.Duration {
+	e, _ := a.cfg.Settings(instrument)
+	return e.LateAfter()
 }
 
 func (a *archivist) segmentLimits(instrument string) (time.Duration, int64) {

@@ -159,7 +159,8 @@ func TestRepeats(t *testing.T) {
 	l.await("the ledger counts it", func() bool { return l.ledger(camera, wire.DayOf(third.ReceivedAt), wire.StepRepeated).Objects >= 2 })
 }
 
-// Where the first of two equal objects is gone from the store, the second stays.
+// Where the first of two equal objects is gone from the store, the second stays, and the
+// scrub is asked to look.
 func TestRepeatOfNothingStays(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now()
@@ -171,8 +172,19 @@ func TestRepeatOfNothingStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := l.send(camera, now.Add(time.Second), "frame")
-	l.run(l.config("b"))
+	cfg := l.config("b")
+	cfg.ScrubRate = -1 // it would find the same
+	l.run(cfg)
 	l.await("the second is listed", func() bool { return len(l.listed(camera)) == 2 })
+	status := l.kv(wire.StatusBucket(l.site))
+	l.await("that the first is missing is reported", func() bool {
+		e, err := status.Get(t.Context(), wire.DamageKey(camera, first.ID))
+		if err != nil {
+			return false
+		}
+		d, err := wire.DecodeDamage(e.Value())
+		return err == nil && d.ID == first.ID && d.Day == wire.DayOf(first.ReceivedAt) && d.Cause == wire.DamageMissing && !d.Confirmed
+	})
 	want(t, "listed", sorted(first.Key, second.Key), l.keys(camera, wire.StateCurrent))
 	want(t, "stored", []string{second.Key}, l.stored(camera))
 }
@@ -249,7 +261,7 @@ func (l *lab) holder() string {
 }
 
 // A repeat that is listed as such and still stored, whatever came between, is
-// taken back by the sweep, unless what it repeats is gone.
+// taken back by the sweep, unless what it repeats is gone: then it is listed again.
 func TestSweepFinishesWithdrawals(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()
@@ -274,10 +286,12 @@ func TestSweepFinishesWithdrawals(t *testing.T) {
 	l.await("the repeat is gone", func() bool { return !slices.Contains(l.stored(camera), repeat.Key) })
 	l.await("the orphan is found", func() bool { return gauge(t, cfg, "substorm_sweep_found_total") >= 2 })
 	want(t, "stored", sorted(first.Key, orphan.Key), l.stored(camera))
-	want(t, "listed", []string{first.Key}, l.keys(camera, wire.StateCurrent))
+	l.await("the orphan is listed as an object of its own", func() bool { return len(l.keys(camera, wire.StateCurrent)) == 2 })
+	want(t, "listed", sorted(first.Key, orphan.Key), l.keys(camera, wire.StateCurrent))
+	want(t, "IDs", sorted(first.ID, wire.OrphanID(orphan)), l.ids(camera, wire.StateCurrent))
 	// JetStream is new to this archive: what its manifests list is announced anew, the
-	// withdrawal too, and that a second time would be a repeat.
+	// withdrawal too, and that a second time would be a repeat. The orphan is announced once.
 	notices := func() uint64 { return l.state(wire.NoticeStream(l.site)).Msgs }
-	l.await("all is announced anew", func() bool { return notices() >= 3 })
-	want(t, "notices", 3, notices())
+	l.await("all is announced anew", func() bool { return notices() >= 4 })
+	want(t, "notices", 4, notices())
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,7 @@ func (l *lab) declared() ([]wire.InstrumentEntry, bool) {
 func (l *lab) forwardConfig(gateway string) Config {
 	cfg := l.config(gateway)
 	cfg.Declared = l.declared
+	cfg.ForwardNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	cfg.SweepAge = time.Hour // what a test has stored and not announced yet, the sweep leaves alone
 	return cfg
 }

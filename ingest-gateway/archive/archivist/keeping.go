@@ -8,16 +8,18 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/archive/closing"
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/ingest-gateway/archive/keeping"
+	"github.com/substorm/substorm/ingest-gateway/archive/manifest"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-func (a *archivist) keeping(lease *stream.Lease, compactor *compact.Compactor, closer *closing.Closer) *keeping.Room {
+func (a *archivist) keeping(lease *stream.Lease, deleter *deletion.Deleter, writer *manifest.Writer, compactor *compact.Compactor, closer *closing.Closer) *keeping.Room {
 	return keeping.New(keeping.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Compactor: compactor,
-		Held: a.held, Declared: a.declared(), ClosedTo: closer.ClosedTo,
+		Deleter: deleter, Declared: a.declared(), ClosedTo: closer.ClosedTo, Expired: writer.Expired,
 		Interval: a.cfg.RemoveInterval, ExpireInterval: a.cfg.ExpireInterval, Grace: a.cfg.RemoveGrace,
 		Log: a.cfg.Log, Metrics: a.metrics.keeping,
 	})
@@ -52,19 +54,20 @@ func (a *archivist) declared() func() ([]wire.InstrumentEntry, bool) {
 	}
 }
 
-// held says why nothing of an instrument may be taken back: it is under legal hold, or
-// nobody can say that it is not.
-func (a *archivist) held(instrument string) string {
+// expires says whether an instrument's data is not kept for ever.
+func (a *archivist) expires(instrument string) bool {
 	e, known := a.cfg.Settings(instrument)
-	switch {
-	case !a.live():
-		return "the Site's registry was not read yet since this gateway reached NATS, and so nobody knows whether instrument " + instrument +
-			" is under legal hold: ask again in a minute"
-	case !known:
-		return "the registry does not know instrument " + instrument + ", and so not whether it is under legal hold: apply its Instrument, and ask again"
-	case e.LegalHold:
-		return "instrument " + instrument + " is under legal hold: set spec.archive.legalHold of the Instrument, or spec.legalHold of its Site, to false, and ask again"
-	default:
-		return ""
-	}
+	return known && e.Retention != nil
+}
+
+// held says why nothing of an instrument may be retracted or deleted.
+func (a *archivist) held(instrument string) string {
+	return deletion.Hold(a.cfg.Settings, a.live)(instrument)
+}
+
+func (a *archivist) deleter(lease *stream.Lease, closer *closing.Closer) *deletion.Deleter {
+	return deletion.New(deletion.Config{
+		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation, Store: a.cfg.Store, Lease: lease,
+		Held: a.held, Spooled: closer.Spooled, Log: a.cfg.Log, Metrics: a.metrics.deletion,
+	})
 }

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -28,21 +30,20 @@ func (l *lab) keeper(gateway string) Config {
 	return cfg
 }
 
-// ask announces that an object is to be in another state. Of it the notice says no
-// more than it must.
-func (l *lab) ask(n wire.Notice, state wire.State, reason string) {
+// ask requests that an object get into another state, and returns the run of that.
+func (l *lab) ask(n wire.Notice, state wire.State, reason string) string {
 	l.t.Helper()
-	now := time.Now().UTC()
-	n.State, n.Reason, n.ChangedBy = state, reason, "anna"
-	switch state {
-	case wire.StateRetracted:
-		n.RetractedAt = &now
-	case wire.StatePurged:
-		n.PurgedAt = &now
-	default:
-		n.RestoredAt = &now
+	action := map[wire.State]wire.Action{wire.StateRetracted: wire.ActionRetract, wire.StatePurged: wire.ActionPurge, wire.StateCurrent: wire.ActionRestore}[state]
+	q := wire.ArchiveRequest{Site: n.Site, Instrument: n.Instrument, Run: nuid.Next(), Action: action, ID: n.ID, ReceivedAt: n.ReceivedAt,
+		Reason: reason, By: "anna"}
+	data, err := q.Encode()
+	if err != nil {
+		l.t.Fatal(err)
 	}
-	l.announce(n)
+	if _, err := l.js.Publish(l.t.Context(), wire.RequestSubject(q.Site, q.Instrument), data); err != nil {
+		l.t.Fatal(err)
+	}
+	return q.Run
 }
 
 func (l *lab) record(id string) wire.Record {
@@ -311,7 +312,7 @@ func TestPurgeKilled(t *testing.T) {
 		n     int
 	}{{`^put changes/`, 1}, {`^put manifest/.*/p-`, 1}, {`^write removal\.`, 1}, {`^write removal\.`, 2}, {`^write notices of`, 1},
 		{`^delete o/`, 1}, {`^put packs/`, 1}, {`^put manifest/.*/v-`, 1}, {`^put manifest/.*/v-`, 2}, {`^delete packs/`, 1},
-		{`^write removal\.`, 3}, {`^write removal\.`, 4}} {
+		{`^write removal\.`, 3}, {`^write removal\.`, 4}, {`^publish .*state=Purged`, 1}, {`^publish decision/`, 1}, {`^publish decision/`, 2}} {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s %d after=%t", step.write, step.n, after), func(t *testing.T) {
 				t.Parallel()
@@ -334,14 +335,13 @@ func (l *lab) purgeAndDie(m *mortality, died <-chan struct{}) {
 	stop := l.run(l.config("first"))
 	l.await("all is listed", func() bool { return len(l.listed(camera)) == 3 && len(l.listed(mag)) == 1 })
 	stop()
-	l.ask(raw, wire.StatePurged, "private")
-	l.ask(members[0], wire.StatePurged, "private")
+	runs := map[string]string{raw.ID: l.ask(raw, wire.StatePurged, "private"), members[0].ID: l.ask(members[0], wire.StatePurged, "private")}
 	cfg := l.keeper("a")
 	cfg.JetStream, cfg.Store = mortalJetStream{l.js, m}, mortalStore{l.store, m}
 	stop = l.run(cfg)
 	select {
 	case <-died:
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute):
 		l.t.Fatal("the archivist never came to the step at which it was to die")
 	}
 	for _, r := range slices.Concat(l.listed(camera), l.listed(mag)) {
@@ -349,11 +349,73 @@ func (l *lab) purgeAndDie(m *mortality, died <-chan struct{}) {
 			l.intact(r.ID)
 		}
 	}
+	for _, id := range l.announcedPurges() {
+		if !l.is(id, wire.StatePurged) {
+			l.t.Errorf("subscribers are told that %s is purged, and the manifest lists it as %s", id, l.record(id).State)
+		}
+	}
 	l.run(l.keeper("b"))
 	l.await("what was begun is done", func() bool {
 		return l.is(raw.ID, wire.StatePurged) && l.is(members[0].ID, wire.StatePurged) &&
 			!l.there(raw.Key) && !l.there(members[0].Key) && len(l.removals()) == 0
 	})
+	for id, run := range runs {
+		l.await("the decision is published", func() bool {
+			d, ok := l.decision(run)
+			return ok && d.ID == id && d.Result == wire.DecisionDone
+		})
+		if n := len(slices.DeleteFunc(l.announcedPurges(), func(is string) bool { return is != id })); n != 1 {
+			l.t.Errorf("%d notices say that %s is purged", n, id)
+		}
+	}
 	stop()
 	l.intact(members[1].ID, members[2].ID)
+}
+
+// announcedPurges are the objects of which notices say that they are purged, each as often
+// as one does.
+func (l *lab) announcedPurges() []string {
+	l.t.Helper()
+	var ids []string
+	for _, m := range l.noticeStream(wire.NoticeSubjects(l.site)) {
+		if n, err := wire.DecodeNotice(m.Data); err == nil && n.State == wire.StatePurged {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
+}
+
+// decision is what was decided about the request of a run, if anything was.
+func (l *lab) decision(run string) (wire.ArchiveDecision, bool) {
+	l.t.Helper()
+	messages := l.noticeStream(wire.DecisionSubject(l.site, "*", run))
+	if len(messages) == 0 {
+		return wire.ArchiveDecision{}, false
+	}
+	d, err := wire.DecodeArchiveDecision(messages[0].Data)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return d, true
+}
+
+// noticeStream are those of the stream of notices on some subjects.
+func (l *lab) noticeStream(subjects string) []stream.Message {
+	l.t.Helper()
+	epoch, _, err := stream.Epoch(l.t.Context(), l.js, wire.NoticeStream(l.site))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	reader := stream.NewReader(l.js, stream.ReaderConfig{Stream: wire.NoticeStream(l.site), Epoch: epoch, Subject: subjects})
+	var all []stream.Message
+	for {
+		messages, err := reader.Next(l.t.Context(), 256, time.Second)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		all = append(all, messages...)
+		if _, end := reader.Position(); end {
+			return all
+		}
+	}
 }

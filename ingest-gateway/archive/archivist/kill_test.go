@@ -92,7 +92,7 @@ func killAndTakeOver(t *testing.T, l *lab, m *mortality, died <-chan struct{}) {
 	stop := l.run(cfg)
 	select {
 	case <-died:
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("the archivist never came to the step at which it was to die")
 	}
 	for range 6 { // what comes meanwhile must not change a cut that had begun

@@ -4,6 +4,7 @@ package archivist
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -265,7 +266,9 @@ func (l *lab) stored(instrument string) []string {
 func (l *lab) datagrams(instrument string) []uint64 {
 	l.t.Helper()
 	segments := l.listed(instrument)
-	slices.SortFunc(segments, func(a, b wire.Record) int { return int(int64(a.Segment.First) - int64(b.Segment.First)) })
+	slices.SortFunc(segments, func(a, b wire.Record) int { // the epochs of a stream that was made anew ascend
+		return cmp.Or(strings.Compare(a.Segment.Epoch, b.Segment.Epoch), cmp.Compare(a.Segment.First, b.Segment.First))
+	})
 	var numbers []uint64
 	var last uint64
 	var epoch string
@@ -347,7 +350,7 @@ func (l *lab) ledger(instrument string, day wire.Day, step wire.Step) wire.Total
 // await waits until a condition holds.
 func (l *lab) await(what string, holds func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.t.Fatalf("after a minute still not: %s", what)
 		}

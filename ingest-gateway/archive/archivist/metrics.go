@@ -7,6 +7,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/archive/closing"
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
 	"github.com/substorm/substorm/ingest-gateway/archive/gaps"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
@@ -30,6 +31,7 @@ type metrics struct {
 	keeping  *keeping.Metrics
 	metadata *metadata.Metrics
 	names    *names.Metrics
+	deletion *deletion.Metrics
 	held     prometheus.Gauge
 	failures prometheus.Counter
 	lag      *prometheus.GaugeVec
@@ -49,6 +51,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		keeping:  keeping.NewMetrics(registry),
 		metadata: metadata.NewMetrics(registry),
 		names:    names.NewMetrics(registry),
+		deletion: deletion.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{

@@ -94,6 +94,14 @@ func (js mortalJetStream) PublishMsg(ctx context.Context, msg *nats.Msg, opts ..
 	return ack, err
 }
 
+func (js mortalJetStream) PublishMsgAsync(msg *nats.Msg, opts ...jetstream.PublishOpt) (ack jetstream.PubAckFuture, err error) {
+	err = js.m.write("publish "+msg.Header.Get(wire.HeaderID), func() error {
+		ack, err = js.JetStream.PublishMsgAsync(msg, opts...)
+		return err
+	})
+	return ack, err
+}
+
 func (js mortalJetStream) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
 	if err := js.m.alive(); err != nil {
 		return nil, err

@@ -78,6 +78,25 @@ func TestNamesStay(t *testing.T) {
 	}
 }
 
+// Where days expire an object without a name is no duplicate of one with a name that was
+// received on an earlier day: that goes first, and what both hold would go with it.
+func TestNamelessThatOutlivesTheNamed(t *testing.T) {
+	l := start(t).site(t, "thule")
+	l.settings[camera] = wire.InstrumentEntry{Instrument: camera, RepeatWindowMillis: (72 * time.Hour).Milliseconds(),
+		Retention: &wire.RetentionEntry{MaxAgeMillis: (48 * time.Hour).Milliseconds()}}
+	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(-12 * time.Hour) // yesterday's
+	stays := l.send(camera, noon, "frame")
+	same := l.send(camera, noon.Add(time.Second), "other frame")
+	stop := l.run(l.config("a"))
+	l.await("those without a name are listed", func() bool { return len(l.listed(camera)) == 2 })
+	early := l.named(camera, noon.Add(-24*time.Hour), "a", "frame") // out of a spool
+	late := l.named(camera, noon.Add(2*time.Second), "b", "other frame")
+	l.await("the one of the same day is withdrawn", func() bool { return slices.Contains(l.keys(camera, wire.StateWithdrawn), same.Key) })
+	stop()
+	want(t, "listed", sorted(stays.Key, early.Key, late.Key), l.keys(camera, wire.StateCurrent))
+	want(t, "stored", sorted(stays.Key, early.Key, late.Key), l.stored(camera))
+}
+
 // Uploads to which nothing comes any more are removed when their time is over, and
 // not before, though other leftovers go after a day.
 func TestSweepOfUploads(t *testing.T) {

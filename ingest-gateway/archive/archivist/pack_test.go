@@ -197,3 +197,20 @@ func TestMembersFromSpools(t *testing.T) {
 	}
 	l.await("the ledger counts the repeats", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepRepeated).Objects == 3 })
 }
+
+// A pack of an old day that came out of a spool today, and of which nothing was announced,
+// is found when the whole bucket is swept.
+func TestSweepFindsOldDays(t *testing.T) {
+	l := start(t).site(t, "hub")
+	now := time.Now().UTC()
+	value, err := wire.SweepCursor{Whole: now.Add(-25 * time.Hour), Recent: now.Add(-time.Minute)}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.kv(wire.CursorBucket(l.site)).Put(t.Context(), wire.SweepCursorKey, value); err != nil {
+		t.Fatal(err)
+	}
+	old := l.putPack(1, sent{camera, object{now.AddDate(0, 0, -10), "from a spool"}})
+	l.run(l.config("gateway-1"))
+	l.await("the member is listed", func() bool { return slices.Contains(l.ids(camera, wire.StateCurrent), old[0].ID) })
+}

@@ -204,8 +204,7 @@ func TestRebuild(t *testing.T) {
 	l.await("all is listed", func() bool {
 		return len(l.listed(camera)) == 2*9 && len(l.listed(numbered)) == 6 && len(l.listed("clash-1")) == 4 && len(l.datagrams(mag)) == 6
 	})
-	dark.State, dark.Reason = wire.StateRetracted, "the shutter was closed"
-	l.announce(dark)
+	l.ask(dark, wire.StateRetracted, "the shutter was closed")
 	l.await("it is retracted", func() bool { return len(l.keys(camera, wire.StateRetracted)) == 1 })
 	oldDay := wire.DayOf(old)
 	l.await("the old day is compacted", func() bool {

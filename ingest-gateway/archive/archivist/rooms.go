@@ -8,6 +8,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/archive/closing"
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/ingest-gateway/archive/forward"
 	"github.com/substorm/substorm/ingest-gateway/archive/gaps"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
@@ -24,17 +25,17 @@ type room interface {
 	Run(ctx context.Context) error
 }
 
-func (a *archivist) index(lease *stream.Lease) *index.Keeper {
+func (a *archivist) index(lease *stream.Lease, deleter *deletion.Deleter) *index.Keeper {
 	return index.New(index.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Log: a.cfg.Log, Metrics: a.metrics.index,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Deleter: deleter, Log: a.cfg.Log, Metrics: a.metrics.index,
 	})
 }
 
-func (a *archivist) writer(lease *stream.Lease, keeper *index.Keeper) *manifest.Writer {
+func (a *archivist) writer(lease *stream.Lease, deleter *deletion.Deleter, keeper *index.Keeper) *manifest.Writer {
 	return manifest.New(manifest.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, RepeatWindow: a.repeatWindow, Naming: a.naming, Held: a.held,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Deleter: deleter, RepeatWindow: a.repeatWindow, Expires: a.expires, Naming: a.naming, Held: a.held,
 		NoticeRetention: a.cfg.NoticeRetention, PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Index: keeper,
 		Log: a.cfg.Log, Metrics: a.metrics.manifest,
 	})
@@ -46,24 +47,25 @@ func (a *archivist) names(lease *stream.Lease) room {
 	})
 }
 
-func (a *archivist) sweeper(lease *stream.Lease, writer *manifest.Writer) *manifest.Sweeper {
+func (a *archivist) sweeper(lease *stream.Lease, deleter *deletion.Deleter, writer *manifest.Writer) *manifest.Sweeper {
 	return manifest.NewSweeper(manifest.SweepConfig{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
-		Interval: a.cfg.SweepInterval, Age: a.cfg.SweepAge, Log: a.cfg.Log, Metrics: a.metrics.manifest,
+		Deleter: deleter, Interval: a.cfg.SweepInterval, Age: a.cfg.SweepAge, Log: a.cfg.Log, Metrics: a.metrics.manifest,
 	}, writer)
 }
 
 func (a *archivist) cutter(lease *stream.Lease) *segment.Cutter {
 	return segment.New(segment.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
-		Limits: a.segmentLimits, Channels: a.channels, ScratchDir: a.cfg.ScratchDir, Log: a.cfg.Log, Metrics: a.metrics.segment,
+		Limits: a.segmentLimits, Channels: a.channels, LateAfter: a.lateAfter, ScratchDir: a.cfg.ScratchDir,
+		Log: a.cfg.Log, Metrics: a.metrics.segment,
 	})
 }
 
 func (a *archivist) forwarder(lease *stream.Lease) room {
 	return forward.New(forward.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease,
-		Declared: a.cfg.Declared, Log: a.cfg.Log, Metrics: a.metrics.forward,
+		Declared: a.cfg.Declared, Networks: a.cfg.ForwardNetworks, Log: a.cfg.Log, Metrics: a.metrics.forward,
 	})
 }
 
@@ -96,16 +98,16 @@ func (a *archivist) closer(lease *stream.Lease) *closing.Closer {
 	})
 }
 
-func (a *archivist) compactor(lease *stream.Lease, keeper *index.Keeper) *compact.Compactor {
+func (a *archivist) compactor(lease *stream.Lease, deleter *deletion.Deleter, keeper *index.Keeper) *compact.Compactor {
 	return compact.New(compact.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, PackBelow: a.packBelow, Held: a.held,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, PackBelow: a.packBelow, Deleter: deleter,
 		Interval: a.cfg.CompactInterval, CloseAfter: a.cfg.CompactAfter, Grace: a.cfg.CompactGrace, PackSize: a.cfg.PackSize,
 		ScratchDir: a.cfg.ScratchDir, Index: keeper, Log: a.cfg.Log, Metrics: a.metrics.compact,
 	})
 }
 
-func (a *archivist) trimmer(lease *stream.Lease, name string, retention time.Duration, archived func() stream.Position, subjects ...string) room {
+func (a *archivist) trimmer(lease *stream.Lease, name string, retention time.Duration, archived func() stream.Position, subjects ...string) *trimmer {
 	return &trimmer{
 		js: a.cfg.JetStream, stream: name, subjects: subjects, retention: retention, interval: a.cfg.TrimInterval, archived: archived,
 		lease: lease, log: a.cfg.Log, metrics: a.metrics,

@@ -43,9 +43,12 @@ type trimmer struct {
 	// sourced: the stream has leaves' messages too, when it was last looked at.
 	sourced  bool
 	archived func() stream.Position
-	lease    *stream.Lease
-	log      *slog.Logger
-	metrics  *metrics
+	// from returns the first place from which the messages on some subjects must stay
+	// though they are archived; 0 before that is known. Optional.
+	from    map[string]func() uint64
+	lease   *stream.Lease
+	log     *slog.Logger
+	metrics *metrics
 }
 
 // Run trims as soon as it is known what is archived, and then each interval: a
@@ -173,20 +176,35 @@ type cut struct {
 	limit    uint64
 }
 
+// sourcedSubjects are those of the leaf's own messages in our stream. What the leaf sent
+// under subjects of ours goes along with what lies before it.
+func sourcedSubjects(s *jetstream.StreamSource) []string {
+	if len(s.SubjectTransforms) == 0 {
+		return []string{s.FilterSubject}
+	}
+	return []string{s.SubjectTransforms[0].Destination}
+}
+
 // cuts returns what may go: first up to where everything may, which is quick, and
 // then those of which more may.
 func (t *trimmer) cuts(ctx context.Context, info *jetstream.StreamInfo, limit, archived uint64) ([]cut, error) {
 	var of []cut
 	for _, subjects := range t.subjects {
-		of = append(of, cut{subjects, min(limit, archived)})
+		c := cut{subjects, min(limit, archived)}
+		if from := t.from[subjects]; from != nil {
+			c.limit = min(c.limit, from())
+		}
+		of = append(of, c)
 	}
 	for _, source := range info.Config.Sources {
-		newest, err := stream.LastOf(ctx, t.js, t.stream, source.FilterSubject)
-		if err != nil {
-			return nil, err
-		}
-		if newest > 0 {
-			of = append(of, cut{source.FilterSubject, min(limit, newest)})
+		for _, subjects := range sourcedSubjects(source) {
+			newest, err := stream.LastOf(ctx, t.js, t.stream, subjects)
+			if err != nil {
+				return nil, err
+			}
+			if newest > 0 {
+				of = append(of, cut{subjects, min(limit, newest)})
+			}
 		}
 	}
 	all := cut{limit: limit}

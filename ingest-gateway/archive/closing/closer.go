@@ -49,6 +49,10 @@ type Config struct {
 	Store     objectstore.Store
 	Lease     Lease
 
+	// Agree returns stream.ErrClock where a second clock does not agree with ours: then no
+	// day is closed. Optional: then that of the NATS server is asked.
+	Agree func(ctx context.Context, ours time.Time) error
+
 	Interval, After, Settle time.Duration
 
 	Log     *slog.Logger
@@ -61,6 +65,7 @@ type Closer struct {
 	kinds  []*kind
 	status jetstream.KeyValue
 	closed atomic.Pointer[wire.Day]
+	spools atomic.Pointer[spools]
 }
 
 // New returns a closer; Run runs it.
@@ -72,6 +77,9 @@ func New(cfg Config) *Closer {
 		if *d.value <= 0 {
 			*d.value = d.or
 		}
+	}
+	if cfg.Agree == nil {
+		cfg.Agree = stream.ServerAgrees(cfg.JetStream, wire.StatusBucket(cfg.Site))
 	}
 	return &Closer{cfg: cfg, kinds: []*kind{{cfg: cfg, kind: wire.KindLedger}, {cfg: cfg, kind: wire.KindGaps}}}
 }
@@ -105,6 +113,14 @@ func (c *Closer) pass(ctx context.Context, now time.Time) error {
 	settled, waits, err := c.horizon(ctx, now)
 	if err != nil {
 		return err
+	}
+	err = c.cfg.Agree(ctx, now)
+	if err != nil && !errors.Is(err, stream.ErrClock) {
+		return err
+	}
+	if err != nil {
+		c.cfg.Log.Error("no day is closed for now", "error", err)
+		settled, waits = time.Time{}, err.Error()
 	}
 	for _, k := range c.kinds {
 		err := k.pass(ctx, now, settled)

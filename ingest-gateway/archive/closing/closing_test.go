@@ -3,6 +3,7 @@
 package closing
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -60,7 +61,7 @@ func start(t *testing.T) *lab {
 }
 
 func (l *lab) closer() *Closer {
-	return New(Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
+	return New(Config{Agree: func(context.Context, time.Time) error { return nil }, Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
 		Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())})
 }
 

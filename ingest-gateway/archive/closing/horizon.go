@@ -3,6 +3,7 @@
 package closing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -35,8 +36,34 @@ func (c *Closer) horizon(ctx context.Context, now time.Time) (settled time.Time,
 	if err != nil || unread != "" {
 		return settled, unread, err
 	}
+	at, why := Horizon(now, reports)
+	c.spools.Store(&spools{at, why})
 	settled, waits = Horizon(now.Add(-c.cfg.After), reports)
 	return settled, waits, nil
+}
+
+// spools says before which instant nothing was received that still waits in a spool, and
+// what waits there.
+type spools struct {
+	settled time.Time
+	waits   string
+}
+
+// Spooled says why a spool may hold something that was received on a day, or before; empty
+// where none does. It may be asked from any goroutine.
+func (c *Closer) Spooled(day wire.Day) string {
+	s := c.spools.Load()
+	if s == nil {
+		return "nobody has asked the gateways yet what waits in their spools"
+	}
+	start, err := day.Start()
+	switch {
+	case err != nil:
+		return err.Error()
+	case start.AddDate(0, 0, 1).After(s.settled):
+		return cmp.Or(s.waits, "the day is not over")
+	}
+	return ""
 }
 
 // Horizon returns the instant, latest or earlier, before which nothing was received

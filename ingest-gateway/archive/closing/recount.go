@@ -3,7 +3,6 @@
 package closing
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,18 +12,12 @@ import (
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// manifestLife stands in the place of a life for what is no process's: see the manifest's
-// writer, which writes such columns itself.
-const manifestLife = "manifest"
-
 // recount brings days back into a ledger that was made anew which were never closed: what
-// was counted of them was in the lost bucket alone. What came, the manifests say; how
-// much of it was acknowledged or unfinished, and datagrams before they were in segments,
-// nobody knows any more but a gateway that lives on.
+// was counted of them was in the lost bucket alone. What is announced and stored, the manifests
+// say; what was received, each gateway writes anew that has its volume.
 func (k *kind) recount(ctx context.Context, kv jetstream.KeyValue, closed map[wire.Day]bool) error {
 	for instrument, err := range manifest.Instruments(ctx, k.cfg.Store, k.cfg.Site) {
 		if err != nil {
@@ -46,7 +39,7 @@ func (k *kind) recount(ctx context.Context, kv jetstream.KeyValue, closed map[wi
 }
 
 func (k *kind) recountDay(ctx context.Context, kv jetstream.KeyValue, instrument string, day wire.Day) error {
-	listed := columns{}
+	var listed manifest.Columns
 	for r, err := range manifest.Records(ctx, k.cfg.Store, k.cfg.Site, instrument, day) {
 		if errors.Is(err, wire.ErrMalformed) || errors.Is(err, objectstore.ErrNotFound) {
 			k.cfg.Log.Error("a manifest cannot be read: the ledger of its day, which was lost, lacks what it lists", "instrument", instrument, "day", day, "error", err)
@@ -55,94 +48,35 @@ func (k *kind) recountDay(ctx context.Context, kv jetstream.KeyValue, instrument
 		if err != nil {
 			return err
 		}
-		listed.count(&r)
+		listed.Add(&r)
 	}
-	counted, err := k.counted(ctx, kv, instrument, day)
-	if err != nil {
-		return err
-	}
-	for step, writers := range listed {
-		if covered(counted[step], writers.sum()) {
-			continue // by whichever gateway: one may have brought home what another received
+	for step, totals := range map[wire.Step]map[string]wire.Totals{
+		wire.StepAnnounced: listed.Announced, wire.StepStored: listed.Stored, wire.StepRepeated: {manifestLife: listed.Repeated},
+	} {
+		if err := k.cfg.Lease.Check(); err != nil {
+			return err
 		}
-		for writer, lives := range writers {
-			if err := k.cfg.Lease.Check(); err != nil {
-				return err
-			}
-			if err := k.raise(ctx, kv, wire.LedgerKey(instrument, day, step, writer), lives); err != nil {
-				return err
-			}
+		if err := k.raise(ctx, kv, wire.LedgerKey(instrument, day, step, wire.ArchivistWriter), totals); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// counted is what the bucket says of a day's steps, all writers together.
-func (k *kind) counted(ctx context.Context, kv jetstream.KeyValue, instrument string, day wire.Day) (map[wire.Step]wire.Totals, error) {
-	sums := map[wire.Step]wire.Totals{}
-	err := stream.Entries(ctx, kv, wire.LedgerKey(instrument, day, "*", "*"), func(e jetstream.KeyValueEntry) error {
-		_, _, step, _, err := wire.ParseLedgerKey(e.Key())
-		if err != nil {
-			return nil // an entry of nothing
-		}
-		entry, err := wire.DecodeLedgerEntry(e.Value())
-		if errors.Is(err, wire.ErrMalformed) {
-			return nil // raise says so
-		}
-		sums[step] = sums[step].Plus(entry.Sum())
-		return err
-	})
-	return sums, err
-}
+// manifestLife stands in the place of a life in the column of repeats, as the manifest's writer
+// writes it.
+const manifestLife = "manifest"
 
 // covered says whether as much was counted as is listed.
 func covered(has, listed wire.Totals) bool {
 	return has.Objects >= listed.Objects && has.Datagrams >= listed.Datagrams
 }
 
-// columns are totals by step, writer, and the writer's life.
-type columns map[wire.Step]writers
-
-type writers map[string]map[string]wire.Totals
-
-func (w writers) sum() wire.Totals {
-	var sum wire.Totals
-	for _, lives := range w {
-		sum = sum.Plus(wire.LedgerEntry{Incarnations: lives}.Sum())
-	}
-	return sum
-}
-
-// count counts an object as its gateway did, and a segment as who cut it.
-func (c columns) count(r *wire.Record) {
-	add := func(step wire.Step, writer, life string, t wire.Totals) {
-		if c[step] == nil {
-			c[step] = writers{}
-		}
-		if c[step][writer] == nil {
-			c[step][writer] = map[string]wire.Totals{}
-		}
-		c[step][writer][life] = c[step][writer][life].Plus(t)
-	}
-	if s := r.Segment; s != nil {
-		t := wire.Totals{Datagrams: s.Datagrams, DatagramBytes: s.DatagramBytes}
-		if s.Undecodable > 0 {
-			t.Dropped = map[wire.Cause]uint64{wire.CauseUndecodable: s.Undecodable}
-		}
-		add(wire.StepStored, wire.ArchivistWriter, cmp.Or(s.Channel, wire.UnknownChannel), t)
-		return
-	}
-	one := wire.Totals{Objects: 1, ObjectBytes: uint64(r.Size), Digest: r.Digest}
-	for _, step := range []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced} {
-		add(step, cmp.Or(r.Gateway, wire.ArchivistWriter), cmp.Or(r.Incarnation, manifestLife), one)
-	}
-	if r.State == wire.StateWithdrawn {
-		add(wire.StepRepeated, wire.ArchivistWriter, manifestLife, one)
-	}
-}
-
 // raise makes an entry say no less than the manifests list.
 func (k *kind) raise(ctx context.Context, kv jetstream.KeyValue, key string, listed map[string]wire.Totals) error {
+	if covered(wire.Totals{}, wire.LedgerEntry{Incarnations: listed}.Sum()) {
+		return nil
+	}
 	for {
 		e, err := kv.Get(ctx, key)
 		switch {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -118,6 +119,28 @@ func TestUnlistedMembersStay(t *testing.T) {
 	if n := s.CachedInfo().State.Msgs; n != 2 {
 		t.Errorf("%d notices, want 2", n)
 	}
+}
+
+// A pack that no manifest names when the day is looked at, and that the manifest's
+// writer lists before its members are looked for, stays: its lines name it.
+func TestPackListedBetweenLooks(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	c := l.compactor()
+	if err := c.pass(t.Context(), now); err != nil { // the day is compacted before a spool drains into it
+		t.Fatal(err)
+	}
+	drained := l.pack(object{"sonde", noon, "drained from a spool"}, object{"camera", noon, "and another"})
+	c.cfg.Store = &interrupted{Store: l.Store, key: drained[0].Key, then: func() { l.list(drained...) }}
+	done, err := c.collect(t.Context(), day, []string{"camera", "sonde"}, time.Now().Add(time.Hour))
+	if err != nil || !done {
+		t.Errorf("collected: %t, %v", done, err)
+	}
+	l.check()
+	if err := l.compactor().pass(t.Context(), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	l.check()
 }
 
 // A kill at each write leaves an archive that is whole, and the next pass ends as
@@ -259,5 +282,37 @@ func TestDamaged(t *testing.T) {
 	}
 	if _, there := moved[bad.ID]; there {
 		t.Error("the damaged object moved")
+	}
+}
+
+// A clock that jumps compacts no day that is still open, and deletes nothing of the others.
+func TestClockThatJumps(t *testing.T) {
+	l := newLab(t)
+	today := time.Now().UTC()
+	n := l.own(object{"sonde", today, "of today"})
+	l.PutPart("sonde", wire.DayOf(today), 1, n.Record)
+	l.own(object{"sonde", noon, "unlisted"})
+	l.list(l.pack(object{"sonde", noon, "listed"})...)
+	l.pack(object{"sonde", noon, "of nobody"})
+	before := len(l.Keys(""))
+	c := l.compactor()
+	c.cfg.Agree = stream.ServerAgrees(l.JetStream, wire.CursorBucket(site))
+	jumped := today.AddDate(1, 0, 0)
+	for range 3 {
+		if err := c.pass(t.Context(), jumped); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(l.Keys("")); n != before {
+		t.Errorf("%d objects are in the bucket, there were %d", n, before)
+	}
+	if c.cursor.Through != "" {
+		t.Errorf("the cursor says through %s", c.cursor.Through)
+	}
+	if err := c.pass(t.Context(), time.Now().UTC()); err != nil { // corrected
+		t.Fatal(err)
+	}
+	if c.cursor.Through == "" && len(l.Keys(wire.ManifestPrefix(site, "sonde", day))) < 2 {
+		t.Error("nothing is compacted after the clock was corrected")
 	}
 }

@@ -7,13 +7,14 @@
 //
 // The order, in which a kill at any point harms nothing: new packs, which nobody
 // names yet; then a new version of each manifest, with the new places; then,
-// readers having had their time, the old packs go. What is done twice comes out
-// the same: a pack's key and bytes follow from what it holds, and a version is
-// stored once.
+// readers having had their time, the old packs go. What one process does twice comes out
+// the same: a pack's key follows from what it holds and from who wrote it, and a version
+// is stored once.
 package compact
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -57,9 +59,12 @@ type Config struct {
 	// PackBelow is the size, in bytes, of the objects of an instrument that are
 	// packed.
 	PackBelow func(instrument string) int64
-	// Held says why the bytes of what is listed as purged must stay for now, by
-	// instrument; empty where they may go. Optional: then they may.
-	Held func(instrument string) string
+	// Deleter deletes what nothing names any more.
+	Deleter *deletion.Deleter
+	// Agree returns stream.ErrClock where a second clock does not agree with ours: then
+	// nothing is compacted, and nothing deleted. Optional: then that of the NATS server is
+	// asked.
+	Agree func(ctx context.Context, ours time.Time) error
 	// Interval, CloseAfter, Grace and PackSize are as their defaults say.
 	Interval, CloseAfter, Grace time.Duration
 	PackSize                    int64
@@ -93,6 +98,9 @@ func New(cfg Config) *Compactor {
 		if *d.value <= 0 {
 			*d.value = d.or
 		}
+	}
+	if cfg.Agree == nil {
+		cfg.Agree = stream.ServerAgrees(cfg.JetStream, wire.CursorBucket(cfg.Site))
 	}
 	if cfg.PackSize <= 0 {
 		cfg.PackSize = DefaultPackSize
@@ -137,6 +145,14 @@ func (c *Compactor) load(ctx context.Context) error {
 
 // pass looks at all days that may need work, the oldest first.
 func (c *Compactor) pass(ctx context.Context, now time.Time) error {
+	err := c.cfg.Agree(ctx, now)
+	if errors.Is(err, stream.ErrClock) {
+		c.cfg.Log.Error("no day is compacted for now", "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	days, err := c.days(ctx, now)
 	if err != nil {
 		return err
@@ -213,7 +229,7 @@ func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string,
 	case now.Sub(newest) < c.cfg.Grace:
 		return false, nil
 	}
-	done, err := c.collect(ctx, day, instruments)
+	done, err := c.collect(ctx, day, instruments, now)
 	if err != nil {
 		return false, err
 	}

@@ -63,7 +63,8 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 	defer v.Discard()
 	group := &group{compactor: c, instrument: instrument, day: day, add: v.Add}
 	packBelow := c.cfg.PackBelow(instrument)
-	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, instrument, day) {
+	// Of those files that the new version replaces: a part that came since stays in effect.
+	for r, err := range manifest.RecordsOf(ctx, c.cfg.Store, files.InEffect) {
 		if err == nil && moves(r, packBelow) {
 			err = group.take(ctx, r)
 		} else if err == nil {

@@ -4,16 +4,20 @@ package compact
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
@@ -56,8 +60,12 @@ func (l *lab) clear() {
 
 func (l *lab) compactor() *Compactor {
 	l.Helper()
+	deleter := deletion.New(deletion.Config{Site: site, Gateway: "gateway-1", Incarnation: "two", Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
+		Log: slog.New(slog.DiscardHandler), Metrics: deletion.NewMetrics(prometheus.NewRegistry())})
 	c := New(Config{
-		Site: site, Gateway: "gateway-1", Incarnation: "two", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
+		Deleter: deleter,
+		Site:    site, Gateway: "gateway-1", Incarnation: "two", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
+		Agree:     func(context.Context, time.Time) error { return nil }, // tests have days of their own
 		PackBelow: func(string) int64 { return 64 << 10 }, Grace: time.Minute, PackSize: 100 << 10, ScratchDir: l.TempDir(),
 		Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
@@ -84,13 +92,21 @@ func (l *lab) notice(o object) wire.Notice {
 // pack stores a pack as a gateway does.
 func (l *lab) pack(objects ...object) []wire.Notice {
 	l.Helper()
+	return l.packOf(func(wire.Notice) string { return "" }, objects...)
+}
+
+// packOf stores a pack of members with these IDs; an empty one follows from the place.
+func (l *lab) packOf(id func(wire.Notice) string, objects ...object) []wire.Notice {
+	l.Helper()
 	l.number++
 	key := wire.PackKey(site, objects[0].at, "gateway-0", "one", l.number)
 	var out bytes.Buffer
 	w := pack.NewWriter(key, &out)
 	var all []wire.Notice
 	for _, o := range objects {
-		n, err := w.Add(l.notice(o), strings.NewReader(o.body))
+		n := l.notice(o)
+		n.ID = id(n)
+		n, err := w.Add(n, strings.NewReader(o.body))
 		if err != nil {
 			l.Fatal(err)
 		}
@@ -198,4 +214,31 @@ func (l *lab) fill() (shared [][]wire.Notice, own []wire.Notice) {
 	own = append(own, l.own(next("camera", 20_000))) // too large
 	l.list(own...)
 	return shared, own
+}
+
+// interrupted is a store that calls a function before the first read of a key, or the nth
+// list of a prefix.
+type interrupted struct {
+	objectstore.Store
+	key  string
+	list string
+	nth  int
+	then func()
+	once sync.Once
+}
+
+func (s *interrupted) List(ctx context.Context, prefix, after string) iter.Seq2[objectstore.Info, error] {
+	if prefix == s.list {
+		if s.nth--; s.nth == 0 {
+			s.once.Do(s.then)
+		}
+	}
+	return s.Store.List(ctx, prefix, after)
+}
+
+func (s *interrupted) Get(ctx context.Context, key string, r objectstore.Range) (io.ReadCloser, objectstore.Info, error) {
+	if key == s.key {
+		s.once.Do(s.then)
+	}
+	return s.Store.Get(ctx, key, r)
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
@@ -37,10 +39,11 @@ var (
 func (c *Compactor) Vacate(ctx context.Context, key string) (moved int, err error) {
 	c.work.Lock()
 	defer c.work.Unlock()
-	if moved, err = c.vacate(ctx, key, ""); err != nil || moved > 0 {
-		return moved, err
+	v, err := c.vacate(ctx, key, "")
+	if err != nil || v.moved > 0 || v.gone {
+		return v.moved, err
 	}
-	return 0, c.remove(ctx, key)
+	return 0, c.removeVacated(ctx, key, v)
 }
 
 // Rewrite takes the bytes of a member out of its pack, and of those whose lines say
@@ -50,59 +53,85 @@ func (c *Compactor) Vacate(ctx context.Context, key string) (moved int, err erro
 func (c *Compactor) Rewrite(ctx context.Context, key, without string) error {
 	c.work.Lock()
 	defer c.work.Unlock()
-	if _, err := c.vacate(ctx, key, without); err != nil {
+	v, err := c.vacate(ctx, key, without)
+	if err != nil || v.gone {
 		return err
 	}
-	return c.remove(ctx, key)
+	return c.removeVacated(ctx, key, v)
 }
 
-func (c *Compactor) vacate(ctx context.Context, key, without string) (moved int, err error) {
+// vacated is a pack that nobody needs any more.
+type vacated struct {
+	// gone: there is none; moved is how many members have other places.
+	gone  bool
+	moved int
+	// instruments are those of which bytes are lost with it.
+	instruments []string
+}
+
+// removeVacated deletes a pack whose members that stay have other places.
+func (c *Compactor) removeVacated(ctx context.Context, key string, v vacated) error {
+	err := c.cfg.Deleter.One(ctx, time.Now(), deletion.Object{Key: key, Reason: wire.DeletedRewritten, Takes: v.instruments})
+	if err == nil {
+		c.cfg.Metrics.removed.Inc()
+	}
+	return err
+}
+
+func (c *Compactor) vacate(ctx context.Context, key, without string) (v vacated, err error) {
 	file, err := wire.ParsePackKey(key)
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	info, err := c.cfg.Store.Head(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return 0, nil
+		return vacated{gone: true}, nil
 	}
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	members := map[string][]wire.Record{} // by instrument, as they lie
 	for n, err := range pack.Members(ctx, c.cfg.Store, key, info.Size) {
 		if err != nil {
-			return 0, err
+			return v, err
 		}
 		members[n.Instrument] = append(members[n.Instrument], n.Record)
 	}
 	for instrument, in := range members {
-		stayed, err := c.moveOut(ctx, instrument, file.Day, key, without, in)
+		stayed, takes, err := c.moveOut(ctx, instrument, file.Day, key, without, in)
 		if err != nil {
-			return 0, fmt.Errorf("rewrite %s: instrument %s: %w", key, instrument, err)
+			return v, fmt.Errorf("rewrite %s: instrument %s: %w", key, instrument, err)
 		}
-		moved += stayed
+		v.moved += stayed
+		if takes {
+			v.instruments = append(v.instruments, instrument)
+		}
 	}
-	return moved, nil
+	return v, nil
 }
 
-// moveOut gives an instrument's members of a pack new places, all but one.
-func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day, key, without string, members []wire.Record) (int, error) {
+// moveOut gives an instrument's members of a pack new places, all but one. Takes says
+// whether bytes are lost with the pack.
+func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day, key, without string, members []wire.Record) (stayed int, takes bool, err error) {
 	found, err := c.sort(ctx, instrument, day, key, without, members)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if err := c.areThere(ctx, found.elsewhere); err != nil {
-		return 0, err
+		return 0, false, err
+	}
+	if err := c.lastCopies(ctx, day, key, found.repeats); err != nil {
+		return 0, false, err
 	}
 	if !found.change {
 		_, err := c.Tell(ctx, instrument, day)
-		return found.moved, err
+		return found.moved, found.takes, err
 	}
 	moved, err := c.moveStaying(ctx, instrument, found.stay)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	return found.moved + len(found.stay), c.relist(ctx, instrument, day, func(r wire.Record) wire.Record {
+	return found.moved + len(found.stay), found.takes, c.relist(ctx, instrument, day, func(r wire.Record) wire.Record {
 		if n, ok := moved[r.ID]; ok && bucket.Holds(r) {
 			r.Key, r.Offset, r.Length = n.Key, n.Offset, n.Length
 		} else if r.ID == without && bucket.Holds(r) {
@@ -121,6 +150,10 @@ type sorted struct {
 	// moved is how many lie elsewhere, and elsewhere one of them by each key.
 	moved     int
 	elsewhere map[string]string
+	// repeats are those that are listed as duplicates.
+	repeats map[manifest.IDHash]repeat
+	// takes: a member was purged, or is to be.
+	takes bool
 }
 
 // sort tells members of a pack by what the manifest says of them. Errors: ErrHeld,
@@ -130,18 +163,25 @@ func (c *Compactor) sort(ctx context.Context, instrument string, day wire.Day, k
 	for _, r := range members {
 		unlisted[r.ID] = true
 	}
-	found := sorted{elsewhere: map[string]string{}}
+	found := sorted{elsewhere: map[string]string{}, repeats: map[manifest.IDHash]repeat{}}
 	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, instrument, day) {
 		if err != nil {
 			return found, err
 		}
 		switch {
 		case !bucket.Holds(r):
-			if unlisted[r.ID] && c.mustStay(instrument, r) {
-				return found, fmt.Errorf("%s: %w", r.ID, ErrHeld)
+			if unlisted[r.ID] && r.State == wire.StatePurged {
+				found.takes = true
+				if why := c.cfg.Deleter.Held(instrument); why != "" {
+					return found, fmt.Errorf("%s: %w: %s", r.ID, ErrHeld, why)
+				}
+			}
+			if unlisted[r.ID] && r.State == wire.StateWithdrawn && r.RepeatOf != "" {
+				found.repeats[manifest.HashID(r.ID)] = repeatOf(c.cfg.Site, instrument, r)
 			}
 		case r.Key == key:
 			found.change = true
+			found.takes = found.takes || r.ID == without
 			if r.ID != without {
 				found.stay = append(found.stay, r)
 			}
@@ -184,12 +224,20 @@ func (c *Compactor) moveStaying(ctx context.Context, instrument string, stay []w
 	return moved, err
 }
 
-// Relist writes a new version of a day with changed records. Errors: manifest.ErrFenced, those
-// of the store and the lease.
-func (c *Compactor) Relist(ctx context.Context, instrument string, day wire.Day, change func(wire.Record) wire.Record) error {
+// Relist writes a new version of a day with changed records. Before is called with the
+// files that it replaces, before it is stored: what comes since is not in them, and stays
+// as it is. Errors: manifest.ErrFenced, before's, those of the store and the lease.
+func (c *Compactor) Relist(ctx context.Context, instrument string, day wire.Day, before func(manifest.Files) error, change func(wire.Record) wire.Record) error {
 	c.work.Lock()
 	defer c.work.Unlock()
-	return c.relist(ctx, instrument, day, change)
+	files, err := manifest.List(ctx, c.cfg.Store, c.cfg.Site, instrument, day)
+	if err == nil {
+		err = before(files)
+	}
+	if err != nil {
+		return err
+	}
+	return c.relistFiles(ctx, instrument, day, files, change)
 }
 
 func (c *Compactor) relist(ctx context.Context, instrument string, day wire.Day, change func(wire.Record) wire.Record) error {
@@ -197,12 +245,17 @@ func (c *Compactor) relist(ctx context.Context, instrument string, day wire.Day,
 	if err != nil {
 		return err
 	}
+	return c.relistFiles(ctx, instrument, day, files, change)
+}
+
+func (c *Compactor) relistFiles(ctx context.Context, instrument string, day wire.Day, files manifest.Files, change func(wire.Record) wire.Record) error {
 	v, err := c.newVersion(files, instrument, day)
 	if err != nil {
 		return err
 	}
 	defer v.Discard()
-	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, instrument, day) {
+	// Of those files that the new version replaces: a part that came since stays in effect.
+	for r, err := range manifest.RecordsOf(ctx, c.cfg.Store, files.InEffect) {
 		if err == nil {
 			err = v.Add(change(r))
 		}
@@ -225,37 +278,4 @@ func (c *Compactor) Tell(ctx context.Context, instrument string, day wire.Day) (
 		return false, err
 	}
 	return c.cfg.Index.Tell(ctx, instrument, day, files)
-}
-
-// Leftovers returns the packs of a day that no manifest names any more, and that hold
-// one of some members. A compaction leaves them to readers for a while. Errors: those
-// of the store and of manifests.
-func (c *Compactor) Leftovers(ctx context.Context, day wire.Day, ids map[manifest.IDHash]bool) ([]string, error) {
-	g := &collector{Compactor: c, day: day, there: map[string]bool{}}
-	for instrument, err := range manifest.Instruments(ctx, c.cfg.Store, c.cfg.Site) {
-		if err != nil {
-			return nil, err
-		}
-		g.instruments = append(g.instruments, instrument)
-	}
-	packs, err := g.unnamed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for key, size := range packs {
-		for n, err := range pack.Members(ctx, c.cfg.Store, key, size) {
-			if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrNewerFormat) {
-				break // it is gone, or no pack that we can read
-			}
-			if err != nil {
-				return nil, err
-			}
-			if ids[manifest.HashID(n.ID)] {
-				found = append(found, key)
-				break
-			}
-		}
-	}
-	return found, nil
 }

@@ -60,9 +60,9 @@ type item struct {
 
 // way is how a protocol is copied.
 type way interface {
-	// follows returns the stream and the subject that are followed, and whether
-	// headers say what a message weighs.
-	follows(site, instrument string) (name, subject string, headersOnly bool)
+	// follows returns the stream and the subjects that are followed. HeadersOnly: headers
+	// say what a message weighs.
+	follows(site, instrument string) stream.ReaderConfig
 	// room is how many messages are in hand at a time, and settle how long they are
 	// held so that they can be put in the order in which they were received.
 	room() (messages int, settle time.Duration)
@@ -122,18 +122,20 @@ func (c *copier) follow(ctx context.Context, w way) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	name, subject, headersOnly := w.follows(c.cfg.Site, c.instrument)
+	ahead := w.follows(c.cfg.Site, c.instrument)
+	ahead.Epoch = epoch
+	sending := ahead
+	sending.HeadersOnly = false
 	c.mu.Lock()
-	sender := stream.NewReader(c.cfg.JetStream, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: subject, Start: c.cursor.Next})
-	ahead := stream.NewReader(c.cfg.JetStream, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: subject, Start: c.cursor.SeenNext, HeadersOnly: headersOnly})
+	sending.Start, ahead.Start = c.cursor.Next, c.cursor.SeenNext
 	c.mu.Unlock()
 	counting := make(chan error, 1)
 	go func() {
-		err := c.lookAhead(ctx, w, ahead)
+		err := c.lookAhead(ctx, w, stream.NewReader(c.cfg.JetStream, ahead))
 		cancel()
 		counting <- err
 	}()
-	err = c.sendAll(ctx, w, sender)
+	err = c.sendAll(ctx, w, stream.NewReader(c.cfg.JetStream, sending))
 	cancel()
 	if err2 := <-counting; errors.Is(err, context.Canceled) {
 		err = err2

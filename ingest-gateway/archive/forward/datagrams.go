@@ -30,8 +30,8 @@ const (
 // is that nobody listens.
 type datagrams struct{ *copier }
 
-func (d *datagrams) follows(site, instrument string) (string, string, bool) {
-	return wire.ObservationStream(site), wire.ObservationSubject(site, instrument, ">"), true
+func (d *datagrams) follows(site, instrument string) stream.ReaderConfig {
+	return stream.ReaderConfig{Stream: wire.ObservationStream(site), Subject: wire.ObservationSubject(site, instrument, ">"), HeadersOnly: true}
 }
 
 // room is for messages of up to 256 KiB. They were announced in their order.
@@ -58,8 +58,7 @@ func (d *datagrams) item(m stream.Message) (item, bool, error) {
 
 // send sends one message's datagrams, each as one packet.
 func (d *datagrams) send(ctx context.Context, items []item) (int, error) {
-	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(ctx, "udp", d.entry.Address)
+	conn, err := d.cfg.dialer().DialContext(ctx, "udp", d.entry.Address)
 	if err != nil {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ type Config struct {
 	// Declared returns the entries of all instruments of the registry, and false
 	// before there is one.
 	Declared func() ([]wire.InstrumentEntry, bool)
+	// Networks to which copies may go beside public addresses.
+	Networks []netip.Prefix
 
 	Log     *slog.Logger
 	Metrics *Metrics

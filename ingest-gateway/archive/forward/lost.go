@@ -38,8 +38,8 @@ func (c *copier) lost(ctx context.Context, w way, l *losses) error {
 		return nil
 	}
 	l.looked = time.Now()
-	name, subject, headersOnly := w.follows(c.cfg.Site, c.instrument)
-	epoch, state, err := stream.Epoch(ctx, c.cfg.JetStream, name)
+	follows := w.follows(c.cfg.Site, c.instrument)
+	epoch, state, err := stream.Epoch(ctx, c.cfg.JetStream, follows.Stream)
 	if err != nil || epoch != cursor.Epoch {
 		return err
 	}
@@ -49,8 +49,8 @@ func (c *copier) lost(ctx context.Context, w way, l *losses) error {
 		return nil
 	}
 	l.first, l.counted = first, time.Now()
-	reader := stream.NewReader(c.cfg.JetStream, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: subject, Start: first, HeadersOnly: headersOnly})
-	left, err := weigh(ctx, w, reader, cursor.SeenNext, cursor.Done)
+	follows.Epoch, follows.Start = epoch, first
+	left, err := weigh(ctx, w, stream.NewReader(c.cfg.JetStream, follows), cursor.SeenNext, cursor.Done)
 	if err != nil {
 		return err
 	}

@@ -39,8 +39,9 @@ type objects struct {
 	tries   int
 }
 
-func (o *objects) follows(site, instrument string) (string, string, bool) {
-	return wire.NoticeStream(site), wire.NoticeSubject(site, instrument), false
+func (o *objects) follows(site, instrument string) stream.ReaderConfig {
+	return stream.ReaderConfig{Stream: wire.NoticeStream(site), Subject: wire.NoticeSubject(site, instrument),
+		More: []string{wire.BackfillSubject(site, instrument)}}
 }
 
 // room: some hundreds of small records. What is stored and announced within two
@@ -151,8 +152,7 @@ type connection struct {
 }
 
 func (o *objects) dial(ctx context.Context) (*connection, error) {
-	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", o.entry.Address)
+	conn, err := o.cfg.dialer().DialContext(ctx, "tcp", o.entry.Address)
 	if err != nil {
 		return nil, err
 	}

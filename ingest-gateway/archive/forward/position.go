@@ -16,7 +16,7 @@ const saveInterval = 30 * time.Second
 
 // begin finds where the copy stopped, or where it begins.
 func (c *copier) begin(ctx context.Context, w way) (epoch string, err error) {
-	name, _, _ := w.follows(c.cfg.Site, c.instrument)
+	name := w.follows(c.cfg.Site, c.instrument).Stream
 	epoch, _, err = stream.Epoch(ctx, c.cfg.JetStream, name)
 	if err != nil {
 		return "", err

@@ -77,7 +77,7 @@ func (p *planner) cause(g wire.MissingGap, lost, refused, unread *uint64) wire.G
 // lostCauses are those of what was received and lost here, or dropped before it was
 // safe. What a sender sends again is not among them.
 var lostCauses = []wire.Cause{wire.CauseCorrupt, wire.CauseSpoolAbandoned, wire.CauseKernelBuffer, wire.CauseBacklog, wire.CauseTruncated,
-	wire.CauseStreamGone, wire.CauseStreamFull, wire.CauseNoSpace}
+	wire.CauseStreamGone, wire.CauseMessageDeleted, wire.CauseStreamFull, wire.CauseNoSpace}
 
 // refusedCauses are those for which a gateway would not have it.
 var refusedCauses = []wire.Cause{wire.CauseObjectTooLarge, wire.CauseRateLimited, wire.CauseNameConflict, wire.CauseDigestMismatch,

@@ -4,6 +4,7 @@ package gaps
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -35,6 +36,7 @@ func (k *Keeper) settled(ctx context.Context, now time.Time) (time.Time, error) 
 // evidence reads what may say why something is missing.
 func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, day wire.Day) (Evidence, error) {
 	var ev Evidence
+	received, announced := map[string]wire.Totals{}, map[string]wire.Totals{}
 	err := stream.Entries(ctx, k.ledger, wire.LedgerKey(e.Instrument, day, "*", "*"), func(entry jetstream.KeyValueEntry) error {
 		_, _, step, _, err := wire.ParseLedgerKey(entry.Key())
 		if err != nil {
@@ -43,7 +45,9 @@ func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wi
 		totals, err := wire.DecodeLedgerEntry(entry.Value())
 		switch step {
 		case wire.StepReceived:
-			ev.Received = ev.Received.Plus(totals.Sum())
+			maps.Copy(received, totals.Incarnations)
+		case wire.StepAnnounced:
+			maps.Copy(announced, totals.Incarnations)
 		case wire.StepStored:
 			ev.Stored = ev.Stored.Plus(totals.Sum())
 		}
@@ -52,6 +56,7 @@ func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wi
 	if err != nil {
 		return ev, err
 	}
+	ev.Received = wire.Reconcile(received, announced, ev.Stored)
 	err = stream.Entries(ctx, k.status, wire.RefusalStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
 		status, err := wire.DecodeRefusalStatus(entry.Value())
 		for _, refused := range status.Refused {

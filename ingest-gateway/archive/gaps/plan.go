@@ -132,10 +132,17 @@ func (p *planner) until(c Archived) time.Time {
 }
 
 // excuse notes the time of maintenance and retirement: only whether it is now is
-// known, so it goes on from when the last plan said so.
+// known, so it goes on from when the last plan said so. What is retired today owes
+// nothing behind its last observation: it is first stopped, and then declared retired.
 func (p *planner) excuse() {
 	p.excused = slices.Clone(p.Was.Excused)
 	if !p.Entry.Maintenance && !p.Entry.Retired {
+		return
+	}
+	if p.Entry.Retired && p.Now.Before(p.end) {
+		if from := p.lastObserved(); from.Before(p.Now) {
+			p.excused = merge(append(p.excused, wire.TimeSpan{From: from, To: p.Now}), 0)
+		}
 		return
 	}
 	to := p.Now
@@ -156,6 +163,18 @@ func (p *planner) excuse() {
 	if from.Before(to) {
 		p.excused = append(p.excused, wire.TimeSpan{From: from, To: to})
 	}
+}
+
+// lastObserved is when the day was last observed on any channel; its beginning where it
+// was not.
+func (p *planner) lastObserved() time.Time {
+	last := p.start
+	for _, c := range p.Channels {
+		for _, s := range c.Observed {
+			last = maxTime(last, s.To)
+		}
+	}
+	return last
 }
 
 // missing returns the times without an observation in which some were due.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -56,6 +57,8 @@ type Config struct {
 	JetStream jetstream.JetStream
 	Store     objectstore.Store
 	Lease     Lease
+	// Deleter deletes old roots.
+	Deleter *deletion.Deleter
 	// RootInterval is as its default says.
 	RootInterval time.Duration
 

@@ -240,7 +240,7 @@ func TestIndexGivenUp(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- k.Run(ctx) }()
 	l.createBucket()
-	for deadline := time.Now().Add(time.Minute); l.listed() != l.Next && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); l.listed() != l.Next && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		l.flush(k)
 	}
 	cancel()

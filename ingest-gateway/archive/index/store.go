@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -106,11 +107,15 @@ func (k *Keeper) store(ctx context.Context, i *book) error {
 	i.changed = false
 	if rooted > rootsKept {
 		// One that stays says nothing wrong.
-		if err := k.cfg.Store.Delete(ctx, wire.RootKey(k.cfg.Site, i.name, rooted-rootsKept)); err != nil {
+		if err := k.deleteRoot(ctx, i.name, rooted-rootsKept); err != nil {
 			k.cfg.Log.Warn("an old root stays", "instrument", i.name, "root", rooted-rootsKept, "error", err)
 		}
 	}
 	return nil
+}
+
+func (k *Keeper) deleteRoot(ctx context.Context, instrument string, number int) error {
+	return k.cfg.Deleter.One(ctx, time.Now(), deletion.Object{Key: wire.RootKey(k.cfg.Site, instrument, number), Reason: wire.DeletedRoot, Instrument: instrument})
 }
 
 // root writes a root of all days, and returns its number.

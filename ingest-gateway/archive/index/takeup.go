@@ -99,7 +99,7 @@ func (k *Keeper) catchUp(ctx context.Context) (stale bool, err error) {
 			return false, err
 		}
 		for _, m := range messages {
-			_, instrument, err := wire.ParseNoticeSubject(m.Subject)
+			_, instrument, _, err := wire.ParseNoticeSubject(m.Subject)
 			at, atErr := time.Parse(time.RFC3339Nano, m.Header.Get(wire.HeaderTime))
 			if err != nil || atErr != nil {
 				continue // no notice of ours
@@ -307,10 +307,7 @@ func (k *Keeper) newestRoot(ctx context.Context, i *book) (wire.Root, error) {
 		if n < rootsKept {
 			continue
 		}
-		if err := k.cfg.Lease.Check(); err != nil {
-			return wire.Root{}, err
-		}
-		if err := k.cfg.Store.Delete(ctx, wire.RootKey(k.cfg.Site, i.name, number)); err != nil {
+		if err := k.deleteRoot(ctx, i.name, number); err != nil {
 			return wire.Root{}, err
 		}
 	}

@@ -3,6 +3,7 @@
 package keeping
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -46,6 +47,27 @@ func Due(days []wire.RootDay, keep wire.RetentionEntry, now time.Time, closed fu
 		due = append(due, DueDay{d.Day, reason})
 	}
 	return due
+}
+
+// DefaultMaxShare is that of a retention without one, in percent.
+const DefaultMaxShare = 10
+
+// TooMuch says whether more is due at once than a retention allows: beside the oldest day
+// that is due, more than a share of all bytes. Share is what is due beside it, in percent.
+func TooMuch(days []wire.RootDay, due []DueDay, keep wire.RetentionEntry) (share float64, too bool) {
+	var all, beside int64
+	for _, d := range days {
+		own := d.Bytes - d.ForeignBytes
+		all += own
+		if i := slices.IndexFunc(due, func(is DueDay) bool { return is.Day == d.Day }); i > 0 {
+			beside += own
+		}
+	}
+	if all <= 0 {
+		return 0, false
+	}
+	share = 100 * float64(beside) / float64(all)
+	return share, share > float64(cmp.Or(keep.MaxShare, DefaultMaxShare))
 }
 
 func isOld(day wire.Day, keep wire.RetentionEntry, now time.Time) bool {

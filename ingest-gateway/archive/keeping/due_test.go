@@ -48,3 +48,37 @@ func TestDue(t *testing.T) {
 		})
 	}
 }
+
+func TestTooMuch(t *testing.T) {
+	var days []wire.RootDay
+	for i := range 20 {
+		days = append(days, wire.RootDay{Day: wire.DayOf(time.Date(2026, 11, 1+i, 0, 0, 0, 0, time.UTC)), Bytes: 150, ForeignBytes: 50})
+	}
+	due := func(n int) (all []DueDay) {
+		for _, d := range days[:n] {
+			all = append(all, DueDay{d.Day, "old"})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		due   int
+		share int
+		want  bool
+	}{
+		"nothing":                           {0, 0, false},
+		"one day, as each day":              {1, 1, false},
+		"10 % beside it":                    {3, 0, false},
+		"and a day more":                    {4, 0, true},
+		"all":                               {20, 0, true},
+		"all, where the person lets it go":  {20, 100, false},
+		"half":                              {10, 45, false},
+		"half, where a bit less is allowed": {10, 44, true},
+	} {
+		if share, got := TooMuch(days, due(c.due), wire.RetentionEntry{MaxShare: c.share}); got != c.want {
+			t.Errorf("%s: %t (%.1f %%), want %t", name, got, share, c.want)
+		}
+	}
+	if _, too := TooMuch(days[:1], due(1), wire.RetentionEntry{}); too {
+		t.Error("the only day does not expire")
+	}
+}

@@ -3,9 +3,11 @@
 package keeping
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,27 +17,46 @@ import (
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // changesAtOnce lines of an expired day are held in memory.
 const changesAtOnce = 4096
 
-// findDue writes a removal for each day that is due to expire. Looked is false while
-// that cannot be said of all: then it is asked again soon.
+// findDue writes a removal for each day that is due to expire, and reports what keeps
+// days from that. Looked is false while that cannot be said of all: then it is asked
+// again soon.
 func (r *Room) findDue(ctx context.Context, now time.Time) (looked bool, err error) {
 	if r.cfg.Declared == nil {
 		return true, nil
+	}
+	looked, err = r.lookForDue(ctx, now)
+	if err == nil {
+		r.report(ctx, now)
+	}
+	return looked, err
+}
+
+func (r *Room) lookForDue(ctx context.Context, now time.Time) (looked bool, err error) {
+	if agree, err := r.clocksAgree(ctx, now); err != nil || !agree {
+		return false, err
 	}
 	closedTo := r.cfg.ClosedTo()
 	entries, known := r.cfg.Declared()
 	if !known || closedTo == "" {
 		return false, nil
 	}
+	begun, err := r.wholeDays(ctx)
+	if err != nil {
+		return false, err
+	}
 	looked = true
+	was := r.stopped
+	r.stopped = map[string]wire.StoppedExpiry{}
 	for i := range entries {
 		e := &entries[i]
-		if e.Retention == nil || r.cfg.Held(e.Instrument) != "" {
+		if e.Retention == nil || r.cfg.Deleter.Held(e.Instrument) != "" {
 			continue
 		}
 		days, err := r.days(ctx, e.Instrument)
@@ -46,18 +67,80 @@ func (r *Room) findDue(ctx context.Context, now time.Time) (looked bool, err err
 		if err != nil && waitsFor(ctx, err) != nil { // the store does not answer: others go on
 			r.cfg.Log.Warn("the days of an instrument cannot be read now", "instrument", e.Instrument, "error", err)
 			looked = false
+			if s, stopped := was[e.Instrument]; stopped {
+				r.stopped[e.Instrument] = s
+			}
 			continue
 		}
 		if err != nil {
 			return false, fmt.Errorf("days of instrument %s: %w", e.Instrument, err)
 		}
-		for _, due := range Due(days, *e.Retention, now, func(day wire.Day) bool { return day <= closedTo }) {
-			if err := r.expireLater(ctx, e.Instrument, due, now); err != nil {
+		// What was let go before and waits is neither due anew nor counted.
+		days = slices.DeleteFunc(days, func(d wire.RootDay) bool { return begun[wire.Removal{Instrument: e.Instrument, Day: d.Day}.Key()] })
+		due := Due(days, *e.Retention, now, func(day wire.Day) bool { return day <= closedTo })
+		if s, too := tooMuch(e, days, due); too {
+			if _, told := was[e.Instrument]; !told {
+				r.tellStopped(s)
+			}
+			r.stopped[e.Instrument] = s
+			continue
+		}
+		for _, d := range due {
+			if err := r.expireLater(ctx, e.Instrument, d, now); err != nil {
 				return false, err
 			}
 		}
 	}
+	r.cfg.Metrics.stopped.Set(float64(len(r.stopped)))
 	return looked, nil
+}
+
+// wholeDays returns the keys of the removals of whole days that are there.
+func (r *Room) wholeDays(ctx context.Context) (map[string]bool, error) {
+	all, err := r.batches(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys := map[string]bool{}
+	for _, b := range all {
+		if b.whole != nil {
+			keys[b.whole.Key()] = true
+		}
+	}
+	return keys, nil
+}
+
+// tooMuch says whether more of an instrument is due than may expire at once.
+func tooMuch(e *wire.InstrumentEntry, days []wire.RootDay, due []DueDay) (wire.StoppedExpiry, bool) {
+	share, too := TooMuch(days, due, *e.Retention)
+	return wire.StoppedExpiry{Instrument: e.Instrument, Days: len(due), SharePercent: math.Round(share*10) / 10,
+		MaxShare: cmp.Or(e.Retention.MaxShare, DefaultMaxShare)}, too
+}
+
+func (r *Room) tellStopped(s wire.StoppedExpiry) {
+	r.cfg.Log.Error("nothing of an instrument expires for now: more is due at once than spec.archive.retention.maxShare allows. "+
+		"Look whether maxAge and maxBytes, and the clocks, are right; then raise maxShare, up to 100, until it has expired",
+		"instrument", s.Instrument, "days", s.Days, "sharePercent", s.SharePercent, "maxShare", s.MaxShare)
+}
+
+// clocksAgree compares our clock with a second one. A clock that jumps must not make an
+// archive old.
+func (r *Room) clocksAgree(ctx context.Context, now time.Time) (bool, error) {
+	was := r.clock
+	err := r.cfg.Agree(ctx, now)
+	if err != nil && !errors.Is(err, stream.ErrClock) {
+		return false, err
+	}
+	r.clock = err
+	switch {
+	case r.clock != nil && was == nil:
+		r.cfg.Metrics.clock.Set(1)
+		r.cfg.Log.Error("nothing expires for now", "error", r.clock)
+	case r.clock == nil && was != nil:
+		r.cfg.Metrics.clock.Set(0)
+		r.cfg.Log.Info("the clocks agree again: what is due expires")
+	}
+	return r.clock == nil, nil
 }
 
 // expireLater writes the removal of a day, unless it is there.
@@ -114,11 +197,17 @@ func (r *Room) expire(ctx context.Context, b *batch, now time.Time) (stays bool,
 		return false, err
 	}
 	if !begun {
+		if agree, err := r.clocksAgree(ctx, now.Add(time.Since(r.began))); err != nil {
+			return false, err
+		} else if !agree {
+			return false, &waits{waitClock, r.clock}
+		}
 		if stays, err := r.spared(ctx, b, left, keep, now); err != nil || stays {
 			return stays, err
 		}
 	}
 	if left == 0 {
+		r.cfg.Expired(b.instrument, b.day)
 		return false, nil
 	}
 	owed, err := r.owed(ctx, b)
@@ -128,16 +217,17 @@ func (r *Room) expire(ctx context.Context, b *batch, now time.Time) (stays bool,
 	if !begun && len(owed) > 0 && now.Before(b.whole.At.Add(time.Duration(keep.HoldMillis)*time.Millisecond)) {
 		return false, &waits{waitMirrors, fmt.Errorf("%s have not got it", strings.Join(owed, ", "))}
 	}
-	ids, err := r.markPurged(ctx, b)
-	if err != nil {
-		return false, err
-	}
-	return false, r.cfg.Compactor.Relist(ctx, b.instrument, b.day, func(rec wire.Record) wire.Record {
-		if ids[manifest.HashID(rec.ID)] && expires(&rec) {
+	mark := func(files manifest.Files) error { return r.markPurged(ctx, b, files) }
+	err = r.cfg.Compactor.Relist(ctx, b.instrument, b.day, mark, func(rec wire.Record) wire.Record {
+		if expires(&rec) {
 			purged(&rec, b.whole)
 		}
 		return rec
 	})
+	if err == nil {
+		r.cfg.Expired(b.instrument, b.day)
+	}
+	return false, err
 }
 
 // spared drops the removal of a day of which nothing was purged by it, and nothing is to
@@ -190,25 +280,26 @@ func (r *Room) listed(ctx context.Context, b *batch) (begun bool, left int, err 
 			return false, 0, err
 		case expires(&rec):
 			left++
-		case rec.State == wire.StatePurged && rec.PurgedAt != nil && rec.PurgedAt.Equal(b.whole.At):
+		case purgedBy(&rec, b.whole):
 			begun = true
 		}
 	}
 	if begun {
 		return true, left, nil
 	}
-	changes, err := manifest.ReadChanges(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day)
+	changes, err := manifest.WalkChanges(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day, func(rec wire.Record) {
+		begun = begun || purgedBy(&rec, b.whole)
+	})
 	if err != nil {
 		return false, 0, err
 	}
 	r.strange(b, slices.Concat(changes.Strangers, changes.Unreadable))
-	for id := range changes.Records {
-		rec := changes.Records[id]
-		if rec.State == wire.StatePurged && rec.PurgedAt != nil && rec.PurgedAt.Equal(b.whole.At) {
-			return true, left, nil
-		}
-	}
-	return false, left, nil
+	return begun, left, nil
+}
+
+// purgedBy says whether a line says that an object was purged by a removal.
+func purgedBy(rec *wire.Record, by *wire.Removal) bool {
+	return rec.State == wire.StatePurged && rec.PurgedAt != nil && rec.PurgedAt.Equal(by.At)
 }
 
 // strange tells, once, of what lies among changes and cannot be read as such.
@@ -233,14 +324,9 @@ func purged(rec *wire.Record, by *wire.Removal) {
 	rec.State, rec.Reason, rec.ChangedBy, rec.PurgedAt = wire.StatePurged, by.Reason, by.By, &at
 }
 
-// markPurged stores the changes of a day beside its data, and returns whose they are.
-func (r *Room) markPurged(ctx context.Context, b *batch) (map[manifest.IDHash]bool, error) {
-	files, err := manifest.List(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day)
-	if err != nil {
-		return nil, err
-	}
+// markPurged stores the changes of a day's files beside its data.
+func (r *Room) markPurged(ctx context.Context, b *batch, files manifest.Files) error {
 	header := wire.ManifestHeader{Site: r.cfg.Site, Instrument: b.instrument, Day: b.day, Writer: r.cfg.Gateway, Incarnation: r.cfg.Incarnation}
-	ids := map[manifest.IDHash]bool{}
 	var lines []wire.Record
 	flush := func() error {
 		defer func() { lines = lines[:0] }()
@@ -249,20 +335,19 @@ func (r *Room) markPurged(ctx context.Context, b *batch) (map[manifest.IDHash]bo
 		}
 		return manifest.PutChanges(ctx, r.cfg.Store, header, files.NextPart, lines)
 	}
-	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
+	for rec, err := range manifest.RecordsOf(ctx, r.cfg.Store, files.InEffect) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !expires(&rec) {
 			continue
 		}
-		ids[manifest.HashID(rec.ID)] = true
 		purged(&rec, b.whole)
 		if lines = append(lines, rec); len(lines) == changesAtOnce {
 			if err := flush(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return ids, flush()
+	return flush()
 }

@@ -5,6 +5,9 @@ package keeping
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
@@ -14,17 +17,19 @@ import (
 // plan is where the bytes of what is to be removed may lie: where the manifest says,
 // and where they lay before a compaction moved them.
 type plan struct {
-	// own are objects of their own, with the digest of the bytes that are to go; held
-	// those of them that an object needs that stays.
+	// own are objects of their own, with the digest of the bytes that are to go; held are
+	// keys of objects that an object needs that stays.
 	own   map[string]wire.Digest
 	held  map[string]bool
 	packs map[string]bool
-	// ids are the objects; moved those that a compaction took out of a pack that
-	// nothing names any more.
-	ids   map[manifest.IDHash]wire.Digest
+	// moved are those that a compaction took out of a pack that nothing names any more.
 	moved map[manifest.IDHash]bool
 	count int
 	bytes int64
+}
+
+func newPlan() *plan {
+	return &plan{own: map[string]wire.Digest{}, held: map[string]bool{}, packs: map[string]bool{}, moved: map[manifest.IDHash]bool{}}
 }
 
 // objects are the keys that may be deleted.
@@ -38,21 +43,31 @@ func (p *plan) objects() []string {
 	return keys
 }
 
-// find reads where the bytes of a batch may lie.
+// removeObjects removes the bytes of objects that somebody purged, and returns which those are.
+func (r *Room) removeObjects(ctx context.Context, b *batch, now time.Time) (*plan, error) {
+	p, err := r.find(ctx, b)
+	if err != nil {
+		return p, err
+	}
+	d := r.remover(b, now)
+	if err := d.remove(ctx, p); err != nil {
+		return p, err
+	}
+	if err := d.end(ctx); err != nil {
+		return p, err
+	}
+	return p, r.emptyPacks(ctx, slices.Sorted(maps.Keys(p.packs)), now)
+}
+
+// find reads where the bytes of purged objects may lie.
 func (r *Room) find(ctx context.Context, b *batch) (*plan, error) {
-	p := &plan{own: map[string]wire.Digest{}, held: map[string]bool{}, packs: map[string]bool{},
-		ids: map[manifest.IDHash]wire.Digest{}, moved: map[manifest.IDHash]bool{}}
+	p := newPlan()
 	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
 		if err != nil {
 			return nil, err
 		}
 		if goes(b, &rec) {
 			p.add(r.cfg.Site, b, &rec)
-		}
-	}
-	if b.whole != nil {
-		if err := r.findRaw(ctx, b, p); err != nil {
-			return nil, err
 		}
 	}
 	// What stays may have a key that was guessed.
@@ -64,14 +79,14 @@ func (r *Room) find(ctx context.Context, b *batch) (*plan, error) {
 			p.held[rec.Key] = true
 		}
 	}
-	if len(p.moved) > 0 {
-		left, err := r.cfg.Compactor.Leftovers(ctx, b.day, p.moved)
+	if len(p.moved) == 0 {
+		return p, nil
+	}
+	for key, err := range r.cfg.Compactor.Leftovers(ctx, b.instrument, b.day, func(rec *wire.Record) bool { return p.moved[manifest.HashID(rec.ID)] }) {
 		if err != nil {
 			return nil, fmt.Errorf("look for older packs: %w", err)
 		}
-		for _, key := range left {
-			p.packs[key] = true
-		}
+		p.packs[key] = true
 	}
 	return p, nil
 }
@@ -89,7 +104,6 @@ func goes(b *batch, rec *wire.Record) bool {
 func (p *plan) add(site string, b *batch, rec *wire.Record) {
 	p.count++
 	p.bytes += rec.Size
-	p.ids[manifest.HashID(rec.ID)] = rec.Digest
 	if rec.InPack() {
 		p.packs[rec.Key] = true
 	} else {
@@ -114,18 +128,4 @@ func (p *plan) add(site string, b *batch, rec *wire.Record) {
 	if pack, err := wire.ParsePackKey(rec.Key); err == nil && pack.Compacted() && !packed {
 		p.moved[manifest.HashID(rec.ID)] = true
 	}
-}
-
-// findRaw finds those of a whole day that a compaction moved and left where they were:
-// it asks the store once, rather than for each.
-func (r *Room) findRaw(ctx context.Context, b *batch, p *plan) error {
-	for info, err := range r.cfg.Store.List(ctx, wire.RawPrefix(r.cfg.Site, b.instrument, b.day), "") {
-		if err != nil {
-			return err
-		}
-		if digest, asked := p.ids[manifest.HashID(info.Key)]; asked {
-			p.own[info.Key] = digest
-		}
-	}
-	return nil
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
-	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -55,15 +55,21 @@ type Config struct {
 	// Compactor rewrites packs and manifests.
 	Compactor *compact.Compactor
 
-	// Held says why nothing of an instrument may be removed, in words for people; empty
-	// where it may.
-	Held func(instrument string) string
+	// Deleter deletes, and says why nothing of an instrument may be lost.
+	Deleter *deletion.Deleter
 	// Declared returns the entries of all instruments of the registry, and false before
 	// there is one. Without it nothing expires.
 	Declared func() ([]wire.InstrumentEntry, bool)
 	// ClosedTo is the last day of which the ledger is closed, with all before it: what is
 	// later does not expire. Empty: that is not known yet.
 	ClosedTo func() wire.Day
+
+	// Expired is called once a day that expires is listed as purged. Optional.
+	Expired func(instrument string, day wire.Day)
+
+	// Agree returns stream.ErrClock where a second clock does not agree with ours: then
+	// nothing expires. Optional: then that of the NATS server is asked.
+	Agree func(ctx context.Context, ours time.Time) error
 
 	// Interval, ExpireInterval and Grace are as their defaults say.
 	Interval, ExpireInterval, Grace time.Duration
@@ -80,6 +86,14 @@ type Room struct {
 	vacated map[string]time.Time
 	// told has the removals that wait, with the reason that was last logged.
 	told map[string]string
+	// clock is why the clocks did not agree when they were last asked.
+	clock error
+	// began is when the pass began, by a clock that does not jump.
+	began time.Time
+	// stopped are the instruments of which more is due than may expire at once.
+	stopped map[string]wire.StoppedExpiry
+	// reported is what was last reported of clock and stopped.
+	reported []byte
 	// strangers are the keys that were told of: of changes that cannot be read, and of
 	// bytes that are not those to be removed.
 	strangers map[string]bool
@@ -95,7 +109,13 @@ func New(cfg Config) *Room {
 			*d.value = d.or
 		}
 	}
-	return &Room{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, strangers: map[string]bool{}}
+	if cfg.Expired == nil {
+		cfg.Expired = func(string, wire.Day) {}
+	}
+	if cfg.Agree == nil {
+		cfg.Agree = stream.ServerAgrees(cfg.JetStream, wire.CursorBucket(cfg.Site))
+	}
+	return &Room{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, strangers: map[string]bool{}, stopped: map[string]wire.StoppedExpiry{}}
 }
 
 // Run removes what is to be removed, until ctx ends. What the store does not do waits,
@@ -110,8 +130,7 @@ func (r *Room) Run(ctx context.Context) error {
 	r.kv = kv
 	var expired time.Time
 	for {
-		now := time.Now().UTC()
-		if now.Sub(expired) >= r.cfg.ExpireInterval {
+		if now := time.Now().UTC(); now.Sub(expired) >= r.cfg.ExpireInterval {
 			looked, err := r.findDue(ctx, now)
 			if err != nil {
 				return err
@@ -120,7 +139,7 @@ func (r *Room) Run(ctx context.Context) error {
 				expired = now
 			}
 		}
-		if err := r.pass(ctx, now); err != nil {
+		if err := r.pass(ctx, time.Now().UTC()); err != nil {
 			return err
 		}
 		select {
@@ -134,15 +153,17 @@ func (r *Room) Run(ctx context.Context) error {
 // Why removals wait.
 const (
 	waitHold    = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
+	waitClock   = "Clock"     // this gateway's clock and that of the NATS server do not agree
 	waitMirrors = "Mirrors"   // partners have not got what is due to expire, or not confirmed a purge
 	waitReaders = "Readers"   // readers learn where the pack's other members lie
 	waitLister  = "Unlisted"  // a pack holds what no manifest lists yet
 	waitDamage  = "Damaged"   // other members of a pack cannot be read, or are not where they should be
 	waitIndex   = "Index"     // the index is not kept now, and readers cannot be told
+	waitKept    = "Kept"      // something else in the archive still needs the object
 	waitFailed  = "Failed"    // the store, or JetStream, does not do what is asked
 )
 
-var waitReasons = []string{waitHold, waitMirrors, waitReaders, waitLister, waitDamage, waitIndex, waitFailed}
+var waitReasons = []string{waitHold, waitClock, waitMirrors, waitReaders, waitLister, waitDamage, waitIndex, waitKept, waitFailed}
 
 // waits says why a removal cannot be finished now.
 type waits struct {
@@ -177,6 +198,7 @@ func (b *batch) keys() []string {
 
 // pass works on all removals once.
 func (r *Room) pass(ctx context.Context, now time.Time) error {
+	r.began = time.Now()
 	all, err := r.batches(ctx)
 	if err != nil {
 		return err
@@ -197,6 +219,7 @@ func (r *Room) pass(ctx context.Context, now time.Time) error {
 	for _, reason := range waitReasons {
 		r.cfg.Metrics.waiting.WithLabelValues(reason).Set(float64(waiting[reason]))
 	}
+	r.report(ctx, now)
 	return nil
 }
 
@@ -257,7 +280,7 @@ func (r *Room) batches(ctx context.Context) ([]*batch, error) {
 // remove does all that can be done for a batch now, and deletes its entries when
 // nothing is left to do.
 func (r *Room) remove(ctx context.Context, b *batch, now time.Time) error {
-	if why := r.cfg.Held(b.instrument); why != "" {
+	if why := r.cfg.Deleter.Held(b.instrument); why != "" {
 		return &waits{waitHold, errors.New(why)}
 	}
 	if b.whole != nil {
@@ -275,14 +298,12 @@ func (r *Room) remove(ctx context.Context, b *batch, now time.Time) error {
 	if _, err := r.cfg.Compactor.Tell(ctx, b.instrument, b.day); err != nil {
 		return err // nothing goes that readers take for current
 	}
-	p, err := r.find(ctx, b)
+	does := r.removeObjects
+	if b.whole != nil {
+		does = r.removeDay
+	}
+	p, err := does(ctx, b, now)
 	if err != nil {
-		return err
-	}
-	if err := r.deleteAll(ctx, b, p); err != nil {
-		return err
-	}
-	if err := r.emptyPacks(ctx, p, now); err != nil {
 		return err
 	}
 	if err := r.unconfirmed(ctx, b); err != nil {
@@ -304,54 +325,6 @@ func (r *Room) remove(ctx context.Context, b *batch, now time.Time) error {
 	return nil
 }
 
-// deleteAll deletes all objects that it can: one that stays holds up no other. While
-// the store does not answer it does not go on.
-func (r *Room) deleteAll(ctx context.Context, b *batch, p *plan) error {
-	var wait error
-	for _, key := range p.objects() {
-		err := r.delete(ctx, b.instrument, key, p.own[key])
-		if err == nil {
-			continue
-		}
-		err = fmt.Errorf("delete %s: %w", key, err)
-		if w := waitsFor(ctx, err); w == nil || w.reason != waitFailed || errors.Is(err, objectstore.ErrUnavailable) {
-			return err
-		}
-		wait = cmp.Or(wait, err)
-	}
-	return wait
-}
-
-// delete removes the bytes of a digest; what else lies under their key stays.
-func (r *Room) delete(ctx context.Context, instrument, key string, digest wire.Digest) error {
-	if why := r.cfg.Held(instrument); why != "" {
-		return &waits{waitHold, errors.New(why)}
-	}
-	other, err := bucket.Other(ctx, r.cfg.Store, key, digest)
-	if err != nil {
-		return err
-	}
-	if other != (wire.Digest{}) {
-		r.spare(instrument, key, digest, other)
-		return nil
-	}
-	if err := r.cfg.Lease.Check(); err != nil {
-		return err
-	}
-	return r.cfg.Store.Delete(ctx, key)
-}
-
-// spare tells, once, of bytes that lie where those lay that are to be removed.
-func (r *Room) spare(instrument, key string, digest, other wire.Digest) {
-	if r.strangers[key] {
-		return
-	}
-	r.strangers[key] = true
-	r.cfg.Metrics.spared.Inc()
-	r.cfg.Log.Error("other bytes lie under the key of an object that is to be removed, and are kept: no manifest lists them",
-		"instrument", instrument, "object", key, "removed", digest, "kept", other)
-}
-
 // done deletes an entry of a batch. One to which something was added since stays: there
 // is more to do.
 func (r *Room) done(ctx context.Context, b *batch, key string) error {
@@ -369,12 +342,18 @@ func (r *Room) done(ctx context.Context, b *batch, key string) error {
 	return nil
 }
 
+// maxVacated packs wait for readers at once.
+const maxVacated = 40_000
+
 // emptyPacks takes what is to be removed out of its packs. Those that hold more than
 // that go when readers had time to learn of the new places.
-func (r *Room) emptyPacks(ctx context.Context, p *plan, now time.Time) error {
+func (r *Room) emptyPacks(ctx context.Context, packs []string, now time.Time) error {
 	var wait error
-	for _, key := range slices.Sorted(maps.Keys(p.packs)) {
+	for _, key := range packs {
 		if _, known := r.vacated[key]; !known {
+			if len(r.vacated) >= maxVacated {
+				return cmp.Or(wait, error(&waits{waitReaders, fmt.Errorf("%s waits for %d others", key, len(r.vacated))}))
+			}
 			stay, err := r.cfg.Compactor.Vacate(ctx, key)
 			if err != nil {
 				w := waitsFor(ctx, err)
@@ -409,12 +388,15 @@ func (r *Room) emptyPacks(ctx context.Context, p *plan, now time.Time) error {
 // waitsFor explains an error for which a removal waits; nil for those that end the room.
 func waitsFor(ctx context.Context, err error) *waits {
 	var w *waits
+	var kept *deletion.Kept
 	switch {
 	case ctx.Err() != nil || errors.Is(err, stream.ErrLeaseLost) || errors.Is(err, wire.ErrNewerFormat) || errors.Is(err, manifest.ErrFenced):
 		return nil
 	case errors.As(err, &w):
 		return w
-	case errors.Is(err, compact.ErrHeld):
+	case errors.As(err, &kept) && kept.Why != deletion.KeptHold:
+		return &waits{waitKept, err}
+	case kept != nil, errors.Is(err, compact.ErrHeld):
 		return &waits{waitHold, err}
 	case errors.Is(err, index.ErrIncomplete):
 		return &waits{waitIndex, err}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/compact"
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/ingest-gateway/archive/index"
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/internal/manifest"
@@ -44,13 +45,15 @@ type lab struct {
 	// closedTo is how far the ledger is closed; unread: the registry is not known yet.
 	closedTo wire.Day
 	unread   bool
-	metrics  *Metrics
+	// agree compares the clocks: those of the lab agree.
+	agree   func(context.Context, time.Time) error
+	metrics *Metrics
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{Archive: manifesttest.New(t, site),
-		closedTo: day, metrics: NewMetrics(prometheus.NewRegistry()),
+		agree: func(context.Context, time.Time) error { return nil }, closedTo: day, metrics: NewMetrics(prometheus.NewRegistry()),
 		keep: &wire.RetentionEntry{MaxAgeMillis: (48 * time.Hour).Milliseconds(), HoldMillis: time.Hour.Milliseconds()}}
 	l.listed()
 	return l
@@ -81,7 +84,7 @@ func (l *lab) keeper() (k *index.Keeper, stop func()) {
 		defer close(done)
 		_ = k.Run(ctx) // ctx's
 	}()
-	for deadline := time.Now().Add(time.Minute); !k.Complete(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !k.Complete(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.Fatal("the index is not complete after a minute")
 		}
@@ -91,8 +94,19 @@ func (l *lab) keeper() (k *index.Keeper, stop func()) {
 
 // idle is a keeper that was not begun: its index is not complete.
 func (l *lab) idle() *index.Keeper {
-	return index.New(index.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
+	return index.New(index.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Deleter: l.deleter(),
 		RootInterval: time.Nanosecond, Log: slog.New(slog.DiscardHandler), Metrics: index.NewMetrics(prometheus.NewRegistry())})
+}
+
+func (l *lab) deleter() *deletion.Deleter {
+	return deletion.New(deletion.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
+		Held: func(string) string {
+			if l.hold {
+				return "it is under legal hold"
+			}
+			return ""
+		},
+		Log: slog.New(slog.DiscardHandler), Metrics: deletion.NewMetrics(prometheus.NewRegistry())})
 }
 
 // room is one that has begun, as after a start of the archivist.
@@ -102,18 +116,15 @@ func (l *lab) room() *Room { return l.roomWith(nil) }
 func (l *lab) roomWith(k *index.Keeper) *Room {
 	l.Helper()
 	log := slog.New(slog.DiscardHandler)
-	compactor := compact.New(compact.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
+	deleter := l.deleter()
+	compactor := compact.New(compact.Config{Deleter: deleter, Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
 		PackBelow: func(string) int64 { return 0 }, Index: k, ScratchDir: l.TempDir(), Log: log, Metrics: compact.NewMetrics(prometheus.NewRegistry())})
 	r := New(Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Compactor: compactor,
-		Held: func(string) string {
-			if l.hold {
-				return "it is under legal hold"
-			}
-			return ""
-		},
+		Deleter: deleter,
 		Declared: func() ([]wire.InstrumentEntry, bool) {
 			return []wire.InstrumentEntry{{Instrument: camera, Retention: l.keep}, {Instrument: sonde}}, !l.unread
 		},
+		Agree:    l.agree,
 		ClosedTo: func() wire.Day { return l.closedTo },
 		Grace:    time.Minute, Log: log, Metrics: l.metrics})
 	r.kv = l.KV(wire.CursorBucket(site))

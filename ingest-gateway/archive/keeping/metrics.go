@@ -10,6 +10,7 @@ type Metrics struct {
 	objects, bytes *prometheus.CounterVec
 	strangers      prometheus.Counter
 	spared         prometheus.Counter
+	clock, stopped prometheus.Gauge
 }
 
 // What bytes are removed by.
@@ -32,6 +33,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		spared: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_archive_removal_spared_total", Help: "Objects that were kept although a removal names their key: they hold other bytes than what is to be removed."}),
 	}
+	m.clock = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "substorm_archive_expiry_clocks_disagree", Help: "1 while nothing expires because this gateway's clock and that of the NATS server do not agree."})
+	m.stopped = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "substorm_archive_expiry_stopped_instruments", Help: "Instruments of which nothing expires because more is due at once than spec.archive.retention.maxShare allows."})
 	for _, by := range []string{byPurge, byExpiry} {
 		m.objects.WithLabelValues(by)
 		m.bytes.WithLabelValues(by)
@@ -39,6 +44,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, reason := range waitReasons {
 		m.waiting.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.waiting, m.objects, m.bytes, m.strangers, m.spared)
+	registry.MustRegister(m.waiting, m.objects, m.bytes, m.strangers, m.spared, m.clock, m.stopped)
 	return m
 }

@@ -38,7 +38,7 @@ func (r *Room) mirrored(ctx context.Context, b *batch) (has map[string]wire.Tota
 		switch step {
 		case wire.StepMirrored:
 			has[writer] = entry.Sum()
-		case wire.StepStored:
+		case wire.StepAnnounced, wire.StepStored: // objects, datagrams
 			stored = stored.Plus(entry.Sum())
 		case wire.StepRepeated:
 			repeated = repeated.Plus(entry.Sum())
@@ -46,10 +46,12 @@ func (r *Room) mirrored(ctx context.Context, b *batch) (has map[string]wire.Tota
 		return nil
 	})
 	stored.Objects -= min(stored.Objects, repeated.Objects)
+	stored.Digest = stored.Digest.Minus(repeated.Digest)
 	return has, stored, err
 }
 
-// owed names the partners that have not got all of a day yet.
+// owed names the partners that have not got all of a day yet. As many objects are not the
+// same objects: the sums of their digests are compared.
 func (r *Room) owed(ctx context.Context, b *batch) ([]string, error) {
 	has, all, err := r.mirrored(ctx, b)
 	if err != nil {
@@ -57,7 +59,7 @@ func (r *Room) owed(ctx context.Context, b *batch) ([]string, error) {
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(has)), func(partner string) bool {
 		is := has[partner]
-		return is.Objects >= all.Objects && is.Datagrams >= all.Datagrams
+		return is.Objects >= all.Objects && is.Digest == all.Digest && is.Datagrams >= all.Datagrams
 	}), nil
 }
 

@@ -10,10 +10,20 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// count writes what the ledger says of the camera's day.
+// count writes what the ledger says of the camera's day: its first objects, so many.
 func (l *lab) count(step wire.Step, writer string, objects uint64) {
 	l.Helper()
-	value, err := wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": {Objects: objects}}}.Encode()
+	l.countOf(step, writer, objects, 1)
+}
+
+// countOf is count for objects with numbers from first on.
+func (l *lab) countOf(step wire.Step, writer string, objects, first uint64) {
+	l.Helper()
+	totals := wire.Totals{Objects: objects}
+	for i := range objects {
+		totals.Digest = totals.Digest.Plus(wire.Digest{31: byte(first + i)})
+	}
+	value, err := wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": totals}}.Encode()
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -58,7 +68,7 @@ func TestExpireWaitsForPartners(t *testing.T) {
 	r := l.room()
 	whole := map[wire.State]int{wire.StateCurrent: 7}
 	l.count(wire.StepStored, "gateway-0", 8)
-	l.count(wire.StepRepeated, wire.ArchivistWriter, 1)
+	l.countOf(wire.StepRepeated, wire.ArchivistWriter, 1, 8)
 	l.count(wire.StepMirrored, "eiscat", 6)
 	l.count(wire.StepMirrored, "madrigal", 7)
 	l.pass(r, now)
@@ -69,6 +79,9 @@ func TestExpireWaitsForPartners(t *testing.T) {
 		}
 	}
 	l.want("told", len(r.told), 1)
+	l.countOf(wire.StepMirrored, "eiscat", 7, 2) // as many, and not the same
+	l.pass(r, now.Add(30*time.Second))
+	l.want("others", l.states(camera), whole)
 	l.count(wire.StepMirrored, "eiscat", 7)
 	l.pass(r, now.Add(time.Minute))
 	if is := l.states(camera); is[wire.StatePurged] != 6 {

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 
@@ -19,22 +21,26 @@ import (
 // The counters of an incarnation live in a file that is mapped into memory: what was counted before a SIGKILL is in the
 // page cache and so in the file. It is laid out for this machine's byte order and read by nobody else:
 //
-//	head     8 bytes magic, 4 bytes number of causes, then causes of 32 bytes each, in the order of their counters
-//	slot...  instrument (length and up to 63 bytes), day (10 bytes, 6 spare), counters of 8 bytes
+//	head     8 bytes magic, 4 bytes number of causes, then causes of 32 bytes each, in the order of their counters; the
+//	         boot of the machine
+//	slot...  instrument (length and up to 63 bytes), day (10 bytes, 6 spare), counters of 8 bytes, and twice what was
+//	         received, of which one is current
 //
-// A slot whose instrument has length 0 is free. The file grows by chunks of slots, whose room on the disk is reserved:
-// writing to a mapped page for which there is no room would end the process.
+// A slot whose instrument has length 0 is free. The file grows by chunks of slots, whose space on the disk is reserved:
+// writing to a mapped page for which there is no space would end the process.
 const (
-	magic      = "SBSTLDG2"
+	magic      = "SBSTLDG3"
 	headSize   = 64 << 10 // as large as a page may be
 	causeSize  = 32
 	maxCauses  = 24
 	causesAt   = 16
+	bootAt     = causesAt + maxCauses*causeSize
+	bootSize   = 64
 	nameSize   = 64
 	daySize    = 16
 	countersAt = nameSize + daySize
-	slotSize   = countersAt + 8*counterCount
-	chunkSlots = 1024 // 9 x 64 KiB
+	slotSize   = int(unsafe.Sizeof(slot{}))
+	chunkSlots = 1024
 	chunkSize  = chunkSlots * slotSize
 )
 
@@ -43,20 +49,13 @@ type counter int
 
 const (
 	datagramsRead counter = iota
-	datagramBytesRead
-	datagramsAnnounced
-	datagramBytesAnnounced
+	datagramsReceived
+	datagramBytesReceived
 	objectsBegun
 	objectBytesRead
-	objectsReceived
-	objectBytesReceived
 	objectsAcknowledged
-	objectsStored
-	objectBytesStored
-	objectsAnnounced
-	objectBytesAnnounced
 	unfinishedBytes
-	objectsAdopted  // of objectsReceived, those that were not begun here
+	receivedChanges // how often what was received changed: the last bit says which is current
 	droppedFirst    // by cause
 	unfinishedFirst = droppedFirst + maxCauses
 	counterCount    = int(unfinishedFirst) + maxCauses
@@ -67,6 +66,26 @@ type slot struct {
 	name     [nameSize]byte
 	day      [daySize]byte
 	counters [counterCount]atomic.Uint64
+	received [2]received
+}
+
+// received is what the ledger says of received objects. It changes as a whole: a kill leaves what was, or what is.
+type received struct {
+	objects, objectBytes    uint64
+	resolved, resolvedBytes uint64
+	digest                  wire.Digest
+}
+
+// current returns what was received, as of the last change.
+func (s *slot) current() received { return s.received[s.get(receivedChanges)&1] }
+
+// change replaces what was received. It must not run beside itself or current.
+func (s *slot) change(f func(*received)) {
+	n := s.get(receivedChanges)
+	next := s.received[n&1]
+	f(&next)
+	s.received[(n+1)&1] = next
+	s.counters[receivedChanges].Store(n + 1)
 }
 
 func (s *slot) get(c counter) uint64 { return s.counters[c].Load() }
@@ -91,11 +110,13 @@ type counterFile struct {
 	chunks int
 	free   []*slot
 	causes []wire.Cause
+	// named: slots were taken that may not be on the disk.
+	named atomic.Bool
 }
 
 var errNotCounters = errors.New("no counters of a gateway")
 
-// createCounters makes the file of a new incarnation.
+// createCounters makes the file of a new incarnation, whose name is on the disk then.
 func createCounters(path string) (*counterFile, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640)
 	if err != nil {
@@ -110,18 +131,48 @@ func createCounters(path string) (*counterFile, error) {
 		return nil, fmt.Errorf("counters %s: %w", path, err)
 	}
 	copy(f.head, magic)
+	copy(f.head[bootAt:bootAt+bootSize], boot())
+	if err := errors.Join(file.Sync(), syncDir(filepath.Dir(path))); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
 	return f, nil
 }
 
-// readCounters calls each for every slot of a file that a previous incarnation left. Slots are copies.
-func readCounters(path string) (slots []*slot, causes []wire.Cause, err error) {
+// sync puts slots on the disk that were taken: after a power cut it is known of which instruments and days counts are
+// lost. It may run beside the other methods.
+func (f *counterFile) sync() error {
+	if !f.named.Swap(false) {
+		return nil
+	}
+	if err := f.file.Sync(); err != nil {
+		f.named.Store(true)
+		return fmt.Errorf("counters: %w", err)
+	}
+	return nil
+}
+
+// boot names the time since the machine was started: counters of another boot may lack what had not got to the disk.
+func boot() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// readCounters returns what an incarnation left that has ended: copies of its slots, the causes of their counters, and
+// whether all that it counted is there. Errors: errNotCounters, and the file system's.
+func readCounters(path string) (slots []*slot, causes []wire.Cause, complete bool, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	if len(data) < headSize || string(data[:len(magic)]) != magic {
-		return nil, nil, fmt.Errorf("%s: %w", path, errNotCounters)
+		return nil, nil, false, fmt.Errorf("%s: %w", path, errNotCounters)
 	}
+	is := boot()
+	complete = is != "" && string(bytes.TrimRight(data[bootAt:bootAt+bootSize], "\x00")) == is
 	n := min(binary.NativeEndian.Uint32(data[8:]), maxCauses)
 	for i := range int(n) {
 		name := data[causesAt+i*causeSize:][:causeSize]
@@ -134,7 +185,7 @@ func readCounters(path string) (slots []*slot, causes []wire.Cause, err error) {
 			slots = append(slots, s)
 		}
 	}
-	return slots, causes, nil
+	return slots, causes, complete, nil
 }
 
 // cause returns the index of a cause among the counters by cause. Beyond the last one causes share it.
@@ -154,8 +205,8 @@ func (f *counterFile) cause(c wire.Cause) int {
 	return i
 }
 
-// take returns a slot for an instrument's day, all zero.
-func (f *counterFile) take(instrument string, day wire.Day) (*slot, error) {
+// take returns a slot for an instrument's day that goes on from was, which the file has as a whole or not at all.
+func (f *counterFile) take(instrument string, day wire.Day, was wire.Totals) (*slot, error) {
 	if len(instrument) == 0 || len(instrument) >= nameSize {
 		return nil, fmt.Errorf("instrument %q has no name of 1 to %d bytes", instrument, nameSize-1)
 	}
@@ -166,10 +217,32 @@ func (f *counterFile) take(instrument string, day wire.Day) (*slot, error) {
 	}
 	s := f.free[len(f.free)-1]
 	f.free = f.free[:len(f.free)-1]
+	f.begin(s, was)
 	copy(s.day[:], day)
 	copy(s.name[1:], instrument)
 	s.name[0] = byte(len(instrument))
+	f.named.Store(true)
 	return s, nil
+}
+
+// begin lets a slot count on from totals.
+func (f *counterFile) begin(s *slot, was wire.Totals) {
+	s.change(func(r *received) {
+		*r = received{was.Objects, was.ObjectBytes, was.Resolved, was.ResolvedBytes, was.Digest}
+	})
+	s.add(objectsAcknowledged, was.Acknowledged)
+	s.add(unfinishedBytes, was.UnfinishedBytes)
+	s.add(objectsBegun, was.Objects+sum(was.Unfinished)-was.Resolved)
+	s.add(objectBytesRead, was.ObjectBytes+was.UnfinishedBytes-was.ResolvedBytes)
+	for cause, n := range was.Unfinished {
+		s.add(unfinishedFirst+counter(f.cause(cause)), n)
+	}
+	s.add(datagramsReceived, was.Datagrams)
+	s.add(datagramBytesReceived, was.DatagramBytes)
+	s.add(datagramsRead, was.Datagrams+read(was.Dropped))
+	for cause, n := range was.Dropped {
+		s.add(droppedFirst+counter(f.cause(cause)), n)
+	}
 }
 
 // release makes a slot free. Nobody may count in it any more.
@@ -180,6 +253,7 @@ func (f *counterFile) release(s *slot) {
 	for i := range s.counters {
 		s.counters[i].Store(0)
 	}
+	clear(s.received[:])
 	f.free = append(f.free, s)
 }
 

@@ -5,6 +5,7 @@ package ledger
 import (
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,44 +13,36 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// FuzzFiles reads any bytes as what a previous incarnation left, and makes its
-// totals final. A disk may return anything after a power cut: it ends, without a
-// panic, and an error is one of the two that readers promise.
+// FuzzFiles reads any bytes as what ended incarnations left. A disk may return anything after a power cut: it ends,
+// without a panic, and an error is one of those that wire promises.
 func FuzzFiles(f *testing.F) {
-	checkpoint := []byte(`{"format":1,"from":{"observations":{"epoch":"1","sequence":4},"notices":{}},"first":7,` +
-		`"settled":[{"instrument":"camera","day":"2026-11-21","objects":2,"objectBytes":20,"digest":"` + wire.Digest{1}.String() + `"}],` +
-		`"spoolSeen":true,"spooled":{"camera":{"objects":1,"bytes":10}},"overlap":{"id":{"instrument":"camera","bytes":10}}}`)
-	position := []byte(`{"observations":{"epoch":"1","sequence":3}}`)
+	ended := []byte(`{"format":1,"epoch":"1","lost":{"zero":"2026-11-21T00:00:00Z"},"days":[{"instrument":"camera","day":"2026-11-21",` +
+		`"incarnations":{"zero":{"objects":2,"objectBytes":20,"digest":"` + wire.Digest{1}.String() + `","resolved":1}}}]}`)
 	slots := counters(f)
-	f.Add(checkpoint, slots, position)
-	f.Add(checkpoint[:len(checkpoint)/2], slots[:slotSize/2], position[:5])
-	f.Add([]byte(`{"format":1,"overlap":{"id":{"instrument":"camera","bytes":10}}}`), slots, []byte{})
-	f.Add([]byte(`{"format":9}`), []byte{}, []byte(`null`))
-	f.Add([]byte(`[]`), []byte{0}, []byte(`7`))
-	f.Fuzz(func(t *testing.T, checkpoint, slots, position []byte) {
+	f.Add(ended, slots)
+	f.Add(ended[:len(ended)/2], slots[:slotSize/2])
+	f.Add([]byte(`{"format":9}`), []byte{})
+	f.Add([]byte(`[]`), []byte{0})
+	f.Add([]byte(`{"format":1,"days":[{"incarnations":null}]}`), slots)
+	f.Fuzz(func(t *testing.T, ended, slots []byte) {
 		dir := t.TempDir()
-		for name, data := range map[string][]byte{"one" + checkpointExtension: checkpoint, "one" + countersExtension: withHead(slots), positionFile: position} {
+		for name, data := range map[string][]byte{"one" + countersExtension: withHead(slots), endedFile: ended} {
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		previous, err := findPrevious(dir)
-		if err == nil {
-			_, err = startPosition(dir, previous)
-		}
+		e, err := openEnded(dir, "two", slog.New(slog.DiscardHandler))
 		if err != nil {
 			if !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, wire.ErrNewerFormat) {
 				t.Fatalf("error of no known kind: %v", err)
 			}
 			return
 		}
-		r := newRecount(Config{}, previous)
-		for _, p := range previous {
-			for k, totals := range r.counts[p.incarnation].totals(p) {
-				if _, err := (wire.LedgerEntry{Incarnations: map[string]wire.Totals{p.incarnation: totals}}).Encode(); err != nil {
-					t.Fatalf("%+v: %v", k, err)
-				}
-			}
+		if _, err := openEnded(dir, "three", slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatalf("what was written cannot be read: %v", err)
+		}
+		if err := e.setWritten("2"); err != nil {
+			t.Fatal(err)
 		}
 	})
 }
@@ -69,7 +62,7 @@ func FuzzCounters(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		slots, causes, err := readCounters(path)
+		slots, causes, _, err := readCounters(path)
 		if err != nil && !errors.Is(err, errNotCounters) {
 			t.Fatalf("error of no known kind: %v", err)
 		}
@@ -92,12 +85,12 @@ func counters(f *testing.F) []byte {
 	if err != nil {
 		f.Fatal(err)
 	}
-	s, err := c.take("camera", "2026-11-21")
+	s, err := c.take("camera", "2026-11-21", wire.Totals{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	s.add(objectsBegun, 5)
-	s.add(objectsReceived, 3)
+	s.change(func(r *received) { r.objects = 3 })
 	s.add(unfinishedFirst+counter(c.cause(wire.CauseReset)), 1)
 	if err := c.close(); err != nil {
 		f.Fatal(err)

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger counts what one life (incarnation) of a gateway received, stored and announced, per instrument and
-// day, and keeps the counts exact across a kill.
+// Package ledger counts what one life (incarnation) of a gateway received, per instrument and day, and keeps the counts
+// exact across a kill.
 //
-// Counters live in a mapped file, so that they outlive the process. Between what they say and what the Site's streams
-// hold there may be a gap at a kill: messages that were stored and never counted. The next incarnation closes it by
-// counting the messages of the last one again, from a checkpoint on (see checkpoint and recount).
+// Counters live in a mapped file, so that they outlive the process: an object is counted before its receipt is written.
+// What became of the objects, the archivist counts from the manifests, see wire.LedgerEntry; where a gateway was killed
+// between an object's announcement and its count, wire.Reconcile says which it was.
+//
+// The next incarnation makes the totals of one that ended final, and keeps them on the volume (see ended), so that the
+// Site's ledger can be written anew where it was lost.
 package ledger
 
 import (
@@ -29,14 +32,8 @@ type Config struct {
 	Site, Gateway, Incarnation string
 	// Logger hears what is final of previous incarnations; default none.
 	Logger *slog.Logger
-	// Spooled is what waits in the spool of what earlier incarnations received: by incarnation and instrument. Nil where
-	// there is no spool; otherwise call AdoptedAll.
-	Spooled map[string]map[string]Spooled
-	// Waiting is how many objects wait in the spool; nil where there is none.
-	Waiting func() int64
-
-	// The constants of those names where they are 0.
-	writeEvery, checkpointEvery, confirmAfter time.Duration
+	// The constant of that name where it is 0.
+	writeEvery time.Duration
 }
 
 // Ledger holds the totals of one incarnation. Its counting methods are cheap, never wait for disk or network, and may be
@@ -51,10 +48,10 @@ type Ledger struct {
 	cells    map[cellKey]*cell
 	counters *counterFile
 
-	publications publications
-	writer       writer
-	// previous guards what is known of earlier incarnations.
-	previous sync.Mutex
+	// ended is what earlier incarnations received, and this one on days that are no longer in memory.
+	ended *ended
+
+	writer writer
 }
 
 // cellKey is an instrument's day: days since the Unix epoch.
@@ -63,26 +60,32 @@ type cellKey struct {
 	day        int64
 }
 
+// dayKey is an instrument's day as the Site's ledger spells it.
+type dayKey struct {
+	instrument string
+	day        wire.Day
+}
+
+func (k dayKey) entry(gateway string) string {
+	return wire.LedgerKey(k.instrument, k.day, wire.StepReceived, gateway)
+}
+
 const (
 	secondsPerDay = 24 * 60 * 60
 	// keepCells is how long after its day's end a cell that nobody counts in stays in memory.
 	keepCells = 48 * time.Hour
 )
 
-// cell counts one instrument's day. Counts are in the slot; what does not fit there is under mu.
+// cell counts one instrument's day in its slot.
 type cell struct {
-	key  cellKey
-	day  wire.Day
+	dayKey
 	slot *slot
 	// touched is when the cell was last counted in, in seconds; received when an object or datagram last came, in
 	// nanoseconds since the Unix epoch.
 	touched, received atomic.Int64
 	dirty             atomic.Bool
 
-	mu                           sync.Mutex
-	receivedDigest, storedDigest wire.Digest
-	settled                      announced    // see publications
-	open                         [2]announced // by epoch
+	mu sync.Mutex // of what the slot says of received objects
 }
 
 // Open begins the ledger of a new incarnation. It needs no network.
@@ -94,34 +97,16 @@ func Open(cfg Config) (*Ledger, error) {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	cfg.writeEvery = cmp.Or(cfg.writeEvery, writeEvery)
-	cfg.checkpointEvery = cmp.Or(cfg.checkpointEvery, checkpointEvery)
-	cfg.confirmAfter = cmp.Or(cfg.confirmAfter, confirmAfter)
 	l := &Ledger{
 		cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		path:  filepath.Join(cfg.Dir, cfg.Incarnation),
+		path:  filepath.Join(cfg.Dir, cfg.Incarnation+countersExtension),
 		cells: map[cellKey]*cell{},
 	}
-	err := removeOrphans(cfg.Dir)
-	if err != nil {
+	var err error
+	if l.ended, err = openEnded(cfg.Dir, cfg.Incarnation, l.log); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	if l.writer.previous, err = findPrevious(cfg.Dir); err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	l.writer.adopted.Store(cfg.Spooled == nil)
-	if err := l.noteSpooled(); err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	from, err := startPosition(cfg.Dir, l.writer.previous)
-	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	l.publications.begin(from)
-	// The checkpoint comes first: counters without one could not be recounted.
-	if err := l.saveCheckpoint(); err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	if l.counters, err = createCounters(l.path + countersExtension); err != nil {
+	if l.counters, err = createCounters(l.path); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	return l, nil
@@ -151,10 +136,10 @@ func (l *Ledger) addCell(key cellKey) *cell {
 	if c := l.cells[key]; c != nil {
 		return c
 	}
-	c := &cell{key: key, day: wire.DayOf(time.Unix(key.day*secondsPerDay, 0))}
+	c := &cell{dayKey: dayKey{key.instrument, wire.DayOf(time.Unix(key.day*secondsPerDay, 0))}}
 	c.touched.Store(time.Now().Unix())
 	var err error
-	if c.slot, err = l.counters.take(key.instrument, c.day); err != nil {
+	if c.slot, err = l.counters.take(key.instrument, c.day, l.ended.totals(c.dayKey)[l.cfg.Incarnation]); err != nil {
 		l.log.Error("counts of an instrument would not survive a kill", "instrument", key.instrument, "error", err)
 		c.slot = new(slot)
 	}
@@ -187,16 +172,33 @@ func (l *Ledger) ObjectBytesRead(instrument string, at time.Time, n int) {
 	l.cell(instrument, at).slot.add(objectBytesRead, uint64(n))
 }
 
-// Received counts an object that may be receipted: stored, and its notice in the stream. Call it before the receipt is
+// Received counts an object that may be receipted: stored and announced, or in the spool. Call it before the receipt is
 // written.
 func (l *Ledger) Received(instrument string, at time.Time, size int64, digest wire.Digest) {
 	c := l.cell(instrument, at)
-	c.mu.Lock()
-	c.slot.add(objectsReceived, 1)
-	c.slot.add(objectBytesReceived, uint64(size))
-	c.receivedDigest = c.receivedDigest.Plus(digest)
-	c.mu.Unlock()
+	c.change(func(r *received) {
+		r.objects++
+		r.objectBytes += uint64(size)
+		r.digest = r.digest.Plus(digest)
+	})
 	c.received.Store(at.UnixNano())
+}
+
+// Resolved counts an object that was received into the spool, by this incarnation or an earlier one, and will not be
+// announced, for cause.
+func (l *Ledger) Resolved(instrument string, at time.Time, cause wire.Cause, size int64, digest wire.Digest) {
+	l.Unfinished(instrument, at, cause, size)
+	l.cell(instrument, at).change(func(r *received) {
+		r.resolved++
+		r.resolvedBytes += uint64(size)
+		r.digest = r.digest.Minus(digest)
+	})
+}
+
+func (c *cell) change(f func(*received)) {
+	c.mu.Lock()
+	c.slot.change(f)
+	c.mu.Unlock()
 	c.dirty.Store(true)
 }
 
@@ -207,25 +209,22 @@ func (l *Ledger) Acknowledged(instrument string, at time.Time) {
 	c.dirty.Store(true)
 }
 
-// Stored counts an object that the store took.
-func (l *Ledger) Stored(instrument string, at time.Time, size int64, digest wire.Digest) {
-	c := l.cell(instrument, at)
-	c.mu.Lock()
-	c.slot.add(objectsStored, 1)
-	c.slot.add(objectBytesStored, uint64(size))
-	c.storedDigest = c.storedDigest.Plus(digest)
-	c.mu.Unlock()
-	c.dirty.Store(true)
-}
-
-// Unfinished counts an object that will get no receipt, and those of its bytes that were read.
+// Unfinished counts an object that will get no receipt, and those of its bytes that were read. Where nobody knows whether
+// it is in the archive all the same, cause says so.
 func (l *Ledger) Unfinished(instrument string, at time.Time, cause wire.Cause, size int64) {
 	index := l.cause(cause)
 	c := l.cell(instrument, at)
-	c.mu.Lock()
 	c.slot.add(unfinishedFirst+index, 1)
 	c.slot.add(unfinishedBytes, uint64(size))
-	c.mu.Unlock()
+	c.dirty.Store(true)
+}
+
+// DatagramsReceived counts the datagrams of a message that the stream of observations holds, and the bytes of their
+// payloads.
+func (l *Ledger) DatagramsReceived(instrument string, at time.Time, n, size int) {
+	c := l.cell(instrument, at)
+	c.slot.add(datagramsReceived, uint64(n))
+	c.slot.add(datagramBytesReceived, uint64(size))
 	c.dirty.Store(true)
 }
 
@@ -237,19 +236,24 @@ func (l *Ledger) DatagramsDropped(instrument string, at time.Time, cause wire.Ca
 	c.dirty.Store(true)
 }
 
-// Totals returns what this incarnation counted so far of a step on a day.
-func (l *Ledger) Totals(instrument string, day wire.Day, step wire.Step) wire.Totals {
+// Totals returns what this incarnation received so far on a day.
+func (l *Ledger) Totals(instrument string, day wire.Day) wire.Totals {
 	start, err := day.Start()
 	if err != nil {
 		return wire.Totals{}
 	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	c := l.cells[cellKey{instrument, start.Unix() / secondsPerDay}]
-	if c == nil {
-		return wire.Totals{}
+	if c := l.cells[cellKey{instrument, start.Unix() / secondsPerDay}]; c != nil {
+		return c.totals(l.counters.causes)
 	}
-	return c.totals(step, l.counters.causes)
+	return l.ended.totals(dayKey{instrument, day})[l.cfg.Incarnation]
+}
+
+func (c *cell) totals(causes []wire.Cause) wire.Totals {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slot.totals(causes)
 }
 
 // LastReceived returns when this incarnation last received an object of an instrument or read a datagram; zero for never.
@@ -281,11 +285,9 @@ func (l *Ledger) Datagrams(instrument string, at time.Time) DatagramCounter {
 	return DatagramCounter{l, l.cell(instrument, at)}
 }
 
-// Read counts datagrams that were read from a socket, and the bytes of their payloads. Each of them ends as announced
-// or dropped.
-func (d DatagramCounter) Read(n, size int, now time.Time) {
+// Read counts datagrams that were read from a socket. Each of them ends as received or dropped.
+func (d DatagramCounter) Read(n int, now time.Time) {
 	d.cell.slot.add(datagramsRead, uint64(n))
-	d.cell.slot.add(datagramBytesRead, uint64(size))
 	d.cell.touched.Store(now.Unix())
 	d.cell.received.Store(now.UnixNano())
 }

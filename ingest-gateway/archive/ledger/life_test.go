@@ -95,7 +95,7 @@ func openGateway(ctx context.Context, url, dir, incarnation string) (*gatewayLif
 		return nil, err
 	}
 	g.announcer = announce.New(announce.Config{
-		Site: site, Gateway: gateway, Incarnation: incarnation, Notices: g.notices, Observations: g.obs, Ledger: g.ledger,
+		Site: site, Gateway: gateway, Incarnation: incarnation, Notices: g.notices, Observations: g.obs,
 	})
 	ctx, g.stopLedger = context.WithCancel(ctx)
 	go func() { g.ledgerStopped <- g.ledger.Run(ctx, js) }()
@@ -103,7 +103,7 @@ func openGateway(ctx context.Context, url, dir, incarnation string) (*gatewayLif
 }
 
 func (g *gatewayLife) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	err := errors.Join(g.notices.Close(ctx), g.obs.Close(ctx))
 	g.datagrams.Wait()
@@ -120,7 +120,7 @@ func (g *gatewayLife) sendDatagrams(stop chan struct{}, random *rand.Rand, tell 
 		}
 		n, now := 1+random.IntN(20), time.Now()
 		tell(func(i *intent) { i.Read += uint64(n) })
-		g.ledger.Datagrams(sounder, now).Read(n, 100*n, now)
+		g.ledger.Datagrams(sounder, now).Read(n, now)
 		if random.IntN(10) == 0 {
 			tell(func(i *intent) { i.Dropped += uint64(n) })
 			g.ledger.DatagramsDropped(sounder, now, wire.CauseBacklog, n)
@@ -128,7 +128,12 @@ func (g *gatewayLife) sendDatagrams(stop chan struct{}, random *rand.Rand, tell 
 		}
 		g.datagrams.Add(1)
 		message := announce.Telemetry{Instrument: sounder, Channel: "raw", At: now, Payload: []byte("…"), Datagrams: n, DatagramBytes: 100 * n}
-		err := g.announcer.Telemetry(context.Background(), message, func(error) { g.datagrams.Done() })
+		err := g.announcer.Telemetry(context.Background(), message, func(err error) {
+			if err == nil {
+				g.ledger.DatagramsReceived(sounder, now, n, 100*n)
+			}
+			g.datagrams.Done()
+		})
 		if err != nil {
 			g.datagrams.Done()
 		}
@@ -152,7 +157,6 @@ func (g *gatewayLife) sendObjects(stop chan struct{}, sender int, tell func(func
 			g.ledger.Unfinished(camera, n.ReceivedAt, wire.CauseReset, n.Size)
 			continue
 		}
-		g.ledger.Stored(camera, n.ReceivedAt, n.Size, n.Digest)
 		err := g.announcer.Notice(context.Background(), n, func(err error) {
 			if err == nil {
 				g.ledger.Received(camera, n.ReceivedAt, n.Size, n.Digest)

@@ -4,34 +4,16 @@ package ledger
 
 import "github.com/substorm/substorm/internal/wire"
 
-// totals returns the cell's counts of a step, spelled with the causes of its counters.
-func (c *cell) totals(step wire.Step, causes []wire.Cause) wire.Totals {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a := c.settled.plus(c.open[0]).plus(c.open[1])
-	switch step {
-	case wire.StepReceived:
-		return wire.Totals{
-			Objects: c.slot.get(objectsReceived), ObjectBytes: c.slot.get(objectBytesReceived), Digest: c.receivedDigest,
-			// A datagram has no receipt on the wire: it is received when it is safe.
-			Datagrams: a.Datagrams, DatagramBytes: a.DatagramBytes,
-			Acknowledged: c.slot.get(objectsAcknowledged),
-			Unfinished:   byCause(c.slot, unfinishedFirst, causes), UnfinishedBytes: c.slot.get(unfinishedBytes),
-			Dropped: byCause(c.slot, droppedFirst, causes),
-		}
-	case wire.StepStored:
-		return wire.Totals{Objects: c.slot.get(objectsStored), ObjectBytes: c.slot.get(objectBytesStored), Digest: c.storedDigest}
-	case wire.StepAnnounced:
-		return a.totals()
-	default:
-		return wire.Totals{}
-	}
-}
-
-func (a announced) totals() wire.Totals {
+// totals returns what a slot counts as received, spelled with the causes of its counters. Nobody may change the slot's
+// received meanwhile.
+func (s *slot) totals(causes []wire.Cause) wire.Totals {
+	is := s.current()
 	return wire.Totals{
-		Objects: a.Objects, ObjectBytes: a.ObjectBytes, Digest: a.Digest,
-		Datagrams: a.Datagrams, DatagramBytes: a.DatagramBytes,
+		Objects: is.objects, ObjectBytes: is.objectBytes, Digest: is.digest, Resolved: is.resolved, ResolvedBytes: is.resolvedBytes,
+		Datagrams: s.get(datagramsReceived), DatagramBytes: s.get(datagramBytesReceived),
+		Acknowledged: s.get(objectsAcknowledged),
+		Unfinished:   byCause(s, unfinishedFirst, causes), UnfinishedBytes: s.get(unfinishedBytes),
+		Dropped: byCause(s, droppedFirst, causes),
 	}
 }
 
@@ -48,38 +30,53 @@ func byCause(s *slot, first counter, causes []wire.Cause) map[wire.Cause]uint64 
 	return counts
 }
 
-// adopt adds what this incarnation wrote of a step before the cell was dropped from memory.
-func (c *cell) adopt(step wire.Step, t wire.Totals, causeOf func(wire.Cause) counter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch step {
-	case wire.StepReceived:
-		c.slot.add(objectsReceived, t.Objects)
-		c.slot.add(objectBytesReceived, t.ObjectBytes)
-		c.receivedDigest = c.receivedDigest.Plus(t.Digest)
-		c.slot.add(objectsAcknowledged, t.Acknowledged)
-		c.slot.add(unfinishedBytes, t.UnfinishedBytes)
-		c.slot.add(objectsBegun, t.Objects)
-		c.slot.add(objectBytesRead, t.ObjectBytes+t.UnfinishedBytes)
-		for cause, n := range t.Unfinished {
-			c.slot.add(unfinishedFirst+causeOf(cause), n)
-			c.slot.add(objectsBegun, n)
+// final returns what an incarnation that has ended received, by instrument and day. Datagrams that were read, and neither
+// received nor dropped, are unknown. Objects that were begun and are neither received nor unfinished ended with it: they
+// are counted on the instrument's last day, since an object may be begun on one day and be received on the next.
+func final(slots []*slot, causes []wire.Cause) map[dayKey]wire.Totals {
+	totals := map[dayKey]wire.Totals{}
+	begun, ended := map[string]count{}, map[string]count{}
+	last := map[string]wire.Day{}
+	for _, s := range slots {
+		instrument, day, ok := s.key()
+		if !ok {
+			continue
 		}
-		for cause, n := range t.Dropped {
-			c.slot.add(droppedFirst+causeOf(cause), n)
-			if cause != wire.CauseKernelBuffer {
-				c.slot.add(datagramsRead, n)
-			}
-		}
-	case wire.StepStored:
-		c.slot.add(objectsStored, t.Objects)
-		c.slot.add(objectBytesStored, t.ObjectBytes)
-		c.storedDigest = c.storedDigest.Plus(t.Digest)
-	case wire.StepAnnounced:
-		c.settled = c.settled.plus(announced{
-			Objects: t.Objects, ObjectBytes: t.ObjectBytes, Digest: t.Digest, Datagrams: t.Datagrams, DatagramBytes: t.DatagramBytes,
-		})
-		c.slot.add(datagramsRead, t.Datagrams)
-		c.slot.add(datagramBytesRead, t.DatagramBytes)
+		t := s.totals(causes)
+		t.Unknown = more(s.get(datagramsRead), t.Datagrams+read(t.Dropped))
+		k := dayKey{instrument, day}
+		totals[k] = totals[k].Plus(t)
+		begun[instrument] = begun[instrument].plus(count{s.get(objectsBegun), s.get(objectBytesRead)})
+		ended[instrument] = ended[instrument].plus(count{t.Objects + sum(t.Unfinished) - t.Resolved, t.ObjectBytes + t.UnfinishedBytes - t.ResolvedBytes})
+		last[instrument] = max(last[instrument], day)
 	}
+	for instrument, all := range begun {
+		killed := wire.Totals{UnfinishedBytes: more(all.bytes, ended[instrument].bytes)}
+		if n := more(all.objects, ended[instrument].objects); n > 0 {
+			killed.Unfinished = map[wire.Cause]uint64{wire.CauseKilled: n}
+			k := dayKey{instrument, last[instrument]}
+			totals[k] = totals[k].Plus(killed)
+		}
+	}
+	return totals
 }
+
+// count is of objects and their bytes.
+type count struct{ objects, bytes uint64 }
+
+func (c count) plus(o count) count { return count{c.objects + o.objects, c.bytes + o.bytes} }
+
+// read sums up the drops of datagrams that were read.
+func read(dropped map[wire.Cause]uint64) uint64 {
+	return sum(dropped) - dropped[wire.CauseKernelBuffer]
+}
+
+func sum(counts map[wire.Cause]uint64) (sum uint64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// more is what a is more than b.
+func more(a, b uint64) uint64 { return a - min(a, b) }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,10 +27,22 @@ const (
 	askTimeout = 10 * time.Second
 	// lookEvery is how often is asked whether the bucket is still the same.
 	lookEvery = 10 * time.Second
+	// endedAtOnce is how many days of ended incarnations are written in one pass, beside those that change.
+	endedAtOnce = 256
 )
 
-// ledgerSteps are the steps that a gateway writes.
-var ledgerSteps = []wire.Step{wire.StepReceived, wire.StepStored, wire.StepAnnounced}
+// known is an entry of the bucket. Another pod of the gateway's name may write it, too: a twin behind a partition, when
+// the gateway was given up and made anew. So each write names the revision that it replaces, and each pod changes only
+// what its own incarnations counted.
+type known struct {
+	wire.LedgerEntry
+	value    []byte
+	revision uint64
+	// deleted: there is a revision that only JetStream knows.
+	deleted bool
+	// outdated: another pod wrote it since.
+	outdated bool
+}
 
 // writer keeps the Site's ledger as the cells are. It belongs to the goroutine in Run, and then to Close.
 type writer struct {
@@ -42,17 +53,14 @@ type writer struct {
 	epoch  string
 	looked time.Time
 	// entries are this gateway's entries as the ledger has them, other incarnations included.
-	entries map[string]wire.LedgerEntry
-	// based are the cells whose entries were looked up.
-	based    map[*cell]bool
-	previous []*previous // changed under Ledger.previous
-	recounts time.Time   // when the next recount is due
-	// adopted: what waited in the spool is adopted, so the recount's totals fit together.
-	adopted atomic.Bool
+	entries map[string]*known
+	mu      sync.Mutex // for what known says of revisions
+	// ended are the days of ended incarnations that are still to be written.
+	ended []dayKey
 }
 
-// Run writes the totals to the Site's ledger each second in which they changed, and makes the totals of previous
-// incarnations final, until ctx ends. Where JetStream is away it goes on trying. It is called once.
+// Run writes the totals to the Site's ledger each second in which they changed, those of ended incarnations once, until
+// ctx ends. Where JetStream is away it goes on trying. It is called once.
 func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 	committer, err := stream.NewCommitter(js.Conn(), stream.CommitterConfig{Stream: "KV_" + wire.LedgerBucket(l.cfg.Site)})
 	if err != nil {
@@ -60,11 +68,11 @@ func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 	}
 	w := &l.writer
 	w.js, w.committer = js, committer
-	w.entries, w.based = map[string]wire.LedgerEntry{}, map[*cell]bool{}
+	w.entries = map[string]*known{}
 	var said error
 	for ctx.Err() == nil {
 		begun := time.Now()
-		err := errors.Join(l.write(ctx), l.advance(l.cfg.checkpointEvery), l.recountPrevious(ctx))
+		err := errors.Join(l.counters.sync(), l.write(ctx), l.prune(begun))
 		if (err == nil) != (said == nil) && ctx.Err() == nil {
 			if err != nil {
 				l.log.Warn("the ledger cannot be written: totals are kept and written later", "error", err)
@@ -73,7 +81,6 @@ func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 			}
 			said = err
 		}
-		l.prune(time.Now())
 		select {
 		case <-time.After(max(l.cfg.writeEvery, min(pauseFactor*time.Since(begun), maxPause))):
 		case <-ctx.Done():
@@ -82,63 +89,49 @@ func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// Close writes the last totals and closes the files. Call it after Run returned; nothing may be counted any more. Where
-// everything that was begun is accounted for and written, nothing is left to recount; otherwise the next incarnation
-// does, and Close says why.
+// Close makes the totals final, writes them and closes the files. Call it after Run returned; nothing may be counted any
+// more. An error says that the Site's ledger does not have all of it: the next incarnation writes it.
 func (l *Ledger) Close(ctx context.Context) error {
 	defer l.counters.close()
-	if l.writer.committer == nil {
-		return errors.New("ledger: closed before it ran: the next incarnation recounts")
+	l.mu.RLock()
+	var slots []*slot
+	for _, c := range l.cells {
+		slots = append(slots, c.slot)
 	}
-	err := errors.Join(l.write(ctx), l.writer.committer.Close(ctx))
-	if err == nil && !l.allSettled() {
-		err = errors.New("messages were on their way")
-	}
-	if err == nil && l.objectsOpen() {
-		err = errors.New("objects were on their way")
-	}
-	if err == nil && l.cfg.Waiting != nil && l.cfg.Waiting() > 0 {
-		err = errors.New("objects wait in the spool")
-	}
-	if err != nil {
-		return fmt.Errorf("ledger: the next incarnation recounts: %w", err)
-	}
-	if err := l.savePosition(); err != nil {
+	totals := final(slots, l.counters.causes)
+	l.mu.RUnlock()
+	if err := l.ended.put(totals); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	return removeFiles(l.path)
+	if err := removeIfThere(l.path); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	l.mu.Lock()
+	clear(l.cells)
+	l.mu.Unlock()
+	if err := l.writeFinal(ctx, totals); err != nil {
+		return errors.Join(fmt.Errorf("ledger: the next incarnation writes what was counted last: %w", err), l.ended.notWritten())
+	}
+	return nil
 }
 
-// objectsOpen says whether an object was begun that neither was received nor is unfinished.
-func (l *Ledger) objectsOpen() bool {
-	begun, ended := uint64(0), uint64(0)
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	for _, c := range l.cells {
-		begun += c.slot.get(objectsBegun)
-		ended += c.slot.get(objectsReceived) - c.slot.get(objectsAdopted)
-		for i := range l.counters.causes {
-			ended += c.slot.get(unfinishedFirst + counter(i))
+func (l *Ledger) writeFinal(ctx context.Context, totals map[dayKey]wire.Totals) error {
+	w := &l.writer
+	if w.committer == nil {
+		return errors.New("closed before it ran")
+	}
+	for k := range totals {
+		w.ended = append(w.ended, k)
+	}
+	for len(w.ended) > 0 {
+		if err := l.write(ctx); err != nil {
+			return errors.Join(err, w.committer.Close(ctx))
 		}
 	}
-	return begun > ended
+	return w.committer.Close(ctx)
 }
 
-func (l *Ledger) savePosition() error {
-	p := &l.publications
-	p.mu.Lock()
-	at := p.epochs[p.current].from
-	if p.streams != nil && p.acked.Observations.Sequence > 0 {
-		at.Observations = place{p.streams.Observations.Epoch, p.acked.Observations.Sequence}
-	}
-	if p.streams != nil && p.acked.Notices.Sequence > 0 {
-		at.Notices = place{p.streams.Notices.Epoch, p.acked.Notices.Sequence}
-	}
-	p.mu.Unlock()
-	return writeJSON(l.path[:len(l.path)-len(l.cfg.Incarnation)]+positionFile, at)
-}
-
-// connect finds the ledger's bucket and the base streams.
+// connect finds the ledger's bucket.
 func (l *Ledger) connect(ctx context.Context) error {
 	w := &l.writer
 	if w.kv != nil {
@@ -149,31 +142,19 @@ func (l *Ledger) connect(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var at position
-	for name, epoch := range map[string]*string{
-		wire.ObservationStream(l.cfg.Site): &at.Observations.Epoch, wire.NoticeStream(l.cfg.Site): &at.Notices.Epoch,
-	} {
-		s, err := w.js.Stream(ctx, name)
-		if err != nil {
-			return fmt.Errorf("stream %s: %w", name, err)
-		}
-		*epoch = wire.StreamEpoch(s.CachedInfo().Created)
-	}
 	kv, err := w.js.KeyValue(ctx, wire.LedgerBucket(l.cfg.Site))
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(l.cfg.Site), err)
 	}
-	l.publications.mu.Lock()
-	l.publications.streams = &at
-	l.publications.mu.Unlock()
 	w.kv = kv
 	return nil
 }
 
-// look has all totals written once more where the bucket was made anew: the one that held them is lost.
+// look has all totals written once more where the bucket was made anew: the one that held them is lost. At the start it
+// asks which bucket has those of ended incarnations.
 func (l *Ledger) look(ctx context.Context) error {
 	w := &l.writer
-	if w.kv == nil || !w.js.Conn().IsConnected() || time.Since(w.looked) < lookEvery {
+	if !w.js.Conn().IsConnected() || time.Since(w.looked) < lookEvery {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -184,21 +165,44 @@ func (l *Ledger) look(ctx context.Context) error {
 	}
 	if w.epoch != "" && w.epoch != epoch {
 		l.log.Warn("the ledger was made anew: all totals are written once more")
+		w.mu.Lock()
+		for _, e := range w.entries {
+			e.outdated = true
+		}
+		w.mu.Unlock()
 		l.mu.RLock()
 		for _, c := range l.cells {
 			c.dirty.Store(true)
 		}
 		l.mu.RUnlock()
 	}
+	if w.epoch != epoch && l.ended.written() != epoch {
+		w.ended = l.ended.known()
+	}
 	w.epoch, w.looked = epoch, time.Now()
 	return nil
 }
 
-// write puts the totals of all cells that changed.
+// maxConflicts is how often a write that another pod came before is tried again at once.
+const maxConflicts = 5
+
+// write puts the totals of all cells that changed, and of ended incarnations as many as are written in one pass.
 func (l *Ledger) write(ctx context.Context) error {
-	if err := errors.Join(l.connect(ctx), l.look(ctx)); err != nil {
+	if err := l.connect(ctx); err != nil {
 		return err
 	}
+	if err := l.look(ctx); err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		if err := l.writeChanged(ctx); !errors.Is(err, stream.ErrConflict) || try == maxConflicts {
+			return err
+		}
+	}
+}
+
+func (l *Ledger) writeChanged(ctx context.Context) error {
+	w := &l.writer
 	l.mu.RLock()
 	var changed []*cell
 	for _, c := range l.cells {
@@ -210,154 +214,86 @@ func (l *Ledger) write(ctx context.Context) error {
 	l.mu.RUnlock()
 	p := l.newPuts(ctx)
 	for _, c := range changed {
-		if err := l.base(ctx, c); err != nil {
-			p.fail(c, err)
-			continue
-		}
-		for _, step := range ledgerSteps {
-			if t := c.totals(step, causes); !isZero(t) {
-				p.put(c, wire.LedgerKey(c.key.instrument, c.day, step, l.cfg.Gateway), l.cfg.Incarnation, t)
-			}
-		}
+		totals := c.totals(causes)
+		p.put(c, c.dayKey, &totals)
 	}
-	return p.wait()
-}
-
-// base looks up what the ledger holds of a cell's steps, once. Where this incarnation is among it, the cell was dropped
-// from memory and came back, and counts on from there.
-func (l *Ledger) base(ctx context.Context, c *cell) error {
-	w := &l.writer
-	if w.based[c] {
-		return nil
+	now := w.ended[:min(len(w.ended), endedAtOnce)]
+	for _, k := range now {
+		p.put(nil, k, nil)
 	}
-	found := map[wire.Step]wire.Totals{}
-	for _, step := range ledgerSteps {
-		e, err := l.entry(ctx, wire.LedgerKey(c.key.instrument, c.day, step, l.cfg.Gateway))
-		if err != nil {
-			return err
-		}
-		if t, ok := e.Incarnations[l.cfg.Incarnation]; ok {
-			found[step] = t
-		}
+	if err := p.wait(); err != nil {
+		return err
 	}
-	for step, t := range found {
-		c.adopt(step, t, l.cause)
+	if w.ended = w.ended[len(now):]; len(now) > 0 && len(w.ended) == 0 {
+		return l.ended.setWritten(w.epoch)
 	}
-	w.based[c] = true
 	return nil
 }
 
-// entry returns this gateway's entry under a key, empty where there is none.
-func (l *Ledger) entry(ctx context.Context, key string) (wire.LedgerEntry, error) {
+// entry returns this gateway's entry of a day, empty where there is none.
+func (l *Ledger) entry(ctx context.Context, key string) (*known, error) {
 	w := &l.writer
-	if e, ok := w.entries[key]; ok {
-		return e, nil
+	before := w.entries[key]
+	w.mu.Lock()
+	valid := before != nil && !before.outdated
+	w.mu.Unlock()
+	if valid {
+		return before, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var e wire.LedgerEntry
+	e := &known{}
 	v, err := w.kv.Get(ctx, key)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
+		e.deleted = before != nil && before.revision == 0
 	case err != nil:
-		return e, fmt.Errorf("ledger entry %s: %w", key, err)
+		return nil, fmt.Errorf("ledger entry %s: %w", key, err)
 	default:
-		if e, err = wire.DecodeLedgerEntry(v.Value()); err != nil {
-			return e, fmt.Errorf("ledger entry %s: %w", key, err)
+		if e.LedgerEntry, err = wire.DecodeLedgerEntry(v.Value()); err != nil {
+			return nil, fmt.Errorf("ledger entry %s: %w", key, err)
 		}
+		e.value, e.revision = v.Value(), v.Revision()
 	}
 	if e.Incarnations == nil {
 		e.Incarnations = map[string]wire.Totals{}
+	}
+	if before != nil { // what a bucket that was made anew does not have any more
+		for incarnation, t := range before.Incarnations {
+			if _, has := e.Incarnations[incarnation]; !has {
+				e.Incarnations[incarnation] = t
+			}
+		}
 	}
 	w.entries[key] = e
 	return e, nil
 }
 
-// puts are entries on their way to the bucket.
-type puts struct {
-	ledger *Ledger
-	ctx    context.Context
-	flying sync.WaitGroup
-	mu     sync.Mutex
-	errs   []error
-}
-
-func (l *Ledger) newPuts(ctx context.Context) *puts { return &puts{ledger: l, ctx: ctx} }
-
-// put writes an incarnation's totals into the entry under key, which was looked up. C is counted as changed again where
-// that fails.
-func (p *puts) put(c *cell, key, incarnation string, t wire.Totals) {
-	w := &p.ledger.writer
-	e := w.entries[key]
-	e.Incarnations[incarnation] = t
-	value, err := e.Encode()
-	if err != nil {
-		p.fail(c, err)
-		return
-	}
-	p.flying.Add(1)
-	msg := &nats.Msg{Subject: "$KV." + wire.LedgerBucket(p.ledger.cfg.Site) + "." + key, Data: value}
-	err = w.committer.Submit(p.ctx, msg, func(_ stream.Ack, err error) {
-		if err != nil {
-			p.fail(c, err)
-		}
-		p.flying.Done()
-	})
-	if err != nil {
-		p.fail(c, err)
-		p.flying.Done()
-	}
-}
-
-func (p *puts) fail(c *cell, err error) {
-	if c != nil {
-		c.dirty.Store(true)
-	}
-	p.mu.Lock()
-	p.errs = append(p.errs, err)
-	p.mu.Unlock()
-}
-
-// wait returns when everything is settled, or with ctx's error. Only the first of the errors is returned.
-func (p *puts) wait() error {
-	settled := make(chan struct{})
-	go func() { p.flying.Wait(); close(settled) }()
-	select {
-	case <-settled:
-	case <-p.ctx.Done():
-		p.fail(nil, p.ctx.Err())
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.errs) == 0 {
-		return nil
-	}
-	return fmt.Errorf("write the ledger: %w", p.errs[0])
-}
-
-func isZero(t wire.Totals) bool {
-	return t.Objects == 0 && t.Datagrams == 0 && t.Acknowledged == 0 && t.UnfinishedBytes == 0 && t.Unknown == 0 &&
-		len(t.Unfinished) == 0 && len(t.Dropped) == 0
-}
-
-// prune drops cells of days that are over, once they are written and nobody counts in them any more.
-func (l *Ledger) prune(at time.Time) {
+// prune drops cells of days that are over, once they are written and nobody counts in them any more: what they count is
+// on the volume first.
+func (l *Ledger) prune(at time.Time) error {
 	now := at.Unix()
 	keep := int64(keepCells / time.Second)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	old := map[cellKey]*cell{}
+	totals := map[dayKey]wire.Totals{}
 	for key, c := range l.cells {
 		if now-(key.day+1)*secondsPerDay < keep || now-c.touched.Load() < keep || c.dirty.Load() {
 			continue
 		}
-		if c.open[0] != (announced{}) || c.open[1] != (announced{}) {
-			continue // settled soon
-		}
+		old[key], totals[c.dayKey] = c, c.totals(l.counters.causes)
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	if err := l.ended.put(totals); err != nil {
+		return err
+	}
+	for key, c := range old {
 		delete(l.cells, key)
-		delete(l.writer.based, c)
-		for _, step := range ledgerSteps {
-			delete(l.writer.entries, wire.LedgerKey(key.instrument, c.day, step, l.cfg.Gateway))
-		}
+		delete(l.writer.entries, c.entry(l.cfg.Gateway))
 		l.counters.release(c.slot)
 	}
+	return nil
 }

@@ -4,15 +4,16 @@ package manifest
 
 import (
 	"context"
+	"strings"
 
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// askedMost notices are read ahead where objects are taken back: at 1 KiB each 2 MiB.
+// askedMost messages are read ahead where objects are taken back: at 1 KiB each 2 MiB.
 const askedMost = 2048
 
-// asked has what is listed of the objects that the notices at hand take back. Whoever
+// asked has what is listed of the objects of which the requests at hand speak. Whoever
 // takes a day back asks for each of its objects, and reading the day for each of them
 // would hold up everything else: it is read once for all.
 type asked struct {
@@ -52,7 +53,7 @@ func (w *Writer) standing(ctx context.Context, d *day, id string) (standing, err
 	return w.asked.days[d.dayKey][id], nil
 }
 
-// gather finds out of which objects the notices speak that come next.
+// gather finds out of which objects the requests speak that come next.
 func (w *Writer) gather(ctx context.Context) error {
 	for len(w.coming) < askedMost {
 		if _, caughtUp := w.reader.Position(); caughtUp {
@@ -72,15 +73,18 @@ func (w *Writer) gather(ctx context.Context) error {
 		if m.Header.Get(wire.HeaderRefilled) != "" {
 			continue
 		}
-		n, err := w.decode(m)
-		if err != nil || !takesBack(n) {
+		if !strings.HasPrefix(m.Subject, requestPrefix) {
+			continue
+		}
+		q, err := w.decodeRequest(m)
+		if err != nil {
 			continue // who takes it says what is wrong with it
 		}
-		key := dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}
+		key := dayKey{q.Instrument, wire.DayOf(q.ReceivedAt)}
 		if w.asked.ids[key] == nil {
 			w.asked.ids[key] = make(map[string]bool)
 		}
-		w.asked.ids[key][n.ID] = true
+		w.asked.ids[key][q.ID] = true
 	}
 	return nil
 }

@@ -31,9 +31,11 @@ type day struct {
 	changes []wire.Record
 	paths   paths
 
-	// repeats is the ledger's column; unsaved until the ledger has it.
-	repeats wire.Totals
+	// columns are the ledger's of the day's objects; unsaved until the ledger has them.
+	columns read.Columns
 	unsaved bool
+	// repeated: the ledger has a column of repeats, also where none are left.
+	repeated bool
 }
 
 // slot is some minutes of a day.
@@ -44,13 +46,19 @@ type slot struct {
 	used, closes uint64
 }
 
-func (d *day) addRepeat(r wire.Record) {
-	d.repeats = d.repeats.Plus(repeatTotals(r))
+// count counts a line of an object, first where it is the object's first one.
+func (d *day) count(r *wire.Record, first bool) {
+	switch {
+	case r.Segment != nil:
+		return // the cutter counts datagrams
+	case first:
+		d.columns.Add(r)
+	case r.State == wire.StateWithdrawn:
+		d.columns.Withdraw(r)
+	default:
+		return
+	}
 	d.unsaved = true
-}
-
-func repeatTotals(r wire.Record) wire.Totals {
-	return wire.Totals{Objects: 1, ObjectBytes: uint64(r.Size), Digest: r.Digest}
 }
 
 // slot returns what is listed in the slot of a record, and its day; both are
@@ -92,7 +100,7 @@ func (w *Writer) loadDay(ctx context.Context, d *day, number int) error {
 	}
 	w.held += d.paths.cost()
 	d.nextPart, d.listed = l.files.NextPart, l.listed
-	d.repeats, d.unsaved = l.repeats, l.repeats.Objects > 0
+	d.columns, d.unsaved = l.columns, len(l.columns.Announced) > 0
 	for n, ids := range l.slots {
 		w.keep(d, n, ids)
 	}

@@ -151,12 +151,12 @@ func (x *index) rawID(instrument string, o original, digest wire.Digest) string 
 }
 
 // find returns the ID of the earliest object with the digest that was received
-// within the window before or after at.
-func (x *index) find(instrument string, digest wire.Digest, at time.Time, window time.Duration) (string, bool) {
+// within the window before or after at, and not before since, and when it was received.
+func (x *index) find(instrument string, digest wire.Digest, at time.Time, window time.Duration, since time.Time) (id string, receivedAt time.Time, found bool) {
 	var first original
-	found := false
 	consider := func(o original) {
-		if at.Sub(time.UnixMilli(o.receivedMillis)).Abs() > window {
+		received := time.UnixMilli(o.receivedMillis)
+		if at.Sub(received).Abs() > window || received.Before(since) {
 			return
 		}
 		if !found || o.receivedMillis < first.receivedMillis {
@@ -173,9 +173,9 @@ func (x *index) find(instrument string, digest wire.Digest, at time.Time, window
 		}
 	}
 	if !found {
-		return "", false
+		return "", time.Time{}, false
 	}
-	return x.idOf(instrument, first, digest), true
+	return x.idOf(instrument, first, digest), time.UnixMilli(first.receivedMillis).UTC(), true
 }
 
 // all returns the IDs of all objects with the digest that were received within the
@@ -217,6 +217,16 @@ func (x *index) remove(instrument string, digest wire.Digest, id string) {
 		x.count -= was - len(left)
 	}
 	x.metrics.indexed.Set(float64(x.count))
+}
+
+// removeDay forgets the objects of a day.
+func (x *index) removeDay(instrument string, of wire.Day) {
+	days := x.of(instrument).days
+	if d := days[of]; d != nil {
+		x.count -= d.count
+		delete(days, of)
+		x.metrics.indexed.Set(float64(x.count))
+	}
 }
 
 // equal returns the objects of the day with the digest, in a slice of its own.

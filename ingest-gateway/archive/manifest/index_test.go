@@ -66,7 +66,10 @@ func TestIndexFinds(t *testing.T) {
 		"nor one whose digest was listed": {"a", listed, noon, time.Hour, ""},
 		"never seen":                      {"a", raw("a", noon, "new"), noon, time.Hour, ""},
 	} {
-		id, found := x.find(c.instrument, c.like.Digest, c.at, c.window)
+		id, at, found := x.find(c.instrument, c.like.Digest, c.at, c.window, time.Time{})
+		if found && at.Sub(c.at).Abs() > c.window {
+			t.Errorf("%s: received at %v, beyond %v of %v", name, at, c.window, c.at)
+		}
 		if id != c.want || found != (c.want != "") {
 			t.Errorf("%s: %q, %v, want %q", name, id, found, c.want)
 		}
@@ -93,7 +96,7 @@ func TestIndexIsBounded(t *testing.T) {
 		}
 	}
 	found := func(d int) bool {
-		_, ok := x.find("instrument-0", raw("instrument-0", day(d), fmt.Sprint(d, 0)).Digest, day(d), time.Hour)
+		_, _, ok := x.find("instrument-0", raw("instrument-0", day(d), fmt.Sprint(d, 0)).Digest, day(d), time.Hour, time.Time{})
 		return ok
 	}
 	if found(0) || !found(8) || !found(9) {

@@ -8,6 +8,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	parts      prometheus.Counter
 	records    *prometheus.CounterVec
+	backfill   *prometheus.CounterVec
 	refused    prometheus.Counter
 	closed     prometheus.Gauge
 	indexed    prometheus.Gauge
@@ -48,6 +49,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "substorm_manifest_parts_total", Help: "Manifest parts closed by this gateway."}),
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_manifest_records_total", Help: "Records in those parts; Withdrawn ones are repeats."}, []string{"state"}),
+		backfill: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_manifest_backfill_records_total",
+			Help: "Current records in those parts whose objects came later than cadence.lateAfter after they were observed."}, []string{"instrument"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_manifest_notices_refused_total", Help: "Notices that could not be understood."}),
 		closed: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -89,6 +93,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingPurged, findingOther, findingStaging, findingUnreadable, findingOrphanRepeat} {
 		m.found.WithLabelValues(finding)
 	}
-	registry.MustRegister(m.parts, m.records, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept, m.paths, m.refilled, m.leftOut, m.changes, m.changesRefused)
+	registry.MustRegister(m.parts, m.records, m.backfill, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept,
+		m.paths, m.refilled, m.leftOut, m.changes, m.changesRefused)
 	return m
 }

@@ -31,6 +31,9 @@ func (w *Writer) withdrawNameless(ctx context.Context, n wire.Notice) error {
 		if err != nil {
 			return err
 		}
+		if found && n.ReceivedAt.Before(w.outlives(&wire.Notice{Site: n.Site, Instrument: n.Instrument, Record: r})) {
+			continue // it is kept for longer than the one with a name
+		}
 		w.index.remove(n.Instrument, n.Digest, id)
 		if !found || r.Size != n.Size || r.Name != "" {
 			continue
@@ -46,7 +49,7 @@ func (w *Writer) withdrawNameless(ctx context.Context, n wire.Notice) error {
 		gone.Record = r
 		gone.State, gone.RepeatOf = wire.StateWithdrawn, n.ID
 		w.list(d, s, gone)
-		w.withdrawals = append(w.withdrawals, gone)
+		w.withdrawals = append(w.withdrawals, withdrawal{Notice: gone})
 	}
 	return nil
 }

@@ -42,16 +42,58 @@ func (o *openPart) squeeze() (int, error) {
 	if len(o.loose) < leastBlock {
 		return 0, nil
 	}
-	lines, err := json.Marshal(o.loose)
+	block, err := encodeBlock(o.loose)
 	if err != nil {
-		return 0, fmt.Errorf("squeeze an open part: %w", err)
+		return 0, err
 	}
-	block := squeezer().EncodeAll(lines, nil)
-	o.blocks = append(o.blocks, append(make([]byte, 0, len(block)), block...))
+	o.blocks = append(o.blocks, block)
 	o.squeezed += len(o.loose)
 	clear(o.loose) // so that nothing is held by what is left behind
 	o.loose = o.loose[:0]
 	return len(block), nil
+}
+
+// change calls f for each record, which may change it, and returns by how many bytes the
+// squeezed ones grew.
+func (o *openPart) change(f func(*wire.Record)) (grown int, err error) {
+	for i, block := range o.blocks {
+		records, err := decodeBlock(block)
+		if err != nil {
+			return grown, err
+		}
+		for j := range records {
+			f(&records[j])
+		}
+		if o.blocks[i], err = encodeBlock(records); err != nil {
+			return grown, err
+		}
+		grown += len(o.blocks[i]) - len(block)
+	}
+	for i := range o.loose {
+		f(&o.loose[i])
+	}
+	return grown, nil
+}
+
+func encodeBlock(records []wire.Record) ([]byte, error) {
+	lines, err := json.Marshal(records)
+	if err != nil {
+		return nil, fmt.Errorf("squeeze an open part: %w", err)
+	}
+	block := squeezer().EncodeAll(lines, nil)
+	return append(make([]byte, 0, len(block)), block...), nil
+}
+
+func decodeBlock(block []byte) ([]wire.Record, error) {
+	lines, err := unsqueezer().DecodeAll(block, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read an open part: %w", err)
+	}
+	var records []wire.Record
+	if err := json.Unmarshal(lines, &records); err != nil {
+		return nil, fmt.Errorf("read an open part: %w", err)
+	}
+	return records, nil
 }
 
 // all returns the records in the order in which they were listed. They may share
@@ -62,13 +104,9 @@ func (o *openPart) all() ([]wire.Record, error) {
 	}
 	all := make([]wire.Record, 0, o.len())
 	for _, block := range o.blocks {
-		lines, err := unsqueezer().DecodeAll(block, nil)
+		records, err := decodeBlock(block)
 		if err != nil {
-			return nil, fmt.Errorf("read an open part: %w", err)
-		}
-		var records []wire.Record
-		if err := json.Unmarshal(lines, &records); err != nil {
-			return nil, fmt.Errorf("read an open part: %w", err)
+			return nil, err
 		}
 		all = append(all, records...)
 	}

@@ -4,6 +4,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -25,10 +27,15 @@ const putsAtOnce = 8
 
 // close closes the open parts and finishes what follows from them. The order
 // makes a kill at any point harmless: parts, withdrawals, what is to be removed,
-// ledger, index, and last the cursor, without which the next writer does it all again.
+// ledger, index, what was decided about requests, and last the cursor, without which
+// the next writer does it all again.
 func (w *Writer) close(ctx context.Context) error {
-	w.nextClose = time.Now().Add(w.cfg.PartInterval)
+	w.closedAt = time.Now()
+	w.nextClose = w.closedAt.Add(w.cfg.PartInterval)
 	if err := w.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	if err := w.reconsider(ctx); err != nil {
 		return err
 	}
 	if err := w.writeParts(ctx); err != nil {
@@ -40,12 +47,16 @@ func (w *Writer) close(ctx context.Context) error {
 	if err := w.saveRemovals(ctx); err != nil {
 		return err
 	}
-	if err := w.saveRepeats(ctx); err != nil {
+	if err := w.saveColumns(ctx); err != nil {
 		return err
 	}
 	w.tellRefusals(ctx)
+	w.reportLost(ctx)
 	w.cfg.Index.Flush(ctx, wire.StreamCursor{Epoch: w.cursor.Epoch, Next: w.next})
-	if w.next != w.cursor.Next {
+	if err := w.publishDecided(ctx); err != nil {
+		return err
+	}
+	if w.next != w.cursor.Next || w.undecided() != w.cursor.Undecided {
 		if err := w.moveCursor(ctx, w.next); err != nil {
 			return err
 		}
@@ -108,6 +119,9 @@ func (w *Writer) writePart(ctx context.Context, d *day) error {
 	w.cfg.Metrics.parts.Inc()
 	for _, r := range open {
 		w.cfg.Metrics.records.WithLabelValues(string(r.State)).Inc()
+		if r.Backfill && r.State == wire.StateCurrent {
+			w.cfg.Metrics.backfill.WithLabelValues(d.instrument).Inc()
+		}
 	}
 	w.cfg.Index.Part(ctx, d.instrument, d.day, d.nextPart, open)
 	d.nextPart++
@@ -138,10 +152,14 @@ func (w *Writer) compare(ctx context.Context, key string, records []wire.Record)
 
 // withdrawAll takes back the repeats that closed parts list.
 func (w *Writer) withdrawAll(ctx context.Context) error {
-	cfg := withdrawConfig{js: w.cfg.JetStream, store: w.cfg.Store, lease: w.cfg.Lease, gateway: w.cfg.Gateway, log: w.cfg.Log,
-		originals: w.originals}
+	cfg := withdrawConfig{js: w.cfg.JetStream, deleter: w.cfg.Deleter, lease: w.cfg.Lease, gateway: w.cfg.Gateway, log: w.cfg.Log,
+		originals: w.originals, store: w.cfg.Store, listing: w.listing, removed: w.removed()}
+	going := duplicates{deleter: w.cfg.Deleter}
 	for _, n := range w.withdrawals {
-		err := withdraw(ctx, cfg, n)
+		if err := going.before(ctx, n.RepeatOf); err != nil {
+			return err
+		}
+		goes, err := withdraw(ctx, cfg, n.Notice)
 		var refused *jetstream.APIError
 		if errors.As(err, &refused) {
 			// A full stream must not hold up the cursor, which is what lets it be trimmed.
@@ -151,45 +169,77 @@ func (w *Writer) withdrawAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := going.add(ctx, goes); err != nil {
+			return err
+		}
+	}
+	if err := going.delete(ctx); err != nil {
+		return err
 	}
 	w.withdrawals = w.withdrawals[:0]
 	return nil
 }
 
-// saveRepeats writes the ledger's column of repeats where it changed: absolute
-// totals of what the day's manifest lists as withdrawn.
-func (w *Writer) saveRepeats(ctx context.Context) error {
-	for _, d := range w.days {
-		if !d.unsaved {
-			continue
-		}
-		if err := w.cfg.Lease.Check(); err != nil {
-			return err
-		}
-		entry := wire.LedgerEntry{Incarnations: map[string]wire.Totals{ledgerIncarnation: d.repeats}}
-		value, err := entry.Encode()
-		if err != nil {
-			return err
-		}
-		key := wire.LedgerKey(d.instrument, d.day, wire.StepRepeated, wire.ArchivistWriter)
-		if _, err := w.ledger.Put(ctx, key, value); err != nil {
-			return fmt.Errorf("write %s of the ledger: %w", key, err)
-		}
-		d.unsaved = false
-	}
-	return nil
+// duplicates are deleted deletion.Batch at once: each time is a record of the bucket.
+type duplicates struct {
+	deleter *deletion.Deleter
+	objects []deletion.Object
+	keys    map[string]bool
 }
 
-// ledgerIncarnation stands for all lives of the manifest's writer: the totals are
-// those of the manifest, not of a process.
-const ledgerIncarnation = "manifest"
+// before deletes what was added, where an object is among it that is asked for next.
+func (d *duplicates) before(ctx context.Context, id string) error {
+	if !d.keys[id] {
+		return nil
+	}
+	return d.delete(ctx)
+}
+
+func (d *duplicates) add(ctx context.Context, o *deletion.Object) error {
+	if o == nil {
+		return nil
+	}
+	if d.keys == nil {
+		d.keys = map[string]bool{}
+	}
+	d.keys[o.Key] = true
+	if d.objects = append(d.objects, *o); len(d.objects) < deletion.Batch {
+		return nil
+	}
+	return d.delete(ctx)
+}
+
+func (d *duplicates) delete(ctx context.Context) error {
+	kept, err := d.deleter.Delete(ctx, time.Now(), d.objects...)
+	d.objects = d.objects[:0]
+	clear(d.keys)
+	if err == nil && len(kept) > 0 {
+		return kept[0]
+	}
+	return err
+}
+
+// listing says what is listed of an object.
+func (w *Writer) listing(ctx context.Context, n wire.Notice) (listing, error) {
+	_, s, err := w.slot(ctx, n.Instrument, n.Record)
+	if err != nil {
+		return unlisted, err
+	}
+	return s.ids[read.HashID(n.ID)], nil
+}
+
+// reached tells others how far the notices are listed, and the requests decided.
+func (w *Writer) reached() {
+	w.listed.Store(&stream.Position{Epoch: w.cursor.Epoch, Next: w.cursor.Next})
+	w.answered.Store(cmp.Or(w.cursor.Undecided, w.cursor.Next))
+}
 
 func (w *Writer) moveCursor(ctx context.Context, next uint64) error {
 	if err := w.cfg.Lease.Check(); err != nil {
 		return err
 	}
 	moved := w.cursor
-	moved.Next = next
+	moved.Next, moved.Undecided = next, w.undecided()
 	value, err := moved.Encode()
 	if err != nil {
 		return err
@@ -198,6 +248,6 @@ func (w *Writer) moveCursor(ctx context.Context, next uint64) error {
 		return err
 	}
 	w.cursor = moved
-	w.listed.Store(&stream.Position{Epoch: moved.Epoch, Next: next})
+	w.reached()
 	return nil
 }

@@ -22,17 +22,17 @@ type refusals struct {
 	untold map[string]bool
 }
 
-func (r *refusals) note(n wire.Notice, no *refusal) {
+func (r *refusals) note(q wire.ArchiveRequest, no *refusal) {
 	if r.counts == nil {
 		r.life = strconv.FormatInt(time.Now().UnixMilli(), 36)
 		r.counts, r.untold = map[string]map[string]wire.RefusedChange{}, map[string]bool{}
 	}
-	if r.counts[n.Instrument] == nil {
-		r.counts[n.Instrument] = map[string]wire.RefusedChange{}
+	if r.counts[q.Instrument] == nil {
+		r.counts[q.Instrument] = map[string]wire.RefusedChange{}
 	}
-	count := r.counts[n.Instrument][no.reason].Count + 1
-	r.counts[n.Instrument][no.reason] = wire.RefusedChange{Count: count, ID: n.ID, Asked: changeOf(n), By: n.ChangedBy, Why: no.next, At: time.Now().UTC()}
-	r.untold[n.Instrument] = true
+	count := r.counts[q.Instrument][no.reason].Count + 1
+	r.counts[q.Instrument][no.reason] = wire.RefusedChange{Count: count, ID: q.ID, Asked: changeOf(q.Action), By: q.By, Why: no.next, At: time.Now().UTC()}
+	r.untold[q.Instrument] = true
 }
 
 // tellRefusals reports what was refused since the last time, for those who declared the

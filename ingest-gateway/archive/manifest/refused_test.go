@@ -25,8 +25,8 @@ func TestRefusalsOfTwoWriters(t *testing.T) {
 	lives := map[string]bool{}
 	for range 2 {
 		w := &Writer{cfg: Config{Site: "thule", Incarnation: "one", JetStream: js, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
-		n := wire.Notice{Site: "thule", Instrument: "allsky-1", Record: wire.Record{ID: "a", State: wire.StatePurged, ChangedBy: "anna"}}
-		w.refusals.note(n, &refusal{refusedHold, "it is under legal hold"})
+		q := wire.ArchiveRequest{Site: "thule", Instrument: "allsky-1", ID: "a", Action: wire.ActionPurge, By: "anna"}
+		w.refusals.note(q, &refusal{refusedHold, "it is under legal hold"})
 		w.tellRefusals(t.Context())
 		e, err := status.Get(t.Context(), wire.RefusalStatusKey("allsky-1", wire.ArchivistWriter))
 		if err != nil {

@@ -78,7 +78,7 @@ func (s *Sweeper) purgedRecord(ctx context.Context, of dayKey, id string) (wire.
 // removeAgain hands on what the sweep found of an object that was purged.
 func (s *Sweeper) removeAgain(ctx context.Context, of dayKey, id, found string) error {
 	whole := wire.Removal{Instrument: of.instrument, Day: of.day}
-	if _, err := s.cursors.Get(ctx, whole.Key()); !errors.Is(err, jetstream.ErrKeyNotFound) {
+	if goes, err := hasKey(ctx, s.cfg.JetStream, s.cursors.Bucket(), whole.Key()); err != nil || goes {
 		return err // all of the day is being removed
 	}
 	news, err := handOn(ctx, s.cursors, s.cfg.Lease, storedAgain(of, id, found))

@@ -3,10 +3,12 @@
 package manifest
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -29,7 +31,7 @@ func TestFoundAgainWhileItWaits(t *testing.T) {
 	}
 	cfg := Config{Site: "thule", Lease: leased{}, Metrics: NewMetrics(prometheus.NewRegistry())}
 	w := &Writer{cfg: cfg, cursors: cursors}
-	s := &Sweeper{cfg: SweepConfig{Site: cfg.Site, Lease: cfg.Lease, Metrics: cfg.Metrics}, cursors: cursors}
+	s := &Sweeper{cfg: SweepConfig{Site: cfg.Site, JetStream: js, Lease: cfg.Lease, Metrics: cfg.Metrics}, cursors: cursors}
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	of := dayKey{"allsky-1", "2026-11-20"}
 	asked := wire.Removal{Format: wire.Format, Instrument: of.instrument, Day: of.day, ID: "o/thule/allsky-1/n/a", Reason: "private", By: "anna", At: at}
@@ -92,4 +94,49 @@ func TestFoundAgainWhileItWaits(t *testing.T) {
 	write(asked)
 	asked.Found = "packs/thule/3.tar"
 	want("asked after it was found", asked)
+}
+
+// Whether an original is to be removed is asked of the leader of the bucket: what else
+// answers for it may not know of the removal yet.
+func TestRemovalIsAskedOfTheLeader(t *testing.T) {
+	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	parts.CreateSite(t, js, "thule")
+	bucket := wire.CursorBucket("thule")
+	cursors, err := js.KeyValue(t.Context(), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A copy that answers for the bucket, and has another key only.
+	if _, err := cursors.Put(t.Context(), "other", nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "BEHIND", MirrorDirect: true, AllowDirect: true,
+		Mirror: &jetstream.StreamSource{Name: "KV_" + bucket, FilterSubject: "$KV." + bucket + ".other"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := wire.Removal{Instrument: "allsky-1", Day: "2026-11-20", Reason: "expired", By: wire.ByRetention, At: time.Now().UTC()}
+	value, err := r.Encode()
+	if err == nil {
+		_, err = cursors.Create(t.Context(), r.Key(), value)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; { // until the copy answers
+		if _, err := cursors.Get(t.Context(), r.Key()); errors.Is(err, jetstream.ErrKeyNotFound) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing that is behind answers: the test shows nothing")
+		}
+	}
+	a := removed{js: js, bucket: bucket}
+	duplicate := wire.Notice{Site: "thule", Instrument: r.Instrument, Record: wire.Record{
+		RepeatOf: wire.RawKey("thule", r.Instrument, time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), wire.Digest{})}}
+	for range 100 {
+		if is, err := a.is(t.Context(), duplicate); !is || err != nil {
+			t.Fatalf("its original is to be removed: %t, %v", is, err)
+		}
+	}
 }

@@ -49,7 +49,7 @@ type dayListing struct {
 	from, until int
 
 	files   read.Files
-	repeats wire.Totals
+	columns read.Columns
 	held    int
 }
 
@@ -62,21 +62,28 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 		return nil, err
 	}
 	l := &dayListing{slots: make(map[int]idSet), from: from, until: slotsOfDay, files: files}
-	repeats := make(map[read.IDHash]bool)
-	for r, err := range files.Lines(ctx, store) {
-		if err != nil {
-			return nil, err
-		}
-		id, is := read.HashID(r.ID), listingOf(r.State)
-		if is == withdrawn && !repeats[id] {
-			repeats[id] = true
-			l.repeats = l.repeats.Plus(repeatTotals(r))
-		}
-		l.add(slotOf(r), id, is, room)
-		if taken != nil && is != withdrawn {
-			taken.learn(r.Path, room)
+	counted := lineTally{}
+	version, parts := files.Split()
+	for _, of := range []struct {
+		files read.Files
+		count func(*wire.Record, read.IDHash)
+	}{{version, counted.compacted}, {parts, counted.part}} {
+		for r, err := range of.files.Lines(ctx, store) {
+			if err != nil {
+				return nil, err
+			}
+			id, is := read.HashID(r.ID), listingOf(r.State)
+			of.count(&r, id)
+			l.add(slotOf(r), id, is, room)
+			if taken != nil && is != withdrawn {
+				taken.learn(r.Path, room)
+			}
 		}
 	}
+	if err := counted.finish(ctx, store, files); err != nil {
+		return nil, err
+	}
+	l.columns = counted.Columns
 	return l, nil
 }
 

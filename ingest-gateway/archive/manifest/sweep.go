@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -33,6 +34,11 @@ type SweepConfig struct {
 	JetStream jetstream.JetStream
 	Store     objectstore.Store
 	Lease     Lease
+	// Deleter deletes what nobody needs any more.
+	Deleter *deletion.Deleter
+	// Agree returns stream.ErrClock where a second clock does not agree with ours: then
+	// nothing is compared, and nothing removed from staging. Optional: then that of the NATS server is asked.
+	Agree func(ctx context.Context, ours time.Time) error
 	// Interval between sweeps, and Age from which a stored object must be listed.
 	Interval, Age time.Duration
 
@@ -59,6 +65,9 @@ type Sweeper struct {
 
 // NewSweeper returns a sweeper that asks writer what is listed.
 func NewSweeper(cfg SweepConfig, writer *Writer) *Sweeper {
+	if cfg.Agree == nil {
+		cfg.Agree = stream.ServerAgrees(cfg.JetStream, wire.CursorBucket(cfg.Site))
+	}
 	return &Sweeper{cfg: cfg, writer: writer, originals: newOriginals(cfg.Store, writer.limits.ids/4)}
 }
 
@@ -79,7 +88,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 			return fmt.Errorf("cursor %s: %w", wire.SweepCursorKey, err)
 		}
 	}
-	for wait := time.Until(s.cursor.Recent.Add(s.cfg.Interval)); ; wait = s.cfg.Interval {
+	for wait := min(time.Until(s.cursor.Recent.Add(s.cfg.Interval)), s.cfg.Interval); ; wait = s.cfg.Interval {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -94,6 +103,16 @@ func (s *Sweeper) Run(ctx context.Context) error {
 // sweep compares once: the whole bucket once a day, else the days since the last
 // comparison began.
 func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
+	// A clock that jumps makes objects old that are being received, and a cursor whose time is still to come.
+	switch err := s.cfg.Agree(ctx, now); {
+	case errors.Is(err, stream.ErrClock):
+		s.cfg.Log.Error("the bucket is not compared with the manifests, and nothing is removed from staging for now", "error", err)
+		return nil
+	case err != nil:
+		return err
+	case s.cursor.Recent.After(now) || s.cursor.Whole.After(now):
+		s.cursor = wire.SweepCursor{}
+	}
 	if err := s.awaitListed(ctx); err != nil {
 		return err
 	}
@@ -107,7 +126,7 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	if err := s.sweepPacks(ctx, now); err != nil {
+	if err := s.sweepPacks(ctx, now, whole); err != nil {
 		return err
 	}
 	if err := s.removeLeftovers(ctx, now); err != nil {
@@ -309,8 +328,12 @@ func (s *Sweeper) withdraw(ctx context.Context, of dayKey, key string) error {
 	} else {
 		s.cfg.Metrics.found.WithLabelValues(findingWithdrawn).Inc()
 	}
-	err = withdraw(ctx, withdrawConfig{js: s.cfg.JetStream, store: s.cfg.Store, lease: s.cfg.Lease,
-		gateway: s.cfg.Gateway, log: s.cfg.Log, originals: s.originals}, n)
+	goes, err := withdraw(ctx, withdrawConfig{js: s.cfg.JetStream, deleter: s.cfg.Deleter, lease: s.cfg.Lease,
+		gateway: s.cfg.Gateway, log: s.cfg.Log, originals: s.originals, store: s.cfg.Store, listing: s.listing,
+		removed: removed{js: s.cfg.JetStream, bucket: s.cursors.Bucket(), store: s.cfg.Store}}, n)
+	if err == nil && goes != nil {
+		err = s.cfg.Deleter.One(ctx, time.Now(), *goes)
+	}
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) {
 		return nil
@@ -318,7 +341,16 @@ func (s *Sweeper) withdraw(ctx context.Context, of dayKey, key string) error {
 	return err
 }
 
-// removeLeftovers empties staging of what no gateway works on any more.
+func (s *Sweeper) listing(ctx context.Context, n wire.Notice) (listing, error) {
+	found, err := s.ask(ctx, slotKey{dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}, slotOf(n.Record)}, []string{n.ID})
+	if err != nil {
+		return unlisted, err
+	}
+	return found[0], nil
+}
+
+// removeLeftovers empties staging of what no gateway works on any more. By a clock that
+// jumped, objects would be removed that are still being received.
 func (s *Sweeper) removeLeftovers(ctx context.Context, now time.Time) error {
 	before := now.Add(-leftoverAge)
 	for info, err := range s.cfg.Store.List(ctx, wire.StagingPrefix(s.cfg.Site), "") {
@@ -328,10 +360,8 @@ func (s *Sweeper) removeLeftovers(ctx context.Context, now time.Time) error {
 		if _, isUpload := wire.ParseUploadKey(info.Key); isUpload || info.ModifiedAt.After(before) {
 			continue
 		}
-		if err := s.cfg.Lease.Check(); err != nil {
-			return err
-		}
-		if err := s.cfg.Store.Delete(ctx, info.Key); err != nil {
+		o := deletion.Object{Key: info.Key, Reason: wire.DeletedStaging, KeptUntil: info.ModifiedAt.Add(leftoverAge)}
+		if err := s.cfg.Deleter.One(ctx, now, o); err != nil {
 			return err
 		}
 		s.cfg.Metrics.found.WithLabelValues(findingStaging).Inc()

@@ -32,11 +32,16 @@ type sighted struct{ id, pack string }
 
 // sweepPacks looks into the packs that became old enough since the last sweep
 // that finished, and announces what of them was never announced. A pack is never
-// written again, so one look is enough.
-func (s *Sweeper) sweepPacks(ctx context.Context, now time.Time) error {
-	from := s.cursor.Recent.Add(-2*s.cfg.Age - clockSkew)
+// written again, so one look is enough. What comes out of a spool may bear any day: a
+// sweep of the whole bucket looks at all of them.
+func (s *Sweeper) sweepPacks(ctx context.Context, now time.Time, whole bool) error {
+	last := s.cursor.Recent
+	if whole {
+		last = s.cursor.Whole
+	}
+	from := last.Add(-2*s.cfg.Age - clockSkew)
 	prefixes := []string{wire.PacksPrefix(s.cfg.Site)}
-	if !s.cursor.Recent.IsZero() {
+	if !whole && !s.cursor.Recent.IsZero() {
 		prefixes = nil
 		last := wire.DayOf(now)
 		for at := from.Add(-24 * time.Hour); wire.DayOf(at) <= last; at = at.Add(24 * time.Hour) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -59,10 +60,8 @@ func (s *Sweeper) removeUpload(ctx context.Context, of uploadFiles, now time.Tim
 		if err != nil {
 			return err
 		}
-		if err := s.cfg.Lease.Check(); err != nil {
-			return err
-		}
-		if err := s.cfg.Store.Delete(ctx, info.Key); err != nil {
+		o := deletion.Object{Key: info.Key, Reason: wire.DeletedUpload, KeptUntil: of.newest.Add(expiry)}
+		if err := s.cfg.Deleter.One(ctx, now, o); err != nil {
 			return err
 		}
 		s.cfg.Metrics.found.WithLabelValues(findingStaging).Inc()

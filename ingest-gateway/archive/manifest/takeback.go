@@ -15,12 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Objects are taken back by notices: of wire.StateRetracted, which hides them; of
-// wire.StateCurrent with RestoredAt, which undoes that; of wire.StatePurged, which
-// gives them up for good. Such a notice names the object by its ID and receivedAt;
-// what it is, and where it lies, the manifests say.
-
-// Why a notice that takes something back is refused.
+// Why a request is refused.
 const (
 	refusedUnlisted = "Unlisted"  // no manifest lists the object
 	refusedHold     = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
@@ -44,61 +39,52 @@ type refusal struct{ reason, next string }
 
 func (r *refusal) Error() string { return r.reason + ": " + r.next }
 
-// takesBack says whether a notice is of that kind.
-func takesBack(n wire.Notice) bool {
-	return n.State == wire.StateRetracted || n.State == wire.StatePurged || n.RestoredAt != nil
-}
-
-// takeBack lists what a notice asks for, or refuses it.
-func (w *Writer) takeBack(ctx context.Context, d *day, s *slot, n wire.Notice) error {
-	err := w.tryTakeBack(ctx, d, s, n)
-	var no *refusal
-	if !errors.As(err, &no) {
-		return err
+// changeOf names what becomes of an object that an action is done to.
+func changeOf(a wire.Action) string {
+	switch a {
+	case wire.ActionRetract:
+		return changeRetracted
+	case wire.ActionPurge:
+		return changePurged
+	default:
+		return changeRestored
 	}
-	w.refusals.note(n, no)
-	w.cfg.Metrics.changesRefused.WithLabelValues(no.reason).Inc()
-	w.cfg.Log.Error("an object is not taken back", "instrument", n.Instrument, "object", n.ID, "day", d.day,
-		"asked", changeOf(n), "by", n.ChangedBy, "reason", no.reason, "next", no.next)
-	return nil
 }
 
-func changeOf(n wire.Notice) string {
-	if n.State == wire.StateRetracted || n.State == wire.StatePurged {
-		return string(n.State)
-	}
-	return changeRestored
-}
-
-func (w *Writer) tryTakeBack(ctx context.Context, d *day, s *slot, n wire.Notice) error {
-	is := s.ids[read.HashID(n.ID)]
+// takeBack does what a request asks for, or refuses it: error *refusal. It returns the
+// record as the manifests have it from then on, and whether that came of this request,
+// of which subscribers must be notified.
+func (w *Writer) takeBack(ctx context.Context, d *day, s *slot, q request) (r wire.Record, changed bool, err error) {
+	is := s.ids[read.HashID(q.ID)]
 	if is == unlisted {
-		return &refusal{refusedUnlisted, "what is new is listed within a minute: ask again, by what substorm archive ls -o json says"}
+		return r, false, &refusal{refusedUnlisted, "what is new is listed within a minute: ask again, by what substorm archive ls -o json says"}
 	}
-	// By its state: what was once restored keeps restoredAt, whatever is asked of it now.
-	if why := w.underHold(n.Instrument); why != "" && changeOf(n) != changeRestored {
-		return &refusal{refusedHold, why}
+	if why := w.underHold(q.Instrument); why != "" && q.Action != wire.ActionRestore {
+		return r, false, &refusal{refusedHold, why}
 	}
 	if is == withdrawn {
-		return w.purgeRepeat(ctx, d, n)
+		return w.purgeRepeat(ctx, d, q)
 	}
-	listed, err := w.standing(ctx, d, n.ID)
+	listed, err := w.standing(ctx, d, q.ID)
 	if err != nil {
-		return err
+		return r, false, err
 	}
-	r := listed.Record
+	r = listed.Record
 	if !listed.found {
-		return &refusal{refusedUnlisted, "no manifest of the day lists it: substorm archive rebuild makes them anew"}
+		return r, false, &refusal{refusedUnlisted, "no manifest of the day lists it: substorm archive rebuild makes them anew"}
 	}
-	switch {
-	case n.State == wire.StateRetracted:
-		err = w.retract(d, s, r, n)
-	case n.State == wire.StatePurged:
-		err = w.purge(d, s, r, n)
+	switch q.Action {
+	case wire.ActionRetract, wire.ActionPurge:
+		if r.Outdated, err = w.outdated(ctx, q.Instrument, r); err != nil {
+			return r, false, err
+		}
+		if q.Action == wire.ActionRetract {
+			return w.retract(d, s, r, q)
+		}
+		return w.purge(d, s, r, q)
 	default:
-		err = w.restore(ctx, d, s, r, n)
+		return w.restore(ctx, d, s, r, q)
 	}
-	return err
 }
 
 // underHold says why nothing of an instrument may be taken back; empty: it may.
@@ -109,39 +95,53 @@ func (w *Writer) underHold(instrument string) string {
 	return w.cfg.Held(instrument)
 }
 
-func (w *Writer) retract(d *day, s *slot, r wire.Record, n wire.Notice) error {
+func (w *Writer) retract(d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
 	switch r.State {
 	case wire.StateRetracted:
-		return nil
+		return r, q.did(r.RetractedAt), nil
 	case wire.StatePurged:
-		return &refusal{refusedState, "it was purged, which is more"}
+		return r, false, &refusal{refusedState, "it was purged, which is more"}
 	}
-	r.State, r.Reason, r.ChangedBy, r.RetractedAt, r.RestoredAt = wire.StateRetracted, n.Reason, n.ChangedBy, orNow(n.RetractedAt), nil
+	r.State, r.Reason, r.ChangedBy, r.RetractedAt, r.RestoredAt = wire.StateRetracted, q.Reason, q.By, &q.at, nil
 	w.changed(d, s, r, changeRetracted)
-	return nil
+	return r, true, nil
 }
 
 // restore lists what was retracted as what it would be without that: a version that
 // has a newer one is superseded.
-func (w *Writer) restore(ctx context.Context, d *day, s *slot, r wire.Record, n wire.Notice) error {
+func (w *Writer) restore(ctx context.Context, d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
 	switch r.State {
 	case wire.StateRetracted:
 	case wire.StatePurged:
-		return &refusal{refusedState, "it was purged: its bytes are gone, and only its sender can send them again"}
+		return r, false, &refusal{refusedState, "it was purged: its bytes are gone, and only its sender can send them again"}
 	default:
-		return nil // it is not hidden
+		return r, q.did(r.RestoredAt), nil // it is not hidden
 	}
-	superseded, err := w.hasNewer(ctx, n.Instrument, r)
+	superseded, err := w.hasNewer(ctx, q.Instrument, r)
 	if err != nil {
-		return err
+		return r, false, err
 	}
 	r.State = wire.StateCurrent
 	if superseded {
 		r.State = wire.StateSuperseded
 	}
-	r.Reason, r.ChangedBy, r.RestoredAt = n.Reason, n.ChangedBy, orNow(n.RestoredAt)
+	r.Reason, r.ChangedBy, r.RestoredAt, r.Outdated = q.Reason, q.By, &q.at, false
 	w.changed(d, s, r, changeRestored)
-	return nil
+	return r, true, nil
+}
+
+// outdated says whether an object that is to be taken back is not the current version of its
+// name. Of what is retracted already the manifests do not say that.
+func (w *Writer) outdated(ctx context.Context, instrument string, r wire.Record) (bool, error) {
+	if r.State != wire.StateRetracted || r.Outdated {
+		return r.Outdated || r.State == wire.StateSuperseded, nil
+	}
+	newer, err := w.hasNewer(ctx, instrument, r)
+	var unknown *refusal
+	if errors.As(err, &unknown) { // the claims are made anew: subscribers are told once too often
+		return false, nil
+	}
+	return newer, err
 }
 
 // hasNewer says whether a name has a later version than a record. Error refusal: while
@@ -186,53 +186,43 @@ func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record)
 
 // purge lists an object as purged; its bytes go after that is in a closed part. What
 // is listed so already is only looked after: its bytes may not be gone yet.
-func (w *Writer) purge(d *day, s *slot, r wire.Record, n wire.Notice) error {
+func (w *Writer) purge(d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
 	if r.State == wire.StatePurged {
 		w.remove(d, r)
-		return nil
+		return r, q.did(r.PurgedAt), nil
 	}
 	if !wire.IsOurs(r.Key) {
-		return &refusal{refusedForeign, fmt.Sprintf("its bytes lie where they were imported in place, at %s, and are not ours to remove: "+
+		return r, false, &refusal{refusedForeign, fmt.Sprintf("its bytes lie where they were imported in place, at %s, and are not ours to remove: "+
 			"retract it, and remove them there", r.Key)}
 	}
-	r.State, r.Reason, r.ChangedBy, r.PurgedAt = wire.StatePurged, n.Reason, n.ChangedBy, orNow(n.PurgedAt)
+	r.State, r.Reason, r.ChangedBy, r.PurgedAt = wire.StatePurged, q.Reason, q.By, &q.at
 	w.changed(d, s, r, changePurged)
 	s.ids[read.HashID(r.ID)] = purged
 	w.index.remove(d.instrument, r.Digest, r.ID) // what comes now is no repeat of it
 	w.remove(d, r)
-	return nil
+	return r, true, nil
 }
 
 // purgeRepeat takes the bytes of a repeat out of the pack in which they wait for its
-// compaction.
-func (w *Writer) purgeRepeat(ctx context.Context, d *day, n wire.Notice) error {
-	if n.State != wire.StatePurged {
-		return &refusal{refusedState, "it is a repeat of another object and was withdrawn: take that one back"}
-	}
-	is, err := w.standing(ctx, d, n.ID)
-	if err != nil {
-		return err
-	}
+// compaction. Readers never saw it, and nobody is notified.
+func (w *Writer) purgeRepeat(ctx context.Context, d *day, q request) (wire.Record, bool, error) {
+	is, err := w.standing(ctx, d, q.ID)
 	r := is.Record
-	if is.open || r.State != wire.StateWithdrawn {
-		return &refusal{refusedUnlisted, "it was found to be a repeat just now: ask again in a minute"}
+	switch {
+	case err != nil:
+		return r, false, err
+	case q.Action != wire.ActionPurge:
+		return r, false, &refusal{refusedState, "it is a repeat of another object and was withdrawn: take that one back"}
+	case is.open || r.State != wire.StateWithdrawn:
+		return r, false, &refusal{refusedUnlisted, "it was found to be a repeat just now: ask again in a minute"}
 	}
-	r.Reason, r.ChangedBy, r.PurgedAt = n.Reason, n.ChangedBy, orNow(n.PurgedAt)
+	r.Reason, r.ChangedBy, r.PurgedAt = q.Reason, q.By, &q.at
 	w.remove(d, r)
-	return nil
+	return r, false, nil
 }
 
 func (w *Writer) changed(d *day, s *slot, r wire.Record, change string) {
 	w.change(d, s, r)
 	w.cfg.Metrics.changes.WithLabelValues(change).Inc()
 	w.cfg.Log.Info("an object is taken back", "instrument", d.instrument, "object", r.ID, "change", change, "reason", r.Reason, "by", r.ChangedBy)
-}
-
-func orNow(at *time.Time) *time.Time {
-	if at == nil {
-		now := time.Now()
-		at = &now
-	}
-	utc := at.UTC()
-	return &utc
 }

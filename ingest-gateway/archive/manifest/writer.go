@@ -7,15 +7,19 @@
 package manifest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	dayindex "github.com/substorm/substorm/ingest-gateway/archive/index"
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -50,9 +54,14 @@ type Config struct {
 	// RepeatWindow of an instrument: equal objects that were received this far
 	// apart or less are repeats; 0 where equal objects are real.
 	RepeatWindow func(instrument string) time.Duration
+	// Expires says whether an instrument's data is not kept for ever: then an object of an
+	// earlier day is no original of a later one, which outlives it. Optional: all is kept.
+	Expires func(instrument string) bool
 	// Naming of an instrument's published paths; empty where it declares none.
 	// Optional.
 	Naming func(instrument string) (template, station string)
+	// Deleter deletes duplicates.
+	Deleter *deletion.Deleter
 	// Held says why nothing of an instrument may be taken back, as words for people;
 	// empty where it may. Optional: then all may.
 	Held func(instrument string) string
@@ -78,6 +87,8 @@ type Writer struct {
 	cell   *stream.Cell
 	cursor wire.StreamCursor
 	ledger jetstream.KeyValue
+	// ledgerEpoch is that of the ledger's bucket.
+	ledgerEpoch string
 	// cursors is the bucket that the cell is of.
 	cursors jetstream.KeyValue
 	// next is the first sequence that was not taken yet. The reader may be
@@ -99,17 +110,27 @@ type Writer struct {
 	// open is how many records are in open parts, loose those that are not squeezed,
 	// squeezed the bytes that the others take, and changes how many change objects.
 	open, loose, squeezed, changes int
-	withdrawals                    []wire.Notice
-	removals                       []wire.Removal
-	refusals                       refusals
+	withdrawals                    []withdrawal
+	// decided waits to be published once the parts are closed that list it.
+	decided  []decision
+	removals []wire.Removal
+	refusals refusals
+	// lost are originals of repeats that are not in the store.
+	lost []wire.Damage
 	// coming are the messages that were read and not taken, asked what is listed of the
-	// objects that they take back; nil until one of them does.
+	// objects of which they request something; nil until one of them does.
 	coming    []stream.Message
 	asked     *asked
 	nextClose time.Time
+	closedAt  time.Time
+
+	// expired are the days that expired and that the index may still know.
+	expiredMu sync.Mutex
+	expired   []dayKey
 
 	questions chan question
 	listed    atomic.Pointer[stream.Position]
+	answered  atomic.Uint64
 }
 
 // New returns a writer; Run runs it.
@@ -132,6 +153,10 @@ func (w *Writer) Listed() stream.Position {
 	}
 	return stream.Position{}
 }
+
+// Answered returns the first place of the notice stream of which a request may be whose
+// decision is not published; 0 before that is known.
+func (w *Writer) Answered() uint64 { return w.answered.Load() }
 
 // Run writes until ctx ends, and then closes what is open, or until something
 // keeps it from going on. Whoever comes next begins where the last closed part
@@ -195,9 +220,10 @@ func (w *Writer) begin(ctx context.Context, epoch string) error {
 		w.cursor = wire.StreamCursor{Epoch: epoch, Next: 1}
 	}
 	w.next = w.cursor.Next
-	w.listed.Store(&stream.Position{Epoch: epoch, Next: w.cursor.Next})
+	w.reached()
 	// The stream also holds gap records of consumers, which are nothing to list.
-	w.reader = stream.NewReader(js, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: wire.NoticeSubjects(site), Start: w.cursor.Next})
+	w.reader = stream.NewReader(js, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: wire.NoticeSubjects(site),
+		More: []string{wire.RequestSubjects(site)}, Start: cmp.Or(w.cursor.Undecided, w.cursor.Next)})
 	w.nextClose = time.Now().Add(w.cfg.PartInterval)
 	return nil
 }
@@ -209,6 +235,7 @@ func (w *Writer) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.forgetExpired()
 	w.coming, w.asked = messages, nil
 	for len(w.coming) > 0 {
 		m := w.coming[0]
@@ -216,13 +243,21 @@ func (w *Writer) step(ctx context.Context) error {
 		if m.Header.Get(wire.HeaderRefilled) != "" {
 			continue // it comes from the manifests
 		}
-		if err := w.take(ctx, m); err != nil {
+		take := w.take
+		if strings.HasPrefix(m.Subject, requestPrefix) {
+			take = w.takeRequest
+		} else if m.Sequence < w.next {
+			continue // it is listed, and was read again for the sake of a request before it
+		}
+		if err := take(ctx, m); err != nil {
 			return err
 		}
-		w.next = m.Sequence + 1
+		w.next = max(w.next, m.Sequence+1)
 	}
 	w.coming, w.asked = nil, nil
-	w.next, w.caughtUp = w.reader.Position()
+	var read uint64
+	read, w.caughtUp = w.reader.Position()
+	w.next = max(w.next, read)
 	w.answer()
 	full, err := w.full()
 	if err != nil {
@@ -246,12 +281,12 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 			"subject", m.Subject, "sequence", m.Sequence, "error", err)
 		return nil
 	}
+	if n.TakesBack() {
+		return w.skipDecided(m, n)
+	}
 	d, s, err := w.slot(ctx, n.Instrument, n.Record)
 	if err != nil {
 		return err
-	}
-	if takesBack(n) {
-		return w.takeBack(ctx, d, s, n)
 	}
 	if is := s.ids[read.HashID(n.ID)]; is != unlisted {
 		return w.takeAgain(ctx, d, is, n)
@@ -297,8 +332,17 @@ func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
 	if err != nil {
 		return wire.Notice{}, err
 	}
-	if n.Site != w.cfg.Site || m.Subject != wire.NoticeSubject(n.Site, n.Instrument) {
+	if n.Site != w.cfg.Site || m.Subject != n.Subject() {
 		return wire.Notice{}, fmt.Errorf("it speaks of instrument %q of site %q: %w", n.Instrument, n.Site, wire.ErrMalformed)
+	}
+	if err := m.CheckOrigin(n.Site); err != nil {
+		return wire.Notice{}, err
+	}
+	if err := n.CheckPlace(); err != nil {
+		return wire.Notice{}, err
+	}
+	if n.State == wire.StateSuperseded && n.RestoredAt != nil { // an older version, restored
+		return n, nil
 	}
 	if n.State != wire.StateCurrent && n.State != wire.StateWithdrawn && n.State != wire.StateRetracted && n.State != wire.StatePurged {
 		return wire.Notice{}, fmt.Errorf("state %q: %w", n.State, wire.ErrMalformed)
@@ -310,10 +354,11 @@ func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
 // list adds a record to the open part of its day.
 func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	n.Record.ReceivedAt = n.Record.ReceivedAt.UTC()
-	told := n.Path
-	if s.ids[read.HashID(n.ID)] == unlisted && n.State == wire.StateCurrent {
+	told, first := n.Path, s.ids[read.HashID(n.ID)] == unlisted
+	if first && n.State == wire.StateCurrent {
 		w.publish(d, &n)
 	}
+	d.count(&n.Record, first)
 	s.ids[read.HashID(n.ID)] = listingOf(n.State)
 	s.closes = w.closes
 	d.listed[slotOf(n.Record)] = true
@@ -324,7 +369,6 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	}
 	w.named.listed(n)
 	if n.State == wire.StateWithdrawn {
-		d.addRepeat(n.Record)
 		return
 	}
 	if w.cfg.RepeatWindow(n.Instrument) > 0 {

@@ -347,7 +347,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
-		for end := time.Now().Add(time.Minute); len(l.stored()) == 0 && time.Now().Before(end); {
+		for end := time.Now().Add(parts.Patience); len(l.stored()) == 0 && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		cancel()

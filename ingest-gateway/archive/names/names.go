@@ -53,9 +53,13 @@ type Names struct {
 	kv    atomic.Pointer[jetstream.KeyValue]
 }
 
+// mark is what was announced under a name.
 type mark struct {
 	instrument, name string
 	version          int
+	receivedAt       time.Time
+	// gateway and incarnation that received it.
+	gateway, incarnation string
 }
 
 // New returns Names; Run marks what is announced.
@@ -264,11 +268,12 @@ func unavailable(what string, err error) error {
 	return fmt.Errorf("name %q: %w: %w", what, stream.ErrUnavailable, err)
 }
 
-// Announced notes, some time later, that a version is stored and announced: a
-// repeat of its object is then told from the claim alone.
-func (n *Names) Announced(instrument, name string, version int) {
+// Announced notes, some time later, that an object is stored and announced under its
+// name. It may be another than the one that claimed the name, equal to it and received
+// later: the manifest of its day lists it.
+func (n *Names) Announced(o wire.Notice) {
 	select {
-	case n.marks <- mark{instrument, name, version}:
+	case n.marks <- mark{o.Instrument, o.Name, max(o.Version, 1), o.ReceivedAt, o.Gateway, o.Incarnation}:
 	default:
 	}
 }
@@ -309,7 +314,8 @@ func (n *Names) tryMark(ctx context.Context, m mark) error {
 		if m.version > len(claim.Versions) || claim.Versions[m.version-1].Announced {
 			return nil
 		}
-		claim.Versions[m.version-1].Announced = true
+		v := &claim.Versions[m.version-1]
+		v.Announced, v.ReceivedAt, v.Gateway, v.Incarnation = true, m.receivedAt, m.gateway, m.incarnation
 		value, err := claim.Encode()
 		if err != nil {
 			return err

@@ -96,7 +96,7 @@ func (b *bench) next(t *testing.T) *put {
 	select {
 	case f := <-b.puts:
 		return f
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("no pack is sent")
 		return nil
 	}

@@ -34,6 +34,10 @@ const (
 	maxWaiting = 100_000
 )
 
+// errNotThePeer: a remembered address belongs to another pod now, or to one on our own
+// node, where a copy would be lost with the original.
+var errNotThePeer = errors.New("the address is not that of a peer on another node")
+
 // PeersConfig says who may have copies.
 type PeersConfig struct {
 	// Pool, Gateway and Node are where this one runs. Without a Node nobody knows
@@ -172,17 +176,25 @@ func (p *Peers) copyTo(ctx context.Context, peer wire.GatewayStatus, n wire.Noti
 		return err
 	}
 	r.ContentLength = int64(len(head)) + n.Size
-	return p.do(r)
+	return p.do(r, peer.Gateway)
 }
 
-func (p *Peers) do(r *http.Request) error {
+// do asks a peer, and checks that it is the one who answers.
+func (p *Peers) do(r *http.Request, peer string) error {
+	r.Header.Set(wire.HeaderGateway, peer)
+	r.Header.Set(wire.HeaderNode, p.cfg.Node)
 	resp, err := p.client.Do(r)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	gateway, node := resp.Header.Get(wire.HeaderGateway), resp.Header.Get(wire.HeaderNode)
 	switch {
+	case gateway != peer:
+		return fmt.Errorf("pod %q answers at %s, not %s: %w", gateway, r.URL.Host, peer, errNotThePeer)
+	case node == "" || node == p.cfg.Node:
+		return fmt.Errorf("pod %s is on node %q, and this one on %q: %w", gateway, node, p.cfg.Node, errNotThePeer)
 	case resp.StatusCode == http.StatusNoContent:
 		return nil
 	case resp.StatusCode == http.StatusInsufficientStorage:
@@ -259,7 +271,7 @@ func (p *Peers) sayDoneTo(ctx context.Context, peer string, all *bool) bool {
 		var r *http.Request
 		r, err = http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+donePath+p.cfg.Gateway, bytes.NewReader(body))
 		if err == nil {
-			err = p.do(r)
+			err = p.do(r, peer)
 		}
 	}
 	if err != nil {

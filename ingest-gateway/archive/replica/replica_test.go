@@ -24,7 +24,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-const enough = time.Minute
+const enough = parts.Patience
 
 func random(seed byte, n int) []byte {
 	b := make([]byte, n)
@@ -51,6 +51,11 @@ type keeper struct {
 
 func startKeeper(t testing.TB, dir, certificates string, size int64) *keeper {
 	t.Helper()
+	return startKeeperAs(t, "north-1", dir, certificates, size)
+}
+
+func startKeeperAs(t testing.TB, gateway, dir, certificates string, size int64) *keeper {
+	t.Helper()
 	pool, err := memory.NewPool(memory.Config{Budget: 1 << 20, ScratchDir: filepath.Join(t.TempDir(), "scratch"), ScratchSize: 1 << 28})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +69,7 @@ func startKeeper(t testing.TB, dir, certificates string, size int64) *keeper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.server, err = NewServer(ServerConfig{Address: "127.0.0.1:0", Site: "hub", Pool: "north", Gateway: "north-1", TLS: c, Log: k.Log, Logger: log})
+	k.server, err = NewServer(ServerConfig{Address: "127.0.0.1:0", Site: "hub", Pool: "north", Gateway: gateway, Node: "node-of-" + gateway, TLS: c, Log: k.Log, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +243,7 @@ func TestStrangers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.do(r); err == nil {
+		if err := p.do(r, "north-1"); err == nil {
 			t.Errorf("owner %q is let in", owner)
 		}
 	}
@@ -254,7 +259,7 @@ func TestStrangers(t *testing.T) {
 // one that does not answer is passed over.
 func TestWhoIsAPeer(t *testing.T) {
 	certificates := parts.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
-	k := startKeeper(t, t.TempDir(), certificates, 1<<30)
+	k := startKeeperAs(t, "north-2", t.TempDir(), certificates, 1<<30)
 	data := random(1, 1000)
 	long := time.Now().Add(-time.Hour)
 	good := wire.GatewayStatus{Gateway: "north-2", Pool: "north", Node: "b", Replica: k.address()}
@@ -350,5 +355,36 @@ func TestWhenCopiesGoHome(t *testing.T) {
 			t.Error(err)
 		}
 		k.stop()
+	}
+}
+
+// A remembered address may be that of another pod by now, or of one on our own node: its
+// word that it keeps a copy counts for nothing, and a pod that was not meant keeps none.
+func TestReusedAddress(t *testing.T) {
+	certificates := parts.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
+	k := startKeeper(t, t.TempDir(), certificates, 1<<30)
+	data := random(1, 100)
+	copyTo := func(name, node string) error {
+		p := peersOf(t, certificates, map[string]string{name: k.address()})
+		p.cfg.Node = node
+		_, err := p.Copy(t.Context(), notice(data), bytes.NewReader(data))
+		return err
+	}
+	if err := copyTo("north-2", "a"); !errors.Is(err, ErrNoPeer) || !errors.Is(err, errNotThePeer) {
+		t.Errorf("the address of north-2 is now that of north-1: %v", err)
+	}
+	if n := k.kept(); n != 0 {
+		t.Errorf("a pod that was not meant keeps %d copies", n)
+	}
+	// It was seen on another node, and came back on ours.
+	p := peersOf(t, certificates, map[string]string{"north-1": k.address()})
+	s := p.gateway["north-1"]
+	s.Status.Node = "elsewhere"
+	p.gateway["north-1"], p.cfg.Node = s, "node-of-north-1"
+	if _, err := p.Copy(t.Context(), notice(data), bytes.NewReader(data)); !errors.Is(err, ErrNoPeer) || !errors.Is(err, errNotThePeer) {
+		t.Errorf("a copy on our own node: %v", err)
+	}
+	if err := copyTo("north-1", "a"); err != nil || k.kept() != 1 {
+		t.Errorf("a peer on another node: %v, %d copies", err, k.kept())
 	}
 }

@@ -33,9 +33,11 @@ type ServerConfig struct {
 	Address string
 	// Site and Pool whose gateways may send. Gateway is this one.
 	Site, Pool, Gateway string
-	TLS                 *Certificates
-	Log                 *Log
-	Logger              *slog.Logger
+	// Node that it runs on: every answer names both.
+	Node   string
+	TLS    *Certificates
+	Log    *Log
+	Logger *slog.Logger
 }
 
 // Server takes copies.
@@ -79,8 +81,19 @@ func (s *Server) Serve(ctx context.Context) error {
 // Close stops listening.
 func (s *Server) Close() { _ = errors.Join(s.http.Close(), s.listener.Close()) }
 
-// owner is who sends: another pod of the pool.
+// owner is who sends: another pod of the pool, that means this one. Addresses of pods
+// are reused: one that meant another pod is told so, and nothing of it is kept.
 func (s *Server) owner(w http.ResponseWriter, r *http.Request) (string, bool) {
+	w.Header().Set(wire.HeaderGateway, s.cfg.Gateway)
+	w.Header().Set(wire.HeaderNode, s.cfg.Node)
+	if meant := r.Header.Get(wire.HeaderGateway); meant != "" && meant != s.cfg.Gateway {
+		http.Error(w, fmt.Sprintf("this is pod %s, not %s: its address was reused", s.cfg.Gateway, meant), http.StatusMisdirectedRequest)
+		return "", false
+	}
+	if node := r.Header.Get(wire.HeaderNode); node != "" && node == s.cfg.Node {
+		http.Error(w, fmt.Sprintf("pod %s is on node %s, too: a copy here would be lost with the original", s.cfg.Gateway, node), http.StatusMisdirectedRequest)
+		return "", false
+	}
 	owner := r.PathValue("owner")
 	if !label.MatchString(owner) || !strings.HasPrefix(owner, s.cfg.Pool+"-") || owner == s.cfg.Gateway {
 		http.Error(w, fmt.Sprintf("%q is no other pod of pool %s", owner, s.cfg.Pool), http.StatusForbidden)

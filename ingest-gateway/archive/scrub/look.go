@@ -51,7 +51,7 @@ func (s *Scrub) listed(ctx context.Context, d wire.Damage) (wire.Record, bool, e
 	return wire.Record{}, false, nil
 }
 
-// followClaims looks at what others find damaged.
+// followClaims looks at what others find damaged, and at what they repaired.
 func (s *Scrub) followClaims(ctx context.Context) error {
 	watch, err := s.findings.status.Watch(ctx, wire.DamageKeys, jetstream.IgnoreDeletes())
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Scrub) claim(ctx context.Context, e jetstream.KeyValueEntry) error {
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return err
 	}
-	if err != nil || d.Confirmed || wire.DamageKey(d.Instrument, d.ID) != e.Key() {
+	if err != nil || d.Confirmed && d.RepairedAt == nil || wire.DamageKey(d.Instrument, d.ID) != e.Key() {
 		return nil
 	}
 	return s.look(ctx, d)

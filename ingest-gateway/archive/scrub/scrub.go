@@ -37,6 +37,8 @@ const (
 	requestCost = 64 << 10
 	// saveEvery is how often the place is saved.
 	saveEvery = 10 * time.Second
+	// reportEvery is how often a pass says how far it has come, for the Site's status.
+	reportEvery = 5 * time.Minute
 	// pause is how long to wait after something failed.
 	pause = 10 * time.Second
 )
@@ -68,6 +70,7 @@ type Scrub struct {
 	cell     *stream.Cell
 	cursor   wire.ScrubCursor
 	saved    time.Time
+	reported time.Time
 }
 
 // New returns a scrub; Run runs it.
@@ -131,8 +134,10 @@ func (s *Scrub) begin(ctx context.Context) error {
 			return fmt.Errorf("cursor %s: %w", wire.ScrubCursorKey, err)
 		}
 	}
-	s.findings, err = openFindings(ctx, &s.cfg)
-	return err
+	if s.findings, err = openFindings(ctx, &s.cfg); err != nil {
+		return err
+	}
+	return s.report(ctx)
 }
 
 // walk makes one pass after the other.
@@ -177,8 +182,9 @@ func (s *Scrub) nextPass(ctx context.Context) error {
 	if err := sleep(ctx, time.Until(s.cursor.BegunAt.Add(s.cfg.Interval))); err != nil {
 		return err
 	}
-	s.cursor = wire.ScrubCursor{BegunAt: time.Now().UTC()}
-	return s.save(ctx)
+	last, _ := s.cursor.Passes()
+	s.cursor = wire.ScrubCursor{BegunAt: time.Now().UTC(), LastPass: last}
+	return s.saveAndReport(ctx)
 }
 
 // pass goes on with a pass to its end.
@@ -203,11 +209,14 @@ func (s *Scrub) pass(ctx context.Context) error {
 			}
 		}
 	}
+	_, ended := s.cursor.Passes()
+	now := time.Now().UTC()
+	ended.EndedAt, ended.Instrument, ended.Day = &now, "", ""
+	s.cursor.LastPass = ended
 	s.cursor.Done, s.cursor.Instrument, s.cursor.Day, s.cursor.Records = true, "", "", 0
-	s.cfg.Metrics.passed.SetToCurrentTime()
 	s.cfg.Log.Info("the scrub read the whole archive", "objects", s.cursor.Objects, "bytes", s.cursor.Bytes,
 		"damaged", s.cursor.Damaged, "took", time.Since(s.cursor.BegunAt).Round(time.Second))
-	return s.save(ctx)
+	return s.saveAndReport(ctx)
 }
 
 // day reads the objects of a day, from where the cursor is in it.
@@ -220,6 +229,7 @@ func (s *Scrub) day(ctx context.Context, instrument string, day wire.Day) error 
 	for r, err := range manifest.Records(ctx, s.cfg.Store, s.cfg.Site, instrument, day) {
 		if errors.Is(err, wire.ErrMalformed) {
 			s.cfg.Metrics.unreadable.Inc()
+			s.cursor.Unreadable++
 			s.cfg.Log.Error("a manifest cannot be read: substorm archive rebuild makes it anew", "instrument", instrument, "day", day, "error", err)
 			return nil
 		}
@@ -235,6 +245,11 @@ func (s *Scrub) day(ctx context.Context, instrument string, day wire.Day) error 
 		}
 		if time.Since(s.saved) > saveEvery {
 			if err := s.save(ctx); err != nil {
+				return err
+			}
+		}
+		if time.Since(s.reported) > reportEvery {
+			if err := s.report(ctx); err != nil {
 				return err
 			}
 		}
@@ -295,4 +310,32 @@ func (s *Scrub) save(ctx context.Context) error {
 	}
 	s.saved = time.Now()
 	return s.cell.Store(ctx, value)
+}
+
+func (s *Scrub) saveAndReport(ctx context.Context) error {
+	if err := s.save(ctx); err != nil {
+		return err
+	}
+	return s.report(ctx)
+}
+
+// report says when the archive was last read, and how far the pass has come that is under
+// way.
+func (s *Scrub) report(ctx context.Context) error {
+	if err := s.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	status := wire.ScrubStatus{ReportedAt: time.Now().UTC()}
+	if status.LastPass, status.Pass = s.cursor.Passes(); status.LastPass != nil && status.LastPass.EndedAt != nil {
+		s.cfg.Metrics.passed.Set(float64(status.LastPass.EndedAt.Unix()))
+	}
+	value, err := status.Encode()
+	if err != nil {
+		return err
+	}
+	if _, err := s.findings.status.Put(ctx, wire.ScrubStatusKey, value); err != nil {
+		return fmt.Errorf("write %s of %s: %w", wire.ScrubStatusKey, wire.StatusBucket(s.cfg.Site), err)
+	}
+	s.reported = time.Now()
+	return nil
 }

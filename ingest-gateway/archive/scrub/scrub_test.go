@@ -127,7 +127,7 @@ func (l *lab) known() map[string]wire.DamageCause {
 
 func (l *lab) await(what string, want map[string]wire.DamageCause) {
 	l.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(parts.Patience)
 	for !cmp.Equal(want, l.known()) {
 		if time.Now().After(deadline) {
 			l.t.Fatalf("%s (-want +got):\n%s", what, cmp.Diff(want, l.known()))
@@ -209,7 +209,7 @@ func TestFindings(t *testing.T) {
 	stop := l.run(time.Hour)
 	want := map[string]wire.DamageCause{damaged.ID: wire.DamageDamaged, missing.ID: wire.DamageMissing}
 	l.await("found", want)
-	for deadline := time.Now().Add(30 * time.Second); !l.cursor().Done; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); !l.cursor().Done; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the pass does not end")
 		}
@@ -235,7 +235,7 @@ func TestFindings(t *testing.T) {
 	}
 	want[late.ID] = wire.DamageDamaged
 	l.await("claimed", want)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := l.status.Get(t.Context(), wire.DamageKey(camera, whole.ID)); errors.Is(err, jetstream.ErrKeyNotFound) {
 			break
 		}
@@ -259,7 +259,7 @@ func TestFindings(t *testing.T) {
 	l.put(wire.ManifestVersionKey(site, camera, "2026-11-21", 1), string(data))
 	l.run(time.Millisecond)
 	l.await("healed", map[string]wire.DamageCause{late.ID: wire.DamageDamaged})
-	for deadline := time.Now().Add(30 * time.Second); l.ledger("2026-11-21").Objects != 0; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); l.ledger("2026-11-21").Objects != 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the ledger keeps what is healed: %+v", l.ledger("2026-11-21"))
 		}
@@ -285,11 +285,74 @@ func TestCursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := l.run(time.Hour)
-	for deadline := time.Now().Add(30 * time.Second); !l.cursor().Done; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); !l.cursor().Done; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the pass does not end")
 		}
 	}
 	stop()
 	l.await("of the second alone", map[string]wire.DamageCause{second.ID: wire.DamageDamaged})
+}
+
+// TestScrubStatus: the status bucket says when the whole archive was last read, and since when it is read again; it still
+// does when another archivist goes on.
+func TestScrubStatus(t *testing.T) {
+	l := newLab(t)
+	r := l.object(noon, "whole")
+	l.list(r)
+	l.put(wire.ManifestPartKey(site, camera, "2026-11-22", 1), "this is no manifest")
+	begun := time.Now()
+	stop := l.run(time.Hour)
+	first := l.awaitStatus("a pass that ended", func(s wire.ScrubStatus) bool { return s.LastPass != nil && s.Pass == nil })
+	if p := first.LastPass; p.BegunAt.Before(begun.Add(-time.Second)) || p.EndedAt == nil || p.EndedAt.Before(p.BegunAt) || p.Objects != 1 || p.Unreadable != 1 || p.Day != "" {
+		t.Errorf("the pass: %+v", p)
+	}
+	stop()
+	if err := l.status.Purge(t.Context(), wire.ScrubStatusKey); err != nil {
+		t.Fatal(err)
+	}
+	stop = l.run(time.Hour)
+	if again := l.awaitStatus("the same of the next archivist", func(s wire.ScrubStatus) bool { return s.LastPass != nil }); !cmp.Equal(again.LastPass, first.LastPass) {
+		t.Errorf("it says %+v, before it was %+v", again.LastPass, first.LastPass)
+	}
+	stop()
+
+	// The next pass begins, and is not run.
+	s := New(Config{Site: site, Gateway: "gateway-0", JetStream: l.js, Store: l.store, Lease: always{}, Interval: time.Nanosecond, Log: slog.New(slog.DiscardHandler), Metrics: l.metrics})
+	if err := errors.Join(s.begin(t.Context()), s.nextPass(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	under := l.awaitStatus("a pass under way", func(s wire.ScrubStatus) bool { return s.Pass != nil })
+	if !cmp.Equal(under.LastPass, first.LastPass) || under.Pass.EndedAt != nil || !under.Pass.BegunAt.After(*first.LastPass.EndedAt) {
+		t.Errorf("while a pass is under way it says %+v, %+v", under.LastPass, under.Pass)
+	}
+}
+
+// awaitStatus watches what is reported.
+func (l *lab) awaitStatus(what string, as func(wire.ScrubStatus) bool) wire.ScrubStatus {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), 30*time.Second)
+	defer cancel()
+	watch, err := l.status.Watch(ctx, wire.ScrubStatusKey, jetstream.IgnoreDeletes())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer func() { _ = watch.Stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			l.t.Fatalf("%s: none was reported", what)
+		case e := <-watch.Updates():
+			if e == nil {
+				continue
+			}
+			status, err := wire.DecodeScrubStatus(e.Value())
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			if as(status) {
+				return status
+			}
+		}
+	}
 }

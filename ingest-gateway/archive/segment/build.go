@@ -30,6 +30,11 @@ type built struct {
 	// from and to are the least and greatest receive time of its datagrams.
 	from, to time.Time
 	repeats  int
+	// readMessages of the range came from the stream, repeats and what nobody can read
+	// included, with so many datagrams as their headers say.
+	readMessages, readDatagrams uint64
+	// published is what the channel remembers with them.
+	published *published
 	// observer finds when what is in them was observed; nil where nothing says so.
 	observer *decode.Observer
 }
@@ -40,14 +45,15 @@ func (b *built) remove() {
 }
 
 // build reads the messages of a range and writes their datagrams in the order of
-// the stream. Memory: a batch of messages, and the ids of all. The scratch file is
-// no part of any promise and is not synced.
+// the stream. Memory: a batch of messages. The scratch file is no part of any promise
+// and is not synced. Errors: errIncomplete, where messages of the plan did not come and
+// are still in the stream.
 func (c *Cutter) build(ctx context.Context, ch *channel, planned wire.SegmentRange, day wire.Day) (_ *built, err error) {
 	file, err := os.CreateTemp(c.cfg.ScratchDir, ScratchPattern)
 	if err != nil {
 		return nil, fmt.Errorf("scratch file for a segment: %w", err)
 	}
-	b := &built{file: file, segment: wire.SegmentRange{Channel: planned.Channel, Epoch: planned.Epoch, First: planned.First, Last: planned.Last}}
+	b := &built{file: file, published: ch.published.clone(), segment: wire.SegmentRange{Channel: planned.Channel, Epoch: planned.Epoch, First: planned.First, Last: planned.Last}}
 	defer func() {
 		if err != nil {
 			b.remove()
@@ -67,6 +73,9 @@ func (c *Cutter) build(ctx context.Context, ch *channel, planned wire.SegmentRan
 	if err := c.copyMessages(ctx, ch, b, packets); err != nil {
 		return nil, err
 	}
+	if err := c.compare(ctx, ch, planned, b); err != nil {
+		return nil, err
+	}
 	if err := packets.flush(); err != nil {
 		return nil, fmt.Errorf("segment: %w", err)
 	}
@@ -80,35 +89,40 @@ func (c *Cutter) build(ctx context.Context, ch *channel, planned wire.SegmentRan
 func digestOf(h hash.Hash) wire.Digest { return wire.Digest(h.Sum(nil)) }
 
 // copyMessages writes the datagrams of a range. A message whose ce-id was there
-// before is a repeat, published anew after JetStream had forgotten the first.
+// before, in this segment or an earlier one, is a repeat: published anew after JetStream
+// had forgotten the first.
 func (c *Cutter) copyMessages(ctx context.Context, ch *channel, b *built, packets *packetWriter) error {
+	return c.eachMessage(ctx, ch, b.segment, false, func(m stream.Message) error {
+		datagrams, _, _ := announced(m)
+		b.readMessages++
+		b.readDatagrams += datagrams
+		if b.published.repeated(m) {
+			b.repeats++
+			return nil
+		}
+		return c.copyDatagrams(m, b, packets)
+	})
+}
+
+// eachMessage calls f for each message of a range that the stream still has.
+func (c *Cutter) eachMessage(ctx context.Context, ch *channel, of wire.SegmentRange, headersOnly bool, f func(stream.Message) error) error {
 	r := stream.NewReader(c.cfg.JetStream, stream.ReaderConfig{
-		Stream: wire.ObservationStream(c.cfg.Site), Epoch: b.segment.Epoch, Start: b.segment.First,
+		Stream: wire.ObservationStream(c.cfg.Site), Epoch: of.Epoch, Start: of.First, HeadersOnly: headersOnly,
 		Subject: wire.ObservationSubject(c.cfg.Site, ch.instrument, ch.channel)})
-	seen := make(map[[16]byte]struct{})
 	for {
 		messages, err := r.Next(ctx, cutBatch, readWait)
 		if err != nil {
 			return err
 		}
 		for _, m := range messages {
-			if m.Sequence > b.segment.Last {
+			if m.Sequence > of.Last {
 				return nil
 			}
-			if id := m.Header.Get(wire.HeaderID); id != "" {
-				sum := sha256.Sum256([]byte(id))
-				key := [16]byte(sum[:16])
-				if _, repeated := seen[key]; repeated {
-					b.repeats++
-					continue
-				}
-				seen[key] = struct{}{}
-			}
-			if err := c.copyDatagrams(m, b, packets); err != nil {
+			if err := f(m); err != nil {
 				return err
 			}
 		}
-		if next, end := r.Position(); end || next > b.segment.Last {
+		if next, end := r.Position(); end || next > of.Last {
 			return nil
 		}
 	}
@@ -167,7 +181,7 @@ func (b *built) add(d wire.Datagram) {
 
 // notice describes the segment by what it holds alone, and what the instrument declares
 // of that, so that it is the same whoever cuts it.
-func (b *built) notice(site, instrument, key string, day wire.Day) wire.Notice {
+func (b *built) notice(site, instrument, key string, day wire.Day, lateAfter time.Duration) wire.Notice {
 	received := b.to
 	if start, err := day.Start(); err == nil { // a clock that jumped must not move it to another day's manifest
 		end := start.Add(24*time.Hour - time.Nanosecond)
@@ -178,11 +192,13 @@ func (b *built) notice(site, instrument, key string, day wire.Day) wire.Notice {
 	if first, last, ok := b.observer.Span(); ok {
 		from, to, source = first, last, wire.TimeSourcePayload
 	}
-	return wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: wire.Record{
+	r := wire.Record{
 		ID: key, Key: key, Size: b.size, Digest: b.digest, MediaType: wire.MediaTypeSegment, State: wire.StateCurrent,
 		ObservedFrom: &from, ObservedTo: &to, ReceivedAt: received, TimeSource: source,
 		Completeness: wire.CompletenessVerified, Gateway: wire.ArchivistWriter, Incarnation: segment.Epoch, Segment: &segment,
-	}}
+	}
+	r.Backfill = r.IsLate(received, lateAfter) // not where any of it came in time
+	return wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: r}
 }
 
 func clamp(t, low, high time.Time) time.Time {

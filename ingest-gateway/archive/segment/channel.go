@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// maxMessages bounds a segment's messages, whose ids are held while it is cut:
-// at some 40 bytes each it is 5 MiB.
+// maxMessages bounds a segment's messages. The ids of those that are no gateway's are
+// held while it is cut: at some 40 bytes each it is 5 MiB.
 const maxMessages = 1 << 17
 
 // dayEndGrace is how long after a day's end its last segment waits for messages
@@ -30,8 +30,15 @@ type channel struct {
 	channelKey
 	cell   *stream.Cell
 	cursor wire.SegmentCursor
+	// published are the messages that are in segments.
+	published *published
 	// open is what was scanned and not yet cut; nil for nothing.
 	open *span
+}
+
+// newChannel returns a channel of which nothing is known; its cell is that of its cursor.
+func newChannel(key channelKey, cell *stream.Cell) *channel {
+	return &channel{channelKey: key, cell: cell, published: publishedOf(&wire.SegmentCursor{})}
 }
 
 // span is a run of a channel's messages of one day.

@@ -51,7 +51,7 @@ func (c *Cutter) finish(ctx context.Context, ch *channel) error {
 // write, and then shows the totals in the ledger.
 func (c *Cutter) settle(ctx context.Context, ch *channel, done wire.SegmentRange, day wire.Day, totals wire.Totals) error {
 	if totals.Datagrams > 0 || len(totals.Dropped) > 0 {
-		before, err := c.ledgerTotals(ctx, ch, day)
+		before, err := c.totalsBefore(ctx, ch, day, done)
 		if err != nil {
 			return err
 		}
@@ -74,11 +74,6 @@ func dropped(cause wire.Cause, datagrams uint64) wire.Totals {
 	return wire.Totals{Dropped: map[wire.Cause]uint64{cause: datagrams}}
 }
 
-// totalsOf returns what a segment adds to its day.
-func totalsOf(s *wire.SegmentRange) wire.Totals {
-	return wire.Totals{Datagrams: s.Datagrams, DatagramBytes: s.DatagramBytes}.Plus(dropped(wire.CauseUndecodable, s.Undecodable))
-}
-
 // object returns the notice of the planned segment, which is in the store then,
 // or nil where none of its datagrams can be had; and what the range adds to its
 // day's totals, which is the same however often it is cut.
@@ -86,6 +81,9 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 	key := wire.SegmentKey(c.cfg.Site, ch.instrument, ch.channel, day, planned.Epoch, planned.First, planned.Last)
 	// The one before us may have stored it. Where the stream is gone that is all there is.
 	if notice, totals, err := c.existing(ctx, key); err != nil || notice != nil {
+		if err == nil && planned.Epoch == c.epoch {
+			err = c.remember(ctx, ch, planned)
+		}
 		return notice, totals, err
 	}
 	if planned.Epoch != c.epoch {
@@ -93,17 +91,23 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 			"channel", ch.channel, "epoch", planned.Epoch, "first", planned.First, "last", planned.Last, "datagrams", planned.Datagrams)
 		return nil, dropped(wire.CauseStreamGone, planned.Datagrams), nil
 	}
-	b, err := c.build(ctx, ch, planned, day)
+	b, err := c.buildWhole(ctx, ch, planned, day)
 	if err != nil {
 		return nil, wire.Totals{}, err
 	}
 	defer b.remove()
+	ch.published = b.published
+	if b.segment.Datagrams == 0 && uint64(b.repeats) == b.readMessages && b.segment.Deleted == 0 {
+		c.cfg.Metrics.repeats.Add(float64(b.repeats))
+		return nil, wire.Totals{}, nil
+	}
 	if b.segment.Datagrams == 0 {
 		c.cfg.Log.Error("no datagram of a planned segment can be had from the stream", "instrument", ch.instrument,
-			"channel", ch.channel, "first", planned.First, "last", planned.Last, "undecodable", b.segment.Undecodable)
-		return nil, totalsOf(&b.segment), nil
+			"channel", ch.channel, "first", planned.First, "last", planned.Last, "undecodable", b.segment.Undecodable,
+			"deleted", b.segment.Deleted)
+		return nil, b.segment.Totals(), nil
 	}
-	n := b.notice(c.cfg.Site, ch.instrument, key, day)
+	n := b.notice(c.cfg.Site, ch.instrument, key, day, c.cfg.LateAfter(ch.instrument))
 	metadata, err := wire.ObjectMetadata(n)
 	if err != nil {
 		return nil, wire.Totals{}, err
@@ -120,7 +124,7 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 		return nil, wire.Totals{}, err
 	}
 	c.cfg.Metrics.cut(ch.instrument, b)
-	return &n, totalsOf(n.Segment), nil
+	return &n, n.Segment.Totals(), nil
 }
 
 // existing returns the notice of a segment that is in the store, and what its
@@ -140,7 +144,7 @@ func (c *Cutter) existing(ctx context.Context, key string) (*wire.Notice, wire.T
 	if n.Segment == nil {
 		return nil, wire.Totals{}, fmt.Errorf("object %s says nothing of a segment: %w", key, wire.ErrMalformed)
 	}
-	return &n, totalsOf(n.Segment), nil
+	return &n, n.Segment.Totals(), nil
 }
 
 // announce publishes the notice of a segment that is in the store.

@@ -54,6 +54,8 @@ type Config struct {
 	// Channels that an instrument declares: they say when what is in datagrams was
 	// observed. Nil: none does.
 	Channels func(instrument string) []wire.ChannelEntry
+	// LateAfter is how long after it was observed what arrives is backfill.
+	LateAfter func(instrument string) time.Duration
 	// ScratchDir holds the segment that is being cut.
 	ScratchDir string
 
@@ -72,6 +74,10 @@ type Cutter struct {
 	cursor   wire.StreamCursor
 	nextSave time.Time
 	ledger   jetstream.KeyValue
+	// since is when the stream took the first message that it has; lost says that there
+	// was no position of the scan: the cursors are new, or lost.
+	since time.Time
+	lost  bool
 
 	channels map[channelKey]*channel
 	archived atomic.Pointer[stream.Position]
@@ -128,9 +134,11 @@ func (c *Cutter) begin(ctx context.Context) error {
 	site, js := c.cfg.Site, c.cfg.JetStream
 	name := wire.ObservationStream(site)
 	var err error
-	if c.epoch, _, err = stream.Epoch(ctx, js, name); err != nil {
+	var state jetstream.StreamState
+	if c.epoch, state, err = stream.Epoch(ctx, js, name); err != nil {
 		return err
 	}
+	c.since = state.FirstTime
 	if c.cursors, err = js.KeyValue(ctx, wire.CursorBucket(site)); err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(site), err)
 	}
@@ -163,6 +171,7 @@ func (c *Cutter) loadPosition(ctx context.Context) error {
 			return fmt.Errorf("cursor %s: %w", wire.ObservationCursorKey, err)
 		}
 	}
+	c.lost = data == nil
 	if c.cursor.Epoch != c.epoch {
 		if data != nil {
 			c.cfg.Log.Warn("the telemetry stream was made anew, cutting it from its beginning",
@@ -207,10 +216,12 @@ func (c *Cutter) channel(ctx context.Context, key channelKey) (*channel, error) 
 	if ch := c.channels[key]; ch != nil {
 		return ch, nil
 	}
-	ch := &channel{channelKey: key, cell: stream.NewCell(c.cursors, wire.SegmentCursorKey(key.instrument, key.channel))}
+	ch := newChannel(key, stream.NewCell(c.cursors, wire.SegmentCursorKey(key.instrument, key.channel)))
 	err := c.loadCursor(ctx, ch)
 	switch {
 	case err != nil:
+	case ch.cursor.Epoch == "":
+		err = c.resumeBehind(ctx, ch)
 	case ch.cursor.Planned != nil:
 		err = c.finish(ctx, ch)
 	default:
@@ -239,6 +250,7 @@ func (c *Cutter) take(ctx context.Context, m stream.Message) error {
 		return err
 	}
 	if s.sequence < ch.cursor.Next {
+		ch.published.repeated(m) // where the cursor was lost it is not known yet
 		return nil
 	}
 	if subjectErr != nil {

@@ -23,6 +23,8 @@ const (
 	requestNotice = "notice"
 	requestCursor = "cursor"
 	requestLedger = "ledger"
+	// requestMessages: those of a segment that the stream has and does not give.
+	requestMessages = "messages"
 )
 
 // insist asks JetStream for something, again and again as long as it refuses,
@@ -75,11 +77,13 @@ func (c *Cutter) loadCursor(ctx context.Context, ch *channel) error {
 	if ch.cursor, err = wire.DecodeSegmentCursor(data); err != nil {
 		return fmt.Errorf("cursor of channel %s of instrument %s: %w", ch.channel, ch.instrument, err)
 	}
+	ch.published = publishedOf(&ch.cursor)
 	return nil
 }
 
 // saveCursor writes a channel's cursor.
 func (c *Cutter) saveCursor(ctx context.Context, ch *channel) error {
+	ch.published.save(&ch.cursor)
 	value, err := ch.cursor.Encode()
 	if err != nil {
 		return err

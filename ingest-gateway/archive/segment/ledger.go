@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -18,46 +19,129 @@ import (
 // messages whose subject names none. Datagrams that are in no segment stand in it
 // by cause, so that it adds up to what was announced.
 
-// ledgerTotals returns what the ledger holds for a channel's day, for days that
-// the cursor has already forgotten.
-func (c *Cutter) ledgerTotals(ctx context.Context, ch *channel, day wire.Day) (wire.Totals, error) {
+// totalsBefore returns what was counted of a channel's day before a range, where the cursor
+// does not know: the day is new to it, or the cursor was lost, and the ledger may be, too.
+// Segments say what they hold; what is in none only the ledger has.
+func (c *Cutter) totalsBefore(ctx context.Context, ch *channel, day wire.Day, done wire.SegmentRange) (wire.Totals, error) {
 	if _, known := ch.cursor.Stored[day]; known {
 		return wire.Totals{}, nil
 	}
-	entry, _, err := c.ledgerEntry(ctx, ch.instrument, day)
-	return entry.Incarnations[ch.channel], err
+	entry, err := c.loadEntry(ctx, c.ledgerCell(ch.instrument, day))
+	if err != nil || ch.channel == wire.UnknownChannel {
+		return entry.Incarnations[ch.channel], err
+	}
+	is, err := c.inSegments(ctx, ch, day, done)
+	if err != nil {
+		return wire.Totals{}, fmt.Errorf("count the datagrams of %s of channel %s of instrument %s: %w", day, ch.channel, ch.instrument, err)
+	}
+	return mostOf(entry.Incarnations[ch.channel], is), nil
 }
 
-func (c *Cutter) ledgerEntry(ctx context.Context, instrument string, day wire.Day) (wire.LedgerEntry, string, error) {
+// mostOf returns the greater of each count.
+func mostOf(a, b wire.Totals) wire.Totals {
+	if b.Datagrams > a.Datagrams {
+		a.Datagrams, a.DatagramBytes = b.Datagrams, b.DatagramBytes
+	}
+	if len(b.Dropped) == 0 {
+		return a
+	}
+	dropped := maps.Clone(b.Dropped)
+	for cause, n := range a.Dropped {
+		dropped[cause] = max(dropped[cause], n)
+	}
+	a.Dropped = dropped
+	return a
+}
+
+// inSegments sums up the segments of a channel's day that are listed, or in the bucket and
+// not listed yet, but for the one of a range.
+func (c *Cutter) inSegments(ctx context.Context, ch *channel, day wire.Day, but wire.SegmentRange) (sum wire.Totals, err error) {
+	type place struct {
+		epoch string
+		first uint64
+	}
+	counted := map[place]bool{{but.Epoch, but.First}: true}
+	add := func(s *wire.SegmentRange) {
+		if at := (place{s.Epoch, s.First}); !counted[at] {
+			counted[at] = true
+			sum = sum.Plus(s.Totals())
+		}
+	}
+	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, ch.instrument, day) {
+		if err != nil {
+			return sum, err
+		}
+		if r.Segment != nil && r.Segment.Channel == ch.channel {
+			add(r.Segment)
+		}
+	}
+	for info, err := range c.cfg.Store.List(ctx, wire.SegmentPrefix(c.cfg.Site, ch.instrument, ch.channel, day), "") {
+		if err != nil {
+			return sum, err
+		}
+		if s, ok := wire.ParseSegmentKey(info.Key); !ok || counted[place{s.Epoch, s.First}] {
+			continue
+		}
+		n, _, err := c.existing(ctx, info.Key)
+		if err != nil {
+			return sum, err
+		}
+		if n != nil {
+			add(n.Segment)
+		}
+	}
+	return sum, nil
+}
+
+// dayCell is the entry of an instrument's day.
+type dayCell struct {
+	*stream.Cell
+	key string
+}
+
+func (c *Cutter) ledgerCell(instrument string, day wire.Day) dayCell {
 	key := wire.LedgerKey(instrument, day, wire.StepStored, wire.ArchivistWriter)
-	var e jetstream.KeyValueEntry
-	err := c.insist(ctx, requestLedger, "key", key, func() (err error) {
-		e, err = c.ledger.Get(ctx, key)
+	return dayCell{stream.NewCell(c.ledger, key), key}
+}
+
+func (c *Cutter) loadEntry(ctx context.Context, cell dayCell) (entry wire.LedgerEntry, err error) {
+	var data []byte
+	err = c.insist(ctx, requestLedger, "key", cell.key, func() (err error) {
+		data, err = cell.Load(ctx)
 		return err
 	})
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return wire.LedgerEntry{}, key, nil
+	if err != nil || data == nil {
+		return wire.LedgerEntry{}, err
 	}
-	if err != nil {
-		return wire.LedgerEntry{}, key, fmt.Errorf("read %s of the ledger: %w", key, err)
+	if entry, err = wire.DecodeLedgerEntry(data); err != nil {
+		return wire.LedgerEntry{}, fmt.Errorf("read %s of the ledger: %w", cell.key, err)
 	}
-	entry, err := wire.DecodeLedgerEntry(e.Value())
-	if err != nil {
-		return wire.LedgerEntry{}, key, fmt.Errorf("read %s of the ledger: %w", key, err)
-	}
-	return entry, key, nil
+	return entry, nil
 }
 
 // saveLedger writes the totals of a channel's days where the ledger has others.
 func (c *Cutter) saveLedger(ctx context.Context, ch *channel) error {
 	for day, totals := range ch.cursor.Stored {
-		entry, key, err := c.ledgerEntry(ctx, ch.instrument, day)
+		if err := c.saveDay(ctx, ch, day, totals); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveDay writes the totals of a channel's day into the entry that it shares with the
+// instrument's other channels. What is read may come from a replica that is behind: then
+// the write is refused, and both are tried again.
+func (c *Cutter) saveDay(ctx context.Context, ch *channel, day wire.Day, totals wire.Totals) error {
+	cell := c.ledgerCell(ch.instrument, day)
+	for {
+		entry, err := c.loadEntry(ctx, cell)
 		if err != nil {
 			return err
 		}
 		if was := entry.Incarnations[ch.channel]; was.Datagrams == totals.Datagrams && was.DatagramBytes == totals.DatagramBytes &&
 			maps.Equal(was.Dropped, totals.Dropped) {
-			continue
+			return nil
 		}
 		if entry.Incarnations == nil {
 			entry.Incarnations = make(map[string]wire.Totals)
@@ -67,15 +151,14 @@ func (c *Cutter) saveLedger(ctx context.Context, ch *channel) error {
 		if err != nil {
 			return err
 		}
-		err = c.insist(ctx, requestLedger, "key", key, func() error {
-			if _, err := c.ledger.Put(ctx, key, value); err != nil {
-				return fmt.Errorf("write %s of the ledger: %w", key, err)
-			}
-			return nil
-		})
-		if err != nil {
+		err = c.insist(ctx, requestLedger, "key", cell.key, func() error { return cell.Store(ctx, value) })
+		if !errors.Is(err, stream.ErrConflict) {
 			return err
 		}
+		select {
+		case <-time.After(insistPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return nil
 }

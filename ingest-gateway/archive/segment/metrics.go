@@ -46,10 +46,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_segment_open_channels", Help: "Channels with telemetry that is not yet in a segment."}),
 	}
-	for _, cause := range []wire.Cause{wire.CauseUndecodable, wire.CauseStreamGone} {
+	for _, cause := range []wire.Cause{wire.CauseUndecodable, wire.CauseStreamGone, wire.CauseMessageDeleted} {
 		m.dropped.WithLabelValues(string(cause))
 	}
-	for _, request := range []string{requestNotice, requestCursor, requestLedger} {
+	for _, request := range []string{requestNotice, requestCursor, requestLedger, requestMessages} {
 		m.refused.WithLabelValues(request)
 	}
 	registry.MustRegister(m.segments, m.bytes, m.grams, m.repeats, m.refused, m.dropped, m.waiting, m.undecodable)

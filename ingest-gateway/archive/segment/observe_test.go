@@ -37,14 +37,14 @@ func TestObservedByPayload(t *testing.T) {
 			Time:       wire.ChannelTimeEntry{Source: wire.TimePayload, Format: wire.TimeISO8601, Columns: []int{1}, Precision: wire.PrecisionMilliseconds},
 			Parameters: []wire.ParameterEntry{{Name: "x", Type: wire.ParameterDouble, Column: 2}}}}
 	}
-	ch := &channel{channelKey: channelKey{instrument, "raw"}}
+	ch := newChannel(channelKey{instrument, "raw"}, nil)
 	n, _, err := c.object(t.Context(), ch, wire.SegmentRange{Channel: "raw", Epoch: epoch, First: 1, Last: 3}, wire.DayOf(noon))
 	if err != nil {
 		t.Fatal(err)
 	}
 	from, to := time.Date(2020, 1, 1, 0, 0, 1, 0, time.UTC), time.Date(2020, 1, 1, 0, 0, 9, 0, time.UTC)
-	if !n.ObservedFrom.Equal(from) || !n.ObservedTo.Equal(to) || n.TimeSource != wire.TimeSourcePayload || !n.ReceivedAt.Equal(noon.Add(2)) || n.Segment.Datagrams != 3 {
-		t.Errorf("%s to %s by %s, received %s, %d datagrams", n.ObservedFrom, n.ObservedTo, n.TimeSource, n.ReceivedAt, n.Segment.Datagrams)
+	if !n.ObservedFrom.Equal(from) || !n.ObservedTo.Equal(to) || n.TimeSource != wire.TimeSourcePayload || !n.ReceivedAt.Equal(noon.Add(2)) || n.Segment.Datagrams != 3 || !n.Backfill {
+		t.Errorf("%s to %s by %s, received %s, backfill %v, %d datagrams", n.ObservedFrom, n.ObservedTo, n.TimeSource, n.ReceivedAt, n.Backfill, n.Segment.Datagrams)
 	}
 	if got := testutil.ToFloat64(c.cfg.Metrics.undecodable.WithLabelValues(instrument)); got != 1 {
 		t.Errorf("%v datagrams count as undecodable", got)

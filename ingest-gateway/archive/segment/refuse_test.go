@@ -138,7 +138,7 @@ func stored(t *testing.T, js jetstream.JetStream, of string, day wire.Day) wire.
 
 func await(t *testing.T, what string, done <-chan error, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
 		select {
 		case err := <-done:
 			t.Fatalf("before %s the cutter ended: %v", what, err)
@@ -204,7 +204,7 @@ func TestRefusedRequests(t *testing.T) {
 func TestFenced(t *testing.T) {
 	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
 	parts.CreateSite(t, js, site)
-	c := newCutter(t, js, nil)
+	c := newCutter(t, js, parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"))
 	if err := c.begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}

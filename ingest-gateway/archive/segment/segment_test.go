@@ -219,8 +219,9 @@ func (always) Check() error { return nil }
 func newCutter(t *testing.T, js jetstream.JetStream, store objectstore.Store) *Cutter {
 	t.Helper()
 	return New(Config{Site: site, Gateway: "a", JetStream: js, Store: store, Lease: always{}, ScratchDir: t.TempDir(),
-		Limits: func(string) (time.Duration, int64) { return time.Hour, 64 << 20 },
-		Log:    slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())})
+		Limits:    func(string) (time.Duration, int64) { return time.Hour, 64 << 20 },
+		LateAfter: func(string) time.Duration { return wire.DefaultLateAfter },
+		Log:       slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())})
 }
 
 func publish(t *testing.T, js jetstream.JetStream, id string, datagrams ...wire.Datagram) {
@@ -260,7 +261,7 @@ func TestSameRangeSameObject(t *testing.T) {
 	var notices []wire.Notice
 	for range 2 {
 		c := newCutter(t, js, nil)
-		b, err := c.build(t.Context(), &channel{channelKey: channelKey{instrument, "raw"}}, planned, wire.DayOf(noon))
+		b, err := c.build(t.Context(), newChannel(channelKey{instrument, "raw"}, nil), planned, wire.DayOf(noon))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +272,7 @@ func TestSameRangeSameObject(t *testing.T) {
 		if int64(len(data)) != b.size || wire.Digest(sha256.Sum256(data)) != b.digest || b.repeats != 1 {
 			t.Errorf("size %d, digest %s, %d repeats", b.size, b.digest, b.repeats)
 		}
-		notices = append(notices, b.notice(site, instrument, "key", wire.DayOf(noon)))
+		notices = append(notices, b.notice(site, instrument, "key", wire.DayOf(noon), wire.DefaultLateAfter))
 		b.remove()
 		if left, err := filepath.Glob(filepath.Join(c.cfg.ScratchDir, "*")); err != nil || len(left) > 0 {
 			t.Errorf("scratch holds %v, %v", left, err)
@@ -284,7 +285,7 @@ func TestSameRangeSameObject(t *testing.T) {
 	if s := n.Segment; s.Messages != 4 || s.Datagrams != 8 || s.DatagramBytes != 2*(14+3+0+20) {
 		t.Errorf("counts %+v", s)
 	}
-	if !n.ObservedFrom.Equal(noon.Add(-time.Second)) || !n.ObservedTo.Equal(noon.Add(2)) || !n.ReceivedAt.Equal(noon.Add(2)) {
+	if n.Backfill || !n.ObservedFrom.Equal(noon.Add(-time.Second)) || !n.ObservedTo.Equal(noon.Add(2)) || !n.ReceivedAt.Equal(noon.Add(2)) {
 		t.Errorf("times %v to %v, received %v", n.ObservedFrom, n.ObservedTo, n.ReceivedAt)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-
-	"github.com/substorm/substorm/internal/wire"
 )
 
 // cursor is where Next reads: everything before it was given out.
@@ -202,52 +200,4 @@ func (s *Spool) leave(at sight) {
 	at.segment.unreadBytes -= at.unreadBytes
 	s.mu.Unlock()
 	signal(s.work)
-}
-
-// Waiting calls f for every object that waits, in the order of arrival, of those
-// that were there when the spool was opened. It does not move what Next returns.
-func (s *Spool) Waiting(f func(n wire.Notice, stored bool)) error {
-	var segments []*segment
-	s.mu.Lock()
-	for _, g := range s.segments {
-		if g.number < s.opened && g.needed() {
-			segments = append(segments, g)
-		}
-	}
-	s.mu.Unlock()
-	for _, g := range segments {
-		if err := s.waitingIn(g, f); err != nil && !errors.Is(err, os.ErrNotExist) { // it is finished now
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Spool) waitingIn(g *segment, f func(n wire.Notice, stored bool)) error {
-	file, err := os.Open(g.path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	for offset := int64(segmentHead); offset < g.size; {
-		s.reading.Lock()
-		end, isGap := g.gaps[offset]
-		s.reading.Unlock()
-		if isGap {
-			offset = end
-			continue
-		}
-		e, end, err := s.readEntry(g, file, offset, g.size)
-		if errors.Is(err, ErrCorrupt) { // Next will quarantine it
-			end, err = g.findRecord(file, offset+1, g.size)
-		}
-		if err != nil {
-			return err
-		}
-		offset = end
-		if e != nil && !g.finished[e.sequence] {
-			f(e.Notice, e.Stored)
-		}
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -252,6 +253,39 @@ func TestQuarantineTwice(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// On a full volume quarantine takes no copy of corrupt bytes: the segment that holds them
+// stays, and the next life makes the copy.
+func TestQuarantineOnAFullVolume(t *testing.T) {
+	volume := smallVolume(t)
+	dir := filepath.Join(volume, "spool")
+	data := bytesOf(1, 100_000)
+	path := oneObject(t, dir, data)
+	change(t, path, func(b []byte) []byte { b[segmentHead+20] ^= 1; return b })
+	was, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	filler := filepath.Join(volume, "filler")
+	if err := os.WriteFile(filler, make([]byte, 64<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the volume is not full: %v", err)
+	}
+	closeSpool(t, open(t, Config{Dir: dir}))
+	if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, was) {
+		t.Fatalf("of the only copy of corrupt bytes %d are left, %v", len(b), err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	closeSpool(t, open(t, Config{Dir: dir}))
+	kept := quarantined(t, dir)
+	if len(kept) != 1 || len(files(t, dir)) != 0 {
+		t.Fatalf("with room again, quarantine holds %v, and the spool %v", kept, files(t, dir))
+	}
+	if b, err := os.ReadFile(kept[0]); err != nil || !bytes.Contains(was, b) || !bytes.Contains(b, data) {
+		t.Errorf("quarantine holds %d bytes, %v", len(b), err)
 	}
 }
 

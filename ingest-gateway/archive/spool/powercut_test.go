@@ -89,15 +89,7 @@ func waitingAfterCut(t *testing.T, dir string, unsafe bool) map[uint64]bool {
 // The volume is full though the spool is not: nothing more is taken, nothing
 // that was taken is lost, and what goes home makes room.
 func TestVolumeFull(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("a small volume needs a mount, which needs root (CAP_SYS_ADMIN)")
-	}
-	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=4m", "spool-test", dir).CombinedOutput(); err != nil {
-		t.Skipf("a small volume needs a mount (CAP_SYS_ADMIN): %v: %s", err, out)
-	}
-	t.Cleanup(func() { exec.Command("umount", dir).Run() })
-	cfg := Config{Dir: filepath.Join(dir, "spool"), Size: 1 << 30, SegmentSize: 1 << 20}
+	cfg := Config{Dir: filepath.Join(smallVolume(t), "spool"), Size: 1 << 30, SegmentSize: 1 << 20}
 	s := open(t, cfg)
 	objects := fill(t, s, 0)
 	if objects < 10 {
@@ -124,6 +116,20 @@ func TestVolumeFull(t *testing.T) {
 	if st := s.Stats(); st.Quarantined != 0 {
 		t.Errorf("%+v", st)
 	}
+}
+
+// smallVolume is a volume of 4 MiB.
+func smallVolume(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("a small volume needs a mount, which needs root (CAP_SYS_ADMIN)")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=4m", "spool-test", dir).CombinedOutput(); err != nil {
+		t.Skipf("a small volume needs a mount (CAP_SYS_ADMIN): %v: %s", err, out)
+	}
+	t.Cleanup(func() { exec.Command("umount", dir).Run() })
+	return dir
 }
 
 // fill appends objects until one is refused, and returns how many were taken.

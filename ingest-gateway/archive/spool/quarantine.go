@@ -90,7 +90,10 @@ func (s *Spool) quarantineGap(g *segment, f *os.File, from, to int64) {
 	why := fmt.Errorf("%w: %d bytes at %d of segment %d", ErrCorrupt, to-from, from, g.number)
 	isNew, err := s.quarantine(g, from, n, why, run{g, from, to - from})
 	if err != nil {
-		s.cfg.Logger.Error("corrupt bytes of the spool cannot be kept: the segment's file is the only copy", "file", g.path,
+		s.mu.Lock()
+		g.only = true
+		s.mu.Unlock()
+		s.cfg.Logger.Error("corrupt bytes of the spool cannot be copied into quarantine: the segment's file is the only copy, and stays. Make room on the volume, and restart the pod", "file", g.path,
 			"offset", from, "bytes", to-from, "error", err)
 	}
 	if isNew || err != nil {

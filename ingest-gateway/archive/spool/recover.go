@@ -27,7 +27,6 @@ func (s *Spool) recover() error {
 		}
 		s.used += g.size
 	}
-	s.opened = s.number
 	for _, g := range s.segments {
 		if err := s.count(g, done); err != nil {
 			return fmt.Errorf("%s: %w", g.path, err)

@@ -53,9 +53,12 @@ type segment struct {
 	// unsure: it was the last one when the spool was opened, so that its last
 	// batch may not have come to the disk.
 	unsure bool
+	// only: it holds corrupt bytes of which quarantine has no copy. It stays until the
+	// spool is opened again, which tries once more.
+	only bool
 }
 
-func (g *segment) needed() bool { return g.unread > 0 || g.open > 0 || g.parts > 0 }
+func (g *segment) needed() bool { return g.unread > 0 || g.open > 0 || g.parts > 0 || g.only }
 
 func segmentPath(dir string, number uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%012d%s", number, extension))

@@ -102,7 +102,6 @@ type Spool struct {
 	active   *segment   // the last of them while it is written to, or nil
 	sequence uint64     // of the next record
 	number   uint64     // of the next segment
-	opened   uint64     // number of the first segment that is not from before
 	used     int64      // bytes in all files
 	queue    []*request
 	closed   bool

@@ -66,7 +66,7 @@ func put(t testing.TB, s *Spool, data []byte, at time.Time) {
 
 func next(t testing.TB, s *Spool) *Entry {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	e, err := s.Next(ctx)
 	if err != nil {

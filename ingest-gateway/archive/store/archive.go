@@ -16,13 +16,14 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 
-	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
@@ -49,6 +50,8 @@ const (
 	DefaultPatience = 30 * time.Second
 	// DefaultShortWait is what a busy store may take for an object.
 	DefaultShortWait = 2 * time.Second
+	// maxListings is how many manifests are read at a time.
+	maxListings = 2
 )
 
 // Announcer publishes notices, see announce.Announcer.
@@ -78,8 +81,6 @@ type Config struct {
 	// Spool keeps what is receipted and not yet at home; without one receipts
 	// always mean Stored.
 	Spool *spool.Spool
-	// Publisher publishes what may be in the spool. It is needed with one.
-	Publisher *announce.Announcer
 	// Copier has copies kept for Replicated; without one that acts as Stored.
 	Copier Copier
 	// Names claims names of objects; without it objects may have none.
@@ -87,7 +88,8 @@ type Config struct {
 	// ShortWait is how long store and JetStream may take, one after the other,
 	// before an object goes to the spool instead (StoredOrSpooled).
 	ShortWait time.Duration
-	// JetStream tells what earlier incarnations announced. It is needed with a spool.
+	// JetStream tells what is known to be damaged, and takes notices of copies. It is
+	// needed with a spool.
 	JetStream jetstream.JetStream
 }
 
@@ -97,9 +99,14 @@ type Archive struct {
 	clock   clock
 	slots   *semaphore.Weighted
 	health  health
+	probing singleflight.Group
 	metrics metrics
 	homing  homing
 	packers packers
+	// listings has a place for each manifest that may be read at a time.
+	listings chan struct{}
+	// status is the bucket that says what is damaged, once it was asked for.
+	status atomic.Pointer[jetstream.KeyValue]
 
 	// cleaning counts what goes on after an object is done.
 	cleaning sync.WaitGroup
@@ -117,8 +124,8 @@ func New(cfg Config) *Archive {
 		cfg.ShortWait = DefaultShortWait
 	}
 	a := &Archive{
-		cfg: cfg, slots: semaphore.NewWeighted(cfg.Concurrency), metrics: newMetrics(cfg.Metrics),
-		homing: homing{flying: map[string]chan outcome{}, adopted: make(chan struct{}), storing: make(chan struct{}, homeward)},
+		cfg: cfg, slots: semaphore.NewWeighted(cfg.Concurrency), metrics: newMetrics(cfg.Metrics), listings: make(chan struct{}, maxListings),
+		homing: homing{flying: map[string]chan error{}, storing: make(chan struct{}, homeward)},
 	}
 	a.openPackers()
 	if cfg.Spool != nil {

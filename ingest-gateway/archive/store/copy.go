@@ -19,13 +19,13 @@ import (
 // back, and where it never is, who gives up its spool does. Errors:
 // spool.ErrCorrupt, of the store, stream.ErrUnavailable, ctx's.
 func (a *Archive) BringCopy(ctx context.Context, e *spool.Entry) error {
-	if err := e.Verify(); err != nil {
+	if err := verifyEntry(e); err != nil {
 		return err
 	}
 	n := e.Notice
 	n.BroughtBy = a.cfg.Gateway
 	if n.Name != "" {
-		if err := a.claimEntry(ctx, &n); errors.Is(err, errRepeated) {
+		if err := a.claimEntry(ctx, e, &n); errors.Is(err, errRepeated) {
 			return nil // an equal object has the name, and is announced
 		} else if err != nil {
 			return err
@@ -43,7 +43,7 @@ func (a *Archive) BringCopy(ctx context.Context, e *spool.Entry) error {
 		case err != nil:
 			return err
 		case !sameObject(there, n) && n.Name != "":
-			return nil // an equal object, whose gateway announces it
+			return a.bringNamed(ctx, e, n)
 		case !sameObject(there, n): // as the gateway that received it would
 			n.ReceivedAt = n.ReceivedAt.Add(time.Millisecond)
 			n.Key = wire.RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest)
@@ -54,6 +54,20 @@ func (a *Archive) BringCopy(ctx context.Context, e *spool.Entry) error {
 			return nil // who stored it announces it, or the sweep does
 		}
 	}
+}
+
+// bringNamed archives a named copy under whose key something lies that is another object, or
+// none: an equal object is announced by its gateway, and what is no object gives way.
+// Errors: as of lying, and of the store.
+func (a *Archive) bringNamed(ctx context.Context, e *spool.Entry, n wire.Notice) error {
+	_, _, err := a.lying(ctx, n.Key, n.Digest)
+	if !errors.Is(err, errReplaced) {
+		return err
+	}
+	if err := a.restoreEntry(ctx, e, n); err != nil {
+		return err
+	}
+	return a.announceCopy(ctx, n)
 }
 
 // announceCopy publishes as the sweep does: no gateway counts it as its own.

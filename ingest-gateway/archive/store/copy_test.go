@@ -4,6 +4,7 @@ package store
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/replica"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
@@ -38,7 +40,7 @@ func (l *lab) peer(t *testing.T) (*replica.Log, *replica.Peers) {
 		t.Fatal(err)
 	}
 	server, err := replica.NewServer(replica.ServerConfig{
-		Address: "127.0.0.1:0", Site: "hub", Pool: "north", Gateway: "north-1", TLS: certificates, Log: log, Logger: quiet})
+		Address: "127.0.0.1:0", Site: "hub", Pool: "north", Gateway: "north-1", Node: "b", TLS: certificates, Log: log, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +123,8 @@ func TestBringCopy(t *testing.T) {
 				}
 				o.size = int64(size)
 				o.digest.Write(data)
-				n := o.notice(v.clock.now(), o.digest.digest())
+				at, _ := v.clock.now()
+				n := o.notice(at, o.digest.digest())
 				o.Abort(wire.CauseReset)
 				return data, n
 			}
@@ -142,7 +145,7 @@ func TestBringCopy(t *testing.T) {
 			if got := l.announced(t); got != 1 {
 				t.Errorf("%d notices", got)
 			}
-			if s := v.ledger.Totals("camera", wire.DayOf(time.Now()), wire.StepReceived); s.Objects != 0 {
+			if s := v.ledger.Totals("camera", wire.DayOf(time.Now())); s.Objects != 0 {
 				t.Errorf("somebody counts it: %+v", s)
 			}
 
@@ -159,5 +162,57 @@ func TestBringCopy(t *testing.T) {
 				t.Errorf("%s: %v", next, err)
 			}
 		})
+	}
+}
+
+// What lies under the key of a named copy and is of no object is no equal object: the copy
+// is archived, and only then given up. A name that another object has is an error.
+func TestBringNamedCopy(t *testing.T) {
+	l := newLab(t, enough)
+	kv, err := l.nats.JetStream(t).KeyValue(t.Context(), wire.NamesBucket("hub"))
+	if err == nil { // as the archivist says of a Site without names
+		_, err = kv.PutString(t.Context(), wire.NamesListedKey, "{}")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.cfg.Names = names.New(names.Config{Site: "hub", JetStream: l.nats.JetStream(t), Logger: slog.New(slog.DiscardHandler)})
+	v := l.live(t, t.TempDir(), "first", "Spooled")
+	v.cfg.Gateway = "north-1"
+	kept, err := spool.Open(spool.Config{Dir: t.TempDir(), Size: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	for name, there := range map[string][]byte{"of-nobody": []byte("foreign"), "empty": nil} {
+		t.Run(name, func(t *testing.T) {
+			data := random(byte(len(name)), 10_000)
+			n := wire.Notice{Site: "hub", Instrument: "camera", Record: wire.Record{Name: name,
+				Size: int64(len(data)), Digest: sha256.Sum256(data), State: wire.StateCurrent, MediaType: "image/jpeg",
+				ReceivedAt: time.Now().UTC(), TimeSource: wire.TimeSourceReceived, Gateway: "north-0", Incarnation: "one"}}
+			n.Key = wire.NamedKey("hub", "camera", name, 1)
+			n.ID = n.Key
+			if err := putInto(kept, n, data); err != nil {
+				t.Fatal(err)
+			}
+			e, err := kept.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.objects.Put(t.Context(), n.Key, bytes.NewReader(there), int64(len(there)), objectstore.PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second time it is at home
+				if err := v.BringCopy(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+				if got := l.bytesOf(t, n.Record); !bytes.Equal(got, data) {
+					t.Fatalf("%d bytes lie under the name, which are not those of the copy", len(got))
+				}
+			}
+		})
+	}
+	if n := len(l.noticesIn(t)); n != 2 {
+		t.Errorf("%d notices, want 2", n)
 	}
 }

@@ -16,17 +16,21 @@ import (
 
 // storeEntry puts a spooled object under its key, and tries until ctx ends. It
 // returns the notice, whose key is another where equal bytes lie under its own.
-// Errors: spool.ErrCorrupt, ctx's.
+// Errors: spool.ErrCorrupt, errUnstorable, ctx's.
 func (a *Archive) storeEntry(ctx context.Context, e *spool.Entry) (wire.Notice, error) {
 	n := e.Notice
 	if n.Name != "" {
 		return a.storeNamedEntry(ctx, e)
 	}
+	if sharesPack(e) { // its ID was made for a pack
+		n.ID = n.Key
+	}
 	verified := false
+	tried := a.newTries()
 	for said := false; ; {
 		var err error
 		if !verified {
-			err = e.Verify()
+			err = verifyEntry(e)
 			verified = err == nil
 		}
 		if err == nil {
@@ -41,8 +45,11 @@ func (a *Archive) storeEntry(ctx context.Context, e *spool.Entry) (wire.Notice, 
 				continue
 			}
 		}
+		if err != nil {
+			err = tried.judge(ctx, err)
+		}
 		switch {
-		case err == nil || errors.Is(err, spool.ErrCorrupt):
+		case err == nil || errors.Is(err, spool.ErrCorrupt) || errors.Is(err, errUnstorable):
 			return n, err
 		case ctx.Err() != nil:
 			return n, fmt.Errorf("%w: %w", ctx.Err(), err)
@@ -55,12 +62,18 @@ func (a *Archive) storeEntry(ctx context.Context, e *spool.Entry) (wire.Notice, 
 	}
 }
 
-// putEntry sends the object once, in one request or in parts, from the disk.
+// putEntry sends the object once, where nothing lies under its key.
 func (a *Archive) putEntry(ctx context.Context, e *spool.Entry, n wire.Notice) error {
+	return a.sendEntry(ctx, e, n, true)
+}
+
+// sendEntry sends the object once, in one request or in parts, from the disk.
+func (a *Archive) sendEntry(ctx context.Context, e *spool.Entry, n wire.Notice, createOnly bool) error {
 	opts, err := putOptions(n)
 	if err != nil {
 		return err
 	}
+	opts.CreateOnly = createOnly
 	body, err := e.Reader()
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ func newLab(t *testing.T, patience time.Duration) *lab {
 	}
 	l.Archive = New(Config{
 		Site: "hub", Gateway: "north-0", Incarnation: "one", Objects: through, Pool: l.pool, Ledger: l.ledger,
-		Announcer: announce.New(announce.Config{Site: "hub", Gateway: "north-0", Incarnation: "one", Notices: l.notices, Ledger: l.ledger}),
+		Announcer: announce.New(announce.Config{Site: "hub", Gateway: "north-0", Incarnation: "one", Notices: l.notices}),
 		Logger:    slog.New(slog.DiscardHandler), Metrics: l.metrics, Patience: patience,
 	})
 	l.camera, err = intake.NewInstrument(wire.InstrumentEntry{Instrument: "camera", MaxObjectSize: 1 << 30, MaxConnections: 1, MediaType: "image/jpeg"})
@@ -80,7 +80,7 @@ func newLab(t *testing.T, patience time.Duration) *lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), parts.Patience)
 		defer cancel()
 		l.Wait(ctx)
 		if s := l.pool.Stats(); s.MemoryUsed != 0 || s.ScratchUsed != 0 {
@@ -128,8 +128,8 @@ func (l *lab) mustCommit(t *testing.T, data []byte) wire.Receipt {
 	return r
 }
 
-func (l *lab) totals(step wire.Step) wire.Totals {
-	return l.ledger.Totals("camera", wire.DayOf(time.Now()), step)
+func (l *lab) totals() wire.Totals {
+	return l.ledger.Totals("camera", wire.DayOf(time.Now()))
 }
 
 func (l *lab) keys(t *testing.T, prefix string) []string {

@@ -29,6 +29,8 @@ type health struct {
 	last atomic.Int64
 	// failed is when the store last did not answer; 0 once it did.
 	failed atomic.Int64
+	// taken counts the objects that the store took.
+	taken atomic.Uint64
 }
 
 // awayFor is how long after a failure nobody asks the store who can do without:
@@ -83,6 +85,9 @@ func (h *health) watch(ctx context.Context, patience time.Duration) (context.Con
 	}
 }
 
+// stores are the operations after which there is another object in the store.
+var stores = map[string]bool{"put": true, "pack": true, "complete": true, "copy": true}
+
 // request runs f, one of a bounded number at a time, and again with pauses while
 // the store is unavailable, until Patience is at its end. Size is how many bytes
 // f moves. Errors are f's last.
@@ -103,6 +108,9 @@ func (a *Archive) request(ctx context.Context, operation string, size int64, f f
 		err := a.try(ctx, a.cfg.Patience/2+moving, f)
 		if err == nil {
 			a.health.succeeded()
+			if stores[operation] {
+				a.health.taken.Add(1)
+			}
 			a.metrics.stored(operation, time.Since(began))
 			return nil
 		}

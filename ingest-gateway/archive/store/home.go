@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -39,22 +38,17 @@ type homing struct {
 
 	// flying are notices that were published and went to the spool, by id,
 	// before it was known what became of them.
-	flying map[string]chan outcome
-
-	// adopted is closed once what an earlier incarnation left is counted;
-	// before says which incarnation announced it nevertheless, by id.
-	adopted chan struct{}
-	before  map[string]string
+	flying map[string]chan error
 }
 
-func (h *homing) fly(id string, settled chan outcome) {
+func (h *homing) fly(id string, settled chan error) {
 	h.mu.Lock()
 	h.flying[id] = settled
 	h.mu.Unlock()
 }
 
 // land returns what fly noted, if anything, and forgets it.
-func (h *homing) land(id string) chan outcome {
+func (h *homing) land(id string) chan error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	settled := h.flying[id]
@@ -80,7 +74,6 @@ func (a *Archive) BringHome(ctx context.Context) error {
 	for range homePacks {
 		workers.Go(func() { g.bringPacks(ctx) })
 	}
-	workers.Go(func() { a.adopt(ctx) })
 	return nil
 }
 
@@ -152,49 +145,20 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// adopt counts what earlier incarnations left in the spool, once JetStream says
-// which of that they had announced.
-func (a *Archive) adopt(ctx context.Context) {
-	for {
-		before, err := a.cfg.Ledger.Announced(ctx, a.cfg.JetStream)
-		if err == nil {
-			a.homing.before = before
-			err = a.cfg.Spool.Waiting(func(n wire.Notice, _ bool) {
-				if before[n.ID] == "" {
-					a.cfg.Ledger.Adopt(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
-				}
-			})
-			if err != nil {
-				a.cfg.Logger.Error("the ledger lacks what waits in the spool", "error", err)
-			}
-			a.cfg.Ledger.AdoptedAll()
-			close(a.homing.adopted)
-			return
-		}
-		if !pause(ctx, homePause) {
-			return
-		}
-	}
-}
-
-// isAdopted says whether an earlier incarnation received an object.
-func (a *Archive) isAdopted(e *spool.Entry) bool { return e.Notice.Incarnation != a.cfg.Incarnation }
-
 // bringHome sees one object home. It returns an error where that is given up:
 // ctx has ended, or it is in quarantine and that failed.
 func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 	n := e.Notice
-	adopted := a.isAdopted(e)
 	if !e.Stored {
 		var err error
 		a.homing.storing <- struct{}{}
 		n, err = a.storeEntry(ctx, e)
 		<-a.homing.storing
 		switch {
-		case errors.Is(err, spool.ErrCorrupt):
-			return a.quarantine(ctx, e, adopted, err)
+		case errors.Is(err, spool.ErrCorrupt) || errors.Is(err, errUnstorable):
+			return a.quarantine(e, err)
 		case errors.Is(err, errRepeated):
-			return a.finishRepeated(ctx, e, adopted)
+			return a.finishRepeated(e)
 		case err != nil:
 			return err
 		}
@@ -203,120 +167,59 @@ func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 }
 
 // arrived announces an object from the spool that is in the store, as n says, and
-// finishes its entry.
+// finishes its entry. An earlier incarnation may have announced it: the second notice
+// of one ID changes nothing.
 func (a *Archive) arrived(ctx context.Context, e *spool.Entry, n wire.Notice) error {
-	adopted := a.isAdopted(e)
-	if !adopted && !e.Stored {
-		a.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
-	}
-	if adopted {
-		select {
-		case <-a.homing.adopted:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if by := a.homing.before[n.ID]; by != "" {
-			if n.ID != e.Notice.ID { // so adopt could not know
-				a.cfg.Ledger.Unreceive(n.Instrument, n.ReceivedAt, n.Size, n.Digest, true)
-			}
-			return a.wasHome(e, by)
-		}
-	}
-	d, by, err := a.announceEntry(ctx, n)
-	if err != nil {
+	if err := a.announceEntry(ctx, n); err != nil {
 		return err
 	}
-	if by != a.cfg.Incarnation {
-		d.Leave()
-		a.cfg.Ledger.Unreceive(n.Instrument, n.ReceivedAt, n.Size, n.Digest, adopted)
-		return a.wasHome(e, by)
-	}
-	// The spool forgets it before the ledger counts it: so the next incarnation
-	// finds in the stream what this one announced and the spool still has.
 	if err := a.finish(e); err != nil {
 		return err
 	}
-	if adopted {
-		a.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
-	}
-	d.Count()
 	a.named(n)
 	a.metrics.received(n.Instrument, n.Size)
 	return nil
 }
 
-// wasHome finishes an entry that an earlier incarnation announced, and counts.
-func (a *Archive) wasHome(e *spool.Entry, by string) error {
-	n := e.Notice
-	if by == n.Incarnation {
-		if err := a.cfg.Ledger.WasAnnounced(by, n.Instrument, n.ID, n.Size); err != nil {
-			return err
-		}
-	}
-	return a.finish(e)
-}
-
-// quarantine keeps a corrupt entry apart. It was receipted: the ledger says that
-// it is lost, and why.
-func (a *Archive) quarantine(ctx context.Context, e *spool.Entry, adopted bool, why error) error {
-	n := e.Notice
-	if adopted {
-		select {
-		case <-a.homing.adopted:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if by := a.homing.before[n.ID]; by != "" {
-			return a.wasHome(e, by)
-		}
-		a.cfg.Ledger.ObjectBegun(n.Instrument, n.ReceivedAt)
-	}
+// quarantine keeps an entry apart that is corrupt, or that the store does not take. It
+// was receipted: the ledger says that it is not in the archive, and why.
+func (a *Archive) quarantine(e *spool.Entry, why error) error {
 	if err := e.Quarantine(why); err != nil {
 		return err
 	}
-	a.cfg.Ledger.Unreceive(n.Instrument, n.ReceivedAt, n.Size, n.Digest, adopted)
-	a.cfg.Ledger.Unfinished(n.Instrument, n.ReceivedAt, wire.CauseCorrupt, n.Size)
+	n := e.Notice
+	a.cfg.Ledger.Resolved(n.Instrument, n.ReceivedAt, wire.CauseCorrupt, n.Size, n.Digest)
 	return nil
 }
 
 // Quarantined counts corrupt bytes of the spool that were put into quarantine.
 func (a *Archive) Quarantined(q spool.Quarantine) {
-	instrument, at := wire.UnknownInstrument, time.Now()
-	if q.Notice != nil {
-		instrument, at = q.Notice.Instrument, q.Notice.ReceivedAt
+	if n := q.Notice; n != nil {
+		a.cfg.Ledger.Resolved(n.Instrument, n.ReceivedAt, wire.CauseCorrupt, n.Size, n.Digest)
+		return
 	}
-	if q.Notice != nil && q.Notice.Incarnation == a.cfg.Incarnation {
-		a.cfg.Ledger.Unreceive(instrument, at, q.Notice.Size, q.Notice.Digest, false)
-	} else {
-		a.cfg.Ledger.ObjectBegun(instrument, at)
-	}
-	a.cfg.Ledger.Unfinished(instrument, at, wire.CauseCorrupt, q.Size)
+	now := time.Now()
+	a.cfg.Ledger.ObjectBegun(wire.UnknownInstrument, now)
+	a.cfg.Ledger.Unfinished(wire.UnknownInstrument, now, wire.CauseCorrupt, q.Size)
 }
 
-// announceEntry announces an object that is stored, and tries until ctx ends. It
-// returns which incarnation's announcement it is.
-func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) (*announce.Announcement, string, error) {
+// announceEntry announces an object that is stored, and tries until ctx ends.
+func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) error {
 	settled := a.homing.land(n.ID)
 	for said := false; ; said = true {
 		if settled == nil {
-			settled = make(chan outcome, 1)
+			settled = make(chan error, 1)
 			publish, cancel := context.WithCancel(ctx)
 			cancel() // what became of it comes over the channel
-			_, _ = a.cfg.Publisher.Publish(publish, n, func(d *announce.Announcement, err error) { settled <- outcome{d, err} })
+			_ = a.cfg.Announcer.Notice(publish, n, func(err error) { settled <- err })
 		}
-		d, err := a.await(ctx, settled)
+		err := a.await(ctx, settled)
 		if err == nil {
 			a.homing.streamAway.Store(false)
-			var by string
-			for by == "" {
-				if by, err = d.Publisher(ctx); err != nil && !pause(ctx, homePause) {
-					return nil, "", err
-				}
-			}
-			return d, by, nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return nil, "", err
+			return err
 		}
 		if !said {
 			a.cfg.Logger.Warn("a spooled object's notice is not taken: it is tried again", "key", n.Key, "error", err)
@@ -327,16 +230,16 @@ func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) (*announce.A
 }
 
 // await waits for what becomes of a notice; a little longer than ctx.
-func (a *Archive) await(ctx context.Context, settled chan outcome) (*announce.Announcement, error) {
+func (a *Archive) await(ctx context.Context, settled chan error) error {
 	select {
-	case o := <-settled:
-		return o.announcement, o.err
+	case err := <-settled:
+		return err
 	case <-ctx.Done():
 	}
 	select {
-	case o := <-settled:
-		return o.announcement, o.err
+	case err := <-settled:
+		return err
 	case <-time.After(lastWords):
-		return nil, fmt.Errorf("%w: %w", stream.ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", stream.ErrUnavailable, context.Cause(ctx))
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/internal/wire"
@@ -114,26 +116,52 @@ func (g *gatherer) gather(ctx context.Context) []*spool.Entry {
 
 // bringPack sees small objects home. What cannot be read now is tried again.
 func (a *Archive) bringPack(ctx context.Context, entries []*spool.Entry) {
-	entries = a.leaveAnnounced(ctx, entries)
 	for len(entries) > 0 && ctx.Err() == nil {
 		p := a.newPacking(entries)
-		for said := false; ; pause(ctx, homePause) {
-			err := p.store(ctx)
-			if err == nil || ctx.Err() != nil {
-				break
-			}
-			if !said && !isAway(err) {
-				a.cfg.Logger.Error("a pack from the spool cannot be stored: it is tried again", "key", p.key, "members", len(p.entries), "error", err)
-				said = true
-			}
-		}
-		if ctx.Err() == nil {
+		switch err := p.storeOrRefuse(ctx); {
+		case ctx.Err() != nil:
+		case errors.Is(err, errUnstorable):
+			a.bringMembers(ctx, p, err)
+		default:
 			a.settlePack(ctx, p)
 		}
 		if entries = p.unread; len(entries) > 0 {
 			pause(ctx, homePause)
 		}
 	}
+}
+
+// storeOrRefuse tries until the pack is stored. Errors: errUnstorable, ctx's.
+func (p *packing) storeOrRefuse(ctx context.Context) error {
+	tried := p.archive.newTries()
+	for said := false; ; pause(ctx, homePause) {
+		err := p.store(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if err = tried.judge(ctx, err); errors.Is(err, errUnstorable) {
+			return err
+		}
+		if !said && !isAway(err) {
+			p.archive.cfg.Logger.Error("a pack from the spool cannot be stored: it is tried again", "key", p.key, "members", len(p.entries), "error", err)
+			said = true
+		}
+	}
+}
+
+// bringMembers brings the members of a pack home by themselves that the store does not
+// take: what of them it does not take either goes to quarantine.
+func (a *Archive) bringMembers(ctx context.Context, p *packing, why error) {
+	a.cfg.Logger.Error("the store does not take a pack from the spool: its members are stored by themselves", "key", p.key, "members", len(p.entries), "error", why)
+	p.discard()
+	var all errgroup.Group
+	all.SetLimit(homeward)
+	for _, e := range p.entries {
+		all.Go(func() error { a.report(ctx, a.bringHome(ctx, e)); return nil })
+	}
+	_ = all.Wait()
+	p.entries, p.notices = nil, nil
+	a.settlePack(ctx, p)
 }
 
 // settlePack finishes what lies in a pack that is stored, and what is lost.
@@ -143,34 +171,9 @@ func (a *Archive) settlePack(ctx context.Context, p *packing) {
 		all.Go(func() { a.report(ctx, a.arrived(ctx, e, p.notices[i])) })
 	}
 	for _, e := range p.corrupt {
-		all.Go(func() { a.report(ctx, a.quarantine(ctx, e, a.isAdopted(e), spool.ErrCorrupt)) })
+		all.Go(func() { a.report(ctx, a.quarantine(e, spool.ErrCorrupt)) })
 	}
 	all.Wait()
-}
-
-// leaveAnnounced finishes objects that an earlier incarnation announced, and
-// returns the others: a second copy of those is not needed.
-func (a *Archive) leaveAnnounced(ctx context.Context, entries []*spool.Entry) []*spool.Entry {
-	var left []*spool.Entry
-	var all sync.WaitGroup
-	for _, e := range entries {
-		if !a.isAdopted(e) {
-			left = append(left, e)
-			continue
-		}
-		select {
-		case <-a.homing.adopted:
-		case <-ctx.Done():
-			return nil
-		}
-		if by := a.homing.before[e.Notice.ID]; by != "" {
-			all.Go(func() { a.report(ctx, a.wasHome(e, by)) })
-		} else {
-			left = append(left, e)
-		}
-	}
-	all.Wait()
-	return left
 }
 
 // packing is a pack of what lies in a spool, which may be tried several times:

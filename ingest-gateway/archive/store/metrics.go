@@ -19,8 +19,8 @@ type metrics struct {
 	spooled, spooledBytes *prometheus.CounterVec
 	packs, packed         prometheus.Counter
 	// repeated are objects whose bytes were there under their name; conflicts those
-	// from the spool whose name others have.
-	repeated, conflicts *prometheus.CounterVec
+	// from the spool whose name others have; restored those that the store had lost.
+	repeated, conflicts, restored *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -69,7 +69,11 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		Name: "substorm_gateway_name_conflicts_total",
 		Help: "Objects that were receipted into the spool while JetStream was away and found their name taken, by instrument: they are kept as the next version.",
 	}, []string{"instrument"})
-	reg.MustRegister(m.packs, m.packed, m.repeated, m.conflicts, m.spooled, m.spooledBytes, m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
+	m.restored = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_gateway_restored_total",
+		Help: "Objects that were announced, that the store had lost, and that were stored again from the bytes of a repeat, by instrument.",
+	}, []string{"instrument"})
+	reg.MustRegister(m.packs, m.packed, m.repeated, m.conflicts, m.restored, m.spooled, m.spooledBytes, m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
 	return m
 }
 

@@ -5,12 +5,9 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
-	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -46,8 +43,7 @@ func (o *Object) keepNamed(ctx context.Context, n wire.Notice) (wire.Notice, out
 	}
 	place(&n, held)
 	if held.Announced && !held.Own {
-		a.repeated(o, n)
-		return there(n, held), repeated, nil
+		return o.keepRepeat(ctx, n, held)
 	}
 	if o.goesToSpool() {
 		return n, spooled, o.spool(ctx, n)
@@ -63,6 +59,34 @@ func (o *Object) keepNamed(ctx context.Context, n wire.Notice) (wire.Notice, out
 		return n, repeated, err
 	}
 	return n, stored, err
+}
+
+// keepRepeat keeps an object that repeats an announced one of its name: where the
+// store has that one nothing is kept, and where the store lost it, it is stored again.
+func (o *Object) keepRepeat(ctx context.Context, n wire.Notice, held names.Held) (wire.Notice, outcomeOf, error) {
+	a := o.archive
+	if o.maySpool() && o.parts == nil && a.health.away() {
+		return n, spooled, o.spool(ctx, n) // it is looked for on the way home
+	}
+	try, cancel, may := o.shortly(ctx)
+	defer cancel()
+	first, is, err := a.nameStands(try, n, held.NameVersion)
+	if err == nil && is == lost {
+		if o.goesToSpool() {
+			return n, spooled, o.spool(ctx, n)
+		}
+		if err = o.send(try, first, false); err == nil {
+			a.repaired(ctx, first)
+		}
+	}
+	switch {
+	case may && (isAway(err) || errors.Is(err, stream.ErrUnavailable)):
+		return n, spooled, o.spool(ctx, n)
+	case err != nil:
+		return n, stored, err
+	}
+	a.repeated(o, n)
+	return first, repeated, nil
 }
 
 // claim gives the object its name. JetStream gets as long as a notice does.
@@ -97,45 +121,44 @@ func place(n *wire.Notice, held names.Held) {
 	}
 }
 
-// there is the notice of the equal object that has the name.
-func there(n wire.Notice, held names.Held) wire.Notice {
-	n.ReceivedAt, n.Gateway, n.Incarnation = held.ReceivedAt, held.Gateway, held.Incarnation
-	return n
-}
-
 // storeNamed puts the object under its key. Error ErrExists: another object is
 // there.
 func (o *Object) storeNamed(ctx context.Context, n wire.Notice) error {
-	a := o.archive
-	if o.parts != nil {
-		if err := o.parts.finish(ctx, o.buffer, o.part.digest()); err != nil {
-			return err
-		}
-	}
-	opts, err := putOptions(n)
-	if err != nil {
-		return err
-	}
-	if o.parts != nil {
-		err = o.parts.copyTo(ctx, n.Key, opts)
-	} else {
-		err = a.request(ctx, "put", o.size, func(ctx context.Context) error {
-			return a.cfg.Objects.Put(ctx, n.Key, o.buffer.Reader(), o.size, opts)
-		})
-	}
+	err := o.send(ctx, n, true)
 	if !errors.Is(err, objectstore.ErrExists) {
 		return err
 	}
-	if ours, headErr := a.isStored(ctx, n); headErr != nil || ours {
+	if ours, headErr := o.archive.isStored(ctx, n); headErr != nil || ours {
 		return headErr
 	}
 	return err
 }
 
+// send puts the object under its key, once: createOnly where nothing lies there.
+func (o *Object) send(ctx context.Context, n wire.Notice, createOnly bool) error {
+	a := o.archive
+	opts, err := putOptions(n)
+	if err != nil {
+		return err
+	}
+	opts.CreateOnly = createOnly
+	if o.parts == nil {
+		return a.request(ctx, "put", o.size, func(ctx context.Context) error {
+			return a.cfg.Objects.Put(ctx, n.Key, o.buffer.Reader(), o.size, opts)
+		})
+	}
+	if !o.parts.completed {
+		if err := o.parts.finish(ctx, o.buffer, o.part.digest()); err != nil {
+			return err
+		}
+	}
+	return o.parts.copyTo(ctx, n.Key, opts)
+}
+
 // named notes that an object with a name is announced, or sure to be.
 func (a *Archive) named(n wire.Notice) {
 	if n.Name != "" {
-		a.cfg.Names.Announced(n.Instrument, n.Name, max(n.Version, 1))
+		a.cfg.Names.Announced(n)
 	}
 }
 
@@ -149,6 +172,11 @@ func (a *Archive) repeated(o *Object, n wire.Notice) {
 // whoever stored it, and counts both. An error is not counted yet.
 func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Notice, error) {
 	first, announced, err := a.found(ctx, n)
+	if errors.Is(err, errReplaced) {
+		if first, err = n, o.send(ctx, n, false); err == nil {
+			a.repaired(ctx, n)
+		}
+	}
 	if err != nil {
 		return n, err
 	}
@@ -161,17 +189,14 @@ func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Noti
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Patience)
 	defer cancel()
 	// What is known only after ctx ended is counted as if it were known before;
-	// the sender has no receipt then.
-	_, err = a.cfg.Publisher.Publish(ctx, first, func(d *announce.Announcement, err error) {
-		switch {
-		case err != nil:
+	// the sender has no receipt then. The first itself is one that its own incarnation
+	// counts as unfinished, see wire.Reconcile.
+	err = a.cfg.Announcer.Notice(ctx, first, func(err error) {
+		if err != nil {
 			a.cfg.Ledger.Unfinished(n.Instrument, o.began, stream.CauseOf(err), n.Size)
-		case d.Duplicate():
-			d.Leave()
-			a.repeated(o, n)
-		default:
-			a.countFirst(o, first, d)
+			return
 		}
+		a.repeated(o, n)
 	})
 	if err != nil {
 		return n, &countedError{err}
@@ -198,69 +223,18 @@ func (a *Archive) awaitAnnounced(ctx context.Context, n wire.Notice) bool {
 	}
 }
 
-// countFirst counts that an object was announced, which another try stored: it is
-// received by this incarnation, which adopts what another one began.
-func (a *Archive) countFirst(o *Object, first wire.Notice, d *announce.Announcement) {
-	if first.Incarnation != a.cfg.Incarnation {
-		a.repeated(o, first)
-	}
-	a.adoptFirst(first)
-	d.Count()
-}
-
-// adoptFirst counts an object as received that another try stored and never
-// announced.
-func (a *Archive) adoptFirst(first wire.Notice) {
-	l := a.cfg.Ledger
-	if first.Incarnation == a.cfg.Incarnation {
-		l.Received(first.Instrument, first.ReceivedAt, first.Size, first.Digest)
-	} else {
-		l.Adopt(first.Instrument, first.ReceivedAt, first.Size, first.Digest)
-		l.Stored(first.Instrument, first.ReceivedAt, first.Size, first.Digest)
-	}
-	a.metrics.received(first.Instrument, first.Size)
-}
-
 // countedError is an error of an object that the ledger counts already.
 type countedError struct{ error }
 
 func (e *countedError) Unwrap() error { return e.error }
 
 // found returns the object that lies under n's key, which must be equal to n, and
-// whether it is known that it was announced.
+// whether it is known that it was announced. Errors: as of lying.
 func (a *Archive) found(ctx context.Context, n wire.Notice) (first wire.Notice, announced bool, err error) {
-	var info objectstore.Info
-	err = a.request(ctx, "head", 0, func(ctx context.Context) (err error) {
-		info, err = a.cfg.Objects.Head(ctx, n.Key)
-		return err
-	})
-	if err != nil {
-		return n, false, err
+	first, info, err := a.lying(ctx, n.Key, n.Digest)
+	if err != nil || time.Since(info.ModifiedAt) < duplicateWindow {
+		return first, false, err
 	}
-	first, err = wire.NoticeFromMetadata(n.Key, info.Metadata)
-	if err == nil && first.Digest != n.Digest {
-		err = names.ErrConflict
-	}
-	if err != nil {
-		return n, false, fmt.Errorf("what lies under %s is not what claimed its name: %w", n.Key, err)
-	}
-	if time.Since(info.ModifiedAt) < duplicateWindow {
-		return first, false, nil
-	}
-	announced, err = a.listed(ctx, first)
+	_, announced, err = a.listing(ctx, first.Instrument, wire.DayOf(first.ReceivedAt), first.ID)
 	return first, announced, err
-}
-
-// listed says whether the manifest lists an object.
-func (a *Archive) listed(ctx context.Context, n wire.Notice) (bool, error) {
-	files, err := manifest.List(ctx, a.cfg.Objects, n.Site, n.Instrument, wire.DayOf(n.ReceivedAt))
-	if err != nil {
-		return false, err
-	}
-	for r, err := range files.Lines(ctx, a.cfg.Objects) {
-		if err != nil || r.ID == n.ID {
-			return err == nil, err
-		}
-	}
-	return false, nil
 }

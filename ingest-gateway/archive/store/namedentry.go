@@ -20,24 +20,28 @@ var errRepeated = errors.New("an equal object has the name")
 // storeNamedEntry puts a spooled object under its name, and tries until ctx ends.
 // It was receipted: where other bytes have the name meanwhile, it is the next
 // version, whatever the instrument says. Errors: errRepeated, spool.ErrCorrupt,
-// ctx's.
+// errUnstorable, ctx's.
 func (a *Archive) storeNamedEntry(ctx context.Context, e *spool.Entry) (wire.Notice, error) {
 	verified := false
+	tried := a.newTries()
 	for said := false; ; {
 		n := e.Notice
 		var err error
 		if !verified {
-			err = e.Verify()
+			err = verifyEntry(e)
 			verified = err == nil
 		}
 		if err == nil {
-			err = a.claimEntry(ctx, &n)
+			err = a.claimEntry(ctx, e, &n)
 		}
 		if err == nil {
 			err = a.putNamedEntry(ctx, e, n)
 		}
+		if err != nil && !errors.Is(err, errRepeated) {
+			err = tried.judge(ctx, err)
+		}
 		switch {
-		case err == nil || errors.Is(err, spool.ErrCorrupt) || errors.Is(err, errRepeated):
+		case err == nil || errors.Is(err, spool.ErrCorrupt) || errors.Is(err, errRepeated) || errors.Is(err, errUnstorable):
 			return n, err
 		case ctx.Err() != nil:
 			return n, fmt.Errorf("%w: %w", ctx.Err(), err)
@@ -50,13 +54,14 @@ func (a *Archive) storeNamedEntry(ctx context.Context, e *spool.Entry) (wire.Not
 	}
 }
 
-// claimEntry gives a spooled object its name, where it has none yet.
-func (a *Archive) claimEntry(ctx context.Context, n *wire.Notice) error {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Patience)
+// claimEntry gives a spooled object its name, where it has none yet. Where an equal
+// one that was announced has it, that one is in the store in the end: errRepeated.
+func (a *Archive) claimEntry(ctx context.Context, e *spool.Entry, n *wire.Notice) error {
+	try, cancel := context.WithTimeout(ctx, a.cfg.Patience)
 	defer cancel()
-	held, err := a.cfg.Names.Claim(ctx, wanted(*n, false))
+	held, err := a.cfg.Names.Claim(try, wanted(*n, false))
 	if errors.Is(err, names.ErrConflict) {
-		if held, err = a.cfg.Names.Claim(ctx, wanted(*n, true)); err == nil && held.Own {
+		if held, err = a.cfg.Names.Claim(try, wanted(*n, true)); err == nil && held.Own {
 			a.metrics.conflicts.WithLabelValues(n.Instrument).Inc()
 			a.cfg.Logger.Warn("the name of a spooled object was taken meanwhile: it is kept as the name's next version",
 				"instrument", n.Instrument, "name", n.Name, "version", held.Version, "cause", wire.CauseNameConflict)
@@ -65,10 +70,26 @@ func (a *Archive) claimEntry(ctx context.Context, n *wire.Notice) error {
 	if err != nil {
 		return err
 	}
-	if place(n, held); held.Announced && !held.Own {
-		return errRepeated
+	if place(n, held); !held.Announced || held.Own {
+		return nil
 	}
-	return nil
+	first, is, err := a.nameStands(ctx, *n, held.NameVersion)
+	if err == nil && is == lost {
+		err = a.restoreEntry(ctx, e, first)
+	}
+	if err != nil {
+		return err
+	}
+	return errRepeated
+}
+
+// restoreEntry stores an object again that the store lost, from an equal one in the spool.
+func (a *Archive) restoreEntry(ctx context.Context, e *spool.Entry, first wire.Notice) error {
+	err := a.sendEntry(ctx, e, first, false)
+	if err == nil {
+		a.repaired(ctx, first)
+	}
+	return err
 }
 
 // putNamedEntry sends the object once. Where another lies there, which is equal,
@@ -82,19 +103,15 @@ func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Noti
 		return err
 	}
 	first, announced, err := a.found(ctx, n)
+	if errors.Is(err, errReplaced) {
+		first, err = n, a.restoreEntry(ctx, e, n)
+	}
 	if err != nil {
 		return err
 	}
 	if announced = announced || a.awaitAnnounced(ctx, n); !announced {
-		d, _, err := a.announceEntry(ctx, first)
-		if err != nil {
+		if err := a.announceEntry(ctx, first); err != nil {
 			return err
-		}
-		if d.Duplicate() {
-			d.Leave()
-		} else {
-			a.adoptFirst(first)
-			d.Count()
 		}
 	}
 	a.named(first)
@@ -103,22 +120,13 @@ func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Noti
 
 // finishRepeated finishes an entry of which an equal object is announced under
 // its name. It was counted as received, and is not kept once more.
-func (a *Archive) finishRepeated(ctx context.Context, e *spool.Entry, adopted bool) error {
+func (a *Archive) finishRepeated(e *spool.Entry) error {
 	n := e.Notice
-	if adopted {
-		select {
-		case <-a.homing.adopted:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		a.cfg.Ledger.ObjectBegun(n.Instrument, n.ReceivedAt)
-	}
 	if err := a.finish(e); err != nil {
 		return err
 	}
 	a.isHome(e.Peer, n.ID)
-	a.cfg.Ledger.Unreceive(n.Instrument, n.ReceivedAt, n.Size, n.Digest, adopted)
-	a.cfg.Ledger.Unfinished(n.Instrument, n.ReceivedAt, wire.CauseRepeated, n.Size)
+	a.cfg.Ledger.Resolved(n.Instrument, n.ReceivedAt, wire.CauseRepeated, n.Size, n.Digest)
 	a.metrics.repeated.WithLabelValues(n.Instrument).Inc()
 	return nil
 }

@@ -36,8 +36,8 @@ type Object struct {
 	size   int64
 	digest sum
 	// part is the digest of what buffer holds, from the second part on; before
-	// that it is digest. What goes to the store must have the digest of what came
-	// from the network, even where it lay in scratch in between.
+	// that it is digest. What goes to the store, or to the spool, must have the digest
+	// of what came from the network, even where it lay in scratch in between.
 	part sum
 	// buffer holds the bytes that are not in a part yet.
 	buffer *memory.Buffer
@@ -54,6 +54,7 @@ type Object struct {
 
 	// Of Whole.
 	receivedAt   time.Time
+	clockStep    time.Duration
 	completeness wire.Completeness
 }
 
@@ -100,7 +101,7 @@ func (o *Object) Space(ctx context.Context) ([]byte, error) {
 // Advance says that n bytes were written to what Space returned.
 func (o *Object) Advance(space []byte, n int) {
 	o.digest.Write(space[:n])
-	if o.parts != nil {
+	if o.parts != nil || len(o.spooled) > 0 {
 		o.part.Write(space[:n])
 	}
 	o.buffer.Advance(n)
@@ -136,7 +137,8 @@ func (o *Object) CameTo(port uint16, framing string) { o.port, o.framing = port,
 // another goroutine afterwards: objects keep their order of arrival, whichever
 // is stored first.
 func (o *Object) Whole(c wire.Completeness) {
-	o.receivedAt, o.completeness = o.archive.clock.now(), c
+	o.receivedAt, o.clockStep = o.archive.clock.now()
+	o.completeness = c
 	o.buffer.Seal()
 }
 
@@ -201,7 +203,7 @@ func (o *Object) Keep(ctx context.Context) (Kept, error) {
 type outcomeOf int
 
 const (
-	// stored: in the store; it is to be counted and announced.
+	// stored: in the store; it is to be announced and counted.
 	stored outcomeOf = iota
 	// spooled: in the spool, and counted.
 	spooled
@@ -251,9 +253,8 @@ func (o *Object) shortly(ctx context.Context) (context.Context, context.CancelFu
 	return try, cancel, true
 }
 
-// storedAt counts an object that is in the store, and has it announced.
+// storedAt has an object announced that is in the store.
 func (o *Object) storedAt(ctx context.Context, n wire.Notice) error {
-	o.archive.cfg.Ledger.Stored(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
 	if o.maySpool() {
 		return o.archive.announceOrSpool(ctx, n)
 	}
@@ -360,7 +361,7 @@ func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
 	n := wire.Notice{Site: cfg.Site, Instrument: o.instrument.Name, Record: wire.Record{
 		ID: key, Key: key, Name: o.name, Size: o.size, Digest: digest,
 		MediaType: cmp.Or(o.mediaType, o.instrument.MediaType), State: wire.StateCurrent,
-		ReceivedAt: receivedAt, TimeSource: wire.TimeSourceReceived,
+		ReceivedAt: receivedAt, ClockStepMillis: o.clockStep.Milliseconds(), TimeSource: wire.TimeSourceReceived,
 		Completeness: o.completeness,
 		Source:       o.source.String(), Port: o.port, Framing: o.framing, Gateway: cfg.Gateway, Incarnation: cfg.Incarnation,
 	}}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -58,11 +57,21 @@ func (o *Object) mustSpool() bool {
 // spoolPart keeps the full buffer in the spool and goes on with an empty one.
 func (o *Object) spoolPart() error {
 	o.buffer.Seal()
+	digest := o.digest
+	if len(o.spooled) > 0 {
+		digest = o.part
+	}
+	if !o.buffer.InMemory() {
+		if err := checkScratch(o.buffer.Reader(), digest.digest()); err != nil {
+			return err
+		}
+	}
 	place, err := o.archive.cfg.Spool.Part(o.buffer.Reader(), o.buffer.Size())
 	if err != nil {
 		return fmt.Errorf("%w: %w", errSpool, err)
 	}
 	o.spooled = append(o.spooled, place)
+	o.part.Reset()
 	o.buffer.Release()
 	o.buffer = o.archive.cfg.Pool.NewBuffer(PartSize, o.wake)
 	return nil
@@ -71,6 +80,11 @@ func (o *Object) spoolPart() error {
 // spool keeps the whole object in the spool. After that it is received.
 func (o *Object) spool(ctx context.Context, n wire.Notice) error {
 	if len(o.spooled) == 0 {
+		if !o.buffer.InMemory() {
+			if err := checkScratch(o.buffer.Reader(), n.Digest); err != nil {
+				return err
+			}
+		}
 		return o.spoolBytes(ctx, n, o.buffer.Reader())
 	}
 	if o.buffer.Size() > 0 {
@@ -150,12 +164,6 @@ func (a *Archive) spooled(n wire.Notice) {
 	a.metrics.spooledBytes.WithLabelValues(n.Instrument).Add(float64(n.Size))
 }
 
-// outcome is what became of a notice.
-type outcome struct {
-	announcement *announce.Announcement
-	err          error
-}
-
 // announceOrSpool announces an object that is stored. Where JetStream does not
 // answer soon, the notice is kept in the spool.
 func (a *Archive) announceOrSpool(ctx context.Context, n wire.Notice) error {
@@ -166,9 +174,9 @@ func (a *Archive) announceOrSpool(ctx context.Context, n wire.Notice) error {
 	}
 	short, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
 	defer cancel()
-	settled := make(chan outcome, 1)
+	settled := make(chan error, 1)
 	a.homing.fly(n.ID, settled)
-	_, err := a.cfg.Publisher.Publish(short, n, func(d *announce.Announcement, err error) { settled <- outcome{d, err} })
+	err := a.cfg.Announcer.Notice(short, n, func(err error) { settled <- err })
 	if err == nil || errors.Is(err, stream.ErrRefused) {
 		a.homing.land(n.ID)
 		return a.announced(n, <-settled)
@@ -181,8 +189,8 @@ func (a *Archive) announceOrSpool(ctx context.Context, n wire.Notice) error {
 	long, cancel := context.WithTimeout(ctx, a.cfg.Patience)
 	defer cancel()
 	select {
-	case o := <-settled:
-		return a.announced(n, o)
+	case err := <-settled:
+		return a.announced(n, err)
 	case <-long.Done():
 		// It is counted when it is known.
 		go func() { _ = a.announced(n, <-settled) }()
@@ -202,13 +210,12 @@ func (a *Archive) spoolNotice(n wire.Notice) error {
 }
 
 // announced counts what became of the notice of an object that is not in the spool.
-func (a *Archive) announced(n wire.Notice, o outcome) error {
-	if o.err != nil {
-		a.cfg.Ledger.Unfinished(n.Instrument, n.ReceivedAt, stream.CauseOf(o.err), n.Size)
-		return o.err
+func (a *Archive) announced(n wire.Notice, err error) error {
+	if err != nil {
+		a.cfg.Ledger.Unfinished(n.Instrument, n.ReceivedAt, stream.CauseOf(err), n.Size)
+		return err
 	}
 	a.homing.streamAway.Store(false)
-	o.announcement.Count()
 	a.cfg.Ledger.Received(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
 	a.metrics.received(n.Instrument, n.Size)
 	return nil

@@ -88,6 +88,7 @@ func (q *request) refuseUnread(cause wire.Cause, err error) {
 // refuseSender refuses somebody who is nobody that may send.
 func (q *request) refuseSender(refusal intake.Refusal) {
 	cfg := &q.server.cfg
+	q.endConnection()
 	cfg.Registry.Refusals.Note(refusal, wire.ProtocolHTTP, q.port, q.source.Addr(), 1)
 	name := wire.UnknownInstrument
 	if refusal.Cause == wire.CauseRetired {
@@ -95,6 +96,7 @@ func (q *request) refuseSender(refusal intake.Refusal) {
 	}
 	cfg.Archive.Refused(name, refusal.Cause)
 	cfg.Refusals.SayNearly(name, refusal, q.source, q.port, nil)
+	cfg.Slow.Hold(q.r.Context(), refusal.Cause, q.source.Addr())
 	v, known := verdicts[refusal.Cause]
 	if !known {
 		v = unsafe
@@ -104,6 +106,9 @@ func (q *request) refuseSender(refusal intake.Refusal) {
 	}
 	q.answerProblem(v, refusal.Cause, q.r.URL.Path+": "+v.advice)
 }
+
+// endConnection has the connection closed behind the answer.
+func (q *request) endConnection() { q.w.Header().Set("Connection", "close") }
 
 func (q *request) answerProblem(v verdict, cause wire.Cause, detail string) {
 	body, err := json.Marshal(document{problem.New(v.status, "%s", detail), cause})

@@ -41,11 +41,20 @@ func digestsOf(h http.Header) (digests, error) {
 	return all, nil
 }
 
-// parseDigest reads a dictionary of digests (RFC 9530, section 2).
+// parseDigest reads a dictionary of digests (RFC 9530, section 2). Digests of other
+// algorithms are left alone; what is no digest at all is an error: its sender believes
+// that it is compared.
 func parseDigest(lines []string) (d wire.Digest, found bool, err error) {
 	dictionary, err := httpsfv.UnmarshalDictionary(lines)
 	if err != nil {
 		return d, false, fmt.Errorf("%.200q is no dictionary such as sha-256=:<base64>: (RFC 9530): %v", strings.Join(lines, ", "), err)
+	}
+	for _, name := range dictionary.Names() {
+		member, _ := dictionary.Get(name)
+		item, _ := member.(httpsfv.Item)
+		if _, ok := item.Value.([]byte); !ok {
+			return d, false, fmt.Errorf("%.200q: %.40s has no digest, such as sha-256=:<base64>: (RFC 9530)", strings.Join(lines, ", "), name)
+		}
 	}
 	member, found := dictionary.Get(algorithm)
 	if !found {

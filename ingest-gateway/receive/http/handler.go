@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/receive/listen"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -39,10 +40,16 @@ func (q *request) name() string {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &request{server: s, w: w, r: r, control: http.NewResponseController(w), began: time.Now(), unread: r.ContentLength != 0}
 	q.port, q.source = addresses(r)
+	if len(r.TransferEncoding) > 0 {
+		// A Content-Length beside it was dropped before we could see it. A proxy may have gone by that, and what it takes for
+		// the body's end would be our next request (RFC 9112, 6.1).
+		q.endConnection()
+	}
 	// Until its body is read for an object, a request may not take long.
 	_ = q.control.SetReadDeadline(q.began.Add(headerTimeout))
 	instrument, rest, ok := wire.ParseUploadPath(r.URL.Path)
 	if !ok {
+		q.endConnection()
 		q.refuseUnread(wire.CauseUnknownInstrument, nil)
 		return
 	}
@@ -52,6 +59,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.way = way
+	if slot, ok := r.Context().Value(slotKey{}).(*listen.Slot); ok {
+		slot.Identified()
+	}
 	switch {
 	case !s.enter(way.Instrument):
 		q.refuseUnread(wire.CauseTooManyConnections, nil)

@@ -130,8 +130,8 @@ func mediaTypeOf(h http.Header) (string, error) {
 	return said, nil
 }
 
-// known answers a request that waits for "100 Continue" where the claim of the
-// name alone tells how it ends: so nobody sends what is there, or is not wanted.
+// known answers a request that waits for "100 Continue" where the claim of the name
+// and the store tell how it ends: so nobody sends what is there, or is not wanted.
 func (q *request) known(name string, wanted digests) bool {
 	digest, said := wanted.sha256()
 	if !said || !strings.EqualFold(q.r.Header.Get("Expect"), "100-continue") {
@@ -144,6 +144,9 @@ func (q *request) known(name string, wanted digests) bool {
 	v, equal := claim.Find(digest)
 	switch {
 	case equal && v.Announced:
+		if stands, err := q.server.cfg.Archive.NameStands(q.server.ctx, q.name(), v); err != nil || !stands {
+			return false // the body decides
+		}
 		q.server.cfg.Archive.Refused(q.name(), wire.CauseRepeated)
 		q.answerKept(store.Kept{Again: true, Record: wire.Record{ID: v.Key, Key: v.Key, Digest: v.Digest, Size: v.Size}})
 		return true

@@ -9,6 +9,7 @@ package http
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -59,8 +60,10 @@ type Config struct {
 	Objects  objectstore.Store
 	Pool     *memory.Pool
 	Refusals *refusal.Log
+	// Slow holds refusals back from who fails to authenticate.
+	Slow *refusal.Slow
 	// Slots bound the connections open at a time, of all instruments.
-	Slots   *semaphore.Weighted
+	Slots   *listen.Slots
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -90,7 +93,7 @@ func NewServer(cfg Config) *Server {
 	s.http = &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
 		ErrorLog:  slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
-		ConnState: s.sawState,
+		ConnState: s.sawState, ConnContext: withSlot,
 	}
 	return s
 }
@@ -115,21 +118,22 @@ type listener struct {
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.AcceptTCP(l.server.ctx)
+	c, slot, err := l.AcceptTCP(l.server.ctx)
 	if err != nil {
 		return nil, err
 	}
-	return l.server.secure(l.Port, &conn{Conn: c, release: sync.OnceFunc(func() { l.server.cfg.Slots.Release(1) })}), nil
+	return l.server.secure(l.Port, &conn{Conn: c, slot: slot}), nil
 }
 
 // Serve receives one connection that was accepted elsewhere, as if its sender had
 // connected to port from source.
 func (s *Server) Serve(c *net.TCPConn, source netip.AddrPort, port uint16) {
-	if s.cfg.Slots.Acquire(s.ctx, 1) != nil {
+	slot, err := s.cfg.Slots.Acquire(s.ctx, listen.Unmapped(source), func() { _ = c.Close() })
+	if err != nil {
 		_ = c.Close()
 		return
 	}
-	introduced := &conn{Conn: c, release: sync.OnceFunc(func() { s.cfg.Slots.Release(1) }),
+	introduced := &conn{Conn: c, slot: slot,
 		local: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.IPv4Unspecified(), port)), remote: net.TCPAddrFromAddrPort(source)}
 	_ = c.SetLinger(-1) // what HTTP ends, its own framing ends
 	only := &single{conn: s.secure(port, introduced)}
@@ -161,7 +165,7 @@ func (l *single) Addr() net.Addr { return &net.TCPAddr{} }
 // conn gives its slot back when it is closed.
 type conn struct {
 	net.Conn
-	release func()
+	slot *listen.Slot
 	// local and remote are what an edge says; nil for the socket's own.
 	local, remote *net.TCPAddr
 }
@@ -184,8 +188,18 @@ func (c *conn) RemoteAddr() net.Addr {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	defer c.release()
+	defer c.slot.Release()
 	return c.Conn.Close()
+}
+
+// slotKey is the key of a connection's slot in the context of its requests.
+type slotKey struct{}
+
+func withSlot(ctx context.Context, c net.Conn) context.Context {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	return context.WithValue(ctx, slotKey{}, c.(*conn).slot)
 }
 
 // enter counts a request of an instrument, unless it has as many as it may have
@@ -230,5 +244,5 @@ func addresses(r *http.Request) (port uint16, source netip.AddrPort) {
 	if err != nil { // never: net/http writes it
 		return port, netip.AddrPort{}
 	}
-	return port, netip.AddrPortFrom(source.Addr().Unmap().WithZone(""), source.Port())
+	return port, listen.Unmapped(source)
 }

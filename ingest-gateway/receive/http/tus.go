@@ -327,6 +327,10 @@ func (q *request) finishUpload(u *upload, status int) {
 			q.failUploadBy(err)
 			return
 		}
+		if err := u.stands(q.server.ctx, done); err != nil {
+			q.failUploadBy(err)
+			return
+		}
 		q.receiptOfUpload(status, store.Kept{Record: wire.Record{ID: done.ID, Digest: done.Digest}, Again: true})
 		return
 	}

@@ -20,6 +20,10 @@ const maxUploadFile = 64 << 10
 // errNoUpload says that there is no upload of that id, or no more.
 var errNoUpload = errors.New("there is no such upload, or no more: begin anew")
 
+// errWaits says that the object of an upload is neither in the store nor listed: it
+// may be in a spool.
+var errWaits = errors.New("the object is not in the store yet")
+
 // upload is an upload by tus as the bucket has it.
 type upload struct {
 	server         *Server
@@ -165,6 +169,38 @@ func (u *upload) done(ctx context.Context) (wire.UploadDone, error) {
 		return wire.UploadDone{}, err
 	}
 	return wire.DecodeUploadDone(data)
+}
+
+// stands returns nil where the object that the upload became is still in the store, or
+// was purged. Errors: errNoUpload where the store lost it, errWaits, of the store.
+func (u *upload) stands(ctx context.Context, done wire.UploadDone) error {
+	cfg := &u.server.cfg
+	if u.info.Name == "" {
+		stands, known, err := cfg.Archive.Stands(ctx, u.instrument, done.ID, done.Digest)
+		switch {
+		case err != nil || stands:
+			return err
+		case !known:
+			return errWaits
+		}
+		return errNoUpload
+	}
+	claim, _, err := cfg.Names.Lookup(ctx, u.instrument, u.info.Name)
+	if err != nil {
+		return err
+	}
+	v, found := claim.Find(done.Digest)
+	if !found {
+		return errWaits
+	}
+	stands, err := cfg.Archive.NameStands(ctx, u.instrument, v)
+	switch {
+	case err != nil || stands:
+		return err
+	case !v.Announced:
+		return errWaits
+	}
+	return errNoUpload
 }
 
 // remove removes pieces; what it leaves the sweep removes.

@@ -10,12 +10,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,9 +27,9 @@ const retryAccept = 100 * time.Millisecond
 type Config struct {
 	// Protocol is the way in's, for the log.
 	Protocol string
-	// Slots bound the connections open at a time; beyond, the kernel's queues hold
-	// new ones.
-	Slots *semaphore.Weighted
+	// Slots bound the connections open at a time; where all are held by identified
+	// senders, the kernel's queues hold new ones.
+	Slots *Slots
 	// Abort gives each connection SO_LINGER{1,0} from the start: unless that is taken back,
 	// its end is a reset, also where the process dies.
 	Abort  bool
@@ -78,11 +78,11 @@ func (c *Config) control(_, _ string, raw syscall.RawConn) error {
 
 // AcceptTCP waits for a connection and for a slot, which the caller releases. The
 // only error is net.ErrClosed: the port was closed, or ctx ended first.
-func (l *Listener) AcceptTCP(ctx context.Context) (*net.TCPConn, error) {
+func (l *Listener) AcceptTCP(ctx context.Context) (*net.TCPConn, *Slot, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
-			return nil, net.ErrClosed
+			return nil, nil, net.ErrClosed
 		}
 		if err != nil {
 			l.cfg.Logger.Warn("accept failed", "protocol", l.cfg.Protocol, "port", l.Port, "error", err)
@@ -90,12 +90,23 @@ func (l *Listener) AcceptTCP(ctx context.Context) (*net.TCPConn, error) {
 			continue
 		}
 		conn := c.(*net.TCPConn)
-		if l.cfg.Slots.Acquire(ctx, 1) != nil {
+		slot, err := l.cfg.Slots.Acquire(ctx, Source(conn), func() { _ = conn.Close() })
+		if err != nil {
 			_ = conn.Close()
-			return nil, net.ErrClosed
+			return nil, nil, net.ErrClosed
 		}
-		return conn, nil
+		return conn, slot, nil
 	}
+}
+
+// Source is where a connection comes from; IPv4 as such.
+func Source(conn *net.TCPConn) netip.AddrPort {
+	return Unmapped(conn.RemoteAddr().(*net.TCPAddr).AddrPort())
+}
+
+// Unmapped is an address as instruments' sources are compared with it.
+func Unmapped(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
 // Ports are the open ports of one way in. Its methods may be called from many

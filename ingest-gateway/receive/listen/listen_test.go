@@ -9,8 +9,6 @@ import (
 	"net"
 	"testing"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/substorm/substorm/e2e/parts"
 )
 
@@ -18,15 +16,18 @@ import (
 // told, one that closes gives up and leaves its connections, and after Close
 // nothing opens.
 func TestPorts(t *testing.T) {
-	slots := semaphore.NewWeighted(1)
+	slots := NewSlots(1, nil)
+	held := make(chan *Slot, 2)
 	accepted, ended := make(chan net.Conn, 2), make(chan error, 2)
 	p := New(Config{Protocol: "TCP", Slots: slots, Abort: true, Logger: slog.New(slog.DiscardHandler)}, func(l *Listener) {
 		for {
-			c, err := l.AcceptTCP(t.Context())
+			c, slot, err := l.AcceptTCP(t.Context())
 			if err != nil {
 				ended <- err
 				return
 			}
+			slot.Identified()
+			held <- slot
 			accepted <- c
 		}
 	})
@@ -51,7 +52,7 @@ func TestPorts(t *testing.T) {
 	one := dial()
 	first := <-accepted
 	dial()
-	if slots.TryAcquire(1) {
+	if slots.free.TryAcquire(1) {
 		t.Fatal("an accepted connection holds no slot")
 	}
 	select {
@@ -59,9 +60,9 @@ func TestPorts(t *testing.T) {
 		t.Fatal("two connections are accepted with one slot")
 	default:
 	}
-	slots.Release(1)
+	(<-held).Release()
 	second := <-accepted
-	slots.Release(1)
+	(<-held).Release()
 
 	if failed := p.Set(nil); len(failed) != 0 {
 		t.Errorf("failed: %v", failed)

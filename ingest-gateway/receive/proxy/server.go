@@ -15,8 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/substorm/substorm/ingest-gateway/receive/listen"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -46,18 +44,17 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	listener *listen.Listener
-	slots    *semaphore.Weighted
 	serving  sync.WaitGroup
 }
 
 // Listen opens the port. Errors say that it cannot be.
 func Listen(cfg Config) (*Server, error) {
-	slots := semaphore.NewWeighted(maxHeaders)
+	slots := listen.NewSlots(maxHeaders, nil)
 	l, err := listen.Open(&listen.Config{Protocol: "PROXY", Slots: slots, Abort: true, Logger: cfg.Logger}, cfg.Port)
 	if err != nil {
 		return nil, fmt.Errorf("the edge's port: %w", err)
 	}
-	return &Server{cfg: cfg, listener: l, slots: slots}, nil
+	return &Server{cfg: cfg, listener: l}, nil
 }
 
 // Run receives until ctx ends, and returns once every connection is over or
@@ -69,19 +66,19 @@ func (s *Server) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { _ = s.listener.Close() })()
 	defer s.serving.Wait()
 	for {
-		conn, err := s.listener.AcceptTCP(ctx)
+		conn, slot, err := s.listener.AcceptTCP(ctx)
 		if err != nil {
 			return nil
 		}
-		s.serving.Go(func() { s.receive(ctx, conn) })
+		s.serving.Go(func() { s.receive(ctx, conn, slot) })
 	}
 }
 
 // receive reads the header, and hands the connection over.
-func (s *Server) receive(ctx context.Context, conn *net.TCPConn) {
+func (s *Server) receive(ctx context.Context, conn *net.TCPConn, slot *listen.Slot) {
 	peer := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
-	h, cause, err := s.introduce(ctx, conn, peer)
-	s.slots.Release(1)
+	h, cause, err := s.introduce(ctx, conn, slot, peer)
+	slot.Release()
 	switch {
 	case cause != "":
 		s.cfg.Refused(peer, cause, err)
@@ -94,11 +91,12 @@ func (s *Server) receive(ctx context.Context, conn *net.TCPConn) {
 	}
 }
 
-func (s *Server) introduce(ctx context.Context, conn *net.TCPConn, peer netip.AddrPort) (header, wire.Cause, error) {
+func (s *Server) introduce(ctx context.Context, conn *net.TCPConn, slot *listen.Slot, peer netip.AddrPort) (header, wire.Cause, error) {
 	addr := peer.Addr().Unmap().WithZone("")
 	if !slices.ContainsFunc(s.cfg.Sources, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return header{}, wire.CauseUnknownSource, nil
 	}
+	slot.Identified() // a proxy, which the edge's addresses bound
 	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
 	if err := conn.SetReadDeadline(time.Now().Add(headerTimeout)); err != nil {
 		return header{}, wire.CauseReset, err

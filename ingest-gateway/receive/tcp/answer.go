@@ -46,6 +46,7 @@ func (c *connection) refuseSender(refusal intake.Refusal, err error) {
 	}
 	s.cfg.Archive.Refused(name, refusal.Cause)
 	s.refusals.SayNearly(name, refusal, c.source, c.port, err)
+	s.cfg.Slow.Hold(s.ctx, refusal.Cause, c.source.Addr())
 	if way, ok := s.cfg.Registry.Lookup(wire.ProtocolTCP, c.port, c.source.Addr()); ok && way.CloseReceipt {
 		return // it cannot bear a line; linger is {1,0}: closing resets
 	}

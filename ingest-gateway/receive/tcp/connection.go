@@ -224,7 +224,3 @@ func (c *connection) completeness(framed bool) wire.Completeness {
 	}
 	return wire.CompletenessUnverified
 }
-
-func unmapped(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
-}

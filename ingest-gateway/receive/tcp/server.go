@@ -54,12 +54,11 @@ type Config struct {
 	Commands Commands
 	// Refusals counts what is refused; nil makes one.
 	Refusals *refusal.Log
+	// Slow holds refusals back from who fails to authenticate.
+	Slow *refusal.Slow
 	// Slots bound the connections open at a time, of all instruments and ways in;
-	// nil makes MaxConnections.
-	Slots *semaphore.Weighted
-	// MaxConnections open at a time, of all instruments; beyond, the kernel's
-	// queues hold new ones.
-	MaxConnections int64
+	// nil makes DefaultMaxConnections.
+	Slots *listen.Slots
 }
 
 // Server receives from any number of ports.
@@ -68,7 +67,7 @@ type Server struct {
 	ctx      context.Context
 	cut      context.CancelCauseFunc
 	ports    *listen.Ports
-	slots    *semaphore.Weighted
+	slots    *listen.Slots
 	lingers  *semaphore.Weighted
 	metrics  metrics
 	refusals *refusal.Log
@@ -84,9 +83,6 @@ type Server struct {
 
 // NewServer returns a server without a port.
 func NewServer(cfg Config) *Server {
-	if cfg.MaxConnections <= 0 {
-		cfg.MaxConnections = DefaultMaxConnections
-	}
 	s := &Server{
 		cfg: cfg, metrics: newMetrics(cfg.Metrics),
 		slots:   cfg.Slots,
@@ -96,7 +92,7 @@ func NewServer(cfg Config) *Server {
 		begun:   map[*connection]struct{}{},
 	}
 	if s.slots == nil {
-		s.slots = semaphore.NewWeighted(cfg.MaxConnections)
+		s.slots = listen.NewSlots(DefaultMaxConnections, nil)
 	}
 	if s.refusals = cfg.Refusals; s.refusals == nil {
 		s.refusals = refusal.New(cfg.Logger, cfg.Metrics)
@@ -113,18 +109,18 @@ func (s *Server) Listen(ports []uint16) map[uint16]error { return s.ports.Set(po
 
 func (s *Server) accept(l *listen.Listener) {
 	for {
-		conn, err := l.AcceptTCP(s.ctx)
+		conn, slot, err := l.AcceptTCP(s.ctx)
 		if err != nil {
 			return
 		}
 		if !s.begin() {
-			s.slots.Release(1)
+			slot.Release()
 			_ = conn.Close()
 			return
 		}
 		s.workers.run(func() {
-			defer s.leaveSlot()
-			s.serve(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort(), l.Port)
+			defer s.leaveSlot(slot)
+			s.serve(conn, slot, listen.Source(conn), l.Port)
 		})
 	}
 }
@@ -132,12 +128,14 @@ func (s *Server) accept(l *listen.Listener) {
 // Serve receives one connection that was accepted elsewhere, as if its sender
 // had connected to port from source, and closes it. Its linger is {1,0} already.
 func (s *Server) Serve(conn *net.TCPConn, source netip.AddrPort, port uint16) {
-	if !s.admit() {
+	source = listen.Unmapped(source)
+	slot := s.admit(conn, source)
+	if slot == nil {
 		_ = conn.Close()
 		return
 	}
-	defer s.leaveSlot()
-	s.serve(conn, source, port)
+	defer s.leaveSlot(slot)
+	s.serve(conn, slot, source, port)
 }
 
 // Refused counts a connection that was refused before it was one of a port's.
@@ -146,21 +144,22 @@ func (s *Server) Refused(source netip.AddrPort, cause wire.Cause, err error) {
 	s.cfg.Refusals.Say(wire.UnknownInstrument, cause, source, 0, err)
 }
 
-// admit waits until one more connection may be open, and counts it. It is false
+// admit waits until one more connection may be open, and counts it. It returns nil
 // once the server is closed.
-func (s *Server) admit() bool {
-	if s.slots.Acquire(s.ctx, 1) != nil {
-		return false
+func (s *Server) admit(conn *net.TCPConn, source netip.AddrPort) *listen.Slot {
+	slot, err := s.slots.Acquire(s.ctx, source, func() { _ = conn.Close() })
+	if err != nil {
+		return nil
 	}
 	if !s.begin() {
-		s.slots.Release(1)
-		return false
+		slot.Release()
+		return nil
 	}
-	return true
+	return slot
 }
 
-func (s *Server) leaveSlot() {
-	s.slots.Release(1)
+func (s *Server) leaveSlot(slot *listen.Slot) {
+	slot.Release()
 	s.connections.Done()
 }
 
@@ -175,9 +174,9 @@ func (s *Server) begin() bool {
 }
 
 // serve receives one connection.
-func (s *Server) serve(conn *net.TCPConn, source netip.AddrPort, port uint16) {
+func (s *Server) serve(conn *net.TCPConn, slot *listen.Slot, source netip.AddrPort, port uint16) {
 	defer conn.Close()
-	c := &connection{server: s, conn: conn, source: unmapped(source), port: port, heard: time.Now()}
+	c := &connection{server: s, conn: conn, source: source, port: port, heard: time.Now()}
 	c.claim = intake.Claim{Protocol: wire.ProtocolTCP, Port: port, Addr: c.source.Addr()}
 	mode, _ := s.cfg.Registry.Current().TLS(port, c.source.Addr())
 	if failed := c.open(mode); failed != nil {
@@ -192,6 +191,7 @@ func (s *Server) serve(conn *net.TCPConn, source netip.AddrPort, port uint16) {
 		}
 		return
 	}
+	slot.Identified()
 	c.accepted, c.way = way, way
 	if !s.enter(way.Instrument) {
 		c.refuseUnread(way.Instrument.Name, wire.CauseTooManyConnections)

@@ -87,7 +87,7 @@ func newBench(t testing.TB, cfg benchConfig) *bench {
 	b.receiver = udp.NewReceiver(udp.Config{
 		Source: cfg.source, Registry: b.registry, Ledger: b.ledger, Budget: cfg.budget, Metrics: b.metrics,
 		Announcer: announce.New(announce.Config{
-			Site: site, Gateway: gateway, Incarnation: "one", Observations: b.commits, Ledger: b.ledger,
+			Site: site, Gateway: gateway, Incarnation: "one", Observations: b.commits,
 		}),
 	})
 	b.follow()
@@ -154,7 +154,7 @@ func (b *bench) register(entries ...wire.InstrumentEntry) {
 		put(wire.RegistryInstrumentKey(e.Instrument), e)
 	}
 	put(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: b.revision, Count: len(entries)})
-	for deadline := time.Now().Add(10 * time.Second); b.registry.Current().Revision < b.revision; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); b.registry.Current().Revision < b.revision; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("the registry is at revision %d, want %d", b.registry.Current().Revision, b.revision)
 		}
@@ -254,7 +254,7 @@ func (b *bench) drain(timeout time.Duration) error {
 	defer cancel()
 	b.drained.Store(true)
 	err := b.receiver.Drain(ctx)
-	finish, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	finish, cancel := context.WithTimeout(context.Background(), parts.Patience)
 	defer cancel()
 	return errors.Join(err, b.commits.Close(finish))
 }
@@ -263,7 +263,7 @@ func (b *bench) drain(timeout time.Duration) error {
 func (b *bench) totals(name string) wire.Totals {
 	var sum wire.Totals
 	for days := -400; days <= 1; days++ {
-		sum = sum.Plus(b.ledger.Totals(name, wire.DayOf(time.Now().AddDate(0, 0, days)), wire.StepReceived))
+		sum = sum.Plus(b.ledger.Totals(name, wire.DayOf(time.Now().AddDate(0, 0, days))))
 	}
 	return sum
 }

@@ -156,6 +156,7 @@ func (r *Receiver) publish(ctx context.Context) {
 func (r *Receiver) settled(m *message, err error) {
 	switch {
 	case err == nil:
+		r.cfg.Ledger.DatagramsReceived(m.flow.instrument, time.Unix(0, m.first), m.datagrams, m.bytes)
 		r.outbox.full.Store(false)
 	case errors.Is(err, stream.ErrFull):
 		if !r.outbox.full.Swap(true) {
@@ -170,7 +171,7 @@ func (r *Receiver) settled(m *message, err error) {
 			"instrument", m.flow.instrument, "channel", m.flow.channel, "datagrams", m.datagrams, "error", err)
 		r.dropMessage(m, stream.CauseOf(err))
 	}
-	// Else nobody knows: the ledger's next recount will.
+	// Else nobody knows: the ledger counts them as unknown when the gateway ends.
 	r.release(m)
 	r.outbox.landed()
 }

@@ -115,6 +115,9 @@ func (p *port) run(batch []Packet) (f *flow, n, size int) {
 	var from netip.Addr
 	for i := range batch {
 		packet := &batch[i]
+		if p.last-packet.ReceivedAt > int64(maxStepBack) {
+			p.setBack(packet.ReceivedAt)
+		}
 		p.last = max(p.last, packet.ReceivedAt)
 		packet.ReceivedAt = p.last
 		if addr := packet.Source.Addr(); i == 0 {
@@ -130,10 +133,25 @@ func (p *port) run(batch []Packet) (f *flow, n, size int) {
 	return f, len(batch), size
 }
 
+// maxStepBack is how far receive times may go back while those told last are believed:
+// packets of several CPUs come a little out of order, and clocks are kept right.
+const maxStepBack = time.Minute
+
+// setBack follows a clock that had been ahead and was set right: else all later datagrams
+// would bear one instant until it is reached again. Each flow looks anew which day it is.
+func (p *port) setBack(to int64) {
+	p.r.log.Error("the clock was set back: datagrams that were received before seem to be from the future",
+		"port", p.number, "last", time.Unix(0, p.last).UTC(), "now", time.Unix(0, to).UTC())
+	p.last = to
+	for _, f := range p.flows {
+		f.dayEnd = 0
+	}
+}
+
 // read counts datagrams of the flow's day.
 func (f *flow) read(n, size int, now time.Time) {
 	f.count += uint64(n)
-	f.counter.Read(n, size, now)
+	f.counter.Read(n, now)
 	f.received.Add(float64(n))
 	f.receivedBytes.Add(float64(size))
 }

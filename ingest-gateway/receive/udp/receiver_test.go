@@ -87,7 +87,7 @@ func TestOutage(t *testing.T) {
 		}
 	})
 	drops := func() uint64 { return b.totals("magnetometer").Dropped[wire.CauseBacklog] }
-	for deadline := time.Now().Add(10 * time.Second); drops() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); drops() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing was dropped: the budget is no bound")
 		}
@@ -114,7 +114,7 @@ func TestStreamFull(t *testing.T) {
 	b.register(instrument("magnetometer", port))
 	sent := 0
 	full := func() uint64 { return b.totals("magnetometer").Dropped[wire.CauseStreamFull] }
-	for deadline := time.Now().Add(20 * time.Second); full() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); full() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("nothing was dropped for the full stream: %+v", b.totals("magnetometer"))
 		}
@@ -241,7 +241,7 @@ func TestRegistryChanges(t *testing.T) {
 
 func (b *bench) await(name string, is func(wire.Totals) bool) {
 	b.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(b.totals(name)); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(parts.Patience); !is(b.totals(name)); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("%s: %+v", name, b.totals(name))
 		}
@@ -268,7 +268,7 @@ func (s *script) Run(ctx context.Context, sink udp.Sink) error {
 	}
 }
 
-// TestTimes: no message holds datagrams of two days, a clock that steps back moves no receive time back, and a large
+// TestTimes: no message holds datagrams of two days, a clock that steps back a little moves no receive time back, and a large
 // datagram fits.
 func TestTimes(t *testing.T) {
 	source := &script{batches: make(chan []udp.Packet)}
@@ -286,7 +286,7 @@ func TestTimes(t *testing.T) {
 		large = append(large, packet(time.Second, 65_000))
 	}
 	source.batches <- large
-	source.batches <- []udp.Packet{{Source: from, Port: 999, ReceivedAt: 1, Payload: make([]byte, 100), Truncated: true}}
+	source.batches <- []udp.Packet{{Source: from, Port: 999, ReceivedAt: midnight.UnixNano(), Payload: make([]byte, 100), Truncated: true}}
 	close(source.batches)
 	if err := b.drain(30 * time.Second); err != nil {
 		t.Fatal(err)
@@ -302,8 +302,8 @@ func TestTimes(t *testing.T) {
 	if fmt.Sprint(times) != fmt.Sprint(want) {
 		t.Errorf("receive times after midnight %v, want %v", times, want)
 	}
-	before := b.ledger.Totals("magnetometer", wire.DayOf(midnight.Add(-1)), wire.StepReceived)
-	after := b.ledger.Totals("magnetometer", wire.DayOf(midnight), wire.StepReceived)
+	before := b.ledger.Totals("magnetometer", wire.DayOf(midnight.Add(-1)))
+	after := b.ledger.Totals("magnetometer", wire.DayOf(midnight))
 	if before.Datagrams != 3 || after.Datagrams != 24 || after.Dropped[wire.CauseTruncated] != 1 {
 		t.Errorf("before midnight %+v, after %+v", before, after)
 	}
@@ -340,5 +340,33 @@ func TestManyInstruments(t *testing.T) {
 		if n := len(published[fmt.Sprintf("i-%d", i)]); n != 3 {
 			t.Fatalf("i-%d has %d datagrams, want 3", i, n)
 		}
+	}
+}
+
+// A clock that is set forward, over midnight, and right again: datagrams bear its times,
+// and are counted in the days of these.
+func TestClockIsSetRight(t *testing.T) {
+	b := newBench(t, benchConfig{})
+	port := freePort(t)
+	b.register(instrument("magnetometer", port, "127.0.0.2/32"))
+	now := time.Now().UTC().Truncate(time.Second)
+	var want []time.Time
+	for _, step := range []time.Duration{0, time.Second, 25 * time.Hour, 25*time.Hour + time.Second, 2 * time.Second, 3 * time.Second, 2500 * time.Millisecond} {
+		at := now.Add(step)
+		b.receiver.Packets([]udp.Packet{{Payload: []byte("x"), Source: netip.MustParseAddrPort("127.0.0.2:4000"), Port: port, ReceivedAt: at.UnixNano()}})
+		if step == 2500*time.Millisecond {
+			at = now.Add(3 * time.Second) // a little out of order
+		}
+		want = append(want, at)
+	}
+	if err := b.drain(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var got []time.Time
+	for _, d := range b.published()["magnetometer"] {
+		got = append(got, d.ReceivedAt.UTC())
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("received at %v, want %v", got, want)
 	}
 }

@@ -84,11 +84,16 @@ func (a *Archive) Clear() {
 	}
 }
 
-// Announce publishes a notice of each record.
+// Announce publishes a notice of each record: what was taken back the archivist's, all
+// else a gateway's.
 func (a *Archive) Announce(instrument string, records ...wire.Record) {
 	a.Helper()
 	for _, r := range records {
-		m, err := stream.NoticeMessage(wire.Notice{Site: a.Site, Instrument: instrument, Record: r}, "gateway-0")
+		writer := "gateway-0"
+		if r.TakesBack() {
+			writer = wire.ArchivistWriter
+		}
+		m, err := stream.NoticeMessage(wire.Notice{Site: a.Site, Instrument: instrument, Record: r}, writer)
 		if err != nil {
 			a.Fatal(err)
 		}

@@ -19,26 +19,30 @@ type Access struct {
 
 	// Embargo is how long after its observation data is kept to the readers that
 	// are named, live data too. Who else asks is not even told its name.
+	// At most 876000h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="an embargo must be longer than nothing: leave it out"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="embargo is at most 876000h"
 	// +optional
 	Embargo *metav1.Duration `json:"embargo,omitempty"`
 
-	// Readers are the names of those who may read where access is Restricted, or
-	// data under embargo: FeedConsumers, and keys of the Secret that the Site's
-	// readersSecretRef names.
+	// Readers are those who may read where access is Restricted, or data under
+	// embargo. A name alone is that of a reader of the Site: one of its spec.readers,
+	// or a key of the Secret that its readersSecretRef names. consumer:<name> is a
+	// FeedConsumer; it counts where its Feed and filter select the Instrument.
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MaxLength=63
-	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	// +kubebuilder:validation:items:MaxLength=72
+	// +kubebuilder:validation:items:Pattern=`^(consumer:)?[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	// +listType=set
 	// +optional
 	Readers []string `json:"readers,omitempty"`
 }
 
 // AccessLevel is who may read. Public: anybody. Authenticated: every reader of the
-// Site. Restricted: the readers that are named.
+// Site, and the FeedConsumers that select the Instrument. Restricted: the readers that
+// are named.
 // +kubebuilder:validation:Enum=Public;Authenticated;Restricted
 type AccessLevel string
 

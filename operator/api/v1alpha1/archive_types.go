@@ -18,9 +18,12 @@ type InstrumentArchive struct {
 
 	// RepeatWindow: an object with the digest and size of one that arrived
 	// within it is a repeat and is withdrawn. "0s" where equal objects are real.
+	// At most 8784h.
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="repeatWindow is at most 8784h"
 	// +optional
 	RepeatWindow *metav1.Duration `json:"repeatWindow,omitempty"`
 
@@ -28,7 +31,8 @@ type InstrumentArchive struct {
 	// takes many small ones far faster that way. They are listed, served and
 	// mirrored each by itself. "0" stores every object by itself.
 	// +kubebuilder:default="64Ki"
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1Mi'))",message="packBelow is at least 0 and at most 1Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || (!quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1Mi')))",message="packBelow is at least 0 and at most 1Mi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	PackBelow *resource.Quantity `json:"packBelow,omitempty"`
 
@@ -69,27 +73,40 @@ type InstrumentArchive struct {
 // of them stays.
 // +kubebuilder:validation:XValidation:rule="has(self.maxAge) || has(self.maxBytes)",message="a retention has maxAge, maxBytes or both: leave it out to keep all"
 type Retention struct {
-	// MaxAge since receipt, of the youngest object of a day.
+	// MaxAge since receipt, of the youngest object of a day. At most 876000h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('24h')",message="maxAge is at least 24h: days expire as a whole"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="maxAge is at most 876000h"
 	// +optional
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 
-	// MaxBytes that are kept: where there are more, the oldest days expire.
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1Mi'))",message="maxBytes is at least 1Mi"
+	// MaxBytes that are kept: where there are more, the oldest days expire. At most 1Pi.
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('1Mi'))",message="maxBytes is at least 1Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxBytes is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	MaxBytes *resource.Quantity `json:"maxBytes,omitempty"`
 
-	// HoldRetention is how long a day that is due waits for mirrors that have not got
-	// it. Nobody waits for a mirror that is not declared.
+	// HoldRetention is how long a day that is due waits for mirrors that lack it. It has no
+	// effect yet: mirrors cannot be declared, and so no day waits. At most 876000h.
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="holdRetention is at most 876000h"
 	// +optional
 	HoldRetention metav1.Duration `json:"holdRetention,omitzero"`
+
+	// MaxShare is how much of the instrument's bytes may expire in one pass, in percent,
+	// beside the oldest day that is due. Where more is due, as after a clock jumped or
+	// maxAge was shortened, nothing expires until MaxShare is raised.
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	MaxShare int32 `json:"maxShare,omitempty"`
 }
 
 // Versions says what becomes of other bytes under a known name.
@@ -104,18 +121,21 @@ const (
 
 // Segment says when datagrams of a channel become an object.
 type Segment struct {
-	// MaxAge of a segment. A day's end closes it too.
+	// MaxAge of a segment. A day's end closes it too. At most 8784h.
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="a segment's maxAge must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="maxAge is at most 8784h"
 	// +optional
 	MaxAge metav1.Duration `json:"maxAge,omitzero"`
 
-	// MaxSize of a segment, counted in bytes of its messages.
+	// MaxSize of a segment, counted in bytes of its messages. At most 1Pi.
 	// +kubebuilder:default="64Mi"
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('64Ki'))",message="a segment's maxSize is at least 64Ki"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('64Ki'))",message="a segment's maxSize is at least 64Ki"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxSize is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	MaxSize resource.Quantity `json:"maxSize,omitzero"`
 }

@@ -13,13 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/substorm/substorm/e2e/parts"
 )
 
-var api client.Client
+var (
+	api       client.Client
+	apiConfig *rest.Config
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -32,6 +36,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = server.Stop() }()
+	apiConfig = server.Config
 	if api, err = client.New(server.Config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -46,11 +46,12 @@ type Channel struct {
 	// +optional
 	Time ChannelTime `json:"time,omitzero"`
 
-	// Cadence is the time between two samples, which clients are told.
+	// Cadence is the time between two samples, which clients are told. At most 8784h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="cadence is longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="cadence is at most 8784h"
 	// +optional
 	Cadence *metav1.Duration `json:"cadence,omitempty"`
 

@@ -2,6 +2,11 @@
 
 package v1alpha1
 
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // LocalReference names an object in the same namespace.
 type LocalReference struct {
 	// Name of the object.
@@ -30,6 +35,21 @@ type Location struct {
 	AltitudeMeters *int32 `json:"altitudeMeters,omitempty"`
 }
 
+// Resources are what a container asks for and may use, as in a Pod.
+type Resources struct {
+	// Limits are the most that the container may use: cpu, memory.
+	// +kubebuilder:validation:MaxProperties=4
+	// +kubebuilder:validation:XValidation:rule="self.all(name, !string(self[name]).matches('e|E') && isQuantity(string(self[name])))",message="each limit is a quantity such as 500m or 1Gi, without an exponent"
+	// +optional
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+
+	// Requests are what is set aside for the container. Default: its limits.
+	// +kubebuilder:validation:MaxProperties=4
+	// +kubebuilder:validation:XValidation:rule="self.all(name, !string(self[name]).matches('e|E') && isQuantity(string(self[name])))",message="each request is a quantity such as 500m or 1Gi, without an exponent"
+	// +optional
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+}
+
 // TLS says how a backend is recognized and how we show who we are.
 type TLS struct {
 	// SecretRef names a Secret with ca.crt (the authority that signed the
@@ -38,6 +58,33 @@ type TLS struct {
 	// +required
 	SecretRef LocalReference `json:"secretRef"`
 }
+
+// CredentialsStatus says which NATS credentials the operator has issued.
+type CredentialsStatus struct {
+	// User is the public key of the NATS user: what `substorm credentials rotate`
+	// replaces, and what `substorm quickstart revoke` revokes.
+	// +required
+	User string `json:"user"`
+
+	// ExpiresAt is when NATS servers take them no more.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+
+	// RenewsAt is when the operator signs them anew, for the same user, after a third
+	// of the time for which they are valid.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +optional
+	RenewsAt *metav1.Time `json:"renewsAt,omitempty"`
+}
+
+// AnnotationRotateCredentials on an IngestGateway, a Site (for its feed servers) or a
+// FeedConsumer has the operator replace the NATS credentials of the user whose public
+// key it names, as status.credentials has it, by those of a new user. Any other value
+// does nothing.
+const AnnotationRotateCredentials = "substorm.dev/rotate-credentials"
 
 // Condition types that several kinds share. They follow kstatus: Ready is True
 // once the latest generation is in effect; Reconciling and Stalled exist only
@@ -53,6 +100,9 @@ const (
 	// ConditionAccepted is False where the resource contradicts another one or
 	// names a resource of ours that is missing.
 	ConditionAccepted = "Accepted"
+	// ConditionObjectsUnreadable of a Site exists only while it is True: there are objects of
+	// the Site that this version of the operator cannot decode.
+	ConditionObjectsUnreadable = "ObjectsUnreadable"
 	// ConditionDataFlowing of an Instrument: True while data arrives in cadence;
 	// False with reason Overdue is an alert, with NotObserving it is not;
 	// Unknown: no gateway has reported for a grace period, or no data is due yet
@@ -65,12 +115,18 @@ const (
 // its archive.
 const AnnotationTakeOver = "substorm.dev/take-over"
 
+// AnnotationUnreadable is on objects as the operator reads them, never on those that the API
+// server stores: why an object cannot be decoded as a whole.
+const AnnotationUnreadable = "substorm.dev/unreadable"
+
 // Reasons of conditions. A reason is part of the API: it does not change.
 const (
 	ReasonReady       = "Ready"
 	ReasonAccepted    = "Accepted"
 	ReasonReconciling = "Reconciling"
 
+	// ReasonUnreadable: an object was stored that this version of the operator cannot decode.
+	ReasonUnreadable = "Unreadable"
 	// ReasonConflict: another, older resource holds the port or the code.
 	ReasonConflict = "Conflict"
 	// ReasonSiteNotFound: siteRef names no Site in this namespace.
@@ -86,6 +142,8 @@ const (
 	ReasonSecretNotFound = "SecretNotFound"
 	// ReasonSecretIncomplete: a Secret lacks a key, or holds one that cannot be read.
 	ReasonSecretIncomplete = "SecretIncomplete"
+	// ReasonSecretNotLabeled: a Secret is not marked for what it is named for.
+	ReasonSecretNotLabeled = "SecretNotLabeled"
 	// ReasonPortOutOfRange: the port is outside the IngestGateway's range.
 	ReasonPortOutOfRange = "PortOutOfRange"
 	// ReasonTLSNotConfigured: a way asks for TLS that its IngestGateway has no

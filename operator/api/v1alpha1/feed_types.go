@@ -25,6 +25,7 @@ const (
 // the Site's base streams.
 // +kubebuilder:validation:XValidation:rule="has(self.stream) == has(oldSelf.stream)",message="a stream of the Feed's own can neither be added nor removed: its consumers would lose their places. Make another Feed"
 // +kubebuilder:validation:XValidation:rule="!has(self.channels) || size(self.channels) == 0 || self.messages.exists(m, m == 'Telemetry')",message="channels select telemetry: add Telemetry to messages, or leave channels out"
+// +kubebuilder:validation:XValidation:rule="!has(self.backfill) || self.backfill != 'Include' || !has(self.messages) || self.messages.exists(m, m == 'Notices')",message="backfill says which notices are carried: add Notices to messages, or leave backfill out"
 type FeedSpec struct {
 	// SiteRef names the Site whose messages these are.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: make another Feed"
@@ -65,6 +66,13 @@ type FeedSpec struct {
 	// +optional
 	Channels []string `json:"channels,omitempty"`
 
+	// Backfill says whether the Feed carries notices of what came later than
+	// cadence.lateAfter after it was observed. The archive has it in either case, and
+	// telemetry is carried as it comes.
+	// +kubebuilder:default=Exclude
+	// +optional
+	Backfill FeedBackfill `json:"backfill,omitempty"`
+
 	// Stream gives the Feed a stream of its own, which sources from the base
 	// streams, where it is to be kept for another time, on other storage or with
 	// other replicas. Without it consumers read the base streams.
@@ -81,6 +89,17 @@ type FeedSpec struct {
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
+
+// FeedBackfill says whether a Feed carries notices of late data.
+// +kubebuilder:validation:Enum=Exclude;Include
+type FeedBackfill string
+
+// The values of FeedBackfill. Include: consumers of flow mode All are given every late
+// notice, those of modes Latest and Sample none that is older than what they were given.
+const (
+	BackfillExclude FeedBackfill = "Exclude"
+	BackfillInclude FeedBackfill = "Include"
+)
 
 // FeedMessages is a kind of message that a Feed carries.
 // +kubebuilder:validation:Enum=Notices;Telemetry
@@ -103,18 +122,21 @@ type FeedAccess struct {
 // FeedStream is a stream of a Feed's own. Its messages are those of the base
 // streams, unchanged. When it is full the oldest go.
 type FeedStream struct {
-	// MaxAge is how long messages stay.
+	// MaxAge is how long messages stay. At most 876000h.
 	// +kubebuilder:default="24h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="a stream's maxAge is at least 1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="maxAge is at most 876000h"
 	// +optional
 	MaxAge metav1.Duration `json:"maxAge,omitzero"`
 
-	// MaxSize of the stream.
+	// MaxSize of the stream. At most 1Pi.
 	// +kubebuilder:default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1Mi'))",message="a stream's maxSize is at least 1Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('1Mi'))",message="a stream's maxSize is at least 1Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxSize is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	MaxSize resource.Quantity `json:"maxSize,omitzero"`
 
@@ -217,6 +239,8 @@ type FeedPosition struct {
 	// +required
 	Sequence int64 `json:"sequence"`
 	// Time at which the stream took the message.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +required
 	Time metav1.Time `json:"time"`
 }

@@ -136,18 +136,21 @@ type Flow struct {
 
 	// MaxBytesPerSecond is what the consumer is sent at most over each of its
 	// connections.
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('100'))",message="maxBytesPerSecond is at least 100"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('100'))",message="maxBytesPerSecond is at least 100"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxBytesPerSecond is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	MaxBytesPerSecond *resource.Quantity `json:"maxBytesPerSecond,omitempty"`
 
 	// MaxLag is how old the next message of mode All may be. A consumer that is
 	// further behind gets the newest of each instrument and channel, by the time at
 	// which the gateway received it, instead, and a
-	// gap record that says what was skipped, until it has caught up.
+	// gap record that says what was skipped, until it has caught up. At most 8784h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="maxLag is at least 1s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="maxLag is at most 8784h"
 	// +optional
 	MaxLag *metav1.Duration `json:"maxLag,omitempty"`
 
@@ -246,8 +249,8 @@ type FeedConsumerStatus struct {
 	// +optional
 	Lag *ConsumerLag `json:"lag,omitempty"`
 
-	// Delivered messages and bytes by the feed servers that report, since each of
-	// them started.
+	// Delivered messages and bytes by the feed servers that reported within a day,
+	// since each of them started.
 	// +optional
 	Delivered *ConsumerDelivered `json:"delivered,omitempty"`
 
@@ -269,6 +272,9 @@ type FeedConsumerStatus struct {
 	Positions []ConsumerPosition `json:"positions,omitempty"`
 
 	// AchievedInterval between samples, mode Sample.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="achievedInterval is a duration"
 	// +optional
 	AchievedInterval *metav1.Duration `json:"achievedInterval,omitempty"`
 
@@ -279,6 +285,10 @@ type FeedConsumerStatus struct {
 	// SecretName is the Secret with what the consumer needs to connect.
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
+
+	// Credentials are the NATS credentials in that Secret, with delivery NATS.
+	// +optional
+	Credentials *CredentialsStatus `json:"credentials,omitempty"`
 
 	// URL to connect to; empty where the Secret alone says it.
 	// +optional

@@ -86,18 +86,21 @@ type GatewayEdge struct {
 // Quarantine bounds what is kept of unknown senders.
 type Quarantine struct {
 	// MaxBytes that each gateway pod keeps. The oldest stay: what comes beyond is
-	// refused and counted.
+	// refused and counted. At most 1Pi.
 	// +kubebuilder:default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1Mi'))",message="quarantine.maxBytes is at least 1Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('1Mi'))",message="quarantine.maxBytes is at least 1Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxBytes is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	MaxBytes resource.Quantity `json:"maxBytes,omitzero"`
 
-	// MaxAge after which it is removed.
+	// MaxAge after which it is removed. At most 8784h.
 	// +kubebuilder:default="168h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="maxAge must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="maxAge is at most 8784h"
 	// +optional
 	MaxAge metav1.Duration `json:"maxAge,omitzero"`
 

@@ -19,6 +19,9 @@ const (
 	// ConditionSpoolStranded of an IngestGateway is present and True while objects
 	// that were receipted lie on the volume of a pod that does not report.
 	ConditionSpoolStranded = "SpoolStranded"
+	// ConditionSpoolQuarantined of an IngestGateway is present and True while a pod's
+	// volume has files in quarantine: what was received and cannot be archived.
+	ConditionSpoolQuarantined = "SpoolQuarantined"
 
 	// ReasonSpoolNotEmpty: a pod that is to stop has something to bring home.
 	ReasonSpoolNotEmpty = "SpoolNotEmpty"
@@ -26,6 +29,8 @@ const (
 	ReasonSpoolUnknown = "SpoolUnknown"
 	// ReasonPodSilent: a pod with objects in its spool has ceased to report.
 	ReasonPodSilent = "PodSilent"
+	// ReasonRecordsKeptApart: records of a spool are damaged, or the store refused them.
+	ReasonRecordsKeptApart = "RecordsKeptApart"
 )
 
 // IngestGatewaySpec declares a pool of gateway pods: the way in.
@@ -77,6 +82,19 @@ type IngestGatewaySpec struct {
 	// +optional
 	Edge *GatewayEdge `json:"edge,omitempty"`
 
+	// ForwardNetworks are networks, as CIDRs, to which copies for old servers may
+	// go (spec.forward of Instruments). Copies go to public addresses without it, and
+	// not to loopback, link-local or private ones, as those of the cluster are. The
+	// address decides that a name is resolved to when the connection is made. The
+	// Site's archivist sends the copies, and any pool's pod may become that: declare
+	// the same in all of the Site's pools.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a network is a CIDR such as 192.168.7.0/24"
+	// +kubebuilder:validation:items:MaxLength=64
+	// +listType=set
+	// +optional
+	ForwardNetworks []string `json:"forwardNetworks,omitempty"`
+
 	// Path opens a UDP port that answers senders who measure the way to the pool
 	// (STAMP, RFC 8762): substorm send --path. It answers the addresses that
 	// Instruments name as sources, and those from which a sender reports.
@@ -110,12 +128,15 @@ type IngestGatewaySpec struct {
 
 	// Resources of the gateway's container.
 	// +optional
-	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	Resources *Resources `json:"resources,omitempty"`
 
 	// DrainTimeout is how long a pod that is told to stop may finish what it began.
+	// At most 24h.
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="drainTimeout is at most 24h"
 	// +optional
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitzero"`
 
@@ -191,17 +212,21 @@ const (
 // GatewayMemory bounds received data in memory.
 type GatewayMemory struct {
 	// Budget in bytes for received and not yet stored data. Default: half of
-	// the container's memory limit.
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('4Mi'))",message="a memory budget is at least 4Mi"
+	// the container's memory limit. At most 1Pi.
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('4Mi'))",message="a memory budget is at least 4Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="budget is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	Budget *resource.Quantity `json:"budget,omitempty"`
 }
 
 // GatewayStorage is the volume of a gateway pod.
 type GatewayStorage struct {
-	// Size of the volume.
+	// Size of the volume. At most 1Pi.
 	// +kubebuilder:default="10Gi"
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('64Mi'))",message="a gateway's volume has at least 64Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('64Mi'))",message="a gateway's volume has at least 64Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="size is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
 	// StorageClassName of the volume; the cluster's default where unset.
@@ -215,7 +240,7 @@ type IngestGatewayStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Programmed, ScaleDownHeld, SpoolStranded.
+	// Conditions: Ready, Accepted, Programmed, ScaleDownHeld, SpoolStranded, SpoolQuarantined.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -245,6 +270,11 @@ type IngestGatewayStatus struct {
 	// JetStream; absent where nothing has waited for a minute.
 	// +optional
 	Spool *IngestGatewaySpool `json:"spool,omitempty"`
+
+	// Credentials are the NATS credentials that the pods have; absent where the
+	// Site gives the operator no account key.
+	// +optional
+	Credentials *CredentialsStatus `json:"credentials,omitempty"`
 }
 
 // IngestGatewaySpool says what is receipted and not yet archived.
@@ -258,6 +288,8 @@ type IngestGatewaySpool struct {
 	Bytes int64 `json:"bytes"`
 
 	// Oldest is when the oldest of them was received.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +required
 	Oldest metav1.Time `json:"oldest"`
 }

@@ -53,7 +53,7 @@ const (
 )
 
 // InstrumentSpec declares one instrument: who it is, how it sends, what is kept.
-// +kubebuilder:validation:XValidation:rule="!self.ways.exists(w, has(w.tcp) && has(w.tcp.framing) && w.tcp.framing == 'LengthPrefixed') || !has(self.limits) || !has(self.limits.maxObjectSize) || quantity(string(self.limits.maxObjectSize)).isLessThan(quantity('2Gi'))",message="with the framing LengthPrefixed limits.maxObjectSize is below 2Gi: a length has 31 bits"
+// +kubebuilder:validation:XValidation:rule="!self.ways.exists(w, has(w.tcp) && has(w.tcp.framing) && w.tcp.framing == 'LengthPrefixed') || !has(self.limits) || !has(self.limits.maxObjectSize) || string(self.limits.maxObjectSize).matches('e|E') || quantity(string(self.limits.maxObjectSize)).isLessThan(quantity('2Gi'))",message="with the framing LengthPrefixed limits.maxObjectSize is below 2Gi: a length has 31 bits"
 // +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.naming) || !self.naming.template.contains('{station}')",message="naming.template holds {station}: set spec.station"
 // +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.archive) || !has(self.archive.aliases) || !self.archive.aliases.exists(t, t.contains('{station}'))",message="an alias holds {station}: set spec.station"
 // +kubebuilder:validation:XValidation:rule="has(self.location) || !has(self.cadence) || !has(self.cadence.observes) || self.cadence.observes.mode != 'SunBelow'",message="cadence.observes goes by the sun: set spec.location"
@@ -179,21 +179,27 @@ type Contact struct {
 
 // Cadence is how often data is due.
 type Cadence struct {
-	// Interval between observations. Data is overdue after twice of it.
+	// Interval between observations. Data is overdue after twice of it. At most 8784h.
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="interval must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="interval is at most 8784h"
 	// +optional
 	Interval metav1.Duration `json:"interval,omitzero"`
 
-	// LateAfter is when what arrives late is backfill: so long after it was observed.
-	// Default: ten minutes, or twice the interval where that is longer.
+	// LateAfter: what arrives later than this after the end of its observation is marked
+	// as backfill in its notice and in the manifest, counts as late in
+	// `substorm archive report`, and reaches a Feed only with spec.backfill: Include. What
+	// says no observation time is never late: objects that a gateway receives, and
+	// telemetry without a channel that declares one. Default: ten minutes, or twice the
+	// interval where that is longer. At most 8784h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="lateAfter must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="lateAfter is at most 8784h"
 	// +optional
 	LateAfter *metav1.Duration `json:"lateAfter,omitempty"`
 
@@ -205,21 +211,24 @@ type Cadence struct {
 // Clock says how exact an instrument's clock must be.
 type Clock struct {
 	// MaxSkew is how far the clock may be off before the condition ClockTrusted is
-	// False. Data is never refused or re-timed for it.
+	// False. Data is never refused or re-timed for it. At most 8784h.
 	// +kubebuilder:default="2s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="maxSkew must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="maxSkew is at most 8784h"
 	// +optional
 	MaxSkew metav1.Duration `json:"maxSkew,omitzero"`
 }
 
 // Limits on what an instrument may send.
 type Limits struct {
-	// MaxObjectSize in bytes; a larger object is cut off and refused.
+	// MaxObjectSize in bytes; a larger object is cut off and refused. At most 1Pi.
 	// +kubebuilder:default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="maxObjectSize must be greater than 0"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || quantity(string(self)).isGreaterThan(quantity('0'))",message="maxObjectSize must be greater than 0"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxObjectSize is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	MaxObjectSize resource.Quantity `json:"maxObjectSize,omitzero"`
 
@@ -232,7 +241,10 @@ type Limits struct {
 
 	// BytesPerSecond that each gateway pod takes. TCP and HTTP are read no
 	// faster; datagrams beyond it are dropped and counted. Default: no limit.
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1'))",message="bytesPerSecond is at least 1"
+	// At most 1Pi.
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('1'))",message="bytesPerSecond is at least 1"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="bytesPerSecond is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
 
@@ -287,6 +299,8 @@ type InstrumentStatus struct {
 
 	// LastReceived is when data last arrived, rounded down to ten minutes;
 	// metrics have it exactly.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
 	LastReceived *metav1.Time `json:"lastReceived,omitempty"`
 
@@ -319,11 +333,16 @@ type InstrumentStatus struct {
 // remembers 32.
 type SenderStatus struct {
 	// ReportedAt is when the last of them reported, rounded down to ten minutes.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +required
 	ReportedAt metav1.Time `json:"reportedAt"`
 	// ClockOffset is what must be added to the sender's clock to get the gateways',
 	// rounded; it is negative where its clock is ahead. Of several senders it is
 	// that of the clock that is farthest off.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="clockOffset is a duration"
 	// +optional
 	ClockOffset *metav1.Duration `json:"clockOffset,omitempty"`
 	// QueueObjects that wait for their receipt, at all senders.
@@ -333,6 +352,8 @@ type SenderStatus struct {
 	// +optional
 	QueueBytes int64 `json:"queueBytes"`
 	// Oldest is when the oldest of these was observed, by its sender's clock.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
 	Oldest *metav1.Time `json:"oldest,omitempty"`
 	// SetAside objects since their sender started: no gateway takes them, or the

@@ -42,6 +42,8 @@ type LeafStatus struct {
 	Connected bool `json:"connected"`
 
 	// LastSeen is when they were heard last, to ten minutes while they are.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
 	LastSeen *metav1.Time `json:"lastSeen,omitempty"`
 

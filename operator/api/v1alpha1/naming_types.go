@@ -51,6 +51,8 @@ type Forward struct {
 	Protocol ForwardProtocol `json:"protocol"`
 
 	// Until when: what is received from then on is not forwarded.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +required
 	Until metav1.Time `json:"until"`
 }
@@ -84,6 +86,8 @@ type ForwardStatus struct {
 	// +optional
 	BacklogBytes int64 `json:"backlogBytes"`
 	// Oldest of them was received then.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
 	Oldest *metav1.Time `json:"oldest,omitempty"`
 	// LastError says what keeps the next one from being sent; empty while all is well.

@@ -10,8 +10,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.consumersMayAsk) || self.consumersMayAsk != 'Allow' || has(self.interval)",message="consumersMayAsk Allow needs an interval: what consumers ask for is more than that or nothing"
 // +kubebuilder:validation:XValidation:rule="!has(self.minInterval) || (has(self.consumersMayAsk) && self.consumersMayAsk == 'Allow')",message="minInterval is of what consumers ask for: set consumersMayAsk Allow"
 type Sampling struct {
-	// State of all channels that are not named below. Off: nothing is observed.
-	// +kubebuilder:default=On
+	// State of all channels that are not named below. Paused: nothing is observed.
+	// +kubebuilder:default=Observing
 	// +optional
 	State SamplingState `json:"state,omitempty"`
 
@@ -33,16 +33,18 @@ type Sampling struct {
 
 	// ConsumersMayAsk says whether a FeedConsumer may ask for more than is declared
 	// here. Of what is asked for the largest rate that is allowed wins, until it is
-	// asked for no more. A channel that is Off stays so.
+	// asked for no more. A channel that is Paused stays so.
 	// +kubebuilder:default=Deny
 	// +optional
 	ConsumersMayAsk ConsumersMayAsk `json:"consumersMayAsk,omitempty"`
 
 	// MinInterval is the shortest that consumers may ask for. Default: 1s.
+	// At most 8784h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="minInterval must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="minInterval is at most 8784h"
 	// +optional
 	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
 }
@@ -55,8 +57,8 @@ type ChannelSampling struct {
 	// +required
 	Name string `json:"name"`
 
-	// State of the channel. Off: it is not observed.
-	// +kubebuilder:default=On
+	// State of the channel. Paused: it is not observed.
+	// +kubebuilder:default=Observing
 	// +optional
 	State SamplingState `json:"state,omitempty"`
 
@@ -70,13 +72,13 @@ type ChannelSampling struct {
 }
 
 // SamplingState says whether something is observed.
-// +kubebuilder:validation:Enum=On;Off
+// +kubebuilder:validation:Enum=Observing;Paused
 type SamplingState string
 
 // The values of SamplingState.
 const (
-	SamplingOn  SamplingState = "On"
-	SamplingOff SamplingState = "Off"
+	SamplingObserving SamplingState = "Observing"
+	SamplingPaused    SamplingState = "Paused"
 )
 
 // ConsumersMayAsk says whether consumers may ask for more.
@@ -121,6 +123,9 @@ type ChannelSamplingStatus struct {
 
 	// Asked is the interval that is asked for; absent where the instrument is left
 	// to itself.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="asked is a duration"
 	// +optional
 	Asked *metav1.Duration `json:"asked,omitempty"`
 
@@ -133,6 +138,9 @@ type ChannelSamplingStatus struct {
 	// Achieved is the mean interval between the files that the sender saw, or the
 	// datagrams that gateways received, or how long ago the last one was where that is
 	// far longer; rounded. Absent where nobody measures it.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="achieved is a duration"
 	// +optional
 	Achieved *metav1.Duration `json:"achieved,omitempty"`
 }
@@ -148,19 +156,34 @@ type PathStatus struct {
 
 	// RoundTrip is the mean of the time there and back, without what the gateway
 	// took to answer. Absent, as the others, where nothing was answered.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="roundTrip is a duration"
 	// +optional
 	RoundTrip *metav1.Duration `json:"roundTrip,omitempty"`
 	// RoundTripP99 is what 99 of 100 packets did not exceed.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="roundTripP99 is a duration"
 	// +optional
 	RoundTripP99 *metav1.Duration `json:"roundTripP99,omitempty"`
 	// RoundTripMax is the longest.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="roundTripMax is a duration"
 	// +optional
 	RoundTripMax *metav1.Duration `json:"roundTripMax,omitempty"`
 
 	// JitterOut is the jitter towards the gateway, as in RFC 3550.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="jitterOut is a duration"
 	// +optional
 	JitterOut *metav1.Duration `json:"jitterOut,omitempty"`
 	// JitterBack is the jitter from the gateway.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="jitterBack is a duration"
 	// +optional
 	JitterBack *metav1.Duration `json:"jitterBack,omitempty"`
 

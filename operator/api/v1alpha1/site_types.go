@@ -4,7 +4,6 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -19,7 +18,25 @@ const (
 	// ConditionFeedServerAvailable: feed servers serve consumers. Absent where the
 	// Site has none.
 	ConditionFeedServerAvailable = "FeedServerAvailable"
+	// ConditionStreamsIntact is present and False for a day after a stream or bucket of
+	// the Site was deleted by somebody else: the operator makes it anew, and what it
+	// held is gone.
+	ConditionStreamsIntact = "StreamsIntact"
+	// ConditionExpiryRunning is present and False while data that is due to expire by
+	// spec.archive.retention of Instruments does not: the archivist stops where the clocks
+	// of its machine and of the NATS server disagree, and where more of an instrument is
+	// due at once than its maxShare.
+	ConditionExpiryRunning = "ExpiryRunning"
 )
+
+// Reasons of a Site's ExpiryRunning condition.
+const (
+	ReasonClocksDisagree   = "ClocksDisagree"
+	ReasonMoreThanMaxShare = "MoreThanMaxShare"
+)
+
+// ReasonRecreated: a stream or bucket was deleted, and is made anew.
+const ReasonRecreated = "Recreated"
 
 // ReasonAvailable: feed servers are ready.
 const ReasonAvailable = "Available"
@@ -125,7 +142,7 @@ type FeedServer struct {
 	// Resources of the container. Default: a request of 100m and 256Mi, a limit of
 	// 1Gi.
 	// +optional
-	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	Resources *Resources `json:"resources,omitempty"`
 
 	// URL at which others reach the feed servers, https://archive.example.org: what
 	// sitemaps and notifications name. Without it links name what a request was sent to.
@@ -246,86 +263,6 @@ type ObjectStore struct {
 	TLS *TLS `json:"tls,omitempty"`
 }
 
-// JetStream is a NATS server or cluster with JetStream.
-// +kubebuilder:validation:XValidation:rule="has(self.accountKeySecretRef) != has(self.credentialsSecretRef)",message="set exactly one of accountKeySecretRef and credentialsSecretRef"
-type JetStream struct {
-	// Servers are NATS URLs: tls://nats.substorm.svc:4222.
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=9
-	// +kubebuilder:validation:items:Pattern=`^(tls|nats)://[^/]+$`
-	// +listType=set
-	// +required
-	Servers []string `json:"servers"`
-
-	// AccountKeySecretRef names a Secret with account.seed, a signing key of
-	// the account, and account.id, its public key. With it the operator issues
-	// every program a user of its own that may do only what it needs.
-	// +optional
-	AccountKeySecretRef *LocalReference `json:"accountKeySecretRef,omitempty"`
-
-	// CredentialsSecretRef names a Secret with user.creds, used by every program
-	// where the account's key cannot be had.
-	// +optional
-	CredentialsSecretRef *LocalReference `json:"credentialsSecretRef,omitempty"`
-
-	// TLS for tls:// servers whose certificate no public authority signed, or
-	// that ask for ours.
-	// +optional
-	TLS *TLS `json:"tls,omitempty"`
-
-	// Durability is what the server's acknowledgement is worth. Synced: it
-	// comes after fsync (sync_interval: always). Flushed: a power cut may take
-	// the last minutes. It limits what receipts may claim.
-	// +kubebuilder:default=Unknown
-	// +optional
-	Durability Durability `json:"durability,omitempty"`
-
-	// Replicas of each stream: 1, 3 or 5, never more than there are servers.
-	// +kubebuilder:validation:Enum=1;3;5
-	// +kubebuilder:default=1
-	// +optional
-	Replicas int32 `json:"replicas,omitempty"`
-
-	// Observations bounds the base stream of telemetry. What is archived makes
-	// room; when nothing more is archived and the stream is full, new telemetry
-	// is refused and counted rather than old telemetry lost.
-	// +kubebuilder:default={}
-	// +optional
-	Observations StreamLimits `json:"observations,omitzero"`
-
-	// Notices bounds the base stream of notices.
-	// +kubebuilder:default={}
-	// +optional
-	Notices StreamLimits `json:"notices,omitzero"`
-}
-
-// StreamLimits bound one base stream.
-type StreamLimits struct {
-	// MaxSize of the stream on disk.
-	// +kubebuilder:default="4Gi"
-	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('1Mi'))",message="a stream's maxSize is at least 1Mi"
-	// +optional
-	MaxSize resource.Quantity `json:"maxSize,omitzero"`
-
-	// Retention is how long archived messages stay for consumers.
-	// +kubebuilder:default="72h"
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
-	// +optional
-	Retention metav1.Duration `json:"retention,omitzero"`
-}
-
-// Durability is what a JetStream acknowledgement is worth.
-// +kubebuilder:validation:Enum=Synced;Flushed;Unknown
-type Durability string
-
-// The values of Durability.
-const (
-	DurabilitySynced  Durability = "Synced"
-	DurabilityFlushed Durability = "Flushed"
-	DurabilityUnknown Durability = "Unknown"
-)
-
 // SiteStatus answers: are the backends reachable, and do the instruments send?
 type SiteStatus struct {
 	// ObservedGeneration is the generation that the conditions speak of.
@@ -333,7 +270,8 @@ type SiteStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Ready, Accepted, ObjectStoreReachable, JetStreamReachable,
-	// Durable, DataFlowing, FeedServerAvailable, LeavesReachable.
+	// Durable, DataFlowing, FeedServerAvailable, LeavesReachable, StreamsIntact,
+	// ObjectsUnreadable, ExpiryRunning.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -361,6 +299,61 @@ type SiteStatus struct {
 	// nothing of them is on its way. Absent until the archivist has reported.
 	// +optional
 	Ledger *LedgerState `json:"ledger,omitempty"`
+
+	// Archive is what is known of damage to stored objects, and when the archivist
+	// last looked; absent until it has reported.
+	// +optional
+	Archive *ArchiveState `json:"archive,omitempty"`
+}
+
+// ArchiveState is what is known of damage to a Site's stored objects, and when the
+// archivist last compared all of them with their digests.
+type ArchiveState struct {
+	// LastPass read the whole archive; absent before the first has ended.
+	// +optional
+	LastPass *ArchivePass `json:"lastPass,omitempty"`
+	// Pass is under way; absent between two passes. The archivist says every five
+	// minutes how far it has come.
+	// +optional
+	Pass *ArchivePass `json:"pass,omitempty"`
+	// Damaged objects are known now: the archivist has looked twice, and their bytes are
+	// missing or are not those that were received.
+	// +optional
+	Damaged int64 `json:"damaged"`
+	// Missing is how many of these have no bytes at all.
+	// +optional
+	Missing int64 `json:"missing"`
+	// Unconfirmed objects were found to be damaged, by a feed server say, and the archivist
+	// has not looked at them yet.
+	// +optional
+	Unconfirmed int64 `json:"unconfirmed"`
+}
+
+// ArchivePass is one reading of the whole archive.
+type ArchivePass struct {
+	// BegunAt is when it began.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	BegunAt metav1.Time `json:"begunAt"`
+	// EndedAt is when it ended; absent of one that is under way.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +optional
+	EndedAt *metav1.Time `json:"endedAt,omitempty"`
+	// Instrument and Day are read now, of a pass that is under way.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Instrument string `json:"instrument,omitempty"`
+	// Day of receipt in UTC, as 2006-01-02.
+	// +kubebuilder:validation:MaxLength=10
+	// +optional
+	Day string `json:"day,omitempty"`
+	// Objects that were read.
+	// +optional
+	Objects int64 `json:"objects"`
+	// Unreadable days were left out: a file of their manifest cannot be read.
+	// +optional
+	Unreadable int64 `json:"unreadable"`
 }
 
 // LedgerState is how far a Site's ledger is closed.
@@ -391,6 +384,11 @@ type FeedServerState struct {
 	// URL at which consumers reach them.
 	// +optional
 	URL string `json:"url,omitempty"`
+
+	// Credentials are the NATS credentials that they have; absent where the
+	// Site gives the operator no account key.
+	// +optional
+	Credentials *CredentialsStatus `json:"credentials,omitempty"`
 }
 
 // InstrumentCounts counts the instruments of a Site.

@@ -38,7 +38,8 @@ type Way struct {
 	// all else that is declared: at least 16 characters. Of a value with several
 	// lines each is a token, so that one can be replaced while the old one is
 	// still in use. Gateways know tokens as salted hashes only. Where the Secret
-	// or its key is gone, none is taken any more.
+	// or its key is gone, none is taken any more. The Secret has the label
+	// substorm.dev/tokens with the value "true": others are not read.
 	// +optional
 	TokenSecretRef *SecretKeyReference `json:"tokenSecretRef,omitempty"`
 
@@ -96,11 +97,12 @@ type TCPWay struct {
 
 	// IdleAfter ends an object with the framing Idle. Bytes that wait in the
 	// network or in the kernel make no pause: choose it well above the link's
-	// jitter and well below the pause between two objects.
+	// jitter and well below the pause between two objects. At most 8784h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="idleAfter must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="idleAfter is at most 8784h"
 	// +optional
 	IdleAfter *metav1.Duration `json:"idleAfter,omitempty"`
 
@@ -122,21 +124,24 @@ type TCPWay struct {
 	// IdleTimeout ends a connection on which nothing arrives within an object.
 	// Between objects, with a framing other than UntilClose, a connection may be
 	// silent for idleTimeout or twice cadence.interval, whichever is longer.
+	// At most 8784h.
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="idleTimeout must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="idleTimeout is at most 8784h"
 	// +optional
 	IdleTimeout metav1.Duration `json:"idleTimeout,omitzero"`
 
 	// MaxAge ends a connection whose object is not whole so long after its first
-	// byte, with UntilClose so long after the connection was made.
+	// byte, with UntilClose so long after the connection was made. At most 8784h.
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="maxAge must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="maxAge is at most 8784h"
 	// +optional
 	MaxAge metav1.Duration `json:"maxAge,omitzero"`
 }
@@ -156,8 +161,10 @@ const (
 // Expect says what a whole object looks like; all that is set must be so.
 // +kubebuilder:validation:MinProperties=1
 type Expect struct {
-	// MinSize in bytes.
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="minSize must be greater than 0"
+	// MinSize in bytes. At most 1Pi.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : (self.matches('e|E') || quantity(self).isGreaterThan(quantity('0')))",message="minSize must be greater than 0"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('e|E') || !quantity(self).isGreaterThan(quantity('1Pi'))",message="minSize is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
 
@@ -221,32 +228,35 @@ type HTTPWay struct {
 	// +optional
 	TLS WayTLS `json:"tls,omitempty"`
 
-	// IdleTimeout ends a request of whose body nothing arrives.
+	// IdleTimeout ends a request of whose body nothing arrives. At most 8784h.
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="idleTimeout must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="idleTimeout is at most 8784h"
 	// +optional
 	IdleTimeout metav1.Duration `json:"idleTimeout,omitzero"`
 
 	// MaxAge ends a request whose body is not whole so long after it began. An
-	// upload by tus may take any number of requests.
+	// upload by tus may take any number of requests. At most 8784h.
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="maxAge must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="maxAge is at most 8784h"
 	// +optional
 	MaxAge metav1.Duration `json:"maxAge,omitzero"`
 
 	// UploadExpiry is how long an unfinished upload by tus is kept after its last
-	// byte. Then what arrived of it is removed.
+	// byte. Then what arrived of it is removed. At most 8784h.
 	// +kubebuilder:default="168h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="uploadExpiry must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="uploadExpiry is at most 8784h"
 	// +optional
 	UploadExpiry metav1.Duration `json:"uploadExpiry,omitzero"`
 }

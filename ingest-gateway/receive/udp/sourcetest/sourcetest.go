@@ -64,7 +64,7 @@ func (s *sink) seen() (packets []udp.Packet, lost uint64) {
 // wait waits for n packets.
 func (s *sink) wait(t *testing.T, n int) []udp.Packet {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		packets, _ := s.seen()
 		if len(packets) >= n {
 			return packets

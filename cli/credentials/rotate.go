@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package credentials
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/cli/kube"
+	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// The kinds of users, as the commands name them.
+const (
+	kindGateway    = "gateway"
+	kindFeedServer = "feed-server"
+	kindConsumer   = "consumer"
+)
+
+// lookEvery is how often the status is read while the operator has not answered.
+const lookEvery = 500 * time.Millisecond
+
+func rotateCommand() *cobra.Command {
+	var flags kube.Flags
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "rotate gateway|feed-server|consumer NAME",
+		Short: "Replace the NATS credentials of a pool, of a Site's feed servers or of a FeedConsumer",
+		Long: `Has the operator issue credentials of a new user, and waits until it has. NAME is that of an
+IngestGateway, of a Site (for its feed servers), or of a FeedConsumer of delivery NATS.
+
+Pods read the new credentials from their Secret within two minutes, and use them with their next connection; nothing
+restarts. The credentials from before are valid until they expire, or until their user is revoked at the NATS account:
+the command prints how. A leaf's credentials are replaced by deleting the Secret <site>-leaf-<code>.`,
+		Example: `  substorm credentials rotate gateway north
+  substorm credentials rotate feed-server demo
+  substorm credentials rotate consumer model
+  substorm quickstart revoke UAB3…                 # then, once the programs have the new ones`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target, err := newTarget(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			cluster, err := kube.Open(flags)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return target.rotate(ctx, cluster, cmd.OutOrStdout())
+		},
+	}
+	flags.Add(cmd.Flags())
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait for the operator")
+	return cmd
+}
+
+// target is what has credentials of the operator's.
+type target struct {
+	kind, name string
+	object     client.Object
+	status     func() *v1alpha1.CredentialsStatus
+}
+
+func newTarget(kind, name string) (*target, error) {
+	t := &target{kind: kind, name: name}
+	switch kind {
+	case kindGateway:
+		o := &v1alpha1.IngestGateway{}
+		t.object, t.status = o, func() *v1alpha1.CredentialsStatus { return o.Status.Credentials }
+	case kindFeedServer:
+		o := &v1alpha1.Site{}
+		t.object, t.status = o, func() *v1alpha1.CredentialsStatus {
+			if o.Status.FeedServer == nil {
+				return nil
+			}
+			return o.Status.FeedServer.Credentials
+		}
+	case kindConsumer:
+		o := &v1alpha1.FeedConsumer{}
+		t.object, t.status = o, func() *v1alpha1.CredentialsStatus { return o.Status.Credentials }
+	default:
+		return nil, usage.Errorf("%q has no NATS credentials: name gateway, feed-server or consumer", kind)
+	}
+	return t, nil
+}
+
+func (t *target) rotate(ctx context.Context, cluster *kube.Cluster, out io.Writer) error {
+	if err := t.read(ctx, cluster); err != nil {
+		return err
+	}
+	was := t.status()
+	if was == nil {
+		return fmt.Errorf("%s %q has no NATS credentials that the operator issued: its Site has no jetStream.accountKeySecretRef, it is not ready yet "+
+			"(see its conditions), or it is a FeedConsumer of another delivery than NATS, whose token is replaced by deleting its Secret", t.kind, t.name)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRotateCredentials: was.User}}})
+	if err != nil {
+		return err
+	}
+	if err := cluster.Client.Patch(ctx, t.object, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("annotate %s %q: %w", t.kind, t.name, err)
+	}
+	err = wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
+		if err := t.read(ctx, cluster); err != nil {
+			return false, err
+		}
+		is := t.status()
+		return is != nil && is.User != was.User, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the operator has not replaced user %s of %s %q: %w; it will when it runs, see `kubectl describe` of the resource", was.User, t.kind, t.name, err)
+	}
+	fmt.Fprintf(out, "%s %s: user %s is replaced by %s\n", t.kind, t.name, was.User, t.status().User)
+	fmt.Fprintf(out, "Programs take the new credentials with their next connection. To end the old ones now:\n")
+	fmt.Fprintf(out, "  substorm quickstart revoke %s      # NATS of the quickstart\n", was.User)
+	account := "SUBSTORM"
+	if t.kind == kindConsumer {
+		account = "CONSUMERS"
+	}
+	fmt.Fprintf(out, "  nsc revocations add-user --account %s --user-public-key %s && nsc push --account %s   # others\n", account, was.User, account)
+	return nil
+}
+
+func (t *target) read(ctx context.Context, cluster *kube.Cluster) error {
+	if err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: t.name}, t.object); err != nil {
+		return fmt.Errorf("%s %q in namespace %q: %w", t.kind, t.name, cluster.Namespace, err)
+	}
+	return nil
+}

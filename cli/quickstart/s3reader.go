@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quickstart
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/signer"
+	"github.com/secure-io/sio-go"
+	"golang.org/x/crypto/argon2"
+)
+
+// S3User is a user of an S3 server.
+type S3User struct{ AccessKeyID, SecretAccessKey string }
+
+// S3Admin asks MinIO's administration interface.
+type S3Admin struct {
+	// Endpoint is the server's URL.
+	Endpoint string
+	Client   *http.Client
+	Root     S3User
+}
+
+// readPolicy is its name; readRights are what it allows: to list and read all buckets. MinIO's own policy readonly
+// lists none.
+const (
+	readPolicy = "substorm-read"
+	readRights = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:GetBucketLocation","s3:ListBucket","s3:GetObject"],"Resource":["arn:aws:s3:::*"]}]}`
+)
+
+// adminPause is between attempts to reach the server.
+const adminPause = time.Second
+
+// MakeReader makes the user who may list and read, and nothing else. One that exists gets its secret and policy anew. It
+// waits until the server answers, or ctx ends.
+func (a S3Admin) MakeReader(ctx context.Context, log *slog.Logger, reader S3User) error {
+	secret, err := json.Marshal(map[string]string{"secretKey": reader.SecretAccessKey, "status": "enabled"})
+	if err != nil {
+		return err
+	}
+	sealed, err := seal(a.Root.SecretAccessKey, secret)
+	if err != nil {
+		return err
+	}
+	for _, r := range []struct {
+		path  string
+		query url.Values
+		body  []byte
+	}{
+		{"add-canned-policy", url.Values{"name": {readPolicy}}, []byte(readRights)},
+		{"add-user", url.Values{"accessKey": {reader.AccessKeyID}}, sealed},
+		{"set-user-or-group-policy", url.Values{"policyName": {readPolicy}, "userOrGroup": {reader.AccessKeyID}, "isGroup": {"false"}}, nil},
+	} {
+		if err := a.putPatiently(ctx, log, r.path, r.query, r.body); err != nil {
+			return fmt.Errorf("%s of the S3 server at %s: %w", r.path, a.Endpoint, err)
+		}
+	}
+	return nil
+}
+
+// errRefused: trying again does not help.
+var errRefused = errors.New("refused")
+
+func (a S3Admin) putPatiently(ctx context.Context, log *slog.Logger, path string, query url.Values, body []byte) error {
+	for {
+		err := a.put(ctx, path, query, body)
+		if err == nil || errors.Is(err, errRefused) {
+			return err
+		}
+		log.Info("the S3 server does not answer yet", "error", err)
+		select {
+		case <-time.After(adminPause):
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+func (a S3Admin) put(ctx context.Context, path string, query url.Values, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPut, a.Endpoint+"/minio/admin/v3/"+path+"?"+query.Encode(), bytes.NewReader(body))
+	if err != nil {
+		return errors.Join(errRefused, err)
+	}
+	sum := sha256.Sum256(body)
+	r.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:]))
+	answer, err := a.Client.Do(signer.SignV4(*r, a.Root.AccessKeyID, a.Root.SecretAccessKey, "", ""))
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 4096))
+	switch {
+	case answer.StatusCode == http.StatusOK:
+		return nil
+	case answer.StatusCode >= http.StatusInternalServerError:
+		return errors.Join(fmt.Errorf("%s: %s", answer.Status, text), err)
+	}
+	return fmt.Errorf("%w: %s: %s: see that the Secret of the root user is the one that the server was started with", errRefused, answer.Status, text)
+}
+
+// The parameters of seal, as MinIO's DecryptData has them (madmin-go, encrypt.go).
+const (
+	sealSalt    = 32
+	sealAESGCM  = 0 // argon2id and AES-256-GCM
+	sealTime    = 1
+	sealMemory  = 64 << 10 // KiB
+	sealThreads = 4
+)
+
+// seal encrypts what MinIO takes only encrypted with the secret of the one who asks: salt, cipher, nonce, and a stream
+// of sio.
+func seal(secret string, data []byte) ([]byte, error) {
+	salt := make([]byte, sealSalt)
+	_, _ = rand.Read(salt) // never fails
+	stream, err := sio.AES_256_GCM.Stream(argon2.IDKey([]byte(secret), salt, sealTime, sealMemory, sealThreads, 32))
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, stream.NonceSize())
+	_, _ = rand.Read(nonce)
+	out := bytes.NewBuffer(append(append(salt, sealAESGCM), nonce...))
+	w := stream.EncryptWriter(out, nonce, nil)
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}

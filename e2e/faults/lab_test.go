@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	site   = "hub"
+	bucket = "archive"
+	// patience is how long the test waits for what must happen. It says nothing about
+	// how long that takes.
+	patience = 5 * time.Minute
+)
+
+// pool is one gateway, the connections on which it reaches the servers, and its
+// instruments.
+type pool struct {
+	name            string
+	gateway         *parts.Gateway
+	toNATS, toStore *parts.Relay
+	tcp, http, udp  int
+}
+
+func (p *pool) camera() string { return "camera-" + p.name }
+func (p *pool) web() string    { return "web-" + p.name }
+func (p *pool) mag() string    { return "mag-" + p.name }
+
+// entries are the registry entries of the pool's instruments. What was receipted may
+// wait in the spool.
+func (p *pool) entries() []wire.InstrumentEntry {
+	camera := parts.InstrumentTCP(p.camera(), p.tcp)
+	web := parts.InstrumentTCP(p.web(), p.http)
+	web.Ways = []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(p.http),
+		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}}
+	entries := []wire.InstrumentEntry{camera, web, parts.InstrumentUDP(p.mag(), p.udp)}
+	for i := range entries {
+		entries[i].Gateway = p.name
+		entries[i].Acknowledge = "StoredOrSpooled"
+	}
+	return entries
+}
+
+// lab is a Site with two pools.
+type lab struct {
+	t        *testing.T
+	nats     *parts.NATSServer
+	minio    *parts.MinIOServer
+	store    objectstore.Store
+	js       jetstream.JetStream
+	pools    []*pool
+	registry parts.Registry
+	cli      string
+	secrets  string
+	// patience is how long await tries, tryFor how long one try may take.
+	patience, tryFor time.Duration
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{t: t, nats: parts.NATS(t, parts.NATSOptions{}), minio: parts.MinIO(t, parts.MinIOOptions{}), cli: parts.Program(t, "cli"), secrets: t.TempDir(), patience: patience, tryFor: time.Minute}
+	for file, value := range map[string]string{
+		objectstore.FileAccessKeyID: l.minio.AccessKeyID, objectstore.FileSecretAccessKey: l.minio.SecretAccessKey,
+	} {
+		if err := os.WriteFile(filepath.Join(l.secrets, file), []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.store, l.js = l.minio.Bucket(t, bucket), l.nats.JetStream(t)
+	parts.CreateSite(t, l.js, site)
+	for _, name := range []string{"north", "south"} {
+		l.pools = append(l.pools, &pool{name: name, tcp: parts.FreePort(t), http: parts.FreePort(t), udp: parts.FreePort(t),
+			toNATS: parts.StartRelay(t, l.nats.Address()), toStore: parts.StartRelay(t, l.minio.Address())})
+	}
+	for _, p := range l.pools {
+		l.registry.Instruments = append(l.registry.Instruments, p.entries()...)
+	}
+	l.declare()
+	for _, p := range l.pools {
+		p.gateway = parts.StartGateway(t, parts.GatewayOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: bucket, Pool: p.name,
+			NATSServer: "nats://" + p.toNATS.Address(), S3Endpoint: "http://" + p.toStore.Address(),
+			Flags: []string{"--part-interval", "2s"}})
+	}
+	return l
+}
+
+// declare writes the registry anew, as the operator does where it was lost.
+func (l *lab) declare() {
+	l.t.Helper()
+	l.registry.Revision++
+	for i := range l.registry.Instruments {
+		l.registry.Instruments[i].Revision = l.registry.Revision
+	}
+	l.nats.Declare(l.t, site, l.registry)
+}
+
+// deleteBucket deletes a key-value bucket; restoreBuckets makes what is missing, as
+// the operator does.
+func (l *lab) deleteBucket(name string) {
+	l.t.Helper()
+	l.await("bucket "+name+" is deleted", func(ctx context.Context) error { return l.js.DeleteKeyValue(ctx, name) })
+}
+
+func (l *lab) restoreBuckets() {
+	l.t.Helper()
+	parts.CreateSite(l.t, l.js, site)
+	l.declare()
+}
+
+// substorm runs a command of the CLI against the Site, and returns what it prints.
+func (l *lab) substorm(ctx context.Context, args ...string) (string, error) {
+	args = append(args, "--code", site, "--nats-servers", l.nats.URL(),
+		"--s3-endpoint", l.minio.URL(), "--s3-bucket", bucket, "--s3-credentials-dir", l.secrets)
+	cmd := exec.CommandContext(ctx, l.cli, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// await calls try until it returns nil.
+func (l *lab) await(what string, try func(context.Context) error) {
+	l.t.Helper()
+	var err error
+	for deadline := time.Now().Add(l.patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(l.t.Context(), l.tryFor)
+		err = try(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	l.t.Fatalf("not within %v: %s: %v", l.patience, what, err)
+}
+
+// rounds is how many faults are injected: SUBSTORM_TEST_ROUNDS, else a few.
+func rounds(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("SUBSTORM_TEST_ROUNDS")
+	if text == "" {
+		return 12
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("SUBSTORM_TEST_ROUNDS=%s is no number of rounds", text)
+	}
+	return n
+}
+
+// seed chooses the faults: SUBSTORM_TEST_SEED, else the time. The log names it.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("SUBSTORM_TEST_SEED")
+	if text == "" {
+		return uint64(time.Now().UnixNano())
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(fmt.Errorf("SUBSTORM_TEST_SEED: %w", err))
+	}
+	return n
+}

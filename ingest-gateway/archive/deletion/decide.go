@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deletion
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Object is an object of the bucket that is to be deleted, with what is known of it.
+type Object struct {
+	Key    string
+	Reason wire.DeletionReason
+	// Instrument whose data it is; empty for what several share.
+	Instrument string
+	// Takes are the instruments of which bytes are lost for good with the object, because
+	// nothing else in the archive holds them: legal hold of one of them keeps it.
+	Takes []string
+	// Named is the ID of an object whose bytes are kept and that a manifest lists under
+	// this key; Only that of one whose bytes are kept and are known to lie only here.
+	Named, Only string
+	// Day is the day of receipt of a pack with members that may still be announced out of
+	// a spool; empty where that does not matter.
+	Day wire.Day
+	// KeptUntil is until when it is kept in any case.
+	KeptUntil time.Time
+	// Instead is where the bytes are kept, for the record.
+	Instead string
+}
+
+// Why an object is kept.
+const (
+	// KeptForeign: others wrote what lies under the key.
+	KeptForeign = "Foreign"
+	// KeptNamed: a manifest names it as the place of bytes that are kept.
+	KeptNamed = "Named"
+	// KeptOnly: it holds the only copy of bytes that are kept.
+	KeptOnly = "OnlyCopy"
+	// KeptYoung: it was stored too recently.
+	KeptYoung = "Young"
+	// KeptSpooled: a spool may hold objects whose bytes lie in it.
+	KeptSpooled = "Spooled"
+	// KeptHold: an instrument is under legal hold, or nobody knows whether it is.
+	KeptHold = "LegalHold"
+)
+
+// KeptReasons are all of them.
+var KeptReasons = []string{KeptForeign, KeptNamed, KeptOnly, KeptYoung, KeptSpooled, KeptHold}
+
+// Kept says why an object is not deleted.
+type Kept struct{ Key, Why, Detail string }
+
+// Error implements error.
+func (k *Kept) Error() string { return fmt.Sprintf("%s is kept: %s: %s", k.Key, k.Why, k.Detail) }
+
+// world is what decide asks beside the object: why nothing of an instrument may be lost,
+// and why a spool may hold something of a day. Empty answers: it may, and none does.
+type world struct {
+	held    func(instrument string) string
+	spooled func(day wire.Day) string
+	now     time.Time
+}
+
+// decide says why an object must be kept; nil where it may be deleted.
+func decide(o Object, w world) *Kept {
+	kept := func(why, detail string) *Kept { return &Kept{o.Key, why, detail} }
+	switch {
+	case !wire.IsOurs(o.Key):
+		return kept(KeptForeign, "Substorm did not write it")
+	case o.Named != "":
+		return kept(KeptNamed, "a manifest lists "+o.Named+" there")
+	case o.Only != "":
+		return kept(KeptOnly, "the bytes of "+o.Only+" are known to lie nowhere else")
+	case w.now.Before(o.KeptUntil):
+		return kept(KeptYoung, "it stays until "+wire.FormatTime(o.KeptUntil))
+	}
+	if o.Day != "" {
+		if why := w.spooled(o.Day); why != "" {
+			return kept(KeptSpooled, why)
+		}
+	}
+	for _, instrument := range o.Takes {
+		if why := w.held(instrument); why != "" {
+			return kept(KeptHold, why)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deletion is the one place in which the archivist deletes objects of the bucket.
+// Compaction, retention, purges and the sweep say what they know of an object; decide,
+// which is pure, says whether it may go; what goes is counted, logged, and written into a
+// record beside the archive before the first byte is deleted.
+//
+// Others delete only what no manifest can name, which TestOnePlaceDeletes lists, and which
+// legal hold does not concern: gateways their own staging, whose bytes lie under the
+// object's key by then or were never receipted; the pieces of uploads that ended in an
+// object or that their sender gave up; and a pack of their own of which nobody was told
+// that it is stored, for less time than the sweep waits before it announces members. What
+// unknown senders sent lies outside the archive: gateways delete it when its time is over,
+// and `substorm adopt` when the archive has it. Aborting an upload in parts deletes no
+// object: there is none yet.
+package deletion
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Batch is how many objects one record holds at most.
+const Batch = 1000
+
+// Lease says whether we may still write, see stream.Lease.
+type Lease interface{ Check() error }
+
+// Config says whose bucket it is.
+type Config struct {
+	Site, Gateway, Incarnation string
+
+	Store objectstore.Store
+	Lease Lease
+	// Held says why nothing of an instrument may be lost, see Hold. Optional: then all may.
+	Held func(instrument string) string
+	// Spooled says why a spool may hold something that was received on a day, or before;
+	// empty where none does. Optional: then none does.
+	Spooled func(day wire.Day) string
+
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Deleter deletes while one lease lasts. It may be used from many goroutines.
+type Deleter struct {
+	cfg     Config
+	records atomic.Uint64
+}
+
+// New returns one.
+func New(cfg Config) *Deleter {
+	if cfg.Held == nil {
+		cfg.Held = func(string) string { return "" }
+	}
+	if cfg.Spooled == nil {
+		cfg.Spooled = func(wire.Day) string { return "" }
+	}
+	return &Deleter{cfg: cfg}
+}
+
+// Held says why nothing of an instrument may be lost; empty where it may.
+func (d *Deleter) Held(instrument string) string { return d.cfg.Held(instrument) }
+
+// One deletes an object. Errors: *Kept where it must stay, those of the store and the lease.
+func (d *Deleter) One(ctx context.Context, now time.Time, o Object) error {
+	kept, err := d.Delete(ctx, now, o)
+	if err == nil && len(kept) > 0 {
+		return kept[0]
+	}
+	return err
+}
+
+// Delete deletes the objects that may go, and returns those that must stay. After an error
+// some may be deleted: those that the store refuses to delete hold up no other. Errors:
+// those of the store and the lease.
+func (d *Deleter) Delete(ctx context.Context, now time.Time, objects ...Object) (kept []*Kept, err error) {
+	for len(objects) > Batch {
+		some, err := d.delete(ctx, now, objects[:Batch])
+		kept = append(kept, some...)
+		if err != nil {
+			return kept, err
+		}
+		objects = objects[Batch:]
+	}
+	some, err := d.delete(ctx, now, objects)
+	return append(kept, some...), err
+}
+
+func (d *Deleter) delete(ctx context.Context, now time.Time, objects []Object) (kept []*Kept, err error) {
+	world := world{held: d.cfg.Held, spooled: d.cfg.Spooled, now: now}
+	stays := func(k *Kept) {
+		kept = append(kept, k)
+		d.cfg.Metrics.kept.WithLabelValues(k.Why).Inc()
+		d.cfg.Log.Debug("an object is kept that was to be deleted", "object", k.Key, "why", k.Why, "detail", k.Detail)
+	}
+	var may []Object
+	for _, o := range objects {
+		if k := decide(o, world); k != nil {
+			stays(k)
+			continue
+		}
+		may = append(may, o)
+	}
+	if len(may) == 0 {
+		return kept, nil
+	}
+	if err := d.record(ctx, may); err != nil {
+		return kept, err
+	}
+	var failed error
+	for _, o := range may {
+		if k := decide(o, world); k != nil { // legal hold may have begun meanwhile
+			stays(k)
+			continue
+		}
+		if err := d.cfg.Lease.Check(); err != nil {
+			return kept, err
+		}
+		if err := d.cfg.Store.Delete(ctx, o.Key); err != nil {
+			if ctx.Err() != nil || errors.Is(err, objectstore.ErrUnavailable) {
+				return kept, err
+			}
+			failed = cmp.Or(failed, err) // one that stays holds up no other
+			continue
+		}
+		d.cfg.Metrics.deleted.WithLabelValues(string(o.Reason)).Inc()
+		d.cfg.Log.Debug("deleted an object", "object", o.Key, "reason", o.Reason, "instrument", o.Instrument, "instead", o.Instead)
+	}
+	return kept, failed
+}
+
+// recorded says whether the record names a deletion: not what never was part of the archive.
+func recorded(reason wire.DeletionReason) bool {
+	return reason != wire.DeletedStaging && reason != wire.DeletedUpload && reason != wire.DeletedRoot
+}
+
+// record writes down what is deleted next.
+func (d *Deleter) record(ctx context.Context, objects []Object) error {
+	r := wire.Deletions{Header: wire.DeletionHeader{Site: d.cfg.Site, At: time.Now().UTC().Truncate(time.Millisecond), Gateway: d.cfg.Gateway, Incarnation: d.cfg.Incarnation}}
+	reasons := map[wire.DeletionReason]int{}
+	for _, o := range objects {
+		if recorded(o.Reason) {
+			r.Objects = append(r.Objects, wire.DeletedObject{Key: o.Key, Reason: o.Reason, Instrument: o.Instrument, Instead: o.Instead})
+			reasons[o.Reason]++
+		}
+	}
+	if len(r.Objects) == 0 {
+		return nil
+	}
+	data, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	if err := d.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	key := wire.DeletionKey(r.Header, d.records.Add(1))
+	err = d.cfg.Store.Put(ctx, key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{ContentType: "application/zstd", CreateOnly: true})
+	if err != nil {
+		return fmt.Errorf("record what is to be deleted: %w", err)
+	}
+	var counts []string
+	for _, reason := range wire.DeletionReasons {
+		if n := reasons[reason]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%s=%d", reason, n))
+		}
+	}
+	d.cfg.Log.Info("objects are deleted", "reasons", strings.Join(counts, " "), "first", r.Objects[0].Key, "record", key)
+	return nil
+}

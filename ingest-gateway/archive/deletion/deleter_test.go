@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deletion
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/substorm/substorm/internal/manifest/manifesttest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// What is deleted is in a record before it is gone; what must stay is in none. A process
+// that dies in between leaves the rest to the next one.
+func TestDelete(t *testing.T) {
+	a := manifesttest.New(t, "thule")
+	at := time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC)
+	pack, raw, named := wire.PackKey("thule", at, "gateway-0", "one", 1), wire.RawKey("thule", "camera", at, wire.Digest{1}), wire.NamedKey("thule", "camera", "a.fits", 1)
+	staging := wire.StagingKey("thule", "camera", "1")
+	hold := false
+	metrics := NewMetrics(prometheus.NewRegistry())
+	d := New(Config{Site: "thule", Gateway: "gateway-1", Incarnation: "one", Store: a.Store, Lease: manifesttest.Lease{Store: a.Store}, Log: slog.New(slog.DiscardHandler), Metrics: metrics,
+		Held: func(string) string {
+			if hold {
+				return "it is under legal hold"
+			}
+			return ""
+		}})
+	objects := []Object{
+		{Key: pack, Reason: wire.DeletedUnnamed},
+		{Key: named, Reason: wire.DeletedPurged, Instrument: "camera", Takes: []string{"camera"}},
+		{Key: raw, Reason: wire.DeletedMoved, Instrument: "camera", Instead: "packs/thule/x.tar"},
+		{Key: staging, Reason: wire.DeletedStaging},
+	}
+	for _, o := range objects {
+		a.Put(o.Key, []byte("bytes"))
+	}
+	hold = true
+	a.Store.KillAfter(2) // the record, and one object
+	if _, err := d.Delete(t.Context(), time.Now(), objects...); !errors.Is(err, manifesttest.ErrKilled) {
+		t.Fatalf("%v, want the kill", err)
+	}
+	a.Store.KillAfter(-1)
+	if n := len(a.Keys(pack)) + len(a.Keys(raw)) + len(a.Keys(named)); n != 2 {
+		t.Errorf("%d objects are left", n)
+	}
+	kept, err := d.Delete(t.Context(), time.Now(), objects[1:]...)
+	if err != nil || len(kept) != 1 || kept[0].Key != named || kept[0].Why != KeptHold {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+	if n := len(a.Keys(raw)) + len(a.Keys(staging)); n != 0 || len(a.Keys(named)) != 1 {
+		t.Errorf("%d objects are left that should be gone, %d that must stay", n, len(a.Keys(named)))
+	}
+	reasons := map[string]wire.DeletionReason{}
+	for _, key := range a.Keys(wire.DeletionsPrefix("thule")) {
+		body, _, err := a.Store.Get(t.Context(), key, objectstore.All)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := wire.DecodeDeletions(body)
+		_ = body.Close()
+		if err != nil || r.Header.Gateway != "gateway-1" || r.Header.At.IsZero() {
+			t.Errorf("%s: %+v, %v", key, r.Header, err)
+		}
+		for _, o := range r.Objects {
+			reasons[o.Key] = o.Reason
+		}
+	}
+	if diff := cmp.Diff(map[string]wire.DeletionReason{pack: wire.DeletedUnnamed, raw: wire.DeletedMoved}, reasons); diff != "" {
+		t.Errorf("recorded (-want +got):\n%s", diff)
+	}
+	if n := testutil.ToFloat64(metrics.deleted.WithLabelValues(string(wire.DeletedUnnamed))); n != 1 {
+		t.Errorf("%v packs are counted", n)
+	}
+}

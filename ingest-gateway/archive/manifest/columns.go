@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	read "github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// lineTally counts the lines of a day for the ledger, each object once, without remembering all
+// of them. The compacted day has one line for each object. In the parts after it an object's
+// first line says Current, or Withdrawn where it repeats another: only of the withdrawn ones
+// must be found out whether they have another line.
+type lineTally struct {
+	read.Columns
+	// withdrawn are those of the parts; the value is whether another line was found.
+	withdrawn map[read.IDHash]bool
+	// repeats are their records, of which the ledger needs little.
+	repeats []wire.Record
+}
+
+// compacted counts a line of the compacted day.
+func (t *lineTally) compacted(r *wire.Record, _ read.IDHash) { t.object(r) }
+
+func (t *lineTally) object(r *wire.Record) {
+	if r.Segment == nil { // the cutter counts datagrams
+		t.Add(r)
+	}
+}
+
+// part counts a line of a part.
+func (t *lineTally) part(r *wire.Record, id read.IDHash) {
+	switch {
+	case r.State == wire.StateWithdrawn:
+		if _, again := t.withdrawn[id]; !again {
+			if t.withdrawn == nil {
+				t.withdrawn = map[read.IDHash]bool{}
+			}
+			t.withdrawn[id] = false
+			t.repeats = append(t.repeats, wire.Record{ID: r.ID, Gateway: r.Gateway, Incarnation: r.Incarnation, Size: r.Size, Digest: r.Digest})
+		}
+	case r.State == wire.StateCurrent && r.RestoredAt == nil:
+		t.object(r)
+	}
+}
+
+// finish counts what the parts withdrew.
+func (t *lineTally) finish(ctx context.Context, store objectstore.Store, files read.Files) error {
+	if len(t.repeats) == 0 {
+		return nil
+	}
+	for r, err := range files.Lines(ctx, store) {
+		if err != nil {
+			return err
+		}
+		id := read.HashID(r.ID)
+		if _, withdrawn := t.withdrawn[id]; withdrawn && r.State != wire.StateWithdrawn {
+			t.withdrawn[id] = true
+		}
+	}
+	for i := range t.repeats {
+		r := &t.repeats[i]
+		if !t.withdrawn[read.HashID(r.ID)] {
+			t.Add(r)
+		}
+		t.Withdraw(r)
+	}
+	t.repeats, t.withdrawn = nil, nil
+	return nil
+}
+
+// columnsAtOnce bounds the ledger's columns that are on their way to JetStream at one time.
+const columnsAtOnce = 64
+
+// saveColumns writes the ledger's columns of announced and repeated objects where they
+// changed: absolute totals of what the day's manifest lists.
+func (w *Writer) saveColumns(ctx context.Context) error {
+	if err := w.lookForLedger(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(columnsAtOnce)
+	for _, d := range w.days {
+		if d.unsaved {
+			group.Go(func() error { return w.saveDay(ctx, d) })
+		}
+	}
+	return group.Wait()
+}
+
+// lookForLedger has the columns of all days in memory written once more where the ledger was
+// made anew. Those of others the closer brings back, see closing.
+func (w *Writer) lookForLedger(ctx context.Context) error {
+	epoch, _, err := stream.Epoch(ctx, w.cfg.JetStream, "KV_"+wire.LedgerBucket(w.cfg.Site))
+	if err != nil {
+		return err
+	}
+	if w.ledgerEpoch != "" && w.ledgerEpoch != epoch {
+		for _, d := range w.days {
+			d.unsaved = len(d.columns.Announced) > 0
+		}
+	}
+	w.ledgerEpoch = epoch
+	return nil
+}
+
+// saveDay may run beside those of other days.
+func (w *Writer) saveDay(ctx context.Context, d *day) error {
+	if err := w.saveColumn(ctx, d, wire.StepAnnounced, d.columns.Announced); err != nil {
+		return err
+	}
+	if d.repeated = d.repeated || d.columns.Repeated.Objects > 0; d.repeated {
+		repeated := map[string]wire.Totals{ledgerIncarnation: d.columns.Repeated}
+		if err := w.saveColumn(ctx, d, wire.StepRepeated, repeated); err != nil {
+			return err
+		}
+	}
+	d.unsaved = false
+	return nil
+}
+
+func (w *Writer) saveColumn(ctx context.Context, d *day, step wire.Step, of map[string]wire.Totals) error {
+	if err := w.cfg.Lease.Check(); err != nil {
+		return err
+	}
+	value, err := wire.LedgerEntry{Incarnations: of}.Encode()
+	if err != nil {
+		return err
+	}
+	key := wire.LedgerKey(d.instrument, d.day, step, wire.ArchivistWriter)
+	if _, err := w.ledger.Put(ctx, key, value); err != nil {
+		return fmt.Errorf("write %s of the ledger: %w", key, err)
+	}
+	return nil
+}
+
+// ledgerIncarnation stands for all lives of the manifest's writer in the column of repeats: the
+// totals are those of the manifest, not of a process.
+const ledgerIncarnation = "manifest"

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// maxLost bounds the lost originals that are reported for each time that parts are
+// closed. The scrub finds the others.
+const maxLost = 256
+
+// noteLost notes that the original of a repeat is not in the store.
+func (w *Writer) noteLost(id string, receivedAt time.Time, repeat wire.Notice) {
+	if len(w.lost) >= maxLost {
+		return
+	}
+	key, _ := wire.KeyOfID(id)
+	original := wire.Record{ID: id, Key: key, Size: repeat.Size, Digest: repeat.Digest, ReceivedAt: receivedAt}
+	w.lost = append(w.lost, wire.DamageOf(repeat.Instrument, original, wire.DamageMissing, w.cfg.Gateway, time.Now()))
+}
+
+// reportLost reports originals that are not in the store, for the scrub to confirm. It
+// comes after the parts that list them, and holds nothing up: the log has it all.
+func (w *Writer) reportLost(ctx context.Context) {
+	if len(w.lost) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	if err := w.tryReportLost(ctx); err != nil {
+		w.cfg.Log.Warn("that objects are missing cannot be reported now: the scrub will find them", "objects", len(w.lost), "error", err)
+	}
+	w.lost = w.lost[:0]
+}
+
+func (w *Writer) tryReportLost(ctx context.Context) error {
+	bucket := wire.StatusBucket(w.cfg.Site)
+	kv, err := w.cfg.JetStream.KeyValue(ctx, bucket)
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	for _, d := range w.lost {
+		value, err := d.Encode()
+		if err != nil {
+			return err
+		}
+		key := wire.DamageKey(d.Instrument, d.ID)
+		if _, err := kv.Create(ctx, key, value); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+			return fmt.Errorf("write %s of %s: %w", key, bucket, err)
+		}
+	}
+	return nil
+}

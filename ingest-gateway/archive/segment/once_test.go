@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// lab is a Site of one channel.
+type lab struct {
+	t     *testing.T
+	js    jetstream.JetStream
+	store objectstore.Store
+	epoch string
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{t: t, js: parts.NATS(t, parts.NATSOptions{}).JetStream(t), store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")}
+	parts.CreateSite(t, l.js, site)
+	var err error
+	if l.epoch, _, err = stream.Epoch(t.Context(), l.js, wire.ObservationStream(site)); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// cutUntil runs a new cutter until what it has archived holds.
+func (l *lab) cutUntil(what string, holds func(stream.Position) bool) *Cutter {
+	l.t.Helper()
+	c := newCutter(l.t, l.js, l.store)
+	c.cfg.Limits = func(string) (time.Duration, int64) { return 50 * time.Millisecond, 64 << 20 }
+	ctx, cancel := context.WithCancel(l.t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	await(l.t, what, done, func() bool { return holds(c.Archived()) })
+	cancel()
+	<-done
+	return c
+}
+
+// archived runs a new cutter until all before a sequence is archived.
+func (l *lab) archived(next uint64) *Cutter {
+	l.t.Helper()
+	return l.cutUntil(fmt.Sprintf("archived to %d", next), func(p stream.Position) bool { return p.Next >= next })
+}
+
+// segments returns what the segments in the store hold.
+func (l *lab) segments() []wire.SegmentRange {
+	l.t.Helper()
+	var all []wire.SegmentRange
+	for info, err := range l.store.List(l.t.Context(), wire.InstrumentPrefix(site, instrument), "") {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		head, err := l.store.Head(l.t.Context(), info.Key)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		n, err := wire.NoticeFromMetadata(info.Key, head.Metadata)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		all = append(all, *n.Segment)
+	}
+	return all
+}
+
+func (l *lab) publish(life string, number uint64) {
+	l.t.Helper()
+	publish(l.t, l.js, wire.PublicationID("pool-0", life, number), samples()[0])
+}
+
+// A message that was deleted from the middle of a planned range is counted as lost, and
+// the cut goes on.
+func TestDeletedFromTheMiddle(t *testing.T) {
+	l := newLab(t)
+	for i := range uint64(10) {
+		l.publish("one", i+1)
+	}
+	s, err := l.js.Stream(t.Context(), wire.ObservationStream(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cursors, err := l.js.KeyValue(t.Context(), wire.CursorBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := wire.DayOf(noon)
+	planned := wire.SegmentRange{Channel: "raw", Epoch: l.epoch, First: 1, Last: 10, Messages: 10, Datagrams: 10, DatagramBytes: 140}
+	value, err := wire.SegmentCursor{Epoch: l.epoch, Next: 1, Planned: &planned, PlannedDay: day}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cursors.Put(t.Context(), wire.SegmentCursorKey(instrument, "raw"), value); err != nil {
+		t.Fatal(err)
+	}
+	for _, sequence := range []uint64{4, 10} { // in the middle, and at the end
+		if err := s.SecureDeleteMsg(t.Context(), sequence); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := l.archived(11)
+	want := wire.Totals{Datagrams: 8, DatagramBytes: 8 * 14, Dropped: map[wire.Cause]uint64{wire.CauseMessageDeleted: 2}}
+	if diff := cmp.Diff(want, stored(t, l.js, instrument, day)); diff != "" {
+		t.Errorf("the ledger (-want +got):\n%s", diff)
+	}
+	held := wire.SegmentRange{Channel: "raw", Epoch: l.epoch, First: 1, Last: 10, Messages: 8, Datagrams: 8, DatagramBytes: 8 * 14, Deleted: 2}
+	if diff := cmp.Diff([]wire.SegmentRange{held}, l.segments()); diff != "" {
+		t.Errorf("segments (-want +got):\n%s", diff)
+	}
+	if n := testutil.ToFloat64(c.cfg.Metrics.dropped.WithLabelValues(string(wire.CauseMessageDeleted))); n != 2 {
+		t.Errorf("the metric says %v", n)
+	}
+}
+
+// A range of which less came than the stream's leader has is not settled.
+func TestLessThanPlanned(t *testing.T) {
+	l := newLab(t)
+	for i := range uint64(10) {
+		l.publish("one", i+1)
+	}
+	c := newCutter(t, l.js, l.store)
+	ch := newChannel(channelKey{instrument, "raw"}, nil)
+	planned := wire.SegmentRange{Channel: "raw", Epoch: l.epoch, First: 1, Last: 10, Messages: 10, Datagrams: 10}
+	for read, want := range map[uint64]error{10: nil, 9: errIncomplete, 0: errIncomplete} {
+		if err := c.compare(t.Context(), ch, planned, &built{readMessages: read, readDatagrams: read}); !errors.Is(err, want) {
+			t.Errorf("%d of 10 messages came: %v", read, err)
+		}
+	}
+}
+
+// A message that the stream holds a second time is in one segment, however late it comes
+// and whichever cutter is at work.
+func TestRepeatedAcrossSegments(t *testing.T) {
+	l := newLab(t)
+	l.publish("one", 1)
+	l.publish("one", 3)
+	l.archived(3)
+	l.publish("one", 1)
+	c := l.archived(4)
+	if n := testutil.ToFloat64(c.cfg.Metrics.repeats); n != 1 {
+		t.Errorf("%v repeats", n)
+	}
+	l.publish("one", 2) // of the group of 1 and 3, and refused for a while
+	l.publish("one", 3)
+	l.publish("two", 1) // another life counts anew
+	l.archived(7)
+	var held uint64
+	for _, s := range l.segments() {
+		held += s.Datagrams
+	}
+	if held != 4 || stored(t, l.js, instrument, wire.DayOf(noon)).Datagrams != 4 {
+		t.Errorf("%d datagrams in %+v, the ledger has %+v", held, l.segments(), stored(t, l.js, instrument, wire.DayOf(noon)))
+	}
+}
+
+// Where the cursors are lost, nothing is cut twice and nothing is left out; and what comes
+// a second time afterwards is known.
+func TestCursorsLost(t *testing.T) {
+	l := newLab(t)
+	for i := range uint64(6) {
+		l.publish("one", i+1)
+		l.archived(i + 2)
+	}
+	before := l.segments()
+	if err := l.js.DeleteKeyValue(t.Context(), wire.CursorBucket(site)); err != nil {
+		t.Fatal(err)
+	}
+	parts.CreateSite(t, l.js, site)
+	l.publish("one", 7)
+	l.publish("one", 2)
+	l.archived(9)
+	after := l.segments()
+	if len(before) != 6 || len(after) != 7 {
+		t.Fatalf("segments %+v, and then %+v", before, after)
+	}
+	if got := stored(t, l.js, instrument, wire.DayOf(noon)); got.Datagrams != 7 {
+		t.Errorf("the ledger has %+v, 7 datagrams were sent", got)
+	}
+	// The ledger, too: what is stored is counted from the segments.
+	for _, bucket := range []string{wire.CursorBucket(site), wire.LedgerBucket(site)} {
+		if err := l.js.DeleteKeyValue(t.Context(), bucket); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parts.CreateSite(t, l.js, site)
+	l.publish("one", 8)
+	l.archived(10)
+	if got := stored(t, l.js, instrument, wire.DayOf(noon)); got.Datagrams != 8 {
+		t.Errorf("the ledger has %+v, 8 datagrams were sent", got)
+	}
+}
+
+// Whatever order a committer's groups come in, and whatever comes again, each number is new
+// exactly once.
+func TestPublishedOnce(t *testing.T) {
+	const groups, seed = 12, 7
+	random := rand.New(rand.NewPCG(seed, seed))
+	p := publishedOf(&wire.SegmentCursor{})
+	message := func(number uint64) stream.Message {
+		m := stream.Message{Header: nats.Header{}}
+		m.Header.Set(wire.HeaderID, wire.PublicationID("pool-0", "one", number))
+		return m
+	}
+	var all []uint64
+	next := uint64(0) // gateways begin with 1; others may not
+	for range groups {
+		group := make([]uint64, 1+random.IntN(stream.MaxGroup))
+		for i := range group {
+			group[i] = next
+			next += 1 + random.Uint64N(50) // others are of other channels and streams
+		}
+		random.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+		for _, number := range group {
+			if p.repeated(message(number)) {
+				t.Fatalf("%d comes for the first time and is taken for a repeat", number)
+			}
+			all = append(all, number)
+			if again := all[random.IntN(len(all))]; !p.repeated(message(again)) {
+				t.Fatalf("%d comes a second time and is taken for new", again)
+			}
+		}
+		var cursor wire.SegmentCursor
+		p.save(&cursor)
+		value, err := cursor.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cursor, err = wire.DecodeSegmentCursor(value); err != nil || len(value) > 8<<10 {
+			t.Fatalf("a cursor of %d bytes, %v", len(value), err)
+		}
+		p = publishedOf(&cursor)
+	}
+}
+
+// What is remembered is bounded, and the incarnations that were heard last are kept.
+func TestPublishedIsBounded(t *testing.T) {
+	p := publishedOf(&wire.SegmentCursor{})
+	for life := range 3 * keepIncarnations {
+		m := stream.Message{Header: nats.Header{}, At: noon.Add(time.Duration(life) * time.Minute)}
+		m.Header.Set(wire.HeaderID, wire.PublicationID("pool-0", fmt.Sprint("life-", life), 1))
+		p.repeated(m)
+	}
+	var cursor wire.SegmentCursor
+	p.save(&cursor)
+	if _, kept := cursor.Published[fmt.Sprint("pool-0/life-", 3*keepIncarnations-1)]; len(cursor.Published) != keepIncarnations || !kept {
+		t.Errorf("%d incarnations are remembered, the last one: %t", len(cursor.Published), kept)
+	}
+	m := stream.Message{Header: nats.Header{}, At: noon.Add(keepIncarnation + 24*time.Hour)}
+	m.Header.Set(wire.HeaderID, wire.PublicationID("pool-1", "new", 1))
+	p.repeated(m)
+	p.save(&cursor)
+	if len(cursor.Published) != 1 {
+		t.Errorf("%d incarnations are remembered a month later", len(cursor.Published))
+	}
+}

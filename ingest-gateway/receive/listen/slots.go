@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package listen
+
+import (
+	"container/list"
+	"context"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// unidentifiedShare of all slots, as its inverse, may be held by connections of
+	// whose senders nothing is known yet, and addressShare of those by one address.
+	unidentifiedShare, addressShare = 4, 4
+	// network6 is how many bits of an IPv6 address tell clients apart: of the others a client has all.
+	network6 = 64
+)
+
+// Slots bound the connections that are open at a time. A connection is unidentified
+// until its sender is known to be one that may send. Unidentified connections hold a
+// part of the slots at most, and of that part a part for each address; where there are
+// more, the oldest of the address that has the most is closed. So senders that may send
+// find a slot, however many connections others open and keep. An address is one of IPv4,
+// or a network of 64 bits of IPv6.
+type Slots struct {
+	free *semaphore.Weighted
+	// most unidentified connections, of all addresses and of one.
+	most, mostOfOne int
+	displaced       func(netip.AddrPort)
+
+	mu sync.Mutex
+	// last is the number of the newest slot.
+	last         uint64
+	unidentified int
+	byAddress    map[netip.Prefix]*list.List // of unidentified *Slot, the oldest first
+}
+
+// Slot is held by one connection.
+type Slot struct {
+	slots   *Slots
+	source  netip.AddrPort
+	address netip.Prefix
+	evict   func()
+	// Guarded by slots.mu: the place among the unidentified connections of the address,
+	// nil for one that is identified or over; released says that it is over.
+	place    *list.Element
+	number   uint64
+	released bool
+}
+
+// NewSlots returns n slots. Displaced, which may be nil, hears of each unidentified
+// connection that was closed to make room.
+func NewSlots(n int64, displaced func(source netip.AddrPort)) *Slots {
+	most := max(int(n/unidentifiedShare), 1)
+	if displaced == nil {
+		displaced = func(netip.AddrPort) {}
+	}
+	return &Slots{
+		free: semaphore.NewWeighted(n), most: most, mostOfOne: max(most/addressShare, 1), displaced: displaced,
+		byAddress: map[netip.Prefix]*list.List{},
+	}
+}
+
+// Acquire takes a slot for a connection from source, which is unidentified. Evict closes
+// it, and may be called from any goroutine until Release. Where all slots are held by
+// identified connections it waits. The only error is ctx's.
+func (s *Slots) Acquire(ctx context.Context, source netip.AddrPort, evict func()) (*Slot, error) {
+	for !s.free.TryAcquire(1) {
+		s.mu.Lock()
+		gone := s.heaviest()
+		s.mu.Unlock()
+		if gone != nil {
+			s.displace(gone)
+			continue
+		}
+		if err := s.free.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		break
+	}
+	slot := &Slot{slots: s, source: source, address: networkOf(source.Addr()), evict: evict}
+	s.mu.Lock()
+	gone := s.tooMany(slot.address)
+	of := s.byAddress[slot.address]
+	if of == nil {
+		of = list.New()
+		s.byAddress[slot.address] = of
+	}
+	s.last++
+	slot.number, slot.place = s.last, of.PushBack(slot)
+	s.unidentified++
+	s.mu.Unlock()
+	if gone != nil {
+		s.displace(gone)
+	}
+	return slot, nil
+}
+
+// networkOf is what is counted as one address.
+func networkOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = network6
+	}
+	network, _ := a.Prefix(bits) // of no address it is the zero Prefix
+	return network
+}
+
+// tooMany returns the connection that makes room for another one of an address, nil
+// where there is room. The mutex is held.
+func (s *Slots) tooMany(address netip.Prefix) *Slot {
+	if of := s.byAddress[address]; of != nil && of.Len() >= s.mostOfOne {
+		return oldest(of)
+	}
+	if s.unidentified >= s.most {
+		return s.heaviest()
+	}
+	return nil
+}
+
+// heaviest returns the oldest unidentified connection of the address that has the most,
+// of several such the oldest of all; nil where there is none. The mutex is held.
+func (s *Slots) heaviest() *Slot {
+	var most *list.List
+	for _, of := range s.byAddress {
+		if most == nil || of.Len() > most.Len() || of.Len() == most.Len() && oldest(of).number < oldest(most).number {
+			most = of
+		}
+	}
+	if most == nil {
+		return nil
+	}
+	return oldest(most)
+}
+
+func oldest(of *list.List) *Slot { return of.Front().Value.(*Slot) }
+
+// displace closes an unidentified connection, unless it is identified meanwhile.
+func (s *Slots) displace(slot *Slot) {
+	s.mu.Lock()
+	if slot.place == nil {
+		s.mu.Unlock()
+		return
+	}
+	slot.forget()
+	slot.released = true
+	s.mu.Unlock()
+	s.free.Release(1)
+	slot.evict()
+	s.displaced(slot.source)
+}
+
+// forget takes a slot out of the unidentified connections. The mutex is held.
+func (c *Slot) forget() {
+	if c.place == nil {
+		return
+	}
+	s := c.slots
+	s.unidentified--
+	of := s.byAddress[c.address]
+	if of.Remove(c.place); of.Len() == 0 {
+		delete(s.byAddress, c.address)
+	}
+	c.place = nil
+}
+
+// Identified says that the connection's sender is one that may send: it keeps its slot
+// until Release.
+func (c *Slot) Identified() {
+	c.slots.mu.Lock()
+	defer c.slots.mu.Unlock()
+	c.forget()
+}
+
+// Release gives the slot back. Calls after the first do nothing.
+func (c *Slot) Release() {
+	c.slots.mu.Lock()
+	c.forget()
+	over := c.released
+	c.released = true
+	c.slots.mu.Unlock()
+	if !over {
+		c.slots.free.Release(1)
+	}
+}

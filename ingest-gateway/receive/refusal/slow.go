@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package refusal
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// failureBurst failures of an address are answered at once, then one a second.
+	failureBurst = 10
+	// maxDelay bounds how long an answer is held back. It is less than a request may
+	// take until its body is read.
+	maxDelay = 5 * time.Second
+	// maxAddresses are remembered.
+	maxAddresses = 4096
+	// network6 is what is one address of IPv6: what a provider gives to one customer.
+	network6 = 64
+)
+
+// Slow holds answers back from addresses whose authentication fails again and again: who
+// tries tokens, or certificates, gets on slowly. Other answers to the same address, and
+// other addresses, are not held back. Its methods may be called from many goroutines.
+type Slow struct {
+	delayed *prometheus.CounterVec
+
+	mu   sync.Mutex
+	from map[netip.Prefix]*rate.Limiter
+}
+
+// NewSlow returns a Slow that knows no address.
+func NewSlow(reg prometheus.Registerer) *Slow {
+	s := &Slow{from: map[netip.Prefix]*rate.Limiter{}, delayed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_gateway_authentication_delayed_total",
+		Help: "Refusals of tokens and certificates that were held back, since their address had many, by cause.",
+	}, []string{"cause"})}
+	reg.MustRegister(s.delayed)
+	return s
+}
+
+// Hold returns when a refusal may be answered: at once where it is none of a failed
+// authentication. It returns early when ctx ends.
+func (s *Slow) Hold(ctx context.Context, cause wire.Cause, addr netip.Addr) {
+	if cause != wire.CauseBadToken && cause != wire.CauseBadCertificate {
+		return
+	}
+	delay := s.delay(time.Now(), addr)
+	if delay <= 0 {
+		return
+	}
+	s.delayed.WithLabelValues(string(cause)).Inc()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+	}
+}
+
+// delay notes a failure, and returns how long its answer is held back.
+func (s *Slow) delay(now time.Time, addr netip.Addr) time.Duration {
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = network6
+	}
+	from, err := addr.Prefix(bits)
+	if err != nil { // no address at all
+		return maxDelay
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.from[from]
+	if l == nil {
+		s.makeRoom(now)
+		l = rate.NewLimiter(1, failureBurst)
+		s.from[from] = l
+	}
+	r := l.ReserveN(now, 1)
+	delay := r.DelayFrom(now)
+	if delay > maxDelay {
+		r.CancelAt(now) // what is owed does not grow without end
+		delay = maxDelay
+	}
+	return delay
+}
+
+// makeRoom forgets addresses that owe nothing, and where none is left all. The mutex
+// is held.
+func (s *Slow) makeRoom(now time.Time) {
+	if len(s.from) < maxAddresses {
+		return
+	}
+	for from, l := range s.from {
+		if l.TokensAt(now) >= failureBurst {
+			delete(s.from, from)
+		}
+	}
+	if len(s.from) >= maxAddresses {
+		clear(s.from)
+	}
+}

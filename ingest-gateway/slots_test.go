@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// crowd opens connections that are kept, and says something on each.
+func crowd(t *testing.T, n, port int, from string, say func(i int) []byte) []net.Conn {
+	t.Helper()
+	var all []net.Conn
+	for i := range n {
+		d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c, err := d.DialContext(t.Context(), "tcp", loopback(port))
+		if err != nil {
+			continue // the gateway may close what comes: the crowd is there all the same
+		}
+		t.Cleanup(func() { c.Close() })
+		_, _ = c.Write(say(i))
+		all = append(all, c)
+	}
+	return all
+}
+
+// Unknown senders that open connections and keep them leave a slot for who may send,
+// over every way in.
+func TestCrowdOfUnknownSenders(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	const connections, visitors = 64, 300
+	web, raw, edge := parts.FreePort(t), parts.FreePort(t), parts.FreeEdgePort(t)
+	camera, aurora, radar := httpInstrument("camera", web), httpInstrument("aurora", web), tcpInstrument("radar", raw)
+	aurora.Ways[0].Sources = []string{"192.0.2.0/24"}
+	radar.Ways[0].Sources = []string{"127.0.0.1/32", "198.51.100.0/24"}
+	revision := l.declare(t, camera, aurora, radar)
+	g := l.start(t, gatewayOptions{flags: []string{
+		"--max-connections", fmt.Sprint(connections), "--edge-port", fmt.Sprint(edge), "--edge-sources", "127.0.0.0/8"}})
+	g.awaitReady()
+	l.awaitRevision(t, g.name, revision)
+	awaitListening(t, web)
+
+	refused := []byte("GET /in/aurora/x HTTP/1.1\r\nHost: x\r\n\r\n")
+	silent := []byte("PUT /in/camera/x HT")
+	sends := func(name string) {
+		t.Helper()
+		object := random(uint64(len(name)), 1000)
+		put(in(web, "camera", name), object).wantReceipt(t, 201, object)
+		if got := send(t, raw, object).receipt(t); got != receiptOf(object) {
+			t.Errorf("%s: over TCP: %+v", name, got)
+		}
+		if got := throughEdge(t, edge, header(t, 2, "198.51.100.7:4001", raw), object).receipt(t); got != receiptOf(object) {
+			t.Errorf("%s: behind the edge: %+v", name, got)
+		}
+	}
+	sends("alone")
+
+	kept := crowd(t, visitors, web, "127.0.0.9", func(int) []byte { return refused })
+	sends("beside-refused-requests")
+	for _, c := range kept { // a refusal ends its connection
+		_ = c.SetReadDeadline(within())
+		answers := bufio.NewReader(c)
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			continue // it made room before its answer
+		}
+		if resp.StatusCode != http.StatusForbidden || !resp.Close {
+			t.Errorf("a refusal that keeps its connection: %v", resp)
+		}
+	}
+	crowd(t, visitors, web, "127.0.0.9", func(int) []byte { return silent })
+	sends("beside-requests-without-an-end")
+	crowd(t, visitors, raw, "127.0.0.9", func(int) []byte { return []byte("x") })
+	sends("beside-unknown-senders-of-TCP")
+	crowd(t, visitors, edge, "127.0.0.9", func(i int) []byte {
+		return append(header(t, 2, fmt.Sprintf("203.0.113.%d:4000", i%250+1), web), silent...)
+	})
+	sends("beside-unknown-senders-behind-the-edge")
+	series := fmt.Sprintf("substorm_gateway_refused_total{cause=%q,instrument=%q}", wire.CauseTooManyConnections, wire.UnknownInstrument)
+	if v := g.metric(series); v == "" || v == "0" {
+		t.Errorf("%s is %q", series, v)
+	}
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package boottime
+
+import "time"
+
+var started = time.Now()
+
+// Now is the time since the program began. What needs more runs on Linux.
+func Now() time.Duration { return time.Since(started) }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"cmp"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Columns are those of the ledger that a day's manifest says, see wire.Step.
+type Columns struct {
+	// Announced has the objects by the incarnation that received them, Stored the datagrams
+	// by channel.
+	Announced, Stored map[string]wire.Totals
+	Repeated          wire.Totals
+}
+
+// Add counts an object or a segment, once. A duplicate that is listed as an object of its own
+// since its original is gone (wire.OrphanID) was announced before, and is repeated no longer.
+func (c *Columns) Add(r *wire.Record) {
+	if s := r.Segment; s != nil {
+		c.Stored = plus(c.Stored, cmp.Or(s.Channel, wire.UnknownChannel), s.Totals())
+		return
+	}
+	if wire.IsOrphanID(r.ID) {
+		c.Keep(r)
+		return
+	}
+	c.Announced = plus(c.Announced, wire.LedgerIncarnation(r), one(r))
+	if r.State == wire.StateWithdrawn {
+		c.Withdraw(r)
+	}
+}
+
+// Withdraw says of an object that was added that it repeats another one.
+func (c *Columns) Withdraw(r *wire.Record) { c.Repeated = c.Repeated.Plus(one(r)) }
+
+// Keep says that an object that was withdrawn is kept after all.
+func (c *Columns) Keep(r *wire.Record) {
+	c.Repeated.Objects--
+	c.Repeated.ObjectBytes -= uint64(r.Size)
+	c.Repeated.Digest = c.Repeated.Digest.Minus(r.Digest)
+}
+
+func one(r *wire.Record) wire.Totals {
+	return wire.Totals{Objects: 1, ObjectBytes: uint64(r.Size), Digest: r.Digest}
+}
+
+func plus(sums map[string]wire.Totals, of string, t wire.Totals) map[string]wire.Totals {
+	if sums == nil {
+		sums = map[string]wire.Totals{}
+	}
+	sums[of] = sums[of].Plus(t)
+	return sums
+}

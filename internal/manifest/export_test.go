@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import "testing"
+
+// HoldAtMost bounds how many identities are held while a test runs.
+func HoldAtMost(t *testing.T, held int) {
+	was := maxHeld
+	t.Cleanup(func() { maxHeld = was })
+	maxHeld = held
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Action is what an ArchiveRequest asks for.
+type Action string
+
+// The values of Action.
+const (
+	ActionRetract Action = "Retract"
+	ActionRestore Action = "Restore"
+	ActionPurge   Action = "Purge"
+)
+
+// MaxReason is how long Reason and By of an ArchiveRequest may be, in bytes: they
+// stand in every listing.
+const MaxReason = 500
+
+// ArchiveRequest asks the archivist to retract, restore or purge one object. It
+// changes nothing by itself: what is published, as a Notice, is what the archivist
+// decided.
+type ArchiveRequest struct {
+	Format     int    `json:"format"`
+	Site       string `json:"site"`
+	Instrument string `json:"instrument"`
+	// Run names one run of a command: all its decisions are published on one subject.
+	Run    string `json:"run"`
+	Action Action `json:"action"`
+	// ID and ReceivedAt name the object. What it is, and where it lies, the manifests say.
+	ID         string    `json:"id"`
+	ReceivedAt time.Time `json:"receivedAt"`
+	// Reason says why, in words for people, and By who asks.
+	Reason string `json:"reason"`
+	By     string `json:"by"`
+}
+
+// DecisionResult is what became of an ArchiveRequest.
+type DecisionResult string
+
+// The values of DecisionResult. Done: the manifests in the bucket say so.
+const (
+	DecisionDone    DecisionResult = "Done"
+	DecisionRefused DecisionResult = "Refused"
+)
+
+// ArchiveDecision says what the archivist decided about an ArchiveRequest.
+type ArchiveDecision struct {
+	Format     int            `json:"format"`
+	Site       string         `json:"site"`
+	Instrument string         `json:"instrument"`
+	Run        string         `json:"run"`
+	Action     Action         `json:"action"`
+	ID         string         `json:"id"`
+	Result     DecisionResult `json:"result"`
+	// Reason is the cause of a refusal, one word, and Message what to do.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// State of the object in the manifests; empty where none lists it.
+	State     State     `json:"state,omitempty"`
+	DecidedAt time.Time `json:"decidedAt"`
+}
+
+var runName = regexp.MustCompile(`^[0-9A-Za-z]{8,64}$`)
+
+// CheckRun returns ErrMalformed for what cannot be ArchiveRequest.Run.
+func CheckRun(run string) error {
+	if !runName.MatchString(run) {
+		return fmt.Errorf("run %q: want 8 to 64 letters and digits: %w", run, ErrMalformed)
+	}
+	return nil
+}
+
+func checkAction(a Action) error {
+	switch a {
+	case ActionRetract, ActionRestore, ActionPurge:
+		return nil
+	default:
+		return fmt.Errorf("action %q: want %s, %s or %s: %w", a, ActionRetract, ActionRestore, ActionPurge, ErrMalformed)
+	}
+}
+
+// CheckReason returns ErrMalformed for what cannot be Reason or By of an
+// ArchiveRequest.
+func CheckReason(text string) error {
+	if len(text) > MaxReason || strings.ContainsFunc(text, unicode.IsControl) {
+		return fmt.Errorf("text of %d bytes: want one line of at most %d bytes: %w", len(text), MaxReason, ErrMalformed)
+	}
+	return nil
+}
+
+// MessageID is the request's Nats-Msg-Id.
+func (r ArchiveRequest) MessageID() string { return r.Run + "/" + string(r.Action) + "/" + r.ID }
+
+// Encode writes the request as JSON.
+func (r ArchiveRequest) Encode() ([]byte, error) {
+	r.Format = Format
+	return json.Marshal(r)
+}
+
+// DecodeArchiveRequest reads a request. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeArchiveRequest(data []byte) (ArchiveRequest, error) {
+	r, err := decode(data, func(r ArchiveRequest) int { return r.Format })
+	if err != nil {
+		return ArchiveRequest{}, err
+	}
+	if r.Site == "" || r.Instrument == "" || r.ID == "" || r.ReceivedAt.IsZero() {
+		return ArchiveRequest{}, fmt.Errorf("request of %q lacks site, instrument, id or receivedAt: %w", r.ID, ErrMalformed)
+	}
+	for _, err := range []error{CheckRun(r.Run), checkAction(r.Action), CheckReason(r.Reason), CheckReason(r.By)} {
+		if err != nil {
+			return ArchiveRequest{}, fmt.Errorf("request of %q: %w", r.ID, err)
+		}
+	}
+	return r, nil
+}
+
+// MessageID is the decision's Nats-Msg-Id.
+func (d ArchiveDecision) MessageID() string {
+	return "decision/" + d.Run + "/" + string(d.Action) + "/" + d.ID
+}
+
+// Encode writes the decision as JSON.
+func (d ArchiveDecision) Encode() ([]byte, error) {
+	d.Format = Format
+	return json.Marshal(d)
+}
+
+// DecodeArchiveDecision reads a decision. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeArchiveDecision(data []byte) (ArchiveDecision, error) {
+	d, err := decode(data, func(d ArchiveDecision) int { return d.Format })
+	if err != nil {
+		return ArchiveDecision{}, err
+	}
+	if d.Site == "" || d.Instrument == "" || d.ID == "" || d.Result != DecisionDone && d.Result != DecisionRefused {
+		return ArchiveDecision{}, fmt.Errorf("decision on %q lacks site, instrument, id or result: %w", d.ID, ErrMalformed)
+	}
+	for _, err := range []error{CheckRun(d.Run), checkAction(d.Action)} {
+		if err != nil {
+			return ArchiveDecision{}, fmt.Errorf("decision on %q: %w", d.ID, err)
+		}
+	}
+	return d, nil
+}
+
+// IsDecided says whether a notice that takes an object back comes from the archivist, by
+// its ce-source: it alone decides about that.
+func IsDecided(n Notice, source string) bool {
+	return source == EventSource(n.Site, ArchivistWriter)
+}
+
+// RequestSubject is where ArchiveRequests of an instrument are published, into the
+// stream of notices, so that they are read in the order of what they speak of.
+func RequestSubject(site, instrument string) string { return "request." + site + "." + instrument }
+
+// RequestSubjects matches all ArchiveRequests of a Site.
+func RequestSubjects(site string) string { return "request." + site + ".>" }
+
+// DecisionSubject is where the ArchiveDecisions on the requests of a run are
+// published, into the stream of notices.
+func DecisionSubject(site, instrument, run string) string {
+	return "decision." + site + "." + instrument + "." + run
+}
+
+// DecisionSubjects matches all ArchiveDecisions of a Site.
+func DecisionSubjects(site string) string { return "decision." + site + ".>" }
+
+// NoticeStreamSubjects are all that the stream of notices of a Site takes: notices, gap
+// records of consumers, and requests of the archivist with their decisions.
+func NoticeStreamSubjects(site string) []string {
+	return []string{NoticeSubjects(site), GapSubjects(site), RequestSubjects(site), DecisionSubjects(site)}
+}

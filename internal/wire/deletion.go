@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// DeletionReason says why the archivist deletes an object of the bucket.
+type DeletionReason string
+
+// The reasons.
+const (
+	// DeletedUnnamed: a pack that no manifest names. Its members are listed in other
+	// places, or as duplicates, or were purged.
+	DeletedUnnamed DeletionReason = "Unnamed"
+	// DeletedRewritten: a pack that was written anew without what was purged.
+	DeletedRewritten DeletionReason = "Rewritten"
+	// DeletedMoved: an object of its own whose bytes are in a pack by now.
+	DeletedMoved DeletionReason = "Moved"
+	// DeletedDuplicate: an object that is equal to an earlier one, which stays.
+	DeletedDuplicate DeletionReason = "Duplicate"
+	// DeletedPurged: somebody purged the object. DeletedExpired: spec.archive.retention
+	// keeps its day no longer.
+	DeletedPurged  DeletionReason = "Purged"
+	DeletedExpired DeletionReason = "Expired"
+	// DeletedStaging: staging that nobody works on any more. DeletedUpload: an upload to
+	// which nothing came for as long as it is kept. DeletedRoot: an old root of an index.
+	DeletedStaging DeletionReason = "Staging"
+	DeletedUpload  DeletionReason = "Upload"
+	DeletedRoot    DeletionReason = "Root"
+)
+
+// DeletionReasons are all of them.
+var DeletionReasons = []DeletionReason{DeletedUnnamed, DeletedRewritten, DeletedMoved, DeletedDuplicate, DeletedPurged, DeletedExpired,
+	DeletedStaging, DeletedUpload, DeletedRoot}
+
+// DeletionsPrefix is what all deletion records of a Site begin with, and DeletionPrefix
+// those of one UTC day of deletion.
+func DeletionsPrefix(site string) string { return "deletions/" + site + "/" }
+
+// DeletionPrefix is what the records of a day begin with.
+func DeletionPrefix(site string, day Day) string { return DeletionsPrefix(site) + string(day) + "/" }
+
+// DeletionKey is the key of a deletion record: deletions/<site>/<yyyy-mm-dd>/<13-digit
+// ms>-<gateway>-<incarnation>-<n>.jsonl.zst, n counting the records of one lease.
+func DeletionKey(h DeletionHeader, number uint64) string {
+	return fmt.Sprintf("%s%013d-%s-%s-%d.jsonl.zst", DeletionPrefix(h.Site, DayOf(h.At)), h.At.UnixMilli(), h.Gateway, h.Incarnation, number)
+}
+
+// DeletionHeader is the first line of a deletion record.
+type DeletionHeader struct {
+	Format int    `json:"format"`
+	Site   string `json:"site"`
+	// At is when the record was written, right before the objects were deleted. A process
+	// that dies in between leaves some of them; the next archivist decides anew.
+	At time.Time `json:"at"`
+	// Gateway and Incarnation deleted them.
+	Gateway     string `json:"gateway"`
+	Incarnation string `json:"incarnation"`
+}
+
+// DeletedObject is a further line.
+type DeletedObject struct {
+	Key    string         `json:"key"`
+	Reason DeletionReason `json:"reason"`
+	// Instrument whose data it is; absent for what several share.
+	Instrument string `json:"instrument,omitempty"`
+	// Instead is where the bytes are kept, by key or ID, where that is one place.
+	Instead string `json:"instead,omitempty"`
+}
+
+// Deletions is a record of objects that the archivist deleted: JSON lines, compressed
+// with zstd. Records are created and never changed.
+type Deletions struct {
+	Header  DeletionHeader
+	Objects []DeletedObject
+}
+
+// Encode writes the record.
+func (d Deletions) Encode() ([]byte, error) {
+	d.Header.Format = Format
+	var out bytes.Buffer
+	z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	lines := json.NewEncoder(z)
+	lines.SetEscapeHTML(false) // keys stay as they are
+	if err := lines.Encode(d.Header); err != nil {
+		return nil, err
+	}
+	for _, o := range d.Objects {
+		if err := lines.Encode(o); err != nil {
+			return nil, err
+		}
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// DecodeDeletions reads a record. Errors: ErrMalformed, ErrNewerFormat, and those of r,
+// which say nothing about the record.
+func DecodeDeletions(r io.Reader) (Deletions, error) {
+	source := &watchedReader{r: r}
+	z, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxManifestWindow), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return Deletions{}, fmt.Errorf("deletion record: %w", err)
+	}
+	defer z.Close()
+	d, err := readDeletions(json.NewDecoder(io.LimitReader(z, maxDayFile)))
+	if err != nil {
+		return Deletions{}, source.explain(err)
+	}
+	return d, nil
+}
+
+func readDeletions(lines *json.Decoder) (d Deletions, err error) {
+	var first json.RawMessage
+	if err := lines.Decode(&first); err != nil {
+		return d, fmt.Errorf("deletion record: it has no header: %w: %v", ErrMalformed, err)
+	}
+	if d.Header, err = decode(first, func(h DeletionHeader) int { return h.Format }); err != nil {
+		return d, err
+	}
+	for {
+		var o DeletedObject
+		err := lines.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return d, nil
+		}
+		if err != nil || o.Key == "" {
+			return Deletions{}, fmt.Errorf("deletion record: line %d: %w: %v", len(d.Objects)+2, ErrMalformed, err)
+		}
+		d.Objects = append(d.Objects, o)
+	}
+}

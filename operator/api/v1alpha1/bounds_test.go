@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// TestBounds: each duration and each quantity that our types declare has a rule that says
+// how great it may be, and each time a pattern. Without one the API server takes what Go
+// cannot read.
+func TestBounds(t *testing.T) {
+	found := 0
+	for kind, crd := range schemas(t) {
+		object, err := v1alpha1Scheme().New(v1alpha1.GroupVersion.WithKind(kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+		delete(root.Properties, "metadata")
+		bounded(root, reflect.TypeOf(object).Elem(), path{kind}, func(at path, s apiextensionsv1.JSONSchemaProps, parse string) {
+			found++
+			for _, rule := range s.XValidations {
+				if parse != "" && strings.Contains(rule.Rule, parse) {
+					return
+				}
+			}
+			if parse == "" && s.Pattern == "" {
+				t.Errorf("%s has no pattern: the API server takes times that Go does not, with a small t say", at)
+			} else if parse != "" {
+				t.Errorf("%s has no rule with %s: give it a +kubebuilder:validation:XValidation that says how great it may be", at, parse)
+			}
+		})
+	}
+	if found == 0 {
+		t.Error("no duration and no quantity was found")
+	}
+}
+
+// bounded calls found for every duration, quantity and time, but for those of conditions,
+// which are Kubernetes' own.
+func bounded(s apiextensionsv1.JSONSchemaProps, of reflect.Type, at path, found func(path, apiextensionsv1.JSONSchemaProps, string)) {
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	switch {
+	case of == reflect.TypeFor[metav1.Duration]():
+		found(at, s, "duration(self) <= duration(")
+	case of == reflect.TypeFor[resource.Quantity]():
+		found(at, s, ").isGreaterThan(quantity(")
+	case of == reflect.TypeFor[metav1.Time]():
+		found(at, s, "")
+	case of == reflect.TypeFor[metav1.Condition]():
+	case of.Kind() == reflect.Slice && s.Items != nil:
+		bounded(*s.Items.Schema, of.Elem(), at.to("[]"), found)
+	case of.Kind() == reflect.Struct:
+		for i := range of.NumField() {
+			field := of.Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if inner, ok := s.Properties[name]; ok {
+				bounded(inner, field.Type, at.to(name), found)
+			}
+		}
+	}
+}
+
+// TestNoBooleans: no value of an enumeration is something else than a text to a reader of
+// YAML 1.1, as many are: On and Off are booleans there.
+func TestNoBooleans(t *testing.T) {
+	for kind, crd := range schemas(t) {
+		for _, leaf := range leaves(*crd.Spec.Versions[0].Schema.OpenAPIV3Schema, path{kind}) {
+			for _, value := range leaf.schema.Enum {
+				var text string
+				if leaf.schema.Type != "string" || yaml.Unmarshal(value.Raw, &text) != nil {
+					continue // a number
+				}
+				if strings.HasSuffix(leaf.path.String(), "status.conditions[].status") {
+					continue // metav1.Condition's
+				}
+				var read any
+				if err := yaml.Unmarshal([]byte(text), &read); err != nil || read != text {
+					t.Errorf("%s: %s is %v to YAML: %v", leaf.path, text, read, err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// keepCredentials renews the credentials that were issued for a resource that is not
+// accepted now, or that cannot be read: its programs run, and an invalid edit must not
+// stop them when the credentials expire. They are signed as they are, with the
+// permissions that they have; nothing is issued where there is nothing. It returns what is
+// in the Secret; nil where that holds no credentials of the owner's.
+func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, owner client.Object, name string, now time.Time) (*plan.Credentials, error) {
+	at := types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}
+	current, err := secrets.get(ctx, at)
+	if err != nil || current == nil || !metav1.IsControlledBy(current, owner) {
+		return nil, err
+	}
+	claims, had := issuedToken(current), issued(current)
+	if had == nil || owner.GetDeletionTimestamp() != nil {
+		return had, nil
+	}
+	key, err := r.keyOf(ctx, secrets, owner.GetNamespace(), claims)
+	if err != nil || key == nil {
+		return had, err
+	}
+	creds, is, err := key.again(claims, current, owner.GetAnnotations()[v1alpha1.AnnotationRotateCredentials], now)
+	if err != nil || creds == nil {
+		return had, err
+	}
+	secret, err := coreac.ExtractSecret(current, plan.FieldOwner)
+	if err != nil {
+		return had, err
+	}
+	defer secrets.forget(at)
+	if _, err := r.applySecret(ctx, name, secret.WithData(map[string][]byte{plan.KeyUserCreds: creds})); err != nil {
+		return had, err
+	}
+	return is, nil
+}
+
+// keepUnreadable does that for a resource that cannot be read, whose status stays as it is.
+func (r *applier) keepUnreadable(ctx context.Context, secrets *secretReader, statuses *statusWriter, name resource,
+	owner client.Object, secret string, now time.Time,
+) (ctrl.Result, error) {
+	is, err := r.keepCredentials(ctx, secrets, owner, secret, now)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return statuses.kept(name, is, now), nil
+}
+
+// keyOf finds, among the keys that the namespace's Sites name, one of the account that a
+// token is of; the one that signed it where that is there. It is nil where there is none.
+func (r *applier) keyOf(ctx context.Context, secrets *secretReader, namespace string, claims *jwt.UserClaims) (*accountKey, error) {
+	var sites v1alpha1.SiteList
+	if err := r.client.List(ctx, &sites, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var found *accountKey
+	for i := range sites.Items {
+		needs := slices.Concat(plan.JetStreamSecrets(&sites.Items[i]), plan.ConsumerAccountSecrets(&sites.Items[i]))
+		have, err := secrets.read(ctx, namespace, needs)
+		if err != nil {
+			return nil, err
+		}
+		for _, need := range needs {
+			key, err := readAccountKey(have[need.Name])
+			if err != nil || key.account != accountOf(claims) {
+				continue // no key, or another account's
+			}
+			if key.issuer == claims.Issuer {
+				return &key, nil
+			}
+			found = &key
+		}
+	}
+	return found, nil
+}
+
+// again signs a token anew where its credentials are due, with the permissions that it
+// has. The file is nil where the Secret's stays.
+func (k accountKey) again(claims *jwt.UserClaims, current *corev1.Secret, rotate string, now time.Time) ([]byte, *plan.Credentials, error) {
+	had := issued(current)
+	action := plan.JetStreamUser{}.Action(had, had.Permissions, rotate, now)
+	if action == plan.CredentialsKept && claims.Issuer != k.issuer {
+		action = plan.CredentialsRenewed // the key that signed it is another's now, or revoked
+	}
+	return k.issue(action, claims, had.Permissions, plan.CredentialsLife, current, now)
+}
+
+// accountOf is the account that a user's token is of.
+func accountOf(claims *jwt.UserClaims) string {
+	if claims.IssuerAccount != "" {
+		return claims.IssuerAccount
+	}
+	return claims.Issuer
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// Readable returns a copy of cfg whose clients can decode every object of our kinds. A
+// typed client fails a whole list, and a whole watch, for one object that it cannot
+// decode, as an object that was stored under another version of the CRDs may be. Here such
+// an object loses the fields that cannot be decoded, and bears
+// v1alpha1.AnnotationUnreadable, which says why: the planners leave all that was made for
+// it as it stands.
+func Readable(cfg *rest.Config, scheme *runtime.Scheme, log *slog.Logger) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &readableTransport{next: next, mend: mender{scheme: scheme, log: log}}
+	})
+	return cfg
+}
+
+type readableTransport struct {
+	next http.RoundTripper
+	mend mender
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *readableTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	ours := strings.Contains(req.URL.Path, "/apis/"+v1alpha1.GroupVersion.String()+"/")
+	if err != nil || !ours || req.Method != http.MethodGet || resp.StatusCode != http.StatusOK ||
+		!strings.HasPrefix(resp.Header.Get("Content-Type"), runtime.ContentTypeJSON) {
+		return resp, err
+	}
+	if watch, _ := strconv.ParseBool(req.URL.Query().Get("watch")); watch {
+		resp.Body = &readableWatch{events: json.NewDecoder(resp.Body), body: resp.Body, mend: t.mend}
+		return resp, nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", req.URL.Path, err)
+	}
+	body = t.mend.answer(body)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	resp.Header.Del("Content-Length")
+	return resp, nil
+}
+
+// readableWatch is the body of a watch: one JSON object after the other.
+type readableWatch struct {
+	events *json.Decoder
+	body   io.Closer
+	mend   mender
+	rest   []byte
+}
+
+// Read implements io.Reader.
+func (w *readableWatch) Read(p []byte) (int, error) {
+	if len(w.rest) == 0 {
+		var event json.RawMessage
+		if err := w.events.Decode(&event); err != nil {
+			return 0, err
+		}
+		w.rest = append(w.mend.event(event), '\n')
+	}
+	n := copy(p, w.rest)
+	w.rest = w.rest[n:]
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (w *readableWatch) Close() error { return w.body.Close() }
+
+// mender takes out of objects what cannot be decoded. What is no JSON object of ours stays
+// as it came.
+type mender struct {
+	scheme *runtime.Scheme
+	log    *slog.Logger
+}
+
+// answer mends a list, or one object.
+func (m mender) answer(body []byte) []byte {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if json.Unmarshal(body, &list) != nil || list.Items == nil {
+		return m.object(body)
+	}
+	changed := false
+	for i, item := range list.Items {
+		mended := m.object(item)
+		changed = changed || !bytes.Equal(mended, item)
+		list.Items[i] = mended
+	}
+	if !changed {
+		return body
+	}
+	return replaced(body, "items", list.Items)
+}
+
+// event mends the object of a watch's event.
+func (m mender) event(event []byte) []byte {
+	var e struct {
+		Object json.RawMessage `json:"object"`
+	}
+	if json.Unmarshal(event, &e) != nil || e.Object == nil {
+		return event
+	}
+	mended := m.object(e.Object)
+	if bytes.Equal(mended, e.Object) {
+		return event
+	}
+	return replaced(event, "object", mended)
+}
+
+// replaced sets one member of a JSON object.
+func replaced(in []byte, member string, value any) []byte {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(in, &all) != nil {
+		return in
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return in
+	}
+	all[member] = data
+	out, err := json.Marshal(all)
+	if err != nil {
+		return in
+	}
+	return out
+}
+
+// object mends one object.
+func (m mender) object(data []byte) []byte {
+	u := &unstructured.Unstructured{}
+	problem := m.decode(data)
+	if problem == nil && !bytes.Contains(data, []byte(v1alpha1.AnnotationUnreadable)) {
+		return data
+	}
+	if utiljson.Unmarshal(data, &u.Object) != nil {
+		return data
+	}
+	annotations := u.GetAnnotations()
+	if problem == nil {
+		delete(annotations, v1alpha1.AnnotationUnreadable) // nobody else says so
+	} else {
+		m.log.Warn("an object cannot be read; what was made for it stays as it is, and its changes wait: correct it, or run a version of the operator that reads it",
+			"kind", u.GetKind(), "namespace", u.GetNamespace(), "name", u.GetName(), "error", problem)
+		m.strip(u)
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[v1alpha1.AnnotationUnreadable] = problem.Error()
+	}
+	u.SetAnnotations(annotations)
+	mended, err := json.Marshal(u.Object)
+	if err != nil {
+		return data
+	}
+	return mended
+}
+
+// decode says why an object of our kinds cannot be decoded.
+func (m mender) decode(data []byte) error {
+	var meta struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if json.Unmarshal(data, &meta) != nil || meta.APIVersion != v1alpha1.GroupVersion.String() {
+		return nil
+	}
+	object, err := m.scheme.New(v1alpha1.GroupVersion.WithKind(meta.Kind))
+	if err != nil {
+		return nil
+	}
+	return utiljson.Unmarshal(data, object)
+}
+
+// strip removes a status that cannot be decoded, and each such field of the spec. An
+// Instrument whose access cannot be decoded is closed.
+func (m mender) strip(u *unstructured.Unstructured) {
+	readable := func(member string, value any) bool {
+		data, err := json.Marshal(map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), member: value})
+		return err == nil && m.decode(data) == nil
+	}
+	if !readable("status", u.Object["status"]) {
+		delete(u.Object, "status")
+	}
+	spec, ok := u.Object["spec"].(map[string]any)
+	if !ok {
+		delete(u.Object, "spec")
+		return
+	}
+	for name, value := range spec {
+		if !readable("spec", map[string]any{name: value}) {
+			delete(spec, name)
+			if name == "access" {
+				spec[name] = map[string]any{"live": string(v1alpha1.AccessRestricted), "archive": string(v1alpha1.AccessRestricted)}
+			}
+		}
+	}
+}

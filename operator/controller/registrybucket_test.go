@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// farServer lies before a server: what clients send takes its time on the way. It can be
+// told to let no more than so many bytes through.
+type farServer struct {
+	listener net.Listener
+	delay    time.Duration
+	left     atomic.Int64
+}
+
+// far returns a server before the one at an address.
+func far(t *testing.T, address string, delay time.Duration) *farServer {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &farServer{listener: listener, delay: delay}
+	f.left.Store(1 << 40)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", address)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(client, server); client.Close() }()
+			go f.carry(server, client)
+		}
+	}()
+	return f
+}
+
+type parcel struct {
+	data []byte
+	due  time.Time
+}
+
+// carry delivers each piece a while after it came. What came meanwhile travels with it.
+func (f *farServer) carry(server, client net.Conn) {
+	way := make(chan parcel, 1<<16)
+	go func() {
+		defer server.Close()
+		defer client.Close()
+		for p := range way {
+			time.Sleep(time.Until(p.due))
+			if f.left.Add(-int64(len(p.data))) < 0 {
+				return
+			}
+			if _, err := server.Write(p.data); err != nil {
+				return
+			}
+		}
+	}()
+	defer close(way)
+	for {
+		data := make([]byte, 32<<10)
+		n, err := client.Read(data)
+		if n > 0 {
+			way <- parcel{data[:n], time.Now().Add(f.delay)}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// manyEntries is more than can be written one after the other in any deadline that is one
+// for all.
+const manyEntries = 20_000
+
+func registryOf(n int) plan.RegistryChange {
+	c := plan.RegistryChange{Complete: &wire.RegistryComplete{Format: wire.Format, Revision: 1, Count: n}}
+	for i := range n {
+		c.Put = append(c.Put, wire.InstrumentEntry{Format: wire.Format, UID: "u", Generation: 1, Revision: 1, Instrument: fmt.Sprintf("mag-%05d", i),
+			Gateway: "pool", Ways: []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: 30100, Channel: "raw"}}})
+	}
+	return c
+}
+
+// farRegistry is a registry whose server is 5 ms away.
+func farRegistry(t *testing.T) (*farServer, jetstream.JetStream, jetstream.KeyValue) {
+	t.Helper()
+	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	way := far(t, strings.TrimPrefix(server.URL(), "nats://"), 5*time.Millisecond)
+	nc, err := nats.Connect("nats://"+way.listener.Addr().String(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.RegistryBucket("hub"), History: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return way, js, kv
+}
+
+func linkTo(kv jetstream.KeyValue) *link {
+	log := slog.New(slog.DiscardHandler)
+	return &link{facts: newFacts(time.Now(), log), log: log, now: time.Now, registry: kv}
+}
+
+// TestRegistryOfMany: a registry of many entries is written, and read by who connects,
+// although a write takes 5 ms: no deadline is shared by all of them.
+func TestRegistryOfMany(t *testing.T) {
+	t.Parallel()
+	_, _, kv := farRegistry(t)
+	if err := linkTo(kv).write(t.Context(), registryOf(manyEntries)); err != nil {
+		t.Fatal(err)
+	}
+	l := linkTo(kv)
+	if err := l.readRegistry(t.Context(), kv); err != nil {
+		t.Fatal(err)
+	}
+	_, _, stands, complete := l.facts.snapshot()
+	if len(stands.Entries) != manyEntries || complete == nil || complete.Count != manyEntries {
+		t.Errorf("%d entries stand, and the marker is %+v", len(stands.Entries), complete)
+	}
+}
+
+// TestRegistryResumes: a change that a break of the connection ends goes on where it stopped.
+func TestRegistryResumes(t *testing.T) {
+	t.Parallel()
+	way, js, kv := farRegistry(t)
+	l, change := linkTo(kv), registryOf(manyEntries)
+	one, err := change.Put[0].Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	way.left.Store(int64(len(one)) * manyEntries / 2)
+	if err := putRegistry(t.Context(), kv, change); err == nil {
+		t.Fatal("it was written although the connection broke")
+	}
+	way.left.Store(1 << 40)
+	readAgain := func() plan.RegistryState {
+		t.Helper()
+		if err := l.readRegistry(t.Context(), kv); err != nil {
+			t.Fatal(err)
+		}
+		_, _, stands, _ := l.facts.snapshot()
+		return stands
+	}
+	stands := readAgain()
+	if len(stands.Entries) == 0 || len(stands.Entries) == manyEntries {
+		t.Fatalf("%d entries stand: this test shows nothing", len(stands.Entries))
+	}
+	rest := change
+	rest.Put = nil
+	for _, e := range change.Put {
+		if _, written := stands.Entries[e.Instrument]; !written {
+			rest.Put = append(rest.Put, e)
+		}
+	}
+	if err := l.write(t.Context(), rest); err != nil {
+		t.Fatal(err)
+	}
+	if stands := readAgain(); len(stands.Entries) != manyEntries {
+		t.Errorf("%d entries stand", len(stands.Entries))
+	}
+	info, err := js.Stream(t.Context(), "KV_"+kv.Bucket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Those whose answer was lost are written again, and no more.
+	if last := info.CachedInfo().State.LastSeq; last > manyEntries+1+maxWrites {
+		t.Errorf("%d writes of %d entries: it began anew", last, manyEntries)
+	}
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// holder is a resource that the operator issues NATS credentials for.
+type holder struct {
+	kind, name, secret string
+	credentials        func(*world) *v1alpha1.CredentialsStatus
+}
+
+var holders = []holder{
+	{"IngestGateway", "pool", "pool-jetstream", func(w *world) *v1alpha1.CredentialsStatus {
+		var s v1alpha1.IngestGatewayStatus
+		w.status("IngestGateway", "pool", &s)
+		return s.Credentials
+	}},
+	{"Site", "hub", "hub-feed-server-jetstream", func(w *world) *v1alpha1.CredentialsStatus {
+		var s v1alpha1.SiteStatus
+		w.status("Site", "hub", &s)
+		if s.FeedServer == nil {
+			return nil
+		}
+		return s.FeedServer.Credentials
+	}},
+	{"FeedConsumer", "client", "client-consumer", func(w *world) *v1alpha1.CredentialsStatus {
+		var s v1alpha1.FeedConsumerStatus
+		w.status("FeedConsumer", "client", &s)
+		return s.Credentials
+	}},
+}
+
+// TestCredentialsAreRenewedAndRotated: NATS credentials expire, are renewed for the same user long before that, and
+// are replaced by another user's when somebody asks for it. Status and metrics say until when they are valid.
+func TestCredentialsAreRenewedAndRotated(t *testing.T) {
+	w := newFeedWorld(t)
+	w.applyPool("pool", ", service: {type: ClusterIP}")
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	for _, h := range holders {
+		first := w.awaitCredentials(h, "credentials that expire", func(c *v1alpha1.CredentialsStatus) bool { return c.ExpiresAt != nil })
+		claims := w.claims(h.secret)
+		if claims.Expires != first.ExpiresAt.Unix() || claims.Subject != first.User {
+			t.Errorf("%s: the status says user %s until %v, the token user %s until %d", h.kind, first.User, first.ExpiresAt, claims.Subject, claims.Expires)
+		}
+		if life := time.Unix(claims.Expires, 0).Sub(time.Unix(claims.IssuedAt, 0)); life < plan.CredentialsLife-time.Minute || life > plan.CredentialsLife+time.Minute {
+			t.Errorf("%s: credentials are valid for %v", h.kind, life)
+		}
+		if at := first.ExpiresAt.Add(-plan.CredentialsLife * 2 / 3); !first.RenewsAt.Time.Equal(at) {
+			t.Errorf("%s: renewed at %v, not at %v", h.kind, first.RenewsAt, at)
+		}
+
+		// Half of their life is over.
+		w.age(h.secret, time.Now().Add(plan.CredentialsLife/2))
+		w.annotate(h, "example.org/touched", "now")
+		renewed := w.awaitCredentials(h, "renewed credentials", func(c *v1alpha1.CredentialsStatus) bool {
+			return c.ExpiresAt != nil && c.ExpiresAt.After(time.Now().Add(plan.CredentialsLife-time.Hour)) && w.claims(h.secret).Expires == c.ExpiresAt.Unix()
+		})
+		if renewed.User != first.User {
+			t.Errorf("%s: renewed for another user", h.kind)
+		}
+
+		w.annotate(h, v1alpha1.AnnotationRotateCredentials, first.User)
+		rotated := w.awaitCredentials(h, "credentials of another user", func(c *v1alpha1.CredentialsStatus) bool { return c.User != first.User })
+		if is := w.claims(h.secret).Subject; is != rotated.User {
+			t.Errorf("%s: the Secret has the user %s, the status %s", h.kind, is, rotated.User)
+		}
+		eventually(t, "the metric of "+h.kind, func() error {
+			at := w.credentialsExpiry(h)
+			if at != float64(rotated.ExpiresAt.Unix()) {
+				return fmt.Errorf("it is %v, not %d", at, rotated.ExpiresAt.Unix())
+			}
+			return nil
+		})
+	}
+	// What was rotated opens what it opened before.
+	w.natsClient("client")
+	w.feedServer("feed-0")
+}
+
+// TestCredentialsOfWhatIsNotAccepted: an invalid edit, or a conflict, ends no program that runs: what credentials were
+// issued stay, are renewed as they are, and status and metrics go on saying until when they are valid.
+func TestCredentialsOfWhatIsNotAccepted(t *testing.T) {
+	w := newWorld(t)
+	_, _, ports := w.ports()
+	w.apply(`
+apiVersion: substorm.dev/v1alpha1
+kind: IngestGateway
+metadata: {name: elder}
+spec: {siteRef: {name: none}, service: {type: NodePort}` + ports + `}
+`)
+	w.startFeedWorld()
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	for _, h := range holders {
+		w.awaitCredentials(h, "credentials", func(c *v1alpha1.CredentialsStatus) bool { return c.ExpiresAt != nil })
+	}
+
+	spoil := map[string]func(){
+		"IngestGateway": func() { w.applyPool("pool", ", service: {type: NodePort}"+ports) },
+		"FeedConsumer":  func() { w.applyConsumer("client", "all", "NATS", ", filter: {instruments: [none]}") },
+		"Site":          func() { w.giveAway("hub") },
+	}
+	reasons := map[string]string{"IngestGateway": "False/Conflict", "FeedConsumer": "False/SelectsNothing", "Site": "False/Conflict"}
+	for _, h := range []holder{holders[0], holders[2], holders[1]} {
+		spoil[h.kind]()
+		w.awaits(h.kind, h.name, "Accepted", reasons[h.kind])
+		w.renewsWhatIsThere(h)
+	}
+	w.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: plan.PeersSecret("pool")}})
+	w.awaitSecret(plan.PeersSecret("pool"), corev1.TLSCertKey)
+	// The Site is not accepted, and so its pools and consumers are not.
+	for _, h := range holders {
+		w.renewsWhatIsThere(h)
+	}
+	w.stop()
+	w.start()
+	for _, h := range holders {
+		w.hasExpiry(h, time.Unix(w.claims(h.secret).Expires, 0))
+	}
+}
+
+// renewsWhatIsThere makes half of the life of credentials pass, and sees them renewed for the same user, with the same
+// permissions.
+func (w *world) renewsWhatIsThere(h holder) {
+	w.t.Helper()
+	before := w.claims(h.secret)
+	w.hasExpiry(h, time.Unix(before.Expires, 0))
+	data := w.awaitSecret(h.secret, plan.KeyUserCreds).Data
+	w.age(h.secret, time.Now().Add(plan.CredentialsLife/2))
+	w.annotate(h, "example.org/touched", fmt.Sprint(time.Now().UnixNano()))
+	eventually(w.t, h.kind+": renewed credentials", func() error {
+		if left := time.Until(time.Unix(w.claims(h.secret).Expires, 0)); left < plan.CredentialsLife-time.Hour {
+			return fmt.Errorf("they are valid for %v", left)
+		}
+		return nil
+	})
+	after := w.claims(h.secret)
+	if after.Subject != before.Subject || !reflect.DeepEqual(after.Permissions, before.Permissions) || !reflect.DeepEqual(after.AllowedConnectionTypes, before.AllowedConnectionTypes) {
+		w.t.Errorf("%s: the renewed credentials are those of %+v, before it was %+v", h.kind, after, before)
+	}
+	is := w.awaitSecret(h.secret, plan.KeyUserCreds)
+	for key, value := range data {
+		if key != plan.KeyUserCreds && !bytes.Equal(is.Data[key], value) {
+			w.t.Errorf("%s: %s of the Secret is %q, before it was %q", h.kind, key, is.Data[key], value)
+		}
+	}
+	if owner := metav1.GetControllerOf(is); owner == nil || owner.Kind != h.kind || is.Annotations[plan.AnnotationPermissions] == "" {
+		w.t.Errorf("%s: the Secret is now owned by %+v, with the annotations %v", h.kind, owner, is.Annotations)
+	}
+	w.hasExpiry(h, time.Unix(after.Expires, 0))
+}
+
+// giveAway writes another Site's marker into the bucket.
+func (w *world) giveAway(code string) {
+	w.t.Helper()
+	m := w.marker(code)
+	m.UID, m.Namespace, m.Cluster = "u-1", "north", "elsewhere"
+	data, err := m.Encode()
+	if err == nil {
+		err = w.minio.Bucket(w.t, "archive").Put(w.t.Context(), wire.SiteMarkerKey(code), bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// hasExpiry waits until status and metric say when credentials expire.
+func (w *world) hasExpiry(h holder, at time.Time) {
+	w.t.Helper()
+	w.awaitCredentials(h, "the date in the status", func(c *v1alpha1.CredentialsStatus) bool {
+		return c.ExpiresAt != nil && c.ExpiresAt.Unix() == at.Unix()
+	})
+	eventually(w.t, "the metric of "+h.kind, func() error {
+		if says := w.credentialsExpiry(h); says != float64(at.Unix()) {
+			return fmt.Errorf("it is %v, not %d", says, at.Unix())
+		}
+		return nil
+	})
+}
+
+func (w *world) awaitCredentials(h holder, what string, as func(*v1alpha1.CredentialsStatus) bool) *v1alpha1.CredentialsStatus {
+	w.t.Helper()
+	var found *v1alpha1.CredentialsStatus
+	eventually(w.t, h.kind+": "+what, func() error {
+		if found = h.credentials(w); found == nil || !as(found) {
+			return fmt.Errorf("status.credentials is %+v", found)
+		}
+		return nil
+	})
+	return found
+}
+
+// claims are those of the token in a Secret.
+func (w *world) claims(secret string) *jwt.UserClaims {
+	w.t.Helper()
+	token, err := jwt.ParseDecoratedJWT(w.awaitSecret(secret, plan.KeyUserCreds).Data[plan.KeyUserCreds])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	claims, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return claims
+}
+
+// age gives the credentials in a Secret another end.
+func (w *world) age(name string, expires time.Time) {
+	w.t.Helper()
+	secret := w.awaitSecret(name, plan.KeyUserCreds)
+	seeds := map[string]string{w.nats.AccountID: w.nats.AccountSeed, w.nats.ConsumersID: w.nats.ConsumersSeed}
+	signer, err := nkeys.FromSeed([]byte(seeds[cmp.Or(w.claims(name).IssuerAccount, w.claims(name).Issuer)]))
+	user, err2 := jwt.ParseDecoratedUserNKey(secret.Data[plan.KeyUserCreds])
+	if err := errors.Join(err, err2); err != nil {
+		w.t.Fatal(err)
+	}
+	claims := w.claims(name)
+	claims.Expires = expires.Unix()
+	token, err := claims.Encode(signer)
+	seed, err2 := user.Seed()
+	if err := errors.Join(err, err2); err != nil {
+		w.t.Fatal(err)
+	}
+	creds, err := jwt.FormatUserConfig(token, seed)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	before := secret.DeepCopy()
+	secret.Data[plan.KeyUserCreds] = creds
+	if err := w.Patch(w.t.Context(), secret, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) annotate(h holder, key, value string) {
+	w.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	if err := w.Patch(w.t.Context(), w.object(h.kind, h.name), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// credentialsExpiry is what the metric says; 0 where there is none.
+func (w *world) credentialsExpiry(h holder) float64 {
+	w.t.Helper()
+	families, err := prometheus.Gatherer(w.metrics).Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "substorm_credentials_expiry_timestamp_seconds" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["namespace"] == w.namespace && labels["kind"] == h.kind && labels["name"] == h.name {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
+}

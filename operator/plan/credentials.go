@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+const (
+	// CredentialsLife is how long NATS credentials are valid.
+	CredentialsLife = 30 * 24 * time.Hour
+	// credentialsUse is how long they are used before they are renewed: an operator
+	// that does not run for less than the rest stops no program.
+	credentialsUse = CredentialsLife / 3
+	// clockTolerance is by how much an issuer's clock may have been ahead of ours.
+	clockTolerance = time.Hour
+)
+
+// Credentials are what a Secret that the operator wrote holds of a JetStream user.
+type Credentials struct {
+	// User is the public key.
+	User string `json:"user"`
+	// Permissions is the hash of what they allow.
+	Permissions string `json:"permissions"`
+	// ExpiresAt is zero where they do not expire.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+}
+
+// CredentialsAction is what becomes of credentials.
+type CredentialsAction string
+
+// What becomes of credentials: they stay, are signed anew for the same key, or are
+// replaced by those of another key.
+const (
+	CredentialsKept     CredentialsAction = "Kept"
+	CredentialsRenewed  CredentialsAction = "Renewed"
+	CredentialsReplaced CredentialsAction = "Replaced"
+)
+
+// Life is how long the user's credentials are valid; zero for a leaf's: they are
+// carried to the leaf by hand, and its link may be down for longer than any
+// reasonable period.
+func (u JetStreamUser) Life() time.Duration {
+	if u.LeafOnly {
+		return 0
+	}
+	return CredentialsLife
+}
+
+// Action decides about the credentials that stand; nil for none. Permissions is the
+// hash of what the user may do now, and rotate the public key of the user that the
+// annotation AnnotationRotateCredentials replaces.
+func (u JetStreamUser) Action(c *Credentials, permissions, rotate string, now time.Time) CredentialsAction {
+	life := u.Life()
+	switch {
+	case c == nil || rotate == c.User:
+		return CredentialsReplaced
+	case c.Permissions != permissions || c.ExpiresAt.IsZero() != (life == 0):
+		return CredentialsRenewed
+	case life == 0:
+		return CredentialsKept
+	case !now.Before(c.renewsAt()) || c.ExpiresAt.Sub(now) > life+clockTolerance:
+		return CredentialsRenewed
+	default:
+		return CredentialsKept
+	}
+}
+
+func (c *Credentials) renewsAt() time.Time { return c.ExpiresAt.Add(credentialsUse - CredentialsLife) }
+
+// RenewsIn is how long the credentials are used still; zero where nothing is due.
+func (c *Credentials) RenewsIn(now time.Time) time.Duration {
+	if c == nil || c.ExpiresAt.IsZero() {
+		return 0
+	}
+	return max(c.renewsAt().Sub(now), time.Second)
+}
+
+// status is what is shown of them.
+func (c *Credentials) status() *v1alpha1.CredentialsStatus {
+	if c == nil {
+		return nil
+	}
+	s := &v1alpha1.CredentialsStatus{User: c.User}
+	if !c.ExpiresAt.IsZero() {
+		s.ExpiresAt = &metav1.Time{Time: c.ExpiresAt.UTC()}
+		s.RenewsAt = &metav1.Time{Time: c.renewsAt().UTC()}
+	}
+	return s
+}

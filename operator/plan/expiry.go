@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// expiryStopped: data that is due to expire does not. Until the archivist's report was
+// read, what was said before stands.
+func (v SiteView) expiryStopped() (Finding, bool) {
+	if v.Expiry == nil {
+		was := condition(v.Site.Status.Conditions, v1alpha1.ConditionExpiryRunning)
+		if was == nil {
+			return Finding{}, false
+		}
+		return Finding{was.Status, was.Reason, was.Message}, true
+	}
+	if why := v.Expiry.Clocks; why != "" {
+		return bad(v1alpha1.ReasonClocksDisagree, fmt.Sprintf("nothing expires, and no day of the ledger is closed: %s", why)), true
+	}
+	if v.Expiry.Count == 0 {
+		return Finding{}, false
+	}
+	var names []string
+	for _, s := range v.Expiry.Stopped {
+		names = append(names, fmt.Sprintf("%s (%d days are due, %g%% of its bytes beside the oldest; maxShare is %d)", s.Instrument, s.Days, s.SharePercent, s.MaxShare))
+	}
+	for len(names) < v.Expiry.Count {
+		names = append(names, "another") // list counts those that are not named
+	}
+	return bad(v1alpha1.ReasonMoreThanMaxShare, fmt.Sprintf(
+		"nothing expires of instruments of which more is due at once than spec.archive.retention.maxShare allows: %s. "+
+			"Look whether maxAge and maxBytes, and the clocks, are right; then raise maxShare, up to 100, until it has expired", list(names))), true
+}

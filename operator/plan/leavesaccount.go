@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// The servers of leaves link into an account of the hub's servers that has nothing but
+// copies of what leaves sent: a leaf can have the hub's server publish to any subject of
+// the account that it links into. The hub's streams source from the copies.
+
+// maxCopies bounds each stream of copies. What is in it waits for the hub's own stream,
+// next to it, and for the operator, which trims it.
+var maxCopies = resource.MustParse("256Mi")
+
+// kindOfLeaf is what differs between a leaf's two base streams and their copies.
+type kindOfLeaf struct {
+	description     string
+	theirs          func(leaf string) string
+	copies          func(hub, leaf string) string
+	sourced, copied func(hub, leaf string) []wire.SourcedSubject
+}
+
+var (
+	leafObservations = kindOfLeaf{"Telemetry", wire.ObservationStream, wire.CopiedObservationStream, wire.SourcedObservations, wire.CopiedObservations}
+	leafNotices      = kindOfLeaf{"Notices", wire.NoticeStream, wire.CopiedNoticeStream, wire.SourcedNotices, wire.CopiedNotices}
+)
+
+// fromLeaf is a leaf's stream as a source. Its filter leaves out what only matters there:
+// records of gaps, and what its own leaves sent it.
+func fromLeaf(site *v1alpha1.Site, leaf v1alpha1.Leaf, kind kindOfLeaf) Source {
+	return Source{
+		Stream:        kind.theirs(leaf.Code),
+		Subjects:      kind.sourced(site.Spec.Code, leaf.Code),
+		APIPrefix:     wire.JetStreamAPI(cmp.Or(leaf.Domain, leaf.Code)),
+		DeliverPrefix: wire.SourcedPrefix(site.Spec.Code, leaf.Code),
+		From:          1,
+	}
+}
+
+// sources are what the hub's own stream of a kind takes: the copies, or, where one user
+// does for everything and there are no accounts to part, the leaves' streams themselves.
+func sources(site *v1alpha1.Site, kind kindOfLeaf) []Source {
+	var all []Source
+	for _, leaf := range site.Spec.Leaves {
+		switch js := &site.Spec.JetStream; {
+		case js.LeafAccountKeySecretRef != nil:
+			all = append(all, Source{
+				Stream:        kind.copies(site.Spec.Code, leaf.Code),
+				Subjects:      kind.copied(site.Spec.Code, leaf.Code),
+				APIPrefix:     wire.LeavesAPI,
+				DeliverPrefix: wire.CopiedPrefix(site.Spec.Code, leaf.Code),
+				From:          1,
+			})
+		case js.AccountKeySecretRef == nil:
+			all = append(all, fromLeaf(site, leaf, kind))
+		}
+	}
+	return all
+}
+
+// CopiedStreams are the streams of a Site in the account of leaves: two for each leaf, so
+// that no leaf speaks for another. A stream that is full takes nothing more: what waits
+// there is taken nowhere else.
+func CopiedStreams(site *v1alpha1.Site) []Stream {
+	code, js := site.Spec.Code, &site.Spec.JetStream
+	if js.LeafAccountKeySecretRef == nil {
+		return nil
+	}
+	var all []Stream
+	for _, leaf := range site.Spec.Leaves {
+		for _, s := range []struct {
+			kind kindOfLeaf
+			max  int64
+		}{{leafObservations, js.Observations.MaxSize.Value()}, {leafNotices, js.Notices.MaxSize.Value()}} {
+			all = append(all, Stream{
+				Name:        s.kind.copies(code, leaf.Code),
+				Description: s.kind.description + " of leaf " + leaf.Code + " on the way to Site " + code,
+				MaxBytes:    min(s.max, maxCopies.Value()),
+				Replicas:    int(js.Replicas),
+				Duplicates:  duplicateWindow,
+				Sources:     []Source{fromLeaf(site, leaf, s.kind)},
+			})
+		}
+	}
+	return all
+}
+
+// LeavesUser is the user of the operator for one Site in the account of leaves: it makes,
+// changes, looks at, trims and deletes the streams of copies.
+func LeavesUser(site *v1alpha1.Site) JetStreamUser {
+	inbox := "_INBOX_operator_" + site.Spec.Code
+	return JetStreamUser{
+		Name:        "operator " + site.Namespace + "/" + site.Name + ", leaves",
+		InboxPrefix: inbox,
+		Publish: []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*",
+			"$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.PURGE.*"},
+		Subscribe: []string{inbox + ".>"},
+	}
+}
+
+// leavesHaveNoAccountKey: leaves of a Site whose operator issues users need an account.
+func (v SiteView) leavesHaveNoAccountKey() (Finding, bool) {
+	js := &v.Site.Spec.JetStream
+	if js.AccountKeySecretRef == nil || js.LeafAccountKeySecretRef != nil {
+		return Finding{}, false
+	}
+	return bad(v1alpha1.ReasonNoAccountKey, fmt.Sprintf(
+		"the servers of leaves link into a NATS account of their own, and nothing is taken from the %d leaves without it: "+
+			"make the account (docs/nats.md says how) and set spec.jetStream.leafAccountKeySecretRef", len(v.Site.Spec.Leaves))), true
+}

@@ -21,7 +21,7 @@ func (l *doorsLab) downloads(js jetstream.JetStream, instrument, reader string) 
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	err = stream.Entries(l.t.Context(), kv, ">", func(e jetstream.KeyValueEntry) error {
+	err = stream.Entries(l.t.Context(), js, kv, ">", func(e jetstream.KeyValueEntry) error {
 		of, _, err := wire.ParseDownloadsKey(e.Key())
 		if err != nil || of != instrument {
 			return err

@@ -23,7 +23,7 @@ func (l *lab) reports(t *testing.T) (all []wire.GatewayStatus) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = stream.Entries(t.Context(), kv, wire.GatewayStatusKey("*"), func(e jetstream.KeyValueEntry) error {
+	err = stream.Entries(t.Context(), l.js, kv, wire.GatewayStatusKey("*"), func(e jetstream.KeyValueEntry) error {
 		status, err := wire.DecodeGatewayStatus(e.Value())
 		all = append(all, status)
 		return err

@@ -152,12 +152,15 @@ func (l *lab) remove(key string) {
 
 // log is what was asked for: "GET 200 /path?query".
 type log struct {
+	under sync.WaitGroup // requests that are being answered
 	mu    sync.Mutex
 	lines []string
 }
 
 func (l *log) of(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.under.Add(1)
+		defer l.under.Done()
 		seen := &status{ResponseWriter: w}
 		defer func() {
 			l.mu.Lock()
@@ -168,8 +171,10 @@ func (l *log) of(next http.Handler) http.Handler {
 	})
 }
 
-// take returns the lines since it was last called.
+// take returns the lines since it was last called. A client may have its answer before
+// the line of its request is written, so take waits for the requests under way.
 func (l *log) take() []string {
+	l.under.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lines := l.lines

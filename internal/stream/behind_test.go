@@ -44,12 +44,19 @@ func newBehind(t *testing.T) *behind {
 		t.Fatal(err)
 	}
 	publish(t, b.js, "r.a", 1, 1)
-	for _, replica := range b.info(t).Cluster.Replicas { // a follower, and not the server that we are connected to
+	b.choose(t, cluster)
+	return b
+}
+
+// choose takes the server that falls behind: one with a follower, and not that which we
+// are connected to.
+func (b *behind) choose(t *testing.T, cluster *parts.NATSServers) {
+	t.Helper()
+	for _, replica := range b.info(t).Cluster.Replicas {
 		if n := cluster.Named(replica.Name); n != cluster.NodeOf(b.js.Conn()) {
 			b.server, b.node = replica.Name, n
 		}
 	}
-	return b
 }
 
 // fall has the server miss much of what is published. When it returns the server is about

@@ -41,14 +41,10 @@ func (l *link) keepFeeds(ctx context.Context) {
 		case <-l.facts.feeds.sign:
 		}
 		l.mu.Lock()
-		nc := l.nc
+		js := l.js
 		l.mu.Unlock()
 		p := l.facts.busPlan()
-		if nc == nil || p == nil || !nc.IsConnected() {
-			continue
-		}
-		js, err := jetstream.New(nc)
-		if err != nil {
+		if js == nil || p == nil || !js.Conn().IsConnected() {
 			continue
 		}
 		look, cancel := context.WithTimeout(ctx, lookTimeout)

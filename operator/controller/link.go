@@ -57,7 +57,7 @@ type link struct {
 	copies *copies
 
 	mu       sync.Mutex
-	nc       *nats.Conn
+	js       jetstream.JetStream
 	registry jetstream.KeyValue
 }
 
@@ -268,7 +268,7 @@ func (l *link) begin(ctx context.Context, nc *nats.Conn, js jetstream.JetStream)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.readRegistry(ctx, registry); err != nil {
+	if err := l.readRegistry(ctx, js, registry); err != nil {
 		return nil, err
 	}
 	// However long that took, the next step has its own time.
@@ -296,7 +296,7 @@ func (l *link) begin(ctx context.Context, nc *nats.Conn, js jetstream.JetStream)
 		s.end()
 		return nil, fmt.Errorf("%s: %w", status.Bucket(), err)
 	}
-	l.up(nc, registry)
+	l.up(js, registry)
 	return s, nil
 }
 
@@ -349,9 +349,9 @@ func (l *link) follow(ctx context.Context, updates <-chan jetstream.KeyValueEntr
 	}
 }
 
-func (l *link) up(nc *nats.Conn, registry jetstream.KeyValue) {
+func (l *link) up(js jetstream.JetStream, registry jetstream.KeyValue) {
 	l.mu.Lock()
-	l.nc, l.registry = nc, registry
+	l.js, l.registry = js, registry
 	l.mu.Unlock()
 	l.facts.setBus(true, l.now())
 	l.connected()
@@ -359,7 +359,7 @@ func (l *link) up(nc *nats.Conn, registry jetstream.KeyValue) {
 
 func (l *link) down() {
 	l.mu.Lock()
-	l.nc, l.registry = nil, nil
+	l.js, l.registry = nil, nil
 	l.mu.Unlock()
 	if l.facts.setBus(false, l.now()) {
 		l.connected()
@@ -369,10 +369,10 @@ func (l *link) down() {
 // publish sends a message that nobody must answer.
 func (l *link) publish(m *nats.Msg) error {
 	l.mu.Lock()
-	nc := l.nc
+	js := l.js
 	l.mu.Unlock()
-	if nc == nil {
+	if js == nil {
 		return errNotConnected
 	}
-	return nc.PublishMsg(m)
+	return js.Conn().PublishMsg(m)
 }

@@ -283,8 +283,8 @@ func TestWhatAPoolMayDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := obs.GetMsg(ctx, 7); err != nil {
-		t.Error("get a message:", err)
+	if next, err := stream.NextOf(ctx, g.js, "OBS_hub", "", 7); err != nil || next != 7 {
+		t.Error("ask the leader for a message:", next, err)
 	}
 	if err := obs.Purge(ctx, jetstream.WithPurgeSequence(5)); err != nil {
 		t.Error("trim:", err)

@@ -6,60 +6,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
 )
 
 const (
-	// opTimeout bounds each operation on the registry by itself: one write, or the wait
-	// for the next entry while all are read. However many there are, each gets as long.
+	// opTimeout bounds each write of the registry by itself: however many there are, each
+	// gets as long.
 	opTimeout = tryTimeout
 	// maxWrites is how many writes wait for their answers at once.
 	maxWrites = 64
 )
 
 // readRegistry reads all that stands in the registry.
-func (l *link) readRegistry(ctx context.Context, kv jetstream.KeyValue) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watcher, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return fmt.Errorf("read the registry: %w", err)
-	}
-	defer func() { _ = watcher.Stop() }()
+func (l *link) readRegistry(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
 	state := emptyRegistry()
 	var complete *wire.RegistryComplete
-	silence := time.NewTimer(opTimeout)
-	defer silence.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-silence.C:
-			return fmt.Errorf("read the registry: no entry came for %v: %w", opTimeout, context.DeadlineExceeded)
-		case entry, open := <-watcher.Updates():
-			switch {
-			case !open:
-				return errors.New("read the registry: the watch ended")
-			case entry == nil: // that was all
-				l.facts.setRegistry(state, complete, l.now())
-				return nil
-			case entry.Key() == wire.RegistryCompleteKey:
-				complete, err = decodeComplete(entry.Value())
-			default:
-				err = readEntry(entry, state)
-			}
-			if err != nil {
-				return fmt.Errorf("registry entry %s: %w", entry.Key(), err)
-			}
-			silence.Reset(opTimeout)
+	err := stream.Entries(ctx, js, kv, ">", func(entry jetstream.KeyValueEntry) (err error) {
+		if entry.Key() == wire.RegistryCompleteKey {
+			complete, err = decodeComplete(entry.Value())
+		} else {
+			err = readEntry(entry, state)
 		}
+		if err != nil {
+			return fmt.Errorf("registry entry %s: %w", entry.Key(), err)
+		}
+		return nil
+	})
+	if err == nil {
+		l.facts.setRegistry(state, complete, l.now())
 	}
+	return err
 }
 
 func emptyRegistry() plan.RegistryState {
@@ -138,13 +120,13 @@ func (l *link) registryStands(ctx context.Context) bool {
 // stands is read anew, so that the next change begins where this one stopped.
 func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
 	l.mu.Lock()
-	kv := l.registry
+	js, kv := l.js, l.registry
 	l.mu.Unlock()
 	if kv == nil {
 		return errNotConnected
 	}
 	if err := putRegistry(ctx, kv, change); err != nil {
-		return errors.Join(err, l.readRegistry(ctx, kv))
+		return errors.Join(err, l.readRegistry(ctx, js, kv))
 	}
 	l.facts.changeRegistry(change, l.now())
 	return nil

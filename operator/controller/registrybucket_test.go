@@ -125,21 +125,21 @@ func farRegistry(t *testing.T) (*farServer, jetstream.JetStream, jetstream.KeyVa
 	return way, js, kv
 }
 
-func linkTo(kv jetstream.KeyValue) *link {
+func linkTo(js jetstream.JetStream, kv jetstream.KeyValue) *link {
 	log := slog.New(slog.DiscardHandler)
-	return &link{facts: newFacts(time.Now(), log), log: log, now: time.Now, registry: kv}
+	return &link{facts: newFacts(time.Now(), log), log: log, now: time.Now, js: js, registry: kv}
 }
 
 // TestRegistryOfMany: a registry of many entries is written, and read by who connects,
 // although a write takes 5 ms: no deadline is shared by all of them.
 func TestRegistryOfMany(t *testing.T) {
 	t.Parallel()
-	_, _, kv := farRegistry(t)
-	if err := linkTo(kv).write(t.Context(), registryOf(manyEntries)); err != nil {
+	_, js, kv := farRegistry(t)
+	if err := linkTo(js, kv).write(t.Context(), registryOf(manyEntries)); err != nil {
 		t.Fatal(err)
 	}
-	l := linkTo(kv)
-	if err := l.readRegistry(t.Context(), kv); err != nil {
+	l := linkTo(js, kv)
+	if err := l.readRegistry(t.Context(), js, kv); err != nil {
 		t.Fatal(err)
 	}
 	_, _, stands, complete := l.facts.snapshot()
@@ -152,7 +152,7 @@ func TestRegistryOfMany(t *testing.T) {
 func TestRegistryResumes(t *testing.T) {
 	t.Parallel()
 	way, js, kv := farRegistry(t)
-	l, change := linkTo(kv), registryOf(manyEntries)
+	l, change := linkTo(js, kv), registryOf(manyEntries)
 	one, err := change.Put[0].Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestRegistryResumes(t *testing.T) {
 	way.left.Store(1 << 40)
 	readAgain := func() plan.RegistryState {
 		t.Helper()
-		if err := l.readRegistry(t.Context(), kv); err != nil {
+		if err := l.readRegistry(t.Context(), js, kv); err != nil {
 			t.Fatal(err)
 		}
 		_, _, stands, _ := l.facts.snapshot()

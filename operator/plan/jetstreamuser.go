@@ -47,14 +47,14 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 	u := JetStreamUser{
 		Name:        "ingest-gateway " + site.Namespace + "/" + pool,
 		InboxPrefix: inbox,
-		Publish:     append(harmless(), wire.ObservationSubjects(code), wire.NoticeSubjects(code), wire.DecisionSubjects(code)),
-		Subscribe:   []string{inbox + ".>"},
+		Publish: append(harmless(), wire.ObservationSubjects(code), wire.NoticeSubjects(code), wire.DecisionSubjects(code),
+			// Where a stream ends and what a bucket holds, the leader says: a replica may be behind.
+			"$JS.API.STREAM.MSG.GET.*"),
+		Subscribe: []string{inbox + ".>"},
 	}
 	for _, stream := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {
 		u.Publish = append(u.Publish, readStream(stream)...)
 		u.Publish = append(u.Publish,
-			// Where a stream ends, its leader says: a replica may be behind.
-			"$JS.API.STREAM.MSG.GET."+stream,
 			"$JS.API.CONSUMER.MSG.NEXT."+stream+".>",
 			"$JS.API.STREAM.PURGE."+stream,
 			"$JS.ACK."+stream+".>",
@@ -82,8 +82,6 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			u.Publish = append(u.Publish, "$KV."+b.name+".>")
 		}
 	}
-	// What is to be removed is asked of the leader: another replica may not know of it yet.
-	u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET.KV_"+wire.CursorBucket(code))
 	return u
 }
 
@@ -110,6 +108,8 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	if len(site.Spec.Leaves) > 0 { // how far they have come
 		u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET."+wire.ObservationStream(code), "$JS.API.STREAM.MSG.GET."+wire.NoticeStream(code))
 	}
+	// All of the registry is compared with what it should be.
+	u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET.KV_"+wire.RegistryBucket(code))
 	for _, bucket := range []string{wire.RegistryBucket(code), status} {
 		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+bucket+".>")
 	}

@@ -30,7 +30,7 @@ func TestDescriptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = stream.Entries(t.Context(), kv, instrument+".>", func(jetstream.KeyValueEntry) error { count++; return nil })
+		err = stream.Entries(t.Context(), l.js, kv, instrument+".>", func(jetstream.KeyValueEntry) error { count++; return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -250,11 +250,7 @@ func (k *kind) load(ctx context.Context) error {
 
 // follow opens the days that changed since the last pass.
 func (k *kind) follow(ctx context.Context) error {
-	opts := []jetstream.WatchOpt{jetstream.MetaOnly()}
-	if k.cursor.Revision > 0 {
-		opts = append(opts, jetstream.ResumeFromRevision(k.cursor.Revision+1))
-	}
-	return stream.Entries(ctx, k.kv, ">", func(e jetstream.KeyValueEntry) error {
+	return stream.EntriesSince(ctx, k.kv, ">", k.cursor.Revision, func(e jetstream.KeyValueEntry) error {
 		k.cursor.Revision = max(k.cursor.Revision, e.Revision())
 		day, err := k.kind.DayOfEntry(e.Key())
 		if err != nil {
@@ -268,7 +264,7 @@ func (k *kind) follow(ctx context.Context) error {
 			k.changed[day] = e.Created()
 		}
 		return nil
-	}, opts...)
+	})
 }
 
 // closedTo returns the last day that is closed with all days before it; nothing that

@@ -38,7 +38,7 @@ func (k *kind) close(ctx context.Context, day wire.Day, now, settled time.Time) 
 	}
 	f := wire.DayFile{Header: wire.DayFileHeader{Kind: k.kind, Site: k.cfg.Site, Day: day, Version: last + 1, ClosedAt: now,
 		Writer: k.cfg.Gateway, Incarnation: k.cfg.Incarnation}}
-	err = stream.Entries(ctx, k.kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
+	err = stream.Entries(ctx, k.cfg.JetStream, k.kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
 		value := e.Value()
 		if !json.Valid(value) { // whoever reads the day sees what it was
 			k.cfg.Log.Error("an entry cannot be read and is kept as text", "bucket", k.bucket(), "entry", e.Key())

@@ -55,7 +55,7 @@ func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.D
 		return false, err
 	}
 	there := map[string]jetstream.KeyValueEntry{}
-	err = stream.Entries(ctx, kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
+	err = stream.Entries(ctx, k.cfg.JetStream, kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
 		there[e.Key()] = e
 		return nil
 	})

@@ -20,7 +20,7 @@ const spoolPatience = 24 * time.Hour
 // settled is up to when nothing waits in a spool that was received.
 func (k *Keeper) settled(ctx context.Context, now time.Time) (time.Time, error) {
 	settled := now
-	err := stream.Entries(ctx, k.status, wire.GatewayStatusKey("*"), func(entry jetstream.KeyValueEntry) error {
+	err := stream.Entries(ctx, k.cfg.JetStream, k.status, wire.GatewayStatusKey("*"), func(entry jetstream.KeyValueEntry) error {
 		report, err := wire.DecodeGatewayStatus(entry.Value())
 		if err != nil || report.Spool == nil || report.Spool.Objects == 0 || report.Spool.Oldest == nil {
 			return err
@@ -37,7 +37,7 @@ func (k *Keeper) settled(ctx context.Context, now time.Time) (time.Time, error) 
 func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, day wire.Day) (Evidence, error) {
 	var ev Evidence
 	received, announced := map[string]wire.Totals{}, map[string]wire.Totals{}
-	err := stream.Entries(ctx, k.ledger, wire.LedgerKey(e.Instrument, day, "*", "*"), func(entry jetstream.KeyValueEntry) error {
+	err := stream.Entries(ctx, k.cfg.JetStream, k.ledger, wire.LedgerKey(e.Instrument, day, "*", "*"), func(entry jetstream.KeyValueEntry) error {
 		_, _, step, _, err := wire.ParseLedgerKey(entry.Key())
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wi
 		return ev, err
 	}
 	ev.Received = wire.Reconcile(received, announced, ev.Stored)
-	err = stream.Entries(ctx, k.status, wire.RefusalStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
+	err = stream.Entries(ctx, k.cfg.JetStream, k.status, wire.RefusalStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
 		status, err := wire.DecodeRefusalStatus(entry.Value())
 		for _, refused := range status.Refused {
 			ev.Refused = append(ev.Refused, refused.At)
@@ -68,7 +68,7 @@ func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wi
 		return ev, err
 	}
 	var senders []wire.SenderStatus
-	err = stream.Entries(ctx, k.status, wire.SenderStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
+	err = stream.Entries(ctx, k.cfg.JetStream, k.status, wire.SenderStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
 		status, err := wire.DecodeSenderStatus(entry.Value())
 		senders = append(senders, status)
 		return err

@@ -196,7 +196,7 @@ func (k *Keeper) instrument(ctx context.Context, e *wire.InstrumentEntry, all []
 func (k *Keeper) begin(ctx context.Context, name string, now time.Time) (*instrument, error) {
 	i := &instrument{name: name, next: wire.DayOf(now.AddDate(0, 0, -begin)), again: map[wire.Day]bool{}, read: map[wire.Day]reading{}, fresh: true}
 	oldest := wire.DayOf(now.AddDate(0, 0, -lookback))
-	err := stream.Entries(ctx, k.kv, wire.GapsKey(name, "*"), func(entry jetstream.KeyValueEntry) error {
+	err := stream.Entries(ctx, k.cfg.JetStream, k.kv, wire.GapsKey(name, "*"), func(entry jetstream.KeyValueEntry) error {
 		_, day, err := wire.ParseGapsKey(entry.Key())
 		if err != nil || day < oldest {
 			return nil

@@ -233,7 +233,8 @@ func (r *Room) tell(b *batch, w *waits) {
 	r.cfg.Log.Warn("bytes that are to be removed stay for now", "instrument", b.instrument, "day", b.day, "reason", w.reason, "error", w.err)
 }
 
-// batches returns what is to be removed, by instrument and day.
+// batches returns what is to be removed, by instrument and day, as one replica has it: an
+// entry that it does not have yet comes with the next pass.
 func (r *Room) batches(ctx context.Context) ([]*batch, error) {
 	watch, err := r.kv.Watch(ctx, wire.RemovalKeys, jetstream.IgnoreDeletes())
 	if err != nil {

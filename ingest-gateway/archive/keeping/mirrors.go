@@ -26,7 +26,7 @@ func (r *Room) mirrored(ctx context.Context, b *batch) (has map[string]wire.Tota
 	}
 	has = map[string]wire.Totals{}
 	var stored, repeated wire.Totals
-	err = stream.Entries(ctx, kv, wire.LedgerKey(b.instrument, b.day, "*", "*"), func(e jetstream.KeyValueEntry) error {
+	err = stream.Entries(ctx, r.cfg.JetStream, kv, wire.LedgerKey(b.instrument, b.day, "*", "*"), func(e jetstream.KeyValueEntry) error {
 		_, _, step, writer, err := wire.ParseLedgerKey(e.Key())
 		if err != nil {
 			return err

@@ -90,7 +90,7 @@ func (l *lab) kv() jetstream.KeyValue {
 func (l *lab) kept() map[string]string {
 	l.t.Helper()
 	stored, told := l.stored(), map[string]string{}
-	err := stream.Entries(l.t.Context(), l.kv(), ">", func(e jetstream.KeyValueEntry) error {
+	err := stream.Entries(l.t.Context(), l.js, l.kv(), ">", func(e jetstream.KeyValueEntry) error {
 		told[e.Key()] = string(e.Value())
 		return nil
 	})

@@ -34,7 +34,7 @@ func (r *Room) takeUp(ctx context.Context) error {
 	}
 	r.known, r.epoch = map[string]*told{}, epoch
 	seen := map[string]bool{}
-	err = stream.Entries(ctx, r.kv, ">", func(e jetstream.KeyValueEntry) error {
+	err = stream.Entries(ctx, r.cfg.JetStream, r.kv, ">", func(e jetstream.KeyValueEntry) error {
 		seen[e.Key()] = true
 		if err := r.take(e.Key(), e.Value()); err != nil {
 			r.complain(e.Key(), err)

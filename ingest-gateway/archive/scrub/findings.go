@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -42,29 +43,21 @@ func openFindings(ctx context.Context, cfg *Config) (*findings, error) {
 	if f.ledger, err = cfg.JetStream.KeyValue(ctx, wire.LedgerBucket(cfg.Site)); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", wire.LedgerBucket(cfg.Site), err)
 	}
-	watch, err := f.status.Watch(ctx, wire.DamageKeys, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", f.status.Bucket(), err)
-	}
-	defer func() { _ = watch.Stop() }()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case e := <-watch.Updates():
-			if e == nil {
-				f.gauge()
-				return f, nil
-			}
-			d, err := wire.DecodeDamage(e.Value())
-			if errors.Is(err, wire.ErrNewerFormat) {
-				return nil, fmt.Errorf("%s of bucket %s: %w", e.Key(), f.status.Bucket(), err)
-			}
-			if err == nil && d.Confirmed {
-				f.known[e.Key()] = d
-			}
+	err = stream.Entries(ctx, cfg.JetStream, f.status, wire.DamageKeys, func(e jetstream.KeyValueEntry) error {
+		d, err := wire.DecodeDamage(e.Value())
+		if errors.Is(err, wire.ErrNewerFormat) {
+			return fmt.Errorf("%s of bucket %s: %w", e.Key(), f.status.Bucket(), err)
 		}
+		if err == nil && d.Confirmed {
+			f.known[e.Key()] = d
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	f.gauge()
+	return f, nil
 }
 
 func (f *findings) all() []wire.Damage {

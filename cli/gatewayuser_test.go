@@ -5,7 +5,6 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -49,22 +48,15 @@ func TestGatewayUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		datagrams.Close()
-		name := fmt.Sprintf("http://%s/in/spectra/%d.csv", parts.Loopback(int(spectra.Ways[0].Port)), life)
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, name, bytes.NewReader(fmt.Appendf(nil, "spectrum %d", life)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusCreated {
-			t.Errorf("PUT: %s", resp.Status)
+		spectraURL := fmt.Sprintf("http://%s/in/spectra/", parts.Loopback(int(spectra.Ways[0].Port)))
+		sendSpectrum(t, http.MethodPut, fmt.Sprint(spectraURL, life, ".csv"), fmt.Sprint("spectrum ", life))
+		for range 2 { // without a name, so that only the archivist sees that it is the same
+			sendSpectrum(t, http.MethodPost, spectraURL, fmt.Sprint("twice in life ", life))
 		}
 		for what, holds := range map[string]func() bool{
 			"two manifests' parts each life": func() bool { return count(t, store, "manifest/hub/") >= 2*(life+1) },
 			"a description of each":          func() bool { return count(t, store, "metadata/hub/") == 2 },
+			"a duplicate each life":          func() bool { return withdrawn(t, js) == life+1 },
 			"segments":                       func() bool { return count(t, store, "o/hub/mag/s/") == life+1 },
 			"both indexed": func() bool {
 				return has(t, js, wire.IndexBucket("hub"), "mag") && has(t, js, wire.IndexBucket("hub"), "spectra")
@@ -95,6 +87,45 @@ func TestGatewayUser(t *testing.T) {
 			t.Errorf("the gateway may not do what it does: %s", line)
 		}
 	}
+}
+
+func sendSpectrum(t *testing.T, method, url, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		t.Errorf("%s %s: %s", method, url, resp.Status)
+	}
+}
+
+// withdrawn counts the objects that are announced as duplicates.
+func withdrawn(t *testing.T, js jetstream.JetStream) int {
+	t.Helper()
+	s, err := js.Stream(t.Context(), wire.NoticeStream("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for seq := uint64(1); seq <= s.CachedInfo().State.LastSeq; seq++ {
+		m, err := s.GetMsg(t.Context(), seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := wire.DecodeNotice(m.Data); err == nil && n.State == wire.StateWithdrawn {
+			all[n.ID] = true
+		}
+	}
+	return len(all)
 }
 
 func count(t *testing.T, store objectstore.Store, prefix string) (n int) {

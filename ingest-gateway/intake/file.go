@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/substorm/substorm/internal/durable"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -38,45 +39,10 @@ func (s *Snapshot) save(file, site string) error {
 	if err != nil {
 		return fmt.Errorf("save the registry: %w", err)
 	}
-	return replace(file, b)
-}
-
-// partSuffix names a file that is being written. It is always the same: there is
-// one writer, and the reason why it fails is then the same at each try.
-const partSuffix = ".part"
-
-// replace writes a file, gives it its name, and makes the name last.
-func replace(file string, body []byte) error {
-	part := file + partSuffix
-	err := writeSynced(part, body)
-	if err == nil {
-		err = os.Rename(part, file)
-	}
-	if err != nil {
-		_ = os.Remove(part)
-		return fmt.Errorf("save the registry: %w", err)
-	}
-	if err := syncFolder(filepath.Dir(file)); err != nil {
+	if err := durable.Replace(file, b, 0o600); err != nil {
 		return fmt.Errorf("save the registry: %w", err)
 	}
 	return nil
-}
-
-func writeSynced(path string, body []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(body)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // removeParts removes what a write that was cut short left beside a file: a part,
@@ -89,7 +55,7 @@ func removeParts(file string) error {
 	for _, e := range entries {
 		end, beside := strings.CutPrefix(e.Name(), filepath.Base(file)+".")
 		number := end != "" && strings.Trim(end, "0123456789") == ""
-		if beside && e.Type().IsRegular() && (number || "."+end == partSuffix) {
+		if beside && e.Type().IsRegular() && (number || "."+end == durable.PartSuffix) {
 			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(file), e.Name())))
 		}
 	}

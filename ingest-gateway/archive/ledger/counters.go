@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/substorm/substorm/internal/durable"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -132,7 +133,7 @@ func createCounters(path string) (*counterFile, error) {
 	}
 	copy(f.head, magic)
 	copy(f.head[bootAt:bootAt+bootSize], boot())
-	if err := errors.Join(file.Sync(), syncDir(filepath.Dir(path))); err != nil {
+	if err := errors.Join(file.Sync(), durable.SyncFolder(filepath.Dir(path))); err != nil {
 		_ = file.Close()
 		return nil, err
 	}

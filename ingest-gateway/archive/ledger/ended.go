@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/substorm/substorm/internal/durable"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -59,7 +60,7 @@ type endedDay struct {
 // is damaged (a power cut can do that) counts as far as it can be read.
 func openEnded(dir, own string, log *slog.Logger) (*ended, error) {
 	e := &ended{path: filepath.Join(dir, endedFile), own: own, days: map[dayKey]map[string]wire.Totals{}, lost: map[string]time.Time{}}
-	if err := errors.Join(removeIfThere(e.path+partExtension), e.load(log)); err != nil {
+	if err := errors.Join(removeIfThere(e.path+durable.PartSuffix), e.load(log)); err != nil {
 		return nil, err
 	}
 	paths, err := filepath.Glob(filepath.Join(dir, "*"+countersExtension))
@@ -211,48 +212,16 @@ func (e *ended) save() error {
 	for _, k := range slices.SortedFunc(maps.Keys(e.days), byDay) {
 		f.Days = append(f.Days, endedDay{k.instrument, k.day, e.days[k]})
 	}
-	return writeJSON(e.path, f)
+	data, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(e.path, data, 0o640)
 }
-
-// partExtension is that of a file that is not written in full.
-const partExtension = ".part"
 
 func removeIfThere(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
-}
-
-// writeJSON replaces a file by one that is on the disk.
-func writeJSON(path string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	part := path + partExtension
-	if err := writeSynced(part, data); err != nil {
-		return err
-	}
-	if err := os.Rename(part, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

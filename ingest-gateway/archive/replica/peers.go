@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/internal/durable"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -312,9 +313,8 @@ func (p *Peers) save() error {
 	if err != nil {
 		return err
 	}
-	part := p.cfg.File + ".part"
 	if err := os.MkdirAll(filepath.Dir(p.cfg.File), 0o750); err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(part, b, 0o640), os.Rename(part, p.cfg.File))
+	return durable.Replace(p.cfg.File, b, 0o640)
 }

@@ -118,8 +118,8 @@ func LastHeader(ctx context.Context, js jetstream.JetStream, name, subjects stri
 
 // Newest returns a key's value and revision as the leader of the bucket's stream has
 // them: what was written before the call is seen. KeyValue.Get is answered by any
-// replica, also by one that is behind. Errors: jetstream.ErrKeyNotFound, also where
-// the key was deleted; JetStream's.
+// replica, also by one that is behind. Errors: jetstream.ErrKeyNotFound, also where the
+// key was deleted, and then with the revision of the deletion; JetStream's.
 func Newest(ctx context.Context, js jetstream.JetStream, bucket, key string) (value []byte, revision uint64, err error) {
 	m, err := leader(ctx, js, "KV_"+bucket, leaderAsk{LastFor: "$KV." + bucket + "." + key})
 	switch {
@@ -134,7 +134,7 @@ func Newest(ctx context.Context, js jetstream.JetStream, bucket, key string) (va
 			return nil, 0, fmt.Errorf("the header of %s of %s: %w", key, bucket, err)
 		}
 		if header.Get("KV-Operation") != "" || header.Get(jetstream.MarkerReasonHeader) != "" { // deleted, purged, expired
-			return nil, 0, jetstream.ErrKeyNotFound
+			return nil, m.Sequence, jetstream.ErrKeyNotFound
 		}
 	}
 	return m.Data, m.Sequence, nil

@@ -137,10 +137,14 @@ func (e *ended) set(k dayKey, incarnation string, t wire.Totals) {
 	e.days[k][incarnation] = t
 }
 
-// put replaces what the own incarnation received on days that it does not count in for now, or any more.
-func (e *ended) put(of map[dayKey]wire.Totals) error {
+// put replaces what the own incarnation received on days that it does not count in for now, or any more. Written says
+// that the Site's ledger has it.
+func (e *ended) put(of map[dayKey]wire.Totals, written bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if len(of) > 0 && !written {
+		e.epoch = ""
+	}
 	for k, t := range of {
 		e.set(k, e.own, t)
 	}
@@ -196,14 +200,6 @@ func (e *ended) setWritten(epoch string) error {
 		return len(of) == 0
 	})
 	maps.DeleteFunc(e.lost, func(_ string, at time.Time) bool { return now.Sub(at) > keepEnded })
-	return e.save()
-}
-
-// notWritten notes that no epoch of the Site's ledger is known to have all of it.
-func (e *ended) notWritten() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.epoch = ""
 	return e.save()
 }
 

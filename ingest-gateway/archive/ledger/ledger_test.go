@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -172,6 +173,57 @@ func TestMachineRestarted(t *testing.T) {
 	awaitEntry(t, js, camera, wire.DayOf(now), wire.StepReceived, func(e wire.LedgerEntry) bool {
 		return e.Incarnations["one"].Objects == 3 && e.Incarnations["one"].Incomplete
 	})
+}
+
+// TestKilledWhileItCloses: totals that are final on the volume, and not in the ledger when the process is killed, are
+// written by the next incarnation, also where the ledger had all there was before.
+func TestKilledWhileItCloses(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	js := server.JetStream(t)
+	parts.CreateSite(t, js, site)
+	dir, now := t.TempDir(), time.Now()
+	one := open(t, server, dir, "one")
+	one.announceObjects(t, "one", 1, now)
+	one.vanish(t)
+	two := open(t, server, dir, "two")
+	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(10 * time.Millisecond) {
+		ended, err := os.ReadFile(filepath.Join(dir, "ended.json"))
+		if err == nil && strings.Contains(string(ended), `"epoch"`) { // of the ledger that has all of one's
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("what ended was not written: %s %v", ended, err)
+		}
+	}
+	two.vanish(t)
+	two.ledger.ObjectBegun(sounder, now)
+	two.ledger.Received(sounder, now, 7, wire.Digest{1})
+	server.Pause()
+	ctx, cancel := context.WithCancel(t.Context())
+	closed := make(chan error, 1)
+	go func() { closed <- two.ledger.Close(ctx) }()
+	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(dir, "two.counters")); os.IsNotExist(err) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the counters stay")
+		}
+	}
+	killed := t.TempDir() // the volume as a kill leaves it
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-closed; err == nil {
+		t.Error("closed without NATS")
+	}
+	server.Continue()
+	three := open(t, server, killed, "three")
+	awaitEntry(t, js, sounder, wire.DayOf(now), wire.StepReceived, func(e wire.LedgerEntry) bool { return e.Incarnations["two"].Objects == 1 })
+	if err := three.close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestLedgerMadeAnew: a gateway that lives on writes once more what it counted, its lives before included, into a bucket

@@ -50,10 +50,8 @@ func (p *puts) put(c *cell, k dayKey, own *wire.Totals) {
 	}
 	e.value = value
 	p.flying.Add(1)
-	msg := &nats.Msg{Subject: "$KV." + wire.LedgerBucket(l.cfg.Site) + "." + key, Data: value}
-	if !e.deleted {
-		msg.Header = nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(e.revision, 10)}}
-	}
+	msg := &nats.Msg{Subject: "$KV." + wire.LedgerBucket(l.cfg.Site) + "." + key, Data: value,
+		Header: nats.Header{jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(e.revision, 10)}}}
 	err = l.writer.committer.Submit(p.ctx, msg, func(ack stream.Ack, err error) {
 		p.landed(e, ack, err)
 		if err != nil {
@@ -122,7 +120,7 @@ func (p *puts) landed(e *known, ack stream.Ack, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.outdated = err != nil; err == nil {
-		e.revision, e.deleted = ack.Sequence, false
+		e.revision = ack.Sequence
 	}
 }
 

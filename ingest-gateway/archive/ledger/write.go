@@ -38,8 +38,6 @@ type known struct {
 	wire.LedgerEntry
 	value    []byte
 	revision uint64
-	// deleted: there is a revision that only JetStream knows.
-	deleted bool
 	// outdated: another pod wrote it since.
 	outdated bool
 }
@@ -47,7 +45,6 @@ type known struct {
 // writer keeps the Site's ledger as the cells are. It belongs to the goroutine in Run, and then to Close.
 type writer struct {
 	js        jetstream.JetStream
-	kv        jetstream.KeyValue
 	committer *stream.Committer
 	// epoch of the bucket, as it was when it was looked at.
 	epoch  string
@@ -100,7 +97,8 @@ func (l *Ledger) Close(ctx context.Context) error {
 	}
 	totals := final(slots, l.counters.causes)
 	l.mu.RUnlock()
-	if err := l.ended.put(totals); err != nil {
+	// Until they are written, no ledger has all of them: a kill from here on leaves them to the next incarnation.
+	if err := l.ended.put(totals, false); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
 	if err := removeIfThere(l.path); err != nil {
@@ -110,7 +108,7 @@ func (l *Ledger) Close(ctx context.Context) error {
 	clear(l.cells)
 	l.mu.Unlock()
 	if err := l.writeFinal(ctx, totals); err != nil {
-		return errors.Join(fmt.Errorf("ledger: the next incarnation writes what was counted last: %w", err), l.ended.notWritten())
+		return fmt.Errorf("ledger: the next incarnation writes what was counted last: %w", err)
 	}
 	return nil
 }
@@ -131,30 +129,14 @@ func (l *Ledger) writeFinal(ctx context.Context, totals map[dayKey]wire.Totals) 
 	return w.committer.Close(ctx)
 }
 
-// connect finds the ledger's bucket.
-func (l *Ledger) connect(ctx context.Context) error {
-	w := &l.writer
-	if w.kv != nil {
-		return nil
-	}
-	if !w.js.Conn().IsConnected() {
-		return nats.ErrDisconnected
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	kv, err := w.js.KeyValue(ctx, wire.LedgerBucket(l.cfg.Site))
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(l.cfg.Site), err)
-	}
-	w.kv = kv
-	return nil
-}
-
 // look has all totals written once more where the bucket was made anew: the one that held them is lost. At the start it
 // asks which bucket has those of ended incarnations.
 func (l *Ledger) look(ctx context.Context) error {
 	w := &l.writer
-	if !w.js.Conn().IsConnected() || time.Since(w.looked) < lookEvery {
+	if !w.js.Conn().IsConnected() {
+		return nats.ErrDisconnected
+	}
+	if time.Since(w.looked) < lookEvery {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -188,9 +170,6 @@ const maxConflicts = 5
 
 // write puts the totals of all cells that changed, and of ended incarnations as many as are written in one pass.
 func (l *Ledger) write(ctx context.Context) error {
-	if err := l.connect(ctx); err != nil {
-		return err
-	}
 	if err := l.look(ctx); err != nil {
 		return err
 	}
@@ -243,17 +222,16 @@ func (l *Ledger) entry(ctx context.Context, key string) (*known, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	e := &known{}
-	v, err := w.kv.Get(ctx, key)
+	var err error
+	e.value, e.revision, err = stream.Newest(ctx, w.js, wire.LedgerBucket(l.cfg.Site), key)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
-		e.deleted = before != nil && before.revision == 0
 	case err != nil:
 		return nil, fmt.Errorf("ledger entry %s: %w", key, err)
 	default:
-		if e.LedgerEntry, err = wire.DecodeLedgerEntry(v.Value()); err != nil {
+		if e.LedgerEntry, err = wire.DecodeLedgerEntry(e.value); err != nil {
 			return nil, fmt.Errorf("ledger entry %s: %w", key, err)
 		}
-		e.value, e.revision = v.Value(), v.Revision()
 	}
 	if e.Incarnations == nil {
 		e.Incarnations = map[string]wire.Totals{}
@@ -287,7 +265,7 @@ func (l *Ledger) prune(at time.Time) error {
 	if len(old) == 0 {
 		return nil
 	}
-	if err := l.ended.put(totals); err != nil {
+	if err := l.ended.put(totals, true); err != nil {
 		return err
 	}
 	for key, c := range old {

@@ -101,7 +101,12 @@ func (l *lab) put(bucket, key string, value []byte, err error) {
 // received is what a gateway counts of a day.
 func (l *lab) received(instrument string, day wire.Day, objects uint64) {
 	l.Helper()
-	value, err := wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": {Objects: objects}}}.Encode()
+	l.receivedBy("one", instrument, day, objects)
+}
+
+func (l *lab) receivedBy(incarnation, instrument string, day wire.Day, objects uint64) {
+	l.Helper()
+	value, err := wire.LedgerEntry{Incarnations: map[string]wire.Totals{incarnation: {Objects: objects}}}.Encode()
 	l.put(wire.LedgerBucket(site), wire.LedgerKey(instrument, day, wire.StepReceived, "gateway-0"), value, err)
 }
 
@@ -251,6 +256,45 @@ func TestClosingGaps(t *testing.T) {
 	}
 }
 
+// TestCursorsLostAlone: where only the cursors are lost, the ledger stands as it is, also
+// where a count is less than when its day was closed: a repeat whose original is gone is
+// none any more.
+func TestCursorsLostAlone(t *testing.T) {
+	l := start(t)
+	now := time.Now().UTC()
+	day := wire.DayOf(now.AddDate(0, 0, -5))
+	key := wire.LedgerKey("allsky-1", day, wire.StepRepeated, wire.ArchivistWriter)
+	l.received("allsky-1", day, 10)
+	repeated := func(n uint64) {
+		t.Helper()
+		value, err := wire.LedgerEntry{Incarnations: map[string]wire.Totals{"manifest": {Objects: n}}}.Encode()
+		l.put(wire.LedgerBucket(site), key, value, err)
+	}
+	repeated(5)
+	l.pass(l.closer(), now)
+	if _, there := l.closed(wire.KindLedger, day, 1); !there {
+		t.Fatal("the day is not closed")
+	}
+	repeated(4)
+	if err := l.JetStream.DeleteKeyValue(t.Context(), wire.CursorBucket(site)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.JetStream.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.CursorBucket(site)}); err != nil {
+		t.Fatal(err)
+	}
+	l.pass(l.closer(), now.Add(2*time.Hour))
+	e, err := l.KV(wire.LedgerBucket(site)).Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entry, err := wire.DecodeLedgerEntry(e.Value()); err != nil || entry.Sum().Objects != 4 {
+		t.Errorf("%d repeats, want 4: %v", entry.Sum().Objects, err)
+	}
+	if second, _ := l.closed(wire.KindLedger, day, 2); !strings.Contains(second[key], `"objects":4`) {
+		t.Errorf("version 2: %v", second)
+	}
+}
+
 // TestMadeAnew: a bucket that was lost gets back what closed days hold, whoever wrote
 // into it since, and the next version of a day stands for those before.
 func TestMadeAnew(t *testing.T) {
@@ -271,7 +315,7 @@ func TestMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l.received("mag-1", day, 2) // by a gateway that counts of the day from zero
+	l.receivedBy("two", "mag-1", day, 2) // by a gateway whose volume is new
 	l.received("sonde", day, 1)
 
 	held := func(instrument string) uint64 {
@@ -303,7 +347,7 @@ func TestMadeAnew(t *testing.T) {
 	}
 	got, _ := l.closed(wire.KindLedger, day, 2)
 	if len(got) != 3 || !strings.Contains(got[wire.LedgerKey("allsky-1", day, wire.StepReceived, "gateway-0")], `"objects":3`) ||
-		!strings.Contains(got[wire.LedgerKey("mag-1", day, wire.StepReceived, "gateway-0")], `"objects":7`) {
+		!strings.Contains(got[wire.LedgerKey("mag-1", day, wire.StepReceived, "gateway-0")], `"objects":5`) {
 		t.Errorf("version 2: %v", got)
 	}
 	if _, there := l.closed(wire.KindLedger, day, 3); there {

@@ -130,9 +130,10 @@ func original(value json.RawMessage) []byte {
 	return value
 }
 
-// added returns what an entry is with that of a closed day, and whether this is more. A
-// life of a writer that has less now has forgotten what it counted before, and begun
-// again at zero. Other entries than the ledger's counts are newer as they are.
+// added returns what an entry is with the lives of a closed day that it lacks, and whether
+// there are any. What a life counts is all that it counted, so an entry that has the life is
+// newer, also where it says less: a repeat may be none any more. Other entries than the
+// ledger's counts are newer as they are.
 func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
 	if k.kind != wire.KindLedger {
 		return nil, false
@@ -151,8 +152,8 @@ func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
 		sums = map[string]wire.Totals{}
 	}
 	for life, before := range was.Incarnations {
-		if !covers(sums[life], before) {
-			sums[life], more = sums[life].Plus(before), true
+		if _, has := sums[life]; !has {
+			sums[life], more = before, true
 		}
 	}
 	if !more {
@@ -161,20 +162,4 @@ func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
 	now.Incarnations = sums
 	value, err = now.Encode()
 	return value, err == nil
-}
-
-// covers says whether no count of one is less than that of the other.
-func covers(a, b wire.Totals) bool {
-	for cause, n := range b.Unfinished {
-		if a.Unfinished[cause] < n {
-			return false
-		}
-	}
-	for cause, n := range b.Dropped {
-		if a.Dropped[cause] < n {
-			return false
-		}
-	}
-	return a.Objects >= b.Objects && a.ObjectBytes >= b.ObjectBytes && a.Datagrams >= b.Datagrams && a.DatagramBytes >= b.DatagramBytes &&
-		a.Acknowledged >= b.Acknowledged && a.UnfinishedBytes >= b.UnfinishedBytes && a.Unknown >= b.Unknown
 }

@@ -196,8 +196,10 @@ func (l *Ledger) compare() []string {
 // known to be lost.
 func (l *Ledger) compareObjects(say func(format string, args ...any)) {
 	r, a := l.Received, l.Announced
-	due := r.Objects - r.Resolved
+	due := r.Objects - min(r.Resolved, r.Objects)
 	switch {
+	case r.Resolved > r.Objects:
+		say("objects: %d received, and %d of them said to be lost or put into quarantine: see the gateways' logs", r.Objects, r.Resolved)
 	case due > a.Objects:
 		say("objects: %d received, %d announced: what is new is listed within a minute, the rest waits in the gateways' spools (kubectl get ingestgateways)", due, a.Objects)
 	case due < a.Objects:

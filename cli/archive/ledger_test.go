@@ -63,6 +63,9 @@ func TestDifferences(t *testing.T) {
 			resolved(l, wire.CauseSpoolAbandoned)
 			l.Received.Acknowledged = 5
 		}, []string{"1 receipted and lost with the spool", "5 acknowledged, 3 received"}},
+		"more lost than received": {func(l *Ledger) {
+			*l = Ledger{Received: wire.Totals{Objects: 1, Resolved: 2}}
+		}, []string{"1 received, and 2 of them said to be lost or put into quarantine"}},
 		"not announced": {func(l *Ledger) { l.Received = objects(3, 30, "a", "b", "c") }, []string{"3 received, 2 announced: what is new is listed"}},
 		"not received":  {func(l *Ledger) { l.Received = objects(1, 10, "a") }, []string{"1 received, 2 announced"}},
 		"other bytes":   {func(l *Ledger) { l.Announced.ObjectBytes = 19 }, []string{"20 received, 19 announced"}},

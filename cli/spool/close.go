@@ -102,8 +102,7 @@ func byDay(a, b instrumentDay) int {
 func missing(received wire.LedgerEntry, announced map[string]wire.Totals) (count, wire.Digest) {
 	r := wire.Reconcile(received.Incarnations, announced, wire.Totals{})
 	a := wire.LedgerEntry{Incarnations: announced}.Sum()
-	due := count{r.Objects - r.Resolved, r.ObjectBytes - r.ResolvedBytes}
-	return due.less(count{a.Objects, a.ObjectBytes}), r.Digest.Minus(a.Digest)
+	return count{r.Objects, r.ObjectBytes}.less(count{r.Resolved, r.ResolvedBytes}).less(count{a.Objects, a.ObjectBytes}), r.Digest.Minus(a.Digest)
 }
 
 // closeDay names what is lost of a day, and returns it.

@@ -257,7 +257,7 @@ func TestQuarantineTwice(t *testing.T) {
 }
 
 // On a full volume quarantine takes no copy of corrupt bytes: the segment that holds them
-// stays, and the next life makes the copy.
+// stays, and the next life makes the copy. It is told of once, when quarantine has it.
 func TestQuarantineOnAFullVolume(t *testing.T) {
 	volume := smallVolume(t)
 	dir := filepath.Join(volume, "spool")
@@ -272,14 +272,23 @@ func TestQuarantineOnAFullVolume(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 64<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the volume is not full: %v", err)
 	}
-	closeSpool(t, open(t, Config{Dir: dir}))
+	told := 0
+	cfg := Config{Dir: dir, Quarantined: func(Quarantine) { told++ }}
+	for range 2 {
+		closeSpool(t, open(t, cfg))
+	}
 	if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, was) {
 		t.Fatalf("of the only copy of corrupt bytes %d are left, %v", len(b), err)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	closeSpool(t, open(t, Config{Dir: dir}))
+	for range 2 {
+		closeSpool(t, open(t, cfg))
+	}
+	if told != 1 {
+		t.Errorf("it was told of %d times", told)
+	}
 	kept := quarantined(t, dir)
 	if len(kept) != 1 || len(files(t, dir)) != 0 {
 		t.Fatalf("with room again, quarantine holds %v, and the spool %v", kept, files(t, dir))

@@ -96,7 +96,7 @@ func (s *Spool) quarantineGap(g *segment, f *os.File, from, to int64) {
 		s.cfg.Logger.Error("corrupt bytes of the spool cannot be copied into quarantine: the segment's file is the only copy, and stays. Make room on the volume, and restart the pod", "file", g.path,
 			"offset", from, "bytes", to-from, "error", err)
 	}
-	if isNew || err != nil {
+	if isNew { // where there is no room it is told of by the life that finds some
 		s.tell(Quarantine{Size: to - from, Notice: n})
 	}
 }

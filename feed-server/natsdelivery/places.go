@@ -44,7 +44,7 @@ func (d *delivery) loadPlaces(ctx context.Context, lease *stream.Lease, leaseKey
 		return nil, fmt.Errorf("bucket %s: %w", wire.CursorBucket(d.cfg.Site), err)
 	}
 	key := wire.FilledCursorKey(leaseKey)
-	p := &places{lease: lease, log: d.cfg.Logger, cell: stream.NewCell(cursors, key)}
+	p := &places{lease: lease, log: d.cfg.Logger, cell: stream.NewCell(d.cfg.JetStream, cursors, key)}
 	data, err := p.cell.Load(ctx)
 	if err != nil {
 		return nil, err

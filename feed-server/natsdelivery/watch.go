@@ -119,7 +119,7 @@ func (w *watch) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(w.cfg.Site), err)
 	}
-	w.cell = stream.NewCell(cursors, wire.DeliveryCursorKey(w.consumer))
+	w.cell = stream.NewCell(w.cfg.JetStream, cursors, wire.DeliveryCursorKey(w.consumer))
 	data, err := w.cell.Load(ctx)
 	if err != nil {
 		return err

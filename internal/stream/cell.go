@@ -14,20 +14,23 @@ import (
 var ErrConflict = errors.New("the entry was changed by another")
 
 // Cell is an entry of a key-value bucket that has one writer. Every write names
-// the revision that it replaces, so that a writer whose time is over fails. It
-// is used by one goroutine.
+// the revision that it replaces, so that a writer whose time is over fails, and it is
+// read as the bucket's leader has it. It is used by one goroutine.
 type Cell struct {
+	js       jetstream.JetStream
 	kv       jetstream.KeyValue
 	key      string
 	revision uint64
 }
 
 // NewCell returns the entry under key. Load comes before Store.
-func NewCell(kv jetstream.KeyValue, key string) *Cell { return &Cell{kv: kv, key: key} }
+func NewCell(js jetstream.JetStream, kv jetstream.KeyValue, key string) *Cell {
+	return &Cell{js: js, kv: kv, key: key}
+}
 
 // Load reads the entry; nil where there is none.
 func (c *Cell) Load(ctx context.Context) ([]byte, error) {
-	e, err := c.kv.Get(ctx, c.key)
+	value, revision, err := Newest(ctx, c.js, c.kv.Bucket(), c.key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		c.revision = 0
 		return nil, nil
@@ -35,8 +38,8 @@ func (c *Cell) Load(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s of %s: %w", c.key, c.kv.Bucket(), err)
 	}
-	c.revision = e.Revision()
-	return e.Value(), nil
+	c.revision = revision
+	return value, nil
 }
 
 // Store replaces what Load or the last Store saw. After an error only Load tells

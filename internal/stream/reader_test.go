@@ -251,7 +251,7 @@ func TestCell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := stream.NewCell(kv, "x"), stream.NewCell(kv, "x")
+	a, b := stream.NewCell(js, kv, "x"), stream.NewCell(js, kv, "x")
 	for _, c := range []*stream.Cell{a, b} {
 		if v, err := c.Load(ctx); v != nil || err != nil {
 			t.Fatalf("%q, %v", v, err)

@@ -226,7 +226,7 @@ func (k *kind) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(k.cfg.Site), err)
 	}
-	cell := stream.NewCell(cursors, wire.ClosingCursorKey(k.kind))
+	cell := stream.NewCell(k.cfg.JetStream, cursors, wire.ClosingCursorKey(k.kind))
 	data, err := cell.Load(ctx)
 	if err != nil {
 		return err

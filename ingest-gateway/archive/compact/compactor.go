@@ -132,7 +132,7 @@ func (c *Compactor) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(c.cfg.Site), err)
 	}
-	c.cell = stream.NewCell(cursors, wire.CompactCursorKey)
+	c.cell = stream.NewCell(c.cfg.JetStream, cursors, wire.CompactCursorKey)
 	data, err := c.cell.Load(ctx)
 	if err != nil || data == nil {
 		return err

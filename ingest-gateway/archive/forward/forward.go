@@ -148,7 +148,7 @@ func (f *Forwarder) start(ctx context.Context, instrument string, entry wire.For
 	r := &running{entry: entry, stop: cancel, done: make(chan struct{})}
 	f.running[instrument] = r
 	c := &copier{
-		cfg: &f.cfg, instrument: instrument, entry: entry, reports: f.reports, cell: stream.NewCell(f.cursors, wire.ForwardCursorKey(instrument)),
+		cfg: &f.cfg, instrument: instrument, entry: entry, reports: f.reports, cell: stream.NewCell(f.cfg.JetStream, f.cursors, wire.ForwardCursorKey(instrument)),
 		log: f.cfg.Log.With("instrument", instrument, "address", entry.Address),
 	}
 	go func() {

@@ -35,7 +35,7 @@ func (k *Keeper) book(ctx context.Context, name string) (*book, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	i := &book{name: name, cell: stream.NewCell(k.kv, name), days: map[wire.Day]wire.RootDay{}}
+	i := &book{name: name, cell: stream.NewCell(k.cfg.JetStream, k.kv, name), days: map[wire.Day]wire.RootDay{}}
 	data, err := i.cell.Load(ctx)
 	if err != nil {
 		return nil, err

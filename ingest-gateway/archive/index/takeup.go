@@ -48,7 +48,7 @@ func (k *Keeper) open(ctx context.Context) (stale bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("bucket %s: %w", wire.IndexBucket(k.cfg.Site), err)
 	}
-	listed := stream.NewCell(kv, wire.IndexListedKey)
+	listed := stream.NewCell(k.cfg.JetStream, kv, wire.IndexListedKey)
 	data, err := listed.Load(ctx)
 	if err != nil {
 		return false, err
@@ -119,7 +119,7 @@ func (k *Keeper) writerCursor(ctx context.Context) (wire.StreamCursor, error) {
 	if err != nil {
 		return wire.StreamCursor{}, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
-	data, err := stream.NewCell(cursors, wire.NoticeCursorKey).Load(ctx)
+	data, err := stream.NewCell(k.cfg.JetStream, cursors, wire.NoticeCursorKey).Load(ctx)
 	if err != nil || data == nil {
 		return wire.StreamCursor{}, err
 	}
@@ -263,7 +263,7 @@ func (k *Keeper) emptyBook(ctx context.Context, name string) (*book, error) {
 	defer k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	i := &book{name: name, cell: stream.NewCell(k.kv, name), days: map[wire.Day]wire.RootDay{}}
+	i := &book{name: name, cell: stream.NewCell(k.cfg.JetStream, k.kv, name), days: map[wire.Day]wire.RootDay{}}
 	data, err := i.cell.Load(ctx)
 	if err != nil || data == nil {
 		return i, err

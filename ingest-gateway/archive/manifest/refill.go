@@ -44,7 +44,7 @@ func (w *Writer) refill(ctx context.Context) (epoch string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("bucket %s: %w", wire.CursorBucket(w.cfg.Site), err)
 	}
-	r := &refill{Config: &w.cfg, cell: stream.NewCell(cursors, wire.RefillCursorKey)}
+	r := &refill{Config: &w.cfg, cell: stream.NewCell(w.cfg.JetStream, cursors, wire.RefillCursorKey)}
 	data, err := r.cell.Load(ctx)
 	if err != nil {
 		return "", err
@@ -86,7 +86,7 @@ func (w *Writer) workedOn(ctx context.Context, epoch string) bool {
 	if err != nil {
 		return false
 	}
-	data, err := stream.NewCell(cursors, wire.NoticeCursorKey).Load(ctx)
+	data, err := stream.NewCell(w.cfg.JetStream, cursors, wire.NoticeCursorKey).Load(ctx)
 	if err != nil || data == nil {
 		return false
 	}

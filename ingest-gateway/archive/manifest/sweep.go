@@ -78,7 +78,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(s.cfg.Site), err)
 	}
 	s.cursors = cursors
-	s.cell = stream.NewCell(cursors, wire.SweepCursorKey)
+	s.cell = stream.NewCell(s.cfg.JetStream, cursors, wire.SweepCursorKey)
 	data, err := s.cell.Load(ctx)
 	if err != nil {
 		return err

@@ -202,7 +202,7 @@ func (w *Writer) begin(ctx context.Context, epoch string) error {
 		return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(site), err)
 	}
 	w.cursors = cursors
-	w.cell = stream.NewCell(cursors, wire.NoticeCursorKey)
+	w.cell = stream.NewCell(w.cfg.JetStream, cursors, wire.NoticeCursorKey)
 	data, err := w.cell.Load(ctx)
 	if err != nil {
 		return err

@@ -201,7 +201,7 @@ func (l *Lister) cursor(ctx context.Context) (wire.StreamCursor, error) {
 	if err != nil {
 		return wire.StreamCursor{}, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
-	data, err := stream.NewCell(cursors, wire.NoticeCursorKey).Load(ctx)
+	data, err := stream.NewCell(l.cfg.JetStream, cursors, wire.NoticeCursorKey).Load(ctx)
 	if err != nil || data == nil {
 		return wire.StreamCursor{}, err
 	}

@@ -124,7 +124,7 @@ func (s *Scrub) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(s.cfg.Site), err)
 	}
-	s.cell = stream.NewCell(cursors, wire.ScrubCursorKey)
+	s.cell = stream.NewCell(s.cfg.JetStream, cursors, wire.ScrubCursorKey)
 	data, err := s.cell.Load(ctx)
 	if err != nil {
 		return err

@@ -162,7 +162,7 @@ func (l *lab) cursor() wire.ScrubCursor {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	data, err := stream.NewCell(kv, wire.ScrubCursorKey).Load(l.t.Context())
+	data, err := stream.NewCell(l.js, kv, wire.ScrubCursorKey).Load(l.t.Context())
 	if err != nil || data == nil {
 		return wire.ScrubCursor{}
 	}

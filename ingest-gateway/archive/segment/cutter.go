@@ -157,7 +157,7 @@ func (c *Cutter) begin(ctx context.Context) error {
 }
 
 func (c *Cutter) loadPosition(ctx context.Context) error {
-	c.cell = stream.NewCell(c.cursors, wire.ObservationCursorKey)
+	c.cell = stream.NewCell(c.cfg.JetStream, c.cursors, wire.ObservationCursorKey)
 	var data []byte
 	err := c.insist(ctx, requestCursor, "key", wire.ObservationCursorKey, func() (err error) {
 		data, err = c.cell.Load(ctx)
@@ -216,7 +216,7 @@ func (c *Cutter) channel(ctx context.Context, key channelKey) (*channel, error) 
 	if ch := c.channels[key]; ch != nil {
 		return ch, nil
 	}
-	ch := newChannel(key, stream.NewCell(c.cursors, wire.SegmentCursorKey(key.instrument, key.channel)))
+	ch := newChannel(key, stream.NewCell(c.cfg.JetStream, c.cursors, wire.SegmentCursorKey(key.instrument, key.channel)))
 	err := c.loadCursor(ctx, ch)
 	switch {
 	case err != nil:

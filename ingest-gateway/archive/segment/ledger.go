@@ -101,7 +101,7 @@ type dayCell struct {
 
 func (c *Cutter) ledgerCell(instrument string, day wire.Day) dayCell {
 	key := wire.LedgerKey(instrument, day, wire.StepStored, wire.ArchivistWriter)
-	return dayCell{stream.NewCell(c.ledger, key), key}
+	return dayCell{stream.NewCell(c.cfg.JetStream, c.ledger, key), key}
 }
 
 func (c *Cutter) loadEntry(ctx context.Context, cell dayCell) (entry wire.LedgerEntry, err error) {

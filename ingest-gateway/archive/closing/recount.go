@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -78,7 +79,7 @@ func (k *kind) raise(ctx context.Context, kv jetstream.KeyValue, key string, lis
 		return nil
 	}
 	for {
-		e, err := kv.Get(ctx, key)
+		was, revision, err := stream.Newest(ctx, k.cfg.JetStream, k.bucket(), key)
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
 			var value []byte
@@ -86,11 +87,11 @@ func (k *kind) raise(ctx context.Context, kv jetstream.KeyValue, key string, lis
 				_, err = kv.Create(ctx, key, value)
 			}
 		case err == nil:
-			value, more := k.raised(key, e.Value(), listed)
+			value, more := k.raised(key, was, listed)
 			if !more {
 				return nil
 			}
-			_, err = kv.Update(ctx, key, value, e.Revision())
+			_, err = kv.Update(ctx, key, value, revision)
 		}
 		switch {
 		case err == nil:

@@ -54,9 +54,9 @@ func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.D
 	if err != nil || was.Header.Version == 0 {
 		return false, err
 	}
-	there := map[string]jetstream.KeyValueEntry{}
+	there := map[string]bool{}
 	err = stream.Entries(ctx, k.cfg.JetStream, kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
-		there[e.Key()] = e
+		there[e.Key()] = true
 		return nil
 	})
 	if err != nil {
@@ -68,8 +68,7 @@ func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.D
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(restores)
 	for _, e := range was.Entries {
-		is := there[e.Key]
-		group.Go(func() error { return k.putBack(groupCtx, kv, e, is) })
+		group.Go(func() error { return k.putBack(groupCtx, kv, e, there[e.Key]) })
 	}
 	return true, group.Wait()
 }
@@ -98,24 +97,23 @@ func (k *kind) version(ctx context.Context, day wire.Day, number int) (wire.DayF
 	return wire.DecodeDayFile(body)
 }
 
-// putBack adds an entry of a closed day to what the bucket holds under its key, nil where
-// it holds nothing.
-func (k *kind) putBack(ctx context.Context, kv jetstream.KeyValue, e wire.DayEntry, is jetstream.KeyValueEntry) error {
-	for {
-		var err error
-		if is == nil {
-			_, err = kv.Create(ctx, e.Key, original(e.Value))
-		} else {
-			value, more := k.added(e, is.Value())
-			if !more {
-				return nil
+// putBack adds an entry of a closed day to what the bucket holds under its key, if anything.
+func (k *kind) putBack(ctx context.Context, kv jetstream.KeyValue, e wire.DayEntry, there bool) error {
+	for ; ; there = true {
+		if !there {
+			if _, err := kv.Create(ctx, e.Key, original(e.Value)); !errors.Is(err, jetstream.ErrKeyExists) {
+				return err
 			}
-			_, err = kv.Update(ctx, e.Key, value, is.Revision())
 		}
-		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		is, revision, err := stream.Newest(ctx, k.cfg.JetStream, k.bucket(), e.Key)
+		if err != nil {
 			return err
 		}
-		if is, err = kv.Get(ctx, e.Key); err != nil { // its writer was there first
+		value, more := k.added(e, is)
+		if !more {
+			return nil
+		}
+		if _, err = kv.Update(ctx, e.Key, value, revision); !errors.Is(err, jetstream.ErrKeyRevisionMismatch) { // else its writer was there first
 			return err
 		}
 	}

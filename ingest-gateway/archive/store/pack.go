@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
+	"github.com/substorm/substorm/internal/boottime"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -45,9 +46,10 @@ type packers struct {
 
 // discard is a pack that may be stored although nobody could be told so.
 type discard struct {
-	key         string
-	next, until time.Time
-	pause       time.Duration
+	key string
+	// next and until are of the clock that runs on while the machine is suspended: later
+	// another may list what the pack holds.
+	next, until, pause time.Duration
 }
 
 func (a *Archive) openPackers() {
@@ -136,9 +138,9 @@ func (o *Object) pack(ctx context.Context, digest wire.Digest) (n wire.Notice, s
 func (a *Archive) discardPack(key string) {
 	a.packers.mu.Lock()
 	defer a.packers.mu.Unlock()
-	now := time.Now()
+	now := boottime.Now()
 	if len(a.packers.discards) < maxDiscards {
-		a.packers.discards = append(a.packers.discards, discard{key, now, now.Add(discardFor), firstDiscard})
+		a.packers.discards = append(a.packers.discards, discard{key, now, now + discardFor, firstDiscard})
 	}
 }
 
@@ -169,10 +171,10 @@ func (a *Archive) discardPacks(ctx context.Context) {
 // discardOnce removes a pack where it is time for that, and returns when that is
 // to be done again: zero for never.
 func (a *Archive) discardOnce(ctx context.Context, d discard) (discard, error) {
-	switch now := time.Now(); {
-	case now.After(d.until):
+	switch now := boottime.Now(); {
+	case now > d.until:
 		return discard{}, nil
-	case now.Before(d.next):
+	case now < d.next:
 		return d, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
@@ -180,6 +182,6 @@ func (a *Archive) discardOnce(ctx context.Context, d discard) (discard, error) {
 	if err := a.cfg.Objects.Delete(ctx, d.key); err != nil {
 		return d, err
 	}
-	d.next, d.pause = time.Now().Add(d.pause), discardFactor*d.pause
+	d.next, d.pause = boottime.Now()+d.pause, discardFactor*d.pause
 	return d, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +68,61 @@ func TestSecondHop(t *testing.T) {
 				if i := c.CachedInfo(); i.Delivered.Consumer != 1 || i.NumAckPending != 1 || i.AckFloor.Consumer > 0 || i.NumWaiting > 0 {
 					t.Errorf("%s: of the other's durable %d are delivered, %d wait for their acknowledgement, %d are acknowledged, and %d requests wait",
 						stream, i.Delivered.Consumer, i.NumAckPending, i.AckFloor.Consumer, i.NumWaiting)
+				}
+			}
+		})
+	}
+}
+
+// TestMessagesOfAnother: the subjects on which a consumer may acknowledge do not ask for another one's messages, though an
+// acknowledgement has two forms, and the tokens of one can be those of the other.
+func TestMessagesOfAnother(t *testing.T) {
+	for name, start := range buses {
+		t.Run(name, func(t *testing.T) {
+			b, replicas := start(t)
+			l := newLab(t, b, replicas)
+			l.fill()
+			nc := l.consumer(attacker)
+			_, user := planned(attacker, 1)
+			got, err := nc.SubscribeSync(user.InboxPrefix + ".>")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, stream := range []string{obs, notices} {
+				theirs, ours := stream+"."+durable(other), stream+"."+durable(attacker)
+				for _, subject := range []string{theirs + "." + ours + ".1.1.1", ours + "." + theirs + ".1.1.1.1.1", "hub.ACC." + theirs + ".1.1.1.1.1",
+					ours + "." + theirs + ".1.1.1", theirs + "." + ours + ".1.1.1.1.1", theirs + ".1.1.1.1.1"} {
+					if err := nc.PublishRequest("$JS.ACK."+subject, user.InboxPrefix+".x", []byte(`+NXT {"batch":1,"no_wait":true}`)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := nc.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			l.settle()
+			for _, stream := range []string{obs, notices} {
+				c, err := l.js.Consumer(t.Context(), stream, durable(other))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i := c.CachedInfo(); i.Delivered.Consumer != 0 || i.NumWaiting > 0 {
+					t.Errorf("%s: of the other's durable %d are delivered, and %d requests wait", stream, i.Delivered.Consumer, i.NumWaiting)
+				}
+			}
+			for {
+				m, err := got.NextMsg(time.Millisecond)
+				if errors.Is(err, nats.ErrTimeout) {
+					break
+				}
+				if errors.Is(err, nats.ErrNoResponders) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !strings.Contains(m.Reply, durable(attacker)) { // with the tokens of the other in the place of domain and account it asked for its own
+					t.Errorf("a message came, to be acknowledged to %q", m.Reply)
 				}
 			}
 		})

@@ -57,10 +57,7 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 		u.Publish = append(u.Publish,
 			"$JS.API.CONSUMER.MSG.NEXT."+stream+".>",
 			"$JS.API.STREAM.PURGE."+stream,
-			"$JS.ACK."+stream+".>",
-			// With domain and account before the stream: the form that newer
-			// servers can be told to use (nats-server's feature js_ack_fc_v2).
-			"$JS.ACK.*.*."+stream+".>")
+			acks(stream, "*")[0], acks(stream, "*")[1])
 	}
 	// Each is allowed only what the gateway does with it: see the limit above.
 	for _, b := range []struct {
@@ -170,9 +167,7 @@ func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedCons
 		u.Publish = append(u.Publish,
 			wire.ConsumerAPI+".CONSUMER.MSG.NEXT."+durable,
 			wire.ConsumerAPI+".CONSUMER.INFO."+durable,
-			"$JS.ACK."+durable+".>",
-			// See GatewayUser.
-			"$JS.ACK.*.*."+durable+".>")
+			acks(stream, name)[0], acks(stream, name)[1])
 	}
 	return u
 }
@@ -197,6 +192,15 @@ func harmless() []string {
 // permissions: docs/security.md says what follows.
 func consumersOfAll() []string {
 	return []string{"$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.INFO.*.*", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*"}
+}
+
+// acks are the subjects on which messages of a consumer of a stream are acknowledged: as
+// servers name them, and with domain and account before the stream, as newer servers can
+// be told to (nats-server's feature js_ack_fc_v2). Each has as many tokens as the server's
+// own subscription: with fewer named, one form would allow the other of somebody else's
+// consumer.
+func acks(stream, consumer string) [2]string {
+	return [2]string{"$JS.ACK." + stream + "." + consumer + ".*.*.*.*.*", "$JS.ACK.*.*." + stream + "." + consumer + ".*.*.*.*.>"}
 }
 
 // readStream are the requests that get a stream's newest message of a subject,

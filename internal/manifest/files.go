@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -44,8 +45,17 @@ type Files struct {
 	Strangers []string
 }
 
+// partsOfVersion are more parts than a day gets between two versions, and maxVersion is the
+// last of which partAfter returns a number that a key can have.
+const partsOfVersion, maxVersion = 1_000_000, 998
+
+// partAfter returns a number for a part beside a version of which nobody can read which
+// parts it replaced: one of those would not be read where the version is brought back.
+func partAfter(version int) int { return min(version, maxVersion)*partsOfVersion + 1 }
+
 // List finds the manifest files of a day. A day of which nothing is listed has
-// no files. Errors: as Day.
+// no files. A compacted day whose header cannot be decoded is in effect beside all parts, so
+// that who reads the files comes upon it. Errors: those of objectstore, wire.ErrNewerFormat.
 func List(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) (Files, error) {
 	files := Files{NextPart: 1, NextVersion: 1}
 	var parts []wire.ManifestFile
@@ -71,7 +81,10 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 	if files.NextVersion > 1 {
 		key := wire.ManifestVersionKey(site, instrument, day, files.NextVersion-1)
 		header, err := Header(ctx, store, key)
-		if err != nil {
+		switch {
+		case errors.Is(err, wire.ErrMalformed):
+			files.NextPart = max(files.NextPart, partAfter(files.NextVersion-1))
+		case err != nil:
 			return Files{}, err
 		}
 		files.Replaced, files.NextPart = header.Replaces, max(files.NextPart, header.NextPart)

@@ -4,6 +4,7 @@ package manifest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 
@@ -15,6 +16,13 @@ import (
 // where a record is listed twice it comes twice. Some files are asked for ahead,
 // and none is held in memory. Errors: as Day.
 func (f Files) Lines(ctx context.Context, store objectstore.Store) iter.Seq2[wire.Record, error] {
+	return f.Readable(ctx, store, nil)
+}
+
+// Readable is Lines, but goes on after a file that cannot be decoded: bad, unless nil, is
+// called with its error, which is wire.ErrMalformed, after what could be read of it. Errors: the
+// others of Lines.
+func (f Files) Readable(ctx context.Context, store objectstore.Store, bad func(key string, err error)) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		queue := openAhead(ctx, store, f.InEffect)
@@ -26,7 +34,7 @@ func (f Files) Lines(ctx context.Context, store objectstore.Store) iter.Seq2[wir
 		}()
 		for next := range queue {
 			file := <-next
-			if !file.each(yield) {
+			if !file.each(yield, bad) {
 				return
 			}
 		}
@@ -77,13 +85,17 @@ func openAhead(ctx context.Context, store objectstore.Store, keys []string) <-ch
 }
 
 // each yields the records and closes the file; false where that ended early.
-func (o opened) each(yield func(wire.Record, error) bool) bool {
+func (o opened) each(yield func(wire.Record, error) bool, bad func(string, error)) bool {
 	if o.err != nil {
 		yield(wire.Record{}, o.err)
 		return false
 	}
 	defer o.close()
 	for r, err := range eachRecord(o.key, o.body) {
+		if bad != nil && errors.Is(err, wire.ErrMalformed) {
+			bad(o.key, err)
+			return true
+		}
 		if !yield(r, err) || err != nil {
 			return false
 		}

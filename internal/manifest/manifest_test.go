@@ -205,6 +205,50 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// A file that cannot be decoded hides no other from Readable; and beside a version that cannot
+// be decoded, parts have numbers that it cannot have replaced.
+func TestReadable(t *testing.T) {
+	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	want := func(lines, unreadable []string, next int) {
+		t.Helper()
+		files, err := manifest.List(t.Context(), store, site, instrument, day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids, bad []string
+		for r, err := range files.Readable(t.Context(), store, func(key string, err error) {
+			if !errors.Is(err, wire.ErrMalformed) {
+				t.Errorf("%s: %v", key, err)
+			}
+			bad = append(bad, key)
+		}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, r.ID)
+		}
+		if !slices.Equal(ids, lines) || !slices.Equal(bad, unreadable) || files.NextPart != next {
+			t.Errorf("lines %v, unreadable %v, next part %d", ids, bad, files.NextPart)
+		}
+	}
+	put(t, store, part(1), wire.ManifestHeader{}, record("a"))
+	putBytes(t, store, part(2), []byte("no manifest"))
+	put(t, store, part(3), wire.ManifestHeader{}, record("b"))
+	want([]string{"a", "b"}, []string{part(2)}, 4)
+	putBytes(t, store, version(7), []byte("no manifest"))
+	want([]string{"a", "b"}, []string{version(7), part(2)}, 7_000_001)
+	put(t, store, part(7_000_001), wire.ManifestHeader{}, record("c"))
+	want([]string{"a", "b", "c"}, []string{version(7), part(2)}, 7_000_002)
+	if err := firstError(manifest.Day(t.Context(), store, site, instrument, day)); !errors.Is(err, wire.ErrMalformed) {
+		t.Errorf("the whole day: %v", err)
+	}
+	putBytes(t, store, version(999_999_999), []byte("no manifest"))
+	want([]string{"a", "b", "c"}, []string{version(999_999_999), part(2)}, 998_000_001)
+	if _, err := wire.ParseManifestKey(part(998_000_001)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDayErrors(t *testing.T) {
 	server := parts.MinIO(t, parts.MinIOOptions{})
 	newer, err := wire.Manifest{Header: wire.ManifestHeader{Site: site, Instrument: instrument, Day: day}}.Encode()

@@ -33,6 +33,6 @@ func archiveIsDamaged(v InstrumentView) (Finding, bool) {
 	last := confirmed[0]
 	return bad(v1alpha1.ReasonDamaged, fmt.Sprintf(
 		"%d of its objects in the store are not what was received, %d of them missing; the last one found is %s of %s: "+
-			"substorm archive verify names all, bring their bytes back from a copy of the bucket",
+			"substorm archive verify names all, bring their bytes back from a copy of the bucket; a file of a manifest substorm archive rebuild makes anew",
 		len(confirmed), missing, last.ID, last.Day)), true
 }

@@ -51,6 +51,55 @@ func TestPartWhileCompacting(t *testing.T) {
 	}
 }
 
+// A day of which a file cannot be read waits, and keeps all packs of it; other days and
+// instruments go on.
+func TestUnreadableDay(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	packs := l.Keys("packs/")
+	before := wire.DayOf(noon.AddDate(0, 0, -1))
+	l.Put(wire.ManifestPartKey(site, "camera", before, 1), []byte("no manifest"))
+	file := wire.ManifestPartKey(site, "camera", day, l.parts["camera"]+1)
+	l.Put(file, []byte("no manifest"))
+	c := l.compactor()
+	for range 2 {
+		if err := c.pass(t.Context(), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for instrument, versions := range map[string]int{"sonde": 1, "camera": 0} {
+		files, err := manifest.List(t.Context(), l.Store, site, instrument, day)
+		if err != nil || files.NextVersion != versions+1 {
+			t.Errorf("%s: %+v, %v", instrument, files, err)
+		}
+	}
+	for _, key := range packs {
+		if len(l.Keys(key)) != 1 {
+			t.Errorf("%s is gone", key)
+		}
+	}
+	if c.cursor.Through != "" {
+		t.Errorf("the cursor says through %s", c.cursor.Through)
+	}
+	for _, key := range []string{file, wire.ManifestPartKey(site, "camera", before, 1)} {
+		if err := l.Store.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := c.pass(t.Context(), time.Now().Add(2*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.check()
+	if c.cursor.Through != day {
+		t.Errorf("after that it says through %q", c.cursor.Through)
+	}
+	if left := l.Keys(packs[0]); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
 // The bytes of a duplicate in a pack stay where its original is gone: they are announced
 // as an object of its own, once, under an ID that no line says is withdrawn.
 func TestDuplicateOfNothing(t *testing.T) {

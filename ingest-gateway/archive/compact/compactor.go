@@ -108,8 +108,8 @@ func New(cfg Config) *Compactor {
 	return &Compactor{cfg: cfg, collected: map[wire.Day]time.Time{}}
 }
 
-// Run compacts closed days, at once and then each interval, until ctx ends.
-// Errors: wire.ErrNewerFormat, manifest.ErrFenced, stream.ErrLeaseLost, and what keeps
+// Run compacts closed days, at once and then each interval, until ctx ends. A day whose
+// manifest cannot be decoded waits for a later pass, and all packs of it stay. Errors: wire.ErrNewerFormat, manifest.ErrFenced, stream.ErrLeaseLost, and what keeps
 // JetStream or the store from answering.
 func (c *Compactor) Run(ctx context.Context) error {
 	if err := c.load(ctx); err != nil {
@@ -214,8 +214,14 @@ func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string,
 	c.work.Lock()
 	defer c.work.Unlock()
 	var newest time.Time
+	readable := true
 	for _, instrument := range instruments {
 		at, err := c.compact(ctx, instrument, day)
+		if errors.Is(err, wire.ErrMalformed) {
+			c.skip(day, instrument, err)
+			readable = false
+			continue
+		}
 		if err != nil {
 			return false, fmt.Errorf("instrument %s: %w", instrument, err)
 		}
@@ -224,12 +230,18 @@ func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string,
 		}
 	}
 	switch {
+	case !readable: // what cannot be read may name any pack of the day
+		return false, nil
 	case c.collected[day].Equal(newest):
 		return true, nil
 	case now.Sub(newest) < c.cfg.Grace:
 		return false, nil
 	}
 	done, err := c.collect(ctx, day, instruments, now)
+	if errors.Is(err, wire.ErrMalformed) { // of the day of an original, say
+		c.skip(day, "", err)
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -237,4 +249,10 @@ func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string,
 		c.collected[day] = newest
 	}
 	return done, nil
+}
+
+// skip says that a day waits for a later pass: others go on.
+func (c *Compactor) skip(day wire.Day, instrument string, err error) {
+	c.cfg.Log.Error("a day cannot be compacted, as a manifest cannot be read: substorm archive rebuild makes it anew",
+		"day", day, "instrument", instrument, "error", err)
 }

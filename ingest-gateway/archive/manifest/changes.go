@@ -118,6 +118,9 @@ func openRecord(d *day, id string) (wire.Record, bool, error) {
 
 func (w *Writer) closedRecord(ctx context.Context, instrument string, of wire.Day, id string) (wire.Record, bool, error) {
 	for r, err := range read.Records(ctx, w.cfg.Store, w.cfg.Site, instrument, of) {
+		if errors.Is(err, wire.ErrMalformed) {
+			return w.readableRecord(ctx, dayKey{instrument, of}, id)
+		}
 		if err != nil {
 			return wire.Record{}, false, err
 		}

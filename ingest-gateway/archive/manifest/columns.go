@@ -88,7 +88,7 @@ func (w *Writer) saveColumns(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(columnsAtOnce)
 	for _, d := range w.days {
-		if d.unsaved {
+		if d.unsaved && !d.setAside {
 			group.Go(func() error { return w.saveDay(ctx, d) })
 		}
 	}

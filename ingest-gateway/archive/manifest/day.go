@@ -36,6 +36,10 @@ type day struct {
 	unsaved bool
 	// repeated: the ledger has a column of repeats, also where none are left.
 	repeated bool
+
+	// setAside: when the day was read, at readAt, some of its files could not be.
+	setAside bool
+	readAt   time.Time
 }
 
 // slot is some minutes of a day.
@@ -71,11 +75,10 @@ func (w *Writer) slot(ctx context.Context, instrument string, r wire.Record) (*d
 		if err := w.loadWindow(ctx, instrument); err != nil {
 			return nil, nil, err
 		}
-		d = &day{dayKey: key, slots: make(map[int]*slot)}
-		if err := w.loadDay(ctx, d, number); err != nil {
+		var err error
+		if d, err = w.loadDay(ctx, key, number); err != nil {
 			return nil, nil, err
 		}
-		w.days[key] = d
 	case d.slots[number] == nil && d.listed[number]:
 		if err := w.loadSlots(ctx, d, number); err != nil {
 			return nil, nil, err
@@ -92,20 +95,23 @@ func (w *Writer) slot(ctx context.Context, instrument string, r wire.Record) (*d
 }
 
 // loadDay reads a day for the first time.
-func (w *Writer) loadDay(ctx context.Context, d *day, number int) error {
+func (w *Writer) loadDay(ctx context.Context, key dayKey, number int) (*day, error) {
+	d := &day{dayKey: key, slots: make(map[int]*slot), readAt: time.Now()}
 	d.paths.template = w.template(d.instrument).Template
 	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2, &d.paths)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	w.days[key] = d
 	w.held += d.paths.cost()
 	d.nextPart, d.listed = l.files.NextPart, l.listed
 	d.columns, d.unsaved = l.columns, len(l.columns.Announced) > 0
 	for n, ids := range l.slots {
 		w.keep(d, n, ids)
 	}
+	w.setAside(ctx, d, l.unreadable)
 	w.cfg.Index.Seen(ctx, d.instrument, d.day, l.files)
-	return nil
+	return d, nil
 }
 
 // loadSlots reads slots again that were forgotten, from a number on.
@@ -114,6 +120,7 @@ func (w *Writer) loadSlots(ctx context.Context, d *day, number int) error {
 	if err != nil {
 		return err
 	}
+	w.setAside(ctx, d, l.unreadable)
 	w.cfg.Metrics.reread.Inc()
 	for n, ids := range l.slots {
 		if d.slots[n] == nil { // one that we have knows open parts too
@@ -192,7 +199,8 @@ func (w *Writer) loadWindow(ctx context.Context, instrument string) error {
 			return err
 		}
 		gone := make(map[read.IDHash]bool) // nobody may go for what went itself, in whichever order it is listed
-		for r, err := range files.Lines(ctx, w.cfg.Store) {
+		of, bad := dayKey{instrument, days[i]}, map[string]error{}
+		for r, err := range readLines(ctx, w.cfg.Store, w.cfg.Site, of, files, bad) {
 			switch {
 			case err != nil:
 				return err
@@ -204,6 +212,7 @@ func (w *Writer) loadWindow(ctx context.Context, instrument string) error {
 				known++
 			}
 		}
+		w.unreadable.tell(ctx, of, bad)
 	}
 	w.index.setLoaded(instrument)
 	w.cfg.Log.Debug("read the manifests of the repeat window", "instrument", instrument,

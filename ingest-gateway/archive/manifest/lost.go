@@ -35,19 +35,20 @@ func (w *Writer) reportLost(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	if err := w.tryReportLost(ctx); err != nil {
+	if err := reportDamages(ctx, w.cfg.JetStream, w.cfg.Site, w.lost...); err != nil {
 		w.cfg.Log.Warn("that objects are missing cannot be reported now: the scrub will find them", "objects", len(w.lost), "error", err)
 	}
 	w.lost = w.lost[:0]
 }
 
-func (w *Writer) tryReportLost(ctx context.Context) error {
-	bucket := wire.StatusBucket(w.cfg.Site)
-	kv, err := w.cfg.JetStream.KeyValue(ctx, bucket)
+// reportDamages reports what nobody reported before.
+func reportDamages(ctx context.Context, js jetstream.JetStream, site string, damages ...wire.Damage) error {
+	bucket := wire.StatusBucket(site)
+	kv, err := js.KeyValue(ctx, bucket)
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", bucket, err)
 	}
-	for _, d := range w.lost {
+	for _, d := range damages {
 		value, err := d.Encode()
 		if err != nil {
 			return err

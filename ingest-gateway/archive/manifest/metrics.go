@@ -84,7 +84,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, change := range []string{changeRetracted, changeRestored, changePurged} {
 		m.changes.WithLabelValues(change)
 	}
-	for _, reason := range []string{refusedUnlisted, refusedHold, refusedState, refusedNames, refusedForeign} {
+	for _, reason := range []string{refusedUnlisted, refusedHold, refusedState, refusedNames, refusedForeign, refusedUnreadable} {
 		m.changesRefused.WithLabelValues(reason)
 	}
 	for _, path := range []string{pathOwn, pathTold, pathUnchecked} {

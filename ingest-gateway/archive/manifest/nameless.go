@@ -89,7 +89,8 @@ func (w *Writer) recordOf(ctx context.Context, n wire.Notice, id string) (wire.R
 	if err != nil {
 		return wire.Record{}, false, err
 	}
-	for r, err := range files.Lines(ctx, w.cfg.Store) {
+	in, bad := dayKey{n.Instrument, of}, map[string]error{}
+	for r, err := range readLines(ctx, w.cfg.Store, w.cfg.Site, in, files, bad) {
 		if err != nil {
 			return wire.Record{}, false, err
 		}
@@ -97,6 +98,7 @@ func (w *Writer) recordOf(ctx context.Context, n wire.Notice, id string) (wire.R
 			last = r // a later line tells its place
 		}
 	}
+	w.unreadable.tell(ctx, in, bad)
 	return last, last.State == wire.StateCurrent, nil
 }
 

@@ -41,6 +41,9 @@ func (w *Writer) close(ctx context.Context) error {
 	if err := w.writeParts(ctx); err != nil {
 		return err
 	}
+	if err := w.lookAgain(ctx); err != nil {
+		return err
+	}
 	if err := w.withdrawAll(ctx); err != nil {
 		return err
 	}
@@ -161,8 +164,9 @@ func (w *Writer) withdrawAll(ctx context.Context) error {
 		}
 		goes, err := withdraw(ctx, cfg, n.Notice)
 		var refused *jetstream.APIError
-		if errors.As(err, &refused) {
-			// A full stream must not hold up the cursor, which is what lets it be trimmed.
+		if errors.As(err, &refused) || errors.Is(err, wire.ErrMalformed) {
+			// Neither a full stream nor a day that cannot be read must hold up the cursor, which
+			// is what lets the stream be trimmed.
 			w.cfg.Log.Warn("a repeat is left to the sweep", "instrument", n.Instrument, "object", n.ID, "error", err)
 			continue
 		}

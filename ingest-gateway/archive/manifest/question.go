@@ -4,6 +4,7 @@ package manifest
 
 import (
 	"context"
+	"slices"
 
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/wire"
@@ -55,6 +56,9 @@ func (w *Writer) answer() {
 					known = s.ids
 				}
 				found = lookUp(known, q.ids)
+				if d.setAside {
+					found = keepAll(q.ids)
+				}
 			}
 			q.answer <- found
 		default:
@@ -62,6 +66,10 @@ func (w *Writer) answer() {
 		}
 	}
 }
+
+// keepAll is the answer for a day that cannot be read: what is in the store may be listed, and
+// must be kept.
+func keepAll(ids []string) []listing { return slices.Repeat([]listing{current}, len(ids)) }
 
 func lookUp(known idSet, ids []string) []listing {
 	found := make([]listing, len(ids))
@@ -96,6 +104,10 @@ func (s *Sweeper) ask(ctx context.Context, key slotKey, ids []string) ([]listing
 			return nil, err
 		}
 		s.stored, s.storedDay = l, key.dayKey
+		s.writer.unreadable.tell(ctx, key.dayKey, l.unreadable)
+	}
+	if len(s.stored.unreadable) > 0 {
+		return keepAll(ids), nil
 	}
 	return lookUp(s.stored.slots[key.number], ids), nil
 }

@@ -4,6 +4,7 @@ package manifest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -36,6 +37,9 @@ func (w *Writer) decide(ctx context.Context, n *wire.Notice) error {
 		return nil
 	}
 	stays, err := w.originals.stays(ctx, id, *n)
+	if errors.Is(err, wire.ErrMalformed) {
+		return nil // nobody can say where the original lies: this one stays
+	}
 	if err != nil {
 		return err
 	}
@@ -65,6 +69,9 @@ func (w *Writer) withdrawAgain(ctx context.Context, d *day, n wire.Notice) error
 		return err // open: a repeat of the notice itself
 	}
 	r, err := withdrawnRecord(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, n.ID)
+	if errors.Is(err, wire.ErrMalformed) {
+		return nil // the sweep's work, once the day can be read
+	}
 	if err == nil && r.ID == n.ID {
 		n.Record = r
 		w.withdrawals = append(w.withdrawals, withdrawal{Notice: n})

@@ -81,6 +81,9 @@ func (w *Writer) takeRequest(ctx context.Context, m stream.Message) error {
 		return err
 	}
 	r, changed, err := w.takeBack(ctx, d, s, q)
+	if errors.Is(err, wire.ErrMalformed) {
+		err = errUnreadable
+	}
 	made := decision{sequence: m.Sequence, ArchiveDecision: wire.ArchiveDecision{Site: q.Site, Instrument: q.Instrument, Run: q.Run, Action: q.Action, ID: q.ID,
 		Result: wire.DecisionDone, State: r.State, DecidedAt: time.Now().UTC()}}
 	var no *refusal

@@ -48,27 +48,31 @@ type dayListing struct {
 	slots       map[int]idSet
 	from, until int
 
-	files   read.Files
+	files read.Files
+	// unreadable are those of files of which not all could be read: then slots has what the
+	// day's changes say of them, and there are no columns.
+	unreadable map[string]error
+
 	columns read.Columns
 	held    int
 }
 
 // readDay reads a day's parts, and holds identities of the slot from and of as
 // many after it as room identities allow. Paths, where given, learns which are
-// taken. Errors: those of objectstore, and of files that cannot be decoded.
+// taken. Errors: those of objectstore, wire.ErrNewerFormat.
 func readDay(ctx context.Context, store objectstore.Store, site string, key dayKey, from, room int, taken *paths) (*dayListing, error) {
 	files, err := read.List(ctx, store, site, key.instrument, key.day)
 	if err != nil {
 		return nil, err
 	}
-	l := &dayListing{slots: make(map[int]idSet), from: from, until: slotsOfDay, files: files}
+	l := &dayListing{slots: make(map[int]idSet), from: from, until: slotsOfDay, files: files, unreadable: map[string]error{}}
 	counted := lineTally{}
 	version, parts := files.Split()
 	for _, of := range []struct {
 		files read.Files
 		count func(*wire.Record, read.IDHash)
 	}{{version, counted.compacted}, {parts, counted.part}} {
-		for r, err := range of.files.Lines(ctx, store) {
+		for r, err := range readLines(ctx, store, site, key, of.files, l.unreadable) {
 			if err != nil {
 				return nil, err
 			}
@@ -79,6 +83,9 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 				taken.learn(r.Path, room)
 			}
 		}
+	}
+	if len(l.unreadable) > 0 {
+		return l, nil
 	}
 	if err := counted.finish(ctx, store, files); err != nil {
 		return nil, err

@@ -258,7 +258,10 @@ func (s *Sweeper) compare(ctx context.Context, key slotKey, keys []string) error
 		case purged:
 			err = s.foundPurged(ctx, key.dayKey, keys[i])
 		}
-		if err != nil {
+		if errors.Is(err, wire.ErrMalformed) { // of the day of its original, say
+			s.cfg.Metrics.found.WithLabelValues(findingUnreadable).Inc()
+			s.cfg.Log.Warn("an object is left alone, as a manifest cannot be read", "object", keys[i], "error", err)
+		} else if err != nil {
 			return err
 		}
 	}

@@ -22,6 +22,8 @@ const (
 	refusedState    = "State"     // what was not retracted cannot be restored, what was purged cannot come back
 	refusedNames    = "Names"     // nobody knows yet whether a name has a newer version
 	refusedForeign  = "Foreign"   // its bytes lie where others write: they are not ours to remove
+	// refusedUnreadable: nobody knows all that is listed of its day.
+	refusedUnreadable = "Unreadable"
 )
 
 // What is done to an object.
@@ -56,6 +58,9 @@ func changeOf(a wire.Action) string {
 // of which subscribers must be notified.
 func (w *Writer) takeBack(ctx context.Context, d *day, s *slot, q request) (r wire.Record, changed bool, err error) {
 	is := s.ids[read.HashID(q.ID)]
+	if d.setAside {
+		return r, false, errUnreadable
+	}
 	if is == unlisted {
 		return r, false, &refusal{refusedUnlisted, "what is new is listed within a minute: ask again, by what substorm archive ls -o json says"}
 	}

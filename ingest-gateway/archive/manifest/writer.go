@@ -98,7 +98,8 @@ type Writer struct {
 
 	days map[dayKey]*day
 	// templates by instrument, as Naming last said.
-	templates map[string]template
+	templates  map[string]template
+	unreadable *unreadable
 	// held is the room that the identities in days take; uses and closes count
 	// uses of slots and closings of parts.
 	held         int
@@ -142,6 +143,7 @@ func New(cfg Config) *Writer {
 		originals: newOriginals(cfg.Store, l.ids/4), named: newNamed(),
 	}
 	w.originals.open = w.openPlace
+	w.unreadable = newUnreadable(&w.cfg)
 	return w
 }
 
@@ -160,7 +162,8 @@ func (w *Writer) Answered() uint64 { return w.answered.Load() }
 
 // Run writes until ctx ends, and then closes what is open, or until something
 // keeps it from going on. Whoever comes next begins where the last closed part
-// ends. Errors: wire.ErrNewerFormat, ErrFenced, stream.ErrEpoch,
+// ends. A file of a manifest that cannot be decoded ends nothing, see unreadable. Errors:
+// wire.ErrNewerFormat, ErrFenced, stream.ErrEpoch,
 // stream.ErrLeaseLost, and what keeps JetStream or the store from answering.
 func (w *Writer) Run(ctx context.Context) error {
 	epoch, err := w.refill(ctx)

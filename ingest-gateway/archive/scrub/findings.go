@@ -162,7 +162,7 @@ func (f *findings) count(instrument string) int {
 func (f *findings) account(ctx context.Context, of wire.Damage) error {
 	var t wire.Totals
 	for _, d := range f.known {
-		if d.Instrument == of.Instrument && d.Day == of.Day {
+		if d.Instrument == of.Instrument && d.Day == of.Day && !isManifest(d) {
 			t = t.Plus(wire.Totals{Objects: 1, ObjectBytes: uint64(d.Size), Digest: d.Digest})
 		}
 	}

@@ -5,6 +5,7 @@ package scrub
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,6 +17,9 @@ import (
 // look decides about an object that somebody found damaged: it is read again, where
 // its manifest says now that it lies.
 func (s *Scrub) look(ctx context.Context, d wire.Damage) error {
+	if isManifest(d) {
+		return s.lookAtManifest(ctx, d)
+	}
 	r, listed, err := s.listed(ctx, d)
 	if errors.Is(err, wire.ErrMalformed) {
 		return nil // nobody can say where it lies; it stays as it is known
@@ -36,6 +40,40 @@ func (s *Scrub) look(ctx context.Context, d wire.Damage) error {
 	is := wire.DamageOf(d.Instrument, r, cause, d.FoundBy, d.FoundAt)
 	is.Confirmed = true
 	return s.findings.confirm(ctx, is)
+}
+
+// isManifest says whether a damage is that of a file of a manifest.
+func isManifest(d wire.Damage) bool {
+	_, err := wire.ParseManifestKey(d.ID)
+	return err == nil
+}
+
+// lookAtManifest decides about a file of a manifest: it counts as damaged while it is in
+// effect and cannot be read.
+func (s *Scrub) lookAtManifest(ctx context.Context, d wire.Damage) error {
+	bad, err := s.unreadable(ctx, d.Instrument, d.Day)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(bad, d.ID) {
+		return s.findings.clear(ctx, d, "the manifest of its day can be read without it, or it can be read")
+	}
+	d.Confirmed = true
+	return s.findings.confirm(ctx, d)
+}
+
+// unreadable returns those files of a day's manifest that are in effect and cannot be read.
+func (s *Scrub) unreadable(ctx context.Context, instrument string, day wire.Day) (bad []string, err error) {
+	files, err := manifest.List(ctx, s.cfg.Store, s.cfg.Site, instrument, day)
+	if err != nil {
+		return nil, err
+	}
+	for _, err := range files.Readable(ctx, s.cfg.Store, func(key string, _ error) { bad = append(bad, key) }) {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return bad, nil
 }
 
 // listed returns what the manifest says now of an object.

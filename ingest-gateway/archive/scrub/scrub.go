@@ -231,7 +231,7 @@ func (s *Scrub) day(ctx context.Context, instrument string, day wire.Day) error 
 			s.cfg.Metrics.unreadable.Inc()
 			s.cursor.Unreadable++
 			s.cfg.Log.Error("a manifest cannot be read: substorm archive rebuild makes it anew", "instrument", instrument, "day", day, "error", err)
-			return nil
+			return s.unreadableDay(ctx, instrument, day)
 		}
 		if err != nil {
 			return err
@@ -252,6 +252,26 @@ func (s *Scrub) day(ctx context.Context, instrument string, day wire.Day) error 
 			if err := s.report(ctx); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// unreadableDay notes which files of a day's manifest cannot be read.
+func (s *Scrub) unreadableDay(ctx context.Context, instrument string, day wire.Day) error {
+	bad, err := s.unreadable(ctx, instrument, day)
+	if err != nil {
+		return err
+	}
+	start, err := day.Start()
+	if err != nil {
+		return nil // nobody listed it
+	}
+	for _, key := range bad {
+		d := wire.DamageOf(instrument, wire.Record{ID: key, Key: key, ReceivedAt: start}, wire.DamageDamaged, s.cfg.Gateway, time.Now())
+		d.Confirmed = true
+		if err := s.findings.confirm(ctx, d); err != nil {
+			return err
 		}
 	}
 	return nil

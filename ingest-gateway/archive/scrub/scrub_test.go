@@ -175,6 +175,16 @@ func (l *lab) cursor() wire.ScrubCursor {
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC)
 
+// done waits until a pass has come to its end.
+func (l *lab) done() {
+	l.t.Helper()
+	for deadline := time.Now().Add(parts.Patience); !l.cursor().Done; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.t.Fatal("the pass does not end")
+		}
+	}
+}
+
 // What was repaired is seen long before the next pass.
 func TestRepaired(t *testing.T) {
 	l := newLab(t)
@@ -209,11 +219,7 @@ func TestFindings(t *testing.T) {
 	stop := l.run(time.Hour)
 	want := map[string]wire.DamageCause{damaged.ID: wire.DamageDamaged, missing.ID: wire.DamageMissing}
 	l.await("found", want)
-	for deadline := time.Now().Add(parts.Patience); !l.cursor().Done; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the pass does not end")
-		}
-	}
+	l.done()
 	if c := l.cursor(); c.Objects != 4 || c.Damaged != 2 || c.Bytes != uint64(whole.Size+damaged.Size+missing.Size+late.Size) {
 		t.Errorf("the pass: %+v", c)
 	}
@@ -266,6 +272,52 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// A file of a manifest that cannot be read is known to be damaged until the day has a new
+// version, whether the scrub comes to it or another says so. The ledger counts objects alone.
+func TestUnreadableManifest(t *testing.T) {
+	for name, claimed := range map[string]bool{"found": false, "claimed": true} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			r := l.object(noon, "whole")
+			l.list(r)
+			day := wire.DayOf(noon)
+			whole, file := wire.ManifestPartKey(site, camera, day, 1), wire.ManifestPartKey(site, camera, day, 2)
+			if !claimed {
+				l.put(file, "no manifest")
+			}
+			l.run(time.Hour)
+			if claimed {
+				l.done()
+				l.put(file, "no manifest")
+				l.claim(file)
+				l.claim(whole)
+			}
+			l.await("known", map[string]wire.DamageCause{file: wire.DamageDamaged})
+			if got := l.ledger(day); got.Objects != 0 {
+				t.Errorf("the ledger counts it: %+v", got)
+			}
+			data, err := wire.Manifest{Header: wire.ManifestHeader{Site: site, Instrument: camera, Day: day, Replaces: []string{whole, file}}, Records: []wire.Record{r}}.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.put(wire.ManifestVersionKey(site, camera, day, 1), string(data))
+			l.await("replaced", map[string]wire.DamageCause{})
+		})
+	}
+}
+
+// claim says that a file of a manifest of noon's day is damaged.
+func (l *lab) claim(file string) {
+	l.t.Helper()
+	claim, err := wire.DamageOf(camera, wire.Record{ID: file, Key: file, ReceivedAt: noon}, wire.DamageDamaged, "gateway-1", noon).Encode()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if _, err := l.status.Put(l.t.Context(), wire.DamageKey(camera, file), claim); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // A pass goes on where the last life left it.
 func TestCursor(t *testing.T) {
 	l := newLab(t)
@@ -285,11 +337,7 @@ func TestCursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := l.run(time.Hour)
-	for deadline := time.Now().Add(parts.Patience); !l.cursor().Done; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the pass does not end")
-		}
-	}
+	l.done()
 	stop()
 	l.await("of the second alone", map[string]wire.DamageCause{second.ID: wire.DamageDamaged})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"time"
 
@@ -67,13 +68,11 @@ func (c *Cutter) inSegments(ctx context.Context, ch *channel, day wire.Day, but 
 			sum = sum.Plus(s.Totals())
 		}
 	}
-	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, ch.instrument, day) {
+	for s, err := range c.listedSegments(ctx, ch, day) {
 		if err != nil {
 			return sum, err
 		}
-		if r.Segment != nil && r.Segment.Channel == ch.channel {
-			add(r.Segment)
-		}
+		add(s)
 	}
 	for info, err := range c.cfg.Store.List(ctx, wire.SegmentPrefix(c.cfg.Site, ch.instrument, ch.channel, day), "") {
 		if err != nil {
@@ -91,6 +90,37 @@ func (c *Cutter) inSegments(ctx context.Context, ch *channel, day wire.Day, but 
 		}
 	}
 	return sum, nil
+}
+
+// listedSegments yields the segments of a channel that a day's manifest lists, some twice.
+// Where it cannot be read, what the day's changes say comes in its place: segments that they
+// do not tell of are in the bucket.
+func (c *Cutter) listedSegments(ctx context.Context, ch *channel, day wire.Day) iter.Seq2[*wire.SegmentRange, error] {
+	return func(yield func(*wire.SegmentRange, error) bool) {
+		more := true
+		each := func(r wire.Record) {
+			if more && r.Segment != nil && r.Segment.Channel == ch.channel {
+				more = yield(r.Segment, nil)
+			}
+		}
+		var err error
+		for r, failed := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, ch.instrument, day) {
+			if err = failed; err == nil {
+				each(r)
+			}
+			if !more {
+				return
+			}
+		}
+		if errors.Is(err, wire.ErrMalformed) {
+			c.cfg.Log.Error("a manifest cannot be read: segments are counted without it, until substorm archive rebuild makes it anew",
+				"instrument", ch.instrument, "day", day, "error", err)
+			_, err = manifest.WalkChanges(ctx, c.cfg.Store, c.cfg.Site, ch.instrument, day, each)
+		}
+		if err != nil && more {
+			yield(nil, err)
+		}
+	}
 }
 
 // dayCell is the entry of an instrument's day.

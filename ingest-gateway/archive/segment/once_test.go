@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -205,6 +207,55 @@ func TestCursorsLost(t *testing.T) {
 	l.archived(10)
 	if got := stored(t, l.js, instrument, wire.DayOf(noon)); got.Datagrams != 8 {
 		t.Errorf("the ledger has %+v, 8 datagrams were sent", got)
+	}
+}
+
+// Where a day's manifest cannot be read, segments are counted without it: those in the
+// bucket, and those of which the changes say that they were taken back.
+func TestUnreadableManifest(t *testing.T) {
+	l := newLab(t)
+	for i := range uint64(3) {
+		l.publish("one", i+1)
+		l.archived(i + 2)
+	}
+	var last wire.Record
+	for info, err := range l.store.List(t.Context(), wire.InstrumentPrefix(site, instrument), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, err := l.store.Head(t.Context(), info.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := wire.NoticeFromMetadata(info.Key, head.Metadata)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Segment.Last == 3 {
+			last = n.Record
+		}
+	}
+	last.State = wire.StatePurged
+	day := wire.DayOf(noon)
+	header := wire.ManifestHeader{Site: site, Instrument: instrument, Day: day, Writer: "a", Incarnation: "1"}
+	if err := manifest.PutChanges(t.Context(), l.store, header, 2, []wire.Record{last}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.store.Delete(t.Context(), last.Key); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.store.Put(t.Context(), wire.ManifestPartKey(site, instrument, day, 2), strings.NewReader("no manifest"), 11, objectstore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c := newCutter(t, l.js, l.store)
+	c.epoch, c.lost, c.since = l.epoch, true, noon
+	ch := newChannel(channelKey{instrument, "raw"}, nil)
+	sum, err := c.inSegments(t.Context(), ch, day, wire.SegmentRange{})
+	if err != nil || sum.Datagrams != 3 {
+		t.Errorf("counted: %+v, %v", sum, err)
+	}
+	if newest, err := c.newestListed(t.Context(), ch); err != nil || newest != 3 {
+		t.Errorf("the newest is %d, %v", newest, err)
 	}
 }
 

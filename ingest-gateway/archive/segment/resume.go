@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -55,12 +54,12 @@ func (c *Cutter) newestListed(ctx context.Context, ch *channel) (last uint64, er
 		return 0, nil
 	}
 	for at := c.since.Add(-24 * time.Hour); wire.DayOf(at) <= wire.DayOf(time.Now().Add(24*time.Hour)); at = at.Add(24 * time.Hour) {
-		for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, ch.instrument, wire.DayOf(at)) {
+		for s, err := range c.listedSegments(ctx, ch, wire.DayOf(at)) {
 			if err != nil {
 				return 0, err
 			}
-			if r.Segment != nil && r.Segment.Channel == ch.channel && r.Segment.Epoch == c.epoch {
-				last = max(last, r.Segment.Last)
+			if s.Epoch == c.epoch {
+				last = max(last, s.Last)
 			}
 		}
 	}

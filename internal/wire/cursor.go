@@ -83,6 +83,9 @@ type SweepCursor struct {
 	// when the last one of recent days did.
 	Whole  time.Time `json:"whole"`
 	Recent time.Time `json:"recent"`
+	// Epoch is that of the notice stream when the last comparison of the whole bucket
+	// began: what was announced in an earlier one and not listed is lost with it.
+	Epoch string `json:"epoch,omitempty"`
 }
 
 // Encode writes the cursor as JSON.

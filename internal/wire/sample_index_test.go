@@ -84,6 +84,12 @@ func sampleScrubCursor() ScrubCursor {
 }
 
 // sampleNextScrubCursor is of the pass after the first.
+func sampleEpochSweepCursor() SweepCursor {
+	c := sampleSweepCursor()
+	c.Epoch = "1a2008d700b"
+	return c
+}
+
 func sampleNextScrubCursor() ScrubCursor {
 	c := sampleScrubCursor()
 	c.LastPass = &ScrubPass{BegunAt: sampleTime.Add(-9 * 24 * time.Hour), EndedAt: ptr(sampleTime.Add(-8 * 24 * time.Hour)), Objects: 98765, Bytes: 19_753_000_000, Unreadable: 1}
@@ -123,6 +129,7 @@ func goldenIndexRecords() []goldenRecord {
 		{"removal.json", sampleRemoval().Encode, decoded(DecodeRemoval), sampleRemoval()},
 		{"removal-day.json", sampleExpiry().Encode, decoded(DecodeRemoval), sampleExpiry()},
 		{"status-damaged.json", sampleDamage().Encode, decoded(DecodeDamage), sampleDamage()},
+		{"cursor-sweep-epoch.json", sampleEpochSweepCursor().Encode, decoded(DecodeSweepCursor), sampleEpochSweepCursor()},
 		{"cursor-scrub-next.json", sampleNextScrubCursor().Encode, decoded(DecodeScrubCursor), sampleNextScrubCursor()},
 		{"cursor-scrub.json", sampleScrubCursor().Encode, decoded(DecodeScrubCursor), sampleScrubCursor()},
 		{"index.json", sampleIndex().Encode, decoded(DecodeIndexEntry), sampleIndex()},

@@ -3,12 +3,14 @@
 package archivist
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -217,6 +219,45 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "notices", 7, state.Msgs) // nothing that is listed was announced again
+}
+
+// What was announced and not listed when the notice stream was deleted is found under any
+// name, though the whole bucket was compared just before.
+func TestSweepAfterTheNoticeStream(t *testing.T) {
+	l := start(t).site(t, "thule")
+	now := time.Now().UTC()
+	first := l.named(camera, now, "first", "a frame")
+	l.run(l.config("a"))
+	l.await("the first is listed", func() bool { return slices.Equal(l.keys(camera, wire.StateCurrent), []string{first.Key}) })
+	l.await("the whole bucket was compared", func() bool { return l.sweepCursor().Epoch != "" })
+	was := l.sweepCursor()
+	lost := l.notice(camera, object{now, "lost with the stream"})
+	lost.Name, lost.Key = "2nd", wire.NamedKey(l.site, camera, "2nd", 1)
+	lost.ID = lost.Key
+	l.putNamed(lost, "lost with the stream")
+	l.await("recent days are compared", func() bool { return l.sweepCursor().Recent.After(was.Recent.Add(time.Second)) })
+	want(t, "listed before", []string{first.Key}, l.keys(camera, wire.StateCurrent))
+	l.recreateNotices(nil)
+	l.await("it is listed", func() bool { return slices.Equal(l.keys(camera, wire.StateCurrent), sorted(first.Key, lost.Key)) })
+}
+
+func (l *lab) sweepCursor() (c wire.SweepCursor) {
+	l.t.Helper()
+	kv, err := l.js.KeyValue(l.t.Context(), wire.CursorBucket(l.site))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	e, err := kv.Get(l.t.Context(), wire.SweepCursorKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return c
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if c, err = wire.DecodeSweepCursor(e.Value()); err != nil {
+		l.t.Fatal(err)
+	}
+	return c
 }
 
 // Two that run at once: one works, the other waits, and a drain hands over.

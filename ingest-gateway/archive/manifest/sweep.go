@@ -113,11 +113,12 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 	case s.cursor.Recent.After(now) || s.cursor.Whole.After(now):
 		s.cursor = wire.SweepCursor{}
 	}
-	if err := s.awaitListed(ctx); err != nil {
+	epoch, due, err := s.awaitListed(ctx, now)
+	if err != nil {
 		return err
 	}
 	s.stored, s.refused = nil, false
-	whole := now.Sub(s.cursor.Whole) >= wholeSweep
+	whole := due || now.Sub(s.cursor.Whole) >= wholeSweep
 	for instrument, err := range s.cfg.Store.Folders(ctx, wire.SitePrefix(s.cfg.Site)) {
 		if err != nil {
 			return err
@@ -136,6 +137,9 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 		s.cursor.Recent = now
 		if whole {
 			s.cursor.Whole = now
+			if due {
+				s.cursor.Epoch = epoch
+			}
 		}
 	}
 	value, err := s.cursor.Encode()
@@ -150,21 +154,26 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 }
 
 // awaitListed waits until the manifests list everything that was announced by
-// now, so that nothing is taken for forgotten that only waits for its part.
-func (s *Sweeper) awaitListed(ctx context.Context) error {
-	epoch, state, err := stream.Epoch(ctx, s.cfg.JetStream, wire.NoticeStream(s.cfg.Site))
+// now, so that nothing is taken for forgotten that only waits for its part. It returns the
+// epoch of the notice stream, and whether the whole bucket is to be compared because of it:
+// what was announced in the stream before and not listed is lost with it, under whatever
+// name, and old enough now.
+func (s *Sweeper) awaitListed(ctx context.Context, now time.Time) (epoch string, due bool, err error) {
+	notices, err := s.cfg.JetStream.Stream(ctx, wire.NoticeStream(s.cfg.Site))
 	if err != nil {
-		return err
+		return "", false, fmt.Errorf("stream %s: %w", wire.NoticeStream(s.cfg.Site), err)
 	}
-	want := stream.Position{Epoch: epoch, Next: state.LastSeq + 1}
+	info := notices.CachedInfo()
+	epoch = wire.StreamEpoch(info.Created)
+	want := stream.Position{Epoch: epoch, Next: info.State.LastSeq + 1}
 	for at := s.writer.Listed(); at.Epoch != want.Epoch || at.Next < want.Next; at = s.writer.Listed() {
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return ctx.Err()
+			return "", false, ctx.Err()
 		}
 	}
-	return nil
+	return epoch, s.cursor.Epoch != epoch && now.Sub(info.Created) >= s.cfg.Age, nil
 }
 
 func (s *Sweeper) sweepInstrument(ctx context.Context, instrument string, now time.Time, whole bool) error {

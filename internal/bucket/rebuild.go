@@ -51,14 +51,16 @@ type Plan struct {
 	files  files
 	merged *Merged
 	moved  map[manifest.IDHash]bool
-	known  map[manifest.IDHash]bool
-	packs  map[string]int64 // sizes of those that were asked for; negative: not there
+	// changed are those of which changes hold, and not the lines that can be read.
+	changed map[manifest.IDHash]bool
+	known   map[manifest.IDHash]bool
+	packs   map[string]int64 // sizes of those that were asked for; negative: not there
 }
 
 // Compare compares a list's manifest with what the bucket says. The merged day
 // belongs to the plan from then on. Errors: those of objectstore, wire.ErrNewerFormat.
 func Compare(ctx context.Context, store objectstore.Store, site string, m *Merged) (*Plan, error) {
-	p := &Plan{List: m.List, merged: m, moved: map[manifest.IDHash]bool{}, known: map[manifest.IDHash]bool{},
+	p := &Plan{List: m.List, merged: m, moved: map[manifest.IDHash]bool{}, changed: map[manifest.IDHash]bool{}, known: map[manifest.IDHash]bool{},
 		packs: map[string]int64{}}
 	var err error
 	if p.files, err = readable(ctx, store, site, m.List); err != nil {
@@ -114,9 +116,7 @@ func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Reco
 		p.differ(Untold, r, nil)
 		return nil
 	case !Holds(r):
-		if !alike(r, said.Record) {
-			p.differ(Untold, r, &said.Record)
-		}
+		p.disagree(r, said.Record)
 		return nil
 	case !found || said.Missing:
 		there, err := p.isThere(ctx, store, r)
@@ -137,10 +137,21 @@ func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Reco
 			p.differ(Moved, r, &said.Record)
 		}
 	}
-	if !alike(r, said.Record) {
-		p.differ(Untold, r, &said.Record)
-	}
+	p.disagree(r, said.Record)
 	return nil
+}
+
+// disagree compares a line with what the bucket says. Where files of the manifest cannot be
+// read, it is one of their lines that the changes tell of.
+func (p *Plan) disagree(r, said wire.Record) {
+	if alike(r, said) {
+		return
+	}
+	if _, changed := p.merged.changes[r.ID]; changed && len(p.files.unreadable) > 0 {
+		p.changed[manifest.HashID(r.ID)] = true
+		return
+	}
+	p.differ(Untold, r, &said)
 }
 
 // isThere asks the store whether it has the bytes where a record says.
@@ -186,7 +197,8 @@ func (p *Plan) Changes() bool {
 
 // Apply writes a version of the day that lists everything: what the manifest lists,
 // with the places where the bytes are, and then what the bucket has besides. Nothing
-// that is listed is taken away. Errors: manifest.ErrFenced, those of objectstore.
+// that is listed is taken away; where a file cannot be read, what the changes say of objects
+// that others list holds. Errors: manifest.ErrFenced, those of objectstore.
 func (p *Plan) Apply(ctx context.Context, store objectstore.Store, h wire.ManifestHeader, scratch string, version int) error {
 	h.Instrument, h.Day = p.Instrument, p.Day
 	h.Replaces, h.NextPart = p.files.parts, max(p.files.nextPart, p.merged.LastPart+1)
@@ -209,9 +221,12 @@ func (p *Plan) Apply(ctx context.Context, store objectstore.Store, h wire.Manife
 func (p *Plan) result(ctx context.Context, store objectstore.Store) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		for r, err := range p.files.records(ctx, store) {
-			if err == nil && p.moved[manifest.HashID(r.ID)] {
+			if id := manifest.HashID(r.ID); err == nil && (p.moved[id] || p.changed[id]) {
 				var said Line
 				said, _, err = p.merged.Get(r.ID)
+				if p.changed[id] {
+					r = said.Record
+				}
 				r.Key, r.Offset, r.Length = said.Key, said.Offset, said.Length
 			}
 			if !yield(r, err) || err != nil {

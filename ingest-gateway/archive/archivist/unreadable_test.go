@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// lookUp returns the lines of a day's files that can be read, by ID.
+// readableLines returns the last line of each object in those of a day's files that can be read.
 func (l *lab) readableLines(instrument string, day wire.Day) map[string]wire.Record {
 	l.t.Helper()
 	files, err := manifest.List(l.t.Context(), l.store, l.site, instrument, day)
@@ -129,5 +129,49 @@ func TestUnreadableManifest(t *testing.T) {
 			last := l.send(camera, c.at.Add(3*time.Millisecond), "last")
 			l.await("the day goes on", func() bool { return slices.Contains(l.keys(camera, wire.StateCurrent), last.ID) })
 		})
+	}
+}
+
+// A new version of a name supersedes the one before also where a file of that one's day
+// cannot be read, and a duplicate is told by what can be read. What the file said that was
+// retracted or purged stays so when the day is made anew.
+func TestSupersedeUnreadable(t *testing.T) {
+	l := start(t).site(t, "hub")
+	now := time.Now().UTC()
+	yesterday := now.AddDate(0, 0, -1)
+	day := wire.DayOf(yesterday)
+	first, retracted := l.notice(camera, object{yesterday, "first"}), l.notice(camera, object{yesterday.Add(time.Millisecond), "dark"})
+	for n, of := range map[*wire.Notice]string{&first: "a.fits", &retracted: "b.fits"} {
+		n.Name, n.Key, n.Version = of, wire.NamedKey(l.site, camera, of, 1), 1
+		n.ID = n.Key
+	}
+	l.putNamed(first, "first")
+	l.putNamed(retracted, "dark")
+	original := l.putObject(camera, object{yesterday.Add(2 * time.Millisecond), "original"})
+	purged := l.notice(camera, object{yesterday.Add(3 * time.Millisecond), "private"})
+	l.putPart(camera, day, 1, first.Record, retracted.Record, original.Record, purged.Record)
+	put(t, l, wire.ManifestPartKey(l.site, camera, day, 2), "no manifest")
+	dark, private := retracted.Record, purged.Record
+	dark.State, private.State = wire.StateRetracted, wire.StatePurged
+	header := wire.ManifestHeader{Site: l.site, Instrument: camera, Day: day, Writer: "before", Incarnation: "1"}
+	if err := manifest.PutChanges(t.Context(), l.store, header, 2, []wire.Record{dark, private}); err != nil {
+		t.Fatal(err)
+	}
+	l.run(l.config("a"))
+	for of, body := range map[string]string{"a.fits": "second", "b.fits": "light"} {
+		n := l.notice(camera, object{now, body})
+		n.Name, n.Key, n.Version = of, wire.NamedKey(l.site, camera, of, 2), 2
+		n.ID, n.Supersedes = n.Key, wire.NamedKey(l.site, camera, of, 1)
+		l.putNamed(n, body)
+		l.announce(n)
+	}
+	repeat := l.send(camera, now, "original")
+	l.await("what is new is listed", func() bool { return len(l.readableLines(camera, wire.DayOf(now))) == 3 })
+	l.await("the version before is superseded", func() bool { return l.readableLines(camera, day)[first.ID].State == wire.StateSuperseded })
+	want(t, "the retracted one's line", wire.StateCurrent, l.readableLines(camera, day)[retracted.ID].State)
+	want(t, "the duplicate", wire.StateWithdrawn, l.readableLines(camera, wire.DayOf(now))[repeat.ID].State)
+	l.rebuild()
+	for id, state := range map[string]wire.State{first.ID: wire.StateSuperseded, retracted.ID: wire.StateRetracted, original.ID: wire.StateCurrent, purged.ID: wire.StatePurged} {
+		want(t, "after a rebuild", state, l.record(id).State)
 	}
 }

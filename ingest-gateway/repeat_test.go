@@ -67,6 +67,24 @@ var lose = map[string]func(t *testing.T, l *lab, key string){
 			t.Fatal(err)
 		}
 	},
+	"overwritten long after, with size and metadata as they were": func(t *testing.T, l *lab, key string) {
+		info, err := l.store.Head(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := wire.NoticeFromMetadata(key, info.Metadata)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.ReceivedAt = n.ReceivedAt.Add(-time.Hour)
+		metadata, err := wire.ObjectMetadata(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.store.Put(t.Context(), key, bytes.NewReader(make([]byte, info.Size)), info.Size, objectstore.PutOptions{Metadata: metadata}); err != nil {
+			t.Fatal(err)
+		}
+	},
 }
 
 // awaitListed waits until the manifest lists an object.
@@ -139,10 +157,10 @@ func TestRepeatOfWhatIsGone(t *testing.T) {
 			}
 		}
 	}
-	if n := len(l.notices(t)); n != 12 {
-		t.Errorf("%d objects are announced, 12 were sent", n)
+	if n := len(l.notices(t)); n != 18 {
+		t.Errorf("%d objects are announced, 18 were sent", n)
 	}
-	if _, metrics := g.get("/metrics"); !strings.Contains(metrics, `substorm_gateway_restored_total{instrument="camera"} 12`) {
+	if _, metrics := g.get("/metrics"); !strings.Contains(metrics, `substorm_gateway_restored_total{instrument="camera"} 18`) {
 		t.Error("what was stored again is not counted")
 	}
 }

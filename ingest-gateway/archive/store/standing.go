@@ -188,15 +188,20 @@ func (a *Archive) Stands(ctx context.Context, instrument, id string, digest wire
 	return err == nil, err == nil, err
 }
 
+// rewrittenAfter is how long after its receipt an object may have been stored without being
+// read: later it came out of a spool, or something else wrote it again.
+const rewrittenAfter = time.Minute
+
 // underItsKey returns the object that lies under its own key, whole as far as is known.
-// Errors: as of lying, and of verify where it was found damaged.
+// Errors: as of lying, and of verify where it was found damaged, or stored long after it
+// was received.
 func (a *Archive) underItsKey(ctx context.Context, instrument, key string, digest wire.Digest) (wire.Notice, error) {
 	suspect, err := a.isDamaged(ctx, instrument, key)
 	if err != nil {
 		return wire.Notice{}, err
 	}
-	n, _, err := a.lying(ctx, key, digest)
-	if err == nil && suspect {
+	n, info, err := a.lying(ctx, key, digest)
+	if err == nil && (suspect || info.ModifiedAt.Sub(n.ReceivedAt) > rewrittenAfter) {
 		err = a.verify(ctx, n.Record)
 	}
 	return n, err

@@ -5,6 +5,7 @@ package archive
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,6 +37,8 @@ type Ledger struct {
 	Agree bool `json:"agree"`
 	// Differences say which columns differ, and what that may mean.
 	Differences []string `json:"differences,omitempty"`
+	// streamMade is when the stream of observations was made: what another one held before is gone.
+	streamMade time.Time
 	// Writers are the gateways for what they received, the archivist for what is announced,
 	// stored and repeated, and partners for what they have.
 	Writers []WriterColumns `json:"writers"`
@@ -130,7 +133,14 @@ func ReadLedger(ctx context.Context, js jetstream.JetStream, site string, s *sel
 	if err != nil {
 		return nil, err
 	}
-	return sumUp(byDay), nil
+	var made time.Time
+	switch observations, err := js.Stream(ctx, wire.ObservationStream(site)); {
+	case err == nil:
+		made = observations.CachedInfo().Created
+	case !errors.Is(err, jetstream.ErrStreamNotFound): // it is made anew within seconds
+		return nil, fmt.Errorf("stream %s: %w", wire.ObservationStream(site), err)
+	}
+	return sumUp(byDay, made), nil
 }
 
 func (w *WriterColumns) reported(last wire.GatewayStatus, now time.Time) {
@@ -138,10 +148,10 @@ func (w *WriterColumns) reported(last wire.GatewayStatus, now time.Time) {
 	w.Stale = last.Unwritten || !last.Stopped && now.Sub(last.ReportedAt) > staleAfter
 }
 
-func sumUp(byDay map[instrumentDay]map[string]*WriterColumns) []Ledger {
+func sumUp(byDay map[instrumentDay]map[string]*WriterColumns, streamMade time.Time) []Ledger {
 	var all []Ledger
 	for at, writers := range byDay {
-		l := Ledger{Instrument: at.instrument, Day: at.day}
+		l := Ledger{Instrument: at.instrument, Day: at.day, streamMade: streamMade}
 		received, announced := map[string]wire.Totals{}, map[string]wire.Totals{}
 		for _, w := range writers {
 			addTo(received, w.received)
@@ -221,11 +231,21 @@ func (l *Ledger) compareDatagrams(say func(format string, args ...any)) {
 	lost := sumOf(s.Dropped)
 	switch {
 	case s.Datagrams+lost < r.Datagrams:
-		say("datagrams: %d of %d are in segments; the others wait for theirs to be cut", s.Datagrams, r.Datagrams-lost)
+		say("datagrams: %d of %d are in segments; the others %s", s.Datagrams, r.Datagrams-lost, l.othersWait())
 	case s.Datagrams+lost > r.Datagrams || s.DatagramBytes > r.DatagramBytes || (lost == 0 && s.DatagramBytes < r.DatagramBytes):
 		say("datagrams: %d (%d bytes) in segments, %d in none (%s), %d (%d bytes) received",
 			s.Datagrams, s.DatagramBytes, lost, byCause(s.Dropped), r.Datagrams, r.DatagramBytes)
 	}
+}
+
+// othersWait says what becomes of datagrams that are in no segment.
+func (l *Ledger) othersWait() string {
+	start, err := l.Day.Start()
+	if err != nil || !l.streamMade.After(start) {
+		return "wait for theirs to be cut"
+	}
+	return fmt.Sprintf("wait for theirs to be cut, or were lost with the stream of observations if there was one before this of %s",
+		wire.FormatTime(l.streamMade.UTC().Truncate(time.Second)))
 }
 
 // compareReceipts says what senders have receipts for and the other columns do not

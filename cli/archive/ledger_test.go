@@ -73,6 +73,9 @@ func TestDifferences(t *testing.T) {
 		"segments to come": {func(l *Ledger) {
 			*l = Ledger{Received: datagrams(10, 100), Stored: datagrams(7, 70)}
 		}, []string{"7 of 10 are in segments"}},
+		"segments that cannot come any more": {func(l *Ledger) {
+			*l = Ledger{Day: "2026-11-21", streamMade: at, Received: datagrams(10, 100), Stored: datagrams(7, 70)}
+		}, []string{"7 of 10 are in segments; the others wait for theirs to be cut, or were lost with the stream of observations if there was one before this of 2026-11-21T12:00:00Z"}},
 		"segments hold more": {func(l *Ledger) {
 			*l = Ledger{Received: datagrams(10, 100), Stored: datagrams(11, 110)}
 		}, []string{"11 (110 bytes) in segments"}},
@@ -128,7 +131,7 @@ func TestVerdictOfLoss(t *testing.T) {
 				"gateway-0":          {Writer: "gateway-0", received: map[string]wire.Totals{"one": received}},
 				wire.ArchivistWriter: {Writer: wire.ArchivistWriter, announced: same, Announced: same["one"]},
 			},
-		})
+		}, time.Time{})
 		var out bytes.Buffer
 		if err := printLedgers(&out, site, all); err != nil {
 			t.Fatal(err)

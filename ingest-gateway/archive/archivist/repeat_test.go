@@ -3,7 +3,9 @@
 package archivist
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -242,4 +244,70 @@ func (l *lab) putPart(instrument string, day wire.Day, number int, records ...wi
 		l.t.Fatal(err)
 	}
 	l.put(wire.ManifestPartKey(l.site, instrument, day, number), data)
+}
+
+// An original that somebody found damaged is read before anything goes for it. Where its bytes
+// are not right its duplicates stay, also those that are listed as withdrawn; where they are
+// right all the same, duplicates go as ever.
+func TestRepeatOfWhatIsDamaged(t *testing.T) {
+	l := start(t).site(t, "hub")
+	now := time.Now().UTC()
+	members := l.putPack(1, sent{camera, object{now, "rotten member"}}, sent{camera, object{now, "whole member"}})
+	originals := append(members, l.send(camera, now, "rotten"), l.send(camera, now, "whole"))
+	l.announce(members[0])
+	l.announce(members[1])
+	cfg := l.config("a")
+	cfg.ScrubRate = -1 // it finds out by itself
+	stop := l.run(cfg)
+	l.await("the originals are listed", func() bool { return len(l.ids(camera, wire.StateCurrent)) == 4 })
+	stop()
+	for _, n := range originals {
+		l.damaged(n)
+	}
+	for _, key := range []string{members[0].Key, originals[2].Key} {
+		l.rot(key)
+	}
+	half := l.putObject(camera, object{now.Add(time.Millisecond), "rotten"})
+	half.State, half.RepeatOf = wire.StateWithdrawn, originals[2].ID
+	l.putPart(camera, wire.DayOf(half.ReceivedAt), 9, half.Record)
+
+	cfg = l.config("b")
+	cfg.ScrubRate = -1
+	l.run(cfg)
+	kept := []string{wire.OrphanID(half), l.send(camera, now.Add(time.Second), "rotten").ID, l.send(camera, now.Add(time.Second), "rotten member").ID}
+	gone := []string{l.send(camera, now.Add(time.Second), "whole").ID, l.send(camera, now.Add(time.Second), "whole member").ID}
+	l.await("all are listed", func() bool { return len(l.listed(camera)) == 10 })
+	l.await("the duplicates of what is whole are gone", func() bool { return !l.there(gone[0]) && !l.there(gone[1]) })
+	want(t, "withdrawn", sorted(append(gone, half.ID)...), l.ids(camera, wire.StateWithdrawn))
+	l.intact(append(kept, originals[1].ID, originals[3].ID)...)
+}
+
+// damaged says what a feed server says that read an object.
+func (l *lab) damaged(n wire.Notice) {
+	l.t.Helper()
+	value, err := wire.DamageOf(n.Instrument, n.Record, wire.DamageDamaged, "feed-server-0", time.Now()).Encode()
+	if err == nil {
+		_, err = l.kv(wire.StatusBucket(l.site)).Put(l.t.Context(), wire.DamageKey(n.Instrument, n.ID), value)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// rot changes the word rotten in the bytes of an object.
+func (l *lab) rot(key string) {
+	l.t.Helper()
+	body, info, err := l.store.Get(l.t.Context(), key, objectstore.All)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	if err == nil {
+		data = bytes.ReplaceAll(data, []byte("rotten"), []byte("ROTTEN"))
+		err = l.store.Put(l.t.Context(), key, bytes.NewReader(data), info.Size, objectstore.PutOptions{Metadata: info.Metadata})
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
 }

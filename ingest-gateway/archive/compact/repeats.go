@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/ingest-gateway/archive/damage"
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
@@ -23,12 +24,14 @@ const maxHops = 4
 type repeat struct {
 	instrument, id string
 	// of is the ID of the original, and own the ID under which the member is listed, or is
-	// to be announced, where the original is gone.
+	// to be announced, where the original is gone. Both have size and digest.
 	of, own string
+	size    int64
+	digest  wire.Digest
 }
 
 func repeatOf(site, instrument string, r wire.Record) repeat {
-	return repeat{instrument, r.ID, r.RepeatOf, wire.OrphanID(wire.Notice{Site: site, Instrument: instrument, Record: r})}
+	return repeat{instrument, r.ID, r.RepeatOf, wire.OrphanID(wire.Notice{Site: site, Instrument: instrument, Record: r}), r.Size, r.Digest}
 }
 
 // errNames: nobody knows when the object with a name was received.
@@ -124,11 +127,12 @@ func (s *search) found(ids []manifest.IDHash) {
 func (s *search) want(ctx context.Context, instrument, of string, ids ...manifest.IDHash) error {
 	day, ok := wire.DayOfID(of)
 	if !ok { // a name: its key says where it is
-		there, err := s.isThere(ctx, of)
-		if err == nil && there {
+		is := s.doom.repeats[ids[0]]
+		stays, err := s.stays(ctx, instrument, wire.Record{ID: of, Key: of, Size: is.size, Digest: is.digest})
+		if err == nil && stays {
 			s.found(ids)
 		}
-		if err != nil || there {
+		if err != nil || stays {
 			return err
 		}
 		if day, err = s.namedDay(ctx, instrument, of); err != nil || day == "" {
@@ -154,11 +158,23 @@ func (s *search) original(ctx context.Context, at place, r wire.Record, ids []ma
 		}
 		return nil
 	}
-	there, err := s.isThere(ctx, r.Key)
-	if err == nil && there && s.doom.packs[r.Key] == nil {
+	if s.doom.packs[r.Key] != nil {
+		return nil
+	}
+	stays, err := s.stays(ctx, at.instrument, r)
+	if err == nil && stays {
 		s.found(ids)
 	}
 	return err
+}
+
+// stays says whether an original is in the store, and whole where somebody found it damaged.
+func (s *search) stays(ctx context.Context, instrument string, r wire.Record) (bool, error) {
+	there, err := s.isThere(ctx, r.Key)
+	if err != nil || !there {
+		return false, err
+	}
+	return damage.Sound(ctx, s.cfg.JetStream, s.cfg.Store, s.cfg.Site, instrument, r)
 }
 
 // duplicate goes on with what an original is a duplicate of itself.

@@ -143,3 +143,51 @@ func TestRewriteKeepsLastCopies(t *testing.T) {
 	delete(l.current, members[0].ID)
 	l.check()
 }
+
+// A duplicate in a pack stays where its original is known to be damaged, and is: it is listed as
+// an object of its own. Where the original is whole all the same, it goes.
+func TestDuplicateOfWhatIsDamaged(t *testing.T) {
+	l := newLab(t)
+	early := noon.AddDate(0, 0, -1)
+	named := l.notice(object{"sonde", early, "rotten name"})
+	named.Name, named.Key = "a.fits", wire.NamedKey(site, "sonde", "a.fits", 1)
+	named.ID = named.Key
+	originals := []wire.Notice{l.own(object{"sonde", early, "whole"}), l.own(object{"sonde", early, "rotten"}), named}
+	l.Put(originals[1].Key, []byte("ROTTEN"))
+	l.Put(named.Key, []byte("ROTTEN NAME"))
+	var duplicates []wire.Notice
+	for i, n := range originals {
+		l.PutPart("sonde", wire.DayOf(early), i+1, n.Record)
+		value, err := wire.DamageOf("sonde", n.Record, wire.DamageDamaged, "gateway-1", now).Encode()
+		if err == nil {
+			_, err = l.KV(wire.StatusBucket(site)).Put(t.Context(), wire.DamageKey("sonde", n.ID), value)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := l.pack(object{"sonde", noon, []string{"whole", "rotten", "rotten name"}[i]})[0]
+		d.State, d.RepeatOf = wire.StateWithdrawn, n.ID
+		duplicates = append(duplicates, d)
+	}
+	l.claim(named)
+	l.list(duplicates...)
+	c := l.compactor()
+	for range 2 {
+		if err := c.pass(t.Context(), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(l.Keys(duplicates[0].Key)) != 0 {
+		t.Error("a duplicate of what is whole stays")
+	}
+	if len(l.Keys(duplicates[1].Key)) != 1 || len(l.Keys(duplicates[2].Key)) != 1 {
+		t.Error("the last whole copy of a damaged object is gone")
+	}
+	want := []string{wire.OrphanID(duplicates[1]), wire.OrphanID(duplicates[2])}
+	got := l.announced()
+	slices.Sort(want)
+	slices.Sort(got)
+	if got = slices.Compact(got); !slices.Equal(got, want) {
+		t.Errorf("announced are %v, want %v", got, want)
+	}
+}

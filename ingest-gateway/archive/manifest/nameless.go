@@ -47,6 +47,14 @@ func (w *Writer) withdrawNameless(ctx context.Context, n wire.Notice) error {
 		}
 		gone := n
 		gone.Record = r
+		stays, err := w.originals.stays(ctx, n.ID, gone)
+		if err != nil {
+			return err
+		}
+		if !stays {
+			w.index.add(n.Instrument, r)
+			continue
+		}
 		gone.State, gone.RepeatOf = wire.StateWithdrawn, n.ID
 		w.list(d, s, gone)
 		w.withdrawals = append(w.withdrawals, withdrawal{Notice: gone})

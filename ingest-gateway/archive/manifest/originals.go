@@ -7,6 +7,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/ingest-gateway/archive/damage"
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -16,9 +19,10 @@ import (
 // crowds, as when a sender sends a day again.
 const originalsFor = time.Minute
 
-// originals knows whether the objects that others repeat are really in the store:
-// only then may the repeats go. It belongs to one goroutine.
+// originals knows whether the objects that others repeat are really in the store, and
+// whole as far as is known: only then may the repeats go. It belongs to one goroutine.
 type originals struct {
+	js    jetstream.JetStream
 	store objectstore.Store
 	room  int
 	// open returns where a record of an open part has its bytes; nil where that is
@@ -32,12 +36,27 @@ type originals struct {
 	until time.Time
 }
 
-func newOriginals(store objectstore.Store, room int) *originals {
-	return &originals{store: store, room: room}
+func newOriginals(js jetstream.JetStream, store objectstore.Store, room int) *originals {
+	return &originals{js: js, store: store, room: room}
 }
 
-// stays asks the store whether the original of a repeat is there.
+// stays asks whether the original of a repeat is in the store, and reads it where somebody
+// found it damaged. Then it must lie where its ID says: of other places it does not stay.
 func (o *originals) stays(ctx context.Context, id string, repeat wire.Notice) (bool, error) {
+	there, err := o.isThere(ctx, id, repeat)
+	if err != nil || !there {
+		return false, err
+	}
+	r := wire.Record{ID: id, Size: repeat.Size, Digest: repeat.Digest}
+	var packed bool
+	if r.Key, packed = wire.KeyOfID(id); packed {
+		r.Offset, r.Length = newOriginal(0, id).offset, repeat.Size
+	}
+	return damage.Sound(ctx, o.js, o.store, repeat.Site, repeat.Instrument, r)
+}
+
+// isThere asks the store whether the original of a repeat is there.
+func (o *originals) isThere(ctx context.Context, id string, repeat wire.Notice) (bool, error) {
 	key, packed := wire.KeyOfID(id)
 	if key == repeat.Key && !packed {
 		return false, nil // one object under two names

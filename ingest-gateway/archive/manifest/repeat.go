@@ -44,7 +44,7 @@ func (w *Writer) decide(ctx context.Context, n *wire.Notice) error {
 		return err
 	}
 	if !stays {
-		w.cfg.Log.Warn("an object stays although it repeats an earlier one, which is gone from the store",
+		w.cfg.Log.Warn("an object stays although it repeats an earlier one, which is gone from the store, or damaged",
 			"instrument", n.Instrument, "object", n.ID, "earlier", id)
 		w.noteLost(id, receivedAt, *n)
 		return nil
@@ -164,7 +164,7 @@ func announceOrphan(ctx context.Context, cfg withdrawConfig, n wire.Notice) erro
 	if is, err := cfg.listing(ctx, own); err != nil || is != unlisted {
 		return err
 	}
-	cfg.log.Error("the object that a duplicate is equal to is gone from the store, or is to be removed: the duplicate is announced as an object of its own",
+	cfg.log.Error("the object that a duplicate is equal to is gone from the store, or damaged, or is to be removed: the duplicate is announced as an object of its own",
 		"instrument", n.Instrument, "object", n.ID, "earlier", n.RepeatOf, "announced", own.ID)
 	if err := cfg.lease.Check(); err != nil {
 		return err

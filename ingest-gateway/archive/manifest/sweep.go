@@ -68,7 +68,7 @@ func NewSweeper(cfg SweepConfig, writer *Writer) *Sweeper {
 	if cfg.Agree == nil {
 		cfg.Agree = stream.ServerAgrees(cfg.JetStream, wire.CursorBucket(cfg.Site))
 	}
-	return &Sweeper{cfg: cfg, writer: writer, originals: newOriginals(cfg.Store, writer.limits.ids/4)}
+	return &Sweeper{cfg: cfg, writer: writer, originals: newOriginals(cfg.JetStream, cfg.Store, writer.limits.ids/4)}
 }
 
 // Run sweeps at once and then each interval, until ctx ends. Errors: as Writer.Run.

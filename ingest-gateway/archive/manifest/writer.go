@@ -140,7 +140,7 @@ func New(cfg Config) *Writer {
 	w := &Writer{
 		cfg: cfg, limits: l, days: make(map[dayKey]*day), templates: make(map[string]template), closes: 1,
 		index: newIndex(cfg.Site, l.index, cfg.Metrics), questions: make(chan question),
-		originals: newOriginals(cfg.Store, l.ids/4), named: newNamed(),
+		originals: newOriginals(cfg.JetStream, cfg.Store, l.ids/4), named: newNamed(),
 	}
 	w.originals.open = w.openPlace
 	w.unreadable = newUnreadable(&w.cfg)

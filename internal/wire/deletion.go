@@ -60,7 +60,8 @@ type DeletionHeader struct {
 	Format int    `json:"format"`
 	Site   string `json:"site"`
 	// At is when the record was written, right before the objects were deleted. A process
-	// that dies in between leaves some of them; the next archivist decides anew.
+	// that dies in between leaves some of them, and so does a store that refuses to delete
+	// them: the next archivist decides anew.
 	At time.Time `json:"at"`
 	// Gateway and Incarnation deleted them.
 	Gateway     string `json:"gateway"`
@@ -77,7 +78,7 @@ type DeletedObject struct {
 	Instead string `json:"instead,omitempty"`
 }
 
-// Deletions is a record of objects that the archivist deleted: JSON lines, compressed
+// Deletions is a record of objects that the archivist was about to delete: JSON lines, compressed
 // with zstd. Records are created and never changed.
 type Deletions struct {
 	Header  DeletionHeader

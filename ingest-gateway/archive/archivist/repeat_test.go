@@ -7,12 +7,15 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -310,4 +313,42 @@ func (l *lab) rot(key string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+}
+
+// A duplicate that the store refuses to delete, as one under object lock, holds up nothing: what
+// comes after it is listed and counted, and the cursors go on. It goes when the store lets it.
+func TestDuplicateThatCannotBeDeleted(t *testing.T) {
+	l := start(t).site(t, "hub")
+	now := time.Now().UTC()
+	stuck := l.notice(camera, object{now.Add(time.Second), "frame"}).Key
+	first := l.send(camera, now, "frame")
+	store := &manifesttest.Store{Store: l.store}
+	store.KillAfter(-1)
+	var frees atomic.Bool
+	store.Refuse = func(key string, deletes bool) error {
+		if deletes && key == stuck && !frees.Load() {
+			return objectstore.ErrAccessDenied
+		}
+		return nil
+	}
+	cfg := l.config("a")
+	cfg.Store = store
+	l.run(cfg)
+	l.await("the first is listed", func() bool { return len(l.listed(camera)) == 1 })
+	l.send(camera, now.Add(time.Second), "frame")
+	l.await("the duplicate is listed", func() bool { return len(l.listed(camera)) == 2 })
+	second, gone := l.send(camera, now.Add(2*time.Second), "other"), l.send(camera, now.Add(3*time.Second), "frame")
+	l.await("another duplicate is gone", func() bool { return l.is(gone.ID, wire.StateWithdrawn) && !l.there(gone.Key) })
+	l.await("all are counted", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepAnnounced).Objects == 4 })
+	const refused, swept = "substorm_archivist_deletions_refused_total", "substorm_sweep_complete_timestamp_seconds"
+	last := gauge(t, cfg, swept)
+	l.await("the sweep tries again, and ends", func() bool {
+		return counted(t, cfg.Metrics.(*prometheus.Registry), refused, "Refused") > 2 && gauge(t, cfg, swept) > last
+	})
+	want(t, "stored", sorted(first.Key, stuck, second.Key), l.stored(camera))
+	if failed := gauge(t, cfg, "substorm_archivist_failures_total"); failed != 0 {
+		t.Errorf("the archivist gave up %v times", failed)
+	}
+	frees.Store(true)
+	l.await("it goes", func() bool { return !l.there(stuck) })
 }

@@ -350,8 +350,12 @@ func (g *collector) removeMoved(ctx context.Context, instrument string, batch ma
 		}
 	}
 	kept, err := g.cfg.Deleter.Delete(ctx, g.now, moved...)
-	if err == nil {
-		g.cfg.Metrics.removed.Add(float64(len(moved) - len(kept)))
+	if err != nil {
+		return err
 	}
-	return err
+	g.cfg.Metrics.removed.Add(float64(len(moved) - len(kept)))
+	for _, k := range kept {
+		g.left = g.left || k.Why == deletion.KeptRefused
+	}
+	return nil
 }

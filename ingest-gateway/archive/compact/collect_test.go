@@ -271,3 +271,43 @@ func TestMemoryOfManyPacks(t *testing.T) {
 		t.Errorf("%d MiB are held for a day of %d packs", grown>>20, store.packs)
 	}
 }
+
+// A pack and an object that the store refuses to delete hold up no others, and are tried again.
+func TestCollectWhatCannotBeDeleted(t *testing.T) {
+	l := newLab(t)
+	shared, own := l.fill()
+	l.Store.Refuse = func(key string, deletes bool) error {
+		if deletes && (key == shared[0][0].Key || key == own[0].Key) {
+			return objectstore.ErrAccessDenied
+		}
+		return nil
+	}
+	c := l.compactor()
+	pass := func() {
+		t.Helper()
+		for range 2 {
+			if err := c.pass(t.Context(), time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	left := func() (n int) {
+		for _, members := range shared {
+			n += len(l.Keys(members[0].Key))
+		}
+		for _, o := range own[:len(own)-1] { // the last is too large
+			n += len(l.Keys(o.Key))
+		}
+		return n
+	}
+	pass()
+	if n := left(); n != 2 || len(l.Keys(shared[0][0].Key)) != 1 || len(l.Keys(own[0].Key)) != 1 {
+		t.Errorf("%d objects are left", n)
+	}
+	l.Store.Refuse = nil
+	pass()
+	if n := left(); n != 0 {
+		t.Errorf("%d objects are left although the store lets them go", n)
+	}
+	l.check()
+}

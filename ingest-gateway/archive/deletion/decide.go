@@ -44,10 +44,12 @@ const (
 	KeptSpooled = "Spooled"
 	// KeptHold: an instrument is under legal hold, or nobody knows whether it is.
 	KeptHold = "LegalHold"
+	// KeptRefused: the store refuses to delete it. It is tried again whenever it is asked for.
+	KeptRefused = "Refused"
 )
 
 // KeptReasons are all of them.
-var KeptReasons = []string{KeptForeign, KeptNamed, KeptOnly, KeptYoung, KeptSpooled, KeptHold}
+var KeptReasons = []string{KeptForeign, KeptNamed, KeptOnly, KeptYoung, KeptSpooled, KeptHold, KeptRefused}
 
 // Kept says why an object is not deleted.
 type Kept struct{ Key, Why, Detail string }

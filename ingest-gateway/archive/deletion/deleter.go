@@ -3,7 +3,8 @@
 // Package deletion is the one place in which the archivist deletes objects of the bucket.
 // Compaction, retention, purges and the sweep say what they know of an object; decide,
 // which is pure, says whether it may go; what goes is counted, logged, and written into a
-// record beside the archive before the first byte is deleted.
+// record beside the archive before the first byte is deleted. The record says what was to be
+// deleted: what the store refuses to delete stays, and holds up nothing.
 //
 // Others delete only what no manifest can name, which TestOnePlaceDeletes lists, and which
 // legal hold does not concern: gateways their own staging, whose bytes lie under the
@@ -17,21 +18,25 @@ package deletion
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // Batch is how many objects one record holds at most.
 const Batch = 1000
+
+// maxRefused objects are remembered that the store refuses to delete.
+const maxRefused = 100_000
 
 // Lease says whether we may still write, see stream.Lease.
 type Lease interface{ Check() error }
@@ -56,6 +61,11 @@ type Config struct {
 type Deleter struct {
 	cfg     Config
 	records atomic.Uint64
+
+	// refused has the keys that the store refused to delete. They are told of, and recorded,
+	// once: what names them stands also for the time when they go after all.
+	mu      sync.Mutex
+	refused map[manifest.IDHash]struct{}
 }
 
 // New returns one.
@@ -66,7 +76,7 @@ func New(cfg Config) *Deleter {
 	if cfg.Spooled == nil {
 		cfg.Spooled = func(wire.Day) string { return "" }
 	}
-	return &Deleter{cfg: cfg}
+	return &Deleter{cfg: cfg, refused: map[manifest.IDHash]struct{}{}}
 }
 
 // Held says why nothing of an instrument may be lost; empty where it may.
@@ -82,8 +92,8 @@ func (d *Deleter) One(ctx context.Context, now time.Time, o Object) error {
 }
 
 // Delete deletes the objects that may go, and returns those that must stay. After an error
-// some may be deleted: those that the store refuses to delete hold up no other. Errors:
-// those of the store and the lease.
+// some may be deleted. Those that the store refuses to delete stay, and hold up no other.
+// Errors: those of the lease, and of a store that does not answer or does not take the record.
 func (d *Deleter) Delete(ctx context.Context, now time.Time, objects ...Object) (kept []*Kept, err error) {
 	for len(objects) > Batch {
 		some, err := d.delete(ctx, now, objects[:Batch])
@@ -118,7 +128,6 @@ func (d *Deleter) delete(ctx context.Context, now time.Time, objects []Object) (
 	if err := d.record(ctx, may); err != nil {
 		return kept, err
 	}
-	var failed error
 	for _, o := range may {
 		if k := decide(o, world); k != nil { // legal hold may have begun meanwhile
 			stays(k)
@@ -128,16 +137,44 @@ func (d *Deleter) delete(ctx context.Context, now time.Time, objects []Object) (
 			return kept, err
 		}
 		if err := d.cfg.Store.Delete(ctx, o.Key); err != nil {
-			if ctx.Err() != nil || errors.Is(err, objectstore.ErrUnavailable) {
+			if ctx.Err() != nil || errors.Is(err, objectstore.ErrUnavailable) || errors.Is(err, objectstore.ErrNoBucket) || d.cfg.Lease.Check() != nil {
 				return kept, err
 			}
-			failed = cmp.Or(failed, err) // one that stays holds up no other
+			stays(d.refuses(o, err))
 			continue
 		}
+		d.forget(o.Key)
 		d.cfg.Metrics.deleted.WithLabelValues(string(o.Reason)).Inc()
 		d.cfg.Log.Debug("deleted an object", "object", o.Key, "reason", o.Reason, "instrument", o.Instrument, "instead", o.Instead)
 	}
-	return kept, failed
+	return kept, nil
+}
+
+// Refused says whether the store refused to delete an object when that was last tried.
+func (d *Deleter) Refused(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, refused := d.refused[manifest.HashID(key)]
+	return refused
+}
+
+// refuses remembers that the store refuses to delete an object, and tells of it once.
+func (d *Deleter) refuses(o Object, err error) *Kept {
+	if !d.Refused(o.Key) {
+		d.cfg.Log.Error("the store refuses to delete an object: it stays, and is tried again", "object", o.Key, "reason", o.Reason, "instrument", o.Instrument, "error", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.refused) < maxRefused {
+		d.refused[manifest.HashID(o.Key)] = struct{}{}
+	}
+	return &Kept{o.Key, KeptRefused, err.Error()}
+}
+
+func (d *Deleter) forget(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.refused, manifest.HashID(key))
 }
 
 // recorded says whether the record names a deletion: not what never was part of the archive.
@@ -150,7 +187,7 @@ func (d *Deleter) record(ctx context.Context, objects []Object) error {
 	r := wire.Deletions{Header: wire.DeletionHeader{Site: d.cfg.Site, At: time.Now().UTC().Truncate(time.Millisecond), Gateway: d.cfg.Gateway, Incarnation: d.cfg.Incarnation}}
 	reasons := map[wire.DeletionReason]int{}
 	for _, o := range objects {
-		if recorded(o.Reason) {
+		if recorded(o.Reason) && !d.Refused(o.Key) {
 			r.Objects = append(r.Objects, wire.DeletedObject{Key: o.Key, Reason: o.Reason, Instrument: o.Instrument, Instead: o.Instead})
 			reasons[o.Reason]++
 		}
@@ -176,6 +213,6 @@ func (d *Deleter) record(ctx context.Context, objects []Object) error {
 			counts = append(counts, fmt.Sprintf("%s=%d", reason, n))
 		}
 	}
-	d.cfg.Log.Info("objects are deleted", "reasons", strings.Join(counts, " "), "first", r.Objects[0].Key, "record", key)
+	d.cfg.Log.Info("objects are to be deleted", "reasons", strings.Join(counts, " "), "first", r.Objects[0].Key, "record", key)
 	return nil
 }

@@ -3,8 +3,10 @@
 package deletion
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,5 +80,52 @@ func TestDelete(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(metrics.deleted.WithLabelValues(string(wire.DeletedUnnamed))); n != 1 {
 		t.Errorf("%v packs are counted", n)
+	}
+}
+
+// An object that the store refuses to delete holds up no other. It is counted each time, told of
+// and recorded once, and goes when the store lets it.
+func TestRefused(t *testing.T) {
+	a := manifesttest.New(t, "thule")
+	var log bytes.Buffer
+	metrics := NewMetrics(prometheus.NewRegistry())
+	d := New(Config{Site: "thule", Gateway: "gateway-1", Incarnation: "one", Store: a.Store, Lease: manifesttest.Lease{Store: a.Store},
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})), Metrics: metrics})
+	at := time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC)
+	stuck, other := wire.RawKey("thule", "camera", at, wire.Digest{1}), wire.RawKey("thule", "camera", at, wire.Digest{2})
+	a.Put(stuck, []byte("bytes"))
+	a.Put(other, []byte("bytes"))
+	a.Store.Refuse = func(key string, deletes bool) error {
+		if deletes && key == stuck {
+			return objectstore.ErrAccessDenied
+		}
+		return nil
+	}
+	objects := []Object{{Key: stuck, Reason: wire.DeletedDuplicate, Instrument: "camera"}, {Key: other, Reason: wire.DeletedDuplicate, Instrument: "camera"}}
+	for range 3 {
+		kept, err := d.Delete(t.Context(), time.Now(), objects...)
+		if err != nil || len(kept) != 1 || kept[0].Key != stuck || kept[0].Why != KeptRefused {
+			t.Fatalf("kept %v, %v", kept, err)
+		}
+		objects = objects[:1]
+	}
+	if len(a.Keys(other)) != 0 || len(a.Keys(stuck)) != 1 || !d.Refused(stuck) || d.Refused(other) {
+		t.Error("another object waits for the one that is refused")
+	}
+	if n := testutil.ToFloat64(metrics.kept.WithLabelValues(KeptRefused)); n != 3 {
+		t.Errorf("%v refusals are counted", n)
+	}
+	if n := testutil.ToFloat64(metrics.deleted.WithLabelValues(string(wire.DeletedDuplicate))); n != 1 {
+		t.Errorf("%v are counted as deleted", n)
+	}
+	if n := strings.Count(log.String(), stuck); n != 1 {
+		t.Errorf("the log names it %d times:\n%s", n, log.String())
+	}
+	a.Store.Refuse = nil
+	if kept, err := d.Delete(t.Context(), time.Now(), objects...); err != nil || len(kept) != 0 || len(a.Keys(stuck)) != 0 || d.Refused(stuck) {
+		t.Errorf("it stays although the store lets it go: %v, %v", kept, err)
+	}
+	if records := a.Keys(wire.DeletionsPrefix("thule")); len(records) != 1 {
+		t.Errorf("the records are %v", records)
 	}
 }

@@ -115,7 +115,8 @@ func (k *Keeper) store(ctx context.Context, i *book) error {
 }
 
 func (k *Keeper) deleteRoot(ctx context.Context, instrument string, number int) error {
-	return k.cfg.Deleter.One(ctx, time.Now(), deletion.Object{Key: wire.RootKey(k.cfg.Site, instrument, number), Reason: wire.DeletedRoot, Instrument: instrument})
+	_, err := k.cfg.Deleter.Delete(ctx, time.Now(), deletion.Object{Key: wire.RootKey(k.cfg.Site, instrument, number), Reason: wire.DeletedRoot, Instrument: instrument})
+	return err
 }
 
 // root writes a root of all days, and returns its number.

@@ -395,7 +395,9 @@ func waitsFor(ctx context.Context, err error) *waits {
 		return nil
 	case errors.As(err, &w):
 		return w
-	case errors.As(err, &kept) && kept.Why != deletion.KeptHold:
+	case errors.As(err, &kept) && kept.Why == deletion.KeptRefused:
+		return &waits{waitFailed, err}
+	case kept != nil && kept.Why != deletion.KeptHold:
 		return &waits{waitKept, err}
 	case kept != nil, errors.Is(err, compact.ErrHeld):
 		return &waits{waitHold, err}

@@ -70,11 +70,13 @@ func (d *remover) end(ctx context.Context) error {
 func (d *remover) flush(ctx context.Context) error {
 	kept, err := d.cfg.Deleter.Delete(ctx, d.now, d.objects...)
 	d.objects = d.objects[:0]
-	switch {
-	case err != nil:
+	if err != nil {
 		return d.later(ctx, err)
-	case len(kept) > 0:
-		return kept[0]
+	}
+	for _, k := range kept {
+		if err := d.later(ctx, k); err != nil {
+			return err
+		}
 	}
 	return nil
 }

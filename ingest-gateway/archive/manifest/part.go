@@ -214,12 +214,9 @@ func (d *duplicates) add(ctx context.Context, o *deletion.Object) error {
 }
 
 func (d *duplicates) delete(ctx context.Context) error {
-	kept, err := d.deleter.Delete(ctx, time.Now(), d.objects...)
+	_, err := d.deleter.Delete(ctx, time.Now(), d.objects...) // the sweep finds those that stay
 	d.objects = d.objects[:0]
 	clear(d.keys)
-	if err == nil && len(kept) > 0 {
-		return kept[0]
-	}
 	return err
 }
 

@@ -125,8 +125,10 @@ func withdraw(ctx context.Context, cfg withdrawConfig, n wire.Notice) (*deletion
 	if err := cfg.lease.Check(); err != nil {
 		return nil, err
 	}
-	if _, err := publish(ctx, cfg.js, n, cfg.gateway); err != nil || !ours {
-		return nil, err
+	if !cfg.deleter.Refused(n.Key) { // else it is published
+		if _, err := publish(ctx, cfg.js, n, cfg.gateway); err != nil || !ours {
+			return nil, err
+		}
 	}
 	return &deletion.Object{Key: n.Key, Reason: wire.DeletedDuplicate, Instrument: n.Instrument, Instead: n.RepeatOf}, nil
 }

@@ -344,7 +344,7 @@ func (s *Sweeper) withdraw(ctx context.Context, of dayKey, key string) error {
 		gateway: s.cfg.Gateway, log: s.cfg.Log, originals: s.originals, store: s.cfg.Store, listing: s.listing,
 		removed: removed{js: s.cfg.JetStream, bucket: s.cursors.Bucket(), store: s.cfg.Store}}, n)
 	if err == nil && goes != nil {
-		err = s.cfg.Deleter.One(ctx, time.Now(), *goes)
+		_, err = s.remove(ctx, time.Now(), *goes)
 	}
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) {
@@ -361,6 +361,12 @@ func (s *Sweeper) listing(ctx context.Context, n wire.Notice) (listing, error) {
 	return found[0], nil
 }
 
+// remove deletes an object. One that stays holds up nothing: the next sweep finds it again.
+func (s *Sweeper) remove(ctx context.Context, now time.Time, o deletion.Object) (gone bool, err error) {
+	kept, err := s.cfg.Deleter.Delete(ctx, now, o)
+	return err == nil && len(kept) == 0, err
+}
+
 // removeLeftovers empties staging of what no gateway works on any more. By a clock that
 // jumped, objects would be removed that are still being received.
 func (s *Sweeper) removeLeftovers(ctx context.Context, now time.Time) error {
@@ -373,10 +379,13 @@ func (s *Sweeper) removeLeftovers(ctx context.Context, now time.Time) error {
 			continue
 		}
 		o := deletion.Object{Key: info.Key, Reason: wire.DeletedStaging, KeptUntil: info.ModifiedAt.Add(leftoverAge)}
-		if err := s.cfg.Deleter.One(ctx, now, o); err != nil {
+		gone, err := s.remove(ctx, now, o)
+		if err != nil {
 			return err
 		}
-		s.cfg.Metrics.found.WithLabelValues(findingStaging).Inc()
+		if gone {
+			s.cfg.Metrics.found.WithLabelValues(findingStaging).Inc()
+		}
 	}
 	if err := s.removeUploads(ctx, now); err != nil {
 		return err

@@ -56,17 +56,23 @@ func (s *Sweeper) removeUpload(ctx context.Context, of uploadFiles, now time.Tim
 	if err != nil || now.Before(of.newest.Add(expiry)) {
 		return err
 	}
+	all := true
 	for info, err := range s.cfg.Store.List(ctx, of.prefix, "") {
 		if err != nil {
 			return err
 		}
 		o := deletion.Object{Key: info.Key, Reason: wire.DeletedUpload, KeptUntil: of.newest.Add(expiry)}
-		if err := s.cfg.Deleter.One(ctx, now, o); err != nil {
+		gone, err := s.remove(ctx, now, o)
+		if err != nil {
 			return err
 		}
-		s.cfg.Metrics.found.WithLabelValues(findingStaging).Inc()
+		if all = all && gone; gone {
+			s.cfg.Metrics.found.WithLabelValues(findingStaging).Inc()
+		}
 	}
-	s.cfg.Log.Info("removed an upload to which nothing came any more", "upload", of.prefix, "last", of.newest)
+	if all {
+		s.cfg.Log.Info("removed an upload to which nothing came any more", "upload", of.prefix, "last", of.newest)
+	}
 	return nil
 }
 

@@ -3,7 +3,10 @@
 package ingestgateway_test
 
 import (
+	"fmt"
 	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/wire"
@@ -41,5 +44,50 @@ func TestLastReport(t *testing.T) {
 	_ = g.stop()
 	if s, err := l.gatewayStatus(t, g.name); err != nil || !s.Stopped || !s.Unwritten {
 		t.Errorf("the last report without a ledger: %+v, %v", s, err)
+	}
+}
+
+func (l *lab) instrumentStatus(t *testing.T, instrument, gateway string) (wire.InstrumentStatus, error) {
+	kv, err := l.js.KeyValue(t.Context(), wire.StatusBucket(l.site))
+	if err != nil {
+		return wire.InstrumentStatus{}, err
+	}
+	e, err := kv.Get(t.Context(), wire.InstrumentStatusKey(instrument, gateway))
+	if err != nil {
+		return wire.InstrumentStatus{}, err
+	}
+	return wire.DecodeInstrumentStatus(e.Value())
+}
+
+// A gateway reports again of the instruments that it knows of when the bucket of
+// reports was deleted and made anew.
+func TestReportsAreLost(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := parts.FreePort(t)
+	g := l.start(t, gatewayOptions{})
+	l.awaitRevision(t, g.name, l.declare(t, httpInstrument("camera", port)))
+	awaitListening(t, port)
+	object := random(1, 100_000)
+	put(in(port, "camera", "x"), object).wantReceipt(t, 201, object)
+	reported := func(what string) (s wire.InstrumentStatus) {
+		t.Helper()
+		await(t, what, func() (bool, string) {
+			var err error
+			s, err = l.instrumentStatus(t, "camera", g.name)
+			return err == nil && s.Objects == 1, fmt.Sprintf("%+v, %v", s, err)
+		})
+		return s
+	}
+	before := reported("the gateway reports what it received")
+	bucket := wire.StatusBucket(l.site)
+	if err := l.js.DeleteKeyValue(t.Context(), bucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.FileStorage}); err != nil {
+		t.Fatal(err)
+	}
+	if after := reported("the gateway reports it again"); !after.LastReceived.Equal(before.LastReceived) {
+		t.Errorf("last received at %v, and at %v before", after.LastReceived, before.LastReceived)
 	}
 }

@@ -91,6 +91,8 @@ func (r *reporter) meet(ctx context.Context, key string, ours wire.GatewayStatus
 	e, err := kv.Get(call, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		r.revision = 0
+		clear(r.said) // the bucket was made anew, without what was said
+		r.heard = 0
 		return nil
 	}
 	if err != nil {

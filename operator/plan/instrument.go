@@ -175,6 +175,7 @@ var flow = []check[InstrumentView]{
 	reportsWereReadLately,
 	instrumentIsNotAccepted,
 	reportsAreAbsent,
+	reportsWereLost,
 	dataIsNotDueYet,
 	dataWasNeverSeen,
 	dataIsOverdue,
@@ -205,7 +206,27 @@ func (v InstrumentView) overdueFrom() time.Time {
 	return v.Instrument.CreationTimestamp.Add(v.due())
 }
 
+// lastReceived is the later of what is reported and what the status says: that reports
+// are lost does not mean that nothing was received.
 func (v InstrumentView) lastReceived() time.Time {
+	if end := v.lostReport(); !end.IsZero() {
+		return end
+	}
+	return v.reported()
+}
+
+// lostReport is the latest that may have been reported where the status, which is rounded
+// down, says more than the reports do; zero where it does not.
+func (v InstrumentView) lostReport() time.Time {
+	said := v.Instrument.Status.LastReceived
+	if said == nil || !said.After(v.reported()) || said.After(v.Now) {
+		return time.Time{}
+	}
+	return said.Truncate(lastReceivedStep).Add(lastReceivedStep - time.Second)
+}
+
+// reported is when data last arrived, as far as the reports say.
+func (v InstrumentView) reported() time.Time {
 	var last time.Time
 	for _, r := range v.Reports {
 		if r.LastReceived.After(last) {
@@ -264,6 +285,16 @@ func reportsAreAbsent(v InstrumentView) (Finding, bool) {
 				"no gateway pod of IngestGateway %q reports: see its conditions", v.pool())),
 			v.Now.Sub(latest) > reportAge+reportGrace
 	}
+}
+
+// reportsWereLost: what was said of the data holds, until more of it is overdue.
+func reportsWereLost(v InstrumentView) (Finding, bool) {
+	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
+	if was == nil || v.lostReport().IsZero() {
+		return Finding{}, false
+	}
+	holds := was.Reason == v1alpha1.ReasonOverdue || was.Reason == v1alpha1.ReasonFlowing && !v.Now.After(v.overdueFrom())
+	return Finding{was.Status, was.Reason, was.Message}, holds
 }
 
 func dataIsNotDueYet(v InstrumentView) (Finding, bool) {

@@ -304,7 +304,8 @@ type InstrumentStatus struct {
 	// +optional
 	LastReceived *metav1.Time `json:"lastReceived,omitempty"`
 
-	// ReceivedToday sums up the ledger of the current UTC day.
+	// ReceivedToday sums up what gateways last reported of the current UTC day. The
+	// ledger is the record: reports may be lost.
 	// +optional
 	ReceivedToday *DayCounts `json:"receivedToday,omitempty"`
 

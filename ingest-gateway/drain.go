@@ -56,6 +56,10 @@ func (g *gateway) finish() error {
 	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
 	defer cancel()
 	err := errors.Join(g.messages.Close(ctx), g.notices.Close(ctx))
+	// A closed ledger knows no totals. Reports leave it half of the time.
+	reports, done := context.WithTimeout(ctx, finishTimeout/2)
+	g.reporter.reportInstruments(reports)
+	done()
 	err = errors.Join(err, g.ledger.Close(ctx), g.spool.Close(), g.replicas.close())
 	if err != nil {
 		// Nothing that was receipted is lost: the next incarnation writes the rest.

@@ -4,7 +4,9 @@ package ingestgateway_test
 
 import (
 	"fmt"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -57,6 +59,47 @@ func (l *lab) instrumentStatus(t *testing.T, instrument, gateway string) (wire.I
 		return wire.InstrumentStatus{}, err
 	}
 	return wire.DecodeInstrumentStatus(e.Value())
+}
+
+// What a gateway last reports of an instrument is what its ledger says, also where
+// datagrams come until it takes no more.
+func TestLastReportOfDatagrams(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := parts.FreePort(t)
+	magnetometer := tcpInstrument("magnetometer", port)
+	magnetometer.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
+	g := l.start(t, gatewayOptions{})
+	l.awaitRevision(t, g.name, l.declare(t, magnetometer))
+	conn, err := net.Dial("udp", loopback(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stopped := make(chan struct{})
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for {
+			select {
+			case <-stopped:
+				return
+			case <-time.After(time.Millisecond):
+				_, _ = conn.Write([]byte("49123.4 nT")) // refused once the gateway is gone
+			}
+		}
+	}()
+	l.awaitLedger(t, "magnetometer", wire.StepReceived, func(s wire.Totals) bool { return s.Datagrams > 0 })
+	err = g.stop()
+	close(stopped)
+	<-sent
+	if err != nil {
+		t.Fatal(err)
+	}
+	received := l.ledger(t, "magnetometer", wire.StepReceived).Datagrams
+	if s, err := l.instrumentStatus(t, "magnetometer", g.name); err != nil || s.Datagrams != received {
+		t.Errorf("it received %d datagrams and reported %+v, %v", received, s, err)
+	}
 }
 
 // A gateway reports again of the instruments that it knows of when the bucket of

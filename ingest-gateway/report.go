@@ -88,11 +88,11 @@ func (r *reporter) run(ctx context.Context) error {
 	}
 }
 
-// last reports once more, at the end.
+// last reports once more, at the end. What instruments sent was reported before the
+// ledger was closed.
 func (r *reporter) last(ctx context.Context) {
 	r.stopped = true
 	if r.reportGateway(ctx) == nil {
-		r.reportInstruments(ctx)
 		r.reportRefusals(ctx)
 		r.reportSenders(ctx)
 	}

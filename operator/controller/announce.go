@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -31,6 +32,7 @@ type announcer struct {
 
 // announce is called after a status was written.
 func (a *announcer) announce(p planned) {
+	a.recreated(p)
 	for _, c := range plan.Changed(p.wasConds, p.isConds) {
 		switch c.Type {
 		case v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled:
@@ -42,12 +44,32 @@ func (a *announcer) announce(p planned) {
 				was = string(old.Status)
 			}
 		}
-		a.event(p, c, was)
+		if c.Type != v1alpha1.ConditionStreamsIntact { // an event for each stream says the same
+			a.event(p, c, was)
+		}
 		if err := a.publish(p, c, was); err != nil {
 			a.unpublished.Inc()
 			if !errors.Is(err, errNotConnected) {
 				a.log.Warn("the change of a condition could not be published", "kind", p.kind, "name", p.NamespacedName.String(), "error", err)
 			}
+		}
+	}
+}
+
+// recreated tells of each stream that was deleted. Events of one reason and action are
+// counted together, so the action names the stream.
+func (a *announcer) recreated(p planned) {
+	is, ofSite := p.is.(*v1alpha1.SiteStatus)
+	if !ofSite {
+		return
+	}
+	for _, s := range is.RecreatedStreams {
+		told := slices.ContainsFunc(p.was.(*v1alpha1.SiteStatus).RecreatedStreams, func(was v1alpha1.RecreatedStream) bool {
+			return was.Name == s.Name && was.At.Equal(&s.At)
+		})
+		if !told {
+			a.recorder.Eventf(p.object, nil, corev1.EventTypeWarning, v1alpha1.ReasonRecreated, v1alpha1.ConditionStreamsIntact+"/"+s.Name,
+				"somebody else than the operator has deleted %s; made anew at %s", s.Name, wire.FormatTime(s.At.Time))
 		}
 	}
 }

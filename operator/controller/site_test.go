@@ -20,6 +20,7 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 // marker reads the marker in the bucket.
@@ -128,6 +129,36 @@ func TestStreamOfAnOlderOperator(t *testing.T) {
 	if err != nil || s.CachedInfo().State.Msgs != 2 {
 		t.Errorf("what was announced is gone: %v", err)
 	}
+}
+
+// Each deletion has an event, and the condition names all of them, also when another
+// operator goes on.
+func TestSiteLosesStreamsInTurn(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.applySite("hub", "hub")
+	w.awaits("Site", "hub", "Ready", "True/Ready")
+	js := w.nats.JetStream(t)
+	lose := func(bucket string) {
+		t.Helper()
+		eventually(t, "the deletion of "+bucket+" is told", func() error {
+			var s v1alpha1.SiteStatus
+			w.status("Site", "hub", &s)
+			if f := plan.FindingOf(s.Conditions, "StreamsIntact"); !strings.Contains(f.Message, "KV_"+bucket) {
+				_ = js.DeleteKeyValue(t.Context(), bucket) // again where no operator knew that it stood
+				return errors.New(f.Message)
+			}
+			return nil
+		})
+		w.sawEvent("hub", "StreamsIntact/KV_"+bucket, "Recreated", "Warning")
+	}
+	lose("LEDGER_hub")
+	lose("CURSOR_hub")
+	w.stop()
+	w.start()
+	lose("GAPS_hub")
+	c := w.awaits("Site", "hub", "StreamsIntact", "False/Recreated")
+	says(t, c, "KV_CURSOR_hub, KV_GAPS_hub, KV_LEDGER_hub")
 }
 
 func TestSiteLosesAStream(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -15,30 +17,35 @@ import (
 // recreatedShown is for how long it is shown that a stream was deleted.
 const recreatedShown = 24 * time.Hour
 
-// streamsRecreated: somebody else has deleted streams or buckets of the Site. An operator
-// that begins anew goes on with what was said before.
+// recreated are the streams and buckets that somebody else has deleted of late, by name:
+// those of the status too, where an operator that begins anew finds them.
+func (v SiteView) recreated() []v1alpha1.RecreatedStream {
+	found := slices.Clone(v.Site.Status.RecreatedStreams)
+	for name, at := range v.Backends.Recreated {
+		found = append(found, v1alpha1.RecreatedStream{Name: name, At: metav1.NewTime(at.UTC().Truncate(time.Second))})
+	}
+	found = slices.DeleteFunc(found, func(s v1alpha1.RecreatedStream) bool { return v.Now.Sub(s.At.Time) >= recreatedShown })
+	slices.SortFunc(found, func(a, b v1alpha1.RecreatedStream) int { // of one name the latest first
+		if a.Name != b.Name {
+			return strings.Compare(a.Name, b.Name)
+		}
+		return b.At.Compare(a.At.Time)
+	})
+	return slices.CompactFunc(found, func(a, b v1alpha1.RecreatedStream) bool { return a.Name == b.Name })
+}
+
+// streamsRecreated: somebody else has deleted streams or buckets of the Site.
 func (v SiteView) streamsRecreated() (Finding, bool) {
 	var names []string
 	var last time.Time
-	for name, at := range v.Backends.Recreated {
-		if v.Now.Sub(at) >= recreatedShown {
-			continue
-		}
-		names = append(names, name)
-		if at.After(last) {
-			last = at
+	for _, s := range v.recreated() {
+		names = append(names, s.Name)
+		if s.At.After(last) {
+			last = s.At.Time
 		}
 	}
-	if len(names) == 0 {
-		was := condition(v.Site.Status.Conditions, v1alpha1.ConditionStreamsIntact)
-		if was == nil || v.Now.Sub(was.LastTransitionTime.Time) >= recreatedShown || len(v.Backends.Recreated) > 0 {
-			return Finding{}, false
-		}
-		return Finding{was.Status, was.Reason, was.Message}, true
-	}
-	slices.Sort(names)
 	return bad(v1alpha1.ReasonRecreated, fmt.Sprintf(
 		"somebody else than the operator has deleted %s; made anew, the last at %s. What was in it and not archived is lost: "+
 			"substorm gaps names what is missing of instruments, docs/rebuild.md says what each bucket is made from again. Find out whose credentials may delete streams",
-		strings.Join(names, ", "), wire.FormatTime(last.Truncate(time.Second)))), true
+		strings.Join(names, ", "), wire.FormatTime(last))), len(names) > 0
 }

@@ -138,6 +138,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		ObservedGeneration: v.Site.Generation,
 		Conditions:         c.is,
 		Instruments:        &counts,
+		RecreatedStreams:   v.recreated(),
 		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
 		Leaves:             leaves,
 		FeedServer:         v.feedServerState(),

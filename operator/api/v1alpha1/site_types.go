@@ -295,6 +295,13 @@ type SiteStatus struct {
 	// +optional
 	Leaves []LeafStatus `json:"leaves,omitempty"`
 
+	// RecreatedStreams were deleted by somebody else within the last day, and made anew;
+	// key-value buckets are among them.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	RecreatedStreams []RecreatedStream `json:"recreatedStreams,omitempty"`
+
 	// Ledger says how far the ledger is closed: its days are in the bucket then, and
 	// nothing of them is on its way. Absent until the archivist has reported.
 	// +optional
@@ -304,6 +311,19 @@ type SiteStatus struct {
 	// last looked; absent until it has reported.
 	// +optional
 	Archive *ArchiveState `json:"archive,omitempty"`
+}
+
+// RecreatedStream is a stream that was deleted and made anew.
+type RecreatedStream struct {
+	// Name of the stream; that of a key-value bucket begins with KV_.
+	// +required
+	Name string `json:"name"`
+
+	// At is when it was last made anew.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +required
+	At metav1.Time `json:"at"`
 }
 
 // ArchiveState is what is known of damage to a Site's stored objects, and when the

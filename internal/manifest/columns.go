@@ -33,14 +33,37 @@ func (c *Columns) Add(r *wire.Record) {
 	}
 }
 
+// Drop undoes Add of an object that is not withdrawn: it was counted twice.
+func (c *Columns) Drop(r *wire.Record) {
+	if wire.IsOrphanID(r.ID) {
+		c.Withdraw(r)
+		return
+	}
+	c.Announced[wire.LedgerIncarnation(r)] = minus(c.Announced[wire.LedgerIncarnation(r)], r)
+}
+
 // Withdraw says of an object that was added that it repeats another one.
 func (c *Columns) Withdraw(r *wire.Record) { c.Repeated = c.Repeated.Plus(one(r)) }
 
 // Keep says that an object that was withdrawn is kept after all.
-func (c *Columns) Keep(r *wire.Record) {
-	c.Repeated.Objects--
-	c.Repeated.ObjectBytes -= uint64(r.Size)
-	c.Repeated.Digest = c.Repeated.Digest.Minus(r.Digest)
+func (c *Columns) Keep(r *wire.Record) { c.Repeated = minus(c.Repeated, r) }
+
+// Plus adds what other objects say.
+func (c *Columns) Plus(o Columns) {
+	for of, t := range o.Announced {
+		c.Announced = plus(c.Announced, of, t)
+	}
+	for of, t := range o.Stored {
+		c.Stored = plus(c.Stored, of, t)
+	}
+	c.Repeated = c.Repeated.Plus(o.Repeated)
+}
+
+func minus(t wire.Totals, r *wire.Record) wire.Totals {
+	t.Objects--
+	t.ObjectBytes -= uint64(r.Size)
+	t.Digest = t.Digest.Minus(r.Digest)
+	return t
 }
 
 func one(r *wire.Record) wire.Totals {

@@ -4,6 +4,7 @@ package manifest
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
@@ -14,16 +15,23 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// maxWithdrawn objects of a day are remembered at a time while its lines are counted, of some
+// 40 bytes each.
+const maxWithdrawn = 1 << 17
+
 // lineTally counts the lines of a day for the ledger, each object once, without remembering all
 // of them. The compacted day has one line for each object. In the parts after it an object's
 // first line says Current, or Withdrawn where it repeats another: only of the withdrawn ones
-// must be found out whether they have another line.
+// must be found out whether they have another line. They are remembered max at a time.
 type lineTally struct {
 	read.Columns
-	// withdrawn are those of the parts; the value is whether another line was found.
+	max int
+
+	// lines is how many of the parts say Withdrawn. Withdrawn are the objects that do, or a share
+	// of them; the value is whether another line was found. Sums counts them.
+	lines     int
 	withdrawn map[read.IDHash]bool
-	// repeats are their records, of which the ledger needs little.
-	repeats []wire.Record
+	sums      read.Columns
 }
 
 // compacted counts a line of the compacted day.
@@ -39,40 +47,77 @@ func (t *lineTally) object(r *wire.Record) {
 func (t *lineTally) part(r *wire.Record, id read.IDHash) {
 	switch {
 	case r.State == wire.StateWithdrawn:
-		if _, again := t.withdrawn[id]; !again {
-			if t.withdrawn == nil {
-				t.withdrawn = map[read.IDHash]bool{}
-			}
-			t.withdrawn[id] = false
-			t.repeats = append(t.repeats, wire.Record{ID: r.ID, Gateway: r.Gateway, Incarnation: r.Incarnation, Size: r.Size, Digest: r.Digest})
+		if t.lines++; t.lines <= t.max {
+			t.withdraw(*r, id)
+		} else {
+			t.begin() // finish takes them share by share
 		}
 	case r.State == wire.StateCurrent && r.RestoredAt == nil:
 		t.object(r)
 	}
 }
 
-// finish counts what the parts withdrew.
+func (t *lineTally) begin() { t.withdrawn, t.sums = nil, read.Columns{} }
+
+// withdraw counts an object that is listed as withdrawn, as if no other line listed it.
+func (t *lineTally) withdraw(r wire.Record, id read.IDHash) {
+	if _, again := t.withdrawn[id]; again {
+		return
+	}
+	if t.withdrawn == nil {
+		t.withdrawn = map[read.IDHash]bool{}
+	}
+	t.withdrawn[id] = false
+	r.State = wire.StateCurrent
+	t.sums.Add(&r)
+	t.sums.Withdraw(&r)
+}
+
+// finish counts what the parts withdrew: all that is remembered, or else each share of it.
 func (t *lineTally) finish(ctx context.Context, store objectstore.Store, files read.Files) error {
-	if len(t.repeats) == 0 {
+	if t.lines <= t.max {
+		return t.compare(ctx, store, files)
+	}
+	_, parts := files.Split()
+	shares := (t.lines + t.max - 1) / t.max
+	for share := range shares {
+		t.begin()
+		for r, err := range parts.Lines(ctx, store) {
+			if err != nil {
+				return err
+			}
+			id := read.HashID(r.ID)
+			if r.State == wire.StateWithdrawn && int(binary.BigEndian.Uint32(id[:]))%shares == share {
+				t.withdraw(r, id)
+			}
+		}
+		if err := t.compare(ctx, store, files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare takes out what other lines count too of what is remembered, and adds the rest.
+func (t *lineTally) compare(ctx context.Context, store objectstore.Store, files read.Files) error {
+	if len(t.withdrawn) == 0 {
 		return nil
 	}
 	for r, err := range files.Lines(ctx, store) {
 		if err != nil {
 			return err
 		}
+		if r.State == wire.StateWithdrawn {
+			continue
+		}
 		id := read.HashID(r.ID)
-		if _, withdrawn := t.withdrawn[id]; withdrawn && r.State != wire.StateWithdrawn {
+		if counted, withdrawn := t.withdrawn[id]; withdrawn && !counted {
 			t.withdrawn[id] = true
+			t.sums.Drop(&r)
 		}
 	}
-	for i := range t.repeats {
-		r := &t.repeats[i]
-		if !t.withdrawn[read.HashID(r.ID)] {
-			t.Add(r)
-		}
-		t.Withdraw(r)
-	}
-	t.repeats, t.withdrawn = nil, nil
+	t.Plus(t.sums)
+	t.begin()
 	return nil
 }
 

@@ -5,6 +5,7 @@ package manifest
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -81,12 +82,41 @@ func TestColumnsOfLines(t *testing.T) {
 				want.Add(&r)
 			}
 		}
-		l, err := readDay(t.Context(), a.Store, "hub", dayKey{"camera", day}, 0, 1000, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, l.columns, cmpopts.EquateEmpty()); diff != "" || len(want.Announced) == 0 || want.Repeated.Objects == 0 {
-			t.Fatalf("seed %d (-records +lines):\n%s", seed, diff)
+		for _, most := range []int{1000, 3} { // at once, and share by share
+			counted := lineTally{max: most}
+			if _, err := readDay(t.Context(), a.Store, "hub", dayKey{"camera", day}, 0, 1000, nil, &counted); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, counted.Columns, cmpopts.EquateEmpty()); diff != "" || len(want.Announced) == 0 || want.Repeated.Objects == 0 {
+				t.Fatalf("seed %d, %d at a time (-records +lines):\n%s", seed, most, diff)
+			}
 		}
 	}
+}
+
+// What is remembered of a day while it is counted is bounded, however many of its objects are
+// duplicates.
+func TestMemoryOfManyDuplicates(t *testing.T) {
+	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	counted := lineTally{max: maxWithdrawn}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, most := heap(), uint64(0)
+	for i := range 400_000 {
+		r := wire.Record{ReceivedAt: start.Add(time.Duration(i) * 80 * time.Millisecond), Size: 100, State: wire.StateWithdrawn, RepeatOf: "x",
+			Digest: wire.Digest{byte(i), byte(i >> 8), byte(i >> 16)}, Gateway: "north-0", Incarnation: "life-1"}
+		r.ID = wire.RawKey("hub", "camera", r.ReceivedAt, r.Digest)
+		counted.part(&r, read.HashID(r.ID))
+		if i == maxWithdrawn-1 || i == 399_999 {
+			most = max(most, heap())
+		}
+	}
+	if grown := int64(most - before); grown > 16<<20 {
+		t.Errorf("it takes %d MiB", grown>>20)
+	}
+	runtime.KeepAlive(&counted)
 }

@@ -98,14 +98,15 @@ func (w *Writer) slot(ctx context.Context, instrument string, r wire.Record) (*d
 func (w *Writer) loadDay(ctx context.Context, key dayKey, number int) (*day, error) {
 	d := &day{dayKey: key, slots: make(map[int]*slot), readAt: time.Now()}
 	d.paths.template = w.template(d.instrument).Template
-	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2, &d.paths)
+	counted := lineTally{max: maxWithdrawn}
+	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2, &d.paths, &counted)
 	if err != nil {
 		return nil, err
 	}
 	w.days[key] = d
 	w.held += d.paths.cost()
 	d.nextPart, d.listed = l.files.NextPart, l.listed
-	d.columns, d.unsaved = l.columns, len(l.columns.Announced) > 0
+	d.columns, d.unsaved = counted.Columns, len(counted.Announced) > 0
 	for n, ids := range l.slots {
 		w.keep(d, n, ids)
 	}
@@ -116,7 +117,7 @@ func (w *Writer) loadDay(ctx context.Context, key dayKey, number int) (*day, err
 
 // loadSlots reads slots again that were forgotten, from a number on.
 func (w *Writer) loadSlots(ctx context.Context, d *day, number int) error {
-	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2, nil)
+	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func (s *Sweeper) ask(ctx context.Context, key slotKey, ids []string) ([]listing
 	}
 	if s.stored == nil || s.storedDay != key.dayKey || !s.stored.covers(key.number) {
 		s.stored = nil
-		l, err := readDay(ctx, s.cfg.Store, s.cfg.Site, key.dayKey, key.number, s.writer.limits.ids, nil)
+		l, err := readDay(ctx, s.cfg.Store, s.cfg.Site, key.dayKey, key.number, s.writer.limits.ids, nil, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -50,48 +50,49 @@ type dayListing struct {
 
 	files read.Files
 	// unreadable are those of files of which not all could be read: then slots has what the
-	// day's changes say of them, and there are no columns.
+	// day's changes say of them, and nothing is counted.
 	unreadable map[string]error
 
-	columns read.Columns
-	held    int
+	held int
 }
 
 // readDay reads a day's parts, and holds identities of the slot from and of as
 // many after it as room identities allow. Paths, where given, learns which are
-// taken. Errors: those of objectstore, wire.ErrNewerFormat.
-func readDay(ctx context.Context, store objectstore.Store, site string, key dayKey, from, room int, taken *paths) (*dayListing, error) {
+// taken, and counted, where given, counts the lines. Errors: those of objectstore,
+// wire.ErrNewerFormat.
+func readDay(ctx context.Context, store objectstore.Store, site string, key dayKey, from, room int, taken *paths, counted *lineTally) (*dayListing, error) {
 	files, err := read.List(ctx, store, site, key.instrument, key.day)
 	if err != nil {
 		return nil, err
 	}
 	l := &dayListing{slots: make(map[int]idSet), from: from, until: slotsOfDay, files: files, unreadable: map[string]error{}}
-	counted := lineTally{}
 	version, parts := files.Split()
 	for _, of := range []struct {
 		files read.Files
-		count func(*wire.Record, read.IDHash)
-	}{{version, counted.compacted}, {parts, counted.part}} {
+		count func(*lineTally, *wire.Record, read.IDHash)
+	}{{version, (*lineTally).compacted}, {parts, (*lineTally).part}} {
 		for r, err := range readLines(ctx, store, site, key, of.files, l.unreadable) {
 			if err != nil {
 				return nil, err
 			}
 			id, is := read.HashID(r.ID), listingOf(r.State)
-			of.count(&r, id)
+			if counted != nil {
+				of.count(counted, &r, id)
+			}
 			l.add(slotOf(r), id, is, room)
 			if taken != nil && is != withdrawn {
 				taken.learn(r.Path, room)
 			}
 		}
 	}
-	if len(l.unreadable) > 0 {
+	switch {
+	case counted == nil:
+		return l, nil
+	case len(l.unreadable) > 0:
+		*counted = lineTally{}
 		return l, nil
 	}
-	if err := counted.finish(ctx, store, files); err != nil {
-		return nil, err
-	}
-	l.columns = counted.Columns
-	return l, nil
+	return l, counted.finish(ctx, store, files)
 }
 
 func (l *dayListing) add(number int, id read.IDHash, is listing, room int) {

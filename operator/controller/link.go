@@ -176,7 +176,7 @@ func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.Jet
 	newRegistry := slices.Contains(made, streamOf(wire.RegistryBucket(l.want.marker.Code)))
 	if err == nil && ((*s).over() || newRegistry || !l.registryStands(try)) {
 		(*s).end()
-		*s, err = l.begin(ctx, nc, js)
+		*s, err = l.begin(ctx, js)
 	}
 	if err == nil {
 		err = l.tryLeaves(ctx, js)
@@ -261,7 +261,7 @@ func (s *session) end() {
 }
 
 // begin reads the registry and what gateways last reported, and follows them.
-func (l *link) begin(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) (*session, error) {
+func (l *link) begin(ctx context.Context, js jetstream.JetStream) (*session, error) {
 	looking, cancelLook := context.WithTimeout(ctx, tryTimeout)
 	defer cancelLook()
 	registry, err := js.KeyValue(looking, wire.RegistryBucket(l.want.marker.Code))

@@ -256,7 +256,7 @@ func TestRepeatOfWhatIsDamaged(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()
 	members := l.putPack(1, sent{camera, object{now, "rotten member"}}, sent{camera, object{now, "whole member"}})
-	originals := append(members, l.send(camera, now, "rotten"), l.send(camera, now, "whole"))
+	originals := slices.Concat(members, []wire.Notice{l.send(camera, now, "rotten"), l.send(camera, now, "whole")})
 	l.announce(members[0])
 	l.announce(members[1])
 	cfg := l.config("a")

@@ -14,13 +14,13 @@ import (
 
 // health says whether the pod should get connections.
 //
-// It becomes ready once it knows its instruments and has reached the object
+// It becomes ready once it listens for its instruments and has reached the object
 // store and JetStream. It stays ready while those are away later: all pods share
 // them, so taking every pod out of the Service would only turn a reset, which
 // tells the sender to send again, into a refused connection.
 type health struct {
-	store, jetStream, draining atomic.Bool
-	storeError                 atomic.Pointer[string]
+	listening, store, jetStream, draining atomic.Bool
+	storeError                            atomic.Pointer[string]
 }
 
 // ready answers /readyz. A missing API server or operator plays no part.
@@ -30,6 +30,8 @@ func (g *gateway) ready(context.Context) error {
 		return errors.New("draining: finishing what was begun")
 	case g.registry.Current().Revision == 0:
 		return errors.New("the registry of the Site was never seen complete: is the operator running, and does NATS answer?")
+	case !h.listening.Load():
+		return errors.New("opening the ports of the instruments")
 	case !h.jetStream.Load():
 		return fmt.Errorf("NATS was never reached (%v): see --nats-servers and the Site's status", g.nc.LastError())
 	case !h.store.Load():

@@ -347,5 +347,6 @@ func (g *gateway) listen(s *intake.Snapshot) map[string]string {
 			}
 		}
 	}
+	g.health.listening.Store(true)
 	return problems
 }

@@ -34,8 +34,9 @@ func TestEntriesOfReplicaBehind(t *testing.T) {
 	const rounds, late, readers = 10, 5, 8
 	var there atomic.Int64
 	for round := 0; there.Load() == 0 && round < rounds; round++ { // it may have caught up before a watch is placed on it
-		key := func(i int) string { return fmt.Sprintf("late.%d", i) }
-		put(t, kv, "late.deleted", nil)
+		key := func(i int) string { return fmt.Sprintf("late.%d.%d", round, i) }
+		match, deleted := fmt.Sprintf("late.%d.*", round), fmt.Sprintf("late.%d.deleted", round)
+		put(t, kv, deleted, nil)
 		b.node.Kill()
 		payload := bytes.Repeat([]byte("x"), behindSize)
 		for i := range behindMessages {
@@ -44,24 +45,27 @@ func TestEntriesOfReplicaBehind(t *testing.T) {
 			}
 		}
 		<-js.PublishAsyncComplete()
-		if err := kv.Delete(t.Context(), "late.deleted"); err != nil {
+		if err := kv.Delete(t.Context(), deleted); err != nil {
 			t.Fatal(err)
 		}
 		for i := range late {
 			put(t, kv, key(i), fmt.Append(nil, round))
 		}
-		b.node.Start()
+		over := make(chan struct{})
 		var all sync.WaitGroup
-		for b.lags(t) {
-			for range readers {
-				all.Go(func() {
-					if short(t, kv, "late.*", late+1) { // one is the deletion
+		for range readers { // from before the server comes, so that some are placed on it while it is behind
+			all.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					if short(t, kv, match, late+1) { // one is the deletion
 						there.Add(1)
 					}
-				})
-				all.Go(func() {
 					n := 0
-					err := stream.Entries(t.Context(), js, kv, "late.*", func(e jetstream.KeyValueEntry) error {
+					err := stream.Entries(t.Context(), js, kv, match, func(e jetstream.KeyValueEntry) error {
 						if e.Key() != key(n) || string(e.Value()) != fmt.Sprint(round) {
 							t.Errorf("round %d: %s is %q", round, e.Key(), e.Value())
 						}
@@ -71,10 +75,15 @@ func TestEntriesOfReplicaBehind(t *testing.T) {
 					if err == nil && n != late { // an error: the servers choose a leader
 						t.Errorf("round %d: %d entries of %d", round, n, late)
 					}
-				})
-			}
-			all.Wait()
+				}
+			})
 		}
+		b.node.Start()
+		for b.lags(t) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		close(over)
+		all.Wait()
 	}
 	if there.Load() == 0 {
 		t.Fatal("no watch was placed on the server that is behind")

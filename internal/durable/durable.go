@@ -22,7 +22,7 @@ func Replace(path string, data []byte, mode os.FileMode) error {
 		err = os.Rename(part, path)
 	}
 	if err != nil {
-		return errors.Join(err, removeIfThere(part))
+		return errors.Join(err, Remove(part))
 	}
 	return SyncFolder(filepath.Dir(path))
 }
@@ -45,7 +45,8 @@ func write(path string, data []byte, mode os.FileMode) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-func removeIfThere(path string) error {
+// Remove removes a file that may be gone already.
+func Remove(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

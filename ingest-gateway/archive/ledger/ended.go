@@ -60,7 +60,7 @@ type endedDay struct {
 // is damaged (a power cut can do that) counts as far as it can be read.
 func openEnded(dir, own string, log *slog.Logger) (*ended, error) {
 	e := &ended{path: filepath.Join(dir, endedFile), own: own, days: map[dayKey]map[string]wire.Totals{}, lost: map[string]time.Time{}}
-	if err := errors.Join(removeIfThere(e.path+durable.PartSuffix), e.load(log)); err != nil {
+	if err := errors.Join(durable.Remove(e.path+durable.PartSuffix), e.load(log)); err != nil {
 		return nil, err
 	}
 	paths, err := filepath.Glob(filepath.Join(dir, "*"+countersExtension))
@@ -76,7 +76,7 @@ func openEnded(dir, own string, log *slog.Logger) (*ended, error) {
 		return nil, err
 	}
 	for _, path := range paths {
-		if err := removeIfThere(path); err != nil {
+		if err := durable.Remove(path); err != nil {
 			return nil, err
 		}
 	}
@@ -213,11 +213,4 @@ func (e *ended) save() error {
 		return err
 	}
 	return durable.Replace(e.path, data, 0o640)
-}
-
-func removeIfThere(path string) error {
-	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }

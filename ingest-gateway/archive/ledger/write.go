@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/durable"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -101,7 +102,7 @@ func (l *Ledger) Close(ctx context.Context) error {
 	if err := l.ended.put(totals, false); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	if err := removeIfThere(l.path); err != nil {
+	if err := durable.Remove(l.path); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
 	l.mu.Lock()

@@ -217,27 +217,23 @@ func (a *Archive) isDamaged(ctx context.Context, instrument, id string) (bool, e
 	return err == nil && d.Cause != "" && d.RepairedAt == nil, err
 }
 
-// damage reads the record of an object's damage, and its revision; neither where
-// there is none.
+// damage reads the record of an object's damage as the bucket's leader has it, and its
+// revision; neither where there is none.
 func (a *Archive) damage(ctx context.Context, instrument, id string) (d wire.Damage, revision uint64, err error) {
 	if a.cfg.JetStream == nil {
 		return d, 0, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
 	defer cancel()
-	kv, err := a.statusBucket(ctx)
-	if err != nil {
-		return d, 0, err
-	}
-	e, err := kv.Get(ctx, wire.DamageKey(instrument, id))
+	value, revision, err := stream.Newest(ctx, a.cfg.JetStream, wire.StatusBucket(a.cfg.Site), wire.DamageKey(instrument, id))
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
 		return d, 0, nil
 	case err != nil:
 		return d, 0, fmt.Errorf("%w: bucket %s: %w", stream.ErrUnavailable, wire.StatusBucket(a.cfg.Site), err)
 	}
-	d, err = wire.DecodeDamage(e.Value())
-	return d, e.Revision(), err
+	d, err = wire.DecodeDamage(value)
+	return d, revision, err
 }
 
 // statusBucket is asked for once.

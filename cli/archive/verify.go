@@ -91,7 +91,7 @@ func (v *verify) compareKnown(ctx context.Context, b *backend.Backend) error {
 	if v.quick || now == known.Confirmed+known.Unconfirmed {
 		return nil
 	}
-	_, err = fmt.Fprintf(v.notes, "found now: %d. The archivist finds what it does not know yet when it next reads the archive, and takes back what is whole again; "+
+	_, err = fmt.Fprintf(v.notes, "found now: %d. The archivist finds what it does not know yet when it next reads the archive, and clears what is whole again; "+
 		"then substorm status, ledger and report say the same\n", now)
 	return err
 }

@@ -49,15 +49,7 @@ func TestRevokedUsersAreOut(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	system, err := systemUser(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	snc, err := nats.Connect(url, clientTLS(t, v, true), system)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer snc.Close()
+	snc := asSystem(t, v, url, keys)
 	var said strings.Builder
 	if err := Announce(ctx, snc, accounts, 1, &said); err != nil {
 		t.Fatal(err)
@@ -92,6 +84,21 @@ func TestRevokedUsersAreOut(t *testing.T) {
 	}
 }
 
+// asSystem connects as the user of the system account.
+func asSystem(t *testing.T, v *Memory, url string, keys map[string][]byte) *nats.Conn {
+	t.Helper()
+	system, err := systemUser(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(url, clientTLS(t, v, true), system)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
 // TestRevokedUserOfAnAccountThatNobodyUses: a server has an account's token in its configuration until somebody of the
 // account connects, and would take the revoked user by that. It is told all the same.
 func TestRevokedUserOfAnAccountThatNobodyUses(t *testing.T) {
@@ -115,15 +122,7 @@ func TestRevokedUserOfAnAccountThatNobodyUses(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	system, err := systemUser(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	snc, err := nats.Connect(url, clientTLS(t, v, true), system)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer snc.Close()
+	snc := asSystem(t, v, url, keys)
 	var said strings.Builder
 	if err := Announce(ctx, snc, accounts, 1, &said); err != nil {
 		t.Error(err)
@@ -170,15 +169,7 @@ func TestFullResolverStoresWhatIsPushed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	system, err := systemUser(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	snc, err := nats.Connect(url, clientTLS(t, v, true), system)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer snc.Close()
+	snc := asSystem(t, v, url, keys)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	id := string(account[keyAccountID])

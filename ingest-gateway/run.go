@@ -66,10 +66,8 @@ type gateway struct {
 	archive       *store.Archive
 	spool         *spool.Spool
 	replicas      *replicas
-	// quarantined is what was found before there was an archive to count it.
-	quarantined []spool.Quarantine
-	registry    *intake.Registry
-	names       *names.Names
+	registry      *intake.Registry
+	names         *names.Names
 	// certificates are nil where the pool has none.
 	certificates *certificate.Files
 	// edge is nil where no proxy is believed.
@@ -131,14 +129,14 @@ func (g *gateway) open(ctx context.Context) (err error) {
 	if g.js, err = jetstream.New(g.nc); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
-	if err := g.openSpool(); err != nil {
-		return err
-	}
 	g.ledger, err = ledger.Open(ledger.Config{
 		Dir: filepath.Join(cfg.DataDir, "ledger"), Site: cfg.Site, Gateway: cfg.Gateway,
 		Incarnation: g.incarnation, Logger: g.log,
 	})
 	if err != nil {
+		return err
+	}
+	if err := g.openSpool(); err != nil {
 		return err
 	}
 	limits := memoryLimits(cfg.MemoryBudget)
@@ -208,9 +206,6 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	})
 	if err := g.archive.KeepTime(filepath.Join(g.cfg.DataDir, "clock")); err != nil {
 		return err
-	}
-	for _, q := range g.quarantined {
-		g.archive.Quarantined(q)
 	}
 	g.registry = intake.NewRegistry()
 	registerRegistry(g.metrics, g.registry)

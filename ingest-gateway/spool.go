@@ -24,16 +24,17 @@ func (g *gateway) openSpool() error {
 	}
 	var err error
 	g.spool, err = spool.Open(spool.Config{
-		Dir: dir, Size: size, Logger: g.log,
-		Quarantined: func(q spool.Quarantine) {
-			if g.archive != nil {
-				g.archive.Quarantined(q)
-				return
-			}
-			g.quarantined = append(g.quarantined, q)
-		},
+		Dir: dir, Size: size, Logger: g.log, Quarantined: g.spoolCorrupt,
 	})
 	return err
+}
+
+// spoolCorrupt counts corrupt bytes of the spool that are put into quarantine by keep.
+func (g *gateway) spoolCorrupt(q spool.Quarantine, keep func() error) error {
+	if q.Notice != nil {
+		return g.ledger.Resolved(*q.Notice, wire.CauseCorrupt, keep)
+	}
+	return g.ledger.Unreadable(filepath.Base(q.File), q.Size, keep)
 }
 
 // shareOf returns how many bytes a folder may take of its volume.

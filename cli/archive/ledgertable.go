@@ -46,7 +46,8 @@ A gateway counts what it received; the archivist counts the rest from manifests 
 streams. What is announced and was not counted, since its gateway was killed in between,
 counts as received, and no longer as unfinished (Killed) or unknown.
 
--o json prints one instrument's day per line, with the columns of each gateway.`,
+-o json prints one instrument's day per line, with the columns of each gateway. What is
+known of damage, and when the archive was last read, goes to standard error.`,
 		Example: `  substorm archive ledger --day today
   substorm archive ledger --instrument allsky-1 -o json | jq .agree`,
 		Args: cobra.NoArgs,
@@ -63,9 +64,11 @@ counts as received, and no longer as unfinished (Killed) or unknown.
 					return err
 				}
 				if format == output.JSON {
-					return output.Lines(cmd.OutOrStdout(), ledgers)
+					err = output.Lines(cmd.OutOrStdout(), ledgers)
+				} else {
+					err = printLedgers(cmd.OutOrStdout(), b.Code, ledgers)
 				}
-				if err := printLedgers(cmd.OutOrStdout(), b.Code, ledgers); err != nil {
+				if err != nil {
 					return err
 				}
 				known, err := readDamage(cmd.Context(), js, b.Code, &s)

@@ -198,6 +198,15 @@ func (f *facts) setRecreated(name string, at time.Time) {
 	f.backends.Recreated[name] = at
 }
 
+// setStanding notes which streams stand, and says whether that is new.
+func (f *facts) setStanding(names []string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.backends.Standing
+	f.backends.Standing = names
+	return !slices.Equal(was, names)
+}
+
 func theObjectStore(b *plan.Backends) **plan.Finding   { return &b.ObjectStore }
 func theJetStream(b *plan.Backends) **plan.Finding     { return &b.JetStream }
 func theLeavesAccount(b *plan.Backends) **plan.Finding { return &b.LeavesAccount }

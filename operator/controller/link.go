@@ -50,10 +50,10 @@ type link struct {
 	// or a FeedConsumer.
 	feedFound, consumerFound func(name string)
 
-	// looked is keepFeeds' alone; keepJetStream's are stood, that all streams stood once,
+	// looked is keepFeeds' alone; keepJetStream's are stood, the streams that stood before,
 	// and copies, nil where there is no account of leaves.
 	looked looked
-	stood  bool
+	stood  []string
 	copies *copies
 
 	mu       sync.Mutex
@@ -195,13 +195,16 @@ func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.Jet
 func (l *link) noteMade(made []string, all bool) {
 	changed := false
 	for _, name := range made {
-		if l.stood {
+		if slices.Contains(l.stood, name) {
 			l.log.Warn("a stream was deleted, and is made anew", "stream", name)
 			l.facts.setRecreated(name, l.now())
 			changed = true
 		}
 	}
-	l.stood = l.stood || all
+	if all {
+		l.stood = l.want.names()
+		changed = l.facts.setStanding(l.stood) || changed
+	}
 	if changed {
 		l.changed()
 	}

@@ -108,7 +108,7 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 		s.cancel()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	next := &link{want: want, facts: s.facts, log: l.log.With("site", key.String()), now: l.now,
+	next := &link{want: want, stood: want.stood, facts: s.facts, log: l.log.With("site", key.String()), now: l.now,
 		changed:   func() { l.wakers.sites.wake(key); l.wakers.registries.wake(key) },
 		connected: func() { l.wakeAll(key, s.facts) },
 		feedFound: func(feed string) { wakeAllOf(&l.wakers.feeds, key.Namespace, []string{feed}) },
@@ -119,6 +119,7 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 	// Before the link runs: some of what it finds it finds once, as a Secret that cannot be read.
 	s.facts.setBackend(theObjectStore, nil)
 	s.facts.setBackend(theJetStream, nil)
+	s.facts.setStanding(nil)
 	before, done := s.done, make(chan struct{})
 	go func() {
 		defer close(done)

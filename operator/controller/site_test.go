@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,6 +160,32 @@ func TestSiteLosesStreamsInTurn(t *testing.T) {
 	lose("GAPS_hub")
 	c := w.awaits("Site", "hub", "StreamsIntact", "False/Recreated")
 	says(t, c, "KV_CURSOR_hub, KV_GAPS_hub, KV_LEDGER_hub")
+}
+
+// TestSiteLosesStreamsWhileNoOperatorRuns: an operator that begins anew knows what stood.
+func TestSiteLosesStreamsWhileNoOperatorRuns(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.applySite("hub", "hub")
+	w.awaits("Site", "hub", "Ready", "True/Ready")
+	eventually(t, "the streams are in the status", func() error {
+		var s v1alpha1.SiteStatus
+		if w.status("Site", "hub", &s); s.JetStream == nil || !slices.Contains(s.JetStream.Streams, "OBS_hub") {
+			return fmt.Errorf("status.jetStream is %v", s.JetStream)
+		}
+		return nil
+	})
+	w.stop()
+	js := w.nats.JetStream(t)
+	if err := errors.Join(js.DeleteStream(t.Context(), "OBS_hub"), js.DeleteKeyValue(t.Context(), "LEDGER_hub")); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	c := w.awaits("Site", "hub", "StreamsIntact", "False/Recreated")
+	says(t, c, "KV_LEDGER_hub", "OBS_hub")
+	if strings.Contains(c.Message, "NOTICE_hub") {
+		t.Errorf("it names streams that stand: %s", c.Message)
+	}
 }
 
 func TestSiteLosesAStream(t *testing.T) {

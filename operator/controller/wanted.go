@@ -27,6 +27,8 @@ type wanted struct {
 	// copied are the streams in the account of leaves.
 	copied  []plan.Stream
 	servers []string
+	// stood are the streams that stood on these servers before, as the Site's status has it.
+	stood []string
 
 	// store and jetStream are nil where a Secret is missing or can't be read;
 	// for the latter the reason stands in Amiss.
@@ -38,6 +40,19 @@ type wanted struct {
 	leaves *stream.Config
 }
 
+// names are the streams that are wanted, those of buckets included, in order.
+func (w wanted) names() []string {
+	var names []string
+	for _, s := range w.streams {
+		names = append(names, s.Name)
+	}
+	for _, b := range w.buckets {
+		names = append(names, streamOf(b.Name))
+	}
+	slices.Sort(names)
+	return names
+}
+
 func newWanted(site *v1alpha1.Site, secrets plan.Secrets, cluster string) wanted {
 	w := wanted{
 		marker:   plan.Marker(site, cluster),
@@ -46,6 +61,7 @@ func newWanted(site *v1alpha1.Site, secrets plan.Secrets, cluster string) wanted
 		buckets:  plan.Buckets(site),
 		copied:   plan.CopiedStreams(site),
 		servers:  site.Spec.JetStream.Servers,
+		stood:    plan.StoodStreams(site),
 	}
 	w.hash = w.digest(site, secrets)
 	if _, missing := secrets.Missing(plan.ObjectStoreSecrets(site)); !missing {

@@ -17,6 +17,23 @@ import (
 // recreatedShown is for how long it is shown that a stream was deleted.
 const recreatedShown = 24 * time.Hour
 
+// StoodStreams are the streams that stood on the servers that the Site names, buckets included: of those that are gone
+// somebody else has deleted them, also while no operator ran.
+func StoodStreams(site *v1alpha1.Site) []string {
+	if js := site.Status.JetStream; js != nil && slices.Equal(js.Servers, site.Spec.JetStream.Servers) {
+		return js.Streams
+	}
+	return nil
+}
+
+// standing is what StoodStreams reads: what is known until all streams stand.
+func (v SiteView) standing() *v1alpha1.JetStreamState {
+	if v.Backends.Standing == nil {
+		return v.Site.Status.JetStream
+	}
+	return &v1alpha1.JetStreamState{Servers: v.Site.Spec.JetStream.Servers, Streams: v.Backends.Standing}
+}
+
 // recreated are the streams and buckets that somebody else has deleted of late, by name:
 // those of the status too, where an operator that begins anew finds them.
 func (v SiteView) recreated() []v1alpha1.RecreatedStream {

@@ -23,6 +23,8 @@ type Backends struct {
 	Leaves map[string]LeafReport `json:"leaves,omitempty"`
 	// LeavesAccount is what is wrong with the account of leaves; nil where nothing is.
 	LeavesAccount *Finding `json:"leavesAccount,omitempty"`
+	// Standing streams, those of buckets included; nil until all of them stand.
+	Standing []string `json:"standing,omitempty"`
 	// Recreated streams, by name, those of buckets included: they stood, were gone, and
 	// were made anew at a time.
 	Recreated map[string]time.Time `json:"recreated,omitempty"`
@@ -138,6 +140,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		ObservedGeneration: v.Site.Generation,
 		Conditions:         c.is,
 		Instruments:        &counts,
+		JetStream:          v.standing(),
 		RecreatedStreams:   v.recreated(),
 		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
 		Leaves:             leaves,

@@ -29,7 +29,7 @@ const (
 func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || reread(was.Archive, is.Archive) || (was.FeedServer == nil) != (is.FeedServer == nil) ||
-			!equality.Semantic.DeepEqual(was.RecreatedStreams, is.RecreatedStreams) || reissued(ofFeedServer(was), ofFeedServer(is)))
+			!equality.Semantic.DeepEqual(was.RecreatedStreams, is.RecreatedStreams) || !equality.Semantic.DeepEqual(was.JetStream, is.JetStream) || reissued(ofFeedServer(was), ofFeedServer(is)))
 }
 
 // reclosed: other days of the ledger are closed, as happens once a day.

@@ -23,14 +23,14 @@ import (
 // page cache and so in the file. It is laid out for this machine's byte order and read by nobody else:
 //
 //	head     8 bytes magic, 4 bytes number of causes, then causes of 32 bytes each, in the order of their counters; the
-//	         boot of the machine
+//	         boot of the machine; at 4 KiB keys of 16 bytes, see ends
 //	slot...  instrument (length and up to 63 bytes), day (10 bytes, 6 spare), counters of 8 bytes, and twice what was
 //	         received, of which one is current
 //
 // A slot whose instrument has length 0 is free. The file grows by chunks of slots, whose space on the disk is reserved:
 // writing to a mapped page for which there is no space would end the process.
 const (
-	magic      = "SBSTLDG3"
+	magic      = "SBSTLDG4"
 	headSize   = 64 << 10 // as large as a page may be
 	causeSize  = 32
 	maxCauses  = 24
@@ -162,31 +162,44 @@ func boot() string {
 	return strings.TrimSpace(string(id))
 }
 
-// readCounters returns what an incarnation left that has ended: copies of its slots, the causes of their counters, and
-// whether all that it counted is there. Errors: errNotCounters, and the file system's.
-func readCounters(path string) (slots []*slot, causes []wire.Cause, complete bool, err error) {
+// left is what an incarnation left that has ended: copies of its slots, the causes of their counters, the keys of what it
+// counted that may still be in the spool, and whether all that it counted is there.
+type left struct {
+	slots    []*slot
+	causes   []wire.Cause
+	ends     []endKey
+	complete bool
+}
+
+// readCounters reads a file of counters. Errors: errNotCounters, and the file system's.
+func readCounters(path string) (left, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, false, err
+		return left{}, err
 	}
 	if len(data) < headSize || string(data[:len(magic)]) != magic {
-		return nil, nil, false, fmt.Errorf("%s: %w", path, errNotCounters)
+		return left{}, fmt.Errorf("%s: %w", path, errNotCounters)
 	}
 	is := boot()
-	complete = is != "" && string(bytes.TrimRight(data[bootAt:bootAt+bootSize], "\x00")) == is
+	l := left{complete: is != "" && string(bytes.TrimRight(data[bootAt:bootAt+bootSize], "\x00")) == is}
 	n := min(binary.NativeEndian.Uint32(data[8:]), maxCauses)
 	for i := range int(n) {
 		name := data[causesAt+i*causeSize:][:causeSize]
-		causes = append(causes, wire.Cause(bytes.TrimRight(name, "\x00")))
+		l.causes = append(l.causes, wire.Cause(bytes.TrimRight(name, "\x00")))
+	}
+	for _, k := range endsIn(data) {
+		if k != (endKey{}) {
+			l.ends = append(l.ends, k)
+		}
 	}
 	for at := headSize; at+slotSize <= len(data); at += slotSize {
 		s := new(slot)
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(s)), slotSize), data[at:])
 		if _, _, ok := s.key(); ok {
-			slots = append(slots, s)
+			l.slots = append(l.slots, s)
 		}
 	}
-	return slots, causes, complete, nil
+	return l, nil
 }
 
 // cause returns the index of a cause among the counters by cause. Beyond the last one causes share it.

@@ -39,6 +39,8 @@ type ended struct {
 	days map[dayKey]map[string]wire.Totals // by incarnation
 	// lost are incarnations whose counters could not be read in full, and when that was found.
 	lost map[string]time.Time
+	// ends are the keys of what ended incarnations counted that may still be in the spool, as text, at most maxEnds.
+	ends []string
 	// epoch of the Site's ledger that has all of it; empty where none is known to.
 	epoch string
 }
@@ -47,6 +49,7 @@ type endedFormat struct {
 	Format int                  `json:"format"`
 	Epoch  string               `json:"epoch,omitempty"`
 	Lost   map[string]time.Time `json:"lost,omitempty"`
+	Ends   []string             `json:"ends,omitempty"`
 	Days   []endedDay           `json:"days"`
 }
 
@@ -99,7 +102,7 @@ func (e *ended) load(log *slog.Logger) error {
 	if err := wire.CheckFormat(f.Format); err != nil {
 		return fmt.Errorf("%s: %w", e.path, err)
 	}
-	e.epoch = f.Epoch
+	e.epoch, e.ends = f.Epoch, f.Ends
 	maps.Copy(e.lost, f.Lost)
 	for _, d := range f.Days {
 		e.days[dayKey{d.Instrument, d.Day}] = d.Incarnations
@@ -110,18 +113,19 @@ func (e *ended) load(log *slog.Logger) error {
 // end adds what an incarnation received that left its counters.
 func (e *ended) end(path string, log *slog.Logger) error {
 	incarnation := strings.TrimSuffix(filepath.Base(path), countersExtension)
-	slots, causes, complete, err := readCounters(path)
+	is, err := readCounters(path)
 	if err != nil && !errors.Is(err, errNotCounters) {
 		return err
 	}
-	if !complete {
+	if !is.complete {
 		log.Warn("counts of an earlier incarnation may be lost: the machine was started anew since, or the file is damaged", "incarnation", incarnation, "error", err)
 		e.lost[incarnation] = time.Now().UTC()
 	}
-	for k, t := range final(slots, causes) {
-		t.Incomplete = !complete
+	for k, t := range final(is.slots, is.causes) {
+		t.Incomplete = !is.complete
 		e.set(k, incarnation, t)
 	}
+	e.keep(is.ends)
 	e.epoch = ""
 	return nil
 }
@@ -137,11 +141,12 @@ func (e *ended) set(k dayKey, incarnation string, t wire.Totals) {
 	e.days[k][incarnation] = t
 }
 
-// put replaces what the own incarnation received on days that it does not count in for now, or any more. Written says
-// that the Site's ledger has it.
-func (e *ended) put(of map[dayKey]wire.Totals, written bool) error {
+// put replaces what the own incarnation received on days that it does not count in for now, or any more, and
+// adds the keys of what it counted that may still be in the spool. Written says that the Site's ledger has the totals.
+func (e *ended) put(of map[dayKey]wire.Totals, ends []endKey, written bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.keep(ends)
 	if len(of) > 0 && !written {
 		e.epoch = ""
 	}
@@ -149,6 +154,32 @@ func (e *ended) put(of map[dayKey]wire.Totals, written bool) error {
 		e.set(k, e.own, t)
 	}
 	return e.save()
+}
+
+// keep notes the keys of what an incarnation counted that may still be in the spool.
+func (e *ended) keep(ends []endKey) {
+	for _, k := range ends {
+		if k != (endKey{}) && !slices.Contains(e.ends, k.String()) {
+			e.ends = append(e.ends, k.String())
+		}
+	}
+	e.ends = e.ends[max(0, len(e.ends)-maxEnds):]
+}
+
+// hasCounted says whether an ended incarnation counted what a key names, which may still be in the spool.
+func (e *ended) hasCounted(k endKey) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Contains(e.ends, k.String())
+}
+
+// forget drops the key of what left the spool. It leaves the file when that is next written.
+func (e *ended) forget(k endKey) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i := slices.Index(e.ends, k.String()); i >= 0 {
+		e.ends = slices.Delete(e.ends, i, i+1)
+	}
 }
 
 // totals returns what was received of a day, by incarnation.
@@ -204,7 +235,7 @@ func (e *ended) setWritten(epoch string) error {
 }
 
 func (e *ended) save() error {
-	f := endedFormat{Format: wire.Format, Epoch: e.epoch, Lost: e.lost}
+	f := endedFormat{Format: wire.Format, Epoch: e.epoch, Lost: e.lost, Ends: e.ends}
 	for _, k := range slices.SortedFunc(maps.Keys(e.days), byDay) {
 		f.Days = append(f.Days, endedDay{k.instrument, k.day, e.days[k]})
 	}

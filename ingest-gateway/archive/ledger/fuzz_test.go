@@ -62,14 +62,14 @@ func FuzzCounters(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		slots, causes, _, err := readCounters(path)
+		is, err := readCounters(path)
 		if err != nil && !errors.Is(err, errNotCounters) {
 			t.Fatalf("error of no known kind: %v", err)
 		}
-		if len(causes) > maxCauses {
-			t.Fatalf("%d causes", len(causes))
+		if len(is.causes) > maxCauses {
+			t.Fatalf("%d causes", len(is.causes))
 		}
-		for _, s := range slots {
+		for _, s := range is.slots {
 			if instrument, day, ok := s.key(); !ok || instrument == "" || day == "" {
 				t.Fatalf("a slot of %q, %q", instrument, day)
 			}

@@ -47,6 +47,7 @@ type Ledger struct {
 	mu       sync.RWMutex
 	cells    map[cellKey]*cell
 	counters *counterFile
+	leaving  sync.Mutex // of the keys of what leaves the spool
 
 	// ended is what earlier incarnations received, and this one on days that are no longer in memory.
 	ended *ended
@@ -182,17 +183,6 @@ func (l *Ledger) Received(instrument string, at time.Time, size int64, digest wi
 		r.digest = r.digest.Plus(digest)
 	})
 	c.received.Store(at.UnixNano())
-}
-
-// Resolved counts an object that was received into the spool, by this incarnation or an earlier one, and will not be
-// announced, for cause.
-func (l *Ledger) Resolved(instrument string, at time.Time, cause wire.Cause, size int64, digest wire.Digest) {
-	l.Unfinished(instrument, at, cause, size)
-	l.cell(instrument, at).change(func(r *received) {
-		r.resolved++
-		r.resolvedBytes += uint64(size)
-		r.digest = r.digest.Minus(digest)
-	})
 }
 
 func (c *cell) change(f func(*received)) {

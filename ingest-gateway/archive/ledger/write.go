@@ -99,7 +99,7 @@ func (l *Ledger) Close(ctx context.Context) error {
 	totals := final(slots, l.counters.causes)
 	l.mu.RUnlock()
 	// Until they are written, no ledger has all of them: a kill from here on leaves them to the next incarnation.
-	if err := l.ended.put(totals, false); err != nil {
+	if err := l.ended.put(totals, endsIn(l.counters.head), false); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
 	if err := durable.Remove(l.path); err != nil {
@@ -266,7 +266,7 @@ func (l *Ledger) prune(at time.Time) error {
 	if len(old) == 0 {
 		return nil
 	}
-	if err := l.ended.put(totals, true); err != nil {
+	if err := l.ended.put(totals, nil, true); err != nil {
 		return err
 	}
 	for key, c := range old {

@@ -87,7 +87,7 @@ func checkDamaged(t *testing.T, name, dir, path string, damaged []byte, objects 
 	}
 	// After all of that, it is still told how much is in quarantine, none of it is
 	// told of as new, and nothing else is left.
-	s, err := Open(Config{Dir: copied, Size: 1 << 30, unsafe: true, Quarantined: func(q Quarantine) { t.Errorf("%s: told twice of %+v", name, q) }})
+	s, err := Open(Config{Dir: copied, Size: 1 << 30, unsafe: true, Quarantined: func(q Quarantine, _ func() error) error { t.Errorf("%s: told twice of %+v", name, q); return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestGarbageBehindTheEnd(t *testing.T) {
 			path := oneObject(t, dir, data)
 			change(t, path, func(b []byte) []byte { return append(b, garbage...) })
 			var told []Quarantine
-			s := open(t, Config{Dir: dir, Quarantined: func(q Quarantine) { told = append(told, q) }})
+			s := open(t, Config{Dir: dir, Quarantined: func(q Quarantine, keep func() error) error { told = append(told, q); return keep() }})
 			kept := quarantined(t, dir)
 			if st := s.Stats(); st.Quarantined != 1 || st.Cut != 0 || len(told) != 1 || told[0].Size != 900 || len(kept) != 1 {
 				t.Fatalf("%+v, told of %v, kept %v", st, told, kept)
@@ -273,7 +273,7 @@ func TestQuarantineOnAFullVolume(t *testing.T) {
 		t.Fatalf("the volume is not full: %v", err)
 	}
 	told := 0
-	cfg := Config{Dir: dir, Quarantined: func(Quarantine) { told++ }}
+	cfg := Config{Dir: dir, Quarantined: func(_ Quarantine, keep func() error) error { told++; return keep() }}
 	for range 2 {
 		closeSpool(t, open(t, cfg))
 	}
@@ -353,7 +353,7 @@ func TestQuarantineAgain(t *testing.T) {
 	change(t, path, func(b []byte) []byte { return append(b, 1, 2, 3) })
 	for life := range 3 {
 		told := 0
-		s := open(t, Config{Dir: dir, Quarantined: func(Quarantine) { told++ }})
+		s := open(t, Config{Dir: dir, Quarantined: func(_ Quarantine, keep func() error) error { told++; return keep() }})
 		if st := s.Stats(); st.Quarantined != 1 || (told == 1) != (life == 0) {
 			t.Errorf("life %d: told %d times, %+v", life, told, st)
 		}

@@ -235,7 +235,8 @@ func (e *Entry) Quarantine(why error) error {
 	if len(e.parts) > 0 {
 		chunks = append(chunks, runs...)
 	}
-	if _, err := e.spool.quarantine(e.segment, e.offset, &e.Notice, why, chunks...); err != nil {
+	counted := func(_ Quarantine, keep func() error) error { return keep() } // by who asks for it
+	if err := e.spool.quarantine(e.segment, e.offset, &e.Notice, why, counted, chunks...); err != nil {
 		return err
 	}
 	return e.spool.Done(e)

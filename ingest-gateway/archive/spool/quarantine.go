@@ -69,12 +69,12 @@ func (s *Spool) quarantineSegment(g *segment, why error) error {
 	if _, err := os.Lstat(to); err == nil { // the same bytes, from before
 		return os.Remove(g.path)
 	}
-	if err := errors.Join(os.Rename(g.path, to), s.syncDir(filepath.Dir(to))); err != nil {
+	q := Quarantine{File: to, Size: g.size}
+	if err := s.tell(q, func() error { return errors.Join(os.Rename(g.path, to), s.syncDir(filepath.Dir(to))) }); err != nil {
 		return err
 	}
 	s.used += g.size
-	s.report(Quarantine{File: to, Size: g.size}, why)
-	s.tell(Quarantine{File: to, Size: g.size})
+	s.report(q, why)
 	return nil
 }
 
@@ -88,24 +88,21 @@ func (s *Spool) quarantineGap(g *segment, f *os.File, from, to int64) {
 		}
 	}
 	why := fmt.Errorf("%w: %d bytes at %d of segment %d", ErrCorrupt, to-from, from, g.number)
-	isNew, err := s.quarantine(g, from, n, why, run{g, from, to - from})
-	if err != nil {
+	if err := s.quarantine(g, from, n, why, s.tell, run{g, from, to - from}); err != nil {
 		s.mu.Lock()
 		g.only = true
 		s.mu.Unlock()
 		s.cfg.Logger.Error("corrupt bytes of the spool cannot be copied into quarantine: the segment's file is the only copy, and stays. Make room on the volume, and restart the pod", "file", g.path,
 			"offset", from, "bytes", to-from, "error", err)
 	}
-	if isNew { // where there is no room it is told of by the life that finds some
-		s.tell(Quarantine{Size: to - from, Notice: n})
-	}
 }
 
-// tell tells who asked to hear of it.
-func (s *Spool) tell(q Quarantine) {
-	if s.cfg.Quarantined != nil {
-		s.cfg.Quarantined(q)
+// tell tells who asked to hear of it, and puts it into quarantine by keep.
+func (s *Spool) tell(q Quarantine, keep func() error) error {
+	if s.cfg.Quarantined == nil {
+		return keep()
 	}
+	return s.cfg.Quarantined(q, keep)
 }
 
 // quarantinePath names a file after where its bytes lay and what they are: a
@@ -120,33 +117,34 @@ func (s *Spool) quarantinePath(number uint64, offset int64, ending string, chunk
 }
 
 // quarantine copies bytes into a file of its own, named after where they lay
-// and what they are. What an earlier life quarantined is not new, and not
-// reported again.
-func (s *Spool) quarantine(g *segment, offset int64, n *wire.Notice, why error, chunks ...run) (isNew bool, err error) {
+// and what they are, and gives it that name by keep, which tell calls. What an
+// earlier life quarantined is not told, and not reported, again.
+func (s *Spool) quarantine(g *segment, offset int64, n *wire.Notice, why error, tell func(q Quarantine, keep func() error) error, chunks ...run) error {
 	path, err := s.quarantinePath(g.number, offset, ".bin", chunks...)
 	if err != nil {
-		return false, fmt.Errorf("quarantine: %w", err)
+		return fmt.Errorf("quarantine: %w", err)
 	}
 	if _, err := os.Lstat(path); err == nil {
-		return false, nil
+		return nil
+	}
+	q := Quarantine{File: path, Notice: n}
+	for _, c := range chunks {
+		q.Size += c.size
 	}
 	part := path + unfinishedCopy
-	if err := s.copyOut(part, chunks); err != nil {
+	err = s.copyOut(part, chunks)
+	if err == nil {
+		err = tell(q, func() error { return errors.Join(os.Rename(part, path), s.syncDir(filepath.Dir(path))) })
+	}
+	if err != nil {
 		_ = os.Remove(part)
-		return false, fmt.Errorf("quarantine: %w", err)
-	}
-	if err := errors.Join(os.Rename(part, path), s.syncDir(filepath.Dir(path))); err != nil {
-		return false, fmt.Errorf("quarantine: %w", err)
-	}
-	size := int64(0)
-	for _, c := range chunks {
-		size += c.size
+		return fmt.Errorf("quarantine: %w", err)
 	}
 	s.mu.Lock()
-	s.used += size
+	s.used += q.Size
 	s.mu.Unlock()
-	s.report(Quarantine{File: path, Size: size, Notice: n}, why)
-	return true, nil
+	s.report(q, why)
+	return nil
 }
 
 func (s *Spool) copyOut(path string, chunks []run) error {

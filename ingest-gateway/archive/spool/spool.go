@@ -60,9 +60,10 @@ type Config struct {
 	// SegmentSize in bytes; 0 is DefaultSegmentSize.
 	SegmentSize int64
 	Logger      *slog.Logger
-	// Quarantined hears of corrupt bytes that Open or Next found and put into
-	// quarantine. It may be nil, and must not call the spool.
-	Quarantined func(Quarantine)
+	// Quarantined hears of corrupt bytes that Open or Next found, and calls keep,
+	// which puts them into quarantine. What keep does is done once; a kill before
+	// that lets the bytes be found again. It may be nil, and must not call the spool.
+	Quarantined func(q Quarantine, keep func() error) error
 
 	// unsafe leaves out every sync: what a power cut then does is a test's control.
 	unsafe bool

@@ -184,23 +184,7 @@ func (a *Archive) arrived(ctx context.Context, e *spool.Entry, n wire.Notice) er
 // quarantine keeps an entry apart that is corrupt, or that the store does not take. It
 // was receipted: the ledger says that it is not in the archive, and why.
 func (a *Archive) quarantine(e *spool.Entry, why error) error {
-	if err := e.Quarantine(why); err != nil {
-		return err
-	}
-	n := e.Notice
-	a.cfg.Ledger.Resolved(n.Instrument, n.ReceivedAt, wire.CauseCorrupt, n.Size, n.Digest)
-	return nil
-}
-
-// Quarantined counts corrupt bytes of the spool that were put into quarantine.
-func (a *Archive) Quarantined(q spool.Quarantine) {
-	if n := q.Notice; n != nil {
-		a.cfg.Ledger.Resolved(n.Instrument, n.ReceivedAt, wire.CauseCorrupt, n.Size, n.Digest)
-		return
-	}
-	now := time.Now()
-	a.cfg.Ledger.ObjectBegun(wire.UnknownInstrument, now)
-	a.cfg.Ledger.Unfinished(wire.UnknownInstrument, now, wire.CauseCorrupt, q.Size)
+	return a.cfg.Ledger.Resolved(e.Notice, wire.CauseCorrupt, func() error { return e.Quarantine(why) })
 }
 
 // announceEntry announces an object that is stored, and tries until ctx ends.

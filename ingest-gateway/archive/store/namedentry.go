@@ -121,12 +121,9 @@ func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Noti
 // finishRepeated finishes an entry of which an equal object is announced under
 // its name. It was counted as received, and is not kept once more.
 func (a *Archive) finishRepeated(e *spool.Entry) error {
-	n := e.Notice
-	if err := a.finish(e); err != nil {
-		return err
+	err := a.cfg.Ledger.Resolved(e.Notice, wire.CauseRepeated, func() error { return a.finish(e) })
+	if err == nil {
+		a.metrics.repeated.WithLabelValues(e.Notice.Instrument).Inc()
 	}
-	a.isHome(e.Peer, n.ID)
-	a.cfg.Ledger.Resolved(n.Instrument, n.ReceivedAt, wire.CauseRepeated, n.Size, n.Digest)
-	a.metrics.repeated.WithLabelValues(n.Instrument).Inc()
-	return nil
+	return err
 }

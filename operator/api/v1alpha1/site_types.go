@@ -295,6 +295,11 @@ type SiteStatus struct {
 	// +optional
 	Leaves []LeafStatus `json:"leaves,omitempty"`
 
+	// JetStream says which streams the operator made, and where: by it an operator that
+	// begins anew knows which were deleted meanwhile.
+	// +optional
+	JetStream *JetStreamState `json:"jetStream,omitempty"`
+
 	// RecreatedStreams were deleted by somebody else within the last day, and made anew;
 	// key-value buckets are among them.
 	// +listType=map
@@ -311,6 +316,19 @@ type SiteStatus struct {
 	// last looked; absent until it has reported.
 	// +optional
 	Archive *ArchiveState `json:"archive,omitempty"`
+}
+
+// JetStreamState names the streams of a Site.
+type JetStreamState struct {
+	// Servers as in spec.jetStream.servers when the streams were last looked at.
+	// +listType=atomic
+	// +required
+	Servers []string `json:"servers"`
+
+	// Streams that stand; the names of key-value buckets begin with KV_.
+	// +listType=set
+	// +required
+	Streams []string `json:"streams"`
 }
 
 // RecreatedStream is a stream that was deleted and made anew.

@@ -23,6 +23,44 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// Anonymous clients leave a part of what one FeedConsumer may have to who shows a token: the consumer itself, and readers.
+func TestAnonymousClientsKeepNobodyOutOfAConsumer(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, consumer("few", wire.DeliveryServerSentEvents, func(c *wire.ConsumerEntry) { c.MaxConnections = 8 }))
+	l.registry.Instruments[0].Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
+	l.registry.Readers = []wire.ReaderEntry{{Reader: "uni", Tokens: []wire.TokenHash{hash("uni")}}}
+	l.declare()
+	f := l.start()
+	connect := func(header http.Header) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at(f, "http", "events", "few", ""), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = header
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp.StatusCode
+	}
+	anonymous := 0
+	for ; connect(http.Header{}) == http.StatusOK; anonymous++ {
+		if anonymous == 8 {
+			t.Fatal("more than maxConnections")
+		}
+	}
+	for _, who := range []string{"few", "uni"} {
+		if status := connect(bearer(who)); status != http.StatusOK {
+			t.Errorf("%s, with its token, beside %d anonymous clients: %d", who, anonymous, status)
+		}
+	}
+	if status := connect(bearer("uni")); status != http.StatusTooManyRequests {
+		t.Errorf("beyond maxConnections: %d", status)
+	}
+}
+
 // Who may have what: each door answers strangers, readers and consumers as the
 // Instruments say.
 func TestWhoMayRead(t *testing.T) {

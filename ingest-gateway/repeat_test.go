@@ -237,16 +237,18 @@ func TestRepeatClosesDamage(t *testing.T) {
 	l.awaitLedger(t, "camera", wire.StepDamaged, func(s wire.Totals) bool { return s.Objects == 0 })
 }
 
-// What was purged stays so: its name is taken, and its bytes are not kept again.
-func TestRepeatOfWhatIsPurged(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	port := parts.FreePort(t)
-	l.declare(t, httpInstrument("camera", port))
+// removed leaves a gateway with a name whose object was removed by somebody, or by its
+// retention, and returns the port and the object.
+func (l *lab) removed(t *testing.T, acknowledge, by string) (port int, object []byte) {
+	t.Helper()
+	port = parts.FreePort(t)
+	e := httpInstrument("camera", port)
+	e.Acknowledge = acknowledge
+	l.declare(t, e)
 	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "100ms"}})
 	g.awaitReady()
 	awaitListening(t, port)
-	object := random(1, 300_000)
+	object = random(1, 300_000)
 	put(in(port, "camera", "a"), object).wantReceipt(t, 201, object)
 	l.awaitMarked(t, "a")
 	n := l.notices(t)[0]
@@ -255,15 +257,56 @@ func TestRepeatOfWhatIsPurged(t *testing.T) {
 		t.Fatal(err)
 	}
 	lose["deleted"](t, l, n.Key)
-	purged, at := n.Record, time.Now().UTC()
-	purged.State, purged.PurgedAt = wire.StatePurged, &at
-	l.list(t, purged)
+	is, at := n.Record, time.Now().UTC()
+	is.State, is.PurgedAt, is.ChangedBy = wire.StatePurged, &at, by
+	l.list(t, is)
 	g = l.start(t, gatewayOptions{})
 	g.awaitReady()
 	awaitListening(t, port)
+	return port, object
+}
+
+// What was purged on purpose is not stored again.
+func TestRepeatOfWhatIsPurged(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port, object := l.removed(t, "Stored", "ops@example.org")
 	put(in(port, "camera", "a"), object).wantReceipt(t, 200, object)
-	if keys := l.keys(t, n.Key); len(keys) != 0 {
+	if keys := l.keys(t, "o/"+l.site+"/camera/"); len(keys) != 0 {
 		t.Errorf("the bytes of what was purged are kept again: %v", keys)
+	}
+}
+
+// What expired is stored as the next version of its name when it is sent again, also by way of
+// the spool, and a second repeat repeats that.
+func TestRepeatOfWhatExpired(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]bool{"the store answers": false, "the store is away": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			port, object := l.removed(t, "StoredOrSpooled", wire.ByRetention)
+			if away {
+				l.minio.Kill()
+			}
+			put(in(port, "camera", "a"), object).wantReceipt(t, 201, object)
+			if away {
+				l.minio.Start()
+			}
+			await(t, "it is announced as the second version", func() (bool, string) {
+				notices := l.notices(t)
+				return len(notices) == 2 && notices[1].Version == 2, fmt.Sprintf("%+v", notices)
+			})
+			second := wire.NamedKey(l.site, "camera", "a", 2)
+			if digest, _ := l.digestOf(t, wire.Record{ID: second, Key: second, Size: int64(len(object))}); digest != sha256.Sum256(object) {
+				t.Errorf("%s has digest %s", second, digest)
+			}
+			l.awaitMarked(t, "a")
+			put(in(port, "camera", "a"), object).wantReceipt(t, 200, object)
+			if keys := l.keys(t, "o/"+l.site+"/camera/"); len(keys) != 1 || keys[0] != second {
+				t.Errorf("the bucket holds %v", keys)
+			}
+		})
 	}
 }
 

@@ -60,7 +60,7 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 	return &Admission{
 		cfg: cfg, readers: Readers{Certificates: cfg.Certificates}, limiter: NewLimiter(cfg.Limits, cfg.Metrics),
 		failures: newFailures(limits, cfg), doubted: semaphore.NewWeighted(doubtedLookups), edge: newEdge(cfg.Proxies, cfg.Logger, cfg.Metrics),
-		Sockets: NewSockets(cfg.MaxSockets, cfg.Proxies, cfg.Metrics), requests: NewPlaces(cfg.MaxSockets), Connections: NewPlaces(cfg.MaxConnections),
+		Sockets: NewSockets(cfg.MaxSockets, cfg.Proxies, cfg.Metrics), requests: NewPlaces(cfg.MaxSockets, podFull), Connections: NewPlaces(cfg.MaxConnections, podFull),
 	}
 }
 

@@ -36,7 +36,7 @@ type failures struct {
 
 func newFailures(limits Limits, cfg AdmissionConfig) *failures {
 	f := &failures{
-		allowed: limits.Failures, hold: limits.Patience, held: NewPlaces(limits.Waiting), proxies: cfg.Proxies, log: cfg.Logger,
+		allowed: limits.Failures, hold: limits.Patience, held: NewPlaces(limits.Waiting, podFull), proxies: cfg.Proxies, log: cfg.Logger,
 		lines: rate.NewLimiter(rate.Limit(guessLines.PerSecond), guessLines.Burst), rates: rates{most: limits.Clients, clients: map[client]*list.Element{}},
 		counter: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_feed_authentication_failed_total", Help: "Requests that showed a token, ticket or certificate that is nobody's.",

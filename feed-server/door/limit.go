@@ -95,7 +95,7 @@ type limited struct {
 func NewLimiter(limits Limits, metrics prometheus.Registerer) *Limiter {
 	limits = limits.withDefaults()
 	l := &Limiter{
-		limits: limits, waiting: NewPlaces(limits.Waiting), rates: rates{most: limits.Clients, clients: map[client]*list.Element{}},
+		limits: limits, waiting: NewPlaces(limits.Waiting, podFull), rates: rates{most: limits.Clients, clients: map[client]*list.Element{}},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_archive_limited_total", Help: "Requests that were answered 429 because their client asked too often, by class of client.",
 		}, []string{"class"}),

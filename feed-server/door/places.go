@@ -25,23 +25,39 @@ const (
 // have shown who they are, and of the rest each address has a part: many who show nothing
 // keep no reader out, and one address keeps nobody out.
 type Places struct {
+	full func(held int) *problem.Problem
+
+	mu sync.Mutex
 	// most of all, of those who show nothing together, and of each of their addresses.
 	most, anonymous, address int
 
-	mu          sync.Mutex
 	held        int
 	anonymously int
 	of          map[netip.Addr]int
 }
 
-// NewPlaces returns so many; 0: any number.
-func NewPlaces(most int) *Places {
-	p := &Places{most: most, of: map[netip.Addr]int{}}
+// NewPlaces returns so many; 0: any number. Full says why there are no more.
+func NewPlaces(most int, full func(held int) *problem.Problem) *Places {
+	p := &Places{full: full, of: map[netip.Addr]int{}}
+	p.Bound(most)
+	return p
+}
+
+// podFull is for what the pod's memory bounds.
+func podFull(held int) *problem.Problem {
+	return problem.New(http.StatusServiceUnavailable, "%d connections are open here, as many as this replica has memory for: "+
+		"another may have room, see spec.feedServer.resources of the Site", held).After(RetryAway)
+}
+
+// Bound changes how many there are. Who holds one keeps it.
+func (p *Places) Bound(most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.most, p.anonymous, p.address = most, 0, 0
 	if most > 0 {
 		p.anonymous = most - reserved(most)
 		p.address = min(p.anonymous, max(leastPerAddress, p.anonymous/addressShare))
 	}
-	return p
 }
 
 // reserved is how many of all are kept for readers. Of a single one none is.
@@ -75,13 +91,12 @@ func (p *Places) Enter(address netip.Addr, who Identity) (leave func(), refused 
 func (p *Places) refuse(address netip.Addr, anonymous bool) *problem.Problem {
 	switch {
 	case p.held >= p.most:
-		return problem.New(http.StatusServiceUnavailable, "%d connections are open here, as many as this replica has memory for: "+
-			"another may have room, see spec.feedServer.resources of the Site", p.held).After(RetryAway)
+		return p.full(p.held)
 	case anonymous && p.of[address] >= p.address:
 		return problem.New(http.StatusTooManyRequests, "%d connections from your address are open here, as many as one address may have without a token: "+
 			"close some, or show a token", p.address).After(RetryAway)
 	case anonymous && p.anonymously >= p.anonymous:
-		return problem.New(http.StatusServiceUnavailable, "%d connections are open here without a token, and the rest of the %d that this replica has memory for is kept for readers: "+
+		return problem.New(http.StatusServiceUnavailable, "%d connections are open here without a token, and the rest of %d is kept for readers: "+
 			"show a token, or ask again", p.anonymously, p.most).After(RetryAway)
 	default:
 		return nil

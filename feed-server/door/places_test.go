@@ -23,7 +23,7 @@ func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, byte(n >
 // Who shows nothing has a part of all places, and each of their addresses a part of that.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	p := NewPlaces(256)
+	p := NewPlaces(256, podFull)
 	enter := func(n int, who Identity) (leave func(), status int) {
 		leave, refused := p.Enter(address(n), who)
 		if refused != nil {

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -178,32 +179,42 @@ func (c *connection) counting(write writer) writer {
 	}
 }
 
-// enter counts a connection, where there is room for it.
+// openTo are the connections that are open to one consumer, and how many there may be.
+type openTo struct {
+	all    map[*connection]struct{}
+	places *door.Places
+}
+
+// enter counts a connection, where the consumer and the pod may have one more.
 func (s *Server) enter(c *connection, r *http.Request) *problem.Problem {
-	entry := c.selection.Consumer
-	most := entry.MaxConnections
-	if most <= 0 {
-		most = defaultConnections
-	}
+	name := c.selection.Consumer.Consumer
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining.Load() {
 		return problem.New(http.StatusServiceUnavailable, "%v", errDraining).After(retrySoon)
 	}
-	if len(s.connections[entry.Consumer]) >= most {
-		return problem.New(http.StatusTooManyRequests, "FeedConsumer %s has %d connections here, as many as it may: raise spec.maxConnections, or make another",
-			entry.Consumer, most).After(retryAway)
+	of := s.connections[name]
+	if of == nil {
+		of = &openTo{all: map[*connection]struct{}{}, places: door.NewPlaces(0, func(held int) *problem.Problem {
+			return problem.New(http.StatusTooManyRequests, "FeedConsumer %s has %d connections here, as many as it may: raise spec.maxConnections, or make another",
+				name, held).After(retryAway)
+		})}
 	}
-	release, full := s.cfg.Admission.Connections.Enter(s.cfg.Admission.AddressOf(r), c.who)
+	of.places.Bound(cmp.Or(max(c.selection.Consumer.MaxConnections, 0), defaultConnections))
+	address := s.cfg.Admission.AddressOf(r)
+	leaveConsumer, full := of.places.Enter(address, c.who)
 	if full != nil {
+		return full
+	}
+	leavePod, full := s.cfg.Admission.Connections.Enter(address, c.who)
+	if full != nil {
+		leaveConsumer()
 		s.full.Inc()
 		return full
 	}
-	c.release = release
-	if s.connections[entry.Consumer] == nil {
-		s.connections[entry.Consumer] = map[*connection]struct{}{}
-	}
-	s.connections[entry.Consumer][c] = struct{}{}
+	c.release = func() { leaveConsumer(); leavePod() }
+	of.all[c] = struct{}{}
+	s.connections[name] = of
 	s.open.Add(1)
 	return nil
 }
@@ -220,7 +231,8 @@ func (s *Server) leave(c *connection) {
 	defer s.mu.Unlock()
 	c.release()
 	name := c.selection.Consumer.Consumer
-	if delete(s.connections[name], c); len(s.connections[name]) == 0 {
+	of := s.connections[name]
+	if delete(of.all, c); len(of.all) == 0 {
 		delete(s.connections, name)
 	}
 	s.open.Done()
@@ -231,8 +243,8 @@ func (s *Server) leave(c *connection) {
 func (s *Server) review(snapshot *registry.Snapshot) {
 	s.mu.Lock()
 	var all []*connection
-	for _, some := range s.connections {
-		for c := range some {
+	for _, of := range s.connections {
+		for c := range of.all {
 			all = append(all, c)
 		}
 	}

@@ -82,7 +82,7 @@ type Server struct {
 	open     sync.WaitGroup
 
 	mu          sync.Mutex
-	connections map[string]map[*connection]struct{} // by consumer
+	connections map[string]*openTo // by consumer
 }
 
 // New listens, so that an address in use is an error here; Run answers.
@@ -95,7 +95,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("serve feeds: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, listener: l, connections: map[string]map[*connection]struct{}{},
+		cfg: cfg, listener: l, connections: map[string]*openTo{},
 		tickets: &tickets{js: cfg.JetStream, site: cfg.Site, rates: newRates(ticketRate, ticketBurst)}, asking: newRates(samplingRate, samplingBurst),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_feed_refused_total", Help: "Requests for live feeds that were refused, by status of HTTP.",

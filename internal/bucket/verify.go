@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/tree"
@@ -34,6 +35,16 @@ func Verify(ctx context.Context, store objectstore.Store, r wire.Record, through
 	}
 	_, err = io.Copy(io.Discard, source)
 	return err
+}
+
+// rewrittenAfter is how long after its receipt an object may have been stored without being
+// read: later it came out of a spool, or something else wrote it again.
+const rewrittenAfter = time.Minute
+
+// MayBeRewritten says whether something may have overwritten an object since it was received:
+// its size and metadata do not tell.
+func MayBeRewritten(info objectstore.Info, receivedAt time.Time) bool {
+	return info.ModifiedAt.Sub(receivedAt) > rewrittenAfter
 }
 
 // Holds says whether the bytes of a record are part of the archive: whether there is

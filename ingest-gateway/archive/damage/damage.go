@@ -14,20 +14,52 @@ import (
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Sound says whether nobody reported damage of an object, or its bytes are right all the same. It
-// reads only what was reported; what cannot be read then is not sound. Errors: JetStream's.
+// Sound says whether the bytes of an object are in the store. The store's word, that an object of its size and digest was
+// stored when it was received, is believed where nobody reported damage of it; else, and in packs, its bytes are read.
+// What was reported and cannot be read is not sound. Errors: JetStream's, the store's.
 func Sound(ctx context.Context, js jetstream.JetStream, store objectstore.Store, site, instrument string, r wire.Record) (bool, error) {
-	status := wire.StatusBucket(site)
-	_, _, err := stream.Newest(ctx, js, status, wire.DamageKey(instrument, r.ID))
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("bucket %s: %w", status, err)
+	reported, err := Reported(ctx, js, site, instrument, r.ID)
+	if err != nil {
+		return false, err
+	}
+	if !reported && !r.InPack() {
+		if stands, err := asStored(ctx, store, r); err != nil || stands {
+			return stands, err
+		}
 	}
 	err = bucket.Verify(ctx, store, r, nil)
-	return err == nil, ctx.Err()
+	if reported || errors.Is(err, bucket.ErrMissing) || errors.Is(err, tree.ErrDamaged) {
+		return err == nil, ctx.Err()
+	}
+	return err == nil, err
+}
+
+// Reported says whether somebody reported damage of an object. Errors: JetStream's.
+func Reported(ctx context.Context, js jetstream.JetStream, site, instrument, id string) (bool, error) {
+	status := wire.StatusBucket(site)
+	_, _, err := stream.Newest(ctx, js, status, wire.DamageKey(instrument, id))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("bucket %s: %w", status, err)
+	}
+	return true, nil
+}
+
+// asStored says whether an object lies under its key as it was stored when it was received, by its metadata.
+func asStored(ctx context.Context, store objectstore.Store, r wire.Record) (bool, error) {
+	info, err := store.Head(ctx, r.Key)
+	if err != nil {
+		if errors.Is(err, objectstore.ErrNotFound) {
+			err = nil
+		}
+		return false, err
+	}
+	n, err := wire.NoticeFromMetadata(r.Key, info.Metadata)
+	return err == nil && n.Digest == r.Digest && info.Size == r.Size && !bucket.MayBeRewritten(info, n.ReceivedAt), nil
 }

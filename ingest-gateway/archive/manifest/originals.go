@@ -40,32 +40,27 @@ func newOriginals(js jetstream.JetStream, store objectstore.Store, room int) *or
 	return &originals{js: js, store: store, room: room}
 }
 
-// stays asks whether the original of a repeat is in the store, and reads it where somebody
-// found it damaged. Then it must lie where its ID says: of other places it does not stay.
+// stays asks whether the bytes of the original of a repeat are in the store: where its ID
+// says, or, as long as nobody found it damaged, in a pack of a compaction.
 func (o *originals) stays(ctx context.Context, id string, repeat wire.Notice) (bool, error) {
-	there, err := o.isThere(ctx, id, repeat)
-	if err != nil || !there {
-		return false, err
-	}
 	r := wire.Record{ID: id, Size: repeat.Size, Digest: repeat.Digest}
 	var packed bool
 	if r.Key, packed = wire.KeyOfID(id); packed {
 		r.Offset, r.Length = newOriginal(0, id).offset, repeat.Size
 	}
-	return damage.Sound(ctx, o.js, o.store, repeat.Site, repeat.Instrument, r)
-}
-
-// isThere asks the store whether the original of a repeat is there.
-func (o *originals) isThere(ctx context.Context, id string, repeat wire.Notice) (bool, error) {
-	key, packed := wire.KeyOfID(id)
-	if key == repeat.Key && !packed {
+	if r.Key == repeat.Key && !packed {
 		return false, nil // one object under two names
 	}
-	info, err := o.store.Head(ctx, key)
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return o.moved(ctx, id, repeat)
+	sound, err := damage.Sound(ctx, o.js, o.store, repeat.Site, repeat.Instrument, r)
+	if err != nil || sound {
+		return sound, err
 	}
-	return err == nil && (packed || info.Size == repeat.Size), err
+	moved, err := o.moved(ctx, id, repeat)
+	if err != nil || !moved {
+		return false, err
+	}
+	reported, err := damage.Reported(ctx, o.js, repeat.Site, repeat.Instrument, id)
+	return !reported, err
 }
 
 // moved says whether an object that is not where its ID says is in a pack by now.

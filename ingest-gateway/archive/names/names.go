@@ -75,6 +75,9 @@ type Wanted struct {
 	Gateway, Incarnation string
 	// KeepVersions: it becomes the next version where another has the name.
 	KeepVersions bool
+	// Expired is the last version that nobody is told to be equal any more: its bytes are
+	// gone since their time is over, and what is sent now is the next version.
+	Expired int
 }
 
 // Held is the version of a name that has the wanted digest.
@@ -159,7 +162,7 @@ func pause(ctx context.Context, wait time.Duration) bool {
 // heldBy returns the version of a claim that has the digest of the wanted object.
 func (w Wanted) heldBy(c wire.NameClaim) (Held, bool) {
 	v, found := c.Find(w.Digest)
-	if !found {
+	if !found || v.Version <= w.Expired {
 		return Held{}, false
 	}
 	own := v.Gateway == w.Gateway && v.Incarnation == w.Incarnation && v.ReceivedAt.Equal(w.ReceivedAt)
@@ -184,7 +187,7 @@ func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w W
 	if held, found := w.heldBy(claim); found {
 		return held, true, nil
 	}
-	if !w.KeepVersions {
+	if !w.KeepVersions && len(claim.Versions) != w.Expired {
 		return Held{NameVersion: claim.Latest()}, false, fmt.Errorf("name %q of instrument %s: %w", w.Name, w.Instrument, ErrConflict)
 	}
 	v := n.version(w, len(claim.Versions)+1)

@@ -33,14 +33,19 @@ func (o *Object) Describe(name, mediaType string) { o.name, o.mediaType = name, 
 // keepNamed puts an object that has a name into the store or, as acknowledge
 // allows, the spool.
 func (o *Object) keepNamed(ctx context.Context, n wire.Notice) (wire.Notice, outcomeOf, error) {
-	a := o.archive
-	held, err := o.claim(ctx, n)
+	held, err := o.claim(ctx, n, 0)
 	switch {
 	case errors.Is(err, stream.ErrUnavailable) && o.maySpool() && o.parts == nil:
 		return n, spooled, o.spool(ctx, n)
 	case err != nil:
 		return n, stored, err
 	}
+	return o.keepHeld(ctx, n, held)
+}
+
+// keepHeld keeps an object as the version of its name that it has, or repeats.
+func (o *Object) keepHeld(ctx context.Context, n wire.Notice, held names.Held) (wire.Notice, outcomeOf, error) {
+	a := o.archive
 	place(&n, held)
 	if held.Announced && !held.Own {
 		return o.keepRepeat(ctx, n, held)
@@ -50,7 +55,7 @@ func (o *Object) keepNamed(ctx context.Context, n wire.Notice) (wire.Notice, out
 	}
 	try, cancel, may := o.shortly(ctx)
 	defer cancel()
-	err = o.storeNamed(try, n)
+	err := o.storeNamed(try, n)
 	switch {
 	case may && isAway(err):
 		return n, spooled, o.spool(ctx, n)
@@ -62,7 +67,8 @@ func (o *Object) keepNamed(ctx context.Context, n wire.Notice) (wire.Notice, out
 }
 
 // keepRepeat keeps an object that repeats an announced one of its name: where the
-// store has that one nothing is kept, and where the store lost it, it is stored again.
+// store has that one nothing is kept, where the store lost it, it is stored again, and where
+// it expired the object is the name's next version.
 func (o *Object) keepRepeat(ctx context.Context, n wire.Notice, held names.Held) (wire.Notice, outcomeOf, error) {
 	a := o.archive
 	if o.maySpool() && o.parts == nil && a.health.away() {
@@ -79,6 +85,11 @@ func (o *Object) keepRepeat(ctx context.Context, n wire.Notice, held names.Held)
 			a.repaired(ctx, first)
 		}
 	}
+	if err == nil && is == expired {
+		if held, err = o.claim(ctx, n, held.Version); err == nil {
+			return o.keepHeld(ctx, n, held)
+		}
+	}
 	switch {
 	case may && (isAway(err) || errors.Is(err, stream.ErrUnavailable)):
 		return n, spooled, o.spool(ctx, n)
@@ -89,8 +100,9 @@ func (o *Object) keepRepeat(ctx context.Context, n wire.Notice, held names.Held)
 	return first, repeated, nil
 }
 
-// claim gives the object its name. JetStream gets as long as a notice does.
-func (o *Object) claim(ctx context.Context, n wire.Notice) (names.Held, error) {
+// claim gives the object its name, beyond the version that expired. JetStream gets as long as a
+// notice does.
+func (o *Object) claim(ctx context.Context, n wire.Notice, expired int) (names.Held, error) {
 	a := o.archive
 	wait := a.cfg.Patience
 	if o.maySpool() && o.parts == nil {
@@ -100,13 +112,13 @@ func (o *Object) claim(ctx context.Context, n wire.Notice) (names.Held, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return a.cfg.Names.Claim(ctx, wanted(n, o.instrument.KeepVersions))
+	return a.cfg.Names.Claim(ctx, wanted(n, o.instrument.KeepVersions, expired))
 }
 
-func wanted(n wire.Notice, keepVersions bool) names.Wanted {
+func wanted(n wire.Notice, keepVersions bool, expired int) names.Wanted {
 	return names.Wanted{
 		Instrument: n.Instrument, Name: n.Name, Digest: n.Digest, Size: n.Size,
-		ReceivedAt: n.ReceivedAt, Gateway: n.Gateway, Incarnation: n.Incarnation, KeepVersions: keepVersions,
+		ReceivedAt: n.ReceivedAt, Gateway: n.Gateway, Incarnation: n.Incarnation, KeepVersions: keepVersions, Expired: expired,
 	}
 }
 

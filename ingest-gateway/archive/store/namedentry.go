@@ -57,11 +57,16 @@ func (a *Archive) storeNamedEntry(ctx context.Context, e *spool.Entry) (wire.Not
 // claimEntry gives a spooled object its name, where it has none yet. Where an equal
 // one that was announced has it, that one is in the store in the end: errRepeated.
 func (a *Archive) claimEntry(ctx context.Context, e *spool.Entry, n *wire.Notice) error {
+	return a.claimBeyond(ctx, e, n, 0)
+}
+
+// claimBeyond does that beyond the version that expired.
+func (a *Archive) claimBeyond(ctx context.Context, e *spool.Entry, n *wire.Notice, version int) error {
 	try, cancel := context.WithTimeout(ctx, a.cfg.Patience)
 	defer cancel()
-	held, err := a.cfg.Names.Claim(try, wanted(*n, false))
+	held, err := a.cfg.Names.Claim(try, wanted(*n, false, version))
 	if errors.Is(err, names.ErrConflict) {
-		if held, err = a.cfg.Names.Claim(try, wanted(*n, true)); err == nil && held.Own {
+		if held, err = a.cfg.Names.Claim(try, wanted(*n, true, version)); err == nil && held.Own {
 			a.metrics.conflicts.WithLabelValues(n.Instrument).Inc()
 			a.cfg.Logger.Warn("the name of a spooled object was taken meanwhile: it is kept as the name's next version",
 				"instrument", n.Instrument, "name", n.Name, "version", held.Version, "cause", wire.CauseNameConflict)
@@ -74,6 +79,9 @@ func (a *Archive) claimEntry(ctx context.Context, e *spool.Entry, n *wire.Notice
 		return nil
 	}
 	first, is, err := a.nameStands(ctx, *n, held.NameVersion)
+	if err == nil && is == expired {
+		return a.claimBeyond(ctx, e, n, held.Version)
+	}
 	if err == nil && is == lost {
 		err = a.restoreEntry(ctx, e, first)
 	}

@@ -32,8 +32,10 @@ const (
 	unknown standing = iota
 	// whole: the store has it.
 	whole
-	// purged: its bytes were removed on purpose.
+	// purged: somebody removed its bytes.
 	purged
+	// expired: its bytes were removed since their time was over.
+	expired
 	// lost: the archive lists it, and the store does not have its bytes.
 	lost
 )
@@ -59,6 +61,8 @@ func (a *Archive) nameStands(ctx context.Context, n wire.Notice, v wire.NameVers
 	switch {
 	case err != nil:
 		return n, unknown, err
+	case found && listed.State == wire.StatePurged && listed.ChangedBy == wire.ByRetention:
+		return n, expired, nil
 	case found && listed.State == wire.StatePurged:
 		return n, purged, nil
 	case found:
@@ -188,10 +192,6 @@ func (a *Archive) Stands(ctx context.Context, instrument, id string, digest wire
 	return err == nil, err == nil, err
 }
 
-// rewrittenAfter is how long after its receipt an object may have been stored without being
-// read: later it came out of a spool, or something else wrote it again.
-const rewrittenAfter = time.Minute
-
 // underItsKey returns the object that lies under its own key, whole as far as is known.
 // Errors: as of lying, and of verify where it was found damaged, or stored long after it
 // was received.
@@ -201,7 +201,7 @@ func (a *Archive) underItsKey(ctx context.Context, instrument, key string, diges
 		return wire.Notice{}, err
 	}
 	n, info, err := a.lying(ctx, key, digest)
-	if err == nil && (suspect || info.ModifiedAt.Sub(n.ReceivedAt) > rewrittenAfter) {
+	if err == nil && (suspect || bucket.MayBeRewritten(info, n.ReceivedAt)) {
 		err = a.verify(ctx, n.Record)
 	}
 	return n, err

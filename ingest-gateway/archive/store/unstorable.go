@@ -63,10 +63,10 @@ func (t *tries) judge(ctx context.Context, err error) error {
 }
 
 // isRefusal says whether an error may be that of the object itself: not of its disk, of a
-// server that is away, or of who gave up.
+// server that is away, of a claim or manifest that cannot be read, or of who gave up.
 func isRefusal(err error) bool {
 	var disk *fs.PathError
-	return !isAway(err) && !errors.As(err, &disk) && !errors.Is(err, spool.ErrCorrupt) && !errors.Is(err, stream.ErrUnavailable) &&
+	return !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, wire.ErrNewerFormat) && !isAway(err) && !errors.As(err, &disk) && !errors.Is(err, spool.ErrCorrupt) && !errors.Is(err, stream.ErrUnavailable) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 

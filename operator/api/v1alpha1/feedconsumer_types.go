@@ -60,8 +60,9 @@ type FeedConsumerSpec struct {
 	// +required
 	Delivery Delivery `json:"delivery"`
 
-	// MaxConnections that each feed server takes of the consumer at a time. It says
-	// nothing about delivery NATS.
+	// MaxConnections that each feed server takes of the consumer at a time, of which a
+	// quarter is kept for who shows a token or certificate. It says nothing about
+	// delivery NATS.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	// +kubebuilder:default=1000

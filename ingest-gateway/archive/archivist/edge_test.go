@@ -5,8 +5,10 @@ package archivist
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -249,6 +251,39 @@ func TestTrim(t *testing.T) {
 		return st.Msgs > 0 && float64(st.Bytes) <= fullFrom*float64(full.MaxBytes)
 	})
 	l.await("all is archived", func() bool { return len(l.datagrams("open")) == 1 })
+}
+
+// A clock that the NATS server's does not agree with trims nothing for its age.
+func TestTrimByTwoClocks(t *testing.T) {
+	l := start(t).site(t, "thule")
+	now := time.Now()
+	n := l.send(camera, now, "frame")
+	epoch, state, err := stream.Epoch(t.Context(), l.js, wire.NoticeStream(l.site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := stream.AcquireLease(t.Context(), l.kv(wire.LeaseBucket(l.site)), "trimmer", wire.Lease{Holder: "a", Incarnation: "1"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release(context.WithoutCancel(t.Context()))
+	trim := &trimmer{js: l.js, stream: wire.NoticeStream(l.site), subjects: wire.NoticeStreamSubjects(l.site), retention: time.Millisecond,
+		archived: func() stream.Position { return stream.Position{Epoch: epoch, Next: state.LastSeq + 1} },
+		lease:    lease, log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
+	held := func() uint64 {
+		t.Helper()
+		_, state, err := stream.Epoch(t.Context(), l.js, wire.NoticeStream(l.site))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.Msgs
+	}
+	if err := trim.trim(t.Context(), now.Add(72*time.Hour)); !errors.Is(err, stream.ErrClock) || held() != 1 {
+		t.Errorf("by a clock of three days ahead: %v, and the stream holds %d notices of 1 (%s)", err, held(), n.ID)
+	}
+	if err := trim.trim(t.Context(), time.Now()); err != nil || held() != 0 {
+		t.Errorf("by the right clock: %v, and the stream holds %d notices", err, held())
+	}
 }
 
 // While the store or JetStream is away nothing is archived and nothing lost.

@@ -87,6 +87,8 @@ func (t *trimmer) awaitArchived(ctx context.Context) error {
 	return nil
 }
 
+// trim removes what is older than its retention where the NATS server's clock says so too,
+// and makes room whatever clocks say. Errors: stream.ErrClock, JetStream's.
 func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 	s, err := t.js.Stream(ctx, t.stream)
 	if err != nil {
@@ -103,7 +105,8 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	limit := info.State.FirstSeq
-	if expired := now.Add(-t.retention); info.State.FirstTime.Before(expired) {
+	clocks := stream.Agree(now, info.TimeStamp)
+	if expired := now.Add(-t.retention); clocks == nil && info.State.FirstTime.Before(expired) {
 		if limit, err = stream.FirstSince(ctx, t.js, t.stream, expired); err != nil {
 			return err
 		}
@@ -111,7 +114,7 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 	if err := t.purge(ctx, s, info, limit, archived.Next); err != nil {
 		return err
 	}
-	return t.makeRoom(ctx, s, archived.Next)
+	return errors.Join(clocks, t.makeRoom(ctx, s, archived.Next))
 }
 
 // makeRoom purges a nearly full stream, whatever its retention, until it has room

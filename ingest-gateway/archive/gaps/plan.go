@@ -132,22 +132,23 @@ func (p *planner) until(c Archived) time.Time {
 }
 
 // excuse notes the time of maintenance and retirement: only whether it is now is
-// known, so it goes on from when the last plan said so. What is retired today owes
-// nothing behind its last observation: it is first stopped, and then declared retired.
+// known, so it goes on from when the last plan said so. What is retired on the day, or on
+// the day after, owes nothing behind its last observation: it is first stopped, and then
+// declared retired.
 func (p *planner) excuse() {
 	p.excused = slices.Clone(p.Was.Excused)
 	if !p.Entry.Maintenance && !p.Entry.Retired {
 		return
 	}
-	if p.Entry.Retired && p.Now.Before(p.end) {
-		if from := p.lastObserved(); from.Before(p.Now) {
-			p.excused = merge(append(p.excused, wire.TimeSpan{From: from, To: p.Now}), 0)
-		}
-		return
-	}
 	to := p.Now
 	if to.After(p.end) {
 		to = p.end
+	}
+	if p.Entry.Retired && p.Now.Before(p.end.Add(24*time.Hour)) {
+		if from := p.lastObserved(); from.Before(to) {
+			p.excused = merge(append(p.excused, wire.TimeSpan{From: from, To: to}), 0)
+		}
+		return
 	}
 	from := to
 	if at := p.Was.CheckedAt; !at.IsZero() && at.Before(to) {

@@ -16,8 +16,6 @@ const (
 	// credentialsUse is how long they are used before they are renewed: an operator
 	// that does not run for less than the rest stops no program.
 	credentialsUse = CredentialsLife / 3
-	// clockTolerance is by how much an issuer's clock may have been ahead of ours.
-	clockTolerance = time.Hour
 )
 
 // Credentials are what a Secret that the operator wrote holds of a JetStream user.
@@ -63,7 +61,7 @@ func (u JetStreamUser) Action(c *Credentials, permissions, rotate string, now ti
 		return CredentialsRenewed
 	case life == 0:
 		return CredentialsKept
-	case !now.Before(c.renewsAt()) || c.ExpiresAt.Sub(now) > life+clockTolerance:
+	case !now.Before(c.renewsAt()):
 		return CredentialsRenewed
 	default:
 		return CredentialsKept

@@ -30,6 +30,9 @@ type RefillCursor struct {
 	Epoch string `json:"epoch"`
 	// Done: it holds, or held, all that is to be announced anew.
 	Done bool `json:"done,omitempty"`
+	// Held: the stream is older than the cursor, which was lost, and may hold what is to
+	// be announced anew.
+	Held bool `json:"held,omitempty"`
 	// Since: of what was received earlier nothing is announced anew.
 	Since time.Time `json:"since,omitzero"`
 	// Through and ThroughID are the receive time and message ID of the last notice

@@ -243,6 +243,45 @@ func TestRefillGoesOn(t *testing.T) {
 	want(t, "announced anew, each once", expected, is)
 }
 
+// The cursors are lost, and the notice stream is not: nothing is announced a second time, also by an archivist that
+// goes on for one that was stopped before it came to the end; of what the stream lacks all is announced.
+func TestRefillOfAStreamThatStands(t *testing.T) {
+	l := start(t).site(t, "hub")
+	l.recreateNotices(func(c *jetstream.StreamConfig) { c.Duplicates = 100 * time.Millisecond })
+	stop := l.run(l.config("a"))
+	all := l.announceMany(time.Now().UTC().Add(-time.Hour), 300)
+	l.awaitListed(300)
+	stop()
+	s, err := l.js.Stream(t.Context(), wire.NoticeStream(l.site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lacking = 7
+	if err := s.DeleteMsg(t.Context(), lacking); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.js.DeleteKeyValue(t.Context(), wire.CursorBucket(l.site)); err != nil {
+		t.Fatal(err)
+	}
+	parts.CreateSite(t, l.js, l.site)
+	l.leaseTTL()
+	noted, err := l.kv(wire.CursorBucket(l.site)).Watch(t.Context(), wire.RefillCursorKey, jetstream.UpdatesOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = l.run(l.config("b"))
+	<-noted.Updates() // it has begun
+	stop()
+	l.run(l.config("c"))
+	l.await("the stream is refilled", l.refilled)
+	got, refilled := l.inStream()
+	expected, is := ids(all), ids(got)
+	slices.Sort(expected)
+	slices.Sort(is)
+	want(t, "in the stream, each once", expected, is)
+	want(t, "announced anew", 1, refilled)
+}
+
 // Where the stream is too small for all, the newest come, and instruments find room.
 func TestRefillLeavesRoom(t *testing.T) {
 	l := start(t).site(t, "thule")

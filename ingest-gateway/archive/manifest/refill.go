@@ -4,8 +4,10 @@ package manifest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,8 +35,21 @@ type refill struct {
 	*Config
 	cell   *stream.Cell
 	cursor wire.RefillCursor
-	// doubtful are the IDs of notices that are in the stream behind the cursor.
-	doubtful map[read.IDHash]bool
+	// found are IDs of notices that are in the stream and that the cursor does not know of.
+	found foundIDs
+}
+
+// foundIDs holds eight bytes of the hash of each ID, in order: a stream may have millions.
+type foundIDs []uint64
+
+func half(id string) uint64 {
+	h := read.HashID(id)
+	return binary.BigEndian.Uint64(h[:8])
+}
+
+func (s foundIDs) has(id string) bool {
+	_, found := slices.BinarySearch(s, half(id))
+	return found
 }
 
 // refill sees that the notice stream holds what was announced within
@@ -63,14 +78,20 @@ func (w *Writer) refill(ctx context.Context) (epoch string, err error) {
 		case r.cursor.Epoch == epoch && r.cursor.Done:
 			return epoch, nil
 		case r.cursor.Epoch == epoch:
-			if err := r.findDoubtful(ctx, state.LastSeq); err != nil {
+			if err := r.find(ctx, state.LastSeq); err != nil {
 				return "", err
 			}
 		case data == nil && w.workedOn(ctx, epoch): // an archivist that knew no refilling
 			r.cursor = wire.RefillCursor{Epoch: epoch, Done: true}
 			return epoch, r.save(ctx)
 		default:
-			if err := r.begin(ctx, epoch, time.Now().UTC()); err != nil {
+			r.cursor = wire.RefillCursor{Epoch: epoch, Held: data == nil && state.Msgs > 0}
+			if r.cursor.Held {
+				if err := r.find(ctx, state.LastSeq); err != nil {
+					return "", err
+				}
+			}
+			if err := r.begin(ctx, time.Now().UTC()); err != nil {
 				return "", err
 			}
 		}
@@ -96,7 +117,7 @@ func (w *Writer) workedOn(ctx context.Context, epoch string) bool {
 
 // begin decides what is announced anew: what was received within the retention, as
 // far as the stream has room for it.
-func (r *refill) begin(ctx context.Context, epoch string, now time.Time) error {
+func (r *refill) begin(ctx context.Context, now time.Time) error {
 	since := now.Add(-r.NoticeRetention)
 	s, err := r.JetStream.Stream(ctx, wire.NoticeStream(r.Site))
 	if err != nil {
@@ -113,14 +134,14 @@ func (r *refill) begin(ctx context.Context, epoch string, now time.Time) error {
 	from, count, left := m.fit(room)
 	if count+left > 0 {
 		r.Log.Warn("the notice stream was made anew: what the manifests list of it is announced anew",
-			"stream", wire.NoticeStream(r.Site), "epoch", epoch, "since", from, "notices", count)
+			"stream", wire.NoticeStream(r.Site), "epoch", r.cursor.Epoch, "since", from, "notices", count)
 	}
 	if left > 0 {
 		r.Metrics.leftOut.Add(float64(left))
 		r.Log.Error("the notice stream has no room for all that is to be announced anew: the oldest are left out, and the archive has them",
 			"stream", wire.NoticeStream(r.Site), "notices", left)
 	}
-	r.cursor = wire.RefillCursor{Epoch: epoch, Since: from}
+	r.cursor.Since = from
 	return r.save(ctx)
 }
 
@@ -166,8 +187,10 @@ func (r *refill) run(ctx context.Context) error {
 func (r *refill) announce(ctx context.Context, committer *stream.Committer, notices []wire.Notice) error {
 	var messages []*nats.Msg
 	for _, n := range notices {
-		if r.doubtful[read.HashID(n.MessageID())] {
-			r.cursor.Announced++
+		if r.found.has(n.MessageID()) {
+			if !r.cursor.Held {
+				r.cursor.Announced++
+			}
 			continue
 		}
 		m, err := stream.NoticeMessage(n, r.Gateway)
@@ -240,14 +263,19 @@ func (r *refill) publish(ctx context.Context, committer *stream.Committer, messa
 	return full, nil
 }
 
-// findDoubtful looks for notices that a predecessor announced anew and did not come
-// to note.
-func (r *refill) findDoubtful(ctx context.Context, last uint64) error {
-	r.doubtful = map[read.IDHash]bool{}
+// find looks for notices in the stream of which the cursor does not know: those that a
+// predecessor announced anew and did not come to note, or, where the cursor was lost, all.
+func (r *refill) find(ctx context.Context, last uint64) error {
+	r.found = nil
+	start := r.cursor.Sequence + 1
+	if r.cursor.Held {
+		start = 1
+	}
 	reader := stream.NewReader(r.JetStream, stream.ReaderConfig{Stream: wire.NoticeStream(r.Site), Epoch: r.cursor.Epoch,
-		Subject: wire.NoticeSubjects(r.Site), Start: r.cursor.Sequence + 1, HeadersOnly: true})
+		Subject: wire.NoticeSubjects(r.Site), Start: start, HeadersOnly: true})
 	for {
 		if next, _ := reader.Position(); next > last {
+			slices.Sort(r.found)
 			return nil
 		}
 		messages, err := reader.Next(ctx, readBatch, readWait)
@@ -255,8 +283,8 @@ func (r *refill) findDoubtful(ctx context.Context, last uint64) error {
 			return err
 		}
 		for _, m := range messages {
-			if m.Header.Get(wire.HeaderRefilled) != "" {
-				r.doubtful[read.HashID(m.Header.Get(wire.HeaderID))] = true
+			if r.cursor.Held || m.Header.Get(wire.HeaderRefilled) != "" {
+				r.found = append(r.found, half(m.Header.Get(wire.HeaderID)))
 			}
 		}
 	}

@@ -127,7 +127,7 @@ func (r *refill) measure(ctx context.Context, since, now time.Time) (measured, e
 			if err != nil {
 				return measured{}, err
 			}
-			if n.ReceivedAt.Before(since) {
+			if n.ReceivedAt.Before(since) || r.found.has(n.MessageID()) {
 				continue
 			}
 			message, err := stream.NoticeMessage(n, r.Gateway)

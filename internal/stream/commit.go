@@ -65,6 +65,9 @@ func (c *Committer) commit(group []*entry) {
 			c.available(true, nil)
 			return
 		}
+		for _, e := range group {
+			e.tried = true
+		}
 		c.available(false, err)
 		select {
 		case <-time.After(wait):
@@ -212,6 +215,12 @@ func (c *Committer) trySingly(group []*entry) ([]*entry, error) {
 		case taken:
 			c.settle(e, Ack{Sequence: ack.sequence, Duplicate: ack.duplicate}, nil)
 		case full:
+			// Who is told so publishes it again under another id. The stream may have it from an earlier try, and
+			// drops no duplicates of that time any more.
+			if e.tried {
+				why = fmt.Errorf("%w: %w", ErrFull, err)
+				continue
+			}
 			c.settle(e, Ack{}, fmt.Errorf("publish to %s: %w: %w", c.cfg.Stream, ErrFull, err))
 		case refused:
 			c.settle(e, Ack{}, fmt.Errorf("publish to %s: %w: %w", c.cfg.Stream, ErrRefused, err))
@@ -243,8 +252,15 @@ func (c *Committer) settleAll(group []*entry, err error) {
 	}
 }
 
-// available logs once when the stream stops to answer, and once when it answers again.
+// available logs once when the stream stops to answer, once when messages wait as it is full, and once when it takes
+// them again.
 func (c *Committer) available(up bool, why error) {
+	if full := errors.Is(why, ErrFull); full != c.full {
+		c.full = full
+		if full {
+			c.log.Error("the stream is full: what it may hold already waits, and all behind it, until it is trimmed or made larger", "error", why)
+		}
+	}
 	if up != c.down {
 		return
 	}

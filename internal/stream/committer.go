@@ -46,6 +46,7 @@ type CommitterConfig struct {
 // its way gathers and goes as the next. Each message is tried until the stream takes or refuses it, always under its own
 // Nats-Msg-Id, so that it is stored at least once, and once within the stream's window for duplicates. Messages are
 // sent in the order in which they were queued; those that must be tried again may come after later ones of their group.
+// A message that a full stream may hold from an earlier try holds up those behind it until the stream has room.
 type Committer struct {
 	nc      *nats.Conn
 	cfg     CommitterConfig
@@ -66,7 +67,7 @@ type Committer struct {
 	room    chan struct{} // closed when count and bytes fell; nil while nobody waits
 
 	// Of the goroutine that commits.
-	down           bool
+	down, full     bool
 	noBatchesUntil time.Time
 }
 
@@ -76,6 +77,8 @@ type entry struct {
 	size int64
 	at   time.Time // when it was submitted
 	done func(Ack, error)
+	// tried: no answer said what became of an earlier try. It may be in the stream.
+	tried bool
 }
 
 // NewCommitter begins to commit to the stream over nc. Close ends it and leaves nc open.

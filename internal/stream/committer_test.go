@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -271,6 +274,46 @@ func TestCommitter(t *testing.T) {
 			t.Errorf("after Close: %v, want ErrClosed", err)
 		}
 	})
+}
+
+// TestFullAfterALostAnswer: what the stream may have stored, as the answer to it was lost, is not given back as refused by
+// a full stream: it would be published again under another id. It is tried under its own until the stream takes it.
+func TestFullAfterALostAnswer(t *testing.T) {
+	nc := connect(t, parts.NATS(t, parts.NATSOptions{Unsynced: true}))
+	tries := make(chan string, 8)
+	_, err := nc.Subscribe(testSubject, func(m *nats.Msg) {
+		tries <- m.Header.Get(wire.HeaderMessageID)
+		answer := `{"stream":"T","seq":7}`
+		switch len(tries) {
+		case 1:
+			return // the answer is lost
+		case 2:
+			answer = `{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"}}`
+		}
+		_ = m.Respond([]byte(answer)) // without it the test waits in vain
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	c := newCommitter(t, nc, func(cfg *CommitterConfig) {
+		cfg.AckWait, cfg.Logger = time.Second, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	acks, errs := submitAll(t, c, numbered(0, 1))
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if errs[0] != nil || acks[0].Sequence != 7 {
+		t.Errorf("%+v, %v; want sequence 7", acks[0], errs[0])
+	}
+	for len(tries) > 0 {
+		if is := <-tries; is != id(0) {
+			t.Errorf("published under %s, want %s", is, id(0))
+		}
+	}
+	if !strings.Contains(log.String(), "is full") {
+		t.Errorf("the log does not say that the stream is full: %s", &log)
+	}
 }
 
 // TestMessageUnchanged: the headers of a batch are not left in the caller's message, and not shared between tries.

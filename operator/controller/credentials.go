@@ -133,8 +133,8 @@ func (k accountKey) encode(claims *jwt.UserClaims, pair nkeys.KeyPair, expires t
 	return jwt.FormatUserConfig(token, seed)
 }
 
-// issued are the credentials in a Secret that the operator wrote; nil where it holds
-// none that can be read.
+// issued are the credentials in a Secret that the operator or somebody else wrote; nil
+// where it holds none that can be read.
 func issued(secret *corev1.Secret) *plan.Credentials {
 	claims := issuedToken(secret)
 	if claims == nil {
@@ -154,7 +154,8 @@ func issued(secret *corev1.Secret) *plan.Credentials {
 	return c
 }
 
-// issuedToken is the token in a Secret that the operator wrote; nil where none can be read.
+// issuedToken is the token in such a Secret; nil where it has none whose signature is that of the
+// issuer that it names, which may be anybody.
 func issuedToken(secret *corev1.Secret) *jwt.UserClaims {
 	if secret == nil {
 		return nil

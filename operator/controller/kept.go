@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -22,8 +23,9 @@ import (
 // keepCredentials renews the credentials that were issued for a resource that is not
 // accepted now, or that cannot be read: its programs run, and an invalid edit must not
 // stop them when the credentials expire. They are signed as they are, with the
-// permissions that they have; nothing is issued where there is nothing. It returns what is
-// in the Secret; nil where that holds no credentials of the owner's.
+// permissions that they have, by the key that signed them before; nothing is issued where
+// there is nothing. It returns what is in the Secret; nil where that holds no credentials
+// of the owner's.
 func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, owner client.Object, name string, now time.Time) (*plan.Credentials, error) {
 	at := types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}
 	current, err := secrets.get(ctx, at)
@@ -64,14 +66,14 @@ func (r *applier) keepUnreadable(ctx context.Context, secrets *secretReader, sta
 	return statuses.kept(name, is, now), nil
 }
 
-// keyOf finds, among the keys that the namespace's Sites name, one of the account that a
-// token is of; the one that signed it where that is there. It is nil where there is none.
+// keyOf finds the key that signed a token among those that the namespace's Sites name. It
+// is nil where none of them did: who writes into the Secret must not choose what an account
+// signs, and a token names its account as it likes.
 func (r *applier) keyOf(ctx context.Context, secrets *secretReader, namespace string, claims *jwt.UserClaims) (*accountKey, error) {
 	var sites v1alpha1.SiteList
 	if err := r.client.List(ctx, &sites, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	var found *accountKey
 	for i := range sites.Items {
 		needs := slices.Concat(plan.JetStreamSecrets(&sites.Items[i]), plan.ConsumerAccountSecrets(&sites.Items[i]))
 		have, err := secrets.read(ctx, namespace, needs)
@@ -80,16 +82,12 @@ func (r *applier) keyOf(ctx context.Context, secrets *secretReader, namespace st
 		}
 		for _, need := range needs {
 			key, err := readAccountKey(have[need.Name])
-			if err != nil || key.account != accountOf(claims) {
-				continue // no key, or another account's
-			}
-			if key.issuer == claims.Issuer {
+			if err == nil && key.issuer == claims.Issuer && key.account == cmp.Or(claims.IssuerAccount, claims.Issuer) {
 				return &key, nil
 			}
-			found = &key
 		}
 	}
-	return found, nil
+	return nil, nil
 }
 
 // again signs a token anew where its credentials are due, with the permissions that it
@@ -97,16 +95,5 @@ func (r *applier) keyOf(ctx context.Context, secrets *secretReader, namespace st
 func (k accountKey) again(claims *jwt.UserClaims, current *corev1.Secret, rotate string, now time.Time) ([]byte, *plan.Credentials, error) {
 	had := issued(current)
 	action := plan.JetStreamUser{}.Action(had, had.Permissions, rotate, now)
-	if action == plan.CredentialsKept && claims.Issuer != k.issuer {
-		action = plan.CredentialsRenewed // the key that signed it is another's now, or revoked
-	}
 	return k.issue(action, claims, had.Permissions, plan.CredentialsLife, current, now)
-}
-
-// accountOf is the account that a user's token is of.
-func accountOf(claims *jwt.UserClaims) string {
-	if claims.IssuerAccount != "" {
-		return claims.IssuerAccount
-	}
-	return claims.Issuer
 }

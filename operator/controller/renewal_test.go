@@ -141,6 +141,50 @@ spec: {siteRef: {name: none}, service: {type: NodePort}` + ports + `}
 	}
 }
 
+// TestForgedCredentialsAreNotSigned: a token that somebody wrote into the Secret of a resource that is not accepted, and
+// that no key of the Site has signed, is not signed anew, whatever account it names.
+func TestForgedCredentialsAreNotSigned(t *testing.T) {
+	w := newFeedWorld(t)
+	h := holder{"FeedConsumer", "mallory", "mallory-consumer", func(w *world) *v1alpha1.CredentialsStatus {
+		var s v1alpha1.FeedConsumerStatus
+		w.status("FeedConsumer", "mallory", &s)
+		return s.Credentials
+	}}
+	w.applyConsumer(h.name, "none", "NATS", "")
+	consumer := w.object(h.kind, h.name)
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(consumer), consumer); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := nkeys.CreateAccount()
+	user, err2 := nkeys.CreateUser()
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	id, err := user.PublicKey()
+	claims := jwt.NewUserClaims(id)
+	claims.IssuerAccount = w.nats.AccountID
+	claims.Pub.Allow.Add(">")
+	claims.Sub.Allow.Add(">")
+	token, err2 := claims.Encode(signer)
+	seed, err3 := user.Seed()
+	forged, err4 := jwt.FormatUserConfig(token, seed)
+	if err := errors.Join(err, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	w.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: h.secret, OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(consumer, v1alpha1.GroupVersion.WithKind(h.kind)),
+		}},
+		Data: map[string][]byte{plan.KeyUserCreds: forged},
+	})
+	w.annotate(h, "example.org/touched", "now")
+	// The status names the user once the operator has dealt with the Secret.
+	w.awaitCredentials(h, "the user of the Secret", func(c *v1alpha1.CredentialsStatus) bool { return c.User == id })
+	if is := w.claims(h.secret); !bytes.Equal(w.awaitSecret(h.secret, plan.KeyUserCreds).Data[plan.KeyUserCreds], forged) {
+		t.Errorf("%s signed for account %s that its user may publish %v", is.Issuer, is.IssuerAccount, is.Pub.Allow)
+	}
+}
+
 // renewsWhatIsThere makes half of the life of credentials pass, and sees them renewed for the same user, with the same
 // permissions.
 func (w *world) renewsWhatIsThere(h holder) {

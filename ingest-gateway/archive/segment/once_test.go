@@ -265,11 +265,7 @@ func TestPublishedOnce(t *testing.T) {
 	const groups, seed = 12, 7
 	random := rand.New(rand.NewPCG(seed, seed))
 	p := publishedOf(&wire.SegmentCursor{})
-	message := func(number uint64) stream.Message {
-		m := stream.Message{Header: nats.Header{}}
-		m.Header.Set(wire.HeaderID, wire.PublicationID("pool-0", "one", number))
-		return m
-	}
+	message := func(number uint64) stream.Message { return publication("pool-0", "one", number, noon) }
 	var all []uint64
 	next := uint64(0) // gateways begin with 1; others may not
 	for range groups {
@@ -301,24 +297,58 @@ func TestPublishedOnce(t *testing.T) {
 	}
 }
 
+// publication is a telemetry message of an incarnation.
+func publication(gateway, life string, number uint64, at time.Time) stream.Message {
+	m := stream.Message{Header: nats.Header{}, At: at}
+	m.Header.Set(wire.HeaderID, wire.PublicationID(gateway, life, number))
+	return m
+}
+
 // What is remembered is bounded, and the incarnations that were heard last are kept.
 func TestPublishedIsBounded(t *testing.T) {
 	p := publishedOf(&wire.SegmentCursor{})
 	for life := range 3 * keepIncarnations {
-		m := stream.Message{Header: nats.Header{}, At: noon.Add(time.Duration(life) * time.Minute)}
-		m.Header.Set(wire.HeaderID, wire.PublicationID("pool-0", fmt.Sprint("life-", life), 1))
-		p.repeated(m)
+		p.repeated(publication("pool-0", fmt.Sprint("life-", life), 1, noon.Add(time.Duration(life)*time.Minute)))
 	}
 	var cursor wire.SegmentCursor
 	p.save(&cursor)
 	if _, kept := cursor.Published[fmt.Sprint("pool-0/life-", 3*keepIncarnations-1)]; len(cursor.Published) != keepIncarnations || !kept {
 		t.Errorf("%d incarnations are remembered, the last one: %t", len(cursor.Published), kept)
 	}
-	m := stream.Message{Header: nats.Header{}, At: noon.Add(keepIncarnation + 24*time.Hour)}
-	m.Header.Set(wire.HeaderID, wire.PublicationID("pool-1", "new", 1))
-	p.repeated(m)
+	p.repeated(publication("pool-1", "new", 1, noon.Add(keepIncarnation+24*time.Hour)))
 	p.save(&cursor)
 	if len(cursor.Published) != 1 {
 		t.Errorf("%d incarnations are remembered a month later", len(cursor.Published))
+	}
+}
+
+// Of each gateway that may be alive a repeat is known across segments, however many share a channel and however often
+// others start anew; and a cursor that holds as much as it ever does fits into a message of NATS.
+func TestPublishedByManyGateways(t *testing.T) {
+	const apart = 99_999 // numbers between two of the channel
+	p := publishedOf(&wire.SegmentCursor{})
+	name := strings.Repeat("p", 60) // a pod's is at most that of its host
+	live := func(pod int, life string, at time.Time) {
+		for i := range uint64(2 * keepNumbers) {
+			p.repeated(publication(fmt.Sprint(name, pod), life, 1+i*apart, at))
+		}
+	}
+	for pod := range keepGateways {
+		live(pod, "life", noon)
+	}
+	for life := range 2 * keepIncarnations {
+		live(0, fmt.Sprint("life-", life), noon.Add(time.Duration(life+1)*time.Second))
+	}
+	var cursor wire.SegmentCursor
+	p.save(&cursor)
+	value, err := cursor.Encode()
+	if err != nil || len(value) > 1<<20-1<<10 { // less its headers
+		t.Fatalf("a cursor of %d bytes, %v", len(value), err)
+	}
+	p = publishedOf(&cursor)
+	for pod := 1; pod < keepGateways; pod++ {
+		if !p.repeated(publication(fmt.Sprint(name, pod), "life", 1+(2*keepNumbers-1)*apart, noon)) {
+			t.Fatalf("what gateway %d published a second time is taken for new", pod)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/substorm/substorm/internal/stream"
@@ -21,9 +22,12 @@ import (
 const (
 	// keepNumbers is how many of the highest numbers are remembered of each incarnation.
 	keepNumbers = stream.MaxGroup
-	// keepIncarnations of a channel are remembered, and each for keepIncarnation after its
-	// last message. What is remembered takes about 4 KiB each in the cursor.
+	// keepIncarnations of a channel are remembered, and the newest of each of keepGateways gateways
+	// (as many as a pool may have): no other repeats what it published. Each is remembered for
+	// keepIncarnation after its last message. It takes 2 to 7 KiB in the cursor, all of them
+	// together less than the 1 MiB that a message of NATS may have.
 	keepIncarnations = 32
+	keepGateways     = 100
 	keepIncarnation  = 30 * 24 * time.Hour
 )
 
@@ -131,9 +135,14 @@ func (p *published) forget() {
 	names := slices.SortedFunc(maps.Keys(p.incarnations), func(a, b string) int {
 		return p.incarnations[b].at.Compare(p.incarnations[a].at)
 	})
+	gateways := map[string]bool{}
 	for i, name := range names {
-		if i >= keepIncarnations || p.incarnations[names[0]].at.Sub(p.incarnations[name].at) > keepIncarnation {
+		gateway, _, _ := strings.Cut(name, "/")
+		many := i >= keepIncarnations && (gateways[gateway] || len(gateways) == keepGateways)
+		if many || p.incarnations[names[0]].at.Sub(p.incarnations[name].at) > keepIncarnation {
 			delete(p.incarnations, name)
+			continue
 		}
+		gateways[gateway] = true
 	}
 }

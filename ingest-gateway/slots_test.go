@@ -4,6 +4,7 @@ package ingestgateway_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"net"
 	"net/http"
@@ -96,5 +97,43 @@ func TestCrowdOfUnknownSenders(t *testing.T) {
 	series := fmt.Sprintf("substorm_gateway_refused_total{cause=%q,instrument=%q}", wire.CauseTooManyConnections, wire.UnknownInstrument)
 	if v := g.metric(series); v == "" || v == "0" {
 		t.Errorf("%s is %q", series, v)
+	}
+}
+
+// Senders that may send keep no slot between two requests of HTTP where others need one, whatever their requests were
+// answered: here each connection asked for what there is not (405).
+func TestIdleConnectionsOfIdentifiedSenders(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	const connections = 64
+	web, raw := parts.FreePort(t), parts.FreePort(t)
+	camera, radar := httpInstrument("camera", web), tcpInstrument("radar", raw)
+	camera.MaxConnections = 4
+	revision := l.declare(t, camera, radar)
+	g := l.start(t, gatewayOptions{flags: []string{"--max-connections", fmt.Sprint(connections)}})
+	g.awaitReady()
+	l.awaitRevision(t, g.name, revision)
+	awaitListening(t, web)
+	answer := make([]byte, 4096)
+	for i := range connections { // one after the other: each is identified before the next comes
+		for _, c := range crowd(t, 1, web, "127.0.0.9", func(int) []byte { return []byte("GET /in/camera/x HTTP/1.1\r\nHost: x\r\n\r\n") }) {
+			_ = c.SetReadDeadline(time.Now().Add(parts.Patience))
+			if n, err := c.Read(answer); err != nil || !bytes.Contains(answer[:n], []byte(" 405 ")) {
+				t.Fatalf("connection %d: %q, %v", i, answer[:n], err)
+			}
+		}
+	}
+	c, err := net.Dial("tcp", loopback(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("an object of the radar")); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.(*net.TCPConn).CloseWrite()
+	_ = c.SetReadDeadline(time.Now().Add(parts.Patience))
+	if n, err := c.Read(answer); n == 0 {
+		t.Errorf("the radar is not answered beside idle connections of another sender: %v", err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 // A pod that is deleted by force and made anew on another volume has the name of one that
 // may still run, behind a partition, and whose spool may hold objects. The pod that started
 // last reports under the name; what the other one reported, or reports, stands beside it
-// (wire.VolumeReporter), so that nobody takes its spool for empty. It goes by ` + "`substorm spool
-// abandon`" + `.
+// (wire.VolumeReporter), so that nobody takes its spool for empty. It goes by substorm spool
+// abandon.
 
 // putGateway writes the pod's report, and names the revision that it replaces: whoever
 // reports under the same name is noticed.

@@ -35,6 +35,12 @@ func (s *Server) secure(port uint16, c net.Conn) net.Conn {
 // sawState counts connections that end before they are secure: net/http shakes
 // hands, and has no other word for a handshake that fails.
 func (s *Server) sawState(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateIdle:
+		slotOf(c).Idle()
+	case http.StateActive:
+		slotOf(c).Busy()
+	}
 	secure, ok := c.(*tls.Conn)
 	if !ok || state != http.StateClosed || secure.ConnectionState().HandshakeComplete {
 		return

@@ -196,10 +196,14 @@ func (c *conn) Close() error {
 type slotKey struct{}
 
 func withSlot(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, slotKey{}, slotOf(c))
+}
+
+func slotOf(c net.Conn) *listen.Slot {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
 	}
-	return context.WithValue(ctx, slotKey{}, c.(*conn).slot)
+	return c.(*conn).slot
 }
 
 // enter counts a request of an instrument, unless it has as many as it may have

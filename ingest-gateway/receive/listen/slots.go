@@ -23,8 +23,9 @@ const (
 // until its sender is known to be one that may send. Unidentified connections hold a
 // part of the slots at most, and of that part a part for each address; where there are
 // more, the oldest of the address that has the most is closed. So senders that may send
-// find a slot, however many connections others open and keep. An address is one of IPv4,
-// or a network of 64 bits of IPv6.
+// find a slot, however many connections others open and keep. Where all slots are taken, an
+// identified connection over which nothing is sent (HTTP between two requests) makes room too.
+// An address is one of IPv4, or a network of 64 bits of IPv6.
 type Slots struct {
 	free *semaphore.Weighted
 	// most unidentified connections, of all addresses and of one.
@@ -33,9 +34,14 @@ type Slots struct {
 
 	mu sync.Mutex
 	// last is the number of the newest slot.
-	last         uint64
-	unidentified int
-	byAddress    map[netip.Prefix]*list.List // of unidentified *Slot, the oldest first
+	last               uint64
+	unidentified, idle crowd
+}
+
+// crowd are connections that may have to make room, by address: *Slot, the oldest first.
+type crowd struct {
+	size      int
+	byAddress map[netip.Prefix]*list.List
 }
 
 // Slot is held by one connection.
@@ -44,8 +50,9 @@ type Slot struct {
 	source  netip.AddrPort
 	address netip.Prefix
 	evict   func()
-	// Guarded by slots.mu: the place among the unidentified connections of the address,
-	// nil for one that is identified or over; released says that it is over.
+	// Guarded by slots.mu: the crowd that it is in and its place among those of its address,
+	// nil for one that makes no room; released says that it is over.
+	in       *crowd
 	place    *list.Element
 	number   uint64
 	released bool
@@ -60,17 +67,17 @@ func NewSlots(n int64, displaced func(source netip.AddrPort)) *Slots {
 	}
 	return &Slots{
 		free: semaphore.NewWeighted(n), most: most, mostOfOne: max(most/addressShare, 1), displaced: displaced,
-		byAddress: map[netip.Prefix]*list.List{},
+		unidentified: crowd{byAddress: map[netip.Prefix]*list.List{}}, idle: crowd{byAddress: map[netip.Prefix]*list.List{}},
 	}
 }
 
 // Acquire takes a slot for a connection from source, which is unidentified. Evict closes
 // it, and may be called from any goroutine until Release. Where all slots are held by
-// identified connections it waits. The only error is ctx's.
+// identified connections that are not idle it waits. The only error is ctx's.
 func (s *Slots) Acquire(ctx context.Context, source netip.AddrPort, evict func()) (*Slot, error) {
 	for !s.free.TryAcquire(1) {
 		s.mu.Lock()
-		gone := s.heaviest()
+		gone := s.makesRoom()
 		s.mu.Unlock()
 		if gone != nil {
 			s.displace(gone)
@@ -84,14 +91,9 @@ func (s *Slots) Acquire(ctx context.Context, source netip.AddrPort, evict func()
 	slot := &Slot{slots: s, source: source, address: networkOf(source.Addr()), evict: evict}
 	s.mu.Lock()
 	gone := s.tooMany(slot.address)
-	of := s.byAddress[slot.address]
-	if of == nil {
-		of = list.New()
-		s.byAddress[slot.address] = of
-	}
 	s.last++
-	slot.number, slot.place = s.last, of.PushBack(slot)
-	s.unidentified++
+	slot.number = s.last
+	slot.join(&s.unidentified)
 	s.mu.Unlock()
 	if gone != nil {
 		s.displace(gone)
@@ -110,70 +112,115 @@ func networkOf(a netip.Addr) netip.Prefix {
 	return network
 }
 
-// tooMany returns the connection that makes room for another one of an address, nil
-// where there is room. The mutex is held.
+// tooMany returns the unidentified connection that makes room for another one of an address,
+// nil where there is room. The mutex is held.
 func (s *Slots) tooMany(address netip.Prefix) *Slot {
-	if of := s.byAddress[address]; of != nil && of.Len() >= s.mostOfOne {
+	if of := s.unidentified.byAddress[address]; of != nil && of.Len() >= s.mostOfOne {
 		return oldest(of)
 	}
-	if s.unidentified >= s.most {
-		return s.heaviest()
+	if s.unidentified.size >= s.most {
+		return oldest(s.unidentified.heaviest())
 	}
 	return nil
 }
 
-// heaviest returns the oldest unidentified connection of the address that has the most,
-// of several such the oldest of all; nil where there is none. The mutex is held.
-func (s *Slots) heaviest() *Slot {
+// makesRoom returns the connection that makes room where all slots are taken: the oldest
+// unidentified or idle one of the address that has the most of its kind; nil where there is
+// none. The mutex is held.
+func (s *Slots) makesRoom() *Slot {
+	unidentified, idle := s.unidentified.heaviest(), s.idle.heaviest()
+	if idle == nil || unidentified != nil && unidentified.Len() > idle.Len() {
+		return oldest(unidentified)
+	}
+	return oldest(idle)
+}
+
+// heaviest returns the connections of the address that has the most, of several such the
+// ones of which the oldest is the oldest of all; nil where there are none.
+func (c *crowd) heaviest() *list.List {
 	var most *list.List
-	for _, of := range s.byAddress {
+	for _, of := range c.byAddress {
 		if most == nil || of.Len() > most.Len() || of.Len() == most.Len() && oldest(of).number < oldest(most).number {
 			most = of
 		}
 	}
-	if most == nil {
-		return nil
-	}
-	return oldest(most)
+	return most
 }
 
-func oldest(of *list.List) *Slot { return of.Front().Value.(*Slot) }
+// oldest returns the first of a list, nil of none.
+func oldest(of *list.List) *Slot {
+	if of == nil {
+		return nil
+	}
+	return of.Front().Value.(*Slot)
+}
 
-// displace closes an unidentified connection, unless it is identified meanwhile.
+// displace closes a connection, unless it makes no room any more.
 func (s *Slots) displace(slot *Slot) {
 	s.mu.Lock()
-	if slot.place == nil {
+	if slot.in == nil {
 		s.mu.Unlock()
 		return
 	}
+	unidentified := slot.in == &s.unidentified
 	slot.forget()
 	slot.released = true
 	s.mu.Unlock()
 	s.free.Release(1)
 	slot.evict()
-	s.displaced(slot.source)
+	if unidentified {
+		s.displaced(slot.source)
+	}
 }
 
-// forget takes a slot out of the unidentified connections. The mutex is held.
+// join puts a slot among those that may have to make room. The mutex is held.
+func (c *Slot) join(in *crowd) {
+	of := in.byAddress[c.address]
+	if of == nil {
+		of = list.New()
+		in.byAddress[c.address] = of
+	}
+	in.size++
+	c.in, c.place = in, of.PushBack(c)
+}
+
+// forget takes a slot out of those that may have to make room. The mutex is held.
 func (c *Slot) forget() {
-	if c.place == nil {
+	if c.in == nil {
 		return
 	}
-	s := c.slots
-	s.unidentified--
-	of := s.byAddress[c.address]
+	c.in.size--
+	of := c.in.byAddress[c.address]
 	if of.Remove(c.place); of.Len() == 0 {
-		delete(s.byAddress, c.address)
+		delete(c.in.byAddress, c.address)
 	}
-	c.place = nil
+	c.in, c.place = nil, nil
 }
 
 // Identified says that the connection's sender is one that may send: it keeps its slot
-// until Release.
+// until Release, unless it is Idle.
 func (c *Slot) Identified() {
 	c.slots.mu.Lock()
 	defer c.slots.mu.Unlock()
 	c.forget()
+}
+
+// Idle says that nothing is sent over an identified connection until Busy.
+func (c *Slot) Idle() {
+	c.slots.mu.Lock()
+	defer c.slots.mu.Unlock()
+	if c.in == nil && !c.released {
+		c.join(&c.slots.idle)
+	}
+}
+
+// Busy is the end of Idle.
+func (c *Slot) Busy() {
+	c.slots.mu.Lock()
+	defer c.slots.mu.Unlock()
+	if c.in == &c.slots.idle {
+		c.forget()
+	}
 }
 
 // Release gives the slot back. Calls after the first do nothing.

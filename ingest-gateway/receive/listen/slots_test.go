@@ -54,7 +54,7 @@ func TestSlotsOfTheHeaviestMakeRoom(t *testing.T) {
 			if want := fmt.Sprint([]netip.AddrPort{from(2, 1), from(3, 1), from(4, 1), from(5, 1), from(6, 1)}); fmt.Sprint(gone) != want {
 				t.Errorf("%v made room, want %s", gone, want)
 			}
-			if sender.place == nil {
+			if sender.in == nil {
 				t.Error("the connection of an address that has no other made room")
 			}
 		})
@@ -97,7 +97,7 @@ func TestSlots(t *testing.T) {
 		slot.Identified()
 		identified = append(identified, slot)
 	}
-	if n := s.unidentified; n != 0 || len(s.byAddress) != 0 {
+	if n := s.unidentified.size; n != 0 || len(s.unidentified.byAddress) != 0 {
 		t.Errorf("%d unidentified connections stay beside as many identified ones as may be", n)
 	}
 	ended, end := context.WithCancel(t.Context())
@@ -111,5 +111,46 @@ func TestSlots(t *testing.T) {
 	last.Identified()
 	if s.free.TryAcquire(1) {
 		t.Error("a slot was given back twice")
+	}
+}
+
+// Where all slots are taken, an identified connection that is idle makes room, of the address that has the most; one that
+// is busy again, or was closed, does not.
+func TestSlotsOfTheIdleMakeRoom(t *testing.T) {
+	evicted := map[netip.AddrPort]bool{}
+	s := NewSlots(8, func(source netip.AddrPort) { t.Errorf("%v counts as an unknown sender", source) })
+	take := func(source netip.AddrPort) *Slot {
+		t.Helper()
+		slot, err := s.Acquire(t.Context(), source, func() { evicted[source] = true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		slot.Identified()
+		return slot
+	}
+	var slots []*Slot
+	for port := range 6 {
+		slots = append(slots, take(from(1, port)))
+	}
+	slots = append(slots, take(from(2, 1)), take(from(3, 1)))
+	for _, slot := range slots[:7] {
+		slot.Idle()
+	}
+	slots[0].Busy()
+	slots[1].Release()
+	slots[1].Idle()
+	for port := range 3 {
+		take(from(4, port))
+	}
+	if want := map[netip.AddrPort]bool{from(1, 2): true, from(1, 3): true}; fmt.Sprint(evicted) != fmt.Sprint(want) {
+		t.Errorf("%v made room, want %v", evicted, want)
+	}
+	for port := range 3 {
+		take(from(5, port)) // the last idle ones
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Acquire(ctx, from(6, 1), func() {}); err == nil {
+		t.Error("there is a slot although all are busy")
 	}
 }

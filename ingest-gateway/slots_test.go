@@ -55,7 +55,7 @@ func TestCrowdOfUnknownSenders(t *testing.T) {
 		t.Helper()
 		object := random(uint64(len(name)), 1000)
 		stored := put(in(web, "camera", name), object)
-		for end := time.Now().Add(patience); isReset(stored.err) && time.Now().Before(end); {
+		for end := time.Now().Add(patience); stored.err != nil && time.Now().Before(end); {
 			// While the crowd is still coming, so many may come from more addresses than
 			// there are slots, before a request's header is read: its sender tries again,
 			// perhaps with what was stored all the same.

@@ -4,9 +4,11 @@ package ingestgateway_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
 	"net/http"
@@ -32,11 +34,11 @@ const (
 // has its receipt, and numbered datagrams.
 type bucketSender struct {
 	*lab
-	t    *testing.T
-	port int
-	conn net.Conn
-	stop chan struct{}
-	all  sync.WaitGroup
+	t         *testing.T
+	http, udp int
+	stop      func()
+	stopped   <-chan struct{}
+	all       sync.WaitGroup
 
 	datagrams, nameless atomic.Uint64
 	mu                  sync.Mutex
@@ -51,7 +53,9 @@ type listing struct {
 	digest wire.Digest
 }
 
+// start begins to send. Where the test fails before end, the senders end with it.
 func (s *bucketSender) start() {
+	s.t.Cleanup(s.finish)
 	s.all.Go(s.sendDatagrams)
 	s.all.Go(func() {
 		s.repeat(func(n int) bool {
@@ -69,11 +73,16 @@ func (s *bucketSender) start() {
 	}
 }
 
+func (s *bucketSender) finish() {
+	s.stop()
+	s.all.Wait()
+}
+
 // repeat sends object after object until one gets no receipt or the sender is stopped.
 func (s *bucketSender) repeat(send func(n int) bool) {
 	for n := 0; send(n); n++ {
 		select {
-		case <-s.stop:
+		case <-s.stopped:
 			return
 		case <-time.After(bucketObjectInterval):
 		}
@@ -97,8 +106,8 @@ func (s *bucketSender) send(name string, object []byte) bool {
 		method = http.MethodPost
 	}
 	var r reply
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		r = ask(method, in(s.port, "camera", name), bytes.NewReader(object))
+	for deadline := time.Now().Add(patience); s.t.Context().Err() == nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		r = ask(method, in(s.http, "camera", name), bytes.NewReader(object))
 		switch {
 		case r.err != nil || r.status == http.StatusServiceUnavailable:
 			continue
@@ -116,14 +125,20 @@ func (s *bucketSender) send(name string, object []byte) bool {
 
 // sendDatagrams sends a datagram after the other, each with its number.
 func (s *bucketSender) sendDatagrams() {
+	conn, err := net.Dial("udp", loopback(s.udp))
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	defer conn.Close()
 	for {
-		if _, err := s.conn.Write(binary.BigEndian.AppendUint64(nil, s.datagrams.Load())); err != nil {
+		if _, err := conn.Write(binary.BigEndian.AppendUint64(nil, s.datagrams.Load())); err != nil {
 			s.t.Errorf("send a datagram: %v", err)
 			return
 		}
 		s.datagrams.Add(1)
 		select {
-		case <-s.stop:
+		case <-s.stopped:
 			return
 		case <-time.After(bucketDatagramInterval):
 		}
@@ -142,7 +157,7 @@ func (s *bucketSender) lose(bucket string, makeAnew func()) {
 	s.all.Go(func() { receipt <- s.send(name, objectFor(name, 0)) })
 	nameless, datagrams := s.nameless.Load(), s.datagrams.Load()
 	await(s.t, "objects without names are taken without "+bucket, func() (bool, string) {
-		return s.nameless.Load() >= nameless+3 && s.datagrams.Load() >= datagrams+20, fmt.Sprint(s.nameless.Load() - nameless)
+		return s.nameless.Load() >= nameless+2 && s.datagrams.Load() >= datagrams+10, fmt.Sprint(s.nameless.Load() - nameless)
 	})
 	makeAnew()
 	if !<-receipt {
@@ -157,12 +172,10 @@ func (s *bucketSender) sent() map[listing]bool {
 	return maps.Clone(s.receipts)
 }
 
-// listed returns how often the manifests list each object, and how often the listed
-// segments hold each datagram.
-func (s *bucketSender) listed() (objects map[listing]int, datagrams map[uint64]int) {
-	s.t.Helper()
-	objects, datagrams = map[listing]int{}, map[uint64]int{}
-	for _, instrument := range []string{"camera", "mag"} {
+// records yields what the manifests list of an instrument.
+func (s *bucketSender) records(instrument string) iter.Seq[wire.Record] {
+	return func(yield func(wire.Record) bool) {
+		s.t.Helper()
 		for day, err := range manifest.Days(s.t.Context(), s.store, s.site, instrument) {
 			if err != nil {
 				s.t.Fatal(err)
@@ -171,14 +184,25 @@ func (s *bucketSender) listed() (objects map[listing]int, datagrams map[uint64]i
 				if err != nil {
 					s.t.Fatal(err)
 				}
-				if r.Segment == nil {
-					objects[listing{r.Name, r.Digest}]++
-					continue
-				}
-				for _, number := range s.segment(r.Key) {
-					datagrams[number]++
+				if !yield(r) {
+					return
 				}
 			}
+		}
+	}
+}
+
+// listed returns how often the manifests list each object, and how often the listed
+// segments hold each datagram.
+func (s *bucketSender) listed() (objects map[listing]int, datagrams map[uint64]int) {
+	s.t.Helper()
+	objects, datagrams = map[listing]int{}, map[uint64]int{}
+	for r := range s.records("camera") {
+		objects[listing{r.Name, r.Digest}]++
+	}
+	for r := range s.records("mag") {
+		for _, number := range s.segment(r.Key) {
+			datagrams[number]++
 		}
 	}
 	return objects, datagrams
@@ -241,15 +265,17 @@ func (s *bucketSender) check(after string) {
 // the ledger says so too.
 func (s *bucketSender) end() {
 	s.t.Helper()
-	close(s.stop)
-	s.all.Wait()
+	s.finish()
 	s.check("all buckets")
-	objects, datagrams := s.listed()
-	for object := range objects {
-		if !s.receipts[object] {
-			s.t.Errorf("%q is listed with %s, and has no receipt", object.name, object.digest)
+	for r := range s.records("camera") {
+		if !s.receipts[listing{r.Name, r.Digest}] {
+			s.t.Errorf("%s %q is listed with %s, and has no receipt", r.Key, r.Name, r.Digest)
+		}
+		if digest, _ := s.digestOf(s.t, r); digest != r.Digest {
+			s.t.Errorf("%s %q is listed with %s, and has the bytes of %s", r.Key, r.Name, r.Digest, digest)
 		}
 	}
+	objects, datagrams := s.listed()
 	sent := s.datagrams.Load()
 	if uint64(len(datagrams)) != sent {
 		s.t.Errorf("%d datagrams are in segments, %d were sent", len(datagrams), sent)
@@ -276,12 +302,9 @@ func TestBucketsAreLost(t *testing.T) {
 	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "500ms"}})
 	l.awaitRevision(t, g.name, l.declare(t, mag, camera))
 	awaitListening(t, httpPort)
-	conn, err := net.Dial("udp", loopback(udpPort))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	s := &bucketSender{lab: l, t: t, conn: conn, port: httpPort, stop: make(chan struct{}), receipts: map[listing]bool{}, segments: map[string][]uint64{}}
+	running, stop := context.WithCancel(t.Context())
+	s := &bucketSender{lab: l, t: t, http: httpPort, udp: udpPort, stop: stop, stopped: running.Done(),
+		receipts: map[listing]bool{}, segments: map[string][]uint64{}}
 	s.start()
 	for _, bucket := range []string{wire.CursorBucket(l.site), wire.LedgerBucket(l.site), wire.StatusBucket(l.site), wire.NamesBucket(l.site),
 		wire.IndexBucket(l.site), wire.GapsBucket(l.site), wire.DescriptionBucket(l.site), wire.DownloadsBucket(l.site),

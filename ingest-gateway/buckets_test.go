@@ -3,13 +3,17 @@
 package ingestgateway_test
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
 	"net/http"
-	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,41 +24,158 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// sender sends numbered datagrams, and objects under names until each has its receipt.
+// Between two objects, and between two datagrams, of one of bucketSender's workers.
+const (
+	bucketObjectInterval   = 50 * time.Millisecond
+	bucketDatagramInterval = 10 * time.Millisecond
+)
+
+// bucketSender sends until it is stopped: objects with and without names, each until it
+// has its receipt, and numbered datagrams.
 type bucketSender struct {
 	*lab
 	t         *testing.T
-	conn      net.Conn
-	port      int
-	datagrams uint64
-	objects   map[string]wire.Digest // by name
+	http, udp int
+	stop      func()
+	stopped   <-chan struct{}
+	all       sync.WaitGroup
+
+	datagrams, nameless atomic.Uint64
+	mu                  sync.Mutex
+	// receipts by name, "" without one, and digest.
+	receipts map[listing]bool
+	// segments that were read: the numbers of their datagrams, by key.
+	segments map[string][]uint64
 }
 
-func (s *bucketSender) send(datagrams, objects int) {
-	s.t.Helper()
-	for range datagrams {
-		if _, err := s.conn.Write(binary.BigEndian.AppendUint64(nil, s.datagrams)); err != nil {
-			s.t.Fatal(err)
-		}
-		s.datagrams++
-	}
-	for range objects {
-		name := fmt.Sprintf("frame-%d", len(s.objects))
-		object := random(uint64(1000+len(s.objects)), 100_000)
-		await(s.t, "the receipt of "+name, func() (bool, string) {
-			r := put(in(s.port, "camera", name), object)
-			return r.err == nil && (r.status == http.StatusCreated || r.status == http.StatusOK), fmt.Sprint(r.status, r.err)
+type listing struct {
+	name   string
+	digest wire.Digest
+}
+
+// start begins to send. Where the test fails before end, the senders end with it.
+func (s *bucketSender) start() {
+	s.t.Cleanup(s.finish)
+	s.all.Go(s.sendDatagrams)
+	s.all.Go(func() {
+		s.repeat(func(n int) bool {
+			defer s.nameless.Add(1)
+			return s.send("", objectFor("nameless", n))
 		})
-		s.objects[name] = sha256.Sum256(object)
+	})
+	for _, worker := range []string{"a", "b"} {
+		s.all.Go(func() {
+			s.repeat(func(n int) bool {
+				name := fmt.Sprintf("%s/%d", worker, n)
+				return s.send(name, objectFor(name, n))
+			})
+		})
 	}
 }
 
-// listed returns how often the manifests list each name, with its digest, and how often
-// the listed segments hold each datagram.
-func (s *bucketSender) listed() (names map[string]int, datagrams map[uint64]int) {
+func (s *bucketSender) finish() {
+	s.stop()
+	s.all.Wait()
+}
+
+// repeat sends object after object until one gets no receipt or the sender is stopped.
+func (s *bucketSender) repeat(send func(n int) bool) {
+	for n := 0; send(n); n++ {
+		select {
+		case <-s.stopped:
+			return
+		case <-time.After(bucketObjectInterval):
+		}
+	}
+}
+
+// objectFor goes into a pack, but for each fourth.
+func objectFor(name string, n int) []byte {
+	size := 3000
+	if n%4 == 3 {
+		size = 100_000
+	}
+	sum := sha256.Sum256(fmt.Append(nil, name, n))
+	return random(binary.BigEndian.Uint64(sum[:]), size+n)
+}
+
+// send sends an object until it has its receipt, and notes that.
+func (s *bucketSender) send(name string, object []byte) bool {
+	method := http.MethodPut
+	if name == "" {
+		method = http.MethodPost
+	}
+	var r reply
+	for deadline := time.Now().Add(patience); s.t.Context().Err() == nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		r = ask(method, in(s.http, "camera", name), bytes.NewReader(object))
+		switch {
+		case r.err != nil || r.status == http.StatusServiceUnavailable:
+			continue
+		case (r.status == http.StatusCreated || r.status == http.StatusOK) && r.header.Get("Repr-Digest") == reprDigest(object):
+			s.mu.Lock()
+			s.receipts[listing{name, sha256.Sum256(object)}] = true
+			s.mu.Unlock()
+			return true
+		}
+		break
+	}
+	s.t.Errorf("object %q gets no receipt: %v", name, r)
+	return false
+}
+
+// sendDatagrams sends a datagram after the other, each with its number.
+func (s *bucketSender) sendDatagrams() {
+	conn, err := net.Dial("udp", loopback(s.udp))
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	defer conn.Close()
+	for {
+		if _, err := conn.Write(binary.BigEndian.AppendUint64(nil, s.datagrams.Load())); err != nil {
+			s.t.Errorf("send a datagram: %v", err)
+			return
+		}
+		s.datagrams.Add(1)
+		select {
+		case <-s.stopped:
+			return
+		case <-time.After(bucketDatagramInterval):
+		}
+	}
+}
+
+// lose deletes a bucket, and has it made anew when objects and datagrams that were begun
+// meanwhile have been sent.
+func (s *bucketSender) lose(bucket string, makeAnew func()) {
 	s.t.Helper()
-	names, datagrams = map[string]int{}, map[uint64]int{}
-	for _, instrument := range []string{"camera", "mag"} {
+	if err := s.js.DeleteKeyValue(s.t.Context(), bucket); err != nil {
+		s.t.Fatal(err)
+	}
+	name := "meanwhile/" + bucket
+	receipt := make(chan bool, 1)
+	s.all.Go(func() { receipt <- s.send(name, objectFor(name, 0)) })
+	nameless, datagrams := s.nameless.Load(), s.datagrams.Load()
+	await(s.t, "objects without names are taken without "+bucket, func() (bool, string) {
+		return s.nameless.Load() >= nameless+2 && s.datagrams.Load() >= datagrams+10, fmt.Sprint(s.nameless.Load() - nameless)
+	})
+	makeAnew()
+	if !<-receipt {
+		s.t.FailNow()
+	}
+}
+
+// sent is what has been receipted so far.
+func (s *bucketSender) sent() map[listing]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.receipts)
+}
+
+// records yields what the manifests list of an instrument.
+func (s *bucketSender) records(instrument string) iter.Seq[wire.Record] {
+	return func(yield func(wire.Record) bool) {
+		s.t.Helper()
 		for day, err := range manifest.Days(s.t.Context(), s.store, s.site, instrument) {
 			if err != nil {
 				s.t.Fatal(err)
@@ -63,61 +184,110 @@ func (s *bucketSender) listed() (names map[string]int, datagrams map[uint64]int)
 				if err != nil {
 					s.t.Fatal(err)
 				}
-				if r.Segment == nil {
-					names[r.Name+" "+r.Digest.String()]++
-					continue
+				if !yield(r) {
+					return
 				}
-				s.count(r.Key, datagrams)
 			}
 		}
 	}
-	return names, datagrams
 }
 
-func (s *bucketSender) count(key string, datagrams map[uint64]int) {
+// listed returns how often the manifests list each object, and how often the listed
+// segments hold each datagram.
+func (s *bucketSender) listed() (objects map[listing]int, datagrams map[uint64]int) {
 	s.t.Helper()
+	objects, datagrams = map[listing]int{}, map[uint64]int{}
+	for r := range s.records("camera") {
+		objects[listing{r.Name, r.Digest}]++
+	}
+	for r := range s.records("mag") {
+		for _, number := range s.segment(r.Key) {
+			datagrams[number]++
+		}
+	}
+	return objects, datagrams
+}
+
+// segment returns the numbers of a segment's datagrams.
+func (s *bucketSender) segment(key string) (numbers []uint64) {
+	s.t.Helper()
+	if numbers, read := s.segments[key]; read {
+		return numbers
+	}
 	body, _, err := s.store.Get(s.t.Context(), key, objectstore.All)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer body.Close()
 	err = decode.Datagrams(body, func(payload []byte, _ time.Time) error {
-		datagrams[binary.BigEndian.Uint64(payload)]++
+		numbers = append(numbers, binary.BigEndian.Uint64(payload))
 		return nil
 	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.segments[key] = numbers
+	return numbers
 }
 
-// check waits until all that was sent is listed, and fails where anything is twice.
-func (s *bucketSender) check(lost string) {
+// check waits until each object that has a receipt, and each datagram that was sent, is
+// listed once. Of what is still on its way nothing is said.
+func (s *bucketSender) check(after string) {
 	s.t.Helper()
-	await(s.t, "all is listed after the loss of "+lost, func() (bool, string) {
-		names, datagrams := s.listed()
-		missing := 0
-		for name, digest := range s.objects {
-			if names[name+" "+digest.String()] == 0 {
+	receipts, sent := s.sent(), s.datagrams.Load()
+	await(s.t, "after the loss of "+after+" all is listed once", func() (bool, string) {
+		time.Sleep(100 * time.Millisecond)
+		objects, datagrams := s.listed()
+		missing, twice := 0, 0
+		for object := range receipts {
+			if objects[object] == 0 {
 				missing++
 			}
 		}
-		return missing == 0 && uint64(len(datagrams)) == s.datagrams,
-			fmt.Sprintf("%d of %d objects are not listed, %d of %d datagrams are", missing, len(s.objects), len(datagrams), s.datagrams)
+		for _, times := range objects {
+			twice += times - 1
+		}
+		lost, doubled := 0, 0
+		for number := range sent {
+			if datagrams[number] == 0 {
+				lost++
+			}
+		}
+		for _, times := range datagrams {
+			doubled += times - 1
+		}
+		return missing+twice+lost+doubled == 0, fmt.Sprintf("of %d objects %d are not listed, and %d too many; of %d datagrams %d are in no segment, and %d too many",
+			len(receipts), missing, twice, sent, lost, doubled)
 	})
-	names, datagrams := s.listed()
-	if len(names) != len(s.objects) {
-		s.t.Errorf("after the loss of %s %d objects are listed, %d were sent", lost, len(names), len(s.objects))
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if names[name] != 1 {
-			s.t.Errorf("after the loss of %s %s is listed %d times", lost, name, names[name])
+}
+
+// end stops the sender and waits until what it sent is listed once, and nothing else; and
+// the ledger says so too.
+func (s *bucketSender) end() {
+	s.t.Helper()
+	s.finish()
+	s.check("all buckets")
+	for r := range s.records("camera") {
+		if !s.receipts[listing{r.Name, r.Digest}] {
+			s.t.Errorf("%s %q is listed with %s, and has no receipt", r.Key, r.Name, r.Digest)
+		}
+		if digest, _ := s.digestOf(s.t, r); digest != r.Digest {
+			s.t.Errorf("%s %q is listed with %s, and has the bytes of %s", r.Key, r.Name, r.Digest, digest)
 		}
 	}
-	for number, times := range datagrams {
-		if times != 1 {
-			s.t.Errorf("after the loss of %s datagram %d is in segments %d times", lost, number, times)
-		}
+	objects, datagrams := s.listed()
+	sent := s.datagrams.Load()
+	if uint64(len(datagrams)) != sent {
+		s.t.Errorf("%d datagrams are in segments, %d were sent", len(datagrams), sent)
 	}
+	s.t.Logf("%d objects and %d datagrams are listed once", len(objects), len(datagrams))
+	s.awaitLedger(s.t, "mag", wire.StepReceived, func(r wire.Totals) bool {
+		return r.Datagrams == sent && s.ledger(s.t, "mag", wire.StepStored).Datagrams == sent
+	})
+	s.awaitLedger(s.t, "camera", wire.StepReceived, func(r wire.Totals) bool {
+		announced, repeated := s.ledger(s.t, "camera", wire.StepAnnounced), s.ledger(s.t, "camera", wire.StepRepeated)
+		return r.Objects == announced.Objects && r.Digest == announced.Digest && announced.Objects-repeated.Objects == uint64(len(objects))
+	})
 }
 
 // Whichever key-value bucket is lost under load, and made anew as the operator does: what
@@ -132,31 +302,20 @@ func TestBucketsAreLost(t *testing.T) {
 	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "500ms"}})
 	l.awaitRevision(t, g.name, l.declare(t, mag, camera))
 	awaitListening(t, httpPort)
-	conn, err := net.Dial("udp", loopback(udpPort))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	s := &bucketSender{lab: l, t: t, conn: conn, port: httpPort, objects: map[string]wire.Digest{}}
-	s.send(20, 2)
-	s.check("nothing")
+	running, stop := context.WithCancel(t.Context())
+	s := &bucketSender{lab: l, t: t, http: httpPort, udp: udpPort, stop: stop, stopped: running.Done(),
+		receipts: map[listing]bool{}, segments: map[string][]uint64{}}
+	s.start()
 	for _, bucket := range []string{wire.CursorBucket(l.site), wire.LedgerBucket(l.site), wire.StatusBucket(l.site), wire.NamesBucket(l.site),
 		wire.IndexBucket(l.site), wire.GapsBucket(l.site), wire.DescriptionBucket(l.site), wire.DownloadsBucket(l.site),
 		wire.LeaseBucket(l.site), wire.RequestBucket(l.site), wire.RegistryBucket(l.site)} {
-		s.send(10, 1)
-		if err := l.js.DeleteKeyValue(t.Context(), bucket); err != nil {
-			t.Fatal(err)
-		}
-		s.send(10, 0)
-		parts.CreateSite(t, l.js, l.site)
-		if bucket == wire.RegistryBucket(l.site) {
-			l.declare(t, mag, camera)
-		}
-		s.send(10, 1)
+		s.lose(bucket, func() {
+			parts.CreateSite(t, l.js, l.site)
+			if bucket == wire.RegistryBucket(l.site) {
+				l.declare(t, mag, camera)
+			}
+		})
 		s.check(bucket)
 	}
-	l.awaitLedger(t, "mag", wire.StepReceived, func(r wire.Totals) bool {
-		return r.Datagrams == s.datagrams && l.ledger(t, "mag", wire.StepStored).Datagrams == s.datagrams &&
-			l.ledger(t, "mag", wire.StepAnnounced).Datagrams == s.datagrams
-	})
+	s.end()
 }

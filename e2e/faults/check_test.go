@@ -4,7 +4,6 @@ package faults
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -53,48 +52,46 @@ func (l *lab) checkObjects(senders []*sender) {
 
 func compareListed(records []wire.Record, receipted map[wire.Digest]string) error {
 	times := map[wire.Digest]int{}
+	unsent := 0
 	for _, r := range records {
-		if r.State == wire.StateCurrent {
-			times[r.Digest]++
+		if r.State != wire.StateCurrent {
+			continue
 		}
+		if name, sent := receipted[r.Digest]; !sent || name != r.Name {
+			unsent++
+			continue
+		}
+		times[r.Digest]++
 	}
-	missing, twice, unsent := 0, 0, 0
-	for digest := range receipted {
-		switch times[digest] {
-		case 0:
-			missing++
-		case 1:
-		default:
+	twice := 0
+	for _, n := range times {
+		if n > 1 {
 			twice++
 		}
 	}
-	for digest := range times {
-		if _, ok := receipted[digest]; !ok {
-			unsent++
-		}
-	}
-	if missing+twice+unsent > 0 {
-		return fmt.Errorf("%d of %d are not listed, %d more than once, and %d are listed that nobody sent", missing, len(receipted), twice, unsent)
+	if missing := len(receipted) - len(times); missing+twice+unsent > 0 {
+		return fmt.Errorf("%d of %d are not listed, %d more than once, and %d are listed that nobody sent, or not under that name", missing, len(receipted), twice, unsent)
 	}
 	return nil
 }
 
-// checkDatagrams waits until the segments hold all that the stream of observations
-// holds, and fails where one datagram is in them twice or was never sent.
-func (l *lab) checkDatagrams(senders []*sender) {
+// checkDatagrams waits until the segments hold the same datagrams that were ever seen in the
+// stream of observations, and fails where one is in them twice or was never sent. It
+// returns how many are in segments, by instrument.
+func (l *lab) checkDatagrams(senders []*sender, w *witness) map[string]uint64 {
 	l.t.Helper()
+	stored := map[string]uint64{}
 	for _, s := range senders {
 		instrument := s.pool.mag()
 		var in map[uint64]int
-		l.await(instrument+": each announced datagram is in a segment", func(ctx context.Context) (err error) {
+		l.await(instrument+": the datagrams of the stream are in segments", func(ctx context.Context) (err error) {
+			if err := w.catchUp(ctx); err != nil {
+				return err
+			}
 			if in, err = l.inSegments(ctx, instrument); err != nil {
 				return err
 			}
-			announced, err := l.announced(ctx, instrument)
-			if err == nil && len(in) < len(announced) {
-				err = fmt.Errorf("%d of %d are", len(in), len(announced))
-			}
-			return err
+			return w.compare(instrument, in)
 		})
 		doubled, unsent := 0, 0
 		for n, times := range in {
@@ -109,7 +106,9 @@ func (l *lab) checkDatagrams(senders []*sender) {
 			l.t.Errorf("%s: of %d datagrams in segments %d are there more than once, and %d were never sent", instrument, len(in), doubled, unsent)
 		}
 		l.t.Logf("%s: of %d datagrams that were sent, %d are in segments", instrument, s.datagrams, len(in))
+		stored[instrument] = uint64(len(in))
 	}
+	return stored
 }
 
 // inSegments counts the datagrams of an instrument's listed segments, by number.
@@ -123,14 +122,14 @@ func (l *lab) inSegments(ctx context.Context, instrument string) (map[uint64]int
 		if r.State != wire.StateCurrent {
 			continue
 		}
-		if err := l.countSegment(ctx, r, in); err != nil {
+		if err := l.countSegment(ctx, instrument, r, in); err != nil {
 			return nil, fmt.Errorf("segment %s: %w", r.Key, err)
 		}
 	}
 	return in, nil
 }
 
-func (l *lab) countSegment(ctx context.Context, r wire.Record, in map[uint64]int) error {
+func (l *lab) countSegment(ctx context.Context, instrument string, r wire.Record, in map[uint64]int) error {
 	place := objectstore.All
 	if r.InPack() {
 		place = objectstore.Range{Offset: r.Offset, Length: r.Length}
@@ -141,42 +140,17 @@ func (l *lab) countSegment(ctx context.Context, r wire.Record, in map[uint64]int
 	}
 	defer body.Close()
 	return decode.Datagrams(body, func(payload []byte, _ time.Time) error {
-		in[binary.BigEndian.Uint64(payload[len(payload)-8:])]++
-		return nil
+		number, err := numberOf(instrument, payload)
+		in[number]++
+		return err
 	})
 }
 
-// announced are the numbers of the datagrams in the stream of observations.
-func (l *lab) announced(ctx context.Context, instrument string) (map[uint64]bool, error) {
-	stream, err := l.js.Stream(ctx, wire.ObservationStream(site))
-	if err != nil {
-		return nil, err
-	}
-	all := map[uint64]bool{}
-	last := stream.CachedInfo().State.LastSeq
-	for seq := stream.CachedInfo().State.FirstSeq; seq > 0 && seq <= last; seq++ {
-		m, err := stream.GetMsg(ctx, seq)
-		if err != nil {
-			return nil, fmt.Errorf("message %d: %w", seq, err)
-		}
-		if !strings.HasPrefix(m.Subject, wire.ObservationSubject(site, instrument, "raw")) {
-			continue
-		}
-		for d, err := range wire.Datagrams(m.Data) {
-			if err != nil {
-				return nil, err
-			}
-			all[binary.BigEndian.Uint64(d.Payload[len(d.Payload)-8:])] = true
-		}
-	}
-	return all, nil
-}
-
 // checkTools waits until `substorm archive` finds every listed object whole, and the
-// columns of the ledger agree. What a kill left in the bucket without a receipt is not
-// listed until the archivist looks for it, after ten minutes: after a long run nothing
-// may be left of that.
-func (l *lab) checkTools(long bool) {
+// columns of the ledger agree, with the senders too. What a kill left in the bucket without a
+// receipt is not listed until the archivist looks for it, after ten minutes: after a long run
+// nothing may be left of that.
+func (l *lab) checkTools(senders []*sender, stored map[string]uint64, long bool) {
 	l.t.Helper()
 	verify := []string{"archive", "verify"}
 	if long {
@@ -184,39 +158,72 @@ func (l *lab) checkTools(long bool) {
 		l.patience, l.tryFor = 30*time.Minute, 10*time.Minute
 	}
 	l.await("substorm archive verify finds nothing", func(ctx context.Context) error {
-		said, err := l.substorm(ctx, verify...)
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, said)
-		}
-		return nil
+		_, err := l.substorm(ctx, verify...)
+		return err
 	})
 	l.await("the columns of the ledger agree", func(ctx context.Context) error {
 		said, err := l.substorm(ctx, "archive", "ledger", "-o", "json")
 		if err != nil {
-			return fmt.Errorf("%w: %s", err, said)
+			return err
 		}
-		return ledgerAgrees(said)
+		ledger, err := ledgerOf(said)
+		if err != nil {
+			return err
+		}
+		for _, s := range senders {
+			instrument := s.pool.mag()
+			if err := ledger[instrument].compare(s.datagrams, stored[instrument]); err != nil {
+				return fmt.Errorf("%s: %w", instrument, err)
+			}
+		}
+		return nil
 	})
 }
 
-func ledgerAgrees(said string) error {
-	days := json.NewDecoder(strings.NewReader(said))
-	count := 0
-	for days.More() {
+// columns are an instrument's in the ledger, of all days: what the gateways say that they
+// received, and what the archivist says is in segments.
+type columns struct{ received, stored wire.Totals }
+
+// ledgerOf reads the ledger, and fails where its columns do not agree.
+func ledgerOf(said string) (map[string]columns, error) {
+	all := map[string]columns{}
+	for days := json.NewDecoder(strings.NewReader(said)); days.More(); {
 		var day struct {
 			Instrument  string
 			Agree       bool
 			Differences []string
+			Writers     []struct{ Received, Stored wire.Totals }
 		}
 		if err := days.Decode(&day); err != nil {
-			return fmt.Errorf("%w: %s", err, said)
+			return nil, fmt.Errorf("%w: %s", err, said)
 		}
-		if count++; !day.Agree {
-			return fmt.Errorf("%s: %v", day.Instrument, day.Differences)
+		if !day.Agree {
+			return nil, fmt.Errorf("%s: %v", day.Instrument, day.Differences)
 		}
+		sum := all[day.Instrument]
+		for _, w := range day.Writers {
+			sum.received, sum.stored = sum.received.Plus(w.Received), sum.stored.Plus(w.Stored)
+		}
+		all[day.Instrument] = sum
 	}
-	if count == 0 {
-		return fmt.Errorf("the ledger has nothing: %s", said)
+	return all, nil
+}
+
+// compare says where the ledger has other datagrams than were sent and are in segments. Those
+// that were on their way when a gateway was killed may be in segments; no more than were sent
+// reached a gateway.
+func (c columns) compare(sent, in uint64) error {
+	r, dropped := c.received, uint64(0)
+	for _, n := range r.Dropped {
+		dropped += n
+	}
+	switch {
+	case c.stored.Datagrams != in || len(c.stored.Dropped) > 0:
+		return fmt.Errorf("%d datagrams are in segments, the ledger says %d, and %v in none", in, c.stored.Datagrams, c.stored.Dropped)
+	case in < r.Datagrams || in > r.Datagrams+r.Unknown:
+		return fmt.Errorf("%d datagrams are in segments, gateways received %d and perhaps %d", in, r.Datagrams, r.Unknown)
+	case r.Datagrams+r.Unknown+dropped > sent:
+		return fmt.Errorf("%d datagrams were sent, gateways read %d, perhaps %d more, and dropped %v", sent, r.Datagrams, r.Unknown, r.Dropped)
 	}
 	return nil
 }

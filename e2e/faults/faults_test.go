@@ -98,8 +98,8 @@ func (d *deck) round(t *testing.T, n int) {
 }
 
 // TestFaults injects faults under load. At the end each object that has a receipt is
-// listed once, with its bytes; no datagram is in two segments; and the columns of the
-// ledger agree.
+// listed once, with its bytes; each datagram that was ever in the stream of observations is
+// once in a segment, and nothing else; and the columns of the ledger agree, with the senders too.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -109,6 +109,7 @@ func TestFaults(t *testing.T) {
 	for _, p := range l.pools {
 		senders = append(senders, startSender(t, p))
 	}
+	w := l.startWitness()
 	d := &deck{random: rand.New(rand.NewPCG(chosen, 0)), all: l.faults()}
 	count := rounds(t)
 	for n := range count {
@@ -121,6 +122,6 @@ func TestFaults(t *testing.T) {
 		s.finish()
 	}
 	l.checkObjects(senders)
-	l.checkDatagrams(senders)
-	l.checkTools(count >= 100)
+	stored := l.checkDatagrams(senders, w)
+	l.checkTools(senders, stored, count >= 100)
 }

@@ -122,15 +122,18 @@ func (l *lab) restoreBuckets() {
 	l.declare()
 }
 
-// substorm runs a command of the CLI against the Site, and returns what it prints.
+// substorm runs a command of the CLI against the Site, and returns its standard output. An
+// error has that of standard error too.
 func (l *lab) substorm(ctx context.Context, args ...string) (string, error) {
 	args = append(args, "--code", site, "--nats-servers", l.nats.URL(),
 		"--s3-endpoint", l.minio.URL(), "--s3-bucket", bucket, "--s3-credentials-dir", l.secrets)
 	cmd := exec.CommandContext(ctx, l.cli, args...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	return out.String(), err
+	var out, beside bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &beside
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%w: %s%s", err, out.String(), beside.String())
+	}
+	return out.String(), nil
 }
 
 // await calls try until it returns nil.

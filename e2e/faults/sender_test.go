@@ -32,6 +32,7 @@ type sender struct {
 	mu sync.Mutex
 	// receipted objects by instrument and digest, with the name of those that have one.
 	receipted map[string]map[wire.Digest]string
+	// datagrams is how many were sent: those with the numbers from 0 on.
 	datagrams uint64
 }
 
@@ -77,7 +78,10 @@ func objectOf(instrument string, worker, n uint64) []byte {
 
 func (s *sender) sendObjects(instrument string, worker uint64, send func(object []byte, name string) error) {
 	for n := uint64(0); !s.ended(); n++ {
-		object, name := objectOf(instrument, worker, n), fmt.Sprintf("%d/%06d.bin", worker, n)
+		object, name := objectOf(instrument, worker, n), ""
+		if instrument == s.pool.web() {
+			name = fmt.Sprintf("%d/%06d.bin", worker, n)
+		}
 		if !s.sendUntilReceipt(instrument, name, object, send) {
 			return
 		}
@@ -139,9 +143,26 @@ func (s *sender) sendDatagrams() {
 	defer conn.Close()
 	for !s.ended() {
 		// An error is that of a datagram before it, which found nobody; it is not sent then.
-		if _, err := conn.Write(binary.BigEndian.AppendUint64(make([]byte, 120), s.datagrams)); err == nil {
+		if _, err := conn.Write(datagramOf(s.pool.mag(), s.datagrams)); err == nil {
 			s.datagrams++
 		}
 		time.Sleep(datagramInterval)
 	}
+}
+
+// datagramOf says in its payload whose it is, and its number.
+func datagramOf(instrument string, number uint64) []byte {
+	b := make([]byte, 120)
+	copy(b, instrument)
+	return binary.BigEndian.AppendUint64(b, number)
+}
+
+// numberOf returns the number of an instrument's datagram.
+func numberOf(instrument string, payload []byte) (uint64, error) {
+	if head := len(payload) - 8; head > 0 {
+		if number := binary.BigEndian.Uint64(payload[head:]); bytes.Equal(payload, datagramOf(instrument, number)) {
+			return number, nil
+		}
+	}
+	return 0, fmt.Errorf("%s never sent %x", instrument, payload)
 }

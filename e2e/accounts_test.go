@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -41,11 +42,10 @@ spec:
 // and delete the Site's streams change nothing. The same in the account of the streams purges one.
 func TestConsumersStayInTheirAccount(t *testing.T) {
 	l := theLab
-	l.apply(t, instrumentUDP("guarded-magnetometer", 30134))
-	l.apply(t, intruderManifest)
-	l.waitReady(t, "instrument/guarded-magnetometer", "feed/guarded", "feedconsumer/intruder")
-	js, streams, durable := l.consumesByNATS(t, "intruder")
 	all, kept, before := l.canary(t)
+	l.apply(t, intruderManifest)
+	l.waitReady(t, "feed/guarded", "feedconsumer/intruder")
+	js, streams, durable := l.consumesByNATS(t, "intruder")
 
 	nc := js.Conn()
 	for _, s := range streams {
@@ -61,7 +61,7 @@ func TestConsumersStayInTheirAccount(t *testing.T) {
 			t.Fatalf("a bad request for messages of %s: %v, %v", s, m, err)
 		}
 	}
-	untouched(t, all, before, "$JS.API.CONSUMER.MSG.NEXT."+streams[0]+"."+durable)
+	untouched(t, all, before, publishing(t, all, "$JS.API.CONSUMER.MSG.NEXT."+streams[0]+"."+durable, "{"))
 }
 
 // TestCommandsStayInTheirAccount: with the key of the account of commands, so with all that any command may do and more,
@@ -84,15 +84,15 @@ func TestCommandsStayInTheirAccount(t *testing.T) {
 	if m, err := nc.Request(get, nil, time.Minute); err != nil || m.Header.Get(jetstream.StreamHeader) != canary { // so they have been answered, too
 		t.Fatalf("a message of %s: %v, %v", canary, m, err)
 	}
-	untouched(t, all, before, "$JS.API.DIRECT.GET."+canary+".canary")
+	untouched(t, all, before, publishing(t, all, "$JS.API.DIRECT.GET."+canary+".canary", ""))
 }
 
 // canary is a stream with one empty message, which an attack that works purges.
 const canary = "CANARY"
 
 // canary makes that stream. It returns a user who may do everything, the streams that attacks are directed at, and what
-// they hold.
-func (l *lab) canary(t *testing.T) (jetstream.JetStream, []string, map[string]uint64) {
+// they hold: all hold something, or nobody would see that they have been purged.
+func (l *lab) canary(t *testing.T) (jetstream.JetStream, []string, map[string]*jetstream.StreamInfo) {
 	t.Helper()
 	all, err := jetstream.New(l.natsUser(t, "substorm-nats-account"))
 	if err != nil {
@@ -101,70 +101,133 @@ func (l *lab) canary(t *testing.T) (jetstream.JetStream, []string, map[string]ui
 	if _, err := all.CreateStream(t.Context(), jetstream.StreamConfig{Name: canary, Subjects: []string{"canary"}, AllowDirect: true}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if _, err := all.Conn().Request("$JS.API.STREAM.DELETE."+canary, nil, time.Minute); err != nil {
-			t.Error(err)
-		}
-	})
+	deleteAfter(t, all, canary)
 	if _, err := all.Publish(t.Context(), "canary", nil); err != nil {
 		t.Fatal(err)
 	}
+	l.apply(t, instrumentUDP("guarded-magnetometer", 30134))
+	l.waitReady(t, "instrument/guarded-magnetometer")
 	kept := []string{canary, wire.ObservationStream("demo"), wire.NoticeStream("demo"), "KV_" + wire.LedgerBucket("demo"), "KV_" + wire.RegistryBucket("demo")}
-	return all, kept, messages(t, all, kept)
+	to, lines := join(l.nodeAddresses(t)[:1], 30134), writeLines(t, 10)
+	l.start(t, l.substorm, "send", "--udp", "--lines", "--rate", "500", "--to", to, lines).succeeds(t)
+	var before map[string]*jetstream.StreamInfo
+	eventually(t, 2*time.Minute, func() error {
+		before = held(t, all, kept...)
+		for name, is := range before {
+			if is.State.Msgs == 0 {
+				return fmt.Errorf("%s holds nothing", name)
+			}
+		}
+		return nil
+	})
+	return all, kept, before
 }
 
-// untouched says that streams hold what they did, and that the attack works within the account of the streams, where a
-// request at subject is answered: after it the canary is purged.
-func untouched(t *testing.T, all jetstream.JetStream, before map[string]uint64, subject string) {
+// deleteAfter deletes a stream when the test is over.
+func deleteAfter(t *testing.T, js jetstream.JetStream, stream string) {
+	t.Cleanup(func() {
+		if _, err := js.Conn().Request("$JS.API.STREAM.DELETE."+stream, nil, time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// publishing is an attack by a client: a request at subject whose answer goes to a target.
+func publishing(t *testing.T, js jetstream.JetStream, subject, payload string) func(target string) {
+	return func(target string) {
+		t.Helper()
+		if err := js.Conn().PublishRequest(subject, target, []byte(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// untouched says that streams hold what they did, and that the same attack works where no boundary is: with all rights
+// in an account it purges the canary.
+func untouched(t *testing.T, all jetstream.JetStream, before map[string]*jetstream.StreamInfo, attack func(target string)) {
 	t.Helper()
-	if messages(t, all, []string{canary})[canary] == 0 {
+	if held(t, all, canary)[canary].State.Msgs == 0 {
 		t.Error("the attack purges a stream")
 	}
-	payload := []byte("{")
-	if strings.Contains(subject, ".DIRECT.GET.") {
-		payload = nil
+	attack("$JS.API.STREAM.PURGE." + canary)
+	purged(t, all)
+	for name, was := range before { // the attack came before that, and has had its effect
+		is := held(t, all, name)[name]
+		if !is.Created.Equal(was.Created) {
+			t.Errorf("%s has been deleted and made anew", name)
+		}
+		if name != canary && is.State.Msgs < was.State.Msgs {
+			t.Errorf("%s held %d messages and holds %d", name, was.State.Msgs, is.State.Msgs)
+		}
 	}
-	if err := all.Conn().PublishRequest(subject, "$JS.API.STREAM.PURGE."+canary, payload); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// purged waits until the canary is empty.
+func purged(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
 	eventually(t, time.Minute, func() error {
-		if messages(t, all, []string{canary})[canary] > 0 {
+		if held(t, js, canary)[canary].State.Msgs > 0 {
 			return errors.New("the canary is not purged yet")
 		}
 		return nil
 	})
-	for name, was := range before { // the attack came before that, and has had its effect
-		if is := messages(t, all, []string{name})[name]; name != canary && was > 0 && is == 0 {
-			t.Errorf("%s held %d messages and is empty", name, was)
-		}
-	}
 }
 
-// messages returns how many messages streams hold; all of them exist.
-func messages(t testing.TB, js jetstream.JetStream, streams []string) map[string]uint64 {
+// held returns what streams hold; all of them exist.
+func held(t testing.TB, js jetstream.JetStream, streams ...string) map[string]*jetstream.StreamInfo {
 	t.Helper()
-	held := map[string]uint64{}
+	all := map[string]*jetstream.StreamInfo{}
 	for _, name := range streams {
 		s, err := js.Stream(t.Context(), name)
 		if err != nil {
 			t.Fatalf("stream %s: %v", name, err)
 		}
-		held[name] = s.CachedInfo().State.Msgs
+		all[name] = s.CachedInfo()
 	}
-	return held
+	return all
 }
 
 // natsUser connects as a user who may do everything in the account whose signing key a Secret has.
 func (l *lab) natsUser(t testing.TB, secret string) *nats.Conn {
 	t.Helper()
-	var account, client corev1.Secret
-	l.getJSON(t, &account, "secret", secret)
+	nc, err := nats.Connect("tls://"+natsName+":4222", nats.UserCredentialBytes(l.natsCreds(t, secret)),
+		nats.Secure(l.natsTLS(t)), nats.SetCustomDialer(l.natsPods(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// natsName is in the certificates of the NATS servers.
+const natsName = "substorm-nats." + namespace + ".svc"
+
+// natsTLS has a client believe them.
+func (l *lab) natsTLS(t testing.TB) *tls.Config {
+	t.Helper()
+	var client corev1.Secret
 	l.getJSON(t, &client, "secret", "substorm-tls-client")
+	authority := x509.NewCertPool()
+	if !authority.AppendCertsFromPEM(client.Data["ca.crt"]) {
+		t.Fatal("Secret substorm-tls-client has no ca.crt")
+	}
+	return &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12, ServerName: natsName}
+}
+
+// natsCreds are the credentials of natsUser.
+func (l *lab) natsCreds(t testing.TB, secret string) []byte {
+	t.Helper()
+	var account corev1.Secret
+	l.getJSON(t, &account, "secret", secret)
 	user, err := nkeys.CreateUser()
 	if err != nil {
 		t.Fatal(err)
 	}
 	id, err := user.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := user.Seed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,15 +241,9 @@ func (l *lab) natsUser(t testing.TB, secret string) *nats.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	authority := x509.NewCertPool()
-	if !authority.AppendCertsFromPEM(client.Data["ca.crt"]) {
-		t.Fatal("Secret substorm-tls-client has no ca.crt")
-	}
-	nc, err := nats.Connect("tls://substorm-nats."+namespace+".svc:4222", nats.UserJWT(func() (string, error) { return token, nil }, user.Sign),
-		nats.Secure(&tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12}), nats.SetCustomDialer(l.natsPods(t)))
+	creds, err := jwt.FormatUserConfig(token, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(nc.Close)
-	return nc
+	return creds
 }

@@ -29,6 +29,7 @@ func (l *lab) install() error {
 	err = l.show(l.helmBin, "upgrade", "--install", "substorm-quickstart", "charts/substorm-quickstart",
 		"--namespace", namespace, "--create-namespace", "--set", "image.tag=dev",
 		"--set", "nats.replicas=3",
+		"--set", "nats.leafnodes.enabled=true",
 		"--set", "networkPolicy.monitoringFrom[0].ipBlock.cidr=0.0.0.0/0", // tests read it through the API server
 		"--set", `s3.nodeSelector.kubernetes\.io/hostname=`+first,
 		"--wait", "--timeout", "3m")

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ import (
 type leafLab struct {
 	*lab
 	hub, away *parts.NATSServer
-	rogue     *rogue
+	rogue     *parts.Rogue
 	nc        *nats.Conn          // of the leaf
 	theirs    jetstream.JetStream // of the leaf
 	leaves    jetstream.JetStream // of the hub's account LEAVES
@@ -66,10 +67,13 @@ func startLeafLab(t *testing.T, hub *parts.NATSServer, replicas int) *leafLab {
 	l.fill()
 	creds := hub.LeafCreds(t, permissions(plan.LeafUser(site(), v1alpha1.Leaf{Code: leaf})), jwt.ConnectionTypeLeafnode)
 	l.away = parts.NATS(t, parts.NATSOptions{Domain: leaf, LeafOf: &parts.LeafLink{Address: hub.LeafAddress(), Creds: creds}})
-	l.rogue = linkRogue(t, hub.LeafAddress(), creds)
+	file, err := os.ReadFile(creds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.rogue = parts.RogueLink{Address: hub.LeafAddress(), Creds: file, Domain: leaf}.Link(t)
 	l.theirs, l.nc = l.away.JetStream(t), l.away.Connect(t)
 	parts.CreateSite(t, l.theirs, leaf)
-	var err error
 	if l.leaves, err = jetstream.New(hub.ConnectLeaves(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -158,18 +162,18 @@ func (l *leafLab) attacker() attackerConn {
 	own := wire.ObservationSubject(leaf, mag, "raw")
 	return attackerConn{nc: l.nc, api: wire.JetStreamAPI(code), consumer: durable(attacker),
 		forgeries: []forgery{
-			{"flow control of what is sourced", func(target string) { l.send(flowControl(l.listens(), target)) }},
-			{"a stalled consumer of what is sourced", func(target string) { l.send(stalled(l.listens(), target, "100 Idle Heartbeat", "")) }},
+			{"flow control of what is sourced", func(target string) { l.send(parts.FlowControl("HPUB", l.listens(), target)) }},
+			{"a stalled consumer of what is sourced", func(target string) { l.send(parts.Stalled("HPUB", l.listens(), target, "100 Idle Heartbeat", "")) }},
 			{"flow control of what the hub copies", func(target string) {
-				l.send(flowControl(l.sources, target))
-				l.send(stalled(l.sources, target, "100 Idle Heartbeat", ""))
+				l.send(parts.FlowControl("HPUB", l.sources, target))
+				l.send(parts.Stalled("HPUB", l.sources, target, "100 Idle Heartbeat", ""))
 			}},
-			{"an empty message where the hub copies", func(string) { l.send(flowControl(l.listens(), l.sources)) }},
+			{"an empty message where the hub copies", func(string) { l.send(parts.FlowControl("HPUB", l.listens(), l.sources)) }},
 			{"a stored message that looks like flow control", func(target string) {
-				l.send(stalled(own, target, "100 Idle Heartbeat", "x"))
-				l.send(stalled(own, target, "100", "x"))
-				l.send(stalled(own, target, "", ""))
-				l.send(stalled(own, target, "", "x"))
+				l.send(parts.Stalled("HPUB", own, target, "100 Idle Heartbeat", "x"))
+				l.send(parts.Stalled("HPUB", own, target, "100", "x"))
+				l.send(parts.Stalled("HPUB", own, target, "", ""))
+				l.send(parts.Stalled("HPUB", own, target, "", "x"))
 			}},
 		},
 		arrived: func() {
@@ -193,7 +197,7 @@ func (l *leafLab) settle() {
 	}
 	purge := "$JS.API.STREAM.PURGE." + canary
 	l.await("flow control has its effect within the account of leaves", func() bool {
-		l.send(flowControl(l.listens(), purge))
+		l.send(parts.FlowControl("HPUB", l.listens(), purge))
 		s, err := l.leaves.Stream(l.t.Context(), canary)
 		return err == nil && s.CachedInfo().State.Msgs == 0
 	})
@@ -217,20 +221,6 @@ func (l *leafLab) settle() {
 		}
 		return err == nil && sum == theirs.CachedInfo().State.Msgs
 	})
-}
-
-// flowControl and stalled are what a server takes for flow control by the consumer that it sources from: it publishes to
-// target.
-func flowControl(subject, target string) string {
-	return headed("HPUB "+subject+" "+target, "NATS/1.0 100 FlowControl Request\r\n\r\n", "")
-}
-
-func stalled(subject, target, status, payload string) string {
-	return headed("HPUB "+subject, strings.TrimSpace("NATS/1.0 "+status)+"\r\nNats-Consumer-Stalled: "+target+"\r\n\r\n", payload)
-}
-
-func headed(command, head, payload string) string {
-	return fmt.Sprintf("%s %d %d\r\n%s%s", command, len(head), len(head)+len(payload), head, payload)
 }
 
 // send publishes at the leaf. Clients' libraries send no such status lines, so this is the protocol itself.
@@ -272,7 +262,7 @@ func (l *leafLab) deliver(want uint64, forged ...delivery) {
 			}
 			reply := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.%d.0@%s", l.from.Stream, l.from.Name, seq, seq-l.from.Config.First+1, time.Now().UnixNano(), d.subject)
 			head := "NATS/1.0" + d.status + "\r\nNats-Consumer-Stalled: " + d.stalledFor + "\r\n\r\n"
-			l.rogue.send(headed("HMSG "+l.from.Config.Deliver+" "+reply, head, d.payload))
+			l.rogue.Send(parts.Headed("HMSG "+l.from.Config.Deliver+" "+reply, head, d.payload))
 		}
 		return l.stream(obs).State.Msgs == want
 	})

@@ -32,8 +32,10 @@ its way makes them differ for a moment.
 
 received      the sender may have a receipt for it (a datagram: JetStream has it)
 acknowledged  the receipt could be written to the sender
-stored        it is in the object store (a datagram: in an announced segment)
-announced     the manifests list it (a datagram: its message is in the stream)
+stored        it is in the object store (a datagram: in an announced segment). Objects
+              are not counted there: what is announced was stored
+announced     the manifests list it (a datagram: its message is in the stream, so it is
+              what was received)
 repeated      it was there already and was taken back
 damaged       it is stored, and not what was received any more, as the scrub found
 unfinished    objects that began and did not get into the archive, by cause; Corrupt and

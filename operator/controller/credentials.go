@@ -92,9 +92,12 @@ func (k accountKey) mint(user plan.JetStreamUser) ([]byte, error) {
 // people, and servers bound the length of tokens.
 const maxUserName = 64
 
+// userName is a user's name as it stands in its token.
+func userName(name string) string { return name[:min(len(name), maxUserName)] }
+
 // claimsOf is what a user's token says, but for the key and the expiry.
 func claimsOf(user plan.JetStreamUser) *jwt.UserClaims {
-	name := user.Name[:min(len(user.Name), maxUserName)]
+	name := userName(user.Name)
 	claims := jwt.NewUserClaims(name) // encode sets the subject
 	claims.Name = name
 	claims.Pub.Allow.Add(user.Publish...)

@@ -49,7 +49,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	if plan.Unreadable(consumer) != "" { // what was made for it stays as it is
-		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, plan.ConsumerSecretName(consumer), r.links.now())
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer), r.links.now())
 	}
 	newest(r.statuses, name, consumer, &consumer.Status)
 	feed, err := optional(ctx, r.client, types.NamespacedName{Namespace: consumer.Namespace, Name: consumer.Spec.FeedRef.Name}, &v1alpha1.Feed{})
@@ -61,7 +61,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	var failed error
 	if feed == nil {
 		view.Verdict = plan.OrphanConsumer(consumer)
-		view.Credentials, failed = r.keepCredentials(ctx, r.secrets, consumer, plan.ConsumerSecretName(consumer), view.Now)
+		view.Credentials, failed = r.keepCredentials(ctx, r.secrets, consumer, plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer), view.Now)
 	} else {
 		p.site = types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name}
 		if view.Site, err = optional(ctx, r.client, p.site, &v1alpha1.Site{}); err != nil {
@@ -71,7 +71,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		if !f.readConsumer(&view) {
 			// The registry's controller has not come to it yet, and wakes this one; it does not
 			// while the Site cannot be read.
-			return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, plan.ConsumerSecretName(consumer), view.Now)
+			return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer), view.Now)
 		}
 		view.Servers, view.Reports = f.reports.ofFeedServers(), f.reports.ofConsumer(consumer.Name)
 		failed = r.admit(ctx, feed, &view)
@@ -93,7 +93,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 // while it is not admitted.
 func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, view *plan.ConsumerView) (err error) {
 	if view.Site == nil || plan.Unreadable(view.Site) != "" || !view.Verdict.Served {
-		view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Consumer, plan.ConsumerSecretName(view.Consumer), view.Now)
+		view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Consumer, plan.ConsumerSecretName(view.Consumer), plan.ConsumerUserName(view.Consumer), view.Now)
 		return err
 	}
 	access := plan.ConsumerAccess{Site: view.Site, Feed: feed, Consumer: view.Consumer, Verdict: view.Verdict}

@@ -28,7 +28,7 @@ func (r *siteReconciler) applyFeedServer(ctx context.Context, view *plan.SiteVie
 	switch {
 	case !plan.SiteAccepted(alone).OK():
 		if site.Spec.FeedServer != nil && site.Spec.JetStream.AccountKeySecretRef != nil {
-			view.FeedServer.Credentials, failed = r.keepCredentials(ctx, r.secrets, site, plan.JetStreamSecret(plan.FeedServerName(site)), view.Now)
+			view.FeedServer.Credentials, failed = r.keepCredentials(ctx, r.secrets, site, plan.JetStreamSecret(plan.FeedServerName(site)), plan.FeedServerUserName(site), view.Now)
 		}
 	case site.Spec.FeedServer == nil:
 		failed = r.removeFeedServer(ctx, site)

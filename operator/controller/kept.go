@@ -24,16 +24,16 @@ import (
 // accepted now, or that cannot be read: its programs run, and an invalid edit must not
 // stop them when the credentials expire. They are signed as they are, with the
 // permissions that they have, by the key that signed them before; nothing is issued where
-// there is nothing. It returns what is in the Secret; nil where that holds no credentials
-// of the owner's.
-func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, owner client.Object, name string, now time.Time) (*plan.Credentials, error) {
+// there is nothing, nor for a token that was signed for another user than the owner's. It
+// returns what is in the Secret; nil where that holds no credentials of the owner's.
+func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, owner client.Object, name, user string, now time.Time) (*plan.Credentials, error) {
 	at := types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}
 	current, err := secrets.get(ctx, at)
 	if err != nil || current == nil || !metav1.IsControlledBy(current, owner) {
 		return nil, err
 	}
 	claims, had := issuedToken(current), issued(current)
-	if had == nil || owner.GetDeletionTimestamp() != nil {
+	if had == nil || owner.GetDeletionTimestamp() != nil || claims.Name != userName(user) {
 		return had, nil
 	}
 	key, err := r.keyOf(ctx, secrets, owner.GetNamespace(), claims)
@@ -57,9 +57,9 @@ func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, ow
 
 // keepUnreadable does that for a resource that cannot be read, whose status stays as it is.
 func (r *applier) keepUnreadable(ctx context.Context, secrets *secretReader, statuses *statusWriter, name resource,
-	owner client.Object, secret string, now time.Time,
+	owner client.Object, secret, user string, now time.Time,
 ) (ctrl.Result, error) {
-	is, err := r.keepCredentials(ctx, secrets, owner, secret, now)
+	is, err := r.keepCredentials(ctx, secrets, owner, secret, user, now)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -142,12 +142,26 @@ spec: {siteRef: {name: none}, service: {type: NodePort}` + ports + `}
 }
 
 // TestForgedCredentialsAreNotSigned: a token that somebody wrote into the Secret of a resource that is not accepted, and
-// that no key of the Site has signed, is not signed anew, whatever account it names.
+// that no key of the Site has signed, or for another user, is not signed anew, whatever account it names.
 func TestForgedCredentialsAreNotSigned(t *testing.T) {
 	w := newFeedWorld(t)
-	h := holder{"FeedConsumer", "mallory", "mallory-consumer", func(w *world) *v1alpha1.CredentialsStatus {
+	own, err := nkeys.FromSeed([]byte(w.nats.AccountSeed))
+	other, err2 := nkeys.CreateAccount()
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("signed by another key", func(t *testing.T) {
+		w.forge(t, "mallory", plan.ConsumerUserName(&v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "mallory"}}), other)
+	})
+	t.Run("signed for another user", func(t *testing.T) { w.forge(t, "trudy", plan.GatewayUserName(w.namespace, "pool"), own) })
+}
+
+// forge writes a token into the Secret of a FeedConsumer that is not accepted, and fails where the operator signs it.
+func (w *world) forge(t *testing.T, name, userName string, signer nkeys.KeyPair) {
+	t.Helper()
+	h := holder{"FeedConsumer", name, name + "-consumer", func(w *world) *v1alpha1.CredentialsStatus {
 		var s v1alpha1.FeedConsumerStatus
-		w.status("FeedConsumer", "mallory", &s)
+		w.status("FeedConsumer", name, &s)
 		return s.Credentials
 	}}
 	w.applyConsumer(h.name, "none", "NATS", "")
@@ -155,13 +169,13 @@ func TestForgedCredentialsAreNotSigned(t *testing.T) {
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(consumer), consumer); err != nil {
 		t.Fatal(err)
 	}
-	signer, err := nkeys.CreateAccount()
-	user, err2 := nkeys.CreateUser()
-	if err := errors.Join(err, err2); err != nil {
+	user, err := nkeys.CreateUser()
+	if err != nil {
 		t.Fatal(err)
 	}
 	id, err := user.PublicKey()
 	claims := jwt.NewUserClaims(id)
+	claims.Name = userName
 	claims.IssuerAccount = w.nats.AccountID
 	claims.Pub.Allow.Add(">")
 	claims.Sub.Allow.Add(">")

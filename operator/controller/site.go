@@ -46,7 +46,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	if plan.Unreadable(view.Site) != "" { // what was made for it stays as it is
-		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, plan.JetStreamSecret(plan.FeedServerName(view.Site)), view.Now)
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, plan.JetStreamSecret(plan.FeedServerName(view.Site)), plan.FeedServerUserName(view.Site), view.Now)
 	}
 	newest(r.statuses, name, view.Site, &view.Site.Status)
 	if view.Secrets, err = r.secrets.read(ctx, view.Site.Namespace, siteSecrets(view.Site)); err != nil {

@@ -33,6 +33,21 @@ type JetStreamUser struct {
 	Subscribe   []string `json:"subscribe"`
 }
 
+// GatewayUserName is the name in the tokens of a pool's gateways, and in nobody else's.
+func GatewayUserName(namespace, pool string) string {
+	return "ingest-gateway " + namespace + "/" + pool
+}
+
+// FeedServerUserName is that of a Site's feed servers.
+func FeedServerUserName(site *v1alpha1.Site) string {
+	return "feed-server " + site.Namespace + "/" + site.Name
+}
+
+// ConsumerUserName is that of a FeedConsumer.
+func ConsumerUserName(c *v1alpha1.FeedConsumer) string {
+	return "consumer " + c.Namespace + "/" + c.Name
+}
+
 // GatewayUser is the user of a pool: it publishes data, reads the registry and what
 // consumers ask of instruments, keeps ledger, lease, reports and cursors, and
 // consumes, reads and trims the two base streams (the archivist's work). It can
@@ -45,7 +60,7 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 	code := site.Spec.Code
 	inbox := InboxPrefix(pool)
 	u := JetStreamUser{
-		Name:        "ingest-gateway " + site.Namespace + "/" + pool,
+		Name:        GatewayUserName(site.Namespace, pool),
 		InboxPrefix: inbox,
 		Publish: append(harmless(), wire.ObservationSubjects(code), wire.NoticeSubjects(code), wire.DecisionSubjects(code),
 			// Where a stream ends and what a bucket holds, the leader says: a replica may be behind.
@@ -129,7 +144,7 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 	inbox := InboxPrefix(FeedServerName(site))
 	status, lease := wire.StatusBucket(code), wire.LeaseBucket(code)
 	u := JetStreamUser{
-		Name:        "feed-server " + site.Namespace + "/" + site.Name,
+		Name:        FeedServerUserName(site),
 		InboxPrefix: inbox,
 		Publish: append(harmless(),
 			wire.GapSubjects(code), wire.LiveSubjects(code, "*"), "$KV."+wire.RequestBucket(code)+"."+wire.SamplingRequestKey("*", "*", "*"),
@@ -156,7 +171,7 @@ func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
 func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict, name string) JetStreamUser {
 	inbox := ConsumerInbox(site, name)
 	u := JetStreamUser{
-		Name:        "consumer " + c.Namespace + "/" + c.Name,
+		Name:        ConsumerUserName(c),
 		InboxPrefix: inbox,
 		ClientOnly:  true,
 		Publish:     []string{},

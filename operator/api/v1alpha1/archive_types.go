@@ -18,7 +18,8 @@ type InstrumentArchive struct {
 
 	// RepeatWindow: an object with the digest and size of one that arrived
 	// within it is a repeat and is withdrawn. "0s" where equal objects are real.
-	// At most 8784h.
+	// With archive.retention only one that arrived on the same day counts: an earlier
+	// one expires before it. At most 8784h.
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`

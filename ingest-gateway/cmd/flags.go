@@ -44,6 +44,11 @@ func command() *cobra.Command {
 			if cfg.FirstPort, cfg.LastPort, err = parsePorts(ports); err != nil {
 				return err
 			}
+			if os.Getenv("TMPDIR") == "" { // a pod can write on its volume alone: see internal/manifest
+				if err := os.Setenv("TMPDIR", cfg.DataDir); err != nil {
+					return err
+				}
+			}
 			return ingestgateway.Run(cmd.Context(), cfg)
 		},
 	}

@@ -10,3 +10,10 @@ func HoldAtMost(t *testing.T, held int) {
 	t.Cleanup(func() { maxHeld = was })
 	maxHeld = held
 }
+
+// KeepAtMost bounds how many bytes of a day's files are kept while a test runs.
+func KeepAtMost(t *testing.T, bytes int) {
+	was := keepBytes
+	t.Cleanup(func() { keepBytes = was })
+	keepBytes = bytes
+}

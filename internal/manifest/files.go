@@ -20,14 +20,13 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-const (
-	// fetches is how many files of a day are fetched at once.
-	fetches = 8
-	// keepBytes bounds the compressed files of a day that are kept between the
-	// look for withdrawals and the reading; others are fetched again. A record
-	// takes some 100 bytes, so it holds a day of two objects a second.
-	keepBytes = 16 << 20
-)
+// fetches is how many files of a day are fetched at once.
+const fetches = 8
+
+// keepBytes bounds the compressed files of a day that are kept between the look for
+// withdrawals and the reading; others are fetched again. A record takes some 100 bytes, so
+// it holds a day of two objects a second. A variable for tests.
+var keepBytes = 16 << 20
 
 // Files are the manifest files of one instrument and day.
 type Files struct {

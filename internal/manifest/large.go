@@ -4,7 +4,7 @@ package manifest
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"hash/maphash"
 	"sync"
 
@@ -13,10 +13,15 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Of a day with more than maxHeld lines no set of its identities is held. Its lines are
-// compared in shares of the identities, one after the other, and bits say which lines
-// hold. A compacted day lists each object once, so only the identities of the parts beside
-// it are compared; where there are none, the day is read once.
+// Of a day with more than maxHeld lines no set of its identities is held. What is compared of
+// its lines is split once into shares of the identities, in scratch files of which each is
+// then compared in memory, and bits say which lines hold. So the time grows with the lines. A
+// compacted day lists each object once, so only the identities of the parts beside it are
+// compared; where there are none, the day is read once.
+//
+// The files have no names, lie in the system's folder for temporary files, and take
+// entrySize bytes a line. Where there is no such folder, or no space in it, the day is read
+// once for each share instead: that takes longer, but a full disk hides no day.
 
 // maxHeld is how many identities are held in memory at once. A variable for tests.
 var maxHeld = 1 << 17
@@ -87,8 +92,9 @@ func (s *standing) beats(other *standing) bool {
 // comparison is that of one share of the identities.
 type comparison struct {
 	*dayFiles
-	share, shares uint64
-	seed          maphash.Seed
+	// first is the first part: 1 where a compacted day comes before it.
+	first int
+	seed  maphash.Seed
 
 	mu   sync.Mutex
 	held map[IDHash]standing
@@ -96,61 +102,110 @@ type comparison struct {
 
 // compare finds out which lines of a large day hold.
 func (d *dayFiles) compare(ctx context.Context) error {
-	d.large = &large{make([]bits, len(d.keys)), make([]bits, len(d.keys)), make([]bits, len(d.keys))}
-	inParts, first := 0, 0
+	c := &comparison{dayFiles: d, seed: maphash.MakeSeed()}
 	if name, err := wire.ParseManifestKey(d.keys[0]); err == nil && name.Compacted {
-		first = 1
+		c.first = 1
 	}
-	for _, lines := range d.lines[first:] {
+	inParts := 0
+	for _, lines := range d.lines[c.first:] {
 		inParts += lines
 	}
 	shares := (inParts + maxHeld - 1) / maxHeld
-	for share := range shares {
-		c := &comparison{dayFiles: d, share: uint64(share), shares: uint64(shares), seed: maphash.MakeSeed(), held: map[IDHash]standing{}}
-		group, groupCtx := errgroup.WithContext(ctx)
-		group.SetLimit(fetches)
-		for number := first; number < len(d.keys); number++ {
-			group.Go(func() error { return c.add(groupCtx, number, false) })
-		}
-		if err := group.Wait(); err != nil {
+	if shares > 1 {
+		c.begin()
+		if err := c.split(ctx, shares); !errors.Is(err, errScratch) {
 			return err
 		}
-		if first > 0 {
-			if err := c.add(ctx, 0, true); err != nil {
-				return err
+	}
+	c.begin()
+	for share := range shares {
+		err := c.lines(ctx, func(e entry) error {
+			if e.share(shares) == share {
+				c.line(e)
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		c.end()
 	}
 	return nil
 }
 
-// add compares the lines of a file; known: only those of objects that other files list.
-func (c *comparison) add(ctx context.Context, number int, known bool) error {
-	line := -1
-	for r, err := range c.file(ctx, c.keys[number]) {
+// begin forgets what was found out.
+func (c *comparison) begin() {
+	files := len(c.keys)
+	c.large = &large{make([]bits, files), make([]bits, files), make([]bits, files)}
+	c.held = map[IDHash]standing{}
+}
+
+// split compares the shares by scratch files. Errors: errScratch, those of the store.
+func (c *comparison) split(ctx context.Context, shares int) error {
+	all := make([]*share, 0, shares)
+	defer func() {
+		for _, s := range all {
+			_ = s.file.Close()
+		}
+	}()
+	for range shares {
+		s, err := newShare()
 		if err != nil {
 			return err
 		}
-		line++
-		id := HashID(r.ID)
-		if uint64(binary.BigEndian.Uint32(id[:]))*c.shares>>32 != c.share {
-			continue
+		all = append(all, s)
+	}
+	if err := c.lines(ctx, func(e entry) error { return all[e.share(shares)].add(e) }); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if err := s.each(c.line); err != nil {
+			return err
 		}
-		at := placeOf(number, line)
-		where := maphash.Comparable(c.seed, lies{r.Key, r.Offset, r.Length})
-		c.line(id, standing{at, at, where, where, rankOf(&r)}, known)
+		c.end()
 	}
 	return nil
 }
 
-func (c *comparison) line(id IDHash, is standing, known bool) {
+// lines calls a function with each line to be compared: with those of several parts at once,
+// and with those of the compacted day after them.
+func (c *comparison) lines(ctx context.Context, do func(entry) error) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(fetches)
+	for number := c.first; number < len(c.keys); number++ {
+		group.Go(func() error { return c.linesOf(groupCtx, number, do) })
+	}
+	err := group.Wait()
+	if err == nil && c.first > 0 {
+		err = c.linesOf(ctx, 0, do)
+	}
+	return err
+}
+
+func (c *comparison) linesOf(ctx context.Context, number int, do func(entry) error) error {
+	line := 0
+	for r, err := range c.file(ctx, c.keys[number]) {
+		if err != nil {
+			return err
+		}
+		where := maphash.Comparable(c.seed, lies{r.Key, r.Offset, r.Length})
+		if err := do(entry{HashID(r.ID), placeOf(number, line), where, rankOf(&r)}); err != nil {
+			return err
+		}
+		line++
+	}
+	return nil
+}
+
+// line compares a line. Of the compacted day only those count whose objects the parts list.
+func (c *comparison) line(e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was, again := c.held[id]
+	is := standing{e.at, e.at, e.lies, e.lies, e.rank}
+	was, again := c.held[e.id]
 	if !again {
-		if !known {
-			c.held[id] = is
+		if int(e.at>>32) >= c.first {
+			c.held[e.id] = is
 		}
 		return
 	}
@@ -162,10 +217,11 @@ func (c *comparison) line(id IDHash, is standing, known bool) {
 	if best.first > other.first {
 		best.first, best.firstLies = other.first, other.firstLies
 	}
-	c.held[id] = best
+	c.held[e.id] = best
 }
 
-// end notes which of the objects that were changed do not lie where the line says that holds.
+// end notes which of the objects that were changed do not lie where the line says that holds,
+// and goes on to the next share.
 func (c *comparison) end() {
 	for _, s := range c.held {
 		if (s.rank == rankChanged || s.rank == rankPurged) && s.first < s.holds && s.firstLies != s.holdLies {
@@ -173,6 +229,7 @@ func (c *comparison) end() {
 			c.set(c.large.moved, s.holds)
 		}
 	}
+	c.held = map[IDHash]standing{}
 }
 
 func (c *comparison) set(in []bits, at place) { in[at>>32].set(int(at & (1<<32 - 1))) }

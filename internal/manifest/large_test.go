@@ -3,8 +3,16 @@
 package manifest_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"iter"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,13 +78,80 @@ func TestLargeDayReadsTheSame(t *testing.T) {
 		}
 		want := read()
 		for _, held := range []int{1, 7, 50} {
-			t.Run(fmt.Sprintf("seed %d, %d held", seed, held), func(t *testing.T) {
-				manifest.HoldAtMost(t, held)
-				if diff := cmp.Diff(want, read()); diff != "" {
-					t.Errorf("(-all held +%d held):\n%s", held, diff)
-				}
-			})
+			for name, dir := range map[string]string{"scratch": t.TempDir(), "no scratch": "/nowhere"} {
+				t.Run(fmt.Sprintf("seed %d, %d held, %s", seed, held, name), func(t *testing.T) {
+					manifest.HoldAtMost(t, held)
+					t.Setenv("TMPDIR", dir)
+					if diff := cmp.Diff(want, read()); diff != "" {
+						t.Errorf("(-all held +%d held):\n%s", held, diff)
+					}
+				})
+			}
 		}
+	}
+}
+
+// counted is a store in memory that counts the bytes that are read of it.
+type counted struct {
+	objectstore.Store
+	objects map[string][]byte
+	read    atomic.Int64
+}
+
+func (s *counted) List(_ context.Context, prefix, _ string) iter.Seq2[objectstore.Info, error] {
+	return func(yield func(objectstore.Info, error) bool) {
+		for _, key := range slices.Sorted(maps.Keys(s.objects)) {
+			if strings.HasPrefix(key, prefix) && !yield(objectstore.Info{Key: key, Size: int64(len(s.objects[key]))}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *counted) Get(_ context.Context, key string, _ objectstore.Range) (io.ReadCloser, objectstore.Info, error) {
+	data := s.objects[key]
+	s.read.Add(int64(len(data)))
+	return io.NopCloser(bytes.NewReader(data)), objectstore.Info{Key: key, Size: int64(len(data))}, nil
+}
+
+// What is read of a large day grows with its lines, not with the shares in which they are
+// compared: each file is read for its header, for the comparison, and for the lines.
+func TestLargeDayIsReadOnce(t *testing.T) {
+	const files, perFile = 40, 500
+	for _, compacted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("compacted %t", compacted), func(t *testing.T) {
+			store, all := &counted{objects: map[string][]byte{}}, 0
+			for n := range files {
+				key, records := part(n+1), []wire.Record(nil)
+				if n == 0 && compacted {
+					key = version(1)
+				}
+				for i := range perFile {
+					records = append(records, record(fmt.Sprint("object-", n/2, "-", i))) // each twice
+				}
+				data, err := wire.Manifest{Header: wire.ManifestHeader{Site: site, Instrument: instrument, Day: day}, Records: records}.Encode()
+				if err != nil {
+					t.Fatal(err)
+				}
+				store.objects[key] = data
+				all += len(data)
+			}
+			manifest.HoldAtMost(t, perFile/5)
+			manifest.KeepAtMost(t, 0)
+			n := 0
+			for _, err := range manifest.Records(t.Context(), store, site, instrument, day) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				n++
+			}
+			if n != files*perFile/2 {
+				t.Errorf("%d objects, want %d", n, files*perFile/2)
+			}
+			if read := store.read.Load(); read > int64(3*all+len(store.objects[version(1)])) {
+				t.Errorf("%d bytes are read of a day of %d", read, all)
+			}
+		})
 	}
 }
 

@@ -47,7 +47,8 @@ func Days(ctx context.Context, store objectstore.Store, site, instrument string)
 //
 // Memory: the compressed files up to keepBytes, and some 100 bytes for each object, maxHeld
 // at most; of a day with more, bits for each object, and the places of those that were
-// changed while a compaction moved them.
+// changed while a compaction moved them. Such a day also takes entrySize bytes of the system's
+// folder for temporary files for each line.
 func Day(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		for r, err := range Records(ctx, store, site, instrument, day) {

@@ -44,13 +44,8 @@ type collector struct {
 // collect says whether all is done.
 func (c *Compactor) collect(ctx context.Context, day wire.Day, instruments []string, now time.Time) (bool, error) {
 	g := &collector{Compactor: c, day: day, instruments: instruments, now: now, there: map[string]bool{}}
-	for packs, err := range g.unnamed(ctx) {
-		if err == nil {
-			err = g.removePacks(ctx, packs)
-		}
-		if err != nil {
-			return false, err
-		}
+	if err := g.removePacks(ctx); err != nil {
+		return false, err
 	}
 	for _, instrument := range instruments {
 		if err := g.removeRaw(ctx, instrument); err != nil {
@@ -119,18 +114,24 @@ func (g *collector) unnamed(ctx context.Context) iter.Seq2[map[string]listedPack
 	}
 }
 
-// removePacks removes packs all of whose members the manifests list elsewhere.
-func (g *collector) removePacks(ctx context.Context, unnamed map[string]listedPack) error {
+// removePacks removes packs all of whose members the manifests list elsewhere. They are
+// gathered until maxDoomed members are worth another look at the manifests.
+func (g *collector) removePacks(ctx context.Context) error {
 	d := newDoom()
-	for _, key := range slices.Sorted(maps.Keys(unnamed)) {
-		if err := g.condemn(ctx, d, key, unnamed[key]); err != nil {
+	for unnamed, err := range g.unnamed(ctx) {
+		if err != nil {
 			return err
 		}
-		if len(d.members) >= maxDoomed {
-			if err := g.execute(ctx, d); err != nil {
+		for _, key := range slices.Sorted(maps.Keys(unnamed)) {
+			if err := g.condemn(ctx, d, key, unnamed[key]); err != nil {
 				return err
 			}
-			d = newDoom()
+			if len(d.members) >= maxDoomed || len(d.packs) >= maxPacks {
+				if err := g.execute(ctx, d); err != nil {
+					return err
+				}
+				d = newDoom()
+			}
 		}
 	}
 	return g.execute(ctx, d)

@@ -162,17 +162,21 @@ func TestUnstorableAlone(t *testing.T) {
 	}
 }
 
-// What the volume's file system says is no refusal of the store.
-func TestUnstorableNotForTheDisk(t *testing.T) {
+// What the volume's file system says is no refusal of the store, nor is what cannot be read
+// of a claim or of a manifest: the object is not the cause.
+func TestUnstorableNotForOthers(t *testing.T) {
 	l := newLab(t, 5*time.Second)
 	_, err := os.Open(filepath.Join(t.TempDir(), "segment"))
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	tried := l.newTries()
-	for range 2 * unstorableTries {
-		if err := tried.judge(t.Context(), fmt.Errorf("spool record of o/1: %w", err)); errors.Is(err, errUnstorable) {
-			t.Fatal(err)
+	for _, err := range []error{err, wire.ErrMalformed, wire.ErrNewerFormat} {
+		tried := l.newTries()
+		for range 2 * unstorableTries {
+			if err := tried.judge(t.Context(), fmt.Errorf("spool record of o/1: %w", err)); errors.Is(err, errUnstorable) {
+				t.Error(err)
+				break
+			}
 		}
 	}
 }

@@ -3,6 +3,8 @@
 package parts
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -30,10 +32,13 @@ func CreateReplicatedSite(t testing.TB, js jetstream.JetStream, code string, rep
 		wire.ObservationStream(code): {wire.ObservationSubjects(code)},
 		wire.NoticeStream(code):      wire.NoticeStreamSubjects(code),
 	} {
-		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-			Name: name, Subjects: subjects, Storage: jetstream.FileStorage,
-			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: siteMaxBytes,
-			Duplicates: 2 * time.Minute, AllowDirect: true, AllowAtomicPublish: true, Replicas: replicas,
+		err := placed(ctx, func() error {
+			_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+				Name: name, Subjects: subjects, Storage: jetstream.FileStorage,
+				Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: siteMaxBytes,
+				Duplicates: 2 * time.Minute, AllowDirect: true, AllowAtomicPublish: true, Replicas: replicas,
+			})
+			return err
 		})
 		if err != nil {
 			t.Fatalf("stream %s: %v", name, err)
@@ -45,11 +50,32 @@ func CreateReplicatedSite(t testing.TB, js jetstream.JetStream, code string, rep
 		wire.DescriptionBucket(code): 0, wire.DownloadsBucket(code): 0,
 		wire.LeaseBucket(code): wire.LeaseTTL, wire.RequestBucket(code): wire.RequestTTL,
 	} {
-		_, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: name, Storage: jetstream.FileStorage, History: 1, TTL: ttl, Replicas: replicas,
+		err := placed(ctx, func() error {
+			_, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+				Bucket: name, Storage: jetstream.FileStorage, History: 1, TTL: ttl, Replicas: replicas,
+			})
+			return err
 		})
 		if err != nil {
 			t.Fatalf("bucket %s: %v", name, err)
+		}
+	}
+}
+
+// placed makes a stream, and tries again while the leader of a cluster takes a peer for
+// offline, as where a busy machine holds one up.
+func placed(ctx context.Context, create func() error) error {
+	const noSuitablePeers = 10005
+	for {
+		err := create()
+		var refused *jetstream.APIError
+		if !errors.As(err, &refused) || refused.ErrorCode != noSuitablePeers {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return err
 		}
 	}
 }

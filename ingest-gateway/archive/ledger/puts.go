@@ -84,18 +84,35 @@ func (l *Ledger) merge(written map[string]wire.Totals, k dayKey, own *wire.Total
 	return is
 }
 
-// most returns the greater of each count of two totals of one incarnation, which are incomplete.
+// most returns the greater of each count of two totals of one incarnation, which are incomplete. What one knows to be
+// received the other cannot call unknown, or killed.
 func most(a, b wire.Totals) wire.Totals {
+	is := a
 	if b.Objects > a.Objects || b.Objects == a.Objects && b.Resolved > a.Resolved {
-		a.Objects, a.ObjectBytes, a.Digest, a.Resolved, a.ResolvedBytes = b.Objects, b.ObjectBytes, b.Digest, b.Resolved, b.ResolvedBytes
+		is.Objects, is.ObjectBytes, is.Digest, is.Resolved, is.ResolvedBytes = b.Objects, b.ObjectBytes, b.Digest, b.Resolved, b.ResolvedBytes
 	}
 	if b.Datagrams > a.Datagrams {
-		a.Datagrams, a.DatagramBytes = b.Datagrams, b.DatagramBytes
+		is.Datagrams, is.DatagramBytes = b.Datagrams, b.DatagramBytes
 	}
-	a.Acknowledged, a.UnfinishedBytes, a.Unknown = max(a.Acknowledged, b.Acknowledged), max(a.UnfinishedBytes, b.UnfinishedBytes), max(a.Unknown, b.Unknown)
-	a.Unfinished, a.Dropped = mostOf(a.Unfinished, b.Unfinished), mostOf(a.Dropped, b.Dropped)
-	a.Incomplete = true
-	return a
+	is.Acknowledged, is.UnfinishedBytes = max(a.Acknowledged, b.Acknowledged), max(a.UnfinishedBytes, b.UnfinishedBytes)
+	is.Unfinished, is.Dropped = mostOf(a.Unfinished, b.Unfinished), mostOf(a.Dropped, b.Dropped)
+	is.Unknown = 0
+	is.Unknown = more(max(readOf(a), readOf(b)), readOf(is))
+	if _, killed := is.Unfinished[wire.CauseKilled]; killed {
+		is.Unfinished = maps.Clone(is.Unfinished)
+		delete(is.Unfinished, wire.CauseKilled)
+		if n := more(max(begun(a), begun(b)), begun(is)); n > 0 {
+			is.Unfinished[wire.CauseKilled] = n
+		}
+	}
+	is.Incomplete = true
+	return is
+}
+
+// readOf is how many datagrams an incarnation read, begun how many objects it began.
+func readOf(t wire.Totals) uint64 { return t.Datagrams + t.Unknown + read(t.Dropped) }
+func begun(t wire.Totals) uint64 {
+	return t.Objects + sum(t.Unfinished) - min(t.Resolved, t.Objects+sum(t.Unfinished))
 }
 
 func mostOf(a, b map[wire.Cause]uint64) map[wire.Cause]uint64 {

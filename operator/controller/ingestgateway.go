@@ -86,7 +86,8 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 func (r *gatewayReconciler) keep(ctx context.Context, view *plan.GatewayView) error {
 	if view.Site == nil || view.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		var err error
-		if view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Gateway, plan.JetStreamSecret(view.Gateway.Name), plan.GatewayUserName(view.Gateway.Namespace, view.Gateway.Name), view.Now); err != nil {
+		user := plan.GatewayUserName(view.Gateway.Namespace, view.Gateway.Name)
+		if view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Gateway, plan.JetStreamSecret(view.Gateway.Name), user, view.Now); err != nil {
 			return err
 		}
 	}

@@ -66,7 +66,8 @@ func (t *tries) judge(ctx context.Context, err error) error {
 // server that is away, of a claim or manifest that cannot be read, or of who gave up.
 func isRefusal(err error) bool {
 	var disk *fs.PathError
-	return !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, wire.ErrNewerFormat) && !isAway(err) && !errors.As(err, &disk) && !errors.Is(err, spool.ErrCorrupt) && !errors.Is(err, stream.ErrUnavailable) &&
+	return !isAway(err) && !errors.As(err, &disk) && !errors.Is(err, spool.ErrCorrupt) && !errors.Is(err, stream.ErrUnavailable) &&
+		!errors.Is(err, wire.ErrMalformed) && !errors.Is(err, wire.ErrNewerFormat) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 

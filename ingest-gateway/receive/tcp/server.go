@@ -118,10 +118,24 @@ func (s *Server) accept(l *listen.Listener) {
 			_ = conn.Close()
 			return
 		}
+		source := listen.Source(conn)
+		s.identify(slot, source, l.Port)
 		s.workers.run(func() {
 			defer s.leaveSlot(slot)
-			s.serve(conn, slot, listen.Source(conn), l.Port)
+			s.serve(conn, slot, source, l.Port)
 		})
+	}
+}
+
+// identify says of a sender that is known by its address alone that it may send, before
+// another connection is accepted: of many that come at once none makes room for the next.
+func (s *Server) identify(slot *listen.Slot, source netip.AddrPort, port uint16) {
+	now := s.cfg.Registry.Current()
+	if mode, _ := now.TLS(port, source.Addr()); mode != "" {
+		return
+	}
+	if _, refusal := now.Identify(intake.Claim{Protocol: wire.ProtocolTCP, Port: port, Addr: source.Addr()}); refusal.Cause == "" {
+		slot.Identified()
 	}
 }
 

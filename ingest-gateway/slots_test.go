@@ -137,3 +137,30 @@ func TestIdleConnectionsOfIdentifiedSenders(t *testing.T) {
 		t.Errorf("the radar is not answered beside idle connections of another sender: %v", err)
 	}
 }
+
+// Many connections that one address opens at once displace none of them where the address alone says who sends: none
+// counts as an unknown sender's.
+func TestManyConnectionsOfOneSender(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	raw := parts.FreePort(t)
+	radar := tcpInstrument("radar", raw)
+	radar.MaxConnections = 64
+	revision := l.declare(t, radar)
+	g := l.start(t, gatewayOptions{flags: []string{"--max-connections", "64"}})
+	g.awaitReady()
+	l.awaitRevision(t, g.name, revision)
+	awaitListening(t, raw)
+	object := []byte("an object of the radar")
+	for i, c := range crowd(t, 48, raw, "127.0.0.9", func(int) []byte { return object }) {
+		_ = c.(*net.TCPConn).CloseWrite()
+		_ = c.SetReadDeadline(time.Now().Add(parts.Patience))
+		if n, err := c.Read(make([]byte, 4096)); n == 0 {
+			t.Errorf("connection %d is not answered: %v", i, err)
+		}
+	}
+	series := fmt.Sprintf("substorm_gateway_refused_total{cause=%q,instrument=%q}", wire.CauseTooManyConnections, wire.UnknownInstrument)
+	if v := g.metric(series); v != "" && v != "0" {
+		t.Errorf("%s is %q", series, v)
+	}
+}

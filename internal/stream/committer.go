@@ -46,7 +46,7 @@ type CommitterConfig struct {
 // its way gathers and goes as the next. Each message is tried until the stream takes or refuses it, always under its own
 // Nats-Msg-Id, so that it is stored at least once, and once within the stream's window for duplicates. Messages are
 // sent in the order in which they were queued; those that must be tried again may come after later ones of their group.
-// A message that a full stream may hold from an earlier try holds up those behind it until the stream has room.
+// A message that a full stream may hold from an earlier try holds up those behind it until the stream takes messages again.
 type Committer struct {
 	nc      *nats.Conn
 	cfg     CommitterConfig

@@ -88,7 +88,7 @@ func (t *trimmer) awaitArchived(ctx context.Context) error {
 }
 
 // trim removes what is older than its retention where the NATS server's clock says so too,
-// and makes room whatever clocks say. Errors: stream.ErrClock, JetStream's.
+// and trims a stream that is nearly full whatever clocks say. Errors: stream.ErrClock, JetStream's.
 func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 	s, err := t.js.Stream(ctx, t.stream)
 	if err != nil {

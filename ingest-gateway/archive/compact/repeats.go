@@ -170,9 +170,10 @@ func (s *search) original(ctx context.Context, at place, r wire.Record, ids []ma
 
 // stays says whether an original is in the store, and whole where somebody found it damaged.
 func (s *search) stays(ctx context.Context, instrument string, r wire.Record) (bool, error) {
-	there, err := s.isThere(ctx, r.Key)
-	if err != nil || !there {
-		return false, err
+	if r.InPack() { // of others Sound asks the store
+		if there, err := s.isThere(ctx, r.Key); err != nil || !there {
+			return false, err
+		}
 	}
 	return damage.Sound(ctx, s.cfg.JetStream, s.cfg.Store, s.cfg.Site, instrument, r)
 }

@@ -24,7 +24,7 @@ const (
 // part of the slots at most, and of that part a part for each address; where there are
 // more, the oldest of the address that has the most is closed. So senders that may send
 // find a slot, however many connections others open and keep. Where all slots are taken, an
-// identified connection over which nothing is sent (HTTP between two requests) makes room too.
+// identified connection over which nothing is sent (HTTP between two requests) is closed, too.
 // An address is one of IPv4, or a network of 64 bits of IPv6.
 type Slots struct {
 	free *semaphore.Weighted
@@ -38,7 +38,7 @@ type Slots struct {
 	unidentified, idle crowd
 }
 
-// crowd are connections that may have to make room, by address: *Slot, the oldest first.
+// crowd are connections that may be closed for others, by address: *Slot, the oldest first.
 type crowd struct {
 	size      int
 	byAddress map[netip.Prefix]*list.List
@@ -51,7 +51,7 @@ type Slot struct {
 	address netip.Prefix
 	evict   func()
 	// Guarded by slots.mu: the crowd that it is in and its place among those of its address,
-	// nil for one that makes no room; released says that it is over.
+	// nil for one that is not closed for others; released says that it is over.
 	in       *crowd
 	place    *list.Element
 	number   uint64
@@ -77,7 +77,7 @@ func NewSlots(n int64, displaced func(source netip.AddrPort)) *Slots {
 func (s *Slots) Acquire(ctx context.Context, source netip.AddrPort, evict func()) (*Slot, error) {
 	for !s.free.TryAcquire(1) {
 		s.mu.Lock()
-		gone := s.makesRoom()
+		gone := s.victim()
 		s.mu.Unlock()
 		if gone != nil {
 			s.displace(gone)
@@ -112,8 +112,8 @@ func networkOf(a netip.Addr) netip.Prefix {
 	return network
 }
 
-// tooMany returns the unidentified connection that makes room for another one of an address,
-// nil where there is room. The mutex is held.
+// tooMany returns the unidentified connection that is closed for another one of an address,
+// nil where none need be. The mutex is held.
 func (s *Slots) tooMany(address netip.Prefix) *Slot {
 	if of := s.unidentified.byAddress[address]; of != nil && of.Len() >= s.mostOfOne {
 		return oldest(of)
@@ -124,10 +124,10 @@ func (s *Slots) tooMany(address netip.Prefix) *Slot {
 	return nil
 }
 
-// makesRoom returns the connection that makes room where all slots are taken: the oldest
+// victim returns the connection that is closed where all slots are taken: the oldest
 // unidentified or idle one of the address that has the most of its kind; nil where there is
 // none. The mutex is held.
-func (s *Slots) makesRoom() *Slot {
+func (s *Slots) victim() *Slot {
 	unidentified, idle := s.unidentified.heaviest(), s.idle.heaviest()
 	if idle == nil || unidentified != nil && unidentified.Len() > idle.Len() {
 		return oldest(unidentified)
@@ -155,7 +155,7 @@ func oldest(of *list.List) *Slot {
 	return of.Front().Value.(*Slot)
 }
 
-// displace closes a connection, unless it makes no room any more.
+// displace closes a connection, unless it is in no crowd any more.
 func (s *Slots) displace(slot *Slot) {
 	s.mu.Lock()
 	if slot.in == nil {
@@ -173,7 +173,7 @@ func (s *Slots) displace(slot *Slot) {
 	}
 }
 
-// join puts a slot among those that may have to make room. The mutex is held.
+// join puts a slot into a crowd. The mutex is held.
 func (c *Slot) join(in *crowd) {
 	of := in.byAddress[c.address]
 	if of == nil {
@@ -184,7 +184,7 @@ func (c *Slot) join(in *crowd) {
 	c.in, c.place = in, of.PushBack(c)
 }
 
-// forget takes a slot out of those that may have to make room. The mutex is held.
+// forget takes a slot out of its crowd. The mutex is held.
 func (c *Slot) forget() {
 	if c.in == nil {
 		return

@@ -114,9 +114,9 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// Where all slots are taken, an identified connection that is idle makes room, of the address that has the most; one that
-// is busy again, or was closed, does not.
-func TestSlotsOfTheIdleMakeRoom(t *testing.T) {
+// Where all slots are taken, an identified connection that is idle is closed, of the address that has the most; one that
+// is busy again, or was closed, is not.
+func TestSlotsOfTheIdle(t *testing.T) {
 	evicted := map[netip.AddrPort]bool{}
 	s := NewSlots(8, func(source netip.AddrPort) { t.Errorf("%v counts as an unknown sender", source) })
 	take := func(source netip.AddrPort) *Slot {
@@ -143,7 +143,7 @@ func TestSlotsOfTheIdleMakeRoom(t *testing.T) {
 		take(from(4, port))
 	}
 	if want := map[netip.AddrPort]bool{from(1, 2): true, from(1, 3): true}; fmt.Sprint(evicted) != fmt.Sprint(want) {
-		t.Errorf("%v made room, want %v", evicted, want)
+		t.Errorf("%v were closed, want %v", evicted, want)
 	}
 	for port := range 3 {
 		take(from(5, port)) // the last idle ones

@@ -128,7 +128,7 @@ func (s *Server) accept(l *listen.Listener) {
 }
 
 // identify says of a sender that is known by its address alone that it may send, before
-// another connection is accepted: of many that come at once none makes room for the next.
+// another connection is accepted: of many that come at once none is closed for the next.
 func (s *Server) identify(slot *listen.Slot, source netip.AddrPort, port uint16) {
 	now := s.cfg.Registry.Current()
 	if mode, _ := now.TLS(port, source.Addr()); mode != "" {

@@ -238,20 +238,14 @@ func (d *delivery) forgetOthers(ctx context.Context, lease string, s *registry.S
 	if err != nil {
 		return false
 	}
-	keys, err := cursors.ListKeysFiltered(ctx, wire.DeliveryCursorKeys)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = keys.Stop() }()
-	done := true
-	for key := range keys.Keys() {
-		consumer, ok := wire.ParseDeliveryCursorKey(key)
+	err = stream.Entries(ctx, d.cfg.JetStream, cursors, wire.DeliveryCursorKeys, func(e jetstream.KeyValueEntry) error {
+		consumer, ok := wire.ParseDeliveryCursorKey(e.Key())
 		if _, known := s.Consumers[consumer]; !ok || known || wire.DeliveryLease(consumer) != lease {
-			continue
+			return nil
 		}
-		done = cursors.Purge(ctx, key) == nil && done
-	}
-	return done
+		return cursors.Purge(ctx, e.Key())
+	})
+	return err == nil
 }
 
 // start begins to work for a consumer.

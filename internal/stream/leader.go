@@ -32,11 +32,17 @@ type leaderMessage struct {
 	Data     []byte `json:"data"`
 }
 
-// leader asks the leader of a stream for a message; nil where it has none.
+// leader asks the leader of a stream for a message; nil where it has none. Where ctx has
+// no deadline the leader has as long as any other request of js.
 func leader(ctx context.Context, js jetstream.JetStream, name string, what leaderAsk) (*leaderMessage, error) {
 	ask, err := json.Marshal(what)
 	if err != nil {
 		return nil, err
+	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, js.Options().DefaultTimeout)
+		defer cancel()
 	}
 	m, err := js.Conn().RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+name, ask)
 	if err != nil {

@@ -93,6 +93,37 @@ func TestServerSilent(t *testing.T) {
 	checkOnce(t, s, 201) // the last one too: its publisher did not wait, the committer did
 }
 
+// TestLeaderSilent: a leader that says nothing is waited for as long as any request of JetStream is, also by a caller
+// without a deadline.
+func TestLeaderSilent(t *testing.T) {
+	server := parts.NATS(t, parts.NATSOptions{})
+	js, err := jetstream.New(connect(t, server), jetstream.WithDefaultTimeout(300*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "B"}); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	asked := make(chan error, 1)
+	go func() {
+		_, _, err := Newest(context.WithoutCancel(t.Context()), js, "B", "k")
+		asked <- err
+	}()
+	select {
+	case err := <-asked:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("of a silent leader: %v, want DeadlineExceeded", err)
+		}
+	case <-time.After(parts.Patience):
+		t.Fatal("the question of a silent leader does not end")
+	}
+	server.Continue()
+	if _, _, err := Newest(t.Context(), js, "B", "k"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("after it: %v, want ErrKeyNotFound", err)
+	}
+}
+
 // TestStartWithoutServer: the connection is made before there is a server, and messages wait for server and stream.
 func TestStartWithoutServer(t *testing.T) {
 	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})

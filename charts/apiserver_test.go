@@ -16,14 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // startAPIServer runs a real API server that knows our kinds and has the namespaces that the renderings name. Pods there
 // must meet the restricted Pod Security standard.
 func startAPIServer(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(parts.Kubernetes(t).Config, client.Options{})
+	c, err := client.New(testenv.Kubernetes(t).Config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // helm runs helm and returns what it printed on standard output, and on standard error.
 func helm(t *testing.T, args ...string) (out, errs string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), parts.Path(t, "helm"), args...)
+	cmd := exec.CommandContext(t.Context(), testenv.Path(t, "helm"), args...)
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+os.DevNull)
 	var stdout, stderr bytes.Buffer

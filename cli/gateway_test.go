@@ -19,15 +19,15 @@ import (
 
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/cli/send"
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // station is a Site with a real gateway, and what a user types to reach its archive.
 type station struct {
-	gateway            *parts.Gateway
-	minio              *parts.MinIOServer
+	gateway            *testenv.Gateway
+	minio              *testenv.MinIOServer
 	camera, mag, small int // ports
 	spectra            int // of LengthPrefixed
 	archive            []string
@@ -35,16 +35,16 @@ type station struct {
 
 func newStation(t *testing.T) *station {
 	t.Helper()
-	s := &station{minio: parts.MinIO(t, parts.MinIOOptions{}), camera: parts.FreePort(t), mag: parts.FreePort(t), small: parts.FreePort(t), spectra: parts.FreePort(t)}
-	nats := parts.NATS(t, parts.NATSOptions{Domain: "hub"})
-	parts.CreateSite(t, nats.JetStream(t), "hub")
+	s := &station{minio: testenv.MinIO(t, testenv.MinIOOptions{}), camera: testenv.FreePort(t), mag: testenv.FreePort(t), small: testenv.FreePort(t), spectra: testenv.FreePort(t)}
+	nats := testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	testenv.CreateSite(t, nats.JetStream(t), "hub")
 	s.minio.Bucket(t, "archive")
-	small := parts.InstrumentTCP("small", s.small)
+	small := testenv.InstrumentTCP("small", s.small)
 	small.MaxObjectSize = 1000
-	spectra := parts.InstrumentTCP("spectra", s.spectra)
+	spectra := testenv.InstrumentTCP("spectra", s.spectra)
 	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
-	s.gateway = parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
-		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP("camera", s.camera), parts.InstrumentUDP("mag", s.mag), small, spectra}})
+	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
+		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP("camera", s.camera), testenv.InstrumentUDP("mag", s.mag), small, spectra}})
 	secrets := t.TempDir()
 	for name, text := range map[string]string{objectstore.FileAccessKeyID: s.minio.AccessKeyID, objectstore.FileSecretAccessKey: s.minio.SecretAccessKey} {
 		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
@@ -99,7 +99,7 @@ func TestLengthPrefixedToArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	to := []string{"send", "--quiet", "--to", parts.Loopback(s.spectra), "--report", report}
+	to := []string{"send", "--quiet", "--to", testenv.Loopback(s.spectra), "--report", report}
 	if _, stderr, code := runProgram(t, "substorm", append(to, "--framing", "length-prefixed", "--parallel", "32", dir)...); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
@@ -144,8 +144,8 @@ func TestFromSenderToArchive(t *testing.T) {
 		}
 	}
 	// The first of the two addresses is dead.
-	must("send", "--quiet", "--to", parts.Loopback(parts.FreePort(t))+","+parts.Loopback(s.camera), "--parallel", "3", "--report", report, dir)
-	must("send", "--quiet", "--to", parts.Loopback(s.camera), "--report", report, filepath.Join(dir, "frame-2")) // a repeat
+	must("send", "--quiet", "--to", testenv.Loopback(testenv.FreePort(t))+","+testenv.Loopback(s.camera), "--parallel", "3", "--report", report, dir)
+	must("send", "--quiet", "--to", testenv.Loopback(s.camera), "--report", report, filepath.Join(dir, "frame-2")) // a repeat
 	var lines bytes.Buffer
 	for i := range 2000 {
 		fmt.Fprintf(&lines, "20826.%02d -86.75\n", i%100)
@@ -154,10 +154,10 @@ func TestFromSenderToArchive(t *testing.T) {
 	if err := os.WriteFile(series, lines.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	must("send", "--quiet", "--udp", "--lines", "--rate", "5000", "--to", parts.Loopback(s.mag), series)
+	must("send", "--quiet", "--udp", "--lines", "--rate", "5000", "--to", testenv.Loopback(s.mag), series)
 
 	// Too large: refused for good, while it is sent.
-	_, stderr, code := runProgram(t, "substorm", "send", "--to", parts.Loopback(s.small), filepath.Join(dir, "frame-5"))
+	_, stderr, code := runProgram(t, "substorm", "send", "--to", testenv.Loopback(s.small), filepath.Join(dir, "frame-5"))
 	if code != 1 || !strings.Contains(stderr, "refused ObjectTooLarge") || !strings.Contains(stderr, "spec.limits.maxObjectSize") {
 		t.Errorf("of an object that is too large: exit code %d\n%s", code, stderr)
 	}
@@ -185,7 +185,7 @@ func segmentsHold(s *station, t *testing.T, n uint64) error {
 func waitFor(t *testing.T, done func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		if err = done(); err == nil {
 			return
 		}

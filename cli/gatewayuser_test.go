@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -26,21 +26,21 @@ import (
 // TestGatewayUser: what the operator allows a gateway is enough for all that it does,
 // through a restart. NATS tells the gateway what it may not, and the gateway its log.
 func TestGatewayUser(t *testing.T) {
-	nats, minio := parts.NATS(t, parts.NATSOptions{Operator: true}), parts.MinIO(t, parts.MinIOOptions{})
+	nats, minio := testenv.NATS(t, testenv.NATSOptions{Operator: true}), testenv.MinIO(t, testenv.MinIOOptions{})
 	js := nats.JetStream(t)
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	store := minio.Bucket(t, "archive")
 	user := plan.GatewayUser(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: "hub"}, Spec: v1alpha1.SiteSpec{Code: "hub"}}, "north")
 	var may jwt.Permissions
 	may.Pub.Allow.Add(user.Publish...)
 	may.Sub.Allow.Add(user.Subscribe...)
 
-	mag, spectra := parts.InstrumentUDP("mag", parts.FreePort(t)), parts.InstrumentTCP("spectra", parts.FreePort(t))
+	mag, spectra := testenv.InstrumentUDP("mag", testenv.FreePort(t)), testenv.InstrumentTCP("spectra", testenv.FreePort(t))
 	spectra.Ways = []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: spectra.Ways[0].Port, IdleTimeoutMillis: 60_000, MaxAgeMillis: 60_000, UploadExpiryMillis: 60_000}}
-	g := parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{mag, spectra},
+	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{mag, spectra},
 		Flags: []string{"--part-interval", "300ms", "--nats-credentials", nats.UserCreds(t, may), "--nats-inbox-prefix", user.InboxPrefix}})
 	for life := range 2 {
-		datagrams, err := net.Dial("udp", parts.Loopback(int(mag.Ways[0].Port)))
+		datagrams, err := net.Dial("udp", testenv.Loopback(int(mag.Ways[0].Port)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestGatewayUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		datagrams.Close()
-		spectraURL := fmt.Sprintf("http://%s/in/spectra/", parts.Loopback(int(spectra.Ways[0].Port)))
+		spectraURL := fmt.Sprintf("http://%s/in/spectra/", testenv.Loopback(int(spectra.Ways[0].Port)))
 		sendSpectrum(t, http.MethodPut, fmt.Sprint(spectraURL, life, ".csv"), fmt.Sprint("spectrum ", life))
 		for range 2 { // without a name, so that only the archivist sees that it is the same
 			sendSpectrum(t, http.MethodPost, spectraURL, fmt.Sprint("twice in life ", life))

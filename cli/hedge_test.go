@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/substorm/substorm/cli/send"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // mute is a server that accepts, takes everything and never says a word.
@@ -53,14 +53,14 @@ func TestSilentServerBesideGateway(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, stderr, code := runProgram(t, "substorm", "send", "--to", mute(t)+","+parts.Loopback(port), "--framing", framing,
+			_, stderr, code := runProgram(t, "substorm", "send", "--to", mute(t)+","+testenv.Loopback(port), "--framing", framing,
 				"--receipt-timeout", "1h", "--report", report, dir)
 			if code != 0 {
 				t.Fatalf("exit code %d\n%s", code, stderr)
 			}
 			received := map[string]bool{}
 			for _, r := range receipts(t, report) {
-				if r.Outcome != send.Received || r.Server != parts.Loopback(port) {
+				if r.Outcome != send.Received || r.Server != testenv.Loopback(port) {
 					t.Errorf("report %+v", r)
 				}
 				received[r.SHA256] = true

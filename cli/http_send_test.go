@@ -20,8 +20,8 @@ import (
 
 	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/cli/send/queue"
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -258,7 +258,7 @@ func TestHTTPNames(t *testing.T) {
 // TestHTTPSToken: over TLS with the token of a file; the token is in no message.
 func TestHTTPSToken(t *testing.T) {
 	const token = "a-token-of-many-letters-0123456789"
-	server := parts.NewCA(t)
+	server := testenv.NewCA(t)
 	s := newWebStation(t, func(e *wire.InstrumentEntry) {
 		for i := range e.Ways {
 			e.Ways[i].TLS, e.Ways[i].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("salt"), token)}

@@ -13,25 +13,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // webStation is a Site with two gateways that receive for an instrument over HTTP.
 type webStation struct {
 	store    objectstore.Store
-	gateways []*parts.Gateway
+	gateways []*testenv.Gateway
 	ports    []int
 	archive  []string
 }
 
 func newWebStation(t *testing.T, change func(*wire.InstrumentEntry), flags ...string) *webStation {
 	t.Helper()
-	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{Domain: "hub"})
-	parts.CreateSite(t, nats.JetStream(t), "hub")
-	s := &webStation{store: minio.Bucket(t, "archive"), ports: []int{parts.FreePort(t), parts.FreePort(t)}}
-	sky := parts.InstrumentTCP("allsky", s.ports[0])
+	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	testenv.CreateSite(t, nats.JetStream(t), "hub")
+	s := &webStation{store: minio.Bucket(t, "archive"), ports: []int{testenv.FreePort(t), testenv.FreePort(t)}}
+	sky := testenv.InstrumentTCP("allsky", s.ports[0])
 	sky.Ways = nil
 	for _, port := range s.ports {
 		sky.Ways = append(sky.Ways, wire.WayEntry{Protocol: wire.ProtocolHTTP, Port: uint16(port),
@@ -39,7 +39,7 @@ func newWebStation(t *testing.T, change func(*wire.InstrumentEntry), flags ...st
 	}
 	change(&sky)
 	for i, port := range s.ports {
-		s.gateways = append(s.gateways, parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{sky},
+		s.gateways = append(s.gateways, testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{sky},
 			Flags: append([]string{"--gateway", fmt.Sprint("north-", i), "--ports", fmt.Sprint(port), "--part-interval", "500ms"}, flags...)}))
 	}
 	secrets := t.TempDir()
@@ -104,7 +104,7 @@ func newCutter(t *testing.T, port int, after int64, pause time.Duration) *cutter
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{t: t, l: l, to: parts.Loopback(port), after: after, pause: pause}
+	c := &cutter{t: t, l: l, to: testenv.Loopback(port), after: after, pause: pause}
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {

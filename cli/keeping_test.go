@@ -20,22 +20,22 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // TestTakeBackFromSenderToReader: what a sender has a receipt for, a real gateway
 // archives and a real feed server gives out, until somebody takes it back.
 func TestTakeBackFromSenderToReader(t *testing.T) {
-	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{Domain: "hub"})
-	parts.CreateSite(t, nats.JetStream(t), "hub")
+	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	testenv.CreateSite(t, nats.JetStream(t), "hub")
 	store := minio.Bucket(t, "archive")
-	port := parts.FreePort(t)
-	camera := parts.InstrumentTCP("camera", port)
+	port := testenv.FreePort(t)
+	camera := testenv.InstrumentTCP("camera", port)
 	camera.Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
-	parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
 		Instruments: []wire.InstrumentEntry{camera}})
 	secrets := t.TempDir()
 	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
@@ -44,7 +44,7 @@ func TestTakeBackFromSenderToReader(t *testing.T) {
 		}
 	}
 	at := []string{"--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets}
-	feeds := parts.StartFeedServer(t, parts.FeedServerOptions{Site: "hub", NATS: nats, Flags: at})
+	feeds := testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats, Flags: at})
 	at = append(at, "--code", "hub", "--nats-servers", nats.URL())
 	archive := func(args ...string) string {
 		t.Helper()
@@ -59,7 +59,7 @@ func TestTakeBackFromSenderToReader(t *testing.T) {
 	if err := os.WriteFile(file, []byte("a frame with somebody in it"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, code := runProgram(t, "substorm", "send", "--quiet", "--to", parts.Loopback(port), file); code != 0 {
+	if _, stderr, code := runProgram(t, "substorm", "send", "--quiet", "--to", testenv.Loopback(port), file); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	var n wire.Notice
@@ -109,16 +109,16 @@ func TestTakeBackFromSenderToReader(t *testing.T) {
 // command says so, with the reason, and no reader and no subscriber learns of a deletion
 // that never was.
 func TestRefusedPurgeIsToldToNobody(t *testing.T) {
-	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{Domain: "hub"})
+	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
 	js := nats.JetStream(t)
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	store := minio.Bucket(t, "archive")
-	camera := parts.InstrumentTCP("camera", parts.FreePort(t))
+	camera := testenv.InstrumentTCP("camera", testenv.FreePort(t))
 	camera.Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
-	parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
 		Instruments: []wire.InstrumentEntry{camera}})
 	camera.Gateway = "north"
-	nats.Declare(t, "hub", parts.Registry{Revision: 2, Instruments: []wire.InstrumentEntry{camera},
+	nats.Declare(t, "hub", testenv.Registry{Revision: 2, Instruments: []wire.InstrumentEntry{camera},
 		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Instruments: []string{"camera"}}}})
 	secrets := t.TempDir()
 	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
@@ -127,7 +127,7 @@ func TestRefusedPurgeIsToldToNobody(t *testing.T) {
 		}
 	}
 	at := []string{"--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets}
-	feeds := parts.StartFeedServer(t, parts.FeedServerOptions{Site: "hub", NATS: nats, Flags: append([]string{"--base-url", "http://archive.example.org"}, at...)})
+	feeds := testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats, Flags: append([]string{"--base-url", "http://archive.example.org"}, at...)})
 	at = append(at, "--code", "hub", "--nats-servers", nats.URL())
 
 	imported := inPlace(t, js, store, "old tree/frame.jpg", "a frame of long ago")

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/substorm/substorm/cli/archive"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // TestReportOfWhatWasSent: the report's totals are what a sender has receipts for, and
@@ -38,13 +38,13 @@ func TestReportOfWhatWasSent(t *testing.T) {
 		}
 	}
 	sent := filepath.Join(t.TempDir(), "sent.jsonl")
-	must("send", "--quiet", "--to", parts.Loopback(s.camera), "--report", sent, dir)
-	must("send", "--quiet", "--to", parts.Loopback(s.camera), filepath.Join(dir, "frame-03"))
+	must("send", "--quiet", "--to", testenv.Loopback(s.camera), "--report", sent, dir)
+	must("send", "--quiet", "--to", testenv.Loopback(s.camera), filepath.Join(dir, "frame-03"))
 	datagrams := filepath.Join(t.TempDir(), "datagrams")
 	if err := os.WriteFile(datagrams, bytes.Repeat([]byte("a line of values\n"), 50), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	must("send", "--quiet", "--udp", "--to", parts.Loopback(s.mag), datagrams)
+	must("send", "--quiet", "--udp", "--to", testenv.Loopback(s.mag), datagrams)
 	for _, r := range receipts(t, sent) {
 		digests = append(digests, r.SHA256)
 	}

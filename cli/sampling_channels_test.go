@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -66,7 +66,7 @@ func TestChannels(t *testing.T) {
 // observe is an instrument that sends a datagram as often as a file says.
 func observe(t *testing.T, port int, file string) {
 	t.Helper()
-	conn, err := net.Dial("udp", parts.Loopback(port))
+	conn, err := net.Dial("udp", testenv.Loopback(port))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -25,10 +25,10 @@ import (
 // gateway and a feed server.
 type sampledSite struct {
 	t        *testing.T
-	nats     *parts.NATSServer
-	registry parts.Registry
-	gateway  *parts.Gateway
-	door     *parts.FeedServer
+	nats     *testenv.NATSServer
+	registry testenv.Registry
+	gateway  *testenv.Gateway
+	door     *testenv.FeedServer
 	to, path string
 	status   jetstream.KeyValue
 }
@@ -39,29 +39,29 @@ const requestsLast = 15 * time.Second
 // newSampledSite has a way for objects, and one for the datagrams of each channel.
 func newSampledSite(t *testing.T, channels ...string) *sampledSite {
 	t.Helper()
-	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{Domain: "hub"})
+	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
 	js := nats.JetStream(t)
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	if _, err := js.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.RequestBucket("hub"), Storage: jetstream.FileStorage, History: 1, TTL: requestsLast}); err != nil {
 		t.Fatal(err)
 	}
 	minio.Bucket(t, "archive")
 	ports := make([]int, 2+len(channels))
 	for i := range ports {
-		ports[i] = parts.FreePort(t)
+		ports[i] = testenv.FreePort(t)
 	}
 	slices.Sort(ports)
 	port, path := ports[0], ports[len(ports)-1]
-	spectra := parts.InstrumentTCP("spectra", port)
+	spectra := testenv.InstrumentTCP("spectra", port)
 	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
 	for i, channel := range channels {
 		spectra.Ways = append(spectra.Ways, wire.WayEntry{Protocol: wire.ProtocolUDP, Port: uint16(ports[1+i]), Channel: channel})
 	}
-	s := &sampledSite{t: t, nats: nats, to: parts.Loopback(port), path: parts.Loopback(path)}
-	s.gateway = parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{spectra},
+	s := &sampledSite{t: t, nats: nats, to: testenv.Loopback(port), path: testenv.Loopback(path)}
+	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{spectra},
 		Flags: []string{"--ports", fmt.Sprintf("%d-%d", port, path-1), "--path-port", fmt.Sprint(path)}})
 	spectra.Gateway = "north"
-	s.registry = parts.Registry{Revision: 1, Instruments: []wire.InstrumentEntry{spectra},
+	s.registry = testenv.Registry{Revision: 1, Instruments: []wire.InstrumentEntry{spectra},
 		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Instruments: []string{"spectra"}}},
 		Consumers: []wire.ConsumerEntry{{UID: "browser", Consumer: "browser", Feed: "all", Flow: wire.FlowEntry{Mode: wire.FlowAll},
 			Delivery: wire.DeliveryWebSocket, Tokens: []wire.TokenHash{wire.HashToken([]byte("salt"), "browsers-token")}}}}
@@ -70,7 +70,7 @@ func newSampledSite(t *testing.T, channels ...string) *sampledSite {
 		t.Fatal(err)
 	}
 	s.sample(60_000, true)
-	s.door = parts.StartFeedServer(t, parts.FeedServerOptions{Site: "hub", NATS: nats})
+	s.door = testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats})
 	return s
 }
 

@@ -19,36 +19,36 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/cli/send"
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // pair is a Site with two gateways that receive for one instrument.
 type pair struct {
-	nats    *parts.NATSServer
-	one     *parts.Gateway
-	two     *parts.Gateway
+	nats    *testenv.NATSServer
+	one     *testenv.Gateway
+	two     *testenv.Gateway
 	to      string
 	archive []string
 }
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{Domain: "hub"})
-	parts.CreateSite(t, nats.JetStream(t), "hub")
+	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	testenv.CreateSite(t, nats.JetStream(t), "hub")
 	minio.Bucket(t, "archive")
-	first, second := parts.FreePort(t), parts.FreePort(t)
-	spectra := parts.InstrumentTCP("spectra", first)
+	first, second := testenv.FreePort(t), testenv.FreePort(t)
+	spectra := testenv.InstrumentTCP("spectra", first)
 	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
 	other := spectra.Ways[0]
 	other.Port = uint16(second)
 	spectra.Ways = append(spectra.Ways, other)
-	start := func(port int, name string) *parts.Gateway {
-		return parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{spectra},
+	start := func(port int, name string) *testenv.Gateway {
+		return testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{spectra},
 			Flags: []string{"--gateway", name, "--ports", fmt.Sprint(port), "--part-interval", "500ms"}})
 	}
-	p := &pair{nats: nats, one: start(first, "north-0"), two: start(second, "north-1"), to: parts.Loopback(first) + "," + parts.Loopback(second)}
+	p := &pair{nats: nats, one: start(first, "north-0"), two: start(second, "north-1"), to: testenv.Loopback(first) + "," + testenv.Loopback(second)}
 	secrets := t.TempDir()
 	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
 		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
@@ -188,7 +188,7 @@ func TestSenderOutlivesGateways(t *testing.T) {
 // awaitSender waits for what the Site should know of the sender.
 func awaitSender(t *testing.T, p *pair) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	kv, err := p.nats.JetStream(t).KeyValue(ctx, wire.StatusBucket("hub"))
 	if err != nil {

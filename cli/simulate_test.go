@@ -16,7 +16,7 @@ import (
 
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/cli/simulate"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -35,7 +35,7 @@ func TestSimulate(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, stderr, code := runProgram(t, "substorm", "simulate", "--model", model, "--seed", "5", "--duration", "4s", "--json", "--quiet",
-		"--to", "mag="+parts.Loopback(s.mag), "--to", parts.Loopback(s.camera))
+		"--to", "mag="+testenv.Loopback(s.mag), "--to", testenv.Loopback(s.camera))
 	var report simulate.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v\n%s\n%s", code, err, out, stderr)
@@ -51,12 +51,12 @@ func TestSimulate(t *testing.T) {
 	waitFor(t, func() error { return segmentsHold(s, t, uint64(mag.Sent)) })
 
 	// Too large an object has no receipt, and the exit code says so.
-	out, stderr, code = runProgram(t, "substorm", "simulate", "--model", "rtemp", "--seed", "1", "--duration", "1s", "--rate", "4", "--to", parts.Loopback(s.small))
+	out, stderr, code = runProgram(t, "substorm", "simulate", "--model", "rtemp", "--seed", "1", "--duration", "1s", "--rate", "4", "--to", testenv.Loopback(s.small))
 	if code != 1 || !strings.Contains(out, "refused ObjectTooLarge: 4") || !strings.Contains(stderr, "4 of 4 objects and datagrams failed") {
 		t.Errorf("of objects that are too large: exit code %d\n%s\n%s", code, out, stderr)
 	}
 	// As is what leaves to where nobody listens.
-	nobody := parts.Loopback(parts.FreePort(t))
+	nobody := testenv.Loopback(testenv.FreePort(t))
 	if out, stderr, code = runProgram(t, "substorm", "simulate", "--model", "oasis", "--rate", "50", "--duration", "1s", "--to", nobody); code != 1 || !strings.Contains(stderr, nobody) {
 		t.Errorf("of datagrams to a closed port: exit code %d\n%s\n%s", code, out, stderr)
 	}

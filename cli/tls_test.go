@@ -12,23 +12,23 @@ import (
 	"testing"
 
 	"github.com/substorm/substorm/cli/send"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // TestSendTLS: the instrument's side and a gateway recognize each other, and
 // nothing is believed where they do not.
 func TestSendTLS(t *testing.T) {
-	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{Domain: "hub"})
-	parts.CreateSite(t, nats.JetStream(t), "hub")
+	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	testenv.CreateSite(t, nats.JetStream(t), "hub")
 	minio.Bucket(t, "archive")
-	server, field, other := parts.NewCA(t), parts.NewCA(t), parts.NewCA(t)
-	camera, spectra := parts.InstrumentTCP("camera", parts.FreePort(t)), parts.InstrumentTCP("spectra", parts.FreePort(t))
+	server, field, other := testenv.NewCA(t), testenv.NewCA(t), testenv.NewCA(t)
+	camera, spectra := testenv.InstrumentTCP("camera", testenv.FreePort(t)), testenv.InstrumentTCP("spectra", testenv.FreePort(t))
 	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
 	for _, e := range []*wire.InstrumentEntry{&camera, &spectra} {
 		e.Ways[0].TLS, e.Ways[0].CertificateNames = wire.TLSMutual, []string{"camera.field"}
 	}
-	parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive",
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive",
 		Instruments: []wire.InstrumentEntry{camera, spectra},
 		Flags:       []string{"--tls-dir", server.Dir(t, "gateway"), "--client-ca-dir", field.Dir(t, "unused")}})
 
@@ -41,14 +41,14 @@ func TestSendTLS(t *testing.T) {
 		}
 		files = append(files, file)
 	}
-	as := func(ca *parts.CA, by *parts.CA, name string) []string {
+	as := func(ca *testenv.CA, by *testenv.CA, name string) []string {
 		trusted, own := ca.Dir(t, "unused"), by.Dir(t, name)
 		return []string{"--tls-ca", filepath.Join(trusted, "ca.crt"), "--tls-cert", filepath.Join(own, "tls.crt"), "--tls-key", filepath.Join(own, "tls.key")}
 	}
 	transmit := func(t *testing.T, port uint16, more ...string) (received int, results []send.Result, stderr string, code int) {
 		t.Helper()
 		report := filepath.Join(t.TempDir(), "report")
-		args := append([]string{"send", "--to", parts.Loopback(int(port)), "--report", report, "--give-up-after", "0"}, more...)
+		args := append([]string{"send", "--to", testenv.Loopback(int(port)), "--report", report, "--give-up-after", "0"}, more...)
 		_, stderr, code = runProgram(t, "substorm", append(args, files...)...)
 		results = receipts(t, report)
 		for _, r := range results {

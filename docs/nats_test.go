@@ -21,8 +21,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -69,9 +69,9 @@ type natsSite struct {
 
 func newNATSSite(t *testing.T) natsSite {
 	t.Helper()
-	server := parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, AnyClient: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, AnyClient: true})
 	s := natsSite{js: server.JetStream(t), dir: t.TempDir()}
-	parts.CreateSite(t, s.js, siteCode)
+	testenv.CreateSite(t, s.js, siteCode)
 	site := &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: siteCode, JetStream: v1alpha1.JetStream{Servers: []string{server.URL()}, Replicas: 1}}}
 	feed := v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: "everything"}}
 	model := v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: "model", UID: "uid-of-model"}, Spec: v1alpha1.FeedConsumerSpec{
@@ -193,7 +193,7 @@ func (s natsSite) consume(t *testing.T, command ...string) {
 
 func (s natsSite) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(parts.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after a minute still not: %s", what)
 		}

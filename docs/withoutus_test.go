@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/cli/send"
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -83,12 +83,12 @@ func TestWithoutUs(t *testing.T) {
 		t.Log("waiting for the next hour to begin: what is sent must lie in one")
 		time.Sleep(time.Until(now.Truncate(time.Hour).Add(time.Hour)))
 	}
-	minio, nats := parts.MinIO(t, parts.MinIOOptions{}), parts.NATS(t, parts.NATSOptions{})
-	parts.CreateSite(t, nats.JetStream(t), siteCode)
+	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{})
+	testenv.CreateSite(t, nats.JetStream(t), siteCode)
 	store := minio.Bucket(t, bucket)
-	tcp, udp := parts.FreePort(t), parts.FreePort(t)
-	gateway := parts.StartGateway(t, parts.GatewayOptions{Site: siteCode, NATS: nats, MinIO: minio, Bucket: bucket,
-		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP(camera, tcp), parts.InstrumentUDP(magnetometer, udp)}})
+	tcp, udp := testenv.FreePort(t), testenv.FreePort(t)
+	gateway := testenv.StartGateway(t, testenv.GatewayOptions{Site: siteCode, NATS: nats, MinIO: minio, Bucket: bucket,
+		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(camera, tcp), testenv.InstrumentUDP(magnetometer, udp)}})
 
 	frames, lines := observations(t)
 	small := filepath.Join(t.TempDir(), "small.pgm")
@@ -97,9 +97,9 @@ func TestWithoutUs(t *testing.T) {
 	}
 	frames = append([]string{small}, frames...)
 	at := time.Now().UTC()
-	sendAll(t, send.Config{Addresses: []string{parts.Loopback(tcp)}, Paths: frames})
-	sendAll(t, send.Config{Addresses: []string{parts.Loopback(tcp)}, Paths: frames[:1]}) // again: the archive keeps one
-	sendAll(t, send.Config{Addresses: []string{parts.Loopback(udp)}, UDP: true, Lines: true, Rate: 1000, Paths: []string{"-"}, Stdin: strings.NewReader(strings.Join(lines, "\n"))})
+	sendAll(t, send.Config{Addresses: []string{testenv.Loopback(tcp)}, Paths: frames})
+	sendAll(t, send.Config{Addresses: []string{testenv.Loopback(tcp)}, Paths: frames[:1]}) // again: the archive keeps one
+	sendAll(t, send.Config{Addresses: []string{testenv.Loopback(udp)}, UDP: true, Lines: true, Rate: 1000, Paths: []string{"-"}, Stdin: strings.NewReader(strings.Join(lines, "\n"))})
 	waitForDatagrams(t, store, gateway, wire.DayOf(at), len(lines))
 
 	dir := t.TempDir()
@@ -145,7 +145,7 @@ func compareFrame(t *testing.T, dir, sent string) {
 func sendAll(t *testing.T, cfg send.Config) {
 	t.Helper()
 	cfg.Quiet, cfg.Messages, cfg.Parallel = true, io.Discard, 1
-	cfg.ConnectTimeout, cfg.ReceiptTimeout, cfg.GiveUpAfter = 10*time.Second, parts.Patience, parts.Patience
+	cfg.ConnectTimeout, cfg.ReceiptTimeout, cfg.GiveUpAfter = 10*time.Second, testenv.Patience, testenv.Patience
 	if err := send.Run(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func sendAll(t *testing.T, cfg send.Config) {
 // waitForDatagrams waits until the bucket holds segments with so many
 // datagrams, stops the gateway, which closes the manifest's open parts, and
 // looks whether the manifest lists them.
-func waitForDatagrams(t *testing.T, store objectstore.Store, gateway *parts.Gateway, day wire.Day, want int) {
+func waitForDatagrams(t *testing.T, store objectstore.Store, gateway *testenv.Gateway, day wire.Day, want int) {
 	t.Helper()
 	held := func() (n uint64) {
 		for info, err := range store.List(t.Context(), wire.SegmentPrefix(siteCode, magnetometer, "raw", day), "") {
@@ -173,7 +173,7 @@ func waitForDatagrams(t *testing.T, store objectstore.Store, gateway *parts.Gate
 		}
 		return n
 	}
-	for deadline := time.Now().Add(parts.Patience); held() != uint64(want); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); held() != uint64(want); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("segments hold %d datagrams, %d were sent", held(), want)
 		}

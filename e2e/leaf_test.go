@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -42,7 +42,7 @@ func TestLeafStaysInItsAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &leafAttacker{t: t, leaves: leaves, link: parts.RogueLink{Address: net.JoinHostPort(string(l.natsPods(t)), "7422"),
+	a := &leafAttacker{t: t, leaves: leaves, link: testenv.RogueLink{Address: net.JoinHostPort(string(l.natsPods(t)), "7422"),
 		TLS: l.natsTLS(t), Creds: l.addLeaf(t, all, leaves), Domain: outpost}}
 	var targets []string
 	for _, name := range kept {
@@ -59,7 +59,7 @@ func TestLeafStaysInItsAccount(t *testing.T) {
 		a.link.IsHub = isHub
 		a.rogue = a.link.Link(t)
 		for _, target := range targets {
-			a.insist(parts.LeafMessage(target, "", ""))
+			a.insist(testenv.LeafMessage(target, "", ""))
 			a.ask(target)
 			a.forgeCopies(copied, target)
 		}
@@ -85,8 +85,8 @@ func TestLeafStaysInItsAccount(t *testing.T) {
 // leafAttacker has what a leaf's Secret holds.
 type leafAttacker struct {
 	t      *testing.T
-	link   parts.RogueLink
-	rogue  *parts.Rogue
+	link   testenv.RogueLink
+	rogue  *testenv.Rogue
 	leaves jetstream.JetStream // may do everything in the account LEAVES
 	// listens is where the hub listens for what it sources from a stream of the leaf.
 	listens map[string]string
@@ -193,7 +193,7 @@ func (a *leafAttacker) answer() {
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		a.rogue.Send(parts.LeafMessage(m.Reply, "", string(made)))
+		a.rogue.Send(testenv.LeafMessage(m.Reply, "", string(made)))
 		a.listens[asked.Stream] = config.Deliver
 	}
 }
@@ -206,9 +206,9 @@ func (a *leafAttacker) forge(targets []string) {
 	}
 	deleteAfter(a.t, a.leaves, bait)
 	for name, forged := range map[string]func(subject, target string) string{
-		"flow control": func(subject, target string) string { return parts.FlowControl("HMSG", subject, target) },
+		"flow control": func(subject, target string) string { return testenv.FlowControl("HMSG", subject, target) },
 		"a stalled consumer": func(subject, target string) string {
-			return parts.Stalled("HMSG", subject, target, "100 Idle Heartbeat", "")
+			return testenv.Stalled("HMSG", subject, target, "100 Idle Heartbeat", "")
 		},
 	} {
 		for _, stream := range []string{wire.ObservationStream(outpost), wire.NoticeStream(outpost)} {
@@ -234,13 +234,13 @@ func (a *leafAttacker) ask(target string) {
 	a.t.Helper()
 	own := canary + "." + guard
 	for _, api := range []string{"$JS.API", wire.JetStreamAPI("demo")} {
-		a.insist(parts.LeafMessage(api+".CONSUMER.MSG.NEXT."+own, target, "{"))
-		a.insist(parts.LeafMessage(api+".CONSUMER.INFO."+own, target, ""))
-		a.insist(parts.LeafMessage(api+".STREAM.INFO."+canary, target, ""))
-		a.insist(parts.LeafMessage(api+".DIRECT.GET."+canary, target, "{"))
-		a.insist(parts.LeafMessage(api+".DIRECT.GET."+canary+".canary", target, ""))
+		a.insist(testenv.LeafMessage(api+".CONSUMER.MSG.NEXT."+own, target, "{"))
+		a.insist(testenv.LeafMessage(api+".CONSUMER.INFO."+own, target, ""))
+		a.insist(testenv.LeafMessage(api+".STREAM.INFO."+canary, target, ""))
+		a.insist(testenv.LeafMessage(api+".DIRECT.GET."+canary, target, "{"))
+		a.insist(testenv.LeafMessage(api+".DIRECT.GET."+canary+".canary", target, ""))
 	}
-	a.insist(parts.LeafMessage("$JS.ACK."+own+".1.1.1.1.1", target, "+NXT {"))
+	a.insist(testenv.LeafMessage("$JS.ACK."+own+".1.1.1.1.1", target, "+NXT {"))
 }
 
 // copied is where a stream of the Site listens for the copies of what the leaf has sent. JetStream says there each second
@@ -262,8 +262,8 @@ func (a *leafAttacker) copied() string {
 // forgeCopies sends flow control of the copies.
 func (a *leafAttacker) forgeCopies(copied, target string) {
 	a.t.Helper()
-	a.insist(parts.FlowControl("HMSG", copied, target))
-	a.insist(parts.Stalled("HMSG", copied, target, "100 Idle Heartbeat", ""))
+	a.insist(testenv.FlowControl("HMSG", copied, target))
+	a.insist(testenv.Stalled("HMSG", copied, target, "100 Idle Heartbeat", ""))
 }
 
 // insist sends what the hub may refuse. It ends the link then, so that another one is made.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -267,7 +267,7 @@ func TestMadeAnewUnderItsName(t *testing.T) {
 func TestTickets(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("c", wire.DeliveryWebSocket), consumer("d", wire.DeliveryWebSocket))
-	servers := []*parts.FeedServer{l.start(), l.start("--pod", "feed-server-1")}
+	servers := []*testenv.FeedServer{l.start(), l.start("--pod", "feed-server-1")}
 	ask := func(consumer string, header http.Header) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at(servers[0], "http", "tickets", consumer, ""), nil)
 		if err != nil {
@@ -289,7 +289,7 @@ func TestTickets(t *testing.T) {
 	if status, ticket := ask("c", http.Header{}); status != http.StatusUnauthorized || ticket != "" {
 		t.Errorf("a stranger gets %d %s", status, ticket)
 	}
-	dial := func(f *parts.FeedServer, consumer, ticket, origin string) error {
+	dial := func(f *testenv.FeedServer, consumer, ticket, origin string) error {
 		conn, _, err := websocket.Dial(t.Context(), at(f, "ws", "ws", consumer, "")+"&ticket="+url.QueryEscape(ticket), &websocket.DialOptions{
 			Subprotocols: []string{wire.SubprotocolJSON}, HTTPHeader: http.Header{"Origin": {origin}},
 		})

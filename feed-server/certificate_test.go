@@ -19,13 +19,13 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // certified is a feed server that takes certificates, of an authority for its readers
 // that is not its own.
-func (l *lab) certified(own, readers *parts.CA, flags ...string) *parts.FeedServer {
+func (l *lab) certified(own, readers *testenv.CA, flags ...string) *testenv.FeedServer {
 	l.t.Helper()
 	return l.start(append([]string{"--tls-dir", own.Dir(l.t, "feed-server"), "--client-ca-dir", readers.Dir(l.t, "authority")}, flags...)...)
 }
@@ -83,7 +83,7 @@ func TestWhoMayReadByCertificate(t *testing.T) {
 		{Reader: "other", Tokens: []wire.TokenHash{hash("other")}, CertificateNames: []string{"other.example"}},
 	}
 	l.declare()
-	own, readers, foreign := parts.NewCA(t), parts.NewCA(t), parts.NewCA(t)
+	own, readers, foreign := testenv.NewCA(t), testenv.NewCA(t), testenv.NewCA(t)
 	f := l.certified(own, readers)
 	of := func(name string) string { return at(f, "https", "events", name, "") }
 	none := own.ClientTLS()
@@ -199,7 +199,7 @@ func TestCertificateEnds(t *testing.T) {
 	l := newLab(t, consumer("stream", wire.DeliveryServerSentEvents))
 	l.registry.Readers = []wire.ReaderEntry{{Reader: "uni", CertificateNames: []string{"reader.uni.example"}}}
 	l.declare()
-	own, readers, next := parts.NewCA(t), parts.NewCA(t), parts.NewCA(t)
+	own, readers, next := testenv.NewCA(t), testenv.NewCA(t), testenv.NewCA(t)
 	authorities := readers.Dir(t, "authority")
 	f := l.start("--tls-dir", own.Dir(t, "feed-server"), "--client-ca-dir", authorities)
 	short := readers.As(own, func(c *x509.Certificate) {

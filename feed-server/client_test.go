@@ -17,7 +17,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -25,7 +25,7 @@ import (
 type client struct {
 	t      *testing.T
 	name   string
-	server *parts.FeedServer
+	server *testenv.FeedServer
 	text   bool
 	events bool
 
@@ -43,12 +43,12 @@ type client struct {
 	sampled   uint64
 }
 
-func (l *lab) client(f *parts.FeedServer, name string) *client {
+func (l *lab) client(f *testenv.FeedServer, name string) *client {
 	return &client{t: l.t, name: name, server: f}
 }
 
 // at is the URL of a door.
-func at(f *parts.FeedServer, scheme, door, consumer, resume string) string {
+func at(f *testenv.FeedServer, scheme, door, consumer, resume string) string {
 	q := url.Values{"consumer": {consumer}}
 	if resume != "" {
 		q.Set("resume", resume)

@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -34,12 +34,12 @@ import (
 // taken, at different replicas.
 func TestNodesCutOff(t *testing.T) {
 	t.Parallel()
-	cluster := parts.NATSCluster(t, parts.NATSOptions{Unsynced: true})
+	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Unsynced: true})
 	l := newLabOn(t, cluster, 3, consumer("sockets", wire.DeliveryWebSocket), consumer("stream", wire.DeliveryServerSentEvents), consumer("page", wire.DeliveryWebSocket))
 	model := l.byNATS("model", wire.FlowEntry{Mode: wire.FlowAll})
 	newest := l.byNATS("newest", wire.FlowEntry{Mode: wire.FlowLatest})
 	samples := l.byNATS("samples", wire.FlowEntry{Mode: wire.FlowSample, IntervalMillis: 100})
-	servers := []*parts.FeedServer{l.start(), l.start("--pod", "feed-server-1")}
+	servers := []*testenv.FeedServer{l.start(), l.start("--pod", "feed-server-1")}
 	clients := []*client{l.client(servers[0], "sockets"), l.client(servers[1], "sockets"), l.client(servers[0], "stream"), l.client(servers[1], "stream")}
 	clients[1].text, clients[2].events, clients[3].events = true, true, true
 	for _, c := range clients {
@@ -128,7 +128,7 @@ func (l *lab) whole() {
 
 // page is a browser's page: it asks one feed server for a ticket, and shows it to
 // another. Both may be without NATS for a moment.
-func (l *lab) page(asked, shown *parts.FeedServer) *client {
+func (l *lab) page(asked, shown *testenv.FeedServer) *client {
 	l.t.Helper()
 	c := l.client(shown, "page")
 	open := func() error {
@@ -171,7 +171,7 @@ func (l *lab) page(asked, shown *parts.FeedServer) *client {
 }
 
 // late is a consumer that is declared now.
-func (l *lab) late(f *parts.FeedServer) *client {
+func (l *lab) late(f *testenv.FeedServer) *client {
 	l.t.Helper()
 	c := l.client(f, fmt.Sprint("late-", len(l.registry.Consumers)))
 	l.registry.Consumers = append(l.registry.Consumers, consumer(c.name, wire.DeliveryWebSocket))

@@ -18,10 +18,10 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -48,13 +48,13 @@ func pathOf(instrument string) string {
 
 func newDoorsLab(t *testing.T, change ...func(*Config)) *doorsLab {
 	t.Helper()
-	nats, minio := parts.NATS(t, parts.NATSOptions{Unsynced: true}), parts.MinIO(t, parts.MinIOOptions{})
+	nats, minio := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}), testenv.MinIO(t, testenv.MinIOOptions{})
 	js := nats.JetStream(t)
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	minio.Bucket(t, "archive")
-	l := &doorsLab{t: t, port: parts.FreePort(t)}
+	l := &doorsLab{t: t, port: testenv.FreePort(t)}
 	registry := l.registry()
-	parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"}, Instruments: registry.Instruments})
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"}, Instruments: registry.Instruments})
 	nats.Declare(t, "hub", registry)
 	l.sent = time.Now().UTC()
 	for instrument, value := range values {
@@ -65,7 +65,7 @@ func newDoorsLab(t *testing.T, change ...func(*Config)) *doorsLab {
 }
 
 // registry is what the operator would write.
-func (l *doorsLab) registry() parts.Registry {
+func (l *doorsLab) registry() testenv.Registry {
 	entry := func(name string, access wire.AccessEntry) wire.InstrumentEntry {
 		return wire.InstrumentEntry{
 			UID: name, Generation: 1, Instrument: name, Gateway: "north", MaxObjectSize: 8 << 20, MaxConnections: 8, Acknowledge: "Stored",
@@ -91,7 +91,7 @@ func (l *doorsLab) registry() parts.Registry {
 	embargo := wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, Readers: []string{insider}, EmbargoMillis: (1000 * 24 * time.Hour).Milliseconds()}
 	authenticated := wire.AccessEntry{Live: wire.AccessAuthenticated, Archive: wire.AccessAuthenticated}
 	everybody := wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
-	return parts.Registry{
+	return testenv.Registry{
 		Revision:    2,
 		Instruments: []wire.InstrumentEntry{entry(hidden, restricted), entry(fresh, embargo), entry(members, authenticated), entry(open, everybody)},
 		Feeds: []wire.FeedEntry{
@@ -125,7 +125,7 @@ func (l *doorsLab) send(instrument, name, body string) sentObject {
 }
 
 // start runs the feed server.
-func (l *doorsLab) start(nats *parts.NATSServer, minio *parts.MinIOServer, change ...func(*Config)) {
+func (l *doorsLab) start(nats *testenv.NATSServer, minio *testenv.MinIOServer, change ...func(*Config)) {
 	l.t.Helper()
 	secrets := l.t.TempDir()
 	for file, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
@@ -170,7 +170,7 @@ func (l *doorsLab) start(nats *parts.NATSServer, minio *parts.MinIOServer, chang
 func (l *doorsLab) until(path string, want int) {
 	l.t.Helper()
 	status, body := 0, ""
-	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if status, body = l.ask(http.MethodGet, path, insider); status == want {
 			return
 		}
@@ -182,7 +182,7 @@ func (l *doorsLab) until(path string, want int) {
 func (l *doorsLab) untilShows(path, want string) {
 	l.t.Helper()
 	body := ""
-	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if _, body = l.ask(http.MethodGet, path, insider); strings.Contains(body, want) {
 			return
 		}
@@ -216,7 +216,7 @@ func (l *doorsLab) address() string {
 // compressed; that of one that goes on is follow's.
 func (l *doorsLab) ask(method, path, who string) (int, string) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), parts.Patience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), testenv.Patience)
 	defer cancel()
 	resp := l.request(ctx, method, path, who)
 	defer resp.Body.Close()

@@ -16,24 +16,24 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 const (
 	site = "hub"
 	// patience is how long a test waits for what must come.
-	patience = parts.Patience
+	patience = testenv.Patience
 )
 
 // lab is a Site with NATS and its registry; feed servers are started by tests.
 type lab struct {
 	t   *testing.T
-	bus parts.Bus
+	bus testenv.Bus
 	// nats is the bus where that is one server.
-	nats     *parts.NATSServer
+	nats     *testenv.NATSServer
 	js       jetstream.JetStream
-	registry parts.Registry
+	registry testenv.Registry
 	next     int // datagram
 	// id is that of the next message, if it has one.
 	id string
@@ -43,17 +43,17 @@ type lab struct {
 // given, whose token is their name and "-token".
 func newLab(t *testing.T, consumers ...wire.ConsumerEntry) *lab {
 	t.Helper()
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	l := newLabOn(t, server, 1, consumers...)
 	l.nats = server
 	return l
 }
 
 // newLabOn is newLab on NATS as it is given, with so many replicas of each stream.
-func newLabOn(t *testing.T, bus parts.Bus, replicas int, consumers ...wire.ConsumerEntry) *lab {
+func newLabOn(t *testing.T, bus testenv.Bus, replicas int, consumers ...wire.ConsumerEntry) *lab {
 	t.Helper()
 	l := &lab{t: t, bus: bus, js: bus.JetStream(t)}
-	parts.CreateReplicatedSite(t, l.js, site, replicas)
+	testenv.CreateReplicatedSite(t, l.js, site, replicas)
 	for _, name := range []string{"mag-1", "mag-2", "cam-1"} {
 		l.registry.Instruments = append(l.registry.Instruments, wire.InstrumentEntry{Instrument: name})
 	}
@@ -85,9 +85,9 @@ func consumer(name, delivery string, change ...func(*wire.ConsumerEntry)) wire.C
 
 func hash(name string) wire.TokenHash { return wire.HashToken([]byte(name), name+"-token") }
 
-func (l *lab) start(flags ...string) *parts.FeedServer {
+func (l *lab) start(flags ...string) *testenv.FeedServer {
 	l.t.Helper()
-	return parts.StartFeedServer(l.t, parts.FeedServerOptions{Site: site, NATS: l.bus, Flags: append([]string{"--log-level", "debug"}, flags...)})
+	return testenv.StartFeedServer(l.t, testenv.FeedServerOptions{Site: site, NATS: l.bus, Flags: append([]string{"--log-level", "debug"}, flags...)})
 }
 
 // telemetry publishes a message of datagrams, each with its number and so many
@@ -167,7 +167,7 @@ func get(t *testing.T, url string, header http.Header) (int, string, http.Header
 }
 
 // metric returns the sum of a metric's series whose line holds a part.
-func metric(t *testing.T, f *parts.FeedServer, name, part string) float64 {
+func metric(t *testing.T, f *testenv.FeedServer, name, part string) float64 {
 	t.Helper()
 	_, body, _ := get(t, f.Metrics(), nil)
 	sum := 0.0

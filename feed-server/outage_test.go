@@ -12,13 +12,13 @@ import (
 	"github.com/coder/websocket"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // follow reads on, over broken connections, at one server or another, until the
 // client has so many datagrams.
-func (c *client) follow(servers []*parts.FeedServer, enough *atomic.Int64) error {
+func (c *client) follow(servers []*testenv.FeedServer, enough *atomic.Int64) error {
 	missing := func() bool { return int64(len(c.datagrams)) < enough.Load() }
 	for turn := 0; missing(); turn++ {
 		c.server = servers[turn%len(servers)]
@@ -48,11 +48,11 @@ func (c *client) follow(servers []*parts.FeedServer, enough *atomic.Int64) error
 // and nothing comes twice. So it is with one that is stopped.
 func TestAnotherReplica(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*parts.FeedServer){"killed": func(f *parts.FeedServer) { f.Kill() }, "stopped": func(f *parts.FeedServer) { f.Stop() }} {
+	for name, end := range map[string]func(*testenv.FeedServer){"killed": func(f *testenv.FeedServer) { f.Kill() }, "stopped": func(f *testenv.FeedServer) { f.Stop() }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, consumer("sockets", wire.DeliveryWebSocket), consumer("stream", wire.DeliveryServerSentEvents))
-			servers := []*parts.FeedServer{l.start("--drain-timeout", "5s"), l.start("--pod", "feed-server-1")}
+			servers := []*testenv.FeedServer{l.start("--drain-timeout", "5s"), l.start("--pod", "feed-server-1")}
 			var enough atomic.Int64
 			enough.Store(1 << 40)
 			clients := []*client{l.client(servers[0], "sockets"), l.client(servers[0], "sockets"), l.client(servers[0], "stream")}
@@ -175,7 +175,7 @@ func TestStreamMadeAnew(t *testing.T) {
 	if err := l.js.DeleteStream(t.Context(), stream); err != nil {
 		t.Fatal(err)
 	}
-	parts.CreateSite(t, l.js, site)
+	testenv.CreateSite(t, l.js, site)
 	l.telemetry("mag-1", 1, 100)
 	clients[2].connect()
 	l.notice("cam-1", "x")

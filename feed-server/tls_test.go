@@ -10,7 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("sockets", wire.DeliveryWebSocket), consumer("stream", wire.DeliveryServerSentEvents))
-	ca := parts.NewCA(t)
+	ca := testenv.NewCA(t)
 	f := l.start("--tls-dir", ca.Dir(t, "feed-server"))
 	h := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS(), ForceAttemptHTTP2: true}}
 	resp := eventsOverHTTP2(t, h, f)
@@ -53,7 +53,7 @@ func TestTLS(t *testing.T) {
 func TestLeaveOverHTTP2(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("stream", wire.DeliveryServerSentEvents))
-	ca := parts.NewCA(t)
+	ca := testenv.NewCA(t)
 	f := l.start("--tls-dir", ca.Dir(t, "feed-server"))
 	h := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS(), ForceAttemptHTTP2: true}}
 	for range 500 {
@@ -63,7 +63,7 @@ func TestLeaveOverHTTP2(t *testing.T) {
 }
 
 // eventsOverHTTP2 begins to read what the consumer stream is given.
-func eventsOverHTTP2(t *testing.T, h *http.Client, f *parts.FeedServer) *http.Response {
+func eventsOverHTTP2(t *testing.T, h *http.Client, f *testenv.FeedServer) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at(f, "https", "events", "stream", ""), nil)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/decode"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -295,7 +295,7 @@ func (s *bucketSender) end() {
 func TestBucketsAreLost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	udpPort, httpPort := parts.FreePort(t), parts.FreePort(t)
+	udpPort, httpPort := testenv.FreePort(t), testenv.FreePort(t)
 	mag, camera := tcpInstrument("mag", udpPort), httpInstrument("camera", httpPort)
 	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
 	mag.SegmentAgeMillis = 300
@@ -310,7 +310,7 @@ func TestBucketsAreLost(t *testing.T) {
 		wire.IndexBucket(l.site), wire.GapsBucket(l.site), wire.DescriptionBucket(l.site), wire.DownloadsBucket(l.site),
 		wire.LeaseBucket(l.site), wire.RequestBucket(l.site), wire.RegistryBucket(l.site)} {
 		s.lose(bucket, func() {
-			parts.CreateSite(t, l.js, l.site)
+			testenv.CreateSite(t, l.js, l.site)
 			if bucket == wire.RegistryBucket(l.site) {
 				l.declare(t, mag, camera)
 			}

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -33,7 +33,7 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	l := newLab(t)
-	camera, radar := tcpInstrument("camera", parts.FreePort(t)), tcpInstrument("radar", parts.FreePort(t))
+	camera, radar := tcpInstrument("camera", testenv.FreePort(t)), tcpInstrument("radar", testenv.FreePort(t))
 	radar.MaxObjectSize = 4 << 30
 	g := l.start(t, gatewayOptions{flags: []string{"--memory-budget", strconv.Itoa(budget)}})
 	l.awaitRevision(t, g.name, l.declare(t, camera, radar))

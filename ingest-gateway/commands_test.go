@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -81,7 +81,7 @@ func sampled(name string, port int) wire.InstrumentEntry {
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	g := l.start(t, gatewayOptions{})
 	entry := sampled("spectra", port)
 	l.awaitRevision(t, g.name, l.declare(t, entry))
@@ -127,7 +127,7 @@ func TestCommands(t *testing.T) {
 func TestConsumersAsk(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	requests, err := l.js.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{
 		Bucket: wire.RequestBucket(l.site), Storage: jetstream.FileStorage, History: 1, TTL: 10 * time.Second,
 	})
@@ -193,13 +193,13 @@ func TestConsumersAsk(t *testing.T) {
 func TestDatagramsAchieve(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	fast, slow := parts.FreePort(t), parts.FreePort(t)
+	fast, slow := testenv.FreePort(t), testenv.FreePort(t)
 	g := l.start(t, gatewayOptions{})
 	mag := tcpInstrument("mag", fast)
 	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(fast), Channel: "fast"}, {Protocol: wire.ProtocolUDP, Port: uint16(slow), Channel: "slow"}}
 	l.awaitRevision(t, g.name, l.declare(t, mag))
 	sends := func(port int) func() {
-		conn, err := net.Dial("udp", parts.Loopback(port))
+		conn, err := net.Dial("udp", testenv.Loopback(port))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -33,7 +33,7 @@ func header(t *testing.T, version byte, source string, port int) []byte {
 // and without a header of version 2 nothing does.
 func TestEdge(t *testing.T) {
 	t.Parallel()
-	edge, north, secured := parts.FreeEdgePort(t), parts.FreePort(t), parts.FreePort(t)
+	edge, north, secured := testenv.FreeEdgePort(t), testenv.FreePort(t), testenv.FreePort(t)
 	l := newTLSLab(t, "--edge-port", fmt.Sprint(edge), "--edge-sources", "192.0.2.0/24,127.0.0.0/8")
 	g := l.gateway
 	camera, radar := tcpInstrument("camera", north), tcpInstrument("radar", north)

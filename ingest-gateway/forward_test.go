@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -87,7 +87,7 @@ func TestForwardBehindTheReceipt(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	old := newRTEMP(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	camera := tcpInstrument("camera", port)
 	camera.Station, camera.Naming = "rank", "{year}/{month}/{day}/{station}_{hour}{minute}{second}.{millisecond}-{digest:8}.jpg"
 	camera.Forward = &wire.ForwardEntry{Address: old.listener.Addr().String(), Protocol: wire.ProtocolTCP, Until: time.Now().Add(time.Hour)}
@@ -173,7 +173,7 @@ func TestForwardedLines(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	old := newRTEMP(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	sensor := framed("sensor", port, wire.FramingLines)
 	sensor.RepeatWindowMillis = 0
 	sensor.Forward = &wire.ForwardEntry{Address: old.listener.Addr().String(), Protocol: wire.ProtocolTCP, Until: time.Now().Add(time.Hour)}
@@ -206,7 +206,7 @@ func TestFramingIsNoted(t *testing.T) {
 	ports := map[string]int{}
 	var entries []wire.InstrumentEntry
 	for name, framing := range map[string]string{"lines": wire.FramingLines, "lengths": wire.FramingLengthPrefixed, "closes": wire.FramingUntilClose} {
-		ports[name] = parts.FreePort(t)
+		ports[name] = testenv.FreePort(t)
 		entries = append(entries, framed(name, ports[name], framing))
 	}
 	revision := l.declare(t, entries...)

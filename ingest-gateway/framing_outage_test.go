@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -94,7 +94,7 @@ func TestKillWithObjectsInFlight(t *testing.T) {
 	t.Parallel()
 	const senders, each = 4, 120
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, framed("camera", port, wire.FramingLengthPrefixed))
 	flags := []string{"--part-interval", "500ms"}
 	g := l.start(t, gatewayOptions{flags: flags})
@@ -179,7 +179,7 @@ func TestKillWithObjectsInFlight(t *testing.T) {
 func TestDrainFramed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port, mutePort := parts.FreePort(t), parts.FreePort(t)
+	port, mutePort := testenv.FreePort(t), testenv.FreePort(t)
 	mute := framed("mute", mutePort, wire.FramingLines)
 	mute.Ways[0].Receipt = wire.ReceiptClose
 	g := l.start(t, gatewayOptions{})
@@ -241,7 +241,7 @@ func TestDrainFramed(t *testing.T) {
 func TestFramedWithoutStore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, framed("camera", port, wire.FramingLengthPrefixed))
 	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
@@ -270,7 +270,7 @@ func TestFramedWithoutStore(t *testing.T) {
 func TestKillOfFramedConnections(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	prefixedPort, linesPort := parts.FreePort(t), parts.FreePort(t)
+	prefixedPort, linesPort := testenv.FreePort(t), testenv.FreePort(t)
 	l.declare(t, framed("camera", prefixedPort, wire.FramingLengthPrefixed), framed("magnetometer", linesPort, wire.FramingLines))
 	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
@@ -294,7 +294,7 @@ func TestKillOfFramedConnections(t *testing.T) {
 func TestFramedSenderGone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, framed("camera", port, wire.FramingLines))
 	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
@@ -318,7 +318,7 @@ func TestFramedSenderGone(t *testing.T) {
 func TestFramedBudget(t *testing.T) {
 	const budget, senders, each = 32 << 20, 24, 100
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	g := l.start(t, gatewayOptions{flags: []string{"--memory-budget", strconv.Itoa(budget)}})
 	camera := framed("camera", port, wire.FramingLengthPrefixed)
 	camera.PackBelow = 0 // a pack takes objects out of their slabs, if it is quick enough

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -18,7 +18,7 @@ func TestFramedConnections(t *testing.T) {
 	l := newLab(t)
 	g := l.start(t, gatewayOptions{})
 	timed := func(name, framing string, idle, age, cadence int64) wire.InstrumentEntry {
-		e := framed(name, parts.FreePort(t), framing)
+		e := framed(name, testenv.FreePort(t), framing)
 		e.Ways[0].IdleTimeoutMillis, e.Ways[0].MaxAgeMillis, e.CadenceMillis = idle, age, cadence
 		return e
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -68,7 +68,7 @@ func TestFramings(t *testing.T) {
 	entries := map[string]wire.InstrumentEntry{}
 	var all []wire.InstrumentEntry
 	add := func(name, framing string, changes ...func(*wire.InstrumentEntry)) {
-		e := framed(name, parts.FreePort(t), framing)
+		e := framed(name, testenv.FreePort(t), framing)
 		for _, f := range changes {
 			e = change(e, f)
 		}

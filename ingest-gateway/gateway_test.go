@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/jwt/v2"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -21,7 +21,7 @@ import (
 func TestObjectEndToEnd(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	revision := l.declare(t, tcpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
@@ -87,10 +87,10 @@ func (l *lab) listing(t *testing.T, instrument string) map[wire.Digest]int {
 func TestWholeHouse(t *testing.T) {
 	t.Parallel()
 	l := (&lab{
-		nats:  parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: "hub"}),
-		minio: parts.MinIO(t, parts.MinIOOptions{TLS: true}),
+		nats:  testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, Domain: "hub"}),
+		minio: testenv.MinIO(t, testenv.MinIOOptions{TLS: true}),
 	}).newSite(t, "hub")
-	tcpPort, udpPort := parts.FreePort(t), parts.FreePort(t)
+	tcpPort, udpPort := testenv.FreePort(t), testenv.FreePort(t)
 	magnetometer := tcpInstrument("magnetometer", tcpPort)
 	magnetometer.Instrument = "magnetometer"
 	magnetometer.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}

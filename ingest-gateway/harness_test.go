@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // patience is how long a test waits for what must come. It decides no test.
-const patience = parts.Patience
+const patience = testenv.Patience
 
 // outageLasts is how long the store and JetStream are away in the tests that say
 // so: no longer than these need for what they do, or SUBSTORM_TEST_OUTAGE, such as

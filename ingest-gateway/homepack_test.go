@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestKilledWhilePacksGoHome(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	revision := l.declare(t, swarming(port, "StoredOrSpooled"))
 	o := gatewayOptions{dir: t.TempDir(), flags: []string{"--part-interval", "500ms"}}
 	g := l.start(t, o)

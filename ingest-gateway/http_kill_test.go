@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -19,7 +19,7 @@ func TestKillAfterTheLastByteOfAName(outer *testing.T) {
 	outer.Parallel()
 	t := outer // gateways outlive the subtests
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	dir := t.TempDir()
 	g := l.start(t, gatewayOptions{dir: dir})
@@ -92,7 +92,7 @@ func TestKillAfterTheLastByteOfAName(outer *testing.T) {
 func TestNamesFromTheSpool(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	ports := []int{parts.FreePort(t), parts.FreePort(t)}
+	ports := []int{testenv.FreePort(t), testenv.FreePort(t)}
 	e := httpInstrument("camera", ports[0])
 	e.Ways = append(e.Ways, httpInstrument("camera", ports[1]).Ways...)
 	e.Acknowledge = "StoredOrSpooled"
@@ -153,7 +153,7 @@ func TestNamesFromTheSpool(t *testing.T) {
 func TestHTTPOutages(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{flags: []string{"--log-level", "info"}})
 	g.awaitReady()

@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -29,7 +29,7 @@ import (
 func TestHTTPEndToEnd(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	camera, aurora := httpInstrument("camera", port), httpInstrument("aurora", port)
 	camera.Ways[0].Sources = []string{"127.0.0.0/8"}
 	aurora.Ways[0].Sources = []string{"192.0.2.0/24"}
@@ -113,7 +113,7 @@ func TestHTTPEndToEnd(t *testing.T) {
 func TestHTTPSaysSoEarly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	e := httpInstrument("camera", port)
 	e.MaxObjectSize = 1 << 20
 	l.declare(t, e)
@@ -171,7 +171,7 @@ func (c *counting) Read(p []byte) (int, error) {
 func TestHTTPOnOneConnection(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	e := httpInstrument("camera", port)
 	e.Ways[0].IdleTimeoutMillis = 300
 	l.declare(t, e)
@@ -245,7 +245,7 @@ func TestCurl(t *testing.T) {
 		t.Skip("there is no curl")
 	}
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
@@ -277,7 +277,7 @@ func TestCurl(t *testing.T) {
 func TestTwoGatewaysAndOneName(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	ports := []int{parts.FreePort(t), parts.FreePort(t)}
+	ports := []int{testenv.FreePort(t), testenv.FreePort(t)}
 	e := httpInstrument("camera", ports[0])
 	e.Ways = append(e.Ways, httpInstrument("camera", ports[1]).Ways...)
 	l.declare(t, e)
@@ -332,7 +332,7 @@ func TestTwoGatewaysAndOneName(t *testing.T) {
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	e := httpInstrument("camera", port)
 	e.Versions = wire.VersionsKeep
 	l.declare(t, e)

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestHTTPOverTLS(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	token := tlsWay(httpInstrument("token", port), wire.TLSServer)
 	token.Ways[0].Tokens = []wire.TokenHash{wire.HashToken([]byte("0123456789abcdef"), "a token of enough letters")}
 	l.awaitRevision(t, l.gateway.name, l.declare(t, token, tlsWay(httpInstrument("camera", port), wire.TLSMutual, "camera.example")))
@@ -63,7 +63,7 @@ func TestHTTPOverTLS(t *testing.T) {
 func TestHTTPHandshakesThatFail(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.awaitRevision(t, l.gateway.name, l.declare(t, tlsWay(httpInstrument("camera", port), wire.TLSMutual)))
 	url := fmt.Sprintf("https://localhost:%d/in/camera/x", port)
 	send := func(url string, cfg *tls.Config) reply {
@@ -87,7 +87,7 @@ func TestHTTPHandshakesThatFail(t *testing.T) {
 		t.Errorf("over plain HTTP: %v", r)
 	}
 	counted(wire.CauseTLSHandshake, 2)
-	if r := send(url, l.client(t, parts.NewCA(t), "camera.example")); r.err == nil {
+	if r := send(url, l.client(t, testenv.NewCA(t), "camera.example")); r.err == nil {
 		t.Errorf("a certificate of another authority: %v", r)
 	}
 	counted(wire.CauseBadCertificate, 1)
@@ -106,7 +106,7 @@ func TestHTTPHandshakesThatFail(t *testing.T) {
 func TestHTTPSlowSenders(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	e := httpInstrument("camera", port)
 	narrow := httpInstrument("narrow", port)
 	narrow.MaxConnections = 1

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -19,7 +19,7 @@ import (
 func TestLastReport(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	g := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, g.name, l.declare(t, httpInstrument("camera", port)))
 	awaitListening(t, port)
@@ -66,7 +66,7 @@ func (l *lab) instrumentStatus(t *testing.T, instrument, gateway string) (wire.I
 func TestLastReportOfDatagrams(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	magnetometer := tcpInstrument("magnetometer", port)
 	magnetometer.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
 	g := l.start(t, gatewayOptions{})
@@ -107,7 +107,7 @@ func TestLastReportOfDatagrams(t *testing.T) {
 func TestReportsAreLost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	g := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, g.name, l.declare(t, httpInstrument("camera", port)))
 	awaitListening(t, port)

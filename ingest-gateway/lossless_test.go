@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -44,7 +44,7 @@ func TestDiskFull(outer *testing.T) {
 	t := outer
 	dir := smallVolume(t, 24<<20)
 	l := newLab(t)
-	tcpPort, httpPort, udpPort := parts.FreePort(t), parts.FreePort(t), parts.FreePort(t)
+	tcpPort, httpPort, udpPort := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
 	camera := spoolingCamera(tcpPort, "StoredOrSpooled")
 	web := httpInstrument("web", httpPort)
 	web.Acknowledge = "StoredOrSpooled"
@@ -134,7 +134,7 @@ func TestDiskFull(outer *testing.T) {
 func TestRepeatAfterNineDays(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	camera := tcpInstrument("camera", port)
 	camera.PackBelow = 0
 	revision := l.declare(t, camera)
@@ -200,7 +200,7 @@ func (l *lab) archivedAt(t *testing.T, object []byte, at time.Time) wire.Record 
 func TestClockSteppedBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
 	dir := t.TempDir()
 	g := l.start(t, gatewayOptions{dir: dir})
@@ -241,7 +241,7 @@ func TestClockSteppedBack(t *testing.T) {
 func TestSlowLoris(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	slowPort, port := parts.FreePort(t), parts.FreePort(t)
+	slowPort, port := testenv.FreePort(t), testenv.FreePort(t)
 	slow := tcpInstrument("slow", slowPort)
 	slow.Ways[0].MaxAgeMillis = 8000
 	revision := l.declare(t, slow, tcpInstrument("camera", port))

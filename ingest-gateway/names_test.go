@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestNamesAreLost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	dir := t.TempDir()
 	g := l.start(t, gatewayOptions{dir: dir})

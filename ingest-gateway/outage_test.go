@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -47,7 +47,7 @@ func TestKillBeforeTheStoreAnswers(outer *testing.T) {
 	outer.Parallel()
 	t := outer // gateways outlive the subtests
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
 	dir := t.TempDir()
 	g := l.start(t, gatewayOptions{dir: dir})
@@ -91,7 +91,7 @@ func TestKillBeforeTheStoreAnswers(outer *testing.T) {
 func TestHiccups(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "500ms"}})
 	g.awaitReady()
@@ -158,7 +158,7 @@ func noReceipt(t *testing.T, port int, object []byte, lasts time.Duration) {
 func TestStartWithoutBackends(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
 	dir := t.TempDir()
 	g := l.start(t, gatewayOptions{dir: dir})
@@ -195,7 +195,7 @@ func TestStartWithoutBackends(t *testing.T) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{flags: []string{"--drain-timeout", "12s"}})
 	g.awaitReady()
@@ -260,7 +260,7 @@ func TestDrain(t *testing.T) {
 func TestRegistryChanges(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	oldPort, newPort := parts.FreePort(t), parts.FreePort(t)
+	oldPort, newPort := testenv.FreePort(t), testenv.FreePort(t)
 	camera := tcpInstrument("camera", oldPort)
 	l.declare(t, camera)
 	g := l.start(t, gatewayOptions{})
@@ -300,7 +300,7 @@ func TestRegistryChanges(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", ":0")
 	for err == nil && (taken.Addr().(*net.TCPAddr).Port > 30_000) {
 		taken.Close()
-		taken, err = net.Listen("tcp", loopback(parts.FreePort(t)))
+		taken, err = net.Listen("tcp", loopback(testenv.FreePort(t)))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -103,7 +103,7 @@ func swarming(port int, acknowledge string) wire.InstrumentEntry {
 // the store ends.
 func TestManySmallObjectsInLittleMemory(t *testing.T) {
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	revision := l.declare(t, swarming(port, "Stored"))
 	const budget = 64 << 20
 	g := l.start(t, gatewayOptions{flags: []string{"--memory-budget", fmt.Sprint(budget)}})
@@ -143,7 +143,7 @@ func TestManySmallObjectsInLittleMemory(t *testing.T) {
 func TestPacksThroughOutages(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	revision := l.declare(t, swarming(port, "StoredOrSpooled"))
 	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
@@ -193,7 +193,7 @@ func TestPacksKilled(t *testing.T) {
 		t.Run(acknowledge, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
-			port := parts.FreePort(t)
+			port := testenv.FreePort(t)
 			revision := l.declare(t, swarming(port, acknowledge))
 			o := gatewayOptions{dir: t.TempDir(), flags: []string{"--part-interval", "500ms"}}
 			g := l.start(t, o)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stamp"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -61,9 +61,9 @@ func (p *prober) answered() {
 func TestPath(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port, path := parts.FreePort(t), parts.FreeEdgePort(t)
+	port, path := testenv.FreePort(t), testenv.FreeEdgePort(t)
 	g := l.start(t, gatewayOptions{flags: []string{"--path-port", fmt.Sprint(path)}})
-	named := framed("named", parts.FreePort(t), wire.FramingLengthPrefixed)
+	named := framed("named", testenv.FreePort(t), wire.FramingLengthPrefixed)
 	named.Ways[0].Sources = []string{"127.0.1.0/24"}
 	l.awaitRevision(t, g.name, l.declare(t, framed("spectra", port, wire.FramingLengthPrefixed), named))
 

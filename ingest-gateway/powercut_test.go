@@ -19,8 +19,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -36,13 +36,13 @@ type house struct {
 func newHouse(t *testing.T, unsynced bool) *house {
 	t.Helper()
 	h := &house{root: filepath.Join(t.TempDir(), "disk")}
-	h.image, h.disk = parts.DiskOf(t, 512<<20)
+	h.image, h.disk = testenv.DiskOf(t, 512<<20)
 	if err := os.Symlink(h.disk, h.root); err != nil {
 		t.Fatal(err)
 	}
 	h.lab = (&lab{
-		nats:  parts.NATS(t, parts.NATSOptions{Dir: filepath.Join(h.root, "nats"), Unsynced: unsynced}),
-		minio: parts.MinIO(t, parts.MinIOOptions{Dir: filepath.Join(h.root, "minio")}),
+		nats:  testenv.NATS(t, testenv.NATSOptions{Dir: filepath.Join(h.root, "nats"), Unsynced: unsynced}),
+		minio: testenv.MinIO(t, testenv.MinIOOptions{Dir: filepath.Join(h.root, "minio")}),
 	}).newSite(t, "hub")
 	return h
 }
@@ -60,7 +60,7 @@ func (h *house) cutPower(t *testing.T, g *gateway) {
 	if err := os.WriteFile(filepath.Join(h.disk, never), random(1, 100_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	after := parts.CutPower(t, h.image)
+	after := testenv.CutPower(t, h.image)
 	t.Cleanup(func() { // before it is unmounted
 		h.nats.Kill()
 		h.minio.Kill()
@@ -182,7 +182,7 @@ func TestPowerCut(t *testing.T) {
 	for name, away := range map[string]bool{"all at home": false, "the store is away": true} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, false)
-			f := &field{tcp: parts.FreePort(t), udp: parts.FreePort(t), owed: map[uint64][]byte{}}
+			f := &field{tcp: testenv.FreePort(t), udp: testenv.FreePort(t), owed: map[uint64][]byte{}}
 			camera, mag := spoolingCamera(f.tcp, "StoredOrSpooled"), tcpInstrument("mag", 0)
 			mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(f.udp), Channel: "raw"}}
 			mag.SegmentAgeMillis = 1000
@@ -361,7 +361,7 @@ func (l *lab) messages(t *testing.T, name string) []*jetstream.RawStreamMsg {
 // syncs loses notices of which the senders have receipts.
 func TestPowerCutUnsynced(t *testing.T) {
 	h := newHouse(t, true)
-	f := &field{tcp: parts.FreePort(t), udp: parts.FreePort(t), owed: map[uint64][]byte{}}
+	f := &field{tcp: testenv.FreePort(t), udp: testenv.FreePort(t), owed: map[uint64][]byte{}}
 	revision := h.declare(t, spoolingCamera(f.tcp, "Stored"))
 	g := h.start(t, gatewayOptions{dir: h.volume()})
 	g.awaitReady()

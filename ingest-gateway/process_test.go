@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // gateway is a running gateway process.
@@ -55,7 +55,7 @@ func (l *lab) start(t *testing.T, o gatewayOptions) *gateway {
 		}
 	}
 	g := &gateway{t: t, name: o.name, dir: o.dir, flags: o.flags, log: filepath.Join(t.TempDir(), "log"), done: make(chan error, 1)}
-	g.http = fmt.Sprintf("127.0.0.1:%d", parts.FreePort(t))
+	g.http = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	args := append([]string{
 		"--site", l.site, "--pool", "north", "--gateway", o.name, "--data-dir", o.dir,
 		"--listen-http", g.http, "--ports", "10000-30000", "--log-level", "debug", "--part-interval", "1s",

@@ -16,8 +16,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -56,8 +56,8 @@ func (l *lab) content(t *testing.T, key string) []byte {
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	elsewhere, nobodys, telemetry := parts.FreePort(t), parts.FreePort(t), parts.FreePort(t)
-	edge, closed := parts.FreeEdgePort(t), parts.FreePort(t)
+	elsewhere, nobodys, telemetry := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
+	edge, closed := testenv.FreeEdgePort(t), testenv.FreePort(t)
 	camera := tcpInstrument("camera", elsewhere)
 	camera.Ways[0].Sources = []string{"192.0.2.0/24"}
 	mag := tcpInstrument("mag", 0)
@@ -187,7 +187,7 @@ func TestQuarantine(t *testing.T) {
 func TestQuarantineAway(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	telemetry := parts.FreePort(t)
+	telemetry := testenv.FreePort(t)
 	mag := tcpInstrument("mag", 0)
 	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(telemetry), Channel: "raw", Sources: []string{"192.0.2.0/24"}}}
 	g := l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine"}})
@@ -262,12 +262,12 @@ func TestQuarantineAway(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	slow := framed("slow", parts.FreePort(t), wire.FramingLengthPrefixed)
+	slow := framed("slow", testenv.FreePort(t), wire.FramingLengthPrefixed)
 	slow.BytesPerSecond = 100_000
-	few := framed("few", parts.FreePort(t), wire.FramingLengthPrefixed)
+	few := framed("few", testenv.FreePort(t), wire.FramingLengthPrefixed)
 	few.ObjectsPerSecond = 5
 	mag := tcpInstrument("mag", 0)
-	udpPort := parts.FreePort(t)
+	udpPort := testenv.FreePort(t)
 	mag.BytesPerSecond = 1000
 	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
 	g := l.start(t, gatewayOptions{})

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -40,7 +40,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	instrument := func(name string, change func(*wire.InstrumentEntry)) wire.InstrumentEntry {
-		e := tcpInstrument(name, parts.FreePort(t))
+		e := tcpInstrument(name, testenv.FreePort(t))
 		change(&e)
 		return e
 	}
@@ -74,7 +74,7 @@ func TestRefusals(t *testing.T) {
 		l.expectRefused(t, g, wire.UnknownInstrument, wire.CauseUnknownSource)
 	})
 	t.Run("wrong port", func(t *testing.T) {
-		_, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", parts.FreePort(t)))
+		_, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)))
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("a port that no instrument has: %v", err)
 		}
@@ -182,7 +182,7 @@ func TestRefusals(t *testing.T) {
 func TestRefusalFlood(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	e := tcpInstrument("elsewhere", parts.FreePort(t))
+	e := tcpInstrument("elsewhere", testenv.FreePort(t))
 	e.Ways[0].Sources = []string{"192.0.2.0/24"}
 	g := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, g.name, l.declare(t, e))

@@ -14,9 +14,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -118,7 +118,7 @@ func (l *lab) list(t *testing.T, r wire.Record) {
 func TestRepeatOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
@@ -169,7 +169,7 @@ func TestRepeatOfWhatIsGone(t *testing.T) {
 func TestUploadOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "100ms"}})
 	g.awaitReady()
@@ -201,7 +201,7 @@ func TestUploadOfWhatIsGone(t *testing.T) {
 func TestRepeatClosesDamage(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "100ms"}})
 	g.awaitReady()
@@ -241,7 +241,7 @@ func TestRepeatClosesDamage(t *testing.T) {
 // retention, and returns the port and the object.
 func (l *lab) removed(t *testing.T, acknowledge, by string) (port int, object []byte) {
 	t.Helper()
-	port = parts.FreePort(t)
+	port = testenv.FreePort(t)
 	e := httpInstrument("camera", port)
 	e.Acknowledge = acknowledge
 	l.declare(t, e)
@@ -315,7 +315,7 @@ func TestRepeatOfWhatExpired(t *testing.T) {
 func TestRepeatWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	e := httpInstrument("camera", port)
 	e.Acknowledge = "StoredOrSpooled"
 	l.declare(t, e)

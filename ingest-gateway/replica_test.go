@@ -8,7 +8,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -24,12 +24,12 @@ type pair struct {
 // newPair starts both, and waits until the peer is known.
 func newPair(t *testing.T, after string) *pair {
 	t.Helper()
-	p := &pair{lab: newLab(t), port: parts.FreePort(t)}
+	p := &pair{lab: newLab(t), port: testenv.FreePort(t)}
 	p.declare(t, spoolingCamera(p.port, "Replicated"))
-	p.tls = parts.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
+	p.tls = testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
 	options := func(name, node string) gatewayOptions {
 		return gatewayOptions{name: name, dir: t.TempDir(), flags: []string{
-			"--node", node, "--pod-ip", "127.0.0.1", "--replica-listen", fmt.Sprintf("127.0.0.1:%d", parts.FreePort(t)),
+			"--node", node, "--pod-ip", "127.0.0.1", "--replica-listen", fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)),
 			"--replica-tls-dir", p.tls, "--replica-after", after, "--part-interval", "500ms",
 		}}
 	}

@@ -8,15 +8,15 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // lab is a Site: real servers, its streams and buckets, and its registry.
 type lab struct {
-	nats     *parts.NATSServer
-	minio    *parts.MinIOServer
+	nats     *testenv.NATSServer
+	minio    *testenv.MinIOServer
 	js       jetstream.JetStream
 	site     string
 	bucket   string
@@ -27,7 +27,7 @@ type lab struct {
 }
 
 func newLab(t *testing.T) *lab {
-	return (&lab{nats: parts.NATS(t, parts.NATSOptions{}), minio: parts.MinIO(t, parts.MinIOOptions{})}).newSite(t, "hub")
+	return (&lab{nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{})}).newSite(t, "hub")
 }
 
 // newSite is another Site on the same servers.
@@ -35,7 +35,7 @@ func (l *lab) newSite(t *testing.T, code string) *lab {
 	t.Helper()
 	n := &lab{nats: l.nats, minio: l.minio, site: code, bucket: "archive-" + code, entries: map[string]wire.InstrumentEntry{}}
 	n.js = l.nats.JetStream(t)
-	parts.CreateSite(t, n.js, code)
+	testenv.CreateSite(t, n.js, code)
 	n.store = l.minio.Bucket(t, n.bucket)
 	var err error
 	if n.registry, err = n.js.KeyValue(t.Context(), wire.RegistryBucket(code)); err != nil {

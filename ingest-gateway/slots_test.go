@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -38,7 +38,7 @@ func TestCrowdOfUnknownSenders(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	const connections, visitors = 64, 300
-	web, raw, edge := parts.FreePort(t), parts.FreePort(t), parts.FreeEdgePort(t)
+	web, raw, edge := testenv.FreePort(t), testenv.FreePort(t), testenv.FreeEdgePort(t)
 	camera, aurora, radar := httpInstrument("camera", web), httpInstrument("aurora", web), tcpInstrument("radar", raw)
 	aurora.Ways[0].Sources = []string{"192.0.2.0/24"}
 	radar.Ways[0].Sources = []string{"127.0.0.1/32", "198.51.100.0/24"}
@@ -106,7 +106,7 @@ func TestIdleConnectionsOfIdentifiedSenders(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	const connections = 64
-	web, raw := parts.FreePort(t), parts.FreePort(t)
+	web, raw := testenv.FreePort(t), testenv.FreePort(t)
 	camera, radar := httpInstrument("camera", web), tcpInstrument("radar", raw)
 	camera.MaxConnections = 4
 	revision := l.declare(t, camera, radar)
@@ -117,7 +117,7 @@ func TestIdleConnectionsOfIdentifiedSenders(t *testing.T) {
 	answer := make([]byte, 4096)
 	for i := range connections { // one after the other: each is identified before the next comes
 		for _, c := range crowd(t, 1, web, "127.0.0.9", func(int) []byte { return []byte("GET /in/camera/x HTTP/1.1\r\nHost: x\r\n\r\n") }) {
-			_ = c.SetReadDeadline(time.Now().Add(parts.Patience))
+			_ = c.SetReadDeadline(time.Now().Add(testenv.Patience))
 			if n, err := c.Read(answer); err != nil || !bytes.Contains(answer[:n], []byte(" 405 ")) {
 				t.Fatalf("connection %d: %q, %v", i, answer[:n], err)
 			}
@@ -132,7 +132,7 @@ func TestIdleConnectionsOfIdentifiedSenders(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.(*net.TCPConn).CloseWrite()
-	_ = c.SetReadDeadline(time.Now().Add(parts.Patience))
+	_ = c.SetReadDeadline(time.Now().Add(testenv.Patience))
 	if n, err := c.Read(answer); n == 0 {
 		t.Errorf("the radar is not answered beside idle connections of another sender: %v", err)
 	}
@@ -143,7 +143,7 @@ func TestIdleConnectionsOfIdentifiedSenders(t *testing.T) {
 func TestManyConnectionsOfOneSender(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	raw := parts.FreePort(t)
+	raw := testenv.FreePort(t)
 	radar := tcpInstrument("radar", raw)
 	radar.MaxConnections = 64
 	revision := l.declare(t, radar)
@@ -154,7 +154,7 @@ func TestManyConnectionsOfOneSender(t *testing.T) {
 	object := []byte("an object of the radar")
 	for i, c := range crowd(t, 48, raw, "127.0.0.9", func(int) []byte { return object }) {
 		_ = c.(*net.TCPConn).CloseWrite()
-		_ = c.SetReadDeadline(time.Now().Add(parts.Patience))
+		_ = c.SetReadDeadline(time.Now().Add(testenv.Patience))
 		if n, err := c.Read(make([]byte, 4096)); n == 0 {
 			t.Errorf("connection %d is not answered: %v", i, err)
 		}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -109,7 +109,7 @@ func TestSpoolWhileAway(t *testing.T) {
 		t.Run(acknowledge, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
-			port := parts.FreePort(t)
+			port := testenv.FreePort(t)
 			l.declare(t, spoolingCamera(port, acknowledge))
 			g := l.start(t, gatewayOptions{})
 			g.awaitReady()
@@ -160,7 +160,7 @@ func TestKillBeforeHome(t *testing.T) {
 		t.Run(acknowledge, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
-			port := parts.FreePort(t)
+			port := testenv.FreePort(t)
 			l.declare(t, spoolingCamera(port, acknowledge))
 			dir := t.TempDir()
 			g := l.start(t, gatewayOptions{dir: dir})
@@ -217,7 +217,7 @@ func TestKillBeforeHome(t *testing.T) {
 func TestSpoolFull(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, spoolingCamera(port, "StoredOrSpooled"))
 	g := l.start(t, gatewayOptions{flags: []string{"--spool-size", "3000000"}})
 	g.awaitReady()
@@ -263,7 +263,7 @@ func TestSpoolFull(t *testing.T) {
 func TestStopWithSpool(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, spoolingCamera(port, "StoredOrSpooled"))
 	dir := t.TempDir()
 	g := l.start(t, gatewayOptions{dir: dir, flags: []string{"--drain-timeout", "12s"}})
@@ -298,7 +298,7 @@ func TestStopWithSpool(t *testing.T) {
 func TestSpoolRots(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, spoolingCamera(port, "Spooled"))
 	dir := t.TempDir()
 	g := l.start(t, gatewayOptions{dir: dir})

@@ -17,27 +17,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // tlsLab is a Site whose pool has a certificate and takes those of an authority.
 type tlsLab struct {
 	*lab
-	server, field *parts.CA
+	server, field *testenv.CA
 	dir           string
 	gateway       *gateway
 }
 
 func newTLSLab(t *testing.T, flags ...string) *tlsLab {
-	l := &tlsLab{lab: newLab(t), server: parts.NewCA(t), field: parts.NewCA(t)}
+	l := &tlsLab{lab: newLab(t), server: testenv.NewCA(t), field: testenv.NewCA(t)}
 	l.dir = l.server.Dir(t, "gateway")
 	l.gateway = l.start(t, gatewayOptions{flags: append([]string{"--tls-dir", l.dir, "--client-ca-dir", l.field.Dir(t, "unused")}, flags...)})
 	return l
 }
 
 // client trusts the pool; with a name it shows a certificate of an authority.
-func (l *tlsLab) client(t *testing.T, by *parts.CA, name string) *tls.Config {
+func (l *tlsLab) client(t *testing.T, by *testenv.CA, name string) *tls.Config {
 	t.Helper()
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool(), ServerName: "localhost"}
 	cfg.RootCAs.AppendCertsFromPEM(l.server.PEM)
@@ -98,7 +98,7 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
 	g := l.gateway
-	open, shared, whoever := parts.FreePort(t), parts.FreePort(t), parts.FreePort(t)
+	open, shared, whoever := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
 	l.awaitRevision(t, g.name, l.declare(t,
 		tlsWay(tcpInstrument("open", open), wire.TLSServer),
 		tlsWay(tcpInstrument("camera", shared), wire.TLSMutual, "camera.example"),
@@ -150,7 +150,7 @@ func TestTLS(t *testing.T) {
 		l.awaitRefusal(t, g, "anybody", wire.CauseBadCertificate, 2)
 	})
 	t.Run("another authority's certificate", func(t *testing.T) {
-		if a, _ := tlsSend(t, whoever, l.client(t, parts.NewCA(t), "whoever"), random(9, 1000)); a.err == nil || !strings.Contains(a.err.Error(), "certificate") {
+		if a, _ := tlsSend(t, whoever, l.client(t, testenv.NewCA(t), "whoever"), random(9, 1000)); a.err == nil || !strings.Contains(a.err.Error(), "certificate") {
 			t.Errorf("%q, %v", a.line, a.err)
 		}
 		l.awaitRefusal(t, g, "anybody", wire.CauseBadCertificate, 3)
@@ -206,7 +206,7 @@ func TestTLSFramings(t *testing.T) {
 	ports := map[string]int{}
 	var entries []wire.InstrumentEntry
 	for _, framing := range []string{wire.FramingLines, wire.FramingLengthPrefixed, wire.FramingIdle} {
-		ports[framing] = parts.FreePort(t)
+		ports[framing] = testenv.FreePort(t)
 		entries = append(entries, tlsWay(framed(strings.ToLower(framing), ports[framing], framing), wire.TLSMutual, "it"))
 	}
 	l.awaitRevision(t, l.gateway.name, l.declare(t, entries...))
@@ -275,7 +275,7 @@ func TestTLSFramings(t *testing.T) {
 func TestTLSRenewed(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.awaitRevision(t, l.gateway.name, l.declare(t, tlsWay(framed("camera", port, wire.FramingLengthPrefixed), wire.TLSServer)))
 	before, _ := tlsDial(t, port, l.client(t, nil, ""))
 	seed := uint64(0)
@@ -332,7 +332,7 @@ func replaceFile(t *testing.T, path string, content []byte) {
 func TestTLSEndsAreNoReceipts(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	e := tlsWay(framed("camera", port, wire.FramingLengthPrefixed), wire.TLSMutual, "it")
 	l.awaitRevision(t, l.gateway.name, l.declare(t, e))
 	conn, _ := tlsDial(t, port, l.client(t, l.field, "it"))

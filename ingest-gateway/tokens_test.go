@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -49,7 +49,7 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
 	const mine, newer, hers, third = "0123456789abcdef-camera-old", "0123456789abcdef-camera-new", "0123456789abcdef-radar", "0123456789abcdef-both"
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	camera, radar, both := httpInstrument("camera", port), httpInstrument("radar", port), httpInstrument("both", port)
 	camera.Ways[0].TLS, camera.Ways[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("salt"), mine), wire.HashToken([]byte("pepper"), newer)}
 	radar.Ways[0].TLS, radar.Ways[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("thyme"), hers)}
@@ -119,7 +119,7 @@ func TestGuessedTokens(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
 	const token = "0123456789abcdef-camera"
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	camera := httpInstrument("camera", port)
 	camera.Ways[0].TLS, camera.Ways[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("salt"), token)}
 	l.awaitRevision(t, l.gateway.name, l.declare(t, camera))
@@ -148,7 +148,7 @@ func TestGuessedTokens(t *testing.T) {
 // TestEdgeToHTTP: behind a proxy, a header that names a port of HTTP selects it.
 func TestEdgeToHTTP(t *testing.T) {
 	t.Parallel()
-	edge, port := parts.FreeEdgePort(t), parts.FreePort(t)
+	edge, port := testenv.FreeEdgePort(t), testenv.FreePort(t)
 	l := newTLSLab(t, "--edge-port", fmt.Sprint(edge), "--edge-sources", "127.0.0.0/8")
 	camera := httpInstrument("camera", port)
 	camera.Ways[0].TLS, camera.Ways[0].Sources = wire.TLSServer, []string{"198.51.100.7/32"}

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -60,7 +60,7 @@ func patch(url string, offset int, bytes io.Reader, header ...string) reply {
 func TestUploadGoesOn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	ports := []int{parts.FreePort(t), parts.FreePort(t)}
+	ports := []int{testenv.FreePort(t), testenv.FreePort(t)}
 	e := httpInstrument("camera", ports[0])
 	e.Ways = append(e.Ways, httpInstrument("camera", ports[1]).Ways...)
 	l.declare(t, e)
@@ -145,7 +145,7 @@ func (c *cutting) Read(p []byte) (int, error) {
 func TestUploadKilledAtItsEnd(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	dir := t.TempDir()
 	g := l.start(t, gatewayOptions{dir: dir})
@@ -181,7 +181,7 @@ func TestUploadKilledAtItsEnd(t *testing.T) {
 func TestUploadProtocol(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	e := httpInstrument("camera", port)
 	e.MaxObjectSize = 64 << 20
 	l.declare(t, e)
@@ -271,7 +271,7 @@ func TestTuspy(t *testing.T) {
 	t.Parallel()
 	python := tuspy(t)
 	l := newLab(t)
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{})
 	g.awaitReady()

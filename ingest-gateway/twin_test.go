@@ -10,9 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/closing"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -39,7 +39,7 @@ func (l *lab) reports(t *testing.T) (all []wire.GatewayStatus) {
 func TestSpoolOfTwin(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	ports := []int{parts.FreePort(t), parts.FreePort(t)}
+	ports := []int{testenv.FreePort(t), testenv.FreePort(t)}
 	first := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, first.name, l.declare(t, spoolingCamera(ports[0], "StoredOrSpooled")))
 	awaitListening(t, ports[0])

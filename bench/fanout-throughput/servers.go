@@ -21,7 +21,7 @@ import (
 
 	"github.com/substorm/substorm/bench/internal/crowd"
 	"github.com/substorm/substorm/bench/internal/fanout"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // The candidates' names.
@@ -61,7 +61,7 @@ func startNchan(l testing.TB) (*nchan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the peer is nginx with nchan: install nginx and libnginx-mod-nchan: %w", err)
 	}
-	n := &nchan{address: parts.Loopback(parts.FreePort(l))}
+	n := &nchan{address: testenv.Loopback(testenv.FreePort(l))}
 	dir := l.TempDir()
 	config := fmt.Sprintf(`load_module modules/ngx_nchan_module.so;
 daemon off;
@@ -156,7 +156,7 @@ func (n *nchan) publish(ctx context.Context, first uint64, w work) error {
 
 // listener is NATS's own WebSocket listener, without JetStream.
 type listener struct {
-	server *parts.NATSServer
+	server *testenv.NATSServer
 	url    string
 	conn   *nats.Conn
 }
@@ -164,9 +164,9 @@ type listener struct {
 const subject = "bench.live"
 
 func startNATS(l testing.TB) *listener {
-	port := parts.FreePort(l)
-	s := parts.NATS(l, parts.NATSOptions{Config: fmt.Sprintf("websocket {\n  listen: \"127.0.0.1:%d\"\n  no_tls: true\n}\n", port)})
-	return &listener{server: s, url: "ws://" + parts.Loopback(port), conn: s.Connect(l)}
+	port := testenv.FreePort(l)
+	s := testenv.NATS(l, testenv.NATSOptions{Config: fmt.Sprintf("websocket {\n  listen: \"127.0.0.1:%d\"\n  no_tls: true\n}\n", port)})
+	return &listener{server: s, url: "ws://" + testenv.Loopback(port), conn: s.Connect(l)}
 }
 
 func (n *listener) name() string             { return natsName }

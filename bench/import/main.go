@@ -20,8 +20,8 @@ import (
 	"github.com/substorm/substorm/bench/internal/report"
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/cli/importer"
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -48,9 +48,9 @@ func run(l *lab.Lab) error {
 		return err
 	}
 	r := report.New("import", again)
-	nats, minio := parts.NATS(l, parts.NATSOptions{}), parts.MinIO(l, parts.MinIOOptions{})
+	nats, minio := testenv.NATS(l, testenv.NATSOptions{}), testenv.MinIO(l, testenv.MinIOOptions{})
 	js := nats.JetStream(l)
-	parts.CreateSite(l, js, receiver.SiteCode)
+	testenv.CreateSite(l, js, receiver.SiteCode)
 	if err := widen(ctx, js); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/bench/internal/load"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/bench/internal/report"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 const (
@@ -49,7 +49,7 @@ func run(l *lab.Lab) error {
 	unlimited := func() *receiver.Process { return receiver.StartSite(l, backends, receiver.Options{}) }
 	alone := func(kind receiver.Kind) func() *receiver.Process {
 		return func() *receiver.Process {
-			return receiver.Start(l, receiver.Options{Kind: kind, Port: parts.FreePort(l), Dir: l.TempDir()})
+			return receiver.Start(l, receiver.Options{Kind: kind, Port: testenv.FreePort(l), Dir: l.TempDir()})
 		}
 	}
 	held := load.Order{Senders: full, Size: fullSize, Hold: true, Duration: holdTime}

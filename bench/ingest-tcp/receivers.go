@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/bench/internal/load"
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/receiver"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // cell names a case of the grid.
@@ -28,7 +28,7 @@ func (b *bench) start(kind receiver.Kind, answer load.Answer) candidate {
 	c := candidate{name: kind, answer: answer, address: map[int]string{}}
 	var all []*receiver.Process
 	for _, n := range cores {
-		o := receiver.Options{Kind: kind, Port: parts.FreePort(b.lab), Dir: b.lab.TempDir(), CPUs: receiverCPUs(n)}
+		o := receiver.Options{Kind: kind, Port: testenv.FreePort(b.lab), Dir: b.lab.TempDir(), CPUs: receiverCPUs(n)}
 		if dir := os.Getenv(profiles); dir != "" {
 			o.Profile = filepath.Join(dir, fmt.Sprintf("%s-%d.pprof", kind, n))
 		}
@@ -66,7 +66,7 @@ func startNcat(l *lab.Lab) (candidate, error) {
 		}
 	}
 	for _, n := range cores {
-		port := parts.FreePort(l)
+		port := testenv.FreePort(l)
 		cmd := exec.Command(program, "--listen", "--keep-open", "--recv-only", "127.0.0.1", strconv.Itoa(port))
 		cmd.Stdout = file
 		if err := process.StartOn(cmd, receiverCPUs(n)); err != nil {
@@ -80,7 +80,7 @@ func startNcat(l *lab.Lab) (candidate, error) {
 		}
 		l.Cleanup(stop)
 		stops = append(stops, stop)
-		c.address[n] = parts.Loopback(port)
+		c.address[n] = testenv.Loopback(port)
 		if err := await(c.address[n]); err != nil {
 			return candidate{}, err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/bench/internal/report"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 const (
@@ -62,7 +62,7 @@ func main() {
 
 func run(l *lab.Lab) error {
 	r := report.New("ingest-udp", rounds)
-	minio := parts.MinIO(l, parts.MinIOOptions{})
+	minio := testenv.MinIO(l, testenv.MinIOOptions{})
 	minio.Bucket(l, receiver.BucketName)
 	names := []string{gatewayName, rsyslogName, telegrafName}
 	starts := []start{startGateway(minio), startRsyslog, startTelegraf}

@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/receiver"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -39,7 +39,7 @@ type start func(*lab.Lab) (*candidate, error)
 
 // startGateway starts a whole gateway with a JetStream that syncs. The object
 // store is not used: segments are cut after ten minutes.
-func startGateway(bucket *parts.MinIOServer) start {
+func startGateway(bucket *testenv.MinIOServer) start {
 	trial := 0
 	return func(l *lab.Lab) (*candidate, error) {
 		o := receiver.Options{Datagrams: true, CPUs: receivers}
@@ -48,9 +48,9 @@ func startGateway(bucket *parts.MinIOServer) start {
 			o.Profile = filepath.Join(dir, fmt.Sprintf("gateway-%d.pprof", trial))
 		}
 		streams := l.TempDir()
-		nats := parts.NATS(l, parts.NATSOptions{Dir: streams})
+		nats := testenv.NATS(l, testenv.NATSOptions{Dir: streams})
 		js := nats.JetStream(l)
-		parts.CreateSite(l, js, receiver.SiteCode)
+		testenv.CreateSite(l, js, receiver.SiteCode)
 		if err := widen(js); err != nil {
 			return nil, err
 		}
@@ -161,13 +161,13 @@ const telegrafConfig = `[agent]
 `
 
 func startTelegraf(l *lab.Lab) (*candidate, error) {
-	program := parts.Path(l, "telegraf")
+	program := testenv.Path(l, "telegraf")
 	return startPeer(l, telegrafConfig, func(_, config string) []string { return []string{program, config} })
 }
 
 // startPeer starts a program that writes one line a datagram into a file.
 func startPeer(l *lab.Lab, config string, argv func(dir, config string) []string) (*candidate, error) {
-	dir, port := l.TempDir(), parts.FreePort(l)
+	dir, port := l.TempDir(), testenv.FreePort(l)
 	kept, file := filepath.Join(dir, "kept"), filepath.Join(dir, "config")
 	if err := os.WriteFile(file, fmt.Appendf(nil, config, dir, kept, port), 0o600); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/bench/internal/report"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 const (
@@ -61,9 +61,9 @@ func run(l *lab.Lab) error {
 	}
 	r := report.New("manifest", 1)
 	// What is synced is not what is measured: each byte is counted, whenever it reaches the disk.
-	nats, minio := parts.NATS(l, parts.NATSOptions{Unsynced: true}), parts.MinIO(l, parts.MinIOOptions{})
+	nats, minio := testenv.NATS(l, testenv.NATSOptions{Unsynced: true}), testenv.MinIO(l, testenv.MinIOOptions{})
 	js := nats.JetStream(l)
-	parts.CreateSite(l, js, receiver.SiteCode)
+	testenv.CreateSite(l, js, receiver.SiteCode)
 	minio.Bucket(l, receiver.BucketName)
 	day, err := openSupply(ctx, js, s)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/bench/internal/load"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/bench/internal/report"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -80,7 +80,7 @@ type bench struct {
 	lab       *lab.Lab
 	report    *report.Report
 	generator *load.Generator
-	minio     *parts.MinIOServer
+	minio     *testenv.MinIOServer
 	bucket    receiver.Bucket
 	gateway   *receiver.Process
 }
@@ -95,9 +95,9 @@ func profile() string {
 }
 
 func (b *bench) start() {
-	nats := parts.NATS(b.lab, parts.NATSOptions{})
-	b.minio = parts.MinIO(b.lab, parts.MinIOOptions{})
-	parts.CreateSite(b.lab, nats.JetStream(b.lab), receiver.SiteCode)
+	nats := testenv.NATS(b.lab, testenv.NATSOptions{})
+	b.minio = testenv.MinIO(b.lab, testenv.MinIOOptions{})
+	testenv.CreateSite(b.lab, nats.JetStream(b.lab), receiver.SiteCode)
 	b.minio.Bucket(b.lab, receiver.BucketName)
 	b.bucket = receiver.BucketOf(b.minio.Config(receiver.BucketName))
 	b.gateway = receiver.StartSite(b.lab, receiver.Backends{Bucket: b.bucket, NATS: nats.URL()},

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/bench/internal/fanout"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -52,7 +52,7 @@ const (
 
 // startPolls serves the page, and long polling of the channels that are wanted.
 func startPolls(l testing.TB, js jetstream.JetStream, wanted func(string) bool) (*polls, error) {
-	p := &polls{address: parts.Loopback(parts.FreePort(l)), arrived: make(chan struct{}), channels: wanted}
+	p := &polls{address: testenv.Loopback(testenv.FreePort(l)), arrived: make(chan struct{}), channels: wanted}
 	ctx, cancel := context.WithCancel(context.Background())
 	c, err := js.OrderedConsumer(ctx, wire.ObservationStream(fanout.SiteCode), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
 	if err != nil {

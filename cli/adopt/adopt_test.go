@@ -19,13 +19,13 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-const patience = parts.Patience
+const patience = testenv.Patience
 
 // mortal is the real store for so many calls, and then gone: as a process that
 // is killed sees it.
@@ -75,7 +75,7 @@ func until(t *testing.T, what string, is func() bool) {
 
 // send sends an object as a stranger and says whether it was receipted.
 func send(port int, object []byte) bool {
-	conn, err := net.Dial("tcp", parts.Loopback(port))
+	conn, err := net.Dial("tcp", testenv.Loopback(port))
 	if err != nil {
 		return false
 	}
@@ -89,14 +89,14 @@ func send(port int, object []byte) bool {
 // TestAdopt: what strangers sent to a real gateway becomes an instrument's, once,
 // wherever the command is cut short.
 func TestAdopt(t *testing.T) {
-	nats, minio := parts.NATS(t, parts.NATSOptions{Domain: "hub"}), parts.MinIO(t, parts.MinIOOptions{})
+	nats, minio := testenv.NATS(t, testenv.NATSOptions{Domain: "hub"}), testenv.MinIO(t, testenv.MinIOOptions{})
 	js := nats.JetStream(t)
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	store := minio.Bucket(t, "archive")
-	port, other := parts.FreePort(t), parts.FreePort(t)
-	camera := parts.InstrumentTCP("camera", parts.FreePort(t))
+	port, other := testenv.FreePort(t), testenv.FreePort(t)
+	camera := testenv.InstrumentTCP("camera", testenv.FreePort(t))
 	camera.MediaType = "image/x-test"
-	g := parts.StartGateway(t, parts.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{camera},
+	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{camera},
 		Flags: []string{"--unknown-senders", "Quarantine", "--quarantine-ports", fmt.Sprintf("%d,%d", port, other)}})
 	begun := time.Now().Add(-time.Minute)
 	var objects [][]byte
@@ -106,7 +106,7 @@ func TestAdopt(t *testing.T) {
 		until(t, "a receipt", func() bool { return send(port, o) })
 	}
 	until(t, "a receipt", func() bool { return send(other, []byte("another's")) })
-	udp, err := net.Dial("udp", parts.Loopback(port))
+	udp, err := net.Dial("udp", testenv.Loopback(port))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -33,7 +33,7 @@ func notice(instrument string, r wire.Record) wire.Notice {
 }
 
 func TestList(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := f.flags(t)
 	earlier, frame, late := notice("allsky-1", f.earlier), notice("allsky-1", f.frame), notice("allsky-1", f.late)
 	segment := notice("mag-1", f.segment)
@@ -66,7 +66,7 @@ func TestList(t *testing.T) {
 }
 
 func TestListAsATable(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{TLS: true})
+	f := newFixture(t, testenv.MinIOOptions{TLS: true})
 	flags := f.flags(t)
 	out, notes := must(t, append([]string{"ls", "-i", "allsky-1", "--day", "2026-11-21"}, flags...)...)
 	want := "RECEIVED              SIZE        STATE       SHA-256       KEY\n" +
@@ -87,7 +87,7 @@ func TestListAsATable(t *testing.T) {
 }
 
 func TestListSaysWhatIsWrong(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := f.flags(t)
 	for name, c := range map[string]struct {
 		args []string
@@ -111,7 +111,7 @@ func TestListSaysWhatIsWrong(t *testing.T) {
 
 // TestListIsNotCutShort: a day that cannot be read ends the list with an error.
 func TestListIsNotCutShort(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	key := wire.ManifestPartKey(site, "allsky-1", "2026-11-21", 3)
 	if err := f.store.Put(t.Context(), key, strings.NewReader("damaged"), 7, objectstore.PutOptions{}); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestListIsNotCutShort(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := f.flags(t)
 	t.Chdir(t.TempDir())
 	for _, name := range []string{f.frame.Key, f.frame.Digest.String(), f.frame.Digest.String()[:8]} {
@@ -153,7 +153,7 @@ func TestGet(t *testing.T) {
 
 // TestGetVerifies: bytes that changed in the store are no object.
 func TestGetVerifies(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := f.flags(t)
 	t.Chdir(t.TempDir())
 	metadata, err := wire.ObjectMetadata(notice("allsky-1", f.frame))
@@ -176,7 +176,7 @@ func TestGetVerifies(t *testing.T) {
 }
 
 func TestGetOfAnAmbiguousDigest(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	other := f.late
 	other.Digest = f.late.Digest
 	other.Digest[31] ^= 1
@@ -190,7 +190,7 @@ func TestGetOfAnAmbiguousDigest(t *testing.T) {
 
 // TestVariables: each flag may stand in the environment, as in a pod.
 func TestVariables(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{TLS: true})
+	f := newFixture(t, testenv.MinIOOptions{TLS: true})
 	flags := f.flags(t)
 	for i := 0; i < len(flags); i += 2 {
 		name := strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(flags[i], "--"), "-", "_"))
@@ -213,7 +213,7 @@ func TestVariables(t *testing.T) {
 
 // What was retracted is given to nobody who does not ask for it, by whichever name.
 func TestGetOfTheRetracted(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := f.flags(t)
 	gone := f.frame
 	gone.State, gone.Reason, gone.RetractedAt = wire.StateRetracted, "the shutter was closed", &noon

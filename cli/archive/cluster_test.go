@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -25,7 +25,7 @@ func secret(name string, data map[string]string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: meta(name), StringData: data}
 }
 
-func tlsSecret(t *testing.T, name string, ca *parts.CA) *corev1.Secret {
+func tlsSecret(t *testing.T, name string, ca *testenv.CA) *corev1.Secret {
 	t.Helper()
 	dir, data := ca.Dir(t, "client"), map[string]string{}
 	for _, file := range []string{"ca.crt", "tls.crt", "tls.key"} {
@@ -41,10 +41,10 @@ func tlsSecret(t *testing.T, name string, ca *parts.CA) *corev1.Secret {
 // TestArchiveOfASiteInACluster: everything comes from the Site and its Secrets,
 // with a JetStream user that may only read.
 func TestArchiveOfASiteInACluster(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{TLS: true})
-	server := parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: site})
+	f := newFixture(t, testenv.MinIOOptions{TLS: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, Domain: site})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	putEntries(t, js, time.Now())
 
 	cluster := kubetest.Start(t)

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -58,15 +58,15 @@ func list(t *testing.T, store objectstore.Store, instrument string, day wire.Day
 
 // fixture is a real store with two instruments, three days and a repeat.
 type fixture struct {
-	server               *parts.MinIOServer
+	server               *testenv.MinIOServer
 	store                objectstore.Store
 	frame, late, segment wire.Record
 	repeat, earlier      wire.Record
 }
 
-func newFixture(t *testing.T, opts parts.MinIOOptions) *fixture {
+func newFixture(t *testing.T, opts testenv.MinIOOptions) *fixture {
 	t.Helper()
-	f := &fixture{server: parts.MinIO(t, opts)}
+	f := &fixture{server: testenv.MinIO(t, opts)}
 	f.store = f.server.Bucket(t, "archive")
 	f.earlier = put(t, f.store, "allsky-1", "frame of yesterday", noon.AddDate(0, 0, -1))
 	f.frame = put(t, f.store, "allsky-1", "frame", noon)
@@ -107,7 +107,7 @@ func run(t *testing.T, args ...string) (out, notes string, err error) {
 	cmd.SetOut(&stdout)
 	cmd.SetErr(&stderr)
 	cmd.SetArgs(args)
-	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	err = cmd.ExecuteContext(ctx)
 	return stdout.String(), stderr.String(), err

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -196,9 +196,9 @@ func putEntries(t *testing.T, js jetstream.JetStream, now time.Time) {
 }
 
 func TestLedger(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: site})
+	server := testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, Domain: site})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	now := time.Now()
 	putEntries(t, js, now)
 	s := &selection{}
@@ -242,8 +242,8 @@ func TestLedger(t *testing.T) {
 // A gateway that was drained said its last figures, and is not waited for; one that
 // stopped before they were written, or vanished, is named, and what to do.
 func TestLedgerOfDrainedGateways(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, site)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, site)
 	now := time.Now()
 	hour := now.Add(-time.Hour)
 	reports := map[string]wire.GatewayStatus{
@@ -323,9 +323,9 @@ func golden(t *testing.T, file, got string) {
 
 // TestLedgerFromFlags: the command, without a cluster.
 func TestLedgerFromFlags(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	putEntries(t, js, time.Now())
 	out, _ := must(t, "ledger", "--code", site, "--nats-servers", server.URL(), "--instrument", "mag-1", "-o", "json")
 	var l Ledger

@@ -11,15 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // TestLegacyTree: what came by one connection and another, listed and written as
 // it came; damage is an error, as is a path of nothing.
 func TestLegacyTree(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := f.flags(t)
 	early, line := f.frame, f.late
 	early.Port, line.Port, line.Framing = 30100, 30100, wire.FramingLines
@@ -80,10 +80,10 @@ func declare(t *testing.T, js jetstream.JetStream) {
 
 // TestPathsAndAliases: an object by all that leads to it.
 func TestPathsAndAliases(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
-	server := parts.NATS(t, parts.NATSOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	declare(t, js)
 	published := put(t, f.store, "allsky-1", "published", noon.AddDate(0, 0, 2))
 	published.Path = "2026/11/23/rank-" + published.Digest.String()[:8] + ".txt"

@@ -9,15 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // TestMembers: objects in packs are listed and fetched like others; so are those
 // that were packed after they had keys of their own.
 func TestMembers(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := f.flags(t)
 	key := wire.PackKey(site, noon, "gateway-0", "one", 1)
 	text := "xxxxone and twoxx"

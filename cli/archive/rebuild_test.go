@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -27,7 +27,7 @@ func (f *fixture) lose(t *testing.T, prefix string) {
 }
 
 func TestRebuild(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := f.flags(t)
 	rebuild := func(args ...string) (out, notes string) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestRebuild(t *testing.T) {
 // TestUnreadableChanges: changes that cannot be read stop no other day, and of their own
 // nothing is listed that they may have taken back.
 func TestUnreadableChanges(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := append(f.flags(t), "--age", "0s", "--scratch-dir", t.TempDir())
 	list := func() []string {
 		t.Helper()
@@ -104,10 +104,10 @@ func TestUnreadableChanges(t *testing.T) {
 
 // Versions are numbered beyond those that the index knew, and it is told.
 func TestRebuildTellsTheIndex(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
-	server := parts.NATS(t, parts.NATSOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	kv, err := js.KeyValue(t.Context(), wire.IndexBucket(site))
 	if err != nil {
 		t.Fatal(err)

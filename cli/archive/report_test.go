@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -103,10 +103,10 @@ func putGapsAndDownloads(t *testing.T, js jetstream.JetStream) {
 // TestReport: what the archive lists is what the ledger counts, and where it is not the
 // command says where, and fails.
 func TestReport(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
-	server := parts.NATS(t, parts.NATSOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	putLedger(t, js, f)
 	putGapsAndDownloads(t, js)
 	flags := append(f.flags(t), "--nats-servers", server.URL())
@@ -141,10 +141,10 @@ func TestReport(t *testing.T) {
 // TestReportMirrors: what partners have is what they wrote into the ledger, and purges
 // that they did not confirm are named.
 func TestReportMirrors(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
-	server := parts.NATS(t, parts.NATSOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	putLedger(t, js, f)
 	mirrored := func(instrument, partner string, is wire.Totals) {
 		putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey(instrument, "2026-11-21", wire.StepMirrored, partner),
@@ -173,9 +173,9 @@ func TestReportMirrors(t *testing.T) {
 
 // TestListedWithoutALedger: what nobody counted is no agreement either.
 func TestListedWithoutALedger(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
-	server := parts.NATS(t, parts.NATSOptions{})
-	parts.CreateSite(t, server.JetStream(t), site)
+	f := newFixture(t, testenv.MinIOOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
+	testenv.CreateSite(t, server.JetStream(t), site)
 	out, err := call(t, ReportCommand(), append(f.flags(t), "--nats-servers", server.URL(), "--day", "2026-11-20")...)
 	if !errors.Is(err, errReportDiffers) || !strings.Contains(out, "the ledger says nothing of the day") {
 		t.Errorf("%v\n%s", err, out)
@@ -185,9 +185,9 @@ func TestListedWithoutALedger(t *testing.T) {
 // TestGapsCommand: one over midnight is one, and those that are closed show where they
 // are asked for.
 func TestGapsCommand(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	flags := []string{"--code", site, "--nats-servers", server.URL()}
 	if out, err := call(t, GapsCommand(), flags...); err != nil || !strings.Contains(out, "nothing was compared yet") {
 		t.Errorf("before: %v\n%s", err, out)

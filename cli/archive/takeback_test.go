@@ -17,11 +17,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/archivist"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -41,11 +41,11 @@ type kept struct {
 
 func newKept(t *testing.T) *kept {
 	t.Helper()
-	f := &fixture{server: parts.MinIO(t, parts.MinIOOptions{})}
-	server := parts.NATS(t, parts.NATSOptions{})
+	f := &fixture{server: testenv.MinIO(t, testenv.MinIOOptions{})}
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	k := &kept{t: t, store: f.server.Bucket(t, "archive"), js: server.JetStream(t), flags: append(f.flags(t), "--nats-servers", server.URL()),
 		entry: wire.InstrumentEntry{Instrument: sky}}
-	parts.CreateSite(t, k.js, site)
+	testenv.CreateSite(t, k.js, site)
 	k.declare(false)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -132,7 +132,7 @@ func (k *kept) states() map[string]wire.State {
 // await waits until so many objects are listed.
 func (k *kept) await(count int) {
 	k.t.Helper()
-	for deadline := time.Now().Add(parts.Patience); len(k.states()) < count; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); len(k.states()) < count; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			k.t.Fatal("not all is listed after a minute")
 		}

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 func TestVerify(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := append([]string{"verify", "--scratch-dir", t.TempDir(), "--age", "0s"}, f.flags(t)...)
 	if out, notes := must(t, flags...); out != "" || !strings.Contains(notes, "4 objects, 37 B, read and whole") {
 		t.Errorf("of a whole archive: %q, %q", out, notes)
@@ -56,7 +56,7 @@ func TestVerify(t *testing.T) {
 // TestVerifyStrangers: what cannot be read as ours is found, not passed over; a file that
 // is none of a manifest hides nothing from readers, and rebuild makes no version for it.
 func TestVerifyStrangers(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	flags := append([]string{"--scratch-dir", t.TempDir(), "--age", "0s"}, f.flags(t)...)
 	day := wire.ManifestPrefix(site, "allsky-1", "2026-11-21")
 	pack := wire.PacksPrefix(site) + "2026/11/21/notes.txt"

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // TestWhois: by digest, path, name and key, what is known of an object is shown.
 func TestWhois(t *testing.T) {
-	f := newFixture(t, parts.MinIOOptions{})
+	f := newFixture(t, testenv.MinIOOptions{})
 	at := noon.Add(3 * time.Hour)
 	first := put(t, f.store, "plots", "plot 1", at)
 	first.Name, first.State = "day.png", wire.StateSuperseded

@@ -21,9 +21,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/cli/archive"
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -57,11 +57,11 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	server, minio := parts.NATS(t, parts.NATSOptions{Domain: site}), parts.MinIO(t, parts.MinIOOptions{})
+	server, minio := testenv.NATS(t, testenv.NATSOptions{Domain: site}), testenv.MinIO(t, testenv.MinIOOptions{})
 	l := &lab{t: t, js: server.JetStream(t), store: minio.Bucket(t, "archive")}
-	parts.CreateSite(t, l.js, site)
-	parts.StartGateway(t, parts.GatewayOptions{Site: site, NATS: server, MinIO: minio, Bucket: "archive",
-		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP(instrument, parts.FreePort(t))},
+	testenv.CreateSite(t, l.js, site)
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: site, NATS: server, MinIO: minio, Bucket: "archive",
+		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(instrument, testenv.FreePort(t))},
 		Flags:       []string{"--part-interval", "200ms"}})
 	secrets := t.TempDir()
 	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
@@ -87,7 +87,7 @@ func (l *lab) run(tree string, more ...string) (result, error) {
 	cmd.SetOut(&out)
 	cmd.SetErr(&notes)
 	cmd.SetArgs(l.args(tree, more...))
-	ctx, cancel := context.WithTimeout(l.t.Context(), parts.Patience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), testenv.Patience)
 	defer cancel()
 	err := cmd.ExecuteContext(ctx)
 	l.t.Logf("import %s %q: %v\n%s%s", tree, more, err, out.String(), notes.String())
@@ -217,7 +217,7 @@ func (l *lab) listed() map[string][]wire.Record {
 func (l *lab) await(n int) map[string][]wire.Record {
 	l.t.Helper()
 	var all map[string][]wire.Record
-	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		all = l.listed()
 		sum := 0
 		for _, records := range all {

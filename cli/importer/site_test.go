@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/naming"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -52,9 +52,9 @@ func TestHelp(t *testing.T) {
 // TestSiteInACluster: everything comes from the Site and its Secrets, with a
 // JetStream user that may do just what it takes.
 func TestSiteInACluster(t *testing.T) {
-	server, minio := parts.NATS(t, parts.NATSOptions{Operator: true, Domain: site}), parts.MinIO(t, parts.MinIOOptions{})
+	server, minio := testenv.NATS(t, testenv.NATSOptions{Operator: true, Domain: site}), testenv.MinIO(t, testenv.MinIOOptions{})
 	l := &lab{t: t, js: server.JetStream(t), store: minio.Bucket(t, "archive")}
-	parts.CreateSite(t, l.js, site)
+	testenv.CreateSite(t, l.js, site)
 	l.declare()
 	cluster := kubetest.Start(t)
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "aurora", Name: name} }
@@ -91,7 +91,7 @@ func (l *lab) declare() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	value, err := parts.InstrumentTCP(instrument, 30_000).Encode()
+	value, err := testenv.InstrumentTCP(instrument, 30_000).Encode()
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -103,9 +103,9 @@ func (l *lab) declare() {
 // TestRoomForGateways: an import leaves a part of the stream to the notices on
 // which receipts wait, and goes on when there is room.
 func TestRoomForGateways(t *testing.T) {
-	server, minio := parts.NATS(t, parts.NATSOptions{}), parts.MinIO(t, parts.MinIOOptions{})
+	server, minio := testenv.NATS(t, testenv.NATSOptions{}), testenv.MinIO(t, testenv.MinIOOptions{})
 	l := &lab{t: t, js: server.JetStream(t), store: minio.Bucket(t, "archive")}
-	parts.CreateSite(t, l.js, site)
+	testenv.CreateSite(t, l.js, site)
 	notices, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {
 		t.Fatal(err)

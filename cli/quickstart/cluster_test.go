@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 func TestCommandMakesTheSecretsInACluster(t *testing.T) {
-	server := parts.Kubernetes(t)
+	server := testenv.Kubernetes(t)
 	client, err := kubernetes.NewForConfig(server.Config)
 	if err != nil {
 		t.Fatal(err)

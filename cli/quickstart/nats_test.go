@@ -23,7 +23,7 @@ import (
 	"github.com/nats-io/nkeys"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // startNATS runs a real server with the keys in v, as the chart does, and returns its URL.
@@ -54,7 +54,7 @@ jetstream { store_dir: "%[1]s/jetstream", domain: test, sync_interval: always }
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(parts.Path(t, "nats-server"), "-c", filepath.Join(dir, "nats.conf"))
+	cmd := exec.Command(testenv.Path(t, "nats-server"), "-c", filepath.Join(dir, "nats.conf"))
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ jetstream { store_dir: "%[1]s/jetstream", domain: test, sync_interval: always }
 
 func serverURL(t *testing.T, portsFile string) string {
 	t.Helper()
-	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		var ports struct {
 			Nats []string `json:"nats"`
 		}
@@ -173,7 +173,7 @@ func closeIfOpen(nc *nats.Conn) {
 // storeInStream shows that the account may use JetStream.
 func storeInStream(t *testing.T, nc *nats.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	js, err := jetstream.New(nc)
 	if err != nil {

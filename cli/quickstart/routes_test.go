@@ -23,7 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // clusterConfig is the prefix that the chart's golden file of three servers has.
@@ -55,9 +55,9 @@ type routed struct {
 func startRouted(t *testing.T, name, config string, files map[string][]byte) *routed {
 	t.Helper()
 	s := &routed{name: name, dir: t.TempDir()}
-	monitor := parts.FreePort(t)
+	monitor := testenv.FreePort(t)
 	s.monitor = fmt.Sprintf("http://127.0.0.1:%d", monitor)
-	client := parts.FreePort(t)
+	client := testenv.FreePort(t)
 	s.url = fmt.Sprintf("tls://127.0.0.1:%d", client)
 	config = strings.NewReplacer("{dir}", s.dir, "{client}", fmt.Sprint(client), "{monitor}", fmt.Sprint(monitor)).Replace(config)
 	for file, data := range files {
@@ -68,7 +68,7 @@ func startRouted(t *testing.T, name, config string, files map[string][]byte) *ro
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(parts.Path(t, "nats-server"), "-c", filepath.Join(s.dir, "nats.conf"))
+	cmd := exec.Command(testenv.Path(t, "nats-server"), "-c", filepath.Join(s.dir, "nats.conf"))
 	cmd.Env = append(os.Environ(), "POD_NAME="+name)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -127,7 +127,7 @@ func (s *routed) peers() []string {
 // eventually fails the test where a condition does not come true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(parts.Patience); !condition(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !condition(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within a minute", what)
 		}
@@ -140,7 +140,7 @@ func startCluster(t *testing.T, v *Memory) (servers []*routed, routes []string) 
 	t.Helper()
 	config := chartConfig(t)
 	for range 3 {
-		routes = append(routes, fmt.Sprintf("127.0.0.1:%d", parts.FreePort(t)))
+		routes = append(routes, fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)))
 	}
 	pair := v.data(t, "polar-tls-nats")
 	for i := range 3 {

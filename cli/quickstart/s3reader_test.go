@@ -14,12 +14,12 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // TestReaderOnlyReads: the user that the command makes lists and reads every bucket, and is refused everything else.
 func TestReaderOnlyReads(t *testing.T) {
-	server := parts.MinIO(t, parts.MinIOOptions{TLS: true})
+	server := testenv.MinIO(t, testenv.MinIOOptions{TLS: true})
 	reader := S3User{"reader", "a secret of the reader"}
 	dir := t.TempDir()
 	for name, text := range map[string]string{"ca.crt": string(server.CA.PEM),
@@ -99,7 +99,7 @@ func TestReaderOnlyReads(t *testing.T) {
 
 // TestReaderOfAServerThatIsAway: the command waits for the server, and says in the end what it waited for.
 func TestReaderOfAServerThatIsAway(t *testing.T) {
-	admin := S3Admin{"http://" + parts.Loopback(parts.FreePort(t)), must(trusting(""))(t), S3User{"root", "secret of root"}}
+	admin := S3Admin{"http://" + testenv.Loopback(testenv.FreePort(t)), must(trusting(""))(t), S3User{"root", "secret of root"}}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*adminPause)
 	defer cancel()
 	err := admin.MakeReader(ctx, slog.New(slog.DiscardHandler), S3User{"reader", "secret of reader"})

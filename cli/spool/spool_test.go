@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -39,7 +39,7 @@ func run(t *testing.T, input string, args ...string) (string, error) {
 	cmd.SetErr(&out)
 	cmd.SetIn(strings.NewReader(input))
 	cmd.SetArgs(args)
-	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	err := cmd.ExecuteContext(ctx)
 	return out.String(), err
@@ -57,14 +57,14 @@ func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	nats := parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: site})
-	minio := parts.MinIO(t, parts.MinIOOptions{TLS: true})
+	nats := testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, Domain: site})
+	minio := testenv.MinIO(t, testenv.MinIOOptions{TLS: true})
 	h := &house{js: nats.JetStream(t), store: minio.Bucket(t, "archive"), cluster: kubetest.Start(t)}
-	parts.CreateSite(t, h.js, site)
+	testenv.CreateSite(t, h.js, site)
 	secret := func(name string, data map[string]string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: meta(name), StringData: data}
 	}
-	tlsSecret := func(name string, ca *parts.CA) *corev1.Secret {
+	tlsSecret := func(name string, ca *testenv.CA) *corev1.Secret {
 		dir, data := ca.Dir(t, "client"), map[string]string{}
 		for _, file := range []string{"ca.crt", "tls.crt", "tls.key"} {
 			text, err := os.ReadFile(filepath.Join(dir, file))

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -235,7 +235,7 @@ func (l *lab) settle() {
 	}
 	nc := l.js.Conn()
 	answer := func(subject, payload string) {
-		if _, err := nc.Request(subject, []byte(payload), parts.Patience); err != nil {
+		if _, err := nc.Request(subject, []byte(payload), testenv.Patience); err != nil {
 			l.t.Fatalf("%s: %v", subject, err)
 		}
 	}
@@ -275,10 +275,10 @@ func (l *lab) settlePushed(name string) {
 				Pending int  `json:"num_pending"`
 				Bound   bool `json:"push_bound"`
 			}
-			m, err := l.js.Conn().Request("$JS.API.CONSUMER.INFO."+name+"."+c.Name, nil, parts.Patience)
+			m, err := l.js.Conn().Request("$JS.API.CONSUMER.INFO."+name+"."+c.Name, nil, testenv.Patience)
 			return err == nil && json.Unmarshal(m.Data, &info) == nil && (info.Pending == 0 || !info.Bound)
 		})
-		if _, err := l.js.Conn().Request("$JS.API.CONSUMER.DELETE."+name+"."+c.Name, nil, parts.Patience); err != nil {
+		if _, err := l.js.Conn().Request("$JS.API.CONSUMER.DELETE."+name+"."+c.Name, nil, testenv.Patience); err != nil {
 			l.t.Fatal(err)
 		}
 	}

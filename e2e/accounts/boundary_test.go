@@ -16,16 +16,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/natsaccounts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // buses are one server, and three.
 var buses = map[string]func(t *testing.T) (bus, int){
-	"one server": func(t *testing.T) (bus, int) { return parts.NATS(t, parts.NATSOptions{Operator: true}), 1 },
+	"one server": func(t *testing.T) (bus, int) { return testenv.NATS(t, testenv.NATSOptions{Operator: true}), 1 },
 	"three servers": func(t *testing.T) (bus, int) {
-		return parts.NATSCluster(t, parts.NATSOptions{Operator: true, Domain: code}), 3
+		return testenv.NATSCluster(t, testenv.NATSOptions{Operator: true, Domain: code}), 3
 	},
 }
 
@@ -212,7 +212,7 @@ func TestOtherAccounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			server := parts.NATS(t, parts.NATSOptions{Operator: true, Also: func(substorm *jwt.AccountClaims) *jwt.AccountClaims {
+			server := testenv.NATS(t, testenv.NATSOptions{Operator: true, Also: func(substorm *jwt.AccountClaims) *jwt.AccountClaims {
 				claims := jwt.NewAccountClaims(id)
 				claims.Name = "OTHERS"
 				if err := natsaccounts.ImportServices(claims, natsaccounts.ConsumerServices, substorm.Subject, account); err != nil {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -57,7 +57,7 @@ type lab struct {
 func newLab(t *testing.T, b bus, replicas int) *lab {
 	t.Helper()
 	l := &lab{t: t, bus: b, js: b.JetStream(t)}
-	parts.CreateReplicatedSite(t, l.js, code, replicas)
+	testenv.CreateReplicatedSite(t, l.js, code, replicas)
 	for _, consumer := range []string{attacker, other} {
 		p, _ := planned(consumer, replicas)
 		for _, d := range p.Durables {
@@ -137,7 +137,7 @@ func (l *lab) stream(name string) *jetstream.StreamInfo {
 
 func (l *lab) await(what string, holds func() bool) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), parts.Patience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), testenv.Patience)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -145,7 +145,7 @@ func (l *lab) await(what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			l.t.Fatalf("after %v still not: %s", parts.Patience, what)
+			l.t.Fatalf("after %v still not: %s", testenv.Patience, what)
 		}
 	}
 }

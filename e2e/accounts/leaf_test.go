@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -25,8 +25,8 @@ import (
 // leafLab is a hub that sources from a leaf, whose owner is the attacker.
 type leafLab struct {
 	*lab
-	hub, away *parts.NATSServer
-	rogue     *parts.Rogue
+	hub, away *testenv.NATSServer
+	rogue     *testenv.Rogue
 	nc        *nats.Conn          // of the leaf
 	theirs    jetstream.JetStream // of the leaf
 	leaves    jetstream.JetStream // of the hub's account LEAVES
@@ -56,24 +56,24 @@ func newLeafLab(t *testing.T) (*lab, attackerConn) {
 	return l.lab, l.attacker()
 }
 
-func newHub(t *testing.T) *parts.NATSServer {
+func newHub(t *testing.T) *testenv.NATSServer {
 	t.Helper()
-	return parts.NATS(t, parts.NATSOptions{Operator: true, Domain: code, TakesLeaves: true})
+	return testenv.NATS(t, testenv.NATSOptions{Operator: true, Domain: code, TakesLeaves: true})
 }
 
-func startLeafLab(t *testing.T, hub *parts.NATSServer, replicas int) *leafLab {
+func startLeafLab(t *testing.T, hub *testenv.NATSServer, replicas int) *leafLab {
 	t.Helper()
 	l := &leafLab{lab: newLab(t, hub, replicas), hub: hub}
 	l.fill()
 	creds := hub.LeafCreds(t, permissions(plan.LeafUser(site(), v1alpha1.Leaf{Code: leaf})), jwt.ConnectionTypeLeafnode)
-	l.away = parts.NATS(t, parts.NATSOptions{Domain: leaf, LeafOf: &parts.LeafLink{Address: hub.LeafAddress(), Creds: creds}})
+	l.away = testenv.NATS(t, testenv.NATSOptions{Domain: leaf, LeafOf: &testenv.LeafLink{Address: hub.LeafAddress(), Creds: creds}})
 	file, err := os.ReadFile(creds)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.rogue = parts.RogueLink{Address: hub.LeafAddress(), Creds: file, Domain: leaf}.Link(t)
+	l.rogue = testenv.RogueLink{Address: hub.LeafAddress(), Creds: file, Domain: leaf}.Link(t)
 	l.theirs, l.nc = l.away.JetStream(t), l.away.Connect(t)
-	parts.CreateSite(t, l.theirs, leaf)
+	testenv.CreateSite(t, l.theirs, leaf)
 	if l.leaves, err = jetstream.New(hub.ConnectLeaves(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func startLeafLab(t *testing.T, hub *parts.NATSServer, replicas int) *leafLab {
 		t.Fatal(err)
 	}
 	copied := l.asked(l.leaves.Conn(), wire.CopiedObservationStream(code, leaf))
-	parts.AddLeaf(t, hub, code, leaf)
+	testenv.AddLeaf(t, hub, code, leaf)
 	l.sources = copied()
 	l.await("the leaf's server delivers to the hub", l.madeAnew)
 	l.send(fmt.Sprintf("PUB %s 8\r\ndatagram", wire.ObservationSubject(leaf, mag, "raw")))
@@ -144,7 +144,7 @@ func (l *leafLab) asked(nc *nats.Conn, stream string) (deliver func() string) {
 			if err := json.Unmarshal(m.Data, &create); err != nil || create.Config.DeliverSubject == "" {
 				l.t.Fatalf("%s: %v: %s", m.Subject, err, m.Data)
 			}
-		case <-time.After(parts.Patience):
+		case <-time.After(testenv.Patience):
 			l.t.Fatalf("nobody sources from %s", stream)
 		}
 		return create.Config.DeliverSubject
@@ -162,18 +162,18 @@ func (l *leafLab) attacker() attackerConn {
 	own := wire.ObservationSubject(leaf, mag, "raw")
 	return attackerConn{nc: l.nc, api: wire.JetStreamAPI(code), consumer: durable(attacker),
 		forgeries: []forgery{
-			{"flow control of what is sourced", func(target string) { l.send(parts.FlowControl("HPUB", l.listens(), target)) }},
-			{"a stalled consumer of what is sourced", func(target string) { l.send(parts.Stalled("HPUB", l.listens(), target, "100 Idle Heartbeat", "")) }},
+			{"flow control of what is sourced", func(target string) { l.send(testenv.FlowControl("HPUB", l.listens(), target)) }},
+			{"a stalled consumer of what is sourced", func(target string) { l.send(testenv.Stalled("HPUB", l.listens(), target, "100 Idle Heartbeat", "")) }},
 			{"flow control of what the hub copies", func(target string) {
-				l.send(parts.FlowControl("HPUB", l.sources, target))
-				l.send(parts.Stalled("HPUB", l.sources, target, "100 Idle Heartbeat", ""))
+				l.send(testenv.FlowControl("HPUB", l.sources, target))
+				l.send(testenv.Stalled("HPUB", l.sources, target, "100 Idle Heartbeat", ""))
 			}},
-			{"an empty message where the hub copies", func(string) { l.send(parts.FlowControl("HPUB", l.listens(), l.sources)) }},
+			{"an empty message where the hub copies", func(string) { l.send(testenv.FlowControl("HPUB", l.listens(), l.sources)) }},
 			{"a stored message that looks like flow control", func(target string) {
-				l.send(parts.Stalled("HPUB", own, target, "100 Idle Heartbeat", "x"))
-				l.send(parts.Stalled("HPUB", own, target, "100", "x"))
-				l.send(parts.Stalled("HPUB", own, target, "", ""))
-				l.send(parts.Stalled("HPUB", own, target, "", "x"))
+				l.send(testenv.Stalled("HPUB", own, target, "100 Idle Heartbeat", "x"))
+				l.send(testenv.Stalled("HPUB", own, target, "100", "x"))
+				l.send(testenv.Stalled("HPUB", own, target, "", ""))
+				l.send(testenv.Stalled("HPUB", own, target, "", "x"))
 			}},
 		},
 		arrived: func() {
@@ -197,7 +197,7 @@ func (l *leafLab) settle() {
 	}
 	purge := "$JS.API.STREAM.PURGE." + canary
 	l.await("flow control has its effect within the account of leaves", func() bool {
-		l.send(parts.FlowControl("HPUB", l.listens(), purge))
+		l.send(testenv.FlowControl("HPUB", l.listens(), purge))
 		s, err := l.leaves.Stream(l.t.Context(), canary)
 		return err == nil && s.CachedInfo().State.Msgs == 0
 	})
@@ -262,7 +262,7 @@ func (l *leafLab) deliver(want uint64, forged ...delivery) {
 			}
 			reply := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.%d.0@%s", l.from.Stream, l.from.Name, seq, seq-l.from.Config.First+1, time.Now().UnixNano(), d.subject)
 			head := "NATS/1.0" + d.status + "\r\nNats-Consumer-Stalled: " + d.stalledFor + "\r\n\r\n"
-			l.rogue.Send(parts.Headed("HMSG "+l.from.Config.Deliver+" "+reply, head, d.payload))
+			l.rogue.Send(testenv.Headed("HMSG "+l.from.Config.Deliver+" "+reply, head, d.payload))
 		}
 		return l.stream(obs).State.Msgs == want
 	})
@@ -273,7 +273,7 @@ func (l *leafLab) headers(nc *nats.Conn, stream, subject string) []string {
 	l.t.Helper()
 	var all []string
 	for seq := uint64(1); ; seq++ {
-		m, err := nc.Request("$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, seq, subject), parts.Patience)
+		m, err := nc.Request("$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, seq, subject), testenv.Patience)
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -297,7 +297,7 @@ func (l *leafLab) headers(nc *nats.Conn, stream, subject string) []string {
 // TestLeafOfACluster: the hub's servers are a cluster, whose streams answer flow control once they have replicated it. No
 // attack works there either.
 func TestLeafOfACluster(t *testing.T) {
-	hub := parts.NATSCluster(t, parts.NATSOptions{Operator: true, Domain: code, TakesLeaves: true})
+	hub := testenv.NATSCluster(t, testenv.NATSOptions{Operator: true, Domain: code, TakesLeaves: true})
 	l := startLeafLab(t, hub.Nodes[0], 3)
 	a := l.attacker()
 	for _, r := range requests {

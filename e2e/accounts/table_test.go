@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/substorm/substorm/cli/backend"
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/natsaccounts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -135,7 +135,7 @@ func TestTable(t *testing.T) {
 	labs := map[string]func(t *testing.T) (*lab, attackerConn){"leaf": newLeafLab}
 	for _, c := range credentials() {
 		labs[c.name] = func(t *testing.T) (*lab, attackerConn) {
-			l := newLab(t, parts.NATS(t, parts.NATSOptions{Operator: true}), 1)
+			l := newLab(t, testenv.NATS(t, testenv.NATSOptions{Operator: true}), 1)
 			l.fill()
 			return l, c.connect(l)
 		}
@@ -173,7 +173,7 @@ func TestBoundary(t *testing.T) {
 				c.user.Publish[i] = strings.Replace(subject, c.api(), "$JS.API", 1)
 			}
 			c.account = natsaccounts.Substorm
-			l := newLab(t, parts.NATS(t, parts.NATSOptions{Operator: true}), 1)
+			l := newLab(t, testenv.NATS(t, testenv.NATSOptions{Operator: true}), 1)
 			l.fill()
 			a := c.connect(l)
 			for _, r := range requests {
@@ -187,7 +187,7 @@ func TestBoundary(t *testing.T) {
 
 // TestLeafCredentials: a client cannot connect with what a leaf's server links with.
 func TestLeafCredentials(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Operator: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Operator: true})
 	user := plan.LeafUser(site(), v1alpha1.Leaf{Code: leaf})
 	nc, err := nats.Connect(server.URL(), nats.UserCredentials(server.LeafCreds(t, permissions(user), jwt.ConnectionTypeLeafnode)))
 	if err == nil {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -32,8 +32,8 @@ const (
 // instruments.
 type pool struct {
 	name            string
-	gateway         *parts.Gateway
-	toNATS, toStore *parts.Relay
+	gateway         *testenv.Gateway
+	toNATS, toStore *testenv.Relay
 	tcp, http, udp  int
 }
 
@@ -44,11 +44,11 @@ func (p *pool) mag() string    { return "mag-" + p.name }
 // entries are the registry entries of the pool's instruments. What was receipted may
 // wait in the spool.
 func (p *pool) entries() []wire.InstrumentEntry {
-	camera := parts.InstrumentTCP(p.camera(), p.tcp)
-	web := parts.InstrumentTCP(p.web(), p.http)
+	camera := testenv.InstrumentTCP(p.camera(), p.tcp)
+	web := testenv.InstrumentTCP(p.web(), p.http)
 	web.Ways = []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(p.http),
 		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}}
-	entries := []wire.InstrumentEntry{camera, web, parts.InstrumentUDP(p.mag(), p.udp)}
+	entries := []wire.InstrumentEntry{camera, web, testenv.InstrumentUDP(p.mag(), p.udp)}
 	for i := range entries {
 		entries[i].Gateway = p.name
 		entries[i].Acknowledge = "StoredOrSpooled"
@@ -59,12 +59,12 @@ func (p *pool) entries() []wire.InstrumentEntry {
 // lab is a Site with two pools.
 type lab struct {
 	t        *testing.T
-	nats     *parts.NATSServer
-	minio    *parts.MinIOServer
+	nats     *testenv.NATSServer
+	minio    *testenv.MinIOServer
 	store    objectstore.Store
 	js       jetstream.JetStream
 	pools    []*pool
-	registry parts.Registry
+	registry testenv.Registry
 	cli      string
 	secrets  string
 	// patience is how long await tries, tryFor how long one try may take.
@@ -73,7 +73,7 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, nats: parts.NATS(t, parts.NATSOptions{}), minio: parts.MinIO(t, parts.MinIOOptions{}), cli: parts.Program(t, "cli"), secrets: t.TempDir(), patience: patience, tryFor: time.Minute}
+	l := &lab{t: t, nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{}), cli: testenv.Program(t, "cli"), secrets: t.TempDir(), patience: patience, tryFor: time.Minute}
 	for file, value := range map[string]string{
 		objectstore.FileAccessKeyID: l.minio.AccessKeyID, objectstore.FileSecretAccessKey: l.minio.SecretAccessKey,
 	} {
@@ -82,17 +82,17 @@ func newLab(t *testing.T) *lab {
 		}
 	}
 	l.store, l.js = l.minio.Bucket(t, bucket), l.nats.JetStream(t)
-	parts.CreateSite(t, l.js, site)
+	testenv.CreateSite(t, l.js, site)
 	for _, name := range []string{"north", "south"} {
-		l.pools = append(l.pools, &pool{name: name, tcp: parts.FreePort(t), http: parts.FreePort(t), udp: parts.FreePort(t),
-			toNATS: parts.StartRelay(t, l.nats.Address()), toStore: parts.StartRelay(t, l.minio.Address())})
+		l.pools = append(l.pools, &pool{name: name, tcp: testenv.FreePort(t), http: testenv.FreePort(t), udp: testenv.FreePort(t),
+			toNATS: testenv.StartRelay(t, l.nats.Address()), toStore: testenv.StartRelay(t, l.minio.Address())})
 	}
 	for _, p := range l.pools {
 		l.registry.Instruments = append(l.registry.Instruments, p.entries()...)
 	}
 	l.declare()
 	for _, p := range l.pools {
-		p.gateway = parts.StartGateway(t, parts.GatewayOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: bucket, Pool: p.name,
+		p.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: bucket, Pool: p.name,
 			NATSServer: "nats://" + p.toNATS.Address(), S3Endpoint: "http://" + p.toStore.Address(),
 			Flags: []string{"--part-interval", "2s"}})
 	}
@@ -118,7 +118,7 @@ func (l *lab) deleteBucket(name string) {
 
 func (l *lab) restoreBuckets() {
 	l.t.Helper()
-	parts.CreateSite(l.t, l.js, site)
+	testenv.CreateSite(l.t, l.js, site)
 	l.declare()
 }
 

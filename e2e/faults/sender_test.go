@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -103,13 +103,15 @@ func (s *sender) sendUntilReceipt(instrument, name string, object []byte, send f
 	return false
 }
 
-func (s *sender) sendTCP(object []byte, _ string) error { return parts.SendObject(s.pool.tcp, object) }
+func (s *sender) sendTCP(object []byte, _ string) error {
+	return testenv.SendObject(s.pool.tcp, object)
+}
 
 var client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // sendHTTP returns nil for 201 and 200 with the digest of what was sent.
 func (s *sender) sendHTTP(object []byte, name string) error {
-	url := fmt.Sprintf("http://%s/in/%s/%s", parts.Loopback(s.pool.http), s.pool.web(), name)
+	url := fmt.Sprintf("http://%s/in/%s/%s", testenv.Loopback(s.pool.http), s.pool.web(), name)
 	req, err := http.NewRequest(http.MethodPut, url, bytes.NewReader(object))
 	if err != nil {
 		return err
@@ -135,7 +137,7 @@ func (s *sender) sendHTTP(object []byte, name string) error {
 
 // sendDatagrams sends numbered datagrams. There are no receipts for them.
 func (s *sender) sendDatagrams() {
-	conn, err := net.Dial("udp", parts.Loopback(s.pool.udp))
+	conn, err := net.Dial("udp", testenv.Loopback(s.pool.udp))
 	if err != nil {
 		s.t.Error(err)
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -40,7 +40,7 @@ func TestHubReachesNothingOfTheLeaf(t *testing.T) {
 
 // keepApart tries from one server, with a user that may do everything there, to
 // write and read what is the other's, while the hub sources from the leaf.
-func (l *lab) keepApart(from, to *parts.NATSServer, code string) {
+func (l *lab) keepApart(from, to *testenv.NATSServer, code string) {
 	t := l.t
 	t.Helper()
 	l.linked()
@@ -98,7 +98,7 @@ func (l *lab) intrude(nc *nats.Conn, code string) {
 		{"CONSUMER.CREATE." + registry, strings.Replace(theft, `"name":"thief",`, "", 1)}, {"CONSUMER.CREATE." + registry + ".thief", theft},
 	} {
 		for _, api := range []string{"$JS.API.", "$JS." + code + ".API."} {
-			answer, err := nc.Request(api+request[0], []byte(request[1]), parts.Patience)
+			answer, err := nc.Request(api+request[0], []byte(request[1]), testenv.Patience)
 			switch {
 			case errors.Is(err, nats.ErrNoResponders): // the link lets nothing of it through
 			case err != nil:
@@ -111,7 +111,7 @@ func (l *lab) intrude(nc *nats.Conn, code string) {
 }
 
 // speak publishes what nobody but the server's own programs may hear.
-func (l *lab) speak(server *parts.NATSServer, code string) {
+func (l *lab) speak(server *testenv.NATSServer, code string) {
 	l.t.Helper()
 	nc := server.Connect(l.t)
 	for _, subject := range []string{
@@ -151,7 +151,7 @@ func (l *lab) linked() {
 	l.t.Helper()
 	leaf, hub := l.leaf.JetStream(l.t), l.hub.JetStream(l.t)
 	if s, err := hub.Stream(l.t.Context(), wire.ObservationStream(hubCode)); err == nil && len(s.CachedInfo().Config.Sources) == 0 {
-		parts.AddLeaf(l.t, l.hub, hubCode, leafCode)
+		testenv.AddLeaf(l.t, l.hub, hubCode, leafCode)
 	}
 	ack, err := leaf.Publish(l.t.Context(), wire.ObservationSubject(leafCode, "link", "raw"), []byte(tick))
 	if err != nil {

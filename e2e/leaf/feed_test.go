@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -24,7 +24,7 @@ import (
 func TestFeedOfALeaf(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, true, nil)
-	parts.AddLeaf(t, l.hub, hubCode, leafCode)
+	testenv.AddLeaf(t, l.hub, hubCode, leafCode)
 	feed := func(name string, instruments ...string) (wire.FeedEntry, wire.ConsumerEntry) {
 		return wire.FeedEntry{UID: name, Feed: name, Notices: wire.NoticeStream(hubCode), Instruments: instruments},
 			wire.ConsumerEntry{UID: name, Consumer: name, Feed: name, Flow: wire.FlowEntry{Mode: wire.FlowAll},
@@ -32,9 +32,9 @@ func TestFeedOfALeaf(t *testing.T) {
 	}
 	both, readsBoth := feed("both", camera, wire.LeafInstruments(leafCode))
 	own, readsOwn := feed("own", camera)
-	l.hub.Declare(t, hubCode, parts.Registry{Revision: 1, Instruments: []wire.InstrumentEntry{{Instrument: camera}},
+	l.hub.Declare(t, hubCode, testenv.Registry{Revision: 1, Instruments: []wire.InstrumentEntry{{Instrument: camera}},
 		Feeds: []wire.FeedEntry{both, own}, Consumers: []wire.ConsumerEntry{readsBoth, readsOwn}})
-	server := parts.StartFeedServer(t, parts.FeedServerOptions{Site: hubCode, NATS: l.hub})
+	server := testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: hubCode, NATS: l.hub})
 	before, after := l.follow(server, "both"), l.follow(server, "own")
 
 	hub, leaf := l.hub.JetStream(t), l.leaf.JetStream(t)
@@ -73,7 +73,7 @@ func announce(t *testing.T, js jetstream.JetStream, site string, n int) string {
 
 // follow connects to a Feed as the consumer of its name; got returns the names of
 // the next so many notices.
-func (l *lab) follow(server *parts.FeedServer, feed string) (got func(int) []string) {
+func (l *lab) follow(server *testenv.FeedServer, feed string) (got func(int) []string) {
 	t := l.t
 	t.Helper()
 	conn, _, err := websocket.Dial(t.Context(), "ws://"+server.Address()+"/feeds/"+feed+"/ws?consumer="+feed, &websocket.DialOptions{

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -56,27 +56,27 @@ func documented(t *testing.T, list string) []string {
 // from one to the other.
 type lab struct {
 	t         *testing.T
-	hub, leaf *parts.NATSServer
-	link      *parts.Relay
+	hub, leaf *testenv.NATSServer
+	link      *testenv.Relay
 }
 
 // newLab links a leaf to a hub that sources from it. Denied says that the leaf
 // denies what docs/leaf.md says; user may change what the hub allows it.
 func newLab(t *testing.T, denied bool, user func(*plan.JetStreamUser)) *lab {
 	t.Helper()
-	l := &lab{t: t, hub: parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Domain: hubCode, TakesLeaves: true})}
-	l.link = parts.StartRelay(t, l.hub.LeafAddress())
+	l := &lab{t: t, hub: testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, Domain: hubCode, TakesLeaves: true})}
+	l.link = testenv.StartRelay(t, l.hub.LeafAddress())
 	u := plan.LeafUser(hubSite(), v1alpha1.Leaf{Code: leafCode})
 	if user != nil {
 		user(&u)
 	}
-	link := &parts.LeafLink{Address: l.link.Address(), CA: l.hub.CA, Creds: creds(t, l.hub, u)}
+	link := &testenv.LeafLink{Address: l.link.Address(), CA: l.hub.CA, Creds: creds(t, l.hub, u)}
 	if denied {
 		link.DenyImports, link.DenyExports = documented(t, "deny_imports"), documented(t, "deny_exports")
 	}
-	l.leaf = parts.NATS(t, parts.NATSOptions{Operator: true, Domain: leafCode, LeafOf: link})
-	parts.CreateSite(t, l.hub.JetStream(t), hubCode)
-	parts.CreateSite(t, l.leaf.JetStream(t), leafCode)
+	l.leaf = testenv.NATS(t, testenv.NATSOptions{Operator: true, Domain: leafCode, LeafOf: link})
+	testenv.CreateSite(t, l.hub.JetStream(t), hubCode)
+	testenv.CreateSite(t, l.leaf.JetStream(t), leafCode)
 	return l
 }
 
@@ -85,7 +85,7 @@ func hubSite() *v1alpha1.Site {
 		Spec: v1alpha1.SiteSpec{Code: hubCode, Leaves: []v1alpha1.Leaf{{Code: leafCode}}}}
 }
 
-func creds(t *testing.T, server *parts.NATSServer, u plan.JetStreamUser) string {
+func creds(t *testing.T, server *testenv.NATSServer, u plan.JetStreamUser) string {
 	t.Helper()
 	var may jwt.Permissions
 	may.Pub.Allow.Add(u.Publish...)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -17,19 +17,19 @@ import (
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, true, nil)
-	minio := parts.MinIO(t, parts.MinIOOptions{})
+	minio := testenv.MinIO(t, testenv.MinIOOptions{})
 	minio.Bucket(t, "hub")
 	minio.Bucket(t, leafCode)
-	ports := [4]int{parts.FreePort(t), parts.FreePort(t), parts.FreePort(t), parts.FreePort(t)}
+	ports := [4]int{testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)}
 	flags := []string{"--part-interval", "1s"}
-	atHub := parts.StartGateway(t, parts.GatewayOptions{Site: hubCode, NATS: l.hub, MinIO: minio, Bucket: "hub", Flags: flags,
-		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP(camera, ports[0]), parts.InstrumentUDP(mag, ports[1])}})
-	parts.StartGateway(t, parts.GatewayOptions{Site: leafCode, NATS: l.leaf, MinIO: minio, Bucket: leafCode, Flags: flags,
-		Instruments: []wire.InstrumentEntry{parts.InstrumentTCP(camera, ports[2]), parts.InstrumentUDP(mag, ports[3])}})
+	atHub := testenv.StartGateway(t, testenv.GatewayOptions{Site: hubCode, NATS: l.hub, MinIO: minio, Bucket: "hub", Flags: flags,
+		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(camera, ports[0]), testenv.InstrumentUDP(mag, ports[1])}})
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: leafCode, NATS: l.leaf, MinIO: minio, Bucket: leafCode, Flags: flags,
+		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(camera, ports[2]), testenv.InstrumentUDP(mag, ports[3])}})
 	home := startSender(t, ports[0], ports[1])
 	away := startSender(t, ports[2], ports[3])
 	time.Sleep(time.Second) // what came before the leaf was declared comes, too
-	parts.AddLeaf(t, l.hub, hubCode, leafCode)
+	testenv.AddLeaf(t, l.hub, hubCode, leafCode)
 
 	lasts := outage(t)
 	for _, o := range []struct {

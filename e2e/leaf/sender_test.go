@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -33,7 +33,7 @@ type sender struct {
 
 func startSender(t *testing.T, cameraPort, magPort int) *sender {
 	t.Helper()
-	s := &sender{t: t, camera: cameraPort, mag: parts.Loopback(magPort), stop: make(chan struct{}), objects: map[wire.Digest]bool{}}
+	s := &sender{t: t, camera: cameraPort, mag: testenv.Loopback(magPort), stop: make(chan struct{}), objects: map[wire.Digest]bool{}}
 	s.both.Go(s.sendObjects)
 	s.both.Go(s.sendDatagrams)
 	t.Cleanup(s.finish)
@@ -67,7 +67,7 @@ func (s *sender) sendObjects() {
 	s.every(100*time.Millisecond, func(n uint64) {
 		object := fmt.Appendf(nil, "frame %d of %s\n", n, s.t.Name())
 		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-			err := parts.SendObject(s.camera, object)
+			err := testenv.SendObject(s.camera, object)
 			if err == nil {
 				s.objects[sha256.Sum256(object)] = true
 				return

@@ -18,8 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -27,7 +27,7 @@ import (
 // What is held never takes more than it may, whoever asks for what, and whoever goes.
 func TestHotMemory(t *testing.T) {
 	t.Parallel()
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	const limit = 10_000
 	h := newHot(store, limit, prometheus.NewRegistry())
 	var all []wire.Record
@@ -71,7 +71,7 @@ func TestHotMemory(t *testing.T) {
 		})
 	}
 	askers.Wait()
-	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(time.Millisecond) { // loads that nobody waits for end as well
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(time.Millisecond) { // loads that nobody waits for end as well
 		h.mu.Lock()
 		held, idle := int64(0), h.once.Len()+h.again.Len()
 		for _, o := range h.held {
@@ -91,7 +91,7 @@ func TestHotMemory(t *testing.T) {
 // What a robot reads once does not displace what people ask for.
 func TestHotStays(t *testing.T) {
 	t.Parallel()
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	h := newHot(store, 10_000, prometheus.NewRegistry())
 	ask := func(name string) {
 		t.Helper()

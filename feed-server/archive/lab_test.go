@@ -27,11 +27,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -46,7 +46,7 @@ var storm = time.Date(2015, 3, 17, 12, 0, 0, 123456789, time.UTC)
 // lab is an archive in a real bucket, behind the doors.
 type lab struct {
 	t        testing.TB
-	minio    *parts.MinIOServer
+	minio    *testenv.MinIOServer
 	bucket   objectstore.Store
 	gets     atomic.Int64 // of the doors
 	catalog  *shelf
@@ -67,7 +67,7 @@ type config struct {
 // name and "-token".
 func newLab(t testing.TB, change func(*config), more ...wire.InstrumentEntry) *lab {
 	t.Helper()
-	l := &lab{t: t, minio: parts.MinIO(t, parts.MinIOOptions{}), catalog: &shelf{records: map[string][]wire.Record{}},
+	l := &lab{t: t, minio: testenv.MinIO(t, testenv.MinIOOptions{}), catalog: &shelf{records: map[string][]wire.Record{}},
 		metrics: prometheus.NewRegistry()}
 	l.bucket = l.minio.Bucket(t, "archive")
 	l.snapshot = registry.Snapshot{Revision: 1, Instruments: map[string]wire.InstrumentEntry{}, Readers: map[string]wire.ReaderEntry{}}

@@ -13,10 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -29,8 +29,8 @@ type announced struct {
 func newAnnounced(t *testing.T, instruments ...wire.InstrumentEntry) *announced {
 	t.Helper()
 	ctx := t.Context()
-	js := parts.NATS(t, parts.NATSOptions{Unsynced: true}).JetStream(t)
-	parts.CreateSite(t, js, site)
+	js := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)
+	testenv.CreateSite(t, js, site)
 	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: wire.IndexBucket(site), History: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func (a *announced) put(instrument, path, body string, change ...func(*wire.Reco
 // until asks until an answer has a status.
 func (a *announced) until(status int, path string, headers ...string) answer {
 	a.t.Helper()
-	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
 		got := a.get(path, headers...)
 		if got.status == status {
 			return got

@@ -11,15 +11,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // A reader may show a certificate instead of a token, and over HTTP/2 all is the same.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
-	ca, strangers := parts.NewCA(t), parts.NewCA(t)
+	ca, strangers := testenv.NewCA(t), testenv.NewCA(t)
 	files, err := certificate.Open(certificate.Config{Dir: ca.Dir(t, "feed-server"), ClientCADir: ca.Dir(t, "x"), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -19,8 +19,8 @@ const site = "thule"
 
 // An object is told of once, and what the archivist says of it is left alone.
 func TestTell(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, site)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, site)
 	kv, err := js.KeyValue(t.Context(), wire.StatusBucket(site))
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestTell(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- teller.Run(ctx) }()
-	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := kv.Get(t.Context(), wire.DamageKey("allsky-1", "more")); err == nil && len(teller.queue) == 0 {
 			break
 		}

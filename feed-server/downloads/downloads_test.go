@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -62,8 +62,8 @@ func counter(js jetstream.JetStream, incarnation string) *Counter {
 
 // TestCount: what many ask at once is counted once, by two lives, whenever it is written.
 func TestCount(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, site)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, site)
 	for _, life := range []string{"one", "two"} {
 		c := counter(js, life)
 		ctx, stop := context.WithCancel(t.Context())

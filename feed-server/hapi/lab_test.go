@@ -21,12 +21,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -53,7 +53,7 @@ type lab struct {
 
 func newLab(t testing.TB, entries ...wire.InstrumentEntry) *lab {
 	t.Helper()
-	l := &lab{store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"), records: map[string][]wire.Record{},
+	l := &lab{store: testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive"), records: map[string][]wire.Record{},
 		instruments: map[string]wire.InstrumentEntry{}}
 	for _, e := range entries {
 		l.instruments[e.Instrument] = e

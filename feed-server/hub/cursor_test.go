@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -66,7 +66,7 @@ func next(ctx context.Context, c *Cursor, most Most) (Batch, error) {
 // missing ones.
 func read(t *testing.T, c *Cursor, most, want int) (got []string, missing *Missing) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	for len(got) < want {
 		b, err := next(ctx, c, Most{most, 1 << 20})
@@ -101,7 +101,7 @@ func expect(t *testing.T, got []string, from, to, step int) {
 // gets nothing twice; others are not held up by it.
 func TestBehindMemory(t *testing.T) {
 	t.Parallel()
-	nats := parts.NATS(t, parts.NATSOptions{})
+	nats := testenv.NATS(t, testenv.NATSOptions{})
 	js := nats.JetStream(t)
 	makeStream(t, js)
 	h := startHub(t, js, 20*messageOverhead)
@@ -149,7 +149,7 @@ func TestBehindMemory(t *testing.T) {
 // What leaves the stream before a consumer comes to it is missing, and counted.
 func TestLapped(t *testing.T) {
 	t.Parallel()
-	nats := parts.NATS(t, parts.NATSOptions{})
+	nats := testenv.NATS(t, testenv.NATSOptions{})
 	js := nats.JetStream(t)
 	makeStream(t, js)
 	h := startHub(t, js, 20*messageOverhead)
@@ -180,7 +180,7 @@ func TestLapped(t *testing.T) {
 // anew they are told, and get all that the new one holds.
 func TestStreamMadeAnew(t *testing.T) {
 	t.Parallel()
-	nats := parts.NATS(t, parts.NATSOptions{})
+	nats := testenv.NATS(t, testenv.NATSOptions{})
 	js := nats.JetStream(t)
 	makeStream(t, js)
 	h := startHub(t, js, 1<<20)
@@ -215,7 +215,7 @@ func TestStreamMadeAnew(t *testing.T) {
 // gets all that the stream of today holds.
 func TestTokenOfAnotherStream(t *testing.T) {
 	t.Parallel()
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	makeStream(t, js)
 	publish(t, js, 0, 10)
 	h := startHub(t, js, 1<<20)

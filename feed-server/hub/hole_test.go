@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -21,7 +21,7 @@ import (
 // whose memory holds none of them.
 func filled(t *testing.T) (jetstream.JetStream, jetstream.Stream, *Hub, Place) {
 	t.Helper()
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	makeStream(t, js)
 	if _, err := js.Publish(t.Context(), "obs.hub.mag-9.raw", []byte("000000")); err != nil {
 		t.Fatal(err)

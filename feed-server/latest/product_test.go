@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -17,17 +17,17 @@ import (
 // and so is what replaces it.
 func TestProduct(t *testing.T) {
 	t.Parallel()
-	port := parts.FreePort(t)
+	port := testenv.FreePort(t)
 	product := wire.InstrumentEntry{
 		UID: "uid", Generation: 1, Instrument: "keogram", MediaType: "image/png", CadenceMillis: 86_400_000, Versions: wire.VersionsKeep, Acknowledge: "Stored",
 		MaxObjectSize: 1 << 20, MaxConnections: 10, RepeatWindowMillis: 86_400_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20, Access: archivetest.Public,
 		Ways: []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(port), IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}},
 	}
 	l := newLab(t, product)
-	parts.StartGateway(t, parts.GatewayOptions{Site: archivetest.Site, NATS: l.NATS, MinIO: l.MinIO, Bucket: archivetest.Bucket, Instruments: []wire.InstrumentEntry{product}})
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: archivetest.Site, NATS: l.NATS, MinIO: l.MinIO, Bucket: archivetest.Bucket, Instruments: []wire.InstrumentEntry{product}})
 	put := func(name, body string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, fmt.Sprintf("http://%s/in/keogram/%s", parts.Loopback(port), name), strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, fmt.Sprintf("http://%s/in/keogram/%s", testenv.Loopback(port), name), strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

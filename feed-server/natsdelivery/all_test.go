@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -24,10 +24,10 @@ func same[T any](t *testing.T, what string, want, got T) {
 	}
 }
 
-func oneServer(t *testing.T) (*lab, *parts.NATSServer) {
+func oneServer(t *testing.T) (*lab, *testenv.NATSServer) {
 	t.Helper()
 	t.Parallel()
-	n := parts.NATS(t, parts.NATSOptions{Operator: true})
+	n := testenv.NATS(t, testenv.NATSOptions{Operator: true})
 	return newLab(t, n, 1), n
 }
 

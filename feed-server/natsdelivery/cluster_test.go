@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -15,7 +15,7 @@ import (
 // to. Nothing is lost to a consumer that acknowledges.
 func TestNodeCutOff(t *testing.T) {
 	t.Parallel()
-	cluster := parts.NATSCluster(t, parts.NATSOptions{Operator: true})
+	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Operator: true})
 	l := newLab(t, cluster, 3)
 	l.declare(wire.ConsumerEntry{Consumer: "model", Flow: wire.FlowEntry{Mode: wire.FlowAll}})
 	l.serve("pod-0")
@@ -31,7 +31,7 @@ func TestNodeCutOff(t *testing.T) {
 			number++
 		}
 	}
-	leader := func(durable bool) *parts.NATSServer {
+	leader := func(durable bool) *testenv.NATSServer {
 		s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
 		if err != nil {
 			t.Fatal(err)
@@ -47,10 +47,10 @@ func TestNodeCutOff(t *testing.T) {
 		return cluster.Named(name)
 	}
 	some(50)
-	for name, node := range map[string]func() *parts.NATSServer{
-		"leads the stream":    func() *parts.NATSServer { return leader(false) },
-		"leads the durable":   func() *parts.NATSServer { return leader(true) },
-		"serves the consumer": func() *parts.NATSServer { return cluster.NodeOf(nc) },
+	for name, node := range map[string]func() *testenv.NATSServer{
+		"leads the stream":    func() *testenv.NATSServer { return leader(false) },
+		"leads the durable":   func() *testenv.NATSServer { return leader(true) },
+		"serves the consumer": func() *testenv.NATSServer { return cluster.NodeOf(nc) },
 	} {
 		cut := node()
 		if cut == nil {
@@ -85,7 +85,7 @@ func TestNodeCutOff(t *testing.T) {
 // Latest. It gets the newest all the same.
 func TestLatestNodeCutOff(t *testing.T) {
 	t.Parallel()
-	cluster := parts.NATSCluster(t, parts.NATSOptions{Operator: true})
+	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Operator: true})
 	l := newLab(t, cluster, 3)
 	l.declare(wire.ConsumerEntry{Consumer: "display", Flow: wire.FlowEntry{Mode: wire.FlowLatest}})
 	l.serve("pod-0")

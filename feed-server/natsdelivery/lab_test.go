@@ -19,12 +19,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/feed-server/wis2"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -70,7 +70,7 @@ type lab struct {
 func newLab(t *testing.T, b bus, replicas int) *lab {
 	t.Helper()
 	l := &lab{t: t, bus: b, js: b.JetStream(t), replicas: replicas, consumers: map[string]wire.ConsumerEntry{}}
-	parts.CreateReplicatedSite(t, l.js, site, replicas)
+	testenv.CreateReplicatedSite(t, l.js, site, replicas)
 	_, err := l.js.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{
 		Bucket: wire.LeaseBucket(site), TTL: leaseTTL, History: 1, Storage: jetstream.FileStorage, Replicas: replicas})
 	if err != nil {
@@ -302,7 +302,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(parts.Patience); !holds(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after a minute still not: %s", what)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -219,7 +219,7 @@ func TestNoAnswer(t *testing.T) {
 // when it was before. What is newest is there again, of instruments that are quiet too.
 func TestLatestAllServersRestart(t *testing.T) {
 	t.Parallel()
-	cluster := parts.NATSCluster(t, parts.NATSOptions{Operator: true})
+	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Operator: true})
 	l := newLab(t, cluster, 3)
 	l.declare(wire.ConsumerEntry{Consumer: "display", Flow: wire.FlowEntry{Mode: wire.FlowLatest}})
 	l.serve("pod-0")

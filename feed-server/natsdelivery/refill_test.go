@@ -13,10 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/archivist"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -39,7 +39,7 @@ func (l *lab) archive(store objectstore.Store) {
 // a gap record and all notices, by their old ids.
 func TestNoticesDeletedByHand(t *testing.T) {
 	l, _ := oneServer(t)
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	l.archive(store)
 	entry := wire.ConsumerEntry{Consumer: "model", NoTelemetry: true, Flow: wire.FlowEntry{Mode: wire.FlowAll}}
 	l.declare(entry)
@@ -67,7 +67,7 @@ func TestNoticesDeletedByHand(t *testing.T) {
 	if err := l.js.DeleteStream(t.Context(), wire.NoticeStream(site)); err != nil {
 		t.Fatal(err)
 	}
-	parts.CreateSite(t, l.js, site)
+	testenv.CreateSite(t, l.js, site)
 	if _, err := l.js.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.LeaseBucket(site), TTL: leaseTTL, History: 1, Storage: jetstream.FileStorage}); err != nil {
 		t.Fatal(err)
 	}

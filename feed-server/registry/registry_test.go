@@ -11,8 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -31,7 +31,7 @@ func put(t *testing.T, kv jetstream.KeyValue, key string, record encoder) {
 
 func await(t *testing.T, r *Registry, what string, is func(*Snapshot) bool) {
 	t.Helper()
-	deadline := time.After(parts.Patience)
+	deadline := time.After(testenv.Patience)
 	for {
 		s, changed := r.Watch()
 		if is(s) {
@@ -56,9 +56,9 @@ func consumer(name, feed string, revision int64) wire.ConsumerEntry {
 // What is new applies at once, what is gone when the registry is complete again,
 // and while NATS is away what was last seen.
 func TestFollow(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	kv, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))
 	if err != nil {
 		t.Fatal(err)

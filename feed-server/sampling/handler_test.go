@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -43,11 +43,11 @@ type door struct {
 	instruments map[string]wire.InstrumentEntry
 }
 
-func newDoor(t *testing.T) (*door, *parts.NATSServer) {
+func newDoor(t *testing.T) (*door, *testenv.NATSServer) {
 	t.Helper()
-	nats := parts.NATS(t, parts.NATSOptions{})
+	nats := testenv.NATS(t, testenv.NATSOptions{})
 	js := nats.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	kv, err := js.KeyValue(t.Context(), wire.RequestBucket(site))
 	if err != nil {
 		t.Fatal(err)

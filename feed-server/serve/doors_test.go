@@ -18,11 +18,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -54,12 +54,12 @@ var doors = map[string]map[string]int{
 func hash(name string) wire.TokenHash { return wire.HashToken([]byte(name), name+"-token") }
 
 // declared is the registry of newServer.
-func declared() parts.Registry {
+func declared() testenv.Registry {
 	consumer := func(name, delivery string, instruments ...string) wire.ConsumerEntry {
 		return wire.ConsumerEntry{UID: name, Consumer: name, Feed: "all", Flow: wire.FlowEntry{Mode: wire.FlowAll}, Delivery: delivery,
 			Instruments: instruments, Tokens: []wire.TokenHash{hash(name)}}
 	}
-	return parts.Registry{
+	return testenv.Registry{
 		Revision: 1,
 		Instruments: []wire.InstrumentEntry{
 			{Instrument: "mag", Access: &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, Readers: []string{"consumer:ws", "consumer:events", namedReader}}},
@@ -74,11 +74,11 @@ func declared() parts.Registry {
 
 // newServer serves consumers ws and events, which are as doors says, neighbor and
 // public, who may have everything.
-func newServer(t *testing.T, change ...func(*Config)) (*Server, *parts.NATSServer) {
+func newServer(t *testing.T, change ...func(*Config)) (*Server, *testenv.NATSServer) {
 	t.Helper()
-	nats := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	nats := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := nats.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	nats.Declare(t, site, declared())
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -89,7 +89,7 @@ func newServer(t *testing.T, change ...func(*Config)) (*Server, *parts.NATSServe
 	for s, changed := r.Watch(); s.Revision == 0; s, changed = r.Watch() {
 		select {
 		case <-changed:
-		case <-time.After(parts.Patience):
+		case <-time.After(testenv.Patience):
 			t.Fatal("the registry is never complete")
 		}
 	}
@@ -214,7 +214,7 @@ func TestDrainLetsAnswersEnd(t *testing.T) {
 	<-begun
 	drained := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), parts.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 		defer cancel()
 		drained <- s.Drain(ctx)
 	}()

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -30,8 +30,8 @@ const site = "hub"
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, js: parts.NATS(t, parts.NATSOptions{Unsynced: true}).JetStream(t), hubs: map[string]*hub.Hub{}, last: map[string]uint64{}}
-	parts.CreateSite(t, l.js, site)
+	l := &lab{t: t, js: testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t), hubs: map[string]*hub.Hub{}, last: map[string]uint64{}}
+	testenv.CreateSite(t, l.js, site)
 	for _, name := range []string{wire.NoticeStream(site), wire.ObservationStream(site)} {
 		l.hubs[name] = l.follow(name)
 	}
@@ -80,7 +80,7 @@ func (l *lab) settle() {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for until := time.Now().Add(parts.Patience); !is(); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(testenv.Patience); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -175,7 +175,7 @@ func TestUrgentStopsNobody(t *testing.T) {
 	go func() { lanes.Yield(t.Context()); close(yielded) }()
 	select {
 	case <-yielded:
-	case <-time.After(parts.Patience):
+	case <-time.After(testenv.Patience):
 		t.Error("lane Normal waits for ever")
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -25,16 +25,16 @@ const (
 )
 
 type bench struct {
-	server    *parts.NATSServer
+	server    *testenv.NATSServer
 	js        jetstream.JetStream
 	announcer *announce.Announcer
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{server: parts.NATS(t, parts.NATSOptions{Unsynced: true})}
+	b := &bench{server: testenv.NATS(t, testenv.NATSOptions{Unsynced: true})}
 	b.js = b.server.JetStream(t)
-	parts.CreateSite(t, b.js, site)
+	testenv.CreateSite(t, b.js, site)
 	nc, err := stream.Connect(t.Context(), stream.Config{Servers: []string{b.server.URL()}})
 	if err != nil {
 		t.Fatal(err)

@@ -12,13 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // patience is how long a test waits for what must come.
-const patience = parts.Patience
+const patience = testenv.Patience
 
 func newHub() *Hub {
 	return New(Config{Site: "hub", Registry: intake.NewRegistry(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
@@ -51,8 +51,8 @@ func TestLapse(t *testing.T) {
 // A request that nobody renews lapses by itself: JetStream says nothing of entries that
 // expire. One that is renewed stands.
 func TestRequestsLapse(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{Unsynced: true}).JetStream(t)
-	parts.CreateSite(t, js, "hub")
+	js := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)
+	testenv.CreateSite(t, js, "hub")
 	kv, err := js.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.RequestBucket("hub"), Storage: jetstream.FileStorage, History: 1, TTL: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -57,7 +57,7 @@ func followLogged(t *testing.T, js jetstream.JetStream, file string, logger *slo
 // await waits until the registry in force is as it should be.
 func (f *followed) await(what string, is func(*Snapshot) bool) {
 	f.t.Helper()
-	deadline := time.After(parts.Patience)
+	deadline := time.After(testenv.Patience)
 	for !is(f.cfg.Registry.Current()) {
 		select {
 		case <-f.changed:
@@ -71,7 +71,7 @@ func (f *followed) await(what string, is func(*Snapshot) bool) {
 // after it was put in force.
 func (f *followed) awaitLive() {
 	f.t.Helper()
-	for deadline := time.Now().Add(parts.Patience); !f.cfg.Registry.Live(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !f.cfg.Registry.Live(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			f.t.Fatal("the registry is never that of the bucket")
 		}
@@ -91,9 +91,9 @@ func put(t *testing.T, kv jetstream.KeyValue, key string, record interface{ Enco
 
 func TestFollow(t *testing.T) {
 	ctx := t.Context()
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	kv, err := js.KeyValue(ctx, wire.RegistryBucket("hub"))
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestFollow(t *testing.T) {
 	if err := js.DeleteKeyValue(ctx, wire.RegistryBucket("hub")); err != nil {
 		t.Fatal(err)
 	}
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	put(t, kv, wire.RegistryInstrumentKey("z"), entry("z", 1, "TCP 30100"))
 	last := follow(t, js, file)
 	last.await("z beside a", func(s *Snapshot) bool {
@@ -167,9 +167,9 @@ func TestFollow(t *testing.T) {
 
 // A bucket that is made anew under a running follower is found.
 func TestFollowBucketMadeAnew(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	kv, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestFollowBucketMadeAnew(t *testing.T) {
 	if err := js.DeleteKeyValue(t.Context(), wire.RegistryBucket("hub")); err != nil {
 		t.Fatal(err)
 	}
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	put(t, kv, wire.RegistryInstrumentKey("b"), entry("b", 1, "TCP 30101"))
 	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1})
 	f.await("b alone", func(s *Snapshot) bool {
@@ -191,9 +191,9 @@ func TestFollowBucketMadeAnew(t *testing.T) {
 
 // A registry that could not be saved is saved once the volume takes it.
 func TestSavedLater(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, "hub")
+	testenv.CreateSite(t, js, "hub")
 	kv, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestSavedLater(t *testing.T) {
 	put(t, kv, wire.RegistryInstrumentKey("a"), entry("a", 1, "TCP 30100"))
 	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1})
 	f.await("a", func(s *Snapshot) bool { return s.Revision == 1 })
-	deadline := time.After(parts.Patience)
+	deadline := time.After(testenv.Patience)
 	select {
 	case <-failed:
 	case <-deadline:

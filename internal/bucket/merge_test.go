@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -62,7 +62,7 @@ func say(l Line) string {
 // TestMerge: of the places of an object the one holds that manifests name last, and over
 // what the object says goes what changes say.
 func TestMerge(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	if err := store.Put(t.Context(), "old/tree/b", strings.NewReader("hello"), 5, objectstore.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}

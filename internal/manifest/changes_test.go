@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -28,7 +28,7 @@ func in(state wire.State, name, reason string) wire.Record {
 // The last line that changes an object holds, wherever the others stand; what was
 // withdrawn stays so.
 func TestChanges(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	read := func() map[string]string {
 		t.Helper()
 		found := map[string]string{}
@@ -210,7 +210,7 @@ func TestManyFolders(t *testing.T) {
 }
 
 func TestReadRoot(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	root := wire.Root{Header: wire.RootHeader{Format: wire.Format, Site: site, Instrument: instrument, Number: 3, Days: 1, Writer: "gateway-0", Incarnation: "one"},
 		Days: []wire.RootDay{{Day: day, Version: 1}}}
 	data, err := root.Encode()
@@ -249,7 +249,7 @@ func TestReadRoot(t *testing.T) {
 // What was retracted can be restored, what was purged cannot; and an object lies where
 // its first line says, though a line that changed it was written while it moved.
 func TestRestoredAndPurged(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	at := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 	restored := func(name string) wire.Record {
 		r := in(wire.StateCurrent, name, "restored")
@@ -287,7 +287,7 @@ func TestRestoredAndPurged(t *testing.T) {
 // What changes say holds by part, not by the time they were written; what was
 // withdrawn or purged stays so, and what is written twice is there once.
 func TestReadChanges(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	header := wire.ManifestHeader{Site: site, Instrument: instrument, Day: day, Writer: "gateway-0", Incarnation: "1"}
 	putChanges := func(part int, records ...wire.Record) {
 		t.Helper()

@@ -18,16 +18,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // A day of which no set of its identities fits into memory reads as one of which it does,
 // whatever was changed, withdrawn, listed again and moved in it, compacted or not.
 func TestLargeDayReadsTheSame(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		for _, key := range keysOf(t, store) {

@@ -16,9 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -81,7 +81,7 @@ func names(t *testing.T, records iter.Seq2[wire.Record, error]) []string {
 }
 
 func TestDay(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	ctx := t.Context()
 	read := func() []string { return names(t, manifest.Day(ctx, store, site, instrument, day)) }
 	all := func() []string { return names(t, manifest.Records(ctx, store, site, instrument, day)) }
@@ -126,7 +126,7 @@ func TestDay(t *testing.T) {
 }
 
 func TestDaysAndInstruments(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	ctx := t.Context()
 	for _, i := range []string{"allsky-1", "mag-1"} {
 		for _, d := range []wire.Day{"2026-11-21", "2025-01-02"} {
@@ -154,7 +154,7 @@ func TestDaysAndInstruments(t *testing.T) {
 
 // A day with more than is kept in memory reads the same.
 func TestLargeDay(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	noise := func(i int) string { // hardly compresses
 		var s string
 		for j := range 64 {
@@ -185,7 +185,7 @@ func TestLargeDay(t *testing.T) {
 
 // TestStrangers: what somebody left among a day's files hides nothing, and is known.
 func TestStrangers(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	put(t, store, part(1), wire.ManifestHeader{}, record("a"))
 	strangers := []string{part(1) + ".bak", wire.ManifestPrefix(site, instrument, day) + "old/" + path.Base(part(2))}
 	for _, key := range strangers {
@@ -208,7 +208,7 @@ func TestStrangers(t *testing.T) {
 // A file that cannot be decoded hides no other from Readable; and beside a version that cannot
 // be decoded, parts have numbers that it cannot have replaced.
 func TestReadable(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	want := func(lines, unreadable []string, next int) {
 		t.Helper()
 		files, err := manifest.List(t.Context(), store, site, instrument, day)
@@ -250,7 +250,7 @@ func TestReadable(t *testing.T) {
 }
 
 func TestDayErrors(t *testing.T) {
-	server := parts.MinIO(t, parts.MinIOOptions{})
+	server := testenv.MinIO(t, testenv.MinIOOptions{})
 	newer, err := wire.Manifest{Header: wire.ManifestHeader{Site: site, Instrument: instrument, Day: day}}.Encode()
 	if err != nil {
 		t.Fatal(err)

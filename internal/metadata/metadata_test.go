@@ -11,8 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/metadata"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -38,8 +38,8 @@ func TestAt(t *testing.T) {
 // TestRun: descriptions are told as they come, in the order of their times, and those
 // of a bucket that was made anew.
 func TestRun(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, "thule")
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, "thule")
 	put := func(instrument string, generation int64, from time.Time) {
 		t.Helper()
 		kv, err := js.KeyValue(t.Context(), wire.DescriptionBucket("thule"))
@@ -73,7 +73,7 @@ func TestRun(t *testing.T) {
 	running.Go(func() { _ = d.Run(ctx) })
 	await := func(what string, want ...int64) []wire.Description {
 		t.Helper()
-		for end := time.Now().Add(parts.Patience); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
 			all := d.All("mag")
 			same := len(all) == len(want)
 			for i := range all {

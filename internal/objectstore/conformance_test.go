@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -28,10 +28,10 @@ import (
 func TestConformance(t *testing.T) {
 	servers := map[string]func(*testing.T) objectstore.Config{
 		"MinIO": func(t *testing.T) objectstore.Config {
-			return parts.MinIO(t, parts.MinIOOptions{}).Config("conformance")
+			return testenv.MinIO(t, testenv.MinIOOptions{}).Config("conformance")
 		},
 		"MinIO over TLS": func(t *testing.T) objectstore.Config {
-			return parts.MinIO(t, parts.MinIOOptions{TLS: true}).Config("conformance")
+			return testenv.MinIO(t, testenv.MinIOOptions{TLS: true}).Config("conformance")
 		},
 	}
 	if endpoint := os.Getenv("SUBSTORM_TEST_S3_ENDPOINT"); endpoint != "" {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -42,7 +42,7 @@ func badTLS(t *testing.T) string {
 
 // Credentials and TLS come from mounted Secrets.
 func TestFiles(t *testing.T) {
-	server := parts.MinIO(t, parts.MinIOOptions{TLS: true})
+	server := testenv.MinIO(t, testenv.MinIOOptions{TLS: true})
 	credentials := t.TempDir()
 	for name, value := range map[string]string{
 		objectstore.FileAccessKeyID: server.AccessKeyID + "\n", objectstore.FileSecretAccessKey: server.SecretAccessKey,
@@ -63,7 +63,7 @@ func TestFiles(t *testing.T) {
 
 // A body that ends, or a server that goes away, while bytes are on their way.
 func TestShortReads(t *testing.T) {
-	server := parts.MinIO(t, parts.MinIOOptions{})
+	server := testenv.MinIO(t, testenv.MinIOOptions{})
 	store := server.Bucket(t, "short")
 	big := random(t, 8<<20)
 	if err := put(t.Context(), store, "big", big, objectstore.PutOptions{}); err != nil {
@@ -93,7 +93,7 @@ func TestShortReads(t *testing.T) {
 // A server that takes a connection and then nothing more is given up, whether
 // it is to take bytes, to answer, or to send an object.
 func TestStall(t *testing.T) {
-	server := parts.MinIO(t, parts.MinIOOptions{})
+	server := testenv.MinIO(t, testenv.MinIOOptions{})
 	server.Bucket(t, "stall")
 	cfg := server.Config("stall")
 	cfg.StallTimeout = 500 * time.Millisecond

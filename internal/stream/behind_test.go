@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // behind is a cluster with a stream of three replicas, one of which is on a server that
@@ -26,14 +26,14 @@ type behind struct {
 	subjects []string
 	// server has that replica, and node is it.
 	server string
-	node   *parts.NATSServer
+	node   *testenv.NATSServer
 }
 
 const behindMessages, behindSize = 3000, 32 << 10
 
 func newBehind(t *testing.T) *behind {
 	t.Helper()
-	cluster := parts.NATSCluster(t, parts.NATSOptions{Unsynced: true})
+	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Unsynced: true})
 	b := &behind{js: cluster.JetStream(t)}
 	var err error
 	b.stream, err = b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "R", Subjects: []string{"r.>"}, Replicas: 3})
@@ -50,7 +50,7 @@ func newBehind(t *testing.T) *behind {
 
 // choose takes the server that falls behind: one with a follower, and not that which we
 // are connected to.
-func (b *behind) choose(t *testing.T, cluster *parts.NATSServers) {
+func (b *behind) choose(t *testing.T, cluster *testenv.NATSServers) {
 	t.Helper()
 	for _, replica := range b.info(t).Cluster.Replicas {
 		if n := cluster.Named(replica.Name); n != cluster.NodeOf(b.js.Conn()) {

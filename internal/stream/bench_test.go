@@ -10,13 +10,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // BenchmarkCommit compares messages one by one with atomic batches on a server that syncs every write, by how many
 // messages are on their way at a time. minBatch is where the batch begins to win.
 func BenchmarkCommit(b *testing.B) {
-	nc := connect(b, parts.NATS(b, parts.NATSOptions{}))
+	nc := connect(b, testenv.NATS(b, testenv.NATSOptions{}))
 	makeStream(b, nc, nil)
 	var total atomic.Int64
 	for _, size := range []int{300, 4 << 10, 64 << 10} {

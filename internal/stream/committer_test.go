@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -77,7 +77,7 @@ func block(t *testing.T, c *Committer) (release func()) {
 func TestCommitter(t *testing.T) {
 	freshStream := func(t *testing.T, change func(*jetstream.StreamConfig)) (*nats.Conn, jetstream.Stream) {
 		t.Helper()
-		nc := connect(t, parts.NATS(t, parts.NATSOptions{Unsynced: true}))
+		nc := connect(t, testenv.NATS(t, testenv.NATSOptions{Unsynced: true}))
 		return nc, makeStream(t, nc, change)
 	}
 
@@ -279,7 +279,7 @@ func TestCommitter(t *testing.T) {
 // TestFullAfterALostAnswer: what the stream may have stored, as the answer to it was lost, is not given back as refused by
 // a full stream: it would be published again under another id. It is tried under its own until the stream takes it.
 func TestFullAfterALostAnswer(t *testing.T) {
-	nc := connect(t, parts.NATS(t, parts.NATSOptions{Unsynced: true}))
+	nc := connect(t, testenv.NATS(t, testenv.NATSOptions{Unsynced: true}))
 	tries := make(chan string, 8)
 	_, err := nc.Subscribe(testSubject, func(m *nats.Msg) {
 		tries <- m.Header.Get(wire.HeaderMessageID)
@@ -318,7 +318,7 @@ func TestFullAfterALostAnswer(t *testing.T) {
 
 // TestMessageUnchanged: the headers of a batch are not left in the caller's message, and not shared between tries.
 func TestMessageUnchanged(t *testing.T) {
-	nc := connect(t, parts.NATS(t, parts.NATSOptions{Unsynced: true}))
+	nc := connect(t, testenv.NATS(t, testenv.NATSOptions{Unsynced: true}))
 	makeStream(t, nc, nil)
 	c := newCommitter(t, nc, func(cfg *CommitterConfig) { cfg.minBatch = 2 })
 	msgs := numbered(0, 100)

@@ -13,14 +13,14 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // What a bucket holds is said by its leader: a watch that the server placed on a node
 // that is behind is no end, neither for what was written nor for what was deleted.
 func TestEntriesOfReplicaBehind(t *testing.T) {
-	cluster := parts.NATSCluster(t, parts.NATSOptions{Unsynced: true})
+	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Unsynced: true})
 	js := cluster.JetStream(t)
 	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "B", Replicas: 3})
 	if err != nil {
@@ -95,7 +95,7 @@ func TestEntriesOfReplicaBehind(t *testing.T) {
 // purged without a trace.
 func TestEntriesWithoutTheNewest(t *testing.T) {
 	t.Parallel()
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "B"})
 	if err != nil {
 		t.Fatal(err)

@@ -16,13 +16,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // TestCredentialsAreRenewed: a connection whose credentials expire goes on with those that are in the file by then,
 // also where they come only after servers have refused it many times.
 func TestCredentialsAreRenewed(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Operator: true, Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Operator: true, Unsynced: true})
 	user, err := nkeys.CreateUser()
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestCredentialsAreRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	if err := WaitConnected(ctx, nc); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func (r *refusals) Write(line []byte) (int, error) {
 }
 
 // writeCredentials writes credentials of a user that expire, as the kubelet does: by a rename.
-func writeCredentials(t *testing.T, server *parts.NATSServer, user nkeys.KeyPair, file string, life time.Duration) {
+func writeCredentials(t *testing.T, server *testenv.NATSServer, user nkeys.KeyPair, file string, life time.Duration) {
 	t.Helper()
 	signer, err := nkeys.FromSeed([]byte(server.AccountSeed))
 	if err != nil {

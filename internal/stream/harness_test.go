@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -20,7 +20,7 @@ const (
 	testSubject = "t.a"
 )
 
-func connect(t testing.TB, server *parts.NATSServer) *nats.Conn {
+func connect(t testing.TB, server *testenv.NATSServer) *nats.Conn {
 	t.Helper()
 	nc, err := Connect(t.Context(), Config{Servers: []string{server.URL()}, Name: t.Name()})
 	if err != nil {

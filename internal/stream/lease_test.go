@@ -19,8 +19,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -57,7 +57,7 @@ func mustAcquire(t *testing.T, kv jetstream.KeyValue, holder string) *stream.Lea
 }
 
 func TestLease(t *testing.T) {
-	kv := leases(t, parts.NATS(t, parts.NATSOptions{}).JetStream(t), leaseTTL)
+	kv := leases(t, testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), leaseTTL)
 	a := mustAcquire(t, kv, "a")
 	entry, err := kv.Get(t.Context(), wire.ArchivistLease)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestLease(t *testing.T) {
 
 // A holder that cannot reach the server stops before another may begin.
 func TestLeaseIsLostWithTheServer(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	kv := leases(t, server.JetStream(t), leaseTTL)
 	a := mustAcquire(t, kv, "a")
 	server.Pause()
@@ -124,7 +124,7 @@ func TestLeaseIsLostWithTheServer(t *testing.T) {
 }
 
 func TestLeaseTakenAway(t *testing.T) {
-	kv := leases(t, parts.NATS(t, parts.NATSOptions{}).JetStream(t), leaseTTL)
+	kv := leases(t, testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), leaseTTL)
 	a := mustAcquire(t, kv, "a")
 	if _, err := kv.Put(t.Context(), wire.ArchivistLease, []byte("another's")); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestLeaseTakenAway(t *testing.T) {
 }
 
 func TestLeaseNeedsTTL(t *testing.T) {
-	kv := leases(t, parts.NATS(t, parts.NATSOptions{}).JetStream(t), 0)
+	kv := leases(t, testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), 0)
 	if _, err := acquire(t.Context(), kv, "a"); err == nil {
 		t.Fatal("acquired a lease that never expires")
 	}
@@ -152,7 +152,7 @@ func TestLeaseSurvivesNoPause(t *testing.T) {
 		pausedHolder(t, url)
 		return
 	}
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
 	kv := leases(t, js, leaseTTL)
 	child := exec.Command(os.Args[0], "-test.run=^TestLeaseSurvivesNoPause$", "-test.v")

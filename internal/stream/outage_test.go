@@ -13,13 +13,13 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // TestServerKilled publishes from many goroutines while the server is killed and started again, several times: what is
 // acknowledged is there, and nothing is there twice.
 func TestServerKilled(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	nc := connect(t, server)
 	s := makeStream(t, nc, nil)
 	c := newCommitter(t, nc, func(cfg *CommitterConfig) { cfg.AckWait = 2 * time.Second })
@@ -59,7 +59,7 @@ func TestServerKilled(t *testing.T) {
 
 // TestServerSilent: a server that is paused and goes on answers late, when the same was already sent again.
 func TestServerSilent(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	nc := connect(t, server)
 	s := makeStream(t, nc, nil)
 	c := newCommitter(t, nc, func(cfg *CommitterConfig) { cfg.AckWait = 300 * time.Millisecond })
@@ -96,7 +96,7 @@ func TestServerSilent(t *testing.T) {
 // TestLeaderSilent: a leader that says nothing is waited for as long as any request of JetStream is, also by a caller
 // without a deadline.
 func TestLeaderSilent(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js, err := jetstream.New(connect(t, server), jetstream.WithDefaultTimeout(300*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestLeaderSilent(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("of a silent leader: %v, want DeadlineExceeded", err)
 		}
-	case <-time.After(parts.Patience):
+	case <-time.After(testenv.Patience):
 		t.Fatal("the question of a silent leader does not end")
 	}
 	server.Continue()
@@ -126,7 +126,7 @@ func TestLeaderSilent(t *testing.T) {
 
 // TestStartWithoutServer: the connection is made before there is a server, and messages wait for server and stream.
 func TestStartWithoutServer(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	server.Kill()
 	nc := connect(t, server)
 	c := newCommitter(t, nc, nil)
@@ -150,7 +150,7 @@ func TestStartWithoutServer(t *testing.T) {
 
 // TestCloseDuringOutage: what cannot be committed before Close's context ends is settled as unavailable.
 func TestCloseDuringOutage(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	nc := connect(t, server)
 	makeStream(t, nc, nil)
 	c := newCommitter(t, nc, nil)
@@ -178,7 +178,7 @@ func TestCloseDuringOutage(t *testing.T) {
 
 // TestConnectSecure: mutual TLS and credentials from files, and an inbox prefix.
 func TestConnectSecure(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, Unsynced: true})
 	permissions := jwt.Permissions{
 		Pub: jwt.Permission{Allow: []string{"t.>", "$JS.API.>"}},
 		Sub: jwt.Permission{Allow: []string{"_INBOX_pool.>"}},
@@ -192,7 +192,7 @@ func TestConnectSecure(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), parts.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	if err := WaitConnected(ctx, nc); err != nil {
 		t.Fatal(err)

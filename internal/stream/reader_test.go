@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 func makeStream(t *testing.T, js jetstream.JetStream) string {
@@ -58,7 +58,7 @@ func readAll(t *testing.T, r *stream.Reader) []stream.Message {
 }
 
 func TestReader(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
 	epoch := makeStream(t, js)
 	publish(t, js, "r.a", 1, 20)
@@ -105,7 +105,7 @@ func TestReader(t *testing.T) {
 // A reader whose consumer the server forgot, between two questions or in the
 // middle of one, goes on where it was.
 func TestReaderConsumerGone(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	epoch := makeStream(t, js)
 	s, err := js.Stream(t.Context(), "R")
 	if err != nil {
@@ -179,7 +179,7 @@ func TestReaderConsumerGone(t *testing.T) {
 
 // Where the server says nothing, nothing is known: that is never an end.
 func TestReaderSilence(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
 	epoch := makeStream(t, js)
 	publish(t, js, "r.a", 1, 3)
@@ -207,7 +207,7 @@ func TestReaderSilence(t *testing.T) {
 
 // A wait that is over before anything could be asked is silence, no failure.
 func TestReaderNoTime(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	epoch := makeStream(t, js)
 	publish(t, js, "r.a", 1, 3)
 	r := stream.NewReader(js, stream.ReaderConfig{Stream: "R", Epoch: epoch})
@@ -222,7 +222,7 @@ func TestReaderNoTime(t *testing.T) {
 }
 
 func TestReaderEpoch(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	epoch := makeStream(t, js)
 	publish(t, js, "r.a", 1, 3)
 	r := stream.NewReader(js, stream.ReaderConfig{Stream: "R", Epoch: epoch})
@@ -245,7 +245,7 @@ func TestReaderEpoch(t *testing.T) {
 }
 
 func TestCell(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	ctx := t.Context()
 	kv, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "CURSOR"})
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -86,7 +86,7 @@ func pack(t *testing.T, store objectstore.Store, key string, at time.Time, bodie
 // What came from one address to one port is put in order and written as it came,
 // wherever it lies, in memory that does not grow with it.
 func TestLegacy(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	var all []wire.Record
 	var want bytes.Buffer
 	for i := range 40 { // each second one; every kind of framing
@@ -154,7 +154,7 @@ func TestLegacy(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	in := Instrument{Name: camera, Station: "rank", Naming: parse(t, "{year}/{month}/{day}/{station}-{digest:8}.jpg"),
 		Aliases: []*naming.Template{parse(t, "{station}/{year2}{doy}/{hour}{minute}.jpg"), parse(t, "old/{name}")}}
 	other := Instrument{Name: "allsky-2", Station: "kir", Naming: in.Naming, Aliases: in.Aliases}
@@ -228,7 +228,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	r := put(t, store, record(noon, "frame"), "frame")
 	member := pack(t, store, "packs/thule/2026/11/21/1795305598987-gateway-0-one-1.tar", noon, "first", "second")[1]
 	for _, c := range []struct {
@@ -265,7 +265,7 @@ func TestOpen(t *testing.T) {
 // What is read is never more than a record says, and where it is less that is told with
 // the record.
 func TestBroken(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	r := put(t, store, record(noon, "frame"), "frame")
 	member := pack(t, store, "packs/thule/2026/11/21/1795305598987-gateway-0-one-1.tar", noon, "first", "second")[1]
 	missing, shorter, behind := record(noon, "missing"), r, member

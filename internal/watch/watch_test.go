@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/watch"
 )
 
@@ -48,7 +48,7 @@ func (f *follower) settle() {
 // await waits until the bucket was begun so often, and holds what it should.
 func (f *follower) await(t *testing.T, begun int, want map[string]string) watch.Bucket {
 	t.Helper()
-	for end := time.Now().Add(parts.Patience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Patience); ; time.Sleep(20 * time.Millisecond) {
 		f.mu.Lock()
 		n, diff := len(f.begun), cmp.Diff(want, f.settled)
 		last := watch.Bucket{}
@@ -69,7 +69,7 @@ func (f *follower) await(t *testing.T, begun int, want map[string]string) watch.
 // last otherwise, and another one of its name, are read from the beginning.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	nats := parts.NATS(t, parts.NATSOptions{})
+	nats := testenv.NATS(t, testenv.NATSOptions{})
 	js := nats.JetStream(t)
 	var f follower
 	ctx, cancel := context.WithCancel(t.Context())

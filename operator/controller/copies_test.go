@@ -9,14 +9,14 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // copiesLab is a hub with a leaf that publishes numbered notices.
 type copiesLab struct {
 	*world
-	leaf         *parts.NATSServer
+	leaf         *testenv.NATSServer
 	hub, leaves  jetstream.JetStream
 	published    int
 	base, copies string

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -21,7 +21,7 @@ import (
 
 // deaf is a connection whose requests about some streams and durables nobody answers:
 // the server lets them not through.
-func deaf(t *testing.T, server *parts.NATSServer, to ...string) jetstream.JetStream {
+func deaf(t *testing.T, server *testenv.NATSServer, to ...string) jetstream.JetStream {
 	t.Helper()
 	var may jwt.Permissions
 	may.Pub.Allow.Add(">")
@@ -43,8 +43,8 @@ func deaf(t *testing.T, server *parts.NATSServer, to ...string) jetstream.JetStr
 // hold up none of the others; what was known of them stays.
 func TestSilentStream(t *testing.T) {
 	t.Parallel()
-	server := parts.NATS(t, parts.NATSOptions{Operator: true})
-	parts.CreateSite(t, server.JetStream(t), "hub")
+	server := testenv.NATS(t, testenv.NATSOptions{Operator: true})
+	testenv.CreateSite(t, server.JetStream(t), "hub")
 	var p plan.BusPlan
 	for _, name := range []string{"a", "b"} {
 		stream := wire.ConsumerStream("hub", name)

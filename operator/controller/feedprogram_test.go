@@ -21,8 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -30,7 +30,7 @@ import (
 
 // startFeedServer runs the real program as the Deployment says: its flags, with its
 // Secrets as files.
-func (w *world) startFeedServer() *parts.FeedServer {
+func (w *world) startFeedServer() *testenv.FeedServer {
 	w.t.Helper()
 	w.awaitSecret("hub-feed-server-jetstream", plan.KeyUserCreds)
 	d := &appsv1.Deployment{}
@@ -57,7 +57,7 @@ func (w *world) startFeedServer() *parts.FeedServer {
 			flags = append(flags, strings.ReplaceAll(arg, "=/etc/", "="+root+"/etc/"))
 		}
 	}
-	return parts.StartFeedServer(w.t, parts.FeedServerOptions{Site: "hub", NATS: w.nats, Pod: "feed-0", Flags: flags})
+	return testenv.StartFeedServer(w.t, testenv.FeedServerOptions{Site: "hub", NATS: w.nats, Pod: "feed-0", Flags: flags})
 }
 
 // anyKey is one that the Secrets which feed servers mount have.

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
@@ -35,7 +35,7 @@ import (
 )
 
 var (
-	api    *parts.KubernetesAPI
+	api    *testenv.KubernetesAPI
 	scheme *runtime.Scheme
 )
 
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard())
 	var err error
-	if api, err = parts.StartKubernetes(); err == nil {
+	if api, err = testenv.StartKubernetes(); err == nil {
 		defer func() { _ = api.Stop() }()
 		scheme, err = operator.NewScheme()
 	}
@@ -64,7 +64,7 @@ func run(m *testing.M) int {
 
 // patience is how long a test waits for what must come. It says nothing about
 // how long it takes.
-const patience = parts.Patience
+const patience = testenv.Patience
 
 // world is a namespace with an operator of its own, a NATS server in operator
 // mode and an S3 server, both with TLS.
@@ -72,8 +72,8 @@ type world struct {
 	client.Client
 	t         *testing.T
 	namespace string
-	nats      *parts.NATSServer
-	minio     *parts.MinIOServer
+	nats      *testenv.NATSServer
+	minio     *testenv.MinIOServer
 	metrics   *prometheus.Registry
 	// between, where set, lies between the operator and the API server.
 	between func(http.RoundTripper) http.RoundTripper
@@ -94,8 +94,8 @@ func newWorld(t *testing.T) *world {
 	}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
-	w.nats = parts.NATS(t, parts.NATSOptions{Operator: true, TLS: true, AnyClient: true, Domain: "hub", TakesLeaves: true})
-	w.minio = parts.MinIO(t, parts.MinIOOptions{TLS: true})
+	w.nats = testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, AnyClient: true, Domain: "hub", TakesLeaves: true})
+	w.minio = testenv.MinIO(t, testenv.MinIOOptions{TLS: true})
 	w.secret("s3", map[string]string{"accessKeyID": w.minio.AccessKeyID, "secretAccessKey": w.minio.SecretAccessKey})
 	w.secret("account", map[string]string{"account.seed": w.nats.AccountSeed, "account.id": w.nats.AccountID})
 	w.secret("consumers", map[string]string{"account.seed": w.nats.ConsumersSeed, "account.id": w.nats.ConsumersID})

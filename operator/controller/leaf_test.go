@@ -15,14 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
 // leaf starts a NATS server elsewhere that links to ours with the credentials in
 // the Secret, and has the streams of a Site.
-func (w *world) leaf(code string) *parts.NATSServer {
+func (w *world) leaf(code string) *testenv.NATSServer {
 	w.t.Helper()
 	var secret corev1.Secret
 	eventually(w.t, "the leaf's credentials should be there", func() error {
@@ -36,9 +36,9 @@ func (w *world) leaf(code string) *parts.NATSServer {
 		nc.Close()
 		w.t.Error("a client came in with the credentials of a leaf")
 	}
-	server := parts.NATS(w.t, parts.NATSOptions{Operator: true, Domain: code,
-		LeafOf: &parts.LeafLink{Address: w.nats.LeafAddress(), CA: w.nats.CA, Creds: creds}})
-	parts.CreateSite(w.t, server.JetStream(w.t), code)
+	server := testenv.NATS(w.t, testenv.NATSOptions{Operator: true, Domain: code,
+		LeafOf: &testenv.LeafLink{Address: w.nats.LeafAddress(), CA: w.nats.CA, Creds: creds}})
+	testenv.CreateSite(w.t, server.JetStream(w.t), code)
 	return server
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -106,7 +106,7 @@ func registryOf(n int) plan.RegistryChange {
 // farRegistry is a registry whose server is 5 ms away.
 func farRegistry(t *testing.T) (*farServer, jetstream.JetStream, jetstream.KeyValue) {
 	t.Helper()
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	way := far(t, strings.TrimPrefix(server.URL(), "nats://"), 5*time.Millisecond)
 	nc, err := nats.Connect("nats://"+way.listener.Addr().String(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/substorm/substorm/bench/internal/crowd"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -31,8 +31,8 @@ const (
 // Site is a Site with one Feed of one instrument that anybody may read, and
 // feed-server in a process of its own.
 type Site struct {
-	NATS   *parts.NATSServer
-	Server *parts.FeedServer
+	NATS   *testenv.NATSServer
+	Server *testenv.FeedServer
 	JS     jetstream.JetStream
 	// Supply publishes on the channel raw.
 	Supply *Supply
@@ -54,9 +54,9 @@ func Flows(flows []wire.FlowEntry) []wire.ConsumerEntry {
 // NewSite starts a Site with consumers, of whom UID, Generation, Feed and
 // MaxConnections are filled in.
 func NewSite(l testing.TB, consumers []wire.ConsumerEntry) *Site {
-	s := &Site{NATS: parts.NATS(l, parts.NATSOptions{})}
+	s := &Site{NATS: testenv.NATS(l, testenv.NATSOptions{})}
 	s.JS = s.NATS.JetStream(l)
-	parts.CreateSite(l, s.JS, SiteCode)
+	testenv.CreateSite(l, s.JS, SiteCode)
 	if err := widen(s.JS); err != nil {
 		l.Fatal(err)
 	}
@@ -64,14 +64,14 @@ func NewSite(l testing.TB, consumers []wire.ConsumerEntry) *Site {
 		c := &consumers[i]
 		c.UID, c.Generation, c.Feed, c.MaxConnections = "uid-"+c.Consumer, 1, Feed, 10
 	}
-	instrument := parts.InstrumentUDP(Instrument, 4000)
+	instrument := testenv.InstrumentUDP(Instrument, 4000)
 	instrument.Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
-	s.NATS.Declare(l, SiteCode, parts.Registry{
+	s.NATS.Declare(l, SiteCode, testenv.Registry{
 		Revision:    1,
 		Instruments: []wire.InstrumentEntry{instrument}, Consumers: consumers,
 		Feeds: []wire.FeedEntry{{UID: "uid-feed", Generation: 1, Feed: Feed, Telemetry: wire.ObservationStream(SiteCode), Instruments: []string{Instrument}}},
 	})
-	s.Server = parts.StartFeedServer(l, parts.FeedServerOptions{Site: SiteCode, NATS: s.NATS})
+	s.Server = testenv.StartFeedServer(l, testenv.FeedServerOptions{Site: SiteCode, NATS: s.NATS})
 	s.Supply = s.NewSupply("raw")
 	return s
 }

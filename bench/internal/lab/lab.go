@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lab lets a benchmark start the real parts of package e2e/parts, which
+// Package lab lets a benchmark start the real parts of package internal/testenv, which
 // are made for tests, and ends what it started.
 package lab
 

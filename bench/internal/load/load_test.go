@@ -10,7 +10,7 @@ import (
 
 	"github.com/substorm/substorm/bench/internal/load"
 	"github.com/substorm/substorm/bench/internal/receiver"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestReceivers(t *testing.T) {
 	for kind, answer := range map[receiver.Kind]load.Answer{
 		receiver.Old: load.Word, receiver.Static: load.Word, receiver.Hash: load.Receipt, receiver.Gateway: load.Receipt,
 	} {
-		p := receiver.Start(t, receiver.Options{Kind: kind, Port: parts.FreePort(t), Dir: t.TempDir()})
+		p := receiver.Start(t, receiver.Options{Kind: kind, Port: testenv.FreePort(t), Dir: t.TempDir()})
 		o := load.Order{Address: p.Address, Answer: answer, Size: 100_000, Senders: 3}
 		flat, held, paced, wrong := o, o, o, o
 		held.Hold, held.Process = true, p.PID()

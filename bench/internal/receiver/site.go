@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/bench/internal/process"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -23,8 +23,8 @@ type Backends struct {
 
 // StartBackends starts MinIO and NATS (synced) and makes the Site's streams and bucket.
 func StartBackends(l testing.TB) Backends {
-	nats, minio := parts.NATS(l, parts.NATSOptions{}), parts.MinIO(l, parts.MinIOOptions{})
-	parts.CreateSite(l, nats.JetStream(l), SiteCode)
+	nats, minio := testenv.NATS(l, testenv.NATSOptions{}), testenv.MinIO(l, testenv.MinIOOptions{})
+	testenv.CreateSite(l, nats.JetStream(l), SiteCode)
 	minio.Bucket(l, BucketName)
 	return Backends{Bucket: BucketOf(minio.Config(BucketName)), NATS: nats.URL()}
 }
@@ -57,7 +57,7 @@ func (b Backends) ManyNotices(ctx context.Context) error {
 // StartSite starts a gateway with a volume of its own. Of o, Kind, Port, Dir and
 // the backends are filled in.
 func StartSite(l testing.TB, b Backends, o Options) *Process {
-	o.Kind, o.Port, o.Dir, o.Objects, o.NATS = Site, parts.FreePort(l), l.TempDir(), b.Bucket, b.NATS
+	o.Kind, o.Port, o.Dir, o.Objects, o.NATS = Site, testenv.FreePort(l), l.TempDir(), b.Bucket, b.NATS
 	return Start(l, o)
 }
 

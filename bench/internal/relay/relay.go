@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // Relay is one way to a server.
@@ -20,7 +20,7 @@ type Relay struct {
 
 // Start opens a relay to an address, which ends with the lab.
 func Start(l testing.TB, target string) (*Relay, error) {
-	listener, err := net.Listen("tcp", parts.Loopback(0))
+	listener, err := net.Listen("tcp", testenv.Loopback(0))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/substorm/substorm/bench/internal/process"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // Nginx is nginx with one worker, which serves a folder's files from the page cache.
@@ -28,7 +28,7 @@ func StartNginx(l testing.TB, cores []int) (*Nginx, error) {
 		return nil, fmt.Errorf("the peer is nginx: install nginx: %w", err)
 	}
 	dir := l.TempDir()
-	n := &Nginx{address: parts.Loopback(parts.FreePort(l)), root: filepath.Join(dir, "files")}
+	n := &Nginx{address: testenv.Loopback(testenv.FreePort(l)), root: filepath.Join(dir, "files")}
 	// In one process, which need not change its user to read the folder.
 	config := fmt.Sprintf(`daemon off;
 master_process off;

@@ -23,10 +23,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/bench/internal/process"
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/archivist"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -60,11 +60,11 @@ type Options struct {
 
 // Site is one whose archive feed-server serves, in a process of its own on ServerCores.
 type Site struct {
-	NATS   *parts.NATSServer
-	MinIO  *parts.MinIOServer
+	NATS   *testenv.NATSServer
+	MinIO  *testenv.MinIOServer
 	Store  objectstore.Store
 	JS     jetstream.JetStream
-	Server *parts.FeedServer
+	Server *testenv.FeedServer
 	lab    testing.TB
 	// flags of every feed-server.
 	flags []string
@@ -81,10 +81,10 @@ func Camera(name string, cadence time.Duration) wire.InstrumentEntry {
 
 // NewSite starts a Site without objects.
 func NewSite(l testing.TB, o Options) *Site {
-	s := &Site{lab: l, NATS: parts.NATS(l, parts.NATSOptions{Unsynced: true}), MinIO: parts.MinIO(l, parts.MinIOOptions{})}
+	s := &Site{lab: l, NATS: testenv.NATS(l, testenv.NATSOptions{Unsynced: true}), MinIO: testenv.MinIO(l, testenv.MinIOOptions{})}
 	s.JS, s.Store = s.NATS.JetStream(l), s.MinIO.Bucket(l, Bucket)
-	parts.CreateSite(l, s.JS, SiteCode)
-	s.NATS.Declare(l, SiteCode, parts.Registry{Revision: 1, Instruments: o.Instruments})
+	testenv.CreateSite(l, s.JS, SiteCode)
+	s.NATS.Declare(l, SiteCode, testenv.Registry{Revision: 1, Instruments: o.Instruments})
 	s.list(o.Instruments)
 	secrets := filepath.Join(l.TempDir(), "s3")
 	if err := errors.Join(os.Mkdir(secrets, 0o700),
@@ -101,7 +101,7 @@ func NewSite(l testing.TB, o Options) *Site {
 // Start starts a feed-server with more flags; it is Server from now on.
 func (s *Site) Start(flags ...string) {
 	oneProcessor(func() {
-		s.Server = parts.StartFeedServer(s.lab, parts.FeedServerOptions{Site: SiteCode, NATS: s.NATS, Flags: append(slices.Clone(s.flags), flags...)})
+		s.Server = testenv.StartFeedServer(s.lab, testenv.FeedServerOptions{Site: SiteCode, NATS: s.NATS, Flags: append(slices.Clone(s.flags), flags...)})
 	})
 	s.Pin(s.Server.PID(), ServerCores)
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube"
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // Cluster is an API server without nodes.
@@ -25,7 +25,7 @@ type Cluster struct {
 // Start starts an API server that ends with the test.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
-	server := parts.Kubernetes(t)
+	server := testenv.Kubernetes(t)
 	c := &Cluster{Kubeconfig: server.Kubeconfig(t, "administrator", "system:masters")}
 	cluster, err := kube.New(server.Config, "default")
 	if err != nil {

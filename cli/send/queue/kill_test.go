@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // asFiller makes the test binary fill a queue, and say what is in it.
@@ -189,10 +189,10 @@ func TestKill(t *testing.T) {
 // after it, whole. With the syncs left out it is not: so the test would see.
 func TestPowerCut(t *testing.T) {
 	lost := func(unsafe bool) (all, gone int) {
-		disk, dir := parts.Disk(t)
+		disk, dir := testenv.Disk(t)
 		// Killed first, so that nothing is promised after the cut.
 		owed := life(t, dir, unsafe, time.Duration(300+rand.IntN(400))*time.Millisecond)
-		return len(owed), missing(t, filepath.Join(parts.CutPower(t, disk), "queue"), owed)
+		return len(owed), missing(t, filepath.Join(testenv.CutPower(t, disk), "queue"), owed)
 	}
 	for range 3 {
 		all, gone := lost(false)

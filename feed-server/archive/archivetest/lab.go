@@ -23,7 +23,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/registry"
@@ -31,6 +30,7 @@ import (
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -56,8 +56,8 @@ var (
 // Lab is one archive.
 type Lab struct {
 	testing.TB
-	MinIO     *parts.MinIOServer
-	NATS      *parts.NATSServer
+	MinIO     *testenv.MinIOServer
+	NATS      *testenv.NATSServer
 	Store     objectstore.Store
 	JetStream jetstream.JetStream
 	Catalog   *catalog.Catalog
@@ -86,7 +86,7 @@ func (l *Lab) Asked() []string {
 func New(t testing.TB, more ...wire.InstrumentEntry) *Lab {
 	t.Helper()
 	l := &Lab{
-		TB: t, MinIO: parts.MinIO(t, parts.MinIOOptions{}), NATS: parts.NATS(t, parts.NATSOptions{Unsynced: true}),
+		TB: t, MinIO: testenv.MinIO(t, testenv.MinIOOptions{}), NATS: testenv.NATS(t, testenv.NATSOptions{Unsynced: true}),
 		Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	}
 	l.Store, l.JetStream = l.MinIO.Bucket(t, Bucket), l.NATS.JetStream(t)
@@ -94,7 +94,7 @@ func New(t testing.TB, more ...wire.InstrumentEntry) *Lab {
 		Instrument: Camera, UID: "camera", Generation: 1, MediaType: "image/jpeg", CadenceMillis: 10_000, Access: Public,
 		Rights: &wire.RightsEntry{License: "CC-BY-4.0", DOI: "10.5555/thule", Citation: "Thule <2026>", Credit: "Image: Thule"},
 	}}, more...)...)
-	parts.CreateSite(t, l.JetStream, Site)
+	testenv.CreateSite(t, l.JetStream, Site)
 	l.index()
 	l.Catalog = catalog.New(catalog.Config{Site: Site, JetStream: l.JetStream, Store: l.Store, Log: l.Logger, Registerer: prometheus.NewRegistry()})
 	ctx, stop := context.WithCancel(t.Context())
@@ -307,7 +307,7 @@ func (l *Lab) read(method, path string, headers []string) Answer {
 // Until asks until an answer is right.
 func (l *Lab) Until(what string, right func() bool) {
 	l.Helper()
-	for deadline := time.Now().Add(parts.Patience); !right(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !right(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.Fatalf("never: %s", what)
 		}

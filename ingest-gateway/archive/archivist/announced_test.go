@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -38,6 +38,6 @@ func TestAnnouncedColumn(t *testing.T) {
 	if err := l.js.DeleteKeyValue(t.Context(), wire.LedgerBucket(l.site)); err != nil {
 		t.Fatal(err)
 	}
-	parts.CreateSite(t, l.js, l.site)
+	testenv.CreateSite(t, l.js, l.site)
 	says("the ledger was lost", 5, 1)
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -155,7 +155,7 @@ func TestStreamsMadeAnew(t *testing.T) {
 	}
 	forgotten := l.putObject(camera, object{now.Add(time.Second), "stored while there was no stream"}).Key
 	time.Sleep(2 * time.Millisecond) // an epoch is a millisecond
-	parts.CreateSite(t, l.js, l.site)
+	testenv.CreateSite(t, l.js, l.site)
 	l.leaseTTL()
 	second := l.send(camera, now.Add(2*time.Second), "frame after").Key
 	for range 3 {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -50,7 +50,7 @@ func TestImportedTree(t *testing.T) {
 		t.Fatal(err) // so that it takes the same notices anew
 	}
 	time.Sleep(2 * time.Millisecond) // an epoch is a millisecond
-	parts.CreateSite(t, l.js, l.site)
+	testenv.CreateSite(t, l.js, l.site)
 	l.leaseTTL()
 	for _, n := range tree {
 		l.announce(n)

@@ -26,10 +26,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -43,14 +43,14 @@ const (
 
 // servers are real ones that the tests of one function share.
 type servers struct {
-	nats  *parts.NATSServer
-	minio *parts.MinIOServer
+	nats  *testenv.NATSServer
+	minio *testenv.MinIOServer
 }
 
 func start(t *testing.T) servers {
 	t.Helper()
 	t.Parallel() // they wait more than they work
-	return servers{parts.NATS(t, parts.NATSOptions{}), parts.MinIO(t, parts.MinIOOptions{})}
+	return servers{testenv.NATS(t, testenv.NATSOptions{}), testenv.MinIO(t, testenv.MinIOOptions{})}
 }
 
 // lab is one Site on them.
@@ -72,7 +72,7 @@ func (s servers) site(t *testing.T, code string) *lab {
 			camera: {Instrument: camera, RepeatWindowMillis: (24 * time.Hour).Milliseconds()},
 			mag:    {Instrument: mag, SegmentAgeMillis: 300, SegmentSize: 1 << 20},
 		}}
-	parts.CreateSite(t, l.js, code)
+	testenv.CreateSite(t, l.js, code)
 	t.Cleanup(func() { // gives the disk back that is reserved for it
 		for _, name := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {
 			_ = l.js.DeleteStream(context.WithoutCancel(t.Context()), name)
@@ -350,7 +350,7 @@ func (l *lab) ledger(instrument string, day wire.Day, step wire.Step) wire.Total
 // await waits until a condition holds.
 func (l *lab) await(what string, holds func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(parts.Patience); !holds(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.t.Fatalf("after a minute still not: %s", what)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -74,7 +74,7 @@ func (l *lab) countOf(subjects string) uint64 {
 func TestLeafIsPassedOver(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	servers := servers{parts.NATS(t, parts.NATSOptions{Dir: folder}), parts.MinIO(t, parts.MinIOOptions{})}
+	servers := servers{testenv.NATS(t, testenv.NATSOptions{Dir: folder}), testenv.MinIO(t, testenv.MinIOOptions{})}
 	hub, leaf := servers.site(t, "thule"), servers.site(t, "north")
 	now := time.Now().UTC()
 	hub.sources(leaf, 64<<20)

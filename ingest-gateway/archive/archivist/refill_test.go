@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -24,7 +24,7 @@ func (l *lab) recreateNotices(change func(*jetstream.StreamConfig)) {
 	if err := l.js.DeleteStream(l.t.Context(), wire.NoticeStream(l.site)); err != nil {
 		l.t.Fatal(err)
 	}
-	parts.CreateSite(l.t, l.js, l.site)
+	testenv.CreateSite(l.t, l.js, l.site)
 	l.leaseTTL()
 	if change == nil {
 		return
@@ -263,7 +263,7 @@ func TestRefillOfAStreamThatStands(t *testing.T) {
 	if err := l.js.DeleteKeyValue(t.Context(), wire.CursorBucket(l.site)); err != nil {
 		t.Fatal(err)
 	}
-	parts.CreateSite(t, l.js, l.site)
+	testenv.CreateSite(t, l.js, l.site)
 	l.leaseTTL()
 	noted, err := l.kv(wire.CursorBucket(l.site)).Watch(t.Context(), wire.RefillCursorKey, jetstream.UpdatesOnly())
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/deletion"
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -179,8 +179,8 @@ func (s *many) list(t *testing.T) {
 // A day of many packs, of which every second is still named, is collected in bounded memory,
 // by as many looks at its manifests as its packs and the members that go need, and no more.
 func TestManyPacksWithMembers(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, site)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, site)
 	s := &many{files: map[string][]byte{}, gone: make([]bool, manyPacks+1)}
 	s.list(t)
 	for _, err := range manifest.Records(t.Context(), s, site, "sonde", day) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -28,9 +28,9 @@ func volumeNow(t *testing.T, dir string) string {
 // TestResolvedOnce: an object that ends in the spool is counted once, whether the gateway is killed before or after the
 // object has left the spool, ends in order while it cannot leave, or tries again itself.
 func TestResolvedOnce(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	now := time.Now()
 	n := noticeOf("spooled", "one", now)
 	left, full := func() error { return nil }, errors.New("no space left on device")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -43,9 +43,9 @@ func TestMain(m *testing.M) {
 // TestKilled lets a gateway live several times and be killed at any moment, at times with the server away. What it
 // received, completed by what the streams hold, is then just that, and all that was begun is accounted for.
 func TestKilled(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	dir := t.TempDir()
 	intents := map[string]intent{}
 	lives := 8

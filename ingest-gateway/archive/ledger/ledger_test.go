@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -49,7 +49,7 @@ func (g *gatewayLife) announceObjects(t *testing.T, name string, n int, at time.
 	}
 }
 
-func open(t *testing.T, server *parts.NATSServer, dir, incarnation string) *gatewayLife {
+func open(t *testing.T, server *testenv.NATSServer, dir, incarnation string) *gatewayLife {
 	t.Helper()
 	g, err := openGateway(context.WithoutCancel(t.Context()), server.URL(), dir, incarnation)
 	if err != nil {
@@ -66,7 +66,7 @@ func awaitEntry(t *testing.T, js jetstream.JetStream, instrument string, day wir
 		t.Fatal(err)
 	}
 	var e wire.LedgerEntry
-	for deadline := time.Now().Add(parts.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		v, err := kv.Get(t.Context(), wire.LedgerKey(instrument, day, step, gateway))
 		if err != nil {
 			continue
@@ -84,9 +84,9 @@ func awaitEntry(t *testing.T, js jetstream.JetStream, instrument string, day wir
 
 // TestDayForgottenAndBack: a day that was dropped from memory and is counted in again goes on where it was.
 func TestDayForgottenAndBack(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	dir := t.TempDir()
 	g := open(t, server, dir, "one")
 	old := time.Now().Add(-10 * 24 * time.Hour)
@@ -97,7 +97,7 @@ func TestDayForgottenAndBack(t *testing.T) {
 	first := awaitEntry(t, js, camera, day, wire.StepReceived, func(e wire.LedgerEntry) bool {
 		return e.Incarnations["one"].Objects == 3 && e.Incarnations["one"].Acknowledged == 3 && e.Incarnations["one"].Dropped != nil
 	})
-	for deadline := time.Now().Add(parts.Patience); g.ledger.Cells() > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); g.ledger.Cells() > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the day stays in memory")
 		}
@@ -132,9 +132,9 @@ func TestDayForgottenAndBack(t *testing.T) {
 // TestCountersLost: a power cut left nothing in the counters of an incarnation. What it wrote to have received stays, and
 // may be more than is known.
 func TestCountersLost(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	dir := t.TempDir()
 	now := time.Now()
 	g := open(t, server, dir, "one")
@@ -159,9 +159,9 @@ func TestCountersLost(t *testing.T) {
 
 // TestMachineRestarted: counters of another boot of the machine may lack what had not got to the disk.
 func TestMachineRestarted(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	dir := t.TempDir()
 	now := time.Now()
 	g := open(t, server, dir, "one")
@@ -178,15 +178,15 @@ func TestMachineRestarted(t *testing.T) {
 // TestKilledWhileItCloses: totals that are final on the volume, and not in the ledger when the process is killed, are
 // written by the next incarnation, also where the ledger had all there was before.
 func TestKilledWhileItCloses(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	dir, now := t.TempDir(), time.Now()
 	one := open(t, server, dir, "one")
 	one.announceObjects(t, "one", 1, now)
 	one.vanish(t)
 	two := open(t, server, dir, "two")
-	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
 		ended, err := os.ReadFile(filepath.Join(dir, "ended.json"))
 		if err == nil && strings.Contains(string(ended), `"epoch"`) { // of the ledger that has all of one's
 			break
@@ -202,7 +202,7 @@ func TestKilledWhileItCloses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	closed := make(chan error, 1)
 	go func() { closed <- two.ledger.Close(ctx) }()
-	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(dir, "two.counters")); os.IsNotExist(err) {
 			break
 		}
@@ -229,9 +229,9 @@ func TestKilledWhileItCloses(t *testing.T) {
 // TestLedgerMadeAnew: a gateway that lives on writes once more what it counted, its lives before included, into a bucket
 // that was lost, also of what does not change any more.
 func TestLedgerMadeAnew(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	dir := t.TempDir()
 	now := time.Now()
 	g := open(t, server, dir, "one")
@@ -254,7 +254,7 @@ func TestLedgerMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Millisecond) // a stream's epoch is the millisecond of its creation
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	all()
 	// The same, while the gateway is away: the next life knows it from the volume.
 	g.vanish(t)
@@ -262,7 +262,7 @@ func TestLedgerMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Millisecond)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	h := open(t, server, dir, "three")
 	defer h.close()
 	all()
@@ -270,9 +270,9 @@ func TestLedgerMadeAnew(t *testing.T) {
 
 // TestDamagedFiles: whatever a power cut left, the ledger opens.
 func TestDamagedFiles(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	dir := t.TempDir()
 	g := open(t, server, dir, "zero")
 	g.announceObjects(t, "w", 2, time.Now())

@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // Two pods with one name, as when a pod was given up behind a partition and made anew: what
 // each counts stays in the ledger.
 func TestTwins(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Unsynced: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)
-	parts.CreateSite(t, js, site)
+	testenv.CreateSite(t, js, site)
 	now := time.Now()
 	day := wire.DayOf(now)
 	lives := map[string]*gatewayLife{}

@@ -9,15 +9,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // A writer that begins anew in the same process counts what it refuses from one, and says
 // that this is another count.
 func TestRefusalsOfTwoWriters(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, "thule")
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, "thule")
 	status, err := js.KeyValue(t.Context(), wire.StatusBucket("thule"))
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -23,8 +23,8 @@ func (leased) Check() error { return nil }
 // What is found again of an object whose purge still waits for partners is added to that
 // purge: who asked, and who confirmed, stays, and the bytes go.
 func TestFoundAgainWhileItWaits(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, "thule")
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, "thule")
 	cursors, err := js.KeyValue(t.Context(), wire.CursorBucket("thule"))
 	if err != nil {
 		t.Fatal(err)
@@ -99,8 +99,8 @@ func TestFoundAgainWhileItWaits(t *testing.T) {
 // Whether an original is to be removed is asked of the leader of the bucket: what else
 // answers for it may not know of the removal yet.
 func TestRemovalIsAskedOfTheLeader(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, "thule")
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, "thule")
 	bucket := wire.CursorBucket("thule")
 	cursors, err := js.KeyValue(t.Context(), bucket)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -48,8 +48,8 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, js: parts.NATS(t, parts.NATSOptions{}).JetStream(t), store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")}
-	parts.CreateSite(t, l.js, site)
+	l := &lab{t: t, js: testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), store: testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")}
+	testenv.CreateSite(t, l.js, site)
 	return l
 }
 
@@ -235,7 +235,7 @@ func TestLostEntries(t *testing.T) {
 		if err := room.pass(t.Context(), noon); !errors.Is(err, jetstream.ErrStreamNotFound) {
 			t.Errorf("without the bucket: %v", err)
 		}
-		parts.CreateSite(t, l.js, site)
+		testenv.CreateSite(t, l.js, site)
 		l.pass(room, noon.Add(2*time.Hour))
 		if diff := cmp.Diff(want, l.kept()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -347,7 +347,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
-		for end := time.Now().Add(parts.Patience); len(l.stored()) == 0 && time.Now().Before(end); {
+		for end := time.Now().Add(testenv.Patience); len(l.stored()) == 0 && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		cancel()

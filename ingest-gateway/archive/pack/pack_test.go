@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -123,7 +123,7 @@ func TestPlainTar(t *testing.T) {
 
 // TestMembersOfAStore: the headers are read by parts, past large members.
 func TestMembersOfAStore(t *testing.T) {
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	key := wire.PackKey("thule", sampleTime, "gateway-0", "one", 1)
 	var out bytes.Buffer
 	w := NewWriter(key, &out)

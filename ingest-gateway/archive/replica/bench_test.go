@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -54,7 +54,7 @@ func BenchmarkCopies(b *testing.B) {
 		}
 		run("spool", func(n wire.Notice) error { return local.Object(n, bytes.NewReader(data), n.Size) })
 		_ = local.Close()
-		certificates := parts.NewCA(b).Dir(b, "north", wire.GatewayName("north"))
+		certificates := testenv.NewCA(b).Dir(b, "north", wire.GatewayName("north"))
 		k := startKeeper(b, b.TempDir(), certificates, 8<<30)
 		p := peersOf(b, certificates, map[string]string{"north-1": k.address()})
 		run("copy", func(n wire.Notice) error {

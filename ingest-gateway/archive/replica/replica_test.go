@@ -18,13 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-const enough = parts.Patience
+const enough = testenv.Patience
 
 func random(seed byte, n int) []byte {
 	b := make([]byte, n)
@@ -132,7 +132,7 @@ func await(t *testing.T, what string, ok func() bool) {
 // Copies of any size are kept across a restart, once, and forgotten when they
 // are at home.
 func TestCopies(t *testing.T) {
-	dir, certificates := t.TempDir(), parts.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
+	dir, certificates := t.TempDir(), testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
 	k := startKeeper(t, dir, certificates, 1<<30)
 	p := peersOf(t, certificates, map[string]string{"north-1": k.address()})
 	var notices []wire.Notice
@@ -166,7 +166,7 @@ func TestCopies(t *testing.T) {
 // More large objects at a time than the peer has memory for: none waits for
 // another for ever.
 func TestManyCopiesAtOnce(t *testing.T) {
-	certificates := parts.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
+	certificates := testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
 	k := startKeeper(t, t.TempDir(), certificates, 1<<30)
 	p := peersOf(t, certificates, map[string]string{"north-1": k.address()})
 	const many = 200
@@ -192,7 +192,7 @@ func TestManyCopiesAtOnce(t *testing.T) {
 
 // What is not what its notice says, or does not fit, is not kept.
 func TestCopiesRefused(t *testing.T) {
-	certificates := parts.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
+	certificates := testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
 	k := startKeeper(t, t.TempDir(), certificates, 2<<20)
 	p := peersOf(t, certificates, map[string]string{"north-1": k.address()})
 	data := random(1, 1000)
@@ -218,12 +218,12 @@ func TestCopiesRefused(t *testing.T) {
 
 // Only the pool's own gateways are let in.
 func TestStrangers(t *testing.T) {
-	ca := parts.NewCA(t)
+	ca := testenv.NewCA(t)
 	certificates := ca.Dir(t, "north", wire.GatewayName("north"))
 	k := startKeeper(t, t.TempDir(), certificates, 1<<30)
 	data := random(1, 1000)
 	for name, dir := range map[string]string{
-		"of another authority":     parts.NewCA(t).Dir(t, "north", wire.GatewayName("north")),
+		"of another authority":     testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north")),
 		"of another pool":          ca.Dir(t, "south", wire.GatewayName("south")),
 		"of a server, and no pool": ca.Dir(t, "nats"),
 	} {
@@ -258,7 +258,7 @@ func TestStrangers(t *testing.T) {
 // A peer on the same node, one that drains, and one that is silent get nothing;
 // one that does not answer is passed over.
 func TestWhoIsAPeer(t *testing.T) {
-	certificates := parts.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
+	certificates := testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
 	k := startKeeperAs(t, "north-2", t.TempDir(), certificates, 1<<30)
 	data := random(1, 1000)
 	long := time.Now().Add(-time.Hour)
@@ -315,7 +315,7 @@ func TestWhenCopiesGoHome(t *testing.T) {
 		"it is silent":                        {Owner{Silent: time.Hour, SpoolSince: n.ReceivedAt.Add(-time.Hour)}, true, true},
 		"it is silent for a moment":           {Owner{Silent: time.Second, SpoolSince: n.ReceivedAt.Add(-time.Hour)}, true, false},
 	} {
-		k := startKeeper(t, t.TempDir(), parts.NewCA(t).Dir(t, "north", wire.GatewayName("north")), 1<<30)
+		k := startKeeper(t, t.TempDir(), testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north")), 1<<30)
 		if err := k.Keep(t.Context(), "north-0", n, bytes.NewReader(data)); err != nil {
 			t.Fatal(err)
 		}
@@ -361,7 +361,7 @@ func TestWhenCopiesGoHome(t *testing.T) {
 // A remembered address may be that of another pod by now, or of one on our own node: its
 // word that it keeps a copy counts for nothing, and a pod that was not meant keeps none.
 func TestReusedAddress(t *testing.T) {
-	certificates := parts.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
+	certificates := testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
 	k := startKeeper(t, t.TempDir(), certificates, 1<<30)
 	data := random(1, 100)
 	copyTo := func(name, node string) error {

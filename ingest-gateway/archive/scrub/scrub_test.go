@@ -16,9 +16,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -43,9 +43,9 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, js: parts.NATS(t, parts.NATSOptions{}).JetStream(t), store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"),
+	l := &lab{t: t, js: testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), store: testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive"),
 		metrics: NewMetrics(prometheus.NewRegistry())}
-	parts.CreateSite(t, l.js, site)
+	testenv.CreateSite(t, l.js, site)
 	var err error
 	if l.status, err = l.js.KeyValue(t.Context(), wire.StatusBucket(site)); err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func (l *lab) known() map[string]wire.DamageCause {
 
 func (l *lab) await(what string, want map[string]wire.DamageCause) {
 	l.t.Helper()
-	deadline := time.Now().Add(parts.Patience)
+	deadline := time.Now().Add(testenv.Patience)
 	for !cmp.Equal(want, l.known()) {
 		if time.Now().After(deadline) {
 			l.t.Fatalf("%s (-want +got):\n%s", what, cmp.Diff(want, l.known()))
@@ -178,7 +178,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC)
 // done waits until a pass has come to its end.
 func (l *lab) done() {
 	l.t.Helper()
-	for deadline := time.Now().Add(parts.Patience); !l.cursor().Done; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !l.cursor().Done; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.t.Fatal("the pass does not end")
 		}
@@ -241,7 +241,7 @@ func TestFindings(t *testing.T) {
 	}
 	want[late.ID] = wire.DamageDamaged
 	l.await("claimed", want)
-	for deadline := time.Now().Add(parts.Patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := l.status.Get(t.Context(), wire.DamageKey(camera, whole.ID)); errors.Is(err, jetstream.ErrKeyNotFound) {
 			break
 		}
@@ -265,7 +265,7 @@ func TestFindings(t *testing.T) {
 	l.put(wire.ManifestVersionKey(site, camera, "2026-11-21", 1), string(data))
 	l.run(time.Millisecond)
 	l.await("healed", map[string]wire.DamageCause{late.ID: wire.DamageDamaged})
-	for deadline := time.Now().Add(parts.Patience); l.ledger("2026-11-21").Objects != 0; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); l.ledger("2026-11-21").Objects != 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the ledger keeps what is healed: %+v", l.ledger("2026-11-21"))
 		}

@@ -9,17 +9,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // What an instrument declares of its datagrams says when a segment was observed, and
 // what is not as declared is in it all the same.
 func TestObservedByPayload(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, site)
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, site)
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	for i, payload := range []string{"2020-01-01T00:00:02.5Z,1\n2020-01-01T00:00:01Z,2\n", "no sample", "2020-01-01T00:00:09Z,3"} {
 		publish(t, js, payload, wire.Datagram{ReceivedAt: noon.Add(time.Duration(i)), Source: netip.MustParseAddrPort("192.0.2.7:1"), Payload: []byte(payload)})
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -33,8 +33,8 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, js: parts.NATS(t, parts.NATSOptions{}).JetStream(t), store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")}
-	parts.CreateSite(t, l.js, site)
+	l := &lab{t: t, js: testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), store: testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")}
+	testenv.CreateSite(t, l.js, site)
 	var err error
 	if l.epoch, _, err = stream.Epoch(t.Context(), l.js, wire.ObservationStream(site)); err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestCursorsLost(t *testing.T) {
 	if err := l.js.DeleteKeyValue(t.Context(), wire.CursorBucket(site)); err != nil {
 		t.Fatal(err)
 	}
-	parts.CreateSite(t, l.js, site)
+	testenv.CreateSite(t, l.js, site)
 	l.publish("one", 7)
 	l.publish("one", 2)
 	l.archived(9)
@@ -202,7 +202,7 @@ func TestCursorsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	parts.CreateSite(t, l.js, site)
+	testenv.CreateSite(t, l.js, site)
 	l.publish("one", 8)
 	l.archived(10)
 	if got := stored(t, l.js, instrument, wire.DayOf(noon)); got.Datagrams != 8 {

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -138,7 +138,7 @@ func stored(t *testing.T, js jetstream.JetStream, of string, day wire.Day) wire.
 
 func await(t *testing.T, what string, done <-chan error, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(parts.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
 		select {
 		case err := <-done:
 			t.Fatalf("before %s the cutter ended: %v", what, err)
@@ -153,11 +153,11 @@ func await(t *testing.T, what string, done <-chan error, holds func() bool) {
 // While JetStream refuses to write a cursor or the ledger the cutter waits, and
 // goes on as if nothing had been.
 func TestRefusedRequests(t *testing.T) {
-	server, minio := parts.NATS(t, parts.NATSOptions{}), parts.MinIO(t, parts.MinIOOptions{})
+	server, minio := testenv.NATS(t, testenv.NATSOptions{}), testenv.MinIO(t, testenv.MinIOOptions{})
 	for request, bucket := range map[string]string{requestCursor: wire.CursorBucket(site), requestLedger: wire.LedgerBucket(site)} {
 		t.Run(request, func(t *testing.T) {
 			js := server.JetStream(t)
-			parts.CreateSite(t, js, site)
+			testenv.CreateSite(t, js, site)
 			defer func() {
 				for _, name := range []string{wire.ObservationStream(site), wire.NoticeStream(site),
 					"KV_" + wire.CursorBucket(site), "KV_" + wire.LedgerBucket(site)} {
@@ -202,9 +202,9 @@ func TestRefusedRequests(t *testing.T) {
 
 // A cutter whose entry another wrote is fenced: it ends and does not wait.
 func TestFenced(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, site)
-	c := newCutter(t, js, parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"))
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, site)
+	c := newCutter(t, js, testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive"))
 	if err := c.begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -233,9 +233,9 @@ func TestFenced(t *testing.T) {
 // Messages whose subject names no channel, or no instrument, are counted once,
 // by whatever cutter and however often the stream is scanned.
 func TestUnknownChannels(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
-	parts.CreateSite(t, js, site)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	testenv.CreateSite(t, js, site)
 	day := wire.DayOf(noon)
 	send := func() {
 		publishRaw(t, js, wire.ObservationSubject(site, instrument, "Raw_"), message(3), says(3))

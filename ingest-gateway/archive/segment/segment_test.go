@@ -28,9 +28,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -245,8 +245,8 @@ func publish(t *testing.T, js jetstream.JetStream, id string, datagrams ...wire.
 
 // Two cutters with two scratch files give the same object for a range.
 func TestSameRangeSameObject(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{}).JetStream(t)
-	parts.CreateSite(t, js, site)
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, site)
 	for i, d := range samples() {
 		if len(d.Payload) < 1000 {
 			publish(t, js, fmt.Sprint(i), d, d)
@@ -292,9 +292,9 @@ func TestSameRangeSameObject(t *testing.T) {
 
 // A segment of 64 MiB is made without holding it in memory.
 func TestLargeSegmentInLittleMemory(t *testing.T) {
-	js := parts.NATS(t, parts.NATSOptions{Unsynced: true}).JetStream(t)
-	store := parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive")
-	parts.CreateSite(t, js, site)
+	js := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)
+	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	testenv.CreateSite(t, js, site)
 	payload := bytes.Repeat([]byte("0123456789abcdef"), 64)
 	datagrams := make([]wire.Datagram, 240)
 	for i := range datagrams {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -20,10 +20,10 @@ import (
 // after it, whole. With the syncs left out it is not: so the test would see.
 func TestPowerCut(t *testing.T) {
 	lost := func(t *testing.T, unsafe bool, after time.Duration) (receipts, missing int) {
-		disk, dir := parts.Disk(t)
+		disk, dir := testenv.Disk(t)
 		spool := filepath.Join(dir, "spool")
 		told := life(t, spool, 1, unsafe, after)
-		found := waitingAfterCut(t, filepath.Join(parts.CutPower(t, disk), "spool"), unsafe)
+		found := waitingAfterCut(t, filepath.Join(testenv.CutPower(t, disk), "spool"), unsafe)
 		for _, n := range told.receipts {
 			if !found[n] && !told.home[n] {
 				missing++

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/replica"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -35,7 +35,7 @@ func (l *lab) peer(t *testing.T) (*replica.Log, *replica.Peers) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificates, err := replica.LoadCertificates(parts.NewCA(t).Dir(t, "north", wire.GatewayName("north")), "north")
+	certificates, err := replica.LoadCertificates(testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north")), "north")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/archive/pack"
@@ -28,6 +27,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -35,8 +35,8 @@ import (
 // can be cut.
 type lab struct {
 	*Archive
-	nats    *parts.NATSServer
-	minio   *parts.MinIOServer
+	nats    *testenv.NATSServer
+	minio   *testenv.MinIOServer
 	objects objectstore.Store // past the wire
 	wire    *cuttable
 	pool    *memory.Pool
@@ -50,8 +50,8 @@ type lab struct {
 
 func newLab(t *testing.T, patience time.Duration) *lab {
 	t.Helper()
-	l := &lab{nats: parts.NATS(t, parts.NATSOptions{}), minio: parts.MinIO(t, parts.MinIOOptions{}), metrics: prometheus.NewRegistry()}
-	parts.CreateSite(t, l.nats.JetStream(t), "hub")
+	l := &lab{nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{}), metrics: prometheus.NewRegistry()}
+	testenv.CreateSite(t, l.nats.JetStream(t), "hub")
 	l.objects = l.minio.Bucket(t, "archive")
 	l.wire = newCuttable(t, l.minio.URL())
 	cfg := l.minio.Config("archive")
@@ -80,7 +80,7 @@ func newLab(t *testing.T, patience time.Duration) *lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), parts.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 		defer cancel()
 		l.Wait(ctx)
 		if s := l.pool.Stats(); s.MemoryUsed != 0 || s.ScratchUsed != 0 {

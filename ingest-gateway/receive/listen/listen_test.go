@@ -9,7 +9,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // No more connections are accepted than there are slots; a port that is taken is
@@ -37,7 +37,7 @@ func TestPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	port, other := uint16(parts.FreePort(t)), uint16(taken.Addr().(*net.TCPAddr).Port)
+	port, other := uint16(testenv.FreePort(t)), uint16(taken.Addr().(*net.TCPAddr).Port)
 	if failed := p.Set([]uint16{port, other}); len(failed) != 1 || failed[other] == nil {
 		t.Fatalf("failed: %v", failed)
 	}

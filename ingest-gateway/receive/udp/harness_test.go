@@ -19,13 +19,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp/kernel"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -37,7 +37,7 @@ const (
 // bench is a receiver with all that it needs, on a real NATS server.
 type bench struct {
 	t        testing.TB
-	server   *parts.NATSServer
+	server   *testenv.NATSServer
 	js       jetstream.JetStream
 	registry *intake.Registry
 	ledger   *ledger.Ledger
@@ -51,13 +51,13 @@ type bench struct {
 type benchConfig struct {
 	source udp.PacketSource // default: the kernel's
 	budget int64            // default: 64 MiB
-	server parts.NATSOptions
+	server testenv.NATSOptions
 	stream func(*jetstream.StreamConfig)
 }
 
 func newBench(t testing.TB, cfg benchConfig) *bench {
 	t.Helper()
-	b := &bench{t: t, server: parts.NATS(t, cfg.server), metrics: prometheus.NewRegistry()}
+	b := &bench{t: t, server: testenv.NATS(t, cfg.server), metrics: prometheus.NewRegistry()}
 	nc, err := stream.Connect(t.Context(), stream.Config{Servers: []string{b.server.URL()}, Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func newBench(t testing.TB, cfg benchConfig) *bench {
 
 func (b *bench) makeStreams(change func(*jetstream.StreamConfig)) {
 	b.t.Helper()
-	parts.CreateSite(b.t, b.js, site)
+	testenv.CreateSite(b.t, b.js, site)
 	s, err := b.js.Stream(b.t.Context(), wire.ObservationStream(site))
 	if err != nil {
 		b.t.Fatal(err)
@@ -154,7 +154,7 @@ func (b *bench) register(entries ...wire.InstrumentEntry) {
 		put(wire.RegistryInstrumentKey(e.Instrument), e)
 	}
 	put(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: b.revision, Count: len(entries)})
-	for deadline := time.Now().Add(parts.Patience); b.registry.Current().Revision < b.revision; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); b.registry.Current().Revision < b.revision; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("the registry is at revision %d, want %d", b.registry.Current().Revision, b.revision)
 		}
@@ -254,7 +254,7 @@ func (b *bench) drain(timeout time.Duration) error {
 	defer cancel()
 	b.drained.Store(true)
 	err := b.receiver.Drain(ctx)
-	finish, cancel := context.WithTimeout(context.Background(), parts.Patience)
+	finish, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	return errors.Join(err, b.commits.Close(finish))
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -87,7 +87,7 @@ func TestOutage(t *testing.T) {
 		}
 	})
 	drops := func() uint64 { return b.totals("magnetometer").Dropped[wire.CauseBacklog] }
-	for deadline := time.Now().Add(parts.Patience); drops() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); drops() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing was dropped: the budget is no bound")
 		}
@@ -107,14 +107,14 @@ func TestOutage(t *testing.T) {
 // what waited is published.
 func TestStreamFull(t *testing.T) {
 	b := newBench(t, benchConfig{
-		budget: 300 << 10, server: parts.NATSOptions{Unsynced: true},
+		budget: 300 << 10, server: testenv.NATSOptions{Unsynced: true},
 		stream: func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = 3 },
 	})
 	port := freePort(t)
 	b.register(instrument("magnetometer", port))
 	sent := 0
 	full := func() uint64 { return b.totals("magnetometer").Dropped[wire.CauseStreamFull] }
-	for deadline := time.Now().Add(parts.Patience); full() == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); full() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("nothing was dropped for the full stream: %+v", b.totals("magnetometer"))
 		}
@@ -146,7 +146,7 @@ func TestStreamFull(t *testing.T) {
 // TestDrainInVain: what a full stream never takes is counted when the receiver has to go.
 func TestDrainInVain(t *testing.T) {
 	b := newBench(t, benchConfig{
-		server: parts.NATSOptions{Unsynced: true}, stream: func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = 1 },
+		server: testenv.NATSOptions{Unsynced: true}, stream: func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = 1 },
 	})
 	port := freePort(t)
 	b.register(instrument("magnetometer", port))
@@ -186,7 +186,7 @@ func (d *deaf) Run(_ context.Context, sink udp.Sink) error {
 func TestDrainWithoutEnd(t *testing.T) {
 	source := &deaf{script: script{batches: make(chan []udp.Packet)}, release: make(chan struct{})}
 	defer close(source.release)
-	b := newBench(t, benchConfig{source: source, server: parts.NATSOptions{Unsynced: true}})
+	b := newBench(t, benchConfig{source: source, server: testenv.NATSOptions{Unsynced: true}})
 	b.register(instrument("magnetometer", 999))
 	hand := func(n int) {
 		var batch []udp.Packet
@@ -212,7 +212,7 @@ func TestDrainWithoutEnd(t *testing.T) {
 
 // TestRegistryChanges: a retired instrument is refused, and one that moves is received on its new port.
 func TestRegistryChanges(t *testing.T) {
-	b := newBench(t, benchConfig{server: parts.NATSOptions{Unsynced: true}})
+	b := newBench(t, benchConfig{server: testenv.NATSOptions{Unsynced: true}})
 	first, second := freePort(t), freePort(t)
 	moving, retiring := instrument("moving", first, "127.0.0.2/32"), instrument("retiring", first, "127.0.0.3/32")
 	b.register(moving, retiring)
@@ -241,7 +241,7 @@ func TestRegistryChanges(t *testing.T) {
 
 func (b *bench) await(name string, is func(wire.Totals) bool) {
 	b.t.Helper()
-	for deadline := time.Now().Add(parts.Patience); !is(b.totals(name)); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !is(b.totals(name)); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("%s: %+v", name, b.totals(name))
 		}
@@ -272,7 +272,7 @@ func (s *script) Run(ctx context.Context, sink udp.Sink) error {
 // datagram fits.
 func TestTimes(t *testing.T) {
 	source := &script{batches: make(chan []udp.Packet)}
-	b := newBench(t, benchConfig{source: source, server: parts.NATSOptions{Unsynced: true}})
+	b := newBench(t, benchConfig{source: source, server: testenv.NATSOptions{Unsynced: true}})
 	b.register(instrument("magnetometer", 999))
 	midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(-48 * time.Hour)
 	from := netip.MustParseAddrPort("192.0.2.1:4000")
@@ -312,7 +312,7 @@ func TestTimes(t *testing.T) {
 // TestManyInstruments: a quiet instrument takes little memory, and its message does not wait for others.
 func TestManyInstruments(t *testing.T) {
 	source := &script{batches: make(chan []udp.Packet)}
-	b := newBench(t, benchConfig{source: source, budget: 4 << 20, server: parts.NATSOptions{Unsynced: true}})
+	b := newBench(t, benchConfig{source: source, budget: 4 << 20, server: testenv.NATSOptions{Unsynced: true}})
 	const many = 1000
 	var entries []wire.InstrumentEntry
 	for i := range many {

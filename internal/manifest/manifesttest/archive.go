@@ -10,10 +10,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -21,7 +21,7 @@ import (
 type Archive struct {
 	testing.TB
 	Site      string
-	NATS      *parts.NATSServer
+	NATS      *testenv.NATSServer
 	JetStream jetstream.JetStream
 	Store     *Store
 	// Epoch is that of the notice stream, and Next the sequence behind its last notice.
@@ -32,10 +32,10 @@ type Archive struct {
 // New returns an empty one.
 func New(t testing.TB, site string) *Archive {
 	t.Helper()
-	nats := parts.NATS(t, parts.NATSOptions{})
+	nats := testenv.NATS(t, testenv.NATSOptions{})
 	a := &Archive{TB: t, Site: site, NATS: nats, JetStream: nats.JetStream(t), Next: 1,
-		Store: &Store{Store: parts.MinIO(t, parts.MinIOOptions{}).Bucket(t, "archive"), left: -1}}
-	parts.CreateSite(t, a.JetStream, site)
+		Store: &Store{Store: testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive"), left: -1}}
+	testenv.CreateSite(t, a.JetStream, site)
 	var err error
 	if a.Epoch, _, err = stream.Epoch(t.Context(), a.JetStream, wire.NoticeStream(site)); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/substorm/substorm/e2e/parts"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 var (
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	server, err := parts.StartKubernetes()
+	server, err := testenv.StartKubernetes()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parts starts real servers for tests: on loopback, on free ports, with
+// Package testenv starts real servers for tests: on loopback, on free ports, with
 // their data in the test's temporary folder, and killed by pid when the test
 // ends (or dies).
-package parts
+package testenv
 
 import (
 	"bytes"
@@ -17,25 +17,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/substorm/substorm/hack/parts/tool"
 )
 
 // Patience is how long tests wait for what must come, a server's first answer among
 // it, before they call it missing. It says nothing about how long that takes:
 // machines that do something else at the same time are slow.
 const Patience = 3 * time.Minute
-
-// Path returns the path of a real part's program ("nats-server", "minio", "etcd",
-// …), which is built first where it was never built on this machine.
-func Path(t testing.TB, name string) string {
-	t.Helper()
-	path, err := tool.Path(name)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	return path
-}
 
 // Process is a server that can be killed, stopped, paused and started again
 // with the same command line: same ports, same data.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package parts
+package testenv
 
 import (
 	"fmt"
@@ -11,9 +11,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-
-	"github.com/substorm/substorm/hack/parts/tool"
-	"github.com/substorm/substorm/hack/paths"
 )
 
 // KubernetesAPI is a running etcd and kube-apiserver that know Substorm's
@@ -43,20 +40,20 @@ func Kubernetes(t testing.TB) *KubernetesAPI {
 
 // StartKubernetes starts an API server for all tests of a package; TestMain stops it.
 func StartKubernetes() (*KubernetesAPI, error) {
-	checkout, err := paths.Checkout()
+	folder, err := checkout()
 	if err != nil {
 		return nil, err
 	}
-	program, err := tool.Path("kube-apiserver")
+	program, err := path("kube-apiserver")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tool.Path("etcd"); err != nil {
+	if _, err := path("etcd"); err != nil {
 		return nil, err
 	}
 	k := &KubernetesAPI{env: &envtest.Environment{
 		BinaryAssetsDirectory: filepath.Dir(program), // etcd lies there too
-		CRDDirectoryPaths:     []string{filepath.Join(checkout, "crds")},
+		CRDDirectoryPaths:     []string{filepath.Join(folder, "crds")},
 		ErrorIfCRDPathMissing: true,
 	}}
 	if k.Config, err = k.env.Start(); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package parts_test
+package testenv_test
 
 import (
 	"bytes"
@@ -12,21 +12,21 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/substorm/substorm/e2e/parts"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 func TestNATS(t *testing.T) {
-	for name, opts := range map[string]parts.NATSOptions{
+	for name, opts := range map[string]testenv.NATSOptions{
 		"plain":                 {},
 		"operator, TLS, domain": {Operator: true, TLS: true, Domain: "hub"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			server := parts.NATS(t, opts)
+			server := testenv.NATS(t, opts)
 			js := server.JetStream(t)
-			parts.CreateSite(t, js, "hub")
+			testenv.CreateSite(t, js, "hub")
 			if _, err := js.Publish(ctx, wire.NoticeSubject("hub", "camera"), []byte("kept")); err != nil {
 				t.Fatal(err)
 			}
@@ -53,9 +53,9 @@ func TestNATS(t *testing.T) {
 }
 
 func TestNATSKeepsStrangersOut(t *testing.T) {
-	server := parts.NATS(t, parts.NATSOptions{Operator: true})
+	server := testenv.NATS(t, testenv.NATSOptions{Operator: true})
 	server.Connect(t)
-	other := parts.NATS(t, parts.NATSOptions{Operator: true})
+	other := testenv.NATS(t, testenv.NATSOptions{Operator: true})
 	nc, err := nats.Connect(server.URL(), other.Options()...)
 	if err == nil {
 		nc.Close()
@@ -64,10 +64,10 @@ func TestNATSKeepsStrangersOut(t *testing.T) {
 }
 
 func TestMinIO(t *testing.T) {
-	for name, opts := range map[string]parts.MinIOOptions{"plain": {}, "TLS": {TLS: true}} {
+	for name, opts := range map[string]testenv.MinIOOptions{"plain": {}, "TLS": {TLS: true}} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			server := parts.MinIO(t, opts)
+			server := testenv.MinIO(t, opts)
 			store := server.Bucket(t, "archive")
 			if err := store.Put(ctx, "a", bytes.NewReader([]byte("kept")), 4, objectstore.PutOptions{}); err != nil {
 				t.Fatal(err)

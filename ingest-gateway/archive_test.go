@@ -11,8 +11,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/pack"
 	"github.com/substorm/substorm/internal/wire"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/web"
-	"github.com/substorm/substorm/ingest-gateway/archive/segment"
+	"github.com/substorm/substorm/internal/pcapng"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -74,7 +74,7 @@ func (f *filler) fill(ctx context.Context, days int) ([]segments, error) {
 
 func (f *filler) segment(ctx context.Context, at time.Time) (wire.Record, error) {
 	var out bytes.Buffer
-	packets, err := segment.NewPackets(&out, "a benchmark")
+	packets, err := pcapng.NewPackets(&out, "a benchmark")
 	if err != nil {
 		return wire.Record{}, err
 	}

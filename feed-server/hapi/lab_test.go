@@ -24,8 +24,8 @@ import (
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/registry"
-	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/pcapng"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
@@ -197,7 +197,7 @@ func (l *lab) putSegment(t testing.TB, instrument, channel string, first uint64,
 func newSegment(t testing.TB, datagrams ...datagram) (data []byte, from, to time.Time) {
 	t.Helper()
 	var out bytes.Buffer
-	p, err := segment.NewPackets(&out, "a test")
+	p, err := pcapng.NewPackets(&out, "a test")
 	if err != nil {
 		t.Fatal(err)
 	}

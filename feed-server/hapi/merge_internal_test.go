@@ -21,8 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/decode"
+	"github.com/substorm/substorm/internal/pcapng"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -92,7 +92,7 @@ func (d dataset) inSegments() *dataset {
 // segmentOf is a segment with a datagram for each pair.
 func segmentOf(t interface{ Fatal(...any) }, pairs []byte) []byte {
 	var out bytes.Buffer
-	p, err := segment.NewPackets(&out, "a test")
+	p, err := pcapng.NewPackets(&out, "a test")
 	for len(pairs) > 0 && err == nil {
 		err = p.Write(wire.Datagram{ReceivedAt: time.Unix(0, 0), DestinationPort: 1, Payload: pairs[:16]})
 		pairs = pairs[16:]

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/decode"
+	"github.com/substorm/substorm/internal/pcapng"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -107,7 +107,7 @@ func TestLargeSeries(t *testing.T) {
 	origin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const samples = 3000
 	var out bytes.Buffer
-	p, err := segment.NewPackets(&out, "a test")
+	p, err := pcapng.NewPackets(&out, "a test")
 	if err != nil {
 		t.Fatal(err)
 	}

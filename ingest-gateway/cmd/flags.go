@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/substorm/substorm/archivist/scrub"
 	ingestgateway "github.com/substorm/substorm/ingest-gateway"
-	"github.com/substorm/substorm/ingest-gateway/archive/scrub"
 	"github.com/substorm/substorm/internal/flags"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/segment"
+	"github.com/substorm/substorm/internal/pcapng"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -47,7 +47,7 @@ type stranger struct {
 type gathering struct {
 	stranger
 	out         bytes.Buffer
-	packets     *segment.Packets
+	packets     *pcapng.Packets
 	first, last time.Time
 	datagrams   int
 	reserved    int64 // bytes: of the payloads, then of the whole segment
@@ -81,7 +81,7 @@ func (q *Quarantine) Datagram(d wire.Datagram) wire.Cause {
 		}
 		g = &gathering{stranger: who, first: d.ReceivedAt.UTC()}
 		var err error
-		if g.packets, err = segment.NewPackets(&g.out, fmt.Sprintf("quarantine source=%s port=%d", who.source, who.port)); err != nil {
+		if g.packets, err = pcapng.NewPackets(&g.out, fmt.Sprintf("quarantine source=%s port=%d", who.source, who.port)); err != nil {
 			return wire.CauseUnknownSource
 		}
 	}
@@ -168,10 +168,6 @@ func (q *Quarantine) close(g *gathering) bool {
 		return true
 	}
 	g.closed = true
-	if err := g.packets.Flush(); err != nil {
-		q.lost(g, wire.CauseUndecodable, err)
-		return false
-	}
 	q.release(g.reserved)
 	g.reserved = 0
 	if cause := q.reserve(int64(g.out.Len())); cause != "" {

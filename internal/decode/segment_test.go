@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/segment"
 	"github.com/substorm/substorm/internal/decode"
+	"github.com/substorm/substorm/internal/pcapng"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -23,7 +23,7 @@ import (
 func newSegment(t testing.TB, payloads ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	p, err := segment.NewPackets(&out, "a test")
+	p, err := pcapng.NewPackets(&out, "a test")
 	if err != nil {
 		t.Fatal(err)
 	}

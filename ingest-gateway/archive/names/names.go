@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/nameclaims"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -110,7 +111,7 @@ func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 	if _, err = kv.Create(ctx, key, value); err == nil {
 		return Held{NameVersion: first, Own: true}, nil
 	}
-	if !taken(err) {
+	if !nameclaims.IsTaken(err) {
 		return Held{}, unavailable(w.Name, err)
 	}
 	for {
@@ -125,7 +126,7 @@ func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 // takes it. What is claimed already is found at once.
 func (n *Names) awaitListed(ctx context.Context, kv jetstream.KeyValue, w Wanted) (held Held, found bool, err error) {
 	for tries := 1; ; {
-		whole, err := IsWhole(ctx, kv)
+		whole, err := nameclaims.IsWhole(ctx, kv)
 		if err != nil && (tries == reads || !pause(ctx, readRetry)) {
 			return Held{}, false, unavailable(w.Name, err)
 		}
@@ -169,11 +170,6 @@ func (w Wanted) heldBy(c wire.NameClaim) (Held, bool) {
 	return Held{v, supersedes(c, v), own}, true
 }
 
-// taken says that an entry is there already, or is another than was read.
-func taken(err error) bool {
-	return errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch)
-}
-
 // join looks who has the name, and where versions are kept adds one. Done is
 // false where another changed the claim meanwhile.
 func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w Wanted) (held Held, done bool, err error) {
@@ -199,7 +195,7 @@ func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w W
 	if _, err = kv.Update(ctx, key, value, revision); err == nil {
 		return Held{v, supersedes(claim, v), true}, true, nil
 	}
-	if taken(err) {
+	if nameclaims.IsTaken(err) {
 		return Held{}, false, nil
 	}
 	return Held{}, false, unavailable(w.Name, err)
@@ -323,7 +319,7 @@ func (n *Names) tryMark(ctx context.Context, m mark) error {
 		if err != nil {
 			return err
 		}
-		if _, err = kv.Update(ctx, key, value, revision); !taken(err) {
+		if _, err = kv.Update(ctx, key, value, revision); !nameclaims.IsTaken(err) {
 			return err
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/internal/pack"
 	"github.com/substorm/substorm/internal/wire"
 )
 

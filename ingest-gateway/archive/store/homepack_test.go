@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/pack"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/internal/pack"
 	"github.com/substorm/substorm/internal/wire"
 )
 

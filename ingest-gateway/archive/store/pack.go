@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/pack"
+	"github.com/substorm/substorm/ingest-gateway/archive/packer"
 	"github.com/substorm/substorm/internal/boottime"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -37,7 +37,7 @@ const (
 // a pack must not be late for those that could be in the spool by then, nor be
 // given up for those that could not.
 type packers struct {
-	patient, spooling *pack.Packer
+	patient, spooling *packer.Packer
 	number            atomic.Uint64
 
 	mu       sync.Mutex
@@ -53,14 +53,14 @@ type discard struct {
 }
 
 func (a *Archive) openPackers() {
-	packer := func(put func(context.Context, string, io.ReadSeeker, int64, wire.Digest, int) error) *pack.Packer {
-		return pack.NewPacker(pack.Config{
+	newPacker := func(put func(context.Context, string, io.ReadSeeker, int64, wire.Digest, int) error) *packer.Packer {
+		return packer.NewPacker(packer.Config{
 			Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation, Number: &a.packers.number,
 			Pool: a.cfg.Pool, Reserve: a.cfg.Packs, Put: put, Discard: a.discardPack,
 		})
 	}
-	a.packers.patient = packer(a.putPack)
-	a.packers.spooling = packer(func(ctx context.Context, key string, body io.ReadSeeker, size int64, digest wire.Digest, members int) error {
+	a.packers.patient = newPacker(a.putPack)
+	a.packers.spooling = newPacker(func(ctx context.Context, key string, body io.ReadSeeker, size int64, digest wire.Digest, members int) error {
 		ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait+time.Duration(size)*time.Second/brisk)
 		defer cancel()
 		return a.putPack(ctx, key, body, size, digest, members)
@@ -112,12 +112,12 @@ func (o *Object) isSmall() bool {
 func (o *Object) pack(ctx context.Context, digest wire.Digest) (n wire.Notice, spooled, packed bool, err error) {
 	a := o.archive
 	raw := o.notice(o.receivedAt, digest)
-	packer, may := a.packers.patient, o.maySpool()
+	to, may := a.packers.patient, o.maySpool()
 	if may {
-		packer = a.packers.spooling
+		to = a.packers.spooling
 	}
-	m, err := packer.Add(raw, o.buffer.Reader())
-	if errors.Is(err, pack.ErrNoRoom) {
+	m, err := to.Add(raw, o.buffer.Reader())
+	if errors.Is(err, packer.ErrNoRoom) {
 		return raw, false, false, nil
 	}
 	if err != nil {

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package index keeps the list of days that readers of the archive go by: the
+// entries of the key-value bucket INDEX_<site>, and the roots beside the manifests.
+// Who reads the archive never lists the bucket.
+//
+// The manifest's writer and the compactor say what they stored, and the keeper
+// tells the readers before the writer moves its cursor. Nothing here may hold up the
+// archive: what fails is logged and counted, the keeper gives the index up, and
+// takes it up again by comparing it with the bucket. Until then readers miss what is
+// new, and know it: the place under wire.IndexListedKey stays where it is.
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// DefaultRootInterval is how often an instrument gets a new root at most.
+	DefaultRootInterval = time.Minute
+	// maxOpen days, or dueEntry bytes of an entry, make a new root due. Today and
+	// yesterday change; what comes late touches others. A message of JetStream may
+	// have 1 MB: with maxEntry bytes a root does not wait for its interval.
+	maxOpen  = 4
+	dueEntry = 256 << 10
+	maxEntry = 640 << 10
+	// keepDays of an instrument are held in memory.
+	keepDays = 10
+	// putsAtOnce bounds the entries that are on their way to JetStream at one time.
+	putsAtOnce = 8
+	// retryPause is between tries to take the index up.
+	retryPause = 5 * time.Second
+	// callTimeout bounds what is asked of JetStream at a time.
+	callTimeout = 10 * time.Second
+)
+
+// Lease says whether we may still write, see stream.Lease.
+type Lease interface{ Check() error }
+
+// Config says whose archive it is.
+type Config struct {
+	Site, Gateway, Incarnation string
+
+	JetStream jetstream.JetStream
+	Store     objectstore.Store
+	Lease     Lease
+	// Deleter deletes old roots.
+	Deleter *deletion.Deleter
+	// RootInterval is as its default says.
+	RootInterval time.Duration
+
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Keeper works while one lease lasts. A nil keeper keeps nothing.
+type Keeper struct {
+	cfg Config
+	// wake says that the index was given up.
+	wake chan struct{}
+
+	mu sync.Mutex
+	// kv is nil while there is no index to keep.
+	kv jetstream.KeyValue
+	// complete: the entries know all that is in closed parts. Until then touched are
+	// the days that must be looked at once more. Where stale is set, all must.
+	complete    bool
+	touched     map[dayKey]bool
+	stale       bool
+	listed      *stream.Cell
+	listedAt    wire.StreamCursor
+	instruments map[string]*book
+}
+
+// ErrIncomplete: the index is not kept now. It learns of the day when it is again.
+var ErrIncomplete = errors.New("the index is not complete")
+
+type dayKey struct {
+	instrument string
+	day        wire.Day
+}
+
+// New returns a keeper; Run runs it.
+func New(cfg Config) *Keeper {
+	if cfg.RootInterval <= 0 {
+		cfg.RootInterval = DefaultRootInterval
+	}
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), touched: map[dayKey]bool{}}
+}
+
+// Run takes the index up, as often as needed, until ctx ends. Errors: only ctx's.
+func (k *Keeper) Run(ctx context.Context) error {
+	defer k.cfg.Metrics.complete.Set(0)
+	said := ""
+	for {
+		var again <-chan time.Time
+		err := k.takeUp(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			if err.Error() != said {
+				said = err.Error()
+				k.cfg.Log.Warn("the index cannot be kept now: readers do not see what is new", "error", err)
+			}
+			k.giveUp()
+			again = time.After(retryPause)
+		default:
+			said = ""
+		}
+		select {
+		case <-again:
+		case <-k.wake:
+			select {
+			case <-time.After(retryPause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Complete says whether readers know all that is in closed parts.
+func (k *Keeper) Complete() bool {
+	if k == nil {
+		return true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.complete
+}
+
+// giveUp forgets the index. The mutex is free.
+func (k *Keeper) giveUp() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forget()
+}
+
+// forget touches what was not told to the readers yet. The mutex is held.
+func (k *Keeper) forget() {
+	for _, i := range k.instruments {
+		for _, d := range i.entry.Open {
+			if i.changed {
+				k.touched[dayKey{i.name, d.Day}] = true
+			}
+		}
+	}
+	k.kv, k.complete, k.instruments, k.listed = nil, false, nil, nil
+	k.cfg.Metrics.complete.Set(0)
+}
+
+// fail gives the index up. The mutex is held.
+func (k *Keeper) fail(err error) {
+	if !errors.Is(err, context.Canceled) {
+		k.cfg.Metrics.failures.Inc()
+		k.cfg.Log.Warn("the index is given up for a while", "error", err)
+	}
+	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, wire.ErrMalformed) {
+		k.stale = true
+	}
+	k.forget()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Part says that a part was stored.
+func (k *Keeper) Part(ctx context.Context, instrument string, day wire.Day, number int, records []wire.Record) {
+	_ = k.do(ctx, instrument, day, func(i *book) error { // it is touched, and looked at later
+		known, found := i.recent(day)
+		var err error
+		if !found && number > 1 { // a first part is of no day that a root tells of
+			known, err = k.known(ctx, i, day)
+		}
+		switch {
+		case err != nil:
+			return err
+		case known.Parts.Has(number):
+			return nil
+		case number > 1 && known.Same(wire.RootDay{Day: day}):
+			return k.summarize(ctx, i, day)
+		}
+		sum := manifest.NewSummary(known)
+		for _, r := range records {
+			sum.Add(r)
+		}
+		sum.Part(number)
+		i.set(sum.Day())
+		return nil
+	})
+}
+
+// Seen says which files of a day the bucket was seen to hold. Where the index knows
+// others, the day is read.
+func (k *Keeper) Seen(ctx context.Context, instrument string, day wire.Day, files manifest.Files) {
+	if len(files.InEffect) == 0 {
+		return
+	}
+	_ = k.do(ctx, instrument, day, func(i *book) error { // it is touched, and looked at later
+		seen := files.Known(day)
+		known, err := k.known(ctx, i, day)
+		if err != nil {
+			return err
+		}
+		if known.Same(seen) || newer(known, seen) {
+			return nil
+		}
+		return k.summarize(ctx, i, day)
+	})
+}
+
+// newer says whether the index knows more than was seen: the writer and the
+// compactor do not wait for each other.
+func newer(known, seen wire.RootDay) bool {
+	if known.Version != seen.Version {
+		return known.Version > seen.Version
+	}
+	last := func(p wire.PartNumbers) int {
+		if len(p) == 0 {
+			return 0
+		}
+		return p[len(p)-1][1]
+	}
+	return last(known.Parts) > last(seen.Parts)
+}
+
+// Tell makes sure that readers know the files of a day, which the bucket was seen to
+// hold. Late says that they learn of them only now: who stored them died before it
+// said so. Errors: as Compacted.
+func (k *Keeper) Tell(ctx context.Context, instrument string, day wire.Day, files manifest.Files) (late bool, err error) {
+	if len(files.InEffect) == 0 {
+		return false, nil
+	}
+	err = k.do(ctx, instrument, day, func(i *book) error {
+		seen := files.Known(day)
+		known, err := k.known(ctx, i, day)
+		if err != nil {
+			return err
+		}
+		if !known.Same(seen) && !newer(known, seen) {
+			if err := k.summarize(ctx, i, day); err != nil {
+				return err
+			}
+		}
+		if late = i.changed; !late {
+			return nil
+		}
+		return k.store(ctx, i)
+	})
+	return late, err
+}
+
+// Compacted says that a version of a day was stored, and tells the readers at once.
+// Errors: ErrIncomplete, and what keeps JetStream or the store from answering; the day
+// is looked at again when the index is taken up.
+func (k *Keeper) Compacted(ctx context.Context, instrument string, day wire.Day) error {
+	return k.do(ctx, instrument, day, func(i *book) error {
+		if err := k.summarize(ctx, i, day); err != nil {
+			return err
+		}
+		i.closed = true
+		return k.store(ctx, i)
+	})
+}
+
+// Flush tells the readers what changed, and then that everything before a place of
+// the notice stream is in it.
+func (k *Keeper) Flush(ctx context.Context, at wire.StreamCursor) {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.complete {
+		return
+	}
+	if err := k.flush(ctx, at); err != nil {
+		k.fail(err)
+	}
+}
+
+// do changes what is known of an instrument, or notes that its day must be read.
+func (k *Keeper) do(ctx context.Context, name string, day wire.Day, change func(*book) error) error {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.complete {
+		k.touched[dayKey{name, day}] = true
+		return ErrIncomplete
+	}
+	i, err := k.book(ctx, name)
+	if err == nil {
+		err = change(i)
+	}
+	if err != nil {
+		k.touched[dayKey{name, day}] = true
+		err = fmt.Errorf("instrument %s, %s: %w", name, day, err)
+		k.fail(err)
+		return fmt.Errorf("%w: %w", ErrIncomplete, err)
+	}
+	return nil
+}

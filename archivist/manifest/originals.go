@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/archivist/damage"
+	read "github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// originalsFor is how long what was read of a day is believed: repeats come in
+// crowds, as when a sender sends a day again.
+const originalsFor = time.Minute
+
+// originals knows whether the objects that others repeat are really in the store, and
+// whole as far as is known: only then may the repeats go. It belongs to one goroutine.
+type originals struct {
+	js    jetstream.JetStream
+	store objectstore.Store
+	room  int
+	// open returns where a record of an open part has its bytes; nil where that is
+	// not known.
+	open func(of dayKey, id string) (key string, ok bool, err error)
+
+	// ids are members that have another place than their ID says, of a day of
+	// which that was read; nil where none was, or it has too many.
+	ids   map[read.IDHash]struct{}
+	day   dayKey
+	until time.Time
+}
+
+func newOriginals(js jetstream.JetStream, store objectstore.Store, room int) *originals {
+	return &originals{js: js, store: store, room: room}
+}
+
+// stays asks whether the bytes of the original of a repeat are in the store: where its ID
+// says, or, as long as nobody found it damaged, in a pack of a compaction.
+func (o *originals) stays(ctx context.Context, id string, repeat wire.Notice) (bool, error) {
+	r := wire.Record{ID: id, Size: repeat.Size, Digest: repeat.Digest}
+	var packed bool
+	if r.Key, packed = wire.KeyOfID(id); packed {
+		r.Offset, r.Length = newOriginal(0, id).offset, repeat.Size
+	}
+	if r.Key == repeat.Key && !packed {
+		return false, nil // one object under two names
+	}
+	sound, err := damage.Sound(ctx, o.js, o.store, repeat.Site, repeat.Instrument, r)
+	if err != nil || sound {
+		return sound, err
+	}
+	moved, err := o.moved(ctx, id, repeat)
+	if err != nil || !moved {
+		return false, err
+	}
+	reported, err := damage.Reported(ctx, o.js, repeat.Site, repeat.Instrument, id)
+	return !reported, err
+}
+
+// moved says whether an object that is not where its ID says is in a pack by now.
+func (o *originals) moved(ctx context.Context, id string, repeat wire.Notice) (bool, error) {
+	of, ok := wire.DayOfID(id)
+	if !ok {
+		return false, nil
+	}
+	day := dayKey{repeat.Instrument, of}
+	if o.open != nil {
+		key, listed, err := o.open(day, id)
+		if err != nil {
+			return false, err
+		}
+		if listed {
+			_, err := o.store.Head(ctx, key)
+			if errors.Is(err, objectstore.ErrNotFound) {
+				return false, nil
+			}
+			return err == nil, err
+		}
+	}
+	if o.ids != nil && o.day == day && time.Now().Before(o.until) {
+		_, there := o.ids[read.HashID(id)]
+		return there, nil
+	}
+	o.ids, o.day, o.until = nil, day, time.Now().Add(originalsFor)
+	ids := make(map[read.IDHash]struct{})
+	there := false
+	packs := map[string]bool{}
+	for r, err := range read.Day(ctx, o.store, repeat.Site, repeat.Instrument, of) {
+		if err != nil {
+			return false, err
+		}
+		if !r.InPack() || r.ID == wire.MemberID(r.Key, r.Offset) {
+			continue
+		}
+		if _, asked := packs[r.Key]; !asked {
+			_, err := o.store.Head(ctx, r.Key)
+			if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+				return false, err
+			}
+			packs[r.Key] = err == nil
+		}
+		if !packs[r.Key] {
+			continue
+		}
+		there = there || r.ID == id
+		if ids[read.HashID(r.ID)] = struct{}{}; len(ids) > o.room {
+			clear(ids)
+			packs = map[string]bool{r.Key: true}
+			o.until = time.Time{} // each is looked for by itself
+		}
+	}
+	if !o.until.IsZero() {
+		o.ids = ids
+	}
+	return there, nil
+}
+
+// forget what was read: parts were closed.
+func (o *originals) forget() { o.ids = nil }

@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/cli/archive"
-	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/sender"
 )
 
 // station is a Site with a real gateway, and what a user types to reach its archive.
@@ -77,13 +77,13 @@ func jsonLines[T any](t *testing.T, text string) []T {
 	return all
 }
 
-func receipts(t *testing.T, file string) []send.Result {
+func receipts(t *testing.T, file string) []sender.Result {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the sender has not begun
 		t.Fatal(err)
 	}
-	return jsonLines[send.Result](t, string(text))
+	return jsonLines[sender.Result](t, string(text))
 }
 
 // TestLengthPrefixedToArchive: over one connection to a real gateway, and with
@@ -115,7 +115,7 @@ func TestLengthPrefixedToArchive(t *testing.T) {
 		return nil
 	})
 	for _, r := range receipts(t, report) {
-		if r.Outcome != send.Received || r.Tries != 1 || listed[r.SHA256] != 1 {
+		if r.Outcome != sender.Received || r.Tries != 1 || listed[r.SHA256] != 1 {
 			t.Errorf("report %+v, listed %d times", r, listed[r.SHA256])
 		}
 	}
@@ -193,14 +193,14 @@ func waitFor(t *testing.T, done func() error) {
 	t.Fatal(err)
 }
 
-func compareWithArchive(t *testing.T, s *station, got []send.Result, dir string) {
+func compareWithArchive(t *testing.T, s *station, got []sender.Result, dir string) {
 	t.Helper()
 	listed := map[string]int{}
 	for _, n := range jsonLines[wire.Notice](t, s.query(t, "ls", "-i", "camera", "-o", "json")) {
 		listed[n.Digest.String()]++
 	}
 	for _, r := range got {
-		if r.Outcome != send.Received || listed[r.SHA256] != 1 {
+		if r.Outcome != sender.Received || listed[r.SHA256] != 1 {
 			t.Errorf("%s, %s: listed %d times, want once", r.Name, r.SHA256, listed[r.SHA256])
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/sender"
 )
 
 // mute is a server that accepts, takes everything and never says a word.
@@ -60,7 +60,7 @@ func TestSilentServerBesideGateway(t *testing.T) {
 			}
 			received := map[string]bool{}
 			for _, r := range receipts(t, report) {
-				if r.Outcome != send.Received || r.Server != testenv.Loopback(port) {
+				if r.Outcome != sender.Received || r.Server != testenv.Loopback(port) {
 					t.Errorf("report %+v", r)
 				}
 				received[r.SHA256] = true

@@ -18,11 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/cli/send"
-	"github.com/substorm/substorm/cli/send/queue"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/sender"
+	"github.com/substorm/substorm/sender/queue"
 )
 
 // asProgram makes the test binary act as `substorm`.
@@ -73,7 +73,7 @@ func TestUploadGoesOn(t *testing.T) {
 		want[skyNames+"broken.bin"] = digest
 		c := newCutter(t, s.ports[0], 2<<20, 0)
 		_, stderr, code := runProgram(t, "substorm", "send", "--to", c.url(), "--report", report, path)
-		if r := receipts(t, report); code != 0 || len(r) != 1 || r[0].Outcome != send.Received || r[0].SHA256 != digest {
+		if r := receipts(t, report); code != 0 || len(r) != 1 || r[0].Outcome != sender.Received || r[0].SHA256 != digest {
 			t.Fatalf("exit code %d, report %+v\n%s", code, r, stderr)
 		}
 		if c.cuts.Load() == 0 || c.up.Load() >= whole+oneChunk {
@@ -106,7 +106,7 @@ func TestUploadGoesOn(t *testing.T) {
 		if _, stderr, code := runProgram(t, "substorm", args...); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, stderr)
 		}
-		if r := receipts(t, report); len(r) != 1 || r[0].Outcome != send.Received || r[0].SHA256 != digest {
+		if r := receipts(t, report); len(r) != 1 || r[0].Outcome != sender.Received || r[0].SHA256 != digest {
 			t.Errorf("report %+v", r)
 		}
 		if before >= whole || c.up.Load() >= whole+oneChunk {
@@ -144,7 +144,7 @@ func TestUploadGoesOn(t *testing.T) {
 		s.gateways[used].Kill()
 		code := <-done
 		up := ways[0].up.Load() + ways[1].up.Load()
-		if r := receipts(t, report); code != 0 || len(r) != 1 || r[0].Outcome != send.Received || r[0].SHA256 != digest || r[0].Server != ways[1-used].url() {
+		if r := receipts(t, report); code != 0 || len(r) != 1 || r[0].Outcome != sender.Received || r[0].SHA256 != digest || r[0].Server != ways[1-used].url() {
 			t.Errorf("exit code %d, report %+v\n%s", code, r, stderr)
 		}
 		if up >= whole+oneChunk {
@@ -177,7 +177,7 @@ func TestUploadGoesOn(t *testing.T) {
 		})
 		s.gateways[used].Pause()
 		code := <-done
-		if r := receipts(t, report); code != 0 || len(r) != 1 || r[0].Outcome != send.Received || r[0].SHA256 != digest || r[0].Server != ways[1-used].url() {
+		if r := receipts(t, report); code != 0 || len(r) != 1 || r[0].Outcome != sender.Received || r[0].SHA256 != digest || r[0].Server != ways[1-used].url() {
 			t.Errorf("exit code %d, report %+v\n%s", code, r, stderr)
 		}
 		t.Logf("%d and %d bytes went up for %d", ways[0].up.Load(), ways[1].up.Load(), whole)

@@ -10,11 +10,11 @@ import (
 	"github.com/substorm/substorm/cli/credentials"
 	"github.com/substorm/substorm/cli/importer"
 	"github.com/substorm/substorm/cli/quickstart"
-	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/cli/simulate"
 	"github.com/substorm/substorm/cli/spool"
 	"github.com/substorm/substorm/cli/status"
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/usage"
+	"github.com/substorm/substorm/sender"
 )
 
 // newRoot builds the tree of commands, one line for each.
@@ -39,7 +39,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(send.Command("send"))
+	root.AddCommand(sender.Command("send"))
 	root.AddCommand(simulate.Command())
 	root.AddCommand(archive.Command())
 	root.AddCommand(archive.GapsCommand())

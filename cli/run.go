@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/substorm/substorm/cli/status"
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/usage"
 )
 
 // Config is what the program is started with.

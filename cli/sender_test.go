@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/sender"
 )
 
 // pair is a Site with two gateways that receive for one instrument.
@@ -126,7 +126,7 @@ func TestSenderOutlivesGateways(t *testing.T) {
 		waitFor(t, func() error {
 			n := 0
 			for _, r := range receipts(t, report) {
-				if r.Outcome == send.Received {
+				if r.Outcome == sender.Received {
 					n++
 				}
 			}

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/sender"
 )
 
 // TestSendTLS: the instrument's side and a gateway recognize each other, and
@@ -45,14 +45,14 @@ func TestSendTLS(t *testing.T) {
 		trusted, own := ca.Dir(t, "unused"), by.Dir(t, name)
 		return []string{"--tls-ca", filepath.Join(trusted, "ca.crt"), "--tls-cert", filepath.Join(own, "tls.crt"), "--tls-key", filepath.Join(own, "tls.key")}
 	}
-	transmit := func(t *testing.T, port uint16, more ...string) (received int, results []send.Result, stderr string, code int) {
+	transmit := func(t *testing.T, port uint16, more ...string) (received int, results []sender.Result, stderr string, code int) {
 		t.Helper()
 		report := filepath.Join(t.TempDir(), "report")
 		args := append([]string{"send", "--to", testenv.Loopback(int(port)), "--report", report, "--give-up-after", "0"}, more...)
 		_, stderr, code = runProgram(t, "substorm", append(args, files...)...)
 		results = receipts(t, report)
 		for _, r := range results {
-			if r.Outcome == send.Received {
+			if r.Outcome == sender.Received {
 				received++
 			}
 		}

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/sender"
 )
 
 const (
@@ -97,9 +97,9 @@ func TestWithoutUs(t *testing.T) {
 	}
 	frames = append([]string{small}, frames...)
 	at := time.Now().UTC()
-	sendAll(t, send.Config{Addresses: []string{testenv.Loopback(tcp)}, Paths: frames})
-	sendAll(t, send.Config{Addresses: []string{testenv.Loopback(tcp)}, Paths: frames[:1]}) // again: the archive keeps one
-	sendAll(t, send.Config{Addresses: []string{testenv.Loopback(udp)}, UDP: true, Lines: true, Rate: 1000, Paths: []string{"-"}, Stdin: strings.NewReader(strings.Join(lines, "\n"))})
+	sendAll(t, sender.Config{Addresses: []string{testenv.Loopback(tcp)}, Paths: frames})
+	sendAll(t, sender.Config{Addresses: []string{testenv.Loopback(tcp)}, Paths: frames[:1]}) // again: the archive keeps one
+	sendAll(t, sender.Config{Addresses: []string{testenv.Loopback(udp)}, UDP: true, Lines: true, Rate: 1000, Paths: []string{"-"}, Stdin: strings.NewReader(strings.Join(lines, "\n"))})
 	waitForDatagrams(t, store, gateway, wire.DayOf(at), len(lines))
 
 	dir := t.TempDir()
@@ -142,11 +142,11 @@ func compareFrame(t *testing.T, dir, sent string) {
 	}
 }
 
-func sendAll(t *testing.T, cfg send.Config) {
+func sendAll(t *testing.T, cfg sender.Config) {
 	t.Helper()
 	cfg.Quiet, cfg.Messages, cfg.Parallel = true, io.Discard, 1
 	cfg.ConnectTimeout, cfg.ReceiptTimeout, cfg.GiveUpAfter = 10*time.Second, testenv.Patience, testenv.Patience
-	if err := send.Run(t.Context(), cfg); err != nil {
+	if err := sender.Run(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/cli/send"
+	"github.com/substorm/substorm/sender"
 )
 
 // TestFailover sends 500 objects and 50,000 datagrams while one gateway pod is
@@ -72,7 +72,7 @@ func TestFailover(t *testing.T) {
 
 // compareObjects returns nil once every receipt is listed exactly once, and the
 // ledger's columns agree with one another and with the sender's list.
-func (l *lab) compareObjects(t testing.TB, instrument string, receipts []send.Result) error {
+func (l *lab) compareObjects(t testing.TB, instrument string, receipts []sender.Result) error {
 	listed := map[string]int{}
 	for _, r := range l.list(t, instrument) {
 		listed[r.Digest.String()]++
@@ -183,7 +183,7 @@ func writeLines(t testing.TB, n int) string {
 
 // readReport returns the objects of a sender's list; a file that isn't there
 // yet is an empty list.
-func readReport(t testing.TB, path string) []send.Result {
+func readReport(t testing.TB, path string) []sender.Result {
 	t.Helper()
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
@@ -193,10 +193,10 @@ func readReport(t testing.TB, path string) []send.Result {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var all []send.Result
+	var all []sender.Result
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var s send.Result
-		if json.Unmarshal(lines.Bytes(), &s) == nil && s.Outcome == send.Received {
+		var s sender.Result
+		if json.Unmarshal(lines.Bytes(), &s) == nil && s.Outcome == sender.Received {
 			all = append(all, s)
 		}
 	}

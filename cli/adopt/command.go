@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
-	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/usage"
 )
 
 const long = `Shows what unknown senders sent to pools with unknownSenders: Quarantine: from which

@@ -17,7 +17,7 @@ import (
 
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/cli/output"
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/internal/wire"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/cli/kube"
-	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/usage"
 )
 
 // connectTimeout is how long NATS may take to let us in.

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/substorm/substorm/cli/usage"
 	"github.com/substorm/substorm/internal/naming"
+	"github.com/substorm/substorm/internal/usage"
 )
 
 const long = `Registers a tree that exists already, with times and names read from the paths.

@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/internal/wire"
 )
 

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/usage"
 )
 
 // JSON is the format of one object per line.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/substorm/substorm/cli/usage"
+	"github.com/substorm/substorm/internal/usage"
 )
 
 // Command returns `substorm quickstart`.

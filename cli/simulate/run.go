@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/substorm/substorm/cli/send"
+	"github.com/substorm/substorm/sender"
 )
 
 // Config is what to simulate, where to and for how long.
@@ -29,7 +29,7 @@ type Config struct {
 	// all that have none of their own.
 	To []string
 
-	// ReceiptTimeout and GiveUpAfter are as in send.Config.
+	// ReceiptTimeout and GiveUpAfter are as in sender.Config.
 	ReceiptTimeout, GiveUpAfter time.Duration
 
 	// Messages get progress and troubles; nil is silent.
@@ -64,8 +64,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 type run struct {
 	cfg      Config
 	payloads *payloads
-	clients  []*send.Client // by source; nil for UDP
-	sockets  [][]*socket    // by source; nil for TCP
+	clients  []*sender.Client // by source; nil for UDP
+	sockets  [][]*socket      // by source; nil for TCP
 	tally    *tally
 	begin    time.Time
 }
@@ -83,12 +83,12 @@ func newRun(cfg Config) (*run, error) {
 		return nil, err
 	}
 	for i, s := range cfg.Model.Sources {
-		var client *send.Client
+		var client *sender.Client
 		var sockets []*socket
 		if s.Protocol == UDP {
 			sockets, err = dial(addresses[i], cfg.Senders)
 		} else {
-			client, err = send.NewClient(send.ClientConfig{
+			client, err = sender.NewClient(sender.ClientConfig{
 				Addresses: addresses[i], ReceiptTimeout: cfg.ReceiptTimeout, GiveUpAfter: cfg.GiveUpAfter,
 			})
 		}
@@ -117,7 +117,7 @@ func targets(m Model, to []string) ([][]string, error) {
 		if !named {
 			name, list = "", spec
 		}
-		addresses, err := send.ParseAddresses([]string{list})
+		addresses, err := sender.ParseAddresses([]string{list})
 		if err != nil {
 			return nil, err
 		}
@@ -202,11 +202,11 @@ func (r *run) objects(ctx context.Context) {
 
 func (r *run) object(ctx context.Context, e event) {
 	began := time.Now()
-	result := r.clients[e.source].Send(ctx, send.Object{
+	result := r.clients[e.source].Send(ctx, sender.Object{
 		Name: fmt.Sprintf("%s-%d/%d", r.cfg.Model.Sources[e.source].Name, e.instrument, e.number),
 		Open: func() (io.ReadCloser, error) { return r.payloads.open(e), nil },
 	})
-	if result.Outcome != send.Received && errors.Is(ctx.Err(), context.Canceled) {
+	if result.Outcome != sender.Received && errors.Is(ctx.Err(), context.Canceled) {
 		result.Error = "interrupted"
 	}
 	if result.ReceiptedAt != nil {

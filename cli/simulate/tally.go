@@ -13,8 +13,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"golang.org/x/term"
 
-	"github.com/substorm/substorm/cli/send"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/sender"
 )
 
 // Range and precision of histograms: from a microsecond to an hour, three digits.
@@ -60,7 +60,7 @@ func record(h *hdrhistogram.Histogram, d time.Duration) {
 }
 
 // add counts an object.
-func (t *tally) add(source int, result send.Result) {
+func (t *tally) add(source int, result sender.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &t.sources[source]
@@ -68,16 +68,16 @@ func (t *tally) add(source int, result send.Result) {
 	s.Bytes += result.Bytes
 	s.Repeated += int64(max(result.Tries-1, 0))
 	switch result.Outcome {
-	case send.Received:
+	case sender.Received:
 		s.Receipted++
 		s.ReceiptedBytes += result.Bytes
 		return
-	case send.Refused:
+	case sender.Refused:
 		if s.Refused == nil {
 			s.Refused = map[wire.Cause]int64{}
 		}
 		s.Refused[result.Cause]++
-	case send.Unknown:
+	case sender.Unknown:
 		s.Unknown++
 	default:
 		s.Sent--

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sender
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/internal/stamp"
+	"github.com/substorm/substorm/internal/usage"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Ways of taking files from watched folders, as --take spells them.
+const (
+	takeKeep = "keep"
+	takeMove = "move"
+)
+
+// Defaults of flags.
+const (
+	settle       = 2 * time.Second
+	scanInterval = time.Second
+	heartbeat    = time.Minute
+	pathInterval = time.Second
+)
+
+// queueFlags are those of QueueConfig, as they are written.
+type queueFlags struct {
+	config                    QueueConfig
+	take, share, rate, perDay string
+}
+
+func (q *queueFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&q.config.Dir, "queue", "", "folder that keeps what has no receipt, across restarts and power cuts; with --watch for ever, else until it is empty")
+	f.StringSliceVar(&q.config.Watch, "watch", nil, "folders whose new files are sent, with their subfolders; needs --queue")
+	f.StringVar(&q.take, "take", takeKeep, "what becomes of a watched file once it is in the queue: keep leaves it where it is, move takes it away")
+	f.StringSliceVar(&q.config.Ignore, "ignore", nil, "patterns of names that are not sent, beside "+strings.Join(ignored, " "))
+	f.DurationVar(&q.config.Settle, "settle", settle, "how long a watched file must not change to be whole; 0 where files are renamed into the folder")
+	f.DurationVar(&q.config.ScanInterval, "scan-interval", scanInterval, "how often watched folders are looked at")
+	f.BoolVar(&q.config.NewestFirst, "newest-first", false, "send the newest file of the queue first; else the oldest")
+	f.StringVar(&q.share, "backfill-share", "20%", "with --newest-first, the share of the bytes that the oldest get")
+	f.StringVar(&q.rate, "max-rate", "", "greatest rate, in bytes a second: 25k, 1Mi")
+	f.StringVar(&q.perDay, "daily-budget", "", "greatest number of bytes in a UTC day, repeats and heartbeats included: 500M")
+	f.StringVar(&q.config.SampleCommand, "sample-command", "", "what the shell runs when the Site asks for another rate of observations: "+
+		"SUBSTORM_SAMPLING_STATE is Observing or Paused, _INTERVAL seconds or empty, _CHANNEL a channel or empty")
+	f.StringVar(&q.config.Path, "path", "", fmt.Sprintf("gateway to which the path is measured, host[:port] (default port %d); needs spec.path of its IngestGateway", stamp.Port))
+	f.DurationVar(&q.config.PathInterval, "path-interval", pathInterval, "with --path, how often a packet of 44 bytes goes there and back")
+	f.DurationVar(&q.config.Heartbeat, "heartbeat", heartbeat, "with --framing length-prefixed, how often clock and queue are reported; 0 is never")
+}
+
+// parse reads what the flags say, and finds what makes no sense.
+func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
+	if q.config.Dir == "" {
+		for _, name := range []string{"watch", "take", "ignore", "settle", "scan-interval", "newest-first", "backfill-share", "max-rate", "daily-budget",
+			"heartbeat", "sample-command", "path", "path-interval"} {
+			if cmd.Flags().Changed(name) {
+				return usage.Errorf("--%s needs --queue, the folder that keeps what has no receipt", name)
+			}
+		}
+		return nil
+	}
+	for _, name := range []string{"rate", "give-up-after"} {
+		if cmd.Flags().Changed(name) {
+			return usage.Errorf("--%s goes without --queue: what is in a queue is never given up, and its rate is --max-rate", name)
+		}
+	}
+	c := &q.config
+	if c.Move, err = parseTake(q.take); err != nil {
+		return err
+	}
+	if c.BackfillShare, err = parseShare(q.share); err != nil {
+		return err
+	}
+	if c.MaxRate, err = parseSize("--max-rate", q.rate); err != nil {
+		return err
+	}
+	if c.DailyBudget, err = parseSize("--daily-budget", q.perDay); err != nil {
+		return err
+	}
+	for _, pattern := range c.Ignore {
+		if _, err := filepath.Match(pattern, "x"); err != nil {
+			return usage.Errorf("--ignore %q is no pattern of a name, as *.log is", pattern)
+		}
+	}
+	if cfg.Framing != wire.FramingLengthPrefixed {
+		if cmd.Flags().Changed("heartbeat") && c.Heartbeat > 0 {
+			return usage.Errorf("--heartbeat needs --framing length-prefixed: nothing else has room for it")
+		}
+		c.Heartbeat = 0
+	}
+	if c.Path != "" {
+		if c.Path, err = stamp.Address(c.Path); err != nil {
+			return usage.Errorf("--path: %w", err)
+		}
+	}
+	cfg.Queue = *c
+	return c.check(cfg, len(cmd.Flags().Args()))
+}
+
+func (c *QueueConfig) check(cfg *Config, paths int) error {
+	switch {
+	case cfg.UDP:
+		return usage.Errorf("--queue keeps what has no receipt, and over UDP nothing has one")
+	case len(c.Watch) > 0 && (paths > 0 || cfg.Lines):
+		return usage.Errorf("--watch sends files of folders: name neither others nor --lines")
+	case c.Heartbeat == 0 && (c.SampleCommand != "" || c.Path != ""):
+		return usage.Errorf("--sample-command and --path need heartbeats, which say what came of them: --framing length-prefixed, and --heartbeat not 0")
+	case c.Path != "" && c.PathInterval < stamp.MinInterval:
+		return usage.Errorf("--path-interval is at least %v", stamp.MinInterval)
+	case c.Settle < 0 || c.ScanInterval <= 0 || c.Heartbeat < 0:
+		return usage.Errorf("--settle, --scan-interval and --heartbeat are durations: --scan-interval 1s")
+	}
+	return nil
+}
+
+func parseTake(take string) (move bool, err error) {
+	switch take {
+	case takeKeep, takeMove:
+		return take == takeMove, nil
+	default:
+		return false, usage.Errorf("--take %q is neither %s nor %s", take, takeKeep, takeMove)
+	}
+}
+
+func parseShare(text string) (float64, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	share, err := strconv.ParseFloat(number, 64)
+	if percent {
+		share /= 100
+	}
+	if err != nil || !(share >= 0 && share <= 1) {
+		return 0, usage.Errorf("--backfill-share %q is no share, as 20%% is", text)
+	}
+	return share, nil
+}
+
+// minimum of --max-rate and --daily-budget, in bytes: a heartbeat still fits.
+const minSize = 100
+
+func parseSize(flag, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n < minSize || n > 1<<50 {
+		return 0, usage.Errorf("%s %q is no number of bytes of at least %d, as 25k or 1Mi are", flag, text, minSize)
+	}
+	return int64(n), nil
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sender
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/internal/usage"
+)
+
+// socket is a connection to a server: TCP, or TLS on it. Close resets what is
+// not finished: it never ends an object.
+type socket interface {
+	net.Conn
+	// CloseWrite ends the object of until-close: by FIN, or by close_notify.
+	CloseWrite() error
+	// finish makes the Close that follows a clean one.
+	finish()
+	vitals() *vitals
+}
+
+// plain is TCP, whose linger is {1,0} until finish.
+type plain struct {
+	*net.TCPConn
+	life *vitals
+}
+
+func (p plain) vitals() *vitals { return p.life }
+
+func (p plain) finish() { _ = p.SetLinger(-1) }
+
+// secure is TLS on it.
+type secure struct {
+	*tls.Conn
+	tcp  *net.TCPConn
+	life *vitals
+}
+
+func (s secure) vitals() *vitals { return s.life }
+
+// Close sends no close_notify, which would be an object's end.
+func (s secure) Close() error { return s.tcp.Close() }
+
+func (s secure) finish() {
+	_ = s.CloseWrite()
+	_ = s.tcp.SetLinger(-1)
+}
+
+// shake makes TLS of a connection where the sender says so.
+func (s *sender) shake(ctx context.Context, tcp *net.TCPConn, address string) (socket, error) {
+	if s.tls == nil {
+		return plain{tcp, newVitals(tcp)}, nil
+	}
+	if s.dialer.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.dialer.Timeout)
+		defer cancel()
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	cfg := s.tls.Clone()
+	cfg.ServerName = host
+	conn := secure{tls.Client(tcp, cfg), tcp, newVitals(tcp)}
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	return conn, nil
+}
+
+// tlsFlags are what --tls… say.
+type tlsFlags struct {
+	on            bool
+	ca, cert, key string
+}
+
+func (f *tlsFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.on, "tls", false, "send over TLS, to servers whose certificate the system's authorities signed")
+	flags.StringVar(&f.ca, "tls-ca", "", "send over TLS, to servers whose certificate the authorities of this file (PEM) signed")
+	flags.StringVar(&f.cert, "tls-cert", "", "file (PEM) with the certificate to show; it is read for each connection, so a renewed one needs no restart")
+	flags.StringVar(&f.key, "tls-key", "", "file (PEM) with the key of --tls-cert")
+}
+
+// config returns nil where nothing is said of TLS.
+func (f *tlsFlags) config() (*tls.Config, error) {
+	if !f.on && f.ca == "" && f.cert == "" && f.key == "" {
+		return nil, nil
+	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, usage.Errorf("--tls-cert and --tls-key belong together")
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.ca != "" {
+		pem, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca: %s holds no certificate in PEM", f.ca)
+		}
+	}
+	if f.cert == "" {
+		return cfg, nil
+	}
+	load := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert: %w", err)
+		}
+		return &pair, nil
+	}
+	if _, err := load(); err != nil {
+		return nil, err
+	}
+	// Shown whatever authorities the server names: why it is refused, the server says best.
+	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	return cfg, nil
+}

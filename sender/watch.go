@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/sender/queue"
+)
+
+// ignored are names of files that are being written, or are none of the
+// instrument's: patterns as path.Match has them.
+var ignored = []string{".*", "*~", "*.tmp", "*.temp", "*.part", "*.partial", "*.filepart", "*.swp", "*.lock"}
+
+// watcher takes new files of folders into a queue. It looks instead of waiting to
+// be told: that works on every file system, shared ones included.
+type watcher struct {
+	dirs []string
+	// ignore are patterns of names.
+	ignore []string
+	// settle is how long a file must not change to be whole.
+	settle time.Duration
+	// move takes files away; else they stay, and are known by name, size and time.
+	move  bool
+	queue *queue.Queue
+	// queueName is what the queue calls the file at a path below a folder.
+	queueName func(rel string) string
+	// took is called with what is in the queue.
+	took func([]queue.Entry)
+	now  func() time.Time
+	log  *slog.Logger
+
+	// seen files that have not settled, by path.
+	seen map[string]look
+	// silent are folders whose trouble was logged.
+	silent map[string]string
+}
+
+// look is what was seen of a file, and since when it is so.
+type look struct {
+	size    int64
+	written time.Time
+	since   time.Time
+}
+
+// A batch is synced together, and can be sent once it is.
+const (
+	batchFiles = 64
+	batchBytes = 16 << 20
+)
+
+// scan looks through all folders once. With remember it tidies up what the queue
+// knows of files that are gone. It returns false where not all could be looked at.
+func (w *watcher) scan(ctx context.Context, remember bool) bool {
+	s := scanning{watcher: w, ctx: ctx, seen: map[string]look{}}
+	if remember {
+		s.present = map[queue.Key]struct{}{}
+	}
+	whole := true
+	for _, dir := range w.dirs {
+		err := filepath.WalkDir(dir, s.visit)
+		err = errors.Join(err, s.flush())
+		if ctx.Err() != nil {
+			return false
+		}
+		whole = w.mention(dir, errors.Join(append(s.failures, err)...)) && whole
+		s.failures = nil
+	}
+	w.seen = s.seen
+	if remember && whole {
+		whole = w.mention("journal", w.queue.Compact(s.present, w.now()))
+	}
+	return whole
+}
+
+// mention logs what is wrong with a folder, once until it changes.
+func (w *watcher) mention(dir string, err error) bool {
+	text := ""
+	if err != nil {
+		text, _, _ = strings.Cut(err.Error(), "\n") // the first tells
+		_, text, _ = strings.Cut(text, ": ")        // whichever file it was
+	}
+	if w.silent == nil {
+		w.silent = map[string]string{}
+	}
+	if text != w.silent[dir] {
+		w.silent[dir] = text
+		if err != nil {
+			w.log.Error("cannot take all files", "folder", dir, "error", err)
+		} else {
+			w.log.Info("all files can be taken again", "folder", dir)
+		}
+	}
+	return err == nil
+}
+
+// scanning is one scan.
+type scanning struct {
+	*watcher
+	ctx     context.Context
+	seen    map[string]look
+	present map[queue.Key]struct{}
+
+	batch []queue.Source
+	bytes int64
+	// failures are the first ones: what cannot be taken does not keep the rest.
+	failures []error
+}
+
+// shownFailed is how many failures of a scan are logged.
+const shownFailed = 5
+
+// fail notes an error. It returns one that ends the scan: that of a full disk.
+func (s *scanning) fail(err error) error {
+	if queue.IsFull(err) {
+		return err
+	}
+	if err != nil && len(s.failures) < shownFailed {
+		s.failures = append(s.failures, err)
+	}
+	return nil
+}
+
+func (s *scanning) visit(path string, d fs.DirEntry, err error) error {
+	switch {
+	case s.ctx.Err() != nil:
+		return s.ctx.Err()
+	case errors.Is(err, fs.ErrNotExist) && d != nil && path != s.root(path):
+		return nil // it went while we looked
+	case err != nil && (d == nil || path == s.root(path)):
+		return err
+	case err != nil: // a folder that cannot be read
+		return s.fail(err)
+	case d.IsDir():
+		if path != s.root(path) && s.ignores(d.Name()) {
+			return fs.SkipDir
+		}
+		return nil
+	case s.ignores(d.Name()):
+		return nil
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return s.fail(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil
+	}
+	return s.file(path, info)
+}
+
+// root is the watched folder itself, where path is one.
+func (s *scanning) root(path string) string {
+	for _, dir := range s.dirs {
+		if filepath.Clean(dir) == filepath.Clean(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+func (s *scanning) ignores(name string) bool {
+	for _, pattern := range s.ignore {
+		if ok, err := filepath.Match(pattern, name); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// file puts a file into the batch if it is new, has bytes and has settled.
+func (s *scanning) file(path string, info fs.FileInfo) error {
+	key := queue.KeyOf(path, info.Size(), info.ModTime())
+	if s.present != nil {
+		s.present[key] = struct{}{}
+	}
+	if info.Size() == 0 || s.queue.Taken(key) {
+		return nil
+	}
+	is := look{info.Size(), info.ModTime(), s.now()}
+	if was, ok := s.watcher.seen[path]; ok && was.size == is.size && was.written.Equal(is.written) {
+		is.since = was.since
+	}
+	if s.now().Sub(is.since) < s.settle {
+		s.seen[path] = is
+		return nil
+	}
+	s.batch = append(s.batch, queue.Source{Name: s.queueName(s.name(path)), Path: path, Observed: info.ModTime(), Key: key, Move: s.move})
+	if s.bytes += info.Size(); len(s.batch) >= batchFiles || s.bytes >= batchBytes {
+		return s.flush()
+	}
+	return nil
+}
+
+// name is the path below the watched folder.
+func (s *scanning) name(path string) string {
+	for _, dir := range s.dirs {
+		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
+			return rel
+		}
+	}
+	return filepath.Base(path)
+}
+
+func (s *scanning) flush() error {
+	if len(s.batch) == 0 {
+		return nil
+	}
+	entries, err := s.queue.Add(s.batch...)
+	s.batch, s.bytes = nil, 0
+	if len(entries) > 0 {
+		s.took(entries)
+	}
+	return s.fail(err)
+}
+
+// checkFolders finds folders that cannot be watched.
+func checkFolders(dirs []string, queueDir string) error {
+	inside, err := filepath.Abs(queueDir)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		outside, err := filepath.Abs(dir)
+		if err != nil {
+			return err
+		}
+		if rel, err := filepath.Rel(outside, inside); err == nil && filepath.IsLocal(rel) {
+			return fmt.Errorf("the queue %s lies in the watched folder %s: put it elsewhere", queueDir, dir)
+		}
+	}
+	return nil
+}

@@ -21,9 +21,9 @@ const (
 	// MaxSize closes a pack, in bytes: it is where a store's rate, measured, does
 	// not grow any more with the size.
 	MaxSize = 8 << 20
-	// block is what everything in a tar is padded to, and Trailer bytes of zero end it
-	// (POSIX.1-2001, pax).
-	block   = 512
+	// block is what everything in a tar is padded to (POSIX.1-2001, pax).
+	block = 512
+	// Trailer is how many bytes of zero end a pack.
 	Trailer = 2 * block
 	// mode of what `tar x` makes.
 	mode = 0o644

@@ -44,12 +44,14 @@ const (
 	KeptSpooled = "Spooled"
 	// KeptHold: an instrument is under legal hold, or nobody knows whether it is.
 	KeptHold = "LegalHold"
+	// KeptUnproven: who wants it deleted does not say what must be known before.
+	KeptUnproven = "Unproven"
 	// KeptRefused: the store refuses to delete it. It is tried again whenever it is asked for.
 	KeptRefused = "Refused"
 )
 
 // KeptReasons are all of them.
-var KeptReasons = []string{KeptForeign, KeptNamed, KeptOnly, KeptYoung, KeptSpooled, KeptHold, KeptRefused}
+var KeptReasons = []string{KeptForeign, KeptNamed, KeptOnly, KeptYoung, KeptSpooled, KeptHold, KeptUnproven, KeptRefused}
 
 // Kept says why an object is not deleted.
 type Kept struct{ Key, Why, Detail string }
@@ -88,5 +90,40 @@ func decide(o Object, w world) *Kept {
 			return kept(KeptHold, why)
 		}
 	}
+	if what := unproven(o); what != "" {
+		return kept(KeptUnproven, fmt.Sprintf("it is to be deleted as %s, and nobody said %s", o.Reason, what))
+	}
 	return nil
+}
+
+// unproven says what must be known of an object before it may go for its reason, and is
+// not; empty where all is. Of a pack that was rewritten nothing needs to be said: it may
+// be that no bytes are lost with it.
+func unproven(o Object) string {
+	switch o.Reason {
+	case wire.DeletedUnnamed:
+		if o.KeptUntil.IsZero() || o.Day == "" {
+			return "since when it lies there, and when its members were received"
+		}
+	case wire.DeletedMoved, wire.DeletedDuplicate:
+		if o.Instead == "" {
+			return "where else its bytes are"
+		}
+	case wire.DeletedPurged, wire.DeletedExpired:
+		if len(o.Takes) == 0 {
+			return "whose bytes are lost"
+		}
+	case wire.DeletedStaging, wire.DeletedUpload:
+		if o.KeptUntil.IsZero() {
+			return "since when it lies there"
+		}
+	case wire.DeletedRoot:
+		if o.Instrument == "" {
+			return "whose it is"
+		}
+	case wire.DeletedRewritten:
+	default:
+		return "what that means"
+	}
+	return ""
 }

@@ -38,8 +38,15 @@ func TestDecide(t *testing.T) {
 		"a spool may hold a member":                   {Object{Key: pack, Reason: wire.DeletedUnnamed, Day: "2026-11-20"}, KeptSpooled},
 		"a purged member is held":                     {Object{Key: pack, Reason: wire.DeletedUnnamed, Takes: []string{"camera", "held"}}, KeptHold},
 		"another instrument is held":                  {Object{Key: pack, Reason: wire.DeletedRewritten, Takes: []string{"camera"}}, ""},
-		"an object of its own that is in a pack":      {Object{Key: raw, Reason: wire.DeletedMoved, Instrument: "held"}, ""}, // its bytes stay
-		"a duplicate of an instrument under hold":     {Object{Key: raw, Reason: wire.DeletedDuplicate, Instrument: "held"}, ""},
+		"an object of its own that is in a pack":      {Object{Key: raw, Reason: wire.DeletedMoved, Instrument: "held", Instead: pack}, ""}, // its bytes stay
+		"a duplicate of an instrument under hold":     {Object{Key: raw, Reason: wire.DeletedDuplicate, Instrument: "held", Instead: raw}, ""},
+		"a duplicate of nobody knows what":            {Object{Key: raw, Reason: wire.DeletedDuplicate, Instrument: "camera"}, KeptUnproven},
+		"moved, and nobody says where":                {Object{Key: raw, Reason: wire.DeletedMoved}, KeptUnproven},
+		"an unnamed pack of unknown age":              {Object{Key: pack, Reason: wire.DeletedUnnamed, Day: "2026-11-18"}, KeptUnproven},
+		"an unnamed pack of an unknown day":           {Object{Key: pack, Reason: wire.DeletedUnnamed, KeptUntil: now}, KeptUnproven},
+		"a purge of nobody's":                         {Object{Key: raw, Reason: wire.DeletedPurged}, KeptUnproven},
+		"staging of unknown age":                      {Object{Key: "staging/thule/camera/1", Reason: wire.DeletedStaging}, KeptUnproven},
+		"for no reason":                               {Object{Key: raw}, KeptUnproven},
 		"a duplicate whose original is gone":          {Object{Key: raw, Reason: wire.DeletedDuplicate, Only: raw}, KeptOnly},
 		"a purged object":                             {Object{Key: raw, Reason: wire.DeletedPurged, Instrument: "camera", Takes: []string{"camera"}}, ""},
 		"a purged object under hold":                  {Object{Key: raw, Reason: wire.DeletedPurged, Instrument: "held", Takes: []string{"held"}}, KeptHold},

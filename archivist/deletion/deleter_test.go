@@ -36,10 +36,10 @@ func TestDelete(t *testing.T) {
 			return ""
 		}})
 	objects := []Object{
-		{Key: pack, Reason: wire.DeletedUnnamed},
+		{Key: pack, Reason: wire.DeletedUnnamed, Day: "2026-11-18", KeptUntil: time.Unix(1, 0)},
 		{Key: named, Reason: wire.DeletedPurged, Instrument: "camera", Takes: []string{"camera"}},
 		{Key: raw, Reason: wire.DeletedMoved, Instrument: "camera", Instead: "packs/thule/x.tar"},
-		{Key: staging, Reason: wire.DeletedStaging},
+		{Key: staging, Reason: wire.DeletedStaging, KeptUntil: time.Unix(1, 0)},
 	}
 	for _, o := range objects {
 		a.Put(o.Key, []byte("bytes"))
@@ -101,7 +101,7 @@ func TestRefused(t *testing.T) {
 		}
 		return nil
 	}
-	objects := []Object{{Key: stuck, Reason: wire.DeletedDuplicate, Instrument: "camera"}, {Key: other, Reason: wire.DeletedDuplicate, Instrument: "camera"}}
+	objects := []Object{{Key: stuck, Reason: wire.DeletedDuplicate, Instrument: "camera", Instead: "x"}, {Key: other, Reason: wire.DeletedDuplicate, Instrument: "camera", Instead: "x"}}
 	for range 3 {
 		kept, err := d.Delete(t.Context(), time.Now(), objects...)
 		if err != nil || len(kept) != 1 || kept[0].Key != stuck || kept[0].Why != KeptRefused {

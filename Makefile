@@ -40,6 +40,7 @@ bench: ## List the benchmarks, or run one: make bench NAME=...; results go to be
 build: ## Build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/operator ./operator/cmd
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ingest-gateway ./ingest-gateway/cmd
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/archivist ./archivist/cmd
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/feed-server ./feed-server/cmd
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/substorm ./cli/cmd
 

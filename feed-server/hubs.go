@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/feed-server/hub"
-	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/registry"
 )
 
 // hubs follow the streams that somebody reads: each from when it is first asked

@@ -19,7 +19,6 @@ import (
 
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/natsdelivery"
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/sampling"
 	"github.com/substorm/substorm/feed-server/serve"
 	"github.com/substorm/substorm/feed-server/session"
@@ -27,6 +26,7 @@ import (
 	"github.com/substorm/substorm/feed-server/wis2"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/cgroup"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/telemetry"
 	"github.com/substorm/substorm/internal/wire"

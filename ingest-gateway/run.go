@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/archivist"
+	"github.com/substorm/substorm/archivist/worker"
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
@@ -304,7 +304,7 @@ func (g *gateway) run(ctx context.Context) error {
 // archivist does what one gateway of the Site does for all, while it holds the
 // lease for that.
 func (g *gateway) archivist(ctx context.Context) error {
-	return archivist.Run(ctx, archivist.Config{
+	return worker.Run(ctx, worker.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		JetStream: g.js, Store: g.objects,
 		Settings:     func(name string) (wire.InstrumentEntry, bool) { return g.registry.Current().Entry(name) },

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	work "github.com/substorm/substorm/archivist"
+	work "github.com/substorm/substorm/archivist/worker"
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/internal/manifest"

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/archivist"
+	"github.com/substorm/substorm/archivist/worker"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -50,7 +50,7 @@ func newKept(t *testing.T) *kept {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- archivist.Run(ctx, archivist.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: k.js, Store: k.store,
+		done <- worker.Run(ctx, worker.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: k.js, Store: k.store,
 			Settings: k.setting, PartInterval: 100 * time.Millisecond, RemoveInterval: 50 * time.Millisecond, RemoveGrace: time.Millisecond,
 			ScratchDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 	}()

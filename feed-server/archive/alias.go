@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/door"
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )

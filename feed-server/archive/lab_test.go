@@ -29,8 +29,8 @@ import (
 
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/door"
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
-	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 

@@ -49,16 +49,8 @@ func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
 	f.StringVar(&cfg.ClientCADir, "client-ca-dir", "", "folder with ca.crt: the authorities of readers' certificates (empty: readers show tokens alone)")
 	f.StringVar(&cfg.ListenHTTP, "listen-http", ":9090", "address of /healthz, /readyz and /metrics")
 
-	f.StringSliceVar(&cfg.NATS.Servers, "nats-servers", nil, "URLs of the NATS servers")
-	f.StringVar(&cfg.NATS.CredentialsFile, "nats-credentials", "", "file with the credentials of a NATS user (user.creds)")
-	f.StringVar(&cfg.NATS.TLSDir, "nats-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for NATS")
-	f.StringVar(&cfg.NATS.InboxPrefix, "nats-inbox-prefix", "", "prefix of reply subjects that the credentials allow")
-
-	f.StringVar(&cfg.Objects.Endpoint, "s3-endpoint", "", "URL of the object store with the archive (empty: live Feeds alone)")
-	f.StringVar(&cfg.Objects.Bucket, "s3-bucket", "", "bucket of the archive, which is only read")
-	f.StringVar(&cfg.Objects.Region, "s3-region", "us-east-1", "region of the bucket")
-	f.StringVar(&cfg.Objects.CredentialsDir, "s3-credentials-dir", "/etc/substorm/s3", "folder with accessKeyID and secretAccessKey")
-	f.StringVar(&cfg.Objects.TLSDir, "s3-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for the object store")
+	flags.NATS(f, &cfg.NATS)
+	flags.ObjectStore(f, &cfg.Objects, "URL of the object store with the archive (empty: live Feeds alone)", "bucket of the archive, which is only read")
 	f.StringVar(&cfg.BaseURL, "base-url", "", "address of the archive for others, https://archive.example.org (empty: that of each request)")
 	f.StringSliceVar(&cfg.Proxies, "proxies", nil, "addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed")
 

@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
 )
 
 // doubtedLookups is how many tickets of addresses that showed too much that is nobody's

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
 )
 
 // Token is what a request shows: a bearer token, or one in place of the password, which

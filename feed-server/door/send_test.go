@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
 )
 
 // small is a listener whose connections have little room, and no time for what is written.

@@ -9,10 +9,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )

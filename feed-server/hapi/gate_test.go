@@ -15,7 +15,7 @@ import (
 
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hapi"
-	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 

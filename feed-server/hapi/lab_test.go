@@ -23,9 +23,9 @@ import (
 
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hapi"
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/pcapng"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/hapi"
-	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 

@@ -20,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/substorm/substorm/feed-server/hub"
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/feed-server/wis2"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"

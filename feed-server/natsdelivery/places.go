@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/registry"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/door"
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
 )
 
 // grant returns what a reader may have of what a consumer selects, which may be

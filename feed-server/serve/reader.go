@@ -6,9 +6,9 @@ import (
 	"net/http"
 
 	"github.com/substorm/substorm/feed-server/door"
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 

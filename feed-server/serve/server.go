@@ -25,11 +25,11 @@ import (
 
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hub"
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
 )
 
 const (

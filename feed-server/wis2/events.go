@@ -16,9 +16,9 @@ import (
 
 	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/hub"
-	"github.com/substorm/substorm/feed-server/registry"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 

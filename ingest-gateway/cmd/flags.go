@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -71,24 +70,16 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.StringVar(&cfg.ClientCADir, "client-ca-dir", "", "folder with ca.crt: the authorities of the senders' certificates")
 
 	f.Uint16Var(&cfg.EdgePort, "edge-port", 0, "port for proxies that speak the PROXY protocol, version 2 (0: none)")
-	f.Var(prefixes{&cfg.EdgeSources}, "edge-sources", "addresses of those proxies, as CIDRs")
-	f.Var(prefixes{&cfg.ForwardNetworks}, "forward-networks", "networks, as CIDRs, to which copies for old servers may go beside public addresses")
+	flags.CIDRs(f, &cfg.EdgeSources, "edge-sources", "addresses of those proxies, as CIDRs")
+	flags.CIDRs(f, &cfg.ForwardNetworks, "forward-networks", "networks, as CIDRs, to which copies for old servers may go beside public addresses")
 	f.Uint16Var(&cfg.PathPort, "path-port", 0, "UDP port that answers senders who measure the way to here, by STAMP (0: none)")
 	f.StringVar(&cfg.UnknownSenders, "unknown-senders", "Refuse", "what becomes of data that no instrument claims: Refuse or Quarantine")
 	f.Int64Var(&cfg.QuarantineMaxBytes, "quarantine-max-bytes", 1<<30, "bytes of the bucket that this pod keeps of unknown senders")
 	f.DurationVar(&cfg.QuarantineMaxAge, "quarantine-max-age", 168*time.Hour, "how long they are kept")
 	f.UintSliceVar(&cfg.QuarantinePorts, "quarantine-ports", nil, "ports that are open to unknown senders beside those of instruments")
 
-	f.StringVar(&cfg.Objects.Endpoint, "s3-endpoint", "", "URL of the object store")
-	f.StringVar(&cfg.Objects.Bucket, "s3-bucket", "", "bucket of the archive")
-	f.StringVar(&cfg.Objects.Region, "s3-region", "us-east-1", "region of the bucket")
-	f.StringVar(&cfg.Objects.CredentialsDir, "s3-credentials-dir", "/etc/substorm/s3", "folder with accessKeyID and secretAccessKey")
-	f.StringVar(&cfg.Objects.TLSDir, "s3-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for the object store")
-
-	f.StringSliceVar(&cfg.NATS.Servers, "nats-servers", nil, "URLs of the NATS servers")
-	f.StringVar(&cfg.NATS.CredentialsFile, "nats-credentials", "", "file with the credentials of a NATS user (user.creds)")
-	f.StringVar(&cfg.NATS.TLSDir, "nats-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for NATS")
-	f.StringVar(&cfg.NATS.InboxPrefix, "nats-inbox-prefix", "", "prefix of reply subjects that the credentials allow")
+	flags.ObjectStore(f, &cfg.Objects, "URL of the object store", "bucket of the archive")
+	flags.NATS(f, &cfg.NATS)
 
 	f.Int64Var(&cfg.MemoryBudget, "memory-budget", 0, "bytes for what is received and not yet safe (0: half of the memory limit)")
 	f.Int64Var(&cfg.MaxConnections, "max-connections", 0, "connections of TCP and HTTP that may be open at a time; a quarter of them at most while it is not known who sends (0: by the memory limit)")
@@ -119,30 +110,3 @@ func parsePorts(s string) (first, last uint16, err error) {
 	}
 	return uint16(a), uint16(b), nil
 }
-
-// prefixes is a flag of CIDRs, separated by commas.
-type prefixes struct{ to *[]netip.Prefix }
-
-func (p prefixes) String() string {
-	if p.to == nil {
-		return ""
-	}
-	all := make([]string, len(*p.to))
-	for i, prefix := range *p.to {
-		all[i] = prefix.String()
-	}
-	return strings.Join(all, ",")
-}
-
-func (p prefixes) Set(s string) error {
-	for text := range strings.SplitSeq(s, ",") {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return fmt.Errorf("%q is no CIDR such as 192.0.2.7/32", text)
-		}
-		*p.to = append(*p.to, prefix.Masked())
-	}
-	return nil
-}
-
-func (p prefixes) Type() string { return "cidrs" }

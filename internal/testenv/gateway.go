@@ -54,22 +54,28 @@ func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 		o.NATS.Declare(t, o.Site, Registry{Revision: 1, Instruments: entries})
 	}
 	dir := t.TempDir()
-	secrets := filepath.Join(dir, "s3")
-	if err := os.Mkdir(secrets, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(secrets, objectstore.FileAccessKeyID), []byte(o.MinIO.AccessKeyID))
-	write(t, filepath.Join(secrets, objectstore.FileSecretAccessKey), []byte(o.MinIO.SecretAccessKey))
 	g := &Gateway{http: fmt.Sprintf("127.0.0.1:%d", FreePort(t))}
 	argv := []string{
 		buildProgram(t, dir, "ingest-gateway"), "--site", o.Site, "--pool", pool, "--gateway", pool + "-0", "--data-dir", filepath.Join(dir, "data"),
 		"--listen-http", g.http, "--ports", "10000-30000",
-		"--nats-servers", cmp.Or(o.NATSServer, o.NATS.URL()), "--s3-endpoint", cmp.Or(o.S3Endpoint, o.MinIO.URL()), "--s3-bucket", o.Bucket, "--s3-credentials-dir", secrets,
+		"--nats-servers", cmp.Or(o.NATSServer, o.NATS.URL()), "--s3-endpoint", cmp.Or(o.S3Endpoint, o.MinIO.URL()), "--s3-bucket", o.Bucket, "--s3-credentials-dir", o.MinIO.credentials(t, dir),
 	}
 	argv = append(append(argv, o.NATS.programFlags(t)...), o.Flags...)
 	g.Process = newProcess(t, "ingest-gateway", dir, argv, nil, g.answers)
 	g.Start()
 	return g
+}
+
+// credentials writes the server's credentials as programs read them, and returns the folder.
+func (m *MinIOServer) credentials(t testing.TB, dir string) string {
+	t.Helper()
+	secrets := filepath.Join(dir, "s3")
+	if err := os.Mkdir(secrets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(secrets, objectstore.FileAccessKeyID), []byte(m.AccessKeyID))
+	write(t, filepath.Join(secrets, objectstore.FileSecretAccessKey), []byte(m.SecretAccessKey))
+	return secrets
 }
 
 // programFlags are what a program needs to be let in.

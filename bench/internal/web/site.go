@@ -22,7 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/archivist"
+	"github.com/substorm/substorm/archivist/worker"
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -136,13 +136,13 @@ func (s *Site) list(instruments []wire.InstrumentEntry) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	cfg := archivist.Config{
+	cfg := worker.Config{
 		Site: SiteCode, Gateway: gateway, Incarnation: "one", JetStream: s.JS, Store: s.Store,
 		Settings:     func(name string) (wire.InstrumentEntry, bool) { e, ok := entries[name]; return e, ok },
 		PartInterval: partInterval, SweepInterval: never, TrimInterval: never, CompactInterval: never, NoticeRetention: never, ObservationRetention: never,
 		ScratchDir: s.lab.TempDir(), Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})), Metrics: prometheus.NewRegistry(),
 	}
-	go func() { ended <- archivist.Run(ctx, cfg) }()
+	go func() { ended <- worker.Run(ctx, cfg) }()
 	s.lab.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/substorm/substorm/archivist/closing"
+	"github.com/substorm/substorm/archivist/compact"
+	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/keeping"
+	"github.com/substorm/substorm/archivist/manifest"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+func (a *archivist) keeping(lease *stream.Lease, deleter *deletion.Deleter, writer *manifest.Writer, compactor *compact.Compactor, closer *closing.Closer) *keeping.Room {
+	return keeping.New(keeping.Config{
+		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Compactor: compactor,
+		Deleter: deleter, Declared: a.declared(), ClosedTo: closer.ClosedTo, Expired: writer.Expired,
+		Interval: a.cfg.RemoveInterval, ExpireInterval: a.cfg.ExpireInterval, Grace: a.cfg.RemoveGrace,
+		Log: a.cfg.Log, Metrics: a.metrics.keeping,
+	})
+}
+
+// live says whether the registry is known as it is now.
+func (a *archivist) live() bool { return a.cfg.Live == nil || a.cfg.Live() }
+
+// awaitRegistry waits until it is, for a while: data is listed without a registry.
+func (a *archivist) awaitRegistry(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, registryWait)
+	defer cancel()
+	for !a.live() {
+		select {
+		case <-time.After(registryLook):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// declared returns what retentions follow from: the registry as it is now.
+func (a *archivist) declared() func() ([]wire.InstrumentEntry, bool) {
+	if a.cfg.Declared == nil {
+		return nil
+	}
+	return func() ([]wire.InstrumentEntry, bool) {
+		if !a.live() {
+			return nil, false
+		}
+		return a.cfg.Declared()
+	}
+}
+
+// expires says whether an instrument's data is not kept for ever.
+func (a *archivist) expires(instrument string) bool {
+	e, known := a.cfg.Settings(instrument)
+	return known && e.Retention != nil
+}
+
+// held says why nothing of an instrument may be retracted or deleted.
+func (a *archivist) held(instrument string) string {
+	return deletion.Hold(a.cfg.Settings, a.live)(instrument)
+}
+
+func (a *archivist) deleter(lease *stream.Lease, closer *closing.Closer) *deletion.Deleter {
+	return deletion.New(deletion.Config{
+		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation, Store: a.cfg.Store, Lease: lease,
+		Held: a.held, Spooled: closer.Spooled, Log: a.cfg.Log, Metrics: a.metrics.deletion,
+	})
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package registry follows the Site's registry: it knows the Feeds, their consumers, the named readers and
+// what each instrument says about who may read it, as the operator writes them
+// into JetStream. While NATS or the operator is away, what was last seen stays in
+// force.
+package registry
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/watch"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Snapshot is the registry as of one moment. It never changes: do not write to
+// its maps.
+type Snapshot struct {
+	// Revision of the last complete registry that the snapshot holds; 0 before the first.
+	Revision int64
+	// Problems are entries that cannot be read, by key.
+	Problems map[string]string
+
+	Feeds       map[string]wire.FeedEntry
+	Consumers   map[string]wire.ConsumerEntry
+	Readers     map[string]wire.ReaderEntry
+	Instruments map[string]wire.InstrumentEntry
+
+	// epoch of the bucket that the last complete registry came from, and whether the
+	// snapshot is just that registry.
+	epoch    time.Time
+	complete bool
+}
+
+// Registry is the snapshot in force. Any number of goroutines may ask it.
+type Registry struct {
+	mu      sync.Mutex
+	current *Snapshot
+	changed chan struct{}
+	live    bool
+}
+
+// New returns a registry that knows nobody.
+func New() *Registry {
+	return &Registry{current: newSnapshot(), changed: make(chan struct{})}
+}
+
+// Snapshot returns what is in force.
+func (r *Registry) Snapshot() *Snapshot {
+	s, _ := r.Watch()
+	return s
+}
+
+// Watch returns what is in force, and a channel that is closed when something else is.
+func (r *Registry) Watch() (*Snapshot, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current, r.changed
+}
+
+// Live says whether what is in force goes back to a complete registry that the Site's bucket
+// held since NATS was reached last: what was seen before an outage does not know what
+// was put under legal hold since.
+func (r *Registry) Live() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.live
+}
+
+func (r *Registry) setLive(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.live = is
+}
+
+func (r *Registry) set(s *Snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current, r.live = s, r.live || s.complete
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Follow keeps the registry equal to the Site's until ctx ends.
+func (r *Registry) Follow(ctx context.Context, js jetstream.JetStream, site string, log *slog.Logger) {
+	var b *bucket
+	watch.Run(ctx, js, watch.Config{
+		Bucket: wire.RegistryBucket(site), What: "the registry", Logger: log,
+		Begin: func(is watch.Bucket) {
+			r.setLive(false)
+			b = newBucket(is.Created)
+		},
+		End:  func() { r.setLive(false) },
+		Take: func(e jetstream.KeyValueEntry) { b.take(e.Key(), e.Value(), e.Operation() == jetstream.KeyValuePut) },
+		Settle: func() {
+			was := r.Snapshot()
+			now := resolve(was, b)
+			for key, problem := range now.Problems {
+				if was.Problems[key] != problem {
+					log.Error("a registry entry cannot be read: what was known of it stays in force", "entry", key, "error", problem)
+				}
+			}
+			if now.Revision != was.Revision {
+				log.Info("registry", "revision", now.Revision, "feeds", len(now.Feeds), "consumers", len(now.Consumers))
+			}
+			r.set(now)
+		},
+	})
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+func newSnapshot() *Snapshot {
+	return &Snapshot{
+		Problems: map[string]string{},
+		Feeds:    map[string]wire.FeedEntry{}, Consumers: map[string]wire.ConsumerEntry{},
+		Readers: map[string]wire.ReaderEntry{}, Instruments: map[string]wire.InstrumentEntry{},
+	}
+}
+
+// bucket is what is known of the registry's bucket at one moment.
+type bucket struct {
+	// epoch is when the bucket was created: one that was deleted and made again has
+	// a newer one.
+	epoch  time.Time
+	marker wire.RegistryComplete
+
+	feeds       kind[wire.FeedEntry]
+	consumers   kind[wire.ConsumerEntry]
+	readers     kind[wire.ReaderEntry]
+	instruments kind[wire.InstrumentEntry]
+}
+
+func newBucket(epoch time.Time) *bucket {
+	return &bucket{
+		epoch: epoch,
+		feeds: kind[wire.FeedEntry]{
+			parse: wire.ParseRegistryFeedKey, decode: wire.DecodeFeedEntry,
+			head: func(e wire.FeedEntry) (string, int64) { return e.Feed, e.Revision },
+		},
+		consumers: kind[wire.ConsumerEntry]{
+			parse: wire.ParseRegistryConsumerKey, decode: wire.DecodeConsumerEntry,
+			head: func(e wire.ConsumerEntry) (string, int64) { return e.Consumer, e.Revision },
+		},
+		readers: kind[wire.ReaderEntry]{
+			parse: wire.ParseRegistryReaderKey, decode: wire.DecodeReaderEntry,
+			head: func(e wire.ReaderEntry) (string, int64) { return e.Reader, e.Revision },
+		},
+		instruments: kind[wire.InstrumentEntry]{
+			parse: wire.ParseRegistryInstrumentKey, decode: wire.DecodeInstrumentEntry,
+			head: func(e wire.InstrumentEntry) (string, int64) { return e.Instrument, e.Revision },
+		},
+	}
+}
+
+// take notes one change of the bucket: a key's new value, or that it is gone.
+func (b *bucket) take(key string, value []byte, put bool) {
+	if key == wire.RegistryCompleteKey {
+		b.marker = wire.RegistryComplete{}
+		if put {
+			b.marker, _ = wire.DecodeRegistryComplete(value) // one that cannot be read says nothing
+		}
+		return
+	}
+	_ = b.feeds.take(key, value, put) || b.consumers.take(key, value, put) ||
+		b.readers.take(key, value, put) || b.instruments.take(key, value, put)
+}
+
+// complete says whether the bucket holds all of the revision that its marker names.
+func (b *bucket) complete() bool {
+	m := b.marker
+	return m.Revision > 0 &&
+		b.feeds.complete(m.Feeds, m.Revision) && b.consumers.complete(m.Consumers, m.Revision) &&
+		b.readers.complete(m.Readers, m.Revision) && b.instruments.complete(m.Count, m.Revision)
+}
+
+// resolve returns the snapshot that follows prev once the bucket is as b says.
+//
+// A complete bucket of a revision at least prev's (or of a newer bucket) is taken
+// as it is. Otherwise the registry is on its way: what is new or changed applies
+// at once, and nothing is taken away.
+func resolve(prev *Snapshot, b *bucket) *Snapshot {
+	next := newSnapshot()
+	next.Revision, next.epoch = prev.Revision, prev.epoch
+	newer := b.epoch.After(prev.epoch)
+	whole := b.complete() && (b.marker.Revision >= prev.Revision || newer)
+	next.complete = whole
+	if whole {
+		next.Revision, next.epoch = b.marker.Revision, b.epoch
+	}
+	b.feeds.resolve(next.Feeds, prev.Feeds, whole, newer, next.Problems)
+	b.consumers.resolve(next.Consumers, prev.Consumers, whole, newer, next.Problems)
+	b.readers.resolve(next.Readers, prev.Readers, whole, newer, next.Problems)
+	b.instruments.resolve(next.Instruments, prev.Instruments, whole, newer, next.Problems)
+	return next
+}
+
+// kind is one kind of entries of a bucket.
+type kind[T any] struct {
+	parse  func(key string) (name string, ok bool)
+	decode func([]byte) (T, error)
+	head   func(T) (name string, revision int64)
+
+	entries map[string]entry[T]
+}
+
+// entry is what lies under a key: a value, or why that cannot be read.
+type entry[T any] struct {
+	key     string
+	value   T
+	problem string
+}
+
+// take returns false for a key of another kind.
+func (k *kind[T]) take(key string, raw []byte, put bool) bool {
+	name, ours := k.parse(key)
+	if !ours {
+		return false
+	}
+	if k.entries == nil {
+		k.entries = map[string]entry[T]{}
+	}
+	if !put {
+		delete(k.entries, name)
+		return true
+	}
+	e := entry[T]{key: key}
+	value, err := k.decode(raw)
+	if said, _ := k.head(value); err == nil && said != name {
+		err = fmt.Errorf("it names %q: %w", said, wire.ErrMalformed)
+	}
+	if err != nil {
+		e.problem = err.Error()
+	} else {
+		e.value = value
+	}
+	k.entries[name] = e
+	return true
+}
+
+func (k *kind[T]) complete(count int, revision int64) bool {
+	if len(k.entries) != count {
+		return false
+	}
+	for _, e := range k.entries {
+		if _, r := k.head(e.value); r > revision {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *kind[T]) resolve(into, prev map[string]T, whole, newer bool, problems map[string]string) {
+	if !whole {
+		maps.Copy(into, prev)
+	}
+	for name, e := range k.entries {
+		old, known := prev[name]
+		if e.problem != "" {
+			problems[e.key] = e.problem
+			if known {
+				into[name] = old
+			}
+			continue
+		}
+		_, was := k.head(old)
+		if _, is := k.head(e.value); !known || whole || newer || is > was {
+			into[name] = e.value
+		}
+	}
+}

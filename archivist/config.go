@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/substorm/substorm/internal/flags"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 )
@@ -52,21 +54,11 @@ type Config struct {
 
 // check fills in what may be left out and returns what is missing or wrong, all of it.
 func (c *Config) check() error {
-	var errs []error
 	if c.Log == nil {
 		c.Log = os.Stderr
 	}
-	for _, needed := range []struct{ flag, value string }{
-		{"--site", c.Site}, {"--pod", c.Pod}, {"--scratch-dir", c.ScratchDir}, {"--listen-http", c.ListenHTTP},
-		{"--s3-endpoint", c.Objects.Endpoint}, {"--s3-bucket", c.Objects.Bucket},
-	} {
-		if needed.value == "" {
-			errs = append(errs, fmt.Errorf("%s is not set", needed.flag))
-		}
-	}
-	if len(c.NATS.Servers) == 0 {
-		errs = append(errs, errors.New("--nats-servers is not set"))
-	}
+	errs := []error{flags.Required("--site", c.Site, "--pod", c.Pod, "--scratch-dir", c.ScratchDir, "--listen-http", c.ListenHTTP,
+		"--s3-endpoint", c.Objects.Endpoint, "--s3-bucket", c.Objects.Bucket, "--nats-servers", strings.Join(c.NATS.Servers, ","))}
 	if c.Memory < 0 {
 		errs = append(errs, fmt.Errorf("--memory %d is negative", c.Memory))
 	}

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,12 +31,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-const (
-	// unlimitedMemory is what may be remembered where nothing limits the memory.
-	unlimitedMemory = 128 << 20
-	seekPause       = time.Second
-	seekTimeout     = 5 * time.Second
-)
+// unlimitedMemory is what may be remembered where nothing limits the memory.
+const unlimitedMemory = 128 << 20
 
 // program is one incarnation.
 type program struct {
@@ -137,23 +132,12 @@ func (p *program) ready(context.Context) error {
 
 // seekStore notes when the object store was first reached.
 func (p *program) seekStore(ctx context.Context) {
-	for said := ""; ; {
-		try, cancel := context.WithTimeout(ctx, seekTimeout)
-		err := p.objects.CheckBucket(try)
-		cancel()
-		if err == nil {
-			p.away.Store(nil)
-			return
-		}
-		if text := err.Error(); text != said && ctx.Err() == nil {
-			said = text
-			p.away.Store(&text)
-			p.log.Warn("the object store does not answer: nothing is archived", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(seekPause):
-		}
+	reached := objectstore.Await(ctx, p.objects, func(err error) {
+		text := err.Error()
+		p.away.Store(&text)
+		p.log.Warn("the object store does not answer: nothing is archived", "error", err)
+	})
+	if reached {
+		p.away.Store(nil)
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/internal/flags"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 )
@@ -74,18 +76,10 @@ const (
 // check fills in what may be left out and returns what is missing or wrong, all
 // of it.
 func (c *Config) check() error {
-	var errs []error
 	if c.Log == nil {
 		c.Log = os.Stderr
 	}
-	for _, needed := range []struct{ flag, value string }{{"--site", c.Site}, {"--pod", c.Pod}, {"--listen", c.Listen}, {"--listen-http", c.ListenHTTP}} {
-		if needed.value == "" {
-			errs = append(errs, fmt.Errorf("%s is not set", needed.flag))
-		}
-	}
-	if len(c.NATS.Servers) == 0 {
-		errs = append(errs, errors.New("--nats-servers is not set"))
-	}
+	errs := []error{flags.Required("--site", c.Site, "--pod", c.Pod, "--listen", c.Listen, "--listen-http", c.ListenHTTP, "--nats-servers", strings.Join(c.NATS.Servers, ","))}
 	if c.ClientCADir != "" && c.TLSDir == "" {
 		errs = append(errs, errors.New("--client-ca-dir needs --tls-dir: certificates are shown over TLS alone"))
 	}

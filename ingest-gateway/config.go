@@ -10,9 +10,11 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/flags"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 )
@@ -94,21 +96,11 @@ const (
 // check fills in what may be left out and returns what is missing or wrong, all
 // of it.
 func (c *Config) check() error {
-	var errs []error
 	if c.Log == nil {
 		c.Log = os.Stderr
 	}
-	for _, needed := range []struct{ flag, value string }{
-		{"--site", c.Site}, {"--pool", c.Pool}, {"--gateway", c.Gateway}, {"--data-dir", c.DataDir},
-		{"--s3-endpoint", c.Objects.Endpoint}, {"--s3-bucket", c.Objects.Bucket},
-	} {
-		if needed.value == "" {
-			errs = append(errs, fmt.Errorf("%s is not set", needed.flag))
-		}
-	}
-	if len(c.NATS.Servers) == 0 {
-		errs = append(errs, errors.New("--nats-servers is not set"))
-	}
+	errs := []error{flags.Required("--site", c.Site, "--pool", c.Pool, "--gateway", c.Gateway, "--data-dir", c.DataDir,
+		"--s3-endpoint", c.Objects.Endpoint, "--s3-bucket", c.Objects.Bucket, "--nats-servers", strings.Join(c.NATS.Servers, ","))}
 	if c.FirstPort == 0 || c.FirstPort > c.LastPort {
 		errs = append(errs, fmt.Errorf("--ports %d-%d is no range of ports", c.FirstPort, c.LastPort))
 	}

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 )
 
@@ -44,34 +44,19 @@ func (g *gateway) ready(context.Context) error {
 	}
 }
 
-const (
-	seekPause   = time.Second
-	seekTimeout = 5 * time.Second
-)
-
 // seekBackends notes when the object store and JetStream were first reached.
 func (g *gateway) seekBackends(ctx context.Context) error {
 	if err := stream.WaitConnected(ctx, g.nc); err != nil {
 		return err
 	}
 	g.health.jetStream.Store(true)
-	for said := ""; ; {
-		try, cancel := context.WithTimeout(ctx, seekTimeout)
-		err := g.objects.CheckBucket(try)
-		cancel()
-		if err == nil {
-			g.health.store.Store(true)
-			return nil
-		}
-		if text := err.Error(); text != said && ctx.Err() == nil {
-			said = text
-			g.health.storeError.Store(&text)
-			g.log.Warn("the object store does not answer: objects get no receipt", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(seekPause):
-		}
+	reached := objectstore.Await(ctx, g.objects, func(err error) {
+		text := err.Error()
+		g.health.storeError.Store(&text)
+		g.log.Warn("the object store does not answer: objects get no receipt", "error", err)
+	})
+	if reached {
+		g.health.store.Store(true)
 	}
+	return nil
 }

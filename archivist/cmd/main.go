@@ -3,20 +3,6 @@
 // Command archivist does for a whole Site what is done with stored data.
 package main
 
-import (
-	"context"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
-)
+import "github.com/substorm/substorm/internal/flags"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "archivist:", err)
-		os.Exit(1)
-	}
-}
+func main() { flags.Main(command()) }

@@ -4,20 +4,6 @@
 // and announces it.
 package main
 
-import (
-	"context"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
-)
+import "github.com/substorm/substorm/internal/flags"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "ingest-gateway:", err)
-		os.Exit(1)
-	}
-}
+func main() { flags.Main(command()) }

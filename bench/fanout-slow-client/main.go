@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	rounds = 7
 	// during is how long each case is measured.
 	during = 5 * time.Second
 	// patience is how long the last sample may take to everybody.
@@ -32,6 +31,8 @@ const (
 	// cores that feed-server and NATS may use without slow consumers.
 	cores = 1.0
 )
+
+var rounds = report.Rounds(7)
 
 // work is what everybody is sent.
 type work struct {

@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	rounds  = 5
 	clients = 1000
 	// patience is how long the last message may take.
 	patience = 2 * time.Minute
 	goal     = 0.8
 )
+
+var rounds = report.Rounds(5)
 
 // work is what is published as fast as it is taken: so many messages of a size.
 type work struct{ size, messages int }

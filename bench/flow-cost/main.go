@@ -18,13 +18,14 @@ import (
 )
 
 const (
-	rounds    = 5
 	during    = 6 * time.Second
 	consumers = 20
 	// goal: the bytes on the wire for each byte of samples that is delivered, to
 	// those of All.
 	goal = 1.5
 )
+
+var rounds = report.Rounds(5)
 
 // work is what the Feed carries: so many samples of a size a second.
 type work struct{ size, perSecond int }

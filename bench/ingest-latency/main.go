@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	rounds      = 5
 	window      = 8 * time.Second
 	calibration = 3 * time.Second
 	// senders are more than are ever busy at half load.
 	senders = 128
 )
+
+var rounds = report.Rounds(5)
 
 var (
 	sizes = []int{256 << 10, 1 << 20}

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	rounds = 5
-	mib    = "MiB"
+	mib = "MiB"
 
 	full, fullSize = 1000, 1_000_000
 	idle           = 10_000
@@ -28,6 +27,8 @@ const (
 	// gateway gets: half, and 0.8 of it.
 	podLimit = 256 << 20
 )
+
+var rounds = report.Rounds(5)
 
 const (
 	fullCase = "1,000 connections x 1 MB"

@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	rounds   = 5
 	window   = 5 * time.Second
 	senders  = 64
 	inFlight = 32
@@ -28,6 +27,8 @@ const (
 
 	gateway, alone = "gateway", "store alone"
 )
+
+var rounds = report.Rounds(5)
 
 var (
 	sizes = []size{{1500, "1.5 KB", 8}, {5300, "5.3 KB", 5}, {32_000, "32 KB", 3}}

@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	rounds = 5
 	// window and storeWindow are how long one measurement lasts: all of them
 	// together stay under six minutes on two cores.
 	window      = 150 * time.Millisecond
@@ -29,6 +28,8 @@ const (
 	ncat  receiver.Kind = "ncat to a file"
 	alone receiver.Kind = "store alone"
 )
+
+var rounds = report.Rounds(5)
 
 // The grid of table 1 of Liu, Picard, Williamson (Sensors, 2017), as far as two
 // cores go.

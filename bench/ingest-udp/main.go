@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	rounds = 5
 	// In the first round a ramp finds about where a candidate begins to lose: from
 	// slowest to fastest, in steps of so long. Later rounds know that.
 	slowest, fastest, factor = 2_000, 700_000, 1.6
@@ -38,6 +37,8 @@ const (
 	// patience is how long a candidate may keep nothing new before what it lacks is lost.
 	patience = 2500 * time.Millisecond
 )
+
+var rounds = report.Rounds(5)
 
 var (
 	sizes   = []int{140, 236, 1400}

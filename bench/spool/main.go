@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	rounds = 5
 	// storeWindow is how long the store by itself is measured.
 	storeWindow = 2 * time.Second
 	senders     = 64
@@ -32,6 +31,8 @@ const (
 	// patience is how long the spool may take to empty.
 	patience = 3 * time.Minute
 )
+
+var rounds = report.Rounds(5)
 
 var (
 	sizes = []int{32 << 10, 1 << 20}

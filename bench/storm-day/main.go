@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	rounds = 3
 	// timeVariable is how long calm and storm take, each in each round; speedVariable
 	// how many times as fast as the study's day it goes.
 	timeVariable  = "SUBSTORM_BENCH_STORM_TIME"
@@ -29,6 +28,8 @@ const (
 	// What people may wait: 1.5 times as long, and these.
 	slower, slack = 1.5, 5.
 )
+
+var rounds = report.Rounds(3)
 
 // The candidates.
 const (

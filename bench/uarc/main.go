@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	rounds  = 5
 	clients = 6
 	// phase is how long each set-up runs before, and again after, the slow client.
 	phase    = 20 * time.Second
@@ -32,6 +31,8 @@ const (
 	// commonSpike in milliseconds is what fails the run: the study's were of seconds.
 	commonSpike = 500
 )
+
+var rounds = report.Rounds(5)
 
 func main() {
 	crowd.Main()

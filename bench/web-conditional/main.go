@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	rounds = 5
 	// secondsVariable is how long each measurement takes.
 	secondsVariable     = "SUBSTORM_BENCH_WEB_TIME"
 	size                = 200_000
@@ -28,6 +27,8 @@ const (
 	ours, peer, library = "feed-server", "nginx", "net/http"
 	connections         = 16
 )
+
+var rounds = report.Rounds(5)
 
 // The cases.
 const (

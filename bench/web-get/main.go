@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	rounds = 5
 	// secondsVariable is how long each measurement takes.
 	secondsVariable = "SUBSTORM_BENCH_WEB_TIME"
 	size            = 200_000
@@ -31,6 +30,8 @@ const (
 	instrument  = "allsky-1"
 	connections = 16
 )
+
+var rounds = report.Rounds(5)
 
 // The cases and candidates.
 const (

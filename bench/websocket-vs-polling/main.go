@@ -47,7 +47,7 @@ const (
 )
 
 // rounds of what is short. Memory and delay take a quarter of an hour, once.
-const rounds = 5
+var rounds = report.Rounds(5)
 
 // shortVariable makes memory and delay short, to try the program out.
 const shortVariable = "SUBSTORM_BENCH_SHORT"

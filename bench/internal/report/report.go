@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -54,6 +55,18 @@ type Ratio struct {
 	// Goal is ">= 0.9", say; empty where there is none.
 	Goal string `json:"goal,omitempty"`
 	Met  bool   `json:"met"`
+}
+
+// roundsVariable says how many rounds to run, to try a benchmark out.
+const roundsVariable = "SUBSTORM_BENCH_ROUNDS"
+
+// Rounds returns how many rounds a benchmark runs: as many as it says itself, where the
+// environment does not say otherwise.
+func Rounds(of int) int {
+	if n, err := strconv.Atoi(os.Getenv(roundsVariable)); err == nil && n > 0 {
+		return n
+	}
+	return of
 }
 
 // New begins a report.

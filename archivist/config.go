@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 )
 
-// Config is what an archivist's pod is told.
+// Config is the configuration of an archivist's pod.
 type Config struct {
 	// Site is the Site's code, Pod the pod's name.
 	Site, Pod string

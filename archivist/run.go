@@ -45,13 +45,13 @@ type program struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	registry *registry.Registry
-	// away says why the object store was never reached; nil once it was.
+	// away is why the object store was never reached; nil once it was.
 	away atomic.Pointer[string]
 }
 
-// Run works for the Site whenever it holds the lease, until ctx ends; then it gives the
-// lease back and returns nil. Errors are those after which nothing can be done; each says
-// what to do. The object store and NATS may be away.
+// Run works for the Site whenever it holds the lease, until ctx ends; then it releases the
+// lease and returns nil. The object store and NATS may be unavailable. Errors are those of the
+// configuration, and each names what to change.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.check(); err != nil {
 		return err

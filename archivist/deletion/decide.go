@@ -44,7 +44,7 @@ const (
 	KeptSpooled = "Spooled"
 	// KeptHold: an instrument is under legal hold, or nobody knows whether it is.
 	KeptHold = "LegalHold"
-	// KeptUnproven: who wants it deleted does not say what must be known before.
+	// KeptUnproven: the caller does not give what a deletion for its reason requires.
 	KeptUnproven = "Unproven"
 	// KeptRefused: the store refuses to delete it. It is tried again whenever it is asked for.
 	KeptRefused = "Refused"
@@ -91,39 +91,38 @@ func decide(o Object, w world) *Kept {
 		}
 	}
 	if what := unproven(o); what != "" {
-		return kept(KeptUnproven, fmt.Sprintf("it is to be deleted as %s, and nobody said %s", o.Reason, what))
+		return kept(KeptUnproven, fmt.Sprintf("a deletion as %s requires %s", o.Reason, what))
 	}
 	return nil
 }
 
-// unproven says what must be known of an object before it may go for its reason, and is
-// not; empty where all is. Of a pack that was rewritten nothing needs to be said: it may
-// be that no bytes are lost with it.
+// unproven returns what a deletion for the object's reason requires and the caller does not
+// give; empty where all is there. A pack that was rewritten requires nothing: no bytes may be lost with it.
 func unproven(o Object) string {
 	switch o.Reason {
 	case wire.DeletedUnnamed:
 		if o.KeptUntil.IsZero() || o.Day == "" {
-			return "since when it lies there, and when its members were received"
+			return "its age and the day of its members"
 		}
 	case wire.DeletedMoved, wire.DeletedDuplicate:
 		if o.Instead == "" {
-			return "where else its bytes are"
+			return "the place that has its bytes"
 		}
 	case wire.DeletedPurged, wire.DeletedExpired:
 		if len(o.Takes) == 0 {
-			return "whose bytes are lost"
+			return "the instruments that lose bytes"
 		}
 	case wire.DeletedStaging, wire.DeletedUpload:
 		if o.KeptUntil.IsZero() {
-			return "since when it lies there"
+			return "its age"
 		}
 	case wire.DeletedRoot:
 		if o.Instrument == "" {
-			return "whose it is"
+			return "its instrument"
 		}
 	case wire.DeletedRewritten:
 	default:
-		return "what that means"
+		return "a known reason"
 	}
 	return ""
 }

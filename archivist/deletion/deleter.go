@@ -2,7 +2,7 @@
 
 // Package deletion is the one place in which the archivist deletes objects of the bucket.
 // Compaction, retention, purges and the sweep say what they know of an object; decide,
-// which is pure, says whether it may go, and keeps what nobody says enough of; what goes is counted, logged, and written into a
+// which is pure, says whether it may go, and keeps an object whose caller gives too little; what goes is counted, logged, and written into a
 // record beside the archive before the first byte is deleted. The record says what was to be
 // deleted: what the store refuses to delete stays, and holds up nothing.
 //

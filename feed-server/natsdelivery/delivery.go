@@ -238,14 +238,16 @@ func (d *delivery) forgetOthers(ctx context.Context, lease string, s *registry.S
 	if err != nil {
 		return false
 	}
+	done := true
 	err = stream.Entries(ctx, d.cfg.JetStream, cursors, wire.DeliveryCursorKeys, func(e jetstream.KeyValueEntry) error {
 		consumer, ok := wire.ParseDeliveryCursorKey(e.Key())
 		if _, known := s.Consumers[consumer]; !ok || known || wire.DeliveryLease(consumer) != lease {
 			return nil
 		}
-		return cursors.Purge(ctx, e.Key())
+		done = cursors.Purge(ctx, e.Key()) == nil && done
+		return nil
 	})
-	return err == nil
+	return done && err == nil
 }
 
 // start begins to work for a consumer.

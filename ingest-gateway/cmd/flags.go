@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/substorm/substorm/archivist/scrub"
 	ingestgateway "github.com/substorm/substorm/ingest-gateway"
 	"github.com/substorm/substorm/internal/flags"
 )
@@ -93,7 +92,7 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.DurationVar(&cfg.PartInterval, "part-interval", time.Minute, "how often manifest parts are closed")
 	f.DurationVar(&cfg.CompactAfter, "compact-after", 24*time.Hour, "how long after its end a day is compacted")
 	f.DurationVar(&cfg.CompactGrace, "compact-grace", 24*time.Hour, "how long readers may use what a compaction replaced")
-	f.Int64Var(&cfg.ScrubRate, "scrub-rate", scrub.DefaultRate, "bytes a second of the archive that the Site's archivist compares with their digests, over and over (negative: none)")
+	f.Int64Var(&cfg.ScrubRate, "scrub-rate", 0, "bytes a second of the archive that the Site's archivist compares with their digests, over and over (0: 1 MiB, negative: none)")
 	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")
 }
 

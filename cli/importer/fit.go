@@ -39,8 +39,7 @@ func (f fitting) record(i item, key string, now time.Time) (r wire.Record, diges
 		Completeness: wire.CompletenessUnverified, Gateway: wire.ImportWriter, Incarnation: f.run,
 	}
 	if f.template.HasTime() {
-		to := v.Time.Add(f.template.Resolution() - 1)
-		r.ObservedFrom, r.ObservedTo, r.TimeSource = &v.Time, &to, wire.TimeSourceName
+		r.SetObserved(v.Time, f.template.Resolution())
 	}
 	// It comes now, and was observed before its file was modified.
 	r.Backfill = r.IsLate(now, f.lateAfter)

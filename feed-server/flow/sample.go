@@ -110,19 +110,17 @@ func (s *Sample) remove(is *sampled) Kept {
 	return is.kept
 }
 
-// Due hands over what no later item pushed out in time, and returns when that is
-// next: zero where nothing waits.
+// Due hands over what no later item pushed out in time, that which waits longest first, and
+// returns when that is next: zero where nothing waits.
 func (s *Sample) Due(now time.Time) (next time.Time) {
-	for _, is := range s.sources {
-		if !is.due.After(now) {
-			s.out.offer(s.remove(is))
-			continue
+	for first := s.waiting.Front(); first != nil; first = s.waiting.Front() {
+		is := first.Value.(*sampled)
+		if is.due.After(now) {
+			return is.due
 		}
-		if next.IsZero() || is.due.Before(next) {
-			next = is.due
-		}
+		s.out.offer(s.remove(is))
 	}
-	return next
+	return time.Time{}
 }
 
 // All yields what waits for the end of its interval.

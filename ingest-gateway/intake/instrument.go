@@ -41,6 +41,10 @@ type Instrument struct {
 	// it calls so.
 	Naming  *naming.Template
 	Station string
+	// ObservationName reads when an object was observed out of the name that its sender
+	// gave; nil where names do not tell. What comes later than LateAfter is backfill.
+	ObservationName *naming.Template
+	LateAfter       time.Duration
 
 	Cadence      time.Duration
 	RepeatWindow time.Duration
@@ -116,6 +120,7 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 		SegmentAge:     millis(e.SegmentAgeMillis),
 		SegmentSize:    e.SegmentSize,
 		PackBelow:      e.PackBelow,
+		LateAfter:      e.LateAfter(),
 		Station:        e.Station,
 		Limit:          newLimit(e.BytesPerSecond, e.ObjectsPerSecond),
 		entry:          e,
@@ -123,11 +128,20 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 	if e.Versions != "" && e.Versions != wire.VersionsKeep {
 		return nil, fmt.Errorf("instrument %q: versions %q is nothing that this gateway knows: upgrade it", e.Instrument, e.Versions)
 	}
-	if e.Naming != "" {
+	for _, t := range []struct {
+		text string
+		of   **naming.Template
+	}{{e.Naming, &in.Naming}, {e.ObservationName, &in.ObservationName}} {
+		if t.text == "" {
+			continue
+		}
 		var err error
-		if in.Naming, err = naming.Parse(e.Naming); err != nil {
+		if *t.of, err = naming.Parse(t.text); err != nil {
 			return nil, fmt.Errorf("instrument %q: %w: upgrade this gateway or give it another template", e.Instrument, err)
 		}
+	}
+	if in.ObservationName != nil && !in.ObservationName.HasTime() {
+		return nil, fmt.Errorf("instrument %q: observation time: template %q holds no day: %w", e.Instrument, e.ObservationName, wire.ErrMalformed)
 	}
 	for i, w := range e.Ways {
 		way, err := newWay(in, w)

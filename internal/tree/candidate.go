@@ -82,12 +82,11 @@ func Candidates(path string, instruments []Instrument) []Candidate {
 
 // isOf says whether an object is of a time that a template's path tells, if it tells one.
 func isOf(r *wire.Record, t *naming.Template, at time.Time) bool {
-	of := timeOf(r)
+	of := timeOf(t, r)
 	return !t.HasTime() || !of.Before(at) && of.Before(at.Add(t.Resolution()))
 }
 
-// candidates of one template: matches is given what the path tells. An object whose
-// name told its time may be received, and listed, a day later.
+// candidates of one template: matches is given what the path tells.
 func (in Instrument) candidates(t *naming.Template, path string, newest bool, matches func(*wire.Record, naming.Values) bool) []Candidate {
 	if t == nil {
 		return nil
@@ -102,7 +101,7 @@ func (in Instrument) candidates(t *naming.Template, path string, newest bool, ma
 		all = append(all, Candidate{Instrument: in.Name, Template: t.String(), Name: v.Name, Newest: true, Matches: has})
 	}
 	if t.HasTime() {
-		for _, day := range []wire.Day{wire.DayOf(v.Time), wire.DayOf(v.Time.Add(24 * time.Hour))} {
+		for _, day := range listedOn(v.Time) {
 			all = append(all, Candidate{Instrument: in.Name, Template: t.String(), Day: day, Newest: newest, Matches: has})
 		}
 	}

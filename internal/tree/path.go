@@ -7,6 +7,7 @@ package tree
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,20 +20,32 @@ import (
 // metadata, of which S3 takes 2 KB.
 const MaxPath = 512
 
-// Values are what a template is told of an object: its time is that of receipt,
-// but for an object whose name told the time of observation.
-func Values(instrument, station string, r wire.Record, sequence uint64) naming.Values {
+// values are what a template is told of an object.
+func values(t *naming.Template, instrument, station string, r wire.Record, sequence uint64) naming.Values {
 	return naming.Values{
-		Time: timeOf(&r), Station: station, Instrument: instrument, Name: r.Name, Sequence: sequence,
+		Time: timeOf(t, &r), Station: station, Instrument: instrument, Name: r.Name, Sequence: sequence,
 		ID: wire.ShortID(r.ReceivedAt, r.Digest), Digest: r.Digest.String(),
 	}
 }
 
-func timeOf(r *wire.Record) time.Time {
-	if r.TimeSource == wire.TimeSourceName && r.ObservedFrom != nil {
+// timeOf is the time that an object's path tells: that of receipt, but for an object whose
+// name told the time of observation. Where the template holds no name the path is looked for
+// in the manifests of the day that it tells and of the next, so what was received later than
+// that has the time of its receipt.
+func timeOf(t *naming.Template, r *wire.Record) time.Time {
+	if r.TimeSource != wire.TimeSourceName || r.ObservedFrom == nil {
+		return r.ReceivedAt
+	}
+	if t.Has("name") || slices.Contains(listedOn(*r.ObservedFrom), wire.DayOf(r.ReceivedAt)) {
 		return *r.ObservedFrom
 	}
 	return r.ReceivedAt
+}
+
+// listedOn are the days in whose manifests a path is looked for that tells a time. An object
+// whose name told its time may be received, and listed, a day later.
+func listedOn(at time.Time) []wire.Day {
+	return []wire.Day{wire.DayOf(at), wire.DayOf(at.Add(24 * time.Hour))}
 }
 
 // Path returns the path that an object has by a template, or nothing where it has
@@ -42,7 +55,7 @@ func Path(t *naming.Template, instrument, station string, r wire.Record, sequenc
 	if t == nil || r.Segment != nil || sequence == 0 && t.Has("sequence") {
 		return ""
 	}
-	text, err := t.Write(Values(instrument, station, r, sequence))
+	text, err := t.Write(values(t, instrument, station, r, sequence))
 	if err != nil || len(text) > MaxPath || wire.CheckName(text) != nil {
 		return ""
 	}

@@ -33,10 +33,11 @@ var noon = time.Date(2026, 11, 21, 12, 0, 1, 234567890, time.UTC)
 func TestPath(t *testing.T) {
 	r := record(noon, "frame")
 	id := wire.ShortID(noon, r.Digest)
-	named, observed, segment := r, r, r
+	named, observed, late, segment := r, r, r, r
 	named.Name = "night/frame 1.fits"
-	from := time.Date(2015, 3, 17, 6, 30, 0, 0, time.UTC)
-	observed.ObservedFrom, observed.TimeSource = &from, wire.TimeSourceName
+	observed.SetObserved(time.Date(2026, 11, 20, 6, 30, 0, 0, time.UTC), time.Minute)
+	late.SetObserved(time.Date(2015, 3, 17, 6, 30, 0, 0, time.UTC), time.Minute)
+	late.Name = "0630.fits"
 	segment.Segment = &wire.SegmentRange{Channel: "raw"}
 	for _, c := range []struct {
 		template string
@@ -51,7 +52,9 @@ func TestPath(t *testing.T) {
 		{"{year}{doy}/{sequence}.jpg", r, 7, "2026325/7.jpg"},
 		{"{name}", r, 0, ""},
 		{"x/{name}", named, 0, "x/night/frame 1.fits"},
-		{"{year}{doy}/{hour}{minute}-{id}", observed, 0, "2015076/0630-" + id},
+		{"{year}{doy}/{hour}{minute}-{id}", observed, 0, "2026324/0630-" + id},
+		{"{year}{doy}/{hour}{minute}-{id}", late, 0, "2026325/1200-" + id}, // it is listed there
+		{"{year}{doy}/{name}", late, 0, "2015076/0630.fits"},               // its name is claimed
 		{"{year}{doy}/{id}", segment, 0, ""},
 		{strings.Repeat("x", 300) + "/{year}{doy}/{id}", r, 0, ""}, // too long for a part of a key
 	} {

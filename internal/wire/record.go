@@ -67,6 +67,12 @@ func (r *Record) Observed() (from, to time.Time) {
 	}
 }
 
+// SetObserved notes that the object's name tells when it was observed, as exactly as resolution.
+func (r *Record) SetObserved(from time.Time, resolution time.Duration) {
+	to := from.Add(resolution - 1)
+	r.ObservedFrom, r.ObservedTo, r.TimeSource = &from, &to, TimeSourceName
+}
+
 // When is the time by which an object is newer than another: the end of its
 // observation, else its receipt. Nothing is observed after it was received: where a
 // clock says so, the receipt counts.

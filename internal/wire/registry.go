@@ -94,6 +94,9 @@ type InstrumentEntry struct {
 	// Aliases are those of further ones; see internal/naming.
 	Naming  string   `json:"naming,omitempty"`
 	Aliases []string `json:"aliases,omitempty"`
+	// ObservationName is the template of the names that senders give, which tell when an
+	// object was observed; see internal/naming. Empty: no observation time is known.
+	ObservationName string `json:"observationName,omitempty"`
 	// Forward is nil where no copy is sent.
 	Forward *ForwardEntry `json:"forward,omitempty"`
 	// Sampling is nil where the instrument is left to itself.

@@ -240,6 +240,9 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 	if spec.Naming != nil {
 		entry.Naming = string(spec.Naming.Template)
 	}
+	if t := spec.ObservationTime; t != nil && t.Name != nil {
+		entry.ObservationName = string(t.Name.Template)
+	}
 	for _, alias := range spec.Archive.Aliases {
 		entry.Aliases = append(entry.Aliases, string(alias))
 	}

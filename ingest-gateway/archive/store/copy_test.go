@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/replica"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
@@ -169,14 +168,7 @@ func TestBringCopy(t *testing.T) {
 // is archived, and only then given up. A name that another object has is an error.
 func TestBringNamedCopy(t *testing.T) {
 	l := newLab(t, enough)
-	kv, err := l.nats.JetStream(t).KeyValue(t.Context(), wire.NamesBucket("hub"))
-	if err == nil { // as the archivist says of a Site without names
-		_, err = kv.PutString(t.Context(), wire.NamesListedKey, "{}")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.cfg.Names = names.New(names.Config{Site: "hub", JetStream: l.nats.JetStream(t), Logger: slog.New(slog.DiscardHandler)})
+	l.claimNames(t)
 	v := l.live(t, t.TempDir(), "first", "Spooled")
 	v.cfg.Gateway = "north-1"
 	kept, err := spool.Open(spool.Config{Dir: t.TempDir(), Size: 1 << 30})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
+	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -89,6 +90,20 @@ func newLab(t *testing.T, patience time.Duration) *lab {
 		_ = l.notices.Close(ctx)
 	})
 	return l
+}
+
+// claimNames has objects claim their names, from the next life on.
+func (l *lab) claimNames(t *testing.T) {
+	t.Helper()
+	js := l.nats.JetStream(t)
+	kv, err := js.KeyValue(t.Context(), wire.NamesBucket("hub"))
+	if err == nil { // as the archivist says of a Site without names
+		_, err = kv.PutString(t.Context(), wire.NamesListedKey, "{}")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.cfg.Names = names.New(names.Config{Site: "hub", JetStream: js, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // receive feeds an object as a connection would; an error is Space's.

@@ -21,6 +21,9 @@ type metrics struct {
 	// repeated are objects whose bytes were there under their name; conflicts those
 	// from the spool whose name others have; restored those that the store had lost.
 	repeated, conflicts, restored *prometheus.CounterVec
+	// unknownTimes are objects whose name does not tell when they were observed, though the
+	// Instrument says that names do.
+	unknownTimes *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -73,7 +76,11 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		Name: "substorm_gateway_restored_total",
 		Help: "Objects that were announced, that the store had lost, and that were stored again from the bytes of a repeat, by instrument.",
 	}, []string{"instrument"})
-	reg.MustRegister(m.packs, m.packed, m.repeated, m.conflicts, m.restored, m.spooled, m.spooledBytes, m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
+	m.unknownTimes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_gateway_unknown_observation_times_total",
+		Help: "Objects without a name, or with one that does not fit the template of spec.observationTime, by instrument: they are received without an observation time.",
+	}, []string{"instrument"})
+	reg.MustRegister(m.unknownTimes, m.packs, m.packed, m.repeated, m.conflicts, m.restored, m.spooled, m.spooledBytes, m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
 	return m
 }
 

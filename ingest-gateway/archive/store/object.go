@@ -52,6 +52,9 @@ type Object struct {
 	// name and mediaType are what the sender says, see Describe.
 	name, mediaType string
 
+	// observed is when the observation began, zero where that is not known.
+	observed time.Time
+
 	// Of Whole.
 	receivedAt   time.Time
 	clockStep    time.Duration
@@ -171,6 +174,7 @@ func (o *Object) Keep(ctx context.Context) (Kept, error) {
 	}
 	o.archive.metrics.unsafe.Inc()
 	defer o.archive.metrics.unsafe.Dec()
+	o.readObservationTime()
 	digest := o.digest.digest()
 	var n wire.Notice
 	var what outcomeOf
@@ -365,8 +369,27 @@ func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
 		Completeness: o.completeness,
 		Source:       o.source.String(), Port: o.port, Framing: o.framing, Gateway: cfg.Gateway, Incarnation: cfg.Incarnation,
 	}}
+	if !o.observed.IsZero() {
+		n.SetObserved(o.observed, o.instrument.ObservationName.Resolution())
+		n.Backfill = n.IsLate(receivedAt, o.instrument.LateAfter)
+	}
 	n.Path = tree.Path(o.instrument.Naming, n.Instrument, o.instrument.Station, n.Record, 0)
 	return n
+}
+
+// readObservationTime reads out of the object's name when it was observed, where the
+// Instrument says that names tell.
+func (o *Object) readObservationTime() {
+	t := o.instrument.ObservationName
+	if t == nil {
+		return
+	}
+	v, err := t.Read(o.name)
+	if err != nil {
+		o.archive.metrics.unknownTimes.WithLabelValues(o.instrument.Name).Inc()
+		return
+	}
+	o.observed = v.Time
 }
 
 func putOptions(n wire.Notice) (objectstore.PutOptions, error) {

@@ -130,6 +130,11 @@ type InstrumentSpec struct {
 	// +optional
 	Naming *Naming `json:"naming,omitempty"`
 
+	// ObservationTime says what tells when an object was observed. Without it nothing does:
+	// the time of its receipt stands for it, and nothing that a gateway receives is late.
+	// +optional
+	ObservationTime *ObservationTime `json:"observationTime,omitempty"`
+
 	// Channels whose payloads are declared, so that the data in them can be read by time
 	// and parameter (HAPI).
 	// +kubebuilder:validation:MaxItems=16

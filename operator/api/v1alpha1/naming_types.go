@@ -16,6 +16,38 @@ type Naming struct {
 	Template PathTemplate `json:"template"`
 }
 
+// ObservationTime says what tells when an object was observed.
+// +kubebuilder:validation:XValidation:rule="(self.source == 'Name') == has(self.name)",message="source Name needs name, which no other source has"
+type ObservationTime struct {
+	// Source of the time. Name: the name that the sender gives.
+	// +required
+	Source ObservationTimeSource `json:"source"`
+
+	// Name says how names tell the time. An object without a name, or with one that does not
+	// fit, is received all the same and has no observation time; a metric counts it.
+	// +optional
+	Name *ObservationTimeName `json:"name,omitempty"`
+}
+
+// ObservationTimeSource is what tells when an object was observed.
+// +kubebuilder:validation:Enum=Name
+type ObservationTimeSource string
+
+// The values of ObservationTimeSource.
+const (
+	ObservationTimeSourceName ObservationTimeSource = "Name"
+)
+
+// ObservationTimeName says how names tell the time of observation.
+type ObservationTimeName struct {
+	// Template that the names fit, as in {station}_{year}{month}{day}_{hour}{minute}{second}.jpg:
+	// the time in UTC at which the observation began. It ended within the shortest unit of time
+	// that the template holds.
+	// +kubebuilder:validation:XValidation:rule="!self.contains('{name}')",message="the template reads the name, and cannot hold {name}: write it out"
+	// +required
+	Template PathTemplate `json:"template"`
+}
+
 // PathTemplate is a relative path with fields in braces, as in
 // {year}/{month}/{day}/{station}_{hour}{minute}{second}-{digest:8}.jpg. Fields
 // are year, year2, month, day, doy (day of the year), hour, minute, second,

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/substorm/substorm/internal/flags"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
 )
@@ -35,11 +36,10 @@ type Config struct {
 	Kubernetes *rest.Config
 	// Namespaces to watch; none means all.
 	Namespaces []string
-	// GatewayImage is what gateway pods run, FeedServerImage what feed servers do;
-	// PullSecrets name Secrets, in their namespaces, with which they are pulled.
-	GatewayImage    string
-	FeedServerImage string
-	PullSecrets     []string
+	// Images are what pods run; PullSecrets name Secrets, in their namespaces, with which they
+	// are pulled.
+	Images      controller.Images
+	PullSecrets []string
 	// MetricsAddress and ProbeAddress are listened on; "0" for not at all.
 	MetricsAddress, ProbeAddress string
 	// LeaderElection lets one of several operators work; its Lease lies in
@@ -51,11 +51,8 @@ type Config struct {
 
 // Run works until ctx ends, or until it no longer leads.
 func Run(ctx context.Context, cfg Config) error {
-	if cfg.GatewayImage == "" {
-		return errors.New("no gateway image is named: set --gateway-image")
-	}
-	if cfg.FeedServerImage == "" {
-		return errors.New("no feed-server image is named: set --feed-server-image")
+	if err := flags.Required("--gateway-image", cfg.Images.Gateway, "--feed-server-image", cfg.Images.FeedServer, "--archivist-image", cfg.Images.Archivist); err != nil {
+		return err
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -65,8 +62,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	err = controller.Setup(ctx, mgr, controller.Config{
-		GatewayImage: cfg.GatewayImage, FeedServerImage: cfg.FeedServerImage, PullSecrets: cfg.PullSecrets, Log: cfg.Log, Metrics: metrics.Registry})
+	err = controller.Setup(ctx, mgr, controller.Config{Images: cfg.Images, PullSecrets: cfg.PullSecrets, Log: cfg.Log, Metrics: metrics.Registry})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // errNotAllowed: the address is one of a network to which copies may not go.
-var errNotAllowed = errors.New("copies do not go to this network: an administrator names it in spec.forwardNetworks of the Site's IngestGateways, or the Instrument names another server")
+var errNotAllowed = errors.New("copies do not go to this network: an administrator names it in spec.archivist.forwardNetworks of the Site, or the Instrument names another server")
 
 // shared is the range of RFC 6598, which providers and clusters use within.
 var shared = netip.MustParsePrefix("100.64.0.0/10")

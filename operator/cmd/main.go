@@ -27,7 +27,8 @@ func command() *cobra.Command {
 		Short: "Substorm's control plane: turns Sites, IngestGateways and Instruments into what receives and archives",
 		Example: `  # Against the cluster of the current kubeconfig context, for two namespaces:
   operator --gateway-image registry.example/substorm/ingest-gateway:v1 \
-    --feed-server-image registry.example/substorm/feed-server:v1 --watch-namespaces north,south
+    --feed-server-image registry.example/substorm/feed-server:v1 --archivist-image registry.example/substorm/archivist:v1 \
+    --watch-namespaces north,south
 
   # Apply this version's CustomResourceDefinitions, as the chart does before an upgrade:
   operator crds`,
@@ -46,8 +47,9 @@ func command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&level, "log-level", env("LOG_LEVEL", "info"), "least level of what is logged: debug, info, warn or error")
 	flags := root.Flags()
-	flags.StringVar(&cfg.GatewayImage, "gateway-image", env("GATEWAY_IMAGE", ""), "image of the gateway pods (required)")
-	flags.StringVar(&cfg.FeedServerImage, "feed-server-image", env("FEED_SERVER_IMAGE", ""), "image of the feed servers (required)")
+	flags.StringVar(&cfg.Images.Gateway, "gateway-image", env("GATEWAY_IMAGE", ""), "image of the gateway pods (required)")
+	flags.StringVar(&cfg.Images.FeedServer, "feed-server-image", env("FEED_SERVER_IMAGE", ""), "image of the feed servers (required)")
+	flags.StringVar(&cfg.Images.Archivist, "archivist-image", env("ARCHIVIST_IMAGE", ""), "image of the archivists (required)")
 	flags.StringSliceVar(&cfg.PullSecrets, "gateway-pull-secrets", list("GATEWAY_PULL_SECRETS"), "Secrets, in the pools' and Sites' namespaces, with which the images are pulled")
 	flags.StringSliceVar(&cfg.Namespaces, "watch-namespaces", list("WATCH_NAMESPACES"), "namespaces to look after (default: all)")
 	flags.StringVar(&cfg.MetricsAddress, "metrics-address", env("METRICS_ADDRESS", ":8080"), "where Prometheus metrics are served")

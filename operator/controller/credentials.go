@@ -174,6 +174,16 @@ func issuedToken(secret *corev1.Secret) *jwt.UserClaims {
 	return claims
 }
 
+// firstToExpire returns those of several credentials that expire first; nil where none do.
+func firstToExpire(all ...*plan.Credentials) (first *plan.Credentials) {
+	for _, c := range all {
+		if at := expiry(c); !at.IsZero() && (first == nil || at.Before(first.ExpiresAt)) {
+			first = c
+		}
+	}
+	return first
+}
+
 func expiry(c *plan.Credentials) time.Time {
 	if c == nil {
 		return time.Time{}

@@ -49,7 +49,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	if plan.Unreadable(consumer) != "" { // what was made for it stays as it is
-		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer), r.links.now())
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, r.links.now(), secretOfUser{plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer)})
 	}
 	newest(r.statuses, name, consumer, &consumer.Status)
 	feed, err := optional(ctx, r.client, types.NamespacedName{Namespace: consumer.Namespace, Name: consumer.Spec.FeedRef.Name}, &v1alpha1.Feed{})
@@ -71,7 +71,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		if !f.readConsumer(&view) {
 			// The registry's controller has not come to it yet, and wakes this one; it does not
 			// while the Site cannot be read.
-			return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer), view.Now)
+			return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, view.Now, secretOfUser{plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer)})
 		}
 		view.Servers, view.Reports = f.reports.ofFeedServers(), f.reports.ofConsumer(consumer.Name)
 		failed = r.admit(ctx, feed, &view)
@@ -98,7 +98,7 @@ func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, vie
 	}
 	access := plan.ConsumerAccess{Site: view.Site, Feed: feed, Consumer: view.Consumer, Verdict: view.Verdict}
 	var services corev1.ServiceList
-	if err := r.client.List(ctx, &services, client.InNamespace(feed.Namespace), client.MatchingLabels(plan.FeedServerLabels(view.Site.Name)), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &services, client.InNamespace(feed.Namespace), client.MatchingLabels(plan.FeedServer{SiteProgram: plan.SiteProgram{Site: view.Site, Program: plan.FeedServerProgram}}.Selector()), client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	access.Services = services.Items

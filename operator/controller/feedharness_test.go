@@ -3,6 +3,7 @@
 package controller_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -93,10 +94,29 @@ func (w *world) rollOut() {
 		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-feed-server"}, d); err != nil {
 			return err
 		}
-		n := *d.Spec.Replicas
-		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, ReadyReplicas: n, UpdatedReplicas: n, AvailableReplicas: n}
-		return w.Status().Update(w.t.Context(), d)
+		return w.setRolledOut(w.t.Context(), d)
 	})
+}
+
+func (w *world) setRolledOut(ctx context.Context, d *appsv1.Deployment) error {
+	n := *d.Spec.Replicas
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, ReadyReplicas: n, UpdatedReplicas: n, AvailableReplicas: n}
+	return w.Status().Update(ctx, d)
+}
+
+// rollOutArchivists says of archivists' Deployments what a cluster would, until ctx ends.
+func (w *world) rollOutArchivists(ctx context.Context) {
+	for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
+		var all appsv1.DeploymentList
+		if w.List(ctx, &all, client.InNamespace(w.namespace), client.MatchingLabels{plan.LabelName: plan.ArchivistProgram}) != nil {
+			continue
+		}
+		for i := range all.Items {
+			if d := &all.Items[i]; d.Status.ObservedGeneration < d.Generation {
+				_ = w.setRolledOut(ctx, d) // else at the next look
+			}
+		}
+	}
 }
 
 // feedServer speaks for a pod of feed-server on the bus, with the credentials that

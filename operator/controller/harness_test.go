@@ -128,10 +128,11 @@ func (w *world) start() {
 	mgr := w.manager(user, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
-	err = controller.Setup(ctx, mgr, controller.Config{GatewayImage: "substorm/ingest-gateway:dev", FeedServerImage: "substorm/feed-server:dev", Log: log, Metrics: w.metrics, Unchecked: true})
+	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:dev", FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev"}, Log: log, Metrics: w.metrics, Unchecked: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	go w.rollOutArchivists(ctx)
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	w.stop = func() {

@@ -57,14 +57,20 @@ func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, ow
 
 // keepUnreadable does that for a resource that cannot be read, whose status stays as it is.
 func (r *applier) keepUnreadable(ctx context.Context, secrets *secretReader, statuses *statusWriter, name resource,
-	owner client.Object, secret, user string, now time.Time,
+	owner client.Object, now time.Time, users ...secretOfUser,
 ) (ctrl.Result, error) {
-	is, err := r.keepCredentials(ctx, secrets, owner, secret, user, now)
-	if err != nil {
-		return ctrl.Result{}, err
+	all := make([]*plan.Credentials, len(users))
+	for i, u := range users {
+		var err error
+		if all[i], err = r.keepCredentials(ctx, secrets, owner, u.secret, u.user, now); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
-	return statuses.kept(name, is, now), nil
+	return statuses.kept(name, firstToExpire(all...), now), nil
 }
+
+// secretOfUser is the Secret that holds the credentials of a user, who has a name.
+type secretOfUser struct{ secret, user string }
 
 // keyOf finds the key that signed a token among those that the namespace's Sites name. It
 // is nil where none of them did: who writes into the Secret must not choose what an account

@@ -138,8 +138,12 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 			u := of(site.Namespace, need.Name)
 			u.registries = append(u.registries, site)
 		}
+		programs := []string{plan.ArchivistName(&sites.Items[i])}
 		if sites.Items[i].Spec.FeedServer != nil {
-			u := of(site.Namespace, plan.JetStreamSecret(plan.FeedServerName(&sites.Items[i])))
+			programs = append(programs, plan.FeedServerName(&sites.Items[i]))
+		}
+		for _, name := range programs {
+			u := of(site.Namespace, plan.JetStreamSecret(name))
 			u.sites = append(u.sites, site)
 		}
 	}

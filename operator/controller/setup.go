@@ -40,17 +40,18 @@ const (
 
 // Config of the controllers.
 type Config struct {
-	// GatewayImage is what gateway pods run, FeedServerImage what feed servers do, and
-	// PullSecrets name the Secrets with which they are pulled.
-	GatewayImage    string
-	FeedServerImage string
-	PullSecrets     []string
-	Log             *slog.Logger
+	// Images are what pods run, and PullSecrets name the Secrets with which they are pulled.
+	Images      Images
+	PullSecrets []string
+	Log         *slog.Logger
 	// Metrics gets the operator's own; nil for none.
 	Metrics prometheus.Registerer
 	// Unchecked allows several managers in one process, as tests have.
 	Unchecked bool
 }
+
+// Images are those of the programs whose pods the operator makes.
+type Images struct{ Gateway, FeedServer, Archivist string }
 
 // CacheObjects restricts what the manager's cache holds to what is ours.
 func CacheObjects() map[client.Object]cache.ByObject {
@@ -84,8 +85,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	err = errors.Join(
 		mgr.Add(all), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{mgr.GetClient(), all, secrets, wake, cfg.Log}),
-		s.sites(&siteReconciler{apply, all, secrets, statuses, cluster, cfg.FeedServerImage, cfg.PullSecrets, &sync.Map{}}),
-		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.GatewayImage, cfg.PullSecrets}),
+		s.sites(&siteReconciler{apply, all, secrets, statuses, cluster, cfg.Images, cfg.PullSecrets, &sync.Map{}}),
+		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.Images.Gateway, cfg.PullSecrets}),
 		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses}),
 		s.consumers(&consumerReconciler{apply, all, wake, secrets, statuses}),
 		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses, mgr.GetEventRecorder(plan.FieldOwner)}, all),
@@ -259,7 +260,7 @@ func (s *setup) everyConsumer(ctx context.Context, o client.Object) []reconcile.
 
 // everyConsumerOfServer: a feed server's address is theirs.
 func (s *setup) everyConsumerOfServer(ctx context.Context, o client.Object) []reconcile.Request {
-	if o.GetLabels()[plan.LabelName] != plan.FeedServerLabels("")[plan.LabelName] {
+	if o.GetLabels()[plan.LabelName] != plan.FeedServerProgram {
 		return nil
 	}
 	return s.everyConsumer(ctx, o)

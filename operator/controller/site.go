@@ -25,10 +25,10 @@ type siteReconciler struct {
 	statuses *statusWriter
 	// cluster is the uid of the namespace kube-system.
 	cluster string
-	// feedServerImage is what feed servers run, pulled with the Secrets of pull.
-	feedServerImage string
-	pull            []string
-	// applied are the objects of feed servers, by the Site's uid.
+	// images are what the Site's programs run, pulled with the Secrets of pull.
+	images Images
+	pull   []string
+	// applied are appliedObjects by appliedKey.
 	applied *sync.Map
 }
 
@@ -46,20 +46,22 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	if plan.Unreadable(view.Site) != "" { // what was made for it stays as it is
-		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, plan.JetStreamSecret(plan.FeedServerName(view.Site)), plan.FeedServerUserName(view.Site), view.Now)
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, view.Now,
+			secretOfUser{plan.JetStreamSecret(plan.ArchivistName(view.Site)), plan.ArchivistUserName(view.Site)},
+			secretOfUser{plan.JetStreamSecret(plan.FeedServerName(view.Site)), plan.FeedServerUserName(view.Site)})
 	}
 	newest(r.statuses, name, view.Site, &view.Site.Status)
 	if view.Secrets, err = r.secrets.read(ctx, view.Site.Namespace, siteSecrets(view.Site)); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.link(&view)
-	failed := errors.Join(r.applyFeedServer(ctx, &view), r.applyLeafUsers(ctx, &view))
+	failed := errors.Join(r.applyArchivist(ctx, &view), r.applyFeedServer(ctx, &view), r.applyLeafUsers(ctx, &view))
 
 	status, wait := plan.SiteStatus(view)
 	r.statuses.submit(planned{
 		resource: name, object: view.Site, site: req.NamespacedName, code: view.Site.Spec.Code,
 		was: &view.Site.Status, is: &status, wasConds: view.Site.Status.Conditions, isConds: status.Conditions,
-		urgency: plan.SiteUrgency(&view.Site.Status, &status), expiresAt: expiry(view.FeedServer.Credentials),
+		urgency: plan.SiteUrgency(&view.Site.Status, &status), expiresAt: expiry(firstToExpire(view.Archivist.Credentials, view.FeedServer.Credentials)),
 	})
 	if failed != nil {
 		return ctrl.Result{}, failed

@@ -9,57 +9,40 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
-	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
-	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
+// FeedServerProgram is the name of the program, and of its container.
+const FeedServerProgram = "feed-server"
+
 const (
-	feedServerProgram = "feed-server"
-	// Where feed servers listen: consumers in plain text or over TLS, and whoever
-	// asks for health and metrics.
-	feedPlainPort   = 8080
-	feedTLSPort     = 8443
-	feedMetricsPort = 9090
-	// feedDrain is how long a feed server that stops tells its clients to go.
+	// Where feed servers listen: consumers in plain text or over TLS.
+	feedPlainPort = 8080
+	feedTLSPort   = 8443
+	// feedDrain is how long a feed server that stops tells its clients to go, in seconds.
 	feedDrain = 15
 )
 
-// FeedServer is a Site that has feed servers, and what their pods run.
-type FeedServer struct {
-	Site *v1alpha1.Site
-	// Image of the feed server.
-	Image string
-	// PullSecrets name Secrets with which Image is pulled.
-	PullSecrets []string
-	// Permissions is the hash of their JetStream user; empty where the Site gives
-	// credentials.
-	Permissions string
-	// Secrets are those that exist of the ones that the Site names.
-	Secrets Secrets
-}
+// FeedServer is the SiteProgram of a Site that has feed servers.
+type FeedServer struct{ SiteProgram }
 
-// FeedServerName is the name of all objects of a Site's feed servers: its code is
-// short enough for the name of a Service.
-func FeedServerName(site *v1alpha1.Site) string { return site.Spec.Code + "-" + feedServerProgram }
+// FeedServerName is the name of all objects of a Site's feed servers.
+func FeedServerName(site *v1alpha1.Site) string { return siteProgramName(site, FeedServerProgram) }
 
 // FeedServerSecrets are the Secrets that feed servers mount.
 func FeedServerSecrets(site *v1alpha1.Site) []SecretNeed {
 	if site.Spec.FeedServer == nil {
 		return nil
 	}
-	needs := slices.DeleteFunc(JetStreamSecrets(site), func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccountSeed) })
-	store := ObjectStoreSecrets(site)
+	needs := backendSecrets(site)
 	if ref := site.Spec.ObjectStore.ReadCredentialsSecretRef; ref != nil {
-		store[0] = SecretNeed{"spec.objectStore.readCredentialsSecretRef", ref.Name, store[0].Keys}
+		i := slices.IndexFunc(needs, func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccessKeyID) })
+		needs[i] = SecretNeed{"spec.objectStore.readCredentialsSecretRef", ref.Name, needs[i].Keys}
 	}
-	needs = append(needs, store...)
 	if ref := site.Spec.FeedServer.TLSSecretRef; ref != nil {
 		needs = append(needs, SecretNeed{"spec.feedServer.tlsSecretRef", ref.Name, []string{KeyCertificate, KeyPrivateKey}})
 	}
@@ -69,26 +52,20 @@ func FeedServerSecrets(site *v1alpha1.Site) []SecretNeed {
 	return needs
 }
 
-// FeedServerLabels are the labels of a Site's feed servers' pods, and their selector.
-func FeedServerLabels(site string) map[string]string {
-	return map[string]string{LabelName: feedServerProgram, LabelInstance: site}
-}
-
 // Objects are the Kubernetes objects but the Secret with credentials, in the order
 // in which to apply them. The Deployment is not among them while a Secret that its
 // pods mount is missing.
 func (s FeedServer) Objects() []Object {
-	name := FeedServerName(s.Site)
+	name := s.Name()
 	objects := []Object{
-		{"ServiceAccount", name, coreac.ServiceAccount(name, s.Site.Namespace).
-			WithLabels(s.labels()).WithOwnerReferences(s.owner()).WithAutomountServiceAccountToken(false)},
+		{"ServiceAccount", name, s.serviceAccount()},
 		{"Service", name, s.service()},
 		{"PodDisruptionBudget", name, s.disruptionBudget()},
 	}
 	if _, missing := s.Secrets.Missing(FeedServerSecrets(s.Site)); missing {
 		return objects
 	}
-	return append(objects, Object{"Deployment", name, s.deployment()})
+	return append(objects, Object{"Deployment", name, s.deployment(s.Site.Spec.FeedServer.Replicas, s.podSpec(feedDrain, s.mounts(), s.container()))})
 }
 
 // FeedServerObjects are the kinds and the name of what Objects returns: what goes
@@ -96,33 +73,6 @@ func (s FeedServer) Objects() []Object {
 func FeedServerObjects(site *v1alpha1.Site) []Object {
 	name := FeedServerName(site)
 	return []Object{{Kind: "Deployment", Name: name}, {Kind: "PodDisruptionBudget", Name: name}, {Kind: "Service", Name: name}, {Kind: "ServiceAccount", Name: name}}
-}
-
-func (s FeedServer) labels() map[string]string {
-	labels := FeedServerLabels(s.Site.Name)
-	labels[LabelComponent] = feedServerProgram
-	labels[LabelPartOf] = "substorm"
-	labels[LabelManagedBy] = FieldOwner
-	return labels
-}
-
-func (s FeedServer) owner() *metaac.OwnerReferenceApplyConfiguration {
-	return metaac.OwnerReference().
-		WithAPIVersion(v1alpha1.GroupVersion.String()).
-		WithKind("Site").
-		WithName(s.Site.Name).
-		WithUID(s.Site.UID).
-		WithController(true)
-}
-
-// CredentialsSecret holds the feed servers' credentials, and the hash of what they allow.
-func (s FeedServer) CredentialsSecret(creds []byte) *coreac.SecretApplyConfiguration {
-	return coreac.Secret(JetStreamSecret(FeedServerName(s.Site)), s.Site.Namespace).
-		WithLabels(s.labels()).
-		WithAnnotations(map[string]string{AnnotationPermissions: s.Permissions}).
-		WithOwnerReferences(s.owner()).
-		WithType(corev1.SecretTypeOpaque).
-		WithData(map[string][]byte{KeyUserCreds: creds})
 }
 
 // servicePorts are the port of the Service, its name and the pods' port.
@@ -134,12 +84,12 @@ func (s FeedServer) servicePorts() (name string, port, target int32) {
 }
 
 func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
-	name := FeedServerName(s.Site)
+	name := s.Name()
 	portName, port, target := s.servicePorts()
 	svc := coreac.Service(name, s.Site.Namespace).WithLabels(s.labels()).WithOwnerReferences(s.owner()).
 		WithSpec(coreac.ServiceSpec().
 			WithType(cmp.Or(s.Site.Spec.FeedServer.Service.Type, corev1.ServiceTypeClusterIP)).
-			WithSelector(FeedServerLabels(s.Site.Name)).
+			WithSelector(s.Selector()).
 			WithPorts(coreac.ServicePort().WithName(portName).WithProtocol(corev1.ProtocolTCP).WithPort(port).WithTargetPort(intstr.FromInt32(target))))
 	if len(s.Site.Spec.FeedServer.Service.Annotations) > 0 {
 		svc.WithAnnotations(s.Site.Spec.FeedServer.Service.Annotations)
@@ -147,85 +97,10 @@ func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
 	return svc
 }
 
-func (s FeedServer) disruptionBudget() *policyac.PodDisruptionBudgetApplyConfiguration {
-	return policyac.PodDisruptionBudget(FeedServerName(s.Site), s.Site.Namespace).
-		WithLabels(s.labels()).
-		WithOwnerReferences(s.owner()).
-		WithSpec(policyac.PodDisruptionBudgetSpec().
-			WithMaxUnavailable(intstr.FromInt32(1)).
-			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow).
-			WithSelector(metaac.LabelSelector().WithMatchLabels(FeedServerLabels(s.Site.Name))))
-}
-
-func (s FeedServer) deployment() *appsac.DeploymentApplyConfiguration {
-	return appsac.Deployment(FeedServerName(s.Site), s.Site.Namespace).
-		WithLabels(s.labels()).
-		WithOwnerReferences(s.owner()).
-		WithSpec(appsac.DeploymentSpec().
-			WithReplicas(s.Site.Spec.FeedServer.Replicas).
-			WithSelector(metaac.LabelSelector().WithMatchLabels(FeedServerLabels(s.Site.Name))).
-			WithStrategy(appsac.DeploymentStrategy().WithRollingUpdate(appsac.RollingUpdateDeployment().
-				WithMaxUnavailable(intstr.FromInt32(0)).WithMaxSurge(intstr.FromInt32(1)))).
-			WithTemplate(s.podTemplate()))
-}
-
-func (s FeedServer) podTemplate() *coreac.PodTemplateSpecApplyConfiguration {
-	pod := coreac.PodSpec().
-		WithServiceAccountName(FeedServerName(s.Site)).
-		WithAutomountServiceAccountToken(false).
-		WithEnableServiceLinks(false).
-		WithTerminationGracePeriodSeconds(feedDrain + stopMargin).
-		WithSecurityContext(coreac.PodSecurityContext().
-			WithRunAsNonRoot(true).
-			WithRunAsUser(userID).
-			WithRunAsGroup(userID).
-			WithFSGroup(userID).
-			WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
-		WithTopologySpreadConstraints(coreac.TopologySpreadConstraint().
-			WithMaxSkew(1).
-			WithTopologyKey(corev1.LabelHostname).
-			WithWhenUnsatisfiable(corev1.ScheduleAnyway).
-			WithLabelSelector(metaac.LabelSelector().WithMatchLabels(FeedServerLabels(s.Site.Name)))).
-		WithContainers(s.container())
-	for _, m := range s.secretMounts() {
-		pod.WithVolumes(coreac.Volume().WithName(m.volume).WithSecret(coreac.SecretVolumeSource().
-			WithSecretName(m.secret).WithDefaultMode(0o440)))
-	}
-	for _, name := range s.PullSecrets {
-		pod.WithImagePullSecrets(coreac.LocalObjectReference().WithName(name))
-	}
-	template := coreac.PodTemplateSpec().WithLabels(s.labels()).WithSpec(pod)
-	if s.Permissions != "" {
-		template.WithAnnotations(map[string]string{AnnotationPermissions: s.Permissions})
-	}
-	return template
-}
-
 func (s FeedServer) container() *coreac.ContainerApplyConfiguration {
 	portName, _, port := s.servicePorts()
-	c := coreac.Container().
-		WithName(feedServerProgram).
-		WithImage(s.Image).
-		WithImagePullPolicy(corev1.PullIfNotPresent).
-		WithArgs(s.arguments()...).
-		WithEnv(podField("POD_NAME", "metadata.name")).
-		WithPorts(coreac.ContainerPort().WithName(portName).WithContainerPort(port).WithProtocol(corev1.ProtocolTCP),
-			coreac.ContainerPort().WithName("metrics").WithContainerPort(feedMetricsPort).WithProtocol(corev1.ProtocolTCP)).
-		WithReadinessProbe(feedProbe("/readyz").WithPeriodSeconds(2).WithTimeoutSeconds(2).WithFailureThreshold(2)).
-		WithLivenessProbe(feedProbe("/healthz").WithPeriodSeconds(10).WithTimeoutSeconds(5).WithFailureThreshold(6)).
-		WithResources(s.resources()).
-		WithSecurityContext(coreac.SecurityContext().
-			WithAllowPrivilegeEscalation(false).
-			WithReadOnlyRootFilesystem(true).
-			WithCapabilities(coreac.Capabilities().WithDrop("ALL")))
-	for _, m := range s.secretMounts() {
-		c.WithVolumeMounts(coreac.VolumeMount().WithName(m.volume).WithMountPath(m.dir).WithReadOnly(true))
-	}
-	return c
-}
-
-func feedProbe(path string) *coreac.ProbeApplyConfiguration {
-	return coreac.Probe().WithHTTPGet(coreac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString("metrics")))
+	return s.SiteProgram.container(s.arguments(), s.mounts(), coreac.ContainerPort().WithName(portName).WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)).
+		WithResources(s.resources())
 }
 
 func (s FeedServer) resources() *coreac.ResourceRequirementsApplyConfiguration {
@@ -242,24 +117,14 @@ func (s FeedServer) resources() *coreac.ResourceRequirementsApplyConfiguration {
 
 // arguments are the flags of the feed-server program, which follow the gateway's.
 func (s FeedServer) arguments() []string {
-	store, js := &s.Site.Spec.ObjectStore, &s.Site.Spec.JetStream
 	_, _, port := s.servicePorts()
-	args := []string{
+	args := append([]string{
 		"--site=" + s.Site.Spec.Code,
 		"--pod=$(POD_NAME)",
 		"--listen=:" + strconv.Itoa(int(port)),
-		"--listen-http=:" + strconv.Itoa(feedMetricsPort),
+		"--listen-http=:" + strconv.Itoa(metricsPort),
 		"--drain-timeout=" + strconv.Itoa(feedDrain) + "s",
-		"--nats-servers=" + strings.Join(js.Servers, ","),
-		"--nats-credentials=" + jetStreamDir + "/" + KeyUserCreds,
-		"--s3-endpoint=" + store.Endpoint,
-		"--s3-bucket=" + store.Bucket,
-		"--s3-region=" + store.Region,
-		"--s3-credentials-dir=" + objectStoreDir,
-	}
-	if store.TLS != nil {
-		args = append(args, "--s3-tls-dir="+objectStoreTLSDir)
-	}
+	}, s.backendArguments()...)
 	if url := s.Site.Spec.FeedServer.URL; url != "" {
 		args = append(args, "--base-url="+url)
 	}
@@ -267,12 +132,6 @@ func (s FeedServer) arguments() []string {
 		args = append(args, "--proxies="+strings.Join(proxies, ","))
 	}
 	args = append(args, limitArguments(&s.Site.Spec.FeedServer.Limits)...)
-	if js.TLS != nil {
-		args = append(args, "--nats-tls-dir="+jetStreamTLSDir)
-	}
-	if js.AccountKeySecretRef != nil {
-		args = append(args, "--nats-inbox-prefix="+InboxPrefix(FeedServerName(s.Site)))
-	}
 	if s.Site.Spec.FeedServer.TLSSecretRef != nil {
 		args = append(args, "--tls-dir="+tlsDir)
 	}
@@ -299,23 +158,12 @@ func limitArguments(limits *v1alpha1.RequestLimits) (args []string) {
 	return args
 }
 
-func (s FeedServer) secretMounts() []secretMount {
-	store, js := &s.Site.Spec.ObjectStore, &s.Site.Spec.JetStream
-	credentials := JetStreamSecret(FeedServerName(s.Site))
-	if js.CredentialsSecretRef != nil {
-		credentials = js.CredentialsSecretRef.Name
+func (s FeedServer) mounts() []secretMount {
+	store := s.Site.Spec.ObjectStore.CredentialsSecretRef.Name
+	if ref := s.Site.Spec.ObjectStore.ReadCredentialsSecretRef; ref != nil {
+		store = ref.Name
 	}
-	objects := store.CredentialsSecretRef.Name
-	if store.ReadCredentialsSecretRef != nil {
-		objects = store.ReadCredentialsSecretRef.Name
-	}
-	all := []secretMount{{"s3", objects, objectStoreDir}, {"jetstream", credentials, jetStreamDir}}
-	if store.TLS != nil {
-		all = append(all, secretMount{"s3-tls", store.TLS.SecretRef.Name, objectStoreTLSDir})
-	}
-	if js.TLS != nil {
-		all = append(all, secretMount{"nats-tls", js.TLS.SecretRef.Name, jetStreamTLSDir})
-	}
+	all := s.backendMounts(store)
 	if ref := s.Site.Spec.FeedServer.TLSSecretRef; ref != nil {
 		all = append(all, secretMount{"tls", ref.Name, tlsDir})
 	}

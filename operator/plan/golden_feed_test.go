@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,6 +39,7 @@ type feedsPlanned struct {
 	ConsumerUsers   map[string]*plan.JetStreamUser         `json:"consumerUsers,omitempty"`
 	ConsumerSecrets map[string]map[string]string           `json:"consumerSecrets,omitempty"`
 	FeedServer      []plan.Object                          `json:"feedServer,omitempty"`
+	Archivist       []plan.Object                          `json:"archivist,omitempty"`
 }
 
 func newFeedsPlanned() feedsPlanned {
@@ -60,19 +62,44 @@ func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
 		p.ConsumerSecrets = from.ConsumerSecrets
 	case "feedServer":
 		p.FeedServer = from.FeedServer
+	case "archivist":
+		p.Archivist = from.Archivist
 	default:
 		t.Fatalf("show: there is no part %q", part)
 	}
 }
 
 func (w world) feedServer(site *v1alpha1.Site) plan.FeedServerView {
-	view := plan.FeedServerView{Pods: w.Pods, Services: w.Services, Reports: w.FeedServerReports}
-	for i := range w.Deployments {
-		if site != nil && w.Deployments[i].Name == plan.FeedServerName(site) {
-			view.Deployment = &w.Deployments[i]
+	view := plan.FeedServerView{Services: w.Services, Reports: w.FeedServerReports}
+	view.Pods = w.Pods
+	if site != nil {
+		view.Deployment = w.deployment(plan.FeedServerName(site))
+	}
+	return view
+}
+
+// archivist is rolled out where a test does not say what became of its Deployment.
+func (w world) archivist(site *v1alpha1.Site) (view plan.SiteProgramView) {
+	if site == nil {
+		return view
+	}
+	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[plan.LabelName] == plan.ArchivistProgram })
+	if view.Deployment = w.deployment(plan.ArchivistName(site)); view.Deployment == nil {
+		two := int32(2)
+		view.Deployment = &appsv1.Deployment{
+			Spec: appsv1.DeploymentSpec{Replicas: &two}, Status: appsv1.DeploymentStatus{ReadyReplicas: two, UpdatedReplicas: two},
 		}
 	}
 	return view
+}
+
+func (w world) deployment(name string) *appsv1.Deployment {
+	for i := range w.Deployments {
+		if w.Deployments[i].Name == name {
+			return &w.Deployments[i]
+		}
+	}
+	return nil
 }
 
 func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, site string, accepted plan.Finding, registry plan.RegistryState) {
@@ -91,17 +118,21 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, sit
 	if in.Site == nil {
 		return
 	}
+	own := in.Site.Spec.JetStream.AccountKeySecretRef != nil
+	program := func(name string, user plan.JetStreamUser) plan.SiteProgram {
+		s := plan.SiteProgram{Site: in.Site, Program: name, Image: "substorm/" + name + ":dev", Secrets: in.Secrets}
+		if own {
+			out.Users[name] = user
+			s.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
+		}
+		return s
+	}
+	out.Archivist = plan.Archivist{SiteProgram: program(plan.ArchivistProgram, plan.ArchivistUser(in.Site))}.Objects()
 	out.Bus[site] = plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables(in.Consumers))
 	if in.Site.Spec.FeedServer == nil {
 		return
 	}
-	s := plan.FeedServer{Site: in.Site, Image: "substorm/feed-server:dev", Secrets: in.Secrets}
-	if in.Site.Spec.JetStream.AccountKeySecretRef != nil {
-		user := plan.FeedServerUser(in.Site)
-		out.Users["feed-server"] = user
-		s.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
-	}
-	out.FeedServer = s.Objects()
+	out.FeedServer = plan.FeedServer{SiteProgram: program(plan.FeedServerProgram, plan.FeedServerUser(in.Site))}.Objects()
 }
 
 // owned says in the Secrets whose they are.

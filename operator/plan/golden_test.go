@@ -180,7 +180,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
 	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
 		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true,
-		FeedServer: w.feedServer(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Scrub: w.Scrubs[name]}
+		FeedServer: w.feedServer(site), Archivist: w.archivist(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Scrub: w.Scrubs[name]}
 	for _, damaged := range w.Damage {
 		for _, d := range damaged {
 			view.Damage.Add(d)
@@ -189,6 +189,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	var accepted plan.Finding
 	if site != nil {
 		accepted = plan.SiteAccepted(view)
+		view.Archivist.Credentials = w.credentialsOf(out, "archivist", plan.ArchivistUser(site), site.Annotations)
 		view.FeedServer.Credentials = w.credentialsOf(out, "feed-server", plan.FeedServerUser(site), site.Annotations)
 	}
 	verdicts := plan.Accept(site, accepted, pools, mine, secrets)

@@ -75,15 +75,58 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			acks(stream, "*")[0], acks(stream, "*")[1])
 	}
 	// Each is allowed only what the gateway does with it: see the limit above.
-	for _, b := range []struct {
-		name               string
-		get, follow, write bool
-	}{
-		{wire.RegistryBucket(code), true, true, false}, {wire.RequestBucket(code), false, true, false},
-		{wire.LedgerBucket(code), true, true, true}, {wire.StatusBucket(code), true, true, true}, {wire.CursorBucket(code), true, true, true},
-		{wire.GapsBucket(code), true, true, true}, {wire.LeaseBucket(code), true, false, true}, {wire.NamesBucket(code), true, false, true},
-		{wire.IndexBucket(code), true, false, true}, {wire.DescriptionBucket(code), false, true, true},
-	} {
+	return u.withBuckets(
+		bucketRight{wire.RegistryBucket(code), true, true, false}, bucketRight{wire.RequestBucket(code), false, true, false},
+		bucketRight{wire.LedgerBucket(code), true, true, true}, bucketRight{wire.StatusBucket(code), true, true, true},
+		bucketRight{wire.CursorBucket(code), true, true, true}, bucketRight{wire.GapsBucket(code), true, true, true},
+		bucketRight{wire.LeaseBucket(code), true, false, true}, bucketRight{wire.NamesBucket(code), true, false, true},
+		bucketRight{wire.IndexBucket(code), true, false, true}, bucketRight{wire.DescriptionBucket(code), false, true, true})
+}
+
+// ArchivistUserName is that of a Site's archivist.
+func ArchivistUserName(site *v1alpha1.Site) string {
+	return "archivist " + site.Namespace + "/" + site.Name
+}
+
+// ArchivistUser is the user of a Site's archivist: it consumes, reads and trims the two base
+// streams, publishes segments, decisions and what it announces anew, reads the registry, and
+// keeps lease, cursors, indexes, gaps, names, descriptions, its columns of the ledger and its
+// report. It can neither make nor change nor delete a stream, and write neither
+// the registry nor what consumers ask.
+func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
+	code := site.Spec.Code
+	inbox := InboxPrefix(ArchivistName(site))
+	u := JetStreamUser{
+		Name:        ArchivistUserName(site),
+		InboxPrefix: inbox,
+		Publish: append(harmless(), wire.NoticeSubjects(code), wire.DecisionSubjects(code),
+			// Where a stream ends and what a bucket holds, the leader says: a replica may be behind.
+			"$JS.API.STREAM.MSG.GET.*"),
+		Subscribe: []string{inbox + ".>"},
+	}
+	for _, stream := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {
+		u.Publish = append(u.Publish, readStream(stream)...)
+		u.Publish = append(u.Publish,
+			"$JS.API.CONSUMER.MSG.NEXT."+stream+".>",
+			"$JS.API.STREAM.PURGE."+stream,
+			acks(stream, "*")[0], acks(stream, "*")[1])
+	}
+	return u.withBuckets(
+		bucketRight{wire.RegistryBucket(code), true, true, false}, bucketRight{wire.LedgerBucket(code), true, true, true},
+		bucketRight{wire.StatusBucket(code), true, true, true}, bucketRight{wire.CursorBucket(code), true, true, true},
+		bucketRight{wire.GapsBucket(code), true, true, true}, bucketRight{wire.LeaseBucket(code), true, false, true},
+		bucketRight{wire.NamesBucket(code), true, true, true}, bucketRight{wire.IndexBucket(code), true, true, true},
+		bucketRight{wire.DescriptionBucket(code), true, true, true})
+}
+
+// bucketRight is what a user may do with a key-value bucket.
+type bucketRight struct {
+	name               string
+	get, follow, write bool
+}
+
+func (u JetStreamUser) withBuckets(rights ...bucketRight) JetStreamUser {
+	for _, b := range rights {
 		if b.get {
 			u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+b.name+".>")
 		}

@@ -121,8 +121,7 @@ func (p Pool) arguments() []string {
 		fmt.Sprintf("--ports=%d-%d", spec.Ports.First, spec.Ports.Last),
 		"--memory-budget=" + strconv.FormatInt(budget, 10),
 		"--drain-timeout=" + spec.DrainTimeout.Duration.String(),
-		"--observation-retention=" + js.Observations.Retention.Duration.String(),
-		"--notice-retention=" + js.Notices.Retention.Duration.String(),
+		"--with-archivist=false",
 		"--s3-endpoint=" + store.Endpoint,
 		"--s3-bucket=" + store.Bucket,
 		"--s3-region=" + store.Region,
@@ -156,9 +155,6 @@ func (p Pool) senderArguments() []string {
 	}
 	if spec.Edge != nil {
 		args = append(args, fmt.Sprintf("--edge-port=%d", spec.Edge.Port), "--edge-sources="+strings.Join(spec.Edge.Sources, ","))
-	}
-	if len(spec.ForwardNetworks) > 0 {
-		args = append(args, "--forward-networks="+strings.Join(spec.ForwardNetworks, ","))
 	}
 	if spec.Path != nil {
 		args = append(args, fmt.Sprintf("--path-port=%d", spec.Path.Port))

@@ -45,6 +45,8 @@ type SiteView struct {
 	// LeafFailed is what keeps the credentials of a leaf from being issued.
 	LeafFailed *Finding
 	Registry   RegistryState
+	// Archivist is what was found of the Site's archivist.
+	Archivist SiteProgramView
 	// FeedServer is what was found of the Site's feed servers.
 	FeedServer FeedServerView
 	// Unreadable are the Site's objects that cannot be decoded.
@@ -111,7 +113,9 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	if reachable != nil {
 		c.set(v1alpha1.ConditionLeavesReachable, *reachable)
 	}
-	findings := []Finding{accepted, store, jetStream}
+	archivist := v.archivistAvailable()
+	c.set(v1alpha1.ConditionArchivistAvailable, archivist)
+	findings := []Finding{accepted, store, jetStream, archivist}
 	if f, has := v.feedServerAvailable(); has {
 		c.set(v1alpha1.ConditionFeedServerAvailable, f)
 		findings = append(findings, f)
@@ -145,9 +149,10 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
 		Leaves:             leaves,
 		FeedServer:         v.feedServerState(),
+		Archivist:          v.archivistState(),
 		Ledger:             v.ledger(),
 		Archive:            v.archive(),
-	}, soonest(patienceEnds, v.FeedServer.Credentials.RenewsIn(v.Now), figuresEvery)
+	}, soonest(patienceEnds, v.FeedServer.Credentials.RenewsIn(v.Now), v.Archivist.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 // ledger is how far the ledger is closed: what stands, until somebody has reported.

@@ -125,8 +125,8 @@ func (p Pool) container() *coreac.ContainerApplyConfiguration {
 			podField("NODE_NAME", "spec.nodeName"),
 			podField("POD_IP", "status.podIP")).
 		WithPorts(p.containerPorts()...).
-		WithReadinessProbe(probe("/readyz").WithPeriodSeconds(2).WithTimeoutSeconds(2).WithFailureThreshold(2)).
-		WithLivenessProbe(probe("/healthz").WithPeriodSeconds(10).WithTimeoutSeconds(5).WithFailureThreshold(6)).
+		WithReadinessProbe(probeOf("/readyz", "http").WithPeriodSeconds(2).WithTimeoutSeconds(2).WithFailureThreshold(2)).
+		WithLivenessProbe(probeOf("/healthz", "http").WithPeriodSeconds(10).WithTimeoutSeconds(5).WithFailureThreshold(6)).
 		WithResources(p.resources()).
 		WithSecurityContext(coreac.SecurityContext().
 			WithAllowPrivilegeEscalation(false).
@@ -152,8 +152,8 @@ func podField(name, path string) *coreac.EnvVarApplyConfiguration {
 		coreac.EnvVarSource().WithFieldRef(coreac.ObjectFieldSelector().WithFieldPath(path)))
 }
 
-func probe(path string) *coreac.ProbeApplyConfiguration {
-	return coreac.Probe().WithHTTPGet(coreac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString("http")))
+func probeOf(path, port string) *coreac.ProbeApplyConfiguration {
+	return coreac.Probe().WithHTTPGet(coreac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString(port)))
 }
 
 // resources: a memory limit by default, since the gateway's budget is half of it.

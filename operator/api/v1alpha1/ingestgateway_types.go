@@ -82,19 +82,6 @@ type IngestGatewaySpec struct {
 	// +optional
 	Edge *GatewayEdge `json:"edge,omitempty"`
 
-	// ForwardNetworks are networks, as CIDRs, to which copies for old servers may
-	// go (spec.forward of Instruments). Copies go to public addresses without it, and
-	// not to loopback, link-local or private ones, as those of the cluster are. The
-	// address decides that a name is resolved to when the connection is made. The
-	// Site's archivist sends the copies, and any pool's pod may become that: declare
-	// the same in all of the Site's pools.
-	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a network is a CIDR such as 192.168.7.0/24"
-	// +kubebuilder:validation:items:MaxLength=64
-	// +listType=set
-	// +optional
-	ForwardNetworks []string `json:"forwardNetworks,omitempty"`
-
 	// Path opens a UDP port that answers senders who measure the way to the pool
 	// (STAMP, RFC 8762): substorm send --path. It answers the addresses that
 	// Instruments name as sources, and those from which a sender reports.

@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -18,6 +19,8 @@ const (
 	// ConditionFeedServerAvailable: feed servers serve consumers. Absent where the
 	// Site has none.
 	ConditionFeedServerAvailable = "FeedServerAvailable"
+	// ConditionArchivistAvailable: the archivist's pods are ready.
+	ConditionArchivistAvailable = "ArchivistAvailable"
 	// ConditionStreamsIntact is present and False for a day after a stream or bucket of
 	// the Site was deleted by somebody else: the operator makes it anew, and what it
 	// held is gone.
@@ -38,7 +41,7 @@ const (
 // ReasonRecreated: a stream or bucket was deleted, and is made anew.
 const ReasonRecreated = "Recreated"
 
-// ReasonAvailable: feed servers are ready.
+// ReasonAvailable: feed servers, or archivists, are ready.
 const ReasonAvailable = "Available"
 
 // Reasons of a Site's Durable condition.
@@ -84,6 +87,12 @@ type SiteSpec struct {
 	// +optional
 	FeedServer *FeedServer `json:"feedServer,omitempty"`
 
+	// Archivist says how the Site's archivist runs, which lists what was received, cuts
+	// telemetry into segments, and keeps the archive whole. Each Site has one: two pods, of
+	// which one works and the other takes over when it dies.
+	// +optional
+	Archivist Archivist `json:"archivist,omitzero"`
+
 	// ReadersSecretRef names a Secret whose keys are names of readers, DNS labels,
 	// and whose values are their tokens, one in a line, each of at least 16
 	// characters: `openssl rand -hex 32` makes one.
@@ -126,6 +135,62 @@ type Reader struct {
 	// certificates opened.
 	// +required
 	ClientCertificate ClientCertificate `json:"clientCertificate"`
+}
+
+// Archivist is how a Site's archivist runs.
+type Archivist struct {
+	// Resources of the container. Half of the memory limit is for what is remembered of the
+	// archive. Default: a request of 100m and 256Mi, a limit of 1Gi.
+	// +optional
+	Resources *Resources `json:"resources,omitempty"`
+
+	// ScratchSize is how much of the node's disk a pod may take for what it is writing.
+	// Default: 20Gi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Gi')) >= 0",message="scratchSize is at least 1Gi"
+	// +optional
+	ScratchSize *resource.Quantity `json:"scratchSize,omitempty"`
+
+	// ScrubBytesPerSecond are the bytes a second of the archive that are compared with their
+	// digests, over and over; 0: none. Default: 1Mi.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Ti')) <= 0",message="scrubBytesPerSecond is 0 to 1Ti"
+	// +optional
+	ScrubBytesPerSecond *resource.Quantity `json:"scrubBytesPerSecond,omitempty"`
+
+	// PartInterval is how often a part of each manifest is closed: readers find what came
+	// after as much. Default: 1m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="partInterval is 1s to 1h"
+	// +optional
+	PartInterval *metav1.Duration `json:"partInterval,omitempty"`
+
+	// CompactAfter is how long after its end a day is compacted. Default: 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="compactAfter is 1m to 8784h"
+	// +optional
+	CompactAfter *metav1.Duration `json:"compactAfter,omitempty"`
+
+	// CompactGrace is how long readers may use what a compaction replaced. Default: 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('8784h')",message="compactGrace is 1m to 8784h"
+	// +optional
+	CompactGrace *metav1.Duration `json:"compactGrace,omitempty"`
+
+	// ForwardNetworks are networks, as CIDRs, to which copies for old servers may
+	// go (spec.forward of Instruments). Copies go to public addresses without it, and
+	// not to loopback, link-local or private ones, as those of the cluster are. The
+	// address decides that a name is resolved to when the connection is made.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a network is a CIDR such as 192.168.7.0/24"
+	// +kubebuilder:validation:items:MaxLength=64
+	// +listType=set
+	// +optional
+	ForwardNetworks []string `json:"forwardNetworks,omitempty"`
 }
 
 // FeedServer is how feed servers run.
@@ -289,6 +354,10 @@ type SiteStatus struct {
 	// +optional
 	FeedServer *FeedServerState `json:"feedServer,omitempty"`
 
+	// Archivist says how the archivist's pods do.
+	// +optional
+	Archivist *ArchivistState `json:"archivist,omitempty"`
+
 	// Leaves says how far the leaves' messages have come.
 	// +listType=map
 	// +listMapKey=code
@@ -425,6 +494,18 @@ type FeedServerState struct {
 
 	// Credentials are the NATS credentials that they have; absent where the
 	// Site gives the operator no account key.
+	// +optional
+	Credentials *CredentialsStatus `json:"credentials,omitempty"`
+}
+
+// ArchivistState is how a Site's archivist does.
+type ArchivistState struct {
+	// Replicas that are ready: one works, the other waits.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// Credentials are the NATS credentials that it has; absent where the Site gives the
+	// operator no account key.
 	// +optional
 	Credentials *CredentialsStatus `json:"credentials,omitempty"`
 }

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// siteProgram is a program of a Site, as the planner has it, and what was found of it.
+type siteProgram struct {
+	*plan.SiteProgram
+	user plan.JetStreamUser
+	// objects plans what is applied, once SiteProgram is complete.
+	objects func() []plan.Object
+	view    *plan.SiteProgramView
+}
+
+// applyArchivist makes the objects of a Site's archivist what they should be, and reads what
+// became of them.
+func (r *siteReconciler) applyArchivist(ctx context.Context, view *plan.SiteView) error {
+	a := plan.Archivist{SiteProgram: plan.SiteProgram{
+		Site: view.Site, Program: plan.ArchivistProgram, Image: r.images.Archivist, PullSecrets: r.pull, Secrets: view.Secrets,
+	}}
+	p := siteProgram{&a.SiteProgram, plan.ArchivistUser(view.Site), func() []plan.Object { return a.Objects() }, &view.Archivist}
+	var failed error
+	if !acceptedAlone(*view) {
+		failed = r.keepProgramCredentials(ctx, p, view)
+	} else {
+		view.Archivist.Failed, failed = r.applyProgram(ctx, view, p)
+	}
+	return errors.Join(failed, r.readProgram(ctx, view.Site, p))
+}
+
+// acceptedAlone says whether a Site is accepted whatever its backends say.
+func acceptedAlone(view plan.SiteView) bool {
+	view.Backends = plan.Backends{}
+	return plan.SiteAccepted(view).OK()
+}
+
+// keepProgramCredentials notes the credentials that a program of a Site has that is not accepted.
+func (r *siteReconciler) keepProgramCredentials(ctx context.Context, p siteProgram, view *plan.SiteView) (err error) {
+	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
+		p.view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Site, plan.JetStreamSecret(p.Name()), p.user.Name, view.Now)
+	}
+	return err
+}
+
+// readProgram reads a program's Deployment and pods.
+func (r *siteReconciler) readProgram(ctx context.Context, site *v1alpha1.Site, p siteProgram) error {
+	d, err := optional(ctx, r.client, types.NamespacedName{Namespace: site.Namespace, Name: p.Name()}, &appsv1.Deployment{})
+	if err != nil {
+		return err
+	}
+	if d != nil && metav1.IsControlledBy(d, site) {
+		p.view.Deployment = d
+	}
+	var pods corev1.PodList
+	err = r.client.List(ctx, &pods, client.InNamespace(site.Namespace), client.MatchingLabels(p.Selector()), client.UnsafeDisableDeepCopy)
+	p.view.Pods = pods.Items
+	return err
+}
+
+func (r *siteReconciler) applyProgram(ctx context.Context, view *plan.SiteView, p siteProgram) (*plan.Finding, error) {
+	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
+		finding, err := r.applyProgramUser(ctx, view, p)
+		if finding != nil || err != nil {
+			return finding, err
+		}
+	}
+	objects := p.objects()
+	if r.appliedLately(ctx, view, p, objects) {
+		return nil, nil
+	}
+	for _, o := range objects {
+		finding, err := r.applyObject(ctx, view.Site, o, plan.SiteObjectNotOurs)
+		if finding != nil || err != nil {
+			return finding, err
+		}
+	}
+	r.applied.Store(appliedKey{view.Site.UID, p.Program}, appliedObjects{objects, view.Now})
+	return nil, nil
+}
+
+// applyAgain is after how long objects are applied again that should be as they are:
+// what others change in them is put right.
+const applyAgain = time.Minute
+
+// appliedKey is a program of a Site, by the Site's uid.
+type appliedKey struct {
+	site    types.UID
+	program string
+}
+
+// appliedObjects are what was applied of a program, and when.
+type appliedObjects struct {
+	objects []plan.Object
+	at      time.Time
+}
+
+// appliedLately says whether these very objects were applied and are all there: a
+// Site is looked at far more often than they change.
+func (r *siteReconciler) appliedLately(ctx context.Context, view *plan.SiteView, p siteProgram, objects []plan.Object) bool {
+	last, known := r.applied.Load(appliedKey{view.Site.UID, p.Program})
+	if !known || view.Now.Sub(last.(appliedObjects).at) > applyAgain || !reflect.DeepEqual(last.(appliedObjects).objects, objects) {
+		return false
+	}
+	for _, o := range objects {
+		object, err := r.cached(ctx, o.Kind, types.NamespacedName{Namespace: view.Site.Namespace, Name: o.Name})
+		if err != nil || object == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// applyProgramUser keeps its credentials in a Secret, as those of a pool are.
+func (r *siteReconciler) applyProgramUser(ctx context.Context, view *plan.SiteView, p siteProgram) (*plan.Finding, error) {
+	name := plan.JetStreamSecret(p.Name())
+	have, err := r.secrets.read(ctx, view.Site.Namespace, []plan.SecretNeed{{Name: name}})
+	if err != nil {
+		return nil, err
+	}
+	current := have[name]
+	if current != nil && !metav1.IsControlledBy(current, view.Site) {
+		f := plan.SiteObjectNotOurs("Secret", name)
+		return &f, nil
+	}
+	p.view.Credentials = issued(current)
+	ref := view.Site.Spec.JetStream.AccountKeySecretRef.Name
+	if view.Secrets[ref] == nil {
+		if current != nil {
+			p.Permissions = current.Annotations[plan.AnnotationPermissions]
+		}
+		return nil, nil // the status tells of the missing Secret anyway
+	}
+	key, err := readAccountKey(view.Secrets[ref])
+	if err != nil {
+		return unreadable(ref, "spec.jetStream.accountKeySecretRef", err), nil
+	}
+	p.Permissions = p.user.Hash(key.account, key.issuer)
+	creds, is, err := key.credentials(p.user, current, view.Site.Annotations[v1alpha1.AnnotationRotateCredentials], view.Now)
+	if err != nil || creds == nil {
+		return nil, err
+	}
+	defer r.secrets.forget(types.NamespacedName{Namespace: view.Site.Namespace, Name: name})
+	finding, err := r.applySecret(ctx, name, p.CredentialsSecret(creds))
+	if finding == nil && err == nil {
+		p.view.Credentials = is
+	}
+	return finding, err
+}
+
+// cached reads an object of a kind that the cache holds; nil where there is none.
+func (r *siteReconciler) cached(ctx context.Context, kind string, key types.NamespacedName) (client.Object, error) {
+	typed, err := r.client.Scheme().New(kinds[kind])
+	if err != nil {
+		return nil, err
+	}
+	object := typed.(client.Object)
+	if err := r.client.Get(ctx, key, object); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return object, nil
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// metricsPort is where a Site's programs serve health and metrics.
+const metricsPort = 9090
+
+// SiteProgram is a program that a Site has a Deployment of.
+type SiteProgram struct {
+	Site *v1alpha1.Site
+	// Program is its name, that of its image and of its container.
+	Program string
+	// Image that its pods run.
+	Image string
+	// PullSecrets name Secrets with which Image is pulled.
+	PullSecrets []string
+	// Permissions is the hash of its JetStream user; empty where the Site gives
+	// credentials.
+	Permissions string
+	// Secrets are those that exist of the ones that the Site names.
+	Secrets Secrets
+}
+
+// Name is the name of all objects of the program: a Site's code is short enough for the name
+// of a Service.
+func (s SiteProgram) Name() string { return siteProgramName(s.Site, s.Program) }
+
+func siteProgramName(site *v1alpha1.Site, program string) string {
+	return site.Spec.Code + "-" + program
+}
+
+// Selector are the labels that the program's pods and objects are found by.
+func (s SiteProgram) Selector() map[string]string {
+	return map[string]string{LabelName: s.Program, LabelInstance: s.Site.Name}
+}
+
+func (s SiteProgram) selector() *metaac.LabelSelectorApplyConfiguration {
+	return metaac.LabelSelector().WithMatchLabels(s.Selector())
+}
+
+func (s SiteProgram) labels() map[string]string {
+	labels := s.Selector()
+	labels[LabelComponent] = s.Program
+	labels[LabelPartOf] = "substorm"
+	labels[LabelManagedBy] = FieldOwner
+	return labels
+}
+
+func (s SiteProgram) owner() *metaac.OwnerReferenceApplyConfiguration {
+	return metaac.OwnerReference().
+		WithAPIVersion(v1alpha1.GroupVersion.String()).
+		WithKind("Site").
+		WithName(s.Site.Name).
+		WithUID(s.Site.UID).
+		WithController(true)
+}
+
+// CredentialsSecret holds the program's credentials, and the hash of what they allow.
+func (s SiteProgram) CredentialsSecret(creds []byte) *coreac.SecretApplyConfiguration {
+	return coreac.Secret(JetStreamSecret(s.Name()), s.Site.Namespace).
+		WithLabels(s.labels()).
+		WithAnnotations(map[string]string{AnnotationPermissions: s.Permissions}).
+		WithOwnerReferences(s.owner()).
+		WithType(corev1.SecretTypeOpaque).
+		WithData(map[string][]byte{KeyUserCreds: creds})
+}
+
+func (s SiteProgram) serviceAccount() *coreac.ServiceAccountApplyConfiguration {
+	return coreac.ServiceAccount(s.Name(), s.Site.Namespace).
+		WithLabels(s.labels()).WithOwnerReferences(s.owner()).WithAutomountServiceAccountToken(false)
+}
+
+func (s SiteProgram) disruptionBudget() *policyac.PodDisruptionBudgetApplyConfiguration {
+	return policyac.PodDisruptionBudget(s.Name(), s.Site.Namespace).
+		WithLabels(s.labels()).
+		WithOwnerReferences(s.owner()).
+		WithSpec(policyac.PodDisruptionBudgetSpec().
+			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow).
+			WithSelector(s.selector()))
+}
+
+func (s SiteProgram) deployment(replicas int32, pod *coreac.PodSpecApplyConfiguration) *appsac.DeploymentApplyConfiguration {
+	template := coreac.PodTemplateSpec().WithLabels(s.labels()).WithSpec(pod)
+	if s.Permissions != "" {
+		template.WithAnnotations(map[string]string{AnnotationPermissions: s.Permissions})
+	}
+	return appsac.Deployment(s.Name(), s.Site.Namespace).
+		WithLabels(s.labels()).
+		WithOwnerReferences(s.owner()).
+		WithSpec(appsac.DeploymentSpec().
+			WithReplicas(replicas).
+			WithSelector(s.selector()).
+			WithStrategy(appsac.DeploymentStrategy().WithRollingUpdate(appsac.RollingUpdateDeployment().
+				WithMaxUnavailable(intstr.FromInt32(0)).WithMaxSurge(intstr.FromInt32(1)))).
+			WithTemplate(template))
+}
+
+// podSpec of pods that run one container and mount Secrets, and stop within some seconds.
+func (s SiteProgram) podSpec(stop int64, mounts []secretMount, container *coreac.ContainerApplyConfiguration) *coreac.PodSpecApplyConfiguration {
+	pod := coreac.PodSpec().
+		WithServiceAccountName(s.Name()).
+		WithAutomountServiceAccountToken(false).
+		WithEnableServiceLinks(false).
+		WithTerminationGracePeriodSeconds(stop + stopMargin).
+		WithSecurityContext(coreac.PodSecurityContext().
+			WithRunAsNonRoot(true).
+			WithRunAsUser(userID).
+			WithRunAsGroup(userID).
+			WithFSGroup(userID).
+			WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
+		WithTopologySpreadConstraints(coreac.TopologySpreadConstraint().
+			WithMaxSkew(1).
+			WithTopologyKey(corev1.LabelHostname).
+			WithWhenUnsatisfiable(corev1.ScheduleAnyway).
+			WithLabelSelector(s.selector())).
+		WithContainers(container)
+	for _, m := range mounts {
+		pod.WithVolumes(coreac.Volume().WithName(m.volume).WithSecret(coreac.SecretVolumeSource().
+			WithSecretName(m.secret).WithDefaultMode(0o440)))
+	}
+	for _, name := range s.PullSecrets {
+		pod.WithImagePullSecrets(coreac.LocalObjectReference().WithName(name))
+	}
+	return pod
+}
+
+// container that serves health and metrics on metricsPort.
+func (s SiteProgram) container(arguments []string, mounts []secretMount, ports ...*coreac.ContainerPortApplyConfiguration) *coreac.ContainerApplyConfiguration {
+	c := coreac.Container().
+		WithName(s.Program).
+		WithImage(s.Image).
+		WithImagePullPolicy(corev1.PullIfNotPresent).
+		WithArgs(arguments...).
+		WithEnv(podField("POD_NAME", "metadata.name")).
+		WithPorts(ports...).
+		WithPorts(coreac.ContainerPort().WithName("metrics").WithContainerPort(metricsPort).WithProtocol(corev1.ProtocolTCP)).
+		WithReadinessProbe(probeOf("/readyz", "metrics").WithPeriodSeconds(2).WithTimeoutSeconds(2).WithFailureThreshold(2)).
+		WithLivenessProbe(probeOf("/healthz", "metrics").WithPeriodSeconds(10).WithTimeoutSeconds(5).WithFailureThreshold(6)).
+		WithSecurityContext(coreac.SecurityContext().
+			WithAllowPrivilegeEscalation(false).
+			WithReadOnlyRootFilesystem(true).
+			WithCapabilities(coreac.Capabilities().WithDrop("ALL")))
+	for _, m := range mounts {
+		c.WithVolumeMounts(coreac.VolumeMount().WithName(m.volume).WithMountPath(m.dir).WithReadOnly(true))
+	}
+	return c
+}
+
+// backendArguments are the flags that say where the object store and NATS are.
+func (s SiteProgram) backendArguments() []string {
+	store, js := &s.Site.Spec.ObjectStore, &s.Site.Spec.JetStream
+	args := []string{
+		"--nats-servers=" + strings.Join(js.Servers, ","),
+		"--nats-credentials=" + jetStreamDir + "/" + KeyUserCreds,
+		"--s3-endpoint=" + store.Endpoint,
+		"--s3-bucket=" + store.Bucket,
+		"--s3-region=" + store.Region,
+		"--s3-credentials-dir=" + objectStoreDir,
+	}
+	if store.TLS != nil {
+		args = append(args, "--s3-tls-dir="+objectStoreTLSDir)
+	}
+	if js.TLS != nil {
+		args = append(args, "--nats-tls-dir="+jetStreamTLSDir)
+	}
+	if js.AccountKeySecretRef != nil {
+		args = append(args, "--nats-inbox-prefix="+InboxPrefix(s.Name()))
+	}
+	return args
+}
+
+// backendMounts are the Secrets with credentials and certificates for the object store and
+// NATS; store is that with credentials for the object store.
+func (s SiteProgram) backendMounts(store string) []secretMount {
+	js := &s.Site.Spec.JetStream
+	credentials := JetStreamSecret(s.Name())
+	if js.CredentialsSecretRef != nil {
+		credentials = js.CredentialsSecretRef.Name
+	}
+	all := []secretMount{{"s3", store, objectStoreDir}, {"jetstream", credentials, jetStreamDir}}
+	if tls := s.Site.Spec.ObjectStore.TLS; tls != nil {
+		all = append(all, secretMount{"s3-tls", tls.SecretRef.Name, objectStoreTLSDir})
+	}
+	if js.TLS != nil {
+		all = append(all, secretMount{"nats-tls", js.TLS.SecretRef.Name, jetStreamTLSDir})
+	}
+	return all
+}
+
+// backendSecrets are the Secrets of a Site that its programs mount, but for those of which
+// the operator issues them credentials.
+func backendSecrets(site *v1alpha1.Site) []SecretNeed {
+	needs := slices.DeleteFunc(JetStreamSecrets(site), func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccountSeed) })
+	return append(needs, ObjectStoreSecrets(site)...)
+}

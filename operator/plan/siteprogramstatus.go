@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// SiteProgramView is what was found of a SiteProgram.
+type SiteProgramView struct {
+	// Failed is what the API server refused, see ApplyFailed.
+	Failed *Finding
+	// Deployment is nil where there is none.
+	Deployment *appsv1.Deployment
+	Pods       []corev1.Pod
+	// Credentials are those of its user; nil where there are none of ours.
+	Credentials *Credentials
+}
+
+func (v SiteProgramView) refused() (Finding, bool) {
+	if v.Failed == nil {
+		return Finding{}, false
+	}
+	return *v.Failed, true
+}
+
+func (v SiteProgramView) readyReplicas() int32 {
+	if v.Deployment == nil {
+		return 0
+	}
+	return v.Deployment.Status.ReadyReplicas
+}
+
+// programIsNotRolledOut says what the Deployment of a program still lacks; what is the plural of its pods.
+func programIsNotRolledOut(what string, v SiteProgramView, asked int32) (Finding, bool) {
+	d := v.Deployment
+	var lacks string
+	switch {
+	case d == nil:
+		lacks = "the Deployment of the " + what + " is not there yet"
+	case d.Status.ObservedGeneration < d.Generation || *replicasOf(d.Spec.Replicas) != asked:
+		lacks = "the Deployment of the " + what + " is being changed"
+	case d.Status.ReadyReplicas < asked:
+		lacks = count(d.Status.ReadyReplicas, asked) + " " + what + " are ready"
+	case d.Status.UpdatedReplicas < asked:
+		lacks = count(d.Status.UpdatedReplicas, asked) + " " + what + " run the newest revision"
+	default:
+		return Finding{}, false
+	}
+	if problem := PodProblem(v.Pods); problem != "" {
+		lacks += "; " + problem
+	}
+	return bad(v1alpha1.ReasonProgressing, lacks), true
+}
+
+// archivistAvailable says whether one archivist works and another waits.
+func (v SiteView) archivistAvailable() Finding {
+	return first(v, []check[SiteView]{
+		func(v SiteView) (Finding, bool) { return v.Secrets.Missing(ArchivistSecrets(v.Site)) },
+		func(v SiteView) (Finding, bool) { return v.Archivist.refused() },
+		func(v SiteView) (Finding, bool) {
+			return programIsNotRolledOut("archivists", v.Archivist, archivistReplicas)
+		},
+	}, good(v1alpha1.ReasonAvailable, count(archivistReplicas, archivistReplicas)+" archivists are ready"))
+}
+
+func (v SiteView) archivistState() *v1alpha1.ArchivistState {
+	return &v1alpha1.ArchivistState{ReadyReplicas: v.Archivist.readyReplicas(), Credentials: v.Archivist.Credentials.status()}
+}

@@ -37,6 +37,11 @@ ARG TARGETOS TARGETARCH VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X github.com/substorm/substorm/internal/build.release=$VERSION" -o /out/ingest-gateway ./ingest-gateway/cmd
 
+FROM source AS build-archivist
+ARG TARGETOS TARGETARCH VERSION=dev
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X github.com/substorm/substorm/internal/build.release=$VERSION" -o /out/archivist ./archivist/cmd
+
 FROM source AS build-feed-server
 ARG TARGETOS TARGETARCH VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
@@ -82,6 +87,15 @@ LABEL org.opencontainers.image.title="Substorm ingest gateway" \
       org.opencontainers.image.version="$VERSION"
 COPY --from=build-ingest-gateway /out/ingest-gateway /ingest-gateway
 ENTRYPOINT ["/ingest-gateway"]
+
+FROM base AS archivist
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="Substorm archivist" \
+      org.opencontainers.image.source="https://github.com/substorm/substorm" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
+COPY --from=build-archivist /out/archivist /archivist
+ENTRYPOINT ["/archivist"]
 
 FROM base AS feed-server
 ARG VERSION=dev

@@ -61,8 +61,8 @@ var renderings = []rendering{
 		"--set=ingestGateway.spec.unknownSenders=Quarantine,ingestGateway.spec.quarantine.maxBytes=2Gi,ingestGateway.spec.quarantine.ports={30149}",
 		"--set=site.spec.objectStore.endpoint=https://s3.example.org,site.spec.jetStream.servers={tls://nats.example.org,tls://[2001:db8::7]:4333}",
 		"--set=ingestGateway.networkPolicy.enabled=true,ingestGateway.networkPolicy.from[0].ipBlock.cidr=192.0.2.0/24",
-		"--set=ingestGateway.networkPolicy.egress[0].to[0].ipBlock.cidr=198.51.100.9/32",
-		"--set=ingestGateway.networkPolicy.egress[0].ports[0].protocol=TCP,ingestGateway.networkPolicy.egress[0].ports[0].port=5000",
+		"--set=archivist.networkPolicy.enabled=true,archivist.networkPolicy.egress[0].to[0].ipBlock.cidr=198.51.100.9/32",
+		"--set=archivist.networkPolicy.egress[0].ports[0].protocol=TCP,archivist.networkPolicy.egress[0].ports[0].port=5000",
 		"--set=site.spec.feedServer.replicas=3,site.spec.feedServer.tlsSecretRef.name=feeds-tls,site.spec.readersSecretRef.name=readers",
 		"--set=site.spec.feedServer.clientCASecretRef.name=readers-ca",
 		"--set=site.spec.readers[0].name=uni,site.spec.readers[0].clientCertificate.names={reader.uni.example}",
@@ -73,7 +73,8 @@ var renderings = []rendering{
 		"--set=nats.image.digest=sha256:" + strings.Repeat("0", 64) + ",s3.image.digest=sha256:" + strings.Repeat("1", 64),
 	}},
 	{"substorm-elsewhere", "substorm", []string{
-		"--set=operator.image.digest=sha256:" + strings.Repeat("a", 64) + ",gateway.image.digest=sha256:" + strings.Repeat("b", 64),
+		"--set=operator.image.digest=sha256:" + strings.Repeat("a", 64) + ",gateway.image.digest=sha256:" + strings.Repeat("b", 64) +
+			",archivist.image.digest=sha256:" + strings.Repeat("d", 64),
 		"--set=site.enabled=false,ingestGateway.enabled=false,crds.upgrade=false",
 		"--set=operator.watchNamespaces={thule,andoya},operator.replicas=2",
 		"--set=image.registry=registry.example.org,image.tag=1.2.3,image.pullSecrets={pull}",

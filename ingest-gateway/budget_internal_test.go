@@ -18,11 +18,11 @@ func TestBudgetUnderLimit(t *testing.T) {
 		limit, budget int64
 		want          limits
 	}{
-		{0, 0, limits{256 << 20, tcp.DefaultMaxConnections}},
-		{96 << 20, 0, limits{48 << 20, 1024}},
-		{512 << 20, 0, limits{256 << 20, 5461}},
-		{96 << 20, 16 << 20, limits{16 << 20, 1024}},
-		{1 << 20, 0, limits{minMemoryBudget, minConnections}},
+		{0, 0, limits{budget: 256 << 20, connections: tcp.DefaultMaxConnections}},
+		{96 << 20, 0, limits{budget: 48 << 20, connections: 1024}},
+		{512 << 20, 0, limits{budget: 256 << 20, connections: 5461}},
+		{96 << 20, 16 << 20, limits{budget: 16 << 20, connections: 1024}},
+		{1 << 20, 0, limits{budget: minMemoryBudget, connections: minConnections}},
 	} {
 		if got := limitsUnder(c.limit, c.budget); got != c.want {
 			t.Errorf("limit %d, budget %d: %+v, want %+v", c.limit, c.budget, got, c.want)

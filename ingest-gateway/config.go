@@ -69,6 +69,9 @@ type Config struct {
 	Replica ReplicaConfig
 	// DrainTimeout is how long what was begun may take to finish.
 	DrainTimeout time.Duration
+	// WithoutArchivist leaves the archivist's work, and the fields that follow, to the
+	// archivist program.
+	WithoutArchivist bool
 	// ObservationRetention and NoticeRetention are how long archived messages
 	// stay on the base streams.
 	ObservationRetention, NoticeRetention time.Duration

@@ -143,6 +143,7 @@ func (g *gateway) open(ctx context.Context) (err error) {
 	if cfg.MaxConnections > 0 {
 		limits.connections = cfg.MaxConnections
 	}
+	limits.withoutArchivist = cfg.WithoutArchivist
 	g.archiveMemory = limits.archive()
 	if err := g.openMemory(limits); err != nil {
 		return err
@@ -285,7 +286,9 @@ func (g *gateway) run(ctx context.Context) error {
 	room(alive, "quarantine", g.strangers.Run)
 	room(alive, "commands", func(ctx context.Context) error { g.commands.Run(ctx, g.js); return nil })
 	room(alive, "path", g.path.Run)
-	room(steady, "archivist", g.archivist)
+	if !g.cfg.WithoutArchivist {
+		room(steady, "archivist", g.archivist)
+	}
 	room(steady, "health", g.seekBackends)
 	g.log.Info("receiving", "site", g.cfg.Site, "pool", g.cfg.Pool, "http", g.http.Address(),
 		"ports", fmt.Sprintf("%d-%d", g.cfg.FirstPort, g.cfg.LastPort), "memoryBudget", g.pool.Stats().Budget)

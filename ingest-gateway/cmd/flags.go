@@ -87,6 +87,7 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.StringVar(&cfg.Replica.TLSDir, "replica-tls-dir", "", "folder with the pool's ca.crt, tls.crt and tls.key")
 	f.DurationVar(&cfg.Replica.After, "replica-after", 5*time.Minute, "how long a gateway may be silent before others bring home their copies of its spool")
 	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", time.Minute, "how long what was begun may take to finish")
+	f.BoolVar(&cfg.WithoutArchivist, "without-archivist", false, "leave the archivist's work to the archivist program; the flags that follow are for a gateway that may become the Site's archivist")
 	f.DurationVar(&cfg.ObservationRetention, "observation-retention", 72*time.Hour, "how long archived telemetry stays on its stream")
 	f.DurationVar(&cfg.NoticeRetention, "notice-retention", 72*time.Hour, "how long listed notices stay on their stream")
 	f.DurationVar(&cfg.PartInterval, "part-interval", time.Minute, "how often manifest parts are closed")

@@ -49,10 +49,9 @@ func ConsumerUserName(c *v1alpha1.FeedConsumer) string {
 }
 
 // GatewayUser is the user of a pool: it publishes data, reads the registry and what
-// consumers ask of instruments, keeps ledger, lease, reports and cursors, and
-// consumes, reads and trims the two base streams (the archivist's work). It can
-// neither make nor change nor delete a stream, and not write the registry or what
-// consumers ask.
+// consumers ask of instruments, counts in the ledger, claims names, and reports. It can
+// neither read nor trim the streams that it fills, and not write the registry, what consumers
+// ask, or what the archivist keeps.
 //
 // A token travels in one CONNECT line, of which servers take 4 KiB
 // (max_control_line): what harms nobody is allowed for all streams at once.
@@ -62,25 +61,15 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 	u := JetStreamUser{
 		Name:        GatewayUserName(site.Namespace, pool),
 		InboxPrefix: inbox,
-		Publish: append(harmless(), wire.ObservationSubjects(code), wire.NoticeSubjects(code), wire.DecisionSubjects(code),
-			// Where a stream ends and what a bucket holds, the leader says: a replica may be behind.
+		Publish: append(harmless(), wire.ObservationSubjects(code), wire.NoticeSubjects(code),
+			// What a bucket holds, the leader says: a replica may be behind.
 			"$JS.API.STREAM.MSG.GET.*"),
 		Subscribe: []string{inbox + ".>"},
 	}
-	for _, stream := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {
-		u.Publish = append(u.Publish, readStream(stream)...)
-		u.Publish = append(u.Publish,
-			"$JS.API.CONSUMER.MSG.NEXT."+stream+".>",
-			"$JS.API.STREAM.PURGE."+stream,
-			acks(stream, "*")[0], acks(stream, "*")[1])
-	}
-	// Each is allowed only what the gateway does with it: see the limit above.
 	return u.withBuckets(
 		bucketRight{wire.RegistryBucket(code), true, true, false}, bucketRight{wire.RequestBucket(code), false, true, false},
-		bucketRight{wire.LedgerBucket(code), true, true, true}, bucketRight{wire.StatusBucket(code), true, true, true},
-		bucketRight{wire.CursorBucket(code), true, true, true}, bucketRight{wire.GapsBucket(code), true, true, true},
-		bucketRight{wire.LeaseBucket(code), true, false, true}, bucketRight{wire.NamesBucket(code), true, false, true},
-		bucketRight{wire.IndexBucket(code), true, false, true}, bucketRight{wire.DescriptionBucket(code), false, true, true})
+		bucketRight{wire.LedgerBucket(code), true, false, true}, bucketRight{wire.StatusBucket(code), true, true, true},
+		bucketRight{wire.NamesBucket(code), true, false, true})
 }
 
 // ArchivistUserName is that of a Site's archivist.
@@ -105,8 +94,9 @@ func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 		Subscribe: []string{inbox + ".>"},
 	}
 	for _, stream := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {
-		u.Publish = append(u.Publish, readStream(stream)...)
+		u.Publish = append(u.Publish, ownConsumers(stream)...)
 		u.Publish = append(u.Publish,
+			"$JS.API.DIRECT.GET."+stream+".>",
 			"$JS.API.CONSUMER.MSG.NEXT."+stream+".>",
 			"$JS.API.STREAM.PURGE."+stream,
 			acks(stream, "*")[0], acks(stream, "*")[1])
@@ -131,7 +121,7 @@ func (u JetStreamUser) withBuckets(rights ...bucketRight) JetStreamUser {
 			u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+b.name+".>")
 		}
 		if b.follow {
-			u.Publish = append(u.Publish, "$JS.API.CONSUMER.*.KV_"+b.name+".>")
+			u.Publish = append(u.Publish, ownConsumers("KV_"+b.name)...)
 		}
 		if b.write {
 			u.Publish = append(u.Publish, "$KV."+b.name+".>")
@@ -261,11 +251,10 @@ func acks(stream, consumer string) [2]string {
 	return [2]string{"$JS.ACK." + stream + "." + consumer + ".*.*.*.*.*", "$JS.ACK.*.*." + stream + "." + consumer + ".*.*.*.*.>"}
 }
 
-// readStream are the requests that get a stream's newest message of a subject,
-// and those that make, look at and delete its consumers: watching a key-value
-// bucket makes one.
-func readStream(stream string) []string {
-	return []string{"$JS.API.DIRECT.GET." + stream + ".>", "$JS.API.CONSUMER.*." + stream + ".>"}
+// ownConsumers are the requests that make, look at and delete a stream's consumers: watching
+// a key-value bucket makes one.
+func ownConsumers(stream string) []string {
+	return []string{"$JS.API.CONSUMER.CREATE." + stream + ".>", "$JS.API.CONSUMER.INFO." + stream + ".*", "$JS.API.CONSUMER.DELETE." + stream + ".*"}
 }
 
 // Hash tells two users' permissions apart, so that credentials are issued anew

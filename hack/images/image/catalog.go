@@ -40,6 +40,7 @@ func All() []Image {
 	return []Image{
 		program("operator", "operator/cmd", "operator", "Substorm operator"),
 		program("ingest-gateway", "ingest-gateway/cmd", "ingest-gateway", "Substorm ingest gateway"),
+		program("archivist", "archivist/cmd", "archivist", "Substorm archivist"),
 		program("feed-server", "feed-server/cmd", "feed-server", "Substorm feed server"),
 		program("cli", "cli/cmd", "substorm", "Substorm command line"),
 		{Name: "substorm/nats-server", Binary: "nats-server", Tool: "nats-server", Title: "NATS server",

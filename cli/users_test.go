@@ -23,22 +23,27 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// TestGatewayUser: what the operator allows a gateway is enough for all that it does,
-// through a restart. NATS tells the gateway what it may not, and the gateway its log.
-func TestGatewayUser(t *testing.T) {
+// TestUsers: what the operator allows a gateway and an archivist is enough for all that they do,
+// through a restart. NATS tells them what they may not, and they their logs.
+func TestUsers(t *testing.T) {
 	nats, minio := testenv.NATS(t, testenv.NATSOptions{Operator: true}), testenv.MinIO(t, testenv.MinIOOptions{})
 	js := nats.JetStream(t)
 	testenv.CreateSite(t, js, "hub")
 	store := minio.Bucket(t, "archive")
-	user := plan.GatewayUser(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: "hub"}, Spec: v1alpha1.SiteSpec{Code: "hub"}}, "north")
-	var may jwt.Permissions
-	may.Pub.Allow.Add(user.Publish...)
-	may.Sub.Allow.Add(user.Subscribe...)
+	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: "hub"}, Spec: v1alpha1.SiteSpec{Code: "hub"}}
+	as := func(user plan.JetStreamUser) []string {
+		var may jwt.Permissions
+		may.Pub.Allow.Add(user.Publish...)
+		may.Sub.Allow.Add(user.Subscribe...)
+		return []string{"--nats-credentials", nats.UserCreds(t, may), "--nats-inbox-prefix", user.InboxPrefix}
+	}
 
 	mag, spectra := testenv.InstrumentUDP("mag", testenv.FreePort(t)), testenv.InstrumentTCP("spectra", testenv.FreePort(t))
 	spectra.Ways = []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: spectra.Ways[0].Port, IdleTimeoutMillis: 60_000, MaxAgeMillis: 60_000, UploadExpiryMillis: 60_000}}
 	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{mag, spectra},
-		Flags: []string{"--part-interval", "300ms", "--nats-credentials", nats.UserCreds(t, may), "--nats-inbox-prefix", user.InboxPrefix}})
+		Flags: append(as(plan.GatewayUser(site, "north")), "--without-archivist")})
+	a := testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Pod: "archivist-0",
+		Flags: append(as(plan.ArchivistUser(site)), "--part-interval", "300ms")})
 	for life := range 2 {
 		datagrams, err := net.Dial("udp", testenv.Loopback(int(mag.Ways[0].Port)))
 		if err != nil {
@@ -78,13 +83,15 @@ func TestGatewayUser(t *testing.T) {
 			})
 		}
 		g.Stop()
+		a.Stop()
 		if life == 0 {
 			g.Start()
+			a.Start()
 		}
 	}
-	for line := range strings.Lines(g.Log()) {
+	for line := range strings.Lines(g.Log() + a.Log()) {
 		if low := strings.ToLower(line); strings.Contains(low, "violation") || strings.Contains(low, "not authorized") {
-			t.Errorf("the gateway may not do what it does: %s", line)
+			t.Errorf("one may not do what it does: %s", line)
 		}
 	}
 }

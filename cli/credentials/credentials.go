@@ -98,6 +98,9 @@ func list(ctx context.Context, cluster *kube.Cluster) ([]Entry, error) {
 		add(kindGateway, gateways.Items[i].Name, gateways.Items[i].Status.Credentials)
 	}
 	for i := range sites.Items {
+		if a := sites.Items[i].Status.Archivist; a != nil {
+			add(kindArchivist, sites.Items[i].Name, a.Credentials)
+		}
 		if s := sites.Items[i].Status.FeedServer; s != nil {
 			add(kindFeedServer, sites.Items[i].Name, s.Credentials)
 		}

@@ -22,6 +22,7 @@ import (
 // The kinds of users, as the commands name them.
 const (
 	kindGateway    = "gateway"
+	kindArchivist  = "archivist"
 	kindFeedServer = "feed-server"
 	kindConsumer   = "consumer"
 )
@@ -33,15 +34,16 @@ func rotateCommand() *cobra.Command {
 	var flags kube.Flags
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "rotate gateway|feed-server|consumer NAME",
-		Short: "Replace the NATS credentials of a pool, of a Site's feed servers or of a FeedConsumer",
+		Use:   "rotate gateway|archivist|feed-server|consumer NAME",
+		Short: "Replace the NATS credentials of a pool, of a Site's archivist or feed servers, or of a FeedConsumer",
 		Long: `Has the operator issue credentials of a new user, and waits until it has. NAME is that of an
-IngestGateway, of a Site (for its feed servers), or of a FeedConsumer of delivery NATS.
+IngestGateway, of a Site (for its archivist or feed servers), or of a FeedConsumer of delivery NATS.
 
 Pods read the new credentials from their Secret within two minutes, and use them with their next connection; nothing
 restarts. The credentials from before are valid until they expire, or until their user is revoked at the NATS account:
 the command prints how. A leaf's credentials are replaced by deleting the Secret <site>-leaf-<code>.`,
 		Example: `  substorm credentials rotate gateway north
+  substorm credentials rotate archivist demo
   substorm credentials rotate feed-server demo
   substorm credentials rotate consumer model
   substorm quickstart revoke UAB3…                 # then, once the programs have the new ones`,
@@ -78,6 +80,14 @@ func newTarget(kind, name string) (*target, error) {
 	case kindGateway:
 		o := &v1alpha1.IngestGateway{}
 		t.object, t.status = o, func() *v1alpha1.CredentialsStatus { return o.Status.Credentials }
+	case kindArchivist:
+		o := &v1alpha1.Site{}
+		t.object, t.status = o, func() *v1alpha1.CredentialsStatus {
+			if o.Status.Archivist == nil {
+				return nil
+			}
+			return o.Status.Archivist.Credentials
+		}
 	case kindFeedServer:
 		o := &v1alpha1.Site{}
 		t.object, t.status = o, func() *v1alpha1.CredentialsStatus {
@@ -90,7 +100,7 @@ func newTarget(kind, name string) (*target, error) {
 		o := &v1alpha1.FeedConsumer{}
 		t.object, t.status = o, func() *v1alpha1.CredentialsStatus { return o.Status.Credentials }
 	default:
-		return nil, usage.Errorf("%q has no NATS credentials: name gateway, feed-server or consumer", kind)
+		return nil, usage.Errorf("%q has no NATS credentials: name gateway, archivist, feed-server or consumer", kind)
 	}
 	return t, nil
 }

@@ -34,6 +34,7 @@ func credentials() []credential {
 	all := []credential{
 		{"FeedConsumer", consumer, natsaccounts.Consumers, durable(attacker)},
 		{"gateway", plan.GatewayUser(site(), pool), natsaccounts.Substorm, "own"},
+		{"archivist", plan.ArchivistUser(site()), natsaccounts.Substorm, "own"},
 		{"feed server", plan.FeedServerUser(site()), natsaccounts.Substorm, "own"},
 		{"operator", plan.OperatorUser(site()), natsaccounts.Substorm, "own"},
 	}

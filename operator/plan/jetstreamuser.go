@@ -61,15 +61,27 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 	u := JetStreamUser{
 		Name:        GatewayUserName(site.Namespace, pool),
 		InboxPrefix: inbox,
-		Publish: append(harmless(), wire.ObservationSubjects(code), wire.NoticeSubjects(code),
-			// What a bucket holds, the leader says: a replica may be behind.
-			"$JS.API.STREAM.MSG.GET.*"),
-		Subscribe: []string{inbox + ".>"},
+		Publish:     append(harmless(), wire.ObservationSubjects(code), wire.NoticeSubjects(code)),
+		Subscribe:   []string{inbox + ".>"},
 	}
-	return u.withBuckets(
-		bucketRight{wire.RegistryBucket(code), true, true, false}, bucketRight{wire.RequestBucket(code), false, true, false},
-		bucketRight{wire.LedgerBucket(code), true, false, true}, bucketRight{wire.StatusBucket(code), true, true, true},
-		bucketRight{wire.NamesBucket(code), true, false, true})
+	for _, b := range []struct {
+		name               string
+		get, follow, write bool
+	}{
+		{wire.RegistryBucket(code), true, true, false}, {wire.RequestBucket(code), false, true, false}, {wire.CursorBucket(code), true, false, false},
+		{wire.LedgerBucket(code), true, false, true}, {wire.StatusBucket(code), true, true, true}, {wire.NamesBucket(code), true, false, true},
+	} {
+		if b.get { // the leader is asked where a replica may be behind
+			u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+b.name+".>", "$JS.API.STREAM.MSG.GET.KV_"+b.name)
+		}
+		if b.follow {
+			u.Publish = append(u.Publish, ownConsumers("KV_"+b.name)...)
+		}
+		if b.write {
+			u.Publish = append(u.Publish, "$KV."+b.name+".>")
+		}
+	}
+	return u
 }
 
 // ArchivistUserName is that of a Site's archivist.
@@ -88,44 +100,20 @@ func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 	u := JetStreamUser{
 		Name:        ArchivistUserName(site),
 		InboxPrefix: inbox,
-		Publish: append(harmless(), wire.NoticeSubjects(code), wire.DecisionSubjects(code),
+		Publish: append(harmless(), wire.NoticeSubjects(code), wire.DecisionSubjects(code), "$JS.API.DIRECT.GET.>",
 			// Where a stream ends and what a bucket holds, the leader says: a replica may be behind.
 			"$JS.API.STREAM.MSG.GET.*"),
 		Subscribe: []string{inbox + ".>"},
 	}
+	u.Publish = append(u.Publish, consumersOfAll()...)
 	for _, stream := range []string{wire.ObservationStream(code), wire.NoticeStream(code)} {
-		u.Publish = append(u.Publish, ownConsumers(stream)...)
-		u.Publish = append(u.Publish,
-			"$JS.API.DIRECT.GET."+stream+".>",
-			"$JS.API.CONSUMER.MSG.NEXT."+stream+".>",
-			"$JS.API.STREAM.PURGE."+stream,
-			acks(stream, "*")[0], acks(stream, "*")[1])
+		u.Publish = append(u.Publish, "$JS.API.STREAM.PURGE."+stream, acks(stream, "*")[0], acks(stream, "*")[1])
 	}
-	return u.withBuckets(
-		bucketRight{wire.RegistryBucket(code), true, true, false}, bucketRight{wire.LedgerBucket(code), true, true, true},
-		bucketRight{wire.StatusBucket(code), true, true, true}, bucketRight{wire.CursorBucket(code), true, true, true},
-		bucketRight{wire.GapsBucket(code), true, true, true}, bucketRight{wire.LeaseBucket(code), true, false, true},
-		bucketRight{wire.NamesBucket(code), true, true, true}, bucketRight{wire.IndexBucket(code), true, true, true},
-		bucketRight{wire.DescriptionBucket(code), true, true, true})
-}
-
-// bucketRight is what a user may do with a key-value bucket.
-type bucketRight struct {
-	name               string
-	get, follow, write bool
-}
-
-func (u JetStreamUser) withBuckets(rights ...bucketRight) JetStreamUser {
-	for _, b := range rights {
-		if b.get {
-			u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+b.name+".>")
-		}
-		if b.follow {
-			u.Publish = append(u.Publish, ownConsumers("KV_"+b.name)...)
-		}
-		if b.write {
-			u.Publish = append(u.Publish, "$KV."+b.name+".>")
-		}
+	for _, bucket := range []string{
+		wire.LedgerBucket(code), wire.StatusBucket(code), wire.CursorBucket(code), wire.GapsBucket(code), wire.LeaseBucket(code),
+		wire.NamesBucket(code), wire.IndexBucket(code), wire.DescriptionBucket(code),
+	} {
+		u.Publish = append(u.Publish, "$KV."+bucket+".>")
 	}
 	return u
 }

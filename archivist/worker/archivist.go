@@ -210,7 +210,7 @@ func (a *archivist) holdOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.cfg.Log.Info("this gateway is the archivist")
+	a.cfg.Log.Info("this archivist took the lease")
 	a.metrics.held.Set(1)
 	a.cfg.Holding(true)
 	defer func() {

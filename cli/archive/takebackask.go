@@ -175,7 +175,7 @@ func (r *request) awaitGone(ctx context.Context, left map[string]wire.Record) er
 		case <-time.After(goneLook):
 		case <-ctx.Done():
 			return fmt.Errorf("%d of %d objects are listed as purged, and their bytes are not gone after %s: the archivist goes on. "+
-				"The metric substorm_archive_removals_waiting and the log of the gateway that is the archivist say why a removal waits",
+				"The metric substorm_archive_removals_waiting and the log of the archivist say why a removal waits",
 				len(left), count, r.patience)
 		}
 	}

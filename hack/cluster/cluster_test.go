@@ -236,13 +236,14 @@ func (l lab) kill(t *testing.T) {
 
 func (l lab) cut(t *testing.T) {
 	l.t = t
-	l.eventually(30*time.Second, func() error { // it was off a moment ago
+	answers := func() error { // a node that comes back does so in a moment
 		conn, err := net.DialTimeout("tcp", l.address(2)+":30180", time.Second)
 		if err == nil {
 			conn.Close()
 		}
 		return err
-	})
+	}
+	l.eventually(30*time.Second, answers)
 	was, _ := call(t, "tcp", l.address(2)+":30180")
 	l.cluster("cut", "2")
 	if conn, err := net.DialTimeout("tcp", l.address(2)+":30180", time.Second); err == nil {
@@ -254,6 +255,7 @@ func (l lab) cut(t *testing.T) {
 		t.Errorf("status does not say that a node is cut off:\n%s", state)
 	}
 	l.cluster("join", "node2")
+	l.eventually(30*time.Second, answers)
 	is, _ := call(t, "tcp", l.address(2)+":30180")
 	if is[0] != was[0] {
 		t.Error("the pod on the cut node was started anew")

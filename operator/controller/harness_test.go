@@ -15,8 +15,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -176,6 +179,27 @@ func (w *world) remove(o client.Object) {
 	w.t.Helper()
 	if err := w.Delete(w.t.Context(), o); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// removeSite deletes a Site, and of what it controls what the next of its code needs anew: there is no garbage collector.
+func (w *world) removeSite(name string) {
+	w.t.Helper()
+	site := w.object("Site", name)
+	if err := w.Get(w.t.Context(), client.ObjectKeyFromObject(site), site); err != nil {
+		w.t.Fatal(err)
+	}
+	w.remove(site)
+	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ServiceAccountList{}, &policyv1.PodDisruptionBudgetList{}, &appsv1.DeploymentList{}} {
+		if err := w.List(w.t.Context(), list, client.InNamespace(w.namespace)); err != nil {
+			w.t.Fatal(err)
+		}
+		_ = meta.EachListItem(list, func(o runtime.Object) error {
+			if o := o.(client.Object); metav1.IsControlledBy(o, site) {
+				w.remove(o)
+			}
+			return nil
+		})
 	}
 }
 

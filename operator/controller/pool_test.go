@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -266,6 +267,65 @@ func TestWhatAPoolMayDo(t *testing.T) {
 			t.Error("publish telemetry in batches:", err)
 		}
 	}
+	for _, bucket := range []string{wire.LedgerBucket("hub"), wire.StatusBucket("hub"), wire.NamesBucket("hub")} {
+		kv := g.bucket(ctx, bucket)
+		if _, err := kv.Put(ctx, "some.key", nil); err != nil {
+			t.Errorf("write to %s: %v", bucket, err)
+		}
+		if _, err := kv.Get(ctx, "some.key"); err != nil {
+			t.Errorf("key of %s: %v", bucket, err)
+		}
+		if _, _, err := stream.Newest(ctx, g.js, bucket, "some.key"); err != nil {
+			t.Errorf("key of %s, asked of the leader: %v", bucket, err)
+		}
+	}
+	watcher, err := g.bucket(ctx, wire.RegistryBucket("hub")).WatchAll(ctx)
+	if err != nil {
+		t.Fatal("watch the registry:", err)
+	}
+	if entry := <-watcher.Updates(); entry == nil || entry.Key() != wire.RegistryCompleteKey {
+		t.Errorf("the registry begins with %v", entry)
+	}
+	g.mayNot(ctx, map[string]func(context.Context) error{
+		"make a consumer of what it sends": func(ctx context.Context) error {
+			_, err := g.js.CreateOrUpdateConsumer(ctx, "OBS_hub", jetstream.ConsumerConfig{Durable: "own"})
+			return err
+		},
+		"trim": func(ctx context.Context) error {
+			s, err := g.js.Stream(ctx, "OBS_hub")
+			if err != nil {
+				return err
+			}
+			return s.Purge(ctx)
+		},
+		"move a cursor":     g.puts(wire.CursorBucket("hub")),
+		"change the index":  g.puts(wire.IndexBucket("hub")),
+		"say what is a gap": g.puts(wire.GapsBucket("hub")),
+		"take the lease":    g.puts(wire.LeaseBucket("hub")),
+		"describe":          g.puts(wire.DescriptionBucket("hub")),
+		"decide": func(ctx context.Context) error {
+			_, err := g.js.Publish(ctx, strings.ReplaceAll(wire.DecisionSubjects("hub"), ">", "camera"), nil)
+			return err
+		},
+	})
+}
+
+// TestWhatAnArchivistMayDo does the same with the credentials of a Site's archivist.
+func TestWhatAnArchivistMayDo(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.applySite("hub", "hub")
+	w.awaits("Site", "hub", "Ready", "True/Ready")
+	g := w.gateway("hub-archivist", "hub-archivist-0") // its Secret and inboxes have the names that a pool's would have
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i := range 10 {
+		m := nats.NewMsg(wire.ObservationSubject("hub", "magnetometer", "raw"))
+		m.Header.Set(wire.HeaderMessageID, fmt.Sprint("pool-0/one/", i))
+		if _, err := w.nats.JetStream(t).PublishMsg(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
 	consumer, err := g.js.CreateOrUpdateConsumer(ctx, "OBS_hub", jetstream.ConsumerConfig{Durable: "archivist", AckPolicy: jetstream.AckExplicitPolicy})
 	if err != nil {
 		t.Fatal("make a consumer:", err)
@@ -319,29 +379,42 @@ func TestWhatAPoolMayDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := stream.AcquireLease(ctx, leases, wire.ArchivistLease, wire.Lease{Holder: "pool-0", Incarnation: "one"}, slog.New(slog.DiscardHandler))
+	lease, err := stream.AcquireLease(ctx, leases, wire.ArchivistLease, wire.Lease{Holder: g.pod, Incarnation: "one"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal("hold the lease:", err)
 	}
 	lease.Release(ctx)
-	registry, err := g.js.KeyValue(ctx, wire.RegistryBucket("hub"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	watcher, err := registry.WatchAll(ctx)
-	if err != nil {
-		t.Fatal("watch the registry:", err)
-	}
-	if entry := <-watcher.Updates(); entry == nil || entry.Key() != wire.RegistryCompleteKey {
-		t.Errorf("the registry begins with %v", entry)
-	}
-	g.mayNot(ctx, obs, registry)
+	g.mayNot(ctx, nil)
 }
 
-func (g *gateway) mayNot(ctx context.Context, obs jetstream.Stream, registry jetstream.KeyValue) {
+func (g *gateway) bucket(ctx context.Context, name string) jetstream.KeyValue {
 	g.t.Helper()
-	for what, try := range map[string]func(context.Context) error{
-		"write the registry": func(ctx context.Context) error { _, err := registry.Put(ctx, "instrument.camera", nil); return err },
+	kv, err := g.js.KeyValue(ctx, name)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return kv
+}
+
+func (g *gateway) puts(bucket string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		kv, err := g.js.KeyValue(ctx, bucket)
+		if err == nil {
+			_, err = kv.Put(ctx, "some.key", nil)
+		}
+		return err
+	}
+}
+
+// mayNot tries what neither a gateway nor an archivist may do, and more.
+func (g *gateway) mayNot(ctx context.Context, more map[string]func(context.Context) error) {
+	g.t.Helper()
+	obs, err := g.js.Stream(ctx, "OBS_hub")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	all := map[string]func(context.Context) error{
+		"write the registry": g.puts(wire.RegistryBucket("hub")),
 		"delete a stream":    func(ctx context.Context) error { return g.js.DeleteStream(ctx, "OBS_hub") },
 		"change a stream": func(ctx context.Context) error {
 			_, err := g.js.UpdateStream(ctx, obs.CachedInfo().Config)
@@ -356,17 +429,19 @@ func (g *gateway) mayNot(ctx context.Context, obs jetstream.Stream, registry jet
 			_, err := g.js.Publish(ctx, wire.NoticeSubject("other", "camera"), nil)
 			return err
 		},
-	} {
+	}
+	maps.Copy(all, more)
+	for what, try := range all {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		if err := try(ctx); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrPermissionViolation) {
-			g.t.Errorf("a gateway may %s: %v", what, err)
+			g.t.Errorf("%s may %s: %v", g.pod, what, err)
 		}
 		cancel()
 	}
 	if _, err := g.nc.SubscribeSync(wire.NoticeSubjects("hub")); err == nil {
 		err = g.nc.FlushTimeout(10 * time.Second)
 		if last := g.nc.LastError(); !errors.Is(last, nats.ErrPermissionViolation) {
-			g.t.Errorf("a gateway may listen to all notices: %v, %v", last, err)
+			g.t.Errorf("%s may listen to all notices: %v, %v", g.pod, last, err)
 		}
 	}
 }

@@ -314,7 +314,7 @@ func TestCodeClaimedTwice(t *testing.T) {
 	w.awaits("Site", "hub", "Ready", "True/Ready")
 
 	// The code is free among Sites, and the bucket still belongs to the other one.
-	w.remove(w.site("hub"))
+	w.removeSite("hub")
 	c = w.awaits("Site", "late", "Accepted", "False/Conflict")
 	eventually(t, "the marker should be named", func() error {
 		c = w.awaits("Site", "late", "Accepted", "False/Conflict")
@@ -347,7 +347,7 @@ func TestSiteMadeAgainContinuesItsArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := w.marker("hub")
-	w.remove(w.site("hub"))
+	w.removeSite("hub")
 	w.applySite("hub", "hub")
 	w.awaits("Site", "hub", "Ready", "True/Ready")
 	if m := w.marker("hub"); m.UID == first.UID || m.UID != string(w.object("Site", "hub").GetUID()) {

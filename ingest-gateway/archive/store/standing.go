@@ -44,9 +44,9 @@ const (
 var errReplaced = errors.New("its bytes were replaced by others")
 
 // nameStands says what became of the object that has a version of a name, and, where
-// it is lost, how to store it again. N is the notice of the object that repeats it.
-// Errors: of the store and JetStream, and names.ErrConflict where another object of
-// the archive lies under its key.
+// it is lost, how to store it again: as the manifest lists it, else as n says, the notice
+// of the object that repeats it. Errors: of the store and JetStream, and names.ErrConflict
+// where another object of the archive lies under its key.
 func (a *Archive) nameStands(ctx context.Context, n wire.Notice, v wire.NameVersion) (wire.Notice, standing, error) {
 	n.ReceivedAt, n.Gateway, n.Incarnation = v.ReceivedAt, v.Gateway, v.Incarnation
 	day := wire.DayOf(v.ReceivedAt)
@@ -100,7 +100,8 @@ func (a *Archive) expires(ctx context.Context, instrument string, day wire.Day) 
 
 // asReceived is a record with what the manifest says of how its object came.
 func asReceived(r, listed wire.Record) wire.Record {
-	r.ReceivedAt, r.TimeSource, r.Gateway, r.Incarnation = listed.ReceivedAt, listed.TimeSource, listed.Gateway, listed.Incarnation
+	r.ReceivedAt, r.Gateway, r.Incarnation = listed.ReceivedAt, listed.Gateway, listed.Incarnation
+	r.TimeSource, r.ObservedFrom, r.ObservedTo, r.Backfill = listed.TimeSource, listed.ObservedFrom, listed.ObservedTo, listed.Backfill
 	r.ClockStepMillis = listed.ClockStepMillis
 	r.Source, r.Port, r.Framing, r.Completeness = listed.Source, listed.Port, listed.Framing, listed.Completeness
 	r.MediaType, r.Path = listed.MediaType, listed.Path

@@ -18,7 +18,7 @@ import (
 )
 
 // TestObservationTime sends objects whose names tell when they were observed, to the store and to the spool: notices and
-// the objects' metadata say so, and what came late is backfill.
+// the objects' metadata say so, what came late is backfill, and a time that no clock can have told is none.
 func TestObservationTime(t *testing.T) {
 	t.Parallel()
 	for _, acknowledge := range []string{"Stored", spooledOnly} {
@@ -51,8 +51,12 @@ func TestObservationTime(t *testing.T) {
 				now.Add(-30 * time.Minute).Format("20060102/1504.jpg"): day(now.Add(-30 * time.Minute)),
 				now.Add(-48 * time.Hour).Format("20060102/1504.jpg"):   late,
 				now.Add(24 * time.Hour).Format("20060102/1504.jpg"):    day(now.Add(24 * time.Hour)),
-				"frame.jpg": {source: wire.TimeSourceReceived},
-				"":          {source: wire.TimeSourceReceived},
+				now.Add(25 * time.Hour).Format("20060102/1504.jpg"):    {source: wire.TimeSourceReceived},
+				now.AddDate(0, 0, -365).Format("20060102/1504.jpg"):    {wire.TimeSourceName, now.AddDate(0, 0, -365), now.AddDate(0, 0, -365).Add(time.Minute - 1), true},
+				now.AddDate(0, 0, -367).Format("20060102/1504.jpg"):    {source: wire.TimeSourceReceived},
+				"19700101/0000.jpg": {source: wire.TimeSourceReceived},
+				"frame.jpg":         {source: wire.TimeSourceReceived},
+				"":                  {source: wire.TimeSourceReceived},
 			}
 			for name := range want {
 				o := l.Begin(l.camera, netip.MustParseAddrPort("192.0.2.7:4000"), func() {})
@@ -79,8 +83,8 @@ func TestObservationTime(t *testing.T) {
 					t.Errorf("%q: metadata say %+v, the notice %+v: %v", n.Name, stored.Record, n.Record, err)
 				}
 			}
-			if got := testutil.ToFloat64(l.Archive.metrics.unknownTimes.WithLabelValues("camera")); got != 2 {
-				t.Errorf("of %v objects the name does not tell when, want 2", got)
+			if got := testutil.ToFloat64(l.Archive.metrics.unknownTimes.WithLabelValues("camera")); got != 5 {
+				t.Errorf("of %v objects the name does not tell when, want 5", got)
 			}
 		})
 	}

@@ -266,6 +266,51 @@ func TestUploadProtocol(t *testing.T) {
 	}
 }
 
+// Digests that a request says are compared: that of its content with its bytes, that of the object once it is whole.
+func TestUploadDigests(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := testenv.FreePort(t)
+	l.declare(t, httpInstrument("camera", port))
+	l.start(t, gatewayOptions{}).awaitReady()
+	awaitListening(t, port)
+	object := random(1, 3000)
+	first, last, wrong := object[:1000], object[1000:], reprDigest([]byte("other"))
+	begin := func(header ...string) string {
+		url := beginUpload(t, port, "", len(object), header...)
+		patch(url, 0, bytes.NewReader(first), "Content-Digest", reprDigest(first), "Repr-Digest", reprDigest(object)).wantOffset(t, 204, len(first))
+		return url
+	}
+	url := begin()
+	for _, header := range [][]string{{"Content-Digest", wrong}, {"Repr-Digest", "junk"}, {"Content-Digest", "!!"}} {
+		if r := patch(url, len(first), bytes.NewReader(last), header...); r.status != 400 {
+			t.Errorf("with %v: %v", header, r)
+		}
+		tus(http.MethodHead, url, nil).wantOffset(t, 200, len(first))
+	}
+	patch(url, len(first), bytes.NewReader(last), "Content-Digest", reprDigest(last), "Repr-Digest", reprDigest(object)).wantOffset(t, 204, len(object))
+	if r := patch(url, len(object), nil, "Repr-Digest", wrong); r.status != 400 {
+		t.Errorf("of an object that is in the archive: %v", r)
+	}
+
+	// An object that is another is not put into the archive, whoever asks for it afterwards.
+	url = begin()
+	if r := patch(url, len(first), bytes.NewReader(last), "Repr-Digest", wrong); r.status != 400 {
+		t.Errorf("with another digest of the object: %v", r)
+	}
+	if r := tus(http.MethodHead, url, nil); r.status != 404 {
+		t.Errorf("the upload of another object is still there: %v", r)
+	}
+	url = begin("Repr-Digest", reprDigest(object))
+	if r := patch(url, len(first), bytes.NewReader(last), "Repr-Digest", wrong); r.status != 400 {
+		t.Errorf("with another digest than the upload began with: %v", r)
+	}
+	tus(http.MethodHead, url, nil).wantOffset(t, 200, len(first))
+	if n := len(l.notices(t)); n != 1 {
+		t.Errorf("%d objects are announced, want 1", n)
+	}
+}
+
 // tuspy, a public client of the protocol.
 func TestTuspy(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ type InstrumentReport struct {
 	Objects   uint64 `json:"objects"`
 	Datagrams uint64 `json:"datagrams,omitempty"`
 	Bytes     uint64 `json:"bytes"`
-	// Late are those that came later than cadence.lateAfter.
+	// Late are those that are listed as backfill: they came later than cadence.lateAfter was then.
 	Late      uint64 `json:"late,omitempty"`
 	Repeated  uint64 `json:"repeated,omitempty"`
 	Retracted uint64 `json:"retracted,omitempty"`
@@ -127,23 +127,18 @@ func listedIn(c *manifest.Columns) *listed {
 
 // readListed reads the manifests, and compares them with the ledger.
 func (r *Report) readListed(ctx context.Context, store objectstore.Store, js jetstream.JetStream, s *selection, of func(string) *InstrumentReport, now time.Time) error {
-	entries, err := entriesOf(ctx, js, r.Site, s)
-	if err != nil {
-		return err
-	}
 	found := map[instrumentDay]*listed{}
 	for list, err := range s.lists(ctx, store, r.Site) {
 		if err != nil {
 			return err
 		}
 		var day manifest.Columns
-		e := entries[list.instrument]
 		for rec, err := range manifest.Records(ctx, store, r.Site, list.instrument, list.day) {
 			if err != nil {
 				return fmt.Errorf("instrument %s, %s: %w", list.instrument, list.day, err)
 			}
 			day.Add(&rec)
-			of(list.instrument).add(&rec, e.LateAfter())
+			of(list.instrument).add(&rec)
 		}
 		found[list] = listedIn(&day)
 	}
@@ -204,7 +199,7 @@ func (l *Ledger) compareListed(is *listed) []string {
 }
 
 // add counts a listed object.
-func (i *InstrumentReport) add(r *wire.Record, lateAfter time.Duration) {
+func (i *InstrumentReport) add(r *wire.Record) {
 	count := uint64(1)
 	if r.Segment != nil {
 		count = r.Segment.Datagrams
@@ -226,30 +221,9 @@ func (i *InstrumentReport) add(r *wire.Record, lateAfter time.Duration) {
 		i.Objects++
 	}
 	i.Bytes += uint64(r.Size)
-	if r.IsLate(r.ReceivedAt, lateAfter) {
+	if r.Backfill {
 		i.Late += count
 	}
-}
-
-// entriesOf returns the registry's entries of the chosen instruments, by name.
-func entriesOf(ctx context.Context, js jetstream.JetStream, site string, s *selection) (map[string]*defaulted, error) {
-	entries := map[string]*defaulted{}
-	err := eachInstrument(ctx, js, site, s, func(e wire.InstrumentEntry) error {
-		entries[e.Instrument] = &defaulted{e}
-		return nil
-	})
-	return entries, err
-}
-
-// defaulted is the entry of an instrument, which may not be declared any more.
-type defaulted struct{ wire.InstrumentEntry }
-
-// LateAfter is that of the entry, or the default.
-func (d *defaulted) LateAfter() time.Duration {
-	if d == nil {
-		return wire.DefaultLateAfter
-	}
-	return d.InstrumentEntry.LateAfter()
 }
 
 // readGaps sums up what is missing.

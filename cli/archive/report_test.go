@@ -138,6 +138,19 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// Late is what is listed as backfill, whatever lateAfter is by now.
+func TestReportLate(t *testing.T) {
+	var i InstrumentReport
+	for _, backfill := range []bool{true, false} {
+		r := wire.Record{ReceivedAt: time.Now(), State: wire.StateCurrent, Backfill: backfill}
+		r.SetObserved(r.ReceivedAt.Add(-time.Hour), time.Minute)
+		i.add(&r)
+	}
+	if i.Late != 1 {
+		t.Errorf("%d are late, want 1", i.Late)
+	}
+}
+
 // TestReportMirrors: what partners have is what they wrote into the ledger, and purges
 // that they did not confirm are named.
 func TestReportMirrors(t *testing.T) {

@@ -39,7 +39,7 @@ gateways received.
 
 EXPECTED   observations that were due, by cadence and what the instrument observes
 RECEIVED   objects and datagrams that are listed, without repeats
-LATE       of these, what came later than cadence.lateAfter after it was observed
+LATE       of these, what is backfill: it came later than cadence.lateAfter was then
 REPEATED   what was there already and was taken back
 EXPIRED    what spec.archive.retention does not keep any longer
 DAMAGED    objects that are not what was received any more: substorm archive verify

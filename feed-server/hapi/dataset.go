@@ -182,7 +182,7 @@ const day = 24 * time.Hour
 // span asks the archive. Both ends are those of days, the last a future one while the
 // instrument sends, so that they do not change with every sample.
 func (h *Handler) span(ctx context.Context, c *caller, d *dataset) (span, *problem) {
-	from, to, ok, err := h.cfg.Archive.Span(ctx, d.instrument.Instrument)
+	from, to, ok, err := h.cfg.Archive.Span(ctx, d.instrument.Instrument, d.channel.Datagrams != "")
 	if err != nil {
 		return span{}, failure(codeUpstream, "the archive does not answer").of(err)
 	}

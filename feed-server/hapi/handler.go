@@ -34,9 +34,10 @@ const Path = "/hapi"
 // Archive finds and opens what an instrument's data lies in. A record's time is that
 // of observation, otherwise of receipt. Errors of all methods are those of the store.
 type Archive interface {
-	// Span returns the least and greatest time of all that is kept of an instrument;
-	// ok is false where nothing is.
-	Span(ctx context.Context, instrument string) (from, to time.Time, ok bool, err error)
+	// Span returns the least and greatest time of all that is kept of an instrument, or
+	// times beyond these; ok is false where nothing is. Told: only what tells its time of
+	// observation is asked for, as all segments do.
+	Span(ctx context.Context, instrument string, told bool) (from, to time.Time, ok bool, err error)
 	// Observed yields the records whose time overlaps that from from to to, which is not
 	// included: each once, in any order, whatever their state. It ends after an error.
 	Observed(ctx context.Context, instrument string, from, to time.Time) iter.Seq2[wire.Record, error]

@@ -117,7 +117,7 @@ func timesOf(r wire.Record) (from, to time.Time) {
 	return *r.ObservedFrom, *r.ObservedTo
 }
 
-func (l *lab) Span(_ context.Context, instrument string) (from, to time.Time, ok bool, err error) {
+func (l *lab) Span(_ context.Context, instrument string, _ bool) (from, to time.Time, ok bool, err error) {
 	for _, r := range l.records[instrument] {
 		a, b := timesOf(r)
 		if !ok || a.Before(from) {

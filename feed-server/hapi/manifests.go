@@ -23,13 +23,13 @@ type Manifests struct {
 var _ Archive = Manifests{}
 
 // Span implements Archive.
-func (m Manifests) Span(ctx context.Context, instrument string) (from, to time.Time, ok bool, err error) {
+func (m Manifests) Span(ctx context.Context, instrument string, told bool) (from, to time.Time, ok bool, err error) {
 	days, err := m.Catalog.Days(ctx, instrument)
 	if err != nil {
 		return from, to, false, err
 	}
 	for _, d := range days {
-		first, last, err := observed(d)
+		first, last, err := bounds(d, told)
 		if err != nil {
 			return from, to, false, err
 		}
@@ -44,13 +44,13 @@ func (m Manifests) Span(ctx context.Context, instrument string) (from, to time.T
 	return from, to, ok, nil
 }
 
-// observed is the time that a day's objects tell of: that of receipt where it is the
-// only one known.
-func observed(d wire.RootDay) (from, to time.Time, err error) {
-	if from, err = d.Day.Start(); err != nil {
+// bounds returns a time before which nothing of a day was observed, and one after which
+// nothing was. What is told alone counts where all that is asked for tells its time.
+func bounds(d wire.RootDay, told bool) (from, to time.Time, err error) {
+	from, to, err = d.Observed()
+	if err != nil || !told {
 		return from, to, err
 	}
-	to = from.AddDate(0, 0, 1)
 	if d.ObservedFrom != nil {
 		from = *d.ObservedFrom
 	}

@@ -38,7 +38,7 @@ type shelf struct {
 	asked        int
 }
 
-func (s *shelf) Span(context.Context, string) (from, to time.Time, ok bool, err error) {
+func (s *shelf) Span(context.Context, string, bool) (from, to time.Time, ok bool, err error) {
 	return time.Time{}, time.Time{}, false, errors.New("nobody asks")
 }
 

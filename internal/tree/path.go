@@ -29,14 +29,16 @@ func values(t *naming.Template, instrument, station string, r wire.Record, seque
 }
 
 // timeOf is the time that an object's path tells: that of receipt, but for an object whose
-// name told the time of observation. Where the template holds no name the path is looked for
-// in the manifests of the day that it tells and of the next, so what was received later than
-// that has the time of its receipt.
+// name told the time of observation. Paths are told apart among those that are received on
+// one day, so of another day the observation counts only where the template holds what no
+// two objects share: {name}, under which objects are found, or {id}, with which a path is
+// looked for in the manifests of the day that it tells and of the next.
 func timeOf(t *naming.Template, r *wire.Record) time.Time {
 	if r.TimeSource != wire.TimeSourceName || r.ObservedFrom == nil {
 		return r.ReceivedAt
 	}
-	if t.Has("name") || slices.Contains(listedOn(*r.ObservedFrom), wire.DayOf(r.ReceivedAt)) {
+	received := wire.DayOf(r.ReceivedAt)
+	if t.Has("name") || wire.DayOf(*r.ObservedFrom) == received || t.Has("id") && slices.Contains(listedOn(*r.ObservedFrom), received) {
 		return *r.ObservedFrom
 	}
 	return r.ReceivedAt

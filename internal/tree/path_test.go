@@ -33,9 +33,10 @@ var noon = time.Date(2026, 11, 21, 12, 0, 1, 234567890, time.UTC)
 func TestPath(t *testing.T) {
 	r := record(noon, "frame")
 	id := wire.ShortID(noon, r.Digest)
-	named, observed, late, segment := r, r, r, r
+	named, observed, early, late, segment := r, r, r, r, r
 	named.Name = "night/frame 1.fits"
 	observed.SetObserved(time.Date(2026, 11, 20, 6, 30, 0, 0, time.UTC), time.Minute)
+	early.SetObserved(time.Date(2026, 11, 21, 6, 30, 0, 0, time.UTC), time.Minute)
 	late.SetObserved(time.Date(2015, 3, 17, 6, 30, 0, 0, time.UTC), time.Minute)
 	late.Name = "0630.fits"
 	segment.Segment = &wire.SegmentRange{Channel: "raw"}
@@ -53,6 +54,10 @@ func TestPath(t *testing.T) {
 		{"{name}", r, 0, ""},
 		{"x/{name}", named, 0, "x/night/frame 1.fits"},
 		{"{year}{doy}/{hour}{minute}-{id}", observed, 0, "2026324/0630-" + id},
+		{"{year}{doy}/{station}_{hour}{minute}.jpg", early, 0, "2026325/rank_0630.jpg"},
+		{"{year}{doy}/{station}_{hour}{minute}.jpg", observed, 0, "2026325/rank_1200.jpg"}, // one of the day before may have 2026324/rank_0630.jpg
+		{"{year}{doy}/{hour}{minute}-{digest:8}", observed, 0, "2026325/1200-" + r.Digest.String()[:8]},
+		{"{year}{doy}/{sequence}.jpg", observed, 7, "2026325/7.jpg"},
 		{"{year}{doy}/{hour}{minute}-{id}", late, 0, "2026325/1200-" + id}, // it is listed there
 		{"{year}{doy}/{name}", late, 0, "2015076/0630.fits"},               // its name is claimed
 		{"{year}{doy}/{id}", segment, 0, ""},

@@ -21,8 +21,8 @@ type metrics struct {
 	// repeated are objects whose bytes were there under their name; conflicts those
 	// from the spool whose name others have; restored those that the store had lost.
 	repeated, conflicts, restored *prometheus.CounterVec
-	// unknownTimes are objects whose name does not tell when they were observed, though the
-	// Instrument says that names do.
+	// unknownTimes are objects whose name does not tell when they were observed, or tells what
+	// cannot be, though the Instrument says that names tell.
 	unknownTimes *prometheus.CounterVec
 }
 
@@ -78,7 +78,8 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	}, []string{"instrument"})
 	m.unknownTimes = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "substorm_gateway_unknown_observation_times_total",
-		Help: "Objects without a name, or with one that does not fit the template of spec.observationTime, by instrument: they are received without an observation time.",
+		Help: "Objects that are received without an observation time, by instrument: without a name, or with one that does not fit the template of spec.observationTime, " +
+			"or that tells a time more than 366 days before or 24 hours after the receipt.",
 	}, []string{"instrument"})
 	reg.MustRegister(m.unknownTimes, m.packs, m.packed, m.repeated, m.conflicts, m.restored, m.spooled, m.spooledBytes, m.unsafe, m.objects, m.bytes, m.failures, m.seconds)
 	return m

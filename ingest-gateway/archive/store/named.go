@@ -76,7 +76,9 @@ func (o *Object) keepRepeat(ctx context.Context, n wire.Notice, held names.Held)
 	}
 	try, cancel, may := o.shortly(ctx)
 	defer cancel()
-	first, is, err := a.nameStands(try, n, held.NameVersion)
+	as := o.notice(held.ReceivedAt, n.Digest) // what is backfill, and the path, go by when the first came
+	place(&as, held)
+	first, is, err := a.nameStands(try, as, held.NameVersion)
 	if err == nil && is == lost {
 		if o.goesToSpool() {
 			return n, spooled, o.spool(ctx, n)

@@ -377,6 +377,10 @@ func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
 	return n
 }
 
+// A name tells no time of observation that is further from the receipt: a clock that was not
+// set would end an embargo at once, or never, and have its Instrument owe data since 1970.
+const mostPast, mostFuture = 366 * 24 * time.Hour, 24 * time.Hour
+
 // readObservationTime reads out of the object's name when it was observed, where the
 // Instrument says that names tell.
 func (o *Object) readObservationTime() {
@@ -385,7 +389,7 @@ func (o *Object) readObservationTime() {
 		return
 	}
 	v, err := t.Read(o.name)
-	if err != nil {
+	if err != nil || v.Time.Before(o.receivedAt.Add(-mostPast)) || v.Time.After(o.receivedAt.Add(mostFuture)) {
 		o.archive.metrics.unknownTimes.WithLabelValues(o.instrument.Name).Inc()
 		return
 	}

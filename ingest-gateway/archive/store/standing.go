@@ -34,7 +34,7 @@ const (
 	whole
 	// purged: somebody removed its bytes.
 	purged
-	// expired: its bytes were removed since their time was over.
+	// expired: its bytes were removed since their time was over, or will be.
 	expired
 	// lost: the archive lists it, and the store does not have its bytes.
 	lost
@@ -44,27 +44,32 @@ const (
 var errReplaced = errors.New("its bytes were replaced by others")
 
 // nameStands says what became of the object that has a version of a name, and, where
-// it is lost, how to store it again. N is the notice of the object that repeats it.
-// Errors: of the store and JetStream, and names.ErrConflict where another object of
-// the archive lies under its key.
+// it is lost, how to store it again: as the manifest lists it, else as n says, the notice
+// of the object that repeats it. Errors: of the store and JetStream, and names.ErrConflict
+// where another object of the archive lies under its key.
 func (a *Archive) nameStands(ctx context.Context, n wire.Notice, v wire.NameVersion) (wire.Notice, standing, error) {
 	n.ReceivedAt, n.Gateway, n.Incarnation = v.ReceivedAt, v.Gateway, v.Incarnation
-	first, err := a.underItsKey(ctx, n.Instrument, v.Key, v.Digest)
-	switch {
-	case err == nil:
-		return first, whole, nil
-	case !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, errReplaced):
+	day := wire.DayOf(v.ReceivedAt)
+	expires, err := a.expires(ctx, n.Instrument, day) // before the store is asked, which loses the bytes first
+	if err != nil {
 		return n, unknown, err
 	}
-	why := err
-	listed, found, err := a.listing(ctx, n.Instrument, wire.DayOf(v.ReceivedAt), v.Key)
+	first, why := a.underItsKey(ctx, n.Instrument, v.Key, v.Digest)
+	switch {
+	case why == nil && !expires:
+		return first, whole, nil
+	case why != nil && !errors.Is(why, objectstore.ErrNotFound) && !errors.Is(why, errReplaced):
+		return n, unknown, why
+	}
+	listed, found, err := a.listing(ctx, n.Instrument, day, v.Key)
+	isPurged := found && listed.State == wire.StatePurged
 	switch {
 	case err != nil:
 		return n, unknown, err
-	case found && listed.State == wire.StatePurged && listed.ChangedBy == wire.ByRetention:
-		return n, expired, nil
-	case found && listed.State == wire.StatePurged:
+	case isPurged && listed.ChangedBy != wire.ByRetention:
 		return n, purged, nil
+	case isPurged || expires:
+		return n, expired, nil
 	case found:
 		n.Record = asReceived(n.Record, listed)
 	}
@@ -74,9 +79,29 @@ func (a *Archive) nameStands(ctx context.Context, n wire.Notice, v wire.NameVers
 	return n, lost, nil
 }
 
+// expires says whether all of a day is due to expire, as the bucket's leader has it: its
+// bytes may be there for long after that, and go without anybody who asks once more.
+func (a *Archive) expires(ctx context.Context, instrument string, day wire.Day) (bool, error) {
+	if a.cfg.JetStream == nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
+	defer cancel()
+	bucket := wire.CursorBucket(a.cfg.Site)
+	_, _, err := stream.Newest(ctx, a.cfg.JetStream, bucket, wire.Removal{Instrument: instrument, Day: day}.Key())
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: bucket %s: %w", stream.ErrUnavailable, bucket, err)
+	}
+	return true, nil
+}
+
 // asReceived is a record with what the manifest says of how its object came.
 func asReceived(r, listed wire.Record) wire.Record {
-	r.ReceivedAt, r.TimeSource, r.Gateway, r.Incarnation = listed.ReceivedAt, listed.TimeSource, listed.Gateway, listed.Incarnation
+	r.ReceivedAt, r.Gateway, r.Incarnation = listed.ReceivedAt, listed.Gateway, listed.Incarnation
+	r.TimeSource, r.ObservedFrom, r.ObservedTo, r.Backfill = listed.TimeSource, listed.ObservedFrom, listed.ObservedTo, listed.Backfill
 	r.ClockStepMillis = listed.ClockStepMillis
 	r.Source, r.Port, r.Framing, r.Completeness = listed.Source, listed.Port, listed.Framing, listed.Completeness
 	r.MediaType, r.Path = listed.MediaType, listed.Path

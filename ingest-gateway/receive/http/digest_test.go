@@ -40,3 +40,13 @@ func TestDigestHeaders(t *testing.T) {
 		}
 	}
 }
+
+// A digest that comes behind the bytes of an upload is refused before they are taken.
+func TestUploadDigestsBehindTheBytes(t *testing.T) {
+	for _, name := range digestHeaders {
+		q := &request{r: &http.Request{Trailer: http.Header{name: nil}}}
+		if _, _, err := q.checksums(); err == nil {
+			t.Errorf("%s as a trailer passes", name)
+		}
+	}
+}

@@ -16,28 +16,28 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// pieces writes the bytes of one request as pieces of an upload. With a checksum
-// the first piece is written last, once the checksum is right: until then none of
+// pieces writes the bytes of one request as pieces of an upload. With checksums
+// the first piece is written last, once these are right: until then none of
 // them follows what was there.
 type pieces struct {
 	upload *upload
 	wake   func()
 	buffer *memory.Buffer
 	digest hash.Hash
-	// first is held back for the checksum; nil without one.
+	// first is held back for the checksums; nil without one.
 	first *memory.Buffer
-	sum   hash.Hash
+	sums  []*checksum
 	// start is the offset of the request's first byte, at of the buffer's.
 	start, at, size int64
 	written         []run
 	firstDigest     wire.Digest
 }
 
-// newPieces returns a sink for bytes from the upload's offset on. Sum computes the
-// request's checksum, or is nil.
-func newPieces(u *upload, sum hash.Hash, wake func()) *pieces {
+// newPieces returns a sink for bytes from the upload's offset on. Sums are what these
+// are to have.
+func newPieces(u *upload, sums []*checksum, wake func()) *pieces {
 	return &pieces{
-		upload: u, wake: wake, sum: sum, start: u.offset, at: u.offset,
+		upload: u, wake: wake, sums: sums, start: u.offset, at: u.offset,
 		buffer: u.server.cfg.Pool.NewBuffer(store.PartSize, wake), digest: sha256.New(),
 	}
 }
@@ -67,8 +67,8 @@ func (p *pieces) Space(ctx context.Context) ([]byte, error) {
 // Advance implements sink.
 func (p *pieces) Advance(space []byte, n int) {
 	p.digest.Write(space[:n])
-	if p.sum != nil {
-		p.sum.Write(space[:n])
+	for _, c := range p.sums {
+		c.Write(space[:n])
 	}
 	p.buffer.Advance(n)
 	p.size += int64(n)
@@ -77,7 +77,7 @@ func (p *pieces) Advance(space []byte, n int) {
 // flush writes the buffer as a piece, or holds it back as the first.
 func (p *pieces) flush(ctx context.Context) error {
 	digest := wire.Digest(p.digest.Sum(nil))
-	if p.sum != nil && p.first == nil {
+	if len(p.sums) > 0 && p.first == nil {
 		// It waits in scratch: who waits for memory may hold none.
 		if err := p.buffer.Yield(); err != nil {
 			return err
@@ -132,29 +132,32 @@ func (p *pieces) compare(ctx context.Context, key string, size int64) error {
 }
 
 // finish writes what is left: all that arrived is kept, also of a request that was
-// cut off. With a checksum nothing is kept unless isRight says that it is right.
-func (p *pieces) finish(ctx context.Context, isRight func(sum []byte) bool) (right bool, err error) {
+// cut off. With checksums nothing is kept unless it is whole and has all of them; wrong
+// is one that it has not.
+func (p *pieces) finish(ctx context.Context, whole bool) (wrong *checksum, err error) {
 	defer p.release()
 	if p.buffer.Size() > 0 {
 		if err := p.flush(ctx); err != nil {
-			return true, err
+			return nil, err
 		}
 	}
-	if p.sum == nil || p.size == 0 {
-		right = p.sum == nil || isRight(p.sum.Sum(nil))
-	} else if right = isRight(p.sum.Sum(nil)); right {
+	if i := slices.IndexFunc(p.sums, (*checksum).isWrong); i >= 0 {
+		wrong = p.sums[i]
+	}
+	keep := len(p.sums) == 0 || whole && wrong == nil
+	if keep && p.first != nil {
 		err = p.put(ctx, p.start, p.first, p.firstDigest)
 	}
-	if !right || err != nil && p.sum != nil {
+	if !keep || err != nil {
 		p.upload.remove(ctx, p.written)
-		return right, err
+		return wrong, err
 	}
 	slices.SortFunc(p.written, func(a, b run) int { return cmp.Compare(a.offset, b.offset) })
 	for _, w := range p.written {
 		p.upload.pieces = append(p.upload.pieces, w)
 		p.upload.offset += w.size
 	}
-	return right, err
+	return nil, nil
 }
 
 func (p *pieces) release() {

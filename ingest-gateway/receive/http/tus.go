@@ -3,14 +3,12 @@
 package http
 
 import (
+	"cmp"
 	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // the protocol names it, against errors of transport
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"net/http"
 	"strconv"
 	"strings"
@@ -29,14 +27,9 @@ const (
 	tusVersion      = "1.0.0"
 	tusExtensions   = "creation,creation-with-upload,expiration,checksum,termination"
 	offsetStream    = "application/offset+octet-stream"
-	// statusChecksumMismatch is that of the extension checksum.
-	statusChecksumMismatch = 460
 	// uploadsFolder holds uploads: no name begins so.
 	uploadsFolder = ".uploads"
 )
-
-// checksums are the algorithms of Upload-Checksum.
-var checksums = map[string]func() hash.Hash{"sha1": sha1.New, "sha256": sha256.New}
 
 // method is the request's, or what it says instead where its own cannot be sent.
 func (q *request) method() string {
@@ -220,7 +213,10 @@ func (q *request) patchUpload(u *upload) {
 // takeBytes takes a request's body as the next bytes of an upload, finishes the
 // upload where these are the last, and answers.
 func (q *request) takeBytes(u *upload, status int) {
-	check, err := q.checksum()
+	sums, object, err := q.checksums()
+	if first := u.info.Digest; err == nil && object != nil && first != nil && *object != *first {
+		err = fmt.Errorf("Repr-Digest says sha-256 %s, and said %s when the upload began: it is that of the whole object", object, first)
+	}
 	if err != nil {
 		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, err)
 		return
@@ -233,12 +229,9 @@ func (q *request) takeBytes(u *upload, status int) {
 	u.remove(q.server.ctx, u.orphans)
 	u.orphans = nil
 	b := newBody(q)
-	p := newPieces(u, check.hash, b.wake)
+	p := newPieces(u, sums, b.wake)
 	cause, readErr := b.readInto(p, left)
-	if cause != "" && check.hash != nil {
-		check.want = nil // what is cut off cannot be right
-	}
-	right, err := p.finish(q.server.ctx, check.isRight)
+	wrong, err := p.finish(q.server.ctx, cause == "")
 	switch {
 	case err != nil:
 		q.failUploadBy(err)
@@ -246,35 +239,13 @@ func (q *request) takeBytes(u *upload, status int) {
 		q.failUpload(http.StatusRequestEntityTooLarge, cause, fmt.Errorf("more bytes than %s says", headerLength))
 	case cause != "":
 		q.refuse(cause, p.size, readErr)
-	case !right:
-		q.failUpload(statusChecksumMismatch, wire.CauseDigestMismatch, errors.New("the bytes that arrived have not the checksum of Upload-Checksum: send them again"))
+	case wrong != nil:
+		q.failUpload(wrong.status, wire.CauseDigestMismatch, fmt.Errorf("the bytes that arrived have not the checksum of %s: send them again", wrong.header))
 	case u.whole():
-		q.finishUpload(u, status)
+		q.finishUpload(u, status, object)
 	default:
 		q.answerUpload(status, u)
 	}
-}
-
-// uploadChecksum is what Upload-Checksum says; its zero value says nothing.
-type uploadChecksum struct {
-	hash hash.Hash
-	want []byte
-}
-
-func (c uploadChecksum) isRight(sum []byte) bool { return string(sum) == string(c.want) }
-
-func (q *request) checksum() (uploadChecksum, error) {
-	header := q.r.Header.Get("Upload-Checksum")
-	if header == "" {
-		return uploadChecksum{}, nil
-	}
-	algorithm, coded, _ := strings.Cut(header, " ")
-	make, known := checksums[algorithm]
-	want, err := base64.StdEncoding.DecodeString(coded)
-	if !known || err != nil {
-		return uploadChecksum{}, fmt.Errorf("Upload-Checksum %.100q is not sha1 or sha256, and the checksum in base64", header)
-	}
-	return uploadChecksum{make(), want}, nil
 }
 
 // answerUpload answers where an upload stands.
@@ -300,7 +271,7 @@ func (q *request) tellUpload(u *upload) {
 		h.Set("Upload-Metadata", u.info.Metadata)
 	}
 	if u.whole() {
-		q.finishUpload(u, http.StatusOK)
+		q.finishUpload(u, http.StatusOK, nil)
 		return
 	}
 	h.Set("Upload-Expires", u.expires().UTC().Format(http.TimeFormat))
@@ -317,8 +288,9 @@ func (q *request) terminateUpload(u *upload) {
 }
 
 // finishUpload puts an upload whose bytes have all arrived into the archive, where
-// that is not done, and answers with the receipt.
-func (q *request) finishUpload(u *upload, status int) {
+// that is not done, and answers with the receipt. Said is the digest of the object that
+// the request says, or nil.
+func (q *request) finishUpload(u *upload, status int, said *wire.Digest) {
 	h := q.w.Header()
 	h.Set(headerOffset, strconv.FormatInt(u.offset, 10))
 	if u.isDone {
@@ -329,6 +301,10 @@ func (q *request) finishUpload(u *upload, status int) {
 		}
 		if err := u.stands(q.server.ctx, done); err != nil {
 			q.failUploadBy(err)
+			return
+		}
+		if said != nil && *said != done.Digest {
+			q.failUpload(http.StatusBadRequest, wire.CauseDigestMismatch, otherObject(*said, done.Digest))
 			return
 		}
 		q.receiptOfUpload(status, store.Kept{Record: wire.Record{ID: done.ID, Digest: done.Digest}, Again: true})
@@ -342,9 +318,9 @@ func (q *request) finishUpload(u *upload, status int) {
 		q.failUploadBy(err)
 		return
 	}
-	if want := u.info.Digest; want != nil && *want != o.Digest() {
+	if want := cmp.Or(u.info.Digest, said); want != nil && *want != o.Digest() {
 		o.Abort(wire.CauseDigestMismatch)
-		q.failUpload(http.StatusBadRequest, wire.CauseDigestMismatch, fmt.Errorf("Repr-Digest said sha-256 %s, and the bytes that arrived have %s: begin anew", want, o.Digest()))
+		q.failOther(u, otherObject(*want, o.Digest()))
 		return
 	}
 	o.Whole(wire.CompletenessVerified)
@@ -356,6 +332,22 @@ func (q *request) finishUpload(u *upload, status int) {
 	u.finished(q.server.ctx, kept.Record)
 	q.server.metrics.uploads.WithLabelValues(q.name(), "finished").Inc()
 	q.receiptOfUpload(status, kept)
+}
+
+func otherObject(said, is wire.Digest) error {
+	return fmt.Errorf("Repr-Digest said sha-256 %s, and the bytes that arrived have %s: begin anew", said, is)
+}
+
+// failOther answers that an upload's object is another than its sender said. Where only the
+// last request said that, the upload goes: whoever asks for it next would finish it.
+func (q *request) failOther(u *upload, other error) {
+	if u.info.Digest == nil {
+		if err := u.terminate(q.server.ctx); err != nil {
+			q.failUploadBy(err)
+			return
+		}
+	}
+	q.failUpload(http.StatusBadRequest, wire.CauseDigestMismatch, other)
 }
 
 // receiptOfUpload says where the upload's object is: Location is the upload's own.

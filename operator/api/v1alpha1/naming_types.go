@@ -24,7 +24,8 @@ type ObservationTime struct {
 	Source ObservationTimeSource `json:"source"`
 
 	// Name says how names tell the time. An object without a name, or with one that does not
-	// fit, is received all the same and has no observation time; a metric counts it.
+	// fit or tells a time more than 366 days before its receipt or 24 hours after it, is
+	// received all the same and has no observation time; a metric counts it.
 	// +optional
 	Name *ObservationTimeName `json:"name,omitempty"`
 }

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hapi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Of a day on which a late object tells its time, objects that tell none count as observed at any time of the day; segments
+// all tell theirs.
+func TestBounds(t *testing.T) {
+	late := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+	midnight := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	d := wire.RootDay{Day: "2026-11-20", Entries: 4, ObservedFrom: &late, ObservedTo: &late}
+	for told, want := range map[bool][2]time.Time{false: {late, midnight.AddDate(0, 0, 1)}, true: {late, late}} {
+		if from, to, err := bounds(d, told); err != nil || !from.Equal(want[0]) || !to.Equal(want[1]) {
+			t.Errorf("told %v: %v to %v, want %v: %v", told, from, to, want, err)
+		}
+	}
+}

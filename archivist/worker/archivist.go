@@ -25,7 +25,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Limits of an instrument that the registry does not know (any more).
+// Limits of an instrument that the registry does not know (any more). Its objects are
+// remembered for the window, so that later ones can be told to repeat them once it is known.
 const (
 	DefaultSegmentAge   = 10 * time.Minute
 	DefaultSegmentSize  = 64 << 20
@@ -69,7 +70,8 @@ type Config struct {
 	Declared func() ([]wire.InstrumentEntry, bool)
 
 	// Live says whether both speak of the registry as it is now, and not only of that
-	// which this gateway saw last: before that nothing is taken back, and nothing expires.
+	// which this gateway saw last: before that nothing is taken back, nothing expires, and
+	// nothing is marked as a duplicate.
 	// Optional: they always do.
 	Live func() bool
 

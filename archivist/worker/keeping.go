@@ -54,6 +54,12 @@ func (a *archivist) declared() func() ([]wire.InstrumentEntry, bool) {
 	}
 }
 
+// known says whether the registry knows an instrument, as it is now.
+func (a *archivist) known(instrument string) bool {
+	_, known := a.cfg.Settings(instrument)
+	return known && a.live()
+}
+
 // expires says whether an instrument's data is not kept for ever.
 func (a *archivist) expires(instrument string) bool {
 	e, known := a.cfg.Settings(instrument)

@@ -110,6 +110,7 @@ func (p *program) work(ctx context.Context) error {
 			s := p.registry.Snapshot()
 			return slices.Collect(maps.Values(s.Instruments)), s.Revision > 0
 		},
+		Unread:       func(name string) bool { return p.registry.Snapshot().Unread(name) },
 		Live:         p.registry.Live,
 		PartInterval: cfg.PartInterval, CompactAfter: cfg.CompactAfter, CompactGrace: cfg.CompactGrace, ScrubRate: cfg.ScrubRate,
 		ObservationRetention: cfg.ObservationRetention, NoticeRetention: cfg.NoticeRetention, ForwardNetworks: cfg.ForwardNetworks,

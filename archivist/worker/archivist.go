@@ -64,6 +64,11 @@ type Config struct {
 	// that the registry does not know.
 	Settings func(instrument string) (wire.InstrumentEntry, bool)
 
+	// Unread says whether the registry's entry of an instrument cannot be read, so that
+	// Settings and Declared go by an older one: nobody knows whether the instrument is under
+	// legal hold, and it counts as held. Optional: all can be read.
+	Unread func(instrument string) bool
+
 	// Declared returns the entries of all instruments of the registry, and false
 	// before there is one. Without it nothing is forwarded, no gap found, and no
 	// description archived.

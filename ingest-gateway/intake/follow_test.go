@@ -116,17 +116,19 @@ func TestFollow(t *testing.T) {
 
 	f.awaitLive()
 
-	// A newer format is refused, said, and leaves what was there.
+	// A newer format is refused, said, and leaves what was there, which is told from what the registry says.
 	if _, err := kv.Put(ctx, wire.RegistryInstrumentKey("a"), []byte(`{"format":2,"instrument":"a","ways":"none"}`)); err != nil {
 		t.Fatal(err)
 	}
-	f.await("the problem", func(s *Snapshot) bool { return s.Problems["a"] != "" && who(s, "TCP 30100 ::1") == "a@1" })
+	f.await("the problem", func(s *Snapshot) bool {
+		return s.Problems["a"] != "" && who(s, "TCP 30100 ::1") == "a@1" && s.Unread("a") && !s.Unread("b")
+	})
 
 	// While NATS is away, what was last seen stays; what changes meanwhile is seen after.
 	put(t, kv, wire.RegistryInstrumentKey("a"), entry("a", 2, "TCP 30102"))
 	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 2, Count: 2})
 	f.await("revision 2", func(s *Snapshot) bool {
-		return s.Revision == 2 && who(s, "TCP 30100 ::1") == "" && len(s.Problems) == 0
+		return s.Revision == 2 && who(s, "TCP 30100 ::1") == "" && len(s.Problems) == 0 && !s.Unread("a")
 	})
 	server.Kill()
 	server.Start()

@@ -37,6 +37,12 @@ type Snapshot struct {
 	complete bool
 }
 
+// Unread says whether the registry has an entry of an instrument that cannot be read: what
+// the snapshot has of it was read before, or is nothing. A legal hold may have come since.
+func (s *Snapshot) Unread(instrument string) bool {
+	return s.Problems[wire.RegistryInstrumentKey(instrument)] != ""
+}
+
 // Registry is the snapshot in force. Any number of goroutines may ask it.
 type Registry struct {
 	mu      sync.Mutex

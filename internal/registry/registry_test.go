@@ -105,6 +105,37 @@ func TestFollow(t *testing.T) {
 	})
 }
 
+// What was known of an instrument stays in force where its entry cannot be read any more, and
+// nobody is told that it is the registry's word.
+func TestUnread(t *testing.T) {
+	b := newBucket(time.Now())
+	take := func(key string, record encoder) {
+		t.Helper()
+		value, err := record.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.take(key, value, true)
+	}
+	key := wire.RegistryInstrumentKey("camera")
+	take(key, wire.InstrumentEntry{Instrument: "camera", Revision: 1})
+	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1})
+	s := resolve(newSnapshot(), b)
+	if s.Unread("camera") || s.Unread("other") {
+		t.Error("what can be read, and what there is not, cannot be read")
+	}
+	b.take(key, []byte(`{"format":99,"instrument":"camera","revision":2,"legalHold":true}`), true)
+	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 2, Count: 1})
+	s = resolve(s, b)
+	if _, known := s.Instruments["camera"]; !known || !s.complete || !s.Unread("camera") {
+		t.Errorf("known %v, complete %v, unread %v; want all", known, s.complete, s.Unread("camera"))
+	}
+	take(key, wire.InstrumentEntry{Instrument: "camera", Revision: 3, LegalHold: true})
+	if s = resolve(s, b); s.Unread("camera") || !s.Instruments["camera"].LegalHold {
+		t.Error("an entry that can be read again is not taken")
+	}
+}
+
 func TestSelect(t *testing.T) {
 	s := newSnapshot()
 	f := feed("f", 1, "mag-1", "mag-2", "cam-1")

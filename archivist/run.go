@@ -91,7 +91,7 @@ func (p *program) run(ctx context.Context) error {
 	}
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return http.Serve(ctx) })
-	all.Go(func() error { p.registry.Follow(ctx, p.js, p.cfg.Site, p.log); return nil })
+	all.Go(func() error { p.registry.FollowNewest(ctx, p.js, p.cfg.Site, p.log); return nil })
 	all.Go(func() error { p.seekStore(ctx); return nil })
 	all.Go(func() error { return p.work(ctx) })
 	p.log.Info("waiting for the lease", "site", p.cfg.Site, "http", http.Address(), "memory", p.cfg.Memory)

@@ -4,12 +4,13 @@ package testenv
 
 import (
 	"context"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Behind is a JetStream whose watches of buckets are as a replica answers them that has
-// nothing after a revision, until CatchUp is closed. The buckets keep history.
+// Behind is a JetStream of whose buckets a replica answers that has nothing after a revision:
+// reads of a key always, watches until CatchUp is closed. The buckets keep history.
 type Behind struct {
 	jetstream.JetStream
 	Revision uint64
@@ -25,6 +26,20 @@ func (b *Behind) KeyValue(ctx context.Context, name string) (jetstream.KeyValue,
 type behindBucket struct {
 	jetstream.KeyValue
 	behind *Behind
+}
+
+// Get returns the value of a key that the replica has.
+func (b behindBucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
+	all, err := b.History(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range slices.Backward(all) {
+		if e.Revision() <= b.behind.Revision {
+			return e, nil
+		}
+	}
+	return nil, jetstream.ErrKeyNotFound
 }
 
 // WatchAll watches all keys, with the values that they had.

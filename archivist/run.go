@@ -91,7 +91,7 @@ func (p *program) run(ctx context.Context) error {
 	}
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return http.Serve(ctx) })
-	all.Go(func() error { p.registry.Follow(ctx, p.js, p.cfg.Site, p.log); return nil })
+	all.Go(func() error { p.registry.FollowNewest(ctx, p.js, p.cfg.Site, p.log); return nil })
 	all.Go(func() error { p.seekStore(ctx); return nil })
 	all.Go(func() error { return p.work(ctx) })
 	p.log.Info("waiting for the lease", "site", p.cfg.Site, "http", http.Address(), "memory", p.cfg.Memory)
@@ -110,6 +110,7 @@ func (p *program) work(ctx context.Context) error {
 			s := p.registry.Snapshot()
 			return slices.Collect(maps.Values(s.Instruments)), s.Revision > 0
 		},
+		Unread:       func(name string) bool { return p.registry.Snapshot().Unread(name) },
 		Live:         p.registry.Live,
 		PartInterval: cfg.PartInterval, CompactAfter: cfg.CompactAfter, CompactGrace: cfg.CompactGrace, ScrubRate: cfg.ScrubRate,
 		ObservationRetention: cfg.ObservationRetention, NoticeRetention: cfg.NoticeRetention, ForwardNetworks: cfg.ForwardNetworks,

@@ -312,6 +312,7 @@ func (g *gateway) archivist(ctx context.Context) error {
 		JetStream: g.js, Store: g.objects,
 		Settings:     func(name string) (wire.InstrumentEntry, bool) { return g.registry.Current().Entry(name) },
 		Declared:     func() ([]wire.InstrumentEntry, bool) { return g.registry.Current().Entries() },
+		Unread:       func(name string) bool { return g.registry.Current().Unread(name) },
 		Live:         g.registry.Live,
 		PartInterval: g.cfg.PartInterval,
 		CompactAfter: g.cfg.CompactAfter, CompactGrace: g.cfg.CompactGrace, ScrubRate: g.cfg.ScrubRate,

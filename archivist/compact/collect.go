@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/substorm/substorm/archivist/damage"
 	"github.com/substorm/substorm/archivist/deletion"
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
@@ -176,7 +177,11 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 	if len(d.packs) == 0 {
 		return nil
 	}
-	err := g.each(ctx, func(instrument string, r wire.Record) error {
+	reports, err := damage.ReadReports(ctx, g.cfg.JetStream, g.cfg.Site)
+	if err != nil {
+		return err
+	}
+	err = g.each(ctx, func(instrument string, r wire.Record) error {
 		if named := d.packs[r.Key]; named != nil && bucket.Holds(r) {
 			named.Named = r.ID // it was listed since the first look
 		}
@@ -187,6 +192,12 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 		}
 		safe := false
 		switch {
+		case bucket.Holds(r) && reports.Concern(instrument, r.ID, r.Key):
+			if of := d.packs[key]; of.Only == "" {
+				of.Only = r.ID
+				g.stays(instrument, key, r)
+			}
+			safe = true // it is listed: nothing is to be announced
 		case bucket.Holds(r):
 			var err error
 			if safe, err = g.isThere(ctx, r.Key); err != nil {
@@ -221,6 +232,12 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 		d.packs[key].Only = "a member that no manifest lists elsewhere"
 	}
 	return g.removeDoomed(ctx, d)
+}
+
+// stays says why an old place stays.
+func (g *collector) stays(instrument, old string, r wire.Record) {
+	g.cfg.Log.Warn("damage is reported where an object was moved to: its old place stays, which may have the last whole copy, until the scrub finds the new one whole",
+		"instrument", instrument, "object", r.ID, "old", old, "new", r.Key)
 }
 
 // removeDoomed deletes what may go, and announces what nothing lists.
@@ -324,6 +341,10 @@ func (g *collector) removeMoved(ctx context.Context, instrument string, batch ma
 	if len(batch) == 0 {
 		return nil
 	}
+	reports, err := damage.ReadReports(ctx, g.cfg.JetStream, g.cfg.Site)
+	if err != nil {
+		return err
+	}
 	var moved []deletion.Object
 	named := map[string]bool{} // by what else lies under one of the keys
 	for r, err := range manifest.Records(ctx, g.cfg.Store, g.cfg.Site, instrument, g.day) {
@@ -341,9 +362,15 @@ func (g *collector) removeMoved(ctx context.Context, instrument string, batch ma
 		if err != nil {
 			return err
 		}
-		if there {
-			moved = append(moved, deletion.Object{Key: key, Reason: wire.DeletedMoved, Instrument: instrument, Instead: r.Key})
+		if !there {
+			continue
 		}
+		old := deletion.Object{Key: key, Reason: wire.DeletedMoved, Instrument: instrument, Instead: r.Key}
+		if reports.Concern(instrument, r.ID, r.Key) {
+			old.Only = r.ID
+			g.stays(instrument, key, r)
+		}
+		moved = append(moved, old)
 	}
 	for i := range moved {
 		if named[moved[i].Key] {
@@ -356,7 +383,7 @@ func (g *collector) removeMoved(ctx context.Context, instrument string, batch ma
 	}
 	g.cfg.Metrics.removed.Add(float64(len(moved) - len(kept)))
 	for _, k := range kept {
-		g.left = g.left || k.Why == deletion.KeptRefused
+		g.left = g.left || k.Why == deletion.KeptRefused || k.Why == deletion.KeptOnly
 	}
 	return nil
 }

@@ -311,3 +311,48 @@ func TestCollectWhatCannotBeDeleted(t *testing.T) {
 	}
 	l.check()
 }
+
+// What a compaction replaced stays while damage of the new place is reported: it may be the
+// last whole copy. It goes once the report is gone.
+func TestMovedIntoDamagedPack(t *testing.T) {
+	l := newLab(t)
+	own := l.own(object{"sonde", noon, "raw"})
+	other := l.own(object{"sonde", noon.Add(time.Second), "nobody read this one"})
+	member := l.pack(object{"sonde", noon.Add(time.Minute), "member"})[0]
+	l.list(own, other, member)
+	c := l.compactor()
+	pass := func(at time.Time) {
+		t.Helper()
+		if err := c.pass(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := []string{own.Key, other.Key, member.Key}
+	kept := func() int {
+		return len(slices.DeleteFunc(slices.Clone(old), func(key string) bool { return len(l.Keys(key)) == 0 }))
+	}
+	pass(now) // what moved stays where it was for the grace
+	listed, status := l.check(), l.KV(wire.StatusBucket(site))
+	for _, id := range []string{own.ID, member.ID} {
+		value, err := wire.DamageOf("sonde", listed[id], wire.DamageDamaged, "feed-1", now).Encode()
+		if err == nil {
+			_, err = status.Put(t.Context(), wire.DamageKey("sonde", id), value)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass(time.Now().Add(time.Hour))
+	if kept() != len(old) || len(l.announced()) != 0 {
+		t.Errorf("%d of %d old places are left, and announced is %v", kept(), len(old), l.announced())
+	}
+	for _, id := range []string{own.ID, member.ID} {
+		if err := status.Purge(t.Context(), wire.DamageKey("sonde", id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass(time.Now().Add(time.Hour))
+	if kept() != 0 {
+		t.Errorf("%d old places are left although no damage is reported any more", kept())
+	}
+}

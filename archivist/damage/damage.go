@@ -51,6 +51,35 @@ func Reported(ctx context.Context, js jetstream.JetStream, site, instrument, id 
 	return true, nil
 }
 
+// Reports are all reports of damage of a Site, as of one moment.
+type Reports struct {
+	objects map[string]bool // by the key of the report
+	places  map[string]bool
+}
+
+// ReadReports reads them. Errors: JetStream's.
+func ReadReports(ctx context.Context, js jetstream.JetStream, site string) (Reports, error) {
+	name := wire.StatusBucket(site)
+	status, err := js.KeyValue(ctx, name)
+	if err != nil {
+		return Reports{}, fmt.Errorf("bucket %s: %w", name, err)
+	}
+	is := Reports{objects: map[string]bool{}, places: map[string]bool{}}
+	return is, stream.Entries(ctx, js, status, wire.DamageKeys, func(e jetstream.KeyValueEntry) error {
+		is.objects[e.Key()] = true
+		if d, err := wire.DecodeDamage(e.Value()); err == nil { // else its key says enough of the object
+			is.places[d.Key] = true
+		}
+		return nil
+	})
+}
+
+// Concern says whether somebody reported damage of an object, or of something else in the
+// object of the store that holds it: of an instrument only so many reports are kept.
+func (r Reports) Concern(instrument, id, place string) bool {
+	return r.objects[wire.DamageKey(instrument, id)] || r.places[place]
+}
+
 // asStored says whether an object lies under its key as it was stored when it was received, by its metadata.
 func asStored(ctx context.Context, store objectstore.Store, r wire.Record) (bool, error) {
 	info, err := store.Head(ctx, r.Key)

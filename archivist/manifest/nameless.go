@@ -19,7 +19,7 @@ import (
 // that has one and is listed. Nothing goes for what lies where others can change
 // it, or for a digest that nobody computed.
 func (w *Writer) withdrawNameless(ctx context.Context, n wire.Notice) error {
-	window := w.cfg.RepeatWindow(n.Instrument)
+	window := w.repeatWindow(n.Instrument)
 	if !wire.IsNamedID(n.ID) || n.Name == "" || n.DigestSource != "" || window <= 0 {
 		return nil
 	}

@@ -28,7 +28,7 @@ type withdrawal struct {
 // decide makes a notice that repeats an earlier object a withdrawal. A segment
 // is never one, and an object that has a name keeps it.
 func (w *Writer) decide(ctx context.Context, n *wire.Notice) error {
-	window := w.cfg.RepeatWindow(n.Instrument)
+	window := w.repeatWindow(n.Instrument)
 	if window <= 0 || n.Segment != nil || n.Name != "" {
 		return nil
 	}
@@ -52,6 +52,15 @@ func (w *Writer) decide(ctx context.Context, n *wire.Notice) error {
 	n.State, n.RepeatOf = wire.StateWithdrawn, id
 	w.withdrawals = append(w.withdrawals, withdrawal{Notice: *n, first: true})
 	return nil
+}
+
+// repeatWindow returns how far apart equal objects are repeats; 0 where they are real, or
+// nobody knows.
+func (w *Writer) repeatWindow(instrument string) time.Duration {
+	if w.cfg.Known != nil && !w.cfg.Known(instrument) {
+		return 0
+	}
+	return w.cfg.RepeatWindow(instrument)
 }
 
 // outlives returns since when an original was received that is kept for as long as an object:

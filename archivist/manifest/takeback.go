@@ -12,6 +12,7 @@ import (
 
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/nameclaims"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -170,14 +171,14 @@ func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record)
 		return false, &refusal{refusedNames, "which versions its name has is found out anew, because the bucket " + bucket +
 			" was lost or is of an older Substorm: ask again when the gateways' log says that the names have their claims"}
 	}
-	e, err := kv.Get(ctx, wire.NameKey(instrument, r.Name))
+	value, _, err := stream.Newest(ctx, w.cfg.JetStream, bucket, wire.NameKey(instrument, r.Name))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
-	claim, err := wire.DecodeNameClaim(e.Value())
+	claim, err := wire.DecodeNameClaim(value)
 	if err != nil {
 		return false, fmt.Errorf("bucket %s: %w", bucket, err)
 	}

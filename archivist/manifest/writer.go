@@ -54,6 +54,10 @@ type Config struct {
 	// RepeatWindow of an instrument: equal objects that were received this far
 	// apart or less are repeats; 0 where equal objects are real.
 	RepeatWindow func(instrument string) time.Duration
+	// Known says whether the registry knows an instrument, as it is now. While it does not,
+	// nobody knows whether equal objects are real or for how long they are kept, and nothing
+	// is marked as a repeat. Optional: it always does.
+	Known func(instrument string) bool
 	// Expires says whether an instrument's data is not kept for ever: then an object of an
 	// earlier day is no original of a later one, which outlives it. Optional: all is kept.
 	Expires func(instrument string) bool

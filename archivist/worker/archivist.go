@@ -25,7 +25,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Limits of an instrument that the registry does not know (any more).
+// Limits of an instrument that the registry does not know (any more). Its objects are
+// remembered for the window, so that later ones can be told to repeat them once it is known.
 const (
 	DefaultSegmentAge   = 10 * time.Minute
 	DefaultSegmentSize  = 64 << 20
@@ -63,13 +64,19 @@ type Config struct {
 	// that the registry does not know.
 	Settings func(instrument string) (wire.InstrumentEntry, bool)
 
+	// Unread says whether the registry's entry of an instrument cannot be read, so that
+	// Settings and Declared go by an older one: nobody knows whether the instrument is under
+	// legal hold, and it counts as held. Optional: all can be read.
+	Unread func(instrument string) bool
+
 	// Declared returns the entries of all instruments of the registry, and false
 	// before there is one. Without it nothing is forwarded, no gap found, and no
 	// description archived.
 	Declared func() ([]wire.InstrumentEntry, bool)
 
 	// Live says whether both speak of the registry as it is now, and not only of that
-	// which this gateway saw last: before that nothing is taken back, and nothing expires.
+	// which this gateway saw last: before that nothing is taken back, nothing expires, and
+	// nothing is marked as a duplicate.
 	// Optional: they always do.
 	Live func() bool
 

@@ -54,6 +54,20 @@ func (a *archivist) declared() func() ([]wire.InstrumentEntry, bool) {
 	}
 }
 
+// settled returns an instrument's entry of the registry, unless that is an older one.
+func (a *archivist) settled(instrument string) (wire.InstrumentEntry, bool) {
+	if a.cfg.Unread != nil && a.cfg.Unread(instrument) {
+		return wire.InstrumentEntry{}, false
+	}
+	return a.cfg.Settings(instrument)
+}
+
+// known says whether the registry knows an instrument, as it is now.
+func (a *archivist) known(instrument string) bool {
+	_, known := a.settled(instrument)
+	return known && a.live()
+}
+
 // expires says whether an instrument's data is not kept for ever.
 func (a *archivist) expires(instrument string) bool {
 	e, known := a.cfg.Settings(instrument)
@@ -62,7 +76,7 @@ func (a *archivist) expires(instrument string) bool {
 
 // held says why nothing of an instrument may be retracted or deleted.
 func (a *archivist) held(instrument string) string {
-	return deletion.Hold(a.cfg.Settings, a.live)(instrument)
+	return deletion.Hold(a.settled, a.live)(instrument)
 }
 
 func (a *archivist) deleter(lease *stream.Lease, closer *closing.Closer) *deletion.Deleter {

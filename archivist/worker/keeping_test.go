@@ -271,6 +271,26 @@ func TestLegalHold(t *testing.T) {
 	l.await("nothing waits any more", func() bool { return counted(t, metrics, "substorm_archive_removals_waiting", "LegalHold") == 0 })
 }
 
+// An instrument whose entry cannot be read counts as held, whatever an older one says: what
+// cannot be read may say that it is.
+func TestUnreadEntryHolds(t *testing.T) {
+	t.Parallel()
+	unread := false
+	a := &archivist{cfg: Config{
+		Settings: func(instrument string) (wire.InstrumentEntry, bool) {
+			return wire.InstrumentEntry{Instrument: instrument}, true
+		},
+		Unread: func(string) bool { return unread },
+	}}
+	if why := a.held(camera); why != "" || !a.known(camera) {
+		t.Errorf("where all can be read: %q", why)
+	}
+	unread = true
+	if a.held(camera) == "" || a.known(camera) {
+		t.Error("by an entry that may be outdated, what may be under legal hold may be deleted, or marked as a duplicate")
+	}
+}
+
 // Nothing is taken back by a registry that a gateway has from its disk, and what was
 // asked for is not refused for that: it waits for the Site's.
 func TestRegistryIsAwaited(t *testing.T) {

@@ -38,6 +38,44 @@ func TestRepeatThatOutlivesItsOriginal(t *testing.T) {
 	want(t, "withdrawn", sorted(again.Key), l.keys(camera, wire.StateWithdrawn))
 }
 
+// Nothing is a duplicate while nobody knows whether equal objects of its instrument are real:
+// because the registry does not know the instrument, or may not be the one of now. What is
+// listed meanwhile is an original of what comes later.
+func TestRepeatWithoutRegistry(t *testing.T) {
+	l := start(t).site(t, "thule")
+	l.settings["old"] = l.settings[camera] // nobody knows whether it says so still
+	const unknown = "unknown"
+	var live atomic.Bool
+	live.Store(true) // it is waited for before the lease
+	cfg := l.config("a")
+	cfg.Live, cfg.Holding = live.Load, func(bool) { live.Store(false) }
+	l.run(cfg)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	originals := map[string]string{}
+	for _, name := range []string{"old", unknown} {
+		originals[name] = l.send(name, now, "same").ID
+		l.send(name, now.Add(time.Second), "same")
+		l.await("both are listed", func() bool { return len(l.listed(name)) == 2 })
+		want(t, name+", withdrawn", nil, l.keys(name, wire.StateWithdrawn))
+	}
+	live.Store(true)
+	l.send(unknown, now.Add(2*time.Second), "same")
+	l.await("the third is listed", func() bool { return len(l.listed(unknown)) == 3 })
+	want(t, "unknown to a registry of now, withdrawn", nil, l.keys(unknown, wire.StateWithdrawn))
+
+	l.mu.Lock()
+	l.settings[unknown] = l.settings[camera]
+	l.mu.Unlock()
+	for _, name := range []string{"old", unknown} {
+		late := l.send(name, now.Add(3*time.Second), "same")
+		l.await("the last one goes", func() bool { return slices.Equal(l.keys(name, wire.StateWithdrawn), []string{late.Key}) })
+		last := l.listed(name)
+		if i := slices.IndexFunc(last, func(r wire.Record) bool { return r.ID == late.ID }); last[i].RepeatOf != originals[name] {
+			t.Errorf("%s repeats %q, want %q", late.ID, last[i].RepeatOf, originals[name])
+		}
+	}
+}
+
 // A duplicate that is listed as withdrawn, and whose original is gone before its bytes are,
 // is listed again, under an ID of its own, and once.
 func TestDuplicateOfNothingIsListed(t *testing.T) {

@@ -35,8 +35,8 @@ func (a *archivist) index(lease *stream.Lease, deleter *deletion.Deleter) *index
 func (a *archivist) writer(lease *stream.Lease, deleter *deletion.Deleter, keeper *index.Keeper) *manifest.Writer {
 	return manifest.New(manifest.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Deleter: deleter, RepeatWindow: a.repeatWindow, Expires: a.expires, Naming: a.naming, Held: a.held,
-		NoticeRetention: a.cfg.NoticeRetention, PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Index: keeper,
+		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Deleter: deleter, RepeatWindow: a.repeatWindow, Known: a.known, Expires: a.expires,
+		Naming: a.naming, Held: a.held, NoticeRetention: a.cfg.NoticeRetention, PartInterval: a.cfg.PartInterval, Memory: a.cfg.Memory, Index: keeper,
 		Log: a.cfg.Log, Metrics: a.metrics.manifest,
 	})
 }

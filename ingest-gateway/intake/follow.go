@@ -42,6 +42,8 @@ type FollowerConfig struct {
 type Follower struct {
 	cfg    FollowerConfig
 	bucket *bucket
+	// newest: what is in force holds all that the leader of the bucket held.
+	newest bool
 	// unsaved is the last complete snapshot that is not on the volume yet.
 	unsaved *Snapshot
 	// unsavedWhy is why the last try to save it failed, and saveAgain when the
@@ -75,10 +77,15 @@ func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
 		Bucket: wire.RegistryBucket(f.cfg.Site), What: "the registry", Logger: f.cfg.Logger,
 		Begin: func(b watch.Bucket) {
 			f.cfg.Registry.live.Store(false)
+			f.newest = false
 			f.bucket = &bucket{epoch: b.Created, entries: map[string]bucketEntry{}}
 		},
 		Take:   f.take,
 		Settle: f.resolve,
+		Newest: func() {
+			f.newest = true
+			f.cfg.Registry.live.Store(f.cfg.Registry.Current().complete)
+		},
 		Tick: func(now time.Time) {
 			if !now.Before(f.saveAgain) {
 				f.save()
@@ -159,8 +166,10 @@ func (f *Follower) resolve() {
 	}
 	f.apply(next)
 	if next.complete {
-		f.cfg.Registry.live.Store(true)
 		f.unsaved = next
+		if f.newest {
+			f.cfg.Registry.live.Store(true)
+		}
 	}
 }
 

@@ -116,17 +116,19 @@ func TestFollow(t *testing.T) {
 
 	f.awaitLive()
 
-	// A newer format is refused, said, and leaves what was there.
+	// A newer format is refused, said, and leaves what was there, which is told from what the registry says.
 	if _, err := kv.Put(ctx, wire.RegistryInstrumentKey("a"), []byte(`{"format":2,"instrument":"a","ways":"none"}`)); err != nil {
 		t.Fatal(err)
 	}
-	f.await("the problem", func(s *Snapshot) bool { return s.Problems["a"] != "" && who(s, "TCP 30100 ::1") == "a@1" })
+	f.await("the problem", func(s *Snapshot) bool {
+		return s.Problems["a"] != "" && who(s, "TCP 30100 ::1") == "a@1" && s.Unread("a") && !s.Unread("b")
+	})
 
 	// While NATS is away, what was last seen stays; what changes meanwhile is seen after.
 	put(t, kv, wire.RegistryInstrumentKey("a"), entry("a", 2, "TCP 30102"))
 	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 2, Count: 2})
 	f.await("revision 2", func(s *Snapshot) bool {
-		return s.Revision == 2 && who(s, "TCP 30100 ::1") == "" && len(s.Problems) == 0
+		return s.Revision == 2 && who(s, "TCP 30100 ::1") == "" && len(s.Problems) == 0 && !s.Unread("a")
 	})
 	server.Kill()
 	server.Start()
@@ -311,4 +313,41 @@ func FuzzEntry(f *testing.F) {
 			t.Fatalf("ports %s became %s", want, got)
 		}
 	})
+}
+
+// What a replica that is behind has of the registry is in force, and not as the registry of
+// now: the leader may have a legal hold.
+func TestLiveOnReplicaBehind(t *testing.T) {
+	server := testenv.NATS(t, testenv.NATSOptions{})
+	js := server.JetStream(t)
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.RegistryBucket("hub"), History: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for revision := range int64(2) {
+		held := entry("a", revision+1, "TCP 30100")
+		held.LegalHold = revision > 0
+		put(t, kv, wire.RegistryInstrumentKey("a"), held)
+		put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: revision + 1, Count: 1})
+	}
+	asked, err := js.Conn().SubscribeSync("$JS.API.STREAM.MSG.GET.KV_" + wire.RegistryBucket("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := &testenv.Behind{JetStream: js, Revision: 2, CatchUp: make(chan struct{})}
+	f := follow(t, behind, filepath.Join(t.TempDir(), "registry.json"))
+	f.await("revision 1", func(s *Snapshot) bool { return s.Revision == 1 })
+	for range 2 { // with the second question the first is answered
+		if _, err := asked.NextMsg(testenv.Patience); err != nil {
+			t.Fatalf("the leader is not asked what it holds: %v", err)
+		}
+	}
+	if f.cfg.Registry.Live() {
+		t.Error("nobody saw the legal hold, and the registry counts as that of now")
+	}
+	close(behind.CatchUp)
+	f.awaitLive()
+	if e, _ := f.cfg.Registry.Current().Entry("a"); !e.LegalHold {
+		t.Error("the registry of now lacks the legal hold")
+	}
 }

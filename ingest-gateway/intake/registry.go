@@ -27,8 +27,8 @@ func NewRegistry() *Registry {
 func (r *Registry) Current() *Snapshot { return r.current.Load() }
 
 // Live says whether the snapshot in force goes back to a complete registry that the
-// Site's bucket held since NATS was reached last: one from the volume, or from before
-// an outage, may not know what was put under legal hold since.
+// leader of the Site's bucket held since NATS was reached last: one from the volume, from before
+// an outage, or from a replica that is behind, may not know what was put under legal hold since.
 func (r *Registry) Live() bool { return r.live.Load() }
 
 // Lookup asks the snapshot in force, see Snapshot.Lookup.

@@ -24,8 +24,10 @@ type Snapshot struct {
 	epoch time.Time
 	// complete: the snapshot holds nothing but the registry of Revision.
 	complete bool
-	// entries of the whole registry, those of other pools included.
+	// entries of the whole registry, those of other pools included; unread are those of which
+	// the bucket holds a later one that cannot be read.
 	entries     map[string]wire.InstrumentEntry
+	unread      map[string]bool
 	instruments map[string]*Instrument
 	// ways in force, in the order in which they were claimed.
 	ways   []*Way
@@ -33,6 +35,10 @@ type Snapshot struct {
 	// streams is the first way on each port of TCP or HTTP: the others are alike.
 	streams map[uint16]*Way
 }
+
+// Unread says whether the registry's entry of an instrument cannot be read: that of the snapshot
+// is older, and does not know of a legal hold since.
+func (s *Snapshot) Unread(instrument string) bool { return s.unread[instrument] }
 
 // place is where ways are told apart by their senders' addresses: a port of a
 // protocol and, over HTTP, the instrument that a path names.

@@ -37,12 +37,19 @@ type Snapshot struct {
 	complete bool
 }
 
+// Unread says whether the registry has an entry of an instrument that cannot be read: what
+// the snapshot has of it was read before, or is nothing. A legal hold may have come since.
+func (s *Snapshot) Unread(instrument string) bool {
+	return s.Problems[wire.RegistryInstrumentKey(instrument)] != ""
+}
+
 // Registry is the snapshot in force. Any number of goroutines may ask it.
 type Registry struct {
 	mu      sync.Mutex
 	current *Snapshot
 	changed chan struct{}
-	live    bool
+	// newest: what is in force holds all that the leader of the bucket held.
+	newest, live bool
 }
 
 // New returns a registry that knows nobody.
@@ -63,40 +70,51 @@ func (r *Registry) Watch() (*Snapshot, <-chan struct{}) {
 	return r.current, r.changed
 }
 
-// Live says whether what is in force goes back to a complete registry that the Site's bucket
-// held since NATS was reached last: what was seen before an outage does not know what
-// was put under legal hold since.
+// Live says whether what is in force goes back to a complete registry that the leader of the
+// Site's bucket held since NATS was reached last: what was seen before an outage, or on a
+// replica that is behind, does not know what was put under legal hold since. It is always
+// false where the registry is not followed by FollowNewest.
 func (r *Registry) Live() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.live
 }
 
-func (r *Registry) setLive(is bool) {
+func (r *Registry) setNewest(is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.live = is
+	r.newest, r.live = is, is && r.current.complete
 }
 
 func (r *Registry) set(s *Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.current, r.live = s, r.live || s.complete
+	r.current, r.live = s, r.live || r.newest && s.complete
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
 // Follow keeps the registry equal to the Site's until ctx ends.
 func (r *Registry) Follow(ctx context.Context, js jetstream.JetStream, site string, log *slog.Logger) {
+	r.follow(ctx, js, site, log, nil)
+}
+
+// FollowNewest is Follow for who needs Live. It asks the leader of the bucket what it holds.
+func (r *Registry) FollowNewest(ctx context.Context, js jetstream.JetStream, site string, log *slog.Logger) {
+	r.follow(ctx, js, site, log, func() { r.setNewest(true) })
+}
+
+func (r *Registry) follow(ctx context.Context, js jetstream.JetStream, site string, log *slog.Logger, newest func()) {
 	var b *bucket
 	watch.Run(ctx, js, watch.Config{
 		Bucket: wire.RegistryBucket(site), What: "the registry", Logger: log,
 		Begin: func(is watch.Bucket) {
-			r.setLive(false)
+			r.setNewest(false)
 			b = newBucket(is.Created)
 		},
-		End:  func() { r.setLive(false) },
-		Take: func(e jetstream.KeyValueEntry) { b.take(e.Key(), e.Value(), e.Operation() == jetstream.KeyValuePut) },
+		End:    func() { r.setNewest(false) },
+		Newest: newest,
+		Take:   func(e jetstream.KeyValueEntry) { b.take(e.Key(), e.Value(), e.Operation() == jetstream.KeyValuePut) },
 		Settle: func() {
 			was := r.Snapshot()
 			now := resolve(was, b)

@@ -105,6 +105,84 @@ func TestFollow(t *testing.T) {
 	})
 }
 
+// Who reads the registry from a replica that is behind sees what that has, and knows that it
+// may not be all.
+func TestLiveOnReplicaBehind(t *testing.T) {
+	server := testenv.NATS(t, testenv.NATSOptions{})
+	js := server.JetStream(t)
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.RegistryBucket("hub"), History: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(revision int64, hold bool) {
+		t.Helper()
+		put(t, kv, wire.RegistryInstrumentKey("camera"), wire.InstrumentEntry{Instrument: "camera", Revision: revision, LegalHold: hold})
+		put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: revision, Count: 1})
+	}
+	write(1, false)
+	behind := &testenv.Behind{JetStream: js, Revision: 2, CatchUp: make(chan struct{})}
+	write(2, true)
+	asked, err := js.Conn().SubscribeSync("$JS.API.STREAM.MSG.GET.KV_" + wire.RegistryBucket("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.FollowNewest(ctx, behind, "hub", slog.New(slog.DiscardHandler))
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	await(t, r, "revision 1", func(s *Snapshot) bool { return s.Revision == 1 && !s.Instruments["camera"].LegalHold })
+	for range 2 { // with the second question the first is answered
+		if _, err := asked.NextMsg(testenv.Patience); err != nil {
+			t.Fatalf("the leader is not asked what it holds: %v", err)
+		}
+	}
+	if r.Live() {
+		t.Error("nobody saw the legal hold, and the registry counts as that of now")
+	}
+	close(behind.CatchUp)
+	await(t, r, "the hold", func(s *Snapshot) bool { return s.Revision == 2 && s.Instruments["camera"].LegalHold })
+	for end := time.Now().Add(testenv.Patience); !r.Live(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the registry never counts as that of now")
+		}
+	}
+}
+
+// What was known of an instrument stays in force where its entry cannot be read any more, and
+// nobody is told that it is the registry's word.
+func TestUnread(t *testing.T) {
+	b := newBucket(time.Now())
+	take := func(key string, record encoder) {
+		t.Helper()
+		value, err := record.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.take(key, value, true)
+	}
+	key := wire.RegistryInstrumentKey("camera")
+	take(key, wire.InstrumentEntry{Instrument: "camera", Revision: 1})
+	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1})
+	s := resolve(newSnapshot(), b)
+	if s.Unread("camera") || s.Unread("other") {
+		t.Error("what can be read, and what there is not, cannot be read")
+	}
+	b.take(key, []byte(`{"format":99,"instrument":"camera","revision":2,"legalHold":true}`), true)
+	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 2, Count: 1})
+	s = resolve(s, b)
+	if _, known := s.Instruments["camera"]; !known || !s.complete || !s.Unread("camera") {
+		t.Errorf("known %v, complete %v, unread %v; want all", known, s.complete, s.Unread("camera"))
+	}
+	take(key, wire.InstrumentEntry{Instrument: "camera", Revision: 3, LegalHold: true})
+	if s = resolve(s, b); s.Unread("camera") || !s.Instruments["camera"].LegalHold {
+		t.Error("an entry that can be read again is not taken")
+	}
+}
+
 func TestSelect(t *testing.T) {
 	s := newSnapshot()
 	f := feed("f", 1, "mag-1", "mag-2", "cam-1")

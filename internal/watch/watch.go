@@ -38,9 +38,13 @@ type Config struct {
 	Begin func(Bucket)
 	// Take is called for each entry, and each that was changed or removed.
 	Take func(jetstream.KeyValueEntry)
-	// Settle is called when all that the bucket held at the beginning was taken, and
+	// Settle is called when all that the replica that answers held at the beginning was taken, and
 	// after each change from then on.
 	Settle func()
+	// Newest, where set, is called once after each Begin, when all is settled that the bucket's
+	// leader held: any replica may answer, also one that is behind. Who sets it may ask the
+	// leader for messages (STREAM.MSG.GET).
+	Newest func()
 	// Tick, where set, is called every TickInterval while the bucket answers, and End
 	// when it does not any more, or ctx ended.
 	Tick         func(now time.Time)
@@ -109,7 +113,8 @@ func watch(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()
 	cfg.Begin(bucket)
-	for first := true; ; {
+	r := reading{js: js, cfg: &cfg}
+	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -121,19 +126,13 @@ func watch(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 			}
 		case now := <-ticks:
 			cfg.Tick(now)
+		case <-r.again:
+			r.ask(ctx)
 		case e, ok := <-w.Updates():
-			switch {
-			case !ok:
+			if !ok {
 				return fmt.Errorf("the watch on bucket %s ended", cfg.Bucket)
-			case e == nil:
-				first = false
-				cfg.Settle()
-			default:
-				cfg.Take(e)
-				if !first {
-					cfg.Settle()
-				}
 			}
+			r.take(ctx, e)
 		}
 	}
 }

@@ -38,7 +38,7 @@ const (
 	mag     = "mag-1"
 	channel = "raw"
 	// leaseTTL is short so that a dead archivist's lease soon expires.
-	leaseTTL = time.Second
+	leaseTTL = 2 * time.Second
 )
 
 // servers are real ones that the tests of one function share.

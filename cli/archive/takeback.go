@@ -95,8 +95,8 @@ where is looked.
 
 The command publishes requests. The archivist of the Site decides about them and changes
 the manifests within seconds; the command waits for its decisions (--wait), prints the
-refusals with their reasons, and ends with exit code 1 if there is one. Under legal hold nothing is retracted or purged. A request stays in
-the stream while no archivist runs.`,
+refusals with their reasons, and ends with exit code 1 if there is one. Under legal hold
+nothing is retracted or purged. A request stays in the stream while no archivist runs.`,
 		Example: fmt.Sprintf(`  substorm archive %[1]s allsky-1 2026/11/21/rank_235958.jpg --reason "a lamp was on"
   substorm archive %[1]s allsky-1 2026/11/21/ --reason "the dome was closed" --dry-run`, v.name),
 		Args: cobra.ExactArgs(2),

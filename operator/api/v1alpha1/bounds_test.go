@@ -57,6 +57,7 @@ func bounded(s apiextensionsv1.JSONSchemaProps, of reflect.Type, at path, found 
 		found(at, s, "duration(self) <= duration(")
 	case of == reflect.TypeFor[resource.Quantity]():
 		found(at, s, ").isGreaterThan(quantity(")
+		found(at, s, "!string(self).matches('e|E')") // an exponent may take the program all its memory and time
 	case of == reflect.TypeFor[metav1.Time]():
 		found(at, s, "")
 	case of == reflect.TypeFor[metav1.Condition]():

@@ -147,12 +147,14 @@ type Archivist struct {
 	// ScratchSize is how much of the node's disk a pod may take for what it is writing.
 	// Default: 20Gi.
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || (!quantity(string(self)).isLessThan(quantity('1Gi')) && !quantity(string(self)).isGreaterThan(quantity('1Pi')))",message="scratchSize is 1Gi to 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	ScratchSize *resource.Quantity `json:"scratchSize,omitempty"`
 
 	// ScrubBytesPerSecond are the bytes a second of the archive that are compared with their
 	// digests, over and over; 0: none. Default: 1Mi.
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || (!quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1Ti')))",message="scrubBytesPerSecond is 0 to 1Ti"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	ScrubBytesPerSecond *resource.Quantity `json:"scrubBytesPerSecond,omitempty"`
 

@@ -98,7 +98,8 @@ func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, vie
 	}
 	access := plan.ConsumerAccess{Site: view.Site, Feed: feed, Consumer: view.Consumer, Verdict: view.Verdict}
 	var services corev1.ServiceList
-	if err := r.client.List(ctx, &services, client.InNamespace(feed.Namespace), client.MatchingLabels(plan.FeedServer{SiteProgram: plan.SiteProgram{Site: view.Site, Program: plan.FeedServerProgram}}.Selector()), client.UnsafeDisableDeepCopy); err != nil {
+	servers := plan.SiteProgram{Site: view.Site, Program: plan.FeedServerProgram}
+	if err := r.client.List(ctx, &services, client.InNamespace(feed.Namespace), client.MatchingLabels(servers.Selector()), client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	access.Services = services.Items

@@ -20,10 +20,8 @@ import (
 // removes them where the Site has none, and reads what became of them.
 func (r *siteReconciler) applyFeedServer(ctx context.Context, view *plan.SiteView) error {
 	site := view.Site
-	s := plan.FeedServer{SiteProgram: plan.SiteProgram{
-		Site: site, Program: plan.FeedServerProgram, Image: r.images.FeedServer, PullSecrets: r.pull, Secrets: view.Secrets,
-	}}
-	p := siteProgram{&s.SiteProgram, plan.FeedServerUser(site), func() []plan.Object { return s.Objects() }, &view.FeedServer.SiteProgramView}
+	objects := func(s plan.SiteProgram) []plan.Object { return plan.FeedServer{SiteProgram: s}.Objects() }
+	p := &siteProgram{r.program(view, plan.FeedServerProgram, r.images.FeedServer), plan.FeedServerUser(site), objects, &view.FeedServer.SiteProgramView}
 	var failed error
 	switch {
 	case !acceptedAlone(*view):

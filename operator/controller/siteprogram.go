@@ -20,20 +20,23 @@ import (
 
 // siteProgram is a program of a Site, as the planner has it, and what was found of it.
 type siteProgram struct {
-	*plan.SiteProgram
+	plan.SiteProgram
 	user plan.JetStreamUser
-	// objects plans what is applied, once SiteProgram is complete.
-	objects func() []plan.Object
+	// objects plans what is applied.
+	objects func(plan.SiteProgram) []plan.Object
 	view    *plan.SiteProgramView
+}
+
+// program returns a program of the Site, whose Permissions are not known yet.
+func (r *siteReconciler) program(view *plan.SiteView, name, image string) plan.SiteProgram {
+	return plan.SiteProgram{Site: view.Site, Program: name, Image: image, PullSecrets: r.pull, Secrets: view.Secrets}
 }
 
 // applyArchivist makes the objects of a Site's archivist what they should be, and reads what
 // became of them.
 func (r *siteReconciler) applyArchivist(ctx context.Context, view *plan.SiteView) error {
-	a := plan.Archivist{SiteProgram: plan.SiteProgram{
-		Site: view.Site, Program: plan.ArchivistProgram, Image: r.images.Archivist, PullSecrets: r.pull, Secrets: view.Secrets,
-	}}
-	p := siteProgram{&a.SiteProgram, plan.ArchivistUser(view.Site), func() []plan.Object { return a.Objects() }, &view.Archivist}
+	objects := func(s plan.SiteProgram) []plan.Object { return plan.Archivist{SiteProgram: s}.Objects() }
+	p := &siteProgram{r.program(view, plan.ArchivistProgram, r.images.Archivist), plan.ArchivistUser(view.Site), objects, &view.Archivist}
 	var failed error
 	if !acceptedAlone(*view) {
 		failed = r.keepProgramCredentials(ctx, p, view)
@@ -50,7 +53,7 @@ func acceptedAlone(view plan.SiteView) bool {
 }
 
 // keepProgramCredentials notes the credentials that a program of a Site has that is not accepted.
-func (r *siteReconciler) keepProgramCredentials(ctx context.Context, p siteProgram, view *plan.SiteView) (err error) {
+func (r *siteReconciler) keepProgramCredentials(ctx context.Context, p *siteProgram, view *plan.SiteView) (err error) {
 	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		p.view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Site, plan.JetStreamSecret(p.Name()), p.user.Name, view.Now)
 	}
@@ -58,7 +61,7 @@ func (r *siteReconciler) keepProgramCredentials(ctx context.Context, p siteProgr
 }
 
 // readProgram reads a program's Deployment and pods.
-func (r *siteReconciler) readProgram(ctx context.Context, site *v1alpha1.Site, p siteProgram) error {
+func (r *siteReconciler) readProgram(ctx context.Context, site *v1alpha1.Site, p *siteProgram) error {
 	d, err := optional(ctx, r.client, types.NamespacedName{Namespace: site.Namespace, Name: p.Name()}, &appsv1.Deployment{})
 	if err != nil {
 		return err
@@ -72,14 +75,14 @@ func (r *siteReconciler) readProgram(ctx context.Context, site *v1alpha1.Site, p
 	return err
 }
 
-func (r *siteReconciler) applyProgram(ctx context.Context, view *plan.SiteView, p siteProgram) (*plan.Finding, error) {
+func (r *siteReconciler) applyProgram(ctx context.Context, view *plan.SiteView, p *siteProgram) (*plan.Finding, error) {
 	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		finding, err := r.applyProgramUser(ctx, view, p)
 		if finding != nil || err != nil {
 			return finding, err
 		}
 	}
-	objects := p.objects()
+	objects := p.objects(p.SiteProgram)
 	if r.appliedLately(ctx, view, p, objects) {
 		return nil, nil
 	}
@@ -111,7 +114,7 @@ type appliedObjects struct {
 
 // appliedLately says whether these very objects were applied and are all there: a
 // Site is looked at far more often than they change.
-func (r *siteReconciler) appliedLately(ctx context.Context, view *plan.SiteView, p siteProgram, objects []plan.Object) bool {
+func (r *siteReconciler) appliedLately(ctx context.Context, view *plan.SiteView, p *siteProgram, objects []plan.Object) bool {
 	last, known := r.applied.Load(appliedKey{view.Site.UID, p.Program})
 	if !known || view.Now.Sub(last.(appliedObjects).at) > applyAgain || !reflect.DeepEqual(last.(appliedObjects).objects, objects) {
 		return false
@@ -126,7 +129,7 @@ func (r *siteReconciler) appliedLately(ctx context.Context, view *plan.SiteView,
 }
 
 // applyProgramUser keeps its credentials in a Secret, as those of a pool are.
-func (r *siteReconciler) applyProgramUser(ctx context.Context, view *plan.SiteView, p siteProgram) (*plan.Finding, error) {
+func (r *siteReconciler) applyProgramUser(ctx context.Context, view *plan.SiteView, p *siteProgram) (*plan.Finding, error) {
 	name := plan.JetStreamSecret(p.Name())
 	have, err := r.secrets.read(ctx, view.Site.Namespace, []plan.SecretNeed{{Name: name}})
 	if err != nil {

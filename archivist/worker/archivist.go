@@ -75,7 +75,7 @@ type Config struct {
 	Declared func() ([]wire.InstrumentEntry, bool)
 
 	// Live says whether both speak of the registry as it is now, and not only of that
-	// which this gateway saw last: before that nothing is taken back, nothing expires, and
+	// which this gateway saw last: before that nothing is retracted, nothing expires, and
 	// nothing is marked as a duplicate.
 	// Optional: they always do.
 	Live func() bool

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -67,19 +66,7 @@ func (a Archivist) scratch() *coreac.VolumeApplyConfiguration {
 func (a Archivist) container() *coreac.ContainerApplyConfiguration {
 	return a.SiteProgram.container(a.arguments(), a.mounts()).
 		WithVolumeMounts(coreac.VolumeMount().WithName("scratch").WithMountPath(dataDir)).
-		WithResources(a.resources())
-}
-
-func (a Archivist) resources() *coreac.ResourceRequirementsApplyConfiguration {
-	if asked := a.Site.Spec.Archivist.Resources; asked != nil {
-		return resourcesOf(asked)
-	}
-	return coreac.ResourceRequirements().
-		WithRequests(corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("100m"),
-			corev1.ResourceMemory: resource.MustParse("256Mi"),
-		}).
-		WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")})
+		WithResources(siteProgramResources(a.Site.Spec.Archivist.Resources))
 }
 
 // arguments are the flags of the program, which has the defaults of what the Site leaves out.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
@@ -100,19 +99,7 @@ func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
 func (s FeedServer) container() *coreac.ContainerApplyConfiguration {
 	portName, _, port := s.servicePorts()
 	return s.SiteProgram.container(s.arguments(), s.mounts(), coreac.ContainerPort().WithName(portName).WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)).
-		WithResources(s.resources())
-}
-
-func (s FeedServer) resources() *coreac.ResourceRequirementsApplyConfiguration {
-	if asked := s.Site.Spec.FeedServer.Resources; asked != nil {
-		return resourcesOf(asked)
-	}
-	return coreac.ResourceRequirements().
-		WithRequests(corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("100m"),
-			corev1.ResourceMemory: resource.MustParse("256Mi"),
-		}).
-		WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")})
+		WithResources(siteProgramResources(s.Site.Spec.FeedServer.Resources))
 }
 
 // arguments are the flags of the feed-server program, which follow the gateway's.

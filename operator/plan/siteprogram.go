@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -160,6 +161,19 @@ func (s SiteProgram) container(arguments []string, mounts []secretMount, ports .
 		c.WithVolumeMounts(coreac.VolumeMount().WithName(m.volume).WithMountPath(m.dir).WithReadOnly(true))
 	}
 	return c
+}
+
+// siteProgramResources are those that the Site asks for, else the default that its fields name.
+func siteProgramResources(asked *v1alpha1.Resources) *coreac.ResourceRequirementsApplyConfiguration {
+	if asked != nil {
+		return resourcesOf(asked)
+	}
+	return coreac.ResourceRequirements().
+		WithRequests(corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("100m"),
+			corev1.ResourceMemory: resource.MustParse("256Mi"),
+		}).
+		WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")})
 }
 
 // backendArguments are the flags that say where the object store and NATS are.

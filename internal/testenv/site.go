@@ -63,13 +63,14 @@ func CreateReplicatedSite(t testing.TB, js jetstream.JetStream, code string, rep
 }
 
 // placed makes a stream, and tries again while the leader of a cluster takes a peer for
-// offline, as where a busy machine holds one up.
+// offline, as where a busy machine holds one up, and while a server that has only now
+// enabled JetStream for the account still tries and removes the account's directory.
 func placed(ctx context.Context, create func() error) error {
-	const noSuitablePeers = 10005
+	const noSuitablePeers, storeFailed = 10005, 10049
 	for {
 		err := create()
 		var refused *jetstream.APIError
-		if !errors.As(err, &refused) || refused.ErrorCode != noSuitablePeers {
+		if !errors.As(err, &refused) || refused.ErrorCode != noSuitablePeers && refused.ErrorCode != storeFailed {
 			return err
 		}
 		select {

@@ -9,6 +9,9 @@ NODES ?= 1
 
 PART = go run ./hack/parts path
 
+# All modules are in go.work. Go's commands take `work` for all packages of them, golangci-lint takes their folders.
+PACKAGES = $$(go list -m -f '{{.Dir}}/...')
+
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -21,8 +24,8 @@ demo-down: ## Remove everything that demo made (the cache of built parts stays)
 # Three packages at a time: tests wait for servers more than they work.
 test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API servers
 	@go run ./hack/parts nats-server minio etcd kube-apiserver helm >/dev/null
-	go vet -tags e2e ./...
-	go test -p 3 -timeout 25m ./...
+	go vet -tags e2e work
+	go test -p 3 -timeout 25m work
 
 e2e: ## Tests on real clusters of up to three nodes, about eleven minutes; needs root where there is no Docker
 	go test -tags e2e -p 1 -count 1 -timeout 30m -v ./hack/cluster ./e2e
@@ -37,6 +40,7 @@ e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 Gi
 bench: ## List the benchmarks, or run one: make bench NAME=...; results go to bench/results
 	@./hack/bench.sh $(NAME)
 
+build: export GOWORK = off # with the versions of the product's go.mod alone
 build: ## Build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/operator ./operator/cmd
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ingest-gateway ./ingest-gateway/cmd
@@ -68,7 +72,7 @@ fmt: ## Format Go code and sort imports
 	"$$($(PART) golangci-lint)" fmt
 
 lint: ## Check the rules of the house (.golangci.yml) and the charts
-	"$$($(PART) golangci-lint)" run
+	"$$($(PART) golangci-lint)" run $(PACKAGES)
 	./hack/send-binaries.sh --vet
 	@# Without what helm says for information: that it follows the link to crds.
 	@said=$$("$$($(PART) helm)" lint --strict --quiet charts/substorm*/ 2>&1); failed=$$?; \

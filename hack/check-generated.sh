@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails where `make generate` or `go mod tidy` would change something. Changes nothing itself.
+# Fails where `make generate`, `go mod tidy` or `go work sync` would change something. Changes nothing itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
@@ -18,5 +18,16 @@ for kept in crds/*.yaml; do
 done
 diff -u operator/api/v1alpha1/zz_generated.deepcopy.go "$tmp/api/zz_generated.deepcopy.go" || stale=1
 [ $stale = 0 ] || echo "run \`make generate\` and commit what it writes" >&2
-go mod tidy -diff || { echo "run \`go mod tidy\` and commit what it writes" >&2; stale=1; }
+
+# What tests compile (all modules of go.work together) must be what each module compiles alone.
+versions() { # FOLDER
+  go list -C "$1" -deps -test -tags e2e -f '{{with .Module}}{{.Path}} {{.Version}}{{end}}' ./... | sort -u
+}
+modules=$(go list -m -f '{{.Dir}}')
+for module in $modules; do
+  go mod tidy -C "$module" -diff || { echo "run \`go mod tidy\` in $module and commit what it writes" >&2; stale=1; }
+  GOWORK=off versions "$module" >"$tmp/alone"
+  versions "$module" >"$tmp/together"
+  diff -u "$tmp/alone" "$tmp/together" || { echo "go.work gives $module other versions: run \`go work sync\` and commit what it writes" >&2; stale=1; }
+done
 exit $stale

@@ -40,7 +40,8 @@ e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 Gi
 bench: ## List the benchmarks, or run one: make bench NAME=...; results go to bench/results
 	@./hack/bench.sh $(NAME)
 
-build: export GOWORK = off # with the versions of the product's go.mod alone
+# With the versions of the product's own go.mod, as the images.
+build: export GOWORK = off
 build: ## Build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/operator ./operator/cmd
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ingest-gateway ./ingest-gateway/cmd
@@ -78,5 +79,5 @@ lint: ## Check the rules of the house (.golangci.yml) and the charts
 	@said=$$("$$($(PART) helm)" lint --strict --quiet charts/substorm*/ 2>&1); failed=$$?; \
 	echo "$$said" | sed '/^level=INFO /d; /^$$/d' >&2; exit $$failed
 
-check-generated: ## Fail where `make generate` or `go mod tidy` would change something
+check-generated: ## Fail where `make generate`, `go mod tidy` or `go work sync` would change something
 	@./hack/check-generated.sh

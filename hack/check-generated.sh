@@ -21,7 +21,7 @@ diff -u operator/api/v1alpha1/zz_generated.deepcopy.go "$tmp/api/zz_generated.de
 
 # What tests compile (all modules of go.work together) must be what each module compiles alone.
 versions() { # FOLDER
-  go list -C "$1" -deps -test -tags e2e -f '{{with .Module}}{{.Path}} {{.Version}}{{end}}' ./... | sort -u
+  go list -C "$1" -deps -test -tags e2e -f '{{with .Module}}{{if not (or .Main .Replace)}}{{.Path}} {{.Version}}{{end}}{{end}}' ./... | sort -u
 }
 modules=$(go list -m -f '{{.Dir}}')
 for module in $modules; do

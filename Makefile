@@ -79,5 +79,5 @@ lint: ## Check the rules of the house (.golangci.yml) and the charts
 	@said=$$("$$($(PART) helm)" lint --strict --quiet charts/substorm*/ 2>&1); failed=$$?; \
 	echo "$$said" | sed '/^level=INFO /d; /^$$/d' >&2; exit $$failed
 
-check-generated: ## Fail where `make generate`, `go mod tidy` or `go work sync` would change something
+check-generated: ## Fail where `make generate` or `go mod tidy` would change something
 	@./hack/check-generated.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fails where `make generate`, `go mod tidy` or `go work sync` would change something. Changes nothing itself.
+# Fails where `make generate` or `go mod tidy` would change something, and where a module gets other versions with go.work
+# than alone. Changes nothing itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
@@ -28,6 +29,6 @@ for module in $modules; do
   go mod tidy -C "$module" -diff || { echo "run \`go mod tidy\` in $module and commit what it writes" >&2; stale=1; }
   GOWORK=off versions "$module" >"$tmp/alone"
   versions "$module" >"$tmp/together"
-  diff -u "$tmp/alone" "$tmp/together" || { echo "go.work gives $module other versions: run \`go work sync\` and commit what it writes" >&2; stale=1; }
+  diff -u "$tmp/alone" "$tmp/together" || { echo "with go.work, $module gets the versions marked +: \`go get\` them there, then run \`go mod tidy\` in each module" >&2; stale=1; }
 done
 exit $stale

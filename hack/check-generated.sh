@@ -26,7 +26,11 @@ versions() { # FOLDER
 }
 modules=$(go list -m -f '{{.Dir}}')
 for module in $modules; do
-  go mod tidy -C "$module" -diff || { echo "run \`go mod tidy\` in $module and commit what it writes" >&2; stale=1; }
+  if ! go mod tidy -C "$module" -diff; then
+    echo "run \`go mod tidy\` in $module and commit what it writes" >&2
+    stale=1
+    continue
+  fi
   GOWORK=off versions "$module" >"$tmp/alone"
   versions "$module" >"$tmp/together"
   diff -u "$tmp/alone" "$tmp/together" || { echo "with go.work, $module gets the versions marked +: \`go get\` them there, then run \`go mod tidy\` in each module" >&2; stale=1; }

@@ -43,8 +43,9 @@ func newStation(t *testing.T) *station {
 	small.MaxObjectSize = 1000
 	spectra := testenv.InstrumentTCP("spectra", s.spectra)
 	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
-	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
+	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive",
 		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP("camera", s.camera), testenv.InstrumentUDP("mag", s.mag), small, spectra}})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive"})
 	secrets := t.TempDir()
 	for name, text := range map[string]string{objectstore.FileAccessKeyID: s.minio.AccessKeyID, objectstore.FileSecretAccessKey: s.minio.SecretAccessKey} {
 		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {

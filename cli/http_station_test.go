@@ -40,8 +40,9 @@ func newWebStation(t *testing.T, change func(*wire.InstrumentEntry), flags ...st
 	change(&sky)
 	for i, port := range s.ports {
 		s.gateways = append(s.gateways, testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{sky},
-			Flags: append([]string{"--gateway", fmt.Sprint("north-", i), "--ports", fmt.Sprint(port), "--part-interval", "500ms"}, flags...)}))
+			Flags: append([]string{"--gateway", fmt.Sprint("north-", i), "--ports", fmt.Sprint(port)}, flags...)}))
 	}
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
 	secrets := t.TempDir()
 	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
 		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {

@@ -46,9 +46,10 @@ func newPair(t *testing.T) *pair {
 	spectra.Ways = append(spectra.Ways, other)
 	start := func(port int, name string) *testenv.Gateway {
 		return testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{spectra},
-			Flags: []string{"--gateway", name, "--ports", fmt.Sprint(port), "--part-interval", "500ms"}})
+			Flags: []string{"--gateway", name, "--ports", fmt.Sprint(port)}})
 	}
 	p := &pair{nats: nats, one: start(first, "north-0"), two: start(second, "north-1"), to: testenv.Loopback(first) + "," + testenv.Loopback(second)}
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
 	secrets := t.TempDir()
 	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
 		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {

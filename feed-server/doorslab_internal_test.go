@@ -54,7 +54,8 @@ func newDoorsLab(t *testing.T, change ...func(*Config)) *doorsLab {
 	minio.Bucket(t, "archive")
 	l := &doorsLab{t: t, port: testenv.FreePort(t)}
 	registry := l.registry()
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"}, Instruments: registry.Instruments})
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: registry.Instruments})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
 	nats.Declare(t, "hub", registry)
 	l.sent = time.Now().UTC()
 	for instrument, value := range values {

@@ -7,8 +7,6 @@ package cli
 import (
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,12 +41,7 @@ func newWebStation(t *testing.T, change func(*wire.InstrumentEntry), flags ...st
 			Flags: append([]string{"--gateway", fmt.Sprint("north-", i), "--ports", fmt.Sprint(port)}, flags...)}))
 	}
 	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	secrets := testenv.CredentialsDir(t, minio.Root())
 	s.archive = []string{"--code", "hub", "--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
 	return s
 }

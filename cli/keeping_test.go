@@ -38,12 +38,7 @@ func TestTakeBackFromSenderToReader(t *testing.T) {
 	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive",
 		Instruments: []wire.InstrumentEntry{camera}})
 	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	secrets := testenv.CredentialsDir(t, minio.Root())
 	at := []string{"--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets}
 	feeds := testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats, Flags: at})
 	at = append(at, "--code", "hub", "--nats-servers", nats.URL())
@@ -122,12 +117,7 @@ func TestRefusedPurgeIsToldToNobody(t *testing.T) {
 	camera.Gateway = "north"
 	nats.Declare(t, "hub", testenv.Registry{Revision: 2, Instruments: []wire.InstrumentEntry{camera},
 		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Instruments: []string{"camera"}}}})
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	secrets := testenv.CredentialsDir(t, minio.Root())
 	at := []string{"--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets}
 	feeds := testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats, Flags: append([]string{"--base-url", "http://archive.example.org"}, at...)})
 	at = append(at, "--code", "hub", "--nats-servers", nats.URL())

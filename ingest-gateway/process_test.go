@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 )
 
@@ -49,20 +48,12 @@ func (l *lab) start(t *testing.T, o gatewayOptions) *gateway {
 	if o.dir == "" {
 		o.dir = t.TempDir()
 	}
-	secrets := t.TempDir()
-	for file, value := range map[string]string{
-		objectstore.FileAccessKeyID: l.minio.AccessKeyID, objectstore.FileSecretAccessKey: l.minio.SecretAccessKey,
-	} {
-		if err := os.WriteFile(filepath.Join(secrets, file), []byte(value), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	g := &gateway{t: t, name: o.name, dir: o.dir, flags: o.flags, log: filepath.Join(t.TempDir(), "log"), done: make(chan error, 1)}
 	g.http = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	args := append([]string{
 		"--site", l.site, "--pool", "north", "--gateway", o.name, "--data-dir", o.dir,
 		"--listen-http", g.http, "--ports", "10000-30000", "--log-level", "debug",
-		"--nats-servers", l.nats.URL(), "--s3-endpoint", l.minio.URL(), "--s3-bucket", l.bucket, "--s3-credentials-dir", secrets,
+		"--nats-servers", l.nats.URL(), "--s3-endpoint", l.minio.URL(), "--s3-bucket", l.bucket, "--s3-credentials-dir", testenv.CredentialsDir(t, l.minio.GatewayUser(t, l.bucket)),
 	}, o.flags...)
 	g.launch(args)
 	t.Cleanup(func() {

@@ -40,6 +40,7 @@ func (l *lab) newSite(t *testing.T, code string) *lab {
 	n.js = l.nats.JetStream(t)
 	testenv.CreateSite(t, n.js, code)
 	n.store = l.minio.Bucket(t, n.bucket)
+	l.minio.GatewayUser(t, n.bucket) // the store may be away when a gateway starts
 	var err error
 	if n.registry, err = n.js.KeyValue(t.Context(), wire.RegistryBucket(code)); err != nil {
 		t.Fatal(err)

@@ -63,12 +63,7 @@ func newLab(t *testing.T) *lab {
 	testenv.StartGateway(t, testenv.GatewayOptions{Site: site, NATS: server, MinIO: minio, Bucket: "archive",
 		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(instrument, testenv.FreePort(t))}})
 	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: site, NATS: server, MinIO: minio, Bucket: "archive"})
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	secrets := testenv.CredentialsDir(t, minio.Root())
 	l.flags = []string{"--code", site, "--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", server.URL()}
 	return l
 }

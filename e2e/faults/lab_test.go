@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -78,14 +77,8 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{}), cli: testenv.Program(t, "cli"), secrets: t.TempDir(), patience: patience, tryFor: time.Minute}
-	for file, value := range map[string]string{
-		objectstore.FileAccessKeyID: l.minio.AccessKeyID, objectstore.FileSecretAccessKey: l.minio.SecretAccessKey,
-	} {
-		if err := os.WriteFile(filepath.Join(l.secrets, file), []byte(value), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	l := &lab{t: t, nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{}), cli: testenv.Program(t, "cli"), patience: patience, tryFor: time.Minute}
+	l.secrets = testenv.CredentialsDir(t, l.minio.Root())
 	l.store, l.js = l.minio.Bucket(t, bucket), l.nats.JetStream(t)
 	testenv.CreateSite(t, l.js, site)
 	for _, name := range []string{"north", "south"} {

@@ -39,7 +39,7 @@ func StartArchivist(t testing.TB, o ArchivistOptions) *Archivist {
 	argv := []string{
 		buildProgram(t, dir, "archivist"), "--site", o.Site, "--pod", cmp.Or(o.Pod, "archivist-0"), "--scratch-dir", t.TempDir(), "--listen-http", a.http,
 		"--part-interval", "500ms",
-		"--nats-servers", cmp.Or(o.NATSServer, o.NATS.URL()), "--s3-endpoint", cmp.Or(o.S3Endpoint, o.MinIO.URL()), "--s3-bucket", o.Bucket, "--s3-credentials-dir", o.MinIO.credentials(t, dir),
+		"--nats-servers", cmp.Or(o.NATSServer, o.NATS.URL()), "--s3-endpoint", cmp.Or(o.S3Endpoint, o.MinIO.URL()), "--s3-bucket", o.Bucket, "--s3-credentials-dir", CredentialsDir(t, o.MinIO.Root()),
 	}
 	if o.MinIO.CA != nil {
 		argv = append(argv, "--s3-tls-dir", o.MinIO.CA.Dir(t, "archivist"))

@@ -1,7 +1,7 @@
 # `make help` explains every target. Everything costly is built once, into a cache outside the checkout
 # (go run ./hack/parts, SUBSTORM_CACHE), and shows its progress.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden fmt lint check-generated
+.PHONY: help demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden tidy fmt lint check-generated
 
 # Name of the benchmark in bench/ for `make bench`, nodes of the cluster for `make cluster-up`.
 NAME ?=
@@ -69,6 +69,9 @@ golden: ## Write golden files anew; then look at the diff: it is what the change
 	go test ./operator/plan ./charts ./cli/archive ./cli/status -update
 	go test ./internal/wire -golden
 
+tidy: ## Bring go.mod and go.sum of each module up to date
+	@for module in $$(go list -m -f '{{.Dir}}'); do go mod tidy -C "$$module" || exit; done
+
 fmt: ## Format Go code and sort imports
 	"$$($(PART) golangci-lint)" fmt
 
@@ -79,5 +82,5 @@ lint: ## Check the rules of the house (.golangci.yml) and the charts
 	@said=$$("$$($(PART) helm)" lint --strict --quiet charts/substorm*/ 2>&1); failed=$$?; \
 	echo "$$said" | sed '/^level=INFO /d; /^$$/d' >&2; exit $$failed
 
-check-generated: ## Fail where `make generate` or `go mod tidy` would change something
+check-generated: ## Fail where `make generate` or `make tidy` would change something
 	@./hack/check-generated.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails where `make generate` or `go mod tidy` would change something, and where a module gets other versions with go.work
+# Fails where `make generate` or `make tidy` would change something, and where a module gets other versions with go.work
 # than alone. Changes nothing itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,12 +27,12 @@ versions() { # FOLDER
 modules=$(go list -m -f '{{.Dir}}')
 for module in $modules; do
   if ! go mod tidy -C "$module" -diff; then
-    echo "run \`go mod tidy\` in $module and commit what it writes" >&2
+    echo "run \`make tidy\` and commit what it writes" >&2
     stale=1
     continue
   fi
   GOWORK=off versions "$module" >"$tmp/alone"
   versions "$module" >"$tmp/together"
-  diff -u "$tmp/alone" "$tmp/together" || { echo "with go.work, $module gets the versions marked +: \`go get\` them there, then run \`go mod tidy\` in each module" >&2; stale=1; }
+  diff -u "$tmp/alone" "$tmp/together" || { echo "with go.work, $module gets the versions marked +: \`go get\` them there, then run \`make tidy\`" >&2; stale=1; }
 done
 exit $stale

@@ -32,14 +32,14 @@ const (
 	mergesAtOnce  = 16
 	// staleWait is how long a replica that does not know a claim yet is given.
 	staleWait = 20 * time.Millisecond
-	// progressInterval is how often the log says how far the lister is.
+	// progressInterval is how often the log says how far it is.
 	progressInterval = 10 * time.Second
 	// Of the notices that no manifest lists yet.
 	readBatch = 256
 	readWait  = 500 * time.Millisecond
 )
 
-// ListerConfig says whose names.
+// ClaimRebuilderConfig says whose names.
 type ClaimRebuilderConfig struct {
 	Site      string
 	JetStream jetstream.JetStream
@@ -50,7 +50,7 @@ type ClaimRebuilderConfig struct {
 	Metrics *Metrics
 }
 
-// Lister sees to it that all names which the archive lists have their claims: where
+// ClaimRebuilder sees to it that all names which the archive lists have their claims: where
 // wire.NamesListedKey is not in the bucket, it makes them from the manifests, and the key
 // last. Nothing of it holds up the archive; what fails is logged and tried again.
 type ClaimRebuilder struct {

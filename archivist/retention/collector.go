@@ -152,18 +152,18 @@ func (r *Collector) Run(ctx context.Context) error {
 
 // Why removals wait.
 const (
-	waitHold    = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
-	waitClock   = "Clock"     // this gateway's clock and that of the NATS server do not agree
-	waitMirrors = "Mirrors"   // partners have not got what is due to expire, or not confirmed a purge
-	waitReaders = "Readers"   // readers learn where the pack's other members lie
-	waitLister  = "Unlisted"  // a pack holds what no manifest lists yet
-	waitDamage  = "Damaged"   // other members of a pack cannot be read, or are not where they should be
-	waitIndex   = "Index"     // the index is not kept now, and readers cannot be told
-	waitKept    = "Kept"      // something else in the archive still needs the object
-	waitFailed  = "Failed"    // the store, or JetStream, does not do what is asked
+	waitHold     = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
+	waitClock    = "Clock"     // this gateway's clock and that of the NATS server do not agree
+	waitMirrors  = "Mirrors"   // partners have not got what is due to expire, or not confirmed a purge
+	waitReaders  = "Readers"   // readers learn where the pack's other members lie
+	waitUnlisted = "Unlisted"  // a pack holds what no manifest lists yet
+	waitDamage   = "Damaged"   // other members of a pack cannot be read, or are not where they should be
+	waitIndex    = "Index"     // the index is not kept now, and readers cannot be told
+	waitKept     = "Kept"      // something else in the archive still needs the object
+	waitFailed   = "Failed"    // the store, or JetStream, does not do what is asked
 )
 
-var waitReasons = []string{waitHold, waitClock, waitMirrors, waitReaders, waitLister, waitDamage, waitIndex, waitKept, waitFailed}
+var waitReasons = []string{waitHold, waitClock, waitMirrors, waitReaders, waitUnlisted, waitDamage, waitIndex, waitKept, waitFailed}
 
 // waits says why a removal cannot be finished now.
 type waits struct {
@@ -404,7 +404,7 @@ func waitsFor(ctx context.Context, err error) *waits {
 	case errors.Is(err, index.ErrIncomplete):
 		return &waits{waitIndex, err}
 	case errors.Is(err, compact.ErrUnlisted):
-		return &waits{waitLister, err}
+		return &waits{waitUnlisted, err}
 	case errors.Is(err, pack.ErrDamaged), errors.Is(err, compact.ErrElsewhere), errors.Is(err, wire.ErrMalformed):
 		return &waits{waitDamage, err}
 	default:

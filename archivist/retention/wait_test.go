@@ -71,7 +71,7 @@ func TestWaits(t *testing.T) {
 		}
 		r := l.collector()
 		l.purge(r)
-		wait(r, waitLister)
+		wait(r, waitUnlisted)
 		l.Put(part, data)
 		mended(r)
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Strangers takes what unknown senders send.
-type Strangers interface {
+// UnknownSenders takes what unknown senders send.
+type UnknownSenders interface {
 	// Receive keeps what r holds, up to its end, as one object. Its receipt says
 	// that the object is safe; otherwise it returns why it is not kept.
 	Receive(ctx context.Context, r io.Reader, source netip.AddrPort, port uint16) (wire.Receipt, wire.Cause, error)
@@ -21,8 +21,8 @@ type Strangers interface {
 
 // How long an unknown sender may be silent, and send: the defaults of a way.
 const (
-	strangerIdle = time.Minute
-	strangerAge  = time.Hour
+	unknownIdle = time.Minute
+	unknownAge  = time.Hour
 )
 
 // quarantine receives one object of an unknown sender, where that is wanted, and
@@ -30,12 +30,12 @@ const (
 // edge may name a port that nobody listens on.
 func (c *connection) quarantine(refusal intake.Refusal) bool {
 	s := c.server
-	if s.cfg.Strangers == nil || refusal.Cause != wire.CauseUnknownSource || !s.ports.Has(c.port) ||
+	if s.cfg.UnknownSenders == nil || refusal.Cause != wire.CauseUnknownSource || !s.ports.Has(c.port) ||
 		s.cfg.Registry.Current().PortTLS(wire.ProtocolTCP, c.port) != "" {
 		return false
 	}
 	defer context.AfterFunc(s.ctx, c.interrupt)()
-	receipt, cause, err := s.cfg.Strangers.Receive(s.ctx, &stranger{c, time.Now().Add(strangerAge)}, c.source, c.port)
+	receipt, cause, err := s.cfg.UnknownSenders.Receive(s.ctx, &unknownSender{c, time.Now().Add(unknownAge)}, c.source, c.port)
 	if cause != "" {
 		s.cfg.Registry.Refusals.Note(refusal, wire.ProtocolTCP, c.port, c.source.Addr(), 1)
 		c.refuseUnreadAs(cause, err)
@@ -53,15 +53,15 @@ func (c *connection) refuseUnreadAs(cause wire.Cause, err error) {
 	c.refuse(wire.UnknownInstrument, cause, 0, err)
 }
 
-// stranger reads a connection until its sender ends, stalls, or is too old.
-type stranger struct {
+// unknownSender reads a connection until its sender ends, stalls, or is too old.
+type unknownSender struct {
 	c   *connection
 	end time.Time
 }
 
 // Read implements io.Reader.
-func (s *stranger) Read(b []byte) (int, error) {
-	_ = s.c.conn.SetReadDeadline(earlier(time.Now().Add(strangerIdle), s.end))
+func (s *unknownSender) Read(b []byte) (int, error) {
+	_ = s.c.conn.SetReadDeadline(earlier(time.Now().Add(unknownIdle), s.end))
 	if err := s.c.server.ctx.Err(); err != nil { // looked at after the deadline is set: interrupt moves it
 		return 0, err
 	}

@@ -92,6 +92,9 @@ func (n *NATSServer) programFlags(t testing.TB) []string {
 
 func (g *Gateway) answers() error { return ready(g.http) }
 
+// Metrics is the URL of its metrics.
+func (g *Gateway) Metrics() string { return "http://" + g.http + "/metrics" }
+
 // InstrumentTCP is an entry for objects on a port.
 func InstrumentTCP(name string, port int) wire.InstrumentEntry {
 	e := instrument(name)

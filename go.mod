@@ -49,6 +49,7 @@ require (
 	github.com/pires/go-proxyproto v0.15.0
 	github.com/secure-io/sio-go v0.3.1
 	github.com/synadia-io/orbit.go/jetstreamext v0.2.0
+	github.com/yuin/goldmark v1.8.7
 	golang.org/x/tools v0.50.0
 )
 

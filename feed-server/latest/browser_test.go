@@ -45,13 +45,13 @@ func TestSnippet(t *testing.T) {
 		}
 		t.Skip("no Chromium is installed: apt-get install chromium")
 	}
-	text, err := os.ReadFile("../../docs/latest.md")
+	text, err := os.ReadFile("../../docs/how-to/latest.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := snippet.FindSubmatch(text)
 	if found == nil || bytes.Count(found[1], []byte("\n")) != 10 {
-		t.Fatal("docs/latest.md has no snippet of ten lines")
+		t.Fatal("docs/how-to/latest.md has no snippet of ten lines")
 	}
 	l := newLab(t)
 	const pictures = 10

@@ -51,6 +51,7 @@ require (
 	github.com/synadia-io/orbit.go/jetstreamext v0.2.0
 	github.com/yuin/goldmark v1.8.7
 	golang.org/x/tools v0.50.0
+	mvdan.cc/sh/v3 v3.14.1
 )
 
 require (

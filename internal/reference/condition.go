@@ -117,6 +117,43 @@ func (c conditions) constant(spec *ast.ValueSpec, comment string) error {
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
+// Causes describes why data is refused, cut off or dropped: the constants of type Cause in a Go file, each with the comment beside it.
+func Causes(path string) (string, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+	if err != nil {
+		return "", err
+	}
+	var rows []string
+	for _, decl := range file.Decls {
+		group, ok := decl.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range group.Specs {
+			spec := spec.(*ast.ValueSpec)
+			kind, ok := spec.Type.(*ast.Ident)
+			if !ok || kind.Name != "Cause" {
+				continue
+			}
+			says := strings.TrimSpace(spec.Comment.Text())
+			if says == "" {
+				return "", fmt.Errorf("%s: constant %s has no comment, which is what the page of causes says of it: write one beside it", path, spec.Names[0].Name)
+			}
+			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				return "", err
+			}
+			rows = append(rows, row(code(text), cell(capital(says))))
+		}
+	}
+	if len(rows) == 0 {
+		return "", fmt.Errorf("%s has no constants of type Cause", path)
+	}
+	slices.Sort(rows)
+	return "# Causes\n\nWhy data is refused, cut off or dropped: in answers to senders, the ledger (`substorm archive ledger`), logs and metrics.\n\n" +
+		head("Cause", "Description") + strings.Join(rows, ""), nil
+}
+
 // kindsOf are the keys of golden files that hold statuses of a kind.
 var kindsOf = map[string]string{"sites": "Site", "ingestGateways": "IngestGateway", "instruments": "Instrument", "feeds": "Feed", "feedConsumers": "FeedConsumer"}
 

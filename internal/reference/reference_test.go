@@ -33,6 +33,14 @@ func TestReferenceConditions(t *testing.T) {
 	Check(t, root, "conditions.md", page)
 }
 
+func TestReferenceCauses(t *testing.T) {
+	page, err := Causes(filepath.Join(root, "internal", "wire", "receipt.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	Check(t, root, "causes.md", page)
+}
+
 func TestReferenceValues(t *testing.T) {
 	for _, chart := range []string{"substorm", "substorm-quickstart"} {
 		page, err := Values(filepath.Join(root, "charts", chart))

@@ -61,7 +61,7 @@ func newLab(t *testing.T) *lab {
 
 func (l *lab) archivist(pod string) *testenv.Archivist {
 	l.t.Helper()
-	return testenv.StartArchivist(l.t, testenv.ArchivistOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: "archive", Pod: pod, Flags: []string{"--part-interval", "300ms"}})
+	return testenv.StartArchivist(l.t, testenv.ArchivistOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: "archive", Pod: pod})
 }
 
 // send stores an object and announces it, as a gateway does.
@@ -164,30 +164,6 @@ func TestSuccessor(t *testing.T) {
 	l.send()
 	if third := l.holder(second); third != first {
 		t.Errorf("%q holds the lease, and only %q runs", third, first)
-	}
-	l.listed()
-}
-
-// A gateway that still does the archivist's work and an archivist never do it both: they ask
-// for the same lease.
-func TestBesideAGateway(t *testing.T) {
-	l := newLab(t)
-	gateway := testenv.StartGateway(t, testenv.GatewayOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: "archive", Flags: []string{"--part-interval", "300ms"}})
-	l.send()
-	l.listed()
-	if holder := l.holder(""); holder != "north-0" {
-		t.Fatalf("%q holds the lease", holder)
-	}
-	l.archivist("archivist-a")
-	l.send()
-	l.listed()
-	if holder := l.holder(""); holder != "north-0" {
-		t.Errorf("%q took the lease of a gateway that works", holder)
-	}
-	gateway.Stop()
-	l.send()
-	if holder := l.holder("north-0"); holder != "archivist-a" {
-		t.Errorf("%q holds the lease", holder)
 	}
 	l.listed()
 }

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/cli/archive"
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/sender"
@@ -43,14 +42,10 @@ func newStation(t *testing.T) *station {
 	small.MaxObjectSize = 1000
 	spectra := testenv.InstrumentTCP("spectra", s.spectra)
 	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
-	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
+	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive",
 		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP("camera", s.camera), testenv.InstrumentUDP("mag", s.mag), small, spectra}})
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: s.minio.AccessKeyID, objectstore.FileSecretAccessKey: s.minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive"})
+	secrets := testenv.CredentialsDir(t, s.minio.Root())
 	s.archive = []string{"--code", "hub", "--s3-endpoint", s.minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
 	return s
 }

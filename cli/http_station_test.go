@@ -7,8 +7,6 @@ package cli
 import (
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,14 +38,10 @@ func newWebStation(t *testing.T, change func(*wire.InstrumentEntry), flags ...st
 	change(&sky)
 	for i, port := range s.ports {
 		s.gateways = append(s.gateways, testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{sky},
-			Flags: append([]string{"--gateway", fmt.Sprint("north-", i), "--ports", fmt.Sprint(port), "--part-interval", "500ms"}, flags...)}))
+			Flags: append([]string{"--gateway", fmt.Sprint("north-", i), "--ports", fmt.Sprint(port)}, flags...)}))
 	}
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	secrets := testenv.CredentialsDir(t, minio.Root())
 	s.archive = []string{"--code", "hub", "--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
 	return s
 }

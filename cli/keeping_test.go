@@ -35,14 +35,10 @@ func TestTakeBackFromSenderToReader(t *testing.T) {
 	port := testenv.FreePort(t)
 	camera := testenv.InstrumentTCP("camera", port)
 	camera.Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive",
 		Instruments: []wire.InstrumentEntry{camera}})
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	secrets := testenv.CredentialsDir(t, minio.Root())
 	at := []string{"--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets}
 	feeds := testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats, Flags: at})
 	at = append(at, "--code", "hub", "--nats-servers", nats.URL())
@@ -115,17 +111,13 @@ func TestRefusedPurgeIsToldToNobody(t *testing.T) {
 	store := minio.Bucket(t, "archive")
 	camera := testenv.InstrumentTCP("camera", testenv.FreePort(t))
 	camera.Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"},
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive",
 		Instruments: []wire.InstrumentEntry{camera}})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
 	camera.Gateway = "north"
 	nats.Declare(t, "hub", testenv.Registry{Revision: 2, Instruments: []wire.InstrumentEntry{camera},
 		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Instruments: []string{"camera"}}}})
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	secrets := testenv.CredentialsDir(t, minio.Root())
 	at := []string{"--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets}
 	feeds := testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats, Flags: append([]string{"--base-url", "http://archive.example.org"}, at...)})
 	at = append(at, "--code", "hub", "--nats-servers", nats.URL())

@@ -60,6 +60,7 @@ func newSampledSite(t *testing.T, channels ...string) *sampledSite {
 	s := &sampledSite{t: t, nats: nats, to: testenv.Loopback(port), path: testenv.Loopback(path)}
 	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{spectra},
 		Flags: []string{"--ports", fmt.Sprintf("%d-%d", port, path-1), "--path-port", fmt.Sprint(path)}})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
 	spectra.Gateway = "north"
 	s.registry = testenv.Registry{Revision: 1, Instruments: []wire.InstrumentEntry{spectra},
 		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Instruments: []string{"spectra"}}},

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/sender"
@@ -46,15 +45,11 @@ func newPair(t *testing.T) *pair {
 	spectra.Ways = append(spectra.Ways, other)
 	start := func(port int, name string) *testenv.Gateway {
 		return testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{spectra},
-			Flags: []string{"--gateway", name, "--ports", fmt.Sprint(port), "--part-interval", "500ms"}})
+			Flags: []string{"--gateway", name, "--ports", fmt.Sprint(port)}})
 	}
 	p := &pair{nats: nats, one: start(first, "north-0"), two: start(second, "north-1"), to: testenv.Loopback(first) + "," + testenv.Loopback(second)}
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	secrets := testenv.CredentialsDir(t, minio.Root())
 	p.archive = []string{"--code", "hub", "--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
 	return p
 }

@@ -31,6 +31,7 @@ func TestSendTLS(t *testing.T) {
 	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive",
 		Instruments: []wire.InstrumentEntry{camera, spectra},
 		Flags:       []string{"--tls-dir", server.Dir(t, "gateway"), "--client-ca-dir", field.Dir(t, "unused")}})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
 
 	dir := t.TempDir()
 	var files []string

@@ -41,9 +41,8 @@ func TestUsers(t *testing.T) {
 	mag, spectra := testenv.InstrumentUDP("mag", testenv.FreePort(t)), testenv.InstrumentTCP("spectra", testenv.FreePort(t))
 	spectra.Ways = []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: spectra.Ways[0].Port, IdleTimeoutMillis: 60_000, MaxAgeMillis: 60_000, UploadExpiryMillis: 60_000}}
 	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{mag, spectra},
-		Flags: append(as(plan.GatewayUser(site, "north")), "--without-archivist")})
-	a := testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Pod: "archivist-0",
-		Flags: append(as(plan.ArchivistUser(site)), "--part-interval", "300ms")})
+		Flags: as(plan.GatewayUser(site, "north"))})
+	a := testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: as(plan.ArchivistUser(site))})
 	for life := range 2 {
 		datagrams, err := net.Dial("udp", testenv.Loopback(int(mag.Ways[0].Port)))
 		if err != nil {

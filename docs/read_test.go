@@ -16,7 +16,7 @@ import (
 
 	"github.com/yuin/goldmark/ast"
 
-	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/minioadmin"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/sender"
@@ -83,14 +83,10 @@ func TestReadAndSend(t *testing.T) {
 	testenv.CreateSite(t, nats.JetStream(t), site)
 	minio.Bucket(t, bucket)
 	port, telemetry := testenv.FreePort(t), testenv.FreePort(t)
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: site, NATS: nats, MinIO: minio, Bucket: bucket, Flags: []string{"--part-interval", "1s"},
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: site, NATS: nats, MinIO: minio, Bucket: bucket,
 		Instruments: []wire.InstrumentEntry{public("allsky-1", port), public("keogram", port), public("mag-1", port), public("mag-2", port), boulder(telemetry)}})
-	secrets := t.TempDir()
-	for name, value := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(value), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: site, NATS: nats, MinIO: minio, Bucket: bucket, Pod: "archivist-0", Flags: []string{"--part-interval", "1s"}})
+	secrets := testenv.CredentialsDir(t, minioadmin.User{AccessKeyID: minio.AccessKeyID, SecretAccessKey: minio.SecretAccessKey})
 	feedServer := testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: site, NATS: nats,
 		Flags: []string{"--s3-endpoint", minio.URL(), "--s3-bucket", bucket, "--s3-credentials-dir", secrets}})
 

@@ -89,6 +89,7 @@ func TestWithoutUs(t *testing.T) {
 	tcp, udp := testenv.FreePort(t), testenv.FreePort(t)
 	gateway := testenv.StartGateway(t, testenv.GatewayOptions{Site: siteCode, NATS: nats, MinIO: minio, Bucket: bucket,
 		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(camera, tcp), testenv.InstrumentUDP(magnetometer, udp)}})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: siteCode, NATS: nats, MinIO: minio, Bucket: bucket})
 
 	frames, lines := observations(t)
 	small := filepath.Join(t.TempDir(), "small.pgm")

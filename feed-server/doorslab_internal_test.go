@@ -10,8 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +52,8 @@ func newDoorsLab(t *testing.T, change ...func(*Config)) *doorsLab {
 	minio.Bucket(t, "archive")
 	l := &doorsLab{t: t, port: testenv.FreePort(t)}
 	registry := l.registry()
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: []string{"--part-interval", "500ms"}, Instruments: registry.Instruments})
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: registry.Instruments})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
 	nats.Declare(t, "hub", registry)
 	l.sent = time.Now().UTC()
 	for instrument, value := range values {
@@ -127,12 +126,7 @@ func (l *doorsLab) send(instrument, name, body string) sentObject {
 // start runs the feed server.
 func (l *doorsLab) start(nats *testenv.NATSServer, minio *testenv.MinIOServer, change ...func(*Config)) {
 	l.t.Helper()
-	secrets := l.t.TempDir()
-	for file, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, file), []byte(text), 0o600); err != nil {
-			l.t.Fatal(err)
-		}
-	}
+	secrets := testenv.CredentialsDir(l.t, minio.Root())
 	var log bytes.Buffer
 	cfg := Config{
 		Site: "hub", Pod: "feed-server-0", Listen: "127.0.0.1:0", ListenHTTP: "127.0.0.1:0", NATS: stream.Config{Servers: []string{nats.URL()}},

@@ -299,7 +299,7 @@ func TestBucketsAreLost(t *testing.T) {
 	mag, camera := tcpInstrument("mag", udpPort), httpInstrument("camera", httpPort)
 	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
 	mag.SegmentAgeMillis = 300
-	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "500ms"}})
+	g := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, g.name, l.declare(t, mag, camera))
 	awaitListening(t, httpPort)
 	running, stop := context.WithCancel(t.Context())

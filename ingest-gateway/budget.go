@@ -24,9 +24,6 @@ const (
 	// telemetryShare is the part of the budget that is telemetry's: a flood of
 	// objects must not crowd out datagrams, whose senders cannot wait.
 	telemetryShare = 4
-	// archiveShare is the part of the budget that is for what the archivist
-	// remembers; every gateway that may become the archivist keeps it free.
-	archiveShare = 8
 	// packsShare is the part of the budget that is kept for packs: where a burst of
 	// small objects has filled all slabs, copying them into packs frees these.
 	packsShare = 16
@@ -50,20 +47,11 @@ type limits struct {
 	// budget in bytes for what is received and not yet safe.
 	budget      int64
 	connections int64
-	// withoutArchivist: none of the budget is kept for an archivist.
-	withoutArchivist bool
 }
 
 func (l limits) telemetry() int64 { return l.budget / telemetryShare }
 func (l limits) packs() int64     { return l.budget / packsShare }
-func (l limits) objects() int64   { return l.budget - l.telemetry() - l.archive() - l.packs() }
-
-func (l limits) archive() int64 {
-	if l.withoutArchivist {
-		return 0
-	}
-	return l.budget / archiveShare
-}
+func (l limits) objects() int64   { return l.budget - l.telemetry() - l.packs() }
 
 // memoryLimits returns the limits, and makes the heap respect the control
 // group's. Budget is the one that was asked for, or 0.
@@ -72,7 +60,7 @@ func memoryLimits(budget int64) limits {
 }
 
 // limitsUnder returns the limits under a memory limit in bytes, or 0 for none.
-// The budget is that of objects, telemetry and the archivist together.
+// The budget is that of objects, packs and telemetry together.
 func limitsUnder(limit, budget int64) limits {
 	l := limits{budget: unlimitedBudget, connections: tcp.DefaultMaxConnections}
 	if limit > 0 {

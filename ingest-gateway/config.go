@@ -36,9 +36,6 @@ type Config struct {
 	// TLSDir has the certificate that senders see (tls.crt, tls.key), ClientCADir
 	// the authorities of theirs (ca.crt); both may be empty.
 	TLSDir, ClientCADir string
-	// ForwardNetworks are those to which copies for old servers may go beside public
-	// addresses.
-	ForwardNetworks []netip.Prefix
 	// EdgePort takes connections of the proxies in EdgeSources, by the PROXY
 	// protocol; 0 for none.
 	EdgePort    uint16
@@ -69,21 +66,6 @@ type Config struct {
 	Replica ReplicaConfig
 	// DrainTimeout is how long what was begun may take to finish.
 	DrainTimeout time.Duration
-	// WithoutArchivist leaves the archivist's work, and the fields that follow, to the
-	// archivist program.
-	WithoutArchivist bool
-	// ObservationRetention and NoticeRetention are how long archived messages
-	// stay on the base streams.
-	ObservationRetention, NoticeRetention time.Duration
-
-	// PartInterval is how often manifest parts are closed; 0 means each minute.
-	PartInterval time.Duration
-	// CompactAfter is how long after its end a day is compacted, CompactGrace how
-	// long what that replaces stays; 0 means a day each.
-	CompactAfter, CompactGrace time.Duration
-	// ScrubRate is how many bytes a second of the archive are compared with their
-	// digests; negative: none.
-	ScrubRate int64
 
 	// LogLevel is debug, info, warn or error; Log gets the lines.
 	LogLevel string
@@ -134,8 +116,8 @@ func (c *Config) check() error {
 	if c.Replica.Listen != "" && (c.Replica.TLSDir == "" || c.Replica.After <= 0) {
 		errs = append(errs, errors.New("--replica-listen needs --replica-tls-dir, and --replica-after must be positive"))
 	}
-	if c.DrainTimeout <= 0 || c.ObservationRetention <= 0 || c.NoticeRetention <= 0 {
-		errs = append(errs, errors.New("--drain-timeout, --observation-retention and --notice-retention must be positive"))
+	if c.DrainTimeout <= 0 {
+		errs = append(errs, errors.New("--drain-timeout must be positive"))
 	}
 	return errors.Join(errs...)
 }

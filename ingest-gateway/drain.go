@@ -21,8 +21,7 @@ const (
 // drain finishes what was begun: first the pod is not ready, a little later it
 // takes no more, and what is not done after the drain timeout is reset.
 //
-// unsettle ends what only changes things, the archivist among it: another
-// gateway takes the lease meanwhile.
+// unsettle ends what only changes things.
 func (g *gateway) drain(unsettle func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.DrainTimeout)
 	defer cancel()

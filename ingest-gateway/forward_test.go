@@ -80,7 +80,7 @@ func (s *rtemp) holds(objects [][]byte) (bool, string) {
 	return i == len(objects), fmt.Sprintf("%d of %d objects in %d pieces", i, len(objects), len(s.pieces))
 }
 
-// An old server hangs without reading, and the gateway that sends it the copy is
+// An old server hangs without reading, and the archivist that sends it the copy is
 // killed. Senders get their receipts all the while, and in the end the old server
 // has what they sent, byte for byte and in order. So does the legacy tree.
 func TestForwardBehindTheReceipt(t *testing.T) {
@@ -92,12 +92,16 @@ func TestForwardBehindTheReceipt(t *testing.T) {
 	camera.Station, camera.Naming = "rank", "{year}/{month}/{day}/{station}_{hour}{minute}{second}.{millisecond}-{digest:8}.jpg"
 	camera.Forward = &wire.ForwardEntry{Address: old.listener.Addr().String(), Protocol: wire.ProtocolTCP, Until: time.Now().Add(time.Hour)}
 	revision := l.declare(t, camera)
-	holder := l.start(t, gatewayOptions{name: "north-0", flags: []string{"--part-interval", "500ms", "--forward-networks", "127.0.0.0/8"}})
-	holder.awaitReady()
-	await(t, "it is the archivist", func() (bool, string) {
-		s, err := l.gatewayStatus(t, holder.name)
-		return err == nil && s.Archivist, fmt.Sprint(s, err)
-	})
+	g := l.start(t, gatewayOptions{})
+	g.awaitReady()
+	l.awaitRevision(t, g.name, revision)
+	backlog := func(want string) func() (bool, string) {
+		return func() (bool, string) {
+			_, text := get(l.archivist.URL("/metrics"))
+			v := seriesOf(text, `substorm_forward_backlog_items{instrument="camera"}`)
+			return v == want, v
+		}
+	}
 	var objects [][]byte
 	send := func(sizes ...int) {
 		for _, size := range sizes {
@@ -114,19 +118,11 @@ func TestForwardBehindTheReceipt(t *testing.T) {
 	for range 20 {
 		send(1000)
 	}
-	await(t, "the backlog is in the metrics", func() (bool, string) {
-		v := holder.metric(`substorm_forward_backlog_items{instrument="camera"}`)
-		return v == "21", v
-	})
-	holder.kill()
-	next := l.start(t, gatewayOptions{name: "north-1", flags: []string{"--part-interval", "500ms", "--forward-networks", "127.0.0.0/8"}})
-	next.awaitReady()
-	l.awaitRevision(t, next.name, revision)
+	await(t, "the backlog is in the metrics", backlog("21"))
+	l.archivist.Kill()
+	l.archivist = l.newArchivist("archivist-1")
 	send(2000, 300_000)
-	await(t, "it sends the copy", func() (bool, string) {
-		v := next.metric(`substorm_forward_backlog_items{instrument="camera"}`)
-		return v == "23", v
-	})
+	await(t, "its successor sends the copy", backlog("23"))
 	old.hold.Unlock()
 	await(t, "the old server has all", func() (bool, string) { return old.holds(objects) })
 	await(t, "the archive lists all", func() (bool, string) {
@@ -178,7 +174,7 @@ func TestForwardedLines(t *testing.T) {
 	sensor.RepeatWindowMillis = 0
 	sensor.Forward = &wire.ForwardEntry{Address: old.listener.Addr().String(), Protocol: wire.ProtocolTCP, Until: time.Now().Add(time.Hour)}
 	revision := l.declare(t, sensor)
-	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "500ms", "--forward-networks", "127.0.0.0/8"}})
+	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
 	l.awaitRevision(t, g.name, revision)
 	var text bytes.Buffer

@@ -96,8 +96,7 @@ func TestKillWithObjectsInFlight(t *testing.T) {
 	l := newLab(t)
 	port := testenv.FreePort(t)
 	l.declare(t, framed("camera", port, wire.FramingLengthPrefixed))
-	flags := []string{"--part-interval", "500ms"}
-	g := l.start(t, gatewayOptions{flags: flags})
+	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
 
 	var left [senders][][]byte
@@ -134,7 +133,7 @@ func TestKillWithObjectsInFlight(t *testing.T) {
 		t.Fatalf("%d of %d objects have no receipt: the kill was not amid them", again, senders*each)
 	}
 
-	g = l.start(t, gatewayOptions{dir: g.dir, flags: flags})
+	g = l.start(t, gatewayOptions{dir: g.dir})
 	for s := range left {
 		wg.Go(func() {
 			newDialog(t, port).conn.Close() // the port is open

@@ -96,16 +96,12 @@ func TestWholeHouse(t *testing.T) {
 	magnetometer.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
 	revision := l.declare(t, tcpInstrument("camera", tcpPort), magnetometer)
 	g := l.start(t, gatewayOptions{flags: []string{
-		"--part-interval", "500ms", "--nats-inbox-prefix", "_INBOX_north",
+		"--nats-inbox-prefix", "_INBOX_north",
 		"--nats-credentials", l.nats.UserCreds(t, jwt.Permissions{}),
 		"--nats-tls-dir", l.nats.CA.Dir(t, "client"), "--s3-tls-dir", l.minio.CA.Dir(t, "client"),
 	}})
 	g.awaitReady()
 	l.awaitRevision(t, g.name, revision)
-	await(t, "it is the archivist", func() (bool, string) {
-		s, err := l.gatewayStatus(t, g.name)
-		return err == nil && s.Archivist, fmt.Sprint(s, err)
-	})
 
 	object := random(1, 70_000)
 	mustSend(t, tcpPort, object)

@@ -144,7 +144,7 @@ func TestRepeatAfterNineDays(t *testing.T) {
 		r := l.archivedAt(t, *object, time.Now().UTC().AddDate(0, 0, -ago))
 		old[r.Digest] = r.Key
 	}
-	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "300ms"}})
+	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
 	l.awaitRevision(t, g.name, revision)
 	mustSend(t, port, nine)

@@ -93,7 +93,7 @@ func TestHiccups(t *testing.T) {
 	l := newLab(t)
 	port := testenv.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
-	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "500ms"}})
+	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
 	lasts := outageLasts(t)
 	want := map[wire.Digest]int{}

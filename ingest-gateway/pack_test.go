@@ -195,7 +195,7 @@ func TestPacksKilled(t *testing.T) {
 			l := newLab(t)
 			port := testenv.FreePort(t)
 			revision := l.declare(t, swarming(port, acknowledge))
-			o := gatewayOptions{dir: t.TempDir(), flags: []string{"--part-interval", "500ms"}}
+			o := gatewayOptions{dir: t.TempDir()}
 			g := l.start(t, o)
 			g.awaitReady()
 			l.awaitRevision(t, g.name, revision)

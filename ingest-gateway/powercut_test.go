@@ -54,6 +54,7 @@ func (h *house) volume() string { return filepath.Join(h.root, "volume") }
 func (h *house) cutPower(t *testing.T, g *gateway) {
 	t.Helper()
 	g.kill()
+	h.archivist.Kill()
 	h.nats.Kill()
 	h.minio.Kill()
 	const never = "never-synced"
@@ -187,7 +188,7 @@ func TestPowerCut(t *testing.T) {
 			mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(f.udp), Channel: "raw"}}
 			mag.SegmentAgeMillis = 1000
 			revision := h.declare(t, camera, mag)
-			o := gatewayOptions{dir: h.volume(), flags: []string{"--part-interval", "500ms", "--log-level", "info"}}
+			o := gatewayOptions{dir: h.volume(), flags: []string{"--log-level", "info"}}
 			g := h.start(t, o)
 			g.awaitReady()
 			h.awaitRevision(t, g.name, revision)
@@ -198,6 +199,7 @@ func TestPowerCut(t *testing.T) {
 			h.bootAnew(t)
 			h.nats.Start()
 			h.minio.Start()
+			h.archivist.Start()
 			g = h.start(t, o)
 			g.awaitReady()
 			before := len(f.objects)

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 )
 
@@ -37,29 +36,24 @@ type gatewayOptions struct {
 	flags     []string
 }
 
-// start starts a gateway on a volume and waits until it answers.
+// start starts a gateway on a volume, and the Site's archivist with the first.
 func (l *lab) start(t *testing.T, o gatewayOptions) *gateway {
 	t.Helper()
+	if l.archivist == nil {
+		l.archivist = l.newArchivist("archivist-0")
+	}
 	if o.name == "" {
 		o.name = "north-0"
 	}
 	if o.dir == "" {
 		o.dir = t.TempDir()
 	}
-	secrets := t.TempDir()
-	for file, value := range map[string]string{
-		objectstore.FileAccessKeyID: l.minio.AccessKeyID, objectstore.FileSecretAccessKey: l.minio.SecretAccessKey,
-	} {
-		if err := os.WriteFile(filepath.Join(secrets, file), []byte(value), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	g := &gateway{t: t, name: o.name, dir: o.dir, flags: o.flags, log: filepath.Join(t.TempDir(), "log"), done: make(chan error, 1)}
 	g.http = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	args := append([]string{
 		"--site", l.site, "--pool", "north", "--gateway", o.name, "--data-dir", o.dir,
-		"--listen-http", g.http, "--ports", "10000-30000", "--log-level", "debug", "--part-interval", "1s",
-		"--nats-servers", l.nats.URL(), "--s3-endpoint", l.minio.URL(), "--s3-bucket", l.bucket, "--s3-credentials-dir", secrets,
+		"--listen-http", g.http, "--ports", "10000-30000", "--log-level", "debug",
+		"--nats-servers", l.nats.URL(), "--s3-endpoint", l.minio.URL(), "--s3-bucket", l.bucket, "--s3-credentials-dir", testenv.CredentialsDir(t, l.minio.GatewayUser(t, l.bucket)),
 	}, o.flags...)
 	g.launch(args)
 	t.Cleanup(func() {
@@ -128,8 +122,10 @@ func (g *gateway) readLog() string {
 }
 
 // get returns what an HTTP path answers.
-func (g *gateway) get(path string) (int, string) {
-	resp, err := http.Get("http://" + g.http + path)
+func (g *gateway) get(path string) (int, string) { return get("http://" + g.http + path) }
+
+func get(url string) (int, string) {
+	resp, err := http.Get(url)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -141,6 +137,11 @@ func (g *gateway) get(path string) (int, string) {
 // metric returns the value of a series, as /metrics spells it; "" without it.
 func (g *gateway) metric(series string) string {
 	_, text := g.get("/metrics")
+	return seriesOf(text, series)
+}
+
+// seriesOf returns the value of a series in what /metrics answers; "" without it.
+func seriesOf(text, series string) string {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, series+" "); ok {
 			return strings.TrimSpace(value)

@@ -171,7 +171,7 @@ func TestUploadOfWhatIsGone(t *testing.T) {
 	l := newLab(t)
 	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
-	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "100ms"}})
+	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
 	awaitListening(t, port)
 	for i, c := range []struct {
@@ -203,7 +203,7 @@ func TestRepeatClosesDamage(t *testing.T) {
 	l := newLab(t)
 	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
-	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "100ms"}})
+	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
 	awaitListening(t, port)
 	object := random(1, 300_000)
@@ -245,7 +245,7 @@ func (l *lab) removed(t *testing.T, acknowledge, by string) (port int, object []
 	e := httpInstrument("camera", port)
 	e.Acknowledge = acknowledge
 	l.declare(t, e)
-	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "100ms"}})
+	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
 	awaitListening(t, port)
 	object = random(1, 300_000)

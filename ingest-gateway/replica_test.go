@@ -30,7 +30,7 @@ func newPair(t *testing.T, after string) *pair {
 	options := func(name, node string) gatewayOptions {
 		return gatewayOptions{name: name, dir: t.TempDir(), flags: []string{
 			"--node", node, "--pod-ip", "127.0.0.1", "--replica-listen", fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)),
-			"--replica-tls-dir", p.tls, "--replica-after", after, "--part-interval", "500ms",
+			"--replica-tls-dir", p.tls, "--replica-after", after,
 		}}
 	}
 	p.ownerO, p.peerO = options("north-0", "node-a"), options("north-1", "node-b")

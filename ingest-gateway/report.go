@@ -118,8 +118,8 @@ func (r *reporter) reportGateway(ctx context.Context) error {
 		Node: g.cfg.Node, Address: g.cfg.PodIP, Volume: g.volume.id,
 		StartedAt: g.startedAt, ReportedAt: time.Now().UTC(),
 		Revision: s.Revision, Datapath: datapath, Problems: s.Problems,
-		Draining: g.health.draining.Load(), Archivist: g.isArchivist.Load(),
-		Spool: g.spoolStatus(), Stopped: r.stopped, Unwritten: r.unwritten,
+		Draining: g.health.draining.Load(),
+		Spool:    g.spoolStatus(), Stopped: r.stopped, Unwritten: r.unwritten,
 	}
 	g.addCopies(&status)
 	return r.putGateway(ctx, status)

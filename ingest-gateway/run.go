@@ -12,14 +12,12 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/archivist/worker"
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
@@ -61,13 +59,11 @@ type gateway struct {
 	messages *stream.Committer
 	pool     *memory.Pool
 	packs    *memory.Pool
-	// archiveMemory is what the archivist may remember, in bytes.
-	archiveMemory int64
-	archive       *store.Archive
-	spool         *spool.Spool
-	replicas      *replicas
-	registry      *intake.Registry
-	names         *names.Names
+	archive  *store.Archive
+	spool    *spool.Spool
+	replicas *replicas
+	registry *intake.Registry
+	names    *names.Names
 	// certificates are nil where the pool has none.
 	certificates *certificate.Files
 	// edge is nil where no proxy is believed.
@@ -84,8 +80,6 @@ type gateway struct {
 	commands  *command.Hub
 	// path is nil where the way to the pool is not measured.
 	path *stamp.Reflector
-
-	isArchivist atomic.Bool
 }
 
 // Run receives until ctx ends, then drains and returns nil. Errors are those
@@ -143,8 +137,6 @@ func (g *gateway) open(ctx context.Context) (err error) {
 	if cfg.MaxConnections > 0 {
 		limits.connections = cfg.MaxConnections
 	}
-	limits.withoutArchivist = cfg.WithoutArchivist
-	g.archiveMemory = limits.archive()
 	if err := g.openMemory(limits); err != nil {
 		return err
 	}
@@ -286,9 +278,6 @@ func (g *gateway) run(ctx context.Context) error {
 	room(alive, "quarantine", g.strangers.Run)
 	room(alive, "commands", func(ctx context.Context) error { g.commands.Run(ctx, g.js); return nil })
 	room(alive, "path", g.path.Run)
-	if !g.cfg.WithoutArchivist {
-		room(steady, "archivist", g.archivist)
-	}
 	room(steady, "health", g.seekBackends)
 	g.log.Info("receiving", "site", g.cfg.Site, "pool", g.cfg.Pool, "http", g.http.Address(),
 		"ports", fmt.Sprintf("%d-%d", g.cfg.FirstPort, g.cfg.LastPort), "memoryBudget", g.pool.Stats().Budget)
@@ -302,29 +291,6 @@ func (g *gateway) run(ctx context.Context) error {
 	end()
 	rooms.Wait()
 	return errors.Join(err, g.finish())
-}
-
-// archivist does what one gateway of the Site does for all, while it holds the
-// lease for that.
-func (g *gateway) archivist(ctx context.Context) error {
-	return worker.Run(ctx, worker.Config{
-		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
-		JetStream: g.js, Store: g.objects,
-		Settings:     func(name string) (wire.InstrumentEntry, bool) { return g.registry.Current().Entry(name) },
-		Declared:     func() ([]wire.InstrumentEntry, bool) { return g.registry.Current().Entries() },
-		Unread:       func(name string) bool { return g.registry.Current().Unread(name) },
-		Live:         g.registry.Live,
-		PartInterval: g.cfg.PartInterval,
-		CompactAfter: g.cfg.CompactAfter, CompactGrace: g.cfg.CompactGrace, ScrubRate: g.cfg.ScrubRate,
-		ObservationRetention: g.cfg.ObservationRetention, NoticeRetention: g.cfg.NoticeRetention,
-		ForwardNetworks: g.cfg.ForwardNetworks,
-		Memory:          g.archiveMemory, ScratchDir: filepath.Join(g.cfg.DataDir, "segments"),
-		Holding: func(held bool) {
-			g.isArchivist.Store(held)
-			g.reporter.soon()
-		},
-		Log: g.log, Metrics: g.metrics,
-	})
 }
 
 // listen opens and closes ports as a snapshot says, and returns the problems by

@@ -15,6 +15,7 @@ import (
 
 // lab is a Site: real servers, its streams and buckets, and its registry.
 type lab struct {
+	t        *testing.T
 	nats     *testenv.NATSServer
 	minio    *testenv.MinIOServer
 	js       jetstream.JetStream
@@ -24,6 +25,8 @@ type lab struct {
 	registry jetstream.KeyValue
 	entries  map[string]wire.InstrumentEntry
 	revision int64
+	// archivist works for the Site from its first gateway on.
+	archivist *testenv.Archivist
 }
 
 func newLab(t *testing.T) *lab {
@@ -33,15 +36,24 @@ func newLab(t *testing.T) *lab {
 // newSite is another Site on the same servers.
 func (l *lab) newSite(t *testing.T, code string) *lab {
 	t.Helper()
-	n := &lab{nats: l.nats, minio: l.minio, site: code, bucket: "archive-" + code, entries: map[string]wire.InstrumentEntry{}}
+	n := &lab{t: t, nats: l.nats, minio: l.minio, site: code, bucket: "archive-" + code, entries: map[string]wire.InstrumentEntry{}}
 	n.js = l.nats.JetStream(t)
 	testenv.CreateSite(t, n.js, code)
 	n.store = l.minio.Bucket(t, n.bucket)
+	l.minio.GatewayUser(t, n.bucket) // the store may be away when a gateway starts
 	var err error
 	if n.registry, err = n.js.KeyValue(t.Context(), wire.RegistryBucket(code)); err != nil {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// newArchivist starts an archivist, which ends with the lab.
+func (l *lab) newArchivist(pod string) *testenv.Archivist {
+	l.t.Helper()
+	return testenv.StartArchivist(l.t, testenv.ArchivistOptions{
+		Site: l.site, NATS: l.nats, MinIO: l.minio, Bucket: l.bucket, Pod: pod, Flags: []string{"--forward-networks", "127.0.0.0/8"},
+	})
 }
 
 // tcpInstrument is an entry with one way in over TCP.

@@ -185,7 +185,7 @@ func TestUploadProtocol(t *testing.T) {
 	e := httpInstrument("camera", port)
 	e.MaxObjectSize = 64 << 20
 	l.declare(t, e)
-	g := l.start(t, gatewayOptions{flags: []string{"--part-interval", "500ms"}})
+	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
 	awaitListening(t, port)
 	base := in(port, "camera", "")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/archivist/damage"
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/failedpacks"
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -171,8 +172,8 @@ func (g *collector) condemn(ctx context.Context, d *doom, key string, is listedP
 	return nil
 }
 
-// execute removes those packs of which nothing is missing elsewhere. A pack that a
-// manifest names by now stays: its lines, and those of other packs, count on it.
+// execute removes those packs of which nothing is missing elsewhere, and those that a gateway
+// could not store, as far as it knows. A pack that a manifest names by now stays: its lines, and those of other packs, count on it.
 func (g *collector) execute(ctx context.Context, d *doom) error {
 	if len(d.packs) == 0 {
 		return nil
@@ -219,6 +220,14 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 	if err != nil {
 		return err
 	}
+	failed, err := failedpacks.Read(ctx, g.cfg.JetStream, g.cfg.Site)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(d.members, func(id manifest.IDHash, pack string) bool {
+		_, listed := d.repeats[id]
+		return failed[pack] && !listed
+	})
 	err = g.originals(ctx, d)
 	if errors.Is(err, errNames) {
 		g.cfg.Log.Warn("packs that no manifest names stay for now", "day", g.day, "packs", len(d.packs), "error", err)

@@ -121,6 +121,40 @@ func TestUnlistedMembersStay(t *testing.T) {
 	}
 }
 
+// A pack of which its gateway says that it could not store it is removed, and what it holds is
+// not announced. What another gateway says of it counts for nothing.
+func TestFailedPack(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	failed, foreign := l.pack(object{"sonde", noon, "sent again"}), l.pack(object{"sonde", noon, "of another gateway"})
+	status := l.KV(wire.StatusBucket(site))
+	for gateway, key := range map[string]string{"gateway-0": failed[0].Key, "gateway-1": foreign[0].Key} {
+		report, err := wire.FailedPacks{Gateway: gateway, Packs: []string{key}}.Encode()
+		if err == nil {
+			_, err = status.Put(t.Context(), wire.FailedPacksKey(gateway), report)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, later := range []time.Duration{0, time.Hour} {
+		if err := l.compactor().pass(t.Context(), time.Now().Add(later)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := l.Keys(failed[0].Key); len(left) != 0 {
+		t.Errorf("%v is there", left)
+	}
+	l.read(foreign[0].Record)
+	s, err := l.JetStream.Stream(t.Context(), wire.NoticeStream(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().State.Msgs; n != 1 {
+		t.Errorf("%d notices, want that of the pack of which another gateway speaks", n)
+	}
+}
+
 // A pack that no manifest names when the day is looked at, and that the manifest's
 // writer lists before its members are looked for, stays: its lines name it.
 func TestPackListedBetweenLooks(t *testing.T) {

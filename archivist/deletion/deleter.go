@@ -8,9 +8,8 @@
 //
 // Others delete only what no manifest can name, which TestOnePlaceDeletes lists, and which
 // legal hold does not concern: gateways their own staging, whose bytes lie under the
-// object's key by then or were never receipted; the pieces of uploads that ended in an
-// object or that their sender gave up; and a pack of their own of which nobody was told
-// that it is stored, for less time than the sweep waits before it announces members. What
+// object's key by then or were never receipted; and the pieces of uploads that ended in an
+// object or that their sender gave up. What
 // unknown senders sent lies outside the archive: gateways delete it when its time is over,
 // and `substorm adopt` when the archive has it. Aborting an upload in parts deletes no
 // object: there is none yet.

@@ -16,7 +16,6 @@ import (
 // elsewhere are the files outside this package that delete objects, with what they delete:
 // the package's comment says why they need not ask.
 var elsewhere = map[string]string{
-	"ingest-gateway/archive/store/pack.go":       "a pack whose storing failed, for five minutes after that",
 	"ingest-gateway/archive/store/unstorable.go": "what it wrote into staging to see whether the store takes anything",
 	"ingest-gateway/archive/store/multipart.go":  "staging of an object that is done, or was given up",
 	"ingest-gateway/receive/http/upload.go":      "pieces of an upload that is done, or that its sender gave up",

@@ -38,6 +38,7 @@ const (
 	findingPurged       = "Purged"       // what was purged is there again: handed on to be removed
 	findingOther        = "Other"        // other bytes lie under the key of what was purged: left alone
 	findingStaging      = "Staging"      // what a kill left: removed
+	findingFailedPack   = "FailedPack"   // what its gateway could not store, as far as it knows: not announced
 	findingUnreadable   = "Unreadable"   // no object of ours, or one of a newer Substorm: left alone
 	findingOrphanRepeat = "OrphanRepeat" // a repeat whose original is gone: left alone
 )
@@ -90,7 +91,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, path := range []string{pathOwn, pathTold, pathUnchecked} {
 		m.paths.WithLabelValues(path)
 	}
-	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingPurged, findingOther, findingStaging, findingUnreadable, findingOrphanRepeat} {
+	for _, finding := range []string{findingUnannounced, findingWithdrawn, findingPurged, findingOther, findingStaging, findingFailedPack, findingUnreadable, findingOrphanRepeat} {
 		m.found.WithLabelValues(finding)
 	}
 	registry.MustRegister(m.parts, m.records, m.backfill, m.refused, m.closed, m.indexed, m.forgotten, m.identities, m.reread, m.found, m.swept,

@@ -3,6 +3,9 @@
 package manifest
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"github.com/substorm/substorm/archivist/deletion"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/pack"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -55,6 +59,59 @@ func TestLeftoverThatCannotBeDeleted(t *testing.T) {
 	a.Store.Refuse = nil
 	if err := s.removeLeftovers(t.Context(), later); err != nil || len(a.Keys(wire.StagingPrefix(site))) != 0 {
 		t.Errorf("they stay although the store lets them go: %v", err)
+	}
+}
+
+// What a pack holds is announced, unless its gateway says that it could not store the pack.
+func TestSweepOfFailedPack(t *testing.T) {
+	const site = "thule"
+	a := manifesttest.New(t, site)
+	s := newSweeper(a)
+	at := time.Now().UTC().Truncate(time.Millisecond)
+	var keys []string
+	for number := range uint64(2) {
+		var out bytes.Buffer
+		key := wire.PackKey(site, at, "gateway-0", "one", number+1)
+		w := pack.NewWriter(key, &out)
+		body := fmt.Sprint("frame ", number)
+		n := wire.Notice{Site: site, Instrument: "camera", Record: wire.Record{Size: int64(len(body)), Digest: sha256.Sum256([]byte(body)), State: wire.StateCurrent,
+			MediaType: "image/png", ReceivedAt: at, TimeSource: wire.TimeSourceReceived, Completeness: wire.CompletenessVerified, Gateway: "gateway-0", Incarnation: "one"}}
+		if _, err := w.Add(n, strings.NewReader(body)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		a.Put(key, out.Bytes())
+		keys = append(keys, key)
+	}
+	report, err := wire.FailedPacks{Gateway: "gateway-0", Packs: keys[:1]}.Encode()
+	if err == nil {
+		_, err = a.KV(wire.StatusBucket(site)).Put(t.Context(), wire.FailedPacksKey("gateway-0"), report)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for t.Context().Err() == nil {
+			s.writer.answer()
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if err := s.sweepPacks(t.Context(), at.Add(time.Hour), true); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := a.JetStream.Stream(t.Context(), wire.NoticeStream(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := wire.DecodeNotice(m.Data)
+	if err != nil || n.Key != keys[1] || stream.CachedInfo().State.Msgs != 1 {
+		t.Errorf("of %d notices the first is of %q, %v", stream.CachedInfo().State.Msgs, n.Key, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/substorm/substorm/archivist/failedpacks"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/pack"
 	"github.com/substorm/substorm/internal/wire"
@@ -31,7 +32,8 @@ type packSweep struct {
 type sighted struct{ id, pack string }
 
 // sweepPacks looks into the packs that became old enough since the last sweep
-// that finished, and announces what of them was never announced. A pack is never
+// that finished, and announces what of them was never announced, but for packs that their
+// gateway reports as failed. A pack is never
 // written again, so one look is enough. What comes out of a spool may bear any day: a
 // sweep of the whole bucket looks at all of them.
 func (s *Sweeper) sweepPacks(ctx context.Context, now time.Time, whole bool) error {
@@ -124,7 +126,18 @@ func (p *packSweep) compare(ctx context.Context) error {
 			missing[of][ids[i]] = true
 		}
 	}
+	var failed map[string]bool
+	if len(missing) > 0 {
+		var err error
+		if failed, err = failedpacks.Read(ctx, p.cfg.JetStream, p.cfg.Site); err != nil {
+			return err
+		}
+	}
 	for key, ids := range missing {
+		if failed[key] {
+			p.cfg.Metrics.found.WithLabelValues(findingFailedPack).Inc()
+			continue // compaction removes it
+		}
 		for n, err := range pack.Members(ctx, p.cfg.Store, key, p.sizes[key]) {
 			if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrNewerFormat) {
 				break

@@ -98,6 +98,7 @@ func TestAdopt(t *testing.T) {
 	camera.MediaType = "image/x-test"
 	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{camera},
 		Flags: []string{"--unknown-senders", "Quarantine", "--quarantine-ports", fmt.Sprintf("%d,%d", port, other)}})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
 	begun := time.Now().Add(-time.Minute)
 	var objects [][]byte
 	for i := range 4 {

@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -85,13 +83,7 @@ func newFixture(t *testing.T, opts testenv.MinIOOptions) *fixture {
 // flags are what a user types to get at the store without a cluster.
 func (f *fixture) flags(t *testing.T) []string {
 	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: f.server.AccessKeyID, objectstore.FileSecretAccessKey: f.server.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	args := []string{"--code", site, "--s3-endpoint", f.server.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", dir}
+	args := []string{"--code", site, "--s3-endpoint", f.server.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", testenv.CredentialsDir(t, f.server.Root())}
 	if f.server.CA != nil {
 		args = append(args, "--s3-tls-dir", f.server.CA.Dir(t, "client"))
 	}

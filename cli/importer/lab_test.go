@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lab is a Site with a real gateway, whose archivist writes the manifests.
+// lab is a Site with a real gateway and a real archivist.
 type lab struct {
 	t     *testing.T
 	js    jetstream.JetStream
@@ -61,14 +61,9 @@ func newLab(t *testing.T) *lab {
 	l := &lab{t: t, js: server.JetStream(t), store: minio.Bucket(t, "archive")}
 	testenv.CreateSite(t, l.js, site)
 	testenv.StartGateway(t, testenv.GatewayOptions{Site: site, NATS: server, MinIO: minio, Bucket: "archive",
-		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(instrument, testenv.FreePort(t))},
-		Flags:       []string{"--part-interval", "200ms"}})
-	secrets := t.TempDir()
-	for name, text := range map[string]string{objectstore.FileAccessKeyID: minio.AccessKeyID, objectstore.FileSecretAccessKey: minio.SecretAccessKey} {
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(instrument, testenv.FreePort(t))}})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: site, NATS: server, MinIO: minio, Bucket: "archive"})
+	secrets := testenv.CredentialsDir(t, minio.Root())
 	l.flags = []string{"--code", site, "--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", server.URL()}
 	return l
 }

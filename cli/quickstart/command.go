@@ -19,7 +19,7 @@ func Command() *cobra.Command {
 		Use:   "quickstart",
 		Short: "What the quickstart chart runs in the cluster",
 	}
-	c.AddCommand(keysCommand(), s3ReaderCommand(), revokeCommand())
+	c.AddCommand(keysCommand(), s3UsersCommand(), revokeCommand())
 	return c
 }
 

@@ -18,7 +18,7 @@ var config = Config{Namespace: "aurora", Prefix: "substorm", ClusterDomain: "clu
 
 var allSecrets = []string{
 	"substorm-nats-operator", "substorm-nats-auth", "substorm-nats-account", "substorm-nats-consumers", "substorm-nats-commands", "substorm-nats-leaves",
-	"substorm-s3", "substorm-s3-read",
+	"substorm-s3", "substorm-s3-read", "substorm-s3-gateway",
 	"substorm-tls-ca", "substorm-tls-nats", "substorm-tls-s3", "substorm-tls-client",
 }
 

@@ -45,7 +45,7 @@ func Keys(ctx context.Context, log *slog.Logger, v Vault, c Config) error {
 	for _, a := range sideAccounts {
 		all = append(all, a.recipe(c, auth))
 	}
-	for _, r := range append(all, s3Credentials(c), s3Reader(c)) {
+	for _, r := range append(all, s3Credentials(c), s3Reader(c), s3Gateway(c)) {
 		if _, err := m.ensure(ctx, r); err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The keys of Secrets with an S3User.
+// The keys of Secrets with an S3 user.
 const keyS3ID, keyS3Secret = "accessKeyID", "secretAccessKey"
 
 // s3Credentials are of the S3 server's root, which the server is started with.
@@ -17,9 +17,12 @@ func s3Credentials(c Config) recipe {
 	return s3User(c.Prefix+"-s3", rand.Text()[:20]) // as long as AWS's own
 }
 
-// s3Reader is of a user who may only list and read, whom S3Admin makes when the server runs.
+// s3Reader is of a user who may only list and read, whom the command s3-users makes when the server runs.
 // Its name stays: where the Secret is made anew, the server's user gets the new secret, and the old one is no longer valid.
 func s3Reader(c Config) recipe { return s3User(c.Prefix+"-s3-read", c.Prefix+"-read") }
+
+// s3Gateway is of the user of gateways, who may write no manifest and delete no object.
+func s3Gateway(c Config) recipe { return s3User(c.Prefix+"-s3-gateway", c.Prefix+"-gateway") }
 
 func s3User(name, user string) recipe {
 	const id, secret = keyS3ID, keyS3Secret

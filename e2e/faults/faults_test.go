@@ -23,12 +23,12 @@ type kind int
 
 const (
 	ofServer kind = iota
-	ofGateway
+	ofProgram
 	// ofBucket needs NATS and is over when it has begun.
 	ofBucket
 )
 
-// faults of a Site with two pools. Each bucket is one of its own.
+// faults of a Site with two pools and two archivists. Each bucket is one of its own.
 func (l *lab) faults() []fault {
 	all := []fault{
 		{"the object store", "is killed", l.minio.Kill, l.minio.Start, ofServer},
@@ -36,13 +36,13 @@ func (l *lab) faults() []fault {
 		{"NATS", "is killed", l.nats.Kill, l.nats.Start, ofServer},
 		{"NATS", "is paused", l.nats.Pause, l.nats.Continue, ofServer},
 	}
-	for _, p := range l.pools {
+	for _, p := range l.programs {
 		all = append(all,
-			fault{"gateway " + p.name, "is killed", p.gateway.Kill, p.gateway.Start, ofGateway},
-			fault{"gateway " + p.name, "is stopped", p.gateway.Stop, p.gateway.Start, ofGateway},
-			fault{"gateway " + p.name, "is paused", p.gateway.Pause, p.gateway.Continue, ofGateway},
-			fault{"the way of gateway " + p.name + " to NATS", "is cut", p.toNATS.Cut, p.toNATS.Mend, ofServer},
-			fault{"the way of gateway " + p.name + " to the object store", "is cut", p.toStore.Cut, p.toStore.Mend, ofServer},
+			fault{p.name, "is killed", p.process.Kill, p.process.Start, ofProgram},
+			fault{p.name, "is stopped", p.process.Stop, p.process.Start, ofProgram},
+			fault{p.name, "is paused", p.process.Pause, p.process.Continue, ofProgram},
+			fault{"the connection of " + p.name + " to NATS", "is cut", p.toNATS.Cut, p.toNATS.Mend, ofServer},
+			fault{"the connection of " + p.name + " to the object store", "is cut", p.toStore.Cut, p.toStore.Mend, ofServer},
 		)
 	}
 	for _, bucket := range []func(string) string{

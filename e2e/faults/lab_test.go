@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -28,13 +27,17 @@ const (
 	patience = 5 * time.Minute
 )
 
-// pool is one gateway, the connections on which it reaches the servers, and its
-// instruments.
+// pool is one gateway and its instruments.
 type pool struct {
+	name           string
+	tcp, http, udp int
+}
+
+// program is a gateway or an archivist, and the connections on which it reaches the servers.
+type program struct {
 	name            string
-	gateway         *testenv.Gateway
+	process         *testenv.Process
 	toNATS, toStore *testenv.Relay
-	tcp, http, udp  int
 }
 
 func (p *pool) camera() string { return "camera-" + p.name }
@@ -56,7 +59,7 @@ func (p *pool) entries() []wire.InstrumentEntry {
 	return entries
 }
 
-// lab is a Site with two pools.
+// lab is a Site with two pools and two archivists.
 type lab struct {
 	t        *testing.T
 	nats     *testenv.NATSServer
@@ -64,6 +67,7 @@ type lab struct {
 	store    objectstore.Store
 	js       jetstream.JetStream
 	pools    []*pool
+	programs []program
 	registry testenv.Registry
 	cli      string
 	secrets  string
@@ -73,30 +77,37 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{}), cli: testenv.Program(t, "cli"), secrets: t.TempDir(), patience: patience, tryFor: time.Minute}
-	for file, value := range map[string]string{
-		objectstore.FileAccessKeyID: l.minio.AccessKeyID, objectstore.FileSecretAccessKey: l.minio.SecretAccessKey,
-	} {
-		if err := os.WriteFile(filepath.Join(l.secrets, file), []byte(value), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	l := &lab{t: t, nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{}), cli: testenv.Program(t, "cli"), patience: patience, tryFor: time.Minute}
+	l.secrets = testenv.CredentialsDir(t, l.minio.Root())
 	l.store, l.js = l.minio.Bucket(t, bucket), l.nats.JetStream(t)
 	testenv.CreateSite(t, l.js, site)
 	for _, name := range []string{"north", "south"} {
-		l.pools = append(l.pools, &pool{name: name, tcp: testenv.FreePort(t), http: testenv.FreePort(t), udp: testenv.FreePort(t),
-			toNATS: testenv.StartRelay(t, l.nats.Address()), toStore: testenv.StartRelay(t, l.minio.Address())})
+		l.pools = append(l.pools, &pool{name: name, tcp: testenv.FreePort(t), http: testenv.FreePort(t), udp: testenv.FreePort(t)})
 	}
 	for _, p := range l.pools {
 		l.registry.Instruments = append(l.registry.Instruments, p.entries()...)
 	}
 	l.declare()
 	for _, p := range l.pools {
-		p.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: bucket, Pool: p.name,
-			NATSServer: "nats://" + p.toNATS.Address(), S3Endpoint: "http://" + p.toStore.Address(),
-			Flags: []string{"--part-interval", "2s"}})
+		l.run("gateway "+p.name, func(nats, s3 string) *testenv.Process {
+			return testenv.StartGateway(t, testenv.GatewayOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: bucket, Pool: p.name,
+				NATSServer: nats, S3Endpoint: s3}).Process
+		})
+	}
+	for _, pod := range []string{"archivist-0", "archivist-1"} {
+		l.run(pod, func(nats, s3 string) *testenv.Process {
+			return testenv.StartArchivist(t, testenv.ArchivistOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: bucket, Pod: pod,
+				NATSServer: nats, S3Endpoint: s3, Flags: []string{"--part-interval", "2s"}}).Process
+		})
 	}
 	return l
+}
+
+// run starts a program with connections of its own to the servers.
+func (l *lab) run(name string, start func(nats, s3 string) *testenv.Process) {
+	p := program{name: name, toNATS: testenv.StartRelay(l.t, l.nats.Address()), toStore: testenv.StartRelay(l.t, l.minio.Address())}
+	p.process = start("nats://"+p.toNATS.Address(), "http://"+p.toStore.Address())
+	l.programs = append(l.programs, p)
 }
 
 // declare writes the registry anew, as the operator does where it was lost.

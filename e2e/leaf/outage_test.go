@@ -21,11 +21,12 @@ func TestOutage(t *testing.T) {
 	minio.Bucket(t, "hub")
 	minio.Bucket(t, leafCode)
 	ports := [4]int{testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)}
-	flags := []string{"--part-interval", "1s"}
-	atHub := testenv.StartGateway(t, testenv.GatewayOptions{Site: hubCode, NATS: l.hub, MinIO: minio, Bucket: "hub", Flags: flags,
+	atHub := testenv.StartGateway(t, testenv.GatewayOptions{Site: hubCode, NATS: l.hub, MinIO: minio, Bucket: "hub",
 		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(camera, ports[0]), testenv.InstrumentUDP(mag, ports[1])}})
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: leafCode, NATS: l.leaf, MinIO: minio, Bucket: leafCode, Flags: flags,
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: leafCode, NATS: l.leaf, MinIO: minio, Bucket: leafCode,
 		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(camera, ports[2]), testenv.InstrumentUDP(mag, ports[3])}})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: hubCode, NATS: l.hub, MinIO: minio, Bucket: "hub"})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: leafCode, NATS: l.leaf, MinIO: minio, Bucket: leafCode})
 	home := startSender(t, ports[0], ports[1])
 	away := startSender(t, ports[2], ports[3])
 	time.Sleep(time.Second) // what came before the leaf was declared comes, too

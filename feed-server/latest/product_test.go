@@ -25,6 +25,7 @@ func TestProduct(t *testing.T) {
 	}
 	l := newLab(t, product)
 	testenv.StartGateway(t, testenv.GatewayOptions{Site: archivetest.Site, NATS: l.NATS, MinIO: l.MinIO, Bucket: archivetest.Bucket, Instruments: []wire.InstrumentEntry{product}})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: archivetest.Site, NATS: l.NATS, MinIO: l.MinIO, Bucket: archivetest.Bucket})
 	put := func(name, body string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, fmt.Sprintf("http://%s/in/keogram/%s", testenv.Loopback(port), name), strings.NewReader(body))

@@ -70,7 +70,6 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 
 	f.Uint16Var(&cfg.EdgePort, "edge-port", 0, "port for proxies that speak the PROXY protocol, version 2 (0: none)")
 	flags.CIDRs(f, &cfg.EdgeSources, "edge-sources", "addresses of those proxies, as CIDRs")
-	flags.CIDRs(f, &cfg.ForwardNetworks, "forward-networks", "networks, as CIDRs, to which copies for old servers may go beside public addresses")
 	f.Uint16Var(&cfg.PathPort, "path-port", 0, "UDP port that answers senders who measure the way to here, by STAMP (0: none)")
 	f.StringVar(&cfg.UnknownSenders, "unknown-senders", "Refuse", "what becomes of data that no instrument claims: Refuse or Quarantine")
 	f.Int64Var(&cfg.QuarantineMaxBytes, "quarantine-max-bytes", 1<<30, "bytes of the bucket that this pod keeps of unknown senders")
@@ -87,13 +86,6 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.StringVar(&cfg.Replica.TLSDir, "replica-tls-dir", "", "folder with the pool's ca.crt, tls.crt and tls.key")
 	f.DurationVar(&cfg.Replica.After, "replica-after", 5*time.Minute, "how long a gateway may be silent before others bring home their copies of its spool")
 	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", time.Minute, "how long what was begun may take to finish")
-	f.BoolVar(&cfg.WithoutArchivist, "without-archivist", false, "leave the archivist's work to the archivist program; the flags that follow are for a gateway that may become the Site's archivist")
-	f.DurationVar(&cfg.ObservationRetention, "observation-retention", 72*time.Hour, "how long archived telemetry stays on its stream")
-	f.DurationVar(&cfg.NoticeRetention, "notice-retention", 72*time.Hour, "how long listed notices stay on their stream")
-	f.DurationVar(&cfg.PartInterval, "part-interval", time.Minute, "how often manifest parts are closed")
-	f.DurationVar(&cfg.CompactAfter, "compact-after", 24*time.Hour, "how long after its end a day is compacted")
-	f.DurationVar(&cfg.CompactGrace, "compact-grace", 24*time.Hour, "how long readers may use what a compaction replaced")
-	f.Int64Var(&cfg.ScrubRate, "scrub-rate", 0, "bytes a second of the archive that the Site's archivist compares with their digests, over and over (0: 1 MiB, negative: none)")
 	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/durable"
 	"github.com/substorm/substorm/internal/watch"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -42,8 +43,6 @@ type FollowerConfig struct {
 type Follower struct {
 	cfg    FollowerConfig
 	bucket *bucket
-	// newest: what is in force holds all that the leader of the bucket held.
-	newest bool
 	// unsaved is the last complete snapshot that is not on the volume yet.
 	unsaved *Snapshot
 	// unsavedWhy is why the last try to save it failed, and saveAgain when the
@@ -55,7 +54,7 @@ type Follower struct {
 // NewFollower puts the registry that was last seen in force.
 func NewFollower(cfg FollowerConfig) *Follower {
 	f := &Follower{cfg: cfg, bucket: &bucket{entries: map[string]bucketEntry{}}}
-	if err := removeParts(cfg.File); err != nil {
+	if err := durable.Remove(cfg.File + durable.PartSuffix); err != nil {
 		cfg.Logger.Warn("what an interrupted write left on the volume stays there", "error", err)
 	}
 	last, err := load(cfg.File, cfg.Site, cfg.Scope)
@@ -76,26 +75,17 @@ func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
 	watch.Run(ctx, js, watch.Config{
 		Bucket: wire.RegistryBucket(f.cfg.Site), What: "the registry", Logger: f.cfg.Logger,
 		Begin: func(b watch.Bucket) {
-			f.cfg.Registry.live.Store(false)
-			f.newest = false
 			f.bucket = &bucket{epoch: b.Created, entries: map[string]bucketEntry{}}
 		},
 		Take:   f.take,
 		Settle: f.resolve,
-		Newest: func() {
-			f.newest = true
-			f.cfg.Registry.live.Store(f.cfg.Registry.Current().complete)
-		},
 		Tick: func(now time.Time) {
 			if !now.Before(f.saveAgain) {
 				f.save()
 			}
 		},
 		TickInterval: saveDelay,
-		End: func() {
-			f.cfg.Registry.live.Store(false)
-			f.save() // also where NATS is away: the volume may be back
-		},
+		End:          f.save, // also where NATS is away: the volume may be back
 	})
 }
 
@@ -167,9 +157,6 @@ func (f *Follower) resolve() {
 	f.apply(next)
 	if next.complete {
 		f.unsaved = next
-		if f.newest {
-			f.cfg.Registry.live.Store(true)
-		}
 	}
 }
 

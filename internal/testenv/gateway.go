@@ -6,11 +6,11 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/substorm/substorm/internal/minioadmin"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -40,7 +40,7 @@ type Gateway struct {
 	http string
 }
 
-// StartGateway builds the gateway of this checkout, writes the Site's registry
+// StartGateway builds the gateway of this checkout, gives it the rights of gateways in the bucket, writes the Site's registry
 // and waits until the gateway runs it. It receives on the ports of the
 // instruments' ways on 127.0.0.1.
 func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
@@ -58,7 +58,8 @@ func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 	argv := []string{
 		buildProgram(t, dir, "ingest-gateway"), "--site", o.Site, "--pool", pool, "--gateway", pool + "-0", "--data-dir", filepath.Join(dir, "data"),
 		"--listen-http", g.http, "--ports", "10000-30000",
-		"--nats-servers", cmp.Or(o.NATSServer, o.NATS.URL()), "--s3-endpoint", cmp.Or(o.S3Endpoint, o.MinIO.URL()), "--s3-bucket", o.Bucket, "--s3-credentials-dir", o.MinIO.credentials(t, dir),
+		"--nats-servers", cmp.Or(o.NATSServer, o.NATS.URL()), "--s3-endpoint", cmp.Or(o.S3Endpoint, o.MinIO.URL()), "--s3-bucket", o.Bucket,
+		"--s3-credentials-dir", CredentialsDir(t, o.MinIO.GatewayUser(t, o.Bucket)),
 	}
 	argv = append(append(argv, o.NATS.programFlags(t)...), o.Flags...)
 	g.Process = newProcess(t, "ingest-gateway", dir, argv, nil, g.answers)
@@ -66,16 +67,13 @@ func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 	return g
 }
 
-// credentials writes the server's credentials as programs read them, and returns the folder.
-func (m *MinIOServer) credentials(t testing.TB, dir string) string {
+// CredentialsDir writes the credentials of a user as programs read them, and returns the folder.
+func CredentialsDir(t testing.TB, user minioadmin.User) string {
 	t.Helper()
-	secrets := filepath.Join(dir, "s3")
-	if err := os.Mkdir(secrets, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(secrets, objectstore.FileAccessKeyID), []byte(m.AccessKeyID))
-	write(t, filepath.Join(secrets, objectstore.FileSecretAccessKey), []byte(m.SecretAccessKey))
-	return secrets
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, objectstore.FileAccessKeyID), []byte(user.AccessKeyID))
+	write(t, filepath.Join(dir, objectstore.FileSecretAccessKey), []byte(user.SecretAccessKey))
+	return dir
 }
 
 // programFlags are what a program needs to be let in.

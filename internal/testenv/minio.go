@@ -5,11 +5,15 @@ package testenv
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/internal/minioadmin"
 	"github.com/substorm/substorm/internal/objectstore"
 )
 
@@ -28,6 +32,8 @@ type MinIOServer struct {
 	CA *CA
 	// AccessKeyID and SecretAccessKey are root's.
 	AccessKeyID, SecretAccessKey string
+	// gateways are the users that GatewayUser made, by bucket.
+	gateways sync.Map
 }
 
 // MinIO starts a server and waits until it serves.
@@ -86,6 +92,30 @@ func (m *MinIOServer) URL() string {
 
 // Address is the endpoint without a scheme.
 func (m *MinIOServer) Address() string { return Loopback(m.port) }
+
+// GatewayUser makes a user of the server who has the rights of gateways in a bucket, and no others.
+func (m *MinIOServer) GatewayUser(t testing.TB, bucket string) minioadmin.User {
+	t.Helper()
+	if user, made := m.gateways.Load(bucket); made {
+		return user.(minioadmin.User)
+	}
+	client := &http.Client{Timeout: Patience}
+	if m.CA != nil {
+		client.Transport = &http.Transport{TLSClientConfig: m.CA.ClientTLS()}
+	}
+	admin := minioadmin.Admin{Endpoint: m.URL(), Client: client, Root: m.Root()}
+	user := minioadmin.User{AccessKeyID: "gateway-" + bucket, SecretAccessKey: "substorm-gateway-secret"}
+	if err := admin.MakeUser(t.Context(), slog.New(slog.DiscardHandler), user, minioadmin.Gateway(bucket)); err != nil {
+		t.Fatal(err)
+	}
+	m.gateways.Store(bucket, user)
+	return user
+}
+
+// Root is the user who may do everything.
+func (m *MinIOServer) Root() minioadmin.User {
+	return minioadmin.User{AccessKeyID: m.AccessKeyID, SecretAccessKey: m.SecretAccessKey}
+}
 
 // Config is what a client of the server needs for a bucket.
 func (m *MinIOServer) Config(bucket string) objectstore.Config {

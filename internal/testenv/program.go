@@ -21,7 +21,7 @@ func Path(t testing.TB, name string) string {
 	return must(path(name))(t)
 }
 
-// built has the path of each program that was asked for.
+// built has the path of each program that was asked for: real servers by their name, our own programs by their folder.
 var built sync.Map
 
 // path is Path without a test. hack/parts is another program: it knows where the programs
@@ -54,17 +54,41 @@ var checkout = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// buildProgram builds a program of this checkout; Go's cache makes it quick from
-// the second time on.
+// buildProgram links a program of this checkout into dir, and returns its path there.
 func buildProgram(t testing.TB, dir, name string) string {
 	t.Helper()
 	program := filepath.Join(dir, name)
-	build := exec.Command("go", "build", "-o", program, "./"+name+"/cmd")
-	build.Dir = must(checkout())(t)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
+	if err := os.Symlink(must(linked(name))(t), program); err != nil {
+		t.Fatal(err)
 	}
 	return program
+}
+
+// linked returns the path of a program in Go's cache. "go build" links a program each time;
+// "go run" keeps it in the cache, and has it run by what -exec names. The first time it
+// names the folder of the build, which is gone afterwards.
+func linked(name string) (string, error) {
+	if known, ok := built.Load(name); ok {
+		return known.(string), nil
+	}
+	folder, err := checkout()
+	if err != nil {
+		return "", err
+	}
+	for range 2 {
+		run := exec.Command("go", "run", "-exec", "echo", "./"+name+"/cmd")
+		run.Dir, run.Stderr = folder, os.Stderr
+		out, err := run.Output()
+		if err != nil {
+			return "", fmt.Errorf("build %s: %w", name, err)
+		}
+		file := strings.TrimSpace(string(out))
+		if _, err := os.Stat(file); err == nil {
+			built.Store(name, file)
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("build %s: Go's cache does not keep it: see go help cache", name)
 }
 
 // Program builds a program of this checkout by its folder ("cli", …) and returns the
@@ -75,15 +99,18 @@ func Program(t testing.TB, name string) string {
 }
 
 // ready asks a program whether it is.
-func ready(address string) error {
+func ready(address string) error { return answers(address, "readyz") }
+
+// answers asks a program for its state, readyz or healthz.
+func answers(address, state string) error {
 	client := http.Client{Timeout: Patience}
-	resp, err := client.Get("http://" + address + "/readyz")
+	resp, err := client.Get("http://" + address + "/" + state)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("readyz: %s", resp.Status)
+		return fmt.Errorf("%s: %s", state, resp.Status)
 	}
 	return nil
 }

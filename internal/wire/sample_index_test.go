@@ -129,6 +129,7 @@ func goldenIndexRecords() []goldenRecord {
 		{"removal.json", sampleRemoval().Encode, decoded(DecodeRemoval), sampleRemoval()},
 		{"removal-day.json", sampleExpiry().Encode, decoded(DecodeRemoval), sampleExpiry()},
 		{"status-damaged.json", sampleDamage().Encode, decoded(DecodeDamage), sampleDamage()},
+		{"status-failedpacks.json", sampleFailedPacks().Encode, decoded(decodeFailedPacks), sampleFailedPacks()},
 		{"cursor-sweep-epoch.json", sampleEpochSweepCursor().Encode, decoded(DecodeSweepCursor), sampleEpochSweepCursor()},
 		{"cursor-scrub-next.json", sampleNextScrubCursor().Encode, decoded(DecodeScrubCursor), sampleNextScrubCursor()},
 		{"cursor-scrub.json", sampleScrubCursor().Encode, decoded(DecodeScrubCursor), sampleScrubCursor()},
@@ -136,4 +137,12 @@ func goldenIndexRecords() []goldenRecord {
 		{"manifest-changes.jsonl.zst", nil, decodeManifestBytes, sampleChanges()},
 		{"manifest-root.jsonl.zst", nil, decodeRootBytes, sampleRoot()},
 	}
+}
+
+func sampleFailedPacks() FailedPacks {
+	return FailedPacks{Format: Format, Gateway: "gateway-0", Packs: []string{PackKey("thule", sampleTime, "gateway-0", "01k9zqv7r3", 7)}}
+}
+
+func decodeFailedPacks(data []byte) (FailedPacks, error) {
+	return DecodeFailedPacks(FailedPacksKey("gateway-0"), data)
 }

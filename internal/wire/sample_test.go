@@ -273,7 +273,7 @@ func sampleGatewayStatus() GatewayStatus {
 	return GatewayStatus{
 		Format: Format, Gateway: "gateway-0", Pool: "gateway", Incarnation: "01k9zqv7r3", Node: "node-1", Address: "10.1.2.3",
 		StartedAt: sampleTime.Add(-time.Hour), ReportedAt: sampleTime, Revision: 12, Datapath: "Kernel",
-		Problems: map[string]string{"allsky-1": "listen on port 30101: address in use"}, Draining: true, Archivist: true,
+		Problems: map[string]string{"allsky-1": "listen on port 30101: address in use"}, Draining: true,
 		Spool: &SpoolStatus{Objects: 12, Bytes: 3_400_000, Oldest: ptr(sampleTime.Add(-20 * time.Minute)), Size: 10_000_000_000, Quarantined: 1},
 	}
 }

@@ -87,8 +87,6 @@ type GatewayStatus struct {
 	// Problems are what keeps an instrument from being received, by instrument.
 	Problems map[string]string `json:"problems,omitempty"`
 	Draining bool              `json:"draining,omitempty"`
-	// Archivist is true for the lease holder.
-	Archivist bool `json:"archivist,omitempty"`
 	// Spool is what is receipted and waits on the pod's volume.
 	Spool *SpoolStatus `json:"spool,omitempty"`
 	// Stopped: these are the pod's last words. Whoever ends without them may have

@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -126,7 +125,7 @@ func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGa
 		return view, nil
 	}
 	view.SiteAccepted = plan.SiteAccepted(site)
-	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, slices.Concat(plan.ObjectStoreSecrets(site.Site), plan.JetStreamSecrets(site.Site), plan.PoolSecrets(gateway)))
+	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, plan.GatewaySecrets(site.Site, gateway))
 	return view, err
 }
 

@@ -4,7 +4,6 @@ package plan
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,11 +36,7 @@ func FeedServerSecrets(site *v1alpha1.Site) []SecretNeed {
 	if site.Spec.FeedServer == nil {
 		return nil
 	}
-	needs := backendSecrets(site)
-	if ref := site.Spec.ObjectStore.ReadCredentialsSecretRef; ref != nil {
-		i := slices.IndexFunc(needs, func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccessKeyID) })
-		needs[i] = SecretNeed{"spec.objectStore.readCredentialsSecretRef", ref.Name, needs[i].Keys}
-	}
+	needs := asUser(backendSecrets(site), "readCredentialsSecretRef", site.Spec.ObjectStore.ReadCredentialsSecretRef)
 	if ref := site.Spec.FeedServer.TLSSecretRef; ref != nil {
 		needs = append(needs, SecretNeed{"spec.feedServer.tlsSecretRef", ref.Name, []string{KeyCertificate, KeyPrivateKey}})
 	}
@@ -146,11 +141,7 @@ func limitArguments(limits *v1alpha1.RequestLimits) (args []string) {
 }
 
 func (s FeedServer) mounts() []secretMount {
-	store := s.Site.Spec.ObjectStore.CredentialsSecretRef.Name
-	if ref := s.Site.Spec.ObjectStore.ReadCredentialsSecretRef; ref != nil {
-		store = ref.Name
-	}
-	all := s.backendMounts(store)
+	all := s.backendMounts(userOr(&s.Site.Spec.ObjectStore, s.Site.Spec.ObjectStore.ReadCredentialsSecretRef))
 	if ref := s.Site.Spec.FeedServer.TLSSecretRef; ref != nil {
 		all = append(all, secretMount{"tls", ref.Name, tlsDir})
 	}

@@ -121,7 +121,7 @@ func (v GatewayView) asked() int32 { return *replicasOf(v.Gateway.Spec.Replicas)
 
 // poolLacksASecret: pods cannot start without the Secrets that Site and pool name.
 func poolLacksASecret(v GatewayView) (Finding, bool) {
-	return v.Secrets.Missing(slices.Concat(ObjectStoreSecrets(v.Site), JetStreamSecrets(v.Site), PoolSecrets(v.Gateway)))
+	return v.Secrets.Missing(GatewaySecrets(v.Site, v.Gateway))
 }
 
 func applyFailed(v GatewayView) (Finding, bool) {

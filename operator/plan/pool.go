@@ -121,7 +121,6 @@ func (p Pool) arguments() []string {
 		fmt.Sprintf("--ports=%d-%d", spec.Ports.First, spec.Ports.Last),
 		"--memory-budget=" + strconv.FormatInt(budget, 10),
 		"--drain-timeout=" + spec.DrainTimeout.Duration.String(),
-		"--without-archivist",
 		"--s3-endpoint=" + store.Endpoint,
 		"--s3-bucket=" + store.Bucket,
 		"--s3-region=" + store.Region,

@@ -43,6 +43,23 @@ func ObjectStoreSecrets(site *v1alpha1.Site) []SecretNeed {
 	return needs
 }
 
+// asUser has the object store asked as the user of a Secret that another field names, if it does.
+func asUser(needs []SecretNeed, field string, ref *v1alpha1.LocalReference) []SecretNeed {
+	if ref != nil {
+		i := slices.IndexFunc(needs, func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccessKeyID) })
+		needs[i] = SecretNeed{"spec.objectStore." + field, ref.Name, needs[i].Keys}
+	}
+	return needs
+}
+
+// userOr names the Secret of a user of the object store: that of the Site where the user has none.
+func userOr(store *v1alpha1.ObjectStore, ref *v1alpha1.LocalReference) string {
+	if ref == nil {
+		return store.CredentialsSecretRef.Name
+	}
+	return ref.Name
+}
+
 // JetStreamSecrets are the Secrets that JetStream needs.
 func JetStreamSecrets(site *v1alpha1.Site) []SecretNeed {
 	js := &site.Spec.JetStream
@@ -93,10 +110,16 @@ func PoolSecrets(gw *v1alpha1.IngestGateway) []SecretNeed {
 	return needs
 }
 
+// GatewaySecrets are the Secrets that a pool needs, its Site's among them.
+func GatewaySecrets(site *v1alpha1.Site, gw *v1alpha1.IngestGateway) []SecretNeed {
+	store := asUser(ObjectStoreSecrets(site), "gatewayCredentialsSecretRef", site.Spec.ObjectStore.GatewayCredentialsSecretRef)
+	return slices.Concat(store, JetStreamSecrets(site), PoolSecrets(gw))
+}
+
 // podSecrets are the Secrets that gateway pods mount: all but the account's key,
 // which only the operator sees.
 func podSecrets(site *v1alpha1.Site, gw *v1alpha1.IngestGateway) []SecretNeed {
-	return slices.DeleteFunc(slices.Concat(ObjectStoreSecrets(site), JetStreamSecrets(site), PoolSecrets(gw)), func(n SecretNeed) bool {
+	return slices.DeleteFunc(GatewaySecrets(site, gw), func(n SecretNeed) bool {
 		return slices.Contains(n.Keys, KeyAccountSeed)
 	})
 }

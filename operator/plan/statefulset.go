@@ -187,7 +187,7 @@ type secretMount struct{ volume, secret, dir string }
 func (p Pool) secretMounts() []secretMount {
 	store, js := &p.Site.Spec.ObjectStore, &p.Site.Spec.JetStream
 	all := []secretMount{
-		{"s3", store.CredentialsSecretRef.Name, objectStoreDir},
+		{"s3", userOr(store, store.GatewayCredentialsSecretRef), objectStoreDir},
 		{"jetstream", p.credentialsSecret(), jetStreamDir},
 		{"peers", PeersSecret(p.Gateway.Name), peersDir},
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/archivist"
 	ingestgateway "github.com/substorm/substorm/ingest-gateway"
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/archive/store"
@@ -39,7 +40,7 @@ const (
 	maxObject   = 1 << 30
 	connections = 20_000
 	scratch     = 8 << 30
-	budget      = 160 << 20 // what objects get of the default budget of 256 MiB
+	budget      = 176 << 20 // what objects get of the default budget of 256 MiB
 )
 
 // entry is the instrument that sends to a port.
@@ -149,19 +150,44 @@ func serveSite(ctx context.Context, o Options, ready func(string)) error {
 		done <- ingestgateway.Run(ctx, ingestgateway.Config{
 			Site: SiteCode, Pool: pool, Gateway: pod, DataDir: filepath.Join(o.Dir, "data"), ListenHTTP: listen,
 			FirstPort: 1, LastPort: 65535, Objects: o.Objects.Config(), NATS: stream.Config{Servers: []string{o.NATS}},
-			MemoryBudget: o.MemoryBudget, PartInterval: o.PartInterval, DrainTimeout: 10 * time.Second, ObservationRetention: time.Hour, NoticeRetention: time.Hour,
-			LogLevel: "error", Log: os.Stderr,
+			MemoryBudget: o.MemoryBudget, DrainTimeout: 10 * time.Second, LogLevel: "error", Log: os.Stderr,
 		})
 	}()
-	for !answers("http://" + listen + "/readyz") {
-		select {
-		case err := <-done:
-			return fmt.Errorf("the gateway ended at its start: %w", err)
-		case <-time.After(20 * time.Millisecond):
-		}
+	if err := awaitReady(listen, done); err != nil {
+		return fmt.Errorf("the gateway ended at its start: %w", err)
 	}
 	ready(loopback(o.Port))
 	return <-done
+}
+
+// serveArchivist runs the archivist of the Site, which has its registry. It answers on the port.
+func serveArchivist(ctx context.Context, o Options, ready func(string)) error {
+	listen := loopback(o.Port)
+	done := make(chan error, 1)
+	go func() {
+		done <- archivist.Run(ctx, archivist.Config{
+			Site: SiteCode, Pod: "archivist-0", ScratchDir: o.Dir, ListenHTTP: listen, Objects: o.Objects.Config(), NATS: stream.Config{Servers: []string{o.NATS}},
+			PartInterval: cmp.Or(o.PartInterval, time.Minute), CompactAfter: 24 * time.Hour, CompactGrace: 24 * time.Hour,
+			ObservationRetention: time.Hour, NoticeRetention: time.Hour, LogLevel: "error", Log: os.Stderr,
+		})
+	}()
+	if err := awaitReady(listen, done); err != nil {
+		return fmt.Errorf("the archivist ended at its start: %w", err)
+	}
+	ready(listen)
+	return <-done
+}
+
+// awaitReady waits until a program answers that it is ready, or ends: the error is what it ended with.
+func awaitReady(listen string, done <-chan error) error {
+	for !answers("http://" + listen + "/readyz") {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // declare writes the registry as the operator does: the entry, then the marker.

@@ -41,6 +41,8 @@ const (
 	Gateway Kind = "gateway, no store"
 	// Site is the whole gateway with its store and JetStream.
 	Site Kind = "gateway"
+	// Archivist receives nothing: it lists what the gateway of Site announces.
+	Archivist Kind = "archivist"
 )
 
 // Options of a receiver.
@@ -61,7 +63,7 @@ type Options struct {
 	Framing string `json:"framing,omitempty"`
 	// PackBelow is the size in bytes up to which objects share packs; 0 for none.
 	PackBelow int64 `json:"packBelow,omitempty"`
-	// PartInterval is how often Site closes manifest parts; 0 is its default.
+	// PartInterval is how often the archivist beside Site closes manifest parts; 0 is a minute.
 	PartInterval time.Duration `json:"partInterval,omitempty"`
 	// Of Site.
 	Objects Bucket `json:"objects"`
@@ -100,6 +102,8 @@ type Process struct {
 	Address string
 	cmd     *exec.Cmd
 	stdin   io.Closer
+	// archivist works beside a gateway of kind Site.
+	archivist *Process
 }
 
 // Port of the address.
@@ -110,6 +114,9 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Stop ends it, and returns once its profile is written.
 func (p *Process) Stop() {
+	if p.archivist != nil {
+		p.archivist.Stop()
+	}
 	_ = p.stdin.Close()
 	_ = p.cmd.Wait()
 }
@@ -208,6 +215,8 @@ func serve(text string) error {
 		return serveGateway(ctx, o, ready)
 	case Site:
 		return serveSite(ctx, o, ready)
+	case Archivist:
+		return serveArchivist(ctx, o, ready)
 	default:
 		return serveSink(ctx, o, ready)
 	}

@@ -54,11 +54,15 @@ func (b Backends) ManyNotices(ctx context.Context) error {
 	return err
 }
 
-// StartSite starts a gateway with a volume of its own. Of o, Kind, Port, Dir and
-// the backends are filled in.
+// StartSite starts a gateway with a volume of its own, and beside it an archivist, which
+// ends with it. Of o, Kind, Port, Dir and the backends are filled in.
 func StartSite(l testing.TB, b Backends, o Options) *Process {
 	o.Kind, o.Port, o.Dir, o.Objects, o.NATS = Site, testenv.FreePort(l), l.TempDir(), b.Bucket, b.NATS
-	return Start(l, o)
+	gateway := Start(l, o)
+	gateway.archivist = Start(l, Options{
+		Kind: Archivist, Port: testenv.FreePort(l), Dir: l.TempDir(), PartInterval: o.PartInterval, Objects: o.Objects, NATS: o.NATS, CPUs: o.CPUs,
+	})
+	return gateway
 }
 
 // Metric returns a figure of a gateway of kind Site, by its name without labels.

@@ -44,9 +44,9 @@ type Config struct {
 	Pool, Reserve *memory.Pool
 	// Put stores a pack, create-only. It may try again for as long as ctx lets it.
 	Put func(ctx context.Context, key string, body io.ReadSeeker, size int64, digest wire.Digest, members int) error
-	// Discard hears of a pack that may be stored although Put failed: its members
+	// Failed hears of a pack that may be stored although Put failed: its members
 	// go elsewhere. It must not wait.
-	Discard func(key string)
+	Failed func(key string)
 	// Flying is how many packs may be on their way; 0 is DefaultFlying.
 	Flying int
 }
@@ -246,7 +246,7 @@ func (p *Packer) put(b *batch) error {
 	}
 	err := p.cfg.Put(b.ctx, b.key, body, b.buffer.Size(), wire.Digest(digest.Sum(nil)), b.count)
 	if err != nil {
-		p.cfg.Discard(b.key)
+		p.cfg.Failed(b.key)
 	}
 	return err
 }

@@ -43,10 +43,10 @@ type put struct {
 // bench is a packer whose packs arrive when the test says so.
 type bench struct {
 	*Packer
-	pool      *pool
-	puts      chan *put
-	mu        sync.Mutex
-	discarded []string
+	pool   *pool
+	puts   chan *put
+	mu     sync.Mutex
+	failed []string
 }
 
 type pool struct{ *memory.Pool }
@@ -79,10 +79,10 @@ func newBench(t *testing.T, budget int64, flying int) *bench {
 				return context.Cause(ctx)
 			}
 		},
-		Discard: func(key string) {
+		Failed: func(key string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.discarded = append(b.discarded, key)
+			b.failed = append(b.failed, key)
 		},
 	})
 	t.Cleanup(func() {
@@ -274,8 +274,8 @@ func TestFailure(t *testing.T) {
 		}
 		m.Release()
 	}
-	if len(b.discarded) != 1 || b.discarded[0] != flight.key {
-		t.Errorf("discarded: %v", b.discarded)
+	if len(b.failed) != 1 || b.failed[0] != flight.key {
+		t.Errorf("failed: %v", b.failed)
 	}
 }
 

@@ -56,11 +56,11 @@ func (h *homing) land(id string) chan error {
 	return settled
 }
 
-// BringHome stores and announces what waits in the spool, in its order, and
-// removes packs whose members went there, until ctx ends.
+// BringHome stores and announces what waits in the spool, in its order, and reports
+// packs that could not be stored, until ctx ends.
 func (a *Archive) BringHome(ctx context.Context) error {
 	var workers sync.WaitGroup
-	workers.Go(func() { a.discardPacks(ctx) })
+	workers.Go(func() { a.reportFailedPacks(ctx) })
 	defer workers.Wait()
 	if a.cfg.Spool == nil {
 		return nil

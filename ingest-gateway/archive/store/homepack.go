@@ -153,7 +153,7 @@ func (p *packing) storeOrRefuse(ctx context.Context) error {
 // take: what of them it does not take either goes to quarantine.
 func (a *Archive) bringMembers(ctx context.Context, p *packing, why error) {
 	a.cfg.Logger.Error("the store does not take a pack from the spool: its members are stored by themselves", "key", p.key, "members", len(p.entries), "error", why)
-	p.discard()
+	p.givenUp()
 	var all errgroup.Group
 	all.SetLimit(homeward)
 	for _, e := range p.entries {
@@ -203,7 +203,7 @@ func (p *packing) store(ctx context.Context) error {
 		return err
 	}
 	if digest != p.digest {
-		p.discard()
+		p.givenUp()
 		p.digest = digest
 		p.key = wire.PackKey(a.cfg.Site, p.entries[0].Notice.ReceivedAt, a.cfg.Gateway, a.cfg.Incarnation, a.packers.number.Add(1))
 	}
@@ -213,10 +213,10 @@ func (p *packing) store(ctx context.Context) error {
 	return a.putPackOf(ctx, p.key, func() io.ReadSeekCloser { return assembly.Reader() }, assembly.Size(), digest, len(p.entries))
 }
 
-// discard removes what an earlier try may have stored.
-func (p *packing) discard() {
+// givenUp notes that an earlier try may have stored it.
+func (p *packing) givenUp() {
 	if p.key != "" {
-		p.archive.discardPack(p.key)
+		p.archive.packers.failed.add(p.key)
 	}
 }
 

@@ -7,30 +7,12 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/packer"
-	"github.com/substorm/substorm/internal/boottime"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
-)
-
-const (
-	// discardFor is how long after its first byte went out a pack may be removed
-	// again: long before the archivist's sweep, which announces what it finds,
-	// looks at it.
-	discardFor = 5 * time.Minute
-	// discardPause is between looks for packs to remove. A request may arrive after
-	// it was given up, as where the store was paused: each pack is removed again
-	// after firstDiscard, and after pauses that grow by a factor.
-	discardPause  = time.Second
-	firstDiscard  = 4 * time.Second
-	discardFactor = 4
-	// maxDiscards are remembered; members of others are announced by the sweep,
-	// and withdrawn as the repeats they are.
-	maxDiscards = 4096
 )
 
 // packers are the packers of objects by what happens where the store is away:
@@ -39,24 +21,14 @@ const (
 type packers struct {
 	patient, spooling *packer.Packer
 	number            atomic.Uint64
-
-	mu       sync.Mutex
-	discards []discard
-}
-
-// discard is a pack that may be stored although nobody could be told so.
-type discard struct {
-	key string
-	// next and until are of the clock that runs on while the machine is suspended: later
-	// another may list what the pack holds.
-	next, until, pause time.Duration
+	failed            failedPacks
 }
 
 func (a *Archive) openPackers() {
 	newPacker := func(put func(context.Context, string, io.ReadSeeker, int64, wire.Digest, int) error) *packer.Packer {
 		return packer.NewPacker(packer.Config{
 			Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation, Number: &a.packers.number,
-			Pool: a.cfg.Pool, Reserve: a.cfg.Packs, Put: put, Discard: a.discardPack,
+			Pool: a.cfg.Pool, Reserve: a.cfg.Packs, Put: put, Failed: a.packers.failed.add,
 		})
 	}
 	a.packers.patient = newPacker(a.putPack)
@@ -131,57 +103,4 @@ func (o *Object) pack(ctx context.Context, digest wire.Digest) (n wire.Notice, s
 		return raw, true, true, o.spoolBytes(ctx, raw, m.Reader())
 	}
 	return m.Notice, false, true, err
-}
-
-// discardPack notes a pack that must go, if it exists: its members are elsewhere,
-// or will be sent again.
-func (a *Archive) discardPack(key string) {
-	a.packers.mu.Lock()
-	defer a.packers.mu.Unlock()
-	now := boottime.Now()
-	if len(a.packers.discards) < maxDiscards {
-		a.packers.discards = append(a.packers.discards, discard{key, now, now + discardFor, firstDiscard})
-	}
-}
-
-// discardPacks removes what discardPack noted, until ctx ends.
-func (a *Archive) discardPacks(ctx context.Context) {
-	for pause(ctx, discardPause) {
-		a.packers.mu.Lock()
-		all := a.packers.discards
-		a.packers.discards = nil
-		a.packers.mu.Unlock()
-		left := all[:0]
-		for i, d := range all {
-			again, err := a.discardOnce(ctx, d)
-			if err != nil { // the next try is for all that is left
-				left = append(left, all[i:]...)
-				break
-			}
-			if again.pause > 0 {
-				left = append(left, again)
-			}
-		}
-		a.packers.mu.Lock()
-		a.packers.discards = append(a.packers.discards, left...)
-		a.packers.mu.Unlock()
-	}
-}
-
-// discardOnce removes a pack where it is time for that, and returns when that is
-// to be done again: zero for never.
-func (a *Archive) discardOnce(ctx context.Context, d discard) (discard, error) {
-	switch now := boottime.Now(); {
-	case now > d.until:
-		return discard{}, nil
-	case now < d.next:
-		return d, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
-	defer cancel()
-	if err := a.cfg.Objects.Delete(ctx, d.key); err != nil {
-		return d, err
-	}
-	d.next, d.pause = boottime.Now()+d.pause, discardFactor*d.pause
-	return d, nil
 }

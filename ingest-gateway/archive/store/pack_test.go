@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -121,7 +124,7 @@ func TestPacks(t *testing.T) {
 }
 
 // Where the store is away, a pack fails for all its members, nothing is
-// receipted, and what may have arrived is gone before anybody finds it.
+// receipted, and what may have arrived is reported.
 func TestPackRefused(t *testing.T) {
 	l := newLab(t, time.Second)
 	l.packing(t)
@@ -140,11 +143,23 @@ func TestPackRefused(t *testing.T) {
 	l.wire.loseAnswers("", 0)
 	ctx, cancel := testContext(t)
 	defer cancel()
-	go l.discardPacks(ctx)
-	await(t, "only the announced pack is left", func() (bool, string) {
-		keys := l.keys(t, "packs/")
-		return len(keys) == 1, keys[0]
+	l.Archive.cfg.JetStream = l.nats.JetStream(t)
+	go l.reportFailedPacks(ctx)
+	var report wire.FailedPacks
+	await(t, "all packs but the announced one are reported", func() (bool, string) {
+		key := wire.FailedPacksKey(l.cfg.Gateway)
+		value, _, err := stream.Newest(t.Context(), l.Archive.cfg.JetStream, wire.StatusBucket("hub"), key)
+		if err == nil {
+			report, err = wire.DecodeFailedPacks(key, value)
+		}
+		unreported := slices.DeleteFunc(l.keys(t, "packs/"), func(pack string) bool { return slices.Contains(report.Packs, pack) })
+		return err == nil && len(unreported) == 1, fmt.Sprint(unreported, err)
 	})
+	for _, pack := range report.Packs { // as the archivist does
+		if err := l.Archive.cfg.Objects.Delete(t.Context(), pack); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if n := l.commitAll(t, objects); n != len(objects) {
 		t.Errorf("%d receipts of %d", n, len(objects))
 	}

@@ -271,6 +271,13 @@ type ObjectStore struct {
 	// +optional
 	ReadCredentialsSecretRef *LocalReference `json:"readCredentialsSecretRef,omitempty"`
 
+	// GatewayCredentialsSecretRef names a Secret with accessKeyID and secretAccessKey of
+	// a user who may store objects and packs in the bucket, but no manifests, and delete
+	// nothing of the archive: what ingest gateways use, which are open to senders. Without
+	// it they use credentialsSecretRef.
+	// +optional
+	GatewayCredentialsSecretRef *LocalReference `json:"gatewayCredentialsSecretRef,omitempty"`
+
 	// TLS for an https:// endpoint whose certificate no public authority signed.
 	// +optional
 	TLS *TLS `json:"tls,omitempty"`

@@ -1893,6 +1893,11 @@ func (in *ObjectStore) DeepCopyInto(out *ObjectStore) {
 		*out = new(LocalReference)
 		**out = **in
 	}
+	if in.GatewayCredentialsSecretRef != nil {
+		in, out := &in.GatewayCredentialsSecretRef, &out.GatewayCredentialsSecretRef
+		*out = new(LocalReference)
+		**out = **in
+	}
 	if in.TLS != nil {
 		in, out := &in.TLS, &out.TLS
 		*out = new(TLS)

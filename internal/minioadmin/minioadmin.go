@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package quickstart
+// Package minioadmin makes users of a MinIO server, by its administration interface, and says what users of Substorm
+// need: it is for servers that Substorm itself runs, in the quickstart and in tests.
+package minioadmin
 
 import (
 	"bytes"
@@ -22,31 +24,28 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// S3User is a user of an S3 server.
-type S3User struct{ AccessKeyID, SecretAccessKey string }
+// User of an S3 server.
+type User struct{ AccessKeyID, SecretAccessKey string }
 
-// S3Admin asks MinIO's administration interface.
-type S3Admin struct {
+// Admin asks MinIO's administration interface.
+type Admin struct {
 	// Endpoint is the server's URL.
 	Endpoint string
 	Client   *http.Client
-	Root     S3User
+	Root     User
 }
-
-// readPolicy is its name; readRights are what it allows: to list and read all buckets. MinIO's own policy readonly
-// lists none.
-const (
-	readPolicy = "substorm-read"
-	readRights = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:GetBucketLocation","s3:ListBucket","s3:GetObject"],"Resource":["arn:aws:s3:::*"]}]}`
-)
 
 // adminPause is between attempts to reach the server.
 const adminPause = time.Second
 
-// MakeReader makes the user who may list and read, and nothing else. One that exists gets its secret and policy anew. It
-// waits until the server answers, or ctx ends.
-func (a S3Admin) MakeReader(ctx context.Context, log *slog.Logger, reader S3User) error {
-	secret, err := json.Marshal(map[string]string{"secretKey": reader.SecretAccessKey, "status": "enabled"})
+// MakeUser makes a user with a policy. One that exists gets its secret and policy anew. It waits until the server answers,
+// or ctx ends. Errors name the request that failed.
+func (a Admin) MakeUser(ctx context.Context, log *slog.Logger, user User, policy Policy) error {
+	secret, err := json.Marshal(map[string]string{"secretKey": user.SecretAccessKey, "status": "enabled"})
+	if err != nil {
+		return err
+	}
+	rights, err := policy.document()
 	if err != nil {
 		return err
 	}
@@ -59,9 +58,9 @@ func (a S3Admin) MakeReader(ctx context.Context, log *slog.Logger, reader S3User
 		query url.Values
 		body  []byte
 	}{
-		{"add-canned-policy", url.Values{"name": {readPolicy}}, []byte(readRights)},
-		{"add-user", url.Values{"accessKey": {reader.AccessKeyID}}, sealed},
-		{"set-user-or-group-policy", url.Values{"policyName": {readPolicy}, "userOrGroup": {reader.AccessKeyID}, "isGroup": {"false"}}, nil},
+		{"add-canned-policy", url.Values{"name": {policy.Name}}, rights},
+		{"add-user", url.Values{"accessKey": {user.AccessKeyID}}, sealed},
+		{"set-user-or-group-policy", url.Values{"policyName": {policy.Name}, "userOrGroup": {user.AccessKeyID}, "isGroup": {"false"}}, nil},
 	} {
 		if err := a.putPatiently(ctx, log, r.path, r.query, r.body); err != nil {
 			return fmt.Errorf("%s of the S3 server at %s: %w", r.path, a.Endpoint, err)
@@ -73,7 +72,7 @@ func (a S3Admin) MakeReader(ctx context.Context, log *slog.Logger, reader S3User
 // errRefused: trying again does not help.
 var errRefused = errors.New("refused")
 
-func (a S3Admin) putPatiently(ctx context.Context, log *slog.Logger, path string, query url.Values, body []byte) error {
+func (a Admin) putPatiently(ctx context.Context, log *slog.Logger, path string, query url.Values, body []byte) error {
 	for {
 		err := a.put(ctx, path, query, body)
 		if err == nil || errors.Is(err, errRefused) {
@@ -88,7 +87,7 @@ func (a S3Admin) putPatiently(ctx context.Context, log *slog.Logger, path string
 	}
 }
 
-func (a S3Admin) put(ctx context.Context, path string, query url.Values, body []byte) error {
+func (a Admin) put(ctx context.Context, path string, query url.Values, body []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, a.Endpoint+"/minio/admin/v3/"+path+"?"+query.Encode(), bytes.NewReader(body))
 	if err != nil {
 		return errors.Join(errRefused, err)

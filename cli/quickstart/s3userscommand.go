@@ -14,41 +14,48 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/internal/minioadmin"
 )
 
 // adminTimeout bounds one request to the S3 server.
 const adminTimeout = 20 * time.Second
 
-func s3ReaderCommand() *cobra.Command {
-	var endpoint, ca, root, reader string
+func s3UsersCommand() *cobra.Command {
+	var endpoint, ca, root, reader, gateway, bucket string
 	cmd := &cobra.Command{
-		Use:   "s3-reader",
-		Short: "Make the S3 user who may only list and read",
-		Long: `Has the quickstart's S3 server (MinIO) know a user who may list and read its buckets and nothing else: the one that
-feed servers use. It waits until the server answers. Running it again is harmless: the user's secret and rights are set
-anew.`,
-		Example: `  substorm quickstart s3-reader --endpoint https://substorm-s3.substorm.svc:9000 --ca-file ca.crt \
-      --root-dir /etc/s3-root --reader-dir /etc/s3-read     # each with accessKeyID and secretAccessKey`,
+		Use:   "s3-users",
+		Short: "Make the S3 users of feed servers and gateways",
+		Long: `Has the quickstart's S3 server (MinIO) know two users: that of feed servers, who may list and read its buckets and
+nothing else, and that of gateways, who may store objects and packs in one bucket, and delete nothing of the archive. It
+waits until the server answers. Running it again is harmless: the users' secrets and rights are set anew.`,
+		Example: `  substorm quickstart s3-users --endpoint https://substorm-s3.substorm.svc:9000 --ca-file ca.crt --bucket substorm \
+      --root-dir /etc/s3-root --reader-dir /etc/s3-reader --gateway-dir /etc/s3-gateway     # each with accessKeyID and secretAccessKey`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			admin := S3Admin{Endpoint: strings.TrimSuffix(endpoint, "/")}
+			admin := minioadmin.Admin{Endpoint: strings.TrimSuffix(endpoint, "/")}
 			var err error
 			if admin.Root, err = readS3User(root); err != nil {
-				return err
-			}
-			user, err := readS3User(reader)
-			if err != nil {
 				return err
 			}
 			if admin.Client, err = trusting(ca); err != nil {
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-			if err := admin.MakeReader(cmd.Context(), log, user); err != nil {
-				return err
+			for _, u := range []struct {
+				dir    string
+				policy minioadmin.Policy
+			}{{reader, minioadmin.Read()}, {gateway, minioadmin.Gateway(bucket)}} {
+				user, err := readS3User(u.dir)
+				if err != nil {
+					return err
+				}
+				if err := admin.MakeUser(cmd.Context(), log, user, u.policy); err != nil {
+					return err
+				}
+				log.Info("the user is there", "user", user.AccessKeyID, "policy", u.policy.Name)
 			}
-			log.Info("the user may list and read all buckets, and nothing else", "user", user.AccessKeyID)
 			return nil
 		},
 	}
@@ -56,15 +63,17 @@ anew.`,
 	f.StringVar(&endpoint, "endpoint", "", "URL of the S3 server")
 	f.StringVar(&ca, "ca-file", "", "file with the authority that signed the server's certificate (default: the system's)")
 	f.StringVar(&root, "root-dir", "", "folder with accessKeyID and secretAccessKey of the server's root user")
-	f.StringVar(&reader, "reader-dir", "", "folder with accessKeyID and secretAccessKey that the user is to have")
-	for _, name := range []string{"endpoint", "root-dir", "reader-dir"} {
+	f.StringVar(&reader, "reader-dir", "", "folder with accessKeyID and secretAccessKey that the user of feed servers is to have")
+	f.StringVar(&gateway, "gateway-dir", "", "folder with accessKeyID and secretAccessKey that the user of gateways is to have")
+	f.StringVar(&bucket, "bucket", "", "bucket of the archive")
+	for _, name := range []string{"endpoint", "root-dir", "reader-dir", "gateway-dir", "bucket"} {
 		_ = cmd.MarkFlagRequired(name) // they are defined above
 	}
 	return cmd
 }
 
-func readS3User(dir string) (S3User, error) {
-	var u S3User
+func readS3User(dir string) (minioadmin.User, error) {
+	var u minioadmin.User
 	for name, into := range map[string]*string{keyS3ID: &u.AccessKeyID, keyS3Secret: &u.SecretAccessKey} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+const failedPacksKey = "failedpacks."
+
+// FailedPacksKey is where the status bucket names the packs that a gateway pod could not store.
+func FailedPacksKey(gateway string) string { return failedPacksKey + gateway }
+
+// FailedPacksKeys matches all keys of FailedPacksKey.
+const FailedPacksKeys = failedPacksKey + "*"
+
+// MaxFailedPacks is how many a report names at most.
+const MaxFailedPacks = 1024
+
+// FailedPacks names packs of which the object store did not say that it has them, and which
+// it may have nevertheless. Nobody was told that they are stored: what they hold is in the
+// archive under other names, or its senders have no receipt.
+type FailedPacks struct {
+	Format int `json:"format"`
+	// Gateway is the pod that wrote the packs, and reports them.
+	Gateway string `json:"gateway"`
+	// Packs are their keys, the newest last.
+	Packs []string `json:"packs"`
+}
+
+// With adds packs, and drops the oldest beyond MaxFailedPacks.
+func (f FailedPacks) With(keys ...string) FailedPacks {
+	all := slices.Concat(f.Packs, keys)
+	f.Packs = all[max(0, len(all)-MaxFailedPacks):]
+	return f
+}
+
+// Encode writes the report as JSON.
+func (f FailedPacks) Encode() ([]byte, error) {
+	f.Format = Format
+	return json.Marshal(f)
+}
+
+// DecodeFailedPacks reads a report that stands under a key of FailedPacksKey. A gateway
+// speaks only of its own packs: others are left out. Errors: ErrMalformed, ErrNewerFormat.
+func DecodeFailedPacks(key string, data []byte) (FailedPacks, error) {
+	f, err := decode(data, func(f FailedPacks) int { return f.Format })
+	f.Packs = slices.DeleteFunc(f.Packs, func(pack string) bool {
+		p, err := ParsePackKey(pack)
+		return err != nil || p.Writer != f.Gateway || p.Writer != strings.TrimPrefix(key, failedPacksKey)
+	})
+	return f, err
+}

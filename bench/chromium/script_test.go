@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package latest_test
+package chromium_test
 
 import (
-	"context"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/chromedp/chromedp"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 )
@@ -49,41 +43,31 @@ func TestObjectsRunNoScript(t *testing.T) {
 			}
 		}
 	}
-	if _, err := exec.LookPath("chromium"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("no Chromium is installed")
-		}
-		t.Skip("no Chromium is installed: apt-get install chromium")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()))
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	tab, cancel := chromedp.NewContext(allocator)
-	t.Cleanup(func() { cancel(); stop() })
-	evaluate := func(url, script string) string {
+	b := start(t)
+	evaluate := func(url, script string, into any) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(tab, time.Minute)
-		defer cancel()
-		if _, err := chromedp.Run(ctx, chromedp.Navigate(url)); err != nil {
-			if strings.Contains(err.Error(), "net::ERR_ABORTED") { // it is downloaded
-				return ""
-			}
-			t.Fatalf("%s: %v", url, err)
-		}
-		said, err := chromedp.Run(ctx, chromedp.Evaluate[string](script))
+		tab, err := b.Open(url)
 		if err != nil {
+			if strings.Contains(err.Error(), "net::ERR_ABORTED") { // it is downloaded
+				return
+			}
+			t.Fatal(err)
+		}
+		defer tab.Close()
+		if err := tab.Read(script, into); err != nil {
 			t.Fatalf("%s: %v", url, err)
 		}
-		return said
-	}
-	if _, err := chromedp.Run(tab, chromedp.Navigate("about:blank")); err != nil {
-		t.Fatal(err)
 	}
 	for mediaType := range scripts {
-		if ran := evaluate(l.URL+path(mediaType), `document.documentElement.getAttribute("ran") || ""`); ran != "" {
+		var ran string
+		evaluate(l.URL+path(mediaType), `document.documentElement.getAttribute("ran") || ""`, &ran)
+		if ran != "" {
 			t.Errorf("%s: a script of it ran as a page of %s", mediaType, ran)
 		}
 	}
-	if width := evaluate(l.URL+path("picture"), `String(document.images[0].naturalWidth)`); width != "7" {
-		t.Errorf("a picture that is opened has width %s", width)
+	var width int
+	evaluate(l.URL+path("picture"), `document.images[0].naturalWidth`, &width)
+	if width != 7 {
+		t.Errorf("a picture that is opened has width %d", width)
 	}
 }

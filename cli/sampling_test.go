@@ -113,7 +113,7 @@ func (s *sampledSite) says(what string, is func(wire.SenderStatus) bool) {
 		if err != nil {
 			return err
 		}
-		status, err := wire.DecodeSenderStatus(e.Value())
+		status, err := wire.Decode[wire.SenderStatus](e.Value())
 		if err == nil && !is(status) {
 			err = fmt.Errorf("%s: %s", what, e.Value())
 		}

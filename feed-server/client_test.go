@@ -135,13 +135,13 @@ func (c *client) read() error {
 		c.replaced, c.sampled = c.replaced+r.Replaced, c.sampled+r.Sampled
 		switch r.Kind {
 		case wire.RecordNotice:
-			n, err := wire.DecodeNotice(r.Payload)
+			n, err := wire.Decode[wire.Notice](r.Payload)
 			if err != nil {
 				return err
 			}
 			c.notices = append(c.notices, n.Name)
 		case wire.RecordGap:
-			g, err := wire.DecodeGap(r.Payload)
+			g, err := wire.Decode[wire.Gap](r.Payload)
 			if err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func (c *client) datagram(payload []byte) {
 
 // take takes a message of JSON.
 func (c *client) take(data []byte) error {
-	m, err := wire.DecodeFeedMessage(data)
+	m, err := wire.Decode[wire.FeedMessage](data)
 	if err != nil {
 		return err
 	}

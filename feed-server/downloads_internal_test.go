@@ -26,7 +26,7 @@ func (l *doorsLab) downloads(js jetstream.JetStream, instrument, reader string) 
 		if err != nil || of != instrument {
 			return err
 		}
-		d, err := wire.DecodeDownloads(e.Value())
+		d, err := wire.Decode[wire.Downloads](e.Value())
 		for _, c := range d.By {
 			if c.Reader == reader {
 				sum = c.Plus(sum)

@@ -117,7 +117,7 @@ func (l *lab) notice(instrument, name string) {
 	n := wire.Notice{Site: site, Instrument: instrument, Record: wire.Record{
 		ID: "o/" + name, Key: "o/" + name, Name: name, State: wire.StateCurrent, ReceivedAt: time.Now(), TimeSource: wire.TimeSourceReceived,
 	}}
-	data, err := n.Encode()
+	data, err := wire.Encode(n)
 	if err != nil {
 		l.t.Fatal(err)
 	}

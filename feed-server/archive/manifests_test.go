@@ -39,7 +39,7 @@ func newAnnounced(t *testing.T, instruments ...wire.InstrumentEntry) *announced 
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed, err := wire.StreamCursor{Epoch: epoch, Next: 1}.Encode()
+	listed, err := wire.Encode(wire.StreamCursor{Epoch: epoch, Next: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

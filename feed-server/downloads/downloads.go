@@ -145,7 +145,7 @@ func (c *Counter) write(ctx context.Context) error {
 	}
 	var failed error
 	for key, d := range c.take() {
-		value, err := d.Encode()
+		value, err := wire.Encode(d)
 		if err == nil {
 			_, err = c.kv.Put(ctx, wire.DownloadsKey(key.instrument, key.day, c.cfg.Pod, c.cfg.Incarnation), value)
 		}

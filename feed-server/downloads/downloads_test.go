@@ -43,7 +43,7 @@ func stored(t *testing.T, js jetstream.JetStream, instrument string) map[who]wir
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := wire.DecodeDownloads(e.Value())
+		d, err := wire.Decode[wire.Downloads](e.Value())
 		if err != nil {
 			t.Fatal(err)
 		}

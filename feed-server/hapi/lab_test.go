@@ -257,7 +257,7 @@ var public = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPubl
 
 // magnetometer sends lines of a time, three components and a mode.
 func magnetometer() wire.InstrumentEntry {
-	return wire.InstrumentEntry{Format: 1, Instrument: "mag", Access: public,
+	return wire.InstrumentEntry{Instrument: "mag", Access: public,
 		About: &wire.AboutEntry{Type: "Magnetometer", Latitude: "69.66", Longitude: "18.94", AltitudeMeters: ptr(int32(85)), Contact: "Observatory <mag@example.org>"},
 		Channels: []wire.ChannelEntry{{Name: "field", Description: "The field.", Datagrams: "raw", CadenceMillis: 1000, UnitsSchema: "udunits2",
 			Payload: wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ",", Comment: "#"},

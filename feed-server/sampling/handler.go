@@ -165,8 +165,8 @@ func (h *Handler) ask(r *http.Request, consumer string, selects func(string) boo
 		return nil, err
 	}
 	now := time.Now().UTC()
-	record, err := wire.SamplingRequest{Instrument: asked.Instrument, Channel: asked.Channel, Consumer: consumer,
-		IntervalMillis: interval.Milliseconds(), At: now}.Encode()
+	record, err := wire.Encode(wire.SamplingRequest{Instrument: asked.Instrument, Channel: asked.Channel, Consumer: consumer,
+		IntervalMillis: interval.Milliseconds(), At: now})
 	if err != nil {
 		return nil, err
 	}

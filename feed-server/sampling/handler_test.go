@@ -74,7 +74,7 @@ func TestAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := wire.DecodeSamplingRequest(e.Value())
+	r, err := wire.Decode[wire.SamplingRequest](e.Value())
 	if err != nil || r.IntervalMillis != 200 || r.Consumer != "browser" || r.Channel != "raw" || r.Instrument != "mag" {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -47,7 +47,7 @@ func (t *tickets) give(ctx context.Context, ticket wire.Ticket) (secret string, 
 	if err != nil {
 		return "", err
 	}
-	b, err := ticket.Encode()
+	b, err := wire.Encode(ticket)
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +76,7 @@ func (t *tickets) take(ctx context.Context, secret string, sel registry.Selectio
 	if err != nil {
 		return door.Identity{}, err
 	}
-	ticket, err := wire.DecodeTicket(value)
+	ticket, err := wire.Decode[wire.Ticket](value)
 	if err != nil || ticket.Feed != sel.Feed.Feed || ticket.Consumer != sel.Consumer.Consumer || !now.Before(ticket.ExpiresAt) {
 		return door.Identity{}, errTicket
 	}

@@ -205,7 +205,7 @@ func (f *follower) event(g given) (*door.Event, error) {
 		data, err := json.Marshal(gap{g.missing.Count, g.missing.Reason})
 		return &door.Event{Kind: "gap", Data: data}, err
 	}
-	n, err := wire.DecodeNotice(g.message.Data)
+	n, err := wire.Decode[wire.Notice](g.message.Data)
 	if err != nil || g.message.Header.Get(wire.HeaderRefilled) != "" { // the manifest's writer says which; what is told again
 		return nil, nil
 	}

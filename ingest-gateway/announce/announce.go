@@ -44,7 +44,7 @@ func New(cfg Config) *Announcer {
 // Settled is called exactly once with the outcome: nil when the notice is in the stream. It is called before Notice
 // returns that outcome, and later, from another goroutine that it must not hold up, where ctx ended.
 func (a *Announcer) Notice(ctx context.Context, n wire.Notice, settled func(error)) error {
-	payload, err := n.Encode()
+	payload, err := wire.Encode(n)
 	if err != nil {
 		err = fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrRefused, err)
 		settled(err)

@@ -27,7 +27,7 @@ type savedRegistry struct {
 func (s *Snapshot) save(file, site string) error {
 	saved := savedRegistry{Format: wire.Format, Site: site, Epoch: s.epoch, Revision: s.Revision}
 	for _, entry := range s.entries {
-		b, err := entry.Encode()
+		b, err := wire.Encode(entry)
 		if err != nil {
 			return fmt.Errorf("save the registry: %w", err)
 		}

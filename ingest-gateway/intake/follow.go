@@ -94,7 +94,7 @@ func (f *Follower) take(e jetstream.KeyValueEntry) {
 	name, isInstrument := wire.ParseRegistryInstrumentKey(e.Key())
 	switch {
 	case e.Key() == wire.RegistryCompleteKey && e.Operation() == jetstream.KeyValuePut:
-		marker, err := wire.DecodeRegistryComplete(e.Value())
+		marker, err := wire.Decode[wire.RegistryComplete](e.Value())
 		if err != nil {
 			f.cfg.Logger.Error("the registry's marker cannot be read: nothing is removed", "error", err)
 		}
@@ -119,7 +119,7 @@ func (b *bucket) put(raw []byte) {
 
 // set notes an entry, or why it cannot be read.
 func (b *bucket) set(name string, raw []byte) {
-	entry, err := wire.DecodeInstrumentEntry(raw)
+	entry, err := wire.Decode[wire.InstrumentEntry](raw)
 	var in *Instrument
 	if err == nil && entry.Instrument != name {
 		err = fmt.Errorf("the entry under %q names instrument %q: %w", name, entry.Instrument, wire.ErrMalformed)
@@ -138,7 +138,7 @@ func (b *bucket) set(name string, raw []byte) {
 }
 
 func encoded(in *Instrument) []byte {
-	b, _ := in.entry.Encode() // it came from JSON
+	b, _ := wire.Encode(in.entry) // it came from JSON
 	return b
 }
 

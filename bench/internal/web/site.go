@@ -184,7 +184,7 @@ func (s *Site) PutRecord(ctx context.Context, instrument string, r wire.Record, 
 	if err := s.Store.Put(ctx, r.Key, bytes.NewReader(body), r.Size, objectstore.PutOptions{Digest: r.Digest, ContentType: r.MediaType}); err != nil {
 		return err
 	}
-	m, err := stream.NoticeMessage(wire.Notice{Format: wire.Format, Site: SiteCode, Instrument: instrument, Record: r}, gateway)
+	m, err := stream.NoticeMessage(wire.Notice{Site: SiteCode, Instrument: instrument, Record: r}, gateway)
 	if err != nil {
 		return err
 	}

@@ -257,7 +257,7 @@ func (a *Archive) damage(ctx context.Context, instrument, id string) (d wire.Dam
 	case err != nil:
 		return d, 0, fmt.Errorf("%w: bucket %s: %w", stream.ErrUnavailable, wire.StatusBucket(a.cfg.Site), err)
 	}
-	d, err = wire.DecodeDamage(value)
+	d, err = wire.Decode[wire.Damage](value)
 	return d, revision, err
 }
 
@@ -296,7 +296,7 @@ func (a *Archive) closeDamage(ctx context.Context, n wire.Notice) error {
 	}
 	now := time.Now().UTC()
 	d.RepairedAt = &now
-	value, err := d.Encode()
+	value, err := wire.Encode(d)
 	if err != nil {
 		return err
 	}

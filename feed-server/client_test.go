@@ -47,13 +47,13 @@ func (l *lab) client(f *testenv.FeedServer, name string) *client {
 	return &client{t: l.t, name: name, server: f}
 }
 
-// at is the URL of a door.
-func at(f *testenv.FeedServer, scheme, door, consumer, resume string) string {
+// at is the URL of an endpoint.
+func at(f *testenv.FeedServer, scheme, endpoint, consumer, resume string) string {
 	q := url.Values{"consumer": {consumer}}
 	if resume != "" {
 		q.Set("resume", resume)
 	}
-	return scheme + "://" + f.Address() + "/feeds/all/" + door + "?" + q.Encode()
+	return scheme + "://" + f.Address() + "/feeds/all/" + endpoint + "?" + q.Encode()
 }
 
 func bearer(name string) http.Header {

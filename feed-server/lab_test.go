@@ -142,7 +142,7 @@ func (l *lab) publish(m *nats.Msg) {
 	}
 }
 
-// get asks a door, and returns the status and the body.
+// get asks an endpoint, and returns the status and the body.
 func get(t *testing.T, url string, header http.Header) (int, string, http.Header) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

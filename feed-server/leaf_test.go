@@ -15,7 +15,7 @@ import (
 )
 
 // A base stream also holds what leaves sent, whose instruments may bear the names
-// of the hub's: a Feed carries them where it says so, and no other does; strangers
+// of the hub's: a Feed carries them where it says so, and no other does; anonymous readers
 // get none of them, whoever may read the hub's instrument of that name.
 func TestLeaves(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 func newLab(t *testing.T) *archivetest.Lab {
 	t.Helper()
 	l := archivetest.New(t)
-	l.Open(latest.New(latest.Config{Catalog: l.Catalog, Gate: l.Gate, Archive: l.Archive}).Doors())
+	l.Open(latest.New(latest.Config{Catalog: l.Catalog, AccessCheck: l.AccessCheck, Archive: l.Archive}).Endpoints())
 	return l
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sampling is the door at which consumers ask for a rate of observations,
+// Package sampling is the endpoint at which consumers ask for a rate of observations,
 // of Instruments that let them. A request lapses after wire.RequestTTL unless it is
 // made again; gateways follow the requests and tell the instruments.
 package sampling

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package web is what benchmarks of the archive's doors have in common: a Site with
+// Package web is what benchmarks of the archive's endpoints have in common: a Site with
 // objects that feed-server serves, nginx beside it, and what asks both.
 package web
 

@@ -62,6 +62,7 @@ generate: ## Write deepcopy functions and CRDs anew from operator/api
 
 golden: ## Write golden files anew; then look at the diff: it is what the change does to the world
 	go test ./operator/plan ./charts ./cli/archive ./cli/status -update
+	go test ./ingest-gateway/archive/store -run TestDecide -update
 	go test ./internal/wire -golden
 
 fmt: ## Format Go code and sort imports

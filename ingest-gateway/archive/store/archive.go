@@ -99,8 +99,12 @@ type Archive struct {
 	health  health
 	probing singleflight.Group
 	metrics metrics
-	notices notices
 	packers packers
+	// streamAway: the last that was heard of JetStream is that it does not answer.
+	streamAway atomic.Bool
+	// inFlight are notices that were published and went to the spool before it was known
+	// what became of them: channels that hear it, by ID.
+	inFlight sync.Map
 	// storing has a place for each object from the spool that may be on its way to the store.
 	storing chan struct{}
 	// listings has a place for each manifest that may be read at a time.
@@ -125,7 +129,7 @@ func New(cfg Config) *Archive {
 	}
 	a := &Archive{
 		cfg: cfg, slots: semaphore.NewWeighted(cfg.Concurrency), metrics: newMetrics(cfg.Metrics), listings: make(chan struct{}, maxListings),
-		notices: notices{inFlight: map[string]chan error{}}, storing: make(chan struct{}, homeward),
+		storing: make(chan struct{}, homeward),
 	}
 	a.openPackers()
 	if cfg.Spool != nil {

@@ -5,7 +5,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -23,38 +22,23 @@ func (a *Archive) storeEntry(ctx context.Context, e *spool.Entry) (wire.Notice, 
 		n.ID = n.Key
 	}
 	verified := false
-	tried := a.newTries()
-	for said := false; ; pause(ctx, homePause) {
-		var err error
+	err := a.retry(ctx, func() (err error) {
 		if !verified {
-			err = verifyEntry(e)
-			verified = err == nil
+			if err = verifyEntry(e); err != nil {
+				return err
+			}
+			verified = true
 		}
-		if err == nil {
-			n, err = a.tryEntry(ctx, e, n)
+		n, err = a.tryEntry(ctx, e, n)
+		return err
+	}, func(err error) {
+		if n.Name != "" {
+			a.cfg.Logger.Warn("a spooled object does not get to its name: it is tried again", "instrument", n.Instrument, "name", n.Name, "error", err)
+			return
 		}
-		if err != nil && !errors.Is(err, errRepeated) {
-			err = tried.judge(ctx, err)
-		}
-		switch {
-		case err == nil || errors.Is(err, spool.ErrCorrupt) || errors.Is(err, errRepeated) || errors.Is(err, errUnstorable):
-			return n, err
-		case ctx.Err() != nil:
-			return n, fmt.Errorf("%w: %w", ctx.Err(), err)
-		}
-		if !said && !isAway(err) {
-			said = true
-			a.sayTriedAgain(n, err)
-		}
-	}
-}
-
-func (a *Archive) sayTriedAgain(n wire.Notice, err error) {
-	if n.Name != "" {
-		a.cfg.Logger.Warn("a spooled object does not get to its name: it is tried again", "instrument", n.Instrument, "name", n.Name, "error", err)
-		return
-	}
-	a.cfg.Logger.Error("a spooled object cannot be stored: it is tried again", "key", n.Key, "error", err)
+		a.cfg.Logger.Error("a spooled object cannot be stored: it is tried again", "key", n.Key, "error", err)
+	}, spool.ErrCorrupt, errRepeated)
+	return n, err
 }
 
 // tryEntry puts a spooled object under its name, or under the first key from n's on that has no other object. It

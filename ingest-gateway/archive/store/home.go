@@ -93,7 +93,7 @@ func (a *Archive) Flush(ctx context.Context) {
 	if a.cfg.Spool == nil {
 		return
 	}
-	for a.cfg.Spool.Stats().Objects > 0 && !a.health.away() && !a.notices.streamAway.Load() && pause(ctx, flushLook) {
+	for a.cfg.Spool.Stats().Objects > 0 && !a.health.away() && !a.streamAway.Load() && pause(ctx, flushLook) {
 	}
 	if st := a.cfg.Spool.Stats(); st.Objects > 0 {
 		a.cfg.Logger.Warn("objects stay in the spool on the volume: the next start brings them home",

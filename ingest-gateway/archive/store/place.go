@@ -136,7 +136,7 @@ func (o *Object) facts() facts {
 	f := facts{
 		acknowledge: o.instrument.Acknowledge, named: o.name != "", size: o.size, packBelow: o.instrument.PackBelow,
 		inMemory: o.buffer.InMemory(), hasSpool: cfg.Spool != nil,
-		storeAway: o.archive.health.away(), streamAway: o.archive.notices.streamAway.Load(),
+		storeAway: o.archive.health.away(), streamAway: o.archive.streamAway.Load(),
 	}
 	if f.acknowledge == replicated {
 		f.hasPeer = cfg.Copier != nil && cfg.Copier.Peer() != ""

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
@@ -23,32 +21,6 @@ import (
 
 // lastWords is how long a notice on its way may take once the gateway ends.
 const lastWords = 5 * time.Second
-
-// notices are those on their way into the stream.
-type notices struct {
-	// streamAway: the last that was heard of JetStream is that it does not answer.
-	streamAway atomic.Bool
-
-	mu sync.Mutex
-	// inFlight are notices that were published and went to the spool, by ID, before it was
-	// known what became of them.
-	inFlight map[string]chan error
-}
-
-func (f *notices) add(id string, settled chan error) {
-	f.mu.Lock()
-	f.inFlight[id] = settled
-	f.mu.Unlock()
-}
-
-// take returns what add noted, if anything, and forgets it.
-func (f *notices) take(id string) chan error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	settled := f.inFlight[id]
-	delete(f.inFlight, id)
-	return settled
-}
 
 // notice is the object's, as it will be announced where it lies under its own key without a name.
 func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
@@ -124,17 +96,17 @@ func (a *Archive) announce(ctx context.Context, n wire.Notice, ask asking) error
 	short, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
 	defer cancel()
 	settled := make(chan error, 1)
-	a.notices.add(n.ID, settled)
+	a.inFlight.Store(n.ID, settled)
 	err := a.publish(short, n, func(err error) { settled <- err })
 	if err == nil || errors.Is(err, stream.ErrRefused) {
-		a.notices.take(n.ID)
+		a.inFlight.Delete(n.ID)
 		return a.received(n, <-settled)
 	}
-	a.notices.streamAway.Store(true)
+	a.streamAway.Store(true)
 	if a.spoolNotice(n) == nil {
 		return nil // whoever brings it home hears what became of this try
 	}
-	a.notices.take(n.ID)
+	a.inFlight.Delete(n.ID)
 	long, cancel := context.WithTimeout(ctx, a.cfg.Patience)
 	defer cancel()
 	select {
@@ -162,7 +134,7 @@ func (a *Archive) received(n wire.Notice, err error) error {
 		a.cfg.Ledger.Unfinished(n.Instrument, n.ReceivedAt, stream.CauseOf(err), n.Size)
 		return &countedError{err}
 	}
-	a.notices.streamAway.Store(false)
+	a.streamAway.Store(false)
 	a.cfg.Ledger.Received(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
 	a.metrics.received(n.Instrument, n.Size)
 	return nil
@@ -196,7 +168,8 @@ func (a *Archive) spoolNotice(n wire.Notice) error {
 // announceEntry publishes the notice of an object from the spool that is in the store, and tries until ctx
 // ends.
 func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) error {
-	settled := a.notices.take(n.ID)
+	earlier, _ := a.inFlight.LoadAndDelete(n.ID)
+	settled, _ := earlier.(chan error)
 	for said := false; ; said = true {
 		if settled == nil {
 			settled = make(chan error, 1)
@@ -206,7 +179,7 @@ func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) error {
 		}
 		err := a.await(ctx, settled)
 		if err == nil {
-			a.notices.streamAway.Store(false)
+			a.streamAway.Store(false)
 			return nil
 		}
 		if ctx.Err() != nil {

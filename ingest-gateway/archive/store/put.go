@@ -25,9 +25,9 @@ func (o *Object) store(ctx context.Context, n wire.Notice) (wire.Notice, error) 
 	for {
 		err := o.put(ctx, n, true)
 		if errors.Is(err, objectstore.ErrExists) {
-			ours, failed := o.archive.isStored(ctx, n)
-			if failed != nil || ours {
-				return n, failed
+			ours, lookUpErr := o.archive.isStored(ctx, n)
+			if lookUpErr != nil || ours {
+				return n, lookUpErr
 			}
 			if n.Name == "" {
 				n = o.notice(n.ReceivedAt.Add(time.Millisecond), n.Digest)
@@ -122,11 +122,7 @@ func (a *Archive) isStored(ctx context.Context, n wire.Notice) (bool, error) {
 // lookUp returns what lies under a notice's key; of what is not ours nothing is
 // known. Errors: objectstore.ErrNotFound, or of the store.
 func (a *Archive) lookUp(ctx context.Context, n wire.Notice) (there wire.Notice, err error) {
-	var info objectstore.Info
-	err = a.request(ctx, "head", 0, func(ctx context.Context) (err error) {
-		info, err = a.cfg.Objects.Head(ctx, n.Key)
-		return err
-	})
+	info, err := a.head(ctx, n.Key)
 	if err != nil {
 		return wire.Notice{}, err
 	}

@@ -12,7 +12,7 @@ ARG GO_IMAGE=golang:${GO_VERSION}-bookworm
 
 # Compiles on the platform of the machine at hand for the platform that is asked for.
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS toolchain
-ENV CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-buildvcs=false
+ENV CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-buildvcs=false GOWORK=off
 WORKDIR /src
 
 # What a static program may ask for: users, certificates of the public authorities, a place for temporary files.

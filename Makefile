@@ -1,13 +1,16 @@
 # `make help` explains every target. Everything costly is built once, into a cache outside the checkout
 # (go run ./hack/parts, SUBSTORM_CACHE), and shows its progress.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden fmt lint check-generated
+.PHONY: help demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden tidy fmt lint check-generated
 
 # Name of the benchmark in bench/ for `make bench`, nodes of the cluster for `make cluster-up`.
 NAME ?=
 NODES ?= 1
 
 PART = go run ./hack/parts path
+
+# All modules are in go.work. Go's commands take `work` for all packages of them, golangci-lint takes their folders.
+PACKAGES = $$(go list -m -f '{{.Dir}}/...')
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,8 +24,8 @@ demo-down: ## Remove everything that demo made (the cache of built parts stays)
 # Three packages at a time: tests wait for servers more than they work.
 test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API servers
 	@go run ./hack/parts nats-server minio etcd kube-apiserver helm >/dev/null
-	go vet -tags e2e ./...
-	go test -p 3 -timeout 25m ./...
+	go vet -tags e2e work
+	go test -p 3 -timeout 25m work
 
 e2e: ## Tests on real clusters of up to three nodes, about eleven minutes; needs root where there is no Docker
 	go test -tags e2e -p 1 -count 1 -timeout 30m -v ./hack/cluster ./e2e
@@ -37,6 +40,8 @@ e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 Gi
 bench: ## List the benchmarks, or run one: make bench NAME=...; results go to bench/results
 	@./hack/bench.sh $(NAME)
 
+# With the versions of the product's own go.mod, as the images.
+build: export GOWORK = off
 build: ## Build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/operator ./operator/cmd
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ingest-gateway ./ingest-gateway/cmd
@@ -65,15 +70,18 @@ golden: ## Write golden files anew; then look at the diff: it is what the change
 	go test ./ingest-gateway/archive/store -run TestDecide -update
 	go test ./internal/wire -golden
 
+tidy: ## Bring go.mod and go.sum of each module up to date
+	@for module in $$(go list -m -f '{{.Dir}}'); do go mod tidy -C "$$module" || exit; done
+
 fmt: ## Format Go code and sort imports
 	"$$($(PART) golangci-lint)" fmt
 
 lint: ## Check the rules of the house (.golangci.yml) and the charts
-	"$$($(PART) golangci-lint)" run
+	"$$($(PART) golangci-lint)" run $(PACKAGES)
 	./hack/send-binaries.sh --vet
 	@# Without what helm says for information: that it follows the link to crds.
 	@said=$$("$$($(PART) helm)" lint --strict --quiet charts/substorm*/ 2>&1); failed=$$?; \
 	echo "$$said" | sed '/^level=INFO /d; /^$$/d' >&2; exit $$failed
 
-check-generated: ## Fail where `make generate` or `go mod tidy` would change something
+check-generated: ## Fail where `make generate` or `make tidy` would change something
 	@./hack/check-generated.sh

@@ -69,7 +69,7 @@ func (l *lab) send() {
 	l.t.Helper()
 	body := fmt.Appendf(nil, "frame %d", len(l.sent))
 	now, digest := time.Now().UTC(), wire.Digest(sha256.Sum256(body))
-	n := wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: wire.Record{
+	n := wire.Notice{Site: site, Instrument: instrument, Record: wire.Record{
 		Key: wire.RawKey(site, instrument, now, digest), Size: int64(len(body)), Digest: digest, State: wire.StateCurrent, MediaType: "image/png",
 		ReceivedAt: now, TimeSource: wire.TimeSourceReceived, Completeness: wire.CompletenessVerified, Gateway: "north-0", Incarnation: "one"}}
 	n.ID = n.Key
@@ -81,7 +81,7 @@ func (l *lab) send() {
 		ContentType: n.MediaType, Metadata: metadata, Digest: n.Digest, CreateOnly: true}); err != nil {
 		l.t.Fatal(err)
 	}
-	data, err := n.Encode()
+	data, err := wire.Encode(n)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func (l *lab) holder(other string) string {
 		if err != nil {
 			continue
 		}
-		lease, err := wire.DecodeLease(e.Value())
+		lease, err := wire.Decode[wire.Lease](e.Value())
 		if err != nil {
 			l.t.Fatal(err)
 		}

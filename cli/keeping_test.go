@@ -176,7 +176,7 @@ func TestRefusedPurgeIsToldToNobody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := wire.DecodeNotice(m.Data); err == nil && m.Subject == wire.NoticeSubject("hub", "camera") && n.State == wire.StatePurged {
+		if n, err := wire.Decode[wire.Notice](m.Data); err == nil && m.Subject == wire.NoticeSubject("hub", "camera") && n.State == wire.StatePurged {
 			t.Errorf("notice %d says that %s is purged", seq, n.ID)
 		}
 	}

@@ -35,7 +35,7 @@ func TestChannels(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			status, err := wire.DecodeInstrumentStatus(e.Value())
+			status, err := wire.Decode[wire.InstrumentStatus](e.Value())
 			if err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ type sampledSite struct {
 	nats     *testenv.NATSServer
 	registry testenv.Registry
 	gateway  *testenv.Gateway
-	door     *testenv.FeedServer
+	endpoint     *testenv.FeedServer
 	to, path string
 	status   jetstream.KeyValue
 }
@@ -71,7 +71,7 @@ func newSampledSite(t *testing.T, channels ...string) *sampledSite {
 		t.Fatal(err)
 	}
 	s.sample(60_000, true)
-	s.door = testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats})
+	s.endpoint = testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats})
 	return s
 }
 
@@ -88,7 +88,7 @@ func (s *sampledSite) sample(millis int64, consumersMayAsk bool, channels ...wir
 // ask asks for an interval as a browser's page does, and returns the answer.
 func (s *sampledSite) ask(method, query, body string) (int, string) {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.door.Address()+"/feeds/all/sampling?consumer=browser"+query, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.endpoint.Address()+"/feeds/all/sampling?consumer=browser"+query, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func (s *sampledSite) says(what string, is func(wire.SenderStatus) bool) {
 		if err != nil {
 			return err
 		}
-		status, err := wire.DecodeSenderStatus(e.Value())
+		status, err := wire.Decode[wire.SenderStatus](e.Value())
 		if err == nil && !is(status) {
 			err = fmt.Errorf("%s: %s", what, e.Value())
 		}

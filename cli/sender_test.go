@@ -200,7 +200,7 @@ func awaitSender(t *testing.T, p *pair) {
 			if err != nil {
 				return err
 			}
-			said, err := wire.DecodeSenderStatus(entry.Value())
+			said, err := wire.Decode[wire.SenderStatus](entry.Value())
 			if err != nil {
 				return err
 			}

@@ -127,7 +127,7 @@ func withdrawn(t *testing.T, js jetstream.JetStream) int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := wire.DecodeNotice(m.Data); err == nil && n.State == wire.StateWithdrawn {
+		if n, err := wire.Decode[wire.Notice](m.Data); err == nil && n.State == wire.StateWithdrawn {
 			all[n.ID] = true
 		}
 	}

@@ -122,7 +122,7 @@ func (s natsSite) publish(t *testing.T, from, count int) (ids []string) {
 	}
 	for i := from; i < from+count; i++ {
 		key := wire.RawKey(siteCode, camera, time.Now(), wire.Digest{byte(i), byte(i >> 8)})
-		notice, err := stream.NoticeMessage(wire.Notice{Format: wire.Format, Site: siteCode, Instrument: camera, Record: wire.Record{ID: key, Key: key,
+		notice, err := stream.NoticeMessage(wire.Notice{Site: siteCode, Instrument: camera, Record: wire.Record{ID: key, Key: key,
 			State: wire.StateCurrent, ReceivedAt: time.Now().UTC()}}, "gateway-0")
 		if err != nil {
 			t.Fatal(err)

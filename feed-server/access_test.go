@@ -61,7 +61,7 @@ func TestAnonymousClientsKeepNobodyOutOfAConsumer(t *testing.T) {
 	}
 }
 
-// Who may have what: each door answers strangers, readers and consumers as the
+// Who may have what: each endpoint answers anonymous readers, readers and consumers as the
 // Instruments say.
 func TestWhoMayRead(t *testing.T) {
 	t.Parallel()
@@ -87,16 +87,16 @@ func TestWhoMayRead(t *testing.T) {
 		header    http.Header
 		want      int
 	}{
-		{"public for a stranger", at(f, "http", "events", "public", ""), nil, 200},
+		{"public for an anonymous reader", at(f, "http", "events", "public", ""), nil, 200},
 		{"some of it is public", at(f, "http", "events", "everything", ""), nil, 200},
-		{"authenticated for a stranger", at(f, "http", "events", "authenticated", ""), nil, 401},
+		{"authenticated for an anonymous reader", at(f, "http", "events", "authenticated", ""), nil, 401},
 		{"authenticated for the consumer", at(f, "http", "events", "authenticated", ""), bearer("authenticated"), 200},
 		{"authenticated for the consumer, as a password", at(f, "http", "events", "authenticated", ""), basic("authenticated"), 200},
 		{"authenticated for a reader", at(f, "http", "events", "authenticated", ""), bearer("other"), 200},
 		{"a token of another consumer", at(f, "http", "events", "authenticated", ""), bearer("public"), 401},
 		{"a token of another consumer where none is needed", at(f, "http", "events", "public", ""), bearer("authenticated"), 401},
 		{"no token at all", at(f, "http", "events", "authenticated", ""), http.Header{"Authorization": {"Bearer "}}, 401},
-		{"restricted for a stranger", at(f, "http", "events", "restricted", ""), nil, 401},
+		{"restricted for an anonymous reader", at(f, "http", "events", "restricted", ""), nil, 401},
 		{"restricted for the consumer, who is not named", at(f, "http", "events", "restricted", ""), bearer("restricted"), 403},
 		{"restricted for another reader", at(f, "http", "events", "restricted", ""), bearer("other"), 403},
 		{"restricted for its reader", at(f, "http", "events", "restricted", ""), bearer("uni"), 200},
@@ -128,8 +128,8 @@ func TestWhoMayRead(t *testing.T) {
 			t.Errorf("%s: WWW-Authenticate %v", c.name, asks)
 		}
 	}
-	// A stranger gets what is public alone.
-	stranger := l.client(f, "everything")
+	// An anonymous reader gets what is public alone.
+	anonymous := l.client(f, "everything")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at(f, "http", "events", "everything", ""), nil)
@@ -141,13 +141,13 @@ func TestWhoMayRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	stranger.events, stranger.body = true, bufio.NewReader(resp.Body)
+	anonymous.events, anonymous.body = true, bufio.NewReader(resp.Body)
 	l.telemetry("mag-2", 1, 10)
 	l.telemetry("cam-1", 1, 10)
 	l.telemetry("mag-1", 1, 10)
-	stranger.until("what is public", func() bool { return len(stranger.datagrams) > 0 })
-	if stranger.datagrams[0] != 2 {
-		t.Errorf("a stranger got %v", stranger.datagrams)
+	anonymous.until("what is public", func() bool { return len(anonymous.datagrams) > 0 })
+	if anonymous.datagrams[0] != 2 {
+		t.Errorf("an anonymous reader got %v", anonymous.datagrams)
 	}
 	// There is room for one.
 	one := l.client(f, "one")
@@ -287,7 +287,7 @@ func TestTickets(t *testing.T) {
 		return resp.StatusCode, answer.Ticket
 	}
 	if status, ticket := ask("c", http.Header{}); status != http.StatusUnauthorized || ticket != "" {
-		t.Errorf("a stranger gets %d %s", status, ticket)
+		t.Errorf("an anonymous reader gets %d %s", status, ticket)
 	}
 	dial := func(f *testenv.FeedServer, consumer, ticket, origin string) error {
 		conn, _, err := websocket.Dial(t.Context(), at(f, "ws", "ws", consumer, "")+"&ticket="+url.QueryEscape(ticket), &websocket.DialOptions{

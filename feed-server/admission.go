@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 // The values of Config.AccessLog that are no file.
@@ -19,7 +19,7 @@ const (
 // openAdmission makes what all endpoints share.
 func (s *server) openAdmission() error {
 	cfg := &s.cfg
-	proxies, err := door.ParseProxies(cfg.Proxies)
+	proxies, err := endpoint.ParseProxies(cfg.Proxies)
 	if err != nil {
 		return err
 	}
@@ -28,9 +28,9 @@ func (s *server) openAdmission() error {
 		return err
 	}
 	if out != nil {
-		s.accessLog = door.NewAccessLog(out, s.metrics)
+		s.accessLog = endpoint.NewAccessLog(out, s.metrics)
 	}
-	s.admission = door.NewAdmission(door.AdmissionConfig{
+	s.admission = endpoint.NewAdmission(endpoint.AdmissionConfig{
 		Limits: cfg.Limits, Certificates: s.certificates, Proxies: proxies, MaxSockets: cfg.MaxSockets, MaxConnections: cfg.MaxConnections,
 		AccessLog: s.accessLog, Logger: s.log, Metrics: s.metrics,
 	})

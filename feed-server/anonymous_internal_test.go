@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 const (
@@ -48,7 +48,7 @@ var floods = map[string][]string{
 // keeps no reader out who has a token: neither there nor elsewhere.
 func TestAnonymousClientsKeepNoReaderOut(t *testing.T) {
 	t.Parallel()
-	l := newDoorsLab(t, func(c *Config) {
+	l := newEndpointsLab(t, func(c *Config) {
 		c.MaxSockets, c.MaxConnections, c.ArchiveSize = 600, 24, minArchive
 	})
 	var rows strings.Builder
@@ -62,7 +62,7 @@ func TestAnonymousClientsKeepNoReaderOut(t *testing.T) {
 	for _, pattern := range []string{"/archive/", "/bundle.tar", "/hapi/"} {
 		l.takesLong(l.fill(floods[pattern][0]))
 	}
-	for _, pattern := range l.server.doors.Doors() {
+	for _, pattern := range l.server.endpoints.Endpoints() {
 		t.Run(pattern, func(t *testing.T) {
 			method, _, found := strings.Cut(pattern, " ")
 			if !found {
@@ -88,7 +88,7 @@ func TestAnonymousClientsKeepNoReaderOut(t *testing.T) {
 
 // takesLong fails unless an anonymous client is answered with more than the kernel takes at
 // a time: one that takes nothing keeps what that needs, else a flood of such shows nothing.
-func (l *doorsLab) takesLong(path string) {
+func (l *endpointsLab) takesLong(path string) {
 	l.t.Helper()
 	r, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet, "http://"+l.address()+path, nil)
 	if err != nil {
@@ -100,19 +100,19 @@ func (l *doorsLab) takesLong(path string) {
 	}
 	defer resp.Body.Close()
 	n, err := io.Copy(io.Discard, resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK || n < 4*door.SendBuffer {
+	if err != nil || resp.StatusCode != http.StatusOK || n < 4*endpoint.SendBuffer {
 		l.t.Fatalf("GET %s: %d, %d bytes, %v: that takes no time", path, resp.StatusCode, n, err)
 	}
 }
 
 // fill fills in the times and the port of a path.
-func (l *doorsLab) fill(path string) string {
+func (l *endpointsLab) fill(path string) string {
 	return strings.NewReplacer("$port", fmt.Sprint(l.port), "$today", l.sent.Format("2006/01/02"), "$hours", l.sent.Add(-6*time.Hour).Format(time.RFC3339),
 		"$start", l.sent.Add(-time.Minute).Format(time.RFC3339), "$stop", l.sent.Add(time.Minute).Format(time.RFC3339)).Replace(path)
 }
 
 // answers asks as the insider does, by a connection of its own.
-func (l *doorsLab) answers(t *testing.T, method, path string, want int) {
+func (l *endpointsLab) answers(t *testing.T, method, path string, want int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -145,7 +145,7 @@ func (l *doorsLab) answers(t *testing.T, method, path string, want int) {
 // does nobody else.
 func TestGuessesAreSlowedDownAtEveryEndpoint(t *testing.T) {
 	t.Parallel()
-	l := newDoorsLab(t)
+	l := newEndpointsLab(t)
 	l.until(pathOf(hidden), http.StatusOK)
 	address := netip.MustParseAddr("127.0.4.0")
 	for pattern, all := range asks {
@@ -183,7 +183,7 @@ func TestGuessesAreSlowedDownAtEveryEndpoint(t *testing.T) {
 
 // flood asks from all addresses until end; it returns when each connection was
 // answered, or waits for that.
-func (l *doorsLab) flood(t *testing.T, method string, paths []string) (end func()) {
+func (l *endpointsLab) flood(t *testing.T, method string, paths []string) (end func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var asked, running sync.WaitGroup

@@ -47,13 +47,13 @@ func (l *lab) client(f *testenv.FeedServer, name string) *client {
 	return &client{t: l.t, name: name, server: f}
 }
 
-// at is the URL of a door.
-func at(f *testenv.FeedServer, scheme, door, consumer, resume string) string {
+// at is the URL of an endpoint.
+func at(f *testenv.FeedServer, scheme, endpoint, consumer, resume string) string {
 	q := url.Values{"consumer": {consumer}}
 	if resume != "" {
 		q.Set("resume", resume)
 	}
-	return scheme + "://" + f.Address() + "/feeds/all/" + door + "?" + q.Encode()
+	return scheme + "://" + f.Address() + "/feeds/all/" + endpoint + "?" + q.Encode()
 }
 
 func bearer(name string) http.Header {
@@ -135,13 +135,13 @@ func (c *client) read() error {
 		c.replaced, c.sampled = c.replaced+r.Replaced, c.sampled+r.Sampled
 		switch r.Kind {
 		case wire.RecordNotice:
-			n, err := wire.DecodeNotice(r.Payload)
+			n, err := wire.Decode[wire.Notice](r.Payload)
 			if err != nil {
 				return err
 			}
 			c.notices = append(c.notices, n.Name)
 		case wire.RecordGap:
-			g, err := wire.DecodeGap(r.Payload)
+			g, err := wire.Decode[wire.Gap](r.Payload)
 			if err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func (c *client) datagram(payload []byte) {
 
 // take takes a message of JSON.
 func (c *client) take(data []byte) error {
-	m, err := wire.DecodeFeedMessage(data)
+	m, err := wire.Decode[wire.FeedMessage](data)
 	if err != nil {
 		return err
 	}

@@ -258,11 +258,11 @@ func (k *taker) take(m jetstream.Msg) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if m.Headers().Get(wire.HeaderType) == wire.TypeGap {
-		g, err := wire.DecodeGap(m.Data())
+		g, err := wire.Decode[wire.Gap](m.Data())
 		k.gaps = append(k.gaps, g)
 		return err
 	}
-	if n, err := wire.DecodeNotice(m.Data()); err == nil {
+	if n, err := wire.Decode[wire.Notice](m.Data()); err == nil {
 		k.notices[n.Name] = true
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/flags"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -42,7 +42,7 @@ type Config struct {
 	Proxies []string
 
 	// Limits on what one client may ask of the archive.
-	Limits door.Limits
+	Limits endpoint.Limits
 
 	// RingSize is how much of the streams' ends is held in memory, of all together, in
 	// bytes; 0: what the memory limit lets.
@@ -86,7 +86,7 @@ func (c *Config) check() error {
 	if c.Objects.Endpoint != "" && c.Objects.Bucket == "" {
 		errs = append(errs, errors.New("--s3-bucket is not set: the archive of --s3-endpoint lies in it"))
 	}
-	if _, err := door.ParseProxies(c.Proxies); err != nil {
+	if _, err := endpoint.ParseProxies(c.Proxies); err != nil {
 		errs = append(errs, fmt.Errorf("--proxies: %w", err))
 	}
 	if l := c.Limits; l.Person.PerSecond <= 0 || l.Person.Burst < 1 || l.Robot.PerSecond <= 0 || l.Robot.Burst < 1 || l.Patience <= 0 || l.Waiting < 1 || l.Clients < 1 {

@@ -15,7 +15,7 @@ import (
 )
 
 // downloads sums up what the Site was told of an instrument and a reader.
-func (l *doorsLab) downloads(js jetstream.JetStream, instrument, reader string) (sum wire.DownloadCount) {
+func (l *endpointsLab) downloads(js jetstream.JetStream, instrument, reader string) (sum wire.DownloadCount) {
 	l.t.Helper()
 	kv, err := js.KeyValue(l.t.Context(), wire.DownloadsBucket("hub"))
 	if err != nil {
@@ -26,7 +26,7 @@ func (l *doorsLab) downloads(js jetstream.JetStream, instrument, reader string) 
 		if err != nil || of != instrument {
 			return err
 		}
-		d, err := wire.DecodeDownloads(e.Value())
+		d, err := wire.Decode[wire.Downloads](e.Value())
 		for _, c := range d.By {
 			if c.Reader == reader {
 				sum = c.Plus(sum)
@@ -40,16 +40,16 @@ func (l *doorsLab) downloads(js jetstream.JetStream, instrument, reader string) 
 	return sum
 }
 
-// TestDownloadsAreCounted: what the doors answer is in the Site's bucket a little later,
+// TestDownloadsAreCounted: what the endpoints answer is in the Site's bucket a little later,
 // each answer once, and what is about no instrument apart.
 func TestDownloadsAreCounted(t *testing.T) {
 	t.Parallel()
-	l := newDoorsLab(t)
+	l := newEndpointsLab(t)
 	path := pathOf(open)
 	l.until(path, 200) // as the insider
 	sent := uint64(0)
 	for range 5 {
-		status, body := l.ask(http.MethodGet, path, stranger)
+		status, body := l.ask(http.MethodGet, path, anonymous)
 		if status != 200 {
 			t.Fatalf("%s: %d", path, status)
 		}
@@ -74,7 +74,7 @@ func TestDownloadsAreCounted(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if c := l.downloads(js, open, ""); c.Requests != 5 || c.Bytes != sent || c.Refused != 0 {
-		t.Errorf("strangers: %+v, want 5 answers of %d bytes", c, sent)
+		t.Errorf("anonymous readers: %+v, want 5 answers of %d bytes", c, sent)
 	}
 	if c := l.downloads(js, open, insider); c.Requests < 1 || c.Class == "" {
 		t.Errorf("the insider: %+v", c)

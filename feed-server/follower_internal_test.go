@@ -27,8 +27,8 @@ type follower struct {
 	more chan struct{}
 }
 
-// follow begins to read a door that goes on.
-func (l *doorsLab) follow(path, who string) *follower {
+// follow begins to read an endpoint that goes on.
+func (l *endpointsLab) follow(path, who string) *follower {
 	l.t.Helper()
 	f := &follower{t: l.t, path: path + ", " + who, more: make(chan struct{})}
 	ctx, stop := context.WithCancel(l.t.Context())
@@ -51,7 +51,7 @@ func (l *doorsLab) follow(path, who string) *follower {
 }
 
 // events reads Server-Sent Events, part by part.
-func (l *doorsLab) events(ctx context.Context, path, who string) func() ([]byte, error) {
+func (l *endpointsLab) events(ctx context.Context, path, who string) func() ([]byte, error) {
 	l.t.Helper()
 	resp := l.request(ctx, http.MethodGet, path, who)
 	l.t.Cleanup(func() { _ = resp.Body.Close() })
@@ -66,10 +66,10 @@ func (l *doorsLab) events(ctx context.Context, path, who string) func() ([]byte,
 }
 
 // socket reads a WebSocket, message by message.
-func (l *doorsLab) socket(ctx context.Context, path, who string) func() ([]byte, error) {
+func (l *endpointsLab) socket(ctx context.Context, path, who string) func() ([]byte, error) {
 	l.t.Helper()
 	header := http.Header{}
-	if who != stranger {
+	if who != anonymous {
 		header.Set("Authorization", "Bearer "+who+"-token")
 	}
 	conn, _, err := websocket.Dial(ctx, "ws://"+l.address()+path, &websocket.DialOptions{Subprotocols: []string{wire.SubprotocolJSON}, HTTPHeader: header})

@@ -11,8 +11,8 @@ import (
 	"github.com/substorm/substorm/feed-server/atom"
 	"github.com/substorm/substorm/feed-server/bundle"
 	"github.com/substorm/substorm/feed-server/damage"
-	"github.com/substorm/substorm/feed-server/door"
 	"github.com/substorm/substorm/feed-server/downloads"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/latest"
 	"github.com/substorm/substorm/feed-server/wis2"
@@ -40,7 +40,7 @@ type kept struct {
 	damage       *damage.Teller
 }
 
-// openArchive makes the rooms of the archive, and returns their doors.
+// openArchive makes the rooms of the archive, and returns their endpoints.
 func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	cfg := &s.cfg
 	if cfg.Objects.Endpoint == "" {
@@ -61,33 +61,33 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Known: func(instrument string) bool { _, known := s.instrument(instrument); return known },
 	})
 	s.kept.damage = damage.New(damage.Config{Site: cfg.Site, Pod: cfg.Pod, JetStream: s.js, Logger: s.log, Metrics: s.metrics})
-	gate := door.NewGate(door.GateConfig{
+	check := endpoint.NewAccessCheck(endpoint.AccessCheckConfig{
 		Registry: s.registry.Snapshot, Admission: s.admission, BaseURL: cfg.BaseURL,
 		Draining: s.leaving, Count: s.kept.downloads.Count, Damaged: s.kept.damage.Tell, Logger: s.log, Metrics: s.metrics,
 	})
 	objects := archive.New(archive.Config{
 		Site: cfg.Site, Catalog: archive.Manifests{Catalog: s.kept.catalog, Names: catalog.Names(s.js, cfg.Site)}, Store: s.kept.store,
-		Described: s.kept.descriptions.At,
-		Gate:      gate, Memory: share(cfg.ArchiveSize, hotShare), Logger: s.log, Metrics: s.metrics,
+		Described:   s.kept.descriptions.At,
+		AccessCheck: check, Memory: share(cfg.ArchiveSize, hotShare), Logger: s.log, Metrics: s.metrics,
 	})
-	samples, err := s.openSamples(gate)
+	samples, err := s.openSamples(check)
 	if err != nil {
 		return nil, err
 	}
-	doors := objects.Doors()
-	maps.Copy(doors, latest.New(latest.Config{Catalog: s.kept.catalog, Gate: gate, Archive: objects}).Doors())
-	maps.Copy(doors, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, Gate: gate, Memory: share(cfg.ArchiveSize, bundleShare), Logger: s.log}).Doors())
-	maps.Copy(doors, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, Gate: gate}).Doors())
-	maps.Copy(doors, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, Gate: gate, Logger: s.log}).Doors())
-	maps.Copy(doors, samples.Doors())
-	return doors, nil
+	endpoints := objects.Endpoints()
+	maps.Copy(endpoints, latest.New(latest.Config{Catalog: s.kept.catalog, AccessCheck: check, Archive: objects}).Endpoints())
+	maps.Copy(endpoints, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, AccessCheck: check, Memory: share(cfg.ArchiveSize, bundleShare), Logger: s.log}).Endpoints())
+	maps.Copy(endpoints, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check}).Endpoints())
+	maps.Copy(endpoints, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, AccessCheck: check, Logger: s.log}).Endpoints())
+	maps.Copy(endpoints, samples.Endpoints())
+	return endpoints, nil
 }
 
 // openSamples makes HAPI.
-func (s *server) openSamples(gate *door.Gate) (*hapi.Handler, error) {
+func (s *server) openSamples(check *endpoint.AccessCheck) (*hapi.Handler, error) {
 	part := int(share(s.cfg.ArchiveSize, hapiShare) / (hapiRequests + 1))
 	return hapi.New(hapi.Config{
-		Site: s.cfg.Site, Gate: gate, Generations: s.kept.descriptions.All,
+		Site: s.cfg.Site, AccessCheck: check, Generations: s.kept.descriptions.All,
 		Archive: hapi.Manifests{Catalog: s.kept.catalog, Store: s.kept.store},
 		Memory:  part, Requests: hapiRequests, Recent: part,
 		Log: s.log, Metrics: s.metrics,

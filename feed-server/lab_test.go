@@ -117,7 +117,7 @@ func (l *lab) notice(instrument, name string) {
 	n := wire.Notice{Site: site, Instrument: instrument, Record: wire.Record{
 		ID: "o/" + name, Key: "o/" + name, Name: name, State: wire.StateCurrent, ReceivedAt: time.Now(), TimeSource: wire.TimeSourceReceived,
 	}}
-	data, err := n.Encode()
+	data, err := wire.Encode(n)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func (l *lab) publish(m *nats.Msg) {
 	}
 }
 
-// get asks a door, and returns the status and the body.
+// get asks an endpoint, and returns the status and the body.
 func get(t *testing.T, url string, header http.Header) (int, string, http.Header) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

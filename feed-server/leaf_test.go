@@ -15,7 +15,7 @@ import (
 )
 
 // A base stream also holds what leaves sent, whose instruments may bear the names
-// of the hub's: a Feed carries them where it says so, and no other does; strangers
+// of the hub's: a Feed carries them where it says so, and no other does; anonymous readers
 // get none of them, whoever may read the hub's instrument of that name.
 func TestLeaves(t *testing.T) {
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestLeaves(t *testing.T) {
 			notice := wire.Notice{Site: from, Instrument: "cam-1", Record: wire.Record{ID: "o/", Key: "o/", Name: fmt.Sprint(from, n), State: wire.StateCurrent,
 				ReceivedAt: time.Now(), TimeSource: wire.TimeSourceReceived}}
 			m := nats.NewMsg(wire.NoticeSubject(from, "cam-1"))
-			if m.Data, err = notice.Encode(); err != nil {
+			if m.Data, err = wire.Encode(notice); err != nil {
 				t.Fatal(err)
 			}
 			l.publish(m)

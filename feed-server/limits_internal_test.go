@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 // TestLimits: the archive's clients may ask as often as the program is told, and no
 // more.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	l := newDoorsLab(t, func(c *Config) {
-		c.Limits.Robot, c.Limits.Patience = door.Rate{PerSecond: 0.0001, Burst: 4}, time.Nanosecond
+	l := newEndpointsLab(t, func(c *Config) {
+		c.Limits.Robot, c.Limits.Patience = endpoint.Rate{PerSecond: 0.0001, Burst: 4}, time.Nanosecond
 	})
 	answers := map[int]int{}
 	var last string

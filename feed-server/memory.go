@@ -16,8 +16,8 @@ const (
 	archiveShare    = 5. / 16
 	connectionShare = 3. / 8
 	// connectionCost is what a consumer's connection takes at most: a batch, and what the
-	// kernel holds for a client that does not read (door.Narrow). A download takes less,
-	// see door.Listen.
+	// kernel holds for a client that does not read (endpoint.Narrow). A download takes less,
+	// see endpoint.Listen.
 	connectionCost = 512 << 10
 	minConnections = 32
 	// socketCost is what a connection of TCP takes that asks for little, its goroutines,

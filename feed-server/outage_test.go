@@ -223,14 +223,14 @@ func TestRetention(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		s, err := wire.DecodeConsumerStatus(e.Value())
+		s, err := wire.Decode[wire.ConsumerStatus](e.Value())
 		return err == nil && s.State == wire.StateLapped && s.Gaps == 1 && s.Connections == 1 && s.LastGap != nil && s.Dropped[string(wire.GapRetention)] == 9 && s.Messages == 22 && s.Token == c.token
 	})
 	e, err := kv.Get(t.Context(), wire.FeedServerStatusKey("feed-server-0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := wire.DecodeFeedServerStatus(e.Value()); err != nil || s.Revision != 1 || s.Connections != 1 || len(s.Problems) > 0 || s.Draining {
+	if s, err := wire.Decode[wire.FeedServerStatus](e.Value()); err != nil || s.Revision != 1 || s.Connections != 1 || len(s.Problems) > 0 || s.Draining {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

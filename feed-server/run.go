@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/natsdelivery"
 	"github.com/substorm/substorm/feed-server/sampling"
 	"github.com/substorm/substorm/feed-server/serve"
@@ -46,11 +46,11 @@ type server struct {
 	slots        *semaphore.Weighted
 	lanes        *session.Lanes
 	certificates *certificate.Files
-	admission    *door.Admission
-	accessLog    *door.AccessLog
+	admission    *endpoint.Admission
+	accessLog    *endpoint.AccessLog
 	consumers    *state.Consumers
 	kept         kept
-	doors        *serve.Server
+	endpoints    *serve.Server
 	http         *telemetry.Server
 	// reached: NATS answered once. Draining: no more clients are taken; leaving is closed
 	// when those that are there are asked to go.
@@ -122,7 +122,7 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.doors, err = serve.New(serve.Config{
+	s.endpoints, err = serve.New(serve.Config{
 		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates, Admission: s.admission,
 		JetStream: s.js, Registry: s.registry, Hub: s.hubs.of, Slots: s.slots,
 		Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
@@ -179,7 +179,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 		room("downloads", s.kept.downloads.Run)
 		room("damage", s.kept.damage.Run)
 	}
-	room("doors", s.doors.Run)
+	room("endpoints", s.endpoints.Run)
 	// Another replica takes what is shared out by leases, while clients are asked to go.
 	steady, unsettle := context.WithCancel(alive)
 	defer unsettle()
@@ -189,7 +189,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 			Hub: s.hubs.of, Slots: s.slots, Lanes: s.lanes, Consumers: s.consumers, WIS2: s.notification, Logger: s.log, Metrics: s.metrics,
 		})
 	})
-	s.log.Info("serving", "site", s.cfg.Site, "address", s.doors.Address(), "http", s.http.Address(), "tls", s.certificates != nil, "archive", s.kept.catalog != nil,
+	s.log.Info("serving", "site", s.cfg.Site, "address", s.endpoints.Address(), "http", s.http.Address(), "tls", s.certificates != nil, "archive", s.kept.catalog != nil,
 		"ringSize", s.cfg.RingSize, "maxConnections", s.cfg.MaxConnections, "maxSockets", s.cfg.MaxSockets, "accessLog", s.cfg.AccessLog)
 
 	var err error
@@ -223,7 +223,7 @@ func (s *server) drain() {
 	s.draining.Store(true)
 	time.Sleep(min(maxGrace, s.cfg.DrainTimeout/graceShare))
 	close(s.leaving)
-	if err := s.doors.Drain(ctx); err != nil {
+	if err := s.endpoints.Drain(ctx); err != nil {
 		s.log.Warn("clients that did not go were cut off", "error", err)
 	}
 }

@@ -9,7 +9,7 @@ for platform in linux/amd64 linux/arm64 linux/arm/7 windows/amd64; do
 	GOARCH=${rest%%/*}
 	GOARM=${rest#"$GOARCH"}
 	GOARM=${GOARM#/}
-	export GOOS GOARCH CGO_ENABLED=0
+	export GOOS GOARCH CGO_ENABLED=0 GOWORK=off
 	if [ -n "$GOARM" ]; then export GOARM; else unset GOARM; fi
 	go vet ./sender/...
 	[ "${1:-}" = --vet ] && continue

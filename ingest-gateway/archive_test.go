@@ -33,7 +33,7 @@ func (l *lab) notices(t *testing.T) []wire.Notice {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := wire.DecodeNotice(m.Data)
+		n, err := wire.Decode[wire.Notice](m.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func (l *lab) columns(t *testing.T, instrument string) map[wire.Step]map[string]
 		if err != nil {
 			t.Fatal(err)
 		}
-		entry, err := wire.DecodeLedgerEntry(e.Value())
+		entry, err := wire.Decode[wire.LedgerEntry](e.Value())
 		if err != nil {
 			t.Fatal(err)
 		}

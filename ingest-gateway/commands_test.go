@@ -137,7 +137,7 @@ func TestConsumersAsk(t *testing.T) {
 	ask := func(consumer, channel string, millis int64) {
 		t.Helper()
 		r := wire.SamplingRequest{Instrument: "spectra", Channel: channel, Consumer: consumer, IntervalMillis: millis, At: time.Now().UTC()}
-		b, err := r.Encode()
+		b, err := wire.Encode(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestConsumersAsk(t *testing.T) {
 		if err != nil {
 			return false, err.Error()
 		}
-		s, err := wire.DecodeSenderStatus(e.Value())
+		s, err := wire.Decode[wire.SenderStatus](e.Value())
 		return err == nil && len(s.Asked) == 1 && s.Asked[0].By == "two" && s.Asked[0].IntervalMillis == 3000, string(e.Value())
 	})
 	ask("one", "", 20_000) // is renewed
@@ -226,7 +226,7 @@ func TestDatagramsAchieve(t *testing.T) {
 			if err != nil {
 				return false, err.Error()
 			}
-			s, err := wire.DecodeInstrumentStatus(e.Value())
+			s, err := wire.Decode[wire.InstrumentStatus](e.Value())
 			a := s.Achieved
 			return err == nil && len(a) == 2 && a[0].Channel == "fast" && a[1].Channel == "slow" &&
 				is(time.Duration(a[0].Interval), time.Duration(a[1].Interval)), string(e.Value())

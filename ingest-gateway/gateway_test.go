@@ -140,7 +140,7 @@ func TestWholeHouse(t *testing.T) {
 			if err != nil {
 				return false, err.Error()
 			}
-			s, err := wire.DecodeInstrumentStatus(e.Value())
+			s, err := wire.Decode[wire.InstrumentStatus](e.Value())
 			return err == nil && s.Objects == want.Objects && s.Datagrams == want.Datagrams && s.Bytes == want.Bytes &&
 				!s.LastReceived.IsZero() && s.Day != "", fmt.Sprintf("%+v, %v", s, err)
 		})
@@ -157,7 +157,7 @@ func TestWholeHouse(t *testing.T) {
 		if err != nil {
 			return false, err.Error()
 		}
-		s, err := wire.DecodeInstrumentStatus(e.Value())
+		s, err := wire.Decode[wire.InstrumentStatus](e.Value())
 		return err == nil && s.Objects == 4, fmt.Sprintf("%+v, %v", s, err)
 	})
 	if left, err := filepath.Glob(filepath.Join(g.dir, "scratch", "*")); err != nil || len(left) != 0 {

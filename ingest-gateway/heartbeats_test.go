@@ -39,7 +39,7 @@ func TestSeveralSenders(t *testing.T) {
 			if err != nil {
 				return false, err.Error()
 			}
-			s, err := wire.DecodeSenderStatus(e.Value())
+			s, err := wire.Decode[wire.SenderStatus](e.Value())
 			return err == nil && len(s.Senders) == senders && s.ClockOffset != nil && time.Duration(*s.ClockOffset) == offset &&
 				s.QueueObjects == objects && s.QueueBytes == 10*objects, fmt.Sprintf("%+v, %v", s, err)
 		})

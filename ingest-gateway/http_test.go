@@ -140,7 +140,7 @@ func TestHTTPSaysSoEarly(t *testing.T) {
 		if err != nil {
 			return false, err.Error()
 		}
-		c, err := wire.DecodeNameClaim(e.Value())
+		c, err := wire.Decode[wire.NameClaim](e.Value())
 		return err == nil && c.Latest().Announced, fmt.Sprintf("%+v, %v", c, err)
 	})
 	for digestOf, want := range map[string]int{reprDigest(object): 200, reprDigest(large): 409} {

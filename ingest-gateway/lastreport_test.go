@@ -58,7 +58,7 @@ func (l *lab) instrumentStatus(t *testing.T, instrument, gateway string) (wire.I
 	if err != nil {
 		return wire.InstrumentStatus{}, err
 	}
-	return wire.DecodeInstrumentStatus(e.Value())
+	return wire.Decode[wire.InstrumentStatus](e.Value())
 }
 
 // What a gateway last reports of an instrument is what its ledger says, also where

@@ -32,7 +32,7 @@ func (l *lab) awaitMarked(t *testing.T, name string) {
 		if err != nil {
 			return false, err.Error()
 		}
-		c, err := wire.DecodeNameClaim(e.Value())
+		c, err := wire.Decode[wire.NameClaim](e.Value())
 		return err == nil && c.Latest().Announced, fmt.Sprintf("%+v, %v", c, err)
 	})
 }
@@ -218,7 +218,7 @@ func TestRepeatClosesDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := wire.DamageOf("camera", n.Record, wire.DamageMissing, "feed-0", time.Now()).Encode()
+	found, err := wire.Encode(wire.DamageOf("camera", n.Record, wire.DamageMissing, "feed-0", time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func (l *lab) removeDay(t *testing.T, day wire.Day) {
 		t.Fatal(err)
 	}
 	removal := wire.Removal{Instrument: "camera", Day: day, Reason: "maxAge", By: wire.ByRetention, At: time.Now().UTC()}
-	value, err := removal.Encode()
+	value, err := wire.Encode(removal)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,7 +187,7 @@ func (r *reporter) earlier(ctx context.Context, instrument string, day wire.Day)
 	}
 	var totals wire.Totals
 	if err == nil {
-		entry, err := wire.DecodeLedgerEntry(e.Value())
+		entry, err := wire.Decode[wire.LedgerEntry](e.Value())
 		if err != nil {
 			return r.others[key].totals
 		}
@@ -203,10 +203,10 @@ func (r *reporter) earlier(ctx context.Context, instrument string, day wire.Day)
 	return totals
 }
 
-func (r *reporter) put(ctx context.Context, key string, status interface{ Encode() ([]byte, error) }) error {
+func (r *reporter) put(ctx context.Context, key string, status any) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	b, err := status.Encode()
+	b, err := wire.Encode(status)
 	if err != nil {
 		return err
 	}

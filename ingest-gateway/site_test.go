@@ -94,7 +94,7 @@ func (l *lab) declare(t *testing.T, entries ...wire.InstrumentEntry) int64 {
 
 func (l *lab) putEntry(t *testing.T, e wire.InstrumentEntry) {
 	t.Helper()
-	b, err := e.Encode()
+	b, err := wire.Encode(e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func (l *lab) putEntry(t *testing.T, e wire.InstrumentEntry) {
 
 func (l *lab) complete(t *testing.T) {
 	t.Helper()
-	b, err := wire.RegistryComplete{Revision: l.revision, Count: len(l.entries)}.Encode()
+	b, err := wire.Encode(wire.RegistryComplete{Revision: l.revision, Count: len(l.entries)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,5 +138,5 @@ func (l *lab) gatewayStatus(t *testing.T, gateway string) (wire.GatewayStatus, e
 	if err != nil {
 		return wire.GatewayStatus{}, err
 	}
-	return wire.DecodeGatewayStatus(e.Value())
+	return wire.Decode[wire.GatewayStatus](e.Value())
 }

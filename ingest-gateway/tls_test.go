@@ -192,7 +192,7 @@ func (l *lab) awaitRefusal(t *testing.T, g *gateway, instrument string, cause wi
 		if err != nil {
 			return false, err.Error()
 		}
-		s, err := wire.DecodeRefusalStatus(e.Value())
+		s, err := wire.Decode[wire.RefusalStatus](e.Value())
 		seen = s.Refused[cause]
 		return err == nil && seen.Count == count, fmt.Sprintf("%+v, %v", s, err)
 	})

@@ -45,7 +45,7 @@ func (r *reporter) replace(ctx context.Context, key string, status wire.GatewayS
 	if err != nil {
 		return err
 	}
-	value, err := status.Encode()
+	value, err := wire.Encode(status)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (r *reporter) meet(ctx context.Context, key string, ours wire.GatewayStatus
 		return err
 	}
 	r.revision = e.Revision()
-	theirs, err := wire.DecodeGatewayStatus(e.Value())
+	theirs, err := wire.Decode[wire.GatewayStatus](e.Value())
 	if err != nil || theirs.Volume == "" || theirs.Volume == ours.Volume {
 		return nil // what cannot be read is of an earlier life
 	}

@@ -24,7 +24,7 @@ func (l *lab) reports(t *testing.T) (all []wire.GatewayStatus) {
 		t.Fatal(err)
 	}
 	err = stream.Entries(t.Context(), l.js, kv, wire.GatewayStatusKey("*"), func(e jetstream.KeyValueEntry) error {
-		status, err := wire.DecodeGatewayStatus(e.Value())
+		status, err := wire.Decode[wire.GatewayStatus](e.Value())
 		all = append(all, status)
 		return err
 	})

@@ -168,7 +168,7 @@ func beating(offset time.Duration, heard func(wire.Heartbeat)) func(*peer, *net.
 				return
 			}
 			if control {
-				h, err := wire.DecodeHeartbeat(body)
+				h, err := wire.Decode[wire.Heartbeat](body)
 				if err != nil {
 					p.t.Error(err)
 				}

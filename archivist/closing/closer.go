@@ -144,7 +144,7 @@ func (c *Closer) report(ctx context.Context, now, settled time.Time, waits strin
 		c.cfg.Metrics.closed.Set(float64(start.AddDate(0, 0, 1).Unix()))
 	}
 	c.closed.Store(&status.ClosedTo)
-	value, err := status.Encode()
+	value, err := wire.Encode(status)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (k *kind) pass(ctx context.Context, now, settled time.Time) error {
 	if err := k.load(ctx); err != nil {
 		return err
 	}
-	before, err := k.cursor.Encode()
+	before, err := wire.Encode(k.cursor)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (k *kind) pass(ctx context.Context, now, settled time.Time) error {
 		}
 	}
 	k.cursor.Open = open
-	after, err := k.cursor.Encode()
+	after, err := wire.Encode(k.cursor)
 	if err != nil || bytes.Equal(before, after) {
 		return err
 	}
@@ -233,7 +233,7 @@ func (k *kind) load(ctx context.Context) error {
 	}
 	var cursor wire.ClosingCursor
 	if data != nil {
-		if cursor, err = wire.DecodeClosingCursor(data); err != nil {
+		if cursor, err = wire.Decode[wire.ClosingCursor](data); err != nil {
 			return fmt.Errorf("cursor %s: %w", wire.ClosingCursorKey(k.kind), err)
 		}
 	}

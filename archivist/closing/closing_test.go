@@ -78,7 +78,7 @@ func (l *lab) pass(c *Closer, at time.Time) wire.LedgerStatus {
 	if err != nil {
 		l.Fatal(err)
 	}
-	status, err := wire.DecodeLedgerStatus(e.Value())
+	status, err := wire.Decode[wire.LedgerStatus](e.Value())
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -106,13 +106,13 @@ func (l *lab) received(instrument string, day wire.Day, objects uint64) {
 
 func (l *lab) receivedBy(incarnation, instrument string, day wire.Day, objects uint64) {
 	l.Helper()
-	value, err := wire.LedgerEntry{Incarnations: map[string]wire.Totals{incarnation: {Objects: objects}}}.Encode()
+	value, err := wire.Encode(wire.LedgerEntry{Incarnations: map[string]wire.Totals{incarnation: {Objects: objects}}})
 	l.put(wire.LedgerBucket(site), wire.LedgerKey(instrument, day, wire.StepReceived, "gateway-0"), value, err)
 }
 
 func (l *lab) reports(s wire.GatewayStatus) {
 	l.Helper()
-	value, err := s.Encode()
+	value, err := wire.Encode(s)
 	l.put(wire.StatusBucket(site), wire.GatewayStatusKey(s.Gateway), value, err)
 }
 
@@ -240,7 +240,7 @@ func TestClosingGaps(t *testing.T) {
 	l := start(t)
 	now := time.Now().UTC()
 	day := wire.DayOf(now.AddDate(0, 0, -3))
-	value, err := wire.DayGaps{Due: 7}.Encode()
+	value, err := wire.Encode(wire.DayGaps{Due: 7})
 	l.put(wire.GapsBucket(site), wire.GapsKey("allsky-1", day), value, err)
 	l.pass(l.closer(), now)
 	if got, _ := l.closed(wire.KindGaps, day, 1); !strings.Contains(got[wire.GapsKey("allsky-1", day)], `"due":7`) {
@@ -267,7 +267,7 @@ func TestCursorsLostAlone(t *testing.T) {
 	l.received("allsky-1", day, 10)
 	repeated := func(n uint64) {
 		t.Helper()
-		value, err := wire.LedgerEntry{Incarnations: map[string]wire.Totals{"manifest": {Objects: n}}}.Encode()
+		value, err := wire.Encode(wire.LedgerEntry{Incarnations: map[string]wire.Totals{"manifest": {Objects: n}}})
 		l.put(wire.LedgerBucket(site), key, value, err)
 	}
 	repeated(5)
@@ -287,7 +287,7 @@ func TestCursorsLostAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if entry, err := wire.DecodeLedgerEntry(e.Value()); err != nil || entry.Sum().Objects != 4 {
+	if entry, err := wire.Decode[wire.LedgerEntry](e.Value()); err != nil || entry.Sum().Objects != 4 {
 		t.Errorf("%d repeats, want 4: %v", entry.Sum().Objects, err)
 	}
 	if second, _ := l.closed(wire.KindLedger, day, 2); !strings.Contains(second[key], `"objects":4`) {
@@ -303,7 +303,7 @@ func TestMadeAnew(t *testing.T) {
 	day := wire.DayOf(now.AddDate(0, 0, -3))
 	l.received("allsky-1", day, 3)
 	l.received("mag-1", day, 5)
-	value, err := wire.DayGaps{Due: 7}.Encode()
+	value, err := wire.Encode(wire.DayGaps{Due: 7})
 	l.put(wire.GapsBucket(site), wire.GapsKey("allsky-1", day), value, err)
 	c := l.closer()
 	l.pass(c, now)
@@ -328,7 +328,7 @@ func TestMadeAnew(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", instrument, err)
 		}
-		entry, err := wire.DecodeLedgerEntry(e.Value())
+		entry, err := wire.Decode[wire.LedgerEntry](e.Value())
 		if err != nil {
 			t.Fatal(err)
 		}

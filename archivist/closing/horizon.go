@@ -25,7 +25,7 @@ func (c *Closer) horizon(ctx context.Context, now time.Time) (settled time.Time,
 	var reports []wire.GatewayStatus
 	unread := ""
 	err = stream.Entries(ctx, c.cfg.JetStream, kv, wire.GatewayStatusKey("*"), func(e jetstream.KeyValueEntry) error {
-		report, err := wire.DecodeGatewayStatus(e.Value())
+		report, err := wire.Decode[wire.GatewayStatus](e.Value())
 		if err != nil {
 			unread = fmt.Sprintf("the report %s cannot be read: %v", e.Key(), err)
 			return nil

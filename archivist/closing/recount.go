@@ -83,7 +83,7 @@ func (k *kind) raise(ctx context.Context, kv jetstream.KeyValue, key string, lis
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
 			var value []byte
-			if value, err = (wire.LedgerEntry{Incarnations: listed}).Encode(); err == nil {
+			if value, err = wire.Encode((wire.LedgerEntry{Incarnations: listed})); err == nil {
 				_, err = kv.Create(ctx, key, value)
 			}
 		case err == nil:
@@ -105,7 +105,7 @@ func (k *kind) raise(ctx context.Context, kv jetstream.KeyValue, key string, lis
 // raised returns an entry that its writer wrote since, with the lives that it does not
 // know any more. One that counts as much has none.
 func (k *kind) raised(key string, is []byte, listed map[string]wire.Totals) (value []byte, more bool) {
-	now, err := wire.DecodeLedgerEntry(is)
+	now, err := wire.Decode[wire.LedgerEntry](is)
 	if err != nil {
 		k.cfg.Log.Error("an entry cannot be read and is left as it is", "bucket", k.bucket(), "entry", key, "error", err)
 		return nil, false
@@ -130,6 +130,6 @@ func (k *kind) raised(key string, is []byte, listed map[string]wire.Totals) (val
 		lives[life] = was
 	}
 	now.Incarnations = lives
-	value, err = now.Encode()
+	value, err = wire.Encode(now)
 	return value, more && err == nil
 }

@@ -23,7 +23,7 @@ func (l *lab) totals(day wire.Day, version int, instrument string, step wire.Ste
 	if !there {
 		return nil
 	}
-	entry, err := wire.DecodeLedgerEntry([]byte(value))
+	entry, err := wire.Decode[wire.LedgerEntry]([]byte(value))
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func openDaysMadeAnew(l *lab, lost []string, closer bool) {
 	for gateway, lives := range map[string]map[string]wire.Totals{
 		"gateway-0": {"two": {Objects: 1, ObjectBytes: 100, Acknowledged: 1}}, "gateway-1": {"b": {Objects: 1, Acknowledged: 1}},
 	} {
-		value, err := wire.LedgerEntry{Incarnations: lives}.Encode()
+		value, err := wire.Encode(wire.LedgerEntry{Incarnations: lives})
 		l.put(wire.LedgerBucket(site), wire.LedgerKey("allsky-1", day, wire.StepReceived, gateway), value, err)
 	}
 

@@ -139,8 +139,8 @@ func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
 	if _, _, step, _, err := wire.ParseLedgerKey(e.Key); err != nil || step == wire.StepDamaged {
 		return nil, false
 	}
-	was, err := wire.DecodeLedgerEntry(e.Value)
-	now, errNow := wire.DecodeLedgerEntry(is)
+	was, err := wire.Decode[wire.LedgerEntry](e.Value)
+	now, errNow := wire.Decode[wire.LedgerEntry](is)
 	if err != nil || errNow != nil {
 		k.cfg.Log.Error("an entry cannot be read and is left as it is", "bucket", k.bucket(), "entry", e.Key, "error", errors.Join(err, errNow))
 		return nil, false
@@ -158,6 +158,6 @@ func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
 		return nil, false
 	}
 	now.Incarnations = sums
-	value, err = now.Encode()
+	value, err = wire.Encode(now)
 	return value, err == nil
 }

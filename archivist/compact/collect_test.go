@@ -154,7 +154,7 @@ func duplicateOfNothing(t *testing.T, id func(wire.Notice) string, again bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := wire.DecodeNotice(m.Data)
+	n, err := wire.Decode[wire.Notice](m.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestDuplicateOfWhatExpired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := wire.DecodeNotice(m.Data); err != nil || n.ID != wire.OrphanID(stays[0]) || n.State != wire.StateCurrent {
+	if n, err := wire.Decode[wire.Notice](m.Data); err != nil || n.ID != wire.OrphanID(stays[0]) || n.State != wire.StateCurrent {
 		t.Errorf("announced is %+v, %v", n, err)
 	}
 }
@@ -334,7 +334,7 @@ func TestMovedIntoDamagedPack(t *testing.T) {
 	pass(now) // what moved stays where it was for the grace
 	listed, status := l.check(), l.KV(wire.StatusBucket(site))
 	for _, id := range []string{own.ID, member.ID} {
-		value, err := wire.DamageOf("sonde", listed[id], wire.DamageDamaged, "feed-1", now).Encode()
+		value, err := wire.Encode(wire.DamageOf("sonde", listed[id], wire.DamageDamaged, "feed-1", now))
 		if err == nil {
 			_, err = status.Put(t.Context(), wire.DamageKey("sonde", id), value)
 		}

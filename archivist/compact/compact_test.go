@@ -129,7 +129,7 @@ func TestFailedPack(t *testing.T) {
 	failed, foreign := l.pack(object{"sonde", noon, "sent again"}), l.pack(object{"sonde", noon, "of another gateway"})
 	status := l.KV(wire.StatusBucket(site))
 	for gateway, key := range map[string]string{"gateway-0": failed[0].Key, "gateway-1": foreign[0].Key} {
-		report, err := wire.FailedPacks{Gateway: gateway, Packs: []string{key}}.Encode()
+		report, err := wire.Encode(wire.FailedPacks{Gateway: gateway, Packs: []string{key}})
 		if err == nil {
 			_, err = status.Put(t.Context(), wire.FailedPacksKey(gateway), report)
 		}

@@ -137,7 +137,7 @@ func (c *Compactor) load(ctx context.Context) error {
 	if err != nil || data == nil {
 		return err
 	}
-	if c.cursor, err = wire.DecodeCompactCursor(data); err != nil {
+	if c.cursor, err = wire.Decode[wire.CompactCursor](data); err != nil {
 		return fmt.Errorf("cursor %s: %w", wire.CompactCursorKey, err)
 	}
 	return nil
@@ -168,7 +168,7 @@ func (c *Compactor) pass(ctx context.Context, now time.Time) error {
 			continue
 		}
 		c.cursor.Through = d.day
-		value, err := c.cursor.Encode()
+		value, err := wire.Encode(c.cursor)
 		if err != nil {
 			return err
 		}

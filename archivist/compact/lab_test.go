@@ -84,7 +84,7 @@ type object struct {
 
 func (l *lab) notice(o object) wire.Notice {
 	digest := wire.Digest(sha256.Sum256([]byte(o.body)))
-	return wire.Notice{Format: wire.Format, Site: site, Instrument: o.instrument, Record: wire.Record{
+	return wire.Notice{Site: site, Instrument: o.instrument, Record: wire.Record{
 		Size: int64(len(o.body)), Digest: digest, MediaType: "text/plain", State: wire.StateCurrent,
 		ReceivedAt: o.at, TimeSource: wire.TimeSourceReceived, Source: "192.0.2.7:40001", Gateway: "gateway-0", Incarnation: "one"}}
 }

@@ -60,7 +60,7 @@ func (g *collector) namedDay(ctx context.Context, instrument, id string) (wire.D
 	if err != nil {
 		return "", fmt.Errorf("bucket %s: %w", bucket, err)
 	}
-	claim, err := wire.DecodeNameClaim(e.Value())
+	claim, err := wire.Decode[wire.NameClaim](e.Value())
 	if err != nil {
 		return "", fmt.Errorf("bucket %s: %w", bucket, err)
 	}

@@ -16,8 +16,8 @@ import (
 // claim says in the bucket of names which object had a name first.
 func (l *lab) claim(n wire.Notice) {
 	l.Helper()
-	value, err := wire.NameClaim{Name: n.Name, Versions: []wire.NameVersion{{Version: 1, Digest: n.Digest, Size: n.Size, Key: n.ID, ReceivedAt: n.ReceivedAt,
-		Gateway: n.Gateway, Incarnation: n.Incarnation, Announced: true}}}.Encode()
+	value, err := wire.Encode(wire.NameClaim{Name: n.Name, Versions: []wire.NameVersion{{Version: 1, Digest: n.Digest, Size: n.Size, Key: n.ID, ReceivedAt: n.ReceivedAt,
+		Gateway: n.Gateway, Incarnation: n.Incarnation, Announced: true}}})
 	if err == nil {
 		_, err = l.KV(wire.NamesBucket(site)).Put(l.Context(), wire.NameKey(n.Instrument, n.Name), value)
 	}
@@ -41,7 +41,7 @@ func (l *lab) announced() (ids []string) {
 		if err != nil {
 			l.Fatal(err)
 		}
-		n, err := wire.DecodeNotice(m.Data)
+		n, err := wire.Decode[wire.Notice](m.Data)
 		if err != nil {
 			l.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestRewriteKeepsLastCopies(t *testing.T) {
 	members[3].State, members[3].RepeatOf = wire.StateWithdrawn, gone.ID
 	l.list(members...)
 	removal := wire.Removal{Instrument: "sonde", Day: day, ID: members[3].ID, Reason: "private", By: "anna", At: now}
-	value, err := removal.Encode()
+	value, err := wire.Encode(removal)
 	if err == nil {
 		_, err = l.KV(wire.CursorBucket(site)).Create(t.Context(), removal.Key(), value)
 	}
@@ -158,7 +158,7 @@ func TestDuplicateOfWhatIsDamaged(t *testing.T) {
 	var duplicates []wire.Notice
 	for i, n := range originals {
 		l.PutPart("sonde", wire.DayOf(early), i+1, n.Record)
-		value, err := wire.DamageOf("sonde", n.Record, wire.DamageDamaged, "gateway-1", now).Encode()
+		value, err := wire.Encode(wire.DamageOf("sonde", n.Record, wire.DamageDamaged, "gateway-1", now))
 		if err == nil {
 			_, err = l.KV(wire.StatusBucket(site)).Put(t.Context(), wire.DamageKey("sonde", n.ID), value)
 		}

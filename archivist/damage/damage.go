@@ -67,7 +67,7 @@ func ReadReports(ctx context.Context, js jetstream.JetStream, site string) (Repo
 	is := Reports{objects: map[string]bool{}, places: map[string]bool{}}
 	return is, stream.Entries(ctx, js, status, wire.DamageKeys, func(e jetstream.KeyValueEntry) error {
 		is.objects[e.Key()] = true
-		if d, err := wire.DecodeDamage(e.Value()); err == nil { // else its key says enough of the object
+		if d, err := wire.Decode[wire.Damage](e.Value()); err == nil { // else its key says enough of the object
 			is.places[d.Key] = true
 		}
 		return nil

@@ -50,7 +50,7 @@ func (o *objects) follows(site, instrument string) stream.ReaderConfig {
 func (o *objects) room() (int, time.Duration) { return 512, 2 * time.Second }
 
 func (o *objects) item(m stream.Message) (item, bool, error) {
-	n, err := wire.DecodeNotice(m.Data)
+	n, err := wire.Decode[wire.Notice](m.Data)
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return item{}, false, err
 	}

@@ -27,7 +27,7 @@ func (c *copier) begin(ctx context.Context, w way) (epoch string, err error) {
 	}
 	var cursor wire.ForwardCursor
 	if data != nil {
-		if cursor, err = wire.DecodeForwardCursor(data); err != nil {
+		if cursor, err = wire.Decode[wire.ForwardCursor](data); err != nil {
 			return "", fmt.Errorf("cursor %s: %w", wire.ForwardCursorKey(c.instrument), err)
 		}
 	}
@@ -100,7 +100,7 @@ func (c *copier) save(ctx context.Context) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
 	c.mu.Lock()
-	value, err := c.cursor.Encode()
+	value, err := wire.Encode(c.cursor)
 	c.mu.Unlock()
 	if err != nil {
 		return err

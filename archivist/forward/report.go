@@ -108,7 +108,7 @@ func (c *copier) put(ctx context.Context, s wire.ForwardStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	s.ReportedAt = time.Now().UTC()
-	value, err := s.Encode()
+	value, err := wire.Encode(s)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ const spoolPatience = 24 * time.Hour
 func (k *Keeper) settled(ctx context.Context, now time.Time) (time.Time, error) {
 	settled := now
 	err := stream.Entries(ctx, k.cfg.JetStream, k.status, wire.GatewayStatusKey("*"), func(entry jetstream.KeyValueEntry) error {
-		report, err := wire.DecodeGatewayStatus(entry.Value())
+		report, err := wire.Decode[wire.GatewayStatus](entry.Value())
 		if err != nil || report.Spool == nil || report.Spool.Objects == 0 || report.Spool.Oldest == nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wi
 		if err != nil {
 			return err
 		}
-		totals, err := wire.DecodeLedgerEntry(entry.Value())
+		totals, err := wire.Decode[wire.LedgerEntry](entry.Value())
 		switch step {
 		case wire.StepReceived:
 			maps.Copy(received, totals.Incarnations)
@@ -58,7 +58,7 @@ func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wi
 	}
 	ev.Received = wire.Reconcile(received, announced, ev.Stored)
 	err = stream.Entries(ctx, k.cfg.JetStream, k.status, wire.RefusalStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
-		status, err := wire.DecodeRefusalStatus(entry.Value())
+		status, err := wire.Decode[wire.RefusalStatus](entry.Value())
 		for _, refused := range status.Refused {
 			ev.Refused = append(ev.Refused, refused.At)
 		}
@@ -69,7 +69,7 @@ func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wi
 	}
 	var senders []wire.SenderStatus
 	err = stream.Entries(ctx, k.cfg.JetStream, k.status, wire.SenderStatusKey(e.Instrument, "*"), func(entry jetstream.KeyValueEntry) error {
-		status, err := wire.DecodeSenderStatus(entry.Value())
+		status, err := wire.Decode[wire.SenderStatus](entry.Value())
 		senders = append(senders, status)
 		return err
 	})

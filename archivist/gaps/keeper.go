@@ -201,7 +201,7 @@ func (k *Keeper) begin(ctx context.Context, name string, now time.Time) (*instru
 		if err != nil || day < oldest {
 			return nil
 		}
-		was, err := wire.DecodeDayGaps(entry.Value())
+		was, err := wire.Decode[wire.DayGaps](entry.Value())
 		if err != nil {
 			return fmt.Errorf("entry %s of %s: %w", entry.Key(), k.kv.Bucket(), err)
 		}
@@ -274,7 +274,7 @@ func (k *Keeper) day(ctx context.Context, e *wire.InstrumentEntry, all []wire.In
 	if !worthWriting(in.Was, &is) {
 		return nil
 	}
-	value, err := is.Encode()
+	value, err := wire.Encode(is)
 	if err != nil {
 		return err
 	}
@@ -296,7 +296,7 @@ func (k *Keeper) was(ctx context.Context, name string, day wire.Day) (*wire.DayG
 	if err != nil {
 		return nil, err
 	}
-	was, err := wire.DecodeDayGaps(entry.Value())
+	was, err := wire.Decode[wire.DayGaps](entry.Value())
 	return &was, err
 }
 

@@ -93,7 +93,7 @@ func Plan(in Input) (wire.DayGaps, error) {
 	if p.Since.After(from) {
 		from = p.Since
 	}
-	day := wire.DayGaps{Format: wire.Format, CheckedAt: p.Now, Until: p.start, Excused: p.excused}
+	day := wire.DayGaps{CheckedAt: p.Now, Until: p.start, Excused: p.excused}
 	if p.cadence <= 0 || p.Since.IsZero() {
 		return day, nil
 	}

@@ -134,7 +134,7 @@ func (k *Keeper) days(ctx context.Context, i *instrument) (days []wire.RootDay, 
 	if entry.Revision() == i.revision && !i.fresh {
 		return nil, true, nil
 	}
-	index, err := wire.DecodeIndexEntry(entry.Value())
+	index, err := wire.Decode[wire.IndexEntry](entry.Value())
 	if err != nil {
 		return nil, false, err
 	}

@@ -41,7 +41,7 @@ func (k *Keeper) book(ctx context.Context, name string) (*book, error) {
 		return nil, err
 	}
 	if data != nil {
-		if i.entry, err = wire.DecodeIndexEntry(data); err != nil {
+		if i.entry, err = wire.Decode[wire.IndexEntry](data); err != nil {
 			return nil, fmt.Errorf("entry %s of %s: %w", name, k.kv.Bucket(), err)
 		}
 	}

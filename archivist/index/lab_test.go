@@ -103,7 +103,7 @@ func (l *lab) flush(k *Keeper) {
 
 func (l *lab) moveCursor() {
 	l.Helper()
-	value, err := wire.StreamCursor{Epoch: l.Epoch, Next: l.Next}.Encode()
+	value, err := wire.Encode(wire.StreamCursor{Epoch: l.Epoch, Next: l.Next})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func (l *lab) indexed(instrument string) ([]wire.RootDay, wire.IndexEntry) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	entry, err := wire.DecodeIndexEntry(e.Value())
+	entry, err := wire.Decode[wire.IndexEntry](e.Value())
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func (l *lab) listed() uint64 {
 	if err != nil {
 		l.Fatal(err)
 	}
-	at, err := wire.DecodeStreamCursor(e.Value())
+	at, err := wire.Decode[wire.StreamCursor](e.Value())
 	if err != nil || at.Epoch != l.Epoch {
 		l.Fatalf("%+v, %v", at, err)
 	}

@@ -32,14 +32,13 @@ func (k *Keeper) flush(ctx context.Context, at wire.StreamCursor) error {
 	if err := k.storeAll(ctx); err != nil {
 		return err
 	}
-	at.Format = wire.Format
 	if at == k.listedAt {
 		return k.stillListed(ctx)
 	}
 	if err := k.cfg.Lease.Check(); err != nil {
 		return err
 	}
-	value, err := at.Encode()
+	value, err := wire.Encode(at)
 	if err != nil {
 		return err
 	}
@@ -61,7 +60,7 @@ func (k *Keeper) stillListed(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read %s of %s: %w", wire.IndexListedKey, k.kv.Bucket(), err)
 	}
-	if at, err := wire.DecodeStreamCursor(e.Value()); err != nil || at != k.listedAt {
+	if at, err := wire.Decode[wire.StreamCursor](e.Value()); err != nil || at != k.listedAt {
 		return fmt.Errorf("%s of %s is not what was written: %w", wire.IndexListedKey, k.kv.Bucket(), stream.ErrConflict)
 	}
 	return nil
@@ -81,7 +80,7 @@ func (k *Keeper) storeAll(ctx context.Context) error {
 
 // store writes an instrument's entry, and a new root before that where one is due.
 func (k *Keeper) store(ctx context.Context, i *book) error {
-	value, err := i.entry.Encode()
+	value, err := wire.Encode(i.entry)
 	if err != nil {
 		return err
 	}
@@ -91,7 +90,7 @@ func (k *Keeper) store(ctx context.Context, i *book) error {
 		if rooted, err = k.root(ctx, i); err != nil {
 			return err
 		}
-		if value, err = i.entry.Encode(); err != nil {
+		if value, err = wire.Encode(i.entry); err != nil {
 			return err
 		}
 	}

@@ -55,7 +55,7 @@ func (k *Keeper) open(ctx context.Context) (stale bool, err error) {
 	}
 	var at wire.StreamCursor
 	if data != nil {
-		at, err = wire.DecodeStreamCursor(data)
+		at, err = wire.Decode[wire.StreamCursor](data)
 		if err != nil && !errors.Is(err, wire.ErrMalformed) {
 			return false, fmt.Errorf("%s of %s: %w", wire.IndexListedKey, kv.Bucket(), err)
 		}
@@ -123,7 +123,7 @@ func (k *Keeper) writerCursor(ctx context.Context) (wire.StreamCursor, error) {
 	if err != nil || data == nil {
 		return wire.StreamCursor{}, err
 	}
-	return wire.DecodeStreamCursor(data)
+	return wire.Decode[wire.StreamCursor](data)
 }
 
 func (k *Keeper) touch(day dayKey) {
@@ -268,7 +268,7 @@ func (k *Keeper) emptyBook(ctx context.Context, name string) (*book, error) {
 	if err != nil || data == nil {
 		return i, err
 	}
-	entry, err := wire.DecodeIndexEntry(data)
+	entry, err := wire.Decode[wire.IndexEntry](data)
 	if err != nil && !errors.Is(err, wire.ErrMalformed) {
 		return nil, fmt.Errorf("entry %s of %s: %w", name, k.kv.Bucket(), err)
 	}

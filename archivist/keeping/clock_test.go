@@ -56,7 +56,7 @@ func (l *lab) expiry() wire.ExpiryStatus {
 	if err != nil {
 		l.Fatal(err)
 	}
-	s, err := wire.DecodeExpiryStatus(e.Value())
+	s, err := wire.Decode[wire.ExpiryStatus](e.Value())
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestMoreThanItsShare(t *testing.T) {
 		is.Day = wire.DayOf(noon.AddDate(0, 0, i-5))
 		entry.Open = append(entry.Open, is)
 	}
-	value, err := entry.Encode()
+	value, err := wire.Encode(entry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func (r *Room) clocksAgree(ctx context.Context, now time.Time) (bool, error) {
 // expireLater writes the removal of a day, unless it is there.
 func (r *Room) expireLater(ctx context.Context, instrument string, due DueDay, now time.Time) error {
 	removal := wire.Removal{Instrument: instrument, Day: due.Day, Reason: due.Reason, By: wire.ByRetention, At: now}
-	value, err := removal.Encode()
+	value, err := wire.Encode(removal)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (r *Room) days(ctx context.Context, instrument string) ([]wire.RootDay, err
 	if err != nil {
 		return nil, err
 	}
-	entry, err := wire.DecodeIndexEntry(e.Value())
+	entry, err := wire.Decode[wire.IndexEntry](e.Value())
 	if err != nil {
 		return nil, err
 	}

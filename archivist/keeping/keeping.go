@@ -252,7 +252,7 @@ func (r *Room) batches(ctx context.Context) ([]*batch, error) {
 		if e == nil {
 			break
 		}
-		removal, err := wire.DecodeRemoval(e.Value())
+		removal, err := wire.Decode[wire.Removal](e.Value())
 		if errors.Is(err, wire.ErrNewerFormat) {
 			return nil, fmt.Errorf("%s: %w", e.Key(), err)
 		}

@@ -63,7 +63,7 @@ func newLab(t *testing.T) *lab {
 // keeper that begins looks at no day.
 func (l *lab) listed() {
 	l.Helper()
-	value, err := wire.StreamCursor{Epoch: l.Epoch, Next: l.Next}.Encode()
+	value, err := wire.Encode(wire.StreamCursor{Epoch: l.Epoch, Next: l.Next})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func (l *lab) fill() {
 	w := pack.NewWriter(wire.PackKey(site, noon, "gateway-0", "one", 1), &out)
 	for i, instrument := range []string{camera, sonde, camera} {
 		body := fmt.Sprint("packed ", i)
-		n, err := w.Add(wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: l.record(noon.Add(time.Hour), body)}, strings.NewReader(body))
+		n, err := w.Add(wire.Notice{Site: site, Instrument: instrument, Record: l.record(noon.Add(time.Hour), body)}, strings.NewReader(body))
 		if err != nil {
 			l.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func (l *lab) indexOf(instrument string) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	value, err := wire.IndexEntry{Open: []wire.RootDay{d}}.Encode()
+	value, err := wire.Encode(wire.IndexEntry{Open: []wire.RootDay{d}})
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func (r *Room) mirrored(ctx context.Context, b *batch) (has map[string]wire.Tota
 		if err != nil {
 			return err
 		}
-		entry, err := wire.DecodeLedgerEntry(e.Value())
+		entry, err := wire.Decode[wire.LedgerEntry](e.Value())
 		if err != nil {
 			return fmt.Errorf("ledger entry %s: %w", e.Key(), err)
 		}

@@ -23,7 +23,7 @@ func (l *lab) countOf(step wire.Step, writer string, objects, first uint64) {
 	for i := range objects {
 		totals.Digest = totals.Digest.Plus(wire.Digest{31: byte(first + i)})
 	}
-	value, err := wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": totals}}.Encode()
+	value, err := wire.Encode(wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": totals}})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func (l *lab) change(r *Room, to func(*wire.Removal)) {
 	}
 	for _, removal := range all[0].objects {
 		to(&removal)
-		value, err := removal.Encode()
+		value, err := wire.Encode(removal)
 		if err == nil {
 			_, err = r.kv.Put(l.Context(), removal.Key(), value)
 		}

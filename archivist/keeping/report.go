@@ -32,7 +32,7 @@ func (r *Room) report(ctx context.Context, now time.Time) {
 	if is.Clocks != "" {
 		is.Clocks = "they do not agree" // the times change with each look
 	}
-	content, err := is.Encode()
+	content, err := wire.Encode(is)
 	if err != nil || bytes.Equal(content, r.reported) {
 		return
 	}
@@ -52,7 +52,7 @@ func (r *Room) putReport(ctx context.Context, status wire.ExpiryStatus) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", bucket, err)
 	}
-	value, err := status.Encode()
+	value, err := wire.Encode(status)
 	if err != nil {
 		return err
 	}

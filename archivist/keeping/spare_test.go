@@ -62,7 +62,7 @@ func TestOtherBytesStay(t *testing.T) {
 
 func (l *lab) removal(r *Room, is wire.Removal) {
 	l.Helper()
-	value, err := is.Encode()
+	value, err := wire.Encode(is)
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func TestStuck(t *testing.T) {
 	}
 	r := l.room()
 	body := wire.Removal{Instrument: sonde, Day: day, ID: "o/thule/sonde-1/r/2026/11/10/none", Reason: "private", By: "anna", At: now}
-	value, err := body.Encode()
+	value, err := wire.Encode(body)
 	if err != nil {
 		t.Fatal(err)
 	}

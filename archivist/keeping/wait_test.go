@@ -29,7 +29,7 @@ func (l *lab) purge(r *Room) wire.Record {
 	first.State, first.PurgedAt = wire.StatePurged, &now
 	l.PutPart(camera, day, 2, first)
 	removal := wire.Removal{Instrument: camera, Day: day, ID: first.ID, Reason: "private", By: "anna", At: now}
-	value, err := removal.Encode()
+	value, err := wire.Encode(removal)
 	if err != nil {
 		l.Fatal(err)
 	}

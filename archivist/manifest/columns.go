@@ -175,7 +175,7 @@ func (w *Writer) saveColumn(ctx context.Context, d *day, step wire.Step, of map[
 	if err := w.cfg.Lease.Check(); err != nil {
 		return err
 	}
-	value, err := wire.LedgerEntry{Incarnations: of}.Encode()
+	value, err := wire.Encode(wire.LedgerEntry{Incarnations: of})
 	if err != nil {
 		return err
 	}

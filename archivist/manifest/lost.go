@@ -49,7 +49,7 @@ func reportDamages(ctx context.Context, js jetstream.JetStream, site string, dam
 		return fmt.Errorf("bucket %s: %w", bucket, err)
 	}
 	for _, d := range damages {
-		value, err := d.Encode()
+		value, err := wire.Encode(d)
 		if err != nil {
 			return err
 		}

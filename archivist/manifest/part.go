@@ -241,7 +241,7 @@ func (w *Writer) moveCursor(ctx context.Context, next uint64) error {
 	}
 	moved := w.cursor
 	moved.Next, moved.Undecided = next, w.undecided()
-	value, err := moved.Encode()
+	value, err := wire.Encode(moved)
 	if err != nil {
 		return err
 	}

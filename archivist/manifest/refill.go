@@ -65,7 +65,7 @@ func (w *Writer) refill(ctx context.Context) (epoch string, err error) {
 		return "", err
 	}
 	if data != nil {
-		if r.cursor, err = wire.DecodeRefillCursor(data); err != nil {
+		if r.cursor, err = wire.Decode[wire.RefillCursor](data); err != nil {
 			return "", fmt.Errorf("cursor %s: %w", wire.RefillCursorKey, err)
 		}
 	}
@@ -111,7 +111,7 @@ func (w *Writer) workedOn(ctx context.Context, epoch string) bool {
 	if err != nil || data == nil {
 		return false
 	}
-	cursor, err := wire.DecodeStreamCursor(data)
+	cursor, err := wire.Decode[wire.StreamCursor](data)
 	return err == nil && cursor.Epoch == epoch
 }
 
@@ -294,7 +294,7 @@ func (r *refill) save(ctx context.Context) error {
 	if err := r.Lease.Check(); err != nil {
 		return err
 	}
-	value, err := r.cursor.Encode()
+	value, err := wire.Encode(r.cursor)
 	if err != nil {
 		return err
 	}

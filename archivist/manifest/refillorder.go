@@ -48,7 +48,7 @@ func (r *refill) notices(ctx context.Context, day wire.Day) iter.Seq2[wire.Notic
 				if record.State == wire.StatePurged {
 					continue
 				}
-				if !yield(wire.Notice{Format: wire.Format, Site: r.Site, Instrument: instrument, Record: record}, nil) {
+				if !yield(wire.Notice{Site: r.Site, Instrument: instrument, Record: record}, nil) {
 					return
 				}
 			}

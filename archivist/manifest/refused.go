@@ -55,7 +55,7 @@ func (w *Writer) reportRefusals(ctx context.Context) error {
 		return fmt.Errorf("bucket %s: %w", bucket, err)
 	}
 	for instrument := range w.refusals.untold {
-		value, err := wire.RefusalStatus{Incarnation: w.cfg.Incarnation + "/" + w.refusals.life, ReportedAt: time.Now().UTC(), Changes: w.refusals.counts[instrument]}.Encode()
+		value, err := wire.Encode(wire.RefusalStatus{Incarnation: w.cfg.Incarnation + "/" + w.refusals.life, ReportedAt: time.Now().UTC(), Changes: w.refusals.counts[instrument]})
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ func TestRefusalsOfTwoWriters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := wire.DecodeRefusalStatus(e.Value())
+		got, err := wire.Decode[wire.RefusalStatus](e.Value())
 		is := got.Changes[refusedHold]
 		if err != nil || is.Count != 1 || is.ID != "a" || is.Asked != changePurged || is.By != "anna" || is.Why != "it is under legal hold" {
 			t.Errorf("%+v, %v", got, err)

@@ -96,7 +96,7 @@ func handOn(ctx context.Context, cursors jetstream.KeyValue, lease Lease, r wire
 		if err := lease.Check(); err != nil {
 			return false, err
 		}
-		value, err := r.Encode()
+		value, err := wire.Encode(r)
 		if err != nil {
 			return false, err
 		}
@@ -122,7 +122,7 @@ func addTo(ctx context.Context, cursors jetstream.KeyValue, key string, r wire.R
 	if err != nil {
 		return false, err
 	}
-	was, err := wire.DecodeRemoval(e.Value())
+	was, err := wire.Decode[wire.Removal](e.Value())
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return false, err
 	}
@@ -131,7 +131,7 @@ func addTo(ctx context.Context, cursors jetstream.KeyValue, key string, r wire.R
 			return false, nil
 		}
 	}
-	value, err := r.Encode()
+	value, err := wire.Encode(r)
 	if err != nil {
 		return false, err
 	}

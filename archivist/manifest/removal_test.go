@@ -34,7 +34,7 @@ func TestFoundAgainWhileItWaits(t *testing.T) {
 	s := &Sweeper{cfg: SweepConfig{Site: cfg.Site, JetStream: js, Lease: cfg.Lease, Metrics: cfg.Metrics}, cursors: cursors}
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	of := dayKey{"allsky-1", "2026-11-20"}
-	asked := wire.Removal{Format: wire.Format, Instrument: of.instrument, Day: of.day, ID: "o/thule/allsky-1/n/a", Reason: "private", By: "anna", At: at}
+	asked := wire.Removal{Instrument: of.instrument, Day: of.day, ID: "o/thule/allsky-1/n/a", Reason: "private", By: "anna", At: at}
 	write := func(r wire.Removal) {
 		t.Helper()
 		w.removals = append(w.removals, r)
@@ -48,7 +48,7 @@ func TestFoundAgainWhileItWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := wire.DecodeRemoval(e.Value())
+		got, err := wire.Decode[wire.Removal](e.Value())
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", what, err, diff)
 		}
@@ -60,7 +60,7 @@ func TestFoundAgainWhileItWaits(t *testing.T) {
 	write(asked)
 	want("asked", asked)
 	asked.Confirmed = map[string]time.Time{"madrigal": at}
-	value, err := asked.Encode()
+	value, err := wire.Encode(asked)
 	if err == nil {
 		_, err = cursors.Put(t.Context(), asked.Key(), value)
 	}
@@ -116,7 +116,7 @@ func TestRemovalIsAskedOfTheLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := wire.Removal{Instrument: "allsky-1", Day: "2026-11-20", Reason: "expired", By: wire.ByRetention, At: time.Now().UTC()}
-	value, err := r.Encode()
+	value, err := wire.Encode(r)
 	if err == nil {
 		_, err = cursors.Create(t.Context(), r.Key(), value)
 	}

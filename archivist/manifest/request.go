@@ -54,7 +54,7 @@ type decision struct {
 }
 
 func (w *Writer) decodeRequest(m stream.Message) (request, error) {
-	q, err := wire.DecodeArchiveRequest(m.Data)
+	q, err := wire.Decode[wire.ArchiveRequest](m.Data)
 	if err == nil && (q.Site != w.cfg.Site || m.Subject != wire.RequestSubject(q.Site, q.Instrument)) {
 		err = fmt.Errorf("it speaks of instrument %q of site %q: %w", q.Instrument, q.Site, wire.ErrMalformed)
 	}
@@ -198,7 +198,7 @@ func (d decision) messages() ([]*nats.Msg, error) {
 		}
 		all = append(all, m)
 	}
-	data, err := d.Encode()
+	data, err := wire.Encode(d.ArchiveDecision)
 	if err != nil {
 		return nil, err
 	}

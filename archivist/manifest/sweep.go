@@ -84,7 +84,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 		return err
 	}
 	if data != nil {
-		if s.cursor, err = wire.DecodeSweepCursor(data); err != nil {
+		if s.cursor, err = wire.Decode[wire.SweepCursor](data); err != nil {
 			return fmt.Errorf("cursor %s: %w", wire.SweepCursorKey, err)
 		}
 	}
@@ -142,7 +142,7 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 			}
 		}
 	}
-	value, err := s.cursor.Encode()
+	value, err := wire.Encode(s.cursor)
 	if err != nil {
 		return err
 	}

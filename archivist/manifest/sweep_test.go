@@ -85,7 +85,7 @@ func TestSweepOfFailedPack(t *testing.T) {
 		a.Put(key, out.Bytes())
 		keys = append(keys, key)
 	}
-	report, err := wire.FailedPacks{Gateway: "gateway-0", Packs: keys[:1]}.Encode()
+	report, err := wire.Encode(wire.FailedPacks{Gateway: "gateway-0", Packs: keys[:1]})
 	if err == nil {
 		_, err = a.KV(wire.StatusBucket(site)).Put(t.Context(), wire.FailedPacksKey("gateway-0"), report)
 	}
@@ -109,7 +109,7 @@ func TestSweepOfFailedPack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := wire.DecodeNotice(m.Data)
+	n, err := wire.Decode[wire.Notice](m.Data)
 	if err != nil || n.Key != keys[1] || stream.CachedInfo().State.Msgs != 1 {
 		t.Errorf("of %d notices the first is of %q, %v", stream.CachedInfo().State.Msgs, n.Key, err)
 	}

@@ -90,7 +90,7 @@ func (s *Sweeper) uploadExpiry(ctx context.Context, key string) (time.Duration, 
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", key, err)
 	}
-	info, err := wire.DecodeUploadInfo(data)
+	info, err := wire.Decode[wire.UploadInfo](data)
 	if err != nil {
 		s.cfg.Log.Warn("an upload cannot be read, and is kept as long as other leftovers", "upload", key, "error", err)
 		return leftoverAge, nil

@@ -178,7 +178,7 @@ func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record)
 	if err != nil {
 		return false, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
-	claim, err := wire.DecodeNameClaim(value)
+	claim, err := wire.Decode[wire.NameClaim](value)
 	if err != nil {
 		return false, fmt.Errorf("bucket %s: %w", bucket, err)
 	}

@@ -35,7 +35,7 @@ func TestNewerVersionOnReplicaBehind(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		claim.Versions = append(claim.Versions, wire.NameVersion{Version: version, Digest: sha256.Sum256([]byte{byte(version)}), Size: 1,
 			Key: wire.NamedKey("hub", "camera", "a.fits", version), ReceivedAt: time.Now().UTC(), Gateway: "g", Incarnation: "i", Announced: true})
-		value, err := claim.Encode()
+		value, err := wire.Encode(claim)
 		if err != nil {
 			t.Fatal(err)
 		}

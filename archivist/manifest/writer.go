@@ -215,7 +215,7 @@ func (w *Writer) begin(ctx context.Context, epoch string) error {
 		return err
 	}
 	if data != nil {
-		if w.cursor, err = wire.DecodeStreamCursor(data); err != nil {
+		if w.cursor, err = wire.Decode[wire.StreamCursor](data); err != nil {
 			return fmt.Errorf("cursor %s: %w", wire.NoticeCursorKey, err)
 		}
 	}
@@ -335,7 +335,7 @@ func (w *Writer) follow(ctx context.Context, n wire.Notice) error {
 
 // decode reads a notice and refuses what would not fit into a manifest.
 func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
-	n, err := wire.DecodeNotice(m.Data)
+	n, err := wire.Decode[wire.Notice](m.Data)
 	if err != nil {
 		return wire.Notice{}, err
 	}

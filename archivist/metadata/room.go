@@ -211,7 +211,7 @@ func (r *Room) describe(ctx context.Context, e *wire.InstrumentEntry, now time.T
 // write stores a description: the object, then the entry. Where only the first of them
 // arrives, takeUp makes up for the second.
 func (r *Room) write(ctx context.Context, d wire.Description) error {
-	data, err := d.Encode()
+	data, err := wire.Encode(d)
 	if err != nil {
 		return err
 	}

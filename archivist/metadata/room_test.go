@@ -68,7 +68,7 @@ func (l *lab) pass(r *Room, now time.Time) {
 }
 
 func entry(instrument string, generation int64, license string) wire.InstrumentEntry {
-	e := wire.InstrumentEntry{Format: 1, Instrument: instrument, UID: instrument + "-uid", Generation: generation, Station: "tromso",
+	e := wire.InstrumentEntry{Instrument: instrument, UID: instrument + "-uid", Generation: generation, Station: "tromso",
 		Ways: []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 30101, Tokens: []wire.TokenHash{{Salt: "00", SHA256: strings.Repeat("5", 64)}}}}}
 	if license != "" {
 		e.Rights = &wire.RightsEntry{License: license}
@@ -133,7 +133,7 @@ func (l *lab) holds(when string, want map[string]string) {
 	l.t.Helper()
 	got := map[string]string{}
 	for key, text := range l.kept() {
-		d, err := wire.DecodeDescription([]byte(text))
+		d, err := wire.Decode[wire.Description]([]byte(text))
 		if err != nil || d.EntryKey() != key || d.Site != site {
 			l.t.Fatalf("%s: %s: %v, %+v", when, key, err, d)
 		}

@@ -92,7 +92,7 @@ func (r *Room) restore(ctx context.Context, info objectstore.Info, key string) e
 // take learns the description that lies under a key of the key-value bucket. What a
 // newer Substorm wrote, or somebody else, is passed over.
 func (r *Room) take(key string, data []byte) error {
-	d, err := wire.DecodeDescription(data)
+	d, err := wire.Decode[wire.Description](data)
 	if err != nil {
 		return err
 	}

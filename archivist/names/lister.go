@@ -133,7 +133,7 @@ func (l *Lister) list(ctx context.Context) error {
 	if err := l.flush(ctx); err != nil {
 		return err
 	}
-	value, err := wire.NamesListed{At: begun}.Encode()
+	value, err := wire.Encode(wire.NamesListed{At: begun})
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (l *Lister) cursor(ctx context.Context) (wire.StreamCursor, error) {
 	if err != nil || data == nil {
 		return wire.StreamCursor{}, err
 	}
-	return wire.DecodeStreamCursor(data)
+	return wire.Decode[wire.StreamCursor](data)
 }
 
 // announced adds what is announced behind a cursor, and in no closed part.
@@ -219,7 +219,7 @@ func (l *Lister) announced(ctx context.Context, cursor wire.StreamCursor) error 
 			return err
 		}
 		for _, m := range messages {
-			n, err := wire.DecodeNotice(m.Data)
+			n, err := wire.Decode[wire.Notice](m.Data)
 			if err != nil || n.Site != l.cfg.Site || m.Header.Get(wire.HeaderRefilled) != "" {
 				continue // the manifest's writer says what is wrong with it
 			}
@@ -296,7 +296,7 @@ func (l *Lister) tryMerge(ctx context.Context, key string, name *listed) (change
 	var claim wire.NameClaim
 	e, err := l.kv.Get(ctx, key)
 	if err == nil {
-		claim, err = wire.DecodeNameClaim(e.Value())
+		claim, err = wire.Decode[wire.NameClaim](e.Value())
 		if err != nil || claim.Name != name.name {
 			l.cfg.Log.Error("the claim of a name cannot be read, and is left alone", "instrument", name.instrument, "name", name.name, "entry", key, "error", err)
 			return false, nil
@@ -309,7 +309,7 @@ func (l *Lister) tryMerge(ctx context.Context, key string, name *listed) (change
 		l.conflict(name, claim, conflicts)
 		return false, nil
 	}
-	value, err := merged.Encode()
+	value, err := wire.Encode(merged)
 	if err != nil {
 		return false, err
 	}

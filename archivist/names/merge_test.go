@@ -54,9 +54,9 @@ func TestMerge(t *testing.T) {
 		if diff := cmp.Diff(test.conflicts, conflicts); diff != "" {
 			t.Errorf("%s: conflicts (-want +got):\n%s", test.what, diff)
 		}
-		value, err := got.Encode()
+		value, err := wire.Encode(got)
 		if err == nil {
-			_, err = wire.DecodeNameClaim(value)
+			_, err = wire.Decode[wire.NameClaim](value)
 		}
 		if err != nil {
 			t.Errorf("%s: %v", test.what, err)

@@ -44,7 +44,7 @@ func openFindings(ctx context.Context, cfg *Config) (*findings, error) {
 		return nil, fmt.Errorf("bucket %s: %w", wire.LedgerBucket(cfg.Site), err)
 	}
 	err = stream.Entries(ctx, cfg.JetStream, f.status, wire.DamageKeys, func(e jetstream.KeyValueEntry) error {
-		d, err := wire.DecodeDamage(e.Value())
+		d, err := wire.Decode[wire.Damage](e.Value())
 		if errors.Is(err, wire.ErrNewerFormat) {
 			return fmt.Errorf("%s of bucket %s: %w", e.Key(), f.status.Bucket(), err)
 		}
@@ -91,7 +91,7 @@ func (f *findings) confirm(ctx context.Context, d wire.Damage) error {
 	if !known && f.count(d.Instrument) >= maxFindings {
 		return f.remove(ctx, key)
 	}
-	value, err := d.Encode()
+	value, err := wire.Encode(d)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (f *findings) account(ctx context.Context, of wire.Damage) error {
 			t = t.Plus(wire.Totals{Objects: 1, ObjectBytes: uint64(d.Size), Digest: d.Digest})
 		}
 	}
-	value, err := wire.LedgerEntry{Incarnations: map[string]wire.Totals{ledgerIncarnation: t}}.Encode()
+	value, err := wire.Encode(wire.LedgerEntry{Incarnations: map[string]wire.Totals{ledgerIncarnation: t}})
 	if err != nil {
 		return err
 	}

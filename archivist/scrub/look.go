@@ -115,7 +115,7 @@ func (s *Scrub) followClaims(ctx context.Context) error {
 }
 
 func (s *Scrub) claim(ctx context.Context, e jetstream.KeyValueEntry) error {
-	d, err := wire.DecodeDamage(e.Value())
+	d, err := wire.Decode[wire.Damage](e.Value())
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return err
 	}

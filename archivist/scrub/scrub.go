@@ -130,7 +130,7 @@ func (s *Scrub) begin(ctx context.Context) error {
 		return err
 	}
 	if data != nil {
-		if s.cursor, err = wire.DecodeScrubCursor(data); err != nil {
+		if s.cursor, err = wire.Decode[wire.ScrubCursor](data); err != nil {
 			return fmt.Errorf("cursor %s: %w", wire.ScrubCursorKey, err)
 		}
 	}
@@ -324,7 +324,7 @@ func (s *Scrub) save(ctx context.Context) error {
 	if err := s.cfg.Lease.Check(); err != nil {
 		return err
 	}
-	value, err := s.cursor.Encode()
+	value, err := wire.Encode(s.cursor)
 	if err != nil {
 		return err
 	}
@@ -349,7 +349,7 @@ func (s *Scrub) report(ctx context.Context) error {
 	if status.LastPass, status.Pass = s.cursor.Passes(); status.LastPass != nil && status.LastPass.EndedAt != nil {
 		s.cfg.Metrics.passed.Set(float64(status.LastPass.EndedAt.Unix()))
 	}
-	value, err := status.Encode()
+	value, err := wire.Encode(status)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func (l *lab) known() map[string]wire.DamageCause {
 		if err != nil {
 			continue // removed meanwhile
 		}
-		d, err := wire.DecodeDamage(e.Value())
+		d, err := wire.Decode[wire.Damage](e.Value())
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func (l *lab) ledger(day wire.Day) wire.Totals {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	entry, err := wire.DecodeLedgerEntry(e.Value())
+	entry, err := wire.Decode[wire.LedgerEntry](e.Value())
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func (l *lab) cursor() wire.ScrubCursor {
 	if err != nil || data == nil {
 		return wire.ScrubCursor{}
 	}
-	c, err := wire.DecodeScrubCursor(data)
+	c, err := wire.Decode[wire.ScrubCursor](data)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestFindings(t *testing.T) {
 	// Another says that two more are: one of them is.
 	l.put(late.Key, "LATE")
 	for _, r := range []wire.Record{late, whole} {
-		claim, err := wire.DamageOf(camera, r, wire.DamageDamaged, "feed-server-0", noon).Encode()
+		claim, err := wire.Encode(wire.DamageOf(camera, r, wire.DamageDamaged, "feed-server-0", noon))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +309,7 @@ func TestUnreadableManifest(t *testing.T) {
 // claim says that a file of a manifest of noon's day is damaged.
 func (l *lab) claim(file string) {
 	l.t.Helper()
-	claim, err := wire.DamageOf(camera, wire.Record{ID: file, Key: file, ReceivedAt: noon}, wire.DamageDamaged, "gateway-1", noon).Encode()
+	claim, err := wire.Encode(wire.DamageOf(camera, wire.Record{ID: file, Key: file, ReceivedAt: noon}, wire.DamageDamaged, "gateway-1", noon))
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestCursor(t *testing.T) {
 	l.list(first, second)
 	l.put(first.Key, "First")
 	l.put(second.Key, "Second")
-	value, err := wire.ScrubCursor{BegunAt: time.Now(), Instrument: camera, Day: "2026-11-21", Records: 1}.Encode()
+	value, err := wire.Encode(wire.ScrubCursor{BegunAt: time.Now(), Instrument: camera, Day: "2026-11-21", Records: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func (l *lab) awaitStatus(what string, as func(wire.ScrubStatus) bool) wire.Scru
 			if e == nil {
 				continue
 			}
-			status, err := wire.DecodeScrubStatus(e.Value())
+			status, err := wire.Decode[wire.ScrubStatus](e.Value())
 			if err != nil {
 				l.t.Fatal(err)
 			}

@@ -199,7 +199,7 @@ func (b *built) notice(site, instrument, key string, day wire.Day, lateAfter tim
 		Completeness: wire.CompletenessVerified, Gateway: wire.ArchivistWriter, Incarnation: segment.Epoch, Segment: &segment,
 	}
 	r.Backfill = r.IsLate(received, lateAfter) // not where any of it came in time
-	return wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: r}
+	return wire.Notice{Site: site, Instrument: instrument, Record: r}
 }
 
 func clamp(t, low, high time.Time) time.Time {

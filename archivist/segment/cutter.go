@@ -167,7 +167,7 @@ func (c *Cutter) loadPosition(ctx context.Context) error {
 		return err
 	}
 	if data != nil {
-		if c.cursor, err = wire.DecodeStreamCursor(data); err != nil {
+		if c.cursor, err = wire.Decode[wire.StreamCursor](data); err != nil {
 			return fmt.Errorf("cursor %s: %w", wire.ObservationCursorKey, err)
 		}
 	}
@@ -305,7 +305,7 @@ func (c *Cutter) advance(ctx context.Context) error {
 		return nil
 	}
 	c.cursor.Next = next
-	value, err := c.cursor.Encode()
+	value, err := wire.Encode(c.cursor)
 	if err != nil {
 		return err
 	}

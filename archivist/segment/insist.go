@@ -74,7 +74,7 @@ func (c *Cutter) loadCursor(ctx context.Context, ch *channel) error {
 	if err != nil || data == nil {
 		return err
 	}
-	if ch.cursor, err = wire.DecodeSegmentCursor(data); err != nil {
+	if ch.cursor, err = wire.Decode[wire.SegmentCursor](data); err != nil {
 		return fmt.Errorf("cursor of channel %s of instrument %s: %w", ch.channel, ch.instrument, err)
 	}
 	ch.published = publishedOf(&ch.cursor)
@@ -84,7 +84,7 @@ func (c *Cutter) loadCursor(ctx context.Context, ch *channel) error {
 // saveCursor writes a channel's cursor.
 func (c *Cutter) saveCursor(ctx context.Context, ch *channel) error {
 	ch.published.save(&ch.cursor)
-	value, err := ch.cursor.Encode()
+	value, err := wire.Encode(ch.cursor)
 	if err != nil {
 		return err
 	}

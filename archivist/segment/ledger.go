@@ -143,7 +143,7 @@ func (c *Cutter) loadEntry(ctx context.Context, cell dayCell) (entry wire.Ledger
 	if err != nil || data == nil {
 		return wire.LedgerEntry{}, err
 	}
-	if entry, err = wire.DecodeLedgerEntry(data); err != nil {
+	if entry, err = wire.Decode[wire.LedgerEntry](data); err != nil {
 		return wire.LedgerEntry{}, fmt.Errorf("read %s of the ledger: %w", cell.key, err)
 	}
 	return entry, nil
@@ -177,7 +177,7 @@ func (c *Cutter) saveDay(ctx context.Context, ch *channel, day wire.Day, totals 
 			entry.Incarnations = make(map[string]wire.Totals)
 		}
 		entry.Incarnations[ch.channel] = totals
-		value, err := entry.Encode()
+		value, err := wire.Encode(entry)
 		if err != nil {
 			return err
 		}

@@ -106,7 +106,7 @@ func TestDeletedFromTheMiddle(t *testing.T) {
 	}
 	day := wire.DayOf(noon)
 	planned := wire.SegmentRange{Channel: "raw", Epoch: l.epoch, First: 1, Last: 10, Messages: 10, Datagrams: 10, DatagramBytes: 140}
-	value, err := wire.SegmentCursor{Epoch: l.epoch, Next: 1, Planned: &planned, PlannedDay: day}.Encode()
+	value, err := wire.Encode(wire.SegmentCursor{Epoch: l.epoch, Next: 1, Planned: &planned, PlannedDay: day})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,11 +286,11 @@ func TestPublishedOnce(t *testing.T) {
 		}
 		var cursor wire.SegmentCursor
 		p.save(&cursor)
-		value, err := cursor.Encode()
+		value, err := wire.Encode(cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cursor, err = wire.DecodeSegmentCursor(value); err != nil || len(value) > 8<<10 {
+		if cursor, err = wire.Decode[wire.SegmentCursor](value); err != nil || len(value) > 8<<10 {
 			t.Fatalf("a cursor of %d bytes, %v", len(value), err)
 		}
 		p = publishedOf(&cursor)
@@ -341,7 +341,7 @@ func TestPublishedByManyGateways(t *testing.T) {
 	}
 	var cursor wire.SegmentCursor
 	p.save(&cursor)
-	value, err := cursor.Encode()
+	value, err := wire.Encode(cursor)
 	if err != nil || len(value) > 1<<20-1<<10 { // less its headers
 		t.Fatalf("a cursor of %d bytes, %v", len(value), err)
 	}

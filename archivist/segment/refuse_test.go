@@ -130,7 +130,7 @@ func stored(t *testing.T, js jetstream.JetStream, of string, day wire.Day) wire.
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry, err := wire.DecodeLedgerEntry(e.Value())
+	entry, err := wire.Decode[wire.LedgerEntry](e.Value())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -184,7 +184,7 @@ func TestRepeatOfNothingStays(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		d, err := wire.DecodeDamage(e.Value())
+		d, err := wire.Decode[wire.Damage](e.Value())
 		return err == nil && d.ID == first.ID && d.Day == wire.DayOf(first.ReceivedAt) && d.Cause == wire.DamageMissing && !d.Confirmed
 	})
 	want(t, "listed", sorted(first.Key, second.Key), l.keys(camera, wire.StateCurrent))
@@ -254,7 +254,7 @@ func (l *lab) sweepCursor() (c wire.SweepCursor) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if c, err = wire.DecodeSweepCursor(e.Value()); err != nil {
+	if c, err = wire.Decode[wire.SweepCursor](e.Value()); err != nil {
 		l.t.Fatal(err)
 	}
 	return c
@@ -294,7 +294,7 @@ func (l *lab) holder() string {
 		if err != nil {
 			return false
 		}
-		lease, err := wire.DecodeLease(e.Value())
+		lease, err := wire.Decode[wire.Lease](e.Value())
 		holder = lease.Holder
 		return err == nil
 	})

@@ -17,7 +17,7 @@ import (
 func TestDescriptions(t *testing.T) {
 	l := start(t).site(t, "thule")
 	entry := func(instrument string) wire.InstrumentEntry {
-		return wire.InstrumentEntry{Format: 1, UID: "u", Generation: 1, Instrument: instrument, Rights: &wire.RightsEntry{License: "CC0-1.0"}}
+		return wire.InstrumentEntry{UID: "u", Generation: 1, Instrument: instrument, Rights: &wire.RightsEntry{License: "CC0-1.0"}}
 	}
 	config := func(gateway string, declared ...wire.InstrumentEntry) Config {
 		cfg := l.config(gateway)

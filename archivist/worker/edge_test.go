@@ -108,13 +108,13 @@ func TestNonsense(t *testing.T) {
 	now := time.Now()
 	publishRaw(t, l, wire.NoticeSubject(l.site, camera), []byte("hello"), nil)
 	other := l.notice("another", object{now, "of another subject"})
-	data, err := other.Encode()
+	data, err := wire.Encode(other)
 	if err != nil {
 		t.Fatal(err)
 	}
 	publishRaw(t, l, wire.NoticeSubject(l.site, camera), data, nil)
 	bad := l.notice("UPPER_case", object{now, "escape"})
-	if data, err = bad.Encode(); err != nil {
+	if data, err = wire.Encode(bad); err != nil {
 		t.Fatal(err)
 	}
 	publishRaw(t, l, wire.NoticeSubject(l.site, "UPPER_case"), data, nil)
@@ -174,7 +174,7 @@ func TestPlannedCutOfAStreamThatIsGone(t *testing.T) {
 	now := time.Now()
 	planned := wire.SegmentCursor{Epoch: "0ld", Next: 5, PlannedDay: wire.DayOf(now),
 		Planned: &wire.SegmentRange{Channel: channel, Epoch: "0ld", First: 5, Last: 9, Datagrams: 8}}
-	data, err := planned.Encode()
+	data, err := wire.Encode(planned)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +354,7 @@ func (l *lab) cursor(key string) wire.StreamCursor {
 	if err != nil {
 		return wire.StreamCursor{}
 	}
-	c, err := wire.DecodeStreamCursor(bytes.Clone(e.Value()))
+	c, err := wire.Decode[wire.StreamCursor](bytes.Clone(e.Value()))
 	if err != nil {
 		l.t.Fatal(err)
 	}

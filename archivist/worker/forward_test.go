@@ -78,7 +78,7 @@ func (l *lab) forwardStatus(instrument string) wire.ForwardStatus {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	status, err := wire.DecodeForwardStatus(e.Value())
+	status, err := wire.Decode[wire.ForwardStatus](e.Value())
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func (l *lab) gapsOf(instrument string, day wire.Day) *wire.DayGaps {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	is, err := wire.DecodeDayGaps(e.Value())
+	is, err := wire.Decode[wire.DayGaps](e.Value())
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func (l *lab) gapsOf(instrument string, day wire.Day) *wire.DayGaps {
 // when it comes late, by another.
 func TestGaps(t *testing.T) {
 	l := start(t).site(t, "thule")
-	entry := wire.InstrumentEntry{Format: 1, Instrument: camera, CadenceMillis: (10 * time.Minute).Milliseconds(),
+	entry := wire.InstrumentEntry{Instrument: camera, CadenceMillis: (10 * time.Minute).Milliseconds(),
 		Ways: []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 30101}}}
 	l.settings[camera] = entry
 	day := wire.DayOf(time.Now().AddDate(0, 0, -2))
@@ -103,7 +103,7 @@ func TestGaps(t *testing.T) {
 // missing before the first that was received, whichever part lists it.
 func TestGapsBegin(t *testing.T) {
 	l := start(t).site(t, "thule")
-	entry := wire.InstrumentEntry{Format: 1, Instrument: camera, CadenceMillis: (10 * time.Minute).Milliseconds(),
+	entry := wire.InstrumentEntry{Instrument: camera, CadenceMillis: (10 * time.Minute).Milliseconds(),
 		Ways: []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 30101}}}
 	l.settings[camera] = entry
 	day := wire.DayOf(time.Now().AddDate(0, 0, -2))

@@ -20,7 +20,7 @@ func (l *lab) inPlace(key, body string, at time.Time) wire.Notice {
 	if err := l.store.Put(l.t.Context(), key, strings.NewReader(body), int64(len(body)), objectstore.PutOptions{}); err != nil {
 		l.t.Fatal(err)
 	}
-	return wire.Notice{Format: wire.Format, Site: l.site, Instrument: camera, Record: wire.Record{
+	return wire.Notice{Site: l.site, Instrument: camera, Record: wire.Record{
 		ID: key, Key: key, Name: key, Size: int64(len(body)), Digest: sha256.Sum256([]byte(body)), State: wire.StateCurrent,
 		ReceivedAt: at.UTC(), TimeSource: wire.TimeSourceReceived, Gateway: wire.ImportWriter, Incarnation: "run-1"}}
 }

@@ -81,7 +81,7 @@ func (l *lab) index(instrument string) wire.IndexEntry {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	entry, err := wire.DecodeIndexEntry(e.Value())
+	entry, err := wire.Decode[wire.IndexEntry](e.Value())
 	if err != nil {
 		l.t.Fatal(err)
 	}

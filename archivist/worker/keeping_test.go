@@ -36,7 +36,7 @@ func (l *lab) ask(n wire.Notice, state wire.State, reason string) string {
 	action := map[wire.State]wire.Action{wire.StateRetracted: wire.ActionRetract, wire.StatePurged: wire.ActionPurge, wire.StateCurrent: wire.ActionRestore}[state]
 	q := wire.ArchiveRequest{Site: n.Site, Instrument: n.Instrument, Run: nuid.Next(), Action: action, ID: n.ID, ReceivedAt: n.ReceivedAt,
 		Reason: reason, By: "anna"}
-	data, err := q.Encode()
+	data, err := wire.Encode(q)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func (l *lab) refused(instrument string) map[string]wire.RefusedChange {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	status, err := wire.DecodeRefusalStatus(e.Value())
+	status, err := wire.Decode[wire.RefusalStatus](e.Value())
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -398,7 +398,7 @@ func (l *lab) announcedPurges() []string {
 	l.t.Helper()
 	var ids []string
 	for _, m := range l.noticeStream(wire.NoticeSubjects(l.site)) {
-		if n, err := wire.DecodeNotice(m.Data); err == nil && n.State == wire.StatePurged {
+		if n, err := wire.Decode[wire.Notice](m.Data); err == nil && n.State == wire.StatePurged {
 			ids = append(ids, n.ID)
 		}
 	}
@@ -412,7 +412,7 @@ func (l *lab) decision(run string) (wire.ArchiveDecision, bool) {
 	if len(messages) == 0 {
 		return wire.ArchiveDecision{}, false
 	}
-	d, err := wire.DecodeArchiveDecision(messages[0].Data)
+	d, err := wire.Decode[wire.ArchiveDecision](messages[0].Data)
 	if err != nil {
 		l.t.Fatal(err)
 	}

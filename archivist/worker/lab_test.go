@@ -138,7 +138,7 @@ type object struct {
 func (l *lab) notice(instrument string, o object) wire.Notice {
 	digest := wire.Digest(sha256.Sum256([]byte(o.body)))
 	key := wire.RawKey(l.site, instrument, o.at, digest)
-	return wire.Notice{Format: wire.Format, Site: l.site, Instrument: instrument, Record: wire.Record{
+	return wire.Notice{Site: l.site, Instrument: instrument, Record: wire.Record{
 		ID: key, Key: key, Size: int64(len(o.body)), Digest: digest, State: wire.StateCurrent, MediaType: "image/fits",
 		ReceivedAt: o.at.UTC(), TimeSource: wire.TimeSourceReceived, Source: "192.0.2.7:40001", Gateway: "gateway-0", Incarnation: "life-1"}}
 }
@@ -340,7 +340,7 @@ func (l *lab) ledger(instrument string, day wire.Day, step wire.Step) wire.Total
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	entry, err := wire.DecodeLedgerEntry(e.Value())
+	entry, err := wire.Decode[wire.LedgerEntry](e.Value())
 	if err != nil {
 		l.t.Fatal(err)
 	}

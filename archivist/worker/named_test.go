@@ -102,7 +102,7 @@ func TestNamelessThatOutlivesTheNamed(t *testing.T) {
 func TestSweepOfUploads(t *testing.T) {
 	l := start(t).site(t, "thule")
 	upload := func(id string, expiry time.Duration) []string {
-		info, err := wire.UploadInfo{Length: 10, CreatedAt: time.Now(), ExpiryMillis: expiry.Milliseconds()}.Encode()
+		info, err := wire.Encode(wire.UploadInfo{Length: 10, CreatedAt: time.Now(), ExpiryMillis: expiry.Milliseconds()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -203,7 +203,7 @@ func TestMembersFromSpools(t *testing.T) {
 func TestSweepFindsOldDays(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()
-	value, err := wire.SweepCursor{Whole: now.Add(-25 * time.Hour), Recent: now.Add(-time.Minute)}.Encode()
+	value, err := wire.Encode(wire.SweepCursor{Whole: now.Add(-25 * time.Hour), Recent: now.Add(-time.Minute)})
 	if err != nil {
 		t.Fatal(err)
 	}

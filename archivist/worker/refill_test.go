@@ -54,7 +54,7 @@ func (l *lab) inStream() (notices []wire.Notice, refilled int) {
 			l.t.Fatal(err)
 		}
 		for _, m := range messages {
-			n, err := wire.DecodeNotice(m.Data)
+			n, err := wire.Decode[wire.Notice](m.Data)
 			if err != nil || m.Header.Get(wire.HeaderID) != n.MessageID() {
 				l.t.Fatalf("message %d: %v, ce-id %q", m.Sequence, err, m.Header.Get(wire.HeaderID))
 			}
@@ -95,7 +95,7 @@ func (l *lab) refilled() bool {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	cursor, err := wire.DecodeRefillCursor(l.cursorBytes(wire.RefillCursorKey))
+	cursor, err := wire.Decode[wire.RefillCursor](l.cursorBytes(wire.RefillCursorKey))
 	return err == nil && cursor.Epoch == epoch && cursor.Done
 }
 
@@ -206,7 +206,7 @@ func TestRefillGoesOn(t *testing.T) {
 		go func() { done <- Run(ctx, l.config(fmt.Sprint("life-", life))) }()
 		var before []byte
 		for e := range noted.Updates() {
-			cursor, err := wire.DecodeRefillCursor(e.Value())
+			cursor, err := wire.Decode[wire.RefillCursor](e.Value())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +311,7 @@ func TestGapRecordsAreNoNotices(t *testing.T) {
 	l.run(cfg)
 	now := time.Now().UTC()
 	gap := func() {
-		data, err := wire.Gap{Consumer: "model", Stream: wire.NoticeStream(l.site), Reason: wire.GapRetention, At: now}.Encode()
+		data, err := wire.Encode(wire.Gap{Consumer: "model", Stream: wire.NoticeStream(l.site), Reason: wire.GapRetention, At: now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestGapRecordsAreNoNotices(t *testing.T) {
 	gap()
 	l.await("the object is listed", func() bool { return len(l.listed(camera)) == 1 })
 	l.await("the cursor passes the gap records", func() bool {
-		c, err := wire.DecodeStreamCursor(l.cursorBytes(wire.NoticeCursorKey))
+		c, err := wire.Decode[wire.StreamCursor](l.cursorBytes(wire.NoticeCursorKey))
 		return err == nil && c.Next == 4
 	})
 	forgotten := l.putObject(camera, object{now.Add(time.Second), "never announced"})

@@ -227,7 +227,7 @@ func TestRepeatOfWhatExpired(t *testing.T) {
 func (l *lab) removeDay(instrument string, day wire.Day) {
 	l.t.Helper()
 	removal := wire.Removal{Instrument: instrument, Day: day, Reason: "expired: kept for 48h", By: wire.ByRetention, At: time.Now().UTC()}
-	value, err := removal.Encode()
+	value, err := wire.Encode(removal)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func repeatDamaged(t *testing.T, reported bool) {
 // damaged says what a feed server says that read an object.
 func (l *lab) damaged(n wire.Notice) {
 	l.t.Helper()
-	value, err := wire.DamageOf(n.Instrument, n.Record, wire.DamageDamaged, "feed-server-0", time.Now()).Encode()
+	value, err := wire.Encode(wire.DamageOf(n.Instrument, n.Record, wire.DamageDamaged, "feed-server-0", time.Now()))
 	if err == nil {
 		_, err = l.kv(wire.StatusBucket(l.site)).Put(l.t.Context(), wire.DamageKey(n.Instrument, n.ID), value)
 	}

@@ -70,7 +70,7 @@ func TestRequestsAreDecided(t *testing.T) {
 	}
 	var told []string
 	for _, m := range l.noticeStream(wire.NoticeSubjects(l.site)) {
-		if notice, err := wire.DecodeNotice(m.Data); err == nil && notice.TakesBack() && wire.IsDecided(notice, m.Header.Get(wire.HeaderSource)) {
+		if notice, err := wire.Decode[wire.Notice](m.Data); err == nil && notice.TakesBack() && wire.IsDecided(notice, m.Header.Get(wire.HeaderSource)) {
 			told = append(told, string(notice.State)+" "+notice.ID)
 		}
 	}
@@ -94,7 +94,7 @@ func (l *lab) source(from, subject string, q wire.ArchiveRequest) {
 	if _, err := l.js.UpdateStream(l.t.Context(), cfg); err != nil {
 		l.t.Fatal(err)
 	}
-	data, err := q.Encode()
+	data, err := wire.Encode(q)
 	if err == nil {
 		_, err = l.js.Publish(l.t.Context(), from, data)
 	}
@@ -151,7 +151,7 @@ func TestNoticeOfAnothersObject(t *testing.T) {
 // of requests: as its answer to somebody who may only read.
 func (l *lab) answered(instrument string, q wire.ArchiveRequest) {
 	l.t.Helper()
-	data, err := q.Encode()
+	data, err := wire.Encode(q)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestDecisionOutlivesTheArchivist(t *testing.T) {
 	}
 	told := map[string]wire.State{}
 	for _, m := range l.noticeStream(wire.NoticeSubjects(l.site)) {
-		if n, err := wire.DecodeNotice(m.Data); err == nil && n.TakesBack() {
+		if n, err := wire.Decode[wire.Notice](m.Data); err == nil && n.TakesBack() {
 			told[n.ID] = n.State
 		}
 	}
@@ -275,7 +275,7 @@ func TestOlderVersionsTakenBack(t *testing.T) {
 	stop()
 	told := map[string]bool{}
 	for _, m := range l.noticeStream(wire.NoticeSubjects(l.site)) {
-		if n, err := wire.DecodeNotice(m.Data); err == nil && n.State == wire.StatePurged {
+		if n, err := wire.Decode[wire.Notice](m.Data); err == nil && n.State == wire.StatePurged {
 			told[n.ID] = n.Outdated
 		}
 	}
@@ -290,7 +290,7 @@ func (l *lab) claims2(first, second wire.Notice) {
 		claim.Versions = append(claim.Versions, wire.NameVersion{Version: i + 1, Digest: n.Digest, Size: n.Size, Key: n.ID, ReceivedAt: n.ReceivedAt,
 			Gateway: n.Gateway, Incarnation: n.Incarnation, Announced: true})
 	}
-	value, err := claim.Encode()
+	value, err := wire.Encode(claim)
 	if err == nil {
 		_, err = l.kv(wire.NamesBucket(l.site)).Put(l.t.Context(), wire.NameKey(first.Instrument, first.Name), value)
 	}

@@ -39,7 +39,7 @@ func (l *lab) confirmed(instrument, id string) bool {
 	if err != nil {
 		return false
 	}
-	d, err := wire.DecodeDamage(e.Value())
+	d, err := wire.Decode[wire.Damage](e.Value())
 	return err == nil && d.Confirmed && d.Key == id
 }
 
@@ -69,7 +69,7 @@ func TestUnreadableManifest(t *testing.T) {
 			}
 			put(t, l, file, "no manifest")
 			if c.compacted {
-				value, err := wire.CompactCursor{Through: wire.DayOf(today.AddDate(0, 0, -2))}.Encode()
+				value, err := wire.Encode(wire.CompactCursor{Through: wire.DayOf(today.AddDate(0, 0, -2))})
 				if err != nil {
 					t.Fatal(err)
 				}

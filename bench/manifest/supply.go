@@ -111,7 +111,7 @@ func notice(i int, at time.Time) wire.Notice {
 	at = at.Add(time.Duration(i)*time.Millisecond + time.Duration(at.Unix()*7919%1_000_000))
 	digest := wire.Digest(sha256.Sum256([]byte(name + at.String())))
 	key := wire.RawKey(receiver.SiteCode, name, at, digest)
-	return wire.Notice{Format: wire.Format, Site: receiver.SiteCode, Instrument: name, Record: wire.Record{
+	return wire.Notice{Site: receiver.SiteCode, Instrument: name, Record: wire.Record{
 		ID: key, Key: key, Size: 4096 + int64(digest[0]), Digest: digest, MediaType: "application/octet-stream", State: wire.StateCurrent,
 		ReceivedAt: at, TimeSource: wire.TimeSourceReceived, Completeness: wire.CompletenessUnverified,
 		Source: fmt.Sprintf("192.0.2.%d:%d", i%250+1, 30_000+i), Port: uint16(10_000 + i), Gateway: gateway, Incarnation: "9f2c41d07ab35e68",
@@ -132,7 +132,7 @@ func (s *supply) listed(ctx context.Context) error {
 		return fmt.Errorf("%d notices were sent, and JetStream took %d", s.sent, info.State.LastSeq)
 	}
 	return s.await(ctx, "closed parts list all", wire.NoticeCursorKey, func(value []byte) (bool, error) {
-		cursor, err := wire.DecodeStreamCursor(value)
+		cursor, err := wire.Decode[wire.StreamCursor](value)
 		return cursor.Next > s.sent, err
 	})
 }
@@ -140,7 +140,7 @@ func (s *supply) listed(ctx context.Context) error {
 // compacted waits until the day is one file of each instrument, and its parts are gone.
 func (s *supply) compacted(ctx context.Context) error {
 	return s.await(ctx, "the day is compacted", wire.CompactCursorKey, func(value []byte) (bool, error) {
-		cursor, err := wire.DecodeCompactCursor(value)
+		cursor, err := wire.Decode[wire.CompactCursor](value)
 		return cursor.Through >= s.day, err
 	})
 }

@@ -39,7 +39,7 @@ type request struct {
 }
 
 // kinds are the day. Robot A makes nearly all HEADs and asks for most pages; live pages 1
-// and 2 and a quarter of other visitors ask for the hottest URL.
+// and 2 and a quarter of other clients ask for the hottest URL.
 var kinds = []kind{
 	{"robot A: HEAD of a file", 11.6, false, func(t *traffic) request {
 		return request{method: http.MethodHead, path: t.any(t.order.Files), agent: wget, want: ok}

@@ -85,7 +85,7 @@ func (a *adoption) declared(ctx context.Context) (wire.InstrumentEntry, error) {
 	if err != nil {
 		return wire.InstrumentEntry{}, fmt.Errorf("registry of Site %s: %w", a.site, err)
 	}
-	return wire.DecodeInstrumentEntry(e.Value())
+	return wire.Decode[wire.InstrumentEntry](e.Value())
 }
 
 // begun returns the adoptions that are not done.
@@ -104,7 +104,7 @@ func (a *adoption) begun(ctx context.Context) ([]wire.Adoption, error) {
 		if err != nil {
 			return nil, err
 		}
-		d, err := wire.DecodeAdoption(text)
+		d, err := wire.Decode[wire.Adoption](text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", info.Key, err)
 		}
@@ -121,7 +121,7 @@ func (a *adoption) decide(ctx context.Context, d *wire.Adoption) error {
 		fmt.Fprintln(h, item.From)
 	}
 	d.ID = hex.EncodeToString(h.Sum(nil)[:8])
-	text, err := d.Encode()
+	text, err := wire.Encode(*d)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (a *adoption) notice(d wire.Adoption, item wire.Adopted, entry wire.Instrum
 	if item.Protocol == wire.ProtocolUDP {
 		r.MediaType, r.Source = wire.MediaTypeSegment, ""
 	}
-	return wire.Notice{Format: wire.Format, Site: a.site, Instrument: d.Instrument, Record: r}
+	return wire.Notice{Site: a.site, Instrument: d.Instrument, Record: r}
 }
 
 // count writes the ledger's column of one adoption: totals, not additions, so
@@ -245,7 +245,7 @@ func set(ctx context.Context, ledger jetstream.KeyValue, key, id string, totals 
 		is, err := ledger.Get(ctx, key)
 		if err == nil {
 			revision = is.Revision()
-			entry, err = wire.DecodeLedgerEntry(is.Value())
+			entry, err = wire.Decode[wire.LedgerEntry](is.Value())
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
 			return fmt.Errorf("read %s of the ledger: %w", key, err)
@@ -254,7 +254,7 @@ func set(ctx context.Context, ledger jetstream.KeyValue, key, id string, totals 
 			entry.Incarnations = map[string]wire.Totals{}
 		}
 		entry.Incarnations[id] = totals
-		value, err := entry.Encode()
+		value, err := wire.Encode(entry)
 		if err != nil {
 			return err
 		}

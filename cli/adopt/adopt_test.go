@@ -222,7 +222,7 @@ func TestAdopt(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		entry, err := wire.DecodeLedgerEntry(e.Value())
+		entry, err := wire.Decode[wire.LedgerEntry](e.Value())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func notices(t *testing.T, out string) []wire.Notice {
 	t.Helper()
 	var all []wire.Notice
 	for line := range strings.Lines(out) {
-		n, err := wire.DecodeNotice([]byte(line))
+		n, err := wire.Decode[wire.Notice]([]byte(line))
 		if err != nil {
 			t.Fatalf("line %q: %v", line, err)
 		}
@@ -29,7 +29,7 @@ func notices(t *testing.T, out string) []wire.Notice {
 }
 
 func notice(instrument string, r wire.Record) wire.Notice {
-	return wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: r}
+	return wire.Notice{Site: site, Instrument: instrument, Record: r}
 }
 
 func TestList(t *testing.T) {

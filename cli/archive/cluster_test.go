@@ -108,7 +108,7 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := wire.DecodeArchiveRequest(m.Data)
+	q, err := wire.Decode[wire.ArchiveRequest](m.Data)
 	if err != nil || q.ID != f.frame.ID || q.Action != wire.ActionRetract || q.Reason != "dark" || q.By != "anna" {
 		t.Errorf("%+v, %v", q, err)
 	}

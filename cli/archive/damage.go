@@ -26,7 +26,7 @@ func readDamage(ctx context.Context, js jetstream.JetStream, site string, s *sel
 	}
 	known := &KnownDamage{}
 	err = backend.Entries(ctx, js, wire.StatusBucket(site), wire.DamageKeys, func(e backend.Entry) error {
-		d, err := wire.DecodeDamage(e.Data)
+		d, err := wire.Decode[wire.Damage](e.Data)
 		if err != nil {
 			return fmt.Errorf("%s of %s: %w", e.Key, wire.StatusBucket(site), err)
 		}
@@ -49,7 +49,7 @@ func readDamage(ctx context.Context, js jetstream.JetStream, site string, s *sel
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(site), err)
 	}
-	looked, err := wire.DecodeScrubStatus(e.Value())
+	looked, err := wire.Decode[wire.ScrubStatus](e.Value())
 	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w", wire.ScrubStatusKey, wire.StatusBucket(site), err)
 	}

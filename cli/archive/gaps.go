@@ -94,7 +94,7 @@ func readGaps(ctx context.Context, js jetstream.JetStream, site string, s *selec
 		if err != nil || !s.holdsInstrument(instrument) || !within.hold(day) {
 			return err
 		}
-		d, err := wire.DecodeDayGaps(e.Data)
+		d, err := wire.Decode[wire.DayGaps](e.Data)
 		if err != nil {
 			return fmt.Errorf("gaps %s: %w", e.Key, err)
 		}

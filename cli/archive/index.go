@@ -75,7 +75,7 @@ func (i *index) entry(ctx context.Context, instrument string) (wire.IndexEntry, 
 	if err != nil {
 		return wire.IndexEntry{}, fmt.Errorf("index of site %s: %w", i.site, err)
 	}
-	entry, err := wire.DecodeIndexEntry(e.Value())
+	entry, err := wire.Decode[wire.IndexEntry](e.Value())
 	if errors.Is(err, wire.ErrMalformed) {
 		return wire.IndexEntry{}, nil // it is made anew
 	}

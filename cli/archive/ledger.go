@@ -103,7 +103,7 @@ func ReadLedger(ctx context.Context, js jetstream.JetStream, site string, s *sel
 		if err != nil || !s.holdsInstrument(instrument) || !within.hold(day) {
 			return err
 		}
-		entry, err := wire.DecodeLedgerEntry(e.Data)
+		entry, err := wire.Decode[wire.LedgerEntry](e.Data)
 		if err != nil {
 			return fmt.Errorf("ledger entry %s: %w", e.Key, err)
 		}
@@ -281,7 +281,7 @@ func gatewayReports(ctx context.Context, js jetstream.JetStream, site string) (m
 		if !ok {
 			return nil
 		}
-		status, err := wire.DecodeGatewayStatus(e.Data)
+		status, err := wire.Decode[wire.GatewayStatus](e.Data)
 		if err != nil {
 			return fmt.Errorf("report %s: %w", e.Key, err)
 		}

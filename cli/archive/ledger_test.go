@@ -154,7 +154,7 @@ func putEntries(t *testing.T, js jetstream.JetStream, now time.Time) {
 		for i, l := range lives {
 			e.Incarnations[string(rune('a'+i))] = l
 		}
-		data, err := e.Encode()
+		data, err := wire.Encode(e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func putEntries(t *testing.T, js jetstream.JetStream, now time.Time) {
 		t.Fatal(err)
 	}
 	for gateway, at := range map[string]time.Time{"gateway-0": now.Add(-time.Second), "gateway-1": now.Add(-time.Hour)} {
-		data, err := wire.GatewayStatus{Gateway: gateway, ReportedAt: at}.Encode()
+		data, err := wire.Encode(wire.GatewayStatus{Gateway: gateway, ReportedAt: at})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +260,7 @@ func TestLedgerOfDrainedGateways(t *testing.T) {
 	}
 	put := func(step wire.Step, writer string, of map[string]wire.Totals) {
 		t.Helper()
-		entry, err := wire.LedgerEntry{Incarnations: of}.Encode()
+		entry, err := wire.Encode(wire.LedgerEntry{Incarnations: of})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +273,7 @@ func TestLedgerOfDrainedGateways(t *testing.T) {
 		report.Gateway = gateway
 		announced[gateway] = objects(1, 10, gateway)
 		put(wire.StepReceived, gateway, map[string]wire.Totals{gateway: announced[gateway]})
-		data, err := report.Encode()
+		data, err := wire.Encode(report)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,8 +68,8 @@ func declare(t *testing.T, js jetstream.JetStream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry, err := wire.InstrumentEntry{Instrument: "allsky-1", Station: "rank", Naming: "{year}/{month}/{day}/{station}-{digest:8}.txt",
-		Aliases: []string{"rank/{year2}{doy}/{hour}.txt", "old/{name}"}}.Encode()
+	entry, err := wire.Encode(wire.InstrumentEntry{Instrument: "allsky-1", Station: "rank", Naming: "{year}/{month}/{day}/{station}-{digest:8}.txt",
+		Aliases: []string{"rank/{year2}{doy}/{hour}.txt", "old/{name}"}})
 	if err != nil {
 		t.Fatal(err)
 	}

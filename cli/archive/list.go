@@ -176,7 +176,7 @@ func rowFormat(output string) (rows, error) {
 }
 
 func jsonRow(w io.Writer, n wire.Notice) error {
-	line, err := n.Encode()
+	line, err := wire.Encode(n)
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func TestRebuildTellsTheIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry, err := wire.IndexEntry{Open: []wire.RootDay{{Day: "2026-11-20", Version: 6, Entries: 1}}}.Encode()
+	entry, err := wire.Encode(wire.IndexEntry{Open: []wire.RootDay{{Day: "2026-11-20", Version: 6, Entries: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func ReadReport(ctx context.Context, store objectstore.Store, js jetstream.JetSt
 		r.Agree = r.Agree && len(by[name].Differences) == 0
 	}
 	err = backend.Entries(ctx, js, wire.StatusBucket(site), wire.LedgerStatusKey, func(e backend.Entry) error {
-		status, err := wire.DecodeLedgerStatus(e.Data)
+		status, err := wire.Decode[wire.LedgerStatus](e.Data)
 		r.ClosedTo = status.ClosedTo
 		return err
 	})
@@ -283,7 +283,7 @@ func (r *Report) readDownloads(ctx context.Context, js jetstream.JetStream, s *s
 		if err != nil || !within.hold(day) || instrument != wire.NoInstrument && !s.holdsInstrument(instrument) {
 			return err
 		}
-		d, err := wire.DecodeDownloads(e.Data)
+		d, err := wire.Decode[wire.Downloads](e.Data)
 		if err != nil {
 			return fmt.Errorf("downloads %s: %w", e.Key, err)
 		}

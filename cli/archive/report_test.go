@@ -31,13 +31,13 @@ func call(t *testing.T, cmd *cobra.Command, args ...string) (string, error) {
 }
 
 // putValue writes an entry of a bucket.
-func putValue(t *testing.T, js jetstream.JetStream, bucket, key string, encode func() ([]byte, error)) {
+func putValue(t *testing.T, js jetstream.JetStream, bucket, key string, record any) {
 	t.Helper()
 	kv, err := js.KeyValue(t.Context(), bucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	value, err := encode()
+	value, err := wire.Encode(record)
 	if err == nil {
 		_, err = kv.Put(t.Context(), key, value)
 	}
@@ -57,7 +57,7 @@ func putLedger(t *testing.T, js jetstream.JetStream, f *fixture) {
 	}
 	entry := func(instrument string, day wire.Day, step wire.Step, writer string, is wire.Totals) {
 		putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey(instrument, day, step, writer),
-			wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": is}}.Encode)
+			wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": is}})
 	}
 	for step, writer := range map[wire.Step]string{wire.StepReceived: "gateway-0", wire.StepAnnounced: wire.ArchivistWriter} {
 		entry("allsky-1", "2026-11-20", step, writer, sum(f.earlier))
@@ -83,21 +83,21 @@ func putGapsAndDownloads(t *testing.T, js jetstream.JetStream) {
 		Gaps: []wire.MissingGap{
 			{From: first.Add(2 * time.Hour), To: at(first.Add(3 * time.Hour)), Missing: 59, Cause: wire.GapLink, FoundAt: second, ClosedAt: at(third)},
 			{From: first.Add(22 * time.Hour), To: &second, Missing: 119, Cause: wire.GapInstrument, FoundAt: second},
-		}}.Encode)
+		}})
 	putValue(t, js, wire.GapsBucket(site), wire.GapsKey("allsky-1", "2026-11-21"), wire.DayGaps{CheckedAt: third, Until: third, Due: 1440, DueMillis: 86_400_000,
 		Gaps: []wire.MissingGap{
 			{From: second, To: at(second.Add(time.Hour)), Missing: 59, Cause: wire.GapInstrument, FoundAt: third},
 			{From: second.Add(23 * time.Hour), Missing: 59, Cause: wire.GapLink, FoundAt: third},
-		}}.Encode)
+		}})
 	for _, life := range []string{"one", "two"} {
 		putValue(t, js, wire.DownloadsBucket(site), wire.DownloadsKey("allsky-1", "2026-11-21", "feed-0", life), wire.Downloads{By: []wire.DownloadCount{
-			{Class: "Person", Requests: 10, NotModified: 7, Bytes: 2048}, {Reader: "model", Class: "Robot", Requests: 3, Refused: 1, Bytes: 1 << 20}}}.Encode)
+			{Class: "Person", Requests: 10, NotModified: 7, Bytes: 2048}, {Reader: "model", Class: "Robot", Requests: 3, Refused: 1, Bytes: 1 << 20}}})
 	}
 	putValue(t, js, wire.DownloadsBucket(site), wire.DownloadsKey(wire.NoInstrument, "2026-11-21", "feed-0", "one"),
-		wire.Downloads{By: []wire.DownloadCount{{Class: "Robot", Requests: 5, Bytes: 100}}}.Encode)
+		wire.Downloads{By: []wire.DownloadCount{{Class: "Robot", Requests: 5, Bytes: 100}}})
 	ended := third
-	putValue(t, js, wire.StatusBucket(site), wire.ScrubStatusKey, wire.ScrubStatus{LastPass: &wire.ScrubPass{BegunAt: second, EndedAt: &ended, Objects: 4}}.Encode)
-	putValue(t, js, wire.StatusBucket(site), wire.LedgerStatusKey, wire.LedgerStatus{ClosedTo: "2026-11-20"}.Encode)
+	putValue(t, js, wire.StatusBucket(site), wire.ScrubStatusKey, wire.ScrubStatus{LastPass: &wire.ScrubPass{BegunAt: second, EndedAt: &ended, Objects: 4}})
+	putValue(t, js, wire.StatusBucket(site), wire.LedgerStatusKey, wire.LedgerStatus{ClosedTo: "2026-11-20"})
 }
 
 // TestReport: what the archive lists is what the ledger counts, and where it is not the
@@ -128,9 +128,9 @@ func TestReport(t *testing.T) {
 
 	// One more was announced than is listed, and another's bytes are not those.
 	putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey("allsky-1", "2026-11-20", wire.StepAnnounced, "another"),
-		wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": objects(1, 10, "x")}}.Encode)
+		wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": objects(1, 10, "x")}})
 	putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey("mag-1", "2026-11-21", wire.StepStored, wire.ArchivistWriter),
-		wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": datagrams(600, 5999)}}.Encode)
+		wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": datagrams(600, 5999)}})
 	out, err = call(t, ReportCommand(), append(flags, "--from", "2026-11-20", "--to", "2026-11-21")...)
 	if !errors.Is(err, errReportDiffers) || !strings.Contains(out, "allsky-1 2026-11-20: objects: 2 announced, 1 listed") ||
 		!strings.Contains(out, "mag-1 2026-11-21: datagrams: 600 (5999 bytes) stored, 600 (6000 bytes) in listed segments") {
@@ -161,14 +161,14 @@ func TestReportMirrors(t *testing.T) {
 	putLedger(t, js, f)
 	mirrored := func(instrument, partner string, is wire.Totals) {
 		putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey(instrument, "2026-11-21", wire.StepMirrored, partner),
-			wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": is}}.Encode)
+			wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": is}})
 	}
 	mirrored("allsky-1", "eiscat", wire.Totals{Objects: 2})
 	mirrored("mag-1", "eiscat", wire.Totals{Datagrams: 600})
 	mirrored("allsky-1", "madrigal", wire.Totals{Objects: 1})
 	removal := wire.Removal{Instrument: "allsky-1", Day: "2026-11-21", ID: f.late.ID, Reason: "private", By: "anna", At: f.late.ReceivedAt,
 		Confirmed: map[string]time.Time{"madrigal": f.late.ReceivedAt}}
-	putValue(t, js, wire.CursorBucket(site), removal.Key(), removal.Encode)
+	putValue(t, js, wire.CursorBucket(site), removal.Key(), removal)
 	flags := append(f.flags(t), "--nats-servers", server.URL(), "--day", "2026-11-21")
 	out, err := call(t, ReportCommand(), flags...)
 	if err != nil {

@@ -48,7 +48,7 @@ func (r *Report) readPurges(ctx context.Context, js jetstream.JetStream, mirrors
 	}
 	r.Partners = slices.Sorted(maps.Keys(partners))
 	return backend.Entries(ctx, js, wire.CursorBucket(r.Site), wire.RemovalKeys, func(e backend.Entry) error {
-		removal, err := wire.DecodeRemoval(e.Data)
+		removal, err := wire.Decode[wire.Removal](e.Data)
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.Key, err)
 		}

@@ -64,7 +64,7 @@ func eachInstrument(ctx context.Context, js jetstream.JetStream, site string, s 
 		if name, ok := wire.ParseRegistryInstrumentKey(e.Key); !ok || !s.holdsInstrument(name) {
 			return nil
 		}
-		entry, err := wire.DecodeInstrumentEntry(e.Data)
+		entry, err := wire.Decode[wire.InstrumentEntry](e.Data)
 		if err != nil {
 			return fmt.Errorf("registry of site %s: %s: %w", site, e.Key, err)
 		}

@@ -74,7 +74,7 @@ func (k *kept) declare(hold bool) {
 	k.t.Helper()
 	k.mu.Lock()
 	k.entry.LegalHold = hold
-	data, err := k.entry.Encode()
+	data, err := wire.Encode(k.entry)
 	k.mu.Unlock()
 	if err != nil {
 		k.t.Fatal(err)
@@ -236,7 +236,7 @@ func (k *kept) noneBoth() {
 		if err != nil {
 			k.t.Fatal(err)
 		}
-		n, err := wire.DecodeNotice(m.Data)
+		n, err := wire.Decode[wire.Notice](m.Data)
 		if err != nil || n.State != wire.StatePurged {
 			continue
 		}

@@ -64,7 +64,7 @@ func (r *request) ask(ctx context.Context, targets []wire.Record) (*asked, error
 }
 
 func requestMessage(q wire.ArchiveRequest) (*nats.Msg, error) {
-	data, err := q.Encode()
+	data, err := wire.Encode(q)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (r *request) decisions(ctx context.Context, a *asked) (done map[string]wire
 			}
 		}
 		after = m.Sequence
-		d, err := wire.DecodeArchiveDecision(m.Data)
+		d, err := wire.Decode[wire.ArchiveDecision](m.Data)
 		if err != nil {
 			return nil, 0, fmt.Errorf("decision %d on %s: %w", m.Sequence, subject, err)
 		}

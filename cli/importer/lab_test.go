@@ -64,6 +64,11 @@ func newLab(t *testing.T) *lab {
 		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(instrument, testenv.FreePort(t))}})
 	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: site, NATS: server, MinIO: minio, Bucket: "archive"})
 	secrets := testenv.CredentialsDir(t, minio.Root())
+	for _, name := range []string{objectstore.FileAccessKeyID, objectstore.FileSecretAccessKey} { // for a user who is not root
+		if err := os.Chmod(filepath.Join(secrets, name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	l.flags = []string{"--code", site, "--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", server.URL()}
 	return l
 }

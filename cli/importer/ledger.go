@@ -50,7 +50,7 @@ func (l *ledger) key(day wire.Day) string {
 
 func encode(t wire.Totals) ([]byte, error) {
 	t.Acknowledged = t.Objects
-	return wire.LedgerEntry{Incarnations: map[string]wire.Totals{wire.ImportIncarnation: t}}.Encode()
+	return wire.Encode(wire.LedgerEntry{Incarnations: map[string]wire.Totals{wire.ImportIncarnation: t}})
 }
 
 // add counts an object that was announced.

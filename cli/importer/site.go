@@ -47,7 +47,7 @@ func instrumentOf(ctx context.Context, js jetstream.JetStream, site, instrument 
 	if err != nil {
 		return wire.InstrumentEntry{}, fmt.Errorf("registry of Site %s: %w", site, err)
 	}
-	entry, err := wire.DecodeInstrumentEntry(e.Value())
+	entry, err := wire.Decode[wire.InstrumentEntry](e.Value())
 	if err != nil {
 		return wire.InstrumentEntry{}, fmt.Errorf("registry entry of %s: %w", instrument, err)
 	}
@@ -128,7 +128,7 @@ func noticeCursor(ctx context.Context, cursors jetstream.KeyValue) (wire.StreamC
 	if err != nil {
 		return wire.StreamCursor{}, fmt.Errorf("cursor %s: %w", wire.NoticeCursorKey, err)
 	}
-	cursor, err := wire.DecodeStreamCursor(e.Value())
+	cursor, err := wire.Decode[wire.StreamCursor](e.Value())
 	if err != nil {
 		return wire.StreamCursor{}, fmt.Errorf("cursor %s: %w", wire.NoticeCursorKey, err)
 	}

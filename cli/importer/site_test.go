@@ -91,7 +91,7 @@ func (l *lab) declare() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	value, err := testenv.InstrumentTCP(instrument, 30_000).Encode()
+	value, err := wire.Encode(testenv.InstrumentTCP(instrument, 30_000))
 	if err != nil {
 		l.t.Fatal(err)
 	}

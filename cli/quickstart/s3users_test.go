@@ -133,6 +133,9 @@ func TestS3Users(t *testing.T) {
 			t.Errorf("the %s makes users", name)
 		}
 	}
+	if _, err := gateway.StatObject(ctx, "archive", others[0], minio.StatObjectOptions{}); err != nil {
+		t.Errorf("the gateway reads %s: %v", others[0], err)
+	}
 	if _, err := reader.StatObject(ctx, "archive", others[0], minio.StatObjectOptions{}); err != nil {
 		t.Errorf("the reader reads %s: %v", others[0], err)
 	}

@@ -185,7 +185,7 @@ func (a *abandonment) entries(ctx context.Context, keys string) (map[instrumentD
 		if err != nil {
 			return err
 		}
-		entry, err := wire.DecodeLedgerEntry(e.Data)
+		entry, err := wire.Decode[wire.LedgerEntry](e.Data)
 		if err != nil {
 			return fmt.Errorf("ledger entry %s: %w", e.Key, err)
 		}
@@ -301,7 +301,7 @@ func (a *abandonment) carryOut(ctx context.Context, s Spool, c closing) error {
 
 // write writes an entry that is as it was read.
 func (a *abandonment) write(ctx context.Context, key string, entry wire.LedgerEntry) error {
-	value, err := entry.Encode()
+	value, err := wire.Encode(entry)
 	if err != nil {
 		return err
 	}

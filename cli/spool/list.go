@@ -82,7 +82,7 @@ so: what it received after its last report is not in the figures.`,
 func Read(ctx context.Context, js jetstream.JetStream, site string, now time.Time) ([]Spool, error) {
 	var spools []Spool
 	err := backend.Entries(ctx, js, wire.StatusBucket(site), wire.GatewayStatusKey("*"), func(e backend.Entry) error {
-		s, err := wire.DecodeGatewayStatus(e.Data)
+		s, err := wire.Decode[wire.GatewayStatus](e.Data)
 		if err != nil {
 			return fmt.Errorf("report %s: %w", e.Key, err)
 		}

@@ -137,7 +137,7 @@ func (h *house) list(t *testing.T, instrument string, day wire.Day, objects map[
 func (h *house) reports(t *testing.T, s wire.GatewayStatus) {
 	t.Helper()
 	s.Pool, s.Incarnation, s.ReportedAt = "north", "b", time.Now()
-	value, err := s.Encode()
+	value, err := wire.Encode(s)
 	h.put(t, wire.StatusBucket(site), wire.GatewayStatusKey(s.Gateway), value, err)
 }
 
@@ -151,7 +151,7 @@ func (h *house) entry(t *testing.T, key string) (wire.LedgerEntry, error) {
 	if err != nil {
 		return wire.LedgerEntry{}, err
 	}
-	return wire.DecodeLedgerEntry(e.Value())
+	return wire.Decode[wire.LedgerEntry](e.Value())
 }
 
 // A pod with a spool is lost: it is listed, given up when it is long silent and
@@ -160,7 +160,7 @@ func (h *house) entry(t *testing.T, key string) (wire.LedgerEntry, error) {
 func TestAbandon(t *testing.T) {
 	h := newHouse(t)
 	day := wire.DayOf(time.Now())
-	received, err := lives(4, 9).Encode()
+	received, err := wire.Encode(lives(4, 9))
 	h.put(t, wire.LedgerBucket(site), wire.LedgerKey("camera", day, wire.StepReceived, "north-1"), received, err)
 	h.put(t, wire.LedgerBucket(site), wire.LedgerKey("camera", day, wire.StepReceived, "north-0"), received, err)
 	h.list(t, "camera", day, map[string]int{"a": 4, "b": 6})

@@ -57,8 +57,8 @@ func TestFeedOfALeaf(t *testing.T) {
 func announce(t *testing.T, js jetstream.JetStream, site string, n int) string {
 	t.Helper()
 	name := fmt.Sprint(site, " ", n)
-	data, err := wire.Notice{Site: site, Instrument: camera, Record: wire.Record{ID: name, Key: "o/" + name, Name: name,
-		State: wire.StateCurrent, ReceivedAt: time.Now(), TimeSource: wire.TimeSourceReceived}}.Encode()
+	data, err := wire.Encode(wire.Notice{Site: site, Instrument: camera, Record: wire.Record{ID: name, Key: "o/" + name, Name: name,
+		State: wire.StateCurrent, ReceivedAt: time.Now(), TimeSource: wire.TimeSourceReceived}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func (l *lab) follow(server *testenv.FeedServer, feed string) (got func(int) []s
 				t.Fatal(err)
 			}
 			for _, r := range frame.Records {
-				n, err := wire.DecodeNotice(r.Payload)
+				n, err := wire.Decode[wire.Notice](r.Payload)
 				if err != nil || r.Kind != wire.RecordNotice {
 					t.Fatalf("a record of kind %v: %v", r.Kind, err)
 				}

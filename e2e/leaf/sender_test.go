@@ -108,7 +108,7 @@ func (s *sender) compare(notices, telemetry func() []message) {
 func (s *sender) compareObjects(notices []message) error {
 	announced := map[string]wire.Digest{}
 	for _, m := range notices {
-		n, err := wire.DecodeNotice(m.data)
+		n, err := wire.Decode[wire.Notice](m.data)
 		switch {
 		case err != nil:
 			s.t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -23,7 +23,7 @@ func basic(name string) string {
 
 func TestWhoMayRead(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(c *config) { c.door.Limits.Failures = door.Rate{PerSecond: 1, Burst: 1000} },
+	l := newLab(t, func(c *config) { c.endpoint.Limits.Failures = endpoint.Rate{PerSecond: 1, Burst: 1000} },
 		wire.InstrumentEntry{Instrument: "readers"},
 		wire.InstrumentEntry{Instrument: "restricted", Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessRestricted, Readers: []string{"uni"}}})
 	for _, instrument := range []string{camera, "readers", "restricted"} {
@@ -89,7 +89,7 @@ func TestEmbargo(t *testing.T) {
 	uni := []string{"Authorization", "Bearer uni-token"}
 	for path, status := range map[string]int{"old/known.jpg": 200, "old/backfill.jpg": 200, "old/new.jpg": 404, "hidden/new.jpg": 404, "hidden/": 404, "hidden": 404, "old": 301} {
 		a := l.get("/archive/later/" + path)
-		a.want(t, path+" for a stranger", status)
+		a.want(t, path+" for an anonymous reader", status)
 		if strings.HasPrefix(a.header.Get("Cache-Control"), "public") {
 			t.Errorf("%s may be cached for all: %s", path, a.header.Get("Cache-Control"))
 		}
@@ -100,7 +100,7 @@ func TestEmbargo(t *testing.T) {
 	}
 	// That something was taken back is told to those alone who might have it.
 	l.put("later", "old/taken.jpg", "taken", func(r *wire.Record) { r.ReceivedAt, r.State = now, wire.StateRetracted })
-	l.get("/archive/later/old/taken.jpg").want(t, "what was retracted, for a stranger", 404)
+	l.get("/archive/later/old/taken.jpg").want(t, "what was retracted, for an anonymous reader", 404)
 	l.get("/archive/later/old/taken.jpg", uni...).want(t, "what was retracted, for the reader", 410)
 	// What is hidden and what is not there are answered alike.
 	hidden, missing := l.get("/archive/later/old/new.jpg"), l.get("/archive/later/old/nix.jpg")
@@ -112,15 +112,15 @@ func TestEmbargo(t *testing.T) {
 		"old/": {{"backfill.jpg", "known.jpg"}, {"backfill.jpg", "known.jpg", "new.jpg"}},
 	} {
 		if got := l.list("/archive/later/" + path).names(); !slices.Equal(got, want[0]) {
-			t.Errorf("a stranger sees %v in %q, want %v", got, path, want[0])
+			t.Errorf("an anonymous reader sees %v in %q, want %v", got, path, want[0])
 		}
 		if got := l.list("/archive/later/"+path, uni...).names(); !slices.Equal(got, want[1]) {
 			t.Errorf("the reader sees %v in %q, want %v", got, path, want[1])
 		}
 	}
-	stranger, reader := l.get("/archive/later/old/"), l.get("/archive/later/old/", uni...)
-	if stranger.header.Get("ETag") == reader.header.Get("ETag") || !strings.Contains(stranger.header.Get("Vary"), "Authorization") {
-		t.Errorf("stranger %v\nreader %v", stranger.header, reader.header)
+	anonymous, reader := l.get("/archive/later/old/"), l.get("/archive/later/old/", uni...)
+	if anonymous.header.Get("ETag") == reader.header.Get("ETag") || !strings.Contains(anonymous.header.Get("Vary"), "Authorization") {
+		t.Errorf("anonymous reader %v\nreader %v", anonymous.header, reader.header)
 	}
 }
 
@@ -129,8 +129,8 @@ func TestEmbargo(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *config) {
-		c.door.Limits = door.Limits{Robot: door.Rate{PerSecond: 0.001, Burst: 5}, Person: door.Rate{PerSecond: 1000, Burst: 1000}}
-		c.door.Proxies = door.Proxies{netip.MustParsePrefix("127.0.0.0/8")}
+		c.endpoint.Limits = endpoint.Limits{Robot: endpoint.Rate{PerSecond: 0.001, Burst: 5}, Person: endpoint.Rate{PerSecond: 1000, Burst: 1000}}
+		c.endpoint.Proxies = endpoint.Proxies{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	l.put(camera, "a.jpg", "a")
 	storm := func(agent, address string) map[int]int {
@@ -181,7 +181,7 @@ func TestLimits(t *testing.T) {
 // One who asks for one thing after the other is slowed down, and never refused.
 func TestPace(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(c *config) { c.door.Limits.Robot = door.Rate{PerSecond: 200, Burst: 1} })
+	l := newLab(t, func(c *config) { c.endpoint.Limits.Robot = endpoint.Rate{PerSecond: 200, Burst: 1} })
 	l.put(camera, "a.jpg", "a")
 	for range 50 {
 		l.get("/archive/allsky-1/a.jpg", "User-Agent", "").want(t, "one after the other", 200)

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/tree"
@@ -53,8 +53,8 @@ func (a *aliases) of(s *registry.Snapshot) []tree.Instrument {
 	return a.all
 }
 
-// serveAlias answers old URLs, and what no other door answers.
-func (a *Archive) serveAlias(v *door.Visit) *problem.Problem {
+// serveAlias answers old URLs, and what no other endpoint answers.
+func (a *Archive) serveAlias(v *endpoint.Request) *problem.Problem {
 	path, err := unescape(strings.TrimPrefix(v.URL.EscapedPath(), "/"))
 	if err != nil {
 		return problem.New(http.StatusBadRequest, "%v", err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
@@ -37,8 +37,8 @@ type Config struct {
 	// Described returns what an instrument said of its data at a time, and false where
 	// nobody knows: then what it says now holds. Optional.
 	Described func(instrument string, at time.Time) (wire.Description, bool)
-	// Gate lets clients in.
-	Gate *door.Gate
+	// AccessCheck lets clients in.
+	AccessCheck *endpoint.AccessCheck
 	// Memory is for objects that are asked for often, in bytes.
 	Memory  int64
 	Logger  *slog.Logger
@@ -55,7 +55,7 @@ type Archive struct {
 	sums   remembered[sumKey, sum]
 }
 
-// New returns an archive; Doors says what it answers.
+// New returns an archive; Endpoints says what it answers.
 func New(cfg Config) *Archive {
 	if cfg.Memory <= 0 {
 		cfg.Memory = defaultMemory
@@ -63,21 +63,21 @@ func New(cfg Config) *Archive {
 	return &Archive{cfg: cfg, hot: newHot(cfg.Store, cfg.Memory, cfg.Metrics), aliases: aliases{log: cfg.Logger}}
 }
 
-// Doors are the patterns that are answered, as http.ServeMux reads them.
-func (a *Archive) Doors() map[string]http.HandlerFunc {
+// Endpoints are the patterns that are answered, as http.ServeMux reads them.
+func (a *Archive) Endpoints() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		Root:                         a.cfg.Gate.Answer(a.serveArchive),
-		"/robots.txt":                a.cfg.Gate.Answer(a.serveRobots),
-		"/sitemap.xml":               a.cfg.Gate.Answer(ready(a.serveSitemaps)),
-		sitemapRoot + "{instrument}": a.cfg.Gate.Answer(ready(a.serveSitemap)),
-		legacyRoot:                   a.cfg.Gate.Answer(ready(a.serveLegacy)),
-		"/":                          a.cfg.Gate.Answer(ready(a.serveAlias)),
+		Root:                         a.cfg.AccessCheck.Answer(a.serveArchive),
+		"/robots.txt":                a.cfg.AccessCheck.Answer(a.serveRobots),
+		"/sitemap.xml":               a.cfg.AccessCheck.Answer(ready(a.serveSitemaps)),
+		sitemapRoot + "{instrument}": a.cfg.AccessCheck.Answer(ready(a.serveSitemap)),
+		legacyRoot:                   a.cfg.AccessCheck.Answer(ready(a.serveLegacy)),
+		"/":                          a.cfg.AccessCheck.Answer(ready(a.serveAlias)),
 	}
 }
 
 // ready has a client ask again while nobody knows the Site's Instruments.
-func ready(serve func(*door.Visit) *problem.Problem) func(*door.Visit) *problem.Problem {
-	return func(v *door.Visit) *problem.Problem {
+func ready(serve func(*endpoint.Request) *problem.Problem) func(*endpoint.Request) *problem.Problem {
+	return func(v *endpoint.Request) *problem.Problem {
 		if p := v.Ready(); p != nil {
 			return p
 		}
@@ -86,7 +86,7 @@ func ready(serve func(*door.Visit) *problem.Problem) func(*door.Visit) *problem.
 }
 
 // serveArchive answers what lies below Root.
-func (a *Archive) serveArchive(v *door.Visit) *problem.Problem {
+func (a *Archive) serveArchive(v *endpoint.Request) *problem.Problem {
 	t, err := parseTarget(v.URL.EscapedPath())
 	if err != nil {
 		return problem.New(http.StatusBadRequest, "%v", err)
@@ -105,4 +105,4 @@ func (a *Archive) serveArchive(v *door.Visit) *problem.Problem {
 }
 
 // notFound is the same for what there is not and for what is not told.
-func notFound(t target) *problem.Problem { return door.NotFound(t.String()) }
+func notFound(t target) *problem.Problem { return endpoint.NotFound(t.String()) }

@@ -12,15 +12,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 // BenchmarkAsk measures what one request costs, over loopback and one connection for
 // each processor.
 func BenchmarkAsk(b *testing.B) {
-	l := newLab(b, func(c *config) { c.door.Limits.Person = door.Rate{PerSecond: 1e9, Burst: 1e9} })
+	l := newLab(b, func(c *config) { c.endpoint.Limits.Person = endpoint.Rate{PerSecond: 1e9, Burst: 1e9} })
 	r := l.put(camera, "hot.jpg", noise(200_000))
-	server := httptest.NewServer(l.doors) // without a log
+	server := httptest.NewServer(l.endpoints) // without a log
 	defer server.Close()
 	for name, request := range map[string]string{
 		"unchanged":  "GET /archive/allsky-1/hot.jpg HTTP/1.1\r\nHost: x\r\nUser-Agent: Mozilla/5.0\r\nIf-None-Match: " + etag(r.Digest) + "\r\n\r\n",

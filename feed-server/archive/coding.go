@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 const (
@@ -74,9 +74,9 @@ func codingOf(r *http.Request, h http.Header, mediaType string, size int64) stri
 	switch {
 	case r.Header.Get("Range") != "", len(wants) > 0 && wanted(wants):
 		return ""
-	case door.AcceptsZstd(r):
+	case endpoint.AcceptsZstd(r):
 		return "zstd"
-	case door.AcceptsGzip(r):
+	case endpoint.AcceptsGzip(r):
 		return "gzip"
 	default:
 		return ""
@@ -113,13 +113,13 @@ func setCoding(h http.Header, coding string) {
 }
 
 // sendCoded sends all of an object in a coding; false: there is no memory to do so.
-func (a *Archive) sendCoded(v *door.Visit, t target, data []byte, coding string) bool {
+func (a *Archive) sendCoded(v *endpoint.Request, t target, data []byte, coding string) bool {
 	if !a.hot.borrow(encoderMemory) {
 		return false
 	}
 	defer a.hot.repay(encoderMemory)
 	setCoding(v.W.Header(), coding)
 	v.W.WriteHeader(http.StatusOK)
-	v.Finish(t.String(), encode(door.Paced{Visit: v}, data, coding))
+	v.Finish(t.String(), encode(endpoint.Paced{Request: v}, data, coding))
 	return true
 }

@@ -21,10 +21,10 @@ type told struct {
 	all map[string]string
 }
 
-// listen has a lab's doors tell it.
+// listen has a lab's endpoints tell it.
 func (d *told) listen(c *config) {
 	d.all = map[string]string{}
-	c.door.Damaged = func(instrument string, r wire.Record, missing bool) {
+	c.endpoint.Damaged = func(instrument string, r wire.Record, missing bool) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.all[r.ID] = instrument + " damaged"

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
@@ -37,7 +37,7 @@ type page struct {
 }
 
 // serveDirectory answers with what a directory holds.
-func (a *Archive) serveDirectory(v *door.Visit, in wire.InstrumentEntry, t target) *problem.Problem {
+func (a *Archive) serveDirectory(v *endpoint.Request, in wire.InstrumentEntry, t target) *problem.Problem {
 	embargoed := v.Embargoed(in)
 	listing, some, err := a.list(v, in, t, embargoed)
 	if err != nil {
@@ -46,8 +46,8 @@ func (a *Archive) serveDirectory(v *door.Visit, in wire.InstrumentEntry, t targe
 	if !some && t.path != "" { // an instrument may have sent nothing yet
 		return notFound(t)
 	}
-	d := door.Document{
-		Cache:  door.Policy(in, listingAge),
+	d := endpoint.Document{
+		Cache:  endpoint.Policy(in, listingAge),
 		Source: []string{t.url(), listing.Tag, in.UID, strconv.FormatInt(in.Generation, 10)},
 	}
 	if embargoed { // what was hidden appears without a change of the archive's
@@ -63,7 +63,7 @@ func (a *Archive) serveDirectory(v *door.Visit, in wire.InstrumentEntry, t targe
 }
 
 // list returns what who asks may see of a directory, and whether that is anything.
-func (a *Archive) list(v *door.Visit, in wire.InstrumentEntry, t target, embargoed bool) (Listing, bool, error) {
+func (a *Archive) list(v *endpoint.Request, in wire.InstrumentEntry, t target, embargoed bool) (Listing, bool, error) {
 	listing, err := a.cfg.Catalog.Children(v.Context(), t.instrument, t.path)
 	if errors.Is(err, ErrNotFound) {
 		return Listing{}, false, nil
@@ -79,12 +79,12 @@ func (a *Archive) list(v *door.Visit, in wire.InstrumentEntry, t target, embargo
 }
 
 // serveInstruments answers with the instruments whose archive who asks may read.
-func (a *Archive) serveInstruments(v *door.Visit) *problem.Problem {
+func (a *Archive) serveInstruments(v *endpoint.Request) *problem.Problem {
 	if p := v.Ready(); p != nil {
 		return p
 	}
 	p := page{site: a.cfg.Site, target: target{directory: true}}
-	d := door.Document{Cache: "private, max-age=60", Vary: "Authorization", Source: []string{Root}}
+	d := endpoint.Document{Cache: "private, max-age=60", Vary: "Authorization", Source: []string{Root}}
 	if v.Reader.Anonymous() {
 		d.Cache = "public, max-age=60"
 	}
@@ -103,13 +103,13 @@ func (a *Archive) serveInstruments(v *door.Visit) *problem.Problem {
 	return a.servePage(v, p, d)
 }
 
-func (a *Archive) servePage(v *door.Visit, p page, d door.Document) *problem.Problem {
+func (a *Archive) servePage(v *endpoint.Request, p page, d endpoint.Document) *problem.Problem {
 	if p.objects == nil {
 		p.objects = func(func(Object, error) bool) {}
 	}
-	d.Vary = door.Joined("Accept", d.Vary)
+	d.Vary = endpoint.Joined("Accept", d.Vary)
 	d.MediaType, d.Write = mediaHTML, p.writeHTML
-	if format, _ := queried(v.URL.RawQuery, "format"); format == "json" || format == "" && door.PrefersJSON(v.Request) {
+	if format, _ := queried(v.URL.RawQuery, "format"); format == "json" || format == "" && endpoint.PrefersJSON(v.Request) {
 		d.MediaType, d.Write = mediaJSON, p.writeJSON
 	} else {
 		v.W.Header().Add("Link", `<?format=json>; rel="alternate"; type="application/json"`)
@@ -118,7 +118,7 @@ func (a *Archive) servePage(v *door.Visit, p page, d door.Document) *problem.Pro
 }
 
 // visible leaves out what is under embargo. A folder is, where all beneath it is.
-func (a *Archive) visible(v *door.Visit, in wire.InstrumentEntry, t target, l Listing) (Listing, error) {
+func (a *Archive) visible(v *endpoint.Request, in wire.InstrumentEntry, t target, l Listing) (Listing, error) {
 	all := l.Objects
 	seen := Listing{Tag: l.Tag}
 	for _, f := range l.Folders {
@@ -139,7 +139,7 @@ func (a *Archive) visible(v *door.Visit, in wire.InstrumentEntry, t target, l Li
 			return
 		}
 		for o, err := range all {
-			if (err != nil || v.Sees(in, door.ObservedAt(o.Record))) && !yield(o, err) {
+			if (err != nil || v.Sees(in, endpoint.ObservedAt(o.Record))) && !yield(o, err) {
 				return
 			}
 		}

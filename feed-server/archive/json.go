@@ -6,7 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 // listedHead is how a directory as JSON begins; its directories and objects follow.
@@ -28,7 +28,7 @@ type listedFolder struct {
 // listedObject is an object in a directory as JSON tells it.
 type listedObject struct {
 	Name string `json:"name"`
-	door.Facts
+	endpoint.Facts
 }
 
 // listingFormat is the version of the listing.
@@ -63,7 +63,7 @@ func (p *page) writeJSON(w *bufio.Writer) error {
 			return err
 		}
 		fprint(w, between)
-		_, _ = w.Write(marshal(listedObject{o.Name, door.FactsOf(o.Record)}))
+		_, _ = w.Write(marshal(listedObject{o.Name, endpoint.FactsOf(o.Record)}))
 		between = ",\n"
 	}
 	fprint(w, "]}\n")

@@ -28,7 +28,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/feed-server/archive"
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/testenv"
@@ -43,24 +43,24 @@ const (
 // storm is a time long ago.
 var storm = time.Date(2015, 3, 17, 12, 0, 0, 123456789, time.UTC)
 
-// lab is an archive in a real bucket, behind the doors.
+// lab is an archive in a real bucket, behind the endpoints.
 type lab struct {
-	t        testing.TB
-	minio    *testenv.MinIOServer
-	bucket   objectstore.Store
-	gets     atomic.Int64 // of the doors
-	catalog  *shelf
-	snapshot registry.Snapshot
-	metrics  *prometheus.Registry
-	log      log
-	doors    http.Handler
-	url      string
+	t         testing.TB
+	minio     *testenv.MinIOServer
+	bucket    objectstore.Store
+	gets      atomic.Int64 // of the endpoints
+	catalog   *shelf
+	snapshot  registry.Snapshot
+	metrics   *prometheus.Registry
+	log       log
+	endpoints http.Handler
+	url       string
 }
 
-// config is that of a lab's archive, and of its gate.
+// config is that of a lab's archive, and of its access check.
 type config struct {
 	archive.Config
-	door door.GateConfig
+	endpoint endpoint.AccessCheckConfig
 }
 
 // newLab has a public camera, and what else is declared; each reader's token is the
@@ -83,18 +83,18 @@ func newLab(t testing.TB, change func(*config), more ...wire.InstrumentEntry) *l
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	cfg := config{
-		Config: archive.Config{Site: site, Catalog: l.catalog, Store: counted{l.bucket, &l.gets}, Logger: quiet, Metrics: l.metrics},
-		door:   door.GateConfig{Registry: func() *registry.Snapshot { return &l.snapshot }, Logger: quiet, Metrics: l.metrics},
+		Config:   archive.Config{Site: site, Catalog: l.catalog, Store: counted{l.bucket, &l.gets}, Logger: quiet, Metrics: l.metrics},
+		endpoint: endpoint.AccessCheckConfig{Registry: func() *registry.Snapshot { return &l.snapshot }, Logger: quiet, Metrics: l.metrics},
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	cfg.Gate = door.NewGate(cfg.door)
+	cfg.AccessCheck = endpoint.NewAccessCheck(cfg.endpoint)
 	mux := http.NewServeMux()
-	for pattern, serve := range archive.New(cfg.Config).Doors() {
+	for pattern, serve := range archive.New(cfg.Config).Endpoints() {
 		mux.HandleFunc(pattern, serve)
 	}
-	l.doors = mux
+	l.endpoints = mux
 	server := httptest.NewServer(l.log.of(mux))
 	t.Cleanup(server.Close)
 	l.url = server.URL
@@ -273,7 +273,7 @@ func (c counted) Get(ctx context.Context, key string, r objectstore.Range) (io.R
 
 func (c counted) List(context.Context, string, string) iter.Seq2[objectstore.Info, error] {
 	return func(yield func(objectstore.Info, error) bool) {
-		yield(objectstore.Info{}, errors.New("the doors never list the bucket"))
+		yield(objectstore.Info{}, errors.New("the endpoints never list the bucket"))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -18,7 +18,7 @@ import (
 const legacyRoot = "/legacy/"
 
 // serveLegacy answers with a run: of what came, all that who asks may have.
-func (a *Archive) serveLegacy(v *door.Visit) *problem.Problem {
+func (a *Archive) serveLegacy(v *endpoint.Request) *problem.Problem {
 	path, err := unescape(strings.TrimPrefix(v.URL.EscapedPath(), "/"))
 	if err != nil {
 		return problem.New(http.StatusBadRequest, "%v", err)
@@ -29,7 +29,7 @@ func (a *Archive) serveLegacy(v *door.Visit) *problem.Problem {
 	}
 	t := target{path: path}
 	r, p := a.gather(v, t, l, false)
-	if p == nil && v.Method == http.MethodGet && door.Evaluate(v.Request, r.tag(), time.Time{}) == door.Proceed {
+	if p == nil && v.Method == http.MethodGet && endpoint.Evaluate(v.Request, r.tag(), time.Time{}) == endpoint.Proceed {
 		r, p = a.gather(v, t, l, true)
 	}
 	if p != nil {
@@ -38,7 +38,7 @@ func (a *Archive) serveLegacy(v *door.Visit) *problem.Problem {
 	return a.answerRun(v, t, r)
 }
 
-func (a *Archive) answerRun(v *door.Visit, t target, r *run) *problem.Problem {
+func (a *Archive) answerRun(v *endpoint.Request, t target, r *run) *problem.Problem {
 	tag := r.tag()
 	h := v.W.Header()
 	h.Set("ETag", tag)
@@ -48,11 +48,11 @@ func (a *Archive) answerRun(v *door.Visit, t target, r *run) *problem.Problem {
 		v.Share(c.instrument, 0)
 	}
 	// When it changed is not told: what comes late from a spool stands in between.
-	switch door.Evaluate(v.Request, tag, time.Time{}) {
-	case door.Unchanged:
+	switch endpoint.Evaluate(v.Request, tag, time.Time{}) {
+	case endpoint.Unchanged:
 		v.W.WriteHeader(http.StatusNotModified)
 		return nil
-	case door.Failed:
+	case endpoint.Failed:
 		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", t, tag)
 	}
 	h.Set("Content-Type", "application/octet-stream")
@@ -69,7 +69,7 @@ func (a *Archive) answerRun(v *door.Visit, t target, r *run) *problem.Problem {
 }
 
 // gather finds what is in a run; whole: its objects too.
-func (a *Archive) gather(v *door.Visit, t target, l wire.Legacy, whole bool) (*run, *problem.Problem) {
+func (a *Archive) gather(v *endpoint.Request, t target, l wire.Legacy, whole bool) (*run, *problem.Problem) {
 	r := &run{public: true}
 	var refused *problem.Problem
 	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Instruments)) {
@@ -102,7 +102,7 @@ func (a *Archive) gather(v *door.Visit, t target, l wire.Legacy, whole bool) (*r
 // contribution is what an instrument has in a run. Unless its objects are wanted, or
 // some of them are hidden from who asks, a day that did not change is not read again:
 // robots ask for these lengths all the time.
-func (a *Archive) contribution(v *door.Visit, in wire.InstrumentEntry, t target, l wire.Legacy, whole bool) (sum, []*wire.Record, error) {
+func (a *Archive) contribution(v *endpoint.Request, in wire.InstrumentEntry, t target, l wire.Legacy, whole bool) (sum, []*wire.Record, error) {
 	key, embargoed := sumKey{in.Instrument, l}, v.Embargoed(in)
 	if !whole && !embargoed {
 		tag, err := a.cfg.Catalog.DayTag(v.Context(), in.Instrument, l.Day)

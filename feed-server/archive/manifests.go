@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/tree"
@@ -110,8 +110,8 @@ func (m Manifests) Oldest(ctx context.Context, instrument, dir string) (oldest t
 			return oldest, explain(err)
 		}
 		for i, r := range d.Records {
-			if strings.HasPrefix(d.Path(i), dir+"/") && (oldest.IsZero() || door.ObservedAt(r).Before(oldest)) {
-				oldest = door.ObservedAt(r)
+			if strings.HasPrefix(d.Path(i), dir+"/") && (oldest.IsZero() || endpoint.ObservedAt(r).Before(oldest)) {
+				oldest = endpoint.ObservedAt(r)
 			}
 		}
 	}

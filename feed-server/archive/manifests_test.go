@@ -39,7 +39,7 @@ func newAnnounced(t *testing.T, instruments ...wire.InstrumentEntry) *announced 
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed, err := wire.StreamCursor{Epoch: epoch, Next: 1}.Encode()
+	listed, err := wire.Encode(wire.StreamCursor{Epoch: epoch, Next: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func (a *announced) until(status int, path string, headers ...string) answer {
 	}
 }
 
-// What is announced is served, by every door, out of the catalog of the manifests.
+// What is announced is served, by every endpoint, out of the catalog of the manifests.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	public := &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -25,7 +25,7 @@ import (
 const objectAge = time.Hour
 
 // serveObject answers for one object, or shows the way to a directory.
-func (a *Archive) serveObject(v *door.Visit, in wire.InstrumentEntry, t target) *problem.Problem {
+func (a *Archive) serveObject(v *endpoint.Request, in wire.InstrumentEntry, t target) *problem.Problem {
 	if t.path == "" {
 		return redirect(v, t)
 	}
@@ -45,7 +45,7 @@ func (a *Archive) serveObject(v *door.Visit, in wire.InstrumentEntry, t target) 
 // Serve answers with an object as its own URL does, but that it may be kept for the age
 // most at most, and that no time says whether a client has it: another object may take
 // its place that was received before it. What names in the answer what was asked for.
-func (a *Archive) Serve(v *door.Visit, in wire.InstrumentEntry, what string, record wire.Record, most time.Duration) *problem.Problem {
+func (a *Archive) Serve(v *endpoint.Request, in wire.InstrumentEntry, what string, record wire.Record, most time.Duration) *problem.Problem {
 	t := target{instrument: what}
 	if p := a.withheld(v, in, t, &record); p != nil {
 		return p
@@ -74,7 +74,7 @@ func MediaType(in wire.InstrumentEntry, record *wire.Record) string {
 }
 
 // serveRecord answers at an object's own URL to who may have it.
-func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, record wire.Record) *problem.Problem {
+func (a *Archive) serveRecord(v *endpoint.Request, in wire.InstrumentEntry, t target, record wire.Record) *problem.Problem {
 	changed := record.ReceivedAt.UTC().Truncate(time.Second)
 	v.W.Header().Set("Last-Modified", changed.Format(http.TimeFormat))
 	return a.answer(v, in, t, record, changed, objectAge)
@@ -82,14 +82,14 @@ func (a *Archive) serveRecord(v *door.Visit, in wire.InstrumentEntry, t target, 
 
 // answer answers with an object that who asks may have. Changed is when the URL got it;
 // zero where that is not to be relied on.
-func (a *Archive) answer(v *door.Visit, in wire.InstrumentEntry, t target, record wire.Record, changed time.Time, most time.Duration) *problem.Problem {
+func (a *Archive) answer(v *endpoint.Request, in wire.InstrumentEntry, t target, record wire.Record, changed time.Time, most time.Duration) *problem.Problem {
 	tag := `"` + record.Digest.String() + `"`
 	h := v.W.Header()
 	h.Set("ETag", tag)
-	h.Set("Cache-Control", door.Policy(in, most))
+	h.Set("Cache-Control", endpoint.Policy(in, most))
 	coding := codingOf(v.Request, h, MediaType(in, &record), record.Size)
-	switch door.Evaluate(v.Request, tag, changed) {
-	case door.Unchanged:
+	switch endpoint.Evaluate(v.Request, tag, changed) {
+	case endpoint.Unchanged:
 		h.Del("Access-Control-Expose-Headers") // whoever has the object has that too
 		if coding != "" {
 			h.Set("ETag", weak(tag))
@@ -99,7 +99,7 @@ func (a *Archive) answer(v *door.Visit, in wire.InstrumentEntry, t target, recor
 		}
 		v.W.WriteHeader(http.StatusNotModified)
 		return nil
-	case door.Failed:
+	case endpoint.Failed:
 		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", t, tag)
 	}
 	a.describe(h, in, &record)
@@ -122,9 +122,9 @@ func (a *Archive) answer(v *door.Visit, in wire.InstrumentEntry, t target, recor
 
 // partOf is what a request asks for of size bytes. HEAD asks for all (RFC 9110, section
 // 14.2).
-func partOf(v *door.Visit, t target, tag string, changed time.Time, size int64) (part, *problem.Problem) {
+func partOf(v *endpoint.Request, t target, tag string, changed time.Time, size int64) (part, *problem.Problem) {
 	asked, satisfiable := part{length: size}, true
-	if v.Method == http.MethodGet && door.RangeHolds(v.Request, tag, changed) {
+	if v.Method == http.MethodGet && endpoint.RangeHolds(v.Request, tag, changed) {
 		asked, satisfiable = parseRange(v.Header.Get("Range"), size)
 	}
 	if satisfiable {
@@ -135,8 +135,8 @@ func partOf(v *door.Visit, t target, tag string, changed time.Time, size int64) 
 }
 
 // withheld says why an object is not given to who asks; nil: it is.
-func (a *Archive) withheld(v *door.Visit, in wire.InstrumentEntry, t target, r *wire.Record) *problem.Problem {
-	if p := v.Verdict(in, t.String(), door.ObservedAt(r)); p != nil {
+func (a *Archive) withheld(v *endpoint.Request, in wire.InstrumentEntry, t target, r *wire.Record) *problem.Problem {
+	if p := v.Verdict(in, t.String(), endpoint.ObservedAt(r)); p != nil {
 		return p
 	}
 	switch r.State {
@@ -151,7 +151,7 @@ func (a *Archive) withheld(v *door.Visit, in wire.InstrumentEntry, t target, r *
 
 // lookUp returns the object that a target and its ?version= mean. All other queries
 // mean the same object: pages add them to get past caches.
-func (a *Archive) lookUp(v *door.Visit, t target) (wire.Record, error) {
+func (a *Archive) lookUp(v *endpoint.Request, t target) (wire.Record, error) {
 	version, asked := queried(v.URL.RawQuery, "version")
 	if !asked {
 		return a.cfg.Catalog.Find(v.Context(), t.instrument, t.path)
@@ -182,7 +182,7 @@ func queried(query, name string) (string, bool) {
 }
 
 // elsewhere answers for a path that no object has: it may be a directory's.
-func (a *Archive) elsewhere(v *door.Visit, in wire.InstrumentEntry, t target) *problem.Problem {
+func (a *Archive) elsewhere(v *endpoint.Request, in wire.InstrumentEntry, t target) *problem.Problem {
 	if t.path == "" || strings.Contains(v.URL.RawQuery, "version=") {
 		return notFound(t)
 	}
@@ -198,7 +198,7 @@ func (a *Archive) elsewhere(v *door.Visit, in wire.InstrumentEntry, t target) *p
 }
 
 // redirect shows the way to a directory: links in a page lead on from its slash.
-func redirect(v *door.Visit, t target) *problem.Problem {
+func redirect(v *endpoint.Request, t target) *problem.Problem {
 	t.directory = true
 	to := t.url()
 	if t.path == "" {
@@ -238,7 +238,7 @@ func (a *Archive) rights(in wire.InstrumentEntry, r *wire.Record) *wire.RightsEn
 	if a.cfg.Described == nil {
 		return in.Rights
 	}
-	at := door.ObservedAt(r)
+	at := endpoint.ObservedAt(r)
 	if r.ObservedFrom != nil {
 		at = *r.ObservedFrom
 	}

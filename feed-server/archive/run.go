@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -38,7 +38,7 @@ type sent struct {
 
 func (r *run) add(in wire.InstrumentEntry, s sum, objects []*wire.Record) {
 	r.parts = append(r.parts, contributed{in.Instrument, s})
-	r.public = r.public && door.Public(in)
+	r.public = r.public && endpoint.Public(in)
 	for _, o := range objects {
 		r.objects = append(r.objects, sent{o, in.Instrument})
 	}
@@ -70,7 +70,7 @@ func (r *run) policy() string {
 
 // writeRun writes a part of a run, object by object. Each is compared with its digest
 // before its last byte goes out.
-func (a *Archive) writeRun(v *door.Visit, write func([]byte) error, r *run, asked part) error {
+func (a *Archive) writeRun(v *endpoint.Request, write func([]byte) error, r *run, asked part) error {
 	for _, o := range r.objects {
 		count := func(p []byte) error {
 			if err := write(p); err != nil {
@@ -101,7 +101,7 @@ func (a *Archive) writeRun(v *door.Visit, write func([]byte) error, r *run, aske
 
 // writeObject writes a part of an object. All of one comes from the store as it passes:
 // a run is longer than what is held.
-func (a *Archive) writeObject(v *door.Visit, write func([]byte) error, o *wire.Record, asked part) error {
+func (a *Archive) writeObject(v *endpoint.Request, write func([]byte) error, o *wire.Record, asked part) error {
 	if asked.length == 0 {
 		return nil
 	}

@@ -50,7 +50,7 @@ func TestRunAsked(t *testing.T) {
 	defer func() { stop(); <-ended }()
 	mux := http.NewServeMux()
 	for pattern, serve := range archive.New(archive.Config{Site: archivetest.Site, Catalog: archive.Manifests{Catalog: forgetful}, Store: counted{a.Store, &gets},
-		Gate: a.Gate, Logger: a.Logger, Metrics: quiet}).Doors() {
+		AccessCheck: a.AccessCheck, Logger: a.Logger, Metrics: quiet}).Endpoints() {
 		mux.HandleFunc(pattern, serve)
 	}
 	server := httptest.NewServer(mux)

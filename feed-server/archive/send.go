@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/tree"
@@ -27,7 +27,7 @@ var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 // digest before the first byte goes out; beyond, it is while it passes, and the last
 // bytes are not sent where it is damaged. A part of a larger one is sent as it is. Where
 // memory is short, that is without the coding.
-func (a *Archive) send(v *door.Visit, t target, record wire.Record, asked part, coding string) *problem.Problem {
+func (a *Archive) send(v *endpoint.Request, t target, record wire.Record, asked part, coding string) *problem.Problem {
 	if record.Size <= verifiedBelow {
 		held, err := a.compared(v.Context(), &record)
 		if err != nil {
@@ -91,7 +91,7 @@ func (a *Archive) openPart(ctx context.Context, record *wire.Record, asked part)
 
 // deliver sends a part of size bytes as fill writes it. Until there are any, what is
 // wrong with them is a problem.
-func deliver(v *door.Visit, t target, size int64, asked part, fill func(write func([]byte) error) error) *problem.Problem {
+func deliver(v *endpoint.Request, t target, size int64, asked part, fill func(write func([]byte) error) error) *problem.Problem {
 	begun := false
 	err := fill(func(p []byte) error {
 		if len(p) == 0 {
@@ -114,7 +114,7 @@ func deliver(v *door.Visit, t target, size int64, asked part, fill func(write fu
 }
 
 // begin writes the head of an answer with a part of size bytes.
-func begin(v *door.Visit, size int64, asked part) {
+func begin(v *endpoint.Request, size int64, asked part) {
 	h := v.W.Header()
 	h.Set("Content-Length", strconv.FormatInt(asked.length, 10))
 	if asked.length == size {

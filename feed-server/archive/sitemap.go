@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -32,9 +32,9 @@ const (
 
 // serveRobots answers /robots.txt (RFC 9309). All of the archive may be fetched: its
 // limits are told by 429.
-func (a *Archive) serveRobots(v *door.Visit) *problem.Problem {
+func (a *Archive) serveRobots(v *endpoint.Request) *problem.Problem {
 	sitemap := v.Base() + "/sitemap.xml"
-	return v.Serve("robots.txt", door.Document{
+	return v.Serve("robots.txt", endpoint.Document{
 		MediaType: mediaText, Cache: sitemapPolicy, Source: []string{sitemap},
 		Write: func(w *bufio.Writer) error {
 			fprint(w, "User-agent: *\nAllow: ", Root, "\nDisallow: /feeds/\nSitemap: ", sitemap, "\n")
@@ -45,15 +45,15 @@ func (a *Archive) serveRobots(v *door.Visit) *problem.Problem {
 
 // serveSitemaps answers /sitemap.xml: for each instrument whose archive is everybody's
 // one sitemap, of its directories.
-func (a *Archive) serveSitemaps(v *door.Visit) *problem.Problem {
+func (a *Archive) serveSitemaps(v *endpoint.Request) *problem.Problem {
 	base := v.Base()
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Instruments)) {
-		if door.Public(v.Snapshot.Instruments[name]) {
+		if endpoint.Public(v.Snapshot.Instruments[name]) {
 			names = append(names, name)
 		}
 	}
-	return v.Serve("sitemap.xml", door.Document{
+	return v.Serve("sitemap.xml", endpoint.Document{
 		MediaType: mediaXML, Cache: sitemapPolicy, Source: append([]string{base}, names...),
 		Write: func(w *bufio.Writer) error {
 			fprint(w, xmlBegin, "<sitemapindex ", sitemapSpace, ">\n")
@@ -67,11 +67,11 @@ func (a *Archive) serveSitemaps(v *door.Visit) *problem.Problem {
 }
 
 // serveSitemap answers with the directories of one instrument.
-func (a *Archive) serveSitemap(v *door.Visit) *problem.Problem {
+func (a *Archive) serveSitemap(v *endpoint.Request) *problem.Problem {
 	name, ok := strings.CutSuffix(v.PathValue("instrument"), ".xml")
 	t := target{instrument: name, directory: true}
 	in, known := v.Snapshot.Instruments[name]
-	if !ok || !known || !door.Public(in) {
+	if !ok || !known || !endpoint.Public(in) {
 		return notFound(t)
 	}
 	all, err := a.directories(v, t)
@@ -83,8 +83,8 @@ func (a *Archive) serveSitemap(v *door.Visit) *problem.Problem {
 	for _, d := range all {
 		source = append(source, d.Path, strconv.FormatInt(d.Changed.UnixNano(), 36))
 	}
-	return v.Serve(t.String(), door.Document{
-		MediaType: mediaXML, Cache: door.Policy(in, time.Hour), Source: source,
+	return v.Serve(t.String(), endpoint.Document{
+		MediaType: mediaXML, Cache: endpoint.Policy(in, time.Hour), Source: source,
 		Write: func(w *bufio.Writer) error {
 			fprint(w, xmlBegin, "<urlset ", sitemapSpace, ">\n")
 			for _, d := range all {
@@ -102,7 +102,7 @@ func (a *Archive) serveSitemap(v *door.Visit) *problem.Problem {
 }
 
 // directories are an instrument's, its own first, as many as a sitemap may name.
-func (a *Archive) directories(v *door.Visit, t target) ([]Directory, error) {
+func (a *Archive) directories(v *endpoint.Request, t target) ([]Directory, error) {
 	all := []Directory{{}}
 	for d, err := range a.cfg.Catalog.Directories(v.Context(), t.instrument) {
 		if errors.Is(err, ErrNotFound) {

@@ -19,16 +19,16 @@ import (
 // A reader may show a certificate instead of a token, and over HTTP/2 all is the same.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
-	ca, strangers := testenv.NewCA(t), testenv.NewCA(t)
+	ca, anonymous := testenv.NewCA(t), testenv.NewCA(t)
 	files, err := certificate.Open(certificate.Config{Dir: ca.Dir(t, "feed-server"), ClientCADir: ca.Dir(t, "x"), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLab(t, func(c *config) { c.door.Certificates = files }, wire.InstrumentEntry{Instrument: "readers"})
+	l := newLab(t, func(c *config) { c.endpoint.Certificates = files }, wire.InstrumentEntry{Instrument: "readers"})
 	l.snapshot.Readers["uni"] = wire.ReaderEntry{Reader: "uni", CertificateNames: []string{"observatory"}, Tokens: l.snapshot.Readers["uni"].Tokens}
 	body := noise(9 << 20)
 	l.put("readers", "a.jpg", body)
-	server := httptest.NewUnstartedServer(l.doors)
+	server := httptest.NewUnstartedServer(l.endpoints)
 	server.TLS = files.Optional().Clone()
 	server.EnableHTTP2 = true
 	server.StartTLS()
@@ -74,7 +74,7 @@ func TestCertificates(t *testing.T) {
 		}
 		h.CloseIdleConnections()
 	}
-	h := &http.Client{Transport: &http.Transport{TLSClientConfig: strangers.ClientTLS()}}
+	h := &http.Client{Transport: &http.Transport{TLSClientConfig: anonymous.ClientTLS()}}
 	if resp, err := h.Get(server.URL); err == nil {
 		resp.Body.Close()
 		t.Error("a server of another authority is trusted")

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/archive"
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
@@ -44,22 +44,22 @@ type Catalog interface {
 // Config says what is served.
 type Config struct {
 	// Site is the Site's code.
-	Site    string
-	Catalog Catalog
-	Gate    *door.Gate
+	Site        string
+	Catalog     Catalog
+	AccessCheck *endpoint.AccessCheck
 }
 
 // Atom serves the documents of one Site.
 type Atom struct{ cfg Config }
 
-// New returns a room whose Doors say what it answers.
+// New returns a room whose Endpoints say what it answers.
 func New(cfg Config) *Atom { return &Atom{cfg} }
 
-// Doors are the patterns that are answered, as http.ServeMux reads them.
-func (a *Atom) Doors() map[string]http.HandlerFunc {
+// Endpoints are the patterns that are answered, as http.ServeMux reads them.
+func (a *Atom) Endpoints() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		Root + "{file}":      a.cfg.Gate.Answer(a.serveInstrument),
-		feedsRoot + "{file}": a.cfg.Gate.Answer(a.serveFeed),
+		Root + "{file}":      a.cfg.AccessCheck.Answer(a.serveInstrument),
+		feedsRoot + "{file}": a.cfg.AccessCheck.Answer(a.serveFeed),
 	}
 }
 
@@ -70,11 +70,11 @@ type object struct {
 }
 
 // serveInstrument answers with what is new of one instrument.
-func (a *Atom) serveInstrument(v *door.Visit) *problem.Problem {
+func (a *Atom) serveInstrument(v *endpoint.Request) *problem.Problem {
 	name, ok := strings.CutSuffix(v.PathValue("file"), suffix)
 	what := v.URL.Path
 	if !ok {
-		return door.NotFound(what)
+		return endpoint.NotFound(what)
 	}
 	in, p := v.Instrument(name, what)
 	if p != nil {
@@ -86,11 +86,11 @@ func (a *Atom) serveInstrument(v *door.Visit) *problem.Problem {
 	}
 	d := document{base: v.Base(), site: a.cfg.Site, self: Root + name + suffix, title: name, alternate: archive.Root + name + "/", seed: "instrument " + in.UID,
 		rights: []*wire.RightsEntry{in.Rights}, objects: all}
-	return serve(v, d, door.Policy(in, greatestAge), v.Embargoed(in))
+	return serve(v, d, endpoint.Policy(in, greatestAge), v.Embargoed(in))
 }
 
 // newest returns the newest objects of an instrument that who asks may have.
-func (a *Atom) newest(v *door.Visit, in wire.InstrumentEntry) ([]object, error) {
+func (a *Atom) newest(v *endpoint.Request, in wire.InstrumentEntry) ([]object, error) {
 	var until time.Time
 	if v.Embargoed(in) {
 		until = v.Now.Add(-in.Access.Embargo())
@@ -98,7 +98,7 @@ func (a *Atom) newest(v *door.Visit, in wire.InstrumentEntry) ([]object, error) 
 	records, err := a.cfg.Catalog.Newest(v.Context(), in.Instrument, entries, until)
 	var all []object
 	for _, r := range records {
-		if v.Sees(in, door.ObservedAt(r)) {
+		if v.Sees(in, endpoint.ObservedAt(r)) {
 			all = append(all, object{in, r})
 		}
 	}
@@ -106,7 +106,7 @@ func (a *Atom) newest(v *door.Visit, in wire.InstrumentEntry) ([]object, error) 
 }
 
 // serveFeed answers with what is new of the instruments of a Feed.
-func (a *Atom) serveFeed(v *door.Visit) *problem.Problem {
+func (a *Atom) serveFeed(v *endpoint.Request) *problem.Problem {
 	name, ok := strings.CutSuffix(v.PathValue("file"), suffix)
 	what := v.URL.Path
 	if p := v.Ready(); p != nil {
@@ -114,7 +114,7 @@ func (a *Atom) serveFeed(v *door.Visit) *problem.Problem {
 	}
 	feed, known := v.Snapshot.Feeds[name]
 	if !ok || !known {
-		return door.NotFound(what)
+		return endpoint.NotFound(what)
 	}
 	d := document{base: v.Base(), site: a.cfg.Site, self: feedsRoot + name + suffix, title: name, alternate: archive.Root, seed: "feed " + feed.UID}
 	chosen, p := a.choose(v, feed, what)
@@ -128,7 +128,7 @@ func (a *Atom) serveFeed(v *door.Visit) *problem.Problem {
 			return v.Unreadable(what, err)
 		}
 		d.objects, d.rights = append(d.objects, all...), append(d.rights, in.Rights)
-		embargoed, public = embargoed || v.Embargoed(in), public && door.Public(in)
+		embargoed, public = embargoed || v.Embargoed(in), public && endpoint.Public(in)
 	}
 	slices.SortStableFunc(d.objects, func(a, b object) int { return b.When().Compare(a.When()) })
 	d.objects = d.objects[:min(entries, len(d.objects))]
@@ -142,7 +142,7 @@ func (a *Atom) serveFeed(v *door.Visit) *problem.Problem {
 // choose returns those instruments of a Feed whose archive who asks may read, but for
 // those whose newest is older than the newest of so many others as a document has
 // entries. It is a problem where there are some, and who asks may read none.
-func (a *Atom) choose(v *door.Visit, feed wire.FeedEntry, what string) ([]wire.InstrumentEntry, *problem.Problem) {
+func (a *Atom) choose(v *endpoint.Request, feed wire.FeedEntry, what string) ([]wire.InstrumentEntry, *problem.Problem) {
 	type candidate struct {
 		in wire.InstrumentEntry
 		at time.Time
@@ -191,8 +191,8 @@ func narrowed(in wire.InstrumentEntry, feed wire.FeedEntry) wire.InstrumentEntry
 }
 
 // serve answers with a document.
-func serve(v *door.Visit, d document, cache string, embargoed bool) *problem.Problem {
-	is := door.Document{MediaType: mediaAtom, Cache: cache, Source: []string{d.base, d.self, d.title, d.rightsText()}, Write: d.write}
+func serve(v *endpoint.Request, d document, cache string, embargoed bool) *problem.Problem {
+	is := endpoint.Document{MediaType: mediaAtom, Cache: cache, Source: []string{d.base, d.self, d.title, d.rightsText()}, Write: d.write}
 	if !v.Reader.Anonymous() || embargoed {
 		is.Vary = "Authorization"
 	}

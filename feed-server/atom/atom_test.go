@@ -21,7 +21,7 @@ import (
 func newLab(t *testing.T, more ...wire.InstrumentEntry) *archivetest.Lab {
 	t.Helper()
 	l := archivetest.New(t, more...)
-	l.Open(atom.New(atom.Config{Site: archivetest.Site, Catalog: l.Catalog, Gate: l.Gate}).Doors())
+	l.Open(atom.New(atom.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck}).Endpoints())
 	return l
 }
 
@@ -207,7 +207,7 @@ func TestFeed(t *testing.T) {
 		want = append(want, fmt.Sprint("c", i), fmt.Sprint("s", i))
 	}
 	if diff := cmp.Diff(want, titles(valid(t, l.Get("/atom/feeds/aurora.xml").Body))); diff != "" {
-		t.Errorf("for a stranger (-want +got):\n%s", diff)
+		t.Errorf("for an anonymous reader (-want +got):\n%s", diff)
 	}
 	token := []string{"Authorization", "Bearer " + archivetest.Token}
 	if all := titles(valid(t, l.Get("/atom/feeds/aurora.xml", token...).Body)); len(all) != 50 || all[0] != "secret" {
@@ -216,7 +216,7 @@ func TestFeed(t *testing.T) {
 	valid(t, l.Get("/atom/feeds/empty.xml").Body)
 	for path, status := range map[string][2]int{"secret": {401, 200}, "narrow": {401, 403}, "empty": {200, 200}} {
 		if a, b := l.Get("/atom/feeds/"+path+".xml").Status, l.Get("/atom/feeds/"+path+".xml", token...).Status; a != status[0] || b != status[1] {
-			t.Errorf("%s: %d for a stranger, %d for a reader, want %v", path, a, b, status)
+			t.Errorf("%s: %d for an anonymous reader, %d for a reader, want %v", path, a, b, status)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/problem"
@@ -47,10 +47,10 @@ type Catalog interface {
 // Config says what is served.
 type Config struct {
 	// Site is the Site's code.
-	Site    string
-	Catalog Catalog
-	Store   objectstore.Store
-	Gate    *door.Gate
+	Site        string
+	Catalog     Catalog
+	Store       objectstore.Store
+	AccessCheck *endpoint.AccessCheck
 	// Memory bounds what bundles take, and so how many are sent at a time, in bytes.
 	Memory int64
 	Logger *slog.Logger
@@ -59,26 +59,26 @@ type Config struct {
 // Bundles sends the bundles of one Site.
 type Bundles struct {
 	cfg   Config
-	turns *door.Turns
+	turns *endpoint.Turns
 }
 
-// New returns a room whose Doors say what it answers.
+// New returns a room whose Endpoints say what it answers.
 func New(cfg Config) *Bundles {
 	if cfg.Memory <= 0 {
 		cfg.Memory = defaultMemory
 	}
-	return &Bundles{cfg: cfg, turns: door.NewTurns(max(2, int(cfg.Memory/cost)))}
+	return &Bundles{cfg: cfg, turns: endpoint.NewTurns(max(2, int(cfg.Memory/cost)))}
 }
 
-// Doors are the patterns that are answered, as http.ServeMux reads them.
-func (b *Bundles) Doors() map[string]http.HandlerFunc {
-	of := func(name func(*door.Visit) string) http.HandlerFunc {
-		return b.cfg.Gate.Answer(func(v *door.Visit) *problem.Problem { return b.serve(v, name(v)) })
+// Endpoints are the patterns that are answered, as http.ServeMux reads them.
+func (b *Bundles) Endpoints() map[string]http.HandlerFunc {
+	of := func(name func(*endpoint.Request) string) http.HandlerFunc {
+		return b.cfg.AccessCheck.Answer(func(v *endpoint.Request) *problem.Problem { return b.serve(v, name(v)) })
 	}
 	return map[string]http.HandlerFunc{
-		Root + "{file}":        of(func(v *door.Visit) string { return v.PathValue("file") }),
-		rootOfSeveral:          of(func(*door.Visit) string { return ".tar" }),
-		rootOfSeveral + ".zst": of(func(*door.Visit) string { return ".tar.zst" }),
+		Root + "{file}":        of(func(v *endpoint.Request) string { return v.PathValue("file") }),
+		rootOfSeveral:          of(func(*endpoint.Request) string { return ".tar" }),
+		rootOfSeveral + ".zst": of(func(*endpoint.Request) string { return ".tar.zst" }),
 	}
 }
 
@@ -94,7 +94,7 @@ type planned struct {
 }
 
 // serve answers one request.
-func (b *Bundles) serve(v *door.Visit, name string) *problem.Problem {
+func (b *Bundles) serve(v *endpoint.Request, name string) *problem.Problem {
 	if p := v.Ready(); p != nil {
 		return p
 	}
@@ -106,17 +106,17 @@ func (b *Bundles) serve(v *door.Visit, name string) *problem.Problem {
 	if err != nil {
 		return v.Unreadable("bundle", err)
 	}
-	encoded := !q.zstd && door.AcceptsZstd(v.Request)
+	encoded := !q.zstd && endpoint.AcceptsZstd(v.Request)
 	tag := todo.tag(v, encoded)
 	h := v.W.Header()
 	h.Set("ETag", "W/"+tag) // a weak one: a compaction changes it too
 	h.Set("Cache-Control", "private, no-cache")
 	h.Set("Vary", "Accept-Encoding, Authorization")
-	switch door.Evaluate(v.Request, tag, time.Time{}) {
-	case door.Unchanged:
+	switch endpoint.Evaluate(v.Request, tag, time.Time{}) {
+	case endpoint.Unchanged:
 		v.W.WriteHeader(http.StatusNotModified)
 		return nil
-	case door.Failed:
+	case endpoint.Failed:
 		return problem.New(http.StatusPreconditionFailed, "the bundle is another than the one that you mean: it has ETag %s", tag)
 	}
 	h.Set("Content-Type", mediaTar)
@@ -132,7 +132,7 @@ func (b *Bundles) serve(v *door.Visit, name string) *problem.Problem {
 	}
 	done, ok := b.turns.Take(v.Context(), v)
 	if !ok {
-		return problem.New(http.StatusServiceUnavailable, "too many bundles are being sent, or too many to you: ask again").After(int(door.TurnPatience / time.Second))
+		return problem.New(http.StatusServiceUnavailable, "too many bundles are being sent, or too many to you: ask again").After(int(endpoint.TurnPatience / time.Second))
 	}
 	defer done()
 	v.W.WriteHeader(http.StatusOK)
@@ -164,7 +164,7 @@ func (b *Bundles) plan(ctx context.Context, q question) (plan, error) {
 }
 
 // tag changes with the manifests, and what is told of the instruments.
-func (p *plan) tag(v *door.Visit, encoded bool) string {
+func (p *plan) tag(v *endpoint.Request, encoded bool) string {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "2 %s %x %t %t %s\n", v.Reader, p.digest(), p.zstd, encoded, v.URL.Query().Get("since"))
 	if p.since.lacks() { // what was left out comes back without a change of the manifests

@@ -32,7 +32,7 @@ var storm = time.Date(2015, 3, 17, 12, 0, 0, 0, time.UTC)
 func newLab(t *testing.T, more ...wire.InstrumentEntry) *archivetest.Lab {
 	t.Helper()
 	l := archivetest.New(t, more...)
-	l.Open(bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, Gate: l.Gate, Logger: l.Logger}).Doors())
+	l.Open(bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger}).Endpoints())
 	return l
 }
 
@@ -209,7 +209,7 @@ func TestForms(t *testing.T) {
 	l.Wait(l.Put("later", "new.jpg", "new"))
 	token := []string{"Authorization", "Bearer " + archivetest.Token}
 	today := wire.DayOf(time.Now())
-	get(l, "/bundle.tar?instrument=later&instrument=allsky-1").want(t, "two, for a stranger", "allsky-1/a.jpg", "bundle.d/allsky-1/2015-03-17.jsonl",
+	get(l, "/bundle.tar?instrument=later&instrument=allsky-1").want(t, "two, for an anonymous reader", "allsky-1/a.jpg", "bundle.d/allsky-1/2015-03-17.jsonl",
 		"later/old.jpg", "bundle.d/later/2015-03-17.jsonl")
 	get(l, "/bundle/later.tar", token...).want(t, "for its reader", "later/old.jpg", "bundle.d/later/2015-03-17.jsonl", "later/new.jpg", "bundle.d/later/"+string(today)+".jsonl")
 	for path, want := range map[string]int{

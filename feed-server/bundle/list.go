@@ -7,7 +7,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -31,7 +31,7 @@ type line struct {
 	State   wire.State `json:"state,omitempty"`
 	Reason  string     `json:"reason,omitempty"`
 	Damaged bool       `json:"damaged,omitempty"`
-	door.Facts
+	endpoint.Facts
 }
 
 // list writes one, in two passes: the first tells its size, so that none is held.
@@ -63,7 +63,7 @@ func lines(all []chosen) iter.Seq[[]byte] {
 			if c.hidden || c.record.State == wire.StateSuperseded {
 				continue
 			}
-			l := line{Path: c.path, Damaged: c.damaged, Facts: door.FactsOf(c.record)}
+			l := line{Path: c.path, Damaged: c.damaged, Facts: endpoint.FactsOf(c.record)}
 			if c.record.State != wire.StateCurrent {
 				l.State, l.Reason = c.record.State, c.record.Reason
 			}

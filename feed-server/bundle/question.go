@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
@@ -37,7 +37,7 @@ var known = []string{"instrument", "from", "to", "by", "since"}
 
 // ask reads a request. Name is that of the file in the path, without instruments where
 // the query names them.
-func ask(v *door.Visit, name string) (question, *problem.Problem) {
+func ask(v *endpoint.Request, name string) (question, *problem.Problem) {
 	var q question
 	query, err := url.ParseQuery(v.URL.RawQuery)
 	if err != nil {
@@ -51,7 +51,7 @@ func ask(v *door.Visit, name string) (question, *problem.Problem) {
 	rest, isZstd := strings.CutSuffix(name, ".zst")
 	names, isTar := strings.CutSuffix(rest, ".tar")
 	if !isTar {
-		return q, door.NotFound("/bundle/" + name)
+		return q, endpoint.NotFound("/bundle/" + name)
 	}
 	q.zstd = isZstd
 	all := map[string]bool{}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -38,7 +38,7 @@ type End struct {
 // sending is a bundle on its way.
 type sending struct {
 	*Bundles
-	v    *door.Visit
+	v    *endpoint.Request
 	todo plan
 	tar  *tar.Writer
 	end  End
@@ -51,9 +51,9 @@ type sending struct {
 	leftOut int
 }
 
-// send sends a bundle. Errors are those of the store, of the catalog, door.ErrClient, and
-// door.ErrOver.
-func (b *Bundles) send(v *door.Visit, todo plan, compressed bool) error {
+// send sends a bundle. Errors are those of the store, of the catalog, endpoint.ErrClient, and
+// endpoint.ErrOver.
+func (b *Bundles) send(v *endpoint.Request, todo plan, compressed bool) error {
 	s := &sending{Bundles: b, v: v, todo: todo, in: todo.instruments[0], end: End{Format: format}, next: token{question: todo.digest()}}
 	buffer := bufio.NewWriterSize(permitted{s}, writeBuffer)
 	if !compressed {
@@ -86,12 +86,12 @@ func newEncoder(out io.Writer) (*zstd.Encoder, error) {
 // permitted is the client, as long as it may read the instrument: an object may take hours.
 type permitted struct{ *sending }
 
-// Write implements io.Writer. Errors: door.ErrClient, door.ErrOver.
+// Write implements io.Writer. Errors: endpoint.ErrClient, endpoint.ErrOver.
 func (p permitted) Write(b []byte) (int, error) {
 	if _, err := p.v.Still(p.in.Instrument); err != nil {
 		return 0, err
 	}
-	return door.Paced{Visit: p.v}.Write(b)
+	return endpoint.Paced{Request: p.v}.Write(b)
 }
 
 func (s *sending) all() error {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	feedserver "github.com/substorm/substorm/feed-server"
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/flags"
 )
 
@@ -54,8 +54,8 @@ func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
 	f.StringVar(&cfg.BaseURL, "base-url", "", "address of the archive for others, https://archive.example.org (empty: that of each request)")
 	f.StringSliceVar(&cfg.Proxies, "proxies", nil, "addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed")
 
-	limits := door.DefaultLimits()
-	rate := func(r *door.Rate, class string, is door.Rate, of string) {
+	limits := endpoint.DefaultLimits()
+	rate := func(r *endpoint.Rate, class string, is endpoint.Rate, of string) {
 		f.Float64Var(&r.PerSecond, class+"-requests-per-second", is.PerSecond, "requests to the archive that one client may make, on the average: "+of)
 		f.IntVar(&r.Burst, class+"-burst", is.Burst, "requests that such a client may make at once, after it made none for a while")
 	}

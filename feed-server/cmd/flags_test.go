@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	feedserver "github.com/substorm/substorm/feed-server"
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/flags"
 )
 
@@ -28,7 +28,7 @@ func TestEnvironment(t *testing.T) {
 	if cfg.Site != "hub" || cfg.Pod != "from-flag" || len(cfg.NATS.Servers) != 2 || cfg.DrainTimeout != 5*time.Second {
 		t.Errorf("%+v", cfg)
 	}
-	want := door.DefaultLimits()
+	want := endpoint.DefaultLimits()
 	want.Robot.PerSecond = 1000
 	if cfg.Limits != want {
 		t.Errorf("limits %+v, want %+v", cfg.Limits, want)

@@ -99,7 +99,7 @@ func (t *Teller) tell(ctx context.Context, d wire.Damage) {
 
 // create says that an object is damaged, where nobody has said so yet.
 func (t *Teller) create(ctx context.Context, key string, d wire.Damage) (result string, err error) {
-	value, err := d.Encode()
+	value, err := wire.Encode(d)
 	if err != nil {
 		return "Failed", err
 	}

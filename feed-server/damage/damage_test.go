@@ -31,7 +31,7 @@ func TestTell(t *testing.T) {
 	}
 	confirmed := wire.DamageOf("allsky-1", record("known"), wire.DamageDamaged, "scrub", at)
 	confirmed.Confirmed = true
-	value, err := confirmed.Encode()
+	value, err := wire.Encode(confirmed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestTell(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := wire.DecodeDamage(e.Value())
+		d, err := wire.Decode[wire.Damage](e.Value())
 		if err != nil || d.ID != id || d.Cause != want.Cause || d.FoundBy != want.FoundBy || d.Confirmed != want.Confirmed {
 			t.Errorf("%s: %+v, %v", id, d, err)
 		}

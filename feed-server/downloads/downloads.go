@@ -21,7 +21,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -77,8 +77,8 @@ func New(cfg Config) *Counter {
 	return &Counter{cfg: cfg, days: map[dayKey]*counts{}}
 }
 
-// Count is door.GateConfig.Count. It does not wait for anything.
-func (c *Counter) Count(instrument, reader string, class door.Class, status int, bytes int64) {
+// Count is endpoint.AccessCheckConfig.Count. It does not wait for anything.
+func (c *Counter) Count(instrument, reader string, class endpoint.Class, status int, bytes int64) {
 	if instrument == "" || status >= http.StatusBadRequest && !c.cfg.Known(instrument) {
 		instrument = wire.NoInstrument
 	}
@@ -145,7 +145,7 @@ func (c *Counter) write(ctx context.Context) error {
 	}
 	var failed error
 	for key, d := range c.take() {
-		value, err := d.Encode()
+		value, err := wire.Encode(d)
 		if err == nil {
 			_, err = c.kv.Put(ctx, wire.DownloadsKey(key.instrument, key.day, c.cfg.Pod, c.cfg.Incarnation), value)
 		}

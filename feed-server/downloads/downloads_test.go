@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -43,7 +43,7 @@ func stored(t *testing.T, js jetstream.JetStream, instrument string) map[who]wir
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := wire.DecodeDownloads(e.Value())
+		d, err := wire.Decode[wire.Downloads](e.Value())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,11 +73,11 @@ func TestCount(t *testing.T) {
 		for range 4 {
 			asking.Go(func() {
 				for range 250 {
-					c.Count("allsky-1", "", door.Person, 200, 1000)
-					c.Count("allsky-1", "", door.Person, 304, 0)
-					c.Count("allsky-1", "model", door.Person, 403, 10)
-					c.Count("nobody", "", door.Person, 404, 10)
-					c.Count("", "", door.Person, 200, 10)
+					c.Count("allsky-1", "", endpoint.Person, 200, 1000)
+					c.Count("allsky-1", "", endpoint.Person, 304, 0)
+					c.Count("allsky-1", "model", endpoint.Person, 403, 10)
+					c.Count("nobody", "", endpoint.Person, 404, 10)
+					c.Count("", "", endpoint.Person, 200, 10)
 				}
 			})
 		}
@@ -85,7 +85,7 @@ func TestCount(t *testing.T) {
 		stop()
 		<-ended
 	}
-	person := door.Person.String()
+	person := endpoint.Person.String()
 	want := map[who]wire.DownloadCount{
 		{"", person}:      {Class: person, Requests: 4000, NotModified: 2000, Bytes: 2_000_000},
 		{"model", person}: {Reader: "model", Class: person, Requests: 2000, Refused: 2000, Bytes: 20_000},
@@ -106,7 +106,7 @@ func TestCount(t *testing.T) {
 func TestManyReaders(t *testing.T) {
 	c := counter(nil, "one")
 	for i := range 1000 {
-		c.Count("allsky-1", string(rune('a'+i%26))+string(rune('a'+i/26)), door.Person, 200, 1)
+		c.Count("allsky-1", string(rune('a'+i%26))+string(rune('a'+i/26)), endpoint.Person, 200, 1)
 	}
 	sum, others := uint64(0), uint64(0)
 	for _, d := range c.take() {

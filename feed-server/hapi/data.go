@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/tree"
 )
@@ -86,21 +86,21 @@ func (h *Handler) tag(ctx context.Context, d *dataset, q question, of info, chos
 
 // turn waits until few enough requests are being answered, and few enough of one client's.
 func (h *Handler) turn(r *http.Request) (done func(), p *problem) {
-	done, ok := h.turns.Take(r.Context(), door.VisitOf(r))
+	done, ok := h.turns.Take(r.Context(), endpoint.RequestOf(r))
 	if ok {
 		return done, nil
 	}
 	p = failure(codeInternal, "too many requests are being answered, or too many of yours").as(http.StatusServiceUnavailable)
-	return nil, p.after(int(door.TurnPatience / time.Second))
+	return nil, p.after(int(endpoint.TurnPatience / time.Second))
 }
 
 // still says whether the caller may have what is being sent now, too. Errors:
-// door.ErrOver.
+// endpoint.ErrOver.
 func still(r *http.Request, d *dataset, q question) error {
-	v := door.VisitOf(r)
+	v := endpoint.RequestOf(r)
 	in, err := v.Still(d.instrument.Instrument)
 	if err == nil && !v.Sees(in, time.Unix(0, q.to-1)) {
-		err = door.ErrOver
+		err = endpoint.ErrOver
 	}
 	return err
 }
@@ -183,10 +183,10 @@ func refusal(err error) *problem {
 	return failure(codeUpstream, "the archive does not answer, or an object in it is damaged").of(err)
 }
 
-// tell tells the gate of an object whose bytes are not those that were received, or gone.
+// tell tells the access check of an object whose bytes are not those that were received, or gone.
 func tell(r *http.Request, d *dataset, err error) {
 	if errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
-		door.VisitOf(r).Damaged(d.instrument.Instrument, err)
+		endpoint.RequestOf(r).Damaged(d.instrument.Instrument, err)
 	}
 }
 
@@ -194,7 +194,7 @@ func tell(r *http.Request, d *dataset, err error) {
 func (h *Handler) breakOff(ctx context.Context, d *dataset, err error) {
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, door.ErrOver):
+	case errors.Is(err, endpoint.ErrOver):
 		h.cfg.Log.Info("HAPI: an answer is broken off: who asked may not have the rest of it any more", "dataset", d.id)
 	default:
 		h.metrics.aborted.Inc()

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/decode"
 	"github.com/substorm/substorm/internal/wire"
@@ -21,14 +21,14 @@ import (
 
 // caller is who asks, and when.
 type caller struct {
-	*door.Visit
+	*endpoint.Request
 	now time.Time
 }
 
 func (h *Handler) caller(r *http.Request) (*caller, *problem) {
-	c := &caller{Visit: door.VisitOf(r), now: h.cfg.Now().UTC()}
+	c := &caller{Request: endpoint.RequestOf(r), now: h.cfg.Now().UTC()}
 	if away := c.Ready(); away != nil {
-		return nil, failure(codeInternal, away.Detail).as(away.Status).after(door.RetryAway)
+		return nil, failure(codeInternal, away.Detail).as(away.Status).after(endpoint.RetryAway)
 	}
 	return c, nil
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
@@ -112,7 +112,7 @@ func (l *lab) broken(t testing.TB, first uint64, at time.Time) *wire.Record {
 	return l.putSegment(t, "mag", "raw", first, 3, data, from, to)
 }
 
-// TestTold: the gate counts whose data was asked for, and is told of what is damaged or
+// TestTold: the access check counts whose data was asked for, and is told of what is damaged or
 // gone.
 func TestTold(t *testing.T) {
 	l := newMagnetometer(t)
@@ -130,10 +130,10 @@ func TestTold(t *testing.T) {
 	l.broken(t, 400, second(3600*10))
 	told, counted := make(chan string, 1), make(chan string, 1)
 	server := l.server(t, func(w *ways) {
-		w.gate.Damaged = func(instrument string, r wire.Record, missing bool) {
+		w.check.Damaged = func(instrument string, r wire.Record, missing bool) {
 			told <- fmt.Sprint(instrument, " ", r.ID, " ", missing)
 		}
-		w.gate.Count = func(instrument, _ string, _ door.Class, status int, _ int64) {
+		w.check.Count = func(instrument, _ string, _ endpoint.Class, status int, _ int64) {
 			counted <- fmt.Sprint(instrument, " ", status)
 		}
 	})
@@ -169,7 +169,7 @@ func TestTold(t *testing.T) {
 // are none.
 func TestReady(t *testing.T) {
 	l := newLab(t, magnetometer())
-	l.serve(t, func(w *ways) { w.gate.Registry = func() *registry.Snapshot { return &registry.Snapshot{} } })
+	l.serve(t, func(w *ways) { w.check.Registry = func() *registry.Snapshot { return &registry.Snapshot{} } })
 	for _, path := range []string{"", "/catalog", "/info?dataset=mag/field", "/data?" + between("mag/field", start, second(1))} {
 		path, query, _ := strings.Cut(path, "?")
 		answer, body := l.get(t, path, query)

@@ -21,7 +21,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -53,8 +53,8 @@ type Config struct {
 	Site string
 	// Contact is whom to ask about the server.
 	Contact string
-	// Gate lets clients in.
-	Gate *door.Gate
+	// AccessCheck lets clients in.
+	AccessCheck *endpoint.AccessCheck
 	// Generations returns what an instrument said of its data, the oldest first. Optional.
 	Generations func(instrument string) []wire.Description
 	Archive     Archive
@@ -80,7 +80,7 @@ const (
 // Handler answers requests below Path.
 type Handler struct {
 	cfg     Config
-	turns   *door.Turns
+	turns   *endpoint.Turns
 	metrics metrics
 	serve   http.Handler
 	cache   decoders
@@ -101,7 +101,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Requests == 0 {
 		cfg.Requests = defaultRequests
 	}
-	h := &Handler{cfg: cfg, turns: door.NewTurns(cfg.Requests), recent: newRecent(cfg.Recent), metrics: newMetrics(cfg.Metrics)}
+	h := &Handler{cfg: cfg, turns: endpoint.NewTurns(cfg.Requests), recent: newRecent(cfg.Recent), metrics: newMetrics(cfg.Metrics)}
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1024), gzhttp.ContentTypes([]string{"text/csv", "application/json", "text/html"}))
 	if err != nil {
 		return nil, err
@@ -110,17 +110,17 @@ func New(cfg Config) (*Handler, error) {
 	return h, nil
 }
 
-// Doors are the patterns that are answered, as http.ServeMux reads them.
-func (h *Handler) Doors() map[string]http.HandlerFunc {
-	serve := h.cfg.Gate.Handle(http.HandlerFunc(h.visit))
+// Endpoints are the patterns that are answered, as http.ServeMux reads them.
+func (h *Handler) Endpoints() map[string]http.HandlerFunc {
+	serve := h.cfg.AccessCheck.Handle(http.HandlerFunc(h.request))
 	return map[string]http.HandlerFunc{Path: serve, Path + "/": serve}
 }
 
-// visit answers a request that the gate let in.
-func (h *Handler) visit(w http.ResponseWriter, r *http.Request) {
+// request answers a request that the access check let in.
+func (h *Handler) request(w http.ResponseWriter, r *http.Request) {
 	w.Header().Add("Vary", "Authorization")
-	v := door.VisitOf(r)
-	out := &paced{ResponseWriter: w, visit: v}
+	v := endpoint.RequestOf(r)
+	out := &paced{ResponseWriter: w, request: v}
 	h.serve.ServeHTTP(out, r)
 	if out.begun {
 		v.Finish(r.URL.Path, nil)
@@ -131,18 +131,18 @@ func (h *Handler) visit(w http.ResponseWriter, r *http.Request) {
 // keeps no turn.
 type paced struct {
 	http.ResponseWriter
-	visit *door.Visit
-	begun bool
+	request *endpoint.Request
+	begun   bool
 }
 
-// Write implements io.Writer. Errors: door.ErrClient.
+// Write implements io.Writer. Errors: endpoint.ErrClient.
 func (p *paced) Write(b []byte) (int, error) {
 	p.begun = true
-	return door.Paced{Visit: p.visit}.Write(b)
+	return endpoint.Paced{Request: p.request}.Write(b)
 }
 
 // Flush implements http.Flusher.
-func (p *paced) Flush() { _ = p.visit.Flush() } // the next Write fails as well
+func (p *paced) Flush() { _ = p.request.Flush() } // the next Write fails as well
 
 // Unwrap is for http.ResponseController.
 func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }

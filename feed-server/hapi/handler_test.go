@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestAccess asks as a stranger, as a reader, and as one who is named.
+// TestAccess asks as an anonymous reader, as a reader, and as one who is named.
 func TestAccess(t *testing.T) {
 	with := func(name string, a *wire.AccessEntry) wire.InstrumentEntry {
 		e := magnetometer()
@@ -212,11 +212,11 @@ func TestAccess(t *testing.T) {
 	// What is under embargo is not told to others, and info says until when there is data.
 	all := "dataset=later/field&start=2026-11-20T22:00Z&stop=2026-11-21"
 	if answer, body := l.get(t, "/data", all); answer.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "1405") {
-		t.Errorf("a stranger asks beyond the embargo: %s %s", answer.Status, body)
+		t.Errorf("an anonymous reader asks beyond the embargo: %s %s", answer.Status, body)
 	}
 	_, body := l.get(t, "/data", "dataset=later/field&start=2026-11-20T22:00Z&stop=2026-11-20T23:00Z&parameters=mode")
 	if string(body) != "2026-11-20T22:00:00.000Z,x\n2026-11-20T22:59:59.000Z,y\n" {
-		t.Errorf("a stranger gets %s", body)
+		t.Errorf("an anonymous reader gets %s", body)
 	}
 	if _, body = l.get(t, "/info", "dataset=later/field"); !strings.Contains(string(body), `"stopDate":"2026-11-20T23:00:00Z"`) {
 		t.Errorf("%s", body)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/pcapng"
@@ -65,7 +65,7 @@ func newLab(t testing.TB, entries ...wire.InstrumentEntry) *lab {
 // ways are how a lab's data is served.
 type ways struct {
 	hapi.Config
-	gate door.GateConfig
+	check endpoint.AccessCheckConfig
 }
 
 // serve serves the lab's data, in another way than before.
@@ -85,27 +85,27 @@ func (l *lab) server(t testing.TB, change func(*ways)) *httptest.Server {
 		readers[name] = wire.ReaderEntry{Reader: name, Tokens: []wire.TokenHash{wire.HashToken([]byte("salt"), name+"-token")}}
 	}
 	rules := &registry.Snapshot{Revision: 1, Instruments: l.instruments, Readers: readers}
-	often := door.Rate{PerSecond: 1e6, Burst: 1e6}
+	often := endpoint.Rate{PerSecond: 1e6, Burst: 1e6}
 	w := ways{
 		Config: hapi.Config{Site: site, Contact: "somebody@example.org", Archive: l, Now: func() time.Time { return now },
 			Generations: func(instrument string) []wire.Description { return l.generations[instrument] },
 			Log:         log, Metrics: prometheus.NewRegistry()},
-		gate: door.GateConfig{Limits: door.Limits{Person: often, Robot: often}, Logger: log, Metrics: prometheus.NewRegistry(),
+		check: endpoint.AccessCheckConfig{Limits: endpoint.Limits{Person: often, Robot: often}, Logger: log, Metrics: prometheus.NewRegistry(),
 			Registry: func() *registry.Snapshot { return rules }},
 	}
 	if change != nil {
 		change(&w)
 	}
-	w.Gate = door.NewGate(w.gate)
+	w.AccessCheck = endpoint.NewAccessCheck(w.check)
 	handler, err := hapi.New(w.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	doors := http.NewServeMux()
-	for pattern, serve := range handler.Doors() {
-		doors.HandleFunc(pattern, serve)
+	endpoints := http.NewServeMux()
+	for pattern, serve := range handler.Endpoints() {
+		endpoints.HandleFunc(pattern, serve)
 	}
-	server := httptest.NewUnstartedServer(doors)
+	server := httptest.NewUnstartedServer(endpoints)
 	t.Cleanup(server.Close)
 	return server
 }
@@ -257,7 +257,7 @@ var public = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPubl
 
 // magnetometer sends lines of a time, three components and a mode.
 func magnetometer() wire.InstrumentEntry {
-	return wire.InstrumentEntry{Format: 1, Instrument: "mag", Access: public,
+	return wire.InstrumentEntry{Instrument: "mag", Access: public,
 		About: &wire.AboutEntry{Type: "Magnetometer", Latitude: "69.66", Longitude: "18.94", AltitudeMeters: ptr(int32(85)), Contact: "Observatory <mag@example.org>"},
 		Channels: []wire.ChannelEntry{{Name: "field", Description: "The field.", Datagrams: "raw", CadenceMillis: 1000, UnitsSchema: "udunits2",
 			Payload: wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ",", Comment: "#"},

@@ -54,7 +54,7 @@ func (l *lab) ruled(t *testing.T, rules *atomic.Pointer[registry.Snapshot], requ
 	}
 	rules.Store(&registry.Snapshot{Revision: 1, Instruments: l.instruments,
 		Readers: map[string]wire.ReaderEntry{"uni": {Tokens: []wire.TokenHash{wire.HashToken([]byte("salt"), "uni-token")}}}})
-	server := l.server(t, func(w *ways) { w.gate.Registry, w.Requests = rules.Load, requests })
+	server := l.server(t, func(w *ways) { w.check.Registry, w.Requests = rules.Load, requests })
 	server.Listener = narrow{server.Listener}
 	server.Start()
 	t.Cleanup(func() {

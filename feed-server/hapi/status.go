@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 // status is the status object of an answer.
@@ -119,7 +119,7 @@ func (h *Handler) refuse(w http.ResponseWriter, p *problem) {
 	h.metrics.statuses.WithLabelValues(strconv.Itoa(int(p.code))).Inc()
 	header := w.Header()
 	if code == http.StatusUnauthorized {
-		door.Challenge(header)
+		endpoint.Challenge(header)
 	}
 	if p.retry > 0 {
 		header.Set("Retry-After", strconv.Itoa(p.retry))

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 // TestTurns: who finds no turn in time is asked to come again, and a turn that ends is
 // another's.
 func TestTurns(t *testing.T) {
-	h := &Handler{turns: door.NewTurns(1)}
+	h := &Handler{turns: endpoint.NewTurns(1)}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, Path+"/data", nil)
 	done, p := h.turn(r)
 	if p != nil {

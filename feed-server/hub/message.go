@@ -148,7 +148,7 @@ func (m *Message) When() time.Time {
 	defer m.mu.Unlock()
 	if m.when.IsZero() {
 		m.when = m.Time()
-		if n, err := wire.DecodeNotice(m.Data); err == nil {
+		if n, err := wire.Decode[wire.Notice](m.Data); err == nil {
 			m.when = n.When()
 		}
 	}

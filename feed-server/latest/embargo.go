@@ -4,7 +4,7 @@ package latest
 
 import (
 	"github.com/substorm/substorm/feed-server/archive"
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -14,7 +14,7 @@ const freeObjects = 256
 
 // findFree is find for who may not have what is under embargo: what is hidden decides
 // nothing.
-func (l *Latest) findFree(v *door.Visit, in wire.InstrumentEntry, what string) (best wire.Record, found bool, p *problem.Problem) {
+func (l *Latest) findFree(v *endpoint.Request, in wire.InstrumentEntry, what string) (best wire.Record, found bool, p *problem.Problem) {
 	until := v.Now.Add(-in.Access.Embargo())
 	records, err := l.cfg.Catalog.Newest(v.Context(), in.Instrument, freeObjects, until)
 	if err != nil {
@@ -23,13 +23,13 @@ func (l *Latest) findFree(v *door.Visit, in wire.InstrumentEntry, what string) (
 	asked, accept := v.URL.Query().Get("type"), v.Request.Header.Values("Accept")
 	weight, some := 0.0, false
 	for _, r := range records {
-		if !v.Sees(in, door.ObservedAt(r)) || r.Segment != nil && asked != wire.MediaTypeSegment || asked != "" && asked != r.MediaType {
+		if !v.Sees(in, endpoint.ObservedAt(r)) || r.Segment != nil && asked != wire.MediaTypeSegment || asked != "" && asked != r.MediaType {
 			continue
 		}
 		some = true
 		q := 1.0
 		if asked == "" {
-			q = door.Accepted(accept, archive.MediaType(in, r))
+			q = endpoint.Accepted(accept, archive.MediaType(in, r))
 		}
 		if q > weight {
 			best, found, weight = *r, true, q

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/archive"
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -58,7 +58,7 @@ func eventsURL(instrument string) string { return Root + instrument + eventsEnd 
 
 // serveEvents tells of the newest object, and then of each that is newer. Who says by
 // Last-Event-ID which it has is not told of that one again.
-func (l *Latest) serveEvents(v *door.Visit) *problem.Problem {
+func (l *Latest) serveEvents(v *endpoint.Request) *problem.Problem {
 	name := v.PathValue("instrument")
 	what := "the events of " + name
 	in, p := v.Instrument(name, what)
@@ -66,25 +66,25 @@ func (l *Latest) serveEvents(v *door.Visit) *problem.Problem {
 		return p
 	}
 	if v.Embargoed(in) { // what is new is hidden
-		return door.NotFound(what)
+		return endpoint.NotFound(what)
 	}
 	f := follower{l: l, v: v, instrument: name, mediaType: v.URL.Query().Get("type"), told: v.Request.Header.Get("Last-Event-ID")}
 	records, cancel := l.cfg.Catalog.Subscribe(name)
 	defer cancel()
-	return door.Follow(v, records, f.event)
+	return endpoint.Follow(v, records, f.event)
 }
 
 // follower is who follows an instrument.
 type follower struct {
 	l                     *Latest
-	v                     *door.Visit
+	v                     *endpoint.Request
 	instrument, mediaType string
 	// told is the digest of the object that it was told of last.
 	told string
 }
 
 // event is what is told of a newest object of any type.
-func (f *follower) event(r wire.Record) (*door.Event, error) {
+func (f *follower) event(r wire.Record) (*endpoint.Event, error) {
 	in, err := f.v.Still(f.instrument)
 	if err != nil {
 		return nil, err
@@ -96,10 +96,10 @@ func (f *follower) event(r wire.Record) (*door.Event, error) {
 		}
 	}
 	id := r.Digest.String()
-	if id == f.told || !f.v.Sees(in, door.ObservedAt(&r)) {
+	if id == f.told || !f.v.Sees(in, endpoint.ObservedAt(&r)) {
 		return nil, nil
 	}
 	f.told = id
 	data, err := json.Marshal(newObject(in, &r))
-	return &door.Event{Kind: "object", ID: id, Data: data}, err
+	return &endpoint.Event{Kind: "object", ID: id, Data: data}, err
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/archive"
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -42,8 +42,8 @@ type Catalog interface {
 
 // Config says what is served.
 type Config struct {
-	Catalog Catalog
-	Gate    *door.Gate
+	Catalog     Catalog
+	AccessCheck *endpoint.AccessCheck
 	// Archive serves objects.
 	Archive *archive.Archive
 }
@@ -51,19 +51,19 @@ type Config struct {
 // Latest serves the newest objects of one Site.
 type Latest struct{ cfg Config }
 
-// New returns a room whose Doors say what it answers.
+// New returns a room whose Endpoints say what it answers.
 func New(cfg Config) *Latest { return &Latest{cfg} }
 
-// Doors are the patterns that are answered, as http.ServeMux reads them.
-func (l *Latest) Doors() map[string]http.HandlerFunc {
+// Endpoints are the patterns that are answered, as http.ServeMux reads them.
+func (l *Latest) Endpoints() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		Root + "{instrument}":             l.cfg.Gate.Answer(l.serveObject),
-		Root + "{instrument}" + eventsEnd: l.cfg.Gate.Answer(l.serveEvents),
+		Root + "{instrument}":             l.cfg.AccessCheck.Answer(l.serveObject),
+		Root + "{instrument}" + eventsEnd: l.cfg.AccessCheck.Answer(l.serveEvents),
 	}
 }
 
 // serveObject answers with the newest object that fits.
-func (l *Latest) serveObject(v *door.Visit) *problem.Problem {
+func (l *Latest) serveObject(v *endpoint.Request) *problem.Problem {
 	name := v.PathValue("instrument")
 	what := "the latest of " + name
 	in, p := v.Instrument(name, what)
@@ -77,7 +77,7 @@ func (l *Latest) serveObject(v *door.Visit) *problem.Problem {
 	h := v.W.Header()
 	h.Add("Vary", "Accept")
 	if !found {
-		return door.NotFound(what)
+		return endpoint.NotFound(what)
 	}
 	if archive.Addressed(in, &record) {
 		h.Set("Content-Location", archive.URL(name, &record))
@@ -88,7 +88,7 @@ func (l *Latest) serveObject(v *door.Visit) *problem.Problem {
 
 // find returns the newest object of the type that the query asks for, or else of the
 // best of those that the client accepts.
-func (l *Latest) find(v *door.Visit, in wire.InstrumentEntry, what string) (wire.Record, bool, *problem.Problem) {
+func (l *Latest) find(v *endpoint.Request, in wire.InstrumentEntry, what string) (wire.Record, bool, *problem.Problem) {
 	if v.Embargoed(in) {
 		return l.findFree(v, in, what)
 	}
@@ -106,9 +106,9 @@ func (l *Latest) find(v *door.Visit, in wire.InstrumentEntry, what string) (wire
 		return r, found, nil
 	}
 	newest, found := l.cfg.Catalog.Latest(in.Instrument, "")
-	best := door.Accepted(accept, archive.MediaType(in, &newest))
+	best := endpoint.Accepted(accept, archive.MediaType(in, &newest))
 	for _, mediaType := range types {
-		if q := door.Accepted(accept, mediaType); q > best {
+		if q := endpoint.Accepted(accept, mediaType); q > best {
 			if r, is := l.cfg.Catalog.Latest(in.Instrument, mediaType); is {
 				newest, found, best = r, true, q
 			}

@@ -20,7 +20,7 @@ import (
 func newLab(t *testing.T, more ...wire.InstrumentEntry) *archivetest.Lab {
 	t.Helper()
 	l := archivetest.New(t, more...)
-	l.Open(latest.New(latest.Config{Catalog: l.Catalog, Gate: l.Gate, Archive: l.Archive}).Doors())
+	l.Open(latest.New(latest.Config{Catalog: l.Catalog, AccessCheck: l.AccessCheck, Archive: l.Archive}).Endpoints())
 	return l
 }
 
@@ -94,7 +94,7 @@ func TestLatest(t *testing.T) {
 	until(l, "/latest/later", "new", token...)
 	for path, want := range map[string]int{"/latest/closed": 401, "/latest/closed/events": 401, "/latest/later": 404, "/latest/later/events": 404, "/latest/nobody": 404, "/latest/nobody/events": 404} {
 		if a := l.Get(path); a.Status != want {
-			t.Errorf("%s for a stranger: %d, want %d", path, a.Status, want)
+			t.Errorf("%s for an anonymous reader: %d, want %d", path, a.Status, want)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestNotByTime(t *testing.T) {
 	}
 }
 
-// A stranger is given the newest that is not under embargo, and what is hidden decides
+// An anonymous reader is given the newest that is not under embargo, and what is hidden decides
 // nothing.
 func TestEmbargo(t *testing.T) {
 	t.Parallel()

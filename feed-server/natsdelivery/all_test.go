@@ -243,7 +243,7 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 		if err != nil {
 			return wire.DeliveryCursor{}
 		}
-		c, err := wire.DecodeDeliveryCursor(e.Value())
+		c, err := wire.Decode[wire.DeliveryCursor](e.Value())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +287,7 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 			told.Gaps = 2 // JetStream would take the first one for a repeat
 		}
 		told.Sequence = 0
-		value, err := told.Encode()
+		value, err := wire.Encode(told)
 		if err != nil {
 			t.Fatal(err)
 		}

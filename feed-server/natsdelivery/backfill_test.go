@@ -94,7 +94,7 @@ func (l *lab) given(consumer, stream string, numbers []int) []int {
 
 // number is that of a notice, or of the object that a WIS2 notification tells of.
 func (l *lab) number(data []byte) (int, bool) {
-	if n, err := wire.DecodeNotice(data); err == nil {
+	if n, err := wire.Decode[wire.Notice](data); err == nil {
 		var number int
 		_, err := fmt.Sscan(n.Name, &number)
 		return number, err == nil

@@ -42,7 +42,7 @@ func (k *taken) take(m jetstream.Msg) error {
 	k.headers = append(k.headers, m.Headers())
 	switch m.Headers().Get("ce-type") {
 	case wire.TypeGap:
-		g, err := wire.DecodeGap(m.Data())
+		g, err := wire.Decode[wire.Gap](m.Data())
 		if err != nil {
 			return err
 		}

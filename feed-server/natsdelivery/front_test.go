@@ -126,7 +126,7 @@ func (l *lab) cursor(consumer string) wire.DeliveryCursor {
 	if err != nil {
 		return wire.DeliveryCursor{}
 	}
-	c, err := wire.DecodeDeliveryCursor(e.Value())
+	c, err := wire.Decode[wire.DeliveryCursor](e.Value())
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func newLab(t *testing.T, b bus, replicas int) *lab {
 	}
 	l.declareFeed(1)
 	for _, name := range instruments {
-		e, err := wire.InstrumentEntry{UID: "uid-of-" + name, Revision: 1, Instrument: name}.Encode()
+		e, err := wire.Encode(wire.InstrumentEntry{UID: "uid-of-" + name, Revision: 1, Instrument: name})
 		l.put(wire.RegistryInstrumentKey(name), e, err)
 	}
 	return l
@@ -89,8 +89,8 @@ func newLab(t *testing.T, b bus, replicas int) *lab {
 
 func (l *lab) declareFeed(revision int64) {
 	l.t.Helper()
-	f, err := wire.FeedEntry{UID: "feed-uid", Revision: revision, Feed: feed, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
-		Instruments: instruments, Backfill: l.backfill}.Encode()
+	f, err := wire.Encode(wire.FeedEntry{UID: "feed-uid", Revision: revision, Feed: feed, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
+		Instruments: instruments, Backfill: l.backfill})
 	l.put(wire.RegistryFeedKey(feed), f, err)
 }
 
@@ -117,7 +117,7 @@ func (l *lab) declare(c wire.ConsumerEntry) {
 	l.consumers[c.Consumer] = c
 	l.mu.Unlock()
 	l.makeStreams(c)
-	value, err := c.Encode()
+	value, err := wire.Encode(c)
 	l.put(wire.RegistryConsumerKey(c.Consumer), value, err)
 	l.complete()
 }
@@ -127,7 +127,7 @@ func (l *lab) complete() {
 	l.mu.Lock()
 	marker := wire.RegistryComplete{Revision: l.revision, Count: 3, Feeds: 1, Consumers: len(l.consumers)}
 	l.mu.Unlock()
-	value, err := marker.Encode()
+	value, err := wire.Encode(marker)
 	l.put(wire.RegistryCompleteKey, value, err)
 }
 
@@ -326,7 +326,7 @@ func (l *lab) status(consumer string) (s wire.ConsumerStatus, pod string) {
 			continue
 		}
 		if e, err := kv.Get(l.t.Context(), key); err == nil {
-			if s, err = wire.DecodeConsumerStatus(e.Value()); err != nil {
+			if s, err = wire.Decode[wire.ConsumerStatus](e.Value()); err != nil {
 				l.t.Fatal(err)
 			}
 			pod = by

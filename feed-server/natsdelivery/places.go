@@ -50,7 +50,7 @@ func (d *delivery) loadPlaces(ctx context.Context, lease *stream.Lease, leaseKey
 		return nil, err
 	}
 	if data != nil {
-		if p.cursor, err = wire.DecodeFilledCursor(data); err != nil {
+		if p.cursor, err = wire.Decode[wire.FilledCursor](data); err != nil {
 			return nil, fmt.Errorf("cursor %s: %w", key, err)
 		}
 	}
@@ -98,7 +98,7 @@ func (p *places) keep(want map[string]registry.Selection) {
 // written the next time.
 func (p *places) save(ctx context.Context) error {
 	p.mu.Lock()
-	value, err := p.cursor.Encode()
+	value, err := wire.Encode(p.cursor)
 	dirty := p.dirty
 	p.dirty = false
 	p.mu.Unlock()

@@ -20,7 +20,7 @@ func (l *lab) notice(instrument string, number int) wire.Notice {
 	at := time.Now().UTC()
 	digest := wire.Digest(sha256.Sum256(fmt.Appendf(nil, "%05d", number)))
 	key := wire.RawKey(site, instrument, at, digest)
-	return wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: wire.Record{
+	return wire.Notice{Site: site, Instrument: instrument, Record: wire.Record{
 		ID: key, Key: key, Name: fmt.Sprint(number), Size: 5, Digest: digest, MediaType: "text/plain", State: wire.StateCurrent,
 		ReceivedAt: at, TimeSource: wire.TimeSourceReceived, Gateway: "gateway-0", Incarnation: "life-1"}}
 }

@@ -141,7 +141,7 @@ func (f *filler) notify(i *item) bool {
 	if i.Telemetry || i.Header.Get(wire.HeaderRefilled) != "" {
 		return false
 	}
-	n, err := wire.DecodeNotice(i.Data)
+	n, err := wire.Decode[wire.Notice](i.Data)
 	if err != nil { // the manifest's writer says which, and why
 		return false
 	}

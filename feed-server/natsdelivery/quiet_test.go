@@ -30,7 +30,7 @@ func (l *lab) filled(consumer string) wire.FeedToken {
 	if err != nil {
 		return wire.FeedToken{}
 	}
-	c, err := wire.DecodeFilledCursor(e.Value())
+	c, err := wire.Decode[wire.FilledCursor](e.Value())
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -104,8 +104,8 @@ func TestNewestOfLeaf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f, err := wire.FeedEntry{UID: "feed-uid", Revision: 1, Feed: feed, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
-		Instruments: append(slices.Clone(instruments), wire.LeafInstruments("north"))}.Encode()
+	f, err := wire.Encode(wire.FeedEntry{UID: "feed-uid", Revision: 1, Feed: feed, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
+		Instruments: append(slices.Clone(instruments), wire.LeafInstruments("north"))})
 	l.put(wire.RegistryFeedKey(feed), f, err)
 	n := l.notice(camera, 7)
 	n.Site = "north"

@@ -105,7 +105,7 @@ func (w *watch) publish(ctx context.Context) error {
 }
 
 func (w *watch) message(gap wire.Gap) (*nats.Msg, error) {
-	data, err := gap.Encode()
+	data, err := wire.Encode(gap)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func TestDurableUnderAnotherName(t *testing.T) {
 	}
 	l.revision++
 	entry.Revision = l.revision
-	value, err := entry.Encode()
+	value, err := wire.Encode(entry)
 	l.put(wire.RegistryConsumerKey("model"), value, err)
 	l.complete()
 

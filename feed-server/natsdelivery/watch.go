@@ -125,7 +125,7 @@ func (w *watch) load(ctx context.Context) error {
 		return err
 	}
 	if data != nil {
-		if w.cursor, err = wire.DecodeDeliveryCursor(data); err != nil {
+		if w.cursor, err = wire.Decode[wire.DeliveryCursor](data); err != nil {
 			return fmt.Errorf("cursor %s: %w", wire.DeliveryCursorKey(w.consumer), err)
 		}
 	}
@@ -280,7 +280,7 @@ func (w *watch) save(ctx context.Context) error {
 	if err := w.lease.Check(); err != nil {
 		return err
 	}
-	value, err := w.cursor.Encode()
+	value, err := wire.Encode(w.cursor)
 	if err != nil {
 		return err
 	}

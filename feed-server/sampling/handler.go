@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sampling is the door at which consumers ask for a rate of observations,
+// Package sampling is the endpoint at which consumers ask for a rate of observations,
 // of Instruments that let them. A request lapses after wire.RequestTTL unless it is
 // made again; gateways follow the requests and tell the instruments.
 package sampling
@@ -165,8 +165,8 @@ func (h *Handler) ask(r *http.Request, consumer string, selects func(string) boo
 		return nil, err
 	}
 	now := time.Now().UTC()
-	record, err := wire.SamplingRequest{Instrument: asked.Instrument, Channel: asked.Channel, Consumer: consumer,
-		IntervalMillis: interval.Milliseconds(), At: now}.Encode()
+	record, err := wire.Encode(wire.SamplingRequest{Instrument: asked.Instrument, Channel: asked.Channel, Consumer: consumer,
+		IntervalMillis: interval.Milliseconds(), At: now})
 	if err != nil {
 		return nil, err
 	}

@@ -36,14 +36,14 @@ func entries() map[string]wire.InstrumentEntry {
 	}
 }
 
-type door struct {
+type endpoint struct {
 	t           *testing.T
 	handler     *Handler
 	kv          jetstream.KeyValue
 	instruments map[string]wire.InstrumentEntry
 }
 
-func newDoor(t *testing.T) (*door, *testenv.NATSServer) {
+func newEndpoint(t *testing.T) (*endpoint, *testenv.NATSServer) {
 	t.Helper()
 	nats := testenv.NATS(t, testenv.NATSOptions{})
 	js := nats.JetStream(t)
@@ -53,18 +53,18 @@ func newDoor(t *testing.T) (*door, *testenv.NATSServer) {
 		t.Fatal(err)
 	}
 	all := entries()
-	return &door{t, New(Config{Site: site, JetStream: js, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+	return &endpoint{t, New(Config{Site: site, JetStream: js, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 		Instrument: func(name string) (wire.InstrumentEntry, bool) { e, ok := all[name]; return e, ok }}), kv, all}, nats
 }
 
-func (d *door) do(method, query, body string) *httptest.ResponseRecorder {
+func (d *endpoint) do(method, query, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	d.handler.Serve(w, httptest.NewRequest(method, "/feeds/all/sampling?"+query, strings.NewReader(body)), "browser", func(name string) bool { return name != "secret" })
 	return w
 }
 
 func TestAsk(t *testing.T) {
-	d, _ := newDoor(t)
+	d, _ := newEndpoint(t)
 	w := d.do(http.MethodPost, "", `{"instrument": "mag", "channel": "raw", "interval": "200ms"}`)
 	var answer Answer
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); w.Code != http.StatusOK || err != nil || time.Until(answer.ExpiresAt) > wire.RequestTTL || answer.Interval != "200ms" {
@@ -74,7 +74,7 @@ func TestAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := wire.DecodeSamplingRequest(e.Value())
+	r, err := wire.Decode[wire.SamplingRequest](e.Value())
 	if err != nil || r.IntervalMillis != 200 || r.Consumer != "browser" || r.Channel != "raw" || r.Instrument != "mag" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -98,7 +98,7 @@ func TestAsk(t *testing.T) {
 // What stands is withdrawn also where the Instrument has gone, or lets nobody ask any
 // more; of what is none nothing is written, whatever names are tried.
 func TestWithdrawn(t *testing.T) {
-	d, _ := newDoor(t)
+	d, _ := newEndpoint(t)
 	written := func() uint64 {
 		s, err := d.handler.cfg.JetStream.Stream(t.Context(), "KV_"+wire.RequestBucket(site))
 		if err != nil {
@@ -140,7 +140,7 @@ func TestWithdrawn(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	d, _ := newDoor(t)
+	d, _ := newEndpoint(t)
 	for _, c := range []struct {
 		method, query, body string
 		status              int
@@ -186,7 +186,7 @@ func TestRefused(t *testing.T) {
 
 // While NATS is away the consumer is told to come back.
 func TestUnavailable(t *testing.T) {
-	d, nats := newDoor(t)
+	d, nats := newEndpoint(t)
 	nats.Stop()
 	ask := `{"instrument": "mag", "interval": "1s"}`
 	if w := d.do(http.MethodPost, "", ask); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {

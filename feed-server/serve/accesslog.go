@@ -5,7 +5,7 @@ package serve
 import (
 	"net/http"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 // loggedInstruments is how many Instruments a line of the access log names.
@@ -18,11 +18,11 @@ func (s *Server) logAccess(c *connection, event string) {
 	if log == nil {
 		return
 	}
-	instruments, why := door.GuardedLive(s.cfg.Registry.Snapshot().Instruments, c.filter.Load().Instruments, c.who.Reader, loggedInstruments)
+	instruments, why := endpoint.GuardedLive(s.cfg.Registry.Snapshot().Instruments, c.filter.Load().Instruments, c.who.Reader, loggedInstruments)
 	if why == "" {
 		return
 	}
-	log.Write(c.request, door.AccessLine{
+	log.Write(c.request, endpoint.AccessLine{
 		Event: event, Reader: c.who.Reader.String(), Address: s.cfg.Admission.AddressOf(c.request),
 		Instruments: instruments, Access: why, Status: http.StatusOK, Bytes: c.bytes.Load(),
 	})

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 // Who says that a body comes, and sends none, or one without an end, loses the
@@ -25,7 +25,7 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)
 	var all sync.WaitGroup
-	for _, pattern := range s.Doors() {
+	for _, pattern := range s.Endpoints() {
 		method, path, _ := strings.Cut(strings.ReplaceAll(pattern, "{feed}", "all"), " ")
 		for what, c := range map[string]struct {
 			rest string
@@ -92,9 +92,9 @@ func TestLiveAccessIsLogged(t *testing.T) {
 	t.Parallel()
 	var out lockedBuffer
 	s, _ := newServer(t, func(c *Config) {
-		log := door.NewAccessLog(&out, c.Metrics)
+		log := endpoint.NewAccessLog(&out, c.Metrics)
 		go func() { _ = log.Run(t.Context()) }()
-		c.Admission = door.NewAdmission(door.AdmissionConfig{AccessLog: log, Logger: c.Logger, Metrics: c.Metrics})
+		c.Admission = endpoint.NewAdmission(endpoint.AdmissionConfig{AccessLog: log, Logger: c.Logger, Metrics: c.Metrics})
 	})
 	for _, consumer := range []string{"public", "events"} {
 		if status, _, body := s.asks(t, "GET /feeds/{feed}/events", consumer, consumer); status != http.StatusOK {
@@ -107,16 +107,16 @@ func TestLiveAccessIsLogged(t *testing.T) {
 	}
 	var events []string
 	for _, text := range out.lines() {
-		var line door.AccessLine
+		var line endpoint.AccessLine
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Fatal(err)
 		}
 		events = append(events, line.Event)
-		if line.Reader != "consumer:events" || !slices.Equal(line.Instruments, []string{"mag"}) || line.Access != door.AccessRestricted || line.Path != "/feeds/all/events?consumer=events" || strings.Contains(text, "token") {
+		if line.Reader != "consumer:events" || !slices.Equal(line.Instruments, []string{"mag"}) || line.Access != endpoint.AccessRestricted || line.Path != "/feeds/all/events?consumer=events" || strings.Contains(text, "token") {
 			t.Errorf("%s", text)
 		}
 	}
-	if !slices.Equal(events, []string{door.EventOpened, door.EventClosed}) {
+	if !slices.Equal(events, []string{endpoint.EventOpened, endpoint.EventClosed}) {
 		t.Errorf("%q", events)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
 // What the kernel holds for a consumer is small for good. For a download it is what the
@@ -31,15 +31,15 @@ func TestSendBuffers(t *testing.T) {
 	for path, fixed := range map[string]bool{"/small": false, "/feeds/all/events?consumer=events": true, "/feeds/all/ws?consumer=ws": true} {
 		client := dial(t, s, path)
 		size, unsent := option(t, client, unix.SOL_SOCKET, unix.SO_SNDBUF), option(t, client, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT)
-		if (size == 2*door.SendBuffer) != fixed { // the kernel doubles what is asked for, socket(7)
+		if (size == 2*endpoint.SendBuffer) != fixed { // the kernel doubles what is asked for, socket(7)
 			t.Errorf("%s: the send buffer has %d bytes", path, size)
 		}
-		if unsent != door.SendBuffer {
+		if unsent != endpoint.SendBuffer {
 			t.Errorf("%s: %d bytes may wait to be sent", path, unsent)
 		}
 	}
 	dial(t, s, "/large") // and does not read
-	if n := <-held; n > 4*door.SendBuffer {
+	if n := <-held; n > 4*endpoint.SendBuffer {
 		t.Errorf("the kernel holds %d bytes of a download for a client that does not read", n)
 	}
 }

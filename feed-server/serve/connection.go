@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
@@ -44,7 +44,7 @@ const (
 // asked is a request that may have what it asks for.
 type asked struct {
 	selection registry.Selection
-	who       door.Identity
+	who       endpoint.Identity
 	filter    *session.Filter
 }
 
@@ -55,7 +55,7 @@ func (s *Server) ask(r *http.Request, delivery string) (asked, *problem.Problem)
 		return asked{}, problem.New(http.StatusServiceUnavailable, "%v", errDraining).After(retrySoon)
 	}
 	if r.Header.Get("Authorization") == "" {
-		if p := s.cfg.Admission.Wait(r, door.Identity{}); p != nil {
+		if p := s.cfg.Admission.Wait(r, endpoint.Identity{}); p != nil {
 			return asked{}, p
 		}
 	}
@@ -93,17 +93,17 @@ func (s *Server) ask(r *http.Request, delivery string) (asked, *problem.Problem)
 	return a, p
 }
 
-func (s *Server) byTicket(r *http.Request, now *registry.Snapshot, secret string, sel registry.Selection) (door.Identity, *problem.Problem) {
-	return s.cfg.Admission.Redeem(r, func() (door.Identity, *problem.Problem) {
+func (s *Server) byTicket(r *http.Request, now *registry.Snapshot, secret string, sel registry.Selection) (endpoint.Identity, *problem.Problem) {
+	return s.cfg.Admission.Redeem(r, func() (endpoint.Identity, *problem.Problem) {
 		who, err := s.tickets.take(r.Context(), secret, sel, time.Now())
 		if err == nil && !who.Holds(now) {
 			err = errTicket
 		}
 		if errors.Is(err, errTicket) {
-			return door.Identity{}, problem.New(http.StatusUnauthorized, "%v", err)
+			return endpoint.Identity{}, problem.New(http.StatusUnauthorized, "%v", err)
 		}
 		if err != nil {
-			return door.Identity{}, problem.New(http.StatusServiceUnavailable, "tickets cannot be looked up now: try again").After(retryAway)
+			return endpoint.Identity{}, problem.New(http.StatusServiceUnavailable, "tickets cannot be looked up now: try again").After(retryAway)
 		}
 		return who, nil
 	})
@@ -153,7 +153,7 @@ func (s *Server) connect(r *http.Request, a asked, resume string, write writer) 
 	switch {
 	case err == nil:
 		c.meter.Opened(c.session)
-		s.logAccess(c, door.EventOpened)
+		s.logAccess(c, endpoint.EventOpened)
 		if err := c.review(s.cfg.Registry.Snapshot()); err != nil { // it changed meanwhile
 			c.cancel(err)
 		}
@@ -182,7 +182,7 @@ func (c *connection) counting(write writer) writer {
 // openTo are the connections that are open to one consumer, and how many there may be.
 type openTo struct {
 	all    map[*connection]struct{}
-	places *door.Places
+	places *endpoint.Places
 }
 
 // enter counts a connection, where the consumer and the pod may have one more.
@@ -195,7 +195,7 @@ func (s *Server) enter(c *connection, r *http.Request) *problem.Problem {
 	}
 	of := s.connections[name]
 	if of == nil {
-		of = &openTo{all: map[*connection]struct{}{}, places: door.NewPlaces(0, func(held int) *problem.Problem {
+		of = &openTo{all: map[*connection]struct{}{}, places: endpoint.NewPlaces(0, func(held int) *problem.Problem {
 			return problem.New(http.StatusTooManyRequests, "FeedConsumer %s has %d connections here, as many as it may: raise spec.maxConnections, or make another",
 				name, held).After(retryAway)
 		})}
@@ -225,7 +225,7 @@ func (s *Server) leave(c *connection) {
 	if c.session != nil {
 		c.session.Close()
 		c.meter.Closed(c.session)
-		s.logAccess(c, door.EventClosed)
+		s.logAccess(c, endpoint.EventClosed)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

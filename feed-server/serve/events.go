@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -35,7 +35,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.leave(c)
-	door.Narrow(r)
+	endpoint.Narrow(r)
 	gone := context.AfterFunc(r.Context(), func() { c.cancel(r.Context().Err()) })
 	defer gone()
 	// A write that the client does not take ends when the connection is to.

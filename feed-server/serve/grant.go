@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/registry"
@@ -14,7 +14,7 @@ import (
 
 // grant returns what a reader may have of what a consumer selects, which may be
 // less: or why that is nothing.
-func grant(s *registry.Snapshot, sel registry.Selection, who door.Identity) (*session.Filter, *problem.Problem) {
+func grant(s *registry.Snapshot, sel registry.Selection, who endpoint.Identity) (*session.Filter, *problem.Problem) {
 	f := &session.Filter{
 		Notices: sel.Notices != "", Telemetry: sel.Telemetry != "", Backfill: sel.Feed.Backfill,
 		Channels: sel.Channels, Site: sel.Site, Instruments: s.Readable(sel, who.Reader, time.Now()),

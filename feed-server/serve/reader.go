@@ -5,7 +5,7 @@ package serve
 import (
 	"net/http"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/registry"
@@ -13,14 +13,14 @@ import (
 )
 
 // identify says who asks for a consumer's messages: the consumer itself, a named
-// reader of the Site, or a stranger, who shows nothing. Another consumer is refused.
-func (s *Server) identify(now *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (door.Identity, *problem.Problem) {
+// reader of the Site, or an anonymous reader, who shows nothing. Another consumer is refused.
+func (s *Server) identify(now *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (endpoint.Identity, *problem.Problem) {
 	who, p := s.cfg.Admission.Identify(now, r)
 	name, isConsumer := access.ConsumerOf(who.Reader.String())
 	another := isConsumer && name != consumer.Consumer
 	nobodys := p != nil && p.Status == http.StatusUnauthorized && r.Header.Get("Authorization") != ""
 	if another || nobodys {
-		return door.Identity{}, problem.New(http.StatusUnauthorized,
+		return endpoint.Identity{}, problem.New(http.StatusUnauthorized,
 			"the token is not that of FeedConsumer %s, nor of a reader of the Site: it is in the Secret of the FeedConsumer", consumer.Consumer)
 	}
 	return who, p

@@ -38,7 +38,7 @@ func (s *Server) mayAskForRates(a asked, r *http.Request) *problem.Problem {
 	consumer := a.selection.Consumer
 	switch {
 	case a.who.Reader.Anonymous():
-		return problem.New(http.StatusUnauthorized, "show the token of FeedConsumer %s: strangers ask for nothing", consumer.Consumer)
+		return problem.New(http.StatusUnauthorized, "show the token of FeedConsumer %s: anonymous readers ask for nothing", consumer.Consumer)
 	case !a.who.Reader.Is(a.selection.Reader()):
 		return problem.New(http.StatusForbidden, "%s reads FeedConsumer %s, whose requests are its own: show its token, which is in its Secret",
 			a.who.Reader, consumer.Consumer)

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-const samplingDoor = "/feeds/all/sampling?consumer=events"
+const samplingEndpoint = "/feeds/all/sampling?consumer=events"
 
-// asksAs asks at a door, with headers as they are given by name and value.
+// asksAs asks at an endpoint, with headers as they are given by name and value.
 func (s *Server) asksAs(t *testing.T, method, path string, headers ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.Address()+path, nil)
@@ -34,7 +34,7 @@ func TestPagesAskForRates(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)
 	const page = "https://dashboards.example"
-	first := s.asksAs(t, http.MethodOptions, samplingDoor, "Origin", page, "Access-Control-Request-Method", http.MethodDelete,
+	first := s.asksAs(t, http.MethodOptions, samplingEndpoint, "Origin", page, "Access-Control-Request-Method", http.MethodDelete,
 		"Access-Control-Request-Headers", "authorization,content-type")
 	for name, wants := range map[string][]string{
 		"Access-Control-Allow-Origin":  {"*"},
@@ -61,7 +61,7 @@ func TestPagesAskForRates(t *testing.T) {
 		{"a page with a wrong token", []string{"Origin", page, "Authorization", "Bearer wrong"}, http.StatusUnauthorized},
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodDelete} {
-			resp := s.asksAs(t, method, samplingDoor, c.headers...)
+			resp := s.asksAs(t, method, samplingEndpoint, c.headers...)
 			if resp.StatusCode != c.want {
 				t.Errorf("%s, %s: %s, want %d", c.what, method, resp.Status, c.want)
 			}

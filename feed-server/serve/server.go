@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serve is the server with all doors, and those of live Feeds: WebSocket and
+// Package serve is the server with all endpoints, and those of live Feeds: WebSocket and
 // Server-Sent Events.
 package serve
 
@@ -23,7 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
@@ -47,7 +47,7 @@ type Config struct {
 	Certificates *certificate.Files
 
 	// Admission is what all endpoints share; nil: one that bounds nothing.
-	Admission *door.Admission
+	Admission *endpoint.Admission
 
 	JetStream jetstream.JetStream
 	Registry  *registry.Registry
@@ -61,7 +61,7 @@ type Config struct {
 	// Sampling answers a consumer that asks for a rate of observations of an instrument
 	// that it selects; nil: nobody does.
 	Sampling func(w http.ResponseWriter, r *http.Request, consumer string, selects func(instrument string) bool)
-	// Others are the doors of other rooms, by their patterns.
+	// Others are the endpoints of other rooms, by their patterns.
 	Others map[string]http.HandlerFunc
 }
 
@@ -88,9 +88,9 @@ type Server struct {
 // New listens, so that an address in use is an error here; Run answers.
 func New(cfg Config) (*Server, error) {
 	if cfg.Admission == nil {
-		cfg.Admission = door.NewAdmission(door.AdmissionConfig{Certificates: cfg.Certificates, Logger: cfg.Logger, Metrics: cfg.Metrics})
+		cfg.Admission = endpoint.NewAdmission(endpoint.AdmissionConfig{Certificates: cfg.Certificates, Logger: cfg.Logger, Metrics: cfg.Metrics})
 	}
-	l, err := door.Listen(cfg.Listen)
+	l, err := endpoint.Listen(cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("serve feeds: %w", err)
 	}
@@ -111,11 +111,11 @@ func New(cfg Config) (*Server, error) {
 	cfg.Metrics.MustRegister(s.refused, s.full, most)
 	s.alive, s.end = context.WithCancelCause(context.Background())
 	mux := http.NewServeMux()
-	for pattern, serve := range s.doors() {
+	for pattern, serve := range s.endpoints() {
 		mux.HandleFunc(pattern, serve)
 	}
 	s.http = &http.Server{
-		Handler: bodies(mux), ConnContext: door.WithConnection, ConnState: cfg.Admission.Sockets.ConnState, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
+		Handler: bodies(mux), ConnContext: endpoint.WithConnection, ConnState: cfg.Admission.Sockets.ConnState, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	if cfg.Certificates != nil {
@@ -124,8 +124,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// doors are all patterns that are answered.
-func (s *Server) doors() map[string]http.HandlerFunc {
+// endpoints are all patterns that are answered.
+func (s *Server) endpoints() map[string]http.HandlerFunc {
 	all := maps.Clone(s.cfg.Others)
 	if all == nil {
 		all = map[string]http.HandlerFunc{}
@@ -145,8 +145,8 @@ func (s *Server) doors() map[string]http.HandlerFunc {
 	return all
 }
 
-// Doors are the patterns that are answered, as http.ServeMux reads them, in order.
-func (s *Server) Doors() []string { return slices.Sorted(maps.Keys(s.doors())) }
+// Endpoints are the patterns that are answered, as http.ServeMux reads them, in order.
+func (s *Server) Endpoints() []string { return slices.Sorted(maps.Keys(s.endpoints())) }
 
 // handshake is that of a connection, with the certificates of now.
 func (s *Server) handshake(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -215,7 +215,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem.Probl
 	s.refused.WithLabelValues(strconv.Itoa(p.Status)).Inc()
 	s.cfg.Logger.Debug("refused", "path", r.URL.Path, "remote", r.RemoteAddr, "status", p.Status, "why", p.Detail)
 	if p.Status == http.StatusUnauthorized {
-		door.Challenge(w.Header())
+		endpoint.Challenge(w.Header())
 	}
 	p.Write(w)
 }

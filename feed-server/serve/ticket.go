@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/registry"
@@ -47,7 +47,7 @@ func (t *tickets) give(ctx context.Context, ticket wire.Ticket) (secret string, 
 	if err != nil {
 		return "", err
 	}
-	b, err := ticket.Encode()
+	b, err := wire.Encode(ticket)
 	if err != nil {
 		return "", err
 	}
@@ -60,43 +60,43 @@ var errTicket = errors.New("the ticket is used, expired, of another consumer, or
 
 // take returns who showed a ticket for what a consumer selects, which is used up then:
 // who asked for it, by what they showed then. Errors: errTicket, JetStream's.
-func (t *tickets) take(ctx context.Context, secret string, sel registry.Selection, now time.Time) (door.Identity, error) {
+func (t *tickets) take(ctx context.Context, secret string, sel registry.Selection, now time.Time) (endpoint.Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, ticketTimeout)
 	defer cancel()
 	kv, err := t.js.KeyValue(ctx, wire.LeaseBucket(t.site))
 	if err != nil {
-		return door.Identity{}, err
+		return endpoint.Identity{}, err
 	}
 	key := wire.TicketKey(secret)
 	// Pages come with it at once, to any replica: one of the bucket may not have it yet.
 	value, revision, err := stream.Newest(ctx, t.js, wire.LeaseBucket(t.site), key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return door.Identity{}, errTicket
+		return endpoint.Identity{}, errTicket
 	}
 	if err != nil {
-		return door.Identity{}, err
+		return endpoint.Identity{}, err
 	}
-	ticket, err := wire.DecodeTicket(value)
+	ticket, err := wire.Decode[wire.Ticket](value)
 	if err != nil || ticket.Feed != sel.Feed.Feed || ticket.Consumer != sel.Consumer.Consumer || !now.Before(ticket.ExpiresAt) {
-		return door.Identity{}, errTicket
+		return endpoint.Identity{}, errTicket
 	}
 	who, ok := whoAsked(ticket, sel)
 	if !ok {
-		return door.Identity{}, errTicket
+		return endpoint.Identity{}, errTicket
 	}
 	// Of two who come with it at a time one is refused here.
 	switch err := kv.Delete(ctx, key, jetstream.LastRevision(revision)); {
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return door.Identity{}, errTicket
+		return endpoint.Identity{}, errTicket
 	case err != nil: // it may be used up: the client asks for another
-		return door.Identity{}, err
+		return endpoint.Identity{}, err
 	}
 	return who, nil
 }
 
 // whoAsked is who asked for a ticket; false where it does not say by what that is known.
-func whoAsked(ticket wire.Ticket, sel registry.Selection) (door.Identity, bool) {
-	who := door.Identity{Reader: access.SiteReader(ticket.Reader)}
+func whoAsked(ticket wire.Ticket, sel registry.Selection) (endpoint.Identity, bool) {
+	who := endpoint.Identity{Reader: access.SiteReader(ticket.Reader)}
 	if _, is := access.ConsumerOf(ticket.Reader); is {
 		who.Reader = sel.Reader()
 	}
@@ -156,7 +156,7 @@ func (s *Server) mayHaveTicket(a asked) *problem.Problem {
 	consumer := a.selection.Consumer.Consumer
 	switch {
 	case a.who.Reader.Anonymous():
-		return problem.New(http.StatusBadRequest, "FeedConsumer %s gives strangers what is public without a ticket: connect without one, or show a token here", consumer)
+		return problem.New(http.StatusBadRequest, "FeedConsumer %s gives anonymous readers what is public without a ticket: connect without one, or show a token here", consumer)
 	case !s.tickets.rates.may(consumer):
 		return problem.New(http.StatusTooManyRequests, "FeedConsumer %s was given %d tickets a second here, as many as it may", consumer, ticketRate).After(retrySoon)
 	default:

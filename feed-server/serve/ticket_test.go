@@ -12,12 +12,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-const ticketDoor = "POST /feeds/{feed}/tickets"
+const ticketEndpoint = "POST /feeds/{feed}/tickets"
 
 // held returns how many tickets the bucket has.
 func held(t *testing.T, js jetstream.JetStream) int {
@@ -39,27 +39,27 @@ func held(t *testing.T, js jetstream.JetStream) int {
 	return n
 }
 
-// Strangers, who need no tickets, get none; others get so many at a time, and those of
+// Anonymous readers, who need no tickets, get none; others get so many at a time, and those of
 // one consumer take none of another's.
 func TestTicketsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, nats := newServer(t)
 	js := nats.JetStream(t)
 	for range 3 {
-		status, _, body := s.asks(t, ticketDoor, "public", "")
+		status, _, body := s.asks(t, ticketEndpoint, "public", "")
 		if status != http.StatusBadRequest || !strings.Contains(body, "without") {
-			t.Fatalf("a stranger: %d %s", status, body)
+			t.Fatalf("an anonymous reader: %d %s", status, body)
 		}
 	}
 	if n := held(t, js); n != 0 {
-		t.Errorf("strangers have %d tickets", n)
+		t.Errorf("anonymous readers have %d tickets", n)
 	}
 	if !s.tickets.rates.may("ws") {
 		t.Fatal("the first is refused")
 	}
 	s.tickets.rates.of["ws"].SetLimit(0) // no time passes for it
 	for given := 1; ; given++ {
-		status, header, body := s.asks(t, ticketDoor, "ws", "ws")
+		status, header, body := s.asks(t, ticketEndpoint, "ws", "ws")
 		if status == http.StatusCreated && given < ticketBurst {
 			continue
 		}
@@ -68,7 +68,7 @@ func TestTicketsAreBounded(t *testing.T) {
 		}
 		break
 	}
-	if status, _, body := s.asks(t, ticketDoor, "events", "events"); status != http.StatusCreated {
+	if status, _, body := s.asks(t, ticketEndpoint, "events", "events"); status != http.StatusCreated {
 		t.Errorf("another consumer's: %d %s", status, body)
 	}
 }
@@ -121,7 +121,7 @@ var ofEvents = registry.Selection{Feed: wire.FeedEntry{Feed: "all"}, Consumer: w
 // ticket asks for one of consumer events.
 func (s *Server) ticket(t *testing.T) string {
 	t.Helper()
-	status, _, body := s.asks(t, ticketDoor, "events", "events")
+	status, _, body := s.asks(t, ticketEndpoint, "events", "events")
 	var answer struct{ Ticket string }
 	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusCreated {
 		t.Fatalf("%d %s, %v", status, body, err)
@@ -177,7 +177,7 @@ func TestTicketExpires(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, func(c *Config) {
-		c.Admission = door.NewAdmission(door.AdmissionConfig{MaxConnections: 2, Logger: c.Logger, Metrics: c.Metrics})
+		c.Admission = endpoint.NewAdmission(endpoint.AdmissionConfig{MaxConnections: 2, Logger: c.Logger, Metrics: c.Metrics})
 	})
 	const events = "GET /feeds/{feed}/events"
 	open := func(consumer, token string) *http.Response {

@@ -29,7 +29,7 @@ func TestTicketEndsWithItsToken(t *testing.T) {
 			t.Parallel()
 			s, nats := newServer(t)
 			ticket := func() string {
-				status, _, body := s.asks(t, ticketDoor, "events", c.who)
+				status, _, body := s.asks(t, ticketEndpoint, "events", c.who)
 				var answer struct{ Ticket string }
 				if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusCreated {
 					t.Fatalf("%d %s, %v", status, body, err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -25,7 +25,7 @@ const (
 	// pingTimeout is how long a client may take to answer a ping.
 	pingTimeout = 30 * time.Second
 	// takenWithin is how long a client may take for what the kernel holds for it.
-	takenWithin = 2 * door.SendBuffer / writtenAtOnce * writeTimeout
+	takenWithin = 2 * endpoint.SendBuffer / writtenAtOnce * writeTimeout
 	// lastWrite is how long it has for what was begun when the connection is to end,
 	// and closeTimeout to say that it agrees.
 	lastWrite    = 2 * time.Second
@@ -39,14 +39,14 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, p)
 		return
 	}
-	out := &socket{raw: door.ConnectionOf(r)}
+	out := &socket{raw: endpoint.ConnectionOf(r)}
 	c, p := s.connect(r, a, r.URL.Query().Get("resume"), out.write)
 	if p != nil {
 		s.refuse(w, r, p)
 		return
 	}
 	defer s.leave(c)
-	door.Narrow(r)
+	endpoint.Narrow(r)
 	var err error
 	out.conn, err = websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols: []string{wire.SubprotocolBinary, wire.SubprotocolJSON},

@@ -13,7 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -80,14 +80,14 @@ func connected(t *testing.T, bytesPerSecond func() int) (*socket, *websocket.Con
 	accepted := make(chan *socket)
 	release := make(chan struct{})
 	listener := once{conns: make(chan net.Conn, 1)}
-	server := &http.Server{ConnContext: door.WithConnection, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ConnContext: endpoint.WithConnection, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
 			t.Error(err)
 			close(accepted)
 			return
 		}
-		o := &socket{raw: door.ConnectionOf(r), conn: conn, end: func(err error) { ended <- err }}
+		o := &socket{raw: endpoint.ConnectionOf(r), conn: conn, end: func(err error) { ended <- err }}
 		go o.listen()
 		accepted <- o
 		<-release

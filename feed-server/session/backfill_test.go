@@ -17,7 +17,7 @@ func (l *lab) notice(instrument string, minute int, backfill bool) {
 	observed := noon.Add(time.Duration(minute) * time.Minute)
 	n := wire.Notice{Site: site, Instrument: instrument, Record: wire.Record{ID: "o", Key: "o", Name: fmt.Sprint(minute), State: wire.StateCurrent,
 		ReceivedAt: noon.Add(time.Hour), ObservedFrom: &observed, ObservedTo: &observed, TimeSource: wire.TimeSourcePayload, Backfill: backfill}}
-	data, err := n.Encode()
+	data, err := wire.Encode(n)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func (s *Session) due(t *testing.T) (all []string) {
 	defer s.mu.Unlock()
 	entries, _, _ := s.queue.take(s, nil, 1<<20, s.token, time.Now().Add(time.Hour))
 	for _, e := range entries {
-		n, err := wire.DecodeNotice(e.Message.Data)
+		n, err := wire.Decode[wire.Notice](e.Message.Data)
 		if err != nil {
 			t.Fatal(err)
 		}

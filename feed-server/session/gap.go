@@ -26,7 +26,7 @@ func (s *Session) gap(stream string, g wire.Gap, now time.Time) wire.Gap {
 
 // record is the entry for a gap record.
 func (s *Session) record(g wire.Gap) Entry {
-	data, err := g.Encode()
+	data, err := wire.Encode(g)
 	if err != nil {
 		s.cfg.Logger.Error("a gap record cannot be written", "error", err)
 	}

@@ -75,7 +75,7 @@ func (s *Session) taken(t *testing.T) (names []string, gaps []wire.Gap) {
 			names = append(names, e.Message.Instrument)
 			continue
 		}
-		g, err := wire.DecodeGap(e.Gap)
+		g, err := wire.Decode[wire.Gap](e.Gap)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -194,10 +194,10 @@ func (c *Consumers) saidOf(name string) (said, bool) {
 	return s, ok
 }
 
-func (c *Consumers) put(ctx context.Context, key string, status interface{ Encode() ([]byte, error) }) error {
+func (c *Consumers) put(ctx context.Context, key string, status any) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	b, err := status.Encode()
+	b, err := wire.Encode(status)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
@@ -40,26 +40,26 @@ type Config struct {
 	Registry func() *registry.Snapshot
 	// Hub returns the hub that follows a stream, and Slots bound how many read a stream
 	// behind that at a time.
-	Hub    func(stream string) *hub.Hub
-	Slots  *semaphore.Weighted
-	Gate   *door.Gate
-	Logger *slog.Logger
+	Hub         func(stream string) *hub.Hub
+	Slots       *semaphore.Weighted
+	AccessCheck *endpoint.AccessCheck
+	Logger      *slog.Logger
 }
 
 // Events serves the messages of one Site to who follows its Feeds.
 type Events struct{ cfg Config }
 
-// NewEvents returns a room whose Doors say what it answers.
+// NewEvents returns a room whose Endpoints say what it answers.
 func NewEvents(cfg Config) *Events { return &Events{cfg} }
 
-// Doors are the patterns that are answered, as http.ServeMux reads them.
-func (e *Events) Doors() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{Root + "{feed}/events": e.cfg.Gate.Answer(e.serve)}
+// Endpoints are the patterns that are answered, as http.ServeMux reads them.
+func (e *Events) Endpoints() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{Root + "{feed}/events": e.cfg.AccessCheck.Answer(e.serve)}
 }
 
 // serve tells of each notice of a Feed, from now on or behind the event that a client
 // had last.
-func (e *Events) serve(v *door.Visit) *problem.Problem {
+func (e *Events) serve(v *endpoint.Request) *problem.Problem {
 	name := v.PathValue("feed")
 	if p := v.Ready(); p != nil {
 		return p
@@ -83,7 +83,7 @@ func (e *Events) serve(v *door.Visit) *problem.Problem {
 	case errors.Is(err, hub.ErrNoPlace):
 		return problem.New(http.StatusBadRequest, "%v", err)
 	case err != nil:
-		return problem.New(http.StatusServiceUnavailable, "the stream of the Feed does not answer: %v", err).After(door.RetryAway)
+		return problem.New(http.StatusServiceUnavailable, "the stream of the Feed does not answer: %v", err).After(endpoint.RetryAway)
 	}
 	came := make(chan given)
 	ctx, stop := context.WithCancel(v.Context())
@@ -94,11 +94,11 @@ func (e *Events) serve(v *door.Visit) *problem.Problem {
 		f.read(ctx, cursor, came)
 	}()
 	defer func() { stop(); <-ended }()
-	return door.Follow(v, came, f.event)
+	return endpoint.Follow(v, came, f.event)
 }
 
 // admit says why who asks may follow none of a Feed; nil: some of it.
-func (e *Events) admit(v *door.Visit, feed wire.FeedEntry) *problem.Problem {
+func (e *Events) admit(v *endpoint.Request, feed wire.FeedEntry) *problem.Problem {
 	needsReader := false
 	for _, name := range feed.Instruments {
 		switch v.Snapshot.Decide(feed, v.Reader, name, time.Time{}, v.Now) {
@@ -128,7 +128,7 @@ type given struct {
 // follower is who follows a Feed.
 type follower struct {
 	e    *Events
-	v    *door.Visit
+	v    *endpoint.Request
 	feed string
 
 	// snapshot that selected was found in. They belong to who reads the stream.
@@ -193,23 +193,23 @@ type gap struct {
 }
 
 // event is what is told of what came.
-func (f *follower) event(g given) (*door.Event, error) {
+func (f *follower) event(g given) (*endpoint.Event, error) {
 	if p := f.v.Renew(); p != nil {
-		return nil, door.ErrOver
+		return nil, endpoint.ErrOver
 	}
 	feed, known := f.v.Snapshot.Feeds[f.feed]
 	if !known || f.e.admit(f.v, feed) != nil {
-		return nil, door.ErrOver
+		return nil, endpoint.ErrOver
 	}
 	if g.missing != nil {
 		data, err := json.Marshal(gap{g.missing.Count, g.missing.Reason})
-		return &door.Event{Kind: "gap", Data: data}, err
+		return &endpoint.Event{Kind: "gap", Data: data}, err
 	}
-	n, err := wire.DecodeNotice(g.message.Data)
+	n, err := wire.Decode[wire.Notice](g.message.Data)
 	if err != nil || g.message.Header.Get(wire.HeaderRefilled) != "" { // the manifest's writer says which; what is told again
 		return nil, nil
 	}
-	if f.v.Snapshot.Decide(feed, f.v.Reader, n.Instrument, door.ObservedAt(&n.Record), f.v.Now) != access.Granted {
+	if f.v.Snapshot.Decide(feed, f.v.Reader, n.Instrument, endpoint.ObservedAt(&n.Record), f.v.Now) != access.Granted {
 		return nil, nil
 	}
 	m := New(f.v.Base(), f.v.Snapshot.Instruments[n.Instrument], n, g.message.At)
@@ -217,5 +217,5 @@ func (f *follower) event(g given) (*door.Event, error) {
 		return nil, nil
 	}
 	id := wire.ResumeToken{Epoch: g.epoch, Sequence: g.message.Sequence, Index: math.MaxUint32}
-	return &door.Event{Kind: "notification", ID: id.String(), Data: m.encode()}, nil
+	return &endpoint.Event{Kind: "notification", ID: id.String(), Data: m.encode()}, nil
 }

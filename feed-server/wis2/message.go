@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/substorm/substorm/feed-server/archive"
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -105,7 +105,7 @@ func New(base string, in wire.InstrumentEntry, n wire.Notice, published time.Tim
 		return nil
 	}
 	link := Link{Href: base + archive.URL(n.Instrument, &n.Record), Rel: rel, Type: archive.MediaType(in, &n.Record), Length: n.Size}
-	if !door.Public(in) {
+	if !endpoint.Public(in) {
 		link.Security = map[string]Scheme{"default": {"http", "basic"}}
 	}
 	m := &Message{
@@ -113,7 +113,7 @@ func New(base string, in wire.InstrumentEntry, n wire.Notice, published time.Tim
 		ConformsTo: []string{conformance}, Type: "Feature", Geometry: pointOf(in.About), Links: []Link{link},
 		Properties: Properties{
 			PubTime: timeText(published), DataID: n.Site + "/" + n.Instrument + "/" + n.Published(), MetadataID: "urn:wmo:md:" + n.Site + ":" + n.Instrument, Producer: n.Site,
-			Cache: door.Public(in), Integrity: Integrity{"sha256", base64.StdEncoding.EncodeToString(n.Digest[:])},
+			Cache: endpoint.Public(in), Integrity: Integrity{"sha256", base64.StdEncoding.EncodeToString(n.Digest[:])},
 		},
 	}
 	m.Properties.observed(&n.Record)

@@ -30,8 +30,8 @@ func newLab(t *testing.T, more ...wire.InstrumentEntry) *archivetest.Lab {
 	h := hub.New(hub.Config{JetStream: l.JetStream, Stream: wire.NoticeStream(archivetest.Site), Budget: hub.NewBudget(1 << 20), Logger: l.Logger})
 	go h.Run(t.Context())
 	l.Open(wis2.NewEvents(wis2.Config{
-		Site: archivetest.Site, Registry: l.Snapshot, Hub: func(string) *hub.Hub { return h }, Slots: semaphore.NewWeighted(4), Gate: l.Gate, Logger: l.Logger,
-	}).Doors())
+		Site: archivetest.Site, Registry: l.Snapshot, Hub: func(string) *hub.Hub { return h }, Slots: semaphore.NewWeighted(4), AccessCheck: l.AccessCheck, Logger: l.Logger,
+	}).Endpoints())
 	s := *l.Snapshot()
 	s.Feeds = map[string]wire.FeedEntry{}
 	for name, instruments := range map[string][]string{"aurora": {archivetest.Camera, "later"}, "secret": {"closed"}} {
@@ -194,7 +194,7 @@ func TestGap(t *testing.T) {
 	l.Wait(last)
 	h := hub.New(hub.Config{JetStream: l.JetStream, Stream: wire.NoticeStream(archivetest.Site), Budget: hub.NewBudget(1 << 20), Logger: l.Logger}) // another replica
 	go h.Run(t.Context())
-	l.Open(wis2.NewEvents(wis2.Config{Site: archivetest.Site, Registry: l.Snapshot, Hub: func(string) *hub.Hub { return h }, Slots: semaphore.NewWeighted(4), Gate: l.Gate, Logger: l.Logger}).Doors())
+	l.Open(wis2.NewEvents(wis2.Config{Site: archivetest.Site, Registry: l.Snapshot, Hub: func(string) *hub.Hub { return h }, Slots: semaphore.NewWeighted(4), AccessCheck: l.AccessCheck, Logger: l.Logger}).Endpoints())
 	again := follow(l, "/wis2/aurora/events", "Last-Event-ID", place)
 	if got := again.line("data: "); got != `{"count":4,"reason":"Retention"}` || again.kind != "gap" {
 		t.Errorf("%s: %s", again.kind, got)

@@ -113,7 +113,7 @@ func (d *demo) list(ctx context.Context) (listed, error) {
 		return l, err
 	}
 	for line := range strings.Lines(out) {
-		n, err := wire.DecodeNotice([]byte(line))
+		n, err := wire.Decode[wire.Notice]([]byte(line))
 		if err != nil {
 			return l, err
 		}

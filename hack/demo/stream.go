@@ -42,7 +42,7 @@ func (d *demo) lookAtStreams(ctx context.Context, s sent) error {
 	if err != nil {
 		return fmt.Errorf("the camera's last notice: %w", err)
 	}
-	notice, err := wire.DecodeNotice(last.Data)
+	notice, err := wire.Decode[wire.Notice](last.Data)
 	if err != nil {
 		return err
 	}

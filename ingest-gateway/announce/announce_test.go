@@ -83,7 +83,7 @@ func notice() wire.Notice {
 	at := time.Date(2026, 11, 21, 1, 2, 3, 456_789_000, time.UTC)
 	digest := wire.Digest(sha256.Sum256([]byte("x")))
 	key := wire.RawKey(site, "camera", at, digest)
-	return wire.Notice{Format: wire.Format, Site: site, Instrument: "camera", Record: wire.Record{
+	return wire.Notice{Site: site, Instrument: "camera", Record: wire.Record{
 		ID: key, Key: key, Size: 1, Digest: digest, State: wire.StateCurrent, ReceivedAt: at,
 		TimeSource: wire.TimeSourceReceived, Gateway: gateway, Incarnation: "one",
 	}}
@@ -99,7 +99,7 @@ func TestNotice(t *testing.T) {
 		}
 	}
 	msg := b.only(t, wire.NoticeStream(site))
-	got, err := wire.DecodeNotice(msg.Data)
+	got, err := wire.Decode[wire.Notice](msg.Data)
 	if err != nil {
 		t.Fatal(err)
 	}

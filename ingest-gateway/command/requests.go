@@ -102,7 +102,7 @@ func (h *Hub) take(e jetstream.KeyValueEntry, ttl time.Duration, replayed bool) 
 }
 
 func read(e jetstream.KeyValueEntry) (wire.SamplingRequest, error) {
-	r, err := wire.DecodeSamplingRequest(e.Value())
+	r, err := wire.Decode[wire.SamplingRequest](e.Value())
 	if err != nil {
 		return r, err
 	}

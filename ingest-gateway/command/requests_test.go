@@ -64,7 +64,7 @@ func TestRequestsLapse(t *testing.T) {
 	t.Cleanup(func() { stop(); running.Wait() })
 	ask := func(instrument string) {
 		t.Helper()
-		record, err := wire.SamplingRequest{Instrument: instrument, Consumer: "browser", IntervalMillis: 200, At: time.Now()}.Encode()
+		record, err := wire.Encode(wire.SamplingRequest{Instrument: instrument, Consumer: "browser", IntervalMillis: 200, At: time.Now()})
 		if err == nil {
 			_, err = kv.Put(t.Context(), wire.SamplingRequestKey(instrument, "", "browser"), record)
 		}

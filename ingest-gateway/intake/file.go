@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/substorm/substorm/internal/durable"
@@ -29,7 +27,7 @@ type savedRegistry struct {
 func (s *Snapshot) save(file, site string) error {
 	saved := savedRegistry{Format: wire.Format, Site: site, Epoch: s.epoch, Revision: s.Revision}
 	for _, entry := range s.entries {
-		b, err := entry.Encode()
+		b, err := wire.Encode(entry)
 		if err != nil {
 			return fmt.Errorf("save the registry: %w", err)
 		}
@@ -43,23 +41,6 @@ func (s *Snapshot) save(file, site string) error {
 		return fmt.Errorf("save the registry: %w", err)
 	}
 	return nil
-}
-
-// removeParts removes what a write that was cut short left beside a file: a part,
-// or a file's name and a number as earlier gateways named theirs.
-func removeParts(file string) error {
-	entries, err := os.ReadDir(filepath.Dir(file))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, e := range entries {
-		end, beside := strings.CutPrefix(e.Name(), filepath.Base(file)+".")
-		number := end != "" && strings.Trim(end, "0123456789") == ""
-		if beside && e.Type().IsRegular() && (number || "."+end == durable.PartSuffix) {
-			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(file), e.Name())))
-		}
-	}
-	return err
 }
 
 // load reads what save wrote for the same Site; without a file it knows nobody.

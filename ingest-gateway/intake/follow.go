@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/durable"
 	"github.com/substorm/substorm/internal/watch"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -42,8 +43,6 @@ type FollowerConfig struct {
 type Follower struct {
 	cfg    FollowerConfig
 	bucket *bucket
-	// newest: what is in force holds all that the leader of the bucket held.
-	newest bool
 	// unsaved is the last complete snapshot that is not on the volume yet.
 	unsaved *Snapshot
 	// unsavedWhy is why the last try to save it failed, and saveAgain when the
@@ -55,7 +54,7 @@ type Follower struct {
 // NewFollower puts the registry that was last seen in force.
 func NewFollower(cfg FollowerConfig) *Follower {
 	f := &Follower{cfg: cfg, bucket: &bucket{entries: map[string]bucketEntry{}}}
-	if err := removeParts(cfg.File); err != nil {
+	if err := durable.Remove(cfg.File + durable.PartSuffix); err != nil {
 		cfg.Logger.Warn("what an interrupted write left on the volume stays there", "error", err)
 	}
 	last, err := load(cfg.File, cfg.Site, cfg.Scope)
@@ -76,26 +75,17 @@ func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
 	watch.Run(ctx, js, watch.Config{
 		Bucket: wire.RegistryBucket(f.cfg.Site), What: "the registry", Logger: f.cfg.Logger,
 		Begin: func(b watch.Bucket) {
-			f.cfg.Registry.live.Store(false)
-			f.newest = false
 			f.bucket = &bucket{epoch: b.Created, entries: map[string]bucketEntry{}}
 		},
 		Take:   f.take,
 		Settle: f.resolve,
-		Newest: func() {
-			f.newest = true
-			f.cfg.Registry.live.Store(f.cfg.Registry.Current().complete)
-		},
 		Tick: func(now time.Time) {
 			if !now.Before(f.saveAgain) {
 				f.save()
 			}
 		},
 		TickInterval: saveDelay,
-		End: func() {
-			f.cfg.Registry.live.Store(false)
-			f.save() // also where NATS is away: the volume may be back
-		},
+		End:          f.save, // also where NATS is away: the volume may be back
 	})
 }
 
@@ -104,7 +94,7 @@ func (f *Follower) take(e jetstream.KeyValueEntry) {
 	name, isInstrument := wire.ParseRegistryInstrumentKey(e.Key())
 	switch {
 	case e.Key() == wire.RegistryCompleteKey && e.Operation() == jetstream.KeyValuePut:
-		marker, err := wire.DecodeRegistryComplete(e.Value())
+		marker, err := wire.Decode[wire.RegistryComplete](e.Value())
 		if err != nil {
 			f.cfg.Logger.Error("the registry's marker cannot be read: nothing is removed", "error", err)
 		}
@@ -129,7 +119,7 @@ func (b *bucket) put(raw []byte) {
 
 // set notes an entry, or why it cannot be read.
 func (b *bucket) set(name string, raw []byte) {
-	entry, err := wire.DecodeInstrumentEntry(raw)
+	entry, err := wire.Decode[wire.InstrumentEntry](raw)
 	var in *Instrument
 	if err == nil && entry.Instrument != name {
 		err = fmt.Errorf("the entry under %q names instrument %q: %w", name, entry.Instrument, wire.ErrMalformed)
@@ -148,7 +138,7 @@ func (b *bucket) set(name string, raw []byte) {
 }
 
 func encoded(in *Instrument) []byte {
-	b, _ := in.entry.Encode() // it came from JSON
+	b, _ := wire.Encode(in.entry) // it came from JSON
 	return b
 }
 
@@ -167,9 +157,6 @@ func (f *Follower) resolve() {
 	f.apply(next)
 	if next.complete {
 		f.unsaved = next
-		if f.newest {
-			f.cfg.Registry.live.Store(true)
-		}
 	}
 }
 

@@ -28,7 +28,7 @@ func FuzzRegistryEntry(f *testing.F) {
 	f.Add([]byte(`{"format":1,"instrument":"a","maxObjectSize":1,"maxConnections":1,"ways":[{"protocol":"HTTP","port":1,"tls":"Server","tokens":[{"salt":"00","sha256":""}]}]}`))
 	addr := netip.MustParseAddr("192.0.2.7")
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		entry, err := wire.DecodeInstrumentEntry(raw)
+		entry, err := wire.Decode[wire.InstrumentEntry](raw)
 		if err != nil {
 			return
 		}

@@ -13,7 +13,6 @@ type Registry struct {
 	Refusals Refusals
 
 	current atomic.Pointer[Snapshot]
-	live    atomic.Bool
 }
 
 // NewRegistry returns a registry that knows nobody.
@@ -25,11 +24,6 @@ func NewRegistry() *Registry {
 
 // Current returns the snapshot in force.
 func (r *Registry) Current() *Snapshot { return r.current.Load() }
-
-// Live says whether the snapshot in force goes back to a complete registry that the
-// leader of the Site's bucket held since NATS was reached last: one from the volume, from before
-// an outage, or from a replica that is behind, may not know what was put under legal hold since.
-func (r *Registry) Live() bool { return r.live.Load() }
 
 // Lookup asks the snapshot in force, see Snapshot.Lookup.
 func (r *Registry) Lookup(protocol string, port uint16, addr netip.Addr) (*Way, bool) {

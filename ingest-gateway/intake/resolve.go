@@ -60,7 +60,6 @@ func resolve(prev *Snapshot, b *bucket, scope Scope) *Snapshot {
 		Revision: prev.Revision, epoch: prev.epoch,
 		Problems:    map[string]string{},
 		entries:     map[string]wire.InstrumentEntry{},
-		unread:      map[string]bool{},
 		instruments: map[string]*Instrument{},
 		claims:      map[place]*claims{},
 		streams:     map[uint16]*Way{},
@@ -77,7 +76,7 @@ func resolve(prev *Snapshot, b *bucket, scope Scope) *Snapshot {
 		old, known := prev.entries[name]
 		switch {
 		case e.instrument == nil:
-			next.Problems[name], next.unread[name] = e.problem, true
+			next.Problems[name] = e.problem
 			if known {
 				next.entries[name] = old
 			}

@@ -48,7 +48,7 @@ func bucketOf(t *testing.T, revision int64, count int, entries ...wire.Instrumen
 	t.Helper()
 	b := &bucket{epoch: time.Unix(1, 0), entries: map[string]bucketEntry{}, marker: wire.RegistryComplete{Revision: revision, Count: count}}
 	for _, e := range entries {
-		raw, err := e.Encode()
+		raw, err := wire.Encode(e)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ package intake
 
 import (
 	"iter"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -24,10 +23,8 @@ type Snapshot struct {
 	epoch time.Time
 	// complete: the snapshot holds nothing but the registry of Revision.
 	complete bool
-	// entries of the whole registry, those of other pools included; unread are those of which
-	// the bucket holds a later one that cannot be read.
+	// entries of the whole registry, those of other pools included.
 	entries     map[string]wire.InstrumentEntry
-	unread      map[string]bool
 	instruments map[string]*Instrument
 	// ways in force, in the order in which they were claimed.
 	ways   []*Way
@@ -35,10 +32,6 @@ type Snapshot struct {
 	// streams is the first way on each port of TCP or HTTP: the others are alike.
 	streams map[uint16]*Way
 }
-
-// Unread says whether the registry's entry of an instrument cannot be read: that of the snapshot
-// is older, and does not know of a legal hold since.
-func (s *Snapshot) Unread(instrument string) bool { return s.unread[instrument] }
 
 // place is where ways are told apart by their senders' addresses: a port of a
 // protocol and, over HTTP, the instrument that a path names.
@@ -130,12 +123,6 @@ func (s *Snapshot) Instrument(name string) *Instrument { return s.instruments[na
 
 // Instruments returns the instruments by name. Do not change the map.
 func (s *Snapshot) Instruments() map[string]*Instrument { return s.instruments }
-
-// Entries returns the registry's entries of all pools, and false where there was
-// no registry yet.
-func (s *Snapshot) Entries() ([]wire.InstrumentEntry, bool) {
-	return slices.Collect(maps.Values(s.entries)), s.Revision > 0
-}
 
 // Entry returns the registry's entry of an instrument of any pool.
 func (s *Snapshot) Entry(instrument string) (wire.InstrumentEntry, bool) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package access says who may read an instrument's data. One function answers for
-// every door: live feeds, and all that the archive is read through.
+// every endpoint: live feeds, and all that the archive is read through.
 package access
 
 import (
@@ -11,20 +11,20 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Door is a way to an instrument's data.
-type Door int
+// Endpoint is a way to an instrument's data.
+type Endpoint int
 
-// The doors' kinds. What is current goes through Live, what is kept through
+// The endpoints' kinds. What is current goes through Live, what is kept through
 // Archive.
 const (
-	Live Door = iota
+	Live Endpoint = iota
 	Archive
 )
 
 // Verdict is what a reader is answered.
 type Verdict int
 
-// The verdicts, and what a door of HTTP answers.
+// The verdicts, and what an endpoint of HTTP answers.
 const (
 	// Granted: the data.
 	Granted Verdict = iota
@@ -36,12 +36,12 @@ const (
 	Hidden
 )
 
-// Decide says whether a reader may have an instrument's data through a door. Live
-// data has no embargo: what is under embargo is not live for strangers, however
+// Decide says whether a reader may have an instrument's data through an endpoint. Live
+// data has no embargo: what is under embargo is not live for anonymous readers, however
 // public it will be. ObservedAt is when the data was observed, otherwise received;
 // the zero time asks for the instrument as such. Entry is nil for instruments that
 // declare nothing.
-func Decide(door Door, reader Reader, instrument string, entry *wire.AccessEntry, observedAt, now time.Time) Verdict {
+func Decide(endpoint Endpoint, reader Reader, instrument string, entry *wire.AccessEntry, observedAt, now time.Time) Verdict {
 	access := entry.InForce()
 	named := reader.Named(instrument, entry)
 	embargo := access.Embargo()
@@ -49,7 +49,7 @@ func Decide(door Door, reader Reader, instrument string, entry *wire.AccessEntry
 		return Hidden
 	}
 	level := access.Archive
-	if door == Live {
+	if endpoint == Live {
 		level = access.Live
 	}
 	switch {

@@ -18,31 +18,31 @@ func TestDecide(t *testing.T) {
 	embargo := &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, EmbargoMillis: (24 * time.Hour).Milliseconds(), Readers: []string{"uni"}}
 	unknown := &wire.AccessEntry{Live: "Friends", Archive: ""}
 	analysis := &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, Readers: []string{"consumer:analysis", "uni"}}
-	stranger, uni, other := Reader{}, SiteReader("uni"), SiteReader("other")
+	anonymous, uni, other := Reader{}, SiteReader("uni"), SiteReader("other")
 	selects := map[string]bool{"mag": true}
 	for _, c := range []struct {
-		name   string
-		door   Door
-		reader Reader
-		entry  *wire.AccessEntry
-		at     time.Time
-		want   Verdict
+		name     string
+		endpoint Endpoint
+		reader   Reader
+		entry    *wire.AccessEntry
+		at       time.Time
+		want     Verdict
 	}{
-		{"public for a stranger", Live, stranger, public, fresh, Granted},
-		{"nothing declared, a stranger", Archive, stranger, nil, old, NeedsReader},
+		{"public for an anonymous reader", Live, anonymous, public, fresh, Granted},
+		{"nothing declared, an anonymous reader", Archive, anonymous, nil, old, NeedsReader},
 		{"nothing declared, a reader", Archive, other, nil, old, Granted},
-		{"restricted, a stranger", Live, stranger, split, fresh, NeedsReader},
+		{"restricted, an anonymous reader", Live, anonymous, split, fresh, NeedsReader},
 		{"restricted, another reader", Live, other, split, fresh, Forbidden},
 		{"restricted, its reader", Live, uni, split, fresh, Granted},
-		{"its archive is public", Archive, stranger, split, fresh, Granted},
-		{"under embargo, a stranger", Archive, stranger, embargo, fresh, Hidden},
+		{"its archive is public", Archive, anonymous, split, fresh, Granted},
+		{"under embargo, an anonymous reader", Archive, anonymous, embargo, fresh, Hidden},
 		{"under embargo, live", Live, other, embargo, fresh, Hidden},
 		{"under embargo, its reader", Live, uni, embargo, fresh, Granted},
-		{"embargo over", Archive, stranger, embargo, old, Granted},
-		{"the last moment of an embargo", Archive, stranger, embargo, now.Add(-24*time.Hour + 1), Hidden},
-		{"the instrument as such", Archive, stranger, embargo, time.Time{}, Granted},
+		{"embargo over", Archive, anonymous, embargo, old, Granted},
+		{"the last moment of an embargo", Archive, anonymous, embargo, now.Add(-24*time.Hour + 1), Hidden},
+		{"the instrument as such", Archive, anonymous, embargo, time.Time{}, Granted},
 		{"unknown word", Live, other, unknown, fresh, Forbidden},
-		{"unknown word, a stranger", Live, stranger, unknown, fresh, NeedsReader},
+		{"unknown word, an anonymous reader", Live, anonymous, unknown, fresh, NeedsReader},
 		{"its archive is public, a consumer of its name", Archive, Consumer("uni", selects), split, fresh, Granted},
 		{"a consumer of its name is another identity, live", Live, Consumer("uni", selects), split, fresh, Forbidden},
 		{"a consumer of its name, restricted", Archive, Consumer("uni", selects), analysis, fresh, Forbidden},
@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 		{"public, one that does not", Archive, Consumer("other", nil), public, old, Granted},
 		{"no word", Archive, other, unknown, fresh, Forbidden},
 	} {
-		if got := Decide(c.door, c.reader, "mag", c.entry, c.at, now); got != c.want {
+		if got := Decide(c.endpoint, c.reader, "mag", c.entry, c.at, now); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}

@@ -186,7 +186,7 @@ func (c *Catalog) take(e jetstream.KeyValueEntry) {
 		}
 		c.next = next
 	case e.Key() == wire.IndexListedKey:
-		at, err := wire.DecodeStreamCursor(e.Value())
+		at, err := wire.Decode[wire.StreamCursor](e.Value())
 		if err != nil {
 			c.cfg.Log.Error("the index of the archive cannot be read: what was known of it stays in force", "entry", e.Key(), "error", err)
 			return
@@ -195,7 +195,7 @@ func (c *Catalog) take(e jetstream.KeyValueEntry) {
 	case removed:
 		delete(c.next.entries, e.Key())
 	default:
-		entry, err := wire.DecodeIndexEntry(e.Value())
+		entry, err := wire.Decode[wire.IndexEntry](e.Value())
 		if err != nil {
 			c.cfg.Log.Error("an entry of the index cannot be read: what was known of it stays in force", "entry", e.Key(), "error", err)
 			if was, known := c.index.entries[e.Key()]; known {
@@ -265,7 +265,7 @@ func (c *Catalog) isReady() { c.readyOnce.Do(func() { close(c.ready) }) }
 
 // hear takes one notice.
 func (c *Catalog) hear(epoch string, m stream.Message) {
-	n, err := wire.DecodeNotice(m.Data)
+	n, err := wire.Decode[wire.Notice](m.Data)
 	if err == nil && (n.Site != c.cfg.Site || m.Subject != n.Subject()) {
 		err = fmt.Errorf("it speaks of instrument %q of site %q: %w", n.Instrument, n.Site, wire.ErrMalformed)
 	}

@@ -165,7 +165,7 @@ func (l *lab) root(instrument string) {
 func (l *lab) flush() {
 	l.Helper()
 	for instrument, b := range l.books {
-		value, err := b.entry.Encode()
+		value, err := wire.Encode(b.entry)
 		if err != nil {
 			l.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func (l *lab) flush() {
 			l.Fatal(err)
 		}
 	}
-	value, err := wire.StreamCursor{Epoch: l.Epoch, Next: l.Next}.Encode()
+	value, err := wire.Encode(wire.StreamCursor{Epoch: l.Epoch, Next: l.Next})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -209,16 +209,16 @@ func (l *lab) ready(c *Catalog) {
 		if err != nil {
 			return false
 		}
-		listed, err := wire.DecodeStreamCursor(state.Value())
+		listed, err := wire.Decode[wire.StreamCursor](state.Value())
 		if err != nil || c.index.listed != listed || c.overlay.epoch != l.Epoch || c.overlay.next < l.Next {
 			return false
 		}
 		for instrument, b := range l.books {
-			value, err := b.entry.Encode()
+			value, err := wire.Encode(b.entry)
 			if err != nil {
 				return false
 			}
-			known, err := c.index.entries[instrument].Encode()
+			known, err := wire.Encode(c.index.entries[instrument])
 			if err != nil || !bytes.Equal(value, known) {
 				return false
 			}

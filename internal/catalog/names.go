@@ -30,7 +30,7 @@ func Names(js jetstream.JetStream, site string) tree.Names {
 		if err != nil {
 			return wire.NameClaim{}, false, fmt.Errorf("names of site %s: %w", site, err)
 		}
-		claim, err := wire.DecodeNameClaim(e.Value())
+		claim, err := wire.Decode[wire.NameClaim](e.Value())
 		return claim, err == nil, err
 	}
 }

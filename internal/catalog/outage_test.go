@@ -24,7 +24,7 @@ func TestIndexNotComplete(t *testing.T) {
 	l := newLab(t)
 	l.Announce(camera, object(noon, "a.jpg"))
 	l.part(camera, object(noon, "a.jpg"))
-	value, err := l.book(camera).entry.Encode()
+	value, err := wire.Encode(l.book(camera).entry)
 	if err != nil {
 		t.Fatal(err)
 	}

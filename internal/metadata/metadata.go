@@ -85,7 +85,7 @@ func (d *Descriptions) take(e jetstream.KeyValueEntry) {
 		d.next[instrument] = slices.DeleteFunc(slices.Clone(all), func(one wire.Description) bool { return one.EntryKey() == e.Key() })
 		return
 	}
-	is, err := wire.DecodeDescription(e.Value())
+	is, err := wire.Decode[wire.Description](e.Value())
 	if err != nil || is.EntryKey() != e.Key() {
 		d.cfg.Log.Warn("a description of an instrument cannot be read, and is passed over", "entry", e.Key(), "error", err)
 		return

@@ -47,7 +47,7 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := wire.DescriptionOf("thule", wire.InstrumentEntry{Instrument: instrument, Generation: generation}, from)
-		data, err := d.Encode()
+		data, err := wire.Encode(d)
 		if err == nil {
 			_, err = kv.Put(t.Context(), d.EntryKey(), data)
 		}

@@ -28,8 +28,8 @@ func Read() Policy {
 	}}
 }
 
-// Gateway allows what ingest gateways do in a bucket: to store objects and packs, and to delete what is no part of the
-// archive. It allows no manifest, record of a change, ledger or gap to be written, and no object to be deleted. S3 has no
+// Gateway allows what ingest gateways do in a bucket: to store objects and packs, to read them and the manifests that list
+// them, and to delete what is no part of the archive. It allows no manifest, record of a change, ledger or gap to be written, and no object to be deleted. S3 has no
 // right to create alone: an object can be overwritten, which the digests in notices and manifests tell.
 func Gateway(bucket string) Policy {
 	in := func(prefixes ...string) []string {
@@ -41,7 +41,8 @@ func Gateway(bucket string) Policy {
 	}
 	return Policy{"substorm-gateway-" + bucket, []Statement{
 		{"Allow", []string{"s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"}, []string{"arn:aws:s3:::" + bucket}},
-		{"Allow", []string{"s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"}, in("o/", "packs/", "staging/", "quarantine/")},
+		{"Allow", []string{"s3:GetObject"}, in("o/", "packs/", "staging/", "quarantine/", "manifest/")},
+		{"Allow", []string{"s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"}, in("o/", "packs/", "staging/", "quarantine/")},
 		{"Allow", []string{"s3:DeleteObject"}, in("staging/", "quarantine/")},
 	}}
 }

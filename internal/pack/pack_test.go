@@ -33,7 +33,7 @@ const goldenFile = "testdata/v1/pack.tar"
 var sampleTime = time.Date(2026, 11, 21, 23, 59, 58, 987654321, time.UTC)
 
 func notice(instrument, body string, at time.Time) wire.Notice {
-	return wire.Notice{Format: wire.Format, Site: "thule", Instrument: instrument, Record: wire.Record{
+	return wire.Notice{Site: "thule", Instrument: instrument, Record: wire.Record{
 		Size: int64(len(body)), Digest: sha256.Sum256([]byte(body)), MediaType: "text/plain", State: wire.StateCurrent,
 		ReceivedAt: at, TimeSource: wire.TimeSourceReceived, Completeness: wire.CompletenessVerified,
 		Source: "[2001:db8::7]:40001", Gateway: "gateway-0", Incarnation: "01k9zqv7r3",

@@ -16,11 +16,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-type encoder interface{ Encode() ([]byte, error) }
-
-func put(t *testing.T, kv jetstream.KeyValue, key string, record encoder) {
+func put(t *testing.T, kv jetstream.KeyValue, key string, record any) {
 	t.Helper()
-	b, err := record.Encode()
+	b, err := wire.Encode(record)
 	if err == nil {
 		_, err = kv.Put(t.Context(), key, b)
 	}
@@ -156,9 +154,9 @@ func TestLiveOnReplicaBehind(t *testing.T) {
 // nobody is told that it is the registry's word.
 func TestUnread(t *testing.T) {
 	b := newBucket(time.Now())
-	take := func(key string, record encoder) {
+	take := func(key string, record any) {
 		t.Helper()
-		value, err := record.Encode()
+		value, err := wire.Encode(record)
 		if err != nil {
 			t.Fatal(err)
 		}

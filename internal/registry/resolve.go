@@ -35,19 +35,19 @@ func newBucket(epoch time.Time) *bucket {
 	return &bucket{
 		epoch: epoch,
 		feeds: kind[wire.FeedEntry]{
-			parse: wire.ParseRegistryFeedKey, decode: wire.DecodeFeedEntry,
+			parse: wire.ParseRegistryFeedKey, decode: wire.Decode[wire.FeedEntry],
 			head: func(e wire.FeedEntry) (string, int64) { return e.Feed, e.Revision },
 		},
 		consumers: kind[wire.ConsumerEntry]{
-			parse: wire.ParseRegistryConsumerKey, decode: wire.DecodeConsumerEntry,
+			parse: wire.ParseRegistryConsumerKey, decode: wire.Decode[wire.ConsumerEntry],
 			head: func(e wire.ConsumerEntry) (string, int64) { return e.Consumer, e.Revision },
 		},
 		readers: kind[wire.ReaderEntry]{
-			parse: wire.ParseRegistryReaderKey, decode: wire.DecodeReaderEntry,
+			parse: wire.ParseRegistryReaderKey, decode: wire.Decode[wire.ReaderEntry],
 			head: func(e wire.ReaderEntry) (string, int64) { return e.Reader, e.Revision },
 		},
 		instruments: kind[wire.InstrumentEntry]{
-			parse: wire.ParseRegistryInstrumentKey, decode: wire.DecodeInstrumentEntry,
+			parse: wire.ParseRegistryInstrumentKey, decode: wire.Decode[wire.InstrumentEntry],
 			head: func(e wire.InstrumentEntry) (string, int64) { return e.Instrument, e.Revision },
 		},
 	}
@@ -58,7 +58,7 @@ func (b *bucket) take(key string, value []byte, put bool) {
 	if key == wire.RegistryCompleteKey {
 		b.marker = wire.RegistryComplete{}
 		if put {
-			b.marker, _ = wire.DecodeRegistryComplete(value) // one that cannot be read says nothing
+			b.marker, _ = wire.Decode[wire.RegistryComplete](value) // one that cannot be read says nothing
 		}
 		return
 	}

@@ -86,7 +86,7 @@ func tryLease(ctx context.Context, kv jetstream.KeyValue, key string, holder wir
 		return nil, wait, nil // held, or nobody knows
 	}
 	holder.Since = time.Now().UTC()
-	value, err := holder.Encode()
+	value, err := wire.Encode(holder)
 	if err != nil {
 		return nil, 0, fmt.Errorf("acquire lease %s: %w", key, err)
 	}

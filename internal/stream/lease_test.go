@@ -63,7 +63,7 @@ func TestLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := wire.DecodeLease(entry.Value()); err != nil || l.Holder != "a" || l.Incarnation != "a-1" || l.Since.IsZero() {
+	if l, err := wire.Decode[wire.Lease](entry.Value()); err != nil || l.Holder != "a" || l.Incarnation != "a-1" || l.Since.IsZero() {
 		t.Errorf("the lease says %+v, %v", l, err)
 	}
 	// As long as it is renewed nobody else gets it, however long that lasts.

@@ -13,7 +13,7 @@ import (
 // NoticeMessage makes the message of a notice, a CloudEvent whose source is the
 // gateway that publishes it.
 func NoticeMessage(n wire.Notice, gateway string) (*nats.Msg, error) {
-	data, err := n.Encode()
+	data, err := wire.Encode(n)
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,8 @@ func Path(t testing.TB, name string) string {
 // built has the path of each program that was asked for: real servers by their name, our own programs by their folder.
 var built sync.Map
 
-// path is Path without a test. hack/parts is another program: it knows where the programs
-// lie, and how they are built.
+// path is Path without a test. hack/parts, a program of the module hack, knows where the
+// programs lie and how they are built.
 func path(name string) (string, error) {
 	if known, ok := built.Load(name); ok {
 		return known.(string), nil
@@ -34,8 +34,8 @@ func path(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	parts := exec.Command("go", "run", "./hack/parts", "path", name)
-	parts.Dir, parts.Stderr = folder, os.Stderr
+	parts := exec.Command("go", "run", "./parts", "path", name)
+	parts.Dir, parts.Stderr = filepath.Join(folder, "hack"), os.Stderr // there also without go.work
 	out, err := parts.Output()
 	if err != nil {
 		return "", fmt.Errorf("go run ./hack/parts path %s: %w", name, err)
@@ -45,7 +45,9 @@ func path(name string) (string, error) {
 	return file, nil
 }
 
-// checkout returns the folder of this module's sources.
+// Checkout returns the folder of this module's sources.
+func Checkout() (string, error) { return checkout() }
+
 var checkout = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/substorm/substorm").Output()
 	if err != nil {

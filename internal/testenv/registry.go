@@ -58,9 +58,9 @@ func (r Registry) declare(t testing.TB, js jetstream.JetStream, site string) {
 	for _, key := range keys {
 		gone[key] = true
 	}
-	put := func(key string, record interface{ Encode() ([]byte, error) }) {
+	put := func(key string, record any) {
 		delete(gone, key)
-		value, err := record.Encode()
+		value, err := wire.Encode(record)
 		if err == nil {
 			err = persist(ctx, func(ctx context.Context) error { _, err := kv.Put(ctx, key, value); return err })
 		}

@@ -30,7 +30,7 @@ func Find(ctx context.Context, store objectstore.Store, names Names, site, path 
 			return wire.Notice{}, err
 		}
 		if found {
-			return wire.Notice{Format: wire.Format, Site: site, Instrument: c.Instrument, Record: r}, nil
+			return wire.Notice{Site: site, Instrument: c.Instrument, Record: r}, nil
 		}
 	}
 	return wire.Notice{}, fmt.Errorf("%q: %w", path, ErrNoPath)

@@ -72,7 +72,7 @@ func following(ctx context.Context, store objectstore.Store, site string, l wire
 				}
 				heap.Pop(&first)
 			}
-			heap.Push(&first, wire.Notice{Format: wire.Format, Site: site, Instrument: instrument, Record: r})
+			heap.Push(&first, wire.Notice{Site: site, Instrument: instrument, Record: r})
 		}
 	}
 	slices.SortFunc(first, func(a, b wire.Notice) int { return wire.ByReceipt(&a.Record, &b.Record) })

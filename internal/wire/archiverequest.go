@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -29,7 +28,6 @@ const MaxReason = 500
 // changes nothing by itself: what is published, as a Notice, is what the archivist
 // decided.
 type ArchiveRequest struct {
-	Format     int    `json:"format"`
 	Site       string `json:"site"`
 	Instrument string `json:"instrument"`
 	// Run names one run of a command: all its decisions are published on one subject.
@@ -54,7 +52,6 @@ const (
 
 // ArchiveDecision says what the archivist decided about an ArchiveRequest.
 type ArchiveDecision struct {
-	Format     int            `json:"format"`
 	Site       string         `json:"site"`
 	Instrument string         `json:"instrument"`
 	Run        string         `json:"run"`
@@ -100,27 +97,16 @@ func CheckReason(text string) error {
 // MessageID is the request's Nats-Msg-Id.
 func (r ArchiveRequest) MessageID() string { return r.Run + "/" + string(r.Action) + "/" + r.ID }
 
-// Encode writes the request as JSON.
-func (r ArchiveRequest) Encode() ([]byte, error) {
-	r.Format = Format
-	return json.Marshal(r)
-}
-
-// DecodeArchiveRequest reads a request. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeArchiveRequest(data []byte) (ArchiveRequest, error) {
-	r, err := decode(data, func(r ArchiveRequest) int { return r.Format })
-	if err != nil {
-		return ArchiveRequest{}, err
-	}
+func (r *ArchiveRequest) check() error {
 	if r.Site == "" || r.Instrument == "" || r.ID == "" || r.ReceivedAt.IsZero() {
-		return ArchiveRequest{}, fmt.Errorf("request of %q lacks site, instrument, id or receivedAt: %w", r.ID, ErrMalformed)
+		return fmt.Errorf("request of %q lacks site, instrument, id or receivedAt: %w", r.ID, ErrMalformed)
 	}
 	for _, err := range []error{CheckRun(r.Run), checkAction(r.Action), CheckReason(r.Reason), CheckReason(r.By)} {
 		if err != nil {
-			return ArchiveRequest{}, fmt.Errorf("request of %q: %w", r.ID, err)
+			return fmt.Errorf("request of %q: %w", r.ID, err)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // MessageID is the decision's Nats-Msg-Id.
@@ -128,27 +114,16 @@ func (d ArchiveDecision) MessageID() string {
 	return "decision/" + d.Run + "/" + string(d.Action) + "/" + d.ID
 }
 
-// Encode writes the decision as JSON.
-func (d ArchiveDecision) Encode() ([]byte, error) {
-	d.Format = Format
-	return json.Marshal(d)
-}
-
-// DecodeArchiveDecision reads a decision. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeArchiveDecision(data []byte) (ArchiveDecision, error) {
-	d, err := decode(data, func(d ArchiveDecision) int { return d.Format })
-	if err != nil {
-		return ArchiveDecision{}, err
-	}
+func (d *ArchiveDecision) check() error {
 	if d.Site == "" || d.Instrument == "" || d.ID == "" || d.Result != DecisionDone && d.Result != DecisionRefused {
-		return ArchiveDecision{}, fmt.Errorf("decision on %q lacks site, instrument, id or result: %w", d.ID, ErrMalformed)
+		return fmt.Errorf("decision on %q lacks site, instrument, id or result: %w", d.ID, ErrMalformed)
 	}
 	for _, err := range []error{CheckRun(d.Run), checkAction(d.Action)} {
 		if err != nil {
-			return ArchiveDecision{}, fmt.Errorf("decision on %q: %w", d.ID, err)
+			return fmt.Errorf("decision on %q: %w", d.ID, err)
 		}
 	}
-	return d, nil
+	return nil
 }
 
 // IsDecided says whether a notice that takes an object back comes from the archivist, by

@@ -23,21 +23,21 @@ func TestArchiveRequestIsChecked(t *testing.T) {
 	} {
 		r := sampleArchiveRequest()
 		change(&r)
-		data, err := r.Encode()
+		data, err := Encode(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := DecodeArchiveRequest(data); !errors.Is(err, ErrMalformed) {
+		if got, err := Decode[ArchiveRequest](data); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: got %+v, %v; want ErrMalformed", name, got, err)
 		}
 	}
 	d := sampleDecision()
 	d.Result = "Perhaps"
-	data, err := d.Encode()
+	data, err := Encode(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := DecodeArchiveDecision(data); !errors.Is(err, ErrMalformed) {
+	if got, err := Decode[ArchiveDecision](data); !errors.Is(err, ErrMalformed) {
 		t.Errorf("got %+v, %v; want ErrMalformed", got, err)
 	}
 }

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"time"
 )
 
@@ -12,7 +11,6 @@ func ClosingCursorKey(kind DayKind) string { return "closing." + string(kind) }
 
 // ClosingCursor says which changes of a bucket are in closed days.
 type ClosingCursor struct {
-	Format int `json:"format"`
 	// Epoch names the bucket's stream, and Revision is the last change that was seen.
 	Epoch    string `json:"epoch"`
 	Revision uint64 `json:"revision"`
@@ -20,23 +18,11 @@ type ClosingCursor struct {
 	Open []Day `json:"open,omitempty"`
 }
 
-// Encode writes the cursor as JSON.
-func (c ClosingCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeClosingCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeClosingCursor(data []byte) (ClosingCursor, error) {
-	return decode(data, func(c ClosingCursor) int { return c.Format })
-}
-
 // LedgerStatusKey is where the lease holder reports how far the ledger is closed.
 const LedgerStatusKey = "ledger"
 
 // LedgerStatus says how far a Site's ledger is closed.
 type LedgerStatus struct {
-	Format     int       `json:"format"`
 	ReportedAt time.Time `json:"reportedAt"`
 	// ClosedTo is the last day of those that are closed without one between that is
 	// not; empty where none is.
@@ -51,14 +37,3 @@ type LedgerStatus struct {
 
 // MaxReopened bounds the days that a LedgerStatus names.
 const MaxReopened = 16
-
-// Encode writes the report as JSON.
-func (s LedgerStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeLedgerStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeLedgerStatus(data []byte) (LedgerStatus, error) {
-	return decode(data, func(s LedgerStatus) int { return s.Format })
-}

@@ -3,14 +3,12 @@
 package wire
 
 import (
-	"encoding/json"
 	"time"
 )
 
 // ConditionChange is published on HealthSubject when a condition of a resource
 // came or changed its status or reason (ce-type TypeCondition).
 type ConditionChange struct {
-	Format    int    `json:"format"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -26,15 +24,4 @@ type ConditionChange struct {
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
 	At      time.Time `json:"at"`
-}
-
-// Encode writes the change as JSON.
-func (c ConditionChange) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeConditionChange reads a change. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeConditionChange(data []byte) (ConditionChange, error) {
-	return decode(data, func(c ConditionChange) int { return c.Format })
 }

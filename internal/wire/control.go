@@ -56,8 +56,7 @@ func (s *Span) UnmarshalText(text []byte) error {
 // Heartbeat is what a sender says of itself. The answer, a HeartbeatAnswer,
 // stands in the order of the receipts.
 type Heartbeat struct {
-	Format int    `json:"format"`
-	Type   string `json:"type"`
+	Type string `json:"type"`
 	// Sender tells the senders of an instrument apart: at most MaxSender bytes of
 	// ASCII, without spaces. Without it its address does.
 	Sender string `json:"sender,omitempty"`
@@ -90,8 +89,8 @@ type Heartbeat struct {
 
 // Frame writes the heartbeat as a control frame, prefix included.
 func (h Heartbeat) Frame() ([]byte, error) {
-	h.Format, h.Type = Format, ControlHeartbeat
-	body, err := json.Marshal(h)
+	h.Type = ControlHeartbeat
+	body, err := Encode(h)
 	if err != nil {
 		return nil, err
 	}
@@ -123,19 +122,14 @@ func ControlType(body []byte) (string, error) {
 	return head.Type, nil
 }
 
-// DecodeHeartbeat reads the body of a control frame. Errors: ErrMalformed,
-// ErrNewerFormat.
-func DecodeHeartbeat(body []byte) (Heartbeat, error) {
-	h, err := decode(body, func(h Heartbeat) int { return h.Format })
+func (h *Heartbeat) check() error {
 	switch {
-	case err != nil:
-		return Heartbeat{}, err
 	case h.Type != ControlHeartbeat || h.SentAt.IsZero() || h.QueueObjects < 0 || h.QueueBytes < 0 || h.Sent < 0 || h.SetAside < 0,
 		h.RoundTrip != nil && *h.RoundTrip < 0, len(h.Sender) > MaxSender || strings.ContainsFunc(h.Sender, notPrintable),
 		!h.Sampling.valid(), !h.Path.valid():
-		return Heartbeat{}, fmt.Errorf("heartbeat %.200q: %w", body, ErrMalformed)
+		return fmt.Errorf("heartbeat of sender %.100q at %v: %w", h.Sender, h.SentAt, ErrMalformed)
 	}
-	return h, nil
+	return nil
 }
 
 func notPrintable(r rune) bool { return r <= ' ' || r > '~' }

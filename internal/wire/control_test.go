@@ -69,11 +69,11 @@ func TestNoHeartbeat(t *testing.T) {
 		if bad == body {
 			t.Fatalf("%s: nothing was replaced", name)
 		}
-		if h, err := DecodeHeartbeat([]byte(bad)); !errors.Is(err, ErrMalformed) {
+		if h, err := Decode[Heartbeat]([]byte(bad)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %+v, %v", name, h, err)
 		}
 	}
-	if _, err := DecodeHeartbeat([]byte(strings.Replace(body, `"format":1`, `"format":2`, 1))); !errors.Is(err, ErrNewerFormat) {
+	if _, err := Decode[Heartbeat]([]byte(strings.Replace(body, `"format":1`, `"format":2`, 1))); !errors.Is(err, ErrNewerFormat) {
 		t.Errorf("newer: %v", err)
 	}
 	for _, line := range []string{"", "heartbeat", "heartbeat received=2026-11-21T23:59:58Z", "heartbeat received=2026-11-21T23:59:58Z answered=yesterday",

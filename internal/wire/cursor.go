@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"time"
 )
 
@@ -25,7 +24,6 @@ const RefillCursorKey = "refill"
 // and made again lost what it held: the archivist announces it anew, from the
 // manifests.
 type RefillCursor struct {
-	Format int `json:"format"`
 	// Epoch of the stream.
 	Epoch string `json:"epoch"`
 	// Done: it holds, or held, all that is to be announced anew.
@@ -45,20 +43,8 @@ type RefillCursor struct {
 	Announced uint64 `json:"announced,omitempty"`
 }
 
-// Encode writes the cursor as JSON.
-func (c RefillCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeRefillCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeRefillCursor(data []byte) (RefillCursor, error) {
-	return decode(data, func(c RefillCursor) int { return c.Format })
-}
-
 // StreamCursor says how far a stream is archived.
 type StreamCursor struct {
-	Format int `json:"format"`
 	// Epoch of the stream that Next belongs to.
 	Epoch string `json:"epoch"`
 	// Next is the first stream sequence that is not archived.
@@ -68,20 +54,8 @@ type StreamCursor struct {
 	Undecided uint64 `json:"undecided,omitempty"`
 }
 
-// Encode writes the cursor as JSON.
-func (c StreamCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeStreamCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeStreamCursor(data []byte) (StreamCursor, error) {
-	return decode(data, func(c StreamCursor) int { return c.Format })
-}
-
 // SweepCursor says what was compared with the manifests.
 type SweepCursor struct {
-	Format int `json:"format"`
 	// Whole is when the last comparison of the whole bucket began, and Recent
 	// when the last one of recent days did.
 	Whole  time.Time `json:"whole"`
@@ -91,34 +65,11 @@ type SweepCursor struct {
 	Epoch string `json:"epoch,omitempty"`
 }
 
-// Encode writes the cursor as JSON.
-func (c SweepCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeSweepCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeSweepCursor(data []byte) (SweepCursor, error) {
-	return decode(data, func(c SweepCursor) int { return c.Format })
-}
-
 // CompactCursor says which closed days need no more work.
 type CompactCursor struct {
-	Format int `json:"format"`
 	// Through is the last day of those that are compacted, and free of what that
 	// replaced.
 	Through Day `json:"through"`
-}
-
-// Encode writes the cursor as JSON.
-func (c CompactCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeCompactCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeCompactCursor(data []byte) (CompactCursor, error) {
-	return decode(data, func(c CompactCursor) int { return c.Format })
 }
 
 // SegmentCursorKey is the key of a channel's SegmentCursor.
@@ -130,7 +81,6 @@ func SegmentCursorKey(instrument, channel string) string {
 // written before a segment (Planned set) and after its notice (Planned empty),
 // so that a cut repeated after a kill is the same object.
 type SegmentCursor struct {
-	Format int `json:"format"`
 	// Epoch of the stream that Next belongs to.
 	Epoch string `json:"epoch"`
 	// Next is the first stream sequence not yet in an announced segment.
@@ -158,15 +108,4 @@ type Published struct {
 	Above []uint64 `json:"above,omitempty"`
 	// At is when the stream took the newest of them.
 	At time.Time `json:"at,omitzero"`
-}
-
-// Encode writes the cursor as JSON.
-func (c SegmentCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeSegmentCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeSegmentCursor(data []byte) (SegmentCursor, error) {
-	return decode(data, func(c SegmentCursor) int { return c.Format })
 }

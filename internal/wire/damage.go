@@ -5,7 +5,6 @@ package wire
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,7 +45,6 @@ func ParseDamageKey(key string) (instrument string, ok bool) {
 
 // Damage says that the bytes of an object are not those that were received.
 type Damage struct {
-	Format     int    `json:"format"`
 	Instrument string `json:"instrument"`
 	// Day of receipt: whose manifest lists it.
 	Day    Day    `json:"day"`
@@ -66,25 +64,14 @@ type Damage struct {
 	RepairedAt *time.Time `json:"repairedAt,omitempty"`
 }
 
-// Encode writes the damage as JSON.
-func (d Damage) Encode() ([]byte, error) {
-	d.Format = Format
-	return json.Marshal(d)
-}
-
-// DecodeDamage reads a damage. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeDamage(data []byte) (Damage, error) {
-	d, err := decode(data, func(d Damage) int { return d.Format })
-	if err != nil {
-		return Damage{}, err
-	}
+func (d *Damage) check() error {
 	if d.Instrument == "" || d.ID == "" || d.Key == "" || d.Cause == "" {
-		return Damage{}, fmt.Errorf("damage of %q lacks instrument, id, key or cause: %w", d.ID, ErrMalformed)
+		return fmt.Errorf("damage of %q lacks instrument, id, key or cause: %w", d.ID, ErrMalformed)
 	}
 	if _, err := ParseDay(string(d.Day)); err != nil {
-		return Damage{}, fmt.Errorf("damage of %q: %w", d.ID, err)
+		return fmt.Errorf("damage of %q: %w", d.ID, err)
 	}
-	return d, nil
+	return nil
 }
 
 // DamageOf says that an object is damaged.

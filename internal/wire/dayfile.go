@@ -151,7 +151,7 @@ func readDayFile(lines *json.Decoder) (DayFile, error) {
 	}
 	var f DayFile
 	var err error
-	if f.Header, err = decode(first, func(h DayFileHeader) int { return h.Format }); err != nil {
+	if f.Header, err = Decode[DayFileHeader](first); err != nil {
 		return DayFile{}, err
 	}
 	for {

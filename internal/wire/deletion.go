@@ -130,7 +130,7 @@ func readDeletions(lines *json.Decoder) (d Deletions, err error) {
 	if err := lines.Decode(&first); err != nil {
 		return d, fmt.Errorf("deletion record: it has no header: %w: %v", ErrMalformed, err)
 	}
-	if d.Header, err = decode(first, func(h DeletionHeader) int { return h.Format }); err != nil {
+	if d.Header, err = Decode[DeletionHeader](first); err != nil {
 		return d, err
 	}
 	for {

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -59,7 +58,6 @@ func ParseDeliveryCursorKey(key string) (string, bool) {
 // have come, and which gap records it was sent: so that there is one record for each
 // gap, whichever feed server watches.
 type DeliveryCursor struct {
-	Format int `json:"format"`
 	// UID of the FeedConsumer that this is about.
 	UID string `json:"uid"`
 	// Places by stream.
@@ -98,17 +96,6 @@ type DeliveryPlace struct {
 	Waiting uint64 `json:"waiting,omitempty"`
 }
 
-// Encode writes the cursor as JSON.
-func (c DeliveryCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeDeliveryCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeDeliveryCursor(data []byte) (DeliveryCursor, error) {
-	return decode(data, func(c DeliveryCursor) int { return c.Format })
-}
-
 // FilledCursorKey is the key of the FilledCursor of the consumers of a DeliveryLease.
 func FilledCursorKey(lease string) string {
 	return filledCursor + strings.TrimPrefix(lease, "delivery.")
@@ -125,7 +112,6 @@ const (
 // have acknowledged since their DeliveryCursor was written: of all consumers that a
 // lease is about, so that one write is enough however many they are.
 type FilledCursor struct {
-	Format int `json:"format"`
 	// Places by consumer.
 	Places map[string]FilledPlace `json:"places,omitempty"`
 }
@@ -142,17 +128,6 @@ type FilledPlace struct {
 	// Last is the last sequence that its stream had: one that has less was emptied, as
 	// one in memory is when all of its servers start anew.
 	Last uint64 `json:"last,omitempty"`
-}
-
-// Encode writes the cursor as JSON.
-func (c FilledCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeFilledCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeFilledCursor(data []byte) (FilledCursor, error) {
-	return decode(data, func(c FilledCursor) int { return c.Format })
 }
 
 // GapID is the ce-id and Nats-Msg-Id of a gap record that a durable consumer is

@@ -4,7 +4,6 @@ package wire
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"time"
@@ -20,7 +19,6 @@ func DescriptionSitePrefix(site string) string { return "metadata/" + site + "/"
 // Description is what an Instrument said of its data from a time on, until the next
 // one of the instrument. Nothing of how it sends is in it, and nothing secret.
 type Description struct {
-	Format     int    `json:"format"`
 	Site       string `json:"site"`
 	Instrument string `json:"instrument"`
 	// UID and Generation of the Instrument.
@@ -42,7 +40,7 @@ type Description struct {
 // DescriptionOf returns what an entry of the registry says of the data, from a time on.
 func DescriptionOf(site string, e InstrumentEntry, from time.Time) Description {
 	return Description{
-		Format: Format, Site: site, Instrument: e.Instrument, UID: e.UID, Generation: e.Generation, From: from.UTC().Truncate(time.Millisecond),
+		Site: site, Instrument: e.Instrument, UID: e.UID, Generation: e.Generation, From: from.UTC().Truncate(time.Millisecond),
 		Station: e.Station, CadenceMillis: e.CadenceMillis, MediaType: e.MediaType, About: e.About, Rights: e.Rights, Channels: e.Channels,
 	}
 }
@@ -51,8 +49,7 @@ func DescriptionOf(site string, e InstrumentEntry, from time.Time) Description {
 // From alone say the same.
 func (d Description) Says() (Digest, error) {
 	d.Generation, d.From = 0, time.Time{}
-	d.Format = Format
-	data, err := json.Marshal(d)
+	data, err := Encode(d)
 	return Digest(sha256.Sum256(data)), err
 }
 
@@ -79,20 +76,9 @@ func DescriptionEntryKey(key string) (string, error) {
 	return m[2] + "." + m[3], nil
 }
 
-// Encode writes the description as JSON.
-func (d Description) Encode() ([]byte, error) {
-	d.Format = Format
-	return json.Marshal(d)
-}
-
-// DecodeDescription reads a description. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeDescription(data []byte) (Description, error) {
-	d, err := decode(data, func(d Description) int { return d.Format })
-	if err == nil && (d.Site == "" || d.Instrument == "" || d.From.IsZero()) {
-		err = fmt.Errorf("description %.200q lacks site, instrument or from: %w", data, ErrMalformed)
+func (d *Description) check() error {
+	if d.Site == "" || d.Instrument == "" || d.From.IsZero() {
+		return fmt.Errorf("description of %.100q lacks site, instrument or from: %w", d.Instrument, ErrMalformed)
 	}
-	if err != nil {
-		return Description{}, err
-	}
-	return d, nil
+	return nil
 }

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,7 +35,6 @@ const NoInstrument = "_none"
 
 // Downloads are what one life of a feed server answered about an instrument on a day.
 type Downloads struct {
-	Format int `json:"format"`
 	// By reader and class; sums of what cannot be told apart any more go under
 	// OtherReaders.
 	By []DownloadCount `json:"by"`
@@ -70,15 +68,4 @@ func (c DownloadCount) Plus(o DownloadCount) DownloadCount {
 	c.Refused += o.Refused
 	c.Bytes += o.Bytes
 	return c
-}
-
-// Encode writes the totals as JSON.
-func (d Downloads) Encode() ([]byte, error) {
-	d.Format = Format
-	return json.Marshal(d)
-}
-
-// DecodeDownloads reads totals. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeDownloads(data []byte) (Downloads, error) {
-	return decode(data, func(d Downloads) int { return d.Format })
 }

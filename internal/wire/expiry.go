@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"time"
 )
 
@@ -12,7 +11,6 @@ const ExpiryStatusKey = "expiry"
 
 // ExpiryStatus says what keeps data of a Site from expiring that is due to.
 type ExpiryStatus struct {
-	Format     int       `json:"format"`
 	ReportedAt time.Time `json:"reportedAt"`
 	// Clocks says how two clocks disagree, in words for people: then nothing expires.
 	// Empty where they agree.
@@ -36,14 +34,3 @@ type StoppedExpiry struct {
 
 // MaxStopped bounds the instruments that an ExpiryStatus names.
 const MaxStopped = 16
-
-// Encode writes the report as JSON.
-func (s ExpiryStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeExpiryStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeExpiryStatus(data []byte) (ExpiryStatus, error) {
-	return decode(data, func(s ExpiryStatus) int { return s.Format })
-}

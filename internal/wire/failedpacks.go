@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -23,7 +22,6 @@ const MaxFailedPacks = 1024
 // it may have nevertheless. Nobody was told that they are stored: what they hold is in the
 // archive under other names, or its senders have no receipt.
 type FailedPacks struct {
-	Format int `json:"format"`
 	// Gateway is the pod that wrote the packs, and reports them.
 	Gateway string `json:"gateway"`
 	// Packs are their keys, the newest last.
@@ -37,16 +35,10 @@ func (f FailedPacks) With(keys ...string) FailedPacks {
 	return f
 }
 
-// Encode writes the report as JSON.
-func (f FailedPacks) Encode() ([]byte, error) {
-	f.Format = Format
-	return json.Marshal(f)
-}
-
 // DecodeFailedPacks reads a report that stands under a key of FailedPacksKey. A gateway
 // speaks only of its own packs: others are left out. Errors: ErrMalformed, ErrNewerFormat.
 func DecodeFailedPacks(key string, data []byte) (FailedPacks, error) {
-	f, err := decode(data, func(f FailedPacks) int { return f.Format })
+	f, err := Decode[FailedPacks](data)
 	f.Packs = slices.DeleteFunc(f.Packs, func(pack string) bool {
 		p, err := ParsePackKey(pack)
 		return err != nil || p.Writer != f.Gateway || p.Writer != strings.TrimPrefix(key, failedPacksKey)

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 )
@@ -41,7 +40,6 @@ func named(key, prefix string) (string, bool) {
 
 // FeedEntry is a Feed as feed-server knows it: its selector resolved.
 type FeedEntry struct {
-	Format int `json:"format"`
 	// UID and Generation of the Feed that the entry was made from.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
@@ -91,7 +89,6 @@ type FlowEntry struct {
 
 // ConsumerEntry is a FeedConsumer as feed-server knows it.
 type ConsumerEntry struct {
-	Format int `json:"format"`
 	// UID and Generation of the FeedConsumer that the entry was made from.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
@@ -136,7 +133,6 @@ func (e ConsumerEntry) DurableName() string {
 
 // ReaderEntry is a named reader of a Site: somebody who is nobody's consumer.
 type ReaderEntry struct {
-	Format   int   `json:"format"`
 	Revision int64 `json:"revision"`
 
 	Reader string      `json:"reader"`
@@ -209,7 +205,6 @@ func ParseConsumerStatusKey(key string) (consumer, pod string, ok bool) {
 // FeedServerStatus is what a pod of feed-server reports every
 // GatewayReportInterval.
 type FeedServerStatus struct {
-	Format      int       `json:"format"`
 	Pod         string    `json:"pod"`
 	Incarnation string    `json:"incarnation"`
 	StartedAt   time.Time `json:"startedAt"`
@@ -235,7 +230,6 @@ const (
 // changed, at most every GatewayReportInterval. For delivery NATS the pod that
 // holds the consumer's lease reports. Counts are since the incarnation began.
 type ConsumerStatus struct {
-	Format      int       `json:"format"`
 	Incarnation string    `json:"incarnation"`
 	ReportedAt  time.Time `json:"reportedAt"`
 	// State as this pod measured it.
@@ -262,59 +256,4 @@ type ConsumerStatus struct {
 	Token string `json:"token,omitempty"`
 	// AchievedMillis is the mean interval between samples, mode Sample.
 	AchievedMillis int64 `json:"achievedMillis,omitempty"`
-}
-
-// Encode writes the entry as JSON.
-func (e FeedEntry) Encode() ([]byte, error) {
-	e.Format = Format
-	return json.Marshal(e)
-}
-
-// DecodeFeedEntry reads an entry. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeFeedEntry(data []byte) (FeedEntry, error) {
-	return decode(data, func(e FeedEntry) int { return e.Format })
-}
-
-// Encode writes the entry as JSON.
-func (e ConsumerEntry) Encode() ([]byte, error) {
-	e.Format = Format
-	return json.Marshal(e)
-}
-
-// DecodeConsumerEntry reads an entry. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeConsumerEntry(data []byte) (ConsumerEntry, error) {
-	return decode(data, func(e ConsumerEntry) int { return e.Format })
-}
-
-// Encode writes the entry as JSON.
-func (e ReaderEntry) Encode() ([]byte, error) {
-	e.Format = Format
-	return json.Marshal(e)
-}
-
-// DecodeReaderEntry reads an entry. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeReaderEntry(data []byte) (ReaderEntry, error) {
-	return decode(data, func(e ReaderEntry) int { return e.Format })
-}
-
-// Encode writes the report as JSON.
-func (s FeedServerStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeFeedServerStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeFeedServerStatus(data []byte) (FeedServerStatus, error) {
-	return decode(data, func(s FeedServerStatus) int { return s.Format })
-}
-
-// Encode writes the report as JSON.
-func (s ConsumerStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeConsumerStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeConsumerStatus(data []byte) (ConsumerStatus, error) {
-	return decode(data, func(s ConsumerStatus) int { return s.Format })
 }

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 )
@@ -27,7 +26,6 @@ func ParseForwardStatusKey(key string) (instrument string, ok bool) {
 // ForwardCursor says how far the copy of what an instrument sent has come. It is
 // written after what it speaks of was sent.
 type ForwardCursor struct {
-	Format int `json:"format"`
 	// Protocol says which stream is followed: that of notices or of telemetry.
 	// Epoch names it.
 	Protocol string `json:"protocol"`
@@ -51,21 +49,9 @@ type ForwardTotals struct {
 	Bytes uint64 `json:"bytes"`
 }
 
-// Encode writes the cursor as JSON.
-func (c ForwardCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeForwardCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeForwardCursor(data []byte) (ForwardCursor, error) {
-	return decode(data, func(c ForwardCursor) int { return c.Format })
-}
-
 // ForwardStatus is what the lease holder reports about an instrument's copy, when
 // it changed and at most every GatewayReportInterval.
 type ForwardStatus struct {
-	Format     int       `json:"format"`
 	ReportedAt time.Time `json:"reportedAt"`
 	// Gateway is the lease holder's pod.
 	Gateway string `json:"gateway"`
@@ -78,15 +64,4 @@ type ForwardStatus struct {
 	Oldest *time.Time `json:"oldest,omitempty"`
 	// LastError says what keeps the next one from being sent.
 	LastError string `json:"lastError,omitempty"`
-}
-
-// Encode writes the report as JSON.
-func (s ForwardStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeForwardStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeForwardStatus(data []byte) (ForwardStatus, error) {
-	return decode(data, func(s ForwardStatus) int { return s.Format })
 }

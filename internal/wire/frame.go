@@ -168,7 +168,6 @@ func decodeFrameRecord(b []byte) (FrameRecord, error) {
 // Server-Sent Event: one of Notice, Telemetry, Gap and Undecodable is set, or none
 // where it tells the place alone.
 type FeedMessage struct {
-	Format int `json:"format"`
 	// Token is the place behind the message: resume here.
 	Token string `json:"token"`
 	// Replaced and Sampled datagrams or notices of the same source are not given.
@@ -233,9 +232,4 @@ func AppendFeedMember(b []byte, kind RecordKind, payload []byte) []byte {
 		b = append(appendBase64(b, payload), '"')
 	}
 	return b
-}
-
-// DecodeFeedMessage reads a message. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeFeedMessage(data []byte) (FeedMessage, error) {
-	return decode(data, func(m FeedMessage) int { return m.Format })
 }

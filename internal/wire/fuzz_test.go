@@ -170,22 +170,19 @@ func FuzzNoticeFromMetadata(f *testing.F) {
 	})
 }
 
-// encoder is a record that can be written.
-type encoder interface{ Encode() ([]byte, error) }
-
-func fuzzRecord[T encoder](f *testing.F, decode func([]byte) (T, error), files ...string) {
+func fuzzRecord[T any](f *testing.F, files ...string) {
 	seed(f, files...)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		v, err := decode(data)
+		v, err := Decode[T](data)
 		if err != nil {
 			explained(t, err)
 			return
 		}
-		encoded, err := v.Encode()
+		encoded, err := Encode(v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := decode(encoded)
+		again, err := Decode[T](encoded)
 		if diff := cmp.Diff(v, again, comparing); err != nil || diff != "" {
 			t.Fatalf("%v\n%s", err, diff)
 		}
@@ -193,51 +190,63 @@ func fuzzRecord[T encoder](f *testing.F, decode func([]byte) (T, error), files .
 }
 
 func FuzzDecodeNotice(f *testing.F) {
-	fuzzRecord(f, DecodeNotice, "notice-raw.json", "notice-imported.json", "notice-segment.json", "notice-withdrawn.json")
+	fuzzRecord[Notice](f, "notice-raw.json", "notice-imported.json", "notice-segment.json", "notice-withdrawn.json")
 }
 func FuzzDecodeArchiveRequest(f *testing.F) {
-	fuzzRecord(f, DecodeArchiveRequest, "request-archive.json")
+	fuzzRecord[ArchiveRequest](f, "request-archive.json")
 }
 func FuzzDecodeArchiveDecision(f *testing.F) {
-	fuzzRecord(f, DecodeArchiveDecision, "decision-done.json", "decision-refused.json")
+	fuzzRecord[ArchiveDecision](f, "decision-done.json", "decision-refused.json")
 }
-func FuzzDecodeNameClaim(f *testing.F)   { fuzzRecord(f, DecodeNameClaim, "name.json") }
-func FuzzDecodeUploadInfo(f *testing.F)  { fuzzRecord(f, DecodeUploadInfo, "upload-info.json") }
-func FuzzDecodeUploadDone(f *testing.F)  { fuzzRecord(f, DecodeUploadDone, "upload-done.json") }
-func FuzzDecodeLedgerEntry(f *testing.F) { fuzzRecord(f, DecodeLedgerEntry, "ledger.json") }
+func FuzzDecodeNameClaim(f *testing.F)   { fuzzRecord[NameClaim](f, "name.json") }
+func FuzzDecodeUploadInfo(f *testing.F)  { fuzzRecord[UploadInfo](f, "upload-info.json") }
+func FuzzDecodeUploadDone(f *testing.F)  { fuzzRecord[UploadDone](f, "upload-done.json") }
+func FuzzDecodeLedgerEntry(f *testing.F) { fuzzRecord[LedgerEntry](f, "ledger.json") }
 func FuzzDecodeInstrumentEntry(f *testing.F) {
-	fuzzRecord(f, DecodeInstrumentEntry, "registry-instrument.json", "registry-framings.json", "registry-http.json", "registry-access.json")
+	fuzzRecord[InstrumentEntry](f, "registry-instrument.json", "registry-framings.json", "registry-http.json", "registry-access.json")
 }
 func FuzzDecodeRegistryComplete(f *testing.F) {
-	fuzzRecord(f, DecodeRegistryComplete, "registry-complete.json")
+	fuzzRecord[RegistryComplete](f, "registry-complete.json")
 }
-func FuzzDecodeGatewayStatus(f *testing.F) { fuzzRecord(f, DecodeGatewayStatus, "status-gateway.json") }
+func FuzzDecodeGatewayStatus(f *testing.F) {
+	fuzzRecord[GatewayStatus](f, "status-gateway.json")
+}
 func FuzzDecodeInstrumentStatus(f *testing.F) {
-	fuzzRecord(f, DecodeInstrumentStatus, "status-instrument.json")
+	fuzzRecord[InstrumentStatus](f, "status-instrument.json")
 }
-func FuzzDecodeSegmentCursor(f *testing.F) { fuzzRecord(f, DecodeSegmentCursor, "cursor-segment.json") }
-func FuzzDecodeStreamCursor(f *testing.F)  { fuzzRecord(f, DecodeStreamCursor, "cursor-stream.json") }
-func FuzzDecodeCompactCursor(f *testing.F) { fuzzRecord(f, DecodeCompactCursor, "cursor-compact.json") }
-func FuzzDecodeSweepCursor(f *testing.F)   { fuzzRecord(f, DecodeSweepCursor, "cursor-sweep.json") }
-func FuzzDecodeForwardCursor(f *testing.F) { fuzzRecord(f, DecodeForwardCursor, "cursor-forward.json") }
-func FuzzDecodeSenderStatus(f *testing.F)  { fuzzRecord(f, DecodeSenderStatus, "status-sender.json") }
-func FuzzDecodeForwardStatus(f *testing.F) { fuzzRecord(f, DecodeForwardStatus, "status-forward.json") }
+func FuzzDecodeSegmentCursor(f *testing.F) {
+	fuzzRecord[SegmentCursor](f, "cursor-segment.json")
+}
+func FuzzDecodeStreamCursor(f *testing.F) { fuzzRecord[StreamCursor](f, "cursor-stream.json") }
+func FuzzDecodeCompactCursor(f *testing.F) {
+	fuzzRecord[CompactCursor](f, "cursor-compact.json")
+}
+func FuzzDecodeSweepCursor(f *testing.F) { fuzzRecord[SweepCursor](f, "cursor-sweep.json") }
+func FuzzDecodeForwardCursor(f *testing.F) {
+	fuzzRecord[ForwardCursor](f, "cursor-forward.json")
+}
+func FuzzDecodeSenderStatus(f *testing.F) { fuzzRecord[SenderStatus](f, "status-sender.json") }
+func FuzzDecodeForwardStatus(f *testing.F) {
+	fuzzRecord[ForwardStatus](f, "status-forward.json")
+}
 func FuzzDecodeConditionChange(f *testing.F) {
-	fuzzRecord(f, DecodeConditionChange, "condition-change.json")
+	fuzzRecord[ConditionChange](f, "condition-change.json")
 }
-func FuzzDecodeRefusalStatus(f *testing.F) { fuzzRecord(f, DecodeRefusalStatus, "status-refusal.json") }
-func FuzzDecodeAdoption(f *testing.F)      { fuzzRecord(f, DecodeAdoption, "adoption.json") }
-func FuzzDecodeSiteMarker(f *testing.F)    { fuzzRecord(f, DecodeSiteMarker, "site-marker.json") }
-func FuzzDecodeGap(f *testing.F)           { fuzzRecord(f, DecodeGap, "gap.json") }
-func FuzzDecodeRefillCursor(f *testing.F)  { fuzzRecord(f, DecodeRefillCursor, "cursor-refill.json") }
+func FuzzDecodeRefusalStatus(f *testing.F) {
+	fuzzRecord[RefusalStatus](f, "status-refusal.json")
+}
+func FuzzDecodeAdoption(f *testing.F)     { fuzzRecord[Adoption](f, "adoption.json") }
+func FuzzDecodeSiteMarker(f *testing.F)   { fuzzRecord[SiteMarker](f, "site-marker.json") }
+func FuzzDecodeGap(f *testing.F)          { fuzzRecord[Gap](f, "gap.json") }
+func FuzzDecodeRefillCursor(f *testing.F) { fuzzRecord[RefillCursor](f, "cursor-refill.json") }
 func FuzzDecodeDeliveryCursor(f *testing.F) {
-	fuzzRecord(f, DecodeDeliveryCursor, "cursor-delivery.json")
+	fuzzRecord[DeliveryCursor](f, "cursor-delivery.json")
 }
-func FuzzDecodeFilledCursor(f *testing.F) { fuzzRecord(f, DecodeFilledCursor, "cursor-filled.json") }
+func FuzzDecodeFilledCursor(f *testing.F) { fuzzRecord[FilledCursor](f, "cursor-filled.json") }
 func FuzzDecodeSamplingRequest(f *testing.F) {
-	fuzzRecord(f, DecodeSamplingRequest, "request-sampling.json")
+	fuzzRecord[SamplingRequest](f, "request-sampling.json")
 }
-func FuzzDecodeLease(f *testing.F) { fuzzRecord(f, DecodeLease, "lease.json") }
+func FuzzDecodeLease(f *testing.F) { fuzzRecord[Lease](f, "lease.json") }
 
 func FuzzHeartbeat(f *testing.F) {
 	seed(f, "heartbeat.json", "heartbeat-sampling.json")
@@ -248,7 +257,7 @@ func FuzzHeartbeat(f *testing.F) {
 		if err != nil {
 			explained(t, err)
 		}
-		h, err := DecodeHeartbeat(body)
+		h, err := Decode[Heartbeat](body)
 		if err != nil {
 			explained(t, err)
 			return
@@ -264,7 +273,7 @@ func FuzzHeartbeat(f *testing.F) {
 		if !control || length != int64(len(frame)-PrefixSize) {
 			t.Fatalf("prefix %x of a frame of %d bytes", frame[:PrefixSize], len(frame))
 		}
-		again, err := DecodeHeartbeat(frame[PrefixSize:])
+		again, err := Decode[Heartbeat](frame[PrefixSize:])
 		if diff := cmp.Diff(h, again, comparing); err != nil || diff != "" {
 			t.Fatalf("%v\n%s", err, diff)
 		}

@@ -28,7 +28,6 @@ const IndexListedKey = "_listed"
 // IndexEntry says which manifests of an instrument are in effect. All days are in
 // the root, and Open are those that changed since it was written.
 type IndexEntry struct {
-	Format int `json:"format"`
 	// Root is the number of the newest root; 0 where there is none yet.
 	Root int `json:"root,omitempty"`
 	// Open days, ascending.
@@ -37,22 +36,11 @@ type IndexEntry struct {
 	LatestObserved *time.Time `json:"latestObserved,omitempty"`
 }
 
-// Encode writes the entry as JSON.
-func (e IndexEntry) Encode() ([]byte, error) {
-	e.Format = Format
-	return json.Marshal(e)
-}
-
-// DecodeIndexEntry reads an entry. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeIndexEntry(data []byte) (IndexEntry, error) {
-	e, err := decode(data, func(e IndexEntry) int { return e.Format })
-	if err != nil {
-		return IndexEntry{}, err
-	}
+func (e *IndexEntry) check() error {
 	if e.Root < 0 {
-		return IndexEntry{}, fmt.Errorf("index: root %d: %w", e.Root, ErrMalformed)
+		return fmt.Errorf("index: root %d: %w", e.Root, ErrMalformed)
 	}
-	return e, checkDays(e.Open)
+	return checkDays(e.Open)
 }
 
 // RootDay sums up the manifest of one day: what its files in effect say together.
@@ -297,7 +285,7 @@ func readRoot(r io.Reader) (Root, error) {
 	}
 	var root Root
 	var err error
-	if root.Header, err = decode(lines.Bytes(), func(h RootHeader) int { return h.Format }); err != nil {
+	if root.Header, err = Decode[RootHeader](lines.Bytes()); err != nil {
 		return Root{}, err
 	}
 	if n := root.Header.Days; n < 0 || n > maxRootDays {

@@ -118,11 +118,11 @@ func TestIndexMustBePossible(t *testing.T) {
 		"ranges overlap":     {{Day: "2026-11-22", Parts: PartNumbers{{1, 3}, {3, 4}}}},
 		"a billion of parts": {{Day: "2026-11-22", Parts: PartNumbers{{1, 1_000_000_000}}}},
 	} {
-		entry, err := IndexEntry{Open: days}.Encode()
+		entry, err := Encode(IndexEntry{Open: days})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := DecodeIndexEntry(entry); !errors.Is(err, ErrMalformed) {
+		if _, err := Decode[IndexEntry](entry); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: entry: %v", what, err)
 		}
 		root, err := Root{Days: days}.Encode()
@@ -133,7 +133,7 @@ func TestIndexMustBePossible(t *testing.T) {
 			t.Errorf("%s: root: %v", what, err)
 		}
 	}
-	if _, err := DecodeIndexEntry([]byte(`{"format":1,"root":-1}`)); !errors.Is(err, ErrMalformed) {
+	if _, err := Decode[IndexEntry]([]byte(`{"format":1,"root":-1}`)); !errors.Is(err, ErrMalformed) {
 		t.Errorf("root -1: %v", err)
 	}
 	line := func(v any) string {
@@ -178,7 +178,7 @@ func TestManifestCountsChanges(t *testing.T) {
 	}
 }
 
-func FuzzDecodeIndexEntry(f *testing.F) { fuzzRecord(f, DecodeIndexEntry, "index.json") }
+func FuzzDecodeIndexEntry(f *testing.F) { fuzzRecord[IndexEntry](f, "index.json") }
 
 // FuzzRootLines fuzzes what is inside a root's compression.
 func FuzzRootLines(f *testing.F) {

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"time"
 )
 
@@ -21,19 +20,7 @@ const LeaseTTL = 10 * time.Second
 
 // Lease says who holds a lease.
 type Lease struct {
-	Format      int       `json:"format"`
 	Holder      string    `json:"holder"`
 	Incarnation string    `json:"incarnation"`
 	Since       time.Time `json:"since"`
-}
-
-// Encode writes the lease as JSON.
-func (l Lease) Encode() ([]byte, error) {
-	l.Format = Format
-	return json.Marshal(l)
-}
-
-// DecodeLease reads a lease. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeLease(data []byte) (Lease, error) {
-	return decode(data, func(l Lease) int { return l.Format })
 }

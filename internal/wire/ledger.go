@@ -4,7 +4,6 @@ package wire
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,7 +87,6 @@ func ParseLedgerKey(key string) (instrument string, day Day, step Step, writer s
 
 // LedgerEntry holds one writer's absolute totals of one step.
 type LedgerEntry struct {
-	Format int `json:"format"`
 	// Incarnations has the totals of each life of the writer; of StepAnnounced those of each
 	// life of whichever gateway received the objects, of StepStored those of each channel.
 	Incarnations map[string]Totals `json:"incarnations"`
@@ -164,15 +162,4 @@ func (e LedgerEntry) Sum() Totals {
 		sum = sum.Plus(t)
 	}
 	return sum
-}
-
-// Encode writes the entry as JSON.
-func (e LedgerEntry) Encode() ([]byte, error) {
-	e.Format = Format
-	return json.Marshal(e)
-}
-
-// DecodeLedgerEntry reads an entry. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeLedgerEntry(data []byte) (LedgerEntry, error) {
-	return decode(data, func(e LedgerEntry) int { return e.Format })
 }

@@ -84,11 +84,11 @@ func TestNoticeMustSayEnough(t *testing.T) {
 	} {
 		n := sampleNotice(sampleRaw(), "allsky-1")
 		change(&n)
-		data, err := n.Encode()
+		data, err := Encode(n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := DecodeNotice(data); !errors.Is(err, ErrMalformed) {
+		if got, err := Decode[Notice](data); !errors.Is(err, ErrMalformed) {
 			t.Errorf("bad %s: got %v, %v; want ErrMalformed", name, got, err)
 		}
 	}

@@ -195,7 +195,7 @@ func readManifestHeader(lines io.Reader) (*ManifestReader, error) {
 		return nil, fmt.Errorf("manifest is empty: %w", ErrMalformed)
 	}
 	var err error
-	m.Header, err = decode(m.lines.Bytes(), func(h ManifestHeader) int { return h.Format })
+	m.Header, err = Decode[ManifestHeader](m.lines.Bytes())
 	return m, err
 }
 

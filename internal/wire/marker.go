@@ -2,13 +2,10 @@
 
 package wire
 
-import "encoding/json"
-
 // SiteMarker says which Site owns a code, in the bucket (SiteMarkerKey) and in
 // the metadata of its streams. Whoever finds another Site's marker keeps out.
 type SiteMarker struct {
-	Format int    `json:"format"`
-	Code   string `json:"code"`
+	Code string `json:"code"`
 	// UID of the Site.
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
@@ -17,17 +14,6 @@ type SiteMarker struct {
 	// was deleted and made again under its old name in the same cluster goes
 	// on with its archive.
 	Cluster string `json:"cluster"`
-}
-
-// Encode writes the marker as JSON.
-func (m SiteMarker) Encode() ([]byte, error) {
-	m.Format = Format
-	return json.Marshal(m)
-}
-
-// DecodeSiteMarker reads a marker. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeSiteMarker(data []byte) (SiteMarker, error) {
-	return decode(data, func(m SiteMarker) int { return m.Format })
 }
 
 // Keys in the metadata of streams and their consumers.

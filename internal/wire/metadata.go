@@ -91,7 +91,7 @@ func NoticeFromMetadata(key string, metadata map[string]string) (Notice, error) 
 	if err != nil {
 		return Notice{}, err
 	}
-	n := Notice{Format: format, Site: site, Instrument: instrument}
+	n := Notice{Site: site, Instrument: instrument}
 	if err := json.Unmarshal([]byte(metadata[MetadataRecord]), &n.Record); err != nil {
 		return Notice{}, fmt.Errorf("object %s: %s: %w: %v", key, MetadataRecord, ErrMalformed, err)
 	}

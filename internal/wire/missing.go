@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,7 +84,6 @@ type TimeSpan struct {
 
 // DayGaps are an instrument's gaps of one day of observation.
 type DayGaps struct {
-	Format int `json:"format"`
 	// CheckedAt is when the day was last compared with what is archived, and Until the
 	// time up to which something was due then.
 	CheckedAt time.Time `json:"checkedAt"`
@@ -105,22 +103,11 @@ type DayGaps struct {
 // MaxDayGaps bounds the gaps of one day.
 const MaxDayGaps = 512
 
-// Encode writes the day as JSON.
-func (d DayGaps) Encode() ([]byte, error) {
-	d.Format = Format
-	return json.Marshal(d)
-}
-
-// DecodeDayGaps reads a day. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeDayGaps(data []byte) (DayGaps, error) {
-	d, err := decode(data, func(d DayGaps) int { return d.Format })
-	if err != nil {
-		return DayGaps{}, err
-	}
+func (d *DayGaps) check() error {
 	for _, g := range d.Gaps {
 		if g.From.IsZero() || g.Cause == "" {
-			return DayGaps{}, fmt.Errorf("gap %+v lacks from or cause: %w", g, ErrMalformed)
+			return fmt.Errorf("gap %+v lacks from or cause: %w", g, ErrMalformed)
 		}
 	}
-	return d, nil
+	return nil
 }

@@ -23,15 +23,8 @@ const NamesListedKey = "_listed"
 // NamesListed is the value under NamesListedKey. That it is there says what it means; the
 // rest is for people.
 type NamesListed struct {
-	Format int `json:"format"`
 	// At is when the claims were compared with the manifests.
 	At time.Time `json:"at"`
-}
-
-// Encode writes it as JSON.
-func (l NamesListed) Encode() ([]byte, error) {
-	l.Format = Format
-	return json.Marshal(l)
 }
 
 // NameKey is the key of a name's claim: <instrument>.<hex SHA-256 of the name>.
@@ -44,8 +37,7 @@ func NameKey(instrument, name string) string {
 // NameClaim says which objects have a name. The first version is claimed before
 // its object is stored, create-only; a later one by compare-and-set.
 type NameClaim struct {
-	Format int    `json:"format"`
-	Name   string `json:"name"`
+	Name string `json:"name"`
 	// Versions in ascending order, without a gap. The last one is the current.
 	Versions []NameVersion `json:"versions"`
 }
@@ -80,27 +72,16 @@ func (c NameClaim) Find(d Digest) (NameVersion, bool) {
 	return NameVersion{}, false
 }
 
-// Encode writes the claim as JSON.
-func (c NameClaim) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeNameClaim reads a claim. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeNameClaim(data []byte) (NameClaim, error) {
-	c, err := decode(data, func(c NameClaim) int { return c.Format })
-	if err != nil {
-		return NameClaim{}, err
-	}
+func (c *NameClaim) check() error {
 	if c.Name == "" || len(c.Versions) == 0 {
-		return NameClaim{}, fmt.Errorf("claim of name %q has %d versions: %w", c.Name, len(c.Versions), ErrMalformed)
+		return fmt.Errorf("claim of name %q has %d versions: %w", c.Name, len(c.Versions), ErrMalformed)
 	}
 	for i, v := range c.Versions {
 		if v.Version != i+1 || v.Key == "" || v.Size < 0 {
-			return NameClaim{}, fmt.Errorf("claim of name %q: version %d of %d: %w", c.Name, v.Version, len(c.Versions), ErrMalformed)
+			return fmt.Errorf("claim of name %q: version %d of %d: %w", c.Name, v.Version, len(c.Versions), ErrMalformed)
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // MaxSentName is how long a name may be that a sender gives, in bytes as JSON in

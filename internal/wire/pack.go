@@ -167,7 +167,7 @@ func NoticeOfMember(packKey, name string, offset, size int64, pax map[string]str
 	if err != nil {
 		return Notice{}, fmt.Errorf("member %s: %w", id, err)
 	}
-	n := Notice{Format: format, Site: site, Instrument: instrument}
+	n := Notice{Site: site, Instrument: instrument}
 	m := memberRecord{Record: &n.Record}
 	if err := json.Unmarshal([]byte(pax[PaxRecord]), &m); err != nil || m.Record == nil {
 		return Notice{}, fmt.Errorf("member %s: %s: %w: %v", id, PaxRecord, ErrMalformed, err)

@@ -56,12 +56,12 @@ func TestNoticeRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := Notice{Format: Format, Site: site, Instrument: instrument, Record: r}
-		data, err := want.Encode()
+		want := Notice{Site: site, Instrument: instrument, Record: r}
+		data, err := Encode(want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := DecodeNotice(data)
+		got, err := Decode[Notice](data)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Fatalf("notice: %v\n%s", err, diff)
 		}

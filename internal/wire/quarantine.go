@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -48,7 +47,6 @@ func AdoptionKey(site, id string) string { return AdoptionPrefix(site) + id + ".
 
 // Quarantined describes what a stranger sent.
 type Quarantined struct {
-	Format int `json:"format"`
 	// Protocol is ProtocolTCP for an object, ProtocolUDP for datagrams as a segment.
 	Protocol string `json:"protocol"`
 	// Source is the sender's address, of TCP with its port. Port is the gateway's.
@@ -66,8 +64,7 @@ type Quarantined struct {
 
 // Metadata is the S3 user metadata.
 func (q Quarantined) Metadata() (map[string]string, error) {
-	q.Format = Format
-	b, err := json.Marshal(q)
+	b, err := Encode(q)
 	if err != nil {
 		return nil, err
 	}
@@ -77,14 +74,13 @@ func (q Quarantined) Metadata() (map[string]string, error) {
 // QuarantinedFromMetadata reads what Metadata wrote. Errors: ErrMalformed,
 // ErrNewerFormat.
 func QuarantinedFromMetadata(metadata map[string]string) (Quarantined, error) {
-	return decode([]byte(metadata[MetadataQuarantined]), func(q Quarantined) int { return q.Format })
+	return Decode[Quarantined]([]byte(metadata[MetadataQuarantined]))
 }
 
 // Adoption is the decision that an instrument gets some of the quarantine. It is
 // written before anything is moved, so that one that was cut short is finished,
 // and counted once.
 type Adoption struct {
-	Format     int       `json:"format"`
 	ID         string    `json:"id"`
 	Instrument string    `json:"instrument"`
 	DecidedAt  time.Time `json:"decidedAt"`
@@ -98,17 +94,9 @@ type Adopted struct {
 	Quarantined
 }
 
-// Encode writes the adoption as JSON.
-func (a Adoption) Encode() ([]byte, error) {
-	a.Format = Format
-	return json.Marshal(a)
-}
-
-// DecodeAdoption reads an adoption. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeAdoption(data []byte) (Adoption, error) {
-	a, err := decode(data, func(a Adoption) int { return a.Format })
-	if err == nil && (a.ID == "" || a.Instrument == "") {
-		return Adoption{}, fmt.Errorf("an adoption without an id or instrument: %w", ErrMalformed)
+func (a *Adoption) check() error {
+	if a.ID == "" || a.Instrument == "" {
+		return fmt.Errorf("an adoption without an id or instrument: %w", ErrMalformed)
 	}
-	return a, err
+	return nil
 }

@@ -4,7 +4,6 @@ package wire
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -287,7 +286,6 @@ func StreamEpoch(created time.Time) string { return fmt.Sprintf("%x", created.Un
 
 // Notice is the message that says "this object is stored".
 type Notice struct {
-	Format     int    `json:"format"`
 	Site       string `json:"site"`
 	Instrument string `json:"instrument"`
 	Record
@@ -352,41 +350,4 @@ func (n Notice) MessageID() string {
 	default:
 		return n.ID + "?state=" + string(n.State) + "&at=" + FormatTime(at)
 	}
-}
-
-// Encode writes the notice as JSON.
-func (n Notice) Encode() ([]byte, error) {
-	n.Format = Format
-	return json.Marshal(n)
-}
-
-// DecodeNotice reads a notice. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeNotice(data []byte) (Notice, error) {
-	n, err := decode(data, func(n Notice) int { return n.Format })
-	if err != nil {
-		return Notice{}, err
-	}
-	if err := n.check(); err != nil {
-		return Notice{}, err
-	}
-	return n, nil
-}
-
-// decode reads a JSON record and checks its format version.
-func decode[T any](data []byte, format func(T) int) (T, error) {
-	var v, zero T
-	if err := json.Unmarshal(data, &v); err != nil {
-		// A newer record may hold what this program cannot parse: its version decides.
-		var version struct {
-			Format int `json:"format"`
-		}
-		if json.Unmarshal(data, &version) == nil && version.Format > Format {
-			return zero, CheckFormat(version.Format)
-		}
-		return zero, fmt.Errorf("%T: %w: %v", v, ErrMalformed, err)
-	}
-	if err := CheckFormat(format(v)); err != nil {
-		return zero, fmt.Errorf("%T: %w", v, err)
-	}
-	return v, nil
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +30,6 @@ func ParseRegistryInstrumentKey(key string) (string, bool) {
 // revision Revision, and of each kind so many entries. Nobody removes anything on
 // a bucket without it.
 type RegistryComplete struct {
-	Format   int   `json:"format"`
 	Revision int64 `json:"revision"`
 	// Count of instruments.
 	Count     int `json:"count"`
@@ -40,20 +38,8 @@ type RegistryComplete struct {
 	Readers   int `json:"readers,omitempty"`
 }
 
-// Encode writes the marker as JSON.
-func (c RegistryComplete) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeRegistryComplete reads a marker. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeRegistryComplete(data []byte) (RegistryComplete, error) {
-	return decode(data, func(c RegistryComplete) int { return c.Format })
-}
-
 // InstrumentEntry is an Instrument as gateways know it. Defaults are filled in.
 type InstrumentEntry struct {
-	Format int `json:"format"`
 	// UID and Generation of the Instrument that the entry was made from.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
@@ -255,15 +241,4 @@ func (h TokenHash) Valid() bool {
 	_, err := hex.DecodeString(h.Salt)
 	_, digestErr := ParseDigest(h.SHA256)
 	return err == nil && digestErr == nil
-}
-
-// Encode writes the entry as JSON.
-func (e InstrumentEntry) Encode() ([]byte, error) {
-	e.Format = Format
-	return json.Marshal(e)
-}
-
-// DecodeInstrumentEntry reads an entry. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeInstrumentEntry(data []byte) (InstrumentEntry, error) {
-	return decode(data, func(e InstrumentEntry) int { return e.Format })
 }

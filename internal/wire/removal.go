@@ -5,7 +5,6 @@ package wire
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -27,7 +26,6 @@ const RemovalKeys = removalKeys + ">"
 // Removal says which bytes are still to be taken out of the archive. Whoever is the
 // archivist does it, however often it is begun, and deletes the entry after that.
 type Removal struct {
-	Format     int    `json:"format"`
 	Instrument string `json:"instrument"`
 	// Day of receipt.
 	Day Day `json:"day"`
@@ -64,22 +62,11 @@ func (r Removal) Key() string {
 	return key + "." + hex.EncodeToString(id[:16])
 }
 
-// Encode writes the removal as JSON.
-func (r Removal) Encode() ([]byte, error) {
-	r.Format = Format
-	return json.Marshal(r)
-}
-
-// DecodeRemoval reads a removal. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeRemoval(data []byte) (Removal, error) {
-	r, err := decode(data, func(r Removal) int { return r.Format })
-	if err != nil {
-		return Removal{}, err
-	}
+func (r *Removal) check() error {
 	if _, err := ParseDay(string(r.Day)); err != nil || r.Instrument == "" {
-		return Removal{}, fmt.Errorf("removal of %q of instrument %q, day %q: %w", r.ID, r.Instrument, r.Day, ErrMalformed)
+		return fmt.Errorf("removal of %q of instrument %q, day %q: %w", r.ID, r.Instrument, r.Day, ErrMalformed)
 	}
-	return r, nil
+	return nil
 }
 
 // RetentionEntry says how long an instrument's data is kept.

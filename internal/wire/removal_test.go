@@ -19,11 +19,11 @@ func TestRemoval(t *testing.T) {
 		t.Errorf("keys %q and %q", one.Key(), other.Key())
 	}
 	for _, text := range []string{`{"format":1}`, `{"format":1,"instrument":"a","day":"x"}`, `{"format":1,"day":"2026-11-21"}`} {
-		if _, err := DecodeRemoval([]byte(text)); !errors.Is(err, ErrMalformed) {
+		if _, err := Decode[Removal]([]byte(text)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if _, err := DecodeRemoval([]byte(`{"format":99,"instrument":7}`)); !errors.Is(err, ErrNewerFormat) {
+	if _, err := Decode[Removal]([]byte(`{"format":99,"instrument":7}`)); !errors.Is(err, ErrNewerFormat) {
 		t.Errorf("a newer one: %v", err)
 	}
 }

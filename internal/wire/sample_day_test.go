@@ -11,7 +11,7 @@ import (
 )
 
 func sampleDayFile() DayFile {
-	line, err := LedgerEntry{Incarnations: map[string]Totals{"01k9zqv7r3": {Objects: 3, ObjectBytes: 15, Acknowledged: 2}}}.Encode()
+	line, err := Encode(LedgerEntry{Incarnations: map[string]Totals{"01k9zqv7r3": {Objects: 3, ObjectBytes: 15, Acknowledged: 2}}})
 	if err != nil {
 		panic(err.Error())
 	}
@@ -23,28 +23,28 @@ func sampleDayFile() DayFile {
 }
 
 func sampleClosingCursor() ClosingCursor {
-	return ClosingCursor{Format: Format, Epoch: "1a1fb67140b", Revision: 4711, Open: []Day{"2026-11-20", "2026-11-21"}}
+	return ClosingCursor{Epoch: "1a1fb67140b", Revision: 4711, Open: []Day{"2026-11-20", "2026-11-21"}}
 }
 
 func sampleLedgerStatus() LedgerStatus {
-	return LedgerStatus{Format: Format, ReportedAt: sampleTime, ClosedTo: "2026-11-18",
+	return LedgerStatus{ReportedAt: sampleTime, ClosedTo: "2026-11-18",
 		WaitsFor: "gateway gateway-2 holds 3 objects in its spool, the oldest received 2026-11-19T22:59:58Z", Reopened: []Day{"2026-11-19"}}
 }
 
 func sampleExpiryStatus() ExpiryStatus {
-	return ExpiryStatus{Format: Format, ReportedAt: sampleTime, Count: 1,
+	return ExpiryStatus{ReportedAt: sampleTime, Count: 1,
 		Clocks:  "the clocks do not agree: this gateway's says 2027-11-21T23:59:58Z, the NATS server's 2026-11-21T23:59:58Z: correct the one that is wrong (NTP)",
 		Stopped: []StoppedExpiry{{Instrument: "allsky-1", Days: 7, SharePercent: 63.2, MaxShare: 10}}}
 }
 
 func sampleScrubStatus() ScrubStatus {
 	last, pass := sampleNextScrubCursor().Passes()
-	return ScrubStatus{Format: Format, ReportedAt: sampleTime, LastPass: last, Pass: pass}
+	return ScrubStatus{ReportedAt: sampleTime, LastPass: last, Pass: pass}
 }
 
 func sampleDayGaps() DayGaps {
 	at := sampleTime.Truncate(24 * time.Hour)
-	return DayGaps{Format: Format, CheckedAt: sampleTime, Until: sampleTime.Add(-time.Minute), Due: 8640, DueMillis: 43_200_000,
+	return DayGaps{CheckedAt: sampleTime, Until: sampleTime.Add(-time.Minute), Due: 8640, DueMillis: 43_200_000,
 		Excused: []TimeSpan{{From: at, To: at.Add(12 * time.Hour)}},
 		Gaps: []MissingGap{
 			{Channel: "raw", From: at.Add(13 * time.Hour), To: ptr(at.Add(14 * time.Hour)), Missing: 719, Cause: GapLink,
@@ -54,7 +54,7 @@ func sampleDayGaps() DayGaps {
 }
 
 func sampleDownloads() Downloads {
-	return Downloads{Format: Format, By: []DownloadCount{
+	return Downloads{By: []DownloadCount{
 		{Class: "Person", Requests: 900, NotModified: 800, Refused: 1, Bytes: 12_000_000},
 		{Reader: "model", Class: "Robot", Requests: 24, Bytes: 480_000},
 	}}

@@ -60,7 +60,7 @@ func TestDescriptionSays(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`{"format":1,"site":"hub","instrument":"a"}`, `{"format":1,"instrument":"a","from":"2026-11-21T00:00:00Z"}`} {
-		if _, err := DecodeDescription([]byte(bad)); !errors.Is(err, ErrMalformed) {
+		if _, err := Decode[Description]([]byte(bad)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -69,12 +69,12 @@ func TestDescriptionSays(t *testing.T) {
 func FuzzDecodeDescription(f *testing.F) {
 	seed(f, "description.json")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := DecodeDescription(data)
+		d, err := Decode[Description](data)
 		if err != nil {
 			explained(t, err)
 			return
 		}
-		if _, err := d.Encode(); err != nil && d.From.Year() <= 9999 {
+		if _, err := Encode(d); err != nil && d.From.Year() <= 9999 {
 			t.Fatalf("%q cannot be written again: %v", data, err)
 		}
 	})

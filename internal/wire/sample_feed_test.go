@@ -16,7 +16,7 @@ import (
 
 func sampleFeed() FeedEntry {
 	return FeedEntry{
-		Format: Format, UID: "6a0f0a3d-1f7c-4a3e-8a86-0c4d9a1b2c30", Generation: 2, Revision: 12,
+		UID: "6a0f0a3d-1f7c-4a3e-8a86-0c4d9a1b2c30", Generation: 2, Revision: 12,
 		Feed: "aurora", Notices: "NOTICE_thule", Telemetry: "OBS_thule", Instruments: []string{"allsky-1", "mag-1"}, Channels: []string{"raw"}, Live: AccessAuthenticated,
 	}
 }
@@ -29,7 +29,7 @@ func sampleFeedWithBackfill() FeedEntry {
 
 func sampleConsumer() ConsumerEntry {
 	return ConsumerEntry{
-		Format: Format, UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Generation: 4, Revision: 12,
+		UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Generation: 4, Revision: 12,
 		Consumer: "model", Feed: "aurora", Instruments: []string{"mag-1"}, Channels: []string{"raw"}, NoNotices: true,
 		Flow:     FlowEntry{Mode: FlowSample, IntervalMillis: 200, MaxBytesPerSecond: 25_000},
 		Delivery: DeliveryWebSocket, MaxConnections: 10, Tokens: []TokenHash{HashToken([]byte("0123456789abcdef"), "a token that is long and random")},
@@ -38,7 +38,7 @@ func sampleConsumer() ConsumerEntry {
 
 func sampleNATSConsumer() ConsumerEntry {
 	return ConsumerEntry{
-		Format: Format, UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Generation: 4, Revision: 12,
+		UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Generation: 4, Revision: 12,
 		Consumer: "model", Feed: "aurora", Instruments: []string{"mag-1"}, Flow: FlowEntry{Mode: FlowAll}, Delivery: DeliveryNATS,
 		Durable: ConsumerDurable("model", "0a1b2c3d4e"),
 	}
@@ -52,7 +52,7 @@ func sampleNotifiedConsumer() ConsumerEntry {
 }
 
 func sampleReader() ReaderEntry {
-	return ReaderEntry{Format: Format, Revision: 12, Reader: "university", Tokens: []TokenHash{HashToken([]byte("0123456789abcdef"), "another token")}}
+	return ReaderEntry{Revision: 12, Reader: "university", Tokens: []TokenHash{HashToken([]byte("0123456789abcdef"), "another token")}}
 }
 
 // sampleUnsized is of a consumer of delivery NATS and mode All.
@@ -70,7 +70,7 @@ func sampleCertifiedReader() ReaderEntry {
 
 func sampleConsumerStatus() ConsumerStatus {
 	return ConsumerStatus{
-		Format: Format, Incarnation: "01k9zqv7r5", ReportedAt: sampleTime, State: StateLapped, Connections: 1,
+		Incarnation: "01k9zqv7r5", ReportedAt: sampleTime, State: StateLapped, Connections: 1,
 		LagMessages: 12, LagBytes: ptr(int64(34_000)), LagMillis: 5200, Messages: 4700, Bytes: ptr(uint64(940_000)),
 		Dropped: map[string]uint64{"Sampled": 900, "Replaced": 7, string(GapRetention): 42}, Gaps: 1, LastGap: ptr(sampleTime.Add(-time.Minute)),
 		Token: sampleFeedToken().String(), AchievedMillis: 203,
@@ -79,13 +79,13 @@ func sampleConsumerStatus() ConsumerStatus {
 
 func sampleFeedServerStatus() FeedServerStatus {
 	return FeedServerStatus{
-		Format: Format, Pod: "thule-feed-server-7d9c5-abcde", Incarnation: "01k9zqv7r5", StartedAt: sampleTime.Add(-time.Hour), ReportedAt: sampleTime,
+		Pod: "thule-feed-server-7d9c5-abcde", Incarnation: "01k9zqv7r5", StartedAt: sampleTime.Add(-time.Hour), ReportedAt: sampleTime,
 		Revision: 12, Connections: 7, Draining: true, Problems: map[string]string{"model": `no such Feed as "aurora", which FeedConsumer "model" names`},
 	}
 }
 
 func sampleTicket() Ticket {
-	return Ticket{Format: Format, Feed: "aurora", Consumer: "model", Reader: "university", ExpiresAt: sampleTime.Add(LeaseTTL)}
+	return Ticket{Feed: "aurora", Consumer: "model", Reader: "university", ExpiresAt: sampleTime.Add(LeaseTTL)}
 }
 
 func sampleFeedToken() FeedToken {
@@ -95,8 +95,8 @@ func sampleFeedToken() FeedToken {
 
 // sampleFrame has one record of each kind.
 func sampleFrame() Frame {
-	notice, _ := sampleNotice(sampleRaw(), "allsky-1").Encode()
-	gap, _ := sampleGap().Encode()
+	notice, _ := Encode(sampleNotice(sampleRaw(), "allsky-1"))
+	gap, _ := Encode(sampleGap())
 	return Frame{Token: sampleFeedToken().String(), Records: []FrameRecord{
 		{Kind: RecordNotice, Payload: notice}, {Kind: RecordTelemetry, Payload: sampleTelemetry(), Replaced: 300, Sampled: 4}, {Kind: RecordGap, Payload: gap},
 	}}
@@ -128,33 +128,33 @@ func sampleFeedMessages() []FeedMessage {
 	}
 	token := sampleFeedToken().String()
 	return []FeedMessage{
-		{Format: Format, Token: token, Notice: &notice}, {Format: Format, Token: token, Replaced: 300, Sampled: 4, Telemetry: &telemetry},
-		{Format: Format, Token: token, Gap: &gap},
+		{Token: token, Notice: &notice}, {Token: token, Replaced: 300, Sampled: 4, Telemetry: &telemetry},
+		{Token: token, Gap: &gap},
 	}
 }
 
 func goldenFeedRecords() []goldenRecord {
 	frame, messages := sampleFrame(), sampleFeedMessages()
 	return []goldenRecord{
-		{"registry-feed.json", sampleFeed().Encode, decoded(DecodeFeedEntry), sampleFeed()},
-		{"registry-feed-backfill.json", sampleFeedWithBackfill().Encode, decoded(DecodeFeedEntry), sampleFeedWithBackfill()},
-		{"registry-consumer-nats.json", sampleNATSConsumer().Encode, decoded(DecodeConsumerEntry), sampleNATSConsumer()},
-		{"registry-consumer-notified.json", sampleNotifiedConsumer().Encode, decoded(DecodeConsumerEntry), sampleNotifiedConsumer()},
-		{"registry-consumer.json", sampleConsumer().Encode, decoded(DecodeConsumerEntry), sampleConsumer()},
-		{"registry-reader-certificate.json", sampleCertifiedReader().Encode, decoded(DecodeReaderEntry), sampleCertifiedReader()},
-		{"registry-reader.json", sampleReader().Encode, decoded(DecodeReaderEntry), sampleReader()},
-		{"status-consumer-unsized.json", sampleUnsized().Encode, decoded(DecodeConsumerStatus), sampleUnsized()},
-		{"status-consumer.json", sampleConsumerStatus().Encode, decoded(DecodeConsumerStatus), sampleConsumerStatus()},
-		{"status-feedserver.json", sampleFeedServerStatus().Encode, decoded(DecodeFeedServerStatus), sampleFeedServerStatus()},
-		{"ticket.json", sampleTicket().Encode, decoded(DecodeTicket), sampleTicket()},
+		{"registry-feed.json", encoded(sampleFeed()), decoded(Decode[FeedEntry]), sampleFeed()},
+		{"registry-feed-backfill.json", encoded(sampleFeedWithBackfill()), decoded(Decode[FeedEntry]), sampleFeedWithBackfill()},
+		{"registry-consumer-nats.json", encoded(sampleNATSConsumer()), decoded(Decode[ConsumerEntry]), sampleNATSConsumer()},
+		{"registry-consumer-notified.json", encoded(sampleNotifiedConsumer()), decoded(Decode[ConsumerEntry]), sampleNotifiedConsumer()},
+		{"registry-consumer.json", encoded(sampleConsumer()), decoded(Decode[ConsumerEntry]), sampleConsumer()},
+		{"registry-reader-certificate.json", encoded(sampleCertifiedReader()), decoded(Decode[ReaderEntry]), sampleCertifiedReader()},
+		{"registry-reader.json", encoded(sampleReader()), decoded(Decode[ReaderEntry]), sampleReader()},
+		{"status-consumer-unsized.json", encoded(sampleUnsized()), decoded(Decode[ConsumerStatus]), sampleUnsized()},
+		{"status-consumer.json", encoded(sampleConsumerStatus()), decoded(Decode[ConsumerStatus]), sampleConsumerStatus()},
+		{"status-feedserver.json", encoded(sampleFeedServerStatus()), decoded(Decode[FeedServerStatus]), sampleFeedServerStatus()},
+		{"ticket.json", encoded(sampleTicket()), decoded(Decode[Ticket]), sampleTicket()},
 		{"telemetry-frame.binpb", encodeFrame(frame), decoded(DecodeFrame), frame},
-		{"feed-notice.json", encodeFeedMessage(frame.Records[0]), decoded(DecodeFeedMessage), messages[0]},
-		{"feed-telemetry.json", encodeFeedMessage(frame.Records[1]), decoded(DecodeFeedMessage), messages[1]},
-		{"feed-gap.json", encodeFeedMessage(frame.Records[2]), decoded(DecodeFeedMessage), messages[2]},
+		{"feed-notice.json", encodeFeedMessage(frame.Records[0]), decoded(Decode[FeedMessage]), messages[0]},
+		{"feed-telemetry.json", encodeFeedMessage(frame.Records[1]), decoded(Decode[FeedMessage]), messages[1]},
+		{"feed-gap.json", encodeFeedMessage(frame.Records[2]), decoded(Decode[FeedMessage]), messages[2]},
 		{"feed-place.json", func() ([]byte, error) {
 			b := AppendFeedMessage(nil, sampleFeedToken().String(), 0, 0)
 			return append(b[:len(b)-1], '}'), nil
-		}, decoded(DecodeFeedMessage), FeedMessage{Format: Format, Token: sampleFeedToken().String()}},
+		}, decoded(Decode[FeedMessage]), FeedMessage{Token: sampleFeedToken().String()}},
 	}
 }
 
@@ -201,7 +201,7 @@ func TestUndecodable(t *testing.T) {
 	for _, kind := range []RecordKind{RecordNotice, RecordTelemetry} {
 		for _, payload := range []string{"", "\xff\xff", `"text"`, "{", "[]", "\n"} {
 			b := append(AppendFeedMember(AppendFeedMessage(nil, "~", 0, 0), kind, []byte(payload)), '}')
-			m, err := DecodeFeedMessage(b)
+			m, err := Decode[FeedMessage](b)
 			if err != nil || m.Notice != nil || m.Telemetry != nil || string(m.Undecodable) != payload {
 				t.Errorf("%s %q: %s, %v", kind, payload, b, err)
 			}
@@ -247,7 +247,7 @@ func FuzzFeedMember(f *testing.F) {
 				t.Fatalf("%q has a line break", b)
 			}
 		}
-		m, err := DecodeFeedMessage(b)
+		m, err := Decode[FeedMessage](b)
 		if err != nil {
 			if k == RecordTelemetry {
 				t.Fatalf("%s: %v", b, err)
@@ -260,15 +260,15 @@ func FuzzFeedMember(f *testing.F) {
 	})
 }
 
-func FuzzDecodeFeedEntry(f *testing.F) { fuzzRecord(f, DecodeFeedEntry, "registry-feed.json") }
+func FuzzDecodeFeedEntry(f *testing.F) { fuzzRecord[FeedEntry](f, "registry-feed.json") }
 func FuzzDecodeConsumerEntry(f *testing.F) {
-	fuzzRecord(f, DecodeConsumerEntry, "registry-consumer.json")
+	fuzzRecord[ConsumerEntry](f, "registry-consumer.json")
 }
-func FuzzDecodeReaderEntry(f *testing.F) { fuzzRecord(f, DecodeReaderEntry, "registry-reader.json") }
-func FuzzDecodeTicket(f *testing.F)      { fuzzRecord(f, DecodeTicket, "ticket.json") }
+func FuzzDecodeReaderEntry(f *testing.F) { fuzzRecord[ReaderEntry](f, "registry-reader.json") }
+func FuzzDecodeTicket(f *testing.F)      { fuzzRecord[Ticket](f, "ticket.json") }
 func FuzzDecodeConsumerStatus(f *testing.F) {
-	fuzzRecord(f, DecodeConsumerStatus, "status-consumer.json")
+	fuzzRecord[ConsumerStatus](f, "status-consumer.json")
 }
 func FuzzDecodeFeedServerStatus(f *testing.F) {
-	fuzzRecord(f, DecodeFeedServerStatus, "status-feedserver.json")
+	fuzzRecord[FeedServerStatus](f, "status-feedserver.json")
 }

@@ -30,12 +30,12 @@ func samplePurged() Record {
 
 func sampleRemoval() Removal {
 	r := samplePurged()
-	return Removal{Format: Format, Instrument: "allsky-1", Day: DayOf(r.ReceivedAt), ID: r.ID, Reason: r.Reason, By: r.ChangedBy, At: *r.PurgedAt}
+	return Removal{Instrument: "allsky-1", Day: DayOf(r.ReceivedAt), ID: r.ID, Reason: r.Reason, By: r.ChangedBy, At: *r.PurgedAt}
 }
 
 // sampleExpiry is a day that is due to expire.
 func sampleExpiry() Removal {
-	return Removal{Format: Format, Instrument: "allsky-1", Day: "2016-11-21", Reason: "older than 3650 days", By: "spec.archive.retention", At: sampleTime}
+	return Removal{Instrument: "allsky-1", Day: "2016-11-21", Reason: "older than 3650 days", By: "spec.archive.retention", At: sampleTime}
 }
 
 // sampleSuperseded is the first object of a name that has a second one.
@@ -64,7 +64,7 @@ func sampleRootDay() RootDay {
 }
 
 func sampleIndex() IndexEntry {
-	return IndexEntry{Format: Format, Root: 17, Open: []RootDay{sampleRootDay(), {Day: "2026-11-22", Parts: PartNumbers{{1, 1}}, Entries: 1, Bytes: 5,
+	return IndexEntry{Root: 17, Open: []RootDay{sampleRootDay(), {Day: "2026-11-22", Parts: PartNumbers{{1, 1}}, Entries: 1, Bytes: 5,
 		Dirs: []string{""}, FirstPath: "first", LastPath: "first"}}, LatestObserved: ptr(sampleTime)}
 }
 
@@ -74,13 +74,13 @@ func sampleRoot() Root {
 }
 
 func sampleDamage() Damage {
-	return Damage{Format: Format, Instrument: "allsky-1", Day: "2026-11-21", ID: samplePublished().ID, Key: samplePublished().Key, Size: 5,
+	return Damage{Instrument: "allsky-1", Day: "2026-11-21", ID: samplePublished().ID, Key: samplePublished().Key, Size: 5,
 		Digest: samplePublished().Digest, Path: samplePublished().Path, Cause: DamageDamaged, FoundAt: sampleTime.Add(time.Hour),
 		FoundBy: "thule-feed-server-7d9c5-abcde", Confirmed: true}
 }
 
 func sampleScrubCursor() ScrubCursor {
-	return ScrubCursor{Format: Format, BegunAt: sampleTime, Instrument: "allsky-1", Day: "2026-11-20", Records: 4711, Objects: 86400, Bytes: 17_280_000_000, Damaged: 1}
+	return ScrubCursor{BegunAt: sampleTime, Instrument: "allsky-1", Day: "2026-11-20", Records: 4711, Objects: 86400, Bytes: 17_280_000_000, Damaged: 1}
 }
 
 // sampleNextScrubCursor is of the pass after the first.
@@ -98,13 +98,13 @@ func sampleNextScrubCursor() ScrubCursor {
 
 func sampleArchiveRequest() ArchiveRequest {
 	r := samplePurged()
-	return ArchiveRequest{Format: Format, Site: "thule", Instrument: "allsky-1", Run: "01k9zqv7r4", Action: ActionPurge, ID: r.ID,
+	return ArchiveRequest{Site: "thule", Instrument: "allsky-1", Run: "01k9zqv7r4", Action: ActionPurge, ID: r.ID,
 		ReceivedAt: r.ReceivedAt, Reason: "a person is in the picture", By: "anna@desk"}
 }
 
 func sampleDecision() ArchiveDecision {
 	r := sampleArchiveRequest()
-	return ArchiveDecision{Format: Format, Site: r.Site, Instrument: r.Instrument, Run: r.Run, Action: r.Action, ID: r.ID,
+	return ArchiveDecision{Site: r.Site, Instrument: r.Instrument, Run: r.Run, Action: r.Action, ID: r.ID,
 		Result: DecisionDone, State: StatePurged, DecidedAt: sampleTime.Add(time.Hour)}
 }
 
@@ -120,27 +120,27 @@ func goldenIndexRecords() []goldenRecord {
 	retracted := sampleNotice(sampleRetracted(), "allsky-1")
 	restored, purged := sampleNotice(sampleRestored(), "allsky-1"), sampleNotice(samplePurged(), "allsky-1")
 	return []goldenRecord{
-		{"notice-retracted.json", retracted.Encode, decoded(DecodeNotice), retracted},
-		{"notice-restored.json", restored.Encode, decoded(DecodeNotice), restored},
-		{"notice-purged.json", purged.Encode, decoded(DecodeNotice), purged},
-		{"request-archive.json", sampleArchiveRequest().Encode, decoded(DecodeArchiveRequest), sampleArchiveRequest()},
-		{"decision-done.json", sampleDecision().Encode, decoded(DecodeArchiveDecision), sampleDecision()},
-		{"decision-refused.json", sampleRefusedDecision().Encode, decoded(DecodeArchiveDecision), sampleRefusedDecision()},
-		{"removal.json", sampleRemoval().Encode, decoded(DecodeRemoval), sampleRemoval()},
-		{"removal-day.json", sampleExpiry().Encode, decoded(DecodeRemoval), sampleExpiry()},
-		{"status-damaged.json", sampleDamage().Encode, decoded(DecodeDamage), sampleDamage()},
-		{"status-failedpacks.json", sampleFailedPacks().Encode, decoded(decodeFailedPacks), sampleFailedPacks()},
-		{"cursor-sweep-epoch.json", sampleEpochSweepCursor().Encode, decoded(DecodeSweepCursor), sampleEpochSweepCursor()},
-		{"cursor-scrub-next.json", sampleNextScrubCursor().Encode, decoded(DecodeScrubCursor), sampleNextScrubCursor()},
-		{"cursor-scrub.json", sampleScrubCursor().Encode, decoded(DecodeScrubCursor), sampleScrubCursor()},
-		{"index.json", sampleIndex().Encode, decoded(DecodeIndexEntry), sampleIndex()},
+		{"notice-retracted.json", encoded(retracted), decoded(Decode[Notice]), retracted},
+		{"notice-restored.json", encoded(restored), decoded(Decode[Notice]), restored},
+		{"notice-purged.json", encoded(purged), decoded(Decode[Notice]), purged},
+		{"request-archive.json", encoded(sampleArchiveRequest()), decoded(Decode[ArchiveRequest]), sampleArchiveRequest()},
+		{"decision-done.json", encoded(sampleDecision()), decoded(Decode[ArchiveDecision]), sampleDecision()},
+		{"decision-refused.json", encoded(sampleRefusedDecision()), decoded(Decode[ArchiveDecision]), sampleRefusedDecision()},
+		{"removal.json", encoded(sampleRemoval()), decoded(Decode[Removal]), sampleRemoval()},
+		{"removal-day.json", encoded(sampleExpiry()), decoded(Decode[Removal]), sampleExpiry()},
+		{"status-damaged.json", encoded(sampleDamage()), decoded(Decode[Damage]), sampleDamage()},
+		{"status-failedpacks.json", encoded(sampleFailedPacks()), decoded(decodeFailedPacks), sampleFailedPacks()},
+		{"cursor-sweep-epoch.json", encoded(sampleEpochSweepCursor()), decoded(Decode[SweepCursor]), sampleEpochSweepCursor()},
+		{"cursor-scrub-next.json", encoded(sampleNextScrubCursor()), decoded(Decode[ScrubCursor]), sampleNextScrubCursor()},
+		{"cursor-scrub.json", encoded(sampleScrubCursor()), decoded(Decode[ScrubCursor]), sampleScrubCursor()},
+		{"index.json", encoded(sampleIndex()), decoded(Decode[IndexEntry]), sampleIndex()},
 		{"manifest-changes.jsonl.zst", nil, decodeManifestBytes, sampleChanges()},
 		{"manifest-root.jsonl.zst", nil, decodeRootBytes, sampleRoot()},
 	}
 }
 
 func sampleFailedPacks() FailedPacks {
-	return FailedPacks{Format: Format, Gateway: "gateway-0", Packs: []string{PackKey("thule", sampleTime, "gateway-0", "01k9zqv7r3", 7)}}
+	return FailedPacks{Gateway: "gateway-0", Packs: []string{PackKey("thule", sampleTime, "gateway-0", "01k9zqv7r3", 7)}}
 }
 
 func decodeFailedPacks(data []byte) (FailedPacks, error) {

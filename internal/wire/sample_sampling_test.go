@@ -5,7 +5,7 @@ package wire
 import "time"
 
 func sampleSampling() Sampling {
-	return Sampling{Format: Format, Channels: []ChannelSampling{
+	return Sampling{Channels: []ChannelSampling{
 		{State: SamplingObserving, IntervalMillis: 1000}, {Channel: "dark", State: SamplingPaused}, {Channel: "burst", State: SamplingObserving, IntervalMillis: 20},
 	}}
 }
@@ -19,7 +19,7 @@ func sampleSampled() InstrumentEntry {
 }
 
 func sampleRequest() SamplingRequest {
-	return SamplingRequest{Format: Format, Instrument: "allsky-1", Channel: "burst", Consumer: "browser", IntervalMillis: 20, At: sampleTime}
+	return SamplingRequest{Instrument: "allsky-1", Channel: "burst", Consumer: "browser", IntervalMillis: 20, At: sampleTime}
 }
 
 func samplePath() *Path {
@@ -49,7 +49,7 @@ func sampleInstrumentAchieving() InstrumentStatus {
 
 func sampleSenderObeying() SenderStatus {
 	s := sampleHeartbeatObeying().StatusAt(sampleTime, "gateway-0")
-	s.Format, s.Asked = Format, sampleSampling().Channels
+	s.Asked = sampleSampling().Channels
 	s.Asked[2].By = "browser"
 	return s
 }

@@ -71,7 +71,7 @@ func sampleLeaving() InstrumentEntry {
 }
 
 func sampleForwardCursor() ForwardCursor {
-	return ForwardCursor{Format: Format, Protocol: ProtocolTCP, Epoch: StreamEpoch(sampleTime), Next: 4711,
+	return ForwardCursor{Protocol: ProtocolTCP, Epoch: StreamEpoch(sampleTime), Next: 4711,
 		Sent: ForwardTotals{100, 5000}, Dropped: ForwardTotals{2, 20}, Seen: ForwardTotals{110, 5500}, SeenNext: 4799}
 }
 
@@ -82,7 +82,7 @@ func sampleForwardCursorDone() ForwardCursor {
 }
 
 func sampleForwardStatus() ForwardStatus {
-	return ForwardStatus{Format: Format, ReportedAt: sampleTime, Gateway: "gateway-1", Address: "old.example.org:5000",
+	return ForwardStatus{ReportedAt: sampleTime, Gateway: "gateway-1", Address: "old.example.org:5000",
 		Sent: ForwardTotals{100, 5000}, Dropped: ForwardTotals{2, 20}, Backlog: ForwardTotals{8, 480}, Oldest: ptr(sampleTime.Add(-time.Minute)),
 		LastError: "dial tcp 192.0.2.9:5000: connect: connection refused"}
 }
@@ -106,7 +106,7 @@ func sampleBackfill() Record {
 }
 
 func sampleNotice(r Record, instrument string) Notice {
-	return Notice{Format: Format, Site: "thule", Instrument: instrument, Record: r}
+	return Notice{Site: "thule", Instrument: instrument, Record: r}
 }
 
 func samplePart() Manifest {
@@ -132,12 +132,12 @@ func sampleTotals() Totals {
 }
 
 func sampleLedger() LedgerEntry {
-	return LedgerEntry{Format: Format, Incarnations: map[string]Totals{"01k9zqv7r3": sampleTotals(), "01k9zqv7r4": {Objects: 1}}}
+	return LedgerEntry{Incarnations: map[string]Totals{"01k9zqv7r3": sampleTotals(), "01k9zqv7r4": {Objects: 1}}}
 }
 
 // sampleEndedLedger has an incarnation that resolved what one before it received, and one whose counters were lost.
 func sampleEndedLedger() LedgerEntry {
-	return LedgerEntry{Format: Format, Incarnations: map[string]Totals{
+	return LedgerEntry{Incarnations: map[string]Totals{
 		"01k9zqv7r3": {Objects: 1, ObjectBytes: 5, Incomplete: true},
 		"01k9zqv7r4": {Unfinished: map[Cause]uint64{CauseCorrupt: 1}, UnfinishedBytes: 5, Resolved: 1, ResolvedBytes: 5},
 	}}
@@ -145,7 +145,7 @@ func sampleEndedLedger() LedgerEntry {
 
 func sampleInstrument() InstrumentEntry {
 	return InstrumentEntry{
-		Format: Format, UID: "0b7e4a5c-0d0e-4a63-9c1e-6a3f3c4f5a10", Generation: 3, Revision: 12, Instrument: "allsky-1", Gateway: "gateway",
+		UID: "0b7e4a5c-0d0e-4a63-9c1e-6a3f3c4f5a10", Generation: 3, Revision: 12, Instrument: "allsky-1", Gateway: "gateway",
 		Retired: true,
 		Ways: []WayEntry{
 			{Protocol: ProtocolTCP, Port: 30101, Sources: []string{"192.0.2.7/32", "2001:db8::/64"}, Framing: FramingUntilClose,
@@ -224,12 +224,12 @@ func sampleHTTP() InstrumentEntry {
 }
 
 func sampleUpload() UploadInfo {
-	return UploadInfo{Format: Format, Length: 70_000_000, Name: "2026/frame 7.jpg", MediaType: "image/jpeg", Digest: ptr(sampleDigest("frame")),
+	return UploadInfo{Length: 70_000_000, Name: "2026/frame 7.jpg", MediaType: "image/jpeg", Digest: ptr(sampleDigest("frame")),
 		Metadata: "filename MjAyNi9mcmFtZSA3LmpwZw==", CreatedAt: sampleTime, ExpiryMillis: 604_800_000}
 }
 
 func sampleUploadDone() UploadDone {
-	return UploadDone{Format: Format, ID: NamedKey("thule", "allsky-1", "2026/frame 7.jpg", 1), Digest: sampleDigest("frame")}
+	return UploadDone{ID: NamedKey("thule", "allsky-1", "2026/frame 7.jpg", 1), Digest: sampleDigest("frame")}
 }
 
 // sampleName has a name that has two versions.
@@ -239,7 +239,7 @@ func sampleName() NameClaim {
 		return NameVersion{Version: n, Digest: sampleDigest(content), Size: int64(len(content)), Key: NamedKey("thule", "allsky-1", name, n),
 			ReceivedAt: sampleTime.Add(time.Duration(n) * time.Minute), Gateway: "gateway-1", Incarnation: "01k9zqv7r4", Announced: n == 1}
 	}
-	return NameClaim{Format: Format, Name: name, Versions: []NameVersion{version(1, "frame"), version(2, "corrected")}}
+	return NameClaim{Name: name, Versions: []NameVersion{version(1, "frame"), version(2, "corrected")}}
 }
 
 // sampleNamed is the second object of a name.
@@ -271,7 +271,7 @@ func sampleUnwrittenGateway() GatewayStatus {
 
 func sampleGatewayStatus() GatewayStatus {
 	return GatewayStatus{
-		Format: Format, Gateway: "gateway-0", Pool: "gateway", Incarnation: "01k9zqv7r3", Node: "node-1", Address: "10.1.2.3",
+		Gateway: "gateway-0", Pool: "gateway", Incarnation: "01k9zqv7r3", Node: "node-1", Address: "10.1.2.3",
 		StartedAt: sampleTime.Add(-time.Hour), ReportedAt: sampleTime, Revision: 12, Datapath: "Kernel",
 		Problems: map[string]string{"allsky-1": "listen on port 30101: address in use"}, Draining: true,
 		Spool: &SpoolStatus{Objects: 12, Bytes: 3_400_000, Oldest: ptr(sampleTime.Add(-20 * time.Minute)), Size: 10_000_000_000, Quarantined: 1},
@@ -280,7 +280,7 @@ func sampleGatewayStatus() GatewayStatus {
 
 func sampleGatewayWithCopies() GatewayStatus {
 	return GatewayStatus{
-		Format: Format, Gateway: "gateway-1", Pool: "gateway", Incarnation: "01k9zqv7r4", Node: "node-2", Address: "10.1.2.4",
+		Gateway: "gateway-1", Pool: "gateway", Incarnation: "01k9zqv7r4", Node: "node-2", Address: "10.1.2.4",
 		StartedAt: sampleTime.Add(-time.Hour), ReportedAt: sampleTime, Revision: 12, Datapath: "Kernel", Stopped: true,
 		Spool: &SpoolStatus{Size: 10_000_000_000}, Replica: "10.1.2.4:8443", Peer: "gateway-0",
 		Copies: []CopiesStatus{{Owner: "gateway-0", Objects: 5, Bytes: 1_000_000, Oldest: ptr(sampleTime.Add(-20 * time.Minute))}},
@@ -294,19 +294,19 @@ func sampleBrought() Record {
 }
 
 func sampleInstrumentStatus() InstrumentStatus {
-	return InstrumentStatus{Format: Format, ReportedAt: sampleTime, LastReceived: sampleTime.Add(-time.Second),
+	return InstrumentStatus{ReportedAt: sampleTime, LastReceived: sampleTime.Add(-time.Second),
 		Day: "2026-11-21", Objects: 3, Datagrams: 600, Bytes: 21_015}
 }
 
 func sampleCursor() SegmentCursor {
 	return SegmentCursor{
-		Format: Format, Epoch: StreamEpoch(sampleTime), Next: 98, Planned: sampleSegment().Segment, PlannedDay: "2026-11-21",
+		Epoch: StreamEpoch(sampleTime), Next: 98, Planned: sampleSegment().Segment, PlannedDay: "2026-11-21",
 		Stored: map[Day]Totals{"2026-11-20": {Datagrams: 10, DatagramBytes: 100}, "2026-11-21": {Datagrams: 600, DatagramBytes: 21_000}},
 	}
 }
 
 func samplePublishedCursor() SegmentCursor {
-	return SegmentCursor{Format: Format, Epoch: StreamEpoch(sampleTime), Next: 98,
+	return SegmentCursor{Epoch: StreamEpoch(sampleTime), Next: 98,
 		Published: map[string]Published{"pool-0/01k9zqv7r3": {Floor: 17, Above: []uint64{3, 1, 12}, At: sampleTime}}}
 }
 
@@ -319,34 +319,34 @@ func sampleDeletedSegment() Record {
 }
 
 func sampleStreamCursor() StreamCursor {
-	return StreamCursor{Format: Format, Epoch: StreamEpoch(sampleTime), Next: 4711}
+	return StreamCursor{Epoch: StreamEpoch(sampleTime), Next: 4711}
 }
 
 func sampleSweepCursor() SweepCursor {
-	return SweepCursor{Format: Format, Whole: sampleTime.Add(-time.Hour), Recent: sampleTime}
+	return SweepCursor{Whole: sampleTime.Add(-time.Hour), Recent: sampleTime}
 }
 
 func sampleMarker() SiteMarker {
-	return SiteMarker{Format: Format, Code: "thule", UID: "b5a0ee57-5f66-4a3e-b64f-0f3f0e1b7a01", Namespace: "substorm", Name: "thule-hub",
+	return SiteMarker{Code: "thule", UID: "b5a0ee57-5f66-4a3e-b64f-0f3f0e1b7a01", Namespace: "substorm", Name: "thule-hub",
 		Cluster: "6c4f2c6e-98cb-4bd5-a9f3-4f0d5c7ad002"}
 }
 
 func sampleConditionChange() ConditionChange {
-	return ConditionChange{Format: Format, Kind: "Instrument", Namespace: "substorm", Name: "allsky-1",
+	return ConditionChange{Kind: "Instrument", Namespace: "substorm", Name: "allsky-1",
 		UID: "0b7e4a5c-0d0e-4a63-9c1e-6a3f3c4f5a10", Generation: 3, Condition: "DataFlowing", Status: "False", Was: "True",
 		Reason: "Overdue", Message: "nothing was received since 2026-11-21T23:57:57Z", At: sampleTime}
 }
 
 func sampleGap() Gap {
 	epoch := StreamEpoch(sampleTime.Add(-24 * time.Hour))
-	return Gap{Format: Format, Consumer: "model", Stream: "NOTICE_thule", From: ResumeToken{Epoch: epoch, Sequence: 4711}.String(),
+	return Gap{Consumer: "model", Stream: "NOTICE_thule", From: ResumeToken{Epoch: epoch, Sequence: 4711}.String(),
 		To: ResumeToken{Epoch: epoch, Sequence: 4752}.String(), Count: 42, Reason: GapRetention, At: sampleTime}
 }
 
 func sampleDeliveryCursor() DeliveryCursor {
 	gap := sampleGap()
 	epoch := StreamEpoch(sampleTime.Add(-24 * time.Hour))
-	return DeliveryCursor{Format: Format, UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Places: map[string]DeliveryPlace{
+	return DeliveryCursor{UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Places: map[string]DeliveryPlace{
 		"NOTICE_thule": {Epoch: epoch, Created: sampleTime.Add(-time.Hour), Next: 4753, Last: 5000, Waiting: 12}},
 		Gaps: 1, Missing: map[GapReason]uint64{GapRetention: 84}, LastGap: ptr(sampleTime),
 		Told: &gap, Sequence: 4990, Untold: []Gap{gap}}
@@ -360,17 +360,17 @@ func sampleDeliveryMarks() DeliveryCursor {
 
 func sampleFilledCursor() FilledCursor {
 	at := ResumeToken{Epoch: StreamEpoch(sampleTime.Add(-24 * time.Hour)), Sequence: 4711}
-	return FilledCursor{Format: Format, Places: map[string]FilledPlace{"display": {UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20",
+	return FilledCursor{Places: map[string]FilledPlace{"display": {UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20",
 		Epoch: StreamEpoch(sampleTime), Token: FeedToken{Notices: at, Telemetry: at}.String()}}}
 }
 
 func sampleRefillCursor() RefillCursor {
-	return RefillCursor{Format: Format, Epoch: StreamEpoch(sampleTime), Since: sampleTime.Add(-72 * time.Hour),
+	return RefillCursor{Epoch: StreamEpoch(sampleTime), Since: sampleTime.Add(-72 * time.Hour),
 		Through: sampleTime.Add(-time.Hour), ThroughID: sampleRaw().ID, Sequence: 4711, Announced: 4000}
 }
 
 func sampleLease() Lease {
-	return Lease{Format: Format, Holder: "gateway-1", Incarnation: "01k9zqv7r4", Since: sampleTime}
+	return Lease{Holder: "gateway-1", Incarnation: "01k9zqv7r4", Since: sampleTime}
 }
 
 func sampleDatagrams() []Datagram {
@@ -391,7 +391,7 @@ func sampleTelemetry() []byte {
 
 func sampleHeartbeat() Heartbeat {
 	return Heartbeat{
-		Format: Format, Type: ControlHeartbeat, SentAt: sampleTime, ClockOffset: ptr(Span(-1500 * time.Millisecond)), RoundTrip: ptr(Span(620 * time.Millisecond)),
+		Type: ControlHeartbeat, SentAt: sampleTime, ClockOffset: ptr(Span(-1500 * time.Millisecond)), RoundTrip: ptr(Span(620 * time.Millisecond)),
 		QueueObjects: 12, QueueBytes: 345_678, Oldest: ptr(sampleTime.Add(-time.Hour)), Sent: 9876, SetAside: 1, Version: "v0.3.0",
 	}
 }
@@ -407,37 +407,35 @@ func sampleHeartbeatAnswer() HeartbeatAnswer {
 }
 
 func sampleSenderStatus() SenderStatus {
-	s := sampleHeartbeat().StatusAt(sampleTime, "gateway-0")
-	s.Format = Format
-	return s
+	return sampleHeartbeat().StatusAt(sampleTime, "gateway-0")
 }
 
 func sampleSenders() SenderStatus {
 	one := sampleHeartbeatOfOne().StatusAt(sampleTime, "gateway-0")
-	other := SenderStatus{Format: Format, Gateway: "gateway-0", Sender: "192.0.2.7", ReportedAt: sampleTime.Add(-time.Minute), QueueObjects: 3, QueueBytes: 4096, Version: "v0.2.0"}
+	other := SenderStatus{Gateway: "gateway-0", Sender: "192.0.2.7", ReportedAt: sampleTime.Add(-time.Minute), QueueObjects: 3, QueueBytes: 4096, Version: "v0.2.0"}
 	s := MergeSenders([]SenderStatus{one, other})
-	s.Format, s.Senders = Format, []SenderStatus{other, one}
+	s.Senders = []SenderStatus{other, one}
 	return s
 }
 
 func sampleRefusal() RefusalStatus {
-	return RefusalStatus{Format: Format, Incarnation: "01k9zqv7r3", ReportedAt: sampleTime, Refused: map[Cause]Refused{
+	return RefusalStatus{Incarnation: "01k9zqv7r3", ReportedAt: sampleTime, Refused: map[Cause]Refused{
 		CauseBadCertificate: {Count: 3, Source: "192.0.2.9", Protocol: ProtocolTCP, Port: 30101, Shown: "a certificate for other.example", At: sampleTime.Add(-time.Minute)},
 	}}
 }
 
 func sampleRefusedChange() RefusalStatus {
-	return RefusalStatus{Format: Format, Incarnation: "01k9zqv7r3", ReportedAt: sampleTime, Changes: map[string]RefusedChange{
+	return RefusalStatus{Incarnation: "01k9zqv7r3", ReportedAt: sampleTime, Changes: map[string]RefusedChange{
 		"LegalHold": {Count: 2, ID: samplePublished().ID, Asked: "Purged", By: "anna@laptop", Why: "the Instrument is under legal hold", At: sampleTime.Add(-time.Minute)},
 	}}
 }
 
 func sampleAdoption() Adoption {
 	first := sampleTime.Add(-time.Minute)
-	return Adoption{Format: Format, ID: "9dff50df08c63581", Instrument: "allsky-1", DecidedAt: sampleTime, Items: []Adopted{
-		{From: QuarantineKey("thule", "gateway-0", sampleTime, sampleDigest("frame")), Quarantined: Quarantined{Format: Format, Protocol: ProtocolTCP,
+	return Adoption{ID: "9dff50df08c63581", Instrument: "allsky-1", DecidedAt: sampleTime, Items: []Adopted{
+		{From: QuarantineKey("thule", "gateway-0", sampleTime, sampleDigest("frame")), Quarantined: Quarantined{Protocol: ProtocolTCP,
 			Source: "192.0.2.9:40001", Port: 30101, ReceivedAt: sampleTime, Size: 5, Digest: sampleDigest("frame"), Looks: "image/jpeg"}},
-		{From: QuarantineKey("thule", "gateway-1", sampleTime, sampleDigest("segment")), Quarantined: Quarantined{Format: Format, Protocol: ProtocolUDP,
+		{From: QuarantineKey("thule", "gateway-1", sampleTime, sampleDigest("segment")), Quarantined: Quarantined{Protocol: ProtocolUDP,
 			Source: "192.0.2.9", Port: 30102, ReceivedAt: sampleTime, FirstAt: &first, Datagrams: 7, Size: 700, Digest: sampleDigest("segment"), Looks: MediaTypeSegment}},
 	}}
 }

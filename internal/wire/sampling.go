@@ -91,15 +91,13 @@ type SamplingEntry struct {
 // ended by LF. It stands anywhere between other lines of the gateway, gets no
 // answer of its own, and is written only to who announced that it takes it.
 type Sampling struct {
-	Format   int               `json:"format"`
 	Channels []ChannelSampling `json:"channels"`
 }
 
 // Line returns the command as it goes over the wire, LF included. Error:
 // ErrMalformed for more than MaxCommandLine bytes.
 func (s Sampling) Line() (string, error) {
-	s.Format = Format
-	body, err := json.Marshal(s)
+	body, err := Encode(s)
 	if err != nil {
 		return "", err
 	}
@@ -125,7 +123,7 @@ func ParseSampling(line string) (Sampling, error) {
 	if !ok || kind != CommandSampling || len(line) > MaxCommandLine {
 		return Sampling{}, fmt.Errorf("command %.100q: %w", line, ErrMalformed)
 	}
-	s, err := decode([]byte(body), func(s Sampling) int { return s.Format })
+	s, err := Decode[Sampling]([]byte(body))
 	if err == nil && !validChannels(s.Channels) {
 		err = fmt.Errorf("command %.200q: %w", line, ErrMalformed)
 	}
@@ -220,7 +218,6 @@ func ParseSamplingRequestKey(key string) (instrument, channel, consumer string, 
 // SamplingRequest is how often a consumer wants a channel of an instrument
 // observed.
 type SamplingRequest struct {
-	Format     int    `json:"format"`
 	Instrument string `json:"instrument"`
 	// Channel as in ChannelSampling.
 	Channel  string `json:"channel,omitempty"`
@@ -230,18 +227,10 @@ type SamplingRequest struct {
 	At             time.Time `json:"at"`
 }
 
-// Encode writes the request as JSON.
-func (r SamplingRequest) Encode() ([]byte, error) {
-	r.Format = Format
-	return json.Marshal(r)
-}
-
-// DecodeSamplingRequest reads a request. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeSamplingRequest(data []byte) (SamplingRequest, error) {
-	r, err := decode(data, func(r SamplingRequest) int { return r.Format })
-	if err == nil && (r.Instrument == "" || r.Consumer == "" || r.IntervalMillis <= 0 ||
-		!(ChannelSampling{Channel: r.Channel, State: SamplingObserving, IntervalMillis: r.IntervalMillis, By: r.Consumer}).valid()) {
-		return SamplingRequest{}, fmt.Errorf("request %.200q: %w", data, ErrMalformed)
+func (r *SamplingRequest) check() error {
+	if r.Instrument == "" || r.Consumer == "" || r.IntervalMillis <= 0 ||
+		!(ChannelSampling{Channel: r.Channel, State: SamplingObserving, IntervalMillis: r.IntervalMillis, By: r.Consumer}).valid() {
+		return fmt.Errorf("request of consumer %.100q to observe %.100q each %d ms: %w", r.Consumer, r.Instrument, r.IntervalMillis, ErrMalformed)
 	}
-	return r, err
+	return nil
 }

@@ -82,7 +82,7 @@ func TestHeartbeatMustMakeSense(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := DecodeHeartbeat(frame[PrefixSize:]); !errors.Is(err, ErrMalformed) {
+		if got, err := Decode[Heartbeat](frame[PrefixSize:]); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
 	}

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"time"
 )
 
@@ -12,7 +11,6 @@ const ScrubCursorKey = "scrub"
 
 // ScrubCursor says how far a pass of the scrub has come.
 type ScrubCursor struct {
-	Format int `json:"format"`
 	// BegunAt is when the pass began. Instrument and Day are read now, and Records of
 	// that day's are done. At the end Done is set.
 	BegunAt    time.Time `json:"begunAt"`
@@ -31,24 +29,12 @@ type ScrubCursor struct {
 	LastPass *ScrubPass `json:"lastPass,omitempty"`
 }
 
-// Encode writes the cursor as JSON.
-func (c ScrubCursor) Encode() ([]byte, error) {
-	c.Format = Format
-	return json.Marshal(c)
-}
-
-// DecodeScrubCursor reads a cursor. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeScrubCursor(data []byte) (ScrubCursor, error) {
-	return decode(data, func(c ScrubCursor) int { return c.Format })
-}
-
 // ScrubStatusKey is where the lease holder reports when the archive was last read.
 const ScrubStatusKey = "scrub"
 
 // ScrubStatus says when the scrub last read the whole archive, and how far it has come in
 // reading it now.
 type ScrubStatus struct {
-	Format     int       `json:"format"`
 	ReportedAt time.Time `json:"reportedAt"`
 	// LastPass read the whole archive; nil before the first has ended.
 	LastPass *ScrubPass `json:"lastPass,omitempty"`
@@ -86,15 +72,4 @@ func (c ScrubCursor) Passes() (last, current *ScrubPass) {
 		return c.LastPass, &ScrubPass{BegunAt: c.BegunAt, Instrument: c.Instrument, Day: c.Day,
 			Objects: c.Objects, Bytes: c.Bytes, Damaged: c.Damaged, Unreadable: c.Unreadable}
 	}
-}
-
-// Encode writes the report as JSON.
-func (s ScrubStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeScrubStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeScrubStatus(data []byte) (ScrubStatus, error) {
-	return decode(data, func(s ScrubStatus) int { return s.Format })
 }

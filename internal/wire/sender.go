@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 )
@@ -26,7 +25,6 @@ func ParseSenderStatusKey(key string) (instrument, gateway string, ok bool) {
 // SenderStatus is what a sender last said of itself, or what several did together,
 // see MergeSenders.
 type SenderStatus struct {
-	Format int `json:"format"`
 	// Gateway is the pod that heard it, at ReportedAt by its clock.
 	Gateway string `json:"gateway"`
 	// Sender as in Heartbeat, or an address; empty for several.
@@ -53,7 +51,7 @@ type SenderStatus struct {
 // StatusAt is what a gateway that heard it at a time reports of a heartbeat.
 func (h Heartbeat) StatusAt(received time.Time, gateway string) SenderStatus {
 	return SenderStatus{
-		Format: Format, Gateway: gateway, Sender: h.Sender, ReportedAt: received, ClockOffset: h.ClockOffset, RoundTrip: h.RoundTrip,
+		Gateway: gateway, Sender: h.Sender, ReportedAt: received, ClockOffset: h.ClockOffset, RoundTrip: h.RoundTrip,
 		QueueObjects: h.QueueObjects, QueueBytes: h.QueueBytes, Oldest: h.Oldest, SetAside: h.SetAside, Version: h.Version,
 		Sampling: h.Sampling, Path: h.Path,
 	}
@@ -97,15 +95,4 @@ func MergeSenders(all []SenderStatus) SenderStatus {
 		sum.Sender = ""
 	}
 	return sum
-}
-
-// Encode writes the report as JSON.
-func (s SenderStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeSenderStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeSenderStatus(data []byte) (SenderStatus, error) {
-	return decode(data, func(s SenderStatus) int { return s.Format })
 }

@@ -65,7 +65,7 @@ func TestSenderNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := DecodeHeartbeat(frame[PrefixSize:]); (err == nil) != good {
+		if _, err := Decode[Heartbeat](frame[PrefixSize:]); (err == nil) != good {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

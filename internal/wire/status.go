@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +68,6 @@ func ParseStatusKey(key string) (instrument, gateway string, ok bool) {
 
 // GatewayStatus is what a gateway pod reports every GatewayReportInterval.
 type GatewayStatus struct {
-	Format int `json:"format"`
 	// Gateway is the pod, Pool its IngestGateway.
 	Gateway     string    `json:"gateway"`
 	Pool        string    `json:"pool"`
@@ -127,21 +125,9 @@ type SpoolStatus struct {
 	Quarantined int64 `json:"quarantined,omitempty"`
 }
 
-// Encode writes the report as JSON.
-func (s GatewayStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeGatewayStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeGatewayStatus(data []byte) (GatewayStatus, error) {
-	return decode(data, func(s GatewayStatus) int { return s.Format })
-}
-
 // InstrumentStatus is what a gateway pod reports about an instrument, when it
 // changed and at most every GatewayReportInterval.
 type InstrumentStatus struct {
-	Format     int       `json:"format"`
 	ReportedAt time.Time `json:"reportedAt"`
 	// LastReceived is when the last object was receipted or the last datagram read.
 	LastReceived time.Time `json:"lastReceived"`
@@ -155,21 +141,9 @@ type InstrumentStatus struct {
 	Achieved []AchievedSampling `json:"achieved,omitempty"`
 }
 
-// Encode writes the report as JSON.
-func (s InstrumentStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeInstrumentStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeInstrumentStatus(data []byte) (InstrumentStatus, error) {
-	return decode(data, func(s InstrumentStatus) int { return s.Format })
-}
-
 // RefusalStatus is whom a gateway pod refused that nearly was an instrument,
 // written when it changed and at most every GatewayReportInterval.
 type RefusalStatus struct {
-	Format      int       `json:"format"`
 	Incarnation string    `json:"incarnation"`
 	ReportedAt  time.Time `json:"reportedAt"`
 	// Refused by cause, since the incarnation began.
@@ -202,15 +176,4 @@ type Refused struct {
 	// Shown is what it showed instead of what is declared; never a token.
 	Shown string    `json:"shown,omitempty"`
 	At    time.Time `json:"at"`
-}
-
-// Encode writes the report as JSON.
-func (s RefusalStatus) Encode() ([]byte, error) {
-	s.Format = Format
-	return json.Marshal(s)
-}
-
-// DecodeRefusalStatus reads a report. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeRefusalStatus(data []byte) (RefusalStatus, error) {
-	return decode(data, func(s RefusalStatus) int { return s.Format })
 }

@@ -5,7 +5,6 @@ package wire
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -14,7 +13,6 @@ import (
 // browsers send no headers with a WebSocket. It lies in LeaseBucket, whose entries
 // expire.
 type Ticket struct {
-	Format   int    `json:"format"`
 	Feed     string `json:"feed"`
 	Consumer string `json:"consumer"`
 	// Reader that it was given to, as access.Reader's String: the consumer, or a named
@@ -34,20 +32,9 @@ func TicketKey(secret string) string {
 	return "ticket." + hex.EncodeToString(sum[:])
 }
 
-// Encode writes the ticket as JSON.
-func (t Ticket) Encode() ([]byte, error) {
-	t.Format = Format
-	return json.Marshal(t)
-}
-
-// DecodeTicket reads a ticket. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeTicket(data []byte) (Ticket, error) {
-	t, err := decode(data, func(t Ticket) int { return t.Format })
-	if err == nil && (t.Feed == "" || t.Consumer == "" || t.ExpiresAt.IsZero()) {
-		err = fmt.Errorf("ticket lacks feed, consumer or expiresAt: %w", ErrMalformed)
+func (t *Ticket) check() error {
+	if t.Feed == "" || t.Consumer == "" || t.ExpiresAt.IsZero() {
+		return fmt.Errorf("ticket lacks feed, consumer or expiresAt: %w", ErrMalformed)
 	}
-	if err != nil {
-		return Ticket{}, err
-	}
-	return t, nil
+	return nil
 }

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -74,7 +73,6 @@ func IsUploadID(id string) bool {
 
 // UploadInfo says what an upload will be.
 type UploadInfo struct {
-	Format int `json:"format"`
 	// Length of the object in bytes.
 	Length int64 `json:"length"`
 	// Name and MediaType that the sender gave, if any, and Digest that the bytes
@@ -89,35 +87,15 @@ type UploadInfo struct {
 	ExpiryMillis int64 `json:"expiryMillis"`
 }
 
-// Encode writes the info as JSON.
-func (u UploadInfo) Encode() ([]byte, error) {
-	u.Format = Format
-	return json.Marshal(u)
-}
-
-// DecodeUploadInfo reads an info. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeUploadInfo(data []byte) (UploadInfo, error) {
-	u, err := decode(data, func(u UploadInfo) int { return u.Format })
-	if err == nil && (u.Length < 0 || u.ExpiryMillis < 0) {
-		return UploadInfo{}, fmt.Errorf("upload of %d bytes that is kept %d ms: %w", u.Length, u.ExpiryMillis, ErrMalformed)
+func (u *UploadInfo) check() error {
+	if u.Length < 0 || u.ExpiryMillis < 0 {
+		return fmt.Errorf("upload of %d bytes that is kept %d ms: %w", u.Length, u.ExpiryMillis, ErrMalformed)
 	}
-	return u, err
+	return nil
 }
 
 // UploadDone says which object an upload became.
 type UploadDone struct {
-	Format int    `json:"format"`
 	ID     string `json:"id"`
 	Digest Digest `json:"sha256"`
-}
-
-// Encode writes it as JSON.
-func (u UploadDone) Encode() ([]byte, error) {
-	u.Format = Format
-	return json.Marshal(u)
-}
-
-// DecodeUploadDone reads what Encode wrote. Errors: ErrMalformed, ErrNewerFormat.
-func DecodeUploadDone(data []byte) (UploadDone, error) {
-	return decode(data, func(u UploadDone) int { return u.Format })
 }

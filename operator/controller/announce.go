@@ -99,12 +99,12 @@ func (a *announcer) publish(p planned, c metav1.Condition, was string) error {
 		return errNotConnected
 	}
 	change := wire.ConditionChange{
-		Format: wire.Format, Kind: p.kind, Namespace: p.Namespace, Name: p.Name,
+		Kind: p.kind, Namespace: p.Namespace, Name: p.Name,
 		UID: string(p.object.GetUID()), Generation: c.ObservedGeneration,
 		Condition: c.Type, Status: string(c.Status), Was: was, Reason: c.Reason, Message: c.Message,
 		At: c.LastTransitionTime.UTC(),
 	}
-	data, err := change.Encode()
+	data, err := wire.Encode(change)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func readMarker(ctx context.Context, store objectstore.Store, key string) (*wire
 	if err != nil {
 		return nil, err
 	}
-	m, err := wire.DecodeSiteMarker(data)
+	m, err := wire.Decode[wire.SiteMarker](data)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func readMarker(ctx context.Context, store objectstore.Store, key string) (*wire
 // writeMarker: of two Sites that find no marker at the same time, one writes it
 // and the other reads it at its next try.
 func writeMarker(ctx context.Context, store objectstore.Store, key string, m wire.SiteMarker, createOnly bool) error {
-	data, err := m.Encode()
+	data, err := wire.Encode(m)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, s plan.Stream, wa
 	is := existing.CachedInfo().Config
 	var found *wire.SiteMarker
 	if text := is.Metadata[wire.StreamMetadataMarker]; text != "" {
-		m, err := wire.DecodeSiteMarker([]byte(text))
+		m, err := wire.Decode[wire.SiteMarker]([]byte(text))
 		if err != nil {
 			return false, fmt.Errorf("its marker: %w", err)
 		}
@@ -166,7 +166,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, s plan.Stream, wa
 
 // streamConfig changes in a stream's configuration what is ours to say.
 func streamConfig(cfg jetstream.StreamConfig, s plan.Stream, marker wire.SiteMarker) (jetstream.StreamConfig, error) {
-	text, err := marker.Encode()
+	text, err := wire.Encode(marker)
 	if err != nil {
 		return cfg, err
 	}

@@ -17,7 +17,7 @@ func (r *reports) takeDamage(instrument string, entry jetstream.KeyValueEntry) {
 	var damage wire.Damage
 	if entry.Operation() == jetstream.KeyValuePut {
 		var err error
-		if damage, err = wire.DecodeDamage(entry.Value()); err != nil {
+		if damage, err = wire.Decode[wire.Damage](entry.Value()); err != nil {
 			r.log.Warn("what is said of a damaged object cannot be read", "key", entry.Key(), "error", err)
 			return
 		}
@@ -38,7 +38,7 @@ func (r *reports) takeDamage(instrument string, entry jetstream.KeyValueEntry) {
 
 // takeScrub stores when the archivist last read the archive.
 func (r *reports) takeScrub(value []byte) {
-	status, err := wire.DecodeScrubStatus(value)
+	status, err := wire.Decode[wire.ScrubStatus](value)
 	if err != nil {
 		r.log.Warn("the report of the scrub cannot be read", "error", err)
 		return

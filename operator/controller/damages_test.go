@@ -29,7 +29,7 @@ func TestDamage(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	d := wire.DamageOf("camera", wire.Record{ID: "o/hub/camera/r/x", Key: "o/hub/camera/r/x", Size: 5, ReceivedAt: at}, wire.DamageMissing, "pool-0", at)
 	d.Confirmed = true
-	data, err := d.Encode()
+	data, err := wire.Encode(d)
 	if err == nil {
 		err = g.put(wire.StatusBucket("hub"), wire.DamageKey("camera", d.ID), data)
 	}
@@ -41,8 +41,8 @@ func TestDamage(t *testing.T) {
 
 	// The Site's status says how much is damaged, and when the archivist last looked.
 	ended := at.Add(time.Hour)
-	report, err := wire.ScrubStatus{ReportedAt: at, LastPass: &wire.ScrubPass{BegunAt: at, EndedAt: &ended, Objects: 7},
-		Pass: &wire.ScrubPass{BegunAt: ended, Instrument: "camera", Day: "2026-11-20", Objects: 3}}.Encode()
+	report, err := wire.Encode(wire.ScrubStatus{ReportedAt: at, LastPass: &wire.ScrubPass{BegunAt: at, EndedAt: &ended, Objects: 7},
+		Pass: &wire.ScrubPass{BegunAt: ended, Instrument: "camera", Day: "2026-11-20", Objects: 3}})
 	if err == nil {
 		err = g.put(wire.StatusBucket("hub"), wire.ScrubStatusKey, report)
 	}

@@ -88,11 +88,11 @@ func TestFeedsOverlap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is, err := wire.DecodeFeedEntry(entry)
+	is, err := wire.Decode[wire.FeedEntry](entry)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := wire.FeedEntry{Format: 1, UID: is.UID, Generation: 1, Revision: is.Revision, Feed: "fields", Telemetry: "FEED_hub_fields",
+	want := wire.FeedEntry{UID: is.UID, Generation: 1, Revision: is.Revision, Feed: "fields", Telemetry: "FEED_hub_fields",
 		Instruments: []string{"mag-1", "mag-2", "mag-3"}, Channels: []string{"raw"}}
 	if diff := cmp.Diff(want, is); diff != "" {
 		t.Errorf("entry of fields:\n%s", diff)

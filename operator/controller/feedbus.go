@@ -254,7 +254,7 @@ func (b *busKeeper) changeStream(ctx context.Context, info *jetstream.StreamInfo
 // ours says whether a stream may be changed by this Site.
 func (b *busKeeper) ours(info *jetstream.StreamInfo) (ours bool, found *wire.SiteMarker, err error) {
 	if text := info.Config.Metadata[wire.StreamMetadataMarker]; text != "" {
-		m, err := wire.DecodeSiteMarker([]byte(text))
+		m, err := wire.Decode[wire.SiteMarker]([]byte(text))
 		if err != nil {
 			return false, nil, fmt.Errorf("its marker: %w", err)
 		}
@@ -273,7 +273,7 @@ func storage(s v1alpha1.StreamStorage) jetstream.StorageType {
 // ownStreamConfig changes in a stream's configuration what is ours to say, but for
 // the storage, which cannot be changed.
 func ownStreamConfig(cfg jetstream.StreamConfig, s plan.OwnStream, marker wire.SiteMarker) (jetstream.StreamConfig, error) {
-	text, err := marker.Encode()
+	text, err := wire.Encode(marker)
 	if err != nil {
 		return cfg, err
 	}

@@ -37,7 +37,7 @@ func (s *feedServer) consumerEntry(name string) (wire.ConsumerEntry, error) {
 	if err != nil {
 		return wire.ConsumerEntry{}, err
 	}
-	return wire.DecodeConsumerEntry(value.Value())
+	return wire.Decode[wire.ConsumerEntry](value.Value())
 }
 
 // TestConsumerFromApplyToMessages: a Feed and its consumers, applied together, and a

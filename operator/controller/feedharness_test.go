@@ -203,7 +203,7 @@ func (s *feedServer) report() error {
 	if err != nil {
 		return err
 	}
-	complete, err := wire.DecodeRegistryComplete(value.Value())
+	complete, err := wire.Decode[wire.RegistryComplete](value.Value())
 	if err != nil {
 		return err
 	}
@@ -214,8 +214,8 @@ func (s *feedServer) report() error {
 	return s.put(wire.FeedServerStatusKey(s.pod), status)
 }
 
-func (s *feedServer) put(key string, record interface{ Encode() ([]byte, error) }) error {
-	data, err := record.Encode()
+func (s *feedServer) put(key string, record any) error {
+	data, err := wire.Encode(record)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (r *reports) takeFeedReport(key string, value []byte, seen, now time.Time) 
 	if !ok {
 		return false
 	}
-	status, err := wire.DecodeConsumerStatus(value)
+	status, err := wire.Decode[wire.ConsumerStatus](value)
 	if err != nil {
 		r.log.Warn("a feed server's report cannot be read", "key", key, "error", err)
 		return true
@@ -50,7 +50,7 @@ func (r *reports) takeFeedReport(key string, value []byte, seen, now time.Time) 
 }
 
 func (r *reports) takeFeedServer(pod string, value []byte, seen, now time.Time) error {
-	status, err := wire.DecodeFeedServerStatus(value)
+	status, err := wire.Decode[wire.FeedServerStatus](value)
 	if err != nil {
 		return err
 	}

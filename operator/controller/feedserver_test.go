@@ -36,7 +36,7 @@ func TestReaders(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		entry, err := wire.DecodeReaderEntry(value)
+		entry, err := wire.Decode[wire.ReaderEntry](value)
 		if err == nil && (len(entry.Tokens) != 1 || !entry.Tokens[0].Matches("a-token-that-is-long-enough")) {
 			err = fmt.Errorf("%+v", entry)
 		}

@@ -30,7 +30,7 @@ func TestCopyOfAnInstrument(t *testing.T) {
 	w.awaits("Instrument", "camera", "Ready", "True/Ready")
 	said := wire.ForwardStatus{ReportedAt: time.Now(), Gateway: "pool-0", Address: "old.example.org:5000",
 		Sent: wire.ForwardTotals{Items: 40}, Backlog: wire.ForwardTotals{Items: 12, Bytes: 12000}, LastError: "connection refused"}
-	data, err := said.Encode()
+	data, err := wire.Encode(said)
 	if err == nil {
 		err = g.put(wire.StatusBucket("hub"), wire.ForwardStatusKey("camera"), data)
 	}

@@ -77,7 +77,7 @@ func (g *gateway) complete() (wire.RegistryComplete, error) {
 	if err != nil {
 		return wire.RegistryComplete{}, err
 	}
-	return wire.DecodeRegistryComplete(value)
+	return wire.Decode[wire.RegistryComplete](value)
 }
 
 // entry reads an Instrument's entry.
@@ -86,7 +86,7 @@ func (g *gateway) entry(instrument string) (wire.InstrumentEntry, error) {
 	if err != nil {
 		return wire.InstrumentEntry{}, err
 	}
-	return wire.DecodeInstrumentEntry(value)
+	return wire.Decode[wire.InstrumentEntry](value)
 }
 
 // awaitPort waits until an entry has a port, and returns it.
@@ -151,7 +151,7 @@ func (g *gateway) follow() (stop func()) {
 
 func (g *gateway) report(s wire.GatewayStatus) {
 	s.Gateway, s.Pool, s.Datapath, s.ReportedAt = g.pod, g.pool, "Kernel", time.Now()
-	data, err := s.Encode()
+	data, err := wire.Encode(s)
 	if err == nil {
 		err = g.put(wire.StatusBucket("hub"), wire.GatewayStatusKey(g.pod), data)
 	}
@@ -164,7 +164,7 @@ func (g *gateway) report(s wire.GatewayStatus) {
 func (g *gateway) heard(instrument string, offset time.Duration) {
 	g.t.Helper()
 	roundTrip := wire.Span(20 * time.Millisecond)
-	data, err := wire.SenderStatus{Gateway: g.pod, Sender: "heard-by-" + g.pod, ReportedAt: time.Now(), ClockOffset: (*wire.Span)(&offset), RoundTrip: &roundTrip, QueueObjects: 7}.Encode()
+	data, err := wire.Encode(wire.SenderStatus{Gateway: g.pod, Sender: "heard-by-" + g.pod, ReportedAt: time.Now(), ClockOffset: (*wire.Span)(&offset), RoundTrip: &roundTrip, QueueObjects: 7})
 	if err == nil {
 		err = g.put(wire.StatusBucket("hub"), wire.SenderStatusKey(instrument, g.pod), data)
 	}
@@ -178,7 +178,7 @@ func (g *gateway) received(instrument string, ago time.Duration, objects uint64)
 	g.t.Helper()
 	now := time.Now()
 	s := wire.InstrumentStatus{ReportedAt: now, LastReceived: now.Add(-ago), Day: wire.DayOf(now), Objects: objects, Bytes: 1000 * objects}
-	data, err := s.Encode()
+	data, err := wire.Encode(s)
 	if err == nil {
 		err = g.put(wire.StatusBucket("hub"), wire.InstrumentStatusKey(instrument, g.pod), data)
 	}

@@ -135,7 +135,7 @@ func (w *world) sawChange(sub *nats.Subscription, name, condition, want string) 
 		if err != nil {
 			w.t.Fatalf("no message says that %s of %s is %s: %v", condition, name, want, err)
 		}
-		c, err := wire.DecodeConditionChange(m.Data)
+		c, err := wire.Decode[wire.ConditionChange](m.Data)
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func TestLedgerInTheStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	value, err := wire.LedgerStatus{ClosedTo: "2026-11-18", WaitsFor: "gateway pool-1 holds 3 objects in its spool", Reopened: []wire.Day{"2026-11-02"}}.Encode()
+	value, err := wire.Encode(wire.LedgerStatus{ClosedTo: "2026-11-18", WaitsFor: "gateway pool-1 holds 3 objects in its spool", Reopened: []wire.Day{"2026-11-02"}})
 	if err == nil {
 		_, err = kv.Put(t.Context(), wire.LedgerStatusKey, value)
 	}
@@ -59,7 +59,7 @@ func TestExpiryInTheStatus(t *testing.T) {
 	}
 	report := func(s wire.ExpiryStatus) {
 		t.Helper()
-		value, err := s.Encode()
+		value, err := wire.Encode(s)
 		if err == nil {
 			_, err = kv.Put(t.Context(), wire.ExpiryStatusKey, value)
 		}

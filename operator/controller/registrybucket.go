@@ -52,16 +52,16 @@ func emptyRegistry() plan.RegistryState {
 // readEntry reads one entry of whichever kind.
 func readEntry(entry jetstream.KeyValueEntry, into plan.RegistryState) error {
 	if name, ok := wire.ParseRegistryInstrumentKey(entry.Key()); ok {
-		return decodeEntry(entry, name, into.Entries, wire.DecodeInstrumentEntry)
+		return decodeEntry(entry, name, into.Entries, wire.Decode[wire.InstrumentEntry])
 	}
 	if name, ok := wire.ParseRegistryFeedKey(entry.Key()); ok {
-		return decodeEntry(entry, name, into.Feeds, wire.DecodeFeedEntry)
+		return decodeEntry(entry, name, into.Feeds, wire.Decode[wire.FeedEntry])
 	}
 	if name, ok := wire.ParseRegistryConsumerKey(entry.Key()); ok {
-		return decodeEntry(entry, name, into.Consumers, wire.DecodeConsumerEntry)
+		return decodeEntry(entry, name, into.Consumers, wire.Decode[wire.ConsumerEntry])
 	}
 	if name, ok := wire.ParseRegistryReaderKey(entry.Key()); ok {
-		return decodeEntry(entry, name, into.Readers, wire.DecodeReaderEntry)
+		return decodeEntry(entry, name, into.Readers, wire.Decode[wire.ReaderEntry])
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func readComplete(ctx context.Context, kv jetstream.KeyValue) (*wire.RegistryCom
 
 // decodeComplete: a marker that can't be read is none.
 func decodeComplete(data []byte) (*wire.RegistryComplete, error) {
-	complete, err := wire.DecodeRegistryComplete(data)
+	complete, err := wire.Decode[wire.RegistryComplete](data)
 	if errors.Is(err, wire.ErrMalformed) {
 		return nil, nil
 	}
@@ -137,7 +137,7 @@ func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
 func putRegistry(ctx context.Context, kv jetstream.KeyValue, change plan.RegistryChange) error {
 	for _, kind := range puts(change) {
 		err := atOnce(ctx, kind, func(ctx context.Context, put registryPut) error {
-			data, err := put.encode()
+			data, err := wire.Encode(put.record)
 			if err == nil {
 				_, err = kv.Put(ctx, put.key, data)
 			}
@@ -161,7 +161,7 @@ func putRegistry(ctx context.Context, kv jetstream.KeyValue, change plan.Registr
 			return err
 		}
 	}
-	data, err := change.Complete.Encode()
+	data, err := wire.Encode(*change.Complete)
 	if err != nil {
 		return fmt.Errorf("registry marker: %w", err)
 	}
@@ -194,7 +194,7 @@ func atOnce[T any](ctx context.Context, all []T, do func(context.Context, T) err
 // registryPut is an entry to write.
 type registryPut struct {
 	key    string
-	encode func() ([]byte, error)
+	record any
 }
 
 // puts are by kind, in the order of plan.RegistryChange: one kind is written before the
@@ -202,16 +202,16 @@ type registryPut struct {
 func puts(change plan.RegistryChange) [][]registryPut {
 	all := make([][]registryPut, 4)
 	for _, e := range change.Put {
-		all[0] = append(all[0], registryPut{wire.RegistryInstrumentKey(e.Instrument), e.Encode})
+		all[0] = append(all[0], registryPut{wire.RegistryInstrumentKey(e.Instrument), e})
 	}
 	for _, e := range change.PutReaders {
-		all[1] = append(all[1], registryPut{wire.RegistryReaderKey(e.Reader), e.Encode})
+		all[1] = append(all[1], registryPut{wire.RegistryReaderKey(e.Reader), e})
 	}
 	for _, e := range change.PutFeeds {
-		all[2] = append(all[2], registryPut{wire.RegistryFeedKey(e.Feed), e.Encode})
+		all[2] = append(all[2], registryPut{wire.RegistryFeedKey(e.Feed), e})
 	}
 	for _, e := range change.PutConsumers {
-		all[3] = append(all[3], registryPut{wire.RegistryConsumerKey(e.Consumer), e.Encode})
+		all[3] = append(all[3], registryPut{wire.RegistryConsumerKey(e.Consumer), e})
 	}
 	return all
 }

@@ -95,9 +95,9 @@ func (f *farServer) carry(server, client net.Conn) {
 const manyEntries = 20_000
 
 func registryOf(n int) plan.RegistryChange {
-	c := plan.RegistryChange{Complete: &wire.RegistryComplete{Format: wire.Format, Revision: 1, Count: n}}
+	c := plan.RegistryChange{Complete: &wire.RegistryComplete{Revision: 1, Count: n}}
 	for i := range n {
-		c.Put = append(c.Put, wire.InstrumentEntry{Format: wire.Format, UID: "u", Generation: 1, Revision: 1, Instrument: fmt.Sprintf("mag-%05d", i),
+		c.Put = append(c.Put, wire.InstrumentEntry{UID: "u", Generation: 1, Revision: 1, Instrument: fmt.Sprintf("mag-%05d", i),
 			Gateway: "pool", Ways: []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: 30100, Channel: "raw"}}})
 	}
 	return c
@@ -153,7 +153,7 @@ func TestRegistryResumes(t *testing.T) {
 	t.Parallel()
 	way, js, kv := farRegistry(t)
 	l, change := linkTo(js, kv), registryOf(manyEntries)
-	one, err := change.Put[0].Encode()
+	one, err := wire.Encode(change.Put[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -254,7 +254,7 @@ func (w *world) giveAway(code string) {
 	w.t.Helper()
 	m := w.marker(code)
 	m.UID, m.Namespace, m.Cluster = "u-1", "north", "elsewhere"
-	data, err := m.Encode()
+	data, err := wire.Encode(m)
 	if err == nil {
 		err = w.minio.Bucket(w.t, "archive").Put(w.t.Context(), wire.SiteMarkerKey(code), bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{})
 	}

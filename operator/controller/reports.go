@@ -140,7 +140,7 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 }
 
 func (r *reports) takeGateway(value []byte, seen, now time.Time) error {
-	status, err := wire.DecodeGatewayStatus(value)
+	status, err := wire.Decode[wire.GatewayStatus](value)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (r *reports) forgetGateway(pod string) {
 }
 
 func (r *reports) takeRefusals(instrument, pod string, value []byte, replayed bool, now time.Time) {
-	status, err := wire.DecodeRefusalStatus(value)
+	status, err := wire.Decode[wire.RefusalStatus](value)
 	if err != nil {
 		r.log.Warn("a gateway's report cannot be read", "instrument", instrument, "gateway", pod, "error", err)
 		return
@@ -199,7 +199,7 @@ func (r *reports) refusalsDue(instrument string, now time.Time) ([]plan.RefusalE
 }
 
 func (r *reports) takeInstrument(instrument, pod string, value []byte, seen time.Time) error {
-	status, err := wire.DecodeInstrumentStatus(value)
+	status, err := wire.Decode[wire.InstrumentStatus](value)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (r *reports) takeInstrument(instrument, pod string, value []byte, seen time
 
 // takeForward stores how a copy is getting on. It is a figure: nothing waits for it.
 func (r *reports) takeForward(instrument string, value []byte) {
-	status, err := wire.DecodeForwardStatus(value)
+	status, err := wire.Decode[wire.ForwardStatus](value)
 	if err != nil {
 		r.log.Warn("the report of a copy cannot be read", "instrument", instrument, "error", err)
 		return
@@ -235,7 +235,7 @@ func (r *reports) takeForward(instrument string, value []byte) {
 
 // takeLedger stores how far the ledger is closed.
 func (r *reports) takeLedger(value []byte) {
-	status, err := wire.DecodeLedgerStatus(value)
+	status, err := wire.Decode[wire.LedgerStatus](value)
 	if err != nil {
 		r.log.Warn("the report of the ledger cannot be read", "error", err)
 		return
@@ -251,7 +251,7 @@ func (r *reports) takeLedger(value []byte) {
 
 // takeExpiry stores what keeps data from expiring.
 func (r *reports) takeExpiry(value []byte) {
-	status, err := wire.DecodeExpiryStatus(value)
+	status, err := wire.Decode[wire.ExpiryStatus](value)
 	if err != nil {
 		r.log.Warn("the report of what does not expire cannot be read", "error", err)
 		return
@@ -278,7 +278,7 @@ func (r *reports) ofLedger() *wire.LedgerStatus {
 
 // takeSender stores what a pod heard of an instrument's senders.
 func (r *reports) takeSender(instrument, pod string, value []byte, seen time.Time) {
-	status, err := wire.DecodeSenderStatus(value)
+	status, err := wire.Decode[wire.SenderStatus](value)
 	if err != nil {
 		r.log.Warn("the report of a sender cannot be read", "instrument", instrument, "error", err)
 		return

@@ -57,7 +57,7 @@ func TestSampling(t *testing.T) {
 		s := wire.SenderStatus{Gateway: "pool-0", Sender: "field", ReportedAt: time.Now(), Asked: asked,
 			Sampling: &wire.SamplingReport{Obeys: []wire.ChannelSampling{{State: wire.SamplingObserving, IntervalMillis: obeys}}, Achieved: []wire.AchievedSampling{{Interval: wire.Span(1100 * time.Millisecond)}}},
 			Path:     &wire.Path{To: "192.0.2.1:30862", Sent: 100, Answered: 90, LostOut: 10}}
-		data, err := s.Encode()
+		data, err := wire.Encode(s)
 		if err == nil {
 			err = g.put(wire.StatusBucket("hub"), wire.SenderStatusKey("mag", "pool-0"), data)
 		}

@@ -77,7 +77,7 @@ spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: HTTP, tokenSecret
 			if err != nil {
 				return err
 			}
-			raw, _ := e.Encode()
+			raw, _ := wire.Encode(e)
 			for _, token := range []string{old, renewed} {
 				if strings.Contains(string(raw), token) {
 					t.Fatal("the registry holds a token")
@@ -164,9 +164,9 @@ func TestRefusalsBecomeEvents(t *testing.T) {
 	refused := func(count uint64) {
 		t.Helper()
 		now := time.Now()
-		data, err := wire.RefusalStatus{Incarnation: "one", ReportedAt: now, Refused: map[wire.Cause]wire.Refused{
+		data, err := wire.Encode(wire.RefusalStatus{Incarnation: "one", ReportedAt: now, Refused: map[wire.Cause]wire.Refused{
 			wire.CauseUnknownSource: {Count: count, Source: "198.51.100.7", Protocol: "TCP", Port: uint16(first), At: now},
-		}}.Encode()
+		}})
 		if err == nil {
 			err = g.put(wire.StatusBucket("hub"), wire.RefusalStatusKey("camera", "pool-0"), data)
 		}
@@ -198,9 +198,9 @@ func TestRefusalsBecomeEvents(t *testing.T) {
 
 	// What the archivist did not take back is an event too.
 	now := time.Now()
-	data, err := wire.RefusalStatus{Incarnation: "two", ReportedAt: now, Changes: map[string]wire.RefusedChange{
+	data, err := wire.Encode(wire.RefusalStatus{Incarnation: "two", ReportedAt: now, Changes: map[string]wire.RefusedChange{
 		"LegalHold": {Count: 1, ID: "o/hub/camera/n/a", Asked: "Purged", By: "anna", Why: "the Instrument is under legal hold", At: now},
-	}}.Encode()
+	}})
 	if err == nil {
 		err = g.put(wire.StatusBucket("hub"), wire.RefusalStatusKey("camera", wire.ArchivistWriter), data)
 	}

@@ -36,7 +36,7 @@ func (w *world) marker(code string) wire.SiteMarker {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	m, err := wire.DecodeSiteMarker(data)
+	m, err := wire.Decode[wire.SiteMarker](data)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestSiteMakesWhatItNeeds(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("stream %s (-want +got):\n%s", name, diff)
 		}
-		if inStream, err := wire.DecodeSiteMarker([]byte(cfg.Metadata[wire.StreamMetadataMarker])); err != nil || inStream != m {
+		if inStream, err := wire.Decode[wire.SiteMarker]([]byte(cfg.Metadata[wire.StreamMetadataMarker])); err != nil || inStream != m {
 			t.Errorf("marker of stream %s: %+v, %v", name, inStream, err)
 		}
 	}
@@ -361,7 +361,7 @@ func TestSiteMadeAgainContinuesItsArchive(t *testing.T) {
 
 func TestStreamOfAnotherSite(t *testing.T) {
 	w := newWorld(t)
-	theirs, err := wire.SiteMarker{Code: "hub", UID: "u-1", Namespace: "north", Name: "hub", Cluster: "elsewhere"}.Encode()
+	theirs, err := wire.Encode(wire.SiteMarker{Code: "hub", UID: "u-1", Namespace: "north", Name: "hub", Cluster: "elsewhere"})
 	if err != nil {
 		t.Fatal(err)
 	}

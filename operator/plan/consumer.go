@@ -259,7 +259,7 @@ func (in consumerApplication) streamSizes() []streamSize {
 func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets Secrets, was wire.ConsumerEntry, revision int64) wire.ConsumerEntry {
 	spec, flow := &c.Spec, &c.Spec.Flow
 	entry := wire.ConsumerEntry{
-		Format: wire.Format, UID: string(c.UID), Generation: c.Generation, Revision: revision,
+		UID: string(c.UID), Generation: c.Generation, Revision: revision,
 		Consumer: c.Name, Feed: spec.FeedRef.Name,
 		Instruments: slices.Sorted(slices.Values(spec.Filter.Instruments)), Channels: slices.Sorted(slices.Values(spec.Filter.Channels)),
 		NoNotices: !v.Notices, NoTelemetry: !v.Telemetry,

@@ -170,7 +170,7 @@ func feedStreams(site *v1alpha1.Site, feed *v1alpha1.Feed) (notices, telemetry s
 // feedEntry is a Feed as feed servers know it.
 func feedEntry(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict, revision int64) wire.FeedEntry {
 	entry := wire.FeedEntry{
-		Format: wire.Format, UID: string(feed.UID), Generation: feed.Generation, Revision: revision,
+		UID: string(feed.UID), Generation: feed.Generation, Revision: revision,
 		Feed: feed.Name, Instruments: v.Instruments, Channels: slices.Sorted(slices.Values(feed.Spec.Channels)),
 	}
 	if entry.Instruments == nil {

@@ -13,7 +13,6 @@ import (
 // uid of the namespace kube-system.
 func Marker(site *v1alpha1.Site, cluster string) wire.SiteMarker {
 	return wire.SiteMarker{
-		Format:    wire.Format,
 		Code:      site.Spec.Code,
 		UID:       string(site.UID),
 		Namespace: site.Namespace,

@@ -55,7 +55,7 @@ func Registry(in RegistryInput, stands RegistryState, complete *wire.RegistryCom
 	}
 	next := revision + 1
 	var c RegistryChange
-	is := wire.RegistryComplete{Format: wire.Format, Revision: next}
+	is := wire.RegistryComplete{Revision: next}
 	c.Put, c.Delete, is.Count = compare(in.instrumentEntries(stands, next), stands.Entries, sameEntry)
 	c.PutReaders, c.DeleteReaders, is.Readers = compare(in.readerEntries(stands, next), stands.Readers, func(a, b wire.ReaderEntry) bool {
 		b.Revision = a.Revision
@@ -186,13 +186,13 @@ func (in RegistryInput) readerEntries(stands RegistryState, next int64) map[stri
 			if len(validation.IsDNS1123Label(name)) > 0 || tooGuessable(secret, name) {
 				continue
 			}
-			all[name] = wire.ReaderEntry{Format: wire.Format, Revision: next, Reader: name,
+			all[name] = wire.ReaderEntry{Revision: next, Reader: name,
 				Tokens: hashTokens(in.Site.UID, secret, name, stands.Readers[name].Tokens)}
 		}
 	}
 	for name, certificates := range readerCertificates(in.Site) {
 		e := all[name]
-		e.Format, e.Revision, e.Reader, e.CertificateNames = wire.Format, next, name, certificates
+		e.Revision, e.Reader, e.CertificateNames = next, name, certificates
 		all[name] = e
 	}
 	return all
@@ -208,7 +208,6 @@ func sameEntry(a, b wire.InstrumentEntry) bool {
 func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets Secrets, was wire.InstrumentEntry) wire.InstrumentEntry {
 	spec := &inst.Spec
 	entry := wire.InstrumentEntry{
-		Format:           wire.Format,
 		UID:              string(inst.UID),
 		Generation:       inst.Generation,
 		Revision:         revision,

@@ -104,9 +104,9 @@ func (s *Site) Consumer(n int, kind crowd.Kind) crowd.Consumer {
 	return crowd.Consumer{URL: s.URL("ws", "ws", ConsumerName(n)), Kind: kind}
 }
 
-// URL of a consumer's door: ws or events, with the scheme ws or http.
-func (s *Site) URL(scheme, door, consumer string) string {
-	return scheme + "://" + s.Server.Address() + "/feeds/" + Feed + "/" + door + "?consumer=" + consumer
+// URL of a consumer's endpoint: ws or events, with the scheme ws or http.
+func (s *Site) URL(scheme, endpoint, consumer string) string {
+	return scheme + "://" + s.Server.Address() + "/feeds/" + Feed + "/" + endpoint + "?consumer=" + consumer
 }
 
 // Behind waits until each of these consumers lags. Error: the name of one that does

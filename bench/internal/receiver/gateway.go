@@ -126,7 +126,7 @@ func serveGateway(ctx context.Context, o Options, ready func(string)) error {
 // writeRegistry writes what a gateway finds on its volume when it starts while
 // NATS is away.
 func writeRegistry(file string, e wire.InstrumentEntry) error {
-	value, err := e.Encode()
+	value, err := wire.Encode(e)
 	if err != nil {
 		return err
 	}
@@ -205,14 +205,14 @@ func declare(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	value, err := entry(o).Encode()
+	value, err := wire.Encode(entry(o))
 	if err != nil {
 		return err
 	}
 	if _, err := registry.Put(ctx, wire.RegistryInstrumentKey(Instrument), value); err != nil {
 		return err
 	}
-	marker, err := wire.RegistryComplete{Revision: 1, Count: 1}.Encode()
+	marker, err := wire.Encode(wire.RegistryComplete{Revision: 1, Count: 1})
 	if err != nil {
 		return err
 	}

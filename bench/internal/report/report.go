@@ -17,7 +17,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/substorm/substorm/hack/paths"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // Report is one run of a benchmark.
@@ -212,7 +212,7 @@ func digits(v float64) string {
 
 // Save writes bench/results/<name>.json of the checkout.
 func (r *Report) Save() error {
-	checkout, err := paths.Checkout()
+	checkout, err := testenv.Checkout()
 	if err != nil {
 		return err
 	}

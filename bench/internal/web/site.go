@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package web is what benchmarks of the archive's doors have in common: a Site with
+// Package web is what benchmarks of the archive's endpoints have in common: a Site with
 // objects that feed-server serves, nginx beside it, and what asks both.
 package web
 
@@ -184,7 +184,7 @@ func (s *Site) PutRecord(ctx context.Context, instrument string, r wire.Record, 
 	if err := s.Store.Put(ctx, r.Key, bytes.NewReader(body), r.Size, objectstore.PutOptions{Digest: r.Digest, ContentType: r.MediaType}); err != nil {
 		return err
 	}
-	m, err := stream.NoticeMessage(wire.Notice{Format: wire.Format, Site: SiteCode, Instrument: instrument, Record: r}, gateway)
+	m, err := stream.NoticeMessage(wire.Notice{Site: SiteCode, Instrument: instrument, Record: r}, gateway)
 	if err != nil {
 		return err
 	}

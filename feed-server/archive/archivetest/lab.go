@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package archivetest is an archive for the tests of the doors that stand beside it: a
+// Package archivetest is an archive for the tests of the endpoints that stand beside it: a
 // real store, a real stream, and the catalog of what is announced there.
 package archivetest
 
@@ -24,7 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/feed-server/archive"
-	"github.com/substorm/substorm/feed-server/door"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -56,16 +56,16 @@ var (
 // Lab is one archive.
 type Lab struct {
 	testing.TB
-	MinIO     *testenv.MinIOServer
-	NATS      *testenv.NATSServer
-	Store     objectstore.Store
-	JetStream jetstream.JetStream
-	Catalog   *catalog.Catalog
-	Gate      *door.Gate
-	Archive   *archive.Archive
-	Metrics   *prometheus.Registry
-	Logger    *slog.Logger
-	// URL is where the doors are, once they are open.
+	MinIO       *testenv.MinIOServer
+	NATS        *testenv.NATSServer
+	Store       objectstore.Store
+	JetStream   jetstream.JetStream
+	Catalog     *catalog.Catalog
+	AccessCheck *endpoint.AccessCheck
+	Archive     *archive.Archive
+	Metrics     *prometheus.Registry
+	Logger      *slog.Logger
+	// URL is where the endpoints are, once they are open.
 	URL string
 
 	snapshot atomic.Pointer[registry.Snapshot]
@@ -73,7 +73,7 @@ type Lab struct {
 	asked    []string
 }
 
-// Asked returns what the doors were asked since it was last called: "GET /path?query".
+// Asked returns what the endpoints were asked since it was last called: "GET /path?query".
 func (l *Lab) Asked() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,9 +104,9 @@ func New(t testing.TB, more ...wire.InstrumentEntry) *Lab {
 		_ = l.Catalog.Run(ctx) // it is ctx's
 	}()
 	t.Cleanup(func() { stop(); <-ended })
-	l.Gate = door.NewGate(door.GateConfig{Registry: l.snapshot.Load, Logger: l.Logger, Metrics: l.Metrics})
+	l.AccessCheck = endpoint.NewAccessCheck(endpoint.AccessCheckConfig{Registry: l.snapshot.Load, Logger: l.Logger, Metrics: l.Metrics})
 	l.Archive = archive.New(archive.Config{
-		Site: Site, Catalog: archive.Manifests{Catalog: l.Catalog}, Store: l.Store, Gate: l.Gate, Logger: l.Logger, Metrics: l.Metrics,
+		Site: Site, Catalog: archive.Manifests{Catalog: l.Catalog}, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger, Metrics: l.Metrics,
 	})
 	return l
 }
@@ -116,7 +116,7 @@ func (l *Lab) index() {
 	l.Helper()
 	epoch, _, err := stream.Epoch(l.Context(), l.JetStream, wire.NoticeStream(Site))
 	l.ok(err)
-	listed, err := wire.StreamCursor{Epoch: epoch, Next: 1}.Encode()
+	listed, err := wire.Encode(wire.StreamCursor{Epoch: epoch, Next: 1})
 	l.ok(err)
 	kv, err := l.JetStream.CreateOrUpdateKeyValue(l.Context(), jetstream.KeyValueConfig{Bucket: wire.IndexBucket(Site), History: 1})
 	l.ok(err)
@@ -142,11 +142,11 @@ func (l *Lab) Snapshot() *registry.Snapshot { return l.snapshot.Load() }
 // Set puts a registry into force.
 func (l *Lab) Set(s *registry.Snapshot) { l.snapshot.Store(s) }
 
-// Open opens the archive's doors and others.
+// Open opens the archive's endpoints and others.
 func (l *Lab) Open(more ...map[string]http.HandlerFunc) {
 	mux := http.NewServeMux()
-	for _, doors := range append(more, l.Archive.Doors()) {
-		for pattern, serve := range doors {
+	for _, endpoints := range append(more, l.Archive.Endpoints()) {
+		for pattern, serve := range endpoints {
 			mux.HandleFunc(pattern, serve)
 		}
 	}
@@ -234,14 +234,14 @@ func (l *Lab) List() {
 			l.ok(l.Store.Put(l.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{CreateOnly: true}))
 			entry.Open = append(entry.Open, sum.Day())
 		}
-		value, err := entry.Encode()
+		value, err := wire.Encode(entry)
 		l.ok(err)
 		_, err = kv.Put(l.Context(), name, value)
 		l.ok(err)
 	}
 	epoch, state, err := stream.Epoch(l.Context(), l.JetStream, wire.NoticeStream(Site))
 	l.ok(err)
-	listed, err := wire.StreamCursor{Epoch: epoch, Next: state.LastSeq + 1}.Encode()
+	listed, err := wire.Encode(wire.StreamCursor{Epoch: epoch, Next: state.LastSeq + 1})
 	l.ok(err)
 	_, err = kv.Put(l.Context(), wire.IndexListedKey, listed)
 	l.ok(err)

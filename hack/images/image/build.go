@@ -126,7 +126,8 @@ func (i Image) binary(ctx context.Context, p *progress.Printer, version string) 
 	return tool.Build(ctx, p, i.Tool)
 }
 
-// compile builds a program of this module. The output has a fixed place, so that go can skip what did not change.
+// compile builds a program in its own folder, so with the versions that its module requires. The output has a fixed
+// place, so that go can skip what did not change.
 func (i Image) compile(ctx context.Context, p *progress.Printer, version string) (string, error) {
 	checkout, err := paths.Checkout()
 	if err != nil {
@@ -142,8 +143,8 @@ func (i Image) compile(ctx context.Context, p *progress.Printer, version string)
 	out := filepath.Join(cache, "bin", fmt.Sprintf("%x", sha256.Sum256([]byte(checkout)))[:8], i.Binary)
 	step := p.Step("compile %s", i.Package)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags=-s -w -X github.com/substorm/substorm/internal/build.release="+version, "-o", out, i.Package)
-	cmd.Dir = checkout
+		"-ldflags=-s -w -X github.com/substorm/substorm/internal/build.release="+version, "-o", out, ".")
+	cmd.Dir = filepath.Join(checkout, i.Package)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH="+runtime.GOARCH)
 	words, err := cmd.CombinedOutput()
 	step.Done(err)

@@ -14,7 +14,7 @@ import (
 type Image struct {
 	Name   string // without tag, such as substorm/operator
 	Binary string // what it runs: /<Binary>
-	// Package is the main package of this module that is compiled for it. Else Tool names a part (see hack/parts).
+	// Package is the folder of the main package that is compiled for it. Else Tool names a part (see hack/parts).
 	Package string
 	Tool    string
 

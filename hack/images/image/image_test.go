@@ -79,13 +79,14 @@ func TestImageHolds(t *testing.T) {
 	}
 }
 
-// TestDockerfileDescribesTheSameImages reads the Dockerfile's targets and compares what they configure.
+// TestDockerfileDescribesTheSameImages reads the Dockerfile's targets and compares what they configure. The link in
+// hack/images makes go test see that the Dockerfile changed: it looks at files inside the test's own module only.
 func TestDockerfileDescribesTheSameImages(t *testing.T) {
 	checkout, err := paths.Checkout()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(checkout, "Dockerfile"))
+	text, err := os.ReadFile(filepath.Join(checkout, "hack", "images", "Dockerfile"))
 	if err != nil {
 		t.Fatal(err)
 	}

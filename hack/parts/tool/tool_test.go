@@ -5,6 +5,7 @@ package tool
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -41,6 +42,24 @@ func TestEveryToolHasItsModule(t *testing.T) {
 		}
 		if !strings.HasPrefix(tool.Package, "./") && !strings.Contains(string(mod), tool.Package+"\n") {
 			t.Errorf("%s: the go.mod of %s has no tool line for %s", tool.Name, tool.Module, tool.Package)
+		}
+	}
+}
+
+// TestEveryModuleHasItsTool finds a module that nothing builds any more, or not yet.
+func TestEveryModuleHasItsTool(t *testing.T) {
+	c, err := openCache()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(c.tools, "*", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mod := range found {
+		module := filepath.Base(filepath.Dir(mod))
+		if !slices.ContainsFunc(All(), func(t Tool) bool { return t.Module == module }) {
+			t.Errorf("%s builds no tool: list one in All, or remove the module", mod)
 		}
 	}
 }

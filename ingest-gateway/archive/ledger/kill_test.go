@@ -147,7 +147,7 @@ func countStreams(t *testing.T, js jetstream.JetStream) map[string]wire.Totals {
 			}
 			seen[id] = true
 			if name == wire.NoticeStream(site) {
-				n, err := wire.DecodeNotice(msg.Data())
+				n, err := wire.Decode[wire.Notice](msg.Data())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -223,7 +223,7 @@ func eventuallyFinal(t *testing.T, url string, js jetstream.JetStream, dir strin
 		if err != nil {
 			t.Fatal(err)
 		}
-		if entries[key], err = wire.DecodeLedgerEntry(v.Value()); err != nil {
+		if entries[key], err = wire.Decode[wire.LedgerEntry](v.Value()); err != nil {
 			t.Fatal(err)
 		}
 	}

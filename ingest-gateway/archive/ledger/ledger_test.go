@@ -71,7 +71,7 @@ func awaitEntry(t *testing.T, js jetstream.JetStream, instrument string, day wir
 		if err != nil {
 			continue
 		}
-		if e, err = wire.DecodeLedgerEntry(v.Value()); err != nil {
+		if e, err = wire.Decode[wire.LedgerEntry](v.Value()); err != nil {
 			t.Fatal(err)
 		}
 		if ok(e) {

@@ -40,7 +40,7 @@ func (p *puts) put(c *cell, k dayKey, own *wire.Totals) {
 		return
 	}
 	e.Incarnations = l.merge(e.Incarnations, k, own)
-	value, err := e.Encode()
+	value, err := wire.Encode(e.LedgerEntry)
 	if err != nil {
 		p.fail(c, err)
 		return

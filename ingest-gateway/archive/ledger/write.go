@@ -230,7 +230,7 @@ func (l *Ledger) entry(ctx context.Context, key string) (*known, error) {
 	case err != nil:
 		return nil, fmt.Errorf("ledger entry %s: %w", key, err)
 	default:
-		if e.LedgerEntry, err = wire.DecodeLedgerEntry(e.value); err != nil {
+		if e.LedgerEntry, err = wire.Decode[wire.LedgerEntry](e.value); err != nil {
 			return nil, fmt.Errorf("ledger entry %s: %w", key, err)
 		}
 	}

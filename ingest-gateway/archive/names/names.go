@@ -104,7 +104,7 @@ func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 		return held, err
 	}
 	first := n.version(w, 1)
-	value, err := wire.NameClaim{Name: w.Name, Versions: []wire.NameVersion{first}}.Encode()
+	value, err := wire.Encode(wire.NameClaim{Name: w.Name, Versions: []wire.NameVersion{first}})
 	if err != nil {
 		return Held{}, err
 	}
@@ -188,7 +188,7 @@ func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w W
 	}
 	v := n.version(w, len(claim.Versions)+1)
 	claim.Versions = append(claim.Versions, v)
-	value, err := claim.Encode()
+	value, err := wire.Encode(claim)
 	if err != nil {
 		return Held{}, false, err
 	}
@@ -229,7 +229,7 @@ func (n *Names) Lookup(ctx context.Context, instrument, name string) (wire.NameC
 	if err != nil {
 		return wire.NameClaim{}, false, unavailable(name, err)
 	}
-	c, err := wire.DecodeNameClaim(e.Value())
+	c, err := wire.Decode[wire.NameClaim](e.Value())
 	return c, err == nil, err
 }
 
@@ -239,7 +239,7 @@ func read(ctx context.Context, kv jetstream.KeyValue, key string) (wire.NameClai
 	for {
 		e, err := kv.Get(ctx, key)
 		if err == nil {
-			c, err := wire.DecodeNameClaim(e.Value())
+			c, err := wire.Decode[wire.NameClaim](e.Value())
 			return c, e.Revision(), err
 		}
 		if !errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -315,7 +315,7 @@ func (n *Names) tryMark(ctx context.Context, m mark) error {
 		}
 		v := &claim.Versions[m.version-1]
 		v.Announced, v.ReceivedAt, v.Gateway, v.Incarnation = true, m.receivedAt, m.gateway, m.incarnation
-		value, err := claim.Encode()
+		value, err := wire.Encode(claim)
 		if err != nil {
 			return err
 		}

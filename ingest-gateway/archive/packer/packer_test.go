@@ -25,7 +25,7 @@ import (
 var sampleTime = time.Date(2026, 11, 21, 23, 59, 58, 987654321, time.UTC)
 
 func notice(instrument, body string, at time.Time) wire.Notice {
-	return wire.Notice{Format: wire.Format, Site: "thule", Instrument: instrument, Record: wire.Record{
+	return wire.Notice{Site: "thule", Instrument: instrument, Record: wire.Record{
 		Size: int64(len(body)), Digest: sha256.Sum256([]byte(body)), State: wire.StateCurrent,
 		ReceivedAt: at, TimeSource: wire.TimeSourceReceived, Gateway: "gateway-0", Incarnation: "one",
 	}}

@@ -45,7 +45,7 @@ var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // writeNotice writes what stands before an object's bytes.
 func writeNotice(n wire.Notice) ([]byte, error) {
-	b, err := n.Encode()
+	b, err := wire.Encode(n)
 	if err != nil {
 		return nil, err
 	}
@@ -70,5 +70,5 @@ func readNotice(r io.Reader) (wire.Notice, error) {
 	if _, err := io.ReadFull(r, b); err != nil {
 		return wire.Notice{}, err
 	}
-	return wire.DecodeNotice(b)
+	return wire.Decode[wire.Notice](b)
 }

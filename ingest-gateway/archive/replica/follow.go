@@ -88,7 +88,7 @@ func (p *Peers) take(e jetstream.KeyValueEntry, live bool) {
 		p.mu.Unlock()
 		return
 	}
-	status, err := wire.DecodeGatewayStatus(e.Value())
+	status, err := wire.Decode[wire.GatewayStatus](e.Value())
 	if err != nil || status.Pool != p.cfg.Pool {
 		return
 	}

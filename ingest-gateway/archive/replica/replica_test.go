@@ -36,7 +36,7 @@ func notice(data []byte) wire.Notice {
 	digest := wire.Digest(sha256.Sum256(data))
 	at := time.Now().UTC()
 	id := wire.RawKey("hub", "camera", at, digest)
-	return wire.Notice{Format: wire.Format, Site: "hub", Instrument: "camera", Record: wire.Record{
+	return wire.Notice{Site: "hub", Instrument: "camera", Record: wire.Record{
 		ID: id, Key: id, Size: int64(len(data)), Digest: digest, State: wire.StateCurrent, ReceivedAt: at,
 		TimeSource: wire.TimeSourceReceived, Gateway: "north-0", Incarnation: "one"}}
 }

@@ -31,9 +31,7 @@ func goldenRecord(b []byte, m marker, r *record, body []byte) []byte {
 }
 
 func goldenNotice(data []byte, second int) wire.Notice {
-	n := noticeOf(data, received.Add(time.Duration(second)*time.Second))
-	n.Format = wire.Format
-	return n
+	return noticeOf(data, received.Add(time.Duration(second)*time.Second))
 }
 
 // goldenSegment holds a record of each kind: an object, one in two parts, a

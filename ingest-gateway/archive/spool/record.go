@@ -5,6 +5,7 @@ package spool
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -158,8 +159,7 @@ func (m *objectMeta) size(r *record) int64 {
 }
 
 func encodeObject(n wire.Notice, peer string, parts []Place) ([]byte, error) {
-	n.Format = wire.Format
-	meta, err := json.Marshal(objectMeta{Notice: n, Parts: parts, Peer: peer})
+	meta, err := wire.Encode(objectMeta{Notice: n, Parts: parts, Peer: peer})
 	if err == nil && len(meta) > maxMeta {
 		err = fmt.Errorf("spool record of %s: %d bytes of metadata", n.Key, len(meta))
 	}
@@ -169,12 +169,12 @@ func encodeObject(n wire.Notice, peer string, parts []Place) ([]byte, error) {
 // object reads the meta of an object or a notice. Errors: ErrCorrupt,
 // wire.ErrNewerFormat.
 func (r *record) object() (objectMeta, error) {
-	var m objectMeta
-	if err := json.Unmarshal(r.meta, &m); err != nil {
-		return m, fmt.Errorf("%w: %v", ErrCorrupt, err)
+	m, err := wire.Decode[objectMeta](r.meta)
+	if errors.Is(err, wire.ErrMalformed) {
+		err = fmt.Errorf("%w: %v", ErrCorrupt, err)
 	}
-	if m.Notice.Format > wire.Format {
-		return m, wire.CheckFormat(m.Notice.Format)
+	if err != nil {
+		return m, err
 	}
 	total := m.size(r)
 	for _, p := range m.Parts {

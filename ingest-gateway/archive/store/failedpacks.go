@@ -81,7 +81,7 @@ func (a *Archive) reportFailed(ctx context.Context, keys []string) error {
 			report = wire.FailedPacks{Gateway: a.cfg.Gateway} // what nobody can read helps nobody
 		}
 	}
-	if value, err = report.With(keys...).Encode(); err != nil {
+	if value, err = wire.Encode(report.With(keys...)); err != nil {
 		return err
 	}
 	return cell.Store(ctx, value)

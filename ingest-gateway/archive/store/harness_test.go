@@ -227,7 +227,7 @@ func (l *lab) noticesIn(t *testing.T) []wire.Notice {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := wire.DecodeNotice(m.Data)
+		n, err := wire.Decode[wire.Notice](m.Data)
 		if err != nil {
 			t.Fatal(err)
 		}

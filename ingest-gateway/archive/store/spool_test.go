@@ -103,7 +103,7 @@ func (v *life) sum(t *testing.T) wire.Totals {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry, err := wire.DecodeLedgerEntry(e.Value())
+	entry, err := wire.Decode[wire.LedgerEntry](e.Value())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -252,7 +252,7 @@ func (a *Archive) isDamaged(ctx context.Context, instrument, id string) (bool, e
 func (a *Archive) damage(ctx context.Context, instrument, id string) (d wire.Damage, revision uint64, err error) {
 	value, revision, err := a.newest(ctx, wire.StatusBucket(a.cfg.Site), wire.DamageKey(instrument, id))
 	if err == nil && revision != 0 {
-		d, err = wire.DecodeDamage(value)
+		d, err = wire.Decode[wire.Damage](value)
 	}
 	return d, revision, err
 }
@@ -292,7 +292,7 @@ func (a *Archive) closeDamage(ctx context.Context, n wire.Notice) error {
 	}
 	now := time.Now().UTC()
 	d.RepairedAt = &now
-	value, err := d.Encode()
+	value, err := wire.Encode(d)
 	if err != nil {
 		return err
 	}

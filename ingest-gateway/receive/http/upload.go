@@ -66,7 +66,7 @@ func (s *Server) openUpload(ctx context.Context, instrument, id string) (*upload
 	if err != nil {
 		return nil, err
 	}
-	if u.info, err = wire.DecodeUploadInfo(data); err != nil {
+	if u.info, err = wire.Decode[wire.UploadInfo](data); err != nil {
 		return nil, fmt.Errorf("upload %s: %w", id, err)
 	}
 	u.heard = u.info.CreatedAt
@@ -137,7 +137,7 @@ func (u *upload) put(ctx context.Context, key string, data []byte) error {
 
 // create writes what the upload will be. The id is nobody else's.
 func (u *upload) create(ctx context.Context) error {
-	data, err := u.info.Encode()
+	data, err := wire.Encode(u.info)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (u *upload) create(ctx context.Context) error {
 
 // finished notes which object the upload became, and removes its bytes.
 func (u *upload) finished(ctx context.Context, r wire.Record) {
-	data, err := wire.UploadDone{ID: r.ID, Digest: r.Digest}.Encode()
+	data, err := wire.Encode(wire.UploadDone{ID: r.ID, Digest: r.Digest})
 	if err == nil {
 		err = u.put(ctx, wire.UploadDoneKey(u.server.cfg.Site, u.instrument, u.id), data)
 	}
@@ -168,7 +168,7 @@ func (u *upload) done(ctx context.Context) (wire.UploadDone, error) {
 	if err != nil {
 		return wire.UploadDone{}, err
 	}
-	return wire.DecodeUploadDone(data)
+	return wire.Decode[wire.UploadDone](data)
 }
 
 // stands returns nil where the object that the upload became is still in the store, or

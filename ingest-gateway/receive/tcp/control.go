@@ -44,7 +44,7 @@ func (c *connection) control(body []byte) error {
 	}
 	var h wire.Heartbeat
 	if err == nil {
-		h, err = wire.DecodeHeartbeat(body)
+		h, err = wire.Decode[wire.Heartbeat](body)
 	}
 	if err != nil {
 		c.server.metrics.controls.WithLabelValues(name, controlMalformed).Inc()

@@ -148,11 +148,17 @@ func newDiscarding(b testing.TB, announcer udp.Announcer, source udp.PacketSourc
 // lastSeen returns a registry as a gateway that starts without NATS finds it on its volume.
 func lastSeen(b testing.TB, entries []wire.InstrumentEntry) *intake.Registry {
 	b.Helper()
-	for i := range entries {
-		entries[i].Format, entries[i].Revision = wire.Format, 1
+	var encoded []json.RawMessage
+	for _, e := range entries {
+		e.Revision = 1
+		data, err := wire.Encode(e)
+		if err != nil {
+			b.Fatal(err)
+		}
+		encoded = append(encoded, data)
 	}
 	saved, err := json.Marshal(map[string]any{
-		"format": wire.Format, "site": site, "epoch": time.Now(), "revision": 1, "entries": entries,
+		"format": wire.Format, "site": site, "epoch": time.Now(), "revision": 1, "entries": encoded,
 	})
 	if err != nil {
 		b.Fatal(err)

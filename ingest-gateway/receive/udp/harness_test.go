@@ -140,8 +140,8 @@ func (b *bench) register(entries ...wire.InstrumentEntry) {
 		b.t.Fatal(err)
 	}
 	b.revision++
-	put := func(key string, record interface{ Encode() ([]byte, error) }) {
-		value, err := record.Encode()
+	put := func(key string, record any) {
+		value, err := wire.Encode(record)
 		if err != nil {
 			b.t.Fatal(err)
 		}

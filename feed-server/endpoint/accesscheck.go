@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package endpoint is what the endpoints of HTTP to the archive share: who asks, of what kind
+// they are, whether they ask too often, and what their conditions come to.
+package endpoint
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// AccessCheckConfig says who is let in, and who is told what was answered.
+type AccessCheckConfig struct {
+	// Registry returns who may read what as of now.
+	Registry func() *registry.Snapshot
+	// Admission is the server's, which other endpoints have too; nil: one of the access check's
+	// own, with these Limits, Certificates and Proxies.
+	Admission    *Admission
+	Limits       Limits
+	Certificates *certificate.Files
+	Proxies      Proxies
+	// BaseURL is the Site's address for others, without a slash at its end; empty: what
+	// the request was sent to.
+	BaseURL string
+	// Draining is closed when answers are to end that do not do so by themselves, so that
+	// clients go to another replica; nil: they end with the server.
+	Draining <-chan struct{}
+	// Count is told of each answer when it ends: whose data it was about and who asked
+	// (both may be empty), the status and the bytes of content that were sent. Of one about
+	// several instruments it is told once for each. Optional. It must not block.
+	Count func(instrument, reader string, class Class, status int, bytes int64)
+	// Damaged is told of an object that could not be served: its bytes are not those that
+	// were received, or missing. Optional. It must not block.
+	Damaged func(instrument string, r wire.Record, missing bool)
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// AccessCheck is what the endpoints of HTTP to the archive share: all requests come through one.
+type AccessCheck struct {
+	cfg     AccessCheckConfig
+	metrics *metrics
+}
+
+// NewAccessCheck returns an access check.
+func NewAccessCheck(cfg AccessCheckConfig) *AccessCheck {
+	if cfg.Admission == nil {
+		cfg.Admission = NewAdmission(AdmissionConfig{Limits: cfg.Limits, Certificates: cfg.Certificates, Proxies: cfg.Proxies, Logger: cfg.Logger, Metrics: cfg.Metrics})
+	}
+	return &AccessCheck{cfg: cfg, metrics: newMetrics(cfg.Metrics)}
+}
+
+// Answer is what all endpoints do first and last.
+func (g *AccessCheck) Answer(serve func(*Request) *problem.Problem) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v := &Request{Request: r, Snapshot: g.cfg.Registry(), Now: time.Now(), check: g, class: ClassOf(r)}
+		v.sent.ResponseWriter = w
+		v.W = &v.sent
+		defer v.count() // also where serve aborts
+		leave, p := g.admit(v)
+		defer leave()
+		if p == nil && r.Method == http.MethodOptions {
+			preflight(v.W)
+			return
+		}
+		if p == nil {
+			p = serve(v)
+		}
+		if p != nil {
+			g.cfg.Logger.Debug("refused", "path", r.URL.Path, "remote", r.RemoteAddr, "status", p.Status, "why", p.Detail)
+			refuse(v.W, p)
+		}
+	}
+}
+
+// Handle is Answer for handlers that know nothing of requests: RequestOf returns it.
+func (g *AccessCheck) Handle(h http.Handler) http.HandlerFunc {
+	return g.Answer(func(v *Request) *problem.Problem {
+		h.ServeHTTP(v.W, v.Request.WithContext(withRequest(v.Context(), v)))
+		return nil
+	})
+}
+
+// refuse answers with a problem. What was said of the object that it is about does not
+// hold for the answer.
+func refuse(w http.ResponseWriter, p *problem.Problem) {
+	h := w.Header()
+	for _, name := range []string{"ETag", "Last-Modified", "Repr-Digest", "Accept-Ranges", "Content-Location", "Vary"} {
+		h.Del(name)
+	}
+	if p.Status == http.StatusUnauthorized {
+		Challenge(h)
+	}
+	p.Write(w)
+}
+
+// admit finds out who asks, and lets them wait for their turn.
+func (g *AccessCheck) admit(v *Request) (leave func(), refused *problem.Problem) {
+	leave = func() {}
+	h := v.W.Header()
+	h.Set("Access-Control-Allow-Origin", "*") // credentials are shown by the page itself, or not at all
+	h.Set("Access-Control-Expose-Headers", exposed)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", sandbox)
+	switch v.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	default:
+		h.Set("Allow", allowed)
+		return leave, problem.New(http.StatusMethodNotAllowed, "the archive is read here: %s %s changes nothing", v.Method, v.URL.Path)
+	}
+	return g.cfg.Admission.admit(v)
+}
+
+// admit finds out who asks, and takes a place for the request.
+func (a *Admission) admit(v *Request) (leave func(), refused *problem.Problem) {
+	leave = func() {}
+	who, refused := a.Identify(v.Snapshot, v.Request)
+	v.Identity = who
+	// Who guesses at tokens is slowed down as well.
+	if p := a.Wait(v.Request, who); p != nil {
+		return leave, p
+	}
+	if refused != nil {
+		return leave, refused
+	}
+	entered, full := a.Enter(v.Request, who)
+	if full != nil {
+		return leave, full
+	}
+	return entered, nil
+}
+
+const (
+	// sandbox is the Content-Security-Policy of all answers that have none of their own: a
+	// browser shows what an instrument sent, whatever type it was given, and runs none of
+	// it as a page of this origin.
+	sandbox = "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'"
+	allowed = "GET, HEAD, OPTIONS"
+	// exposed are the headers that a page's scripts may read.
+	exposed = "Accept-Ranges, Content-Location, Content-Range, ETag, Link, Repr-Digest, Retry-After"
+	// asking are the headers that a page's scripts may send.
+	asking = "Authorization, If-Match, If-Modified-Since, If-None-Match, If-Range, If-Unmodified-Since, Last-Event-ID, Range, Want-Repr-Digest"
+)
+
+// preflight answers what browsers ask before they send what is not simple to another
+// site (Fetch, CORS protocol).
+func preflight(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD")
+	h.Set("Access-Control-Allow-Headers", asking)
+	h.Set("Access-Control-Max-Age", "86400")
+	h.Set("Allow", allowed)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// base is the Site's address for who asks.
+func (g *AccessCheck) base(v *Request) string {
+	if g.cfg.BaseURL != "" {
+		return strings.TrimSuffix(g.cfg.BaseURL, "/")
+	}
+	scheme := "http"
+	if v.TLS != nil || g.cfg.Admission.cfg.Proxies.Trusted(v.Request) && v.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	return scheme + "://" + v.Host
+}

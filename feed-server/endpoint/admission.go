@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"log/slog"
+	"net/http"
+	"net/netip"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
+)
+
+// doubtedLookups is how many tickets of addresses that showed too much that is nobody's
+// are looked up at a time.
+const doubtedLookups = 8
+
+// AdmissionConfig says what is shared out among clients.
+type AdmissionConfig struct {
+	Limits Limits
+	// Certificates say which authorities sign those of readers; nil where bytes are plain.
+	Certificates *certificate.Files
+	// Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
+	Proxies Proxies
+	// MaxSockets bounds connections of TCP, and also the requests that are answered at a
+	// time; MaxConnections bounds answers that do not end by themselves: live connections
+	// and event streams. 0: nothing does.
+	MaxSockets, MaxConnections int
+	// AccessLog is told who read what is not for everybody; nil: nobody is.
+	AccessLog *AccessLog
+	Logger    *slog.Logger
+	Metrics   prometheus.Registerer
+}
+
+// Admission is what all endpoints of a server do first: they find out who asks, and
+// whether there is room for them. Whoever has shown a valid token, ticket or certificate
+// has a share of everything that is bounded; before that, a request has none of it.
+type Admission struct {
+	cfg      AdmissionConfig
+	readers  Readers
+	limiter  *Limiter
+	failures *failures
+	// doubted bounds how many tickets are looked up at a time that are shown from addresses
+	// which showed too much that is nobody's: a lookup asks NATS.
+	doubted  *semaphore.Weighted
+	edge     *edge
+	requests *Places
+	// Sockets are the server's; Connections are the places of answers that go on.
+	Sockets     *Sockets
+	Connections *Places
+}
+
+// NewAdmission lets nobody in yet.
+func NewAdmission(cfg AdmissionConfig) *Admission {
+	limits := cfg.Limits.withDefaults()
+	return &Admission{
+		cfg: cfg, readers: Readers{Certificates: cfg.Certificates}, limiter: NewLimiter(cfg.Limits, cfg.Metrics),
+		failures: newFailures(limits, cfg), doubted: semaphore.NewWeighted(doubtedLookups), edge: newEdge(cfg.Proxies, cfg.Logger, cfg.Metrics),
+		Sockets: NewSockets(cfg.MaxSockets, cfg.Proxies, cfg.Metrics), requests: NewPlaces(cfg.MaxSockets, podFull), Connections: NewPlaces(cfg.MaxConnections, podFull),
+	}
+}
+
+// MaxConnections is AdmissionConfig's.
+func (a *Admission) MaxConnections() int { return a.cfg.MaxConnections }
+
+// AccessLog is AdmissionConfig's.
+func (a *Admission) AccessLog() *AccessLog { return a.cfg.AccessLog }
+
+// AddressOf is a client's address, see Proxies.AddressOf.
+func (a *Admission) AddressOf(r *http.Request) netip.Addr { return a.cfg.Proxies.AddressOf(r) }
+
+// Identify says who asks, as Readers.Identify does. What is nobody's is answered late
+// where its address showed too much of that; what is valid is not, whatever else comes
+// from its address.
+func (a *Admission) Identify(s *registry.Snapshot, r *http.Request) (Identity, *problem.Problem) {
+	a.edge.look(r)
+	who, p := a.readers.Identify(s, r)
+	if p != nil {
+		p = a.failures.failed(a.AddressOf(r), r, p)
+	}
+	return who, p
+}
+
+// Redeem looks up a ticket by take, as Identify looks up a token. Of addresses that
+// showed too much that is nobody's a few are looked up at a time, and the others wait for
+// their turn.
+func (a *Admission) Redeem(r *http.Request, take func() (Identity, *problem.Problem)) (Identity, *problem.Problem) {
+	a.edge.look(r)
+	address := a.AddressOf(r)
+	who, p := a.lookUp(r, address, take)
+	if p != nil && p.Status == http.StatusUnauthorized {
+		p = a.failures.failed(address, r, p)
+	}
+	return who, p
+}
+
+func (a *Admission) lookUp(r *http.Request, address netip.Addr, take func() (Identity, *problem.Problem)) (Identity, *problem.Problem) {
+	if a.failures.tooMany(address) {
+		if a.doubted.Acquire(r.Context(), 1) != nil {
+			return Identity{}, problem.New(http.StatusServiceUnavailable, "the request ended before its ticket was looked up")
+		}
+		defer a.doubted.Release(1)
+	}
+	return take()
+}
+
+// Wait has a client wait for its turn, or refuses it where it asks far too often.
+func (a *Admission) Wait(r *http.Request, who Identity) *problem.Problem {
+	return a.limiter.Admit(r.Context(), ClassOf(r), a.AddressOf(r), who)
+}
+
+// Enter takes a place for a request, which leave gives back when it is answered.
+func (a *Admission) Enter(r *http.Request, who Identity) (leave func(), refused *problem.Problem) {
+	if !who.Reader.Anonymous() {
+		a.Sockets.Identified(r)
+	}
+	return a.requests.Enter(a.AddressOf(r), who)
+}

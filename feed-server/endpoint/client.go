@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// Class is what kind of client asks.
+type Class int
+
+// The classes. A Person looks at pages; a Robot is a program that fetches.
+const (
+	Person Class = iota
+	Robot
+)
+
+// String is the class as metrics and reports spell it.
+func (c Class) String() string {
+	if c == Robot {
+		return "Robot"
+	}
+	return "Person"
+}
+
+// robots are parts of the User-Agent of programs that call themselves browsers.
+var robots = []string{"bot", "crawl", "spider", "slurp", "httrack", "scrapy", "archiver"}
+
+// ClassOf tells a client's class by its User-Agent: browsers, and only they and who
+// imitates them, begin with Mozilla.
+func ClassOf(r *http.Request) Class {
+	agent := r.UserAgent()
+	if !strings.HasPrefix(agent, "Mozilla/") && !strings.HasPrefix(agent, "Opera/") {
+		return Robot
+	}
+	agent = strings.ToLower(agent)
+	for _, part := range robots {
+		if strings.Contains(agent, part) {
+			return Robot
+		}
+	}
+	return Person
+}
+
+// Proxies are those whose word about a client's address is taken.
+type Proxies []netip.Prefix
+
+// ParseProxies reads addresses and networks, as CIDRs.
+func ParseProxies(all []string) (Proxies, error) {
+	var p Proxies
+	for _, text := range all {
+		network, err := netip.ParsePrefix(text)
+		if address, alone := netip.ParseAddr(text); alone == nil {
+			network, err = address.Prefix(address.BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", text)
+		}
+		p = append(p, network.Masked())
+	}
+	return p, nil
+}
+
+// AddressOf returns a client's address: that of the connection or, where a proxy
+// that is trusted made it, the last one in X-Forwarded-For that no such proxy has.
+// Of an IPv6 address it is the network of 64 bits, for a client has all of it. The
+// zero Addr stands for what cannot be told.
+func (p Proxies) AddressOf(r *http.Request) netip.Addr {
+	address := remoteOf(r.RemoteAddr)
+	if p.trust(address) {
+		address = p.forwarded(r.Header.Values("X-Forwarded-For"), address)
+	}
+	return network64(address)
+}
+
+// remoteOf is the address of address:port; the zero Addr where there is none.
+func remoteOf(text string) netip.Addr {
+	remote, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return remote.Addr().Unmap()
+}
+
+// network64 is an address, or of one of IPv6 its network of 64 bits.
+func network64(address netip.Addr) netip.Addr {
+	if !address.Is6() {
+		return address
+	}
+	network, err := address.WithZone("").Prefix(64)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return network.Addr()
+}
+
+func (p Proxies) forwarded(lines []string, address netip.Addr) netip.Addr {
+	for i := len(lines) - 1; i >= 0; i-- {
+		hops := strings.Split(lines[i], ",")
+		for j := len(hops) - 1; j >= 0; j-- {
+			hop, err := netip.ParseAddr(strings.TrimSpace(hops[j]))
+			if err != nil {
+				return address
+			}
+			if address = hop.Unmap(); !p.trust(address) {
+				return address
+			}
+		}
+	}
+	return address
+}
+
+func (p Proxies) trust(address netip.Addr) bool {
+	for _, prefix := range p {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// Trusted says whether a request came by a proxy that is believed.
+func (p Proxies) Trusted(r *http.Request) bool {
+	return p.trust(remoteOf(r.RemoteAddr))
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+)
+
+// edge notices proxies that nobody said are to be believed: all their clients look like
+// one, and share what one address may have.
+type edge struct {
+	proxies Proxies
+	log     *slog.Logger
+	lines   *rate.Limiter
+	counter prometheus.Counter
+}
+
+// edgePause is how long nothing is said again.
+const edgePause = time.Hour
+
+func newEdge(proxies Proxies, log *slog.Logger, metrics prometheus.Registerer) *edge {
+	e := &edge{
+		proxies: proxies, log: log, lines: rate.NewLimiter(rate.Every(edgePause), 1),
+		counter: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_feed_forwarded_not_believed_total",
+			Help: "Requests with X-Forwarded-For that came from an address which is not among the proxies: all clients of such a proxy count as one.",
+		}),
+	}
+	metrics.MustRegister(e.counter)
+	return e
+}
+
+func (e *edge) look(r *http.Request) {
+	if len(r.Header["X-Forwarded-For"]) == 0 || e.proxies.Trusted(r) {
+		return
+	}
+	e.counter.Inc()
+	if e.lines.Allow() {
+		e.log.Warn("X-Forwarded-For came from an address that is not believed: if that is your proxy, name it in spec.feedServer.proxies of the Site (--proxies), "+
+			"or all its clients share the limits of one address; if it is not, a client made it up", "address", remoteOf(r.RemoteAddr))
+	}
+}

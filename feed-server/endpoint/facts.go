@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Facts are what lists tell of an object as JSON. Who sent it is not told.
+type Facts struct {
+	Size         int64             `json:"size"`
+	Digest       wire.Digest       `json:"sha256"`
+	MediaType    string            `json:"mediaType,omitempty"`
+	Version      int               `json:"version,omitempty"`
+	ObservedFrom *time.Time        `json:"observedFrom,omitempty"`
+	ObservedTo   *time.Time        `json:"observedTo,omitempty"`
+	ReceivedAt   time.Time         `json:"receivedAt"`
+	TimeSource   wire.TimeSource   `json:"timeSource"`
+	Completeness wire.Completeness `json:"completeness,omitempty"`
+}
+
+// FactsOf returns what is told of a record.
+func FactsOf(r *wire.Record) Facts {
+	return Facts{
+		Size: r.Size, Digest: r.Digest, MediaType: r.MediaType, Version: r.Version, ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo,
+		ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource, Completeness: r.Completeness,
+	}
+}

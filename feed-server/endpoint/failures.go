@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"container/list"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/internal/problem"
+)
+
+// guessLines is how many lines of the log tell of failures: the rest is counted.
+var guessLines = Rate{PerSecond: 1, Burst: 20}
+
+// failures slow down who fails to show who they are: an address that failed too often is
+// told so late. The next try of a client that waits for its answer comes that much later.
+type failures struct {
+	allowed Rate
+	// hold is how long an answer is held back at most, and held are those that are.
+	hold    time.Duration
+	held    *Places
+	proxies Proxies
+	log     *slog.Logger
+	lines   *rate.Limiter
+	untold  atomic.Int64
+	counter prometheus.Counter
+	rates
+}
+
+func newFailures(limits Limits, cfg AdmissionConfig) *failures {
+	f := &failures{
+		allowed: limits.Failures, hold: limits.Patience, held: NewPlaces(limits.Waiting, podFull), proxies: cfg.Proxies, log: cfg.Logger,
+		lines: rate.NewLimiter(rate.Limit(guessLines.PerSecond), guessLines.Burst), rates: rates{most: limits.Clients, clients: map[client]*list.Element{}},
+		counter: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_feed_authentication_failed_total", Help: "Requests that showed a token, ticket or certificate that is nobody's.",
+		}),
+	}
+	cfg.Metrics.MustRegister(f.counter)
+	return f
+}
+
+// tooMany says that an address failed too often for another failure now.
+func (f *failures) tooMany(address netip.Addr) bool {
+	return f.of(client{address: address}, f.allowed).Tokens() < 1
+}
+
+// failed counts that an address showed what is nobody's, and logs it: never what it was.
+// It returns the answer: the problem or, where the address failed too often, after a
+// while, that it has to wait.
+func (f *failures) failed(address netip.Addr, r *http.Request, p *problem.Problem) *problem.Problem {
+	f.tell(address, r, p)
+	l := f.of(client{address: address}, f.allowed)
+	if l.AllowN(time.Now(), 1) {
+		return p
+	}
+	wait := time.Duration((1 - l.Tokens()) / f.allowed.PerSecond * float64(time.Second))
+	f.holdBack(address, r, min(wait, f.hold))
+	return problem.New(http.StatusTooManyRequests, "your address showed tokens, tickets or certificates that are nobody's too often: wait").
+		After(int(wait/time.Second) + 1)
+}
+
+// holdBack waits as long as an answer is held back. Where as many are as may be, it ends
+// the client's connection in place of that: the next try needs another.
+func (f *failures) holdBack(address netip.Addr, r *http.Request, wait time.Duration) {
+	leave, full := f.held.Enter(address, Identity{})
+	if full != nil {
+		if c := ConnectionOf(r); c != nil && !f.proxies.trust(remoteOf(r.RemoteAddr)) { // a proxy's is one of many clients
+			abort(c)
+		}
+		return
+	}
+	defer leave()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-r.Context().Done():
+	}
+}
+
+func (f *failures) tell(address netip.Addr, r *http.Request, p *problem.Problem) {
+	f.counter.Inc()
+	if !f.lines.Allow() {
+		f.untold.Add(1)
+		return
+	}
+	f.log.Warn("authentication failed", "address", address, "remote", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "why", p.Detail, "notLogged", f.untold.Swap(0))
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	bytes    *prometheus.CounterVec
+	slow     *prometheus.CounterVec
+	damaged  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archive_requests_total", Help: "Requests to the archive, by class of client and status of HTTP.",
+		}, []string{"class", "status"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archive_bytes_total", Help: "Bytes of content that the archive sent, by class of client.",
+		}, []string{"class"}),
+		slow: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "substorm_archive_slow_total", Help: "Answers that were cut off because their client took less than 64 KiB in 30 s (15 s while others waited for their turn), by class of client.",
+		}, []string{"class"}),
+		damaged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_archive_damaged_total", Help: "Requests for an object whose bytes in the store are not those that were received, or are gone.",
+		}),
+	}
+	reg.MustRegister(m.requests, m.bytes, m.slow, m.damaged)
+	return m
+}
+
+// count is the end of a request.
+func (v *Request) count() {
+	m, class := v.check.metrics, v.class.String()
+	m.requests.WithLabelValues(class, strconv.Itoa(v.sent.status)).Inc()
+	m.bytes.WithLabelValues(class).Add(float64(v.sent.bytes))
+	for instrument, bytes := range v.shares {
+		v.countOf(instrument, bytes)
+	}
+	if len(v.shares) == 0 {
+		v.countOf(v.about, v.sent.bytes)
+	}
+}
+
+// countOf tells of what was sent of an instrument.
+func (v *Request) countOf(instrument string, bytes int64) {
+	v.logAccess(instrument, bytes)
+	if v.check.cfg.Count != nil {
+		v.check.cfg.Count(instrument, v.Reader.String(), v.class, v.sent.status, bytes)
+	}
+}
+
+// counter sees what a client is answered.
+type counter struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (c *counter) WriteHeader(status int) {
+	if c.status == 0 {
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	n, err := c.ResponseWriter.Write(p)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

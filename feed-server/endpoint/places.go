@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"net/http"
+	"net/netip"
+	"sync"
+
+	"github.com/substorm/substorm/internal/problem"
+)
+
+const (
+	// readersShare is the part of all places, turns and waiting requests that is kept for
+	// who has shown a valid token or certificate: one of so many, at least one.
+	readersShare = 4
+	// addressShare is the part of the others that one address may hold.
+	addressShare = 8
+	// leastPerAddress is what one address may hold where that is few: a browser opens six
+	// connections, and several people share an address.
+	leastPerAddress = 16
+)
+
+// Places bound how many of something are held at a time. A part is kept for readers who
+// have shown who they are, and of the rest each address has a part: many who show nothing
+// keep no reader out, and one address keeps nobody out.
+type Places struct {
+	full func(held int) *problem.Problem
+
+	mu sync.Mutex
+	// most of all, of those who show nothing together, and of each of their addresses.
+	most, anonymous, address int
+
+	held        int
+	anonymously int
+	of          map[netip.Addr]int
+}
+
+// NewPlaces returns so many; 0: any number. Full says why there are no more.
+func NewPlaces(most int, full func(held int) *problem.Problem) *Places {
+	p := &Places{full: full, of: map[netip.Addr]int{}}
+	p.Bound(most)
+	return p
+}
+
+// podFull is for what the pod's memory bounds.
+func podFull(held int) *problem.Problem {
+	return problem.New(http.StatusServiceUnavailable, "%d connections are open here, as many as this replica has memory for: "+
+		"another may have room, see spec.feedServer.resources of the Site", held).After(RetryAway)
+}
+
+// Bound changes how many there are. Who holds one keeps it.
+func (p *Places) Bound(most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.most, p.anonymous, p.address = most, 0, 0
+	if most > 0 {
+		p.anonymous = most - reserved(most)
+		p.address = min(p.anonymous, max(leastPerAddress, p.anonymous/addressShare))
+	}
+}
+
+// reserved is how many of all are kept for readers. Of a single one none is.
+func reserved(most int) int {
+	if most < 2 {
+		return 0
+	}
+	return max(1, most/readersShare)
+}
+
+// Enter takes a place for who asks from an address, which leave gives back. The problem
+// says why there is none.
+func (p *Places) Enter(address netip.Addr, who Identity) (leave func(), refused *problem.Problem) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	anonymous := who.Reader.Anonymous()
+	if p.most > 0 {
+		if refused := p.refuse(address, anonymous); refused != nil {
+			return nil, refused
+		}
+	}
+	p.held++
+	if !anonymous {
+		return sync.OnceFunc(func() { p.leave() }), nil
+	}
+	p.anonymously++
+	p.of[address]++
+	return sync.OnceFunc(func() { p.leaveAnonymously(address) }), nil
+}
+
+func (p *Places) refuse(address netip.Addr, anonymous bool) *problem.Problem {
+	switch {
+	case p.held >= p.most:
+		return p.full(p.held)
+	case anonymous && p.of[address] >= p.address:
+		return problem.New(http.StatusTooManyRequests, "%d connections from your address are open here, as many as one address may have without a token: "+
+			"close some, or show a token", p.address).After(RetryAway)
+	case anonymous && p.anonymously >= p.anonymous:
+		return problem.New(http.StatusServiceUnavailable, "%d connections are open here without a token, and the rest of %d is kept for readers: "+
+			"show a token, or ask again", p.anonymously, p.most).After(RetryAway)
+	default:
+		return nil
+	}
+}
+
+func (p *Places) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held--
+}
+
+func (p *Places) leaveAnonymously(address netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held--
+	p.anonymously--
+	if p.of[address]--; p.of[address] == 0 {
+		delete(p.of, address)
+	}
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// RetryAway is when to ask again while the object store or the registry is away, in
+	// seconds.
+	RetryAway = 5
+	// renewal is how long Still takes a client for who it was: a certificate ends without
+	// a change of the registry.
+	renewal = 5 * time.Second
+	// statusClientGone is written to nobody, and counted.
+	statusClientGone = 499
+)
+
+// Request is one request, with what is known of who asks.
+type Request struct {
+	*http.Request
+	W        http.ResponseWriter
+	Snapshot *registry.Snapshot
+	Identity
+	Now time.Time
+
+	check *AccessCheck
+	class Class
+	sent  counter
+	// slow: the client did not take what it was sent in time.
+	slow bool
+	// turns that the answer has one of; nil: it needs none.
+	turns *Turns
+	// observed is when what was asked for was observed, where that is one object.
+	observed time.Time
+	// about is the instrument whose data is asked for; shares are the bytes of each where
+	// there are several.
+	about  string
+	shares map[string]int64
+}
+
+type requestKey struct{}
+
+func withRequest(ctx context.Context, v *Request) context.Context {
+	return context.WithValue(ctx, requestKey{}, v)
+}
+
+// RequestOf returns what AccessCheck.Handle knows of a request; nil for a request that did not pass it.
+func RequestOf(r *http.Request) *Request {
+	v, _ := r.Context().Value(requestKey{}).(*Request)
+	return v
+}
+
+// Renew looks again who asks, and what the registry says now: for answers that go on.
+// Of a problem it changes nothing.
+func (v *Request) Renew() *problem.Problem {
+	now := v.check.cfg.Registry()
+	who, p := v.check.cfg.Admission.readers.Identify(now, v.Request)
+	if p == nil {
+		v.Snapshot, v.Identity, v.Now = now, who, time.Now()
+	}
+	return p
+}
+
+// Still returns what the registry says now of an instrument, whose data is being sent:
+// for answers that take long. It costs next to nothing while the registry is the same.
+// Errors: ErrOver.
+func (v *Request) Still(instrument string) (wire.InstrumentEntry, error) {
+	if v.check.cfg.Registry() != v.Snapshot || time.Since(v.Now) > renewal {
+		if v.Renew() != nil {
+			return wire.InstrumentEntry{}, ErrOver
+		}
+	}
+	in, known := v.Snapshot.Instruments[instrument]
+	if !known || v.Verdict(in, instrument, time.Time{}) != nil {
+		return in, ErrOver
+	}
+	return in, nil
+}
+
+// Base is the Site's address for who asks, without a slash at its end.
+func (v *Request) Base() string { return v.check.base(v) }
+
+// About says whose data is asked for, to those who count.
+func (v *Request) About(instrument string) { v.about = instrument }
+
+// Share says that so many bytes of an instrument's data were sent, where an answer is
+// about several.
+func (v *Request) Share(instrument string, bytes int64) {
+	if v.about != "" {
+		return
+	}
+	if v.shares == nil {
+		v.shares = map[string]int64{}
+	}
+	v.shares[instrument] += bytes
+}
+
+// Instrument returns what the registry says of an instrument, if who asks may read its
+// archive at all. What names in the answer what was asked for.
+func (v *Request) Instrument(name, what string) (wire.InstrumentEntry, *problem.Problem) {
+	in, known := v.Snapshot.Instruments[name]
+	if !known {
+		if p := v.Ready(); p != nil {
+			return in, p
+		}
+		return in, NotFound(what)
+	}
+	v.About(name)
+	return in, v.Verdict(in, what, time.Time{})
+}
+
+// Ready says that this replica does not know the Site's Instruments; nil: it does.
+func (v *Request) Ready() *problem.Problem {
+	if v.Snapshot.Revision > 0 {
+		return nil
+	}
+	return problem.New(http.StatusServiceUnavailable, "this replica does not know the Site's Instruments yet").After(RetryAway)
+}
+
+// Verdict says why who asks may not have what was observed at a time; nil: they may.
+// The zero time asks for the instrument as such.
+func (v *Request) Verdict(in wire.InstrumentEntry, what string, observed time.Time) *problem.Problem {
+	if !observed.IsZero() {
+		v.observed = observed
+	}
+	switch access.Decide(access.Archive, v.Reader, in.Instrument, in.Access, observed, v.Now) {
+	case access.Granted:
+		return nil
+	case access.NeedsReader:
+		return problem.New(http.StatusUnauthorized,
+			"the archive of Instrument %s is not for everybody: show a reader's token, as Authorization: Bearer … or as the password", in.Instrument)
+	case access.Forbidden:
+		return problem.New(http.StatusForbidden, "%s may not read the archive of Instrument %s: see spec.access of the Instrument", v.Reader, in.Instrument)
+	default:
+		return NotFound(what)
+	}
+}
+
+// Sees says whether who asks may have what was observed at a time.
+func (v *Request) Sees(in wire.InstrumentEntry, observed time.Time) bool {
+	return access.Decide(access.Archive, v.Reader, in.Instrument, in.Access, observed, v.Now) == access.Granted
+}
+
+// Embargoed says whether anything of an instrument may be hidden from who asks.
+func (v *Request) Embargoed(in wire.InstrumentEntry) bool {
+	return access.Decide(access.Archive, v.Reader, in.Instrument, in.Access, v.Now, v.Now) == access.Hidden
+}
+
+// NotFound is the same for what there is not and for what is not told.
+func NotFound(what string) *problem.Problem {
+	return problem.New(http.StatusNotFound, "nothing is published as %s: /archive/ lists what is", what)
+}
+
+// Damaged counts an object of an instrument whose bytes in the store are not those that
+// were received, or are gone, and tells of it.
+func (v *Request) Damaged(instrument string, err error) {
+	v.check.metrics.damaged.Inc()
+	var broken *tree.Broken
+	if v.check.cfg.Damaged != nil && instrument != "" && errors.As(err, &broken) {
+		v.check.cfg.Damaged(instrument, broken.Record, errors.Is(err, objectstore.ErrNotFound))
+	}
+}
+
+// Unreadable says why a catalog or the store does not give what is asked for.
+func (v *Request) Unreadable(what string, err error) *problem.Problem {
+	if ctx := v.Context().Err(); ctx != nil {
+		return problem.New(statusClientGone, "the client is gone: %v", ctx)
+	}
+	v.check.cfg.Logger.Warn("the archive cannot be read", "path", what, "error", err)
+	switch {
+	case errors.Is(err, tree.ErrDamaged), errors.Is(err, objectstore.ErrNotFound):
+		v.Damaged(v.about, err)
+		return problem.New(http.StatusBadGateway, "%s is damaged in the store, and is not served: its bytes are not those that were received", what)
+	case errors.Is(err, objectstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return problem.New(http.StatusServiceUnavailable, "the object store does not answer now: ask for %s again", what).After(RetryAway)
+	default:
+		return problem.New(http.StatusBadGateway, "%s cannot be read from the object store: see the log of the feed server", what)
+	}
+}
+
+// ObservedAt is the time by which an embargo counts: when all of the object had been
+// observed, or else when it was received.
+func ObservedAt(r *wire.Record) time.Time {
+	switch {
+	case r.ObservedTo != nil:
+		return *r.ObservedTo
+	case r.ObservedFrom != nil:
+		return *r.ObservedFrom
+	default:
+		return r.ReceivedAt
+	}
+}
+
+// Policy is how long answers about an instrument may be kept: no longer than new data
+// is due in, and as long again while a cache asks anew (RFC 5861).
+func Policy(in wire.InstrumentEntry, most time.Duration) string {
+	const least = time.Second
+	age := time.Duration(in.CadenceMillis) * time.Millisecond
+	if age <= 0 || age > most {
+		age = most
+	}
+	age = max(age, least)
+	scope := "private"
+	if Public(in) {
+		scope = "public"
+	}
+	seconds := int64(age / time.Second)
+	return fmt.Sprintf("%s, max-age=%d, stale-while-revalidate=%d", scope, seconds, seconds)
+}
+
+// Public says whether everybody may have all of an instrument's archive.
+func Public(in wire.InstrumentEntry) bool {
+	return in.Access != nil && in.Access.Archive == wire.AccessPublic && in.Access.EmbargoMillis == 0
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Sockets bound the connections of TCP that a server has, also of those clients that ask
+// for nothing. Where there are as many as there may be, a new one is let in all the
+// same, since who it is shows only later: one that has shown nothing is closed, of the
+// address that has the most of these, idle ones first and then the oldest. One that has
+// shown a valid token or certificate is never closed for another, nor is a believed
+// proxy's, which is one connection of many clients.
+type Sockets struct {
+	most    int
+	proxies Proxies
+	closed  prometheus.Counter
+
+	mu   sync.Mutex
+	last uint64 // number of the newest
+	all  map[net.Conn]*socket
+	// of those that have shown nothing, by address, the oldest in front.
+	of map[netip.Addr]*list.List
+}
+
+type socket struct {
+	conn    net.Conn
+	address netip.Addr
+	number  uint64
+	idle    bool
+	place   *list.Element // nil: it is not closed for another
+}
+
+// NewSockets bounds them; most 0: nothing does.
+func NewSockets(most int, proxies Proxies, metrics prometheus.Registerer) *Sockets {
+	s := &Sockets{
+		most: most, proxies: proxies, all: map[net.Conn]*socket{}, of: map[netip.Addr]*list.List{},
+		closed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "substorm_feed_sockets_closed_total", Help: "Connections of TCP that had shown no token and were closed for others, as there were as many as may be.",
+		}),
+	}
+	metrics.MustRegister(s.closed)
+	return s
+}
+
+// ConnState is an http.Server's. Connections that are hijacked are bounded by Places.
+func (s *Sockets) ConnState(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.open(c)
+	case http.StateClosed, http.StateHijacked:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forget(s.all[c])
+	default:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if k := s.all[c]; k != nil {
+			k.idle = state == http.StateIdle
+		}
+	}
+}
+
+// open counts a connection, and closes others where there are too many.
+func (s *Sockets) open(c net.Conn) {
+	address := network64(remoteOf(c.RemoteAddr().String()))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	k := &socket{conn: c, address: address, number: s.last, idle: true}
+	s.all[c] = k
+	if !s.proxies.trust(remoteOf(c.RemoteAddr().String())) {
+		same := s.of[address]
+		if same == nil {
+			same = list.New()
+			s.of[address] = same
+		}
+		k.place = same.PushBack(k)
+	}
+	if s.most <= 0 {
+		return
+	}
+	for len(s.all) > s.most {
+		victim := s.victim()
+		if victim == nil {
+			victim = k // all others have shown who they are
+		}
+		s.forget(victim)
+		s.closed.Inc()
+		abort(victim.conn)
+	}
+}
+
+// victim is the connection to be closed, nil: none may be. An address that has more
+// than others loses one, of several such the one that has had its oldest for longest.
+func (s *Sockets) victim() *socket {
+	var most *list.List
+	for _, same := range s.of {
+		if most == nil || same.Len() > most.Len() || same.Len() == most.Len() && oldest(same).number < oldest(most).number {
+			most = same
+		}
+	}
+	if most == nil {
+		return nil
+	}
+	for e := most.Front(); e != nil; e = e.Next() {
+		if k := e.Value.(*socket); k.idle {
+			return k
+		}
+	}
+	return oldest(most)
+}
+
+func oldest(same *list.List) *socket { return same.Front().Value.(*socket) }
+
+// forget ends what is known of a connection.
+func (s *Sockets) forget(k *socket) {
+	if k == nil || s.all[k.conn] != k {
+		return
+	}
+	delete(s.all, k.conn)
+	s.release(k)
+}
+
+func (s *Sockets) release(k *socket) {
+	if k.place == nil {
+		return
+	}
+	same := s.of[k.address]
+	if same.Remove(k.place); same.Len() == 0 {
+		delete(s.of, k.address)
+	}
+	k.place = nil
+}
+
+// Identified says that a request has shown a valid token or certificate: its connection
+// is not closed for others.
+func (s *Sockets) Identified(r *http.Request) {
+	c := ConnectionOf(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.all[c]; k != nil {
+		s.release(k)
+	}
+}
+
+// abort closes a connection at once: TLS would wait for its client.
+func abort(c net.Conn) {
+	if secure, is := c.(interface{ NetConn() net.Conn }); is {
+		c = secure.NetConn()
+	}
+	_ = c.Close()
+}

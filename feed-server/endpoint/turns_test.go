@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/substorm/substorm/internal/access"
+)
+
+// from is a request of a client's.
+func from(address, reader string) *Request {
+	who := Identity{}
+	if reader != "" {
+		who.Reader = access.SiteReader(reader)
+	}
+	return &Request{Request: &http.Request{RemoteAddr: address + ":1"}, Identity: who, check: &AccessCheck{cfg: AccessCheckConfig{Admission: &Admission{}}}}
+}
+
+// One who takes all turns that there are leaves some to others, and these to more.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(8)
+	over, cancel := context.WithCancel(t.Context())
+	cancel() // who does not get one at once waits for none
+	taken := map[string][]func(){}
+	for _, c := range []struct {
+		address, reader string
+		want            int
+	}{{"192.0.2.1", "", 3}, {"192.0.2.2", "", 2}, {"192.0.2.1", "uni", 2}, {"192.0.2.3", "", 0}, {"192.0.2.4", "other", 1}} {
+		got := 0
+		for range 10 {
+			if done, ok := turns.Take(over, from(c.address, c.reader)); ok {
+				got++
+				taken[c.address+c.reader] = append(taken[c.address+c.reader], done)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s %s has %d turns, want %d", c.address, c.reader, got, c.want)
+		}
+	}
+	waits := make(chan bool)
+	go func() {
+		_, ok := turns.Take(t.Context(), from("192.0.2.4", "late"))
+		waits <- ok
+	}()
+	taken["192.0.2.1"][0]()
+	if !<-waits {
+		t.Error("who waits gets none that is given back")
+	}
+	if _, ok := turns.Take(over, from("192.0.2.2", "")); ok {
+		t.Error("there are more than there are")
+	}
+}
+
+func TestTurn(t *testing.T) {
+	t.Parallel()
+	turns := NewTurns(0)
+	for range 3 {
+		done, ok := turns.Take(t.Context(), nil)
+		if !ok {
+			t.Fatal("there is none")
+		}
+		done()
+	}
+	if len(turns.has) != 0 || turns.free != 1 {
+		t.Errorf("%v have turns, %d are free", turns.has, turns.free)
+	}
+}

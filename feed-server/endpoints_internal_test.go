@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feedserver
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The instruments of the test: hidden is Restricted to the reader insider, fresh is
+// everybody's after an embargo that has not ended, members is Authenticated, open is
+// everybody's now.
+const (
+	hidden  = "hidden"
+	fresh   = "fresh"
+	members = "members"
+	open    = "open"
+)
+
+// who asks: nobody in particular, two readers of the Site, and two FeedConsumers.
+const (
+	anonymous = "anonymous"
+	outsider  = "outsider"
+	insider   = "insider"
+	// namesake is a FeedConsumer that has the name of the reader insider. Its filter
+	// selects open alone.
+	namesake = "namesake"
+	// member is a FeedConsumer whose filter selects members.
+	member = "member"
+)
+
+// mayNotRead are the instruments that each of them is told nothing of.
+var mayNotRead = map[string][]string{
+	anonymous: {hidden, fresh, members}, outsider: {hidden, fresh}, namesake: {hidden, fresh, members}, member: {hidden, fresh},
+}
+
+// ask is one request at an endpoint, and what anonymous readers, readers in general and the insider
+// are answered. Where shows is set, it tells of an instrument in the answers of those
+// who may read it, and in no others. FeedConsumers are answered as the outsider is,
+// but for /feeds/, which another consumer's token does not open, and members.
+type ask struct {
+	path                         string
+	anonymous, outsider, insider int
+	shows                        string
+}
+
+// want is what somebody is answered.
+func (a ask) want(method, who string) int {
+	feeds := strings.HasPrefix(a.path, "/feeds/") && method != http.MethodOptions
+	switch {
+	case who == anonymous:
+		return a.anonymous
+	case who == insider:
+		return a.insider
+	case who == outsider:
+		return a.outsider
+	case feeds:
+		return http.StatusUnauthorized
+	case who == namesake && strings.Contains(a.path, members) && a.outsider == http.StatusOK:
+		return http.StatusForbidden
+	default:
+		return a.outsider
+	}
+}
+
+// asks are all endpoints that a feed server has. One that is new must say here what it
+// answers.
+var asks = map[string][]ask{
+	"/archive/": {
+		{"/archive/", 200, 200, 200, ">" + hidden},
+		{"/archive/hidden/", 401, 403, 200, "n/"},
+		{"/archive/hidden/n/", 401, 403, 200, "of-hidden"},
+		{"/archive/hidden/n/of-hidden.csv", 401, 403, 200, secret},
+		{"/archive/hidden/n/none", 401, 403, 404, secret + "?"},
+		{"/archive/fresh/n/of-fresh.csv", 404, 404, 200, secret},
+		{"/archive/fresh/n/?format=json", 404, 404, 200, "of-fresh"},
+		{"/archive/members/", 401, 200, 200, ""},
+		{"/archive/members/n/?format=json", 401, 200, 200, ""},
+		{"/archive/members/n/of-members.csv", 401, 200, 200, ""},
+	},
+	"/robots.txt":                    {{"/robots.txt", 200, 200, 200, ""}},
+	"/sitemap.xml":                   {{"/sitemap.xml", 200, 200, 200, ""}},
+	"/sitemaps/{instrument}":         {{"/sitemaps/hidden.xml", 404, 404, 404, ""}, {"/sitemaps/open.xml", 200, 200, 200, ""}},
+	"/legacy/":                       {{"/legacy/127.0.0.1/$port/$today", 200, 200, 200, secret}},
+	"/":                              {{"/old/hidden/of-hidden.csv", 401, 403, 200, secret}, {"/old/fresh/of-fresh.csv", 404, 404, 200, secret}, {"/old/members/of-members.csv", 401, 200, 200, ""}, {"/", 404, 404, 404, ""}},
+	"/latest/{instrument}":           {{"/latest/hidden", 401, 403, 200, secret}, {"/latest/fresh", 404, 404, 200, secret}, {"/latest/members", 401, 200, 200, ""}, {"/latest/open", 200, 200, 200, ""}},
+	"/latest/{instrument}/events":    {{"/latest/hidden/events", 401, 403, 200, ""}, {"/latest/fresh/events", 404, 404, 200, ""}, {"/latest/members/events", 401, 200, 200, ""}, {"/latest/open/events", 200, 200, 200, ""}},
+	"/bundle/{file}":                 {{"/bundle/hidden.tar", 401, 403, 200, secret}, {"/bundle/fresh.tar", 200, 200, 200, secret}, {"/bundle/fresh.tar.zst", 200, 200, 200, secret}, {"/bundle/members.tar", 401, 200, 200, ""}, {"/bundle/open.tar", 200, 200, 200, ""}},
+	"/bundle.tar":                    {{"/bundle.tar?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}, {"/bundle.tar?instrument=open&instrument=members", 401, 200, 200, ""}},
+	"/bundle.tar.zst":                {{"/bundle.tar.zst?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar.zst?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}},
+	"/atom/{file}":                   {{"/atom/hidden.xml", 401, 403, 200, "of-hidden"}, {"/atom/fresh.xml", 200, 200, 200, "of-fresh"}, {"/atom/members.xml", 401, 200, 200, ""}},
+	"/atom/feeds/{file}":             {{"/atom/feeds/all.xml", 200, 200, 200, hidden}},
+	"/wis2/{feed}/events":            {{"/wis2/all/events", 200, 200, 200, ""}, {"/wis2/only-members/events", 401, 200, 200, ""}},
+	"/hapi":                          {{"/hapi", 200, 200, 200, ""}},
+	"/hapi/":                         {{"/hapi/catalog", 200, 200, 200, hidden}, {"/hapi/info?dataset=hidden/values", 401, 403, 200, "field"}, {"/hapi/data?dataset=hidden/values&start=$start&stop=$stop", 401, 403, 200, secret}, {"/hapi/data?dataset=fresh/values&start=$start&stop=$stop", 400, 400, 200, secret}, {"/hapi/info?dataset=fresh/values", 200, 200, 200, ""}, {"/hapi/info?dataset=members/values", 401, 200, 200, ""}, {"/hapi/data?dataset=members/values&start=$start&stop=$stop", 401, 200, 200, ""}},
+	"GET /feeds/{feed}/ws":           {{"/feeds/all/ws?consumer=ws", 401, 403, 426, ""}, {"/feeds/all/ws?consumer=ws-of-all", 426, 426, 426, ""}},
+	"GET /feeds/{feed}/events":       {{"/feeds/all/events?consumer=events", 401, 403, 200, ""}, {"/feeds/all/events?consumer=events-of-all", 200, 200, 200, ""}},
+	"POST /feeds/{feed}/tickets":     {{"/feeds/all/tickets?consumer=events", 401, 403, 201, ""}},
+	"POST /feeds/{feed}/sampling":    {{"/feeds/all/sampling?consumer=events", 401, 403, 403, ""}},
+	"DELETE /feeds/{feed}/sampling":  {{"/feeds/all/sampling?consumer=events", 401, 403, 403, ""}},
+	"OPTIONS /feeds/{feed}/tickets":  {{"/feeds/all/tickets", 204, 204, 204, ""}},
+	"OPTIONS /feeds/{feed}/events":   {{"/feeds/all/events", 204, 204, 204, ""}},
+	"OPTIONS /feeds/{feed}/sampling": {{"/feeds/all/sampling", 204, 204, 204, ""}},
+}
+
+// secret is in what hidden and fresh sent, and open did not; ofMembers is in what
+// members sent.
+const (
+	secret    = "48123.5"
+	ofMembers = "59321.25"
+)
+
+// values are what the instruments observed.
+var values = map[string]string{hidden: secret + "7", fresh: secret + "8", members: ofMembers, open: "1"}
+
+// Each endpoint that there is tells everybody what they may know, and nobody more.
+func TestEveryEndpoint(t *testing.T) {
+	t.Parallel()
+	l := newEndpointsLab(t)
+	var known []string
+	for pattern := range asks {
+		known = append(known, pattern)
+	}
+	slices.Sort(known)
+	if are := l.server.endpoints.Endpoints(); !slices.Equal(are, known) {
+		t.Fatalf("there are endpoints\n%q\nthis test knows\n%q", are, known)
+	}
+	// The manifest's writer lists the last that came: then all is there.
+	l.until("/archive/hidden/n/of-hidden.csv", 200)
+	l.until(pathOf(fresh), 200)
+	l.until(pathOf(members), 200)
+	for pattern, all := range asks {
+		method, _, found := strings.Cut(pattern, " ")
+		if !found {
+			method = http.MethodGet
+		}
+		for _, a := range all {
+			l.check(method, a)
+		}
+	}
+	// The gateway archives what instruments say of their data, and info tells it.
+	l.untilShows("/hapi/info?dataset="+hidden+"/values", `"x_generations":[{"from":"`)
+}
+
+// check asks as everybody.
+func (l *endpointsLab) check(method string, a ask) {
+	l.t.Helper()
+	path := strings.NewReplacer("$port", fmt.Sprint(l.port), "$today", l.sent.Format("2006/01/02"),
+		"$start", l.sent.Add(-time.Minute).Format(time.RFC3339), "$stop", l.sent.Add(time.Minute).Format(time.RFC3339)).Replace(a.path)
+	for _, who := range []string{anonymous, outsider, insider, namesake, member} {
+		status, body := l.ask(method, path, who)
+		if want := a.want(method, who); status != want {
+			l.t.Errorf("%s %s, %s: %d, want %d: %.300s", method, path, who, status, want, body)
+		}
+		if a.shows != "" && a.insider == 200 && strings.Contains(body, a.shows) != (who == insider) {
+			l.t.Errorf("%s %s, %s: tells of %q, or fails to: %.300s", method, path, who, a.shows, body)
+		}
+		if who != insider {
+			// Who is refused is told again what they asked for.
+			l.tellsNothing(method+" "+path, who, body, status == http.StatusOK)
+		}
+	}
+}
+
+// tellsNothing fails where a text has anything of what instruments sent that somebody
+// may not read; names says that their names are part of that.
+func (l *endpointsLab) tellsNothing(of, who, text string, names bool) {
+	l.t.Helper()
+	for _, o := range l.objects {
+		if !slices.Contains(mayNotRead[who], o.instrument) {
+			continue
+		}
+		for what, is := range map[string]string{"bytes": values[o.instrument], "digest": hex.EncodeToString(o.digest[:8]), "digest in base64": base64.StdEncoding.EncodeToString(o.digest[:9]), "name": o.name} {
+			if (what != "name" || names) && strings.Contains(text, is) {
+				l.t.Errorf("%s, %s: has the %s of what %s sent: %.300s", of, who, what, o.instrument, text)
+			}
+		}
+	}
+}
+
+// goesOn are the endpoints that tell of what comes, as it comes, and whose instruments they
+// are about: anonymous readers and the outsider are told of open alone.
+var goesOn = map[string][]string{
+	"/latest/open/events":                      {open},
+	"/latest/hidden/events":                    {hidden},
+	"/latest/fresh/events":                     {fresh},
+	"/wis2/all/events":                         {hidden, fresh, open},
+	"/feeds/all/events?consumer=events":        {hidden},
+	"/feeds/all/events?consumer=events-of-all": {hidden, fresh, open},
+	"/feeds/all/ws?consumer=ws-of-all":         {hidden, fresh, open},
+}
+
+// Who follows an endpoint is told of what comes, if it is for them, and of nothing else.
+func TestEndpointsThatGoOn(t *testing.T) {
+	t.Parallel()
+	l := newEndpointsLab(t)
+	l.until(pathOf(open), 200)
+	followed := map[string]*follower{}
+	for path, about := range goesOn {
+		for _, who := range []string{anonymous, outsider, insider} {
+			if who == insider || slices.Contains(about, open) {
+				followed[path+", "+who] = l.follow(path, who)
+			}
+		}
+	}
+	// What is not for everybody goes first: who is told of what comes behind it was not
+	// told of it.
+	for _, instrument := range []string{hidden, fresh, open} {
+		o := l.send(instrument, "later-"+instrument+".csv", fmt.Sprintf("%s,%s1\n", l.sent.Format(time.RFC3339), values[instrument]))
+		for path, about := range goesOn {
+			for _, who := range []string{anonymous, outsider, insider} {
+				f := followed[path+", "+who]
+				if f == nil || !slices.Contains(about, instrument) || who != insider && instrument != open {
+					continue
+				}
+				f.until(o.name)
+			}
+		}
+	}
+	for of, f := range followed {
+		if path, who, _ := strings.Cut(of, ", "); who != insider {
+			l.tellsNothing(path, who, f.text(), true)
+		}
+	}
+}

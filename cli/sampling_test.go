@@ -28,7 +28,7 @@ type sampledSite struct {
 	nats     *testenv.NATSServer
 	registry testenv.Registry
 	gateway  *testenv.Gateway
-	endpoint     *testenv.FeedServer
+	endpoint *testenv.FeedServer
 	to, path string
 	status   jetstream.KeyValue
 }

@@ -149,7 +149,7 @@ func TestWhoMayRead(t *testing.T) {
 	if anonymous.datagrams[0] != 2 {
 		t.Errorf("an anonymous reader got %v", anonymous.datagrams)
 	}
-	// There is room for one.
+	// There is space for one.
 	one := l.client(f, "one")
 	one.events = true
 	one.connect()
@@ -158,7 +158,7 @@ func TestWhoMayRead(t *testing.T) {
 		t.Errorf("a second connection: %d, Retry-After %q", status, header.Get("Retry-After"))
 	}
 	one.stop()
-	eventually(t, "there is room again", func() bool {
+	eventually(t, "there is space again", func() bool {
 		status, _, _ := get(t, at(f, "http", "events", "one", ""), bearer("one"))
 		return status == http.StatusOK
 	})

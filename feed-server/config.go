@@ -2,7 +2,7 @@
 
 // Package feedserver is the way out to people: it follows a Site's streams and gives
 // each consumer what its Feed and its flow control say, and it serves the archive.
-// README.md shows the rooms.
+// README.md shows the parts.
 package feedserver
 
 import (

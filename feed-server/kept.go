@@ -40,7 +40,7 @@ type kept struct {
 	damage       *damage.Teller
 }
 
-// openArchive makes the rooms of the archive, and returns their endpoints.
+// openArchive makes the parts that serve the archive, and returns their endpoints.
 func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	cfg := &s.cfg
 	if cfg.Objects.Endpoint == "" {

@@ -21,7 +21,7 @@ const (
 	connectionCost = 512 << 10
 	minConnections = 32
 	// socketCost is what a connection of TCP takes that asks for little, its goroutines,
-	// buffers and TLS; sockets that may be a consumer's have their room with those. Some
+	// buffers and TLS; sockets that may be a consumer's have their share with those. Some
 	// wait, so that who has a token finds one.
 	socketShare = 1. / 16
 	socketCost  = 32 << 10

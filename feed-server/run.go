@@ -32,7 +32,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// server is one incarnation: the rooms, and what they share.
+// server is one incarnation: the parts of the program, and what they share.
 type server struct {
 	cfg         Config
 	incarnation string
@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return s.run(ctx, alive, end)
 }
 
-// newServer has no rooms yet.
+// newServer has no parts yet.
 func newServer(cfg Config) (*server, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func newServer(cfg Config) (*server, error) {
 	return s, nil
 }
 
-// open makes the rooms. NATS may be away.
+// open makes the parts. NATS may be away.
 func (s *server) open(ctx, alive context.Context) (err error) {
 	cfg := &s.cfg
 	cfg.NATS.Name, cfg.NATS.Logger = cfg.Pod, s.log
@@ -153,37 +153,37 @@ func (s *server) notification(n wire.Notice, at time.Time) (id string, data []by
 
 // run serves until ctx ends, and then drains.
 func (s *server) run(ctx, alive context.Context, end func()) error {
-	var rooms sync.WaitGroup
+	var parts sync.WaitGroup
 	failed := make(chan error, 8)
-	room := func(name string, f func(context.Context) error) {
-		rooms.Go(func() {
+	run := func(name string, f func(context.Context) error) {
+		parts.Go(func() {
 			if err := f(alive); err != nil && alive.Err() == nil {
 				failed <- fmt.Errorf("%s: %w", name, err)
 			}
 		})
 	}
-	room("health", s.http.Serve)
-	room("NATS", func(ctx context.Context) error {
+	run("health", s.http.Serve)
+	run("NATS", func(ctx context.Context) error {
 		err := stream.WaitConnected(ctx, s.nc)
 		s.reached.Store(err == nil)
 		return err
 	})
-	room("registry", func(ctx context.Context) error { s.registry.Follow(ctx, s.js, s.cfg.Site, s.log); return nil })
-	room("hubs", func(ctx context.Context) error { return s.hubs.run(ctx, s.registry) })
-	room("certificates", s.certificates.Run)
-	room("reports", s.consumers.Run)
-	room("access log", s.accessLog.Run)
+	run("registry", func(ctx context.Context) error { s.registry.Follow(ctx, s.js, s.cfg.Site, s.log); return nil })
+	run("hubs", func(ctx context.Context) error { return s.hubs.run(ctx, s.registry) })
+	run("certificates", s.certificates.Run)
+	run("reports", s.consumers.Run)
+	run("access log", s.accessLog.Run)
 	if s.kept.catalog != nil {
-		room("catalog", s.kept.catalog.Run)
-		room("descriptions", s.kept.descriptions.Run)
-		room("downloads", s.kept.downloads.Run)
-		room("damage", s.kept.damage.Run)
+		run("catalog", s.kept.catalog.Run)
+		run("descriptions", s.kept.descriptions.Run)
+		run("downloads", s.kept.downloads.Run)
+		run("damage", s.kept.damage.Run)
 	}
-	room("endpoints", s.endpoints.Run)
+	run("endpoints", s.endpoints.Run)
 	// Another replica takes what is shared out by leases, while clients are asked to go.
 	steady, unsettle := context.WithCancel(alive)
 	defer unsettle()
-	room("NATS delivery", func(context.Context) error {
+	run("NATS delivery", func(context.Context) error {
 		return natsdelivery.Run(steady, natsdelivery.Config{
 			Site: s.cfg.Site, Pod: s.cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Registry: s.registry,
 			Hub: s.hubs.of, Slots: s.slots, Lanes: s.lanes, Consumers: s.consumers, WIS2: s.notification, Logger: s.log, Metrics: s.metrics,
@@ -200,7 +200,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	unsettle()
 	s.drain()
 	end()
-	rooms.Wait()
+	parts.Wait()
 	s.hubs.running.Wait()
 	s.nc.Close()
 	s.log.Info("stopped")

@@ -50,7 +50,7 @@ func TestHTTPOverTLS(t *testing.T) {
 		}
 		send(camera, url("camera", i)).wantReceipt(t, 201, object)
 		send(nobody, url("camera", i)).wantRefusal(t, 403, wire.CauseBadCertificate)
-		send(as(l.client(t, l.field, "stranger.example")), url("camera", i)).wantRefusal(t, 403, wire.CauseBadCertificate)
+		send(as(l.client(t, l.field, "other.example")), url("camera", i)).wantRefusal(t, 403, wire.CauseBadCertificate)
 	}
 	// Plain bytes reach nobody.
 	if r := put(in(port, "token", "x"), []byte("x"), "Authorization", "Bearer a token of enough letters"); r.status == 201 || r.status == 200 {

@@ -67,22 +67,22 @@ func TestPath(t *testing.T) {
 	named.Ways[0].Sources = []string{"127.0.1.0/24"}
 	l.awaitRevision(t, g.name, l.declare(t, framed("spectra", port, wire.FramingLengthPrefixed), named))
 
-	source, stranger, sender := newProber(t, "127.0.1.7", path), newProber(t, "127.0.2.7", path), newProber(t, "127.0.0.1", path)
+	source, unknown, sender := newProber(t, "127.0.1.7", path), newProber(t, "127.0.2.7", path), newProber(t, "127.0.0.1", path)
 	source.send()
 	source.answered()
-	stranger.send()
+	unknown.send()
 	sender.send()
 	refused := func(n string) {
 		t.Helper()
 		await(t, n+" packets are not answered", func() (bool, string) {
-			v := g.metric(`substorm_gateway_path_packets_total{result="Stranger"}`)
+			v := g.metric(`substorm_gateway_path_packets_total{result="UnknownSender"}`)
 			return v == n, v
 		})
 	}
 	refused("2")
-	_ = stranger.conn.SetReadDeadline(time.Now())
-	if n, err := stranger.conn.Read(make([]byte, 100)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a stranger gets %d bytes, %v", n, err)
+	_ = unknown.conn.SetReadDeadline(time.Now())
+	if n, err := unknown.conn.Read(make([]byte, 100)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("an unknown sender gets %d bytes, %v", n, err)
 	}
 
 	d := newDialog(t, port)

@@ -51,7 +51,7 @@ func (l *lab) content(t *testing.T, key string) []byte {
 	return b
 }
 
-// TestQuarantine: what strangers send is kept apart within its bounds, with a
+// TestQuarantine: what unknown senders send is kept apart within its bounds, with a
 // receipt for what is safe, and never announced.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
@@ -181,7 +181,7 @@ func TestQuarantine(t *testing.T) {
 	})
 }
 
-// TestQuarantineAway: a stranger's datagrams count as quarantined once they are in
+// TestQuarantineAway: the datagrams of an unknown sender count as quarantined once they are in
 // the bucket. While the store is away they wait; those that it never takes are
 // counted as lost by that.
 func TestQuarantineAway(t *testing.T) {

@@ -68,16 +68,16 @@ type gateway struct {
 	certificates *certificate.Files
 	// edge is nil where no proxy is believed.
 	edge *proxy.Server
-	// strangers is nil where unknown senders are refused.
-	strangers *quarantine.Quarantine
-	tcp       *tcp.Server
-	web       *http.Server
-	udp       *udp.Receiver
-	http      *telemetry.Server
-	health    health
-	reporter  *reporter
-	senders   *senders
-	commands  *command.Hub
+	// quarantine is nil where unknown senders are refused.
+	quarantine *quarantine.Quarantine
+	tcp        *tcp.Server
+	web        *http.Server
+	udp        *udp.Receiver
+	http       *telemetry.Server
+	health     health
+	reporter   *reporter
+	senders    *senders
+	commands   *command.Hub
 	// path is nil where the way to the pool is not measured.
 	path *stamp.Reflector
 }
@@ -220,8 +220,8 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 		Source: kernel.New(kernel.Config{}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
 		Budget: limits.telemetry(), Logger: g.log, Metrics: g.metrics,
 	}
-	if g.strangers != nil {
-		tcpConfig.Strangers, udpConfig.Strangers = g.strangers, g.strangers
+	if g.quarantine != nil {
+		tcpConfig.UnknownSenders, udpConfig.UnknownSenders = g.quarantine, g.quarantine
 	}
 	g.tcp = tcp.NewServer(tcpConfig)
 	g.web = http.NewServer(http.Config{
@@ -275,7 +275,7 @@ func (g *gateway) run(ctx context.Context) error {
 	room(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
 	room(alive, "certificates", g.certificates.Run)
 	room(steady, "edge", g.edge.Run)
-	room(alive, "quarantine", g.strangers.Run)
+	room(alive, "quarantine", g.quarantine.Run)
 	room(alive, "commands", func(ctx context.Context) error { g.commands.Run(ctx, g.js); return nil })
 	room(alive, "path", g.path.Run)
 	room(steady, "health", g.seekBackends)

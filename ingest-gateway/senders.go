@@ -52,7 +52,7 @@ func (g *gateway) openQuarantine() (err error) {
 	if g.cfg.UnknownSenders != unknownSendersQuarantine {
 		return nil
 	}
-	g.strangers, err = quarantine.Open(quarantine.Config{
+	g.quarantine, err = quarantine.Open(quarantine.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Objects: g.objects, Dir: filepath.Join(g.cfg.DataDir, "quarantine"),
 		MaxBytes: g.cfg.QuarantineMaxBytes, MaxAge: g.cfg.QuarantineMaxAge, Logger: g.log, Metrics: g.metrics,
 		Settled: func(at time.Time, cause wire.Cause, datagrams int) { g.udp.Settled(at, cause, datagrams) },
@@ -61,10 +61,10 @@ func (g *gateway) openQuarantine() (err error) {
 }
 
 // portsOf are the ports of a protocol on which somebody may send: an instrument,
-// or a stranger.
+// or an unknown sender.
 func (g *gateway) portsOf(s *intake.Snapshot, protocol string) []uint16 {
 	ports := s.Ports(protocol)
-	if g.strangers == nil {
+	if g.quarantine == nil {
 		return ports
 	}
 	for _, p := range g.cfg.QuarantinePorts {

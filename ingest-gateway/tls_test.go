@@ -134,7 +134,7 @@ func TestTLS(t *testing.T) {
 		stored(t, "anybody", whoever, l.client(t, l.field, "whoever"), random(6, 1000))
 	})
 	t.Run("a certificate with another name", func(t *testing.T) {
-		a, _ := tlsSend(t, shared, l.client(t, l.field, "stranger.example"), random(7, 1000))
+		a, _ := tlsSend(t, shared, l.client(t, l.field, "other.example"), random(7, 1000))
 		if got := a.receipt(t); got != (wire.Receipt{Refused: wire.CauseBadCertificate}) {
 			t.Errorf("receipt %+v", got)
 		}

@@ -56,7 +56,7 @@ func TestTokens(t *testing.T) {
 	both.Ways[0].TLS, both.Ways[0].CertificateNames, both.Ways[0].Tokens = wire.TLSMutual, []string{"it"}, []wire.TokenHash{wire.HashToken([]byte("rosemary"), third)}
 	l.awaitRevision(t, l.gateway.name, l.declare(t, camera, radar, both))
 	awaitListening(t, port)
-	anybody, it, stranger := l.client(t, nil, ""), l.client(t, l.field, "it"), l.client(t, l.field, "another")
+	anybody, it, unknown := l.client(t, nil, ""), l.client(t, l.field, "it"), l.client(t, l.field, "another")
 	for i, c := range []struct {
 		path, token string
 		cfg         *tls.Config
@@ -72,7 +72,7 @@ func TestTokens(t *testing.T) {
 		{"nobody/g", mine, anybody, 404, wire.CauseUnknownInstrument},
 		{"both/h", third, it, 201, ""},
 		{"both/i", third, anybody, 403, wire.CauseBadCertificate},
-		{"both/j", third, stranger, 403, wire.CauseBadCertificate},
+		{"both/j", third, unknown, 403, wire.CauseBadCertificate},
 		{"both/k", mine, it, 401, wire.CauseBadToken},
 	} {
 		status, text := putOver(t, l.over(c.cfg, i%2 == 0), port, c.path, c.token, random(uint64(i), 1000))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/archivist/closing"
+	"github.com/substorm/substorm/archivist/dayclose"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
@@ -49,7 +49,7 @@ func TestSpoolOfTwin(t *testing.T) {
 	held := func(what string) {
 		t.Helper()
 		await(t, what, func() (bool, string) {
-			_, waits := closing.Horizon(time.Now(), l.reports(t))
+			_, waits := dayclose.Horizon(time.Now(), l.reports(t))
 			return strings.Contains(waits, "holds 1 objects in its spool"), waits
 		})
 	}

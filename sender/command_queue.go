@@ -92,7 +92,7 @@ func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 	}
 	if cfg.Framing != wire.FramingLengthPrefixed {
 		if cmd.Flags().Changed("heartbeat") && c.Heartbeat > 0 {
-			return usage.Errorf("--heartbeat needs --framing length-prefixed: nothing else has room for it")
+			return usage.Errorf("--heartbeat needs --framing length-prefixed: nothing else has space for it")
 		}
 		c.Heartbeat = 0
 	}

@@ -127,7 +127,7 @@ func (s *schedule) take(at int, fresh bool) queue.Entry {
 		s.saved -= (1 - s.share) * size
 	}
 	if at == 0 {
-		s.waiting = s.waiting[1:] // the room is had back when add needs more
+		s.waiting = s.waiting[1:] // the space is had back when add needs more
 	} else {
 		s.waiting = slices.Delete(s.waiting, at, at+1)
 	}

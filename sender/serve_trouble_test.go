@@ -106,8 +106,8 @@ func midnightPassed(cfg Config) bool {
 	return strings.Count(string(journal), `"day":"`) != strings.Count(string(journal), `"day":"`+string(wire.DayOf(time.Now()))+`"`)
 }
 
-// TestDiskFull: what the queue's disk has no room for stays where it is, and is
-// taken and sent once there is room.
+// TestDiskFull: what the queue's disk has no space for stays where it is, and is
+// taken and sent once there is space.
 func TestDiskFull(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("a small disk needs a mount, which needs root (CAP_SYS_ADMIN)")

@@ -63,9 +63,9 @@ type way interface {
 	// follows returns the stream and the subjects that are followed. HeadersOnly: headers
 	// say what a message weighs.
 	follows(site, instrument string) stream.ReaderConfig
-	// room is how many messages are in hand at a time, and settle how long they are
+	// space is how many messages are in hand at a time, and settle how long they are
 	// held so that they can be put in the order in which they were received.
-	room() (messages int, settle time.Duration)
+	space() (messages int, settle time.Duration)
 	// item returns what a message asks to be sent, and false for nothing. Errors:
 	// wire.ErrNewerFormat.
 	item(m stream.Message) (item, bool, error)
@@ -145,13 +145,13 @@ func (c *copier) follow(ctx context.Context, w way) error {
 
 // sendAll sends what the reader finds.
 func (c *copier) sendAll(ctx context.Context, w way, reader *stream.Reader) error {
-	room, settle := w.room()
+	space, settle := w.space()
 	for {
-		if err := c.fill(ctx, w, reader, room); err != nil {
+		if err := c.fill(ctx, w, reader, space); err != nil {
 			return err
 		}
 		c.mu.Lock()
-		ready := c.window.ready(time.Now(), settle, room)
+		ready := c.window.ready(time.Now(), settle, space)
 		c.mu.Unlock()
 		if err := c.sendItems(ctx, w, ready); err != nil {
 			return err
@@ -162,15 +162,15 @@ func (c *copier) sendAll(ctx context.Context, w way, reader *stream.Reader) erro
 	}
 }
 
-// fill reads as much as there is room for.
-func (c *copier) fill(ctx context.Context, w way, reader *stream.Reader, room int) error {
+// fill reads as much as there is space for.
+func (c *copier) fill(ctx context.Context, w way, reader *stream.Reader, space int) error {
 	c.mu.Lock()
-	room -= len(c.window.items)
+	space -= len(c.window.items)
 	c.mu.Unlock()
-	if room <= 0 {
+	if space <= 0 {
 		return nil
 	}
-	messages, err := reader.Next(ctx, room, readWait)
+	messages, err := reader.Next(ctx, space, readWait)
 	if err != nil {
 		return err
 	}

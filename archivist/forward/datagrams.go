@@ -34,8 +34,8 @@ func (d *datagrams) follows(site, instrument string) stream.ReaderConfig {
 	return stream.ReaderConfig{Stream: wire.ObservationStream(site), Subject: wire.ObservationSubject(site, instrument, ">"), HeadersOnly: true}
 }
 
-// room is for messages of up to 256 KiB. They were announced in their order.
-func (d *datagrams) room() (int, time.Duration) { return 4, 0 }
+// space is for messages of up to 256 KiB. They were announced in their order.
+func (d *datagrams) space() (int, time.Duration) { return 4, 0 }
 
 func (d *datagrams) item(m stream.Message) (item, bool, error) {
 	if format, err := strconv.Atoi(m.Header.Get(wire.HeaderFormat)); err == nil && format > wire.Format {

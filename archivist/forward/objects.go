@@ -44,10 +44,10 @@ func (o *objects) follows(site, instrument string) stream.ReaderConfig {
 		More: []string{wire.BackfillSubject(site, instrument)}}
 }
 
-// room: some hundreds of small records. What is stored and announced within two
+// space: some hundreds of small records. What is stored and announced within two
 // seconds of its neighbors, as all is but what was spooled or is large, is sent in
 // the order in which it was received.
-func (o *objects) room() (int, time.Duration) { return 512, 2 * time.Second }
+func (o *objects) space() (int, time.Duration) { return 512, 2 * time.Second }
 
 func (o *objects) item(m stream.Message) (item, bool, error) {
 	n, err := wire.Decode[wire.Notice](m.Data)

@@ -48,7 +48,7 @@ func inOrder(a, b item) int {
 // ready returns the first items that were held for long enough: what the stream
 // took so long after them was read, or they were read so long ago and there is no
 // more. Of a full window at least one is ready.
-func (w *window) ready(now time.Time, settle time.Duration, room int) []item {
+func (w *window) ready(now time.Time, settle time.Duration, space int) []item {
 	var newest time.Time
 	for _, i := range w.items {
 		if i.at.After(newest) {
@@ -59,7 +59,7 @@ func (w *window) ready(now time.Time, settle time.Duration, room int) []item {
 	for n < len(w.items) && (w.caughtUp && now.Sub(w.items[n].readAt) >= settle || newest.Sub(w.items[n].at) >= settle) {
 		n++
 	}
-	if n == 0 && len(w.items) > 0 && len(w.items) >= room {
+	if n == 0 && len(w.items) > 0 && len(w.items) >= space {
 		n = 1
 	}
 	return slices.Clone(w.items[:n])

@@ -82,7 +82,7 @@ type Keeper struct {
 	stale       bool
 	listed      *stream.Cell
 	listedAt    wire.StreamCursor
-	instruments map[string]*book
+	instruments map[string]*instrumentIndex
 }
 
 // ErrIncomplete: the index is not kept now. It learns of the day when it is again.
@@ -183,7 +183,7 @@ func (k *Keeper) fail(err error) {
 
 // Part says that a part was stored.
 func (k *Keeper) Part(ctx context.Context, instrument string, day wire.Day, number int, records []wire.Record) {
-	_ = k.do(ctx, instrument, day, func(i *book) error { // it is touched, and looked at later
+	_ = k.do(ctx, instrument, day, func(i *instrumentIndex) error { // it is touched, and looked at later
 		known, found := i.recent(day)
 		var err error
 		if !found && number > 1 { // a first part is of no day that a root tells of
@@ -213,7 +213,7 @@ func (k *Keeper) Seen(ctx context.Context, instrument string, day wire.Day, file
 	if len(files.InEffect) == 0 {
 		return
 	}
-	_ = k.do(ctx, instrument, day, func(i *book) error { // it is touched, and looked at later
+	_ = k.do(ctx, instrument, day, func(i *instrumentIndex) error { // it is touched, and looked at later
 		seen := files.Known(day)
 		known, err := k.known(ctx, i, day)
 		if err != nil {
@@ -248,7 +248,7 @@ func (k *Keeper) Tell(ctx context.Context, instrument string, day wire.Day, file
 	if len(files.InEffect) == 0 {
 		return false, nil
 	}
-	err = k.do(ctx, instrument, day, func(i *book) error {
+	err = k.do(ctx, instrument, day, func(i *instrumentIndex) error {
 		seen := files.Known(day)
 		known, err := k.known(ctx, i, day)
 		if err != nil {
@@ -271,7 +271,7 @@ func (k *Keeper) Tell(ctx context.Context, instrument string, day wire.Day, file
 // Errors: ErrIncomplete, and what keeps JetStream or the store from answering; the day
 // is looked at again when the index is taken up.
 func (k *Keeper) Compacted(ctx context.Context, instrument string, day wire.Day) error {
-	return k.do(ctx, instrument, day, func(i *book) error {
+	return k.do(ctx, instrument, day, func(i *instrumentIndex) error {
 		if err := k.summarize(ctx, i, day); err != nil {
 			return err
 		}
@@ -297,7 +297,7 @@ func (k *Keeper) Flush(ctx context.Context, at wire.StreamCursor) {
 }
 
 // do changes what is known of an instrument, or notes that its day must be read.
-func (k *Keeper) do(ctx context.Context, name string, day wire.Day, change func(*book) error) error {
+func (k *Keeper) do(ctx context.Context, name string, day wire.Day, change func(*instrumentIndex) error) error {
 	if k == nil {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (k *Keeper) do(ctx context.Context, name string, day wire.Day, change func(
 		k.touched[dayKey{name, day}] = true
 		return ErrIncomplete
 	}
-	i, err := k.book(ctx, name)
+	i, err := k.instrument(ctx, name)
 	if err == nil {
 		err = change(i)
 	}

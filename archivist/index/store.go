@@ -79,7 +79,7 @@ func (k *Keeper) storeAll(ctx context.Context) error {
 }
 
 // store writes an instrument's entry, and a new root before that where one is due.
-func (k *Keeper) store(ctx context.Context, i *book) error {
+func (k *Keeper) store(ctx context.Context, i *instrumentIndex) error {
 	value, err := wire.Encode(i.entry)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (k *Keeper) deleteRoot(ctx context.Context, instrument string, number int) 
 }
 
 // root writes a root of all days, and returns its number.
-func (k *Keeper) root(ctx context.Context, i *book) (int, error) {
+func (k *Keeper) root(ctx context.Context, i *instrumentIndex) (int, error) {
 	var days []wire.RootDay
 	if i.entry.Root > 0 {
 		last, err := manifest.ReadRoot(ctx, k.cfg.Store, k.cfg.Site, i.name, i.entry.Root)

@@ -62,7 +62,7 @@ func (k *Keeper) open(ctx context.Context) (stale bool, err error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.kv, k.listed, k.listedAt, k.instruments = kv, listed, at, map[string]*book{}
+	k.kv, k.listed, k.listedAt, k.instruments = kv, listed, at, map[string]*instrumentIndex{}
 	return k.stale || at.Epoch == "", nil
 }
 
@@ -166,7 +166,7 @@ func (k *Keeper) next() (dayKey, bool) {
 func (k *Keeper) look(ctx context.Context, day dayKey) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	i, err := k.book(ctx, day.instrument)
+	i, err := k.instrument(ctx, day.instrument)
 	if err != nil {
 		return err
 	}
@@ -258,12 +258,12 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 
 // emptyBook is that of an instrument whose entry is made anew: what it says is only
 // believed where the bucket bears it out, and may not be readable.
-func (k *Keeper) emptyBook(ctx context.Context, name string) (*book, error) {
+func (k *Keeper) emptyBook(ctx context.Context, name string) (*instrumentIndex, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	i := &book{name: name, cell: stream.NewCell(k.cfg.JetStream, k.kv, name), days: map[wire.Day]wire.RootDay{}}
+	i := &instrumentIndex{name: name, cell: stream.NewCell(k.cfg.JetStream, k.kv, name), days: map[wire.Day]wire.RootDay{}}
 	data, err := i.cell.Load(ctx)
 	if err != nil || data == nil {
 		return i, err
@@ -280,7 +280,7 @@ func (k *Keeper) emptyBook(ctx context.Context, name string) (*book, error) {
 
 // newestRoot returns the newest root that can be read, or an empty one, and notes
 // the greatest number that is taken. All but the two newest are removed.
-func (k *Keeper) newestRoot(ctx context.Context, i *book) (wire.Root, error) {
+func (k *Keeper) newestRoot(ctx context.Context, i *instrumentIndex) (wire.Root, error) {
 	var numbers []int
 	for info, err := range k.cfg.Store.List(ctx, wire.RootPrefix(k.cfg.Site, i.name), "") {
 		if err != nil {

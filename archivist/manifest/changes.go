@@ -16,9 +16,9 @@ import (
 // replaces the one before: a newer version of its name supersedes it, or somebody
 // takes it back.
 
-// namedRoom is how many objects with names are remembered that a newer version may
+// namedSpace is how many objects with names are remembered that a newer version may
 // supersede soon: at 1 KiB each 512 KiB. Others are looked for in the manifests.
-const namedRoom = 512
+const namedSpace = 512
 
 // named remembers the newest objects that have names, by ID.
 type named struct {
@@ -38,7 +38,7 @@ func (l *named) listed(n wire.Notice) {
 		l.order = append(l.order, n.ID)
 	}
 	l.records[n.ID] = n.Record
-	for len(l.order) > namedRoom {
+	for len(l.order) > namedSpace {
 		delete(l.records, l.order[0])
 		l.order = l.order[1:]
 	}

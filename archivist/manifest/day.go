@@ -22,7 +22,7 @@ type day struct {
 	dayKey
 	// listed are the slots of which closed or open parts list something, slots
 	// those whose identities are in memory: all that have records in an open
-	// part, and of the others as many as there is room for.
+	// part, and of the others as many as there is space for.
 	listed   [slotsOfDay]bool
 	slots    map[int]*slot
 	nextPart int
@@ -138,11 +138,11 @@ func (w *Writer) keep(d *day, number int, ids idSet) *slot {
 	return s
 }
 
-// cost is what a slot takes of the room for identities.
+// cost is what a slot takes of the space for identities.
 func (s *slot) cost() int { return len(s.ids) + slotCost }
 
 // forget drops the slots that were not used for longest, but never one with
-// records in an open part, until a quarter of the room is free.
+// records in an open part, until a quarter of the space is free.
 func (w *Writer) forget() {
 	defer func() { w.cfg.Metrics.identities.Set(float64(w.held)) }()
 	if w.held <= w.limits.ids {
@@ -194,7 +194,7 @@ func (w *Writer) loadWindow(ctx context.Context, instrument string) error {
 		}
 	}
 	known := 0
-	for i := len(days) - 1; i >= 0 && w.index.hasRoom(); i-- {
+	for i := len(days) - 1; i >= 0 && w.index.hasSpace(); i-- {
 		files, err := read.List(ctx, w.cfg.Store, w.cfg.Site, instrument, days[i])
 		if err != nil {
 			return err

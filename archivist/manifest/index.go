@@ -102,7 +102,7 @@ func (x *index) of(instrument string) *instrumentIndex {
 
 func (x *index) loaded(instrument string) bool { return x.of(instrument).loaded }
 func (x *index) setLoaded(instrument string)   { x.of(instrument).loaded = true }
-func (x *index) hasRoom() bool                 { return x.count < x.max }
+func (x *index) hasSpace() bool                { return x.count < x.max }
 
 // add remembers an object that others may repeat. Segments are no repeats of each
 // other. For an object that lies where others can change it, or whose digest
@@ -112,7 +112,7 @@ func (x *index) add(instrument string, r wire.Record) {
 		return
 	}
 	of := wire.DayOf(r.ReceivedAt)
-	if !x.hasRoom() && !x.forgetOldest(instrument, of) {
+	if !x.hasSpace() && !x.forgetOldest(instrument, of) {
 		x.metrics.forgotten.Inc()
 		return
 	}
@@ -249,7 +249,7 @@ func (x *index) idOf(instrument string, o original, digest wire.Digest) string {
 	return o.id()
 }
 
-// forgetOldest makes room by dropping the oldest day of any instrument but the
+// forgetOldest makes space by dropping the oldest day of any instrument but the
 // one that is about to grow.
 func (x *index) forgetOldest(growing string, growingDay wire.Day) bool {
 	var instrument string

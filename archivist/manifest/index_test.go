@@ -102,7 +102,7 @@ func TestIndexIsBounded(t *testing.T) {
 	if found(0) || !found(8) || !found(9) {
 		t.Errorf("day 0: %v, day 8: %v, day 9: %v", found(0), found(8), found(9))
 	}
-	// An older day than all there are makes no room for itself.
+	// An older day than all there are makes no space for itself.
 	x.add("instrument-0", raw("instrument-0", day(-5), "old"))
 	if !found(9) || x.count > most {
 		t.Errorf("an old object drove out a newer one (%d)", x.count)

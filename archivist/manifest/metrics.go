@@ -77,7 +77,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m.refilled = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "substorm_notices_refilled_total", Help: "Notices announced anew because their stream was made anew."})
 	m.leftOut = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "substorm_notices_refill_left_out_total", Help: "Notices that were not announced anew because the stream has no room for them."})
+		Name: "substorm_notices_refill_left_out_total", Help: "Notices that were not announced anew because the stream has no space for them."})
 	m.changes = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "substorm_archive_changes_total", Help: "Objects that were retracted, restored or purged because somebody asked, by change."}, []string{"change"})
 	m.changesRefused = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -13,48 +13,48 @@ import (
 )
 
 const (
-	// maxLoose records of open parts are held as they are; at some 500 bytes each it is
-	// 4 MiB. Where there are more they are squeezed: a thousand instruments at 1 Hz list
+	// maxRaw records of open parts are held as they are; at some 500 bytes each it is
+	// 4 MiB. Where there are more they are compressed: a thousand instruments at 1 Hz list
 	// 60,000 in the minute of a part.
-	maxLoose = 8192
-	// maxSqueezed is how much those may take, in bytes, until parts close early: at some
+	maxRaw = 8192
+	// maxCompressed is how much those may take, in bytes, until parts close early: at some
 	// 110 bytes each 75,000 records.
-	maxSqueezed = 8 << 20
-	// leastBlock records of a day are squeezed at a time: fewer gain nothing.
+	maxCompressed = 8 << 20
+	// leastBlock records of a day are compressed at a time: fewer gain nothing.
 	leastBlock = 4
 )
 
 // openPart is what is listed of a day and in no closed part yet.
 type openPart struct {
 	// blocks hold the older records, as lines of JSON that are compressed together;
-	// squeezed is how many those are, and loose are the others.
-	blocks   [][]byte
-	squeezed int
-	loose    []wire.Record
+	// compressed is how many those are, and raw are the others.
+	blocks     [][]byte
+	compressed int
+	raw        []wire.Record
 }
 
-func (o *openPart) len() int { return o.squeezed + len(o.loose) }
+func (o *openPart) len() int { return o.compressed + len(o.raw) }
 
-func (o *openPart) clear() { *o = openPart{loose: o.loose[:0]} }
+func (o *openPart) clear() { *o = openPart{raw: o.raw[:0]} }
 
-// squeeze compresses the loose records, and returns how many bytes they take now.
-func (o *openPart) squeeze() (int, error) {
-	if len(o.loose) < leastBlock {
+// compress compresses the raw records, and returns how many bytes they take now.
+func (o *openPart) compress() (int, error) {
+	if len(o.raw) < leastBlock {
 		return 0, nil
 	}
-	block, err := encodeBlock(o.loose)
+	block, err := encodeBlock(o.raw)
 	if err != nil {
 		return 0, err
 	}
 	o.blocks = append(o.blocks, block)
-	o.squeezed += len(o.loose)
-	clear(o.loose) // so that nothing is held by what is left behind
-	o.loose = o.loose[:0]
+	o.compressed += len(o.raw)
+	clear(o.raw) // so that nothing is held by what is left behind
+	o.raw = o.raw[:0]
 	return len(block), nil
 }
 
 // change calls f for each record, which may change it, and returns by how many bytes the
-// squeezed ones grew.
+// compressed ones grew.
 func (o *openPart) change(f func(*wire.Record)) (grown int, err error) {
 	for i, block := range o.blocks {
 		records, err := decodeBlock(block)
@@ -69,8 +69,8 @@ func (o *openPart) change(f func(*wire.Record)) (grown int, err error) {
 		}
 		grown += len(o.blocks[i]) - len(block)
 	}
-	for i := range o.loose {
-		f(&o.loose[i])
+	for i := range o.raw {
+		f(&o.raw[i])
 	}
 	return grown, nil
 }
@@ -78,14 +78,14 @@ func (o *openPart) change(f func(*wire.Record)) (grown int, err error) {
 func encodeBlock(records []wire.Record) ([]byte, error) {
 	lines, err := json.Marshal(records)
 	if err != nil {
-		return nil, fmt.Errorf("squeeze an open part: %w", err)
+		return nil, fmt.Errorf("compress an open part: %w", err)
 	}
-	block := squeezer().EncodeAll(lines, nil)
+	block := compressor().EncodeAll(lines, nil)
 	return append(make([]byte, 0, len(block)), block...), nil
 }
 
 func decodeBlock(block []byte) ([]wire.Record, error) {
-	lines, err := unsqueezer().DecodeAll(block, nil)
+	lines, err := decompressor().DecodeAll(block, nil)
 	if err != nil {
 		return nil, fmt.Errorf("read an open part: %w", err)
 	}
@@ -100,7 +100,7 @@ func decodeBlock(block []byte) ([]wire.Record, error) {
 // memory with the part until it is cleared.
 func (o *openPart) all() ([]wire.Record, error) {
 	if len(o.blocks) == 0 {
-		return o.loose, nil
+		return o.raw, nil
 	}
 	all := make([]wire.Record, 0, o.len())
 	for _, block := range o.blocks {
@@ -110,48 +110,48 @@ func (o *openPart) all() ([]wire.Record, error) {
 		}
 		all = append(all, records...)
 	}
-	return append(all, o.loose...), nil
+	return append(all, o.raw...), nil
 }
 
 // Each holds some hundred KiB.
 var (
-	squeezer = sync.OnceValue(func() *zstd.Encoder {
+	compressor = sync.OnceValue(func() *zstd.Encoder {
 		z, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)) // these options are no errors
 		return z
 	})
-	unsqueezer = sync.OnceValue(func() *zstd.Decoder {
+	decompressor = sync.OnceValue(func() *zstd.Decoder {
 		z, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 		return z
 	})
 )
 
-// squeeze makes room for more records in open parts.
-func (w *Writer) squeeze() error {
+// compress makes space for more records in open parts.
+func (w *Writer) compress() error {
 	for _, d := range w.days {
-		n, err := d.open.squeeze()
+		n, err := d.open.compress()
 		if err != nil {
 			return err
 		}
-		w.squeezed += n
+		w.compressed += n
 	}
-	w.loose = 0
+	w.raw = 0
 	for _, d := range w.days {
-		w.loose += len(d.open.loose)
+		w.raw += len(d.open.raw)
 	}
 	return nil
 }
 
 // full says whether parts must be closed before their time: nothing more can be
-// squeezed, it takes too much by now, or too many change objects, which are held twice.
+// compressed, it takes too much by now, or too many change objects, which are held twice.
 func (w *Writer) full() (bool, error) {
-	if w.changes >= maxLoose {
+	if w.changes >= maxRaw {
 		return true, nil
 	}
-	if w.loose < maxLoose {
+	if w.raw < maxRaw {
 		return false, nil
 	}
-	if err := w.squeeze(); err != nil {
+	if err := w.compress(); err != nil {
 		return false, err
 	}
-	return w.squeezed >= maxSqueezed || w.loose >= maxLoose/2, nil
+	return w.compressed >= maxCompressed || w.raw >= maxRaw/2, nil
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is squeezed comes back as it was, in its order, and takes a quarter of its lines
+// What is compressed comes back as it was, in its order, and takes a quarter of its lines
 // at most.
-func TestSqueeze(t *testing.T) {
+func TestCompress(t *testing.T) {
 	t.Parallel()
 	w := &Writer{days: map[dayKey]*day{}}
 	days := make([]*day, 40)
@@ -26,7 +26,7 @@ func TestSqueeze(t *testing.T) {
 	}
 	at := time.Date(2026, 11, 18, 12, 0, 0, 987654321, time.UTC)
 	closes := 0
-	for n := range 3*maxLoose + 17 {
+	for n := range 3*maxRaw + 17 {
 		i := n % len(days)
 		digest := wire.Digest(sha256.Sum256(fmt.Append(nil, n)))
 		key := wire.RawKey("thule", days[i].instrument, at, digest)
@@ -42,8 +42,8 @@ func TestSqueeze(t *testing.T) {
 			closes++
 		}
 	}
-	if closes > 0 || w.open != 3*maxLoose+17 || w.loose > maxLoose || w.squeezed == 0 || w.squeezed > w.open*160 {
-		t.Errorf("%d records: %d loose, %d bytes squeezed, %d times full", w.open, w.loose, w.squeezed, closes)
+	if closes > 0 || w.open != 3*maxRaw+17 || w.raw > maxRaw || w.compressed == 0 || w.compressed > w.open*160 {
+		t.Errorf("%d records: %d raw, %d bytes compressed, %d times full", w.open, w.raw, w.compressed, closes)
 	}
 	for i, d := range days {
 		got, err := d.open.all()
@@ -73,7 +73,7 @@ func TestSqueeze(t *testing.T) {
 func TestFull(t *testing.T) {
 	t.Parallel()
 	w := &Writer{days: map[dayKey]*day{}}
-	for n := range maxLoose { // one of each day, which cannot be squeezed
+	for n := range maxRaw { // one of each day, which cannot be compressed
 		d := &day{dayKey: dayKey{fmt.Sprintf("mag-%04d", n), "2026-11-18"}}
 		w.days[d.dayKey] = d
 		w.add(d, wire.Record{ID: "a", Key: "a", State: wire.StateCurrent})
@@ -81,7 +81,7 @@ func TestFull(t *testing.T) {
 	if full, err := w.full(); err != nil || !full {
 		t.Errorf("full: %v, %v", full, err)
 	}
-	w = &Writer{days: map[dayKey]*day{}, loose: maxLoose, squeezed: maxSqueezed}
+	w = &Writer{days: map[dayKey]*day{}, raw: maxRaw, compressed: maxCompressed}
 	if full, err := w.full(); err != nil || !full {
 		t.Errorf("full: %v, %v", full, err)
 	}

@@ -24,7 +24,7 @@ const originalsFor = time.Minute
 type originals struct {
 	js    jetstream.JetStream
 	store objectstore.Store
-	room  int
+	space int
 	// open returns where a record of an open part has its bytes; nil where that is
 	// not known.
 	open func(of dayKey, id string) (key string, ok bool, err error)
@@ -36,8 +36,8 @@ type originals struct {
 	until time.Time
 }
 
-func newOriginals(js jetstream.JetStream, store objectstore.Store, room int) *originals {
-	return &originals{js: js, store: store, room: room}
+func newOriginals(js jetstream.JetStream, store objectstore.Store, space int) *originals {
+	return &originals{js: js, store: store, space: space}
 }
 
 // stays asks whether the bytes of the original of a repeat are in the store: where its ID
@@ -109,7 +109,7 @@ func (o *originals) moved(ctx context.Context, id string, repeat wire.Notice) (b
 			continue
 		}
 		there = there || r.ID == id
-		if ids[read.HashID(r.ID)] = struct{}{}; len(ids) > o.room {
+		if ids[read.HashID(r.ID)] = struct{}{}; len(ids) > o.space {
 			clear(ids)
 			packs = map[string]bool{r.Key: true}
 			o.until = time.Time{} // each is looked for by itself

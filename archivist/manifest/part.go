@@ -84,7 +84,7 @@ func (w *Writer) writeParts(ctx context.Context) error {
 	if w.open > 0 {
 		w.originals.forget()
 	}
-	w.open, w.loose, w.squeezed, w.changes = 0, 0, 0, 0
+	w.open, w.raw, w.compressed, w.changes = 0, 0, 0, 0
 	w.closes++
 	return nil
 }

@@ -30,12 +30,12 @@ var pathSeed = maphash.MakeSeed()
 
 func hashPath(path string) pathHash { return pathHash(maphash.String(pathSeed, path)) }
 
-// cost is what the paths take of the room for identities: one takes half of what
+// cost is what the paths take of the space for identities: one takes half of what
 // an identity does.
 func (p *paths) cost() int { return len(p.taken) / 2 }
 
-// learn notes a path that a record has, as long as there is room.
-func (p *paths) learn(path string, room int) {
+// learn notes a path that a record has, as long as there is space.
+func (p *paths) learn(path string, space int) {
 	if path == "" {
 		return
 	}
@@ -45,7 +45,7 @@ func (p *paths) learn(path string, room int) {
 			p.sequence = max(p.sequence, v.Sequence)
 		}
 	}
-	if len(p.taken) >= 2*room {
+	if len(p.taken) >= 2*space {
 		p.full = true
 		return
 	}

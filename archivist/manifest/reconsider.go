@@ -90,7 +90,7 @@ func (w *Writer) unmark(d *day, those map[string]withdrawal) (kept map[string]bo
 		}
 		w.index.add(d.instrument, *r)
 	})
-	w.squeezed += grown
+	w.compressed += grown
 	return kept, err
 }
 

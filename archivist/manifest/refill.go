@@ -116,29 +116,29 @@ func (w *Writer) workedOn(ctx context.Context, epoch string) bool {
 }
 
 // begin decides what is announced anew: what was received within the retention, as
-// far as the stream has room for it.
+// far as the stream has space for it.
 func (r *refill) begin(ctx context.Context, now time.Time) error {
 	since := now.Add(-r.NoticeRetention)
 	s, err := r.JetStream.Stream(ctx, wire.NoticeStream(r.Site))
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", wire.NoticeStream(r.Site), err)
 	}
-	room := int64(-1)
+	space := int64(-1)
 	if most := s.CachedInfo().Config.MaxBytes; most > 0 {
-		room = max(0, int64(refillShare*float64(most))-int64(s.CachedInfo().State.Bytes))
+		space = max(0, int64(refillShare*float64(most))-int64(s.CachedInfo().State.Bytes))
 	}
 	m, err := r.measure(ctx, since, now)
 	if err != nil {
 		return err
 	}
-	from, count, left := m.fit(room)
+	from, count, left := m.fit(space)
 	if count+left > 0 {
 		r.Log.Warn("the notice stream was made anew: what the manifests list of it is announced anew",
 			"stream", wire.NoticeStream(r.Site), "epoch", r.cursor.Epoch, "since", from, "notices", count)
 	}
 	if left > 0 {
 		r.Metrics.leftOut.Add(float64(left))
-		r.Log.Error("the notice stream has no room for all that is to be announced anew: the oldest are left out, and the archive has them",
+		r.Log.Error("the notice stream has no space for all that is to be announced anew: the oldest are left out, and the archive has them",
 			"stream", wire.NoticeStream(r.Site), "notices", left)
 	}
 	r.cursor.Since = from
@@ -209,7 +209,7 @@ func (r *refill) announce(ctx context.Context, committer *stream.Committer, noti
 			return err
 		}
 		if len(full) > 0 {
-			r.Log.Warn("the notice stream is full: announcing anew waits for room", "notices", len(full))
+			r.Log.Warn("the notice stream is full: announcing anew waits for space", "notices", len(full))
 			select {
 			case <-time.After(refillFullPause):
 			case <-ctx.Done():
@@ -223,7 +223,7 @@ func (r *refill) announce(ctx context.Context, committer *stream.Committer, noti
 	return r.save(ctx)
 }
 
-// publish publishes messages and returns those for which the stream has no room.
+// publish publishes messages and returns those for which the stream has no space.
 func (r *refill) publish(ctx context.Context, committer *stream.Committer, messages []*nats.Msg) (full []*nats.Msg, err error) {
 	type result struct {
 		index int

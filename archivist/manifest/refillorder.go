@@ -142,16 +142,16 @@ func (r *refill) measure(ctx context.Context, since, now time.Time) (measured, e
 	return m, nil
 }
 
-// fit returns from when on all fits into room, in bytes, how many notices that are,
-// and how many there are before. Negative room is boundless.
-func (m measured) fit(room int64) (since time.Time, count, left int64) {
+// fit returns from when on all fits into space, in bytes, how many notices that are,
+// and how many there are before. Negative space is boundless.
+func (m measured) fit(space int64) (since time.Time, count, left int64) {
 	since = m.since
 	minutes := slices.Sorted(maps.Keys(m.minutes))
 	slices.Reverse(minutes)
 	full := false
 	for _, minute := range minutes {
 		t := m.minutes[minute]
-		if room >= 0 && t.bytes > room && !full {
+		if space >= 0 && t.bytes > space && !full {
 			full = true
 			since = later(since, time.Unix((minute+1)*60, 0).UTC())
 		}
@@ -160,8 +160,8 @@ func (m measured) fit(room int64) (since time.Time, count, left int64) {
 			continue
 		}
 		count += t.count
-		if room >= 0 {
-			room -= t.bytes
+		if space >= 0 {
+			space -= t.bytes
 		}
 	}
 	return since, count, left

@@ -57,10 +57,10 @@ type dayListing struct {
 }
 
 // readDay reads a day's parts, and holds identities of the slot from and of as
-// many after it as room identities allow. Paths, where given, learns which are
+// many after it as space identities allow. Paths, where given, learns which are
 // taken, and counted, where given, counts the lines. Errors: those of objectstore,
 // wire.ErrNewerFormat.
-func readDay(ctx context.Context, store objectstore.Store, site string, key dayKey, from, room int, taken *paths, counted *lineTally) (*dayListing, error) {
+func readDay(ctx context.Context, store objectstore.Store, site string, key dayKey, from, space int, taken *paths, counted *lineTally) (*dayListing, error) {
 	files, err := read.List(ctx, store, site, key.instrument, key.day)
 	if err != nil {
 		return nil, err
@@ -79,9 +79,9 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 			if counted != nil {
 				of.count(counted, &r, id)
 			}
-			l.add(slotOf(r), id, is, room)
+			l.add(slotOf(r), id, is, space)
 			if taken != nil && is != withdrawn {
-				taken.learn(r.Path, room)
+				taken.learn(r.Path, space)
 			}
 		}
 	}
@@ -95,7 +95,7 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 	return l, counted.finish(ctx, store, files)
 }
 
-func (l *dayListing) add(number int, id read.IDHash, is listing, room int) {
+func (l *dayListing) add(number int, id read.IDHash, is listing, space int) {
 	l.listed[number] = true
 	if number < l.from || number >= l.until {
 		return
@@ -108,7 +108,7 @@ func (l *dayListing) add(number int, id read.IDHash, is listing, room int) {
 	before := len(ids)
 	ids[id] = max(ids[id], is)
 	l.held += len(ids) - before
-	for l.held > room && l.until > l.from+1 {
+	for l.held > space && l.until > l.from+1 {
 		l.until--
 		l.held -= len(l.slots[l.until])
 		delete(l.slots, l.until)

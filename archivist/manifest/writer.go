@@ -104,7 +104,7 @@ type Writer struct {
 	// templates by instrument, as Naming last said.
 	templates  map[string]template
 	unreadable *unreadable
-	// held is the room that the identities in days take; uses and closes count
+	// held is the space that the identities in days take; uses and closes count
 	// uses of slots and closings of parts.
 	held         int
 	uses, closes uint64
@@ -112,9 +112,9 @@ type Writer struct {
 	index     *index
 	originals *originals
 	named     *named
-	// open is how many records are in open parts, loose those that are not squeezed,
-	// squeezed the bytes that the others take, and changes how many change objects.
-	open, loose, squeezed, changes int
+	// open is how many records are in open parts, raw those that are not compressed,
+	// compressed the bytes that the others take, and changes how many change objects.
+	open, raw, compressed, changes int
 	withdrawals                    []withdrawal
 	// decided waits to be published once the parts are closed that list it.
 	decided  []decision
@@ -386,9 +386,9 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 // add adds a line to the open part of a day.
 func (w *Writer) add(d *day, r wire.Record) {
 	w.asked.now(d.dayKey, r)
-	d.open.loose = append(d.open.loose, r)
+	d.open.raw = append(d.open.raw, r)
 	w.open++
-	w.loose++
+	w.raw++
 }
 
 // addChange notes a line of the open part that says what its object does not.

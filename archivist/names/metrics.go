@@ -4,7 +4,7 @@ package names
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics outlive the listers of one process.
+// Metrics outlive the rebuilders of one process.
 type Metrics struct {
 	complete  prometheus.Gauge
 	claims    prometheus.Counter

@@ -30,7 +30,7 @@ const (
 // insist asks JetStream for something, again and again as long as it refuses,
 // as it does when it is full or a stream has no leader: were that the end of the
 // cutter, it would be the end of all that works under the lease, of what makes
-// room as well. What was refused changed nothing. Errors: stream.ErrLeaseLost,
+// space as well. What was refused changed nothing. Errors: stream.ErrLeaseLost,
 // stream.ErrConflict, those of ctx, and an answer that never came, after which
 // nobody knows.
 func (c *Cutter) insist(ctx context.Context, request, of, name string, ask func() error) error {

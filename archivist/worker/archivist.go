@@ -239,19 +239,19 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	keeper := a.index(lease, deleter)
 	writer, cutter := a.writer(lease, deleter, keeper), a.cutter(lease)
 	compactor := a.compactor(lease, deleter, keeper)
-	rooms := []room{keeper, a.names(lease), writer, a.sweeper(lease, deleter, writer), cutter, compactor, closer, a.keeping(lease, deleter, writer, compactor, closer)}
+	runners := []runner{keeper, a.names(lease), writer, a.sweeper(lease, deleter, writer), cutter, compactor, closer, a.keeping(lease, deleter, writer, compactor, closer)}
 	if a.cfg.Declared != nil {
-		rooms = append(rooms, a.forwarder(lease), a.gaps(lease, keeper), a.descriptions(lease))
+		runners = append(runners, a.forwarder(lease), a.gaps(lease, keeper), a.descriptions(lease))
 	}
 	if a.cfg.ScrubRate >= 0 {
-		rooms = append(rooms, a.scrub(lease))
+		runners = append(runners, a.scrub(lease))
 	}
 	notices := a.trimmer(lease, wire.NoticeStream(a.cfg.Site), a.cfg.NoticeRetention, writer.Listed, wire.NoticeStreamSubjects(a.cfg.Site)...)
 	notices.from = map[string]func() uint64{wire.RequestSubjects(a.cfg.Site): writer.Answered}
-	rooms = append(rooms, notices,
+	runners = append(runners, notices,
 		a.trimmer(lease, wire.ObservationStream(a.cfg.Site), a.cfg.ObservationRetention, cutter.Archived, wire.ObservationSubjects(a.cfg.Site)))
 	group, ctx := errgroup.WithContext(ctx)
-	for _, r := range rooms {
+	for _, r := range runners {
 		group.Go(func() error { return r.Run(ctx) })
 	}
 	group.Go(func() error {

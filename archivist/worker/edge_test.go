@@ -232,7 +232,7 @@ func TestTrim(t *testing.T) {
 	want(t, "notices", 1, state(wire.NoticeStream(l.site)).FirstSeq)
 	stop()
 
-	// The archived half of a full stream makes room although it is young.
+	// The archived half of a full stream makes space although it is young.
 	cfg = l.config("b")
 	cfg.ObservationRetention, cfg.TrimInterval = time.Hour, 100*time.Millisecond
 	l.settings["open"] = wire.InstrumentEntry{SegmentAgeMillis: 100}
@@ -246,7 +246,7 @@ func TestTrim(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.run(cfg)
-	l.await("there is room", func() bool {
+	l.await("there is space", func() bool {
 		st := state(wire.ObservationStream(l.site))
 		return st.Msgs > 0 && float64(st.Bytes) <= fullFrom*float64(full.MaxBytes)
 	})

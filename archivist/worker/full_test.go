@@ -52,7 +52,7 @@ func (l *lab) firstNotice() uint64 {
 }
 
 // A segment that cannot be announced because the notice stream is full ends
-// nothing: the others who work under the lease make room, and then it is announced.
+// nothing: the others who work under the lease make space, and then it is announced.
 func TestFullNotices(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()
@@ -92,5 +92,5 @@ func TestTrimAtTheBeginning(t *testing.T) {
 	cfg = l.config("b")
 	cfg.TrimInterval = time.Hour
 	l.run(cfg)
-	l.await("there is room", func() bool { return l.firstNotice() > 1 })
+	l.await("there is space", func() bool { return l.firstNotice() > 1 })
 }

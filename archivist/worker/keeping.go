@@ -6,17 +6,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/substorm/substorm/archivist/closing"
 	"github.com/substorm/substorm/archivist/compact"
+	"github.com/substorm/substorm/archivist/dayclose"
 	"github.com/substorm/substorm/archivist/deletion"
-	"github.com/substorm/substorm/archivist/keeping"
 	"github.com/substorm/substorm/archivist/manifest"
+	"github.com/substorm/substorm/archivist/retention"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-func (a *archivist) keeping(lease *stream.Lease, deleter *deletion.Deleter, writer *manifest.Writer, compactor *compact.Compactor, closer *closing.Closer) *keeping.Room {
-	return keeping.New(keeping.Config{
+func (a *archivist) keeping(lease *stream.Lease, deleter *deletion.Deleter, writer *manifest.Writer, compactor *compact.Compactor, closer *dayclose.Closer) *retention.Collector {
+	return retention.New(retention.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
 		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Compactor: compactor,
 		Deleter: deleter, Declared: a.declared(), ClosedTo: closer.ClosedTo, Expired: writer.Expired,
@@ -79,7 +79,7 @@ func (a *archivist) held(instrument string) string {
 	return deletion.Hold(a.settled, a.live)(instrument)
 }
 
-func (a *archivist) deleter(lease *stream.Lease, closer *closing.Closer) *deletion.Deleter {
+func (a *archivist) deleter(lease *stream.Lease, closer *dayclose.Closer) *deletion.Deleter {
 	return deletion.New(deletion.Config{
 		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation, Store: a.cfg.Store, Lease: lease,
 		Held: a.held, Spooled: closer.Spooled, Log: a.cfg.Log, Metrics: a.metrics.deletion,

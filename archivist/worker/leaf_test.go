@@ -135,8 +135,8 @@ func removeIndex(t *testing.T, folder string) {
 }
 
 // A leaf that sends what it received in weeks fills a stream in which the hub's
-// own is not archived yet: the leaf's older messages go, and the hub's own find room.
-func TestLeafMakesRoom(t *testing.T) {
+// own is not archived yet: the leaf's older messages go, and the hub's own find space.
+func TestLeafMakesSpace(t *testing.T) {
 	servers := start(t)
 	hub, leaf := servers.site(t, "thule"), servers.site(t, "north")
 	now := time.Now().UTC()
@@ -155,7 +155,7 @@ func TestLeafMakesRoom(t *testing.T) {
 		}
 		return newest == last+1
 	})
-	hub.await("there is room for the hub's own", func() bool {
+	hub.await("there is space for the hub's own", func() bool {
 		state := hub.state(wire.ObservationStream("thule"))
 		return float64(state.Bytes) < fullFrom*(256<<10)
 	})

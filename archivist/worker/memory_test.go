@@ -31,7 +31,7 @@ func TestMoreObjectsThanMemory(t *testing.T) {
 	l.announceAll(notices, "")
 
 	cfg := l.config("a")
-	cfg.Memory = 1 // as little as there can be: room for 1,310 identities
+	cfg.Memory = 1 // as little as there can be: space for 1,310 identities
 	registry := prometheus.NewRegistry()
 	cfg.Metrics = registry
 	l.run(cfg)

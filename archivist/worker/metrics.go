@@ -5,16 +5,16 @@ package worker
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/archivist/closing"
 	"github.com/substorm/substorm/archivist/compact"
+	"github.com/substorm/substorm/archivist/dayclose"
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/descriptions"
 	"github.com/substorm/substorm/archivist/forward"
 	"github.com/substorm/substorm/archivist/gaps"
 	"github.com/substorm/substorm/archivist/index"
-	"github.com/substorm/substorm/archivist/keeping"
 	"github.com/substorm/substorm/archivist/manifest"
-	"github.com/substorm/substorm/archivist/metadata"
 	"github.com/substorm/substorm/archivist/names"
+	"github.com/substorm/substorm/archivist/retention"
 	"github.com/substorm/substorm/archivist/scrub"
 	"github.com/substorm/substorm/archivist/segment"
 )
@@ -24,12 +24,12 @@ type metrics struct {
 	segment  *segment.Metrics
 	forward  *forward.Metrics
 	compact  *compact.Metrics
-	closing  *closing.Metrics
+	closing  *dayclose.Metrics
 	gaps     *gaps.Metrics
 	index    *index.Metrics
 	scrub    *scrub.Metrics
-	keeping  *keeping.Metrics
-	metadata *metadata.Metrics
+	keeping  *retention.Metrics
+	metadata *descriptions.Metrics
 	names    *names.Metrics
 	deletion *deletion.Metrics
 	held     prometheus.Gauge
@@ -44,12 +44,12 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		segment:  segment.NewMetrics(registry),
 		forward:  forward.NewMetrics(registry),
 		compact:  compact.NewMetrics(registry),
-		closing:  closing.NewMetrics(registry),
+		closing:  dayclose.NewMetrics(registry),
 		gaps:     gaps.NewMetrics(registry),
 		index:    index.NewMetrics(registry),
 		scrub:    scrub.NewMetrics(registry),
-		keeping:  keeping.NewMetrics(registry),
-		metadata: metadata.NewMetrics(registry),
+		keeping:  retention.NewMetrics(registry),
+		metadata: descriptions.NewMetrics(registry),
 		names:    names.NewMetrics(registry),
 		deletion: deletion.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{

@@ -282,8 +282,8 @@ func TestRefillOfAStreamThatStands(t *testing.T) {
 	want(t, "announced anew", 1, refilled)
 }
 
-// Where the stream is too small for all, the newest come, and instruments find room.
-func TestRefillLeavesRoom(t *testing.T) {
+// Where the stream is too small for all, the newest come, and instruments find space.
+func TestRefillLeavesSpace(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()
 	stop := l.run(l.config("a"))

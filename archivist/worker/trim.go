@@ -114,12 +114,12 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 	if err := t.purge(ctx, s, info, limit, archived.Next); err != nil {
 		return err
 	}
-	return errors.Join(clocks, t.makeRoom(ctx, s, archived.Next))
+	return errors.Join(clocks, t.makeSpace(ctx, s, archived.Next))
 }
 
-// makeRoom purges a nearly full stream, whatever its retention, until it has room
+// makeSpace purges a nearly full stream, whatever its retention, until it has space
 // or all that is left must stay.
-func (t *trimmer) makeRoom(ctx context.Context, s jetstream.Stream, archived uint64) error {
+func (t *trimmer) makeSpace(ctx context.Context, s jetstream.Stream, archived uint64) error {
 	full := fullFrom
 	for limit := uint64(0); ; {
 		info, err := s.Info(ctx)

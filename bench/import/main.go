@@ -77,7 +77,7 @@ func run(l *lab.Lab) error {
 	return r.Print(os.Stdout)
 }
 
-// widen gives the notices of all files room in their stream.
+// widen gives the notices of all files space in their stream.
 func widen(ctx context.Context, js jetstream.JetStream) error {
 	s, err := js.Stream(ctx, wire.NoticeStream(receiver.SiteCode))
 	if err != nil {

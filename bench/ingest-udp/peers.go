@@ -77,7 +77,7 @@ func startGateway(bucket *testenv.MinIOServer) start {
 	}
 }
 
-// widen gives the base stream room for all that a trial sends.
+// widen gives the base stream space for all that a trial sends.
 func widen(js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

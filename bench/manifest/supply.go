@@ -21,9 +21,9 @@ import (
 
 const (
 	gateway = "north-0"
-	// holds is what the stream of notices has room for, in bytes: some minutes of the day.
+	// holds is what the stream of notices has space for, in bytes: some minutes of the day.
 	holds = 2 << 30
-	// spare is room for more than what is announced of a minute, in bytes.
+	// spare is space for more than what is announced of a minute, in bytes.
 	spare = 128 << 20
 	// within is how long the archivist may take for what is to be done when the day has come.
 	within = 2 * time.Hour
@@ -59,10 +59,10 @@ func openSupply(ctx context.Context, js jetstream.JetStream, s size) (*supply, e
 
 func instrumentName(i int) string { return fmt.Sprintf("mag-%04d", i) }
 
-// minute announces what all instruments sent in a minute, once there is room for it, and
+// minute announces what all instruments sent in a minute, once there is space for it, and
 // returns when JetStream has it.
 func (s *supply) minute(ctx context.Context, minute int) error {
-	if err := s.room(ctx); err != nil {
+	if err := s.space(ctx); err != nil {
 		return err
 	}
 	for second := range 60 {
@@ -86,14 +86,14 @@ func (s *supply) minute(ctx context.Context, minute int) error {
 	}
 }
 
-// room waits until the stream has room: the archivist removes what it has listed.
-func (s *supply) room(ctx context.Context) error {
+// space waits until the stream has space: the archivist removes what it has listed.
+func (s *supply) space(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
 		notices, err := s.js.Stream(ctx, wire.NoticeStream(receiver.SiteCode))
 		if err != nil {
-			return fmt.Errorf("wait until the stream of notices has room: %w", err)
+			return fmt.Errorf("wait until the stream of notices has space: %w", err)
 		}
 		if notices.CachedInfo().State.Bytes+spare < holds {
 			return nil

@@ -85,7 +85,7 @@ func replay(o order) answer {
 	begin := time.Now()
 	t := newTraffic(o, begin.UTC().Format(http.TimeFormat))
 	var all sync.WaitGroup
-	room := make(chan struct{}, atOnce)
+	space := make(chan struct{}, atOnce)
 	for due := begin; ; {
 		due = due.Add(time.Duration(t.random.ExpFloat64() / t.rate() * float64(time.Second)))
 		if due.Sub(begin) > o.During {
@@ -93,9 +93,9 @@ func replay(o order) answer {
 		}
 		r, k, address := t.next()
 		time.Sleep(time.Until(due))
-		room <- struct{}{}
+		space <- struct{}{}
 		all.Go(func() {
-			defer func() { <-room }()
+			defer func() { <-space }()
 			a.ask(r, k, address, due)
 		})
 	}

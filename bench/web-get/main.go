@@ -159,14 +159,14 @@ func (b *bench) measure(ctx context.Context) error {
 // coldness says how much of what was asked for came from the S3 server.
 func (b *bench) coldness(site *web.Site) error {
 	counts := map[string]float64{}
-	for _, result := range []string{"Hit", "Miss", "NoRoom"} {
+	for _, result := range []string{"Hit", "Miss", "NoSpace"} {
 		n, err := site.Metric(`substorm_archive_hot_total{result="` + result + `"}`)
 		if err != nil {
 			return err
 		}
 		counts[result] = n
 	}
-	fetched := counts["Miss"] + counts["NoRoom"]
+	fetched := counts["Miss"] + counts["NoSpace"]
 	asked := 0.
 	for _, name := range []string{alone, cold} {
 		for _, v := range b.report.Values(name, ours) {

@@ -73,7 +73,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// send sends an object as a stranger and says whether it was receipted.
+// send sends an object as an unknown sender and says whether it was receipted.
 func send(port int, object []byte) bool {
 	conn, err := net.Dial("tcp", testenv.Loopback(port))
 	if err != nil {
@@ -86,7 +86,7 @@ func send(port int, object []byte) bool {
 	return string(answer) == wire.Receipt{Digest: sha256.Sum256(object), Bytes: int64(len(object))}.Line()
 }
 
-// TestAdopt: what strangers sent to a real gateway becomes an instrument's, once,
+// TestAdopt: what unknown senders sent to a real gateway becomes an instrument's, once,
 // wherever the command is cut short.
 func TestAdopt(t *testing.T) {
 	nats, minio := testenv.NATS(t, testenv.NATSOptions{Domain: "hub"}), testenv.MinIO(t, testenv.MinIOOptions{})

@@ -30,7 +30,7 @@ that was cut short is finished by the same command; nothing is counted twice.
 Datagrams are adopted as the segments they were kept in: one object for each.`
 
 const example = `  substorm adopt
-  substorm adopt -o yaml > strangers.yaml
+  substorm adopt -o yaml > unknown-senders.yaml
   substorm adopt --source 192.0.2.7 --port 30101 --instrument allsky-1`
 
 // adoption is one run of the command.

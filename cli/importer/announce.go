@@ -17,13 +17,13 @@ import (
 const (
 	// queued notices are on their way at most.
 	queued = 4096
-	// roomEvery so many notices the stream is asked for its size.
-	roomEvery = 512
-	// The stream is filled up to roomShare of its size: the rest is for gateways,
+	// spaceEvery so many notices the stream is asked for its size.
+	spaceEvery = 512
+	// The stream is filled up to spaceShare of its size: the rest is for gateways,
 	// whose receipts wait for their notices.
-	roomShare = 0.75
-	// roomPoll is how often a full stream is looked at.
-	roomPoll = 5 * time.Second
+	spaceShare = 0.75
+	// spacePoll is how often a full stream is looked at.
+	spacePoll = 5 * time.Second
 )
 
 // announcer publishes notices, and counts what the stream took.
@@ -53,7 +53,7 @@ func newAnnouncer(ctx context.Context, js jetstream.JetStream, site string, r *r
 
 // announce queues a notice. What becomes of it, done and fail hear.
 func (a *announcer) announce(ctx context.Context, n wire.Notice) error {
-	if err := a.awaitRoom(ctx); err != nil {
+	if err := a.awaitSpace(ctx); err != nil {
 		return err
 	}
 	m, err := stream.NoticeMessage(n, wire.ImportWriter)
@@ -69,24 +69,24 @@ func (a *announcer) announce(ctx context.Context, n wire.Notice) error {
 	})
 }
 
-// awaitRoom holds everybody up while the stream is nearly full.
-func (a *announcer) awaitRoom(ctx context.Context) error {
+// awaitSpace holds everybody up while the stream is nearly full.
+func (a *announcer) awaitSpace(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.count++
-	for told := false; a.count%roomEvery == 1; told = true {
+	for told := false; a.count%spaceEvery == 1; told = true {
 		info, err := a.stream.Info(ctx)
 		if err != nil {
 			return fmt.Errorf("stream: %w", err)
 		}
-		if most := info.Config.MaxBytes; most <= 0 || float64(info.State.Bytes) < roomShare*float64(most) {
+		if most := info.Config.MaxBytes; most <= 0 || float64(info.State.Bytes) < spaceShare*float64(most) {
 			return nil
 		}
 		if !told {
 			a.report.note("waiting: %s is three quarters full of notices, and the rest is for gateways. "+
 				"It is emptied as its retention passes; see spec.jetStream.notices of the Site", info.Config.Name)
 		}
-		if err := sleep(ctx, roomPoll); err != nil {
+		if err := sleep(ctx, spacePoll); err != nil {
 			return err
 		}
 	}

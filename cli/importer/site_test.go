@@ -100,9 +100,9 @@ func (l *lab) declare() {
 	}
 }
 
-// TestRoomForGateways: an import leaves a part of the stream to the notices on
-// which receipts wait, and goes on when there is room.
-func TestRoomForGateways(t *testing.T) {
+// TestSpaceForGateways: an import leaves a part of the stream to the notices on
+// which receipts wait, and goes on when there is space.
+func TestSpaceForGateways(t *testing.T) {
 	server, minio := testenv.NATS(t, testenv.NATSOptions{}), testenv.MinIO(t, testenv.MinIOOptions{})
 	l := &lab{t: t, js: server.JetStream(t), store: minio.Bucket(t, "archive")}
 	testenv.CreateSite(t, l.js, site)
@@ -144,7 +144,7 @@ func TestRoomForGateways(t *testing.T) {
 	}()
 	<-told
 	if info, err := notices.Info(t.Context()); err != nil || info.State.LastSeq != full.State.LastSeq {
-		t.Errorf("it published although there was no room: %v", err)
+		t.Errorf("it published although there was no space: %v", err)
 	}
 	if err := notices.Purge(t.Context()); err != nil {
 		t.Fatal(err)

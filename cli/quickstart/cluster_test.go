@@ -66,8 +66,8 @@ func TestCommandMakesTheSecretsInACluster(t *testing.T) {
 		t.Error("the account COMMANDS was not made")
 	}
 
-	stranger := server.Kubeconfig(t, "stranger")
-	_, err = run(t, "--kubeconfig", stranger, "-n", "aurora")
+	unknown := server.Kubeconfig(t, "unknown")
+	_, err = run(t, "--kubeconfig", unknown, "-n", "aurora")
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "substorm-nats-operator") {
 		t.Errorf("without rights: %v, want forbidden and the secret's name", err)
 	}

@@ -128,7 +128,7 @@ func TestKeysRefusesContradictions(t *testing.T) {
 			func(v *Memory) { delete(v.data(t, "substorm-s3"), "secretAccessKey") },
 			[]string{"secret substorm-s3 has no secretAccessKey", "restore it"},
 		},
-		"the signing key is a stranger's": {
+		"the signing key is another's": {
 			func(v *Memory) {
 				v.data(t, "substorm-nats-operator")[keySigningSeed] = other.data(t, "substorm-nats-operator")[keySigningSeed]
 			},

@@ -148,7 +148,7 @@ func TestServerKnowsTheAccountsUsersOnly(t *testing.T) {
 
 	other := complete(t).data(t, "substorm-nats-account")
 	for name, options := range map[string][]nats.Option{
-		"signed by a stranger for our account": {clientTLS(t, v, true), userOf(t, id, string(other[keyAccountSeed]))},
+		"signed by another key for our account": {clientTLS(t, v, true), userOf(t, id, string(other[keyAccountSeed]))},
 		"of an account the server lacks": {clientTLS(t, v, true),
 			userOf(t, string(other[keyAccountID]), string(other[keyAccountSeed]))},
 		"nobody": {clientTLS(t, v, true)},

@@ -58,7 +58,7 @@ func TestHotMemory(t *testing.T) {
 						t.Errorf("%s: other bytes", r.ID)
 					}
 					h.release(o)
-				case errors.Is(err, errNoRoom), errors.Is(err, context.Canceled), r == &all[7] && errors.Is(err, tree.ErrDamaged):
+				case errors.Is(err, errNoSpace), errors.Is(err, context.Canceled), r == &all[7] && errors.Is(err, tree.ErrDamaged):
 				default:
 					t.Errorf("%s: %v", r.ID, err)
 				}

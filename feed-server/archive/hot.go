@@ -27,9 +27,9 @@ const (
 	loadTimeout = time.Minute
 )
 
-// errNoRoom: the object does not fit beside those that are being sent. It is sent
+// errNoSpace: the object does not fit beside those that are being sent. It is sent
 // without being held.
-var errNoRoom = errors.New("no memory is left for the object")
+var errNoSpace = errors.New("no memory is left for the object")
 
 // hot holds objects that were asked for, by their digests: what was compared with it
 // once. Those that are being sent count too, so its memory is bounded.
@@ -75,7 +75,7 @@ func newHot(store objectstore.Store, limit int64, metrics prometheus.Registerer)
 	h := &hot{
 		store: store, limit: limit, held: map[wire.Digest]*held{}, loading: map[wire.Digest]*loading{},
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_hot_total", Help: "Objects that were sent from memory (Hit), fetched into it (Miss), or did not fit (NoRoom).",
+			Name: "substorm_archive_hot_total", Help: "Objects that were sent from memory (Hit), fetched into it (Miss), or did not fit (NoSpace).",
 		}, []string{"result"}),
 	}
 	metrics.MustRegister(h.asked, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -89,7 +89,7 @@ func newHot(store objectstore.Store, limit int64, metrics prometheus.Registerer)
 }
 
 // get returns an object's bytes, compared with its digest; they must not be changed.
-// Call release when they are sent. Errors: errNoRoom, tree.ErrDamaged, those of
+// Call release when they are sent. Errors: errNoSpace, tree.ErrDamaged, those of
 // objectstore and of ctx.
 func (h *hot) get(ctx context.Context, r *wire.Record) (*held, error) {
 	h.mu.Lock()
@@ -104,8 +104,8 @@ func (h *hot) get(ctx context.Context, r *wire.Record) (*held, error) {
 	if l == nil {
 		if r.Size > h.limit/hotShare || !h.reserve(r.Size) {
 			h.mu.Unlock()
-			h.asked.WithLabelValues("NoRoom").Inc()
-			return nil, errNoRoom
+			h.asked.WithLabelValues("NoSpace").Inc()
+			return nil, errNoSpace
 		}
 		l = &loading{done: make(chan struct{})}
 		h.loading[r.Digest] = l
@@ -170,7 +170,7 @@ func (h *hot) wake(o *held) {
 	o.among, o.place = nil, nil
 }
 
-// reserve makes room, where that can be had of those that nobody is being sent. The
+// reserve makes space, where that can be had of those that nobody is being sent. The
 // caller holds h.mu.
 func (h *hot) reserve(size int64) bool {
 	for h.used+size > h.limit {

@@ -52,7 +52,7 @@ func (a *Archive) send(v *endpoint.Request, t target, record wire.Record, asked 
 // where no memory is left for it.
 func (a *Archive) compared(ctx context.Context, record *wire.Record) (*held, error) {
 	held, err := a.hot.get(ctx, record)
-	if errors.Is(err, errNoRoom) {
+	if errors.Is(err, errNoSpace) {
 		return nil, verify(ctx, a.cfg.Store, *record)
 	}
 	return held, err

@@ -52,7 +52,7 @@ type Config struct {
 // Atom serves the documents of one Site.
 type Atom struct{ cfg Config }
 
-// New returns a room whose Endpoints say what it answers.
+// New returns what answers at its Endpoints.
 func New(cfg Config) *Atom { return &Atom{cfg} }
 
 // Endpoints are the patterns that are answered, as http.ServeMux reads them.

@@ -25,12 +25,12 @@ const (
 type reader struct {
 	ctx     context.Context
 	store   objectstore.Store
-	room    *semaphore.Weighted
+	space   *semaphore.Weighted
 	objects chan *ahead
 }
 
 func newReader(ctx context.Context, store objectstore.Store) *reader {
-	return &reader{ctx: ctx, store: store, room: semaphore.NewWeighted(aheadBytes), objects: make(chan *ahead, aheadObjects)}
+	return &reader{ctx: ctx, store: store, space: semaphore.NewWeighted(aheadBytes), objects: make(chan *ahead, aheadObjects)}
 }
 
 // ahead is an object that is being read. What is too large for that is compared with its
@@ -60,7 +60,7 @@ func (r *reader) read(c *chosen) bool {
 	if c.record.Size <= whole {
 		o.taken += c.record.Size
 	}
-	if r.room.Acquire(r.ctx, o.taken) != nil {
+	if r.space.Acquire(r.ctx, o.taken) != nil {
 		return false
 	}
 	go o.load()
@@ -127,10 +127,10 @@ func (o *ahead) stream(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// release gives back the room.
+// release gives back the space.
 func (o *ahead) release() {
 	o.data = nil
-	o.of.room.Release(o.taken)
+	o.of.space.Release(o.taken)
 }
 
 // isDamaged says whether an object cannot be had at all, as distinct from now.

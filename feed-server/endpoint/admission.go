@@ -37,7 +37,7 @@ type AdmissionConfig struct {
 }
 
 // Admission is what all endpoints of a server do first: they find out who asks, and
-// whether there is room for them. Whoever has shown a valid token, ticket or certificate
+// whether there is space for them. Whoever has shown a valid token, ticket or certificate
 // has a share of everything that is bounded; before that, a request has none of it.
 type Admission struct {
 	cfg      AdmissionConfig

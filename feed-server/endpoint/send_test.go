@@ -18,7 +18,7 @@ import (
 	"github.com/substorm/substorm/internal/registry"
 )
 
-// small is a listener whose connections have little room, and no time for what is written.
+// small is a listener whose connections have little space, and no time for what is written.
 type small struct{ net.Listener }
 
 func (l small) Accept() (net.Conn, error) {

@@ -75,7 +75,7 @@ func (t *Turns) Take(ctx context.Context, v *Request) (done func(), ok bool) {
 	}
 }
 
-// enqueue has a request wait, if there is room, and gives it a turn if one is free.
+// enqueue has a request wait, if there is space, and gives it a turn if one is free.
 func (t *Turns) enqueue(w *waiter) (place *list.Element, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -36,7 +36,7 @@ func NewLatest(b Bounds) (*Latest, error) {
 }
 
 // Offer takes an item. An older one than that which waits replaces nothing, and is
-// counted as replaced itself. Where there is no room the source that waits longest
+// counted as replaced itself. Where there is no space the source that waits longest
 // gives way, and is counted as overflowed.
 func (l *Latest) Offer(i Item) {
 	l.replaced += i.Also
@@ -109,5 +109,5 @@ func (l *Latest) Waiting() (items, bytes int) { return l.waiting.Len(), l.bytes 
 // Replaced is how many items were replaced since the beginning.
 func (l *Latest) Replaced() uint64 { return l.replaced }
 
-// Overflowed is how many items were lost for lack of room since the beginning.
+// Overflowed is how many items were lost for lack of space since the beginning.
 func (l *Latest) Overflowed() uint64 { return l.overflowed }

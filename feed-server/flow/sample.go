@@ -41,7 +41,7 @@ type sampled struct {
 
 // NewSample returns a Sample that hands its samples to out, whose consumer may be
 // slower still. What both hold together keeps within out's bounds: where there is no
-// room what waits longest gives way, and is counted as overflowed by out. Error: an interval that is too short.
+// space what waits longest gives way, and is counted as overflowed by out. Error: an interval that is too short.
 func NewSample(interval time.Duration, out *Latest) (*Sample, error) {
 	if interval < MinInterval {
 		return nil, fmt.Errorf("an interval of %v: it is at least %v", interval, MinInterval)
@@ -82,7 +82,7 @@ func (s *Sample) Offer(i Item, now time.Time) {
 	s.bound(is)
 }
 
-// bound makes room for an item. What is out of its interval waits longest.
+// bound makes space for an item. What is out of its interval waits longest.
 func (s *Sample) bound(newest *sampled) {
 	for {
 		items, bytes := s.out.Waiting()

@@ -55,7 +55,7 @@ func newAhead(archive Archive, known func(*wire.Record) bool, memory int) *ahead
 	return &ahead{archive: archive, known: known, records: 2, free: int64(memory), fetches: map[string]*fetch{}}
 }
 
-// begin reads the first of those that come next, as far as there is room.
+// begin reads the first of those that come next, as far as there is space.
 func (a *ahead) begin(ctx context.Context, next []candidate) {
 	if a.ctx == nil {
 		a.ctx, a.cancel = context.WithCancel(ctx)
@@ -113,7 +113,7 @@ func (a *ahead) open(ctx context.Context, r *wire.Record) (io.ReadCloser, error)
 	return &fetched{Reader: *bytes.NewReader(f.data), err: f.err, close: func() { a.give(r.ID) }}, nil
 }
 
-// give gives the room of a record that was read back.
+// give gives the space of a record that was read back.
 func (a *ahead) give(id string) {
 	f := a.fetches[id]
 	a.free += f.size

@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// hasty is a listener whose connections have little room, and a tenth of a second for
+// hasty is a listener whose connections have little space, and a tenth of a second for
 // each write that has a deadline at all.
 type hasty struct {
 	net.Listener

@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// narrow is a listener whose connections have little room.
+// narrow is a listener whose connections have little space.
 type narrow struct{ net.Listener }
 
 func (l narrow) Accept() (net.Conn, error) {
@@ -30,7 +30,7 @@ func (l narrow) Accept() (net.Conn, error) {
 	return c, c.(*net.TCPConn).SetWriteBuffer(64 << 10)
 }
 
-// narrowly is a client whose connections have little room, too: what it does not read
+// narrowly is a client whose connections have little space, too: what it does not read
 // waits in the server.
 var narrowly = &http.Client{Transport: &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, network, address)

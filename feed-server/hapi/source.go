@@ -160,19 +160,19 @@ func undecodable(err error) (records int, other error) {
 	return 0, err
 }
 
-// grow makes room for another row, and for as many as there are, out of the request's
+// grow makes space for another row, and for as many as there are, out of the request's
 // memory.
 func (m *merger) grow(s *source) error {
 	r := &s.rows
 	if len(r.data)+r.width <= cap(r.data) {
 		return nil
 	}
-	room := min(max(2*cap(r.data), 64*r.width), sourceMemory)
-	if err := m.memory.take(room - s.reserved); err != nil {
+	space := min(max(2*cap(r.data), 64*r.width), sourceMemory)
+	if err := m.memory.take(space - s.reserved); err != nil {
 		return err
 	}
-	s.reserved = room
-	r.data = append(make([]byte, 0, room), r.data...)
+	s.reserved = space
+	r.data = append(make([]byte, 0, space), r.data...)
 	return nil
 }
 

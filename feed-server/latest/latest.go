@@ -51,7 +51,7 @@ type Config struct {
 // Latest serves the newest objects of one Site.
 type Latest struct{ cfg Config }
 
-// New returns a room whose Endpoints say what it answers.
+// New returns what answers at its Endpoints.
 func New(cfg Config) *Latest { return &Latest{cfg} }
 
 // Endpoints are the patterns that are answered, as http.ServeMux reads them.

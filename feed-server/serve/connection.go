@@ -125,7 +125,7 @@ type connection struct {
 	bytes   atomic.Int64
 }
 
-// connect admits a client: there is room, and its place is found. Call s.leave
+// connect admits a client: there is space, and its place is found. Call s.leave
 // when it goes.
 func (s *Server) connect(r *http.Request, a asked, resume string, write writer) (*connection, *problem.Problem) {
 	place, err := wire.ParseFeedToken(resume)

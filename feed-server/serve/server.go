@@ -61,7 +61,7 @@ type Config struct {
 	// Sampling answers a consumer that asks for a rate of observations of an instrument
 	// that it selects; nil: nobody does.
 	Sampling func(w http.ResponseWriter, r *http.Request, consumer string, selects func(instrument string) bool)
-	// Others are the endpoints of other rooms, by their patterns.
+	// Others are the endpoints of other packages, by their patterns.
 	Others map[string]http.HandlerFunc
 }
 

@@ -208,7 +208,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("there is never room again: %d %s", status, body)
+			t.Fatalf("there is never space again: %d %s", status, body)
 		}
 	}
 }

@@ -180,7 +180,7 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 	entries = into[:0]
 	bytes := s.pace.most(s.most)
 	// The turn of the one that was last is first next time, also where the first one
-	// leaves no room for it.
+	// leaves no space for it.
 	defer s.turn()
 	for _, src := range s.sources {
 		most := hub.Most{Messages: batchEntries - len(entries), Bytes: bytes}

@@ -49,7 +49,7 @@ type Config struct {
 // Events serves the messages of one Site to who follows its Feeds.
 type Events struct{ cfg Config }
 
-// NewEvents returns a room whose Endpoints say what it answers.
+// NewEvents returns what answers at its Endpoints.
 func NewEvents(cfg Config) *Events { return &Events{cfg} }
 
 // Endpoints are the patterns that are answered, as http.ServeMux reads them.

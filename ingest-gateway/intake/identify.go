@@ -79,7 +79,7 @@ func (c Claim) place() place {
 }
 
 // TLS returns what a connection to a port of TCP begins with: wire.TLSServer,
-// wire.TLSMutual, or "" for plain bytes. It is false for a stranger's.
+// wire.TLSMutual, or "" for plain bytes. It is false for an unknown sender's.
 func (s *Snapshot) TLS(port uint16, addr netip.Addr) (string, bool) {
 	way, ok := s.Lookup(wire.ProtocolTCP, port, addr)
 	if !ok {

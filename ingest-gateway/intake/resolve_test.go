@@ -236,7 +236,7 @@ func TestPathsTellInstrumentsApart(t *testing.T) {
 		{"camera", "::ffff:192.0.2.9", 30100, true, true},
 		{"camera", "198.51.100.1", 30100, false, true},
 		{"riometer", "198.51.100.1", 30100, true, true},
-		{"stranger", "192.0.2.7", 30100, false, false},
+		{"unknown sender", "192.0.2.7", 30100, false, false},
 		{"camera", "192.0.2.7", 30101, false, false},
 		{"later", "192.0.2.7", 30101, false, false},
 	} {

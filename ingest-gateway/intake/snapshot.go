@@ -60,7 +60,7 @@ type claims struct {
 }
 
 // Lookup returns the first way in for an address on a port of TCP or UDP,
-// whatever else it asks of its sender, or false for a stranger. It takes no lock
+// whatever else it asks of its sender, or false for an unknown sender. It takes no lock
 // and allocates nothing.
 func (s *Snapshot) Lookup(protocol string, port uint16, addr netip.Addr) (*Way, bool) {
 	for way := range s.claims[place{protocol: protocol, port: port}].candidates(addr) {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// A segment of a stranger's datagrams is closed at this size and age.
+	// A segment of the datagrams of an unknown sender is closed at this size and age.
 	segmentSize = 64 << 10
 	segmentAge  = time.Minute
 	// flushInterval is how often old ones are looked for.
@@ -32,20 +32,20 @@ const (
 // becomes of them is counted on that day.
 type packets struct {
 	mu   sync.Mutex
-	open map[stranger]*gathering
+	open map[unknownSender]*gathering
 	full chan *gathering
 	// refused by the store: it is asked again.
 	refused []*gathering
 }
 
-type stranger struct {
+type unknownSender struct {
 	source netip.Addr
 	port   uint16
 	day    wire.Day
 }
 
 type gathering struct {
-	stranger
+	unknownSender
 	out         bytes.Buffer
 	packets     *pcapng.Packets
 	first, last time.Time
@@ -56,7 +56,7 @@ type gathering struct {
 }
 
 func (p *packets) init() {
-	p.open = map[stranger]*gathering{}
+	p.open = map[unknownSender]*gathering{}
 	p.full = make(chan *gathering, maxSegments)
 }
 
@@ -66,20 +66,20 @@ func (p *packets) waiting() float64 {
 	return float64(len(p.refused))
 }
 
-// Datagram gathers a datagram of a stranger's, which is settled once its segment
+// Datagram gathers a datagram of an unknown sender's, which is settled once its segment
 // is in the bucket or lost: see Config.Settled. It returns a cause where it is not
 // gathered.
 func (q *Quarantine) Datagram(d wire.Datagram) wire.Cause {
 	p := &q.packets
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	who := stranger{d.Source.Addr().Unmap(), d.DestinationPort, wire.DayOf(d.ReceivedAt)}
+	who := unknownSender{d.Source.Addr().Unmap(), d.DestinationPort, wire.DayOf(d.ReceivedAt)}
 	g := p.open[who]
 	if g == nil {
 		if len(p.open)+len(p.full)+len(p.refused) >= maxSegments {
 			return wire.CauseUnknownSource
 		}
-		g = &gathering{stranger: who, first: d.ReceivedAt.UTC()}
+		g = &gathering{unknownSender: who, first: d.ReceivedAt.UTC()}
 		var err error
 		if g.packets, err = pcapng.NewPackets(&g.out, fmt.Sprintf("quarantine source=%s port=%d", who.source, who.port)); err != nil {
 			return wire.CauseUnknownSource

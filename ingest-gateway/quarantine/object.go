@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Receive keeps what r holds, up to its end, as an object of a stranger's. Its
+// Receive keeps what r holds, up to its end, as an object of an unknown sender's. Its
 // receipt says that the object is safe in the bucket. It returns a cause where it
 // is not: CauseUnknownSource where it did not try.
 func (q *Quarantine) Receive(ctx context.Context, r io.Reader, source netip.AddrPort, port uint16) (wire.Receipt, wire.Cause, error) {
@@ -23,7 +23,7 @@ func (q *Quarantine) Receive(ctx context.Context, r io.Reader, source netip.Addr
 	case q.strange <- struct{}{}:
 		defer func() { <-q.strange }()
 	default:
-		return wire.Receipt{}, wire.CauseUnknownSource, errors.New("too many strangers send at a time")
+		return wire.Receipt{}, wire.CauseUnknownSource, errors.New("too many unknown senders send at a time")
 	}
 	f, err := q.scratch()
 	if err != nil {
@@ -59,7 +59,7 @@ func (q *Quarantine) Receive(ctx context.Context, r io.Reader, source netip.Addr
 	return wire.Receipt{Digest: what.Digest, Bytes: what.Size}, "", nil
 }
 
-// put stores what a stranger sent.
+// put stores what an unknown sender sent.
 func (q *Quarantine) put(ctx context.Context, what wire.Quarantined, body io.ReadSeeker) error {
 	metadata, err := what.Metadata()
 	if err != nil {

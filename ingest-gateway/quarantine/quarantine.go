@@ -25,7 +25,7 @@ const (
 	// lookInterval is how often the quarantine is looked at: what is too old is
 	// removed, and what was adopted gives room.
 	lookInterval = 30 * time.Second
-	// storeTimeout bounds one write: strangers are not waited for.
+	// storeTimeout bounds one write: unknown senders are not waited for.
 	storeTimeout = 30 * time.Second
 	// sniff is how much of an object is looked at to guess what it is, in bytes.
 	sniff = 512
@@ -60,7 +60,7 @@ type Quarantine struct {
 	known       bool
 }
 
-// maxObjects is how many objects of strangers are on their way at a time.
+// maxObjects is how many objects of unknown senders are on their way at a time.
 const maxObjects = 32
 
 // Open makes the quarantine; Run keeps it.

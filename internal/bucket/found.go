@@ -41,8 +41,8 @@ type List struct {
 	Day        wire.Day
 }
 
-// bufferRoom is how much of what was found is held until it is written, in bytes.
-const bufferRoom = 16 << 20
+// bufferSpace is how much of what was found is held until it is written, in bytes.
+const bufferSpace = 16 << 20
 
 // Found is what a scan found.
 type Found struct {
@@ -107,7 +107,7 @@ func (f *Found) add(instrument string, l line, wanted bool) error {
 	}
 	of := List{instrument, wire.DayOf(l.ReceivedAt)}
 	f.lists[of] = append(append(f.lists[of], text...), '\n')
-	if f.buffered += len(text) + 1; f.buffered < bufferRoom {
+	if f.buffered += len(text) + 1; f.buffered < bufferSpace {
 		return nil
 	}
 	return f.write()

@@ -19,7 +19,7 @@ import (
 const keepLarge = time.Minute
 
 // cache keeps what was used last, up to so many bytes; and beside that one value that is
-// larger than all this room, so that who reads it bit by bit does not have it decoded
+// larger than all this space, so that who reads it bit by bit does not have it decoded
 // for each bit.
 type cache struct {
 	mu      sync.Mutex
@@ -29,7 +29,7 @@ type cache struct {
 	entries map[string]*list.Element
 	metrics *metrics
 
-	// large is larger than all the room; forget lets it go when nobody asked for so long.
+	// large is larger than all the space; forget lets it go when nobody asked for so long.
 	large  *cached
 	keep   time.Duration
 	forget *time.Timer
@@ -174,7 +174,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		hits:       counter("substorm_catalog_hits_total", "Decoded manifests and roots that were in memory."),
 		misses:     counter("substorm_catalog_misses_total", "Manifests and roots that were read and decoded."),
 		merges:     counter("substorm_catalog_merges_total", "How often notices were laid over a day of a manifest."),
-		dropped:    counter("substorm_catalog_dropped_total", "New objects that show when they are listed, because there is no room for more."),
+		dropped:    counter("substorm_catalog_dropped_total", "New objects that show when they are listed, because there is no space for more."),
 		refused:    counter("substorm_catalog_notices_refused_total", "Notices that could not be understood."),
 		cached:     gauge("substorm_catalog_cached_bytes", "What decoded manifests and roots take."),
 		fresh:      gauge("substorm_catalog_fresh_objects", "New objects that are in no closed part of a manifest yet."),

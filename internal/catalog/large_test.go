@@ -58,7 +58,7 @@ func TestMergedOnce(t *testing.T) {
 	}
 }
 
-// A day that is larger than all the room is read once while somebody walks through it,
+// A day that is larger than all the space is read once while somebody walks through it,
 // with what is announced meanwhile, and no more than one such is kept, nor for long.
 func TestLargerThanTheCache(t *testing.T) {
 	l := newLab(t)

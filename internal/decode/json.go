@@ -145,7 +145,7 @@ func (j *jsonLayout) payload(r *run, payload []byte) {
 		s = &jsonState{decoder: new(jsontext.Decoder), filled: make([]int, len(j.d.parameters))}
 		r.state = s
 	}
-	s.payload = *bytes.NewBuffer(slices.Clip(payload)) // the decoder may use what room a buffer has
+	s.payload = *bytes.NewBuffer(slices.Clip(payload)) // the decoder may use what space a buffer has
 	s.decoder.Reset(&s.payload)
 	s.number, s.failed = 0, false
 	for !s.failed {

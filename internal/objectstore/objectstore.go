@@ -36,7 +36,7 @@ var (
 	// ErrUnavailable: the server cannot be reached, does not answer in time,
 	// says that it is busy, or something else answers in its place. Nothing is known about whether the call took effect.
 	ErrUnavailable = errors.New("object store unavailable")
-	// ErrFull: the server has no room left. It is also an ErrUnavailable.
+	// ErrFull: the server has no space left. It is also an ErrUnavailable.
 	ErrFull = fmt.Errorf("object store is full: %w", ErrUnavailable)
 )
 

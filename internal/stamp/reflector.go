@@ -174,7 +174,7 @@ func (r *Reflector) session(key sessionKey, now time.Time) *session {
 	return s
 }
 
-// forget makes room for a quarter of the sessions: those go that were silent
+// forget makes space for a quarter of the sessions: those go that were silent
 // longest, and where all are alive, any. The count of one that is forgotten begins
 // anew, which the other end sees.
 func (r *Reflector) forget(now time.Time) {

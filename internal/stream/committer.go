@@ -64,7 +64,7 @@ type Committer struct {
 	bytes   int64 // of those
 	closing bool
 	work    chan struct{} // holds a token when queue or closing changed
-	room    chan struct{} // closed when count and bytes fell; nil while nobody waits
+	space   chan struct{} // closed when count and bytes fell; nil while nobody waits
 
 	// Of the goroutine that commits.
 	down, full     bool
@@ -121,7 +121,7 @@ func (c *Committer) Publish(ctx context.Context, msg *nats.Msg) error {
 	}
 }
 
-// Submit queues a message. It waits for room until ctx ends; after an error (ErrUnavailable, ErrClosed) the message is
+// Submit queues a message. It waits for space until ctx ends; after an error (ErrUnavailable, ErrClosed) the message is
 // not queued and done is not called. Otherwise done is called once, from a goroutine that it must not hold up, with the
 // errors of Publish. The message belongs to the committer until then. It needs a Nats-Msg-Id to be stored only once.
 func (c *Committer) Submit(ctx context.Context, msg *nats.Msg, done func(Ack, error)) error {
@@ -140,16 +140,16 @@ func (c *Committer) Submit(ctx context.Context, msg *nats.Msg, done func(Ack, er
 			c.wake()
 			return nil
 		}
-		if c.room == nil {
-			c.room = make(chan struct{})
+		if c.space == nil {
+			c.space = make(chan struct{})
 		}
-		room := c.room
+		space := c.space
 		c.mu.Unlock()
 		select {
-		case <-room:
+		case <-space:
 		case <-c.stopped:
 		case <-ctx.Done():
-			return fmt.Errorf("publish to %s: no room in the queue: %w: %w", c.cfg.Stream, ErrUnavailable, ctx.Err())
+			return fmt.Errorf("publish to %s: no space in the queue: %w: %w", c.cfg.Stream, ErrUnavailable, ctx.Err())
 		}
 	}
 }
@@ -212,9 +212,9 @@ func (c *Committer) settle(e *entry, ack Ack, err error) {
 	c.mu.Lock()
 	c.count--
 	c.bytes -= e.size
-	if c.room != nil {
-		close(c.room)
-		c.room = nil
+	if c.space != nil {
+		close(c.space)
+		c.space = nil
 	}
 	c.mu.Unlock()
 }

@@ -248,7 +248,7 @@ func TestCommitter(t *testing.T) {
 			t.Errorf("after %d messages: %v", queued, err)
 		}
 		done := make(chan error)
-		go func() { done <- c.Publish(t.Context(), message("waits for room", make([]byte, 1000))) }()
+		go func() { done <- c.Publish(t.Context(), message("waits for space", make([]byte, 1000))) }()
 		release()
 		if err := <-done; err != nil {
 			t.Error(err)

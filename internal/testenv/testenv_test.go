@@ -52,7 +52,7 @@ func TestNATS(t *testing.T) {
 	}
 }
 
-func TestNATSKeepsStrangersOut(t *testing.T) {
+func TestNATSRefusesUnknownUsers(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{Operator: true})
 	server.Connect(t)
 	other := testenv.NATS(t, testenv.NATSOptions{Operator: true})

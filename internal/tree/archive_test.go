@@ -125,9 +125,9 @@ func TestLegacy(t *testing.T) {
 	list(t, store, camera, "2026-11-22", 1, later)
 
 	l := wire.Legacy{Address: netip.MustParseAddr("192.0.2.7"), Port: 5000, Day: day}
-	for _, room := range []int{1, 7, 42, 43, legacyRoom} {
+	for _, space := range []int{1, 7, 42, 43, legacySpace} {
 		var got bytes.Buffer
-		for n, err := range legacy(t.Context(), store, site, l, []string{camera, "allsky-2"}, room) {
+		for n, err := range legacy(t.Context(), store, site, l, []string{camera, "allsky-2"}, space) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func TestLegacy(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want.String(), got.String()); diff != "" {
-			t.Errorf("room for %d (-want +got):\n%s", room, diff)
+			t.Errorf("space for %d (-want +got):\n%s", space, diff)
 		}
 	}
 	folders, err := Folders(t.Context(), store, site, day, []string{camera, "allsky-2"})

@@ -18,22 +18,22 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// legacyRoom is how many records of a day are put in order at a time; at some
+// legacySpace is how many records of a day are put in order at a time; at some
 // 600 bytes each it is 20 MiB. A day with more is read several times.
-const legacyRoom = 1 << 15
+const legacySpace = 1 << 15
 
 // Legacy yields what came from one address to one port in one day, in the order
 // in which it was received. Repeats that were taken back are left out. Errors: as
 // manifest.Day.
 func Legacy(ctx context.Context, store objectstore.Store, site string, l wire.Legacy, instruments []string) iter.Seq2[wire.Notice, error] {
-	return legacy(ctx, store, site, l, instruments, legacyRoom)
+	return legacy(ctx, store, site, l, instruments, legacySpace)
 }
 
-func legacy(ctx context.Context, store objectstore.Store, site string, l wire.Legacy, instruments []string, room int) iter.Seq2[wire.Notice, error] {
+func legacy(ctx context.Context, store objectstore.Store, site string, l wire.Legacy, instruments []string, space int) iter.Seq2[wire.Notice, error] {
 	return func(yield func(wire.Notice, error) bool) {
 		var last *wire.Notice
 		for {
-			next, more, err := following(ctx, store, site, l, instruments, last, room)
+			next, more, err := following(ctx, store, site, l, instruments, last, space)
 			if err != nil {
 				yield(wire.Notice{}, err)
 				return
@@ -52,8 +52,8 @@ func legacy(ctx context.Context, store objectstore.Store, site string, l wire.Le
 }
 
 // following returns the first notices after one, in order, as many as there is
-// room for, and whether there are more.
-func following(ctx context.Context, store objectstore.Store, site string, l wire.Legacy, instruments []string, after *wire.Notice, room int) ([]wire.Notice, bool, error) {
+// space for, and whether there are more.
+func following(ctx context.Context, store objectstore.Store, site string, l wire.Legacy, instruments []string, after *wire.Notice, space int) ([]wire.Notice, bool, error) {
 	var first latest
 	more := false
 	for _, instrument := range instruments {
@@ -65,7 +65,7 @@ func following(ctx context.Context, store objectstore.Store, site string, l wire
 			if !ok || of != l || after != nil && wire.ByReceipt(&after.Record, &r) >= 0 {
 				continue
 			}
-			if len(first) == room {
+			if len(first) == space {
 				more = true
 				if wire.ByReceipt(&r, &first[0].Record) >= 0 {
 					continue

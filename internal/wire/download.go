@@ -47,9 +47,9 @@ const OtherReaders = "_others"
 // MaxDownloadCounts bounds the counts of one life, instrument and day.
 const MaxDownloadCounts = 256
 
-// DownloadCount counts the answers to one reader, or to strangers, of one class.
+// DownloadCount counts the answers to one reader, or to anonymous readers, of one class.
 type DownloadCount struct {
-	// Reader that showed who it is; empty for strangers.
+	// Reader that showed who it is; empty for anonymous readers.
 	Reader string `json:"reader,omitempty"`
 	// Class of the client, as the feed server's limits have them.
 	Class string `json:"class"`

@@ -20,7 +20,7 @@ const MetadataQuarantined = "Substorm-Quarantined"
 // QuarantinePrefix is what all of a Site's quarantine begins with.
 func QuarantinePrefix(site string) string { return "quarantine/" + site + "/" }
 
-// QuarantineKey is where a gateway keeps what a stranger sent:
+// QuarantineKey is where a gateway keeps what an unknown sender sent:
 // quarantine/<site>/<gateway>/<13-digit ms>-<16 hex of digest>.
 func QuarantineKey(site, gateway string, receivedAt time.Time, digest Digest) string {
 	return QuarantinePrefix(site) + gateway + "/" + ShortID(receivedAt, digest)
@@ -45,7 +45,7 @@ func AdoptionPrefix(site string) string { return QuarantinePrefix(site) + AdoptW
 // AdoptionKey is where an adoption stands until it is done.
 func AdoptionKey(site, id string) string { return AdoptionPrefix(site) + id + ".json" }
 
-// Quarantined describes what a stranger sent.
+// Quarantined describes what an unknown sender sent.
 type Quarantined struct {
 	// Protocol is ProtocolTCP for an object, ProtocolUDP for datagrams as a segment.
 	Protocol string `json:"protocol"`

@@ -22,8 +22,8 @@ const (
 	CauseTLSHandshake       Cause = "TLSHandshake"       // no TLS, or none that both sides understand, on a way that needs it
 	CauseProxyHeader        Cause = "ProxyHeader"        // no header of PROXY version 2 on the edge's port, or not in time
 	CauseRateLimited        Cause = "RateLimited"        // limits.bytesPerSecond, limits.objectsPerSecond
-	CauseQuarantined        Cause = "Quarantined"        // a stranger's, kept apart
-	CauseQuarantineFull     Cause = "QuarantineFull"     // a stranger's, and the quarantine is at its greatest size
+	CauseQuarantined        Cause = "Quarantined"        // an unknown sender's, kept apart
+	CauseQuarantineFull     Cause = "QuarantineFull"     // an unknown sender's, and the quarantine is at its greatest size
 	CauseBadRequest         Cause = "BadRequest"         // a request over HTTP that cannot be understood
 	CauseRetired            Cause = "Retired"            // the instrument is retired
 	CauseEmpty              Cause = "Empty"              // the sender closed without a byte

@@ -16,7 +16,7 @@ type Ticket struct {
 	Feed     string `json:"feed"`
 	Consumer string `json:"consumer"`
 	// Reader that it was given to, as access.Reader's String: the consumer, or a named
-	// reader. Strangers need none.
+	// reader. Anonymous readers need none.
 	Reader string `json:"reader,omitempty"`
 	// By is the hash of the token that it was asked for with, Certificate the one (DER)
 	// that was shown where no token was: the ticket opens nothing, and what it opened

@@ -87,7 +87,7 @@ func storeProblem(want wanted, what string, err error) plan.Finding {
 	case errors.Is(err, objectstore.ErrAccessDenied):
 		return no(v1alpha1.ReasonAccessDenied, at+": check the keys in the Secret of spec.objectStore.credentialsSecretRef, and what they may do with the bucket")
 	case errors.Is(err, objectstore.ErrFull):
-		return no(v1alpha1.ReasonRefused, at+": make room")
+		return no(v1alpha1.ReasonRefused, at+": make space")
 	case errors.Is(err, objectstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return no(v1alpha1.ReasonUnreachable, at+": see that the server runs and that spec.objectStore.endpoint and tls name it")
 	default:

@@ -16,7 +16,7 @@ import (
 // cause.
 const refusalEvery = 10 * time.Minute
 
-// longID: an event has room for 1024 bytes.
+// longID: an event has space for 1024 bytes.
 const longID = 400
 
 // Refusals are what gateways reported about those who nearly were an instrument, and

@@ -34,5 +34,5 @@ func rename(from, to string) error { return os.Rename(from, to) }
 // openToSync opens a file of somebody else so that it can be read and synced.
 func openToSync(path string) (*os.File, error) { return os.Open(path) }
 
-// IsFull says whether an error is that of a disk without room.
+// IsFull says whether an error is that of a disk without space.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -42,7 +42,7 @@ func rename(from, to string) error {
 // Windows flushes only what may be written.
 func openToSync(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR, 0) }
 
-// IsFull says whether an error is that of a disk without room.
+// IsFull says whether an error is that of a disk without space.
 func IsFull(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
 }

@@ -81,7 +81,7 @@ func (s *Site) NewSupply(channel string) *Supply {
 	return &Supply{js: s.JS, site: SiteCode, instrument: Instrument, channel: channel, source: nuid.Next()}
 }
 
-// holds is how much of a Site's telemetry there is room for, in bytes: more than
+// holds is how much of a Site's telemetry there is space for, in bytes: more than
 // websocket-vs-polling publishes in its ten seconds.
 const holds = 2 << 30
 

@@ -78,7 +78,7 @@ func (nobody) Notice(_ context.Context, _ wire.Notice, settled func(error)) erro
 	return nil
 }
 
-// serveGateway serves the rooms from the socket to the digest.
+// serveGateway serves what lies between the socket and the digest.
 func serveGateway(ctx context.Context, o Options, ready func(string)) error {
 	log, metrics := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})), prometheus.NewRegistry()
 	counts, err := ledger.Open(ledger.Config{Dir: filepath.Join(o.Dir, "ledger"), Site: SiteCode, Gateway: pod, Incarnation: "bench"})

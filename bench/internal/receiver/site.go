@@ -29,7 +29,7 @@ func StartBackends(l testing.TB) Backends {
 	return Backends{Bucket: BucketOf(minio.Config(BucketName)), NATS: nats.URL()}
 }
 
-// noticeBytes is room for some millions of notices.
+// noticeBytes is space for some millions of notices.
 const noticeBytes = 4 << 30
 
 // ManyNotices makes the Site's stream of notices as large as a flood of small

@@ -33,7 +33,7 @@ type Cluster struct {
 	started map[int]time.Time // the nodes that this command switched on
 }
 
-// names leave room for the suffixes of network links, which may have 15 characters.
+// names leave space for the suffixes of network links, which may have 15 characters.
 var names = regexp.MustCompile(`^[a-z][a-z0-9]{0,9}$`)
 
 // Open returns the cluster of that name, whose folder is dir; whether it is up is seen by later calls. Until unlock is

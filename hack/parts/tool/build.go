@@ -44,7 +44,7 @@ func Build(ctx context.Context, p *progress.Printer, name string) (string, error
 		return path, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make room for %s: %w (SUBSTORM_CACHE can name another folder)", name, err)
+		return "", fmt.Errorf("make space for %s: %w (SUBSTORM_CACHE can name another folder)", name, err)
 	}
 	step := p.Step("build %s", name)
 	unlock, err := lock(filepath.Join(c.dir, t.Module+".lock"), step)

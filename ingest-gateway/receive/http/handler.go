@@ -22,7 +22,7 @@ type request struct {
 	source  netip.AddrPort
 	port    uint16
 	began   time.Time
-	// way is nil for strangers.
+	// way is nil for unknown senders.
 	way *intake.Way
 	// unread: something of the body may still come.
 	unread bool

@@ -44,7 +44,7 @@ func New(log *slog.Logger, reg prometheus.Registerer) *Log {
 		log: log, limits: map[key]*limit{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_gateway_refused_total",
-			Help: "Objects that were refused or cut off, by instrument (_unknown for strangers) and cause.",
+			Help: "Objects that were refused or cut off, by instrument (_unknown for unknown senders) and cause.",
 		}, []string{"instrument", "cause"}),
 	}
 	reg.MustRegister(l.refused)

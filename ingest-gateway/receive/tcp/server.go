@@ -43,10 +43,10 @@ type Config struct {
 	// Certificates of the pool; nil where it has none.
 	Certificates *certificate.Files
 	Archive      *store.Archive
-	// Strangers takes what unknown senders send over plain TCP; nil refuses it.
-	Strangers Strangers
-	Logger    *slog.Logger
-	Metrics   prometheus.Registerer
+	// UnknownSenders takes what unknown senders send over plain TCP; nil refuses it.
+	UnknownSenders UnknownSenders
+	Logger         *slog.Logger
+	Metrics        prometheus.Registerer
 	// Heartbeat, where set, gets what a sender says of itself, and when and whence
 	// it came.
 	Heartbeat func(instrument string, h wire.Heartbeat, received time.Time, from netip.Addr)

@@ -230,8 +230,8 @@ func (p *port) put(f *flow, packet *Packet, now time.Time) {
 // refuse drops a datagram of somebody who is nobody that may send, or has it kept apart.
 func (p *port) refuse(f *flow, packet *Packet) {
 	cause := f.dropped
-	if p.r.cfg.Strangers != nil && cause == wire.CauseUnknownSource && !packet.Truncated {
-		cause = p.r.cfg.Strangers.Datagram(wire.Datagram{
+	if p.r.cfg.UnknownSenders != nil && cause == wire.CauseUnknownSource && !packet.Truncated {
+		cause = p.r.cfg.UnknownSenders.Datagram(wire.Datagram{
 			ReceivedAt: time.Unix(0, packet.ReceivedAt), Source: packet.Source, DestinationPort: p.number, Payload: packet.Payload,
 		})
 	}
@@ -239,7 +239,7 @@ func (p *port) refuse(f *flow, packet *Packet) {
 		p.drop(f, cause)
 	}
 	p.r.cfg.Registry.Refusals.Note(intake.Refusal{Cause: f.dropped, Instrument: f.near}, wire.ProtocolUDP, p.number, packet.Source.Addr(), 1)
-	p.r.logStranger(f, packet)
+	p.r.logUnknownSender(f, packet)
 }
 
 // space returns the flow's message with room for n more bytes, or nil where memory is short or nothing
@@ -314,7 +314,7 @@ func (p *port) closeAged(before time.Time) time.Time {
 	return time.Time{}
 }
 
-// Settled counts what became of datagrams that Strangers took, of the day that holds at.
+// Settled counts what became of datagrams that UnknownSenders took, of the day that holds at.
 func (r *Receiver) Settled(at time.Time, cause wire.Cause, datagrams int) {
 	r.cfg.Ledger.DatagramsDropped(wire.UnknownInstrument, at, cause, datagrams)
 	r.metrics.dropped(wire.UnknownInstrument, cause).Add(float64(datagrams))
@@ -342,8 +342,8 @@ func (r *Receiver) Lost(number uint16, n uint64) {
 	}
 }
 
-// logStranger names the address of a datagram that was dropped for where it came from, at most some a second.
-func (r *Receiver) logStranger(f *flow, packet *Packet) {
+// logUnknownSender names the address of a datagram that was dropped for where it came from, at most some a second.
+func (r *Receiver) logUnknownSender(f *flow, packet *Packet) {
 	if !r.strange.Allow() {
 		r.hushed.Add(1)
 		return

@@ -34,9 +34,9 @@ type Config struct {
 	Registry  *intake.Registry
 	Announcer Announcer
 	Ledger    *ledger.Ledger
-	// Strangers takes datagrams of unknown senders; it says what each counts as that
+	// UnknownSenders takes datagrams of unknown senders; it says what each counts as that
 	// it does not take, and what the others do by Settled. Nil drops them all.
-	Strangers interface {
+	UnknownSenders interface {
 		Datagram(wire.Datagram) wire.Cause
 	}
 	// Budget in bytes for datagrams that JetStream has not acknowledged yet. When it is spent, datagrams are dropped

@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestAccounted sends 50,000 datagrams from two instruments and strangers over loopback: each is in the stream, in order
+// TestAccounted sends 50,000 datagrams from two instruments and unknown senders over loopback: each is in the stream, in order
 // and once, or is counted as dropped.
 func TestAccounted(t *testing.T) {
 	b := newBench(t, benchConfig{})
@@ -62,7 +62,7 @@ func TestAccounted(t *testing.T) {
 	}
 	unknown := b.totals(wire.UnknownInstrument)
 	if unknown.Dropped[wire.CauseUnknownSource]+unknown.Dropped[wire.CauseKernelBuffer] != 2000+lost {
-		t.Errorf("%d datagrams of instruments are not in the stream, and 2000 came from a stranger; counted are %v", lost, unknown.Dropped)
+		t.Errorf("%d datagrams of instruments are not in the stream, and 2000 came from an unknown sender; counted are %v", lost, unknown.Dropped)
 	}
 	for _, cause := range []wire.Cause{wire.CauseUnknownSource, wire.CauseKernelBuffer} {
 		labels := map[string]string{"instrument": wire.UnknownInstrument, "cause": string(cause)}

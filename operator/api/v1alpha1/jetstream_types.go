@@ -78,7 +78,7 @@ type JetStream struct {
 	Replicas int32 `json:"replicas,omitempty"`
 
 	// Observations bounds the base stream of telemetry. What is archived makes
-	// room; when nothing more is archived and the stream is full, new telemetry
+	// space; when nothing more is archived and the stream is full, new telemetry
 	// is refused and counted rather than old telemetry lost.
 	// +kubebuilder:default={}
 	// +optional

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dayclose
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// restores is how many entries are put back at once.
+const restores = 32
+
+// restore brings what closed days hold back into a bucket that was made anew: only then
+// do readers see it, and does a day's next version stand for those before. Days of the
+// ledger that were not closed are counted again. A try that was cut short is repeated.
+func (k *kind) restore(ctx context.Context, kv jetstream.KeyValue) error {
+	closed := map[wire.Day]bool{}
+	for name, err := range k.cfg.Store.Folders(ctx, wire.DayFilesPrefix(k.kind, k.cfg.Site)) {
+		if err != nil {
+			return err
+		}
+		day, err := wire.ParseDay(name)
+		if err != nil {
+			k.cfg.Log.Warn("what is no day lies among closed days and is left alone", "kind", k.kind, "folder", name)
+			continue
+		}
+		if closed[day], err = k.restoreDay(ctx, kv, day); err != nil {
+			return fmt.Errorf("bring back %s of %s: %w", k.kind, day, err)
+		}
+	}
+	if k.kind != wire.KindLedger {
+		return nil
+	}
+	return k.recount(ctx, kv, closed)
+}
+
+// restoreDay says whether the day has a version that can be read.
+func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.Day) (bool, error) {
+	last, _, err := k.last(ctx, day)
+	if err != nil {
+		return false, err
+	}
+	was, err := k.newest(ctx, day, last)
+	if err != nil || was.Header.Version == 0 {
+		return false, err
+	}
+	there := map[string]bool{}
+	err = stream.Entries(ctx, k.cfg.JetStream, kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
+		there[e.Key()] = true
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	if err := k.cfg.Lease.Check(); err != nil {
+		return false, err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(restores)
+	for _, e := range was.Entries {
+		group.Go(func() error { return k.putBack(groupCtx, kv, e, there[e.Key]) })
+	}
+	return true, group.Wait()
+}
+
+// newest reads the newest version of a day that can be read, up to a number; where none
+// can, the file has no version.
+func (k *kind) newest(ctx context.Context, day wire.Day, number int) (wire.DayFile, error) {
+	for ; number > 0; number-- {
+		f, err := k.version(ctx, day, number)
+		switch {
+		case errors.Is(err, wire.ErrMalformed):
+			k.cfg.Log.Error("a closed day cannot be read: the version before stands for it", "kind", k.kind, "day", day, "version", number, "error", err)
+		case !errors.Is(err, objectstore.ErrNotFound):
+			return f, err
+		}
+	}
+	return wire.DayFile{}, nil
+}
+
+func (k *kind) version(ctx context.Context, day wire.Day, number int) (wire.DayFile, error) {
+	body, _, err := k.cfg.Store.Get(ctx, wire.DayFileKey(k.kind, k.cfg.Site, day, number), objectstore.All)
+	if err != nil {
+		return wire.DayFile{}, err
+	}
+	defer body.Close()
+	return wire.DecodeDayFile(body)
+}
+
+// putBack adds an entry of a closed day to what the bucket holds under its key, if anything.
+func (k *kind) putBack(ctx context.Context, kv jetstream.KeyValue, e wire.DayEntry, there bool) error {
+	for ; ; there = true {
+		if !there {
+			if _, err := kv.Create(ctx, e.Key, original(e.Value)); !errors.Is(err, jetstream.ErrKeyExists) {
+				return err
+			}
+		}
+		is, revision, err := stream.Newest(ctx, k.cfg.JetStream, k.bucket(), e.Key)
+		if err != nil {
+			return err
+		}
+		value, more := k.added(e, is)
+		if !more {
+			return nil
+		}
+		if _, err = kv.Update(ctx, e.Key, value, revision); !errors.Is(err, jetstream.ErrKeyRevisionMismatch) { // else its writer was there first
+			return err
+		}
+	}
+}
+
+// original is an entry as the bucket had it: what could not be read was kept as text.
+func original(value json.RawMessage) []byte {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return []byte(text)
+	}
+	return value
+}
+
+// added returns what an entry is with the lives of a closed day that it lacks, and whether
+// there are any. What a life counts is all that it counted, so an entry that has the life is
+// newer, also where it says less: a repeat may be none any more. Other entries than the
+// ledger's counts are newer as they are.
+func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
+	if k.kind != wire.KindLedger {
+		return nil, false
+	}
+	if _, _, step, _, err := wire.ParseLedgerKey(e.Key); err != nil || step == wire.StepDamaged {
+		return nil, false
+	}
+	was, err := wire.Decode[wire.LedgerEntry](e.Value)
+	now, errNow := wire.Decode[wire.LedgerEntry](is)
+	if err != nil || errNow != nil {
+		k.cfg.Log.Error("an entry cannot be read and is left as it is", "bucket", k.bucket(), "entry", e.Key, "error", errors.Join(err, errNow))
+		return nil, false
+	}
+	sums := maps.Clone(now.Incarnations)
+	if sums == nil {
+		sums = map[string]wire.Totals{}
+	}
+	for life, before := range was.Incarnations {
+		if _, has := sums[life]; !has {
+			sums[life], more = before, true
+		}
+	}
+	if !more {
+		return nil, false
+	}
+	now.Incarnations = sums
+	value, err = wire.Encode(now)
+	return value, err == nil
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// mirrored returns what partners have of an instrument's day, by partner, as the ledger
+// says, and what there is to have. Where nothing is mirrored there are no partners.
+func (r *Collector) mirrored(ctx context.Context, b *batch) (has map[string]wire.Totals, all wire.Totals, err error) {
+	bucket := wire.LedgerBucket(r.cfg.Site)
+	kv, err := r.cfg.JetStream.KeyValue(ctx, bucket)
+	if err != nil {
+		return nil, wire.Totals{}, fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	has = map[string]wire.Totals{}
+	var stored, repeated wire.Totals
+	err = stream.Entries(ctx, r.cfg.JetStream, kv, wire.LedgerKey(b.instrument, b.day, "*", "*"), func(e jetstream.KeyValueEntry) error {
+		_, _, step, writer, err := wire.ParseLedgerKey(e.Key())
+		if err != nil {
+			return err
+		}
+		entry, err := wire.Decode[wire.LedgerEntry](e.Value())
+		if err != nil {
+			return fmt.Errorf("ledger entry %s: %w", e.Key(), err)
+		}
+		switch step {
+		case wire.StepMirrored:
+			has[writer] = entry.Sum()
+		case wire.StepAnnounced, wire.StepStored: // objects, datagrams
+			stored = stored.Plus(entry.Sum())
+		case wire.StepRepeated:
+			repeated = repeated.Plus(entry.Sum())
+		}
+		return nil
+	})
+	stored.Objects -= min(stored.Objects, repeated.Objects)
+	stored.Digest = stored.Digest.Minus(repeated.Digest)
+	return has, stored, err
+}
+
+// owed names the partners that have not got all of a day yet. As many objects are not the
+// same objects: the sums of their digests are compared.
+func (r *Collector) owed(ctx context.Context, b *batch) ([]string, error) {
+	has, all, err := r.mirrored(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(has)), func(partner string) bool {
+		is := has[partner]
+		return is.Objects >= all.Objects && is.Digest == all.Digest && is.Datagrams >= all.Datagrams
+	}), nil
+}
+
+// unconfirmed says for which partners the purges of a batch wait: those that have
+// something of the day and have not said that they removed it too.
+func (r *Collector) unconfirmed(ctx context.Context, b *batch) error {
+	if len(b.objects) == 0 {
+		return nil // what expires here, partners keep as long as they like
+	}
+	has, _, err := r.mirrored(ctx, b)
+	if err != nil {
+		return err
+	}
+	waiting := map[string]bool{}
+	for partner, is := range has {
+		for _, o := range b.objects {
+			if o.Asks(partner, is) {
+				waiting[partner] = true
+			}
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	return &waits{waitMirrors, errors.New(strings.Join(slices.Sorted(maps.Keys(waiting)), ", ") + " did not confirm the purge")}
+}

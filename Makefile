@@ -71,6 +71,7 @@ generate: ## Write deepcopy functions and CRDs anew from operator/api, and docs/
 
 golden: ## Write golden files anew; then look at the diff: it is what the change does to the world
 	go test ./operator/plan ./charts ./cli/archive ./cli/status -update
+	go test ./ingest-gateway/archive/store -run TestDecide -update
 	go test ./internal/wire -golden
 
 tidy: ## Bring go.mod and go.sum of each module up to date

@@ -44,16 +44,12 @@ func New(cfg Config) *Announcer {
 // Settled is called exactly once with the outcome: nil when the notice is in the stream. It is called before Notice
 // returns that outcome, and later, from another goroutine that it must not hold up, where ctx ended.
 func (a *Announcer) Notice(ctx context.Context, n wire.Notice, settled func(error)) error {
-	payload, err := wire.Encode(n)
+	msg, err := stream.NoticeMessage(n, a.cfg.Gateway)
 	if err != nil {
 		err = fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrRefused, err)
 		settled(err)
 		return err
 	}
-	msg := &nats.Msg{Subject: n.Subject(), Data: payload}
-	msg.Header = a.header(n.ID, wire.TypeNotice, wire.ContentTypeJSON, n.ReceivedAt)
-	msg.Header[wire.HeaderSubject] = []string{n.Key}
-
 	outcome := make(chan error, 1)
 	err = a.cfg.Notices.Submit(ctx, msg, func(_ stream.Ack, err error) {
 		settled(err)
@@ -89,23 +85,18 @@ type Telemetry struct {
 func (a *Announcer) Telemetry(ctx context.Context, m Telemetry, settled func(error)) error {
 	id := wire.PublicationID(a.cfg.Gateway, a.cfg.Incarnation, a.messages.Add(1))
 	msg := &nats.Msg{Subject: wire.ObservationSubject(a.cfg.Site, m.Instrument, m.Channel), Data: m.Payload}
-	msg.Header = a.header(id, wire.TypeTelemetry, wire.ContentTypeProtobuf, m.At)
-	msg.Header[wire.HeaderSubject] = []string{m.Instrument}
-	msg.Header[wire.HeaderDatagrams] = []string{strconv.Itoa(m.Datagrams)}
-	msg.Header[wire.HeaderDatagramBytes] = []string{strconv.Itoa(m.DatagramBytes)}
-	return a.cfg.Observations.Submit(ctx, msg, func(_ stream.Ack, err error) { settled(err) })
-}
-
-// header returns the CloudEvents headers of a message, whose id is also JetStream's.
-func (a *Announcer) header(id, eventType, contentType string, at time.Time) nats.Header {
-	return nats.Header{
-		wire.HeaderMessageID:   {id},
-		wire.HeaderID:          {id},
-		wire.HeaderSpecVersion: {wire.SpecVersion},
-		wire.HeaderType:        {eventType},
-		wire.HeaderSource:      {a.source},
-		wire.HeaderTime:        {wire.FormatTime(at)},
-		wire.HeaderContentType: {contentType},
-		wire.HeaderFormat:      {strconv.Itoa(wire.Format)},
+	msg.Header = nats.Header{
+		wire.HeaderMessageID:     {id},
+		wire.HeaderID:            {id},
+		wire.HeaderSpecVersion:   {wire.SpecVersion},
+		wire.HeaderType:          {wire.TypeTelemetry},
+		wire.HeaderSource:        {a.source},
+		wire.HeaderSubject:       {m.Instrument},
+		wire.HeaderTime:          {wire.FormatTime(m.At)},
+		wire.HeaderContentType:   {wire.ContentTypeProtobuf},
+		wire.HeaderFormat:        {strconv.Itoa(wire.Format)},
+		wire.HeaderDatagrams:     {strconv.Itoa(m.Datagrams)},
+		wire.HeaderDatagramBytes: {strconv.Itoa(m.DatagramBytes)},
 	}
+	return a.cfg.Observations.Submit(ctx, msg, func(_ stream.Ack, err error) { settled(err) })
 }

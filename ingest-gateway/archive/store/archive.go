@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +26,6 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
-	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -101,8 +99,14 @@ type Archive struct {
 	health  health
 	probing singleflight.Group
 	metrics metrics
-	homing  homing
 	packers packers
+	// streamAway: the last that was heard of JetStream is that it does not answer.
+	streamAway atomic.Bool
+	// inFlight are notices that were published and went to the spool before it was known
+	// what became of them: channels that hear it, by ID.
+	inFlight sync.Map
+	// storing has a place for each object from the spool that may be on its way to the store.
+	storing chan struct{}
 	// listings has a place for each manifest that may be read at a time.
 	listings chan struct{}
 	// status is the bucket that says what is damaged, once it was asked for.
@@ -125,7 +129,7 @@ func New(cfg Config) *Archive {
 	}
 	a := &Archive{
 		cfg: cfg, slots: semaphore.NewWeighted(cfg.Concurrency), metrics: newMetrics(cfg.Metrics), listings: make(chan struct{}, maxListings),
-		homing: homing{flying: map[string]chan error{}, storing: make(chan struct{}, homeward)},
+		storing: make(chan struct{}, homeward),
 	}
 	a.openPackers()
 	if cfg.Spool != nil {
@@ -173,8 +177,8 @@ func CauseOf(err error) wire.Cause {
 		return f.Cause
 	case errors.Is(err, names.ErrConflict):
 		return wire.CauseNameConflict
-	case errors.Is(err, stream.ErrUnavailable):
-		return wire.CauseStreamUnavailable
+	case errors.Is(err, stream.ErrUnavailable), errors.Is(err, stream.ErrFull), errors.Is(err, stream.ErrRefused), errors.Is(err, stream.ErrClosed):
+		return stream.CauseOf(err)
 	case errors.Is(err, memory.ErrFull), errors.Is(err, errSpool):
 		return wire.CauseNoSpace
 	default:
@@ -187,18 +191,4 @@ func (a *Archive) Refused(instrument string, cause wire.Cause) {
 	now := time.Now()
 	a.cfg.Ledger.ObjectBegun(instrument, now)
 	a.cfg.Ledger.Unfinished(instrument, now, cause, 0)
-}
-
-// Begin counts a new object and returns it, empty. Wake is as in
-// memory.Pool.NewBuffer. Each object ends in Commit or Abort.
-func (a *Archive) Begin(in *intake.Instrument, source netip.AddrPort, wake func()) *Object {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	o := &Object{
-		archive: a, instrument: in, source: source, wake: wake,
-		began: time.Now(), ctx: ctx, cancel: cancel,
-		buffer: a.cfg.Pool.NewBuffer(PartSize, wake),
-	}
-	o.digest.Reset()
-	a.cfg.Ledger.ObjectBegun(in.Name, o.began)
-	return o
 }

@@ -5,12 +5,9 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -35,7 +32,7 @@ func (a *Archive) BringCopy(ctx context.Context, e *spool.Entry) error {
 		there, err := a.lookUp(ctx, n)
 		switch {
 		case errors.Is(err, objectstore.ErrNotFound):
-			if err := a.putEntry(ctx, e, n); err == nil {
+			if err := a.sendEntry(ctx, e, n, true); err == nil {
 				return a.announceCopy(ctx, n)
 			} else if !errors.Is(err, objectstore.ErrExists) {
 				return err
@@ -45,9 +42,7 @@ func (a *Archive) BringCopy(ctx context.Context, e *spool.Entry) error {
 		case !sameObject(there, n) && n.Name != "":
 			return a.bringNamed(ctx, e, n)
 		case !sameObject(there, n): // as the gateway that received it would
-			n.ReceivedAt = n.ReceivedAt.Add(time.Millisecond)
-			n.Key = wire.RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest)
-			n.ID = n.Key
+			n = withNextKey(n)
 		case there.BroughtBy == a.cfg.Gateway:
 			return a.announceCopy(ctx, n) // an earlier life may have not
 		default:
@@ -68,43 +63,4 @@ func (a *Archive) bringNamed(ctx context.Context, e *spool.Entry, n wire.Notice)
 		return err
 	}
 	return a.announceCopy(ctx, n)
-}
-
-// announceCopy publishes as the sweep does: no gateway counts it as its own.
-func (a *Archive) announceCopy(ctx context.Context, n wire.Notice) error {
-	msg, err := stream.NoticeMessage(n, a.cfg.Gateway)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Patience)
-	defer cancel()
-	if _, err := a.cfg.JetStream.PublishMsg(ctx, msg); err != nil {
-		return fmt.Errorf("notice of %s: %w: %w", n.Key, stream.ErrUnavailable, err)
-	}
-	a.named(n)
-	return nil
-}
-
-// lookUp returns what lies under a notice's key; of what is not ours nothing is
-// known. Errors: objectstore.ErrNotFound, or of the store.
-func (a *Archive) lookUp(ctx context.Context, n wire.Notice) (there wire.Notice, err error) {
-	var info objectstore.Info
-	err = a.request(ctx, "head", 0, func(ctx context.Context) (err error) {
-		info, err = a.cfg.Objects.Head(ctx, n.Key)
-		return err
-	})
-	if err != nil {
-		return wire.Notice{}, err
-	}
-	if there, err = wire.NoticeFromMetadata(n.Key, info.Metadata); err != nil {
-		a.cfg.Logger.Warn("an object lies where another should be stored: the other takes the next key",
-			"instrument", n.Instrument, "key", n.Key, "error", err)
-		return wire.Notice{}, nil
-	}
-	return there, nil
-}
-
-// sameObject: one is the other, whoever stored it.
-func sameObject(a, b wire.Notice) bool {
-	return a.Gateway == b.Gateway && a.Incarnation == b.Incarnation && a.ReceivedAt.Equal(b.ReceivedAt) && a.Source == b.Source
 }

@@ -5,7 +5,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -15,65 +14,71 @@ import (
 )
 
 // storeEntry puts a spooled object under its key, and tries until ctx ends. It
-// returns the notice, whose key is another where equal bytes lie under its own.
-// Errors: spool.ErrCorrupt, errUnstorable, ctx's.
+// returns the notice, whose key is another where equal bytes lie under its own, or where it
+// has a name. Errors: errRepeated, spool.ErrCorrupt, errUnstorable, ctx's.
 func (a *Archive) storeEntry(ctx context.Context, e *spool.Entry) (wire.Notice, error) {
 	n := e.Notice
-	if n.Name != "" {
-		return a.storeNamedEntry(ctx, e)
-	}
 	if sharesPack(e) { // its ID was made for a pack
 		n.ID = n.Key
 	}
 	verified := false
-	tried := a.newTries()
-	for said := false; ; {
-		var err error
+	err := a.retry(ctx, func() (err error) {
 		if !verified {
-			err = verifyEntry(e)
-			verified = err == nil
-		}
-		if err == nil {
-			err = a.putEntry(ctx, e, n)
-		}
-		if errors.Is(err, objectstore.ErrExists) {
-			var ours bool
-			if ours, err = a.isStored(ctx, n); err == nil && !ours {
-				n.ReceivedAt = n.ReceivedAt.Add(time.Millisecond)
-				n.Key = wire.RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest)
-				n.ID = n.Key
-				continue
+			if err = verifyEntry(e); err != nil {
+				return err
 			}
+			verified = true
 		}
-		if err != nil {
-			err = tried.judge(ctx, err)
+		n, err = a.tryEntry(ctx, e, n)
+		return err
+	}, func(err error) {
+		if n.Name != "" {
+			a.cfg.Logger.Warn("a spooled object does not get to its name: it is tried again", "instrument", n.Instrument, "name", n.Name, "error", err)
+			return
 		}
-		switch {
-		case err == nil || errors.Is(err, spool.ErrCorrupt) || errors.Is(err, errUnstorable):
+		a.cfg.Logger.Error("a spooled object cannot be stored: it is tried again", "key", n.Key, "error", err)
+	}, spool.ErrCorrupt, errRepeated)
+	return n, err
+}
+
+// tryEntry puts a spooled object under its name, or under the first key from n's on that has no other object. It
+// returns the notice with that key. Errors: errRepeated, of the store, of names.Claim.
+func (a *Archive) tryEntry(ctx context.Context, e *spool.Entry, n wire.Notice) (wire.Notice, error) {
+	if n.Name != "" {
+		n = e.Notice
+		err := a.claimEntry(ctx, e, &n)
+		if err == nil {
+			err = a.putNamedEntry(ctx, e, n)
+		}
+		return n, err
+	}
+	for {
+		err := a.sendEntry(ctx, e, n, true)
+		if !errors.Is(err, objectstore.ErrExists) {
 			return n, err
-		case ctx.Err() != nil:
-			return n, fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		if !said && !isAway(err) {
-			a.cfg.Logger.Error("a spooled object cannot be stored: it is tried again", "key", n.Key, "error", err)
-			said = true
+		if ours, err := a.isStored(ctx, n); err != nil || ours {
+			return n, err
 		}
-		pause(ctx, homePause)
+		n = withNextKey(n)
 	}
 }
 
-// putEntry sends the object once, where nothing lies under its key.
-func (a *Archive) putEntry(ctx context.Context, e *spool.Entry, n wire.Notice) error {
-	return a.sendEntry(ctx, e, n, true)
+// withNextKey returns the notice with the key of the next millisecond.
+func withNextKey(n wire.Notice) wire.Notice {
+	n.ReceivedAt = n.ReceivedAt.Add(time.Millisecond)
+	n.Key = wire.RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest)
+	n.ID = n.Key
+	return n
 }
 
-// sendEntry sends the object once, in one request or in parts, from the disk.
+// sendEntry sends the object once, in one request or in parts, from the disk: createOnly where nothing lies under
+// its key.
 func (a *Archive) sendEntry(ctx context.Context, e *spool.Entry, n wire.Notice, createOnly bool) error {
-	opts, err := putOptions(n)
+	opts, err := putOptions(n, createOnly)
 	if err != nil {
 		return err
 	}
-	opts.CreateOnly = createOnly
 	body, err := e.Reader()
 	if err != nil {
 		return err

@@ -5,13 +5,10 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
-	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -21,40 +18,9 @@ const (
 	homeward = DefaultConcurrency / 2
 	// homePause is between tries that failed, once a try has been patient itself.
 	homePause = time.Second
-	// lastWords is how long a notice on its way may take once the gateway ends.
-	lastWords = 5 * time.Second
 	// flushLook is how often a drain looks whether the spool is empty.
 	flushLook = 50 * time.Millisecond
 )
-
-// homing is what is known of objects on their way from the spool home.
-type homing struct {
-	// streamAway: the last that was heard of JetStream is that it does not answer.
-	streamAway atomic.Bool
-
-	mu sync.Mutex
-	// storing has a place for each object that may be on its way to the store.
-	storing chan struct{}
-
-	// flying are notices that were published and went to the spool, by id,
-	// before it was known what became of them.
-	flying map[string]chan error
-}
-
-func (h *homing) fly(id string, settled chan error) {
-	h.mu.Lock()
-	h.flying[id] = settled
-	h.mu.Unlock()
-}
-
-// land returns what fly noted, if anything, and forgets it.
-func (h *homing) land(id string) chan error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	settled := h.flying[id]
-	delete(h.flying, id)
-	return settled
-}
 
 // BringHome stores and announces what waits in the spool, in its order, and reports
 // packs that could not be stored, until ctx ends.
@@ -127,7 +93,7 @@ func (a *Archive) Flush(ctx context.Context) {
 	if a.cfg.Spool == nil {
 		return
 	}
-	for a.cfg.Spool.Stats().Objects > 0 && !a.health.away() && !a.homing.streamAway.Load() && pause(ctx, flushLook) {
+	for a.cfg.Spool.Stats().Objects > 0 && !a.health.away() && !a.streamAway.Load() && pause(ctx, flushLook) {
 	}
 	if st := a.cfg.Spool.Stats(); st.Objects > 0 {
 		a.cfg.Logger.Warn("objects stay in the spool on the volume: the next start brings them home",
@@ -151,9 +117,9 @@ func (a *Archive) bringHome(ctx context.Context, e *spool.Entry) error {
 	n := e.Notice
 	if !e.Stored {
 		var err error
-		a.homing.storing <- struct{}{}
+		a.storing <- struct{}{}
 		n, err = a.storeEntry(ctx, e)
-		<-a.homing.storing
+		<-a.storing
 		switch {
 		case errors.Is(err, spool.ErrCorrupt) || errors.Is(err, errUnstorable):
 			return a.quarantine(e, err)
@@ -176,7 +142,6 @@ func (a *Archive) arrived(ctx context.Context, e *spool.Entry, n wire.Notice) er
 	if err := a.finish(e); err != nil {
 		return err
 	}
-	a.named(n)
 	a.metrics.received(n.Instrument, n.Size)
 	return nil
 }
@@ -185,45 +150,4 @@ func (a *Archive) arrived(ctx context.Context, e *spool.Entry, n wire.Notice) er
 // was receipted: the ledger says that it is not in the archive, and why.
 func (a *Archive) quarantine(e *spool.Entry, why error) error {
 	return a.cfg.Ledger.Resolved(e.Notice, wire.CauseCorrupt, func() error { return e.Quarantine(why) })
-}
-
-// announceEntry announces an object that is stored, and tries until ctx ends.
-func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) error {
-	settled := a.homing.land(n.ID)
-	for said := false; ; said = true {
-		if settled == nil {
-			settled = make(chan error, 1)
-			publish, cancel := context.WithCancel(ctx)
-			cancel() // what became of it comes over the channel
-			_ = a.cfg.Announcer.Notice(publish, n, func(err error) { settled <- err })
-		}
-		err := a.await(ctx, settled)
-		if err == nil {
-			a.homing.streamAway.Store(false)
-			return nil
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-		if !said {
-			a.cfg.Logger.Warn("a spooled object's notice is not taken: it is tried again", "key", n.Key, "error", err)
-		}
-		settled = nil
-		pause(ctx, homePause)
-	}
-}
-
-// await waits for what becomes of a notice; a little longer than ctx.
-func (a *Archive) await(ctx context.Context, settled chan error) error {
-	select {
-	case err := <-settled:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-settled:
-		return err
-	case <-time.After(lastWords):
-		return fmt.Errorf("%w: %w", stream.ErrUnavailable, context.Cause(ctx))
-	}
 }

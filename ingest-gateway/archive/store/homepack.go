@@ -133,20 +133,9 @@ func (a *Archive) bringPack(ctx context.Context, entries []*spool.Entry) {
 
 // storeOrRefuse tries until the pack is stored. Errors: errUnstorable, ctx's.
 func (p *packing) storeOrRefuse(ctx context.Context) error {
-	tried := p.archive.newTries()
-	for said := false; ; pause(ctx, homePause) {
-		err := p.store(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		if err = tried.judge(ctx, err); errors.Is(err, errUnstorable) {
-			return err
-		}
-		if !said && !isAway(err) {
-			p.archive.cfg.Logger.Error("a pack from the spool cannot be stored: it is tried again", "key", p.key, "members", len(p.entries), "error", err)
-			said = true
-		}
-	}
+	return p.archive.retry(ctx, func() error { return p.store(ctx) }, func(err error) {
+		p.archive.cfg.Logger.Error("a pack from the spool cannot be stored: it is tried again", "key", p.key, "members", len(p.entries), "error", err)
+	})
 }
 
 // bringMembers brings the members of a pack home by themselves that the store does not

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -30,87 +29,67 @@ const joinLook = 25 * time.Millisecond
 // type, where they are not empty.
 func (o *Object) Describe(name, mediaType string) { o.name, o.mediaType = name, mediaType }
 
-// keepNamed puts an object that has a name into the store or, as acknowledge
-// allows, the spool.
-func (o *Object) keepNamed(ctx context.Context, n wire.Notice) (wire.Notice, outcomeOf, error) {
-	held, err := o.claim(ctx, n, 0)
-	switch {
-	case errors.Is(err, stream.ErrUnavailable) && o.maySpool() && o.parts == nil:
-		return n, spooled, o.spool(ctx, n)
-	case err != nil:
-		return n, stored, err
+// takeName gives the object its name, and the notice the key of that. Done: nothing is left
+// to store, since it repeats an object of its name, is in the spool, or failed.
+func (o *Object) takeName(ctx context.Context, n wire.Notice) (_ wire.Notice, what outcome, done bool, err error) {
+	d := decide(o.facts())
+	held, err := o.claim(ctx, n, 0, d.claim)
+	for err == nil {
+		underName(&n, held)
+		if !held.Announced || held.Own {
+			return n, stored, false, nil
+		}
+		var first wire.Notice
+		var is standing
+		first, is, err = o.repeat(ctx, n, held, d)
+		switch {
+		case err != nil:
+		case is == expired: // the object is the name's next version
+			held, err = o.claim(ctx, n, held.Version, d.claim)
+		case is == lost:
+			return n, spooled, true, o.spool(ctx, n, d.place)
+		default:
+			o.archive.repeated(o, n)
+			return first, repeated, true, nil
+		}
 	}
-	return o.keepHeld(ctx, n, held)
+	if d.otherwise != nowhere && (isAway(err) || errors.Is(err, stream.ErrUnavailable)) {
+		return n, spooled, true, o.spool(ctx, n, d.otherwise) // it claims its name, and is looked for, on its way home
+	}
+	return n, stored, true, err
 }
 
-// keepHeld keeps an object as the version of its name that it has, or repeats.
-func (o *Object) keepHeld(ctx context.Context, n wire.Notice, held names.Held) (wire.Notice, outcomeOf, error) {
+// repeat says what became of the announced object that has the object's name, and stores
+// it again where the store lost it: it is still lost only where the object goes to the spool.
+func (o *Object) repeat(ctx context.Context, n wire.Notice, held names.Held, d decision) (first wire.Notice, is standing, err error) {
 	a := o.archive
-	place(&n, held)
-	if held.Announced && !held.Own {
-		return o.keepRepeat(ctx, n, held)
+	if d.otherwise != nowhere && a.health.away() {
+		return n, unknown, errAway
 	}
-	if o.goesToSpool() {
-		return n, spooled, o.spool(ctx, n)
-	}
-	try, cancel, may := o.shortly(ctx)
-	defer cancel()
-	err := o.storeNamed(try, n)
-	switch {
-	case may && isAway(err):
-		return n, spooled, o.spool(ctx, n)
-	case errors.Is(err, objectstore.ErrExists):
-		n, err = a.join(ctx, o, n)
-		return n, repeated, err
-	}
-	return n, stored, err
-}
-
-// keepRepeat keeps an object that repeats an announced one of its name: where the
-// store has that one nothing is kept, where the store lost it, it is stored again, and where
-// it expired the object is the name's next version.
-func (o *Object) keepRepeat(ctx context.Context, n wire.Notice, held names.Held) (wire.Notice, outcomeOf, error) {
-	a := o.archive
-	if o.maySpool() && o.parts == nil && a.health.away() {
-		return n, spooled, o.spool(ctx, n) // it is looked for on the way home
-	}
-	try, cancel, may := o.shortly(ctx)
+	try, cancel := o.limit(ctx, d)
 	defer cancel()
 	as := o.notice(held.ReceivedAt, n.Digest) // what is backfill, and the path, go by when the first came
-	place(&as, held)
-	first, is, err := a.nameStands(try, as, held.NameVersion)
-	if err == nil && is == lost {
-		if o.goesToSpool() {
-			return n, spooled, o.spool(ctx, n)
-		}
-		if err = o.send(try, first, false); err == nil {
-			a.repaired(ctx, first)
-		}
+	underName(&as, held)
+	first, is, err = a.nameStands(try, as, held.NameVersion)
+	if err != nil || is != lost || d.place.isSpool() {
+		return first, is, err
 	}
-	if err == nil && is == expired {
-		if held, err = o.claim(ctx, n, held.Version); err == nil {
-			return o.keepHeld(ctx, n, held)
-		}
+	if err = o.put(try, first, false); err == nil {
+		a.repaired(ctx, first)
 	}
-	switch {
-	case may && (isAway(err) || errors.Is(err, stream.ErrUnavailable)):
-		return n, spooled, o.spool(ctx, n)
-	case err != nil:
-		return n, stored, err
-	}
-	a.repeated(o, n)
-	return first, repeated, nil
+	return first, whole, err
 }
 
 // claim gives the object its name, beyond the version that expired. JetStream gets as long as a
 // notice does.
-func (o *Object) claim(ctx context.Context, n wire.Notice, expired int) (names.Held, error) {
+func (o *Object) claim(ctx context.Context, n wire.Notice, expired int, ask asking) (names.Held, error) {
 	a := o.archive
 	wait := a.cfg.Patience
-	if o.maySpool() && o.parts == nil {
-		if wait = a.cfg.ShortWait; a.homing.streamAway.Load() {
-			return names.Held{}, stream.ErrUnavailable // what goes home asks anyway
-		}
+	switch ask {
+	case later:
+		return names.Held{}, stream.ErrUnavailable // what goes home asks anyway
+	case briefly:
+		wait = a.cfg.ShortWait
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -124,55 +103,14 @@ func wanted(n wire.Notice, keepVersions bool, expired int) names.Wanted {
 	}
 }
 
-// place gives a notice the key of the version that it claimed.
-func place(n *wire.Notice, held names.Held) {
+// underName gives a notice the key of the version that it claimed.
+func underName(n *wire.Notice, held names.Held) {
 	n.ID, n.Key, n.Supersedes = held.Key, held.Key, held.Supersedes
 	if held.Version > 1 {
 		n.Version = held.Version
 	}
 	if !wire.MetadataFits(*n) { // whoever publishes it does without
 		n.Path = ""
-	}
-}
-
-// storeNamed puts the object under its key. Error ErrExists: another object is
-// there.
-func (o *Object) storeNamed(ctx context.Context, n wire.Notice) error {
-	err := o.send(ctx, n, true)
-	if !errors.Is(err, objectstore.ErrExists) {
-		return err
-	}
-	if ours, headErr := o.archive.isStored(ctx, n); headErr != nil || ours {
-		return headErr
-	}
-	return err
-}
-
-// send puts the object under its key, once: createOnly where nothing lies there.
-func (o *Object) send(ctx context.Context, n wire.Notice, createOnly bool) error {
-	a := o.archive
-	opts, err := putOptions(n)
-	if err != nil {
-		return err
-	}
-	opts.CreateOnly = createOnly
-	if o.parts == nil {
-		return a.request(ctx, "put", o.size, func(ctx context.Context) error {
-			return a.cfg.Objects.Put(ctx, n.Key, o.buffer.Reader(), o.size, opts)
-		})
-	}
-	if !o.parts.completed {
-		if err := o.parts.finish(ctx, o.buffer, o.part.digest()); err != nil {
-			return err
-		}
-	}
-	return o.parts.copyTo(ctx, n.Key, opts)
-}
-
-// named notes that an object with a name is announced, or sure to be.
-func (a *Archive) named(n wire.Notice) {
-	if n.Name != "" {
-		a.cfg.Names.Announced(n)
 	}
 }
 
@@ -187,36 +125,28 @@ func (a *Archive) repeated(o *Object, n wire.Notice) {
 func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Notice, error) {
 	first, announced, err := a.found(ctx, n)
 	if errors.Is(err, errReplaced) {
-		if first, err = n, o.send(ctx, n, false); err == nil {
+		if first, err = n, o.put(ctx, n, false); err == nil {
 			a.repaired(ctx, n)
 		}
 	}
 	if err != nil {
 		return n, err
 	}
-	announced = announced || a.awaitAnnounced(ctx, n)
-	if announced {
+	if announced || a.awaitAnnounced(ctx, n) {
 		a.repeated(o, n)
 		a.named(first)
 		return first, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Patience)
-	defer cancel()
 	// What is known only after ctx ended is counted as if it were known before;
 	// the sender has no receipt then. The first itself is one that its own incarnation
 	// counts as unfinished, see wire.Reconcile.
-	err = a.cfg.Announcer.Notice(ctx, first, func(err error) {
+	return first, a.publishCounted(ctx, first, func(err error) {
 		if err != nil {
 			a.cfg.Ledger.Unfinished(n.Instrument, o.began, stream.CauseOf(err), n.Size)
 			return
 		}
 		a.repeated(o, n)
 	})
-	if err != nil {
-		return n, &countedError{err}
-	}
-	a.named(first)
-	return first, nil
 }
 
 // awaitAnnounced gives whoever stored the object a short while to announce it: of
@@ -236,11 +166,6 @@ func (a *Archive) awaitAnnounced(ctx context.Context, n wire.Notice) bool {
 		}
 	}
 }
-
-// countedError is an error of an object that the ledger counts already.
-type countedError struct{ error }
-
-func (e *countedError) Unwrap() error { return e.error }
 
 // found returns the object that lies under n's key, which must be equal to n, and
 // whether it is known that it was announced. Errors: as of lying.

@@ -5,7 +5,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/substorm/substorm/ingest-gateway/archive/names"
 	"github.com/substorm/substorm/ingest-gateway/archive/spool"
@@ -17,45 +16,9 @@ import (
 // is announced.
 var errRepeated = errors.New("an equal object has the name")
 
-// storeNamedEntry puts a spooled object under its name, and tries until ctx ends.
-// It was receipted: where other bytes have the name meanwhile, it is the next
-// version, whatever the instrument says. Errors: errRepeated, spool.ErrCorrupt,
-// errUnstorable, ctx's.
-func (a *Archive) storeNamedEntry(ctx context.Context, e *spool.Entry) (wire.Notice, error) {
-	verified := false
-	tried := a.newTries()
-	for said := false; ; {
-		n := e.Notice
-		var err error
-		if !verified {
-			err = verifyEntry(e)
-			verified = err == nil
-		}
-		if err == nil {
-			err = a.claimEntry(ctx, e, &n)
-		}
-		if err == nil {
-			err = a.putNamedEntry(ctx, e, n)
-		}
-		if err != nil && !errors.Is(err, errRepeated) {
-			err = tried.judge(ctx, err)
-		}
-		switch {
-		case err == nil || errors.Is(err, spool.ErrCorrupt) || errors.Is(err, errRepeated) || errors.Is(err, errUnstorable):
-			return n, err
-		case ctx.Err() != nil:
-			return n, fmt.Errorf("%w: %w", ctx.Err(), err)
-		}
-		if !said && !isAway(err) {
-			a.cfg.Logger.Warn("a spooled object does not get to its name: it is tried again", "instrument", n.Instrument, "name", n.Name, "error", err)
-			said = true
-		}
-		pause(ctx, homePause)
-	}
-}
-
-// claimEntry gives a spooled object its name, where it has none yet. Where an equal
-// one that was announced has it, that one is in the store in the end: errRepeated.
+// claimEntry gives a spooled object its name, where it has none yet. It was receipted: where
+// other bytes have the name meanwhile, it is the next version, whatever the instrument says.
+// Where an equal one that was announced has it, that one is in the store in the end: errRepeated.
 func (a *Archive) claimEntry(ctx context.Context, e *spool.Entry, n *wire.Notice) error {
 	return a.claimBeyond(ctx, e, n, 0)
 }
@@ -75,7 +38,7 @@ func (a *Archive) claimBeyond(ctx context.Context, e *spool.Entry, n *wire.Notic
 	if err != nil {
 		return err
 	}
-	if place(n, held); !held.Announced || held.Own {
+	if underName(n, held); !held.Announced || held.Own {
 		return nil
 	}
 	first, is, err := a.nameStands(ctx, *n, held.NameVersion)
@@ -103,7 +66,7 @@ func (a *Archive) restoreEntry(ctx context.Context, e *spool.Entry, first wire.N
 // putNamedEntry sends the object once. Where another lies there, which is equal,
 // that one is announced.
 func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Notice) error {
-	err := a.putEntry(ctx, e, n)
+	err := a.sendEntry(ctx, e, n, true)
 	if !errors.Is(err, objectstore.ErrExists) {
 		return err
 	}
@@ -117,12 +80,11 @@ func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Noti
 	if err != nil {
 		return err
 	}
-	if announced = announced || a.awaitAnnounced(ctx, n); !announced {
-		if err := a.announceEntry(ctx, first); err != nil {
-			return err
-		}
+	if announced || a.awaitAnnounced(ctx, n) {
+		a.named(first)
+	} else if err := a.announceEntry(ctx, first); err != nil {
+		return err
 	}
-	a.named(first)
 	return errRepeated
 }
 

@@ -127,8 +127,10 @@ func TestObservationTimeOfWhatIsRestored(t *testing.T) {
 			o.readObservationTime()
 			held := names.Held{NameVersion: wire.NameVersion{Version: 1, Digest: first.Digest, Size: first.Size, Key: first.Key,
 				ReceivedAt: received, Gateway: first.Gateway, Incarnation: first.Incarnation, Announced: true}}
-			if _, what, err := o.keepHeld(t.Context(), o.notice(o.receivedAt, first.Digest), held); err != nil || what != repeated {
-				t.Fatalf("%v, %v", what, err)
+			n := o.notice(o.receivedAt, first.Digest)
+			underName(&n, held)
+			if _, is, err := o.repeat(t.Context(), n, held, decide(o.facts())); err != nil || is != whole {
+				t.Fatalf("%v, %v", is, err)
 			}
 			stored, err := l.lookUp(t.Context(), wire.Notice{Site: "hub", Instrument: "camera", Record: first})
 			if err != nil || !sameRecordTimes(stored.Record, want) {

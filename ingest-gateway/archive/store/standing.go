@@ -82,20 +82,25 @@ func (a *Archive) nameStands(ctx context.Context, n wire.Notice, v wire.NameVers
 // expires says whether all of a day is due to expire, as the bucket's leader has it: its
 // bytes may be there for long after that, and go without anybody who asks once more.
 func (a *Archive) expires(ctx context.Context, instrument string, day wire.Day) (bool, error) {
+	_, revision, err := a.newest(ctx, wire.CursorBucket(a.cfg.Site), wire.Removal{Instrument: instrument, Day: day}.Key())
+	return revision != 0, err
+}
+
+// newest reads a key as its bucket's leader has it, and its revision; 0 where there is none.
+func (a *Archive) newest(ctx context.Context, bucket, key string) (value []byte, revision uint64, err error) {
 	if a.cfg.JetStream == nil {
-		return false, nil
+		return nil, 0, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
 	defer cancel()
-	bucket := wire.CursorBucket(a.cfg.Site)
-	_, _, err := stream.Newest(ctx, a.cfg.JetStream, bucket, wire.Removal{Instrument: instrument, Day: day}.Key())
+	value, revision, err = stream.Newest(ctx, a.cfg.JetStream, bucket, key)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
-		return false, nil
+		return nil, 0, nil
 	case err != nil:
-		return false, fmt.Errorf("%w: bucket %s: %w", stream.ErrUnavailable, bucket, err)
+		return nil, 0, fmt.Errorf("%w: bucket %s: %w", stream.ErrUnavailable, bucket, err)
 	}
-	return true, nil
+	return value, revision, nil
 }
 
 // asReceived is a record with what the manifest says of how its object came.
@@ -245,19 +250,10 @@ func (a *Archive) isDamaged(ctx context.Context, instrument, id string) (bool, e
 // damage reads the record of an object's damage as the bucket's leader has it, and its
 // revision; neither where there is none.
 func (a *Archive) damage(ctx context.Context, instrument, id string) (d wire.Damage, revision uint64, err error) {
-	if a.cfg.JetStream == nil {
-		return d, 0, nil
+	value, revision, err := a.newest(ctx, wire.StatusBucket(a.cfg.Site), wire.DamageKey(instrument, id))
+	if err == nil && revision != 0 {
+		d, err = wire.Decode[wire.Damage](value)
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
-	defer cancel()
-	value, revision, err := stream.Newest(ctx, a.cfg.JetStream, wire.StatusBucket(a.cfg.Site), wire.DamageKey(instrument, id))
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-		return d, 0, nil
-	case err != nil:
-		return d, 0, fmt.Errorf("%w: bucket %s: %w", stream.ErrUnavailable, wire.StatusBucket(a.cfg.Site), err)
-	}
-	d, err = wire.Decode[wire.Damage](value)
 	return d, revision, err
 }
 

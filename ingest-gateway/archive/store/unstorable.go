@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nuid"
@@ -60,6 +61,28 @@ func (t *tries) judge(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: tried %d times: %w", errUnstorable, t.refused, err)
 	}
 	return err
+}
+
+// retry stores something from the spool, and tries until ctx ends. Say logs, once, what keeps it
+// from being stored. Errors: those of final, errUnstorable, ctx's.
+func (a *Archive) retry(ctx context.Context, store func() error, say func(error), final ...error) error {
+	tried := a.newTries()
+	for said := false; ; pause(ctx, homePause) {
+		err := store()
+		if err == nil || slices.ContainsFunc(final, func(f error) bool { return errors.Is(err, f) }) {
+			return err
+		}
+		err = tried.judge(ctx, err)
+		switch {
+		case errors.Is(err, errUnstorable):
+			return err
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		case !said && !isAway(err):
+			said = true
+			say(err)
+		}
+	}
 }
 
 // isRefusal says whether an error may be that of the object itself: not of its disk, of a

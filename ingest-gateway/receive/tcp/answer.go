@@ -86,6 +86,23 @@ func (c *connection) letRead() {
 	}
 }
 
+// acknowledge writes the receipt of an object that is safe, and counts it.
+func (c *connection) acknowledge(receipt wire.Receipt, receivedAt time.Time) error {
+	err := c.say(receipt)
+	if err != nil {
+		c.undelivered(receipt, err)
+		return err
+	}
+	c.server.cfg.Archive.Acknowledged(c.accepted.Instrument, receivedAt)
+	return nil
+}
+
+// undelivered logs a receipt that its sender will not get.
+func (c *connection) undelivered(receipt wire.Receipt, err error) {
+	c.server.cfg.Logger.Warn("receipt not delivered: the object is stored, and a repeat of it will be withdrawn",
+		"instrument", c.accepted.Instrument.Name, "source", c.source, "sha256", receipt.Digest.String(), "error", err)
+}
+
 // say writes a receipt line.
 func (c *connection) say(r wire.Receipt) error { return c.sayLine(r.Line()) }
 

@@ -149,23 +149,6 @@ func (c *connection) endCleanly() {
 	}
 }
 
-// acknowledge writes the receipt of an object that is safe, and counts it.
-func (c *connection) acknowledge(receipt wire.Receipt, receivedAt time.Time) error {
-	err := c.say(receipt)
-	if err != nil {
-		c.undelivered(receipt, err)
-		return err
-	}
-	c.server.cfg.Archive.Acknowledged(c.accepted.Instrument, receivedAt)
-	return nil
-}
-
-// undelivered logs a receipt that its sender will not get.
-func (c *connection) undelivered(receipt wire.Receipt, err error) {
-	c.server.cfg.Logger.Warn("receipt not delivered: the object is stored, and a repeat of it will be withdrawn",
-		"instrument", c.accepted.Instrument.Name, "source", c.source, "sha256", receipt.Digest.String(), "error", err)
-}
-
 // runFramed receives objects until the sender, or the gateway, ends the connection.
 func (c *connection) runFramed(f framing) {
 	c.receipts = newReceipts(c)

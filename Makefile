@@ -9,6 +9,9 @@ NODES ?= 1
 
 PART = go run ./hack/parts path
 
+# The packages whose tests write docs/reference, and fail where it is stale.
+REFERENCE = ./internal/reference ./operator/cmd ./ingest-gateway/cmd ./archivist/cmd ./feed-server/cmd ./sender/cmd ./cli
+
 # All modules are in go.work. Go's commands take `work` for all packages of them, golangci-lint takes their folders.
 PACKAGES = $$(go list -m -f '{{.Dir}}/...')
 
@@ -61,9 +64,10 @@ cluster-up: ## A real Kubernetes on this machine: kind where Docker answers, bar
 cluster-down: ## Remove that cluster
 	@go run ./hack/cluster down
 
-generate: ## Write deepcopy functions and CRDs anew from operator/api
+generate: ## Write deepcopy functions and CRDs anew from operator/api, and docs/reference from what it describes
 	"$$($(PART) controller-gen)" object:headerFile=hack/boilerplate.go.txt paths=./operator/api/...
 	"$$($(PART) controller-gen)" crd paths=./operator/api/... output:crd:dir=crds
+	go test $(REFERENCE) -run TestReference -update
 
 golden: ## Write golden files anew; then look at the diff: it is what the change does to the world
 	go test ./operator/plan ./charts ./cli/archive ./cli/status -update
@@ -85,3 +89,4 @@ lint: ## Check the rules of the house (.golangci.yml) and the charts
 
 check-generated: ## Fail where `make generate` or `make tidy` would change something
 	@./hack/check-generated.sh
+	go test -count 1 $(REFERENCE) -run TestReference

@@ -112,7 +112,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// TestLeafDenies: a leaf of the quickstart denies what docs/leaf.md says and e2e/leaf tests.
+// TestLeafDenies: a leaf of the quickstart denies what docs/how-to/leaf.md says and e2e/leaf tests.
 func TestLeafDenies(t *testing.T) {
 	subjects := regexp.MustCompile(`"([^" ]+\.>|\$JS\.[^" ]+)"`)
 	denied := func(file string) []string {
@@ -129,8 +129,8 @@ func TestLeafDenies(t *testing.T) {
 	chart := slices.DeleteFunc(denied("testdata/quickstart-linked.golden.yaml"), func(subject string) bool {
 		return strings.Contains(subject, ".FEED_") || strings.Contains(subject, ".CONS_") // which the values name
 	})
-	if diff := cmp.Diff(denied("../docs/leaf.md"), chart); diff != "" {
-		t.Errorf("-docs/leaf.md +chart:\n%s", diff)
+	if diff := cmp.Diff(denied("../docs/how-to/leaf.md"), chart); diff != "" {
+		t.Errorf("-docs/how-to/leaf.md +chart:\n%s", diff)
 	}
 }
 

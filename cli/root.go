@@ -17,6 +17,9 @@ import (
 	"github.com/substorm/substorm/sender"
 )
 
+// Command is the tree of commands of `substorm`, for what reads it.
+func Command() *cobra.Command { return newRoot(false) }
+
 // newRoot builds the tree of commands, one line for each.
 func newRoot(plugin bool) *cobra.Command {
 	root := &cobra.Command{

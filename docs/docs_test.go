@@ -19,11 +19,18 @@ var example = regexp.MustCompile("(?s)<!-- example: ([a-z.-]+) -->\n```json\n(.*
 // superseded are golden files whose values are spelled otherwise today; they are still read.
 var superseded = map[string]bool{"heartbeat-sampling.json": true, "status-sender-sampling.json": true, "registry-sampling.json": true}
 
-// TestExamples: the examples of formats.md are the golden files of internal/wire.
+// formats are the pages that say how what is stored or sent looks.
+var formats = []string{"reference/archive-format.md", "reference/wire-protocols.md", "../internal/wire/README.md"}
+
+// TestExamples: the examples of these pages are the golden files of internal/wire.
 func TestExamples(t *testing.T) {
-	text, err := os.ReadFile("formats.md")
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, page := range formats {
+		part, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, part...)
 	}
 	const golden = "../internal/wire/testdata/v1"
 	shown := map[string]bool{}
@@ -39,7 +46,7 @@ func TestExamples(t *testing.T) {
 			t.Fatalf("example %s: %v", name, err)
 		}
 		if diff := cmp.Diff(string(want), got.String()); diff != "" {
-			t.Errorf("example %s (-golden +formats.md):\n%s", name, diff)
+			t.Errorf("example %s (-golden +page):\n%s", name, diff)
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(golden, "*.json"))
@@ -49,7 +56,7 @@ func TestExamples(t *testing.T) {
 	for _, f := range files {
 		// A record's metadata is its notice in another dress.
 		if name := filepath.Base(f); !shown[name] && name != "metadata-raw.json" && name != "metadata-segment.json" && !superseded[name] {
-			t.Errorf("formats.md shows no example of %s", name)
+			t.Errorf("none of %v shows an example of %s", formats, name)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func TestNATS(t *testing.T) {
 		python := natsPy(t)
 		s := newNATSSite(t)
 		program := filepath.Join(s.dir, "read.py")
-		if err := os.WriteFile(program, block(t, "nats.md", "python"), 0o600); err != nil {
+		if err := os.WriteFile(program, block(t, "how-to/nats.md", "python"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		s.consume(t, python, program)
@@ -154,11 +154,11 @@ func TestNATS(t *testing.T) {
 		t.Parallel()
 		s := newNATSSite(t)
 		source, program := filepath.Join(s.dir, "main.go"), filepath.Join(s.dir, "read")
-		if err := os.WriteFile(source, block(t, "nats.md", "go"), 0o600); err != nil {
+		if err := os.WriteFile(source, block(t, "how-to/nats.md", "go"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, source).CombinedOutput(); err != nil {
-			t.Fatalf("the program in nats.md: %v\n%s", err, out)
+			t.Fatalf("the program in how-to/nats.md: %v\n%s", err, out)
 		}
 		s.consume(t, program)
 	})

@@ -104,7 +104,7 @@ func TestWithoutUs(t *testing.T) {
 	waitForDatagrams(t, store, gateway, wire.DayOf(at), len(lines))
 
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", script(t, "without-us.md"))
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", script(t, "how-to/without-us.md"))
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), // nothing of this machine's settings for S3 clients and proxies
 		"ENDPOINT=" + minio.URL(), "BUCKET=" + bucket, "ACCESS_KEY_ID=" + minio.AccessKeyID, "SECRET_ACCESS_KEY=" + minio.SecretAccessKey,

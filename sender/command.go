@@ -111,7 +111,7 @@ Over TLS (--tls, --tls-ca) the server is known by its certificate, and with
 With --queue objects wait on the disk until they have their receipt: what has none
 is sent after a restart or a power cut. With --watch, which never ends, new files
 of folders are sent as they come; see "substorm send service" to have that run by
-the system. See docs/sender.md.
+the system. See docs/how-to/sender.md.
 
 With URLs (--to http://host:port/in/INSTRUMENT/) objects go over HTTP, under the
 names of their files. One of more than 1 MiB goes on where it broke off, at

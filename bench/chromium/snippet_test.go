@@ -29,7 +29,7 @@ func TestSnippet(t *testing.T) {
 	}
 	found := snippet.FindSubmatch(text)
 	if found == nil || bytes.Count(found[1], []byte("\n")) != 10 {
-		t.Fatal("docs/latest.md has no snippet of ten lines")
+		t.Fatal("docs/how-to/latest.md has no snippet of ten lines")
 	}
 	l := newLab(t)
 	const pictures = 10

@@ -84,7 +84,7 @@ func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, user Comm
 			ref, b.natsAPI = spec.CommandAccountKeySecretRef, wire.CommandAPI
 		}
 		if ref == nil { // what reads the object store alone goes on
-			b.natsProblem = fmt.Errorf("Site %s/%s names no account of commands: set spec.jetStream.commandAccountKeySecretRef (docs/nats.md says how to make the account)",
+			b.natsProblem = fmt.Errorf("Site %s/%s names no account of commands: set spec.jetStream.commandAccountKeySecretRef (docs/how-to/nats-accounts.md says how to make the account)",
 				site.Namespace, site.Name)
 			return nil
 		}

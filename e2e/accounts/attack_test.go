@@ -17,7 +17,7 @@ import (
 )
 
 // A request is something that a credential may want to have done. The names are the columns of the table in
-// docs/security.md.
+// docs/explanation/security.md.
 type request struct {
 	name string
 	// subject and payload do it, published in the account SUBSTORM. With an empty payload any empty message there does.

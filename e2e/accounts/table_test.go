@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// credential is a kind of credential that exists. The names are the rows of the table in docs/security.md.
+// credential is a kind of credential that exists. The names are the rows of the table in docs/explanation/security.md.
 type credential struct {
 	name string
 	user plan.JetStreamUser
@@ -101,7 +101,7 @@ func verdict(by string) string {
 // documented returns the cells of the table, by credential.
 func documented(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/security.md")
+	text, err := os.ReadFile("../../docs/explanation/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func documented(t *testing.T) map[string][]string {
 	}
 	_, after, found := strings.Cut(string(text), columns+"\n")
 	if !found {
-		t.Fatalf("docs/security.md has no table with the columns %s", columns)
+		t.Fatalf("docs/explanation/security.md has no table with the columns %s", columns)
 	}
 	rows := map[string][]string{}
 	for line := range strings.Lines(after) {
@@ -130,7 +130,7 @@ func documented(t *testing.T) map[string][]string {
 }
 
 // TestTable tries each request with each kind of credential, by every means that is known, and holds the table in
-// docs/security.md to what comes of it.
+// docs/explanation/security.md to what comes of it.
 func TestTable(t *testing.T) {
 	table := documented(t)
 	labs := map[string]func(t *testing.T) (*lab, attackerConn){"leaf": newLeafLab}
@@ -143,7 +143,7 @@ func TestTable(t *testing.T) {
 	}
 	for name := range table {
 		if labs[name] == nil {
-			t.Errorf("docs/security.md has a credential %q, which is none", name)
+			t.Errorf("docs/explanation/security.md has a credential %q, which is none", name)
 		}
 	}
 	for name, start := range labs {
@@ -156,7 +156,7 @@ func TestTable(t *testing.T) {
 				is = append(is, verdict(by))
 			}
 			if !slices.Equal(is, table[name]) {
-				t.Errorf("docs/security.md says of it %v; it should say\n| %s | %s |", table[name], name, strings.Join(is, " | "))
+				t.Errorf("docs/explanation/security.md says of it %v; it should say\n| %s | %s |", table[name], name, strings.Join(is, " | "))
 			}
 		})
 	}

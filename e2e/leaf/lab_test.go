@@ -32,18 +32,18 @@ const (
 	patience = 5 * time.Minute
 )
 
-// documented returns the subjects of a list in docs/leaf.md's configuration of a
+// documented returns the subjects of a list in docs/how-to/leaf.md's configuration of a
 // leaf, with our leaf's code in the place of the example's.
 func documented(t *testing.T, list string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/leaf.md")
+	text, err := os.ReadFile("../../docs/how-to/leaf.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, after, found := strings.Cut(string(text), list+": [")
 	body, _, closed := strings.Cut(after, "]")
 	if !found || !closed {
-		t.Fatalf("docs/leaf.md has no %s", list)
+		t.Fatalf("docs/how-to/leaf.md has no %s", list)
 	}
 	var subjects []string
 	for _, m := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(body, -1) {
@@ -61,7 +61,7 @@ type lab struct {
 }
 
 // newLab links a leaf to a hub that sources from it. Denied says that the leaf
-// denies what docs/leaf.md says; user may change what the hub allows it.
+// denies what docs/how-to/leaf.md says; user may change what the hub allows it.
 func newLab(t *testing.T, denied bool, user func(*plan.JetStreamUser)) *lab {
 	t.Helper()
 	l := &lab{t: t, hub: testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, Domain: hubCode, TakesLeaves: true})}

@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A line has what docs/formats.md says, in one order. What was superseded, or is hidden,
+// A line has what docs/reference/wire-protocols.md says, in one order. What was superseded, or is hidden,
 // has none.
 func TestLines(t *testing.T) {
 	t.Parallel()

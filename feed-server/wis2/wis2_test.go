@@ -204,10 +204,10 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// TestExample: the example of docs/wis2.md is what New makes.
+// TestExample: the example of docs/how-to/wis2.md is what New makes.
 func TestExample(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/wis2.md")
+	text, err := os.ReadFile("../../docs/how-to/wis2.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
 
 // Datagrams calls each for every datagram of a segment, in its order: pcapng with raw
-// IP, see docs/formats.md. A payload is good until each returns. Errors:
+// IP, see docs/reference/archive-format.md. A payload is good until each returns. Errors:
 // wire.ErrMalformed, those of in, and that of each, which ends it.
 func Datagrams(in io.Reader, each func(payload []byte, receivedAt time.Time) error) error {
 	source := &watched{Reader: in}

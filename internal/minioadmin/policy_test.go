@@ -13,7 +13,7 @@ import (
 
 // The docs show the policy as it is.
 func TestPolicyInDocs(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "security.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "explanation", "security.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,6 +29,6 @@ func TestPolicyInDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal([]byte(text), &shown); err != nil || !reflect.DeepEqual(shown, is) {
-		t.Errorf("docs/security.md shows %v (%v), the policy is %s", shown, err, document)
+		t.Errorf("docs/explanation/security.md shows %v (%v), the policy is %s", shown, err, document)
 	}
 }

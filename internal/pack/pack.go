@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pack stores many small objects as one: a pack is a plain tar, whose
-// members each have their record in PAX records. docs/formats.md describes it.
+// members each have their record in PAX records. docs/reference/archive-format.md describes it.
 //
 // Nothing that names an object in the archive ever needs to know the tar: a
 // record's offset and length are those of the member's bytes.

@@ -152,7 +152,7 @@ func TestReflector(t *testing.T) {
 	if _, err := two.Write([]byte("nonsense")); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return verdicts.of(Stranger) == 1 && verdicts.of(Malformed) == 1 })
+	waitFor(t, func() bool { return verdicts.of(UnknownSender) == 1 && verdicts.of(Malformed) == 1 })
 	for range 3 * sessionBurst {
 		if _, err := two.Write(Request{Error: unknownError}.Append(nil)); err != nil {
 			t.Fatal(err)

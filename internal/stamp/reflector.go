@@ -31,15 +31,15 @@ type Verdict string
 
 // The verdicts.
 const (
-	Reflected   Verdict = "Reflected"
-	Malformed   Verdict = "Malformed"   // no packet of the protocol
-	Stranger    Verdict = "Stranger"    // from an address that nobody knows
-	RateLimited Verdict = "RateLimited" // more than is answered
-	Unsent      Verdict = "Unsent"      // the system did not take the answer
+	Reflected     Verdict = "Reflected"
+	Malformed     Verdict = "Malformed"     // no packet of the protocol
+	UnknownSender Verdict = "UnknownSender" // from an address of which no instrument sends
+	RateLimited   Verdict = "RateLimited"   // more than is answered
+	Unsent        Verdict = "Unsent"        // the system did not take the answer
 )
 
 // Verdicts are all there are.
-func Verdicts() []Verdict { return []Verdict{Reflected, Malformed, Stranger, RateLimited, Unsent} }
+func Verdicts() []Verdict { return []Verdict{Reflected, Malformed, UnknownSender, RateLimited, Unsent} }
 
 // ReflectorConfig says who is answered.
 type ReflectorConfig struct {
@@ -146,7 +146,7 @@ func (r *Reflector) reflect(p received, now time.Time, out *[]byte) Verdict {
 		return RateLimited
 	}
 	if !r.cfg.Knows(p.from.Addr().Unmap().WithZone("")) {
-		return Stranger
+		return UnknownSender
 	}
 	s := r.session(sessionKey{p.from, netip.AddrPortFrom(p.to, 0)}, now)
 	if !s.limit.AllowN(now, 1) {

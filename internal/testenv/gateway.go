@@ -58,7 +58,8 @@ func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 	argv := []string{
 		buildProgram(t, dir, "ingest-gateway"), "--site", o.Site, "--pool", pool, "--gateway", pool + "-0", "--data-dir", filepath.Join(dir, "data"),
 		"--listen-http", g.http, "--ports", "10000-30000",
-		"--nats-servers", cmp.Or(o.NATSServer, o.NATS.URL()), "--s3-endpoint", cmp.Or(o.S3Endpoint, o.MinIO.URL()), "--s3-bucket", o.Bucket, "--s3-credentials-dir", CredentialsDir(t, o.MinIO.GatewayUser(t, o.Bucket)),
+		"--nats-servers", cmp.Or(o.NATSServer, o.NATS.URL()), "--s3-endpoint", cmp.Or(o.S3Endpoint, o.MinIO.URL()), "--s3-bucket", o.Bucket,
+		"--s3-credentials-dir", CredentialsDir(t, o.MinIO.GatewayUser(t, o.Bucket)),
 	}
 	argv = append(append(argv, o.NATS.programFlags(t)...), o.Flags...)
 	g.Process = newProcess(t, "ingest-gateway", dir, argv, nil, g.answers)
@@ -88,6 +89,9 @@ func (n *NATSServer) programFlags(t testing.TB) []string {
 }
 
 func (g *Gateway) answers() error { return ready(g.http) }
+
+// Metrics is the URL of its metrics.
+func (g *Gateway) Metrics() string { return "http://" + g.http + "/metrics" }
 
 // InstrumentTCP is an entry for objects on a port.
 func InstrumentTCP(name string, port int) wire.InstrumentEntry {

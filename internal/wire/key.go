@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// SegmentExtension ends the key of a segment: pcapng, see docs/formats.md.
+// SegmentExtension ends the key of a segment: pcapng, see docs/reference/archive-format.md.
 const SegmentExtension = "pcapng"
 
 // MediaTypeSegment is the media type of a segment.

@@ -19,7 +19,7 @@ const (
 	CauseUnknownInstrument  Cause = "UnknownInstrument"  // no instrument of the name that the sender gives
 	CauseBadCertificate     Cause = "BadCertificate"     // no certificate, one of another authority, or one without a declared name
 	CauseBadToken           Cause = "BadToken"           // no token, or another one
-	CauseTLSHandshake       Cause = "TLSHandshake"       // no TLS, or none that both sides understand, on a way that needs it
+	CauseTLSHandshake       Cause = "TLSHandshake"       // no TLS, or none that both sides understand, on a listener that needs it
 	CauseProxyHeader        Cause = "ProxyHeader"        // no header of PROXY version 2 on the edge's port, or not in time
 	CauseRateLimited        Cause = "RateLimited"        // limits.bytesPerSecond, limits.objectsPerSecond
 	CauseQuarantined        Cause = "Quarantined"        // an unknown sender's, kept apart

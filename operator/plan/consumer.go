@@ -188,7 +188,7 @@ func feedIsNotReady(in consumerApplication) (Finding, bool) {
 func consumerHasNoAccountKey(in consumerApplication) (Finding, bool) {
 	return bad(v1alpha1.ReasonNoAccountKey, fmt.Sprintf(
 			"delivery NATS needs a user of the account of consumers, which the operator makes with that account's key: "+
-				"set spec.jetStream.consumerAccountKeySecretRef of Site %q (docs/nats.md says how to make the account), or choose another delivery",
+				"set spec.jetStream.consumerAccountKeySecretRef of Site %q (docs/how-to/nats-accounts.md says how to make the account), or choose another delivery",
 			in.site.Name)),
 		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && in.site.Spec.JetStream.ConsumerAccountKeySecretRef == nil
 }

@@ -225,7 +225,7 @@ func harmless() []string {
 
 // consumersOfAll are the requests that make, look at, read and delete consumers of any
 // stream. Whoever may make one may have messages delivered to any subject, past all
-// permissions: docs/security.md says what follows.
+// permissions: docs/explanation/security.md says what follows.
 func consumersOfAll() []string {
 	return []string{"$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.INFO.*.*", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*"}
 }

@@ -114,5 +114,5 @@ func (v SiteView) leavesHaveNoAccountKey() (Finding, bool) {
 	}
 	return bad(v1alpha1.ReasonNoAccountKey, fmt.Sprintf(
 		"the servers of leaves link into a NATS account of their own, and nothing is taken from the %d leaves without it: "+
-			"make the account (docs/nats.md says how) and set spec.jetStream.leafAccountKeySecretRef", len(v.Site.Spec.Leaves))), true
+			"make the account (docs/how-to/nats-accounts.md says how) and set spec.jetStream.leafAccountKeySecretRef", len(v.Site.Spec.Leaves))), true
 }

@@ -25,10 +25,7 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	cmd := sender.Command()
-	rename(cmd)
-	cmd.Version, cmd.SilenceErrors, cmd.SilenceUsage = build.Version(), true, true
-	err := cmd.ExecuteContext(ctx)
+	err := command().ExecuteContext(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 	}
@@ -42,6 +39,13 @@ func run() int {
 	default:
 		return 1
 	}
+}
+
+func command() *cobra.Command {
+	cmd := sender.Command()
+	rename(cmd)
+	cmd.Version, cmd.SilenceErrors, cmd.SilenceUsage = build.Version(), true, true
+	return cmd
 }
 
 const name = "substorm-send"

@@ -91,7 +91,7 @@ func (s Spec) Unit() (string, error) {
 	line("# Written by the sender's `service install`; to change it, install again.")
 	line("[Unit]")
 	line("Description=Substorm sender: %s", escape(strings.Join(s.Watch, " ")))
-	line("Documentation=https://github.com/substorm/substorm/blob/main/docs/sender.md")
+	line("Documentation=https://github.com/substorm/substorm/blob/main/docs/how-to/sender.md")
 	line("Wants=network-online.target")
 	line("After=network-online.target time-sync.target")
 	line("RequiresMountsFor=%s", quoted(append([]string{s.Queue}, s.Watch...)))

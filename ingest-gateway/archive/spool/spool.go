@@ -2,7 +2,7 @@
 
 // Package spool keeps on the gateway's volume what was receipted and is not yet
 // stored and announced: a log of segment files with group commit, read from its
-// front in the order of arrival. docs/formats.md describes the files.
+// front in the order of arrival. internal/wire/README.md describes the files.
 //
 // One goroutine writes. Whoever appends waits until its record is on the disk;
 // what arrives meanwhile goes to the disk in the next batch, with one sync for

@@ -126,8 +126,7 @@ func TestBadManifests(t *testing.T) {
 	}
 }
 
-// TestDocumentation: the samples, and the manifests in docs/feeds.md and docs/hapi.md,
-// are good ones.
+// TestDocumentation: the samples, and every manifest of ours in the documentation, are good ones.
 func TestDocumentation(t *testing.T) {
 	const docs = "../../../docs"
 	texts := map[string]string{}
@@ -140,10 +139,14 @@ func TestDocumentation(t *testing.T) {
 			texts[path] = text(t, path)
 		}
 	}
-	for _, page := range []string{"feeds.md", "hapi.md"} {
-		for i, block := range strings.Split(text(t, filepath.Join(docs, page)), "```yaml\n")[1:] {
+	pages, err := filepath.Glob(filepath.Join(docs, "*", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	for _, page := range append(pages, "../../../README.md") {
+		for i, block := range strings.Split(text(t, page), "```yaml\n")[1:] {
 			block, _, _ = strings.Cut(block, "```")
-			if strings.HasPrefix(block, "apiVersion") {
+			if strings.HasPrefix(block, "apiVersion: substorm.dev") {
 				texts[fmt.Sprintf("%s, block %d", page, i+1)] = block
 			}
 		}

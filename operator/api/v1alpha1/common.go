@@ -121,10 +121,12 @@ const AnnotationUnreadable = "substorm.dev/unreadable"
 
 // Reasons of conditions. A reason is part of the API: it does not change.
 const (
-	ReasonReady       = "Ready"
-	ReasonAccepted    = "Accepted"
+	// ReasonReady: the latest generation is in effect.
+	ReasonReady = "Ready"
+	// ReasonAccepted: the resource contradicts no other, and what it names exists.
+	ReasonAccepted = "Accepted"
+	// ReasonReconciling: a change is on its way.
 	ReasonReconciling = "Reconciling"
-
 	// ReasonUnreadable: an object was stored that this version of the operator cannot decode.
 	ReasonUnreadable = "Unreadable"
 	// ReasonConflict: another, older resource holds the port or the code.

@@ -196,7 +196,7 @@ type Delivery struct {
 	// +required
 	Type DeliveryType `json:"type"`
 
-	// Notices says in which shape notices come. Record: as docs/formats.md has them.
+	// Notices says in which shape notices come. Record: as docs/reference/wire-protocols.md has them.
 	// WIS2: as WIS2 notifications of the WMO's, with the objects' addresses, which needs
 	// spec.feedServer.url of the Site. They lie in a stream of the consumer's own: up to
 	// a day, and up to 64Mi, where it does not take them.

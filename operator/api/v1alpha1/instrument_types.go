@@ -22,6 +22,7 @@ const ConditionArchiveIntact = "ArchiveIntact"
 
 // Reasons of an Instrument's conditions.
 const (
+	// ReasonWithinMaxSkew: the sender's clock is as right as spec.clock.maxSkew asks.
 	ReasonWithinMaxSkew = "WithinMaxSkew"
 	// ReasonClockOff: the sender's clock is further off than spec.clock.maxSkew.
 	ReasonClockOff = "ClockOff"
@@ -30,17 +31,24 @@ const (
 	// ReasonNotMeasured: the sender reports and has not compared clocks yet.
 	ReasonNotMeasured = "NotMeasured"
 	// ReasonUncertain: the link is too slow to tell how far the clock is off.
-	ReasonUncertain    = "Uncertain"
-	ReasonFlowing      = "Flowing"
-	ReasonOverdue      = "Overdue"
+	ReasonUncertain = "Uncertain"
+	// ReasonFlowing: data arrives in cadence.
+	ReasonFlowing = "Flowing"
+	// ReasonOverdue: data is due and did not arrive. This one is an alert.
+	ReasonOverdue = "Overdue"
+	// ReasonNotObserving: no data is due: spec.state or spec.cadence.observes says so.
 	ReasonNotObserving = "NotObserving"
-	ReasonNeverSeen    = "NeverSeen"
+	// ReasonNeverSeen: nothing was ever received, and something should have been by now.
+	ReasonNeverSeen = "NeverSeen"
 	// ReasonAwaitingData: a new Instrument has sent nothing yet, and nothing is overdue.
 	ReasonAwaitingData = "AwaitingData"
 	// ReasonNotAccepted: no data is due of an Instrument that is not accepted.
 	ReasonNotAccepted = "NotAccepted"
-	ReasonNoReport    = "NoReport"
-	ReasonProgrammed  = "Programmed"
+	// ReasonNoReport: no program has reported about it for a grace period.
+	ReasonNoReport = "NoReport"
+	// ReasonProgrammed: every pod that receives runs the registry with this generation.
+	ReasonProgrammed = "Programmed"
+	// ReasonNotReported: a pod is not ready, or has not yet reported that it runs this generation.
 	ReasonNotReported = "NotReported"
 	// ReasonNoReplica: a gateway has none on another node to copy its spool to.
 	ReasonNoReplica = "NoReplica"

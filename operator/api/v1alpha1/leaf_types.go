@@ -13,7 +13,7 @@ const ReasonLeafAway = "LeafAway"
 
 // Leaf is a Site elsewhere, with NATS servers and an archive of its own, whose
 // notices and telemetry this Site carries too. Its server opens the link
-// (docs/leaf.md); this Site asks for what it hasn't yet, so that a link may be down
+// (docs/how-to/leaf.md); this Site asks for what it hasn't yet, so that a link may be down
 // for as long as the leaf's streams hold what comes meanwhile.
 // +kubebuilder:validation:XValidation:rule="has(self.domain) == has(oldSelf.domain) && (!has(self.domain) || self.domain == oldSelf.domain)",message="a leaf's domain is immutable: from another one everything would come a second time"
 type Leaf struct {

@@ -33,7 +33,9 @@ const (
 
 // Reasons of a Site's ExpiryRunning condition.
 const (
-	ReasonClocksDisagree   = "ClocksDisagree"
+	// ReasonClocksDisagree: the clocks of the archivist's machine and of the NATS server differ.
+	ReasonClocksDisagree = "ClocksDisagree"
+	// ReasonMoreThanMaxShare: more of an instrument is due at once than spec.archive.retention.maxShare.
 	ReasonMoreThanMaxShare = "MoreThanMaxShare"
 )
 
@@ -45,8 +47,11 @@ const ReasonAvailable = "Available"
 
 // Reasons of a Site's Durable condition.
 const (
-	ReasonSynced            = "Synced"
-	ReasonFlushed           = "Flushed"
+	// ReasonSynced: spec.jetStream.durability says that JetStream acknowledges after fsync.
+	ReasonSynced = "Synced"
+	// ReasonFlushed: spec.jetStream.durability says that JetStream acknowledges before fsync.
+	ReasonFlushed = "Flushed"
+	// ReasonDurabilityUnknown: spec.jetStream.durability does not say what an acknowledgement means.
 	ReasonDurabilityUnknown = "DurabilityUnknown"
 )
 

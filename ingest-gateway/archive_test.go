@@ -11,8 +11,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/pack"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -78,8 +81,8 @@ func (l *lab) digestOf(t *testing.T, r wire.Record) (wire.Digest, int64) {
 	return wire.Digest(h.Sum(nil)), n
 }
 
-// stored returns what the bucket alone says of an instrument's objects, by ID,
-// those in packs included.
+// stored returns what the bucket says of an instrument's objects, by ID, those in packs
+// included, but for packs that a gateway reports as failed: the archivist removes them.
 func (l *lab) stored(t *testing.T, instrument string) map[string]wire.Notice {
 	t.Helper()
 	found := map[string]wire.Notice{}
@@ -97,9 +100,27 @@ func (l *lab) stored(t *testing.T, instrument string) map[string]wire.Notice {
 		}
 		found[n.ID] = n
 	}
+	status, err := l.js.KeyValue(t.Context(), wire.StatusBucket(l.site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := map[string]bool{}
+	err = stream.Entries(t.Context(), l.js, status, wire.FailedPacksKeys, func(e jetstream.KeyValueEntry) error {
+		report, err := wire.DecodeFailedPacks(e.Key(), e.Value())
+		for _, key := range report.Packs {
+			failed[key] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for info, err := range l.store.List(t.Context(), wire.PacksPrefix(l.site), "") {
 		if err != nil {
 			t.Fatal(err)
+		}
+		if failed[info.Key] {
+			continue
 		}
 		for n, err := range pack.Members(t.Context(), l.store, info.Key, info.Size) {
 			if err != nil {

@@ -73,7 +73,7 @@ func (l *lab) awaitHome(t *testing.T, g *gateway, s *sent) {
 			t.Errorf("a receipted object is announced %d times", announced[d])
 		}
 	}
-	// A pack that arrives after it was given up is removed again a little later.
+	// A pack that arrives after it was given up is reported a little later.
 	await(t, "the bucket and the stream hold what has receipts", func() (bool, string) {
 		stored := l.stored(t, "camera")
 		return len(stored) == len(s.objects) && len(announced) == len(s.objects),

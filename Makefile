@@ -82,6 +82,7 @@ fmt: ## Format Go code and sort imports
 
 lint: ## Check the rules of the house (.golangci.yml) and the charts
 	"$$($(PART) golangci-lint)" run $(PACKAGES)
+	./hack/words.sh
 	./hack/send-binaries.sh --vet
 	@# Without what helm says for information: that it follows the link to crds.
 	@said=$$("$$($(PART) helm)" lint --strict --quiet charts/substorm*/ 2>&1); failed=$$?; \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ingestgateway is the way in: it receives what a Site's instruments
-// send, archives it and announces it. README.md shows the rooms.
+// send, archives it and announces it. README.md shows the parts.
 package ingestgateway
 
 import (

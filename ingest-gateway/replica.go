@@ -112,15 +112,15 @@ func (g *gateway) copier() store.Copier {
 }
 
 // runReplicas begins to take copies, to have them kept, and to bring them home.
-func (g *gateway) runReplicas(alive, steady context.Context, room func(context.Context, string, func(context.Context) error)) {
+func (g *gateway) runReplicas(alive, steady context.Context, run func(context.Context, string, func(context.Context) error)) {
 	r := g.replicas
 	if r == nil {
 		return
 	}
-	room(alive, "copies", r.server.Serve)
-	room(alive, "peers", func(ctx context.Context) error { return r.peers.Follow(ctx, g.js, g.cfg.Site, g.nc.IsConnected) })
-	room(alive, "home", r.peers.Run)
-	room(steady, "copies home", func(ctx context.Context) error {
+	run(alive, "copies", r.server.Serve)
+	run(alive, "peers", func(ctx context.Context) error { return r.peers.Follow(ctx, g.js, g.cfg.Site, g.nc.IsConnected) })
+	run(alive, "home", r.peers.Run)
+	run(steady, "copies home", func(ctx context.Context) error {
 		return r.log.BringHome(ctx, replica.HomeConfig{After: g.cfg.Replica.After, Owner: r.peers.Owner, Bring: g.archive.BringCopies})
 	})
 }

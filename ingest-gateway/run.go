@@ -42,7 +42,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// gateway is one incarnation: the rooms, and what they share.
+// gateway is one incarnation: the parts of the program, and what they share.
 type gateway struct {
 	cfg         Config
 	incarnation string
@@ -107,7 +107,7 @@ func newIncarnation() string {
 	return hex.EncodeToString(b)
 }
 
-// open makes the rooms. It needs no server: all of them may be away.
+// open makes the parts. It needs no server: all of them may be away.
 func (g *gateway) open(ctx context.Context) (err error) {
 	cfg := &g.cfg
 	if g.volume, err = lockVolume(cfg.DataDir); err != nil {
@@ -253,10 +253,10 @@ func (g *gateway) run(ctx context.Context) error {
 	defer end()
 	steady, unsettle := context.WithCancel(alive)
 	defer unsettle()
-	var rooms sync.WaitGroup
+	var parts sync.WaitGroup
 	failed := make(chan error, 16)
-	room := func(ctx context.Context, name string, f func(context.Context) error) {
-		rooms.Go(func() {
+	run := func(ctx context.Context, name string, f func(context.Context) error) {
+		parts.Go(func() {
 			if err := f(ctx); err != nil && ctx.Err() == nil {
 				failed <- fmt.Errorf("%s: %w", name, err)
 			}
@@ -266,19 +266,19 @@ func (g *gateway) run(ctx context.Context) error {
 		Site: g.cfg.Site, Scope: g.cfg.scope(), File: filepath.Join(g.cfg.DataDir, "registry.json"),
 		Registry: g.registry, Logger: g.log, Apply: g.listen, Changed: func() { g.commands.Refresh(); g.reporter.soon() },
 	})
-	room(alive, "http", g.http.Serve)
-	room(alive, "ledger", func(ctx context.Context) error { return g.ledger.Run(ctx, g.js) })
-	room(alive, "report", g.reporter.run)
-	room(alive, "spool", g.archive.BringHome)
-	g.runReplicas(alive, steady, room)
-	room(alive, "names", g.names.Run)
-	room(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
-	room(alive, "certificates", g.certificates.Run)
-	room(steady, "edge", g.edge.Run)
-	room(alive, "quarantine", g.quarantine.Run)
-	room(alive, "commands", func(ctx context.Context) error { g.commands.Run(ctx, g.js); return nil })
-	room(alive, "path", g.path.Run)
-	room(steady, "health", g.seekBackends)
+	run(alive, "http", g.http.Serve)
+	run(alive, "ledger", func(ctx context.Context) error { return g.ledger.Run(ctx, g.js) })
+	run(alive, "report", g.reporter.run)
+	run(alive, "spool", g.archive.BringHome)
+	g.runReplicas(alive, steady, run)
+	run(alive, "names", g.names.Run)
+	run(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
+	run(alive, "certificates", g.certificates.Run)
+	run(steady, "edge", g.edge.Run)
+	run(alive, "quarantine", g.quarantine.Run)
+	run(alive, "commands", func(ctx context.Context) error { g.commands.Run(ctx, g.js); return nil })
+	run(alive, "path", g.path.Run)
+	run(steady, "health", g.seekBackends)
 	g.log.Info("receiving", "site", g.cfg.Site, "pool", g.cfg.Pool, "http", g.http.Address(),
 		"ports", fmt.Sprintf("%d-%d", g.cfg.FirstPort, g.cfg.LastPort), "memoryBudget", g.pool.Stats().Budget)
 
@@ -289,7 +289,7 @@ func (g *gateway) run(ctx context.Context) error {
 	}
 	g.drain(unsettle)
 	end()
-	rooms.Wait()
+	parts.Wait()
 	return errors.Join(err, g.finish())
 }
 

@@ -37,7 +37,7 @@ func crowd(t *testing.T, n, port int, from string, say func(i int) []byte) []net
 func TestCrowdOfUnknownSenders(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	const connections, visitors = 64, 300
+	const connections, clients = 64, 300
 	web, raw, edge := testenv.FreePort(t), testenv.FreePort(t), testenv.FreeEdgePort(t)
 	camera, aurora, radar := httpInstrument("camera", web), httpInstrument("aurora", web), tcpInstrument("radar", raw)
 	aurora.Ways[0].Sources = []string{"192.0.2.0/24"}
@@ -73,24 +73,24 @@ func TestCrowdOfUnknownSenders(t *testing.T) {
 	}
 	sends("alone")
 
-	kept := crowd(t, visitors, web, "127.0.0.9", func(int) []byte { return refused })
+	kept := crowd(t, clients, web, "127.0.0.9", func(int) []byte { return refused })
 	sends("beside-refused-requests")
 	for _, c := range kept { // a refusal ends its connection
 		_ = c.SetReadDeadline(within())
 		answers := bufio.NewReader(c)
 		resp, err := http.ReadResponse(answers, nil)
 		if err != nil {
-			continue // it made room before its answer
+			continue // it made space before its answer
 		}
 		if resp.StatusCode != http.StatusForbidden || !resp.Close {
 			t.Errorf("a refusal that keeps its connection: %v", resp)
 		}
 	}
-	crowd(t, visitors, web, "127.0.0.9", func(int) []byte { return silent })
+	crowd(t, clients, web, "127.0.0.9", func(int) []byte { return silent })
 	sends("beside-requests-without-an-end")
-	crowd(t, visitors, raw, "127.0.0.9", func(int) []byte { return []byte("x") })
+	crowd(t, clients, raw, "127.0.0.9", func(int) []byte { return []byte("x") })
 	sends("beside-unknown-senders-of-TCP")
-	crowd(t, visitors, edge, "127.0.0.9", func(i int) []byte {
+	crowd(t, clients, edge, "127.0.0.9", func(i int) []byte {
 		return append(header(t, 2, fmt.Sprintf("203.0.113.%d:4000", i%250+1), web), silent...)
 	})
 	sends("beside-unknown-senders-behind-the-edge")

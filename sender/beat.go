@@ -23,8 +23,8 @@ const deafFor = time.Hour
 // none, over a new one to address.
 func (p *pipes) beat(ctx context.Context, address string, write func(now time.Time) ([]byte, error), heard func(wire.HeartbeatAnswer, time.Time, time.Time)) error {
 	p.mu.Lock()
-	open := map[string]*door{}
-	for a, d := range p.doors {
+	open := map[string]*server{}
+	for a, d := range p.servers {
 		if d.mu.TryLock() { // else it is being opened
 			if d.pipe != nil && d.pipe.usable() {
 				open[a] = d
@@ -38,7 +38,7 @@ func (p *pipes) beat(ctx context.Context, address string, write func(now time.Ti
 			return err
 		}
 		p.mu.Lock()
-		open[address] = p.doors[address]
+		open[address] = p.servers[address]
 		p.mu.Unlock()
 	}
 	var failed error
@@ -50,7 +50,7 @@ func (p *pipes) beat(ctx context.Context, address string, write func(now time.Ti
 	return failed
 }
 
-func (p *pipes) beatAt(ctx context.Context, d *door, write func(now time.Time) ([]byte, error), heard func(wire.HeartbeatAnswer, time.Time, time.Time)) error {
+func (p *pipes) beatAt(ctx context.Context, d *server, write func(now time.Time) ([]byte, error), heard func(wire.HeartbeatAnswer, time.Time, time.Time)) error {
 	d.mu.Lock()
 	c, deaf := d.pipe, time.Now().Before(d.deafUntil)
 	d.mu.Unlock()

@@ -33,12 +33,12 @@ type pipes struct {
 	commanded func(line string)
 	changed   func()
 
-	mu    sync.Mutex
-	doors map[string]*door
+	mu      sync.Mutex
+	servers map[string]*server
 }
 
-// door is the way to one server.
-type door struct {
+// server is what is known of one server.
+type server struct {
 	mu   sync.Mutex // held while dialing: one connection, however many ask
 	pipe *pipe
 	// deafUntil is when heartbeats are tried again.
@@ -46,7 +46,7 @@ type door struct {
 }
 
 func newPipes(ctx context.Context, s *sender) *pipes {
-	return &pipes{sender: s, run: ctx, doors: map[string]*door{}}
+	return &pipes{sender: s, run: ctx, servers: map[string]*server{}}
 }
 
 // attempt sends an object and waits for its receipt.
@@ -94,10 +94,10 @@ func sizeOf(body io.Reader, it item) (int64, error) {
 // open returns the connection to a server, a new one where there is none.
 func (p *pipes) open(ctx context.Context, address string, within time.Duration) (*pipe, error) {
 	p.mu.Lock()
-	d := p.doors[address]
+	d := p.servers[address]
 	if d == nil {
-		d = &door{}
-		p.doors[address] = d
+		d = &server{}
+		p.servers[address] = d
 	}
 	p.mu.Unlock()
 	d.mu.Lock()
@@ -118,7 +118,7 @@ func (p *pipes) open(ctx context.Context, address string, within time.Duration) 
 
 // close ends all connections, between objects: cleanly.
 func (p *pipes) close() {
-	for _, d := range p.doors {
+	for _, d := range p.servers {
 		if d.pipe != nil {
 			d.pipe.finish()
 		}

@@ -83,7 +83,7 @@ func (k *Keeper) known(ctx context.Context, i *instrumentIndex, day wire.Day) (w
 // list finds the files of a day, and warns of what is none among them.
 func (k *Keeper) list(ctx context.Context, instrument string, day wire.Day) (manifest.Files, error) {
 	files, err := manifest.List(ctx, k.cfg.Store, k.cfg.Site, instrument, day)
-	for _, key := range files.Strangers {
+	for _, key := range files.Foreign {
 		k.cfg.Log.Warn("what is no file of a manifest lies among them and is left alone", "instrument", instrument, "day", day, "object", key)
 	}
 	return files, err

@@ -94,9 +94,9 @@ type Collector struct {
 	stopped map[string]wire.StoppedExpiry
 	// reported is what was last reported of clock and stopped.
 	reported []byte
-	// strangers are the keys that were told of: of changes that cannot be read, and of
+	// foreign are the keys that were told of: of changes that cannot be read, and of
 	// bytes that are not those to be removed.
-	strangers map[string]bool
+	foreign map[string]bool
 }
 
 // New returns a collector; Run works.
@@ -115,7 +115,7 @@ func New(cfg Config) *Collector {
 	if cfg.Agree == nil {
 		cfg.Agree = stream.ServerAgrees(cfg.JetStream, wire.CursorBucket(cfg.Site))
 	}
-	return &Collector{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, strangers: map[string]bool{}, stopped: map[string]wire.StoppedExpiry{}}
+	return &Collector{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, foreign: map[string]bool{}, stopped: map[string]wire.StoppedExpiry{}}
 }
 
 // Run removes what is to be removed, until ctx ends. What the store does not do waits,

@@ -293,7 +293,7 @@ func (r *Collector) listed(ctx context.Context, b *batch) (begun bool, left int,
 	if err != nil {
 		return false, 0, err
 	}
-	r.strange(b, slices.Concat(changes.Strangers, changes.Unreadable))
+	r.strange(b, slices.Concat(changes.Foreign, changes.Unreadable))
 	return begun, left, nil
 }
 
@@ -305,11 +305,11 @@ func purgedBy(rec *wire.Record, by *wire.Removal) bool {
 // strange tells, once, of what lies among changes and cannot be read as such.
 func (r *Collector) strange(b *batch, keys []string) {
 	for _, key := range keys {
-		if r.strangers[key] {
+		if r.foreign[key] {
 			continue
 		}
-		r.strangers[key] = true
-		r.cfg.Metrics.strangers.Inc()
+		r.foreign[key] = true
+		r.cfg.Metrics.foreign.Inc()
 		r.cfg.Log.Error("what lies among the changes of a day cannot be read as such, and is left alone: substorm archive verify says more",
 			"instrument", b.instrument, "day", b.day, "object", key)
 	}

@@ -8,7 +8,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	waiting        *prometheus.GaugeVec
 	objects, bytes *prometheus.CounterVec
-	strangers      prometheus.Counter
+	foreign        prometheus.Counter
 	spared         prometheus.Counter
 	clock, stopped prometheus.Gauge
 }
@@ -28,7 +28,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "substorm_archive_removed_objects_total", Help: "Objects whose bytes this gateway removed for good."}, []string{"by"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_archive_removed_bytes_total", Help: "Bytes of those objects."}, []string{"by"}),
-		strangers: prometheus.NewCounter(prometheus.CounterOpts{
+		foreign: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_archive_changes_unread_total", Help: "Files among changes that could not be read as such where a day was to expire."}),
 		spared: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_archive_removal_spared_total", Help: "Objects that were kept although a removal names their key: they hold other bytes than what is to be removed."}),
@@ -44,6 +44,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, reason := range waitReasons {
 		m.waiting.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.waiting, m.objects, m.bytes, m.strangers, m.spared, m.clock, m.stopped)
+	registry.MustRegister(m.waiting, m.objects, m.bytes, m.foreign, m.spared, m.clock, m.stopped)
 	return m
 }

@@ -92,10 +92,10 @@ func (d *remover) later(ctx context.Context, err error) error {
 
 // spare tells, once, of bytes that lie where those lay that are to be removed.
 func (r *Collector) spare(instrument, key string, digest, other wire.Digest) {
-	if r.strangers[key] {
+	if r.foreign[key] {
 		return
 	}
-	r.strangers[key] = true
+	r.foreign[key] = true
 	r.cfg.Metrics.spared.Inc()
 	r.cfg.Log.Error("other bytes lie under the key of an object that is to be removed, and are kept: no manifest lists them",
 		"instrument", instrument, "object", key, "removed", digest, "kept", other)

@@ -101,7 +101,7 @@ func TestBegunIsDone(t *testing.T) {
 }
 
 // What somebody left among the changes of a day does not keep it from expiring.
-func TestStrangerAmongChanges(t *testing.T) {
+func TestForeignAmongChanges(t *testing.T) {
 	l := newLab(t)
 	l.fill()
 	l.Put(wire.ChangesPrefix(site, camera, day)+"notes.txt", []byte("hello"))
@@ -112,7 +112,7 @@ func TestStrangerAmongChanges(t *testing.T) {
 	}
 	l.want("removals", l.waiting(r), 0)
 	l.gone()
-	l.want("strangers", testutil.ToFloat64(l.metrics.strangers), 2)
+	l.want("foreign", testutil.ToFloat64(l.metrics.foreign), 2)
 }
 
 // An object that the store does not delete holds up neither the others of its day nor

@@ -200,7 +200,7 @@ func TestSweep(t *testing.T) {
 		objects = append(objects, l.putObject(camera, object{now.Add(time.Duration(i-48) * time.Hour), fmt.Sprint("forgotten ", i)}).Key)
 	}
 	objects = append(objects, l.send(camera, now, "announced").Key)
-	put(t, l, "o/thule/"+camera+"/r/2026/11/21/stranger", "not ours")
+	put(t, l, "o/thule/"+camera+"/r/2026/11/21/foreign", "not ours")
 	put(t, l, wire.StagingKey("thule", camera, "on-its-way"), "half an object")
 	cfg := l.config("a")
 	stop := l.run(cfg)

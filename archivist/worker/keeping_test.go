@@ -236,9 +236,9 @@ func TestLegalHold(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	cfg.Metrics = metrics
 	first, second := l.send(camera, now, "one"), l.send(camera, now.Add(time.Millisecond), "two")
-	strange, restored := l.send("stranger", now, "three"), l.send(camera, now.Add(2*time.Millisecond), "four")
+	strange, restored := l.send("foreign", now, "three"), l.send(camera, now.Add(2*time.Millisecond), "four")
 	stop := l.run(cfg)
-	l.await("all is listed", func() bool { return len(l.listed(camera)) == 3 && len(l.listed("stranger")) == 1 })
+	l.await("all is listed", func() bool { return len(l.listed(camera)) == 3 && len(l.listed("foreign")) == 1 })
 	l.ask(restored, wire.StateRetracted, "dark")
 	l.await("it is retracted", func() bool { return l.is(restored.ID, wire.StateRetracted) })
 	l.ask(restored, wire.StateCurrent, "it was the night")
@@ -254,7 +254,7 @@ func TestLegalHold(t *testing.T) {
 	l.await("four are refused", func() bool { return counted(t, metrics, "substorm_archive_changes_refused_total", "LegalHold") == 4 })
 	l.await("three of them are reported for those who declared the camera", func() bool { return l.refused(camera)["LegalHold"].Count == 3 })
 	want(t, "the last one's object", restored.ID, l.refused(camera)["LegalHold"].ID)
-	l.await("one is for who did not declare", func() bool { return l.refused("stranger")["LegalHold"].Asked == "Purged" })
+	l.await("one is for who did not declare", func() bool { return l.refused("foreign")["LegalHold"].Asked == "Purged" })
 	stop()
 
 	other := l.keeper("b")

@@ -87,7 +87,7 @@ func (l *lab) lose(prefix string) {
 func (l *lab) rebuild() []bucket.Difference {
 	l.t.Helper()
 	found, err := bucket.Scan(l.t.Context(), bucket.Config{Store: l.store, Site: l.site, ScratchDir: l.t.TempDir(),
-		Stranger: func(key string, err error) { l.t.Errorf("%s: %v", key, err) }})
+		Foreign: func(key string, err error) { l.t.Errorf("%s: %v", key, err) }})
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -57,11 +57,11 @@ type answer struct {
 	Parts, Versions, Roots int64 // bytes; Roots are all others
 	PartPuts               int64
 	PeakMiB                float64
-	// Of doRead: objects read and listed; Strangers are those of another day.
-	Gets, Listed, Strangers int64
-	Records                 int
-	Millis                  float64
-	Error                   string
+	// Of doRead: objects read and listed; Foreign are those of another day.
+	Gets, Listed, Foreign int64
+	Records               int
+	Millis                float64
+	Error                 string
 }
 
 // archivist is a process of its own.
@@ -183,7 +183,7 @@ func read(o order) (answer, error) {
 		a.Records++
 	}
 	a.Millis = float64(time.Since(begin)) / float64(time.Millisecond)
-	a.Gets, a.Listed, a.Strangers = store.gets.Load(), store.listed.Load(), store.strangers.Load()
+	a.Gets, a.Listed, a.Foreign = store.gets.Load(), store.listed.Load(), store.foreign.Load()
 	return a, nil
 }
 
@@ -193,7 +193,7 @@ type counted struct {
 	// within is what the keys begin with that may be read.
 	within string
 
-	parts, versions, roots, partPuts, gets, listed, strangers atomic.Int64
+	parts, versions, roots, partPuts, gets, listed, foreign atomic.Int64
 }
 
 func (c *counted) counts() (answer, error) {
@@ -227,7 +227,7 @@ func (c *counted) put(key string, size int64) {
 func (c *counted) Get(ctx context.Context, key string, r objectstore.Range) (io.ReadCloser, objectstore.Info, error) {
 	c.gets.Add(1)
 	if !strings.HasPrefix(key, c.within) {
-		c.strangers.Add(1)
+		c.foreign.Add(1)
 	}
 	return c.Store.Get(ctx, key, r)
 }
@@ -243,7 +243,7 @@ func (c *counted) List(ctx context.Context, prefix, startAfter string) iter.Seq2
 		for info, err := range c.Store.List(ctx, prefix, startAfter) {
 			c.listed.Add(1)
 			if !strings.HasPrefix(cmp.Or(info.Key, c.within), c.within) {
-				c.strangers.Add(1)
+				c.foreign.Add(1)
 			}
 			if !yield(info, err) {
 				return

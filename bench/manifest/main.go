@@ -168,8 +168,8 @@ func (b *bench) tell(early, opened, closed, read answer) {
 	r.Add("at its end", "resident", "MiB", opened.PeakMiB)
 	r.Add("compacted", "resident", "MiB", closed.PeakMiB)
 	r.Note("Listing one instrument's day read %d objects, all of that day but %d, and %d keys were listed; the last record came after %.1f ms.",
-		read.Gets, read.Strangers, read.Listed, read.Millis)
+		read.Gets, read.Foreign, read.Listed, read.Millis)
 	r.Bound("written/closed-day", []float64{all / float64(closed.Versions)}, "<=", written)
 	r.Bound("memory/MiB", []float64{closed.PeakMiB}, "<=", memory)
-	r.Bound("listing/objects-of-other-days", []float64{float64(read.Strangers)}, "<=", 0)
+	r.Bound("listing/objects-of-other-days", []float64{float64(read.Foreign)}, "<=", 0)
 }

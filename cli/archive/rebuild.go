@@ -44,7 +44,7 @@ left to them (--age).
   Moved       the bytes are not where the manifest says
   Unreadable  a file of the manifest cannot be read; or one of changes: then the day
               stays as it is, see substorm archive verify
-  Stranger    no object, pack, manifest or changes that can be read as such, in a place
+  Foreign     no object, pack, manifest or changes that can be read as such, in a place
               for them: it is left alone, see substorm archive verify
   Untold      what the manifest says of the object is written down nowhere else, so
               that it would be lost with the manifest. --tell writes it down: for
@@ -97,8 +97,8 @@ type counts struct {
 func (r *rebuild) run(ctx context.Context) error {
 	c := counts{kinds: map[bucket.DifferenceKind]int{}}
 	err := r.each(ctx, func(key string, err error) error {
-		c.kinds[bucket.Stranger]++
-		return r.print(bucket.Stranger, bucket.List{Instrument: nowhere, Day: nowhere}, key, "  "+err.Error())
+		c.kinds[bucket.Foreign]++
+		return r.print(bucket.Foreign, bucket.List{Instrument: nowhere, Day: nowhere}, key, "  "+err.Error())
 	}, func(ctx context.Context, _ bucket.List, compare comparison) error {
 		return r.list(ctx, compare, &c)
 	})
@@ -190,9 +190,9 @@ func spot(r wire.Record) string {
 }
 
 func (r *rebuild) report(c counts) error {
-	_, err := fmt.Fprintf(r.notes, "%d objects of %d instrument days: %d unlisted, %d missing, %d moved, %d files unreadable, %d untold, %d strangers\n",
+	_, err := fmt.Fprintf(r.notes, "%d objects of %d instrument days: %d unlisted, %d missing, %d moved, %d files unreadable, %d untold, %d foreign\n",
 		c.objects, c.lists, c.kinds[bucket.Unlisted], c.kinds[bucket.Missing], c.kinds[bucket.Moved], c.kinds[bucket.Unreadable],
-		c.kinds[bucket.Untold], c.kinds[bucket.Stranger])
+		c.kinds[bucket.Untold], c.kinds[bucket.Foreign])
 	switch {
 	case err != nil:
 	case r.dry:

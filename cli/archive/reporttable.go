@@ -104,7 +104,7 @@ func (r *Report) print(w io.Writer) error {
 	for i := range r.Instruments {
 		in := &r.Instruments[i]
 		if in.Instrument == wire.UnknownInstrument {
-			continue // strangers are in the ledger
+			continue // unknown senders are in the ledger
 		}
 		coverage, expected := "-", "-"
 		if in.Coverage != nil {

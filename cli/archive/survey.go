@@ -51,10 +51,10 @@ func (s *survey) open(cmd *cobra.Command, b *backend.Backend, store objectstore.
 type comparison func(context.Context) (*bucket.Plan, error)
 
 // each scans the bucket, and has every list of the selection looked at, in order. Of what
-// lies under keys of ours and cannot be read as ours stranger hears, one at a time, before
+// lies under keys of ours and cannot be read as ours is told to foreign, one at a time, before
 // that.
-func (s *survey) each(ctx context.Context, stranger func(key string, err error) error, look func(context.Context, bucket.List, comparison) error) error {
-	found, err := s.scan(ctx, stranger)
+func (s *survey) each(ctx context.Context, foreign func(key string, err error) error, look func(context.Context, bucket.List, comparison) error) error {
+	found, err := s.scan(ctx, foreign)
 	if err != nil {
 		return err
 	}
@@ -88,9 +88,9 @@ func (s *survey) compare(ctx context.Context, found *bucket.Found, of bucket.Lis
 	return p, err
 }
 
-// scan reads what the bucket says by itself. Stranger's error is returned once all is
+// scan reads what the bucket says by itself. An error of foreign is returned once all is
 // read.
-func (s *survey) scan(ctx context.Context, stranger func(key string, err error) error) (*bucket.Found, error) {
+func (s *survey) scan(ctx context.Context, foreign func(key string, err error) error) (*bucket.Found, error) {
 	within, err := s.days()
 	if err != nil {
 		return nil, err
@@ -99,11 +99,11 @@ func (s *survey) scan(ctx context.Context, stranger func(key string, err error) 
 	var failed error
 	said := time.Now()
 	found, err := bucket.Scan(ctx, bucket.Config{Store: s.store, Site: s.site, Instrument: s.holdsInstrument, Day: within.hold, ScratchDir: s.scratch,
-		Stranger: func(key string, err error) {
+		Foreign: func(key string, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if failed == nil {
-				failed = stranger(key, err)
+				failed = foreign(key, err)
 			}
 		},
 		Progress: func(objects, packs int64) {

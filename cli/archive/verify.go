@@ -44,7 +44,7 @@ digest, and compares the manifests with what the bucket holds. Each finding is a
               copy. Where there is none write down what the manifest says (substorm archive
               rebuild --tell), and then take the file away: until then no rebuild lists
               anything of its day
-  Stranger    what lies under a key of the archive and is no object, pack, manifest or
+  Foreign     what lies under a key of the archive and is no object, pack, manifest or
               changes that can be read as such: nobody sees it, nothing is done about it
 
 It fails where there is any. With --quick no bytes are read: what is damaged is not found.`,
@@ -111,7 +111,7 @@ type verify struct {
 func (v *verify) run(ctx context.Context) error {
 	v.said = time.Now()
 	err := v.each(ctx, func(key string, err error) error {
-		return v.find(bucket.Stranger, bucket.List{Instrument: nowhere, Day: nowhere}, key, "  "+err.Error())
+		return v.find(bucket.Foreign, bucket.List{Instrument: nowhere, Day: nowhere}, key, "  "+err.Error())
 	}, v.list)
 	if err != nil {
 		return err

@@ -53,9 +53,9 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyStrangers: what cannot be read as ours is found, not passed over; a file that
+// TestVerifyForeign: what cannot be read as ours is found, not passed over; a file that
 // is none of a manifest hides nothing from readers, and rebuild makes no version for it.
-func TestVerifyStrangers(t *testing.T) {
+func TestVerifyForeign(t *testing.T) {
 	f := newFixture(t, testenv.MinIOOptions{})
 	flags := append([]string{"--scratch-dir", t.TempDir(), "--age", "0s"}, f.flags(t)...)
 	day := wire.ManifestPrefix(site, "allsky-1", "2026-11-21")
@@ -82,18 +82,18 @@ func TestVerifyStrangers(t *testing.T) {
 				t.Errorf("%s is not named in %q", key, out)
 			}
 		}
-		if strings.Count(out, "Stranger ") != 5 {
+		if strings.Count(out, "Foreign ") != 5 {
 			t.Errorf("found %q", out)
 		}
 	}
 	out, _, err := run(t, append([]string{"verify"}, flags...)...)
-	if err == nil || !strings.Contains(err.Error(), "not whole: 5 Stranger") {
+	if err == nil || !strings.Contains(err.Error(), "not whole: 5 Foreign") {
 		t.Errorf("verify: %v", err)
 	}
 	names(out)
 	for range 2 {
 		out, notes := must(t, append([]string{"rebuild"}, flags...)...)
-		if !strings.Contains(notes, "5 strangers") || !strings.Contains(notes, "0 days were made anew") {
+		if !strings.Contains(notes, "5 foreign") || !strings.Contains(notes, "0 days were made anew") {
 			t.Errorf("rebuild: %q", notes)
 		}
 		names(out)

@@ -132,7 +132,7 @@ func (d *demo) archivedDatagrams(ctx context.Context) (uint64, error) {
 }
 
 // waitFigures waits until the Instruments' statuses show the ledger's figures: the operator writes them once a minute.
-// The ledger also has rows of strangers and of Instruments that were deleted.
+// The ledger also has rows of unknown senders and of Instruments that were deleted.
 func (d *demo) waitFigures(ctx context.Context) error {
 	ledgers, err := d.ledger(ctx, "--day", "today")
 	if err != nil {

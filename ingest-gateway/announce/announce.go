@@ -78,7 +78,7 @@ type Telemetry struct {
 	Datagrams, DatagramBytes int
 }
 
-// Telemetry queues a message. It waits for room in the queue until ctx ends; an error means that nothing was queued and
+// Telemetry queues a message. It waits for space in the queue until ctx ends; an error means that nothing was queued and
 // settled will not be called. Otherwise settled is called exactly once with the outcome, from another goroutine that it
 // must not hold up: nil when the message is in the stream, or an error of stream. After
 // stream.ErrFull the same message may be given again.

@@ -97,7 +97,7 @@ func (q *Quarantine) Datagram(d wire.Datagram) wire.Cause {
 	g.last, g.datagrams, g.reserved = d.ReceivedAt.UTC(), g.datagrams+1, g.reserved+size
 	if g.out.Len() >= segmentSize {
 		delete(p.open, who)
-		p.full <- g // has room: all together are at most maxSegments
+		p.full <- g // has space: all together are at most maxSegments
 	}
 	return ""
 }
@@ -161,7 +161,7 @@ func (q *Quarantine) store(ctx context.Context, g *gathering) error {
 	return nil
 }
 
-// close ends a segment and takes room for the whole of it. It is false where the
+// close ends a segment and takes space for the whole of it. It is false where the
 // segment is lost.
 func (q *Quarantine) close(g *gathering) bool {
 	if g.closed {

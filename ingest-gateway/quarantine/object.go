@@ -78,7 +78,7 @@ func (q *Quarantine) put(ctx context.Context, what wire.Quarantined, body io.Rea
 	return nil
 }
 
-// intake takes an object's bytes into scratch as long as there is room.
+// intake takes an object's bytes into scratch as long as there is space.
 type intake struct {
 	q        *Quarantine
 	to       io.Writer

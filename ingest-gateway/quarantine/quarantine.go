@@ -23,7 +23,7 @@ import (
 
 const (
 	// lookInterval is how often the quarantine is looked at: what is too old is
-	// removed, and what was adopted gives room.
+	// removed, and what was adopted gives space.
 	lookInterval = 30 * time.Second
 	// storeTimeout bounds one write: unknown senders are not waited for.
 	storeTimeout = 30 * time.Second
@@ -149,7 +149,7 @@ func (q *Quarantine) look(ctx context.Context) error {
 	return nil
 }
 
-// reserve takes room for n bytes.
+// reserve takes space for n bytes.
 func (q *Quarantine) reserve(n int64) wire.Cause {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -34,9 +34,9 @@ type Config struct {
 	Day        func(wire.Day) bool
 	// ScratchDir holds what was found, uncompressed: about 1 KB an object.
 	ScratchDir string
-	// Stranger hears of what lies under keys of ours and cannot be read as ours. It
+	// Foreign hears of what lies under keys of ours and cannot be read as ours. It
 	// may be called by several goroutines at once.
-	Stranger func(key string, err error)
+	Foreign func(key string, err error)
 	// Progress hears now and then how many keys were looked at. Optional.
 	Progress func(objects, packs int64)
 }
@@ -258,8 +258,8 @@ func (s *scan) strange(key string, err error) error {
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return err
 	}
-	if s.Stranger != nil {
-		s.Stranger(key, err)
+	if s.Foreign != nil {
+		s.Foreign(key, err)
 	}
 	return nil
 }

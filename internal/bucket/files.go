@@ -17,7 +17,7 @@ import (
 // files are those of a day's manifest, also where some cannot be read.
 type files struct {
 	readable, unreadable  []string
-	strangers             []string // no files of a manifest
+	foreign               []string // no files of a manifest
 	parts                 []string // all that a new version replaces
 	nextPart, nextVersion int
 }
@@ -61,7 +61,7 @@ func (f *files) list(ctx context.Context, store objectstore.Store, site string, 
 		name, err := wire.ParseManifestKey(info.Key)
 		switch {
 		case err != nil:
-			f.strangers = append(f.strangers, info.Key)
+			f.foreign = append(f.foreign, info.Key)
 		case name.Compacted:
 			versions = append(versions, name)
 			f.nextVersion = max(f.nextVersion, name.Number+1)

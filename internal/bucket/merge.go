@@ -30,8 +30,8 @@ type Merged struct {
 	List
 	// LastPart is the greatest part of the manifest that changes are of.
 	LastPart int
-	// Strangers and Unreadable are keys among the changes, see manifest.Changes.
-	Strangers, Unreadable []string
+	// Foreign and Unreadable are keys among the changes, see manifest.Changes.
+	Foreign, Unreadable []string
 
 	file       *os.File
 	best       map[manifest.IDHash]place
@@ -62,7 +62,7 @@ func (f *Found) Merge(ctx context.Context, of List, before time.Time) (*Merged, 
 	if err != nil {
 		return nil, err
 	}
-	m := &Merged{List: of, LastPart: changes.LastPart, Strangers: changes.Strangers, Unreadable: changes.Unreadable, best: map[manifest.IDHash]place{}, spots: map[manifest.IDHash]struct{}{},
+	m := &Merged{List: of, LastPart: changes.LastPart, Foreign: changes.Foreign, Unreadable: changes.Unreadable, best: map[manifest.IDHash]place{}, spots: map[manifest.IDHash]struct{}{},
 		changes: changes.Records, superseded: f.superseded[of.Instrument], inPlace: map[string]bool{}}
 	if m.file, err = f.open(of); err != nil {
 		return nil, err

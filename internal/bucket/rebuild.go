@@ -31,14 +31,14 @@ type DifferenceKind string
 // Missing: nothing in the bucket bears out what is listed. Moved: the bytes are
 // elsewhere than listed. Untold: state, path or other words of the manifest are
 // written down nowhere else. Unreadable: a file of the manifest, or of changes, cannot
-// be read. Stranger: what lies under a key of ours and is none of ours; readers pass it over.
+// be read. Foreign: what lies under a key of ours and is none of ours; readers pass it over.
 const (
 	Unlisted   DifferenceKind = "Unlisted"
 	Missing    DifferenceKind = "Missing"
 	Moved      DifferenceKind = "Moved"
 	Untold     DifferenceKind = "Untold"
 	Unreadable DifferenceKind = "Unreadable"
-	Stranger   DifferenceKind = "Stranger"
+	Foreign    DifferenceKind = "Foreign"
 )
 
 // Plan is what is known of a list's manifest and bucket together.
@@ -69,8 +69,8 @@ func Compare(ctx context.Context, store objectstore.Store, site string, m *Merge
 	for _, key := range slices.Concat(p.files.unreadable, m.Unreadable) {
 		p.differ(Unreadable, wire.Record{ID: key}, nil)
 	}
-	for _, key := range slices.Concat(p.files.strangers, m.Strangers) {
-		p.differ(Stranger, wire.Record{ID: key}, nil)
+	for _, key := range slices.Concat(p.files.foreign, m.Foreign) {
+		p.differ(Foreign, wire.Record{ID: key}, nil)
 	}
 	for r, err := range p.files.records(ctx, store) {
 		if err == nil {

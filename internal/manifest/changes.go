@@ -56,9 +56,9 @@ type Changes struct {
 	Records map[string]wire.Record
 	// LastPart is the greatest number of a part that changes are of.
 	LastPart int
-	// Strangers are the keys under the day that are none of changes, and Unreadable those
+	// Foreign are the keys under the day that are none of changes, and Unreadable those
 	// of changes that cannot be read: nobody knows what they took back.
-	Strangers, Unreadable []string
+	Foreign, Unreadable []string
 }
 
 // ReadChanges reads the changes of an instrument and day, as far as they can be read.
@@ -93,7 +93,7 @@ func WalkChanges(ctx context.Context, store objectstore.Store, site, instrument 
 		}
 		name, err := wire.ParseChangesKey(info.Key)
 		if err != nil { // what somebody left there must not stop the day
-			c.Strangers = append(c.Strangers, info.Key)
+			c.Foreign = append(c.Foreign, info.Key)
 			continue
 		}
 		files = append(files, file{info.Key, name.Part, info.ModifiedAt})

@@ -324,20 +324,20 @@ func TestReadChanges(t *testing.T) {
 	}
 
 	// What is none of changes, or cannot be read, is told and hides nothing else.
-	stranger := wire.ChangesPrefix(site, instrument, day) + "stranger"
+	foreign := wire.ChangesPrefix(site, instrument, day) + "foreign"
 	damaged := wire.ChangesKey(site, instrument, day, 12, wire.Digest{1})
 	others := wire.ChangesKey(site, instrument, day, 3, wire.Digest{2})
-	putBytes(t, store, stranger, []byte("x"))
+	putBytes(t, store, foreign, []byte("x"))
 	putBytes(t, store, damaged, []byte("x"))
 	put(t, store, others, wire.ManifestHeader{Site: site, Instrument: instrument, Day: "2026-11-22"}, in(wire.StateRetracted, "a", "of another day"))
 	if got, err = manifest.ReadChanges(t.Context(), store, site, instrument, day); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Records) != 4 || got.Records["a"].Reason != "restored" || got.LastPart != 12 {
-		t.Errorf("with strangers: %+v", got)
+		t.Errorf("with foreign keys: %+v", got)
 	}
-	if diff := cmp.Diff([][]string{{stranger}, {others, damaged}}, [][]string{got.Strangers, got.Unreadable}); diff != "" {
-		t.Errorf("strangers and unreadable ones (-want +got):\n%s", diff)
+	if diff := cmp.Diff([][]string{{foreign}, {others, damaged}}, [][]string{got.Foreign, got.Unreadable}); diff != "" {
+		t.Errorf("foreign and unreadable keys (-want +got):\n%s", diff)
 	}
 	putBytes(t, store, wire.ChangesKey(site, instrument, day, 13, wire.Digest{3}), compress(t, `{"format":2,"entries":"many"}`+"\n"))
 	if _, err := manifest.ReadChanges(t.Context(), store, site, instrument, day); !errors.Is(err, wire.ErrNewerFormat) {

@@ -39,9 +39,9 @@ type Files struct {
 	// is when it was stored, by the store's clock; zero where there is none.
 	Replaced    []string
 	CompactedAt time.Time
-	// Strangers are the keys under the day that are no files of a manifest. Nobody
+	// Foreign are the keys under the day that are no files of a manifest. Nobody
 	// reads them.
-	Strangers []string
+	Foreign []string
 }
 
 // partsOfVersion are more parts than a day gets between two versions, and maxVersion is the
@@ -64,7 +64,7 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 		}
 		name, err := wire.ParseManifestKey(info.Key)
 		if err != nil { // what somebody left there must not hide the day
-			files.Strangers = append(files.Strangers, info.Key)
+			files.Foreign = append(files.Foreign, info.Key)
 			continue
 		}
 		if name.Compacted {

@@ -183,12 +183,12 @@ func TestLargeDay(t *testing.T) {
 	}
 }
 
-// TestStrangers: what somebody left among a day's files hides nothing, and is known.
-func TestStrangers(t *testing.T) {
+// TestForeign: what somebody left among a day's files hides nothing, and is known.
+func TestForeign(t *testing.T) {
 	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
 	put(t, store, part(1), wire.ManifestHeader{}, record("a"))
-	strangers := []string{part(1) + ".bak", wire.ManifestPrefix(site, instrument, day) + "old/" + path.Base(part(2))}
-	for _, key := range strangers {
+	foreign := []string{part(1) + ".bak", wire.ManifestPrefix(site, instrument, day) + "old/" + path.Base(part(2))}
+	for _, key := range foreign {
 		putBytes(t, store, key, []byte("hello"))
 	}
 	if diff := cmp.Diff([]string{"a"}, names(t, manifest.Day(t.Context(), store, site, instrument, day))); diff != "" {
@@ -198,9 +198,9 @@ func TestStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(strangers)
-	slices.Sort(files.Strangers)
-	if diff := cmp.Diff(manifest.Files{InEffect: []string{part(1)}, NextPart: 2, NextVersion: 1, Strangers: strangers}, files); diff != "" {
+	slices.Sort(foreign)
+	slices.Sort(files.Foreign)
+	if diff := cmp.Diff(manifest.Files{InEffect: []string{part(1)}, NextPart: 2, NextVersion: 1, Foreign: foreign}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }

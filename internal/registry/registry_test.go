@@ -206,7 +206,7 @@ func TestSelect(t *testing.T) {
 	now := time.Now()
 	for instrument, want := range map[string]access.Verdict{"mag-2": access.NeedsReader, "cam-1": access.NeedsReader, "mag-1": access.Hidden} {
 		if got := s.Decide(f, access.Reader{}, instrument, now, now); got != want {
-			t.Errorf("%s for a stranger: %d, want %d", instrument, got, want)
+			t.Errorf("%s for an anonymous reader: %d, want %d", instrument, got, want)
 		}
 	}
 	if got := s.Decide(f, access.SiteReader("c"), "cam-1", now, now); got != access.Granted {

@@ -145,8 +145,8 @@ func TestReflector(t *testing.T) {
 	if reply := ask(two, 7, 0); reply.Sequence != 0 {
 		t.Errorf("another session is counted with the first: %+v", reply)
 	}
-	stranger := dial("127.0.0.9", "127.0.0.1")
-	if _, err := stranger.Write(Request{Error: unknownError}.Append(nil)); err != nil {
+	unknown := dial("127.0.0.9", "127.0.0.1")
+	if _, err := unknown.Write(Request{Error: unknownError}.Append(nil)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := two.Write([]byte("nonsense")); err != nil {
@@ -162,9 +162,9 @@ func TestReflector(t *testing.T) {
 	if reply := ask(one, 200, 0); reply.Sequence != 3 {
 		t.Errorf("one session's limit is another's: %+v", reply)
 	}
-	_ = stranger.SetReadDeadline(time.Now())
-	if n, err := stranger.Read(make([]byte, Size)); err == nil {
-		t.Errorf("a stranger gets %d bytes", n)
+	_ = unknown.SetReadDeadline(time.Now())
+	if n, err := unknown.Read(make([]byte, Size)); err == nil {
+		t.Errorf("an unknown sender gets %d bytes", n)
 	}
 }
 

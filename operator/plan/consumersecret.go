@@ -18,7 +18,7 @@ import (
 
 // Keys of a FeedConsumer's Secret, beside KeyUserCreds and KeyCA.
 const (
-	// KeyToken is what it shows at the door, KeyURL where that is.
+	// KeyToken is what it shows to connect, KeyURL where to.
 	KeyToken = "token"
 	KeyURL   = "url"
 	// KeyNATSURL has the servers, with commas between them; KeyStreams the streams

@@ -216,7 +216,7 @@ func (q *Queue) find() error {
 		if err != nil {
 			return err
 		}
-		var strangers []string
+		var foreign []string
 		for _, f := range files {
 			e, ok := ParseFile(f.Name())
 			if ok {
@@ -226,7 +226,7 @@ func (q *Queue) find() error {
 				continue
 			}
 			if !ok {
-				strangers = append(strangers, f.Name())
+				foreign = append(foreign, f.Name())
 				continue
 			}
 			info, err := f.Info()
@@ -236,7 +236,7 @@ func (q *Queue) find() error {
 			e.Size = info.Size()
 			q.owe(e)
 		}
-		for _, name := range strangers {
+		for _, name := range foreign {
 			if err := q.adopt(name); err != nil {
 				return err
 			}

@@ -6,7 +6,7 @@
 
 {{- define "quickstart.natsConfig" -}}
 {{- if ge (include "quickstart.mebibytes" .Values.nats.maxFileStore | int64) (include "quickstart.mebibytes" .Values.nats.storage.size | int64) }}
-{{- fail (printf "nats.maxFileStore %s leaves no room on a volume of nats.storage.size %s: give the volume at least a tenth more" .Values.nats.maxFileStore .Values.nats.storage.size) }}
+{{- fail (printf "nats.maxFileStore %s leaves no space on a volume of nats.storage.size %s: give the volume at least a tenth more" .Values.nats.maxFileStore .Values.nats.storage.size) }}
 {{- end -}}
 server_name: $POD_NAME
 listen: "0.0.0.0:4222"

@@ -26,9 +26,9 @@ const (
 	maxAge = 50 * time.Millisecond
 )
 
-// ErrNoRoom says that there is no memory for another copy of an object: it is to
+// ErrNoSpace says that there is no memory for another copy of an object: it is to
 // be stored by itself.
-var ErrNoRoom = errors.New("no memory for a pack")
+var ErrNoSpace = errors.New("no memory for a pack")
 
 // errLeft: nobody waits for the pack any more.
 var errLeft = errors.New("all members were given up")
@@ -102,7 +102,7 @@ type Member struct {
 }
 
 // Add copies an object of n.Size bytes into the pack that is being filled. Its
-// caller waits for what becomes of it, and then releases it. Errors: ErrNoRoom,
+// caller waits for what becomes of it, and then releases it. Errors: ErrNoSpace,
 // and those of body.
 func (p *Packer) Add(n wire.Notice, body io.Reader) (*Member, error) {
 	n.ID, n.Key, n.Offset, n.Length = "", "", 0, 0
@@ -113,9 +113,9 @@ func (p *Packer) Add(n wire.Notice, body io.Reader) (*Member, error) {
 	need := int64(len(head)) + n.Size + int64(len(pack.Padding(n.Size)))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := p.room(n.ReceivedAt, need)
+	b := p.space(n.ReceivedAt, need)
 	if b == nil {
-		return nil, ErrNoRoom
+		return nil, ErrNoSpace
 	}
 	if err := b.write(head, body, n.Size); err != nil {
 		p.spoiled(b)
@@ -130,8 +130,8 @@ func (p *Packer) Add(n wire.Notice, body io.Reader) (*Member, error) {
 	return &Member{Notice: n, packer: p, batch: b}, nil
 }
 
-// room returns the pack that has room for so many more bytes, or nil.
-func (p *Packer) room(receivedAt time.Time, need int64) *batch {
+// space returns the pack that has space for so many more bytes, or nil.
+func (p *Packer) space(receivedAt time.Time, need int64) *batch {
 	if b := p.filling; b != nil {
 		fits := b.day == wire.DayOf(receivedAt) && b.buffer.Size()+need+pack.Trailer <= pack.MaxSize
 		if fits && b.buffer.Reserve(need+pack.Trailer) {
@@ -191,7 +191,7 @@ func (p *Packer) close() {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
-	_, _ = b.buffer.Write(make([]byte, pack.Trailer)) // for which there is room
+	_, _ = b.buffer.Write(make([]byte, pack.Trailer)) // for which there is space
 	p.filling, p.due = nil, false
 	p.closed = append(p.closed, b)
 }

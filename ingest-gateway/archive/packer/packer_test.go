@@ -214,7 +214,7 @@ func TestFullPack(t *testing.T) {
 }
 
 // Where there is no memory for a copy, an object is told so at once.
-func TestNoRoom(t *testing.T) {
+func TestNoSpace(t *testing.T) {
 	b := newBench(t, 400<<10, 1)
 	body := strings.Repeat("x", 60<<10)
 	first := b.add(t, body, sampleTime)
@@ -222,7 +222,7 @@ func TestNoRoom(t *testing.T) {
 	var more []*Member
 	for {
 		m, err := b.Add(notice("sonde", body, sampleTime), strings.NewReader(body))
-		if errors.Is(err, ErrNoRoom) {
+		if errors.Is(err, ErrNoSpace) {
 			break
 		}
 		if err != nil || len(more) > 8 {
@@ -242,8 +242,8 @@ func TestReserve(t *testing.T) {
 	if _, err := held.Space(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Add(notice("sonde", "one", sampleTime), strings.NewReader("one")); !errors.Is(err, ErrNoRoom) {
-		t.Fatalf("without a reserve: %v, want ErrNoRoom", err)
+	if _, err := b.Add(notice("sonde", "one", sampleTime), strings.NewReader("one")); !errors.Is(err, ErrNoSpace) {
+		t.Fatalf("without a reserve: %v, want ErrNoSpace", err)
 	}
 	var err error
 	if b.cfg.Reserve, err = memory.NewPool(memory.Config{Budget: memory.FirstSlab}); err != nil {
@@ -317,7 +317,7 @@ func TestManyAtOnce(t *testing.T) {
 			for i := range 50 {
 				body := bytes.Repeat([]byte{byte(w), byte(i)}, 1+w*i)
 				m, err := b.Add(notice("sonde", string(body), sampleTime), bytes.NewReader(body))
-				if errors.Is(err, ErrNoRoom) {
+				if errors.Is(err, ErrNoSpace) {
 					continue
 				}
 				if err != nil || m.Wait(t.Context()) != nil {

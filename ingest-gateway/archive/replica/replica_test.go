@@ -217,7 +217,7 @@ func TestCopiesRefused(t *testing.T) {
 }
 
 // Only the pool's own gateways are let in.
-func TestStrangers(t *testing.T) {
+func TestForeign(t *testing.T) {
 	ca := testenv.NewCA(t)
 	certificates := ca.Dir(t, "north", wire.GatewayName("north"))
 	k := startKeeper(t, t.TempDir(), certificates, 1<<30)
@@ -248,7 +248,7 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	if files, err := os.ReadDir(k.dir); err != nil || len(files) != 0 {
-		t.Errorf("strangers left %v, %v", files, err)
+		t.Errorf("foreign left %v, %v", files, err)
 	}
 	if n := k.kept(); n != 0 {
 		t.Errorf("%d copies are kept", n)

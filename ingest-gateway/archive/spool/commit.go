@@ -95,7 +95,7 @@ func (s *Spool) submit(r *request) error {
 	r.settled = make(chan struct{})
 	r.record = record{kind: r.kind, meta: r.meta, body: r.size}
 	s.mu.Lock()
-	// What is done may be said in a full spool: it makes room.
+	// What is done may be said in a full spool: it makes space.
 	switch {
 	case s.closed:
 		s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *Spool) commit(out *output, batch []*request) {
 			s.used -= r.record.size()
 		}
 		if r.err != nil && r.kind == kindDone {
-			// It is at home all the same, and its room is needed. After a restart
+			// It is at home all the same, and its space is needed. After a restart
 			// it would be found at home once more.
 			s.cfg.Logger.Warn("the spool cannot note what is finished", "error", r.err)
 			r.err = nil
@@ -249,10 +249,10 @@ func (r *request) writeTo(out *output, m marker) error {
 	}
 	crc := uint32(0)
 	for left := r.size; left > 0; {
-		if err := out.makeRoom(); err != nil {
+		if err := out.makeSpace(); err != nil {
 			return err
 		}
-		n, err := r.body.Read(out.room(left))
+		n, err := r.body.Read(out.space(left))
 		crc = crc32.Update(crc, castagnoli, out.advance(n))
 		left -= int64(n)
 		if err != nil && left > 0 {

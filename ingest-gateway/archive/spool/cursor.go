@@ -29,7 +29,7 @@ func (c *cursor) move(g *segment) error {
 }
 
 // letGo closes the cursor's segment where that was removed: an open file takes
-// its room on the volume all the same.
+// its space on the volume all the same.
 func (s *Spool) letGo() {
 	s.reading.Lock()
 	defer s.reading.Unlock()

@@ -291,7 +291,7 @@ func TestQuarantineOnAFullVolume(t *testing.T) {
 	}
 	kept := quarantined(t, dir)
 	if len(kept) != 1 || len(files(t, dir)) != 0 {
-		t.Fatalf("with room again, quarantine holds %v, and the spool %v", kept, files(t, dir))
+		t.Fatalf("with space again, quarantine holds %v, and the spool %v", kept, files(t, dir))
 	}
 	if b, err := os.ReadFile(kept[0]); err != nil || !bytes.Contains(was, b) || !bytes.Contains(b, data) {
 		t.Errorf("quarantine holds %d bytes, %v", len(b), err)

@@ -224,7 +224,7 @@ func (r *Reader) Close() error {
 }
 
 // Quarantine copies the entry's bytes to where somebody may look at them, logs
-// it, and finishes the entry. Where there is no room for the copy the
+// it, and finishes the entry. Where there is no space for the copy the
 // entry stays in the log, and is tried again when the spool is opened anew.
 func (e *Entry) Quarantine(why error) error {
 	runs, err := e.runs()

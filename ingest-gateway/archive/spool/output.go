@@ -20,7 +20,7 @@ func (o *output) end() int64 { return o.at + int64(len(o.buf)) }
 
 func (o *output) write(p []byte) error {
 	for len(p) > 0 {
-		if err := o.makeRoom(); err != nil {
+		if err := o.makeSpace(); err != nil {
 			return err
 		}
 		n := copy(o.buf[len(o.buf):cap(o.buf)], p)
@@ -30,20 +30,20 @@ func (o *output) write(p []byte) error {
 	return nil
 }
 
-func (o *output) makeRoom() error {
+func (o *output) makeSpace() error {
 	if len(o.buf) < cap(o.buf) {
 		return nil
 	}
 	return o.flush()
 }
 
-// room is a place for up to so many of the next bytes.
-func (o *output) room(limit int64) []byte {
-	room := o.buf[len(o.buf):cap(o.buf)]
-	return room[:min(int64(len(room)), limit)]
+// space is a place for up to so many of the next bytes.
+func (o *output) space(limit int64) []byte {
+	space := o.buf[len(o.buf):cap(o.buf)]
+	return space[:min(int64(len(space)), limit)]
 }
 
-// advance says that n bytes were written to room, and returns them.
+// advance says that n bytes were written to space, and returns them.
 func (o *output) advance(n int) []byte {
 	from := len(o.buf)
 	o.buf = o.buf[:from+n]

@@ -87,7 +87,7 @@ func waitingAfterCut(t *testing.T, dir string, unsafe bool) map[uint64]bool {
 }
 
 // The volume is full though the spool is not: nothing more is taken, nothing
-// that was taken is lost, and what goes home makes room.
+// that was taken is lost, and what goes home makes space.
 func TestVolumeFull(t *testing.T) {
 	cfg := Config{Dir: filepath.Join(smallVolume(t), "spool"), Size: 1 << 30, SegmentSize: 1 << 20}
 	s := open(t, cfg)

@@ -92,7 +92,7 @@ func (s *Spool) quarantineGap(g *segment, f *os.File, from, to int64) {
 		s.mu.Lock()
 		g.only = true
 		s.mu.Unlock()
-		s.cfg.Logger.Error("corrupt bytes of the spool cannot be copied into quarantine: the segment's file is the only copy, and stays. Make room on the volume, and restart the pod", "file", g.path,
+		s.cfg.Logger.Error("corrupt bytes of the spool cannot be copied into quarantine: the segment's file is the only copy, and stays. Make space on the volume, and restart the pod", "file", g.path,
 			"offset", from, "bytes", to-from, "error", err)
 	}
 }

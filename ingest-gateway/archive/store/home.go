@@ -14,7 +14,7 @@ import (
 
 const (
 	// homeward is how many objects go home from the spool by themselves at a time:
-	// half of what the store gets, so that a backlog leaves room for what comes in.
+	// half of what the store gets, so that a backlog leaves space for what comes in.
 	homeward = DefaultConcurrency / 2
 	// homePause is between tries that failed, once a try has been patient itself.
 	homePause = time.Second

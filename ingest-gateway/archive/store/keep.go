@@ -85,7 +85,7 @@ func (o *Object) keep(ctx context.Context, n wire.Notice) (_ wire.Notice, what o
 	d := decide(f)
 	if d.place == inPack {
 		packed, what, err := o.pack(ctx, n, d)
-		if !errors.Is(err, packer.ErrNoRoom) {
+		if !errors.Is(err, packer.ErrNoSpace) {
 			return packed, what, err
 		}
 		f.packBelow = 0 // there is no memory for a copy in a pack

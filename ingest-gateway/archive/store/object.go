@@ -91,8 +91,8 @@ func (o *Object) Asked() bool { return o.buffer.Asked() }
 // Yield writes what is in memory to scratch.
 func (o *Object) Yield() error { return o.buffer.Yield() }
 
-// Room returns a place for the next bytes where there is one without waiting, or nil.
-func (o *Object) Room() []byte { return o.buffer.Room() }
+// FreeSpace returns a place for the next bytes where there is one without waiting, or nil.
+func (o *Object) FreeSpace() []byte { return o.buffer.FreeSpace() }
 
 // TrySpace is Space where that takes no waiting, and says whether there is a
 // place now.

@@ -36,7 +36,7 @@ func (a *Archive) openPackers() {
 }
 
 // pack stores the object in a pack, or puts it where the decision says otherwise. Error
-// packer.ErrNoRoom: it is to be stored by itself.
+// packer.ErrNoSpace: it is to be stored by itself.
 func (o *Object) pack(ctx context.Context, n wire.Notice, d decision) (wire.Notice, outcome, error) {
 	to := o.archive.packers.patient
 	if d.otherwise != nowhere {

@@ -80,7 +80,7 @@ func (b *Buffer) Space(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return b.Room(), nil
+	return b.FreeSpace(), nil
 }
 
 // TrySpace is Space where that takes neither waiting nor scratch, and says
@@ -104,9 +104,9 @@ func (b *Buffer) TrySpace() bool {
 	return s != nil
 }
 
-// Room returns a place for the next bytes where there is one without waiting,
+// FreeSpace returns a place for the next bytes where there is one without waiting,
 // or nil.
-func (b *Buffer) Room() []byte {
+func (b *Buffer) FreeSpace() []byte {
 	if len(b.slabs) == 0 || b.fill == len(b.last()) || b.Full() {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (b *Buffer) grow(s []byte) {
 	b.pool.touch(b)
 }
 
-// more makes room when all slabs are full: with another slab, while the buffer
+// more makes space when all slabs are full: with another slab, while the buffer
 // is in memory and nobody waits for one, else by writing to scratch.
 func (b *Buffer) more(ctx context.Context) error {
 	if b.TrySpace() {
@@ -157,18 +157,18 @@ func (b *Buffer) more(ctx context.Context) error {
 // InMemory says whether all of the buffer's bytes are in memory.
 func (b *Buffer) InMemory() bool { return b.file == nil }
 
-// Reserve makes room for n more bytes by Write, where that takes neither waiting
+// Reserve makes space for n more bytes by Write, where that takes neither waiting
 // nor scratch, and says whether it did. A buffer that is filled so is not asked
 // to yield its memory: who fills it must need no more to make progress.
 func (b *Buffer) Reserve(n int64) bool {
-	room := int64(0)
+	space := int64(0)
 	if len(b.slabs) > 0 {
-		room = int64(len(b.last()) - b.fill)
+		space = int64(len(b.last()) - b.fill)
 	}
 	for _, s := range b.spare {
-		room += int64(len(s))
+		space += int64(len(s))
 	}
-	for room < n {
+	for space < n {
 		size := int64(Slab)
 		if len(b.slabs)+len(b.spare) == 0 && n <= FirstSlab {
 			size = FirstSlab
@@ -178,12 +178,12 @@ func (b *Buffer) Reserve(n int64) bool {
 			return false
 		}
 		b.spare = append(b.spare, s)
-		room += size
+		space += size
 	}
 	return true
 }
 
-// Write copies p into what Reserve made room for. Errors: io.ErrShortBuffer.
+// Write copies p into what Reserve made space for. Errors: io.ErrShortBuffer.
 func (b *Buffer) Write(p []byte) (n int, err error) {
 	for {
 		if len(b.slabs) > 0 {
@@ -201,7 +201,7 @@ func (b *Buffer) Write(p []byte) (n int, err error) {
 }
 
 // ReadFrom implements io.ReaderFrom as Write does: so io.Copy needs no buffer of
-// its own. It needs room for more than there is to read.
+// its own. It needs space for more than there is to read.
 func (b *Buffer) ReadFrom(r io.Reader) (n int64, err error) {
 	for {
 		if (len(b.slabs) == 0 || b.fill == len(b.last())) && !b.next() {
@@ -249,7 +249,7 @@ func (b *Buffer) Yield() error {
 }
 
 // spill writes what is in memory to scratch and keeps so many slabs. Error
-// ErrFull: there is no room, and nothing has changed.
+// ErrFull: there is no space, and nothing has changed.
 func (b *Buffer) spill(keep int) error {
 	n := b.inMemory()
 	if !b.pool.scratch.TryAcquire(n) {

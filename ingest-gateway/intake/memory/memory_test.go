@@ -212,7 +212,7 @@ func TestFull(t *testing.T) {
 	b.Release()
 }
 
-// Room in memory lets a buffer go on that waits for scratch.
+// Space in memory lets a buffer go on that waits for scratch.
 func TestCrowdedGoesOn(t *testing.T) {
 	p := newPool(t, FirstSlab+Slab, FirstSlab)
 	big := p.trySlab(Slab)

@@ -51,8 +51,8 @@ type arrival struct {
 // sink takes what arrives: an object, or a run of an upload's bytes.
 type sink interface {
 	Size() int64
-	// Room and Space return a place for the next bytes, Advance takes them.
-	Room() []byte
+	// FreeSpace and Space return a place for the next bytes, Advance takes them.
+	FreeSpace() []byte
 	Space(ctx context.Context) ([]byte, error)
 	Advance(space []byte, n int)
 	// Asked: another waits for the memory, which Yield gives back.
@@ -117,16 +117,16 @@ func (b *body) take(o sink, limit int64) (cause wire.Cause, waiting bool, err er
 // put copies into the object what arrived. It waits for memory and for the store.
 func (b *body) put(o sink, from []byte) (wire.Cause, error) {
 	for len(from) > 0 {
-		room := o.Room()
-		if room == nil {
+		space := o.FreeSpace()
+		if space == nil {
 			var cause wire.Cause
 			var err error
-			if room, cause, err = b.space(o); cause != "" {
+			if space, cause, err = b.space(o); cause != "" {
 				return cause, err
 			}
 		}
-		n := copy(room, from)
-		o.Advance(room, n)
+		n := copy(space, from)
+		o.Advance(space, n)
 		from = from[n:]
 		if o.Asked() { // it has made progress
 			if err := o.Yield(); err != nil {
@@ -142,10 +142,10 @@ func (b *body) space(o sink) ([]byte, wire.Cause, error) {
 	until := earlier(time.Now().Add(b.q.way.IdleTimeout), b.q.began.Add(b.q.way.MaxAge))
 	ctx, cancel := context.WithDeadline(b.q.server.ctx, until)
 	defer cancel()
-	room, err := o.Space(ctx)
+	space, err := o.Space(ctx)
 	switch {
 	case err == nil:
-		return room, "", nil
+		return space, "", nil
 	case b.q.server.ctx.Err() != nil:
 		return nil, wire.CauseDraining, err
 	case time.Since(b.q.began) >= b.q.way.MaxAge:

@@ -45,8 +45,8 @@ func newPieces(u *upload, sums []*checksum, wake func()) *pieces {
 // Size implements sink.
 func (p *pieces) Size() int64 { return p.size }
 
-// Room implements sink.
-func (p *pieces) Room() []byte { return p.buffer.Room() }
+// FreeSpace implements sink.
+func (p *pieces) FreeSpace() []byte { return p.buffer.FreeSpace() }
 
 // Asked implements sink.
 func (p *pieces) Asked() bool { return p.buffer.Asked() }

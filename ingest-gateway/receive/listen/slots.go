@@ -59,7 +59,7 @@ type Slot struct {
 }
 
 // NewSlots returns n slots. Displaced, which may be nil, hears of each unidentified
-// connection that was closed to make room.
+// connection that was closed to make space.
 func NewSlots(n int64, displaced func(source netip.AddrPort)) *Slots {
 	most := max(int(n/unidentifiedShare), 1)
 	if displaced == nil {

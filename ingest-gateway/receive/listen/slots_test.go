@@ -20,13 +20,13 @@ func TestSlotsByNetwork(t *testing.T) {
 		}
 	}
 	if want := "[[2001:db8:1:1::1]:1 192.0.2.1:1]"; fmt.Sprint(gone) != want {
-		t.Errorf("%v made room, want %s", gone, want)
+		t.Errorf("%v made space, want %s", gone, want)
 	}
 }
 
 // Where all are full, a connection of the address with the most is closed, and not the oldest: who opens many does not
 // close those of others.
-func TestSlotsOfTheHeaviestMakeRoom(t *testing.T) {
+func TestSlotsOfTheHeaviestMakeSpace(t *testing.T) {
 	for name, identified := range map[string]int{"all unidentified are taken": 0, "all slots are taken": 48} {
 		t.Run(name, func(t *testing.T) {
 			var gone []netip.AddrPort
@@ -52,10 +52,10 @@ func TestSlotsOfTheHeaviestMakeRoom(t *testing.T) {
 				take(from(host, 1))
 			}
 			if want := fmt.Sprint([]netip.AddrPort{from(2, 1), from(3, 1), from(4, 1), from(5, 1), from(6, 1)}); fmt.Sprint(gone) != want {
-				t.Errorf("%v made room, want %s", gone, want)
+				t.Errorf("%v made space, want %s", gone, want)
 			}
 			if sender.in == nil {
-				t.Error("the connection of an address that has no other made room")
+				t.Error("the connection of an address that has no other made space")
 			}
 		})
 	}
@@ -66,7 +66,7 @@ func from(host, port int) netip.AddrPort {
 }
 
 // Unidentified connections hold a quarter of the slots at most, and one address a
-// quarter of that; the oldest of the address that has the most makes room. What is identified stays.
+// quarter of that; the oldest of the address that has the most makes space. What is identified stays.
 func TestSlots(t *testing.T) {
 	var gone []netip.AddrPort
 	s := NewSlots(64, func(source netip.AddrPort) { gone = append(gone, source) })
@@ -82,14 +82,14 @@ func TestSlots(t *testing.T) {
 		take(from(1, port))
 	}
 	if want := fmt.Sprint([]netip.AddrPort{from(1, 1), from(1, 2)}); fmt.Sprint(gone) != want {
-		t.Errorf("of one address %v made room, want %s", gone, want)
+		t.Errorf("of one address %v made space, want %s", gone, want)
 	}
 	gone = nil
 	for host := 2; host <= 14; host++ { // 4 + 13 of 16
 		take(from(host, 1))
 	}
 	if want := fmt.Sprint([]netip.AddrPort{from(1, 3)}); fmt.Sprint(gone) != want {
-		t.Errorf("%v made room, want %s", gone, want)
+		t.Errorf("%v made space, want %s", gone, want)
 	}
 	var identified []*Slot
 	for port := range 64 {
@@ -103,7 +103,7 @@ func TestSlots(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, err := s.Acquire(ended, from(101, 1), func() {}); err == nil {
-		t.Error("an identified connection made room")
+		t.Error("an identified connection made space")
 	}
 	identified[0].Release()
 	identified[0].Release() // it counts once

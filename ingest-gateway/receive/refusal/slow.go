@@ -77,7 +77,7 @@ func (s *Slow) delay(now time.Time, addr netip.Addr) time.Duration {
 	defer s.mu.Unlock()
 	l := s.from[from]
 	if l == nil {
-		s.makeRoom(now)
+		s.makeSpace(now)
 		l = rate.NewLimiter(1, failureBurst)
 		s.from[from] = l
 	}
@@ -90,9 +90,9 @@ func (s *Slow) delay(now time.Time, addr netip.Addr) time.Duration {
 	return delay
 }
 
-// makeRoom forgets addresses that owe nothing, and where none is left all. The mutex
+// makeSpace forgets addresses that owe nothing, and where none is left all. The mutex
 // is held.
-func (s *Slow) makeRoom(now time.Time) {
+func (s *Slow) makeSpace(now time.Time) {
 	if len(s.from) < maxAddresses {
 		return
 	}

@@ -123,8 +123,8 @@ func (s *stream) fill(limit int64, ahead []byte) ([]byte, int, error) {
 	if !s.open || limit <= 0 {
 		s.t.Fatalf("fill of %d bytes, open %v", limit, s.open)
 	}
-	room := make([]byte, min(limit, int64(1+s.random.IntN(3*heldLine))))
-	n, err := s.fetch(room)
+	space := make([]byte, min(limit, int64(1+s.random.IntN(3*heldLine))))
+	n, err := s.fetch(space)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -134,7 +134,7 @@ func (s *stream) fill(limit int64, ahead []byte) ([]byte, int, error) {
 			m = 0
 		}
 	}
-	s.got = room[:n]
+	s.got = space[:n]
 	return s.got, m, nil
 }
 

@@ -67,27 +67,27 @@ func (c *connection) fill(limit int64, ahead []byte) (got []byte, n int, err err
 			}
 			continue
 		}
-		room := c.object.Room()
-		if room == nil {
-			if err := c.makeRoom(); err != nil {
+		space := c.object.FreeSpace()
+		if space == nil {
+			if err := c.makeSpace(); err != nil {
 				return nil, 0, err
 			}
 			continue
 		}
-		room = room[:min(len(room), c.way.Instrument.Limit.Chunk())]
-		if int64(len(room)) < limit {
-			ahead = nil // it does not end in this room
+		space = space[:min(len(space), c.way.Instrument.Limit.Chunk())]
+		if int64(len(space)) < limit {
+			ahead = nil // it does not end in this space
 		} else {
-			room = room[:limit]
+			space = space[:limit]
 		}
 		if c.pace() {
 			continue
 		}
-		n, m, err := c.transport.readAhead(room, ahead)
+		n, m, err := c.transport.readAhead(space, ahead)
 		if n > 0 {
 			c.heard = time.Now()
 			c.count(n)
-			return room[:n], m, nil
+			return space[:n], m, nil
 		}
 		if err := c.readError(err); err != nil {
 			return nil, 0, err
@@ -129,15 +129,15 @@ func (c *connection) put(b []byte) error {
 				return &cut{store.CauseOf(err), err}
 			}
 		}
-		room := c.object.Room()
-		if room == nil {
+		space := c.object.FreeSpace()
+		if space == nil {
 			if err := c.space(); err != nil {
 				return err
 			}
 			continue
 		}
-		n := copy(room, b)
-		c.take(room[:n])
+		n := copy(space, b)
+		c.take(space[:n])
 		b = b[n:]
 	}
 	return nil
@@ -192,7 +192,7 @@ func (c *connection) started() {
 // between says that nothing of an object has come.
 func (c *connection) between() { c.began, c.skipping = time.Time{}, false }
 
-// begin begins an object, once there is room for one more on its way. Errors:
+// begin begins an object, once there is space for one more on its way. Errors:
 // errLeave, *cut.
 func (c *connection) begin() error {
 	way, refusal := c.server.cfg.Registry.Identify(c.claim)
@@ -340,10 +340,10 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// makeRoom waits for something to read, and then for a place for it. A
+// makeSpace waits for something to read, and then for a place for it. A
 // connection whose sender is silent needs no memory: it asks for a slab only
 // when there is something to read. Errors: io.EOF, *cut.
-func (c *connection) makeRoom() error {
+func (c *connection) makeSpace() error {
 	if !c.object.HoldsMemory() {
 		if err := c.transport.readable(); err != nil {
 			return c.readError(err)
@@ -378,17 +378,17 @@ func (c *connection) space() error {
 // memory was asked back: so whoever got memory makes progress before it gives
 // it back.
 func (c *connection) takeArrived(limit int64) []byte {
-	room := c.object.Room()
-	if c.took || room == nil {
+	space := c.object.FreeSpace()
+	if c.took || space == nil {
 		c.took = false
 		return nil
 	}
-	room = room[:min(int64(len(room)), limit)]
-	n := c.transport.readNow(room)
+	space = space[:min(int64(len(space)), limit)]
+	n := c.transport.readNow(space)
 	if n <= 0 {
 		return nil // the next read tells why
 	}
 	c.took, c.heard = true, time.Now()
 	c.count(n)
-	return room[:n]
+	return space[:n]
 }

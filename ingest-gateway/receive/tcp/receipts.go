@@ -22,7 +22,7 @@ type receipts struct {
 	c *connection
 	// slots holds a token for each object on its way.
 	slots chan struct{}
-	// queue has room for all of them and one refusal without a token: putting
+	// queue has space for all of them and one refusal without a token: putting
 	// something in never waits.
 	queue   chan *flight
 	written sync.WaitGroup

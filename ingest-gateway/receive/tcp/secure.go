@@ -105,8 +105,8 @@ func (s *secure) sorted(err error) error {
 	return err
 }
 
-func (s *secure) readAhead(room, _ []byte) (n, m int, err error) {
-	n, err = s.read(room)
+func (s *secure) readAhead(space, _ []byte) (n, m int, err error) {
+	n, err = s.read(space)
 	return n, 0, err
 }
 

@@ -19,10 +19,10 @@ type transport interface {
 	// read reads once. Errors: io.EOF where the sender has ended what it sends, *cut
 	// where it ended otherwise, os.ErrDeadlineExceeded, the socket's.
 	read(into []byte) (int, error)
-	// readAhead reads once into room and, once that is full, into ahead. So an
-	// object that ends in room needs no copy, and no read of its own for the few
+	// readAhead reads once into space and, once that is full, into ahead. So an
+	// object that ends in space needs no copy, and no read of its own for the few
 	// bytes that say how long the next one is. Errors as read.
-	readAhead(room, ahead []byte) (n, m int, err error)
+	readAhead(space, ahead []byte) (n, m int, err error)
 	// readable waits until there is something to read. Errors as read.
 	readable() error
 	// readNow reads what has arrived, without waiting and whatever the deadline;
@@ -51,12 +51,12 @@ func newPlain(conn *net.TCPConn) (*plain, error) {
 
 func (p *plain) read(into []byte) (int, error) { return p.Read(into) }
 
-func (p *plain) readAhead(room, ahead []byte) (n, m int, err error) {
+func (p *plain) readAhead(space, ahead []byte) (n, m int, err error) {
 	if len(ahead) == 0 {
-		n, err = p.Read(room)
+		n, err = p.Read(space)
 		return n, 0, err
 	}
-	p.vector = [2][]byte{room, ahead}
+	p.vector = [2][]byte{space, ahead}
 	var result error
 	err = p.raw.Read(func(fd uintptr) bool {
 		for {
@@ -73,7 +73,7 @@ func (p *plain) readAhead(room, ahead []byte) (n, m int, err error) {
 	case n == 0:
 		return 0, 0, io.EOF
 	}
-	return min(n, len(room)), max(n-len(room), 0), nil
+	return min(n, len(space)), max(n-len(space), 0), nil
 }
 
 func (p *plain) readable() error {

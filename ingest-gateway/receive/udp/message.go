@@ -73,8 +73,8 @@ func (m *message) recycle() {
 	buffers[m.class].Put(m)
 }
 
-// room returns how many bytes the buffer still holds.
-func (m *message) room() int { return cap(m.payload) - len(m.payload) }
+// space returns how many bytes the buffer still holds.
+func (m *message) space() int { return cap(m.payload) - len(m.payload) }
 
 // needs is what a datagram takes in a message at most.
 func needs(payload []byte) int { return len(payload) + wire.MaxDatagramOverhead }

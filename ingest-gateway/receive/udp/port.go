@@ -242,11 +242,11 @@ func (p *port) refuse(f *flow, packet *Packet) {
 	p.r.logUnknownSender(f, packet)
 }
 
-// space returns the flow's message with room for n more bytes, or nil where memory is short or nothing
+// space returns the flow's message with space for n more bytes, or nil where memory is short or nothing
 // is published any more.
 func (p *port) space(f *flow, n int, first int64, now time.Time) *message {
 	if m := f.message; m != nil {
-		if m.room() >= n {
+		if m.space() >= n {
 			return m
 		}
 		if class := classFor(len(m.payload) + n); class < classes && p.r.memory.take(costOf(class)-costOf(m.class)) {

@@ -103,7 +103,7 @@ func (r *Receiver) Listen(ports []uint16) map[uint16]error { return r.cfg.Source
 type Flow struct{ Instrument, Channel string }
 
 // Received returns how many datagrams were read since the start, of each channel of which some came; it counts those
-// that were dropped for want of room too.
+// that were dropped for want of space too.
 func (r *Receiver) Received() map[Flow]uint64 {
 	r.mu.RLock()
 	ports := slices.Collect(maps.Values(r.ports))

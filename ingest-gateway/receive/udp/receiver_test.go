@@ -103,7 +103,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestStreamFull: what a full stream does not take waits, then is dropped with that cause; when there is room again,
+// TestStreamFull: what a full stream does not take waits, then is dropped with that cause; when there is space again,
 // what waited is published.
 func TestStreamFull(t *testing.T) {
 	b := newBench(t, benchConfig{

@@ -21,7 +21,7 @@ const (
 	// stride is from one payload to the next: a power of two would put all of them into the same few lines of the
 	// processor's caches.
 	stride = maxDatagram + 3*64
-	// controlSize has room for a timestamp and a drop count.
+	// controlSize has space for a timestamp and a drop count.
 	controlSize = 64
 )
 

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Fails where a word stands that the docs and the code use no more: each line below has such words, and what to say instead.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+failed=0
+while IFS=: read -r words instead; do
+  status=0
+  git grep -nwiE "$words" -- . ':!hack/words.sh' ':!*.sum' ':!bench/results' || status=$?
+  case $status in
+    0) echo "say instead:$instead" >&2; failed=1 ;;
+    1) ;;
+    *) exit $status ;;
+  esac
+done <<'WORDS'
+rooms?: package or part; space, where there is some
+doors?: endpoint
+strangers?: unknown sender, anonymous reader; foreign, of what lies under our keys in the bucket
+visitors?: client
+squeez(e|es|ed|er): compress
+WORDS
+exit $failed

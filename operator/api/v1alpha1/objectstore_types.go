@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// ObjectStore is a bucket behind the S3 API. Only plain S3 is used.
+type ObjectStore struct {
+	// Endpoint is the server's URL: https://minio.substorm.svc:9000. A plain
+	// http:// endpoint sends objects unencrypted; use it on loopback only.
+	// +kubebuilder:validation:Pattern=`^https?://[^/]+/?$`
+	// +required
+	Endpoint string `json:"endpoint"`
+
+	// Bucket holds the archive. It is created where it doesn't exist and our
+	// credentials allow it.
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`
+	// +required
+	Bucket string `json:"bucket"`
+
+	// Region of the bucket.
+	// +kubebuilder:default=us-east-1
+	// +optional
+	Region string `json:"region,omitempty"`
+
+	// CredentialsSecretRef names a Secret with accessKeyID and secretAccessKey.
+	// +required
+	CredentialsSecretRef LocalReference `json:"credentialsSecretRef"`
+
+	// ReadCredentialsSecretRef names a Secret with accessKeyID and secretAccessKey of
+	// a user who may read the bucket and nothing else: what feed servers use, which
+	// serve the archive. Without it they use credentialsSecretRef.
+	// +optional
+	ReadCredentialsSecretRef *LocalReference `json:"readCredentialsSecretRef,omitempty"`
+
+	// GatewayCredentialsSecretRef names a Secret with accessKeyID and secretAccessKey of
+	// a user who may store objects and packs in the bucket, but no manifests, and delete
+	// nothing of the archive: what ingest gateways use, which are open to senders. Without
+	// it they use credentialsSecretRef.
+	// +optional
+	GatewayCredentialsSecretRef *LocalReference `json:"gatewayCredentialsSecretRef,omitempty"`
+
+	// TLS for an https:// endpoint whose certificate no public authority signed.
+	// +optional
+	TLS *TLS `json:"tls,omitempty"`
+}

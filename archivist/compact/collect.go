@@ -39,6 +39,8 @@ type collector struct {
 	now         time.Time
 	// there says of packs whether they are in the store.
 	there map[string]bool
+	// failed are the packs that gateways could not store, as far as they know.
+	failed map[string]bool
 	// left: something must be looked at again.
 	left bool
 }
@@ -118,7 +120,10 @@ func (g *collector) unnamed(ctx context.Context) iter.Seq2[map[string]listedPack
 
 // removePacks removes packs all of whose members the manifests list elsewhere. They are
 // gathered until maxDoomed members are worth another look at the manifests.
-func (g *collector) removePacks(ctx context.Context) error {
+func (g *collector) removePacks(ctx context.Context) (err error) {
+	if g.failed, err = failedpacks.Read(ctx, g.cfg.JetStream, g.cfg.Site); err != nil {
+		return err
+	}
 	d := newDoom()
 	for unnamed, err := range g.unnamed(ctx) {
 		if err != nil {
@@ -167,7 +172,9 @@ func (g *collector) condemn(ctx context.Context, d *doom, key string, is listedP
 	}
 	d.packs[key] = &deletion.Object{Key: key, Reason: wire.DeletedUnnamed, Day: g.day, KeptUntil: is.storedAt.Add(g.cfg.Grace)}
 	for _, id := range ids {
-		d.members[id] = key
+		if d.members[id] == "" || !g.failed[key] { // a failed pack answers for nothing that another one has, too
+			d.members[id] = key
+		}
 	}
 	return nil
 }
@@ -220,13 +227,9 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 	if err != nil {
 		return err
 	}
-	failed, err := failedpacks.Read(ctx, g.cfg.JetStream, g.cfg.Site)
-	if err != nil {
-		return err
-	}
 	maps.DeleteFunc(d.members, func(id manifest.IDHash, pack string) bool {
 		_, listed := d.repeats[id]
-		return failed[pack] && !listed
+		return g.failed[pack] && !listed
 	})
 	err = g.originals(ctx, d)
 	if errors.Is(err, errNames) {

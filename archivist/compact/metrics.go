@@ -17,7 +17,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &Metrics{
-		packs:   counter("substorm_compact_packs_total", "Packs of closed days written by this gateway."),
+		packs:   counter("substorm_compact_packs_total", "Packs of closed days written by this archivist."),
 		members: counter("substorm_compact_members_total", "Objects in those packs."),
 		removed: counter("substorm_compact_removed_total", "Objects and packs removed whose bytes lie elsewhere by now."),
 		damaged: counter("substorm_compact_damaged_total", "Objects left where they are: what lies there is not what was received."),

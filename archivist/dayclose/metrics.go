@@ -19,7 +19,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		reopened: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "substorm_ledger_reopened_days", Help: "Days of the ledger that were closed and changed since."}),
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_closed_days_written_total", Help: "Versions of closed days that this gateway wrote."}, []string{"kind"}),
+			Name: "substorm_closed_days_written_total", Help: "Versions of closed days that this archivist wrote."}, []string{"kind"}),
 	}
 	registry.MustRegister(m.closed, m.reopened, m.written)
 	return m

@@ -13,7 +13,7 @@ func Hold(settings func(instrument string) (wire.InstrumentEntry, bool), live fu
 		e, known := settings(instrument)
 		switch {
 		case !live():
-			return "the Site's registry was not read yet since this gateway reached NATS, and so nobody knows whether instrument " + instrument +
+			return "the Site's registry was not read yet since this archivist reached NATS, and so nobody knows whether instrument " + instrument +
 				" is under legal hold: ask again in a minute"
 		case !known:
 			return "the registry has no entry of instrument " + instrument +

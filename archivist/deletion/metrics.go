@@ -15,7 +15,7 @@ type Metrics struct{ deleted, kept *prometheus.CounterVec }
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		deleted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archivist_deleted_objects_total", Help: "Objects that this gateway deleted from the bucket, by reason."}, []string{"reason"}),
+			Name: "substorm_archivist_deleted_objects_total", Help: "Objects that this archivist deleted from the bucket, by reason."}, []string{"reason"}),
 		kept: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_archivist_deletions_refused_total", Help: "Objects that were to be deleted and must stay, by why; one is counted each time it is asked for."}, []string{"why"}),
 	}

@@ -61,8 +61,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_metadata_" + name, Help: help})
 	}
 	m := &Metrics{
-		written:  count("written_total", "Descriptions of instruments that this gateway archived."),
-		restored: count("restored_total", "Descriptions that this gateway brought from the bucket back into the key-value bucket."),
+		written:  count("written_total", "Descriptions of instruments that this archivist archived."),
+		restored: count("restored_total", "Descriptions that this archivist brought from the bucket back into the key-value bucket."),
 		failures: count("failures_total", "How often a description could not be archived, read or brought back."),
 	}
 	registry.MustRegister(m.written, m.restored, m.failures)

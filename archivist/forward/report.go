@@ -31,7 +31,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"instrument"})
 	}
 	m := &Metrics{
-		items:    counter("substorm_forward_items_total", "Objects or datagrams sent to the server of spec.forward by this gateway."),
+		items:    counter("substorm_forward_items_total", "Objects or datagrams sent to the server of spec.forward by this archivist."),
 		bytes:    counter("substorm_forward_bytes_total", "Bytes of them."),
 		dropped:  counter("substorm_forward_dropped_total", "Objects or datagrams that will never be sent: the stream was trimmed of them, or their bytes are gone."),
 		failures: counter("substorm_forward_failures_total", "Tries that failed; what they were about is tried again."),

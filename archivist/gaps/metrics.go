@@ -14,7 +14,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		found: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gaps_found_total", Help: "Gaps in what instruments observe that this gateway found."}, []string{"cause"}),
+			Name: "substorm_gaps_found_total", Help: "Gaps in what instruments observe that this archivist found."}, []string{"cause"}),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_gaps_closed_total", Help: "Gaps that what came late has filled."}, []string{"cause"}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{

@@ -47,7 +47,7 @@ const (
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		parts: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_manifest_parts_total", Help: "Manifest parts closed by this gateway."}),
+			Name: "substorm_manifest_parts_total", Help: "Manifest parts closed by this archivist."}),
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_manifest_records_total", Help: "Records in those parts; Withdrawn ones are repeats."}, []string{"state"}),
 		backfill: prometheus.NewCounterVec(prometheus.CounterOpts{

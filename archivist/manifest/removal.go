@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is to be taken out of the archive is handed on to the space that keeps it, by
+// What is to be taken out of the archive is handed on to package retention, by
 // entries of the bucket of cursors.
 
 // remove notes that bytes are to be taken out once the open parts are closed.

@@ -15,7 +15,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		complete: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "substorm_names_complete", Help: "1 while this gateway is the archivist and all names that the archive lists have their claims."}),
+			Name: "substorm_names_complete", Help: "1 while this archivist holds the lease and all names that the archive lists have their claims."}),
 		claims: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_names_claims_restored_total", Help: "Claims of names that were made anew, or completed, from the manifests."}),
 		conflicts: prometheus.NewCounter(prometheus.CounterOpts{

@@ -153,7 +153,7 @@ func (r *Collector) Run(ctx context.Context) error {
 // Why removals wait.
 const (
 	waitHold     = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
-	waitClock    = "Clock"     // this gateway's clock and that of the NATS server do not agree
+	waitClock    = "Clock"     // this archivist's clock and that of the NATS server do not agree
 	waitMirrors  = "Mirrors"   // partners have not got what is due to expire, or not confirmed a purge
 	waitReaders  = "Readers"   // readers learn where the pack's other members lie
 	waitUnlisted = "Unlisted"  // a pack holds what no manifest lists yet
@@ -386,7 +386,7 @@ func (r *Collector) emptyPacks(ctx context.Context, packs []string, now time.Tim
 	return wait
 }
 
-// waitsFor explains an error for which a removal waits; nil for those that end the space.
+// waitsFor explains an error for which a removal waits; nil for those that end the collector.
 func waitsFor(ctx context.Context, err error) *waits {
 	var w *waits
 	var kept *deletion.Kept

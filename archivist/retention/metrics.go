@@ -25,7 +25,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "substorm_archive_removals_waiting", Help: "Removals that cannot be finished yet, by reason."}, []string{"reason"}),
 		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_removed_objects_total", Help: "Objects whose bytes this gateway removed for good."}, []string{"by"}),
+			Name: "substorm_archive_removed_objects_total", Help: "Objects whose bytes this archivist removed for good."}, []string{"by"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "substorm_archive_removed_bytes_total", Help: "Bytes of those objects."}, []string{"by"}),
 		foreign: prometheus.NewCounter(prometheus.CounterOpts{
@@ -34,7 +34,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "substorm_archive_removal_spared_total", Help: "Objects that were kept although a removal names their key: they hold other bytes than what is to be removed."}),
 	}
 	m.clock = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "substorm_archive_expiry_clocks_disagree", Help: "1 while nothing expires because this gateway's clock and that of the NATS server do not agree."})
+		Name: "substorm_archive_expiry_clocks_disagree", Help: "1 while nothing expires because this archivist's clock and that of the NATS server do not agree."})
 	m.stopped = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "substorm_archive_expiry_stopped_instruments", Help: "Instruments of which nothing expires because more is due at once than spec.archive.retention.maxShare allows."})
 	for _, by := range []string{byPurge, byExpiry} {

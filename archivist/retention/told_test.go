@@ -87,7 +87,7 @@ func TestBegunIsDone(t *testing.T) {
 	}
 	l.Store.KillAfter(1)
 	if err := r.pass(t.Context(), now); err == nil {
-		t.Fatal("the space outlived the store")
+		t.Fatal("the pass succeeded although the store is gone")
 	}
 	l.Store.KillAfter(-1)
 	l.want("files of changes", len(l.Keys(wire.ChangesPrefix(site, camera, day))), 1)

@@ -25,7 +25,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		segments: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_segments_total", Help: "Segments that this gateway stored."}),
+			Name: "substorm_segments_total", Help: "Segments that this archivist stored."}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "substorm_segment_bytes_total", Help: "Bytes of those segments."}),
 		grams: prometheus.NewCounter(prometheus.CounterOpts{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package archivist is what one gateway of a Site does for all of them: it holds
+// Package worker is what the archivist that works does: it holds
 // the lease and writes manifests and their index, cuts segments, sweeps the bucket,
 // trims the streams and forwards copies. When it dies another goes on where it stopped.
 package worker
@@ -42,14 +42,14 @@ const (
 	defaultMemory        = 32 << 20
 
 	releaseTimeout = 3 * time.Second
-	// registryWait is how long a gateway waits for the Site's registry before it asks for
-	// the lease: what is to be taken back is refused while nobody knows of legal hold.
+	// registryWait is how long an archivist waits for the Site's registry before it asks for
+	// the lease: what is to be retracted is refused while nobody knows of legal hold.
 	registryWait, registryLook = 10 * time.Second, 50 * time.Millisecond
 	// After a failure others get the chance first, for a pause that grows.
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
 	// olderPause is how long an archivist keeps out of the way that met records
-	// of a newer Substorm: a newer gateway, if there is one, holds the lease by then.
+	// of a newer Substorm: a newer one, if there is one, holds the lease by then.
 	olderPause = time.Minute
 )
 
@@ -75,7 +75,7 @@ type Config struct {
 	Declared func() ([]wire.InstrumentEntry, bool)
 
 	// Live says whether both speak of the registry as it is now, and not only of that
-	// which this gateway saw last: before that nothing is retracted, nothing expires, and
+	// which this archivist saw last: before that nothing is retracted, nothing expires, and
 	// nothing is marked as a duplicate.
 	// Optional: they always do.
 	Live func() bool

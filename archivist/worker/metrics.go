@@ -53,9 +53,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		names:    names.NewMetrics(registry),
 		deletion: deletion.NewMetrics(registry),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "substorm_archivist_lease_held", Help: "1 while this gateway is the Site's archivist."}),
+			Name: "substorm_archivist_lease_held", Help: "1 while this archivist holds the lease."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_archivist_failures_total", Help: "How often this gateway gave up the lease because something failed."}),
+			Name: "substorm_archivist_failures_total", Help: "How often this archivist gave up the lease because something failed."}),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "substorm_archivist_lag_messages", Help: "Messages of a stream that are not archived yet."}, []string{"stream"}),
 		trimmed: prometheus.NewCounterVec(prometheus.CounterOpts{

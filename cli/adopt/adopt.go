@@ -12,6 +12,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/nats-io/nats.go/jetstream"
@@ -107,6 +108,11 @@ func (a *adoption) begun(ctx context.Context) ([]wire.Adoption, error) {
 		d, err := wire.Decode[wire.Adoption](text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", info.Key, err)
+		}
+		for _, item := range d.Items {
+			if !strings.HasPrefix(item.From, wire.QuarantinePrefix(a.site)) {
+				return nil, fmt.Errorf("%s names %s, which is none of this Site's quarantine: nothing is adopted; remove that adoption if nobody decided it", info.Key, item.From)
+			}
 		}
 		all = append(all, d)
 	}

@@ -62,7 +62,7 @@ type Bundles struct {
 	turns *endpoint.Turns
 }
 
-// New returns a space whose Endpoints say what it answers.
+// New returns what answers at its Endpoints.
 func New(cfg Config) *Bundles {
 	if cfg.Memory <= 0 {
 		cfg.Memory = defaultMemory

@@ -2,7 +2,11 @@
 
 package minioadmin
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/substorm/substorm/internal/wire"
+)
 
 // Policy says what a user may do, in the language of AWS's identity policies, which MinIO and others take.
 type Policy struct {
@@ -10,7 +14,7 @@ type Policy struct {
 	Statements []Statement
 }
 
-// Statement allows actions on resources.
+// Statement allows or denies actions on resources.
 type Statement struct {
 	Effect   string
 	Action   []string
@@ -44,5 +48,7 @@ func Gateway(bucket string) Policy {
 		{"Allow", []string{"s3:GetObject"}, in("o/", "packs/", "staging/", "quarantine/", "manifest/")},
 		{"Allow", []string{"s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"}, in("o/", "packs/", "staging/", "quarantine/")},
 		{"Allow", []string{"s3:DeleteObject"}, in("staging/", "quarantine/")},
+		// What `substorm adopt` decided, and finishes with more rights.
+		{"Deny", []string{"s3:PutObject", "s3:DeleteObject"}, in("quarantine/*/" + wire.AdoptWriter + "/")},
 	}}
 }

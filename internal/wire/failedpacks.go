@@ -28,9 +28,14 @@ type FailedPacks struct {
 	Packs []string `json:"packs"`
 }
 
-// With adds packs, and drops the oldest beyond MaxFailedPacks.
+// With adds packs that are not there yet, and drops the oldest beyond MaxFailedPacks.
 func (f FailedPacks) With(keys ...string) FailedPacks {
-	all := slices.Concat(f.Packs, keys)
+	all := slices.Clone(f.Packs)
+	for _, key := range keys {
+		if !slices.Contains(all, key) {
+			all = append(all, key)
+		}
+	}
 	f.Packs = all[max(0, len(all)-MaxFailedPacks):]
 	return f
 }

@@ -95,6 +95,11 @@ type Adopted struct {
 }
 
 func (a *Adoption) check() error {
+	for _, item := range a.Items {
+		if _, _, ok := ParseQuarantineKey(item.From); !ok {
+			return fmt.Errorf("adoption %q names %q, which does not lie in the quarantine: %w", a.ID, item.From, ErrMalformed)
+		}
+	}
 	if a.ID == "" || a.Instrument == "" {
 		return fmt.Errorf("an adoption without an id or instrument: %w", ErrMalformed)
 	}

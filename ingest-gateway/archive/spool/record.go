@@ -143,10 +143,17 @@ type Place struct {
 
 // objectMeta is the meta of an object or a notice.
 type objectMeta struct {
-	Notice wire.Notice `json:"notice"`
-	Parts  []Place     `json:"parts,omitempty"`
+	Notice wire.Notice
+	Parts  []Place
 	// Peer is the gateway that has a copy.
-	Peer string `json:"peer,omitempty"`
+	Peer string
+}
+
+// savedMeta is objectMeta as it lies on the volume.
+type savedMeta struct {
+	Notice json.RawMessage `json:"notice"`
+	Parts  []Place         `json:"parts,omitempty"`
+	Peer   string          `json:"peer,omitempty"`
 }
 
 // size is that of the object in the spool.
@@ -159,7 +166,11 @@ func (m *objectMeta) size(r *record) int64 {
 }
 
 func encodeObject(n wire.Notice, peer string, parts []Place) ([]byte, error) {
-	meta, err := wire.Encode(objectMeta{Notice: n, Parts: parts, Peer: peer})
+	notice, err := wire.Encode(n)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := json.Marshal(savedMeta{Notice: notice, Parts: parts, Peer: peer})
 	if err == nil && len(meta) > maxMeta {
 		err = fmt.Errorf("spool record of %s: %d bytes of metadata", n.Key, len(meta))
 	}
@@ -169,10 +180,15 @@ func encodeObject(n wire.Notice, peer string, parts []Place) ([]byte, error) {
 // object reads the meta of an object or a notice. Errors: ErrCorrupt,
 // wire.ErrNewerFormat.
 func (r *record) object() (objectMeta, error) {
-	m, err := wire.Decode[objectMeta](r.meta)
+	var saved savedMeta
+	if err := json.Unmarshal(r.meta, &saved); err != nil {
+		return objectMeta{}, fmt.Errorf("%w: %v", ErrCorrupt, err)
+	}
+	n, err := wire.Decode[wire.Notice](saved.Notice)
 	if errors.Is(err, wire.ErrMalformed) {
 		err = fmt.Errorf("%w: %v", ErrCorrupt, err)
 	}
+	m := objectMeta{Notice: n, Parts: saved.Parts, Peer: saved.Peer}
 	if err != nil {
 		return m, err
 	}

@@ -111,7 +111,6 @@ func (a *Archive) packCopies(ctx context.Context, entries []*spool.Entry, batch 
 		errs[of[e]] = spool.ErrCorrupt
 	}
 	if err != nil {
-		p.givenUp()
 		for _, e := range p.entries {
 			errs[of[e]] = err
 		}

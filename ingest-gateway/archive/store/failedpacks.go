@@ -43,15 +43,17 @@ func (f *failedPacks) told(keys []string) {
 	f.keys = slices.DeleteFunc(f.keys, func(key string) bool { return slices.Contains(keys, key) })
 }
 
-// reportFailedPacks tells the archivist of packs that could not be stored, until ctx ends.
+// reportFailedPacks tells the archivist of packs that could not be stored, until ctx ends,
+// and then once more.
 func (a *Archive) reportFailedPacks(ctx context.Context) {
 	said := false
-	for pause(ctx, reportPause) {
+	for goesOn := true; goesOn; {
+		goesOn = pause(ctx, reportPause)
 		keys := a.packers.failed.noted()
 		if len(keys) == 0 || a.cfg.JetStream == nil {
 			continue
 		}
-		err := a.reportFailed(ctx, keys)
+		err := a.reportFailed(context.WithoutCancel(ctx), keys)
 		if err == nil {
 			a.packers.failed.told(keys)
 		} else if !said {

@@ -142,7 +142,6 @@ func (p *packing) storeOrRefuse(ctx context.Context) error {
 // take: what of them it does not take either goes to quarantine.
 func (a *Archive) bringMembers(ctx context.Context, p *packing, why error) {
 	a.cfg.Logger.Error("the store does not take a pack from the spool: its members are stored by themselves", "key", p.key, "members", len(p.entries), "error", why)
-	p.givenUp()
 	var all errgroup.Group
 	all.SetLimit(homeward)
 	for _, e := range p.entries {
@@ -192,7 +191,6 @@ func (p *packing) store(ctx context.Context) error {
 		return err
 	}
 	if digest != p.digest {
-		p.givenUp()
 		p.digest = digest
 		p.key = wire.PackKey(a.cfg.Site, p.entries[0].Notice.ReceivedAt, a.cfg.Gateway, a.cfg.Incarnation, a.packers.number.Add(1))
 	}
@@ -200,13 +198,6 @@ func (p *packing) store(ctx context.Context) error {
 		p.notices[i].Key = p.key
 	}
 	return a.putPackOf(ctx, p.key, func() io.ReadSeekCloser { return assembly.Reader() }, assembly.Size(), digest, len(p.entries))
-}
-
-// givenUp notes that an earlier try may have stored it.
-func (p *packing) givenUp() {
-	if p.key != "" {
-		p.archive.packers.failed.add(p.key)
-	}
 }
 
 // assemble puts together what can be read, and sets the rest apart.

@@ -54,7 +54,7 @@ type facts struct {
 	// sent is where parts of it are already: inParts, inSpool or nowhere.
 	sent place
 	// hasSpool: there is a spool; hasPeer: another gateway would keep a copy. Whether the
-	// spool has space only the spool can tell, when it is given the object.
+	// spool has space, the spool alone can tell, when it is given the object.
 	hasSpool, hasPeer bool
 	// storeAway and streamAway: the last that was heard of the store, or of JetStream, is
 	// that it does not answer.

@@ -39,7 +39,7 @@ type collector struct {
 	now         time.Time
 	// there says of packs whether they are in the store.
 	there map[string]bool
-	// failed are the packs that gateways could not store, as far as they know.
+	// failed are the packs that gateways could not store, as far as they know; nil before they are asked for.
 	failed map[string]bool
 	// left: something must be looked at again.
 	left bool
@@ -120,10 +120,7 @@ func (g *collector) unnamed(ctx context.Context) iter.Seq2[map[string]listedPack
 
 // removePacks removes packs all of whose members the manifests list elsewhere. They are
 // gathered until maxDoomed members are worth another look at the manifests.
-func (g *collector) removePacks(ctx context.Context) (err error) {
-	if g.failed, err = failedpacks.Read(ctx, g.cfg.JetStream, g.cfg.Site); err != nil {
-		return err
-	}
+func (g *collector) removePacks(ctx context.Context) error {
 	d := newDoom()
 	for unnamed, err := range g.unnamed(ctx) {
 		if err != nil {
@@ -156,7 +153,7 @@ func newDoom() *doom {
 	return &doom{members: map[manifest.IDHash]string{}, packs: map[string]*deletion.Object{}, repeats: map[manifest.IDHash]repeat{}}
 }
 
-func (g *collector) condemn(ctx context.Context, d *doom, key string, is listedPack) error {
+func (g *collector) condemn(ctx context.Context, d *doom, key string, is listedPack) (err error) {
 	var ids []manifest.IDHash
 	for n, err := range pack.Members(ctx, g.cfg.Store, key, is.size) {
 		switch {
@@ -169,6 +166,11 @@ func (g *collector) condemn(ctx context.Context, d *doom, key string, is listedP
 			return err
 		}
 		ids = append(ids, manifest.HashID(n.ID))
+	}
+	if g.failed == nil {
+		if g.failed, err = failedpacks.Read(ctx, g.cfg.JetStream, g.cfg.Site); err != nil {
+			return err
+		}
 	}
 	d.packs[key] = &deletion.Object{Key: key, Reason: wire.DeletedUnnamed, Day: g.day, KeptUntil: is.storedAt.Add(g.cfg.Grace)}
 	for _, id := range ids {

@@ -155,6 +155,30 @@ func TestFailedPack(t *testing.T) {
 	}
 }
 
+// Of a member that a failed pack shares with another one, the other one is kept.
+func TestFailedPackSharesMember(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	id := wire.SpooledID
+	kept, failed := l.packOf(id, object{"sonde", noon, "from a spool"}), l.packOf(id, object{"sonde", noon, "from a spool"})
+	report, err := wire.Encode(wire.FailedPacks{Gateway: "gateway-0", Packs: []string{failed[0].Key}})
+	if err == nil {
+		_, err = l.KV(wire.StatusBucket(site)).Put(t.Context(), wire.FailedPacksKey("gateway-0"), report)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, later := range []time.Duration{0, time.Hour} {
+		if err := l.compactor().pass(t.Context(), time.Now().Add(later)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.read(kept[0].Record)
+	if left := l.Keys(failed[0].Key); len(left) != 0 {
+		t.Errorf("%v is there", left)
+	}
+}
+
 // A pack that no manifest names when the day is looked at, and that the manifest's
 // writer lists before its members are looked for, stays: its lines name it.
 func TestPackListedBetweenLooks(t *testing.T) {

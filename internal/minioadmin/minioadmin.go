@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/signer"
@@ -123,7 +124,9 @@ const (
 func seal(secret string, data []byte) ([]byte, error) {
 	salt := make([]byte, sealSalt)
 	_, _ = rand.Read(salt) // never fails
-	stream, err := sio.AES_256_GCM.Stream(argon2.IDKey([]byte(secret), salt, sealTime, sealMemory, sealThreads, 32))
+	key := argon2.IDKey([]byte(secret), salt, sealTime, sealMemory, sealThreads, 32)
+	debug.FreeOSMemory() // or the next user's would come on top of it
+	stream, err := sio.AES_256_GCM.Stream(key)
 	if err != nil {
 		return nil, err
 	}

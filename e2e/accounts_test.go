@@ -109,9 +109,10 @@ func (l *lab) canary(t *testing.T) (jetstream.JetStream, []string, map[string]*j
 	l.waitReady(t, "instrument/guarded-magnetometer")
 	kept := []string{canary, wire.ObservationStream("demo"), wire.NoticeStream("demo"), "KV_" + wire.LedgerBucket("demo"), "KV_" + wire.RegistryBucket("demo")}
 	to, lines := join(l.nodeAddresses(t)[:1], 30134), writeLines(t, 10)
-	l.start(t, l.substorm, "send", "--udp", "--lines", "--rate", "500", "--to", to, lines).succeeds(t)
 	var before map[string]*jetstream.StreamInfo
 	eventually(t, 2*time.Minute, func() error {
+		// Again and again: a node may not forward a port yet that is new, and tells nobody what it drops.
+		l.start(t, l.substorm, "send", "--udp", "--lines", "--rate", "500", "--to", to, lines).succeeds(t)
 		before = held(t, all, kept...)
 		for name, is := range before {
 			if is.State.Msgs == 0 {

@@ -28,7 +28,7 @@ func catCommand(o *backend.Options) *cobra.Command {
 path or has it as an alias. A path of the legacy tree stands for all objects that
 came from one address to one port of the gateways in one UTC day, in the order in
 which they were received, byte for byte as they came: an old server that appends
-what it gets would hold the same. Repeats, which were taken back, are left out, and
+what it gets would hold the same. Duplicates of other objects are left out, and
 what was retracted unless --retracted is given.
 
 Digests are checked as bytes pass; where one differs, what was written is followed

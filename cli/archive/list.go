@@ -67,7 +67,7 @@ gateways and day one path, under which substorm archive cat writes all that came
 	cmd.Flags().StringVarP(&l.output, "output", "o", "", "wide or json (one object per line)")
 	cmd.Flags().BoolVar(&l.legacy, "legacy", false, "list the legacy tree: address, port and day")
 	cmd.Flags().StringSliceVar(&l.states, "state", nil, "only objects in these states: "+stateNames+" (default: all but Withdrawn)")
-	cmd.Flags().BoolVar(&l.repeats, "repeats", false, "also list repeats, which were taken back (state Withdrawn)")
+	cmd.Flags().BoolVar(&l.repeats, "repeats", false, "also list duplicates of other objects (state Withdrawn)")
 	return cmd
 }
 

@@ -48,7 +48,7 @@ func abandonCommand(o *backend.Options) *cobra.Command {
 		Long: `Says that the volume of a gateway pod is lost with what was in its spool. What the
 pod had receipted and is not in the archive is lost: the ledger names it, with the
 cause SpoolAbandoned, and closes. What other pods have copies of (acknowledge:
-Replicated) is brought home by them, and is not lost; where they are not done yet
+Replicated) is stored by them, and is not lost; where they are not done yet
 the command says so and does nothing.
 
 A pod that was made anew on another volume reports under its name, and what the earlier
@@ -57,7 +57,7 @@ pod and its volume are left alone.
 
 A pod that still reports is never given up: it brings its spool home itself.
 Should the volume turn up later after all, start the pod on it: what is in the
-spool goes home, and the pod makes its columns of the ledger exact again.`,
+spool drains to the store, and the pod makes its columns of the ledger exact again.`,
 		Example: `  substorm spool ls
   substorm spool abandon north-1
   substorm spool abandon north-1 --yes --delete-volume

@@ -17,7 +17,7 @@ func Command() *cobra.Command {
 		Use:   "spool",
 		Short: "Show what waits in gateways' spools, and give up one that never returns",
 		Long: `A spool is what a gateway pod has receipted and not yet stored and announced. It
-lies on the pod's volume and goes home by itself once the object store and
+lies on the pod's volume and drains by itself once the object store and
 JetStream answer. Where the backends are is found as for substorm archive.`,
 		Example: `  substorm spool ls
   substorm spool abandon north-1`,

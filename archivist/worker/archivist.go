@@ -118,8 +118,6 @@ type Config struct {
 	// that are compacted; it is emptied of segments when Run begins.
 	ScratchDir string
 
-	// Holding hears when we begin and when we stop to hold the lease. Optional.
-	Holding func(bool)
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -200,9 +198,6 @@ func setDefaults(cfg *Config) {
 	if cfg.ScratchDir == "" {
 		cfg.ScratchDir = os.TempDir()
 	}
-	if cfg.Holding == nil {
-		cfg.Holding = func(bool) {}
-	}
 }
 
 // holdOnce waits for the lease and works under it until something ends that.
@@ -219,10 +214,8 @@ func (a *archivist) holdOnce(ctx context.Context) error {
 	}
 	a.cfg.Log.Info("this archivist took the lease")
 	a.metrics.held.Set(1)
-	a.cfg.Holding(true)
 	defer func() {
 		a.metrics.held.Set(0)
-		a.cfg.Holding(false)
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		if err := lease.Release(release); err != nil {

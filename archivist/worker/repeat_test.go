@@ -45,10 +45,9 @@ func TestRepeatWithoutRegistry(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.settings["old"] = l.settings[camera] // nobody knows whether it says so still
 	const unknown = "unknown"
-	var live atomic.Bool
-	live.Store(true) // it is waited for before the lease
+	var live, asked atomic.Bool
 	cfg := l.config("a")
-	cfg.Live, cfg.Holding = live.Load, func(bool) { live.Store(false) }
+	cfg.Live = func() bool { return live.Load() || !asked.Swap(true) } // the first time it is waited for, before the lease
 	l.run(cfg)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	originals := map[string]string{}

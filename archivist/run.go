@@ -101,7 +101,7 @@ func (p *program) run(ctx context.Context) error {
 func (p *program) work(ctx context.Context) error {
 	cfg := &p.cfg
 	return worker.Run(ctx, worker.Config{
-		Site: cfg.Site, Gateway: cfg.Pod, Incarnation: p.incarnation, JetStream: p.js, Store: p.objects,
+		Site: cfg.Site, Pod: cfg.Pod, Incarnation: p.incarnation, JetStream: p.js, Store: p.objects,
 		Settings: func(name string) (wire.InstrumentEntry, bool) {
 			e, known := p.registry.Snapshot().Instruments[name]
 			return e, known

@@ -41,19 +41,20 @@ func TestMissing(t *testing.T) {
 
 // lab is a Site with real servers.
 type lab struct {
-	t     *testing.T
-	nats  *testenv.NATSServer
-	minio *testenv.MinIOServer
-	js    jetstream.JetStream
-	store objectstore.Store
-	sent  []string
+	t      *testing.T
+	nats   *testenv.NATSServer
+	minio  *testenv.MinIOServer
+	bucket string
+	js     jetstream.JetStream
+	store  objectstore.Store
+	sent   []string
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	t.Parallel()
-	l := &lab{t: t, nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{})}
-	l.js, l.store = l.nats.JetStream(t), l.minio.Bucket(t, "archive")
+	l := &lab{t: t, nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.SharedMinIO(t, testenv.MinIOOptions{}), bucket: testenv.BucketName()}
+	l.js, l.store = l.nats.JetStream(t), l.minio.Bucket(t, l.bucket)
 	testenv.CreateSite(t, l.js, site)
 	l.nats.Declare(t, site, testenv.Registry{Revision: 1, Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(instrument, 30101)}})
 	return l
@@ -61,7 +62,7 @@ func newLab(t *testing.T) *lab {
 
 func (l *lab) archivist(pod string) *testenv.Archivist {
 	l.t.Helper()
-	return testenv.StartArchivist(l.t, testenv.ArchivistOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: "archive", Pod: pod})
+	return testenv.StartArchivist(l.t, testenv.ArchivistOptions{Site: site, NATS: l.nats, MinIO: l.minio, Bucket: l.bucket, Pod: pod})
 }
 
 // send stores an object and announces it, as a gateway does.

@@ -34,19 +34,20 @@ type station struct {
 
 func newStation(t *testing.T) *station {
 	t.Helper()
-	s := &station{minio: testenv.MinIO(t, testenv.MinIOOptions{}), camera: testenv.FreePort(t), mag: testenv.FreePort(t), small: testenv.FreePort(t), spectra: testenv.FreePort(t)}
+	s := &station{minio: testenv.SharedMinIO(t, testenv.MinIOOptions{}), camera: testenv.FreePort(t), mag: testenv.FreePort(t), small: testenv.FreePort(t), spectra: testenv.FreePort(t)}
+	bucket := testenv.BucketName()
 	nats := testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
 	testenv.CreateSite(t, nats.JetStream(t), "hub")
-	s.minio.Bucket(t, "archive")
+	s.minio.Bucket(t, bucket)
 	small := testenv.InstrumentTCP("small", s.small)
 	small.MaxObjectSize = 1000
 	spectra := testenv.InstrumentTCP("spectra", s.spectra)
-	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
-	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive",
+	spectra.Listeners[0].Framing = wire.FramingLengthPrefixed
+	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: bucket,
 		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP("camera", s.camera), testenv.InstrumentUDP("mag", s.mag), small, spectra}})
-	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: "archive"})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: s.minio, Bucket: bucket})
 	secrets := testenv.CredentialsDir(t, s.minio.Root())
-	s.archive = []string{"--code", "hub", "--s3-endpoint", s.minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
+	s.archive = []string{"--code", "hub", "--s3-endpoint", s.minio.URL(), "--s3-bucket", bucket, "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
 	return s
 }
 
@@ -208,7 +209,7 @@ func compareWithArchive(t *testing.T, s *station, got []sender.Result, dir strin
 			largest = r
 		}
 	}
-	fetched := s.query(t, "get", largest.SHA256, "-o", "-")
+	fetched := s.query(t, "get", largest.SHA256, "--file", "-")
 	sent, err := os.ReadFile(filepath.Join(dir, filepath.Base(largest.Name)))
 	if err != nil || fetched != string(sent) {
 		t.Errorf("fetched other bytes than were sent (%v)", err)
@@ -232,7 +233,7 @@ func compareLedger(t *testing.T, s *station) {
 		}
 		switch l.Instrument {
 		case "camera":
-			camera, repeated = camera.Plus(l.Received), repeated+l.Repeated.Objects
+			camera, repeated = camera.Plus(l.Received), repeated+l.Duplicates.Objects
 		case "mag":
 			mag = mag.Plus(l.Received)
 		case "small":

@@ -26,23 +26,24 @@ type webStation struct {
 
 func newWebStation(t *testing.T, change func(*wire.InstrumentEntry), flags ...string) *webStation {
 	t.Helper()
-	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	minio, nats := testenv.SharedMinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	bucket := testenv.BucketName()
 	testenv.CreateSite(t, nats.JetStream(t), "hub")
-	s := &webStation{store: minio.Bucket(t, "archive"), ports: []int{testenv.FreePort(t), testenv.FreePort(t)}}
+	s := &webStation{store: minio.Bucket(t, bucket), ports: []int{testenv.FreePort(t), testenv.FreePort(t)}}
 	sky := testenv.InstrumentTCP("allsky", s.ports[0])
-	sky.Ways = nil
+	sky.Listeners = nil
 	for _, port := range s.ports {
-		sky.Ways = append(sky.Ways, wire.WayEntry{Protocol: wire.ProtocolHTTP, Port: uint16(port),
+		sky.Listeners = append(sky.Listeners, wire.ListenerEntry{Protocol: wire.ProtocolHTTP, Port: uint16(port),
 			IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000})
 	}
 	change(&sky)
 	for i, port := range s.ports {
-		s.gateways = append(s.gateways, testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{sky},
+		s.gateways = append(s.gateways, testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Instruments: []wire.InstrumentEntry{sky},
 			Flags: append([]string{"--gateway", fmt.Sprint("north-", i), "--ports", fmt.Sprint(port)}, flags...)}))
 	}
-	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket})
 	secrets := testenv.CredentialsDir(t, minio.Root())
-	s.archive = []string{"--code", "hub", "--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
+	s.archive = []string{"--code", "hub", "--s3-endpoint", minio.URL(), "--s3-bucket", bucket, "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
 	return s
 }
 

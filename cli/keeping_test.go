@@ -26,20 +26,21 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestTakeBackFromSenderToReader: what a sender has a receipt for, a real gateway
-// archives and a real feed server gives out, until somebody takes it back.
-func TestTakeBackFromSenderToReader(t *testing.T) {
-	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+// TestRetractFromSenderToReader: what a sender has a receipt for, a real gateway
+// archives and a real feed server gives out, until somebody retracts it.
+func TestRetractFromSenderToReader(t *testing.T) {
+	minio, nats := testenv.SharedMinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	bucket := testenv.BucketName()
 	testenv.CreateSite(t, nats.JetStream(t), "hub")
-	store := minio.Bucket(t, "archive")
+	store := minio.Bucket(t, bucket)
 	port := testenv.FreePort(t)
 	camera := testenv.InstrumentTCP("camera", port)
 	camera.Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive",
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket,
 		Instruments: []wire.InstrumentEntry{camera}})
-	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket})
 	secrets := testenv.CredentialsDir(t, minio.Root())
-	at := []string{"--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets}
+	at := []string{"--s3-endpoint", minio.URL(), "--s3-bucket", bucket, "--s3-credentials-dir", secrets}
 	feeds := testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats, Flags: at})
 	at = append(at, "--code", "hub", "--nats-servers", nats.URL())
 	archive := func(args ...string) string {
@@ -105,20 +106,21 @@ func TestTakeBackFromSenderToReader(t *testing.T) {
 // command says so, with the reason, and no reader and no subscriber learns of a deletion
 // that never was.
 func TestRefusedPurgeIsToldToNobody(t *testing.T) {
-	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	minio, nats := testenv.SharedMinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	bucket := testenv.BucketName()
 	js := nats.JetStream(t)
 	testenv.CreateSite(t, js, "hub")
-	store := minio.Bucket(t, "archive")
+	store := minio.Bucket(t, bucket)
 	camera := testenv.InstrumentTCP("camera", testenv.FreePort(t))
 	camera.Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive",
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket,
 		Instruments: []wire.InstrumentEntry{camera}})
-	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket})
 	camera.Gateway = "north"
 	nats.Declare(t, "hub", testenv.Registry{Revision: 2, Instruments: []wire.InstrumentEntry{camera},
 		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Instruments: []string{"camera"}}}})
 	secrets := testenv.CredentialsDir(t, minio.Root())
-	at := []string{"--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets}
+	at := []string{"--s3-endpoint", minio.URL(), "--s3-bucket", bucket, "--s3-credentials-dir", secrets}
 	feeds := testenv.StartFeedServer(t, testenv.FeedServerOptions{Site: "hub", NATS: nats, Flags: append([]string{"--base-url", "http://archive.example.org"}, at...)})
 	at = append(at, "--code", "hub", "--nats-servers", nats.URL())
 

@@ -19,7 +19,7 @@ import (
 )
 
 // TestReportOfWhatWasSent: the report's totals are what a sender has receipts for, and
-// the ledger's, with objects that were sent twice and datagrams; whois names the repeat.
+// the ledger's, with objects that were sent twice and datagrams; inspect names the duplicate.
 func TestReportOfWhatWasSent(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func TestReportOfWhatWasSent(t *testing.T) {
 
 	var report archive.Report
 	waitFor(t, func() error {
-		out, _, code := runProgram(t, "substorm", append([]string{"report", "--from", "yesterday", "--to", "today", "-o", "json"}, s.archive...)...)
+		out, _, code := runProgram(t, "substorm", append([]string{"archive", "report", "--since", "yesterday", "--until", "today", "-o", "json"}, s.archive...)...)
 		if err := json.Unmarshal([]byte(out), &report); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func TestReportOfWhatWasSent(t *testing.T) {
 			of[in.Instrument] = in
 		}
 		camera, mag := of["camera"], of["mag"]
-		if code != 0 || !report.Agree || camera.Objects != 12 || camera.Repeated != 1 || mag.Datagrams == 0 {
+		if code != 0 || !report.Agree || camera.Objects != 12 || camera.Duplicates != 1 || mag.Datagrams == 0 {
 			return fmt.Errorf("exit code %d: %s", code, out)
 		}
 		return nil
@@ -68,22 +68,22 @@ func TestReportOfWhatWasSent(t *testing.T) {
 	if len(digests) != 12 {
 		t.Fatalf("%d receipts", len(digests))
 	}
-	repeats := 0
+	duplicates := 0
 	for _, digest := range digests {
-		out, stderr, code := runProgram(t, "substorm", append([]string{"whois", digest, "-o", "json"}, s.archive...)...)
+		out, stderr, code := runProgram(t, "substorm", append([]string{"archive", "inspect", digest, "-o", "json"}, s.archive...)...)
 		var known archive.Known
 		if err := json.Unmarshal([]byte(out), &known); code != 0 || err != nil {
-			t.Fatalf("whois %s: exit code %d, %v\n%s", digest, code, err, stderr)
+			t.Fatalf("inspect %s: exit code %d, %v\n%s", digest, code, err, stderr)
 		}
 		if known.Instrument != "camera" || known.Record.Digest.String() != digest || !known.Bytes.There || !strings.HasPrefix(known.Record.Source, "127.0.0.1:") {
-			t.Errorf("whois %s: %s", digest, out)
+			t.Errorf("inspect %s: %s", digest, out)
 		}
-		repeats += len(known.Repeats)
+		duplicates += len(known.Duplicates)
 	}
-	if repeats != 1 {
-		t.Errorf("%d repeats, want 1", repeats)
+	if duplicates != 1 {
+		t.Errorf("%d duplicates, want 1", duplicates)
 	}
-	if out, stderr, code := runProgram(t, "substorm", append([]string{"gaps", "--day", "1999-01-01"}, s.archive...)...); code != 0 || !strings.Contains(out, "nothing was compared yet") {
+	if out, stderr, code := runProgram(t, "substorm", append([]string{"archive", "gaps", "--day", "1999-01-01"}, s.archive...)...); code != 0 || !strings.Contains(out, "nothing was compared yet") {
 		t.Errorf("gaps: exit code %d\n%s%s", code, out, stderr)
 	}
 }

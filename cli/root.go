@@ -42,20 +42,13 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(sender.Command("send"))
-	root.AddCommand(simulate.Command())
-	root.AddCommand(archive.Command())
-	root.AddCommand(archive.GapsCommand())
-	root.AddCommand(archive.ReportCommand())
-	root.AddCommand(archive.WhoisCommand())
-	root.AddCommand(importer.Command())
-	root.AddCommand(status.Command())
-	root.AddCommand(spool.Command())
-	root.AddCommand(adopt.Command())
-	root.AddCommand(credentials.Command())
-	root.AddCommand(quickstart.Command())
-	root.AddCommand(versionCommand())
+	send := sender.Command("send")
+	send.ValidArgsFunction = files
+	root.AddCommand(send, simulate.Command(), archive.Command(), importer.Command(), status.Command(), spool.Command(), adopt.Command(),
+		credentials.Command(), quickstart.Command(), versionCommand())
 	explainArguments(root)
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	complete(root)
 	return root
 }
 

@@ -15,13 +15,19 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/substorm/substorm/internal/usage"
 )
 
 func runProgram(t *testing.T, program string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	err := Run(t.Context(), Config{Program: program, Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs})
-	return out.String(), errs.String(), ExitCode(err)
+	if err != nil {
+		fmt.Fprintln(&errs, "error:", err)
+	}
+	return out.String(), errs.String(), usage.ExitCode(err)
 }
 
 func TestExitCodes(t *testing.T) {
@@ -46,7 +52,7 @@ func TestExitCodes(t *testing.T) {
 		"a rate of nothing":  {[]string{"send", "--to", "x:1", "--rate", "NaN", "f"}, 2, "--rate"},
 		"no address":         {[]string{"send", "--to", "x:1", "--from", "300.1.1.1", "f"}, 2, "--from"},
 		"no day":             {[]string{"archive", "ls", "--day", "foo"}, 2, "UTC day"},
-		"days reversed":      {[]string{"archive", "ls", "--from", "2026-11-21", "--to", "2026-11-20"}, 2, "comes after"},
+		"days reversed":      {[]string{"archive", "ls", "--since", "2026-11-21", "--until", "2026-11-20"}, 2, "comes after"},
 		"no format":          {[]string{"status", "-o", "foo"}, 2, "json"},
 		"a missing file":     {[]string{"send", "--to", "127.0.0.1:1", "no-such-file"}, 1, "no-such-file"},
 		"too many arguments": {[]string{"archive", "get", "a", "b"}, 2, "--help"},
@@ -57,7 +63,7 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	for err, want := range map[error]int{nil: 0, errors.New("x"): 1, fmt.Errorf("stopped: %w", context.Canceled): 130} {
-		if got := ExitCode(err); got != want {
+		if got := usage.ExitCode(err); got != want {
 			t.Errorf("%v: exit code %d, want %d", err, got, want)
 		}
 	}
@@ -84,8 +90,8 @@ func TestInterrupted(t *testing.T) {
 	}()
 	var out, errs bytes.Buffer
 	err = Run(ctx, Config{Program: "substorm", Args: []string{"send", "--to", silent.Addr().String(), file}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs})
-	if ExitCode(err) != 130 || !strings.Contains(errs.String(), "interrupted: 0 objects were received, 1 were on their way") {
-		t.Errorf("exit code %d\n%s", ExitCode(err), errs.String())
+	if usage.ExitCode(err) != 130 || !strings.Contains(err.Error(), "interrupted: 0 objects were received, 1 were on their way") {
+		t.Errorf("exit code %d: %v\n%s", usage.ExitCode(err), err, errs.String())
 	}
 }
 
@@ -99,6 +105,41 @@ func TestPlugin(t *testing.T) {
 		if code != 0 || !strings.Contains(out, "Usage:\n  "+want) {
 			t.Errorf("%s: exit code %d\n%s", program, code, out)
 		}
+	}
+}
+
+// TestFlagsMeanTheSame: a flag's name has one type, one noun and one letter in all commands, and a letter
+// is that of one flag.
+func TestFlagsMeanTheSame(t *testing.T) {
+	may := map[string]string{
+		"instrument": "the archive's commands take several, import and adopt work for one",
+		"watch":      "send takes the folders that it follows, status follows the Site",
+	}
+	names, letters := map[string]string{}, map[string]string{}
+	same := func(known map[string]string, key, is, where string) {
+		if was, there := known[key]; there && was != is {
+			t.Errorf("%s of %s is %q, and elsewhere %q", key, where, is, was)
+		}
+		known[key] = is
+	}
+	var look func(*cobra.Command)
+	look = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			noun, _ := pflag.UnquoteUsage(f)
+			if may[f.Name] == "" {
+				same(names, f.Name, fmt.Sprintf("%s %s, -%s", f.Value.Type(), noun, f.Shorthand), c.CommandPath())
+			}
+			if f.Shorthand != "" {
+				same(letters, f.Shorthand, f.Name, c.CommandPath())
+			}
+		})
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look(newRoot(false))
+	if len(names) < 80 || letters["o"] != "output" {
+		t.Errorf("looked at %d flags, with %d letters", len(names), len(letters))
 	}
 }
 

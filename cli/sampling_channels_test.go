@@ -22,7 +22,7 @@ import (
 func TestChannels(t *testing.T) {
 	s := newSampledSite(t, "burst", "dark")
 	set := t.TempDir()
-	for _, w := range s.registry.Instruments[0].Ways[1:] {
+	for _, w := range s.registry.Instruments[0].Listeners[1:] {
 		observe(t, int(w.Port), filepath.Join(set, w.Channel))
 	}
 	service(t, "--to", s.to, "--framing", "length-prefixed", "--watch", t.TempDir(), "--queue", filepath.Join(t.TempDir(), "queue"), "--heartbeat", "500ms",

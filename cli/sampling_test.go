@@ -36,16 +36,17 @@ type sampledSite struct {
 // requestsLast is how long a request of a consumer lasts here: not a minute.
 const requestsLast = 15 * time.Second
 
-// newSampledSite has a way for objects, and one for the datagrams of each channel.
+// newSampledSite has a listener for objects, and one for the datagrams of each channel.
 func newSampledSite(t *testing.T, channels ...string) *sampledSite {
 	t.Helper()
-	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	minio, nats := testenv.SharedMinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	bucket := testenv.BucketName()
 	js := nats.JetStream(t)
 	testenv.CreateSite(t, js, "hub")
 	if _, err := js.UpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.RequestBucket("hub"), Storage: jetstream.FileStorage, History: 1, TTL: requestsLast}); err != nil {
 		t.Fatal(err)
 	}
-	minio.Bucket(t, "archive")
+	minio.Bucket(t, bucket)
 	ports := make([]int, 2+len(channels))
 	for i := range ports {
 		ports[i] = testenv.FreePort(t)
@@ -53,14 +54,14 @@ func newSampledSite(t *testing.T, channels ...string) *sampledSite {
 	slices.Sort(ports)
 	port, path := ports[0], ports[len(ports)-1]
 	spectra := testenv.InstrumentTCP("spectra", port)
-	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
+	spectra.Listeners[0].Framing = wire.FramingLengthPrefixed
 	for i, channel := range channels {
-		spectra.Ways = append(spectra.Ways, wire.WayEntry{Protocol: wire.ProtocolUDP, Port: uint16(ports[1+i]), Channel: channel})
+		spectra.Listeners = append(spectra.Listeners, wire.ListenerEntry{Protocol: wire.ProtocolUDP, Port: uint16(ports[1+i]), Channel: channel})
 	}
 	s := &sampledSite{t: t, nats: nats, to: testenv.Loopback(port), path: testenv.Loopback(path)}
-	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{spectra},
-		Flags: []string{"--ports", fmt.Sprintf("%d-%d", port, path-1), "--path-port", fmt.Sprint(path)}})
-	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	s.gateway = testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Instruments: []wire.InstrumentEntry{spectra},
+		Flags: []string{"--ports", fmt.Sprintf("%d-%d", port, path-1), "--link-probe-port", fmt.Sprint(path)}})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket})
 	spectra.Gateway = "north"
 	s.registry = testenv.Registry{Revision: 1, Instruments: []wire.InstrumentEntry{spectra},
 		Feeds: []wire.FeedEntry{{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Instruments: []string{"spectra"}}},
@@ -136,7 +137,7 @@ func TestSampling(t *testing.T) {
 	s := newSampledSite(t)
 	watched, rate := t.TempDir(), filepath.Join(t.TempDir(), "rate")
 	stop := service(t, "--to", s.to, "--framing", "length-prefixed", "--watch", watched, "--queue", filepath.Join(t.TempDir(), "queue"),
-		"--settle", "0", "--scan-interval", "20ms", "--heartbeat", "500ms", "--path", s.path, "--path-interval", "100ms",
+		"--settle", "0", "--scan-interval", "20ms", "--heartbeat", "500ms", "--link-probe", s.path, "--link-probe-interval", "100ms",
 		"--sample-command", `echo "$SUBSTORM_SAMPLING_STATE $SUBSTORM_SAMPLING_INTERVAL" > `+rate+`.tmp && mv `+rate+`.tmp `+rate)
 	does := func(want string) {
 		t.Helper()
@@ -199,7 +200,7 @@ func TestSampling(t *testing.T) {
 		return s.Sampling != nil && len(s.Sampling.Achieved) == 1 && time.Duration(s.Sampling.Achieved[0].Interval) == time.Second && obeys(5000, "")(s)
 	})
 	s.says("the path is measured", func(s wire.SenderStatus) bool {
-		return s.Path != nil && s.Path.Answered > 0 && s.Path.Delay != nil && s.Path.Delay.Min > 0
+		return s.LinkProbe != nil && s.LinkProbe.Answered > 0 && s.LinkProbe.Delay != nil && s.LinkProbe.Delay.Min > 0
 	})
 	stop()
 }

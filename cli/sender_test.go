@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/sender"
 )
@@ -34,23 +35,24 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	minio, nats := testenv.SharedMinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	bucket := testenv.BucketName()
 	testenv.CreateSite(t, nats.JetStream(t), "hub")
-	minio.Bucket(t, "archive")
+	minio.Bucket(t, bucket)
 	first, second := testenv.FreePort(t), testenv.FreePort(t)
 	spectra := testenv.InstrumentTCP("spectra", first)
-	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
-	other := spectra.Ways[0]
+	spectra.Listeners[0].Framing = wire.FramingLengthPrefixed
+	other := spectra.Listeners[0]
 	other.Port = uint16(second)
-	spectra.Ways = append(spectra.Ways, other)
+	spectra.Listeners = append(spectra.Listeners, other)
 	start := func(port int, name string) *testenv.Gateway {
-		return testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{spectra},
+		return testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Instruments: []wire.InstrumentEntry{spectra},
 			Flags: []string{"--gateway", name, "--ports", fmt.Sprint(port)}})
 	}
 	p := &pair{nats: nats, one: start(first, "north-0"), two: start(second, "north-1"), to: testenv.Loopback(first) + "," + testenv.Loopback(second)}
-	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket})
 	secrets := testenv.CredentialsDir(t, minio.Root())
-	p.archive = []string{"--code", "hub", "--s3-endpoint", minio.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
+	p.archive = []string{"--code", "hub", "--s3-endpoint", minio.URL(), "--s3-bucket", bucket, "--s3-credentials-dir", secrets, "--nats-servers", nats.URL()}
 	return p
 }
 
@@ -76,7 +78,7 @@ func service(t *testing.T, args ...string) (stop func()) {
 	code := make(chan int, 1)
 	go func() {
 		err := Run(ctx, Config{Program: "substorm", Args: append([]string{"send"}, args...), Stdin: strings.NewReader(""), Stdout: &said, Stderr: &said})
-		code <- ExitCode(err)
+		code <- usage.ExitCode(err)
 	}()
 	var once sync.Once
 	stop = func() {

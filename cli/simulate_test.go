@@ -34,7 +34,7 @@ func TestSimulate(t *testing.T) {
 	if err := os.WriteFile(model, []byte(mixture), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, stderr, code := runProgram(t, "substorm", "simulate", "--model", model, "--seed", "5", "--duration", "4s", "--json", "--quiet",
+	out, stderr, code := runProgram(t, "substorm", "simulate", "--model", model, "--seed", "5", "--duration", "4s", "-o", "json", "--quiet",
 		"--to", "mag="+testenv.Loopback(s.mag), "--to", testenv.Loopback(s.camera))
 	var report simulate.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 0 {

@@ -19,19 +19,20 @@ import (
 // TestSendTLS: the instrument's side and a gateway recognize each other, and
 // nothing is believed where they do not.
 func TestSendTLS(t *testing.T) {
-	minio, nats := testenv.MinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	minio, nats := testenv.SharedMinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
+	bucket := testenv.BucketName()
 	testenv.CreateSite(t, nats.JetStream(t), "hub")
-	minio.Bucket(t, "archive")
+	minio.Bucket(t, bucket)
 	server, field, other := testenv.NewCA(t), testenv.NewCA(t), testenv.NewCA(t)
 	camera, spectra := testenv.InstrumentTCP("camera", testenv.FreePort(t)), testenv.InstrumentTCP("spectra", testenv.FreePort(t))
-	spectra.Ways[0].Framing = wire.FramingLengthPrefixed
+	spectra.Listeners[0].Framing = wire.FramingLengthPrefixed
 	for _, e := range []*wire.InstrumentEntry{&camera, &spectra} {
-		e.Ways[0].TLS, e.Ways[0].CertificateNames = wire.TLSMutual, []string{"camera.field"}
+		e.Listeners[0].TLS, e.Listeners[0].CertificateNames = wire.TLSMutual, []string{"camera.field"}
 	}
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive",
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket,
 		Instruments: []wire.InstrumentEntry{camera, spectra},
 		Flags:       []string{"--tls-dir", server.Dir(t, "gateway"), "--client-ca-dir", field.Dir(t, "unused")}})
-	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket})
 
 	dir := t.TempDir()
 	var files []string
@@ -61,9 +62,9 @@ func TestSendTLS(t *testing.T) {
 	}
 	for name, more := range map[string][]string{"until-close": nil, "length-prefixed": {"--framing", "length-prefixed"}} {
 		t.Run(name, func(t *testing.T) {
-			port := camera.Ways[0].Port
+			port := camera.Listeners[0].Port
 			if more != nil {
-				port = spectra.Ways[0].Port
+				port = spectra.Listeners[0].Port
 			}
 			n, results, stderr, code := transmit(t, port, append(as(server, field, "camera.field"), more...)...)
 			if n != len(files) || code != 0 {
@@ -82,7 +83,7 @@ func TestSendTLS(t *testing.T) {
 		"no TLS":                             {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, results, stderr, code := transmit(t, camera.Ways[0].Port, c.flags...)
+			n, results, stderr, code := transmit(t, camera.Listeners[0].Port, c.flags...)
 			if n != 0 || code == 0 || !strings.Contains(stderr, c.says) {
 				t.Errorf("%d received, exit code %d\n%+v\n%s", n, code, results, stderr)
 			}

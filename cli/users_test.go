@@ -26,10 +26,11 @@ import (
 // TestUsers: what the operator allows a gateway and an archivist is enough for all that they do,
 // through a restart. NATS tells them what they may not, and they their logs.
 func TestUsers(t *testing.T) {
-	nats, minio := testenv.NATS(t, testenv.NATSOptions{Operator: true}), testenv.MinIO(t, testenv.MinIOOptions{})
+	nats, minio := testenv.NATS(t, testenv.NATSOptions{Operator: true}), testenv.SharedMinIO(t, testenv.MinIOOptions{})
+	bucket := testenv.BucketName()
 	js := nats.JetStream(t)
 	testenv.CreateSite(t, js, "hub")
-	store := minio.Bucket(t, "archive")
+	store := minio.Bucket(t, bucket)
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: "hub"}, Spec: v1alpha1.SiteSpec{Code: "hub"}}
 	as := func(user plan.JetStreamUser) []string {
 		var may jwt.Permissions
@@ -39,12 +40,12 @@ func TestUsers(t *testing.T) {
 	}
 
 	mag, spectra := testenv.InstrumentUDP("mag", testenv.FreePort(t)), testenv.InstrumentTCP("spectra", testenv.FreePort(t))
-	spectra.Ways = []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: spectra.Ways[0].Port, IdleTimeoutMillis: 60_000, MaxAgeMillis: 60_000, UploadExpiryMillis: 60_000}}
-	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{mag, spectra},
+	spectra.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP, Port: spectra.Listeners[0].Port, IdleTimeoutMillis: 60_000, MaxAgeMillis: 60_000, UploadExpiryMillis: 60_000}}
+	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Instruments: []wire.InstrumentEntry{mag, spectra},
 		Flags: as(plan.GatewayUser(site, "north"))})
-	a := testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Flags: as(plan.ArchivistUser(site))})
-	for life := range 2 {
-		datagrams, err := net.Dial("udp", testenv.Loopback(int(mag.Ways[0].Port)))
+	a := testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Flags: as(plan.ArchivistUser(site))})
+	for incarnation := range 2 {
+		datagrams, err := net.Dial("udp", testenv.Loopback(int(mag.Listeners[0].Port)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,16 +53,16 @@ func TestUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		datagrams.Close()
-		spectraURL := fmt.Sprintf("http://%s/in/spectra/", testenv.Loopback(int(spectra.Ways[0].Port)))
-		sendSpectrum(t, http.MethodPut, fmt.Sprint(spectraURL, life, ".csv"), fmt.Sprint("spectrum ", life))
+		spectraURL := fmt.Sprintf("http://%s/in/spectra/", testenv.Loopback(int(spectra.Listeners[0].Port)))
+		sendSpectrum(t, http.MethodPut, fmt.Sprint(spectraURL, incarnation, ".csv"), fmt.Sprint("spectrum ", incarnation))
 		for range 2 { // without a name, so that only the archivist sees that it is the same
-			sendSpectrum(t, http.MethodPost, spectraURL, fmt.Sprint("twice in life ", life))
+			sendSpectrum(t, http.MethodPost, spectraURL, fmt.Sprint("twice in incarnation ", incarnation))
 		}
 		for what, holds := range map[string]func() bool{
-			"two manifests' parts each life": func() bool { return count(t, store, "manifest/hub/") >= 2*(life+1) },
-			"a description of each":          func() bool { return count(t, store, "metadata/hub/") == 2 },
-			"a duplicate each life":          func() bool { return withdrawn(t, js) == life+1 },
-			"segments":                       func() bool { return count(t, store, "o/hub/mag/s/") == life+1 },
+			"two manifests' parts each incarnation": func() bool { return count(t, store, "manifest/hub/") >= 2*(incarnation+1) },
+			"a description of each":                 func() bool { return count(t, store, "descriptions/hub/") == 2 },
+			"a duplicate each incarnation":          func() bool { return duplicates(t, js) == incarnation+1 },
+			"segments":                              func() bool { return count(t, store, "o/hub/mag/s/") == incarnation+1 },
 			"both indexed": func() bool {
 				return has(t, js, wire.IndexBucket("hub"), "mag") && has(t, js, wire.IndexBucket("hub"), "spectra")
 			},
@@ -83,7 +84,7 @@ func TestUsers(t *testing.T) {
 		}
 		g.Stop()
 		a.Stop()
-		if life == 0 {
+		if incarnation == 0 {
 			g.Start()
 			a.Start()
 		}
@@ -111,8 +112,8 @@ func sendSpectrum(t *testing.T, method, url, body string) {
 	}
 }
 
-// withdrawn counts the objects that are announced as duplicates.
-func withdrawn(t *testing.T, js jetstream.JetStream) int {
+// duplicates counts the objects that are announced as duplicates.
+func duplicates(t *testing.T, js jetstream.JetStream) int {
 	t.Helper()
 	s, err := js.Stream(t.Context(), wire.NoticeStream("hub"))
 	if err != nil {
@@ -127,7 +128,7 @@ func withdrawn(t *testing.T, js jetstream.JetStream) int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := wire.Decode[wire.Notice](m.Data); err == nil && n.State == wire.StateWithdrawn {
+		if n, err := wire.Decode[wire.Notice](m.Data); err == nil && n.State == wire.StateDuplicate {
 			all[n.ID] = true
 		}
 	}

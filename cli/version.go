@@ -18,10 +18,9 @@ func versionCommand() *cobra.Command {
 		Short:   "Print what this program was built from",
 		Example: "  substorm version",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "substorm %s (record format %d, %s, %s/%s)\n",
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "substorm %s (record format %d, %s, %s/%s)\n",
 				build.Version(), wire.Format, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
 		},
 	}
 }

@@ -130,7 +130,7 @@ func (s natsSite) publish(t *testing.T, from, count int) (ids []string) {
 		send(notice, key, wire.TypeNotice)
 		m := nats.NewMsg(wire.ObservationSubject(siteCode, magnetometer, "raw"))
 		m.Data = wire.AppendTelemetryHeader(nil, magnetometer, "raw")
-		send(m, fmt.Sprint("gateway-0/life/", i), wire.TypeTelemetry)
+		send(m, fmt.Sprint("gateway-0/incarnation/", i), wire.TypeTelemetry)
 	}
 	gap := nats.NewMsg(wire.GapSubject(siteCode, "model"))
 	send(gap, wire.GapID("uid-of-model", uint64(from)), wire.TypeGap)

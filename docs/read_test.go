@@ -50,7 +50,7 @@ func marked(t *testing.T, path, test string) string {
 // public is the entry of an Instrument that receives over HTTP and that everybody may read.
 func public(name string, port int) wire.InstrumentEntry {
 	e := testenv.InstrumentTCP(name, port)
-	e.Ways = []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(port), IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}}
+	e.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(port), IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}}
 	e.Naming, e.Versions, e.MediaType = "{name}", wire.VersionsKeep, "image/jpeg"
 	e.Access = &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
 	return e

@@ -49,7 +49,7 @@ func (l *lab) ledger(t testing.TB, instrument string) archive.Ledger {
 	var sum archive.Ledger
 	for _, day := range jsonLines[archive.Ledger](t, out) {
 		sum.Received, sum.Stored = sum.Received.Plus(day.Received), sum.Stored.Plus(day.Stored)
-		sum.Announced, sum.Repeated = sum.Announced.Plus(day.Announced), sum.Repeated.Plus(day.Repeated)
+		sum.Announced, sum.Duplicates = sum.Announced.Plus(day.Announced), sum.Duplicates.Plus(day.Duplicates)
 		sum.Writers = append(sum.Writers, day.Writers...)
 		sum.Differences = append(sum.Differences, day.Differences...)
 	}

@@ -92,14 +92,14 @@ func (l *lab) compareObjects(t testing.TB, instrument string, receipts []sender.
 	if len(s.Differences) > 0 {
 		return fmt.Errorf("the ledger says %q", s.Differences)
 	}
-	if s.Announced.Objects-s.Repeated.Objects != uint64(len(receipts)) {
-		return fmt.Errorf("announced %d less repeated %d is not the sender's %d", s.Announced.Objects, s.Repeated.Objects, len(receipts))
+	if s.Announced.Objects-s.Duplicates.Objects != uint64(len(receipts)) {
+		return fmt.Errorf("announced %d less duplicates %d is not the sender's %d", s.Announced.Objects, s.Duplicates.Objects, len(receipts))
 	}
 	if s.Received.Acknowledged < uint64(len(receipts)) {
 		return fmt.Errorf("acknowledged %d, the sender holds %d receipts", s.Received.Acknowledged, len(receipts))
 	}
-	t.Logf("objects: received %d, acknowledged %d, stored %d, announced %d, repeated %d; the sender's list %d",
-		s.Received.Objects, s.Received.Acknowledged, s.Stored.Objects, s.Announced.Objects, s.Repeated.Objects, len(receipts))
+	t.Logf("objects: received %d, acknowledged %d, stored %d, announced %d, duplicates %d; the sender's list %d",
+		s.Received.Objects, s.Received.Acknowledged, s.Stored.Objects, s.Announced.Objects, s.Duplicates.Objects, len(receipts))
 	return nil
 }
 

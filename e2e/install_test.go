@@ -160,7 +160,7 @@ func instrumentUDP(name string, port int) string {
 		"  archive: {segment: {maxAge: 15s}}\n"
 }
 
-func instrument(name, kind, way string) string {
+func instrument(name, kind, listener string) string {
 	return strings.Join([]string{
 		"apiVersion: substorm.dev/v1alpha1",
 		"kind: Instrument",
@@ -168,7 +168,7 @@ func instrument(name, kind, way string) string {
 		"spec:",
 		"  siteRef: {name: demo}",
 		"  type: " + kind,
-		"  ways: [" + way + "]",
+		"  listeners: [" + listener + "]",
 		"",
 	}, "\n")
 }

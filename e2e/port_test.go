@@ -43,11 +43,11 @@ func TestPortChange(t *testing.T) {
 		changes, direct[changes/2].Round(time.Millisecond), nodePort[changes/2].Round(time.Millisecond))
 }
 
-// movePort changes the port of an Instrument's first way and returns when the
+// movePort changes the port of an Instrument's first listener and returns when the
 // API server answered.
 func (l *lab) movePort(t testing.TB, instrument string, port int) time.Time {
 	t.Helper()
-	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/ways/0/tcp/port","value":%d}]`, port)
+	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/listeners/0/tcp/port","value":%d}]`, port)
 	_, err := l.instruments(t).Patch(t.Context(), instrument, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package feedserver is the way out to people: it follows a Site's streams and gives
+// Package feedserver is the read path: it follows a Site's streams and gives
 // each consumer what its Feed and its flow control say, and it serves the archive.
 // README.md shows the parts.
 package feedserver

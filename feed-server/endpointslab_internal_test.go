@@ -28,6 +28,7 @@ import (
 type endpointsLab struct {
 	t      *testing.T
 	server *server
+	bucket string
 	port   int // to which the objects were sent
 	sent   time.Time
 	// objects are those that were sent.
@@ -46,14 +47,14 @@ func pathOf(instrument string) string {
 
 func newEndpointsLab(t *testing.T, change ...func(*Config)) *endpointsLab {
 	t.Helper()
-	nats, minio := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}), testenv.MinIO(t, testenv.MinIOOptions{})
+	nats, minio := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}), testenv.SharedMinIO(t, testenv.MinIOOptions{})
 	js := nats.JetStream(t)
 	testenv.CreateSite(t, js, "hub")
-	minio.Bucket(t, "archive")
-	l := &endpointsLab{t: t, port: testenv.FreePort(t)}
+	l := &endpointsLab{t: t, bucket: testenv.BucketName(), port: testenv.FreePort(t)}
+	minio.Bucket(t, l.bucket)
 	registry := l.registry()
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: registry.Instruments})
-	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: l.bucket, Instruments: registry.Instruments})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: l.bucket})
 	nats.Declare(t, "hub", registry)
 	l.sent = time.Now().UTC()
 	for instrument, value := range values {
@@ -69,7 +70,7 @@ func (l *endpointsLab) registry() testenv.Registry {
 		return wire.InstrumentEntry{
 			UID: name, Generation: 1, Instrument: name, Gateway: "north", MaxObjectSize: 8 << 20, MaxConnections: 8, Acknowledge: "Stored",
 			MediaType: "text/csv", CadenceMillis: 60_000, RepeatWindowMillis: 60_000, SegmentAgeMillis: 60_000, SegmentSize: 1 << 20, Access: &access, Aliases: []string{"old/" + name + "/{name}"},
-			Ways: []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(l.port), IdleTimeoutMillis: 60_000, MaxAgeMillis: 60_000, UploadExpiryMillis: 60_000}},
+			Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(l.port), IdleTimeoutMillis: 60_000, MaxAgeMillis: 60_000, UploadExpiryMillis: 60_000}},
 			Channels: []wire.ChannelEntry{{
 				Name: "values", Suffix: ".csv", Payload: wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ","},
 				Time: wire.ChannelTimeEntry{Source: wire.TimePayload, Columns: []int{1}, Format: wire.TimeISO8601, Precision: wire.PrecisionSeconds,
@@ -130,7 +131,7 @@ func (l *endpointsLab) start(nats *testenv.NATSServer, minio *testenv.MinIOServe
 	var log bytes.Buffer
 	cfg := Config{
 		Site: "hub", Pod: "feed-server-0", Listen: "127.0.0.1:0", ListenHTTP: "127.0.0.1:0", NATS: stream.Config{Servers: []string{nats.URL()}},
-		Objects: objectstore.Config{Endpoint: minio.URL(), Bucket: "archive", CredentialsDir: secrets}, Limits: endpoint.DefaultLimits(), Readers: 4,
+		Objects: objectstore.Config{Endpoint: minio.URL(), Bucket: l.bucket, CredentialsDir: secrets}, Limits: endpoint.DefaultLimits(), Readers: 4,
 		DrainTimeout: time.Second, LogLevel: "info", Log: &log,
 	}
 	for _, c := range change {

@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/feed-server/latest"
 	"github.com/substorm/substorm/feed-server/wis2"
 	"github.com/substorm/substorm/internal/catalog"
-	"github.com/substorm/substorm/internal/metadata"
+	"github.com/substorm/substorm/internal/descriptions"
 	"github.com/substorm/substorm/internal/objectstore"
 )
 
@@ -35,7 +35,7 @@ const (
 type kept struct {
 	catalog      *catalog.Catalog
 	store        objectstore.Store
-	descriptions *metadata.Descriptions
+	descriptions *descriptions.Descriptions
 	downloads    *downloads.Counter
 	damage       *damage.Teller
 }
@@ -55,7 +55,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Naming: func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
 		Log:    s.log, Registerer: s.metrics,
 	})
-	s.kept.descriptions = metadata.New(metadata.Config{Site: cfg.Site, JetStream: s.js, Log: s.log})
+	s.kept.descriptions = descriptions.New(descriptions.Config{Site: cfg.Site, JetStream: s.js, Log: s.log})
 	s.kept.downloads = downloads.New(downloads.Config{
 		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Logger: s.log,
 		Known: func(instrument string) bool { _, known := s.instrument(instrument); return known },

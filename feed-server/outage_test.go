@@ -213,7 +213,7 @@ func TestRetention(t *testing.T) {
 	if len(c.gaps) != 1 || c.gaps[0].Reason != wire.GapRetention || c.gaps[0].Count != 9 || c.datagrams[1] != 10 {
 		t.Errorf("gaps %+v, then %d", c.gaps, c.datagrams[1])
 	}
-	eventually(t, "the state is Lapped", func() bool { return metric(t, f, "substorm_feed_consumer_state", `state="Lapped"`) == 1 })
+	eventually(t, "the state is Overrun", func() bool { return metric(t, f, "substorm_feed_consumer_state", `state="Overrun"`) == 1 })
 	kv, err := l.js.KeyValue(t.Context(), wire.StatusBucket(site))
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestRetention(t *testing.T) {
 			return false
 		}
 		s, err := wire.Decode[wire.ConsumerStatus](e.Value())
-		return err == nil && s.State == wire.StateLapped && s.Gaps == 1 && s.Connections == 1 && s.LastGap != nil && s.Dropped[string(wire.GapRetention)] == 9 && s.Messages == 22 && s.Token == c.token
+		return err == nil && s.State == wire.StateOverrun && s.Gaps == 1 && s.Connections == 1 && s.LastGap != nil && s.Dropped[string(wire.GapRetention)] == 9 && s.Messages == 22 && s.Token == c.token
 	})
 	e, err := kv.Get(t.Context(), wire.FeedServerStatusKey("feed-server-0"))
 	if err != nil {

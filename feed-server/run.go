@@ -44,7 +44,7 @@ type server struct {
 	registry     *registry.Registry
 	hubs         *hubs
 	slots        *semaphore.Weighted
-	lanes        *session.Lanes
+	priorities   *session.Priorities
 	certificates *certificate.Files
 	admission    *endpoint.Admission
 	accessLog    *endpoint.AccessLog
@@ -110,7 +110,7 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 	}
 	s.registry = registry.New()
 	s.hubs = newHubs(alive, s.js, cfg.RingSize, s.log)
-	s.slots, s.lanes = semaphore.NewWeighted(int64(cfg.Readers)), &session.Lanes{}
+	s.slots, s.priorities = semaphore.NewWeighted(int64(cfg.Readers)), &session.Priorities{}
 	s.consumers = state.New(state.Config{
 		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
 		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Logger: s.log, Metrics: s.metrics,
@@ -125,7 +125,7 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 	s.endpoints, err = serve.New(serve.Config{
 		Site: cfg.Site, Listen: cfg.Listen, Certificates: s.certificates, Admission: s.admission,
 		JetStream: s.js, Registry: s.registry, Hub: s.hubs.of, Slots: s.slots,
-		Lanes: s.lanes, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
+		Priorities: s.priorities, Consumers: s.consumers, Logger: s.log, Metrics: s.metrics,
 		Sampling: sampling.New(sampling.Config{Site: cfg.Site, JetStream: s.js, Instrument: s.instrument, Logger: s.log, Metrics: s.metrics}).Serve,
 		Others:   archive,
 	})
@@ -186,7 +186,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	run("NATS delivery", func(context.Context) error {
 		return natsdelivery.Run(steady, natsdelivery.Config{
 			Site: s.cfg.Site, Pod: s.cfg.Pod, Incarnation: s.incarnation, JetStream: s.js, Registry: s.registry,
-			Hub: s.hubs.of, Slots: s.slots, Lanes: s.lanes, Consumers: s.consumers, WIS2: s.notification, Logger: s.log, Metrics: s.metrics,
+			Hub: s.hubs.of, Slots: s.slots, Priorities: s.priorities, Consumers: s.consumers, WIS2: s.notification, Logger: s.log, Metrics: s.metrics,
 		})
 	})
 	s.log.Info("serving", "site", s.cfg.Site, "address", s.endpoints.Address(), "http", s.http.Address(), "tls", s.certificates != nil, "archive", s.kept.catalog != nil,

@@ -230,11 +230,11 @@ func TestLatestAndSample(t *testing.T) {
 	}
 }
 
-// Lane Urgent drops what does not fit into its queue, and says where.
+// Priority Urgent drops what does not fit into its queue, and says where.
 func TestUrgentOverflows(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("urgent", wire.DeliveryWebSocket, func(c *wire.ConsumerEntry) {
-		c.Flow.Lane, c.Flow.MaxBytesPerSecond = wire.LaneUrgent, 50_000
+		c.Flow.Priority, c.Flow.MaxBytesPerSecond = wire.PriorityUrgent, 50_000
 	}), consumer("normal", wire.DeliveryWebSocket))
 	f := l.start()
 	urgent, normal := l.client(f, "urgent"), l.client(f, "normal")

@@ -18,5 +18,13 @@ doors?: endpoint
 strangers?: unknown sender, anonymous reader; foreign, of what lies under our keys in the bucket
 visitors?: client
 squeez(e|es|ed|er): compress
+withdr(aw|aws|awn|ew|awing|awal|awals): mark as a duplicate, cancel
+tak(e|es|en|ing) (it |that |them |objects )?back|took (it |that )?back: retract, undo, revoke
+(go|goes|going|bring|brings|bringing|brought|came|come|comes) home|at home|homing|homeward: drain, archived
+lanes?: priority
+spec\.(ways|path): listeners, linkProbe
+lapped: overrun
+whois: inspect
+last words: final report
 WORDS
 exit $failed

@@ -58,14 +58,14 @@ func (s *bucketSender) start() {
 	s.t.Cleanup(s.finish)
 	s.all.Go(s.sendDatagrams)
 	s.all.Go(func() {
-		s.repeat(func(n int) bool {
+		s.again(func(n int) bool {
 			defer s.nameless.Add(1)
 			return s.send("", objectFor("nameless", n))
 		})
 	})
 	for _, worker := range []string{"a", "b"} {
 		s.all.Go(func() {
-			s.repeat(func(n int) bool {
+			s.again(func(n int) bool {
 				name := fmt.Sprintf("%s/%d", worker, n)
 				return s.send(name, objectFor(name, n))
 			})
@@ -78,8 +78,8 @@ func (s *bucketSender) finish() {
 	s.all.Wait()
 }
 
-// repeat sends object after object until one gets no receipt or the sender is stopped.
-func (s *bucketSender) repeat(send func(n int) bool) {
+// again sends object after object until one gets no receipt or the sender is stopped.
+func (s *bucketSender) again(send func(n int) bool) {
 	for n := 0; send(n); n++ {
 		select {
 		case <-s.stopped:
@@ -285,8 +285,8 @@ func (s *bucketSender) end() {
 		return r.Datagrams == sent && s.ledger(s.t, "mag", wire.StepStored).Datagrams == sent
 	})
 	s.awaitLedger(s.t, "camera", wire.StepReceived, func(r wire.Totals) bool {
-		announced, repeated := s.ledger(s.t, "camera", wire.StepAnnounced), s.ledger(s.t, "camera", wire.StepRepeated)
-		return r.Objects == announced.Objects && r.Digest == announced.Digest && announced.Objects-repeated.Objects == uint64(len(objects))
+		announced, duplicates := s.ledger(s.t, "camera", wire.StepAnnounced), s.ledger(s.t, "camera", wire.StepDuplicates)
+		return r.Objects == announced.Objects && r.Digest == announced.Digest && announced.Objects-duplicates.Objects == uint64(len(objects))
 	})
 }
 
@@ -297,7 +297,7 @@ func TestBucketsAreLost(t *testing.T) {
 	l := newLab(t)
 	udpPort, httpPort := testenv.FreePort(t), testenv.FreePort(t)
 	mag, camera := tcpInstrument("mag", udpPort), httpInstrument("camera", httpPort)
-	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
+	mag.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
 	mag.SegmentAgeMillis = 300
 	g := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, g.name, l.declare(t, mag, camera))

@@ -80,7 +80,7 @@ func sampled(name string, port int) wire.InstrumentEntry {
 // that does not take them gets none.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	g := l.start(t, gatewayOptions{})
 	entry := sampled("spectra", port)
@@ -123,7 +123,7 @@ func TestCommands(t *testing.T) {
 }
 
 // Where the Instrument lets them, consumers ask for more: the largest rate is told,
-// until it is withdrawn or nobody renews it. The Site's status says who asked.
+// until it is cancelled or nobody renews it. The Site's status says who asked.
 func TestConsumersAsk(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -196,7 +196,7 @@ func TestDatagramsAchieve(t *testing.T) {
 	fast, slow := testenv.FreePort(t), testenv.FreePort(t)
 	g := l.start(t, gatewayOptions{})
 	mag := tcpInstrument("mag", fast)
-	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(fast), Channel: "fast"}, {Protocol: wire.ProtocolUDP, Port: uint16(slow), Channel: "slow"}}
+	mag.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(fast), Channel: "fast"}, {Protocol: wire.ProtocolUDP, Port: uint16(slow), Channel: "slow"}}
 	l.awaitRevision(t, g.name, l.declare(t, mag))
 	sends := func(port int) func() {
 		conn, err := net.Dial("udp", testenv.Loopback(port))

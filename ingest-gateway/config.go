@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ingestgateway is the way in: it receives what a Site's instruments
+// Package ingestgateway is the ingest path: it receives what a Site's instruments
 // send, archives it and announces it. README.md shows the parts.
 package ingestgateway
 
@@ -40,8 +40,8 @@ type Config struct {
 	// protocol; 0 for none.
 	EdgePort    uint16
 	EdgeSources []netip.Prefix
-	// PathPort of UDP answers who measures the way to the pool (STAMP); 0 for none.
-	PathPort uint16
+	// LinkProbePort of UDP answers who measures the link to the pool (STAMP); 0 for none.
+	LinkProbePort uint16
 	// UnknownSenders is Refuse, also where it is empty, or Quarantine: then what
 	// they send is kept, up to QuarantineMaxBytes and for QuarantineMaxAge, and
 	// QuarantinePorts are open beside those of instruments.
@@ -98,8 +98,8 @@ func (c *Config) check() error {
 	if c.EdgePort != 0 && (len(c.EdgeSources) == 0 || c.FirstPort <= c.EdgePort && c.EdgePort <= c.LastPort) {
 		errs = append(errs, fmt.Errorf("--edge-port %d needs --edge-sources, and lies outside --ports", c.EdgePort))
 	}
-	if c.PathPort != 0 && c.FirstPort <= c.PathPort && c.PathPort <= c.LastPort {
-		errs = append(errs, fmt.Errorf("--path-port %d must lie outside --ports", c.PathPort))
+	if c.LinkProbePort != 0 && c.FirstPort <= c.LinkProbePort && c.LinkProbePort <= c.LastPort {
+		errs = append(errs, fmt.Errorf("--link-probe-port %d must lie outside --ports", c.LinkProbePort))
 	}
 	switch c.UnknownSenders {
 	case "", unknownSendersRefuse:

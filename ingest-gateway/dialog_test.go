@@ -107,12 +107,12 @@ func prefixed(objects ...[]byte) (b []byte) {
 	return b
 }
 
-// framed is an entry with one way in over TCP.
+// framed is an entry with one listener over TCP.
 func framed(name string, port int, framing string) wire.InstrumentEntry {
 	e := tcpInstrument(name, port)
-	e.Ways[0].Framing = framing
+	e.Listeners[0].Framing = framing
 	if framing == wire.FramingIdle {
-		e.Ways[0].IdleAfterMillis = 300
+		e.Listeners[0].IdleAfterMillis = 300
 	}
 	return e
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/substorm/substorm/internal/retry"
 )
 
 const (
@@ -14,7 +16,7 @@ const (
 	// which new connections are still taken: endpoints take a while to spread.
 	graceShare = 6
 	maxGrace   = 5 * time.Second
-	// finishTimeout is for the last words to NATS.
+	// finishTimeout is for the final report to NATS.
 	finishTimeout = 10 * time.Second
 )
 
@@ -28,10 +30,7 @@ func (g *gateway) drain(unsettle func()) {
 	g.log.Info("draining", "timeout", g.cfg.DrainTimeout)
 	g.health.draining.Store(true)
 	g.reporter.soon()
-	select {
-	case <-time.After(min(maxGrace, g.cfg.DrainTimeout/graceShare)):
-	case <-ctx.Done():
-	}
+	retry.Sleep(ctx, min(maxGrace, g.cfg.DrainTimeout/graceShare))
 	unsettle()
 	var ways sync.WaitGroup
 	ways.Go(func() {

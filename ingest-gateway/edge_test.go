@@ -29,7 +29,7 @@ func header(t *testing.T, version byte, source string, port int) []byte {
 	return b
 }
 
-// TestEdge: behind a proxy, the port and the source in its header select the way,
+// TestEdge: behind a proxy, the port and the source in its header select the listener,
 // and without a header of version 2 nothing does.
 func TestEdge(t *testing.T) {
 	t.Parallel()
@@ -37,9 +37,9 @@ func TestEdge(t *testing.T) {
 	l := newTLSLab(t, "--edge-port", fmt.Sprint(edge), "--edge-sources", "192.0.2.0/24,127.0.0.0/8")
 	g := l.gateway
 	camera, radar := tcpInstrument("camera", north), tcpInstrument("radar", north)
-	camera.Ways[0].Sources, radar.Ways[0].Sources = []string{"198.51.100.7/32"}, []string{"2001:db8::/32"}
-	private := tlsWay(tcpInstrument("private", secured), wire.TLSMutual, "it")
-	private.Ways[0].Sources = []string{"198.51.100.0/24"}
+	camera.Listeners[0].Sources, radar.Listeners[0].Sources = []string{"198.51.100.7/32"}, []string{"2001:db8::/32"}
+	private := tlsListener(tcpInstrument("private", secured), wire.TLSMutual, "it")
+	private.Listeners[0].Sources = []string{"198.51.100.0/24"}
 	l.awaitRevision(t, g.name, l.declare(t, camera, radar, private))
 
 	through := func(t *testing.T, head []byte, object []byte) answer {

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/testenv"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -139,11 +139,11 @@ func TestForwardBehindTheReceipt(t *testing.T) {
 	if !ok || int(legacy.Port) != port || !legacy.Address.IsLoopback() {
 		t.Fatalf("an object came from %q to port %d", n.Source, n.Port)
 	}
-	for n, err := range tree.Legacy(t.Context(), l.store, l.site, legacy, []string{"camera"}) {
+	for n, err := range objectpath.Legacy(t.Context(), l.store, l.site, legacy, []string{"camera"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tree.Append(t.Context(), l.store, n.Record, &got); err != nil {
+		if err := objectpath.Append(t.Context(), l.store, n.Record, &got); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,14 +151,14 @@ func TestForwardBehindTheReceipt(t *testing.T) {
 	if wire.DayOf(n.ReceivedAt) == wire.DayOf(last.ReceivedAt) && sha256.Sum256(got.Bytes()) != sha256.Sum256(want.Bytes()) {
 		t.Errorf("the legacy tree holds %d bytes, not the %d that were sent", got.Len(), want.Len())
 	}
-	in, err := tree.OfEntry(camera)
+	in, err := objectpath.OfEntry(camera)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(last.Path, "/rank_") {
 		t.Errorf("published under %q", last.Path)
 	}
-	if found, err := tree.Find(t.Context(), l.store, nil, l.site, last.Path, []tree.Instrument{in}); err != nil || found.ID != last.ID {
+	if found, err := objectpath.Find(t.Context(), l.store, nil, l.site, last.Path, []objectpath.Instrument{in}); err != nil || found.ID != last.ID {
 		t.Errorf("under %q is %s, %v, want %s", last.Path, found.ID, err, last.ID)
 	}
 }

@@ -93,7 +93,7 @@ func manyObjects(sender, n int) [][]byte {
 func TestKillWithObjectsInFlight(t *testing.T) {
 	t.Parallel()
 	const senders, each = 4, 120
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, framed("camera", port, wire.FramingLengthPrefixed))
 	g := l.start(t, gatewayOptions{})
@@ -180,7 +180,7 @@ func TestDrainFramed(t *testing.T) {
 	l := newLab(t)
 	port, mutePort := testenv.FreePort(t), testenv.FreePort(t)
 	mute := framed("mute", mutePort, wire.FramingLines)
-	mute.Ways[0].Receipt = wire.ReceiptClose
+	mute.Listeners[0].Receipt = wire.ReceiptClose
 	g := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, g.name, l.declare(t, framed("camera", port, wire.FramingLengthPrefixed), mute))
 
@@ -239,7 +239,7 @@ func TestDrainFramed(t *testing.T) {
 // it is reset, and what had a receipt is safe.
 func TestFramedWithoutStore(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, framed("camera", port, wire.FramingLengthPrefixed))
 	g := l.start(t, gatewayOptions{})
@@ -268,7 +268,7 @@ func TestFramedWithoutStore(t *testing.T) {
 // unread for which the kernel would reset: the sender sees no clean end.
 func TestKillOfFramedConnections(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	prefixedPort, linesPort := testenv.FreePort(t), testenv.FreePort(t)
 	l.declare(t, framed("camera", prefixedPort, wire.FramingLengthPrefixed), framed("magnetometer", linesPort, wire.FramingLines))
 	g := l.start(t, gatewayOptions{})
@@ -292,7 +292,7 @@ func TestKillOfFramedConnections(t *testing.T) {
 // counts as received, not as acknowledged.
 func TestFramedSenderGone(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, framed("camera", port, wire.FramingLines))
 	g := l.start(t, gatewayOptions{})
@@ -316,7 +316,7 @@ func TestFramedSenderGone(t *testing.T) {
 // its own. Senders are slowed down, all objects arrive, receipts keep their order.
 func TestFramedBudget(t *testing.T) {
 	const budget, senders, each = 32 << 20, 24, 100
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	g := l.start(t, gatewayOptions{flags: []string{"--memory-budget", strconv.Itoa(budget)}})
 	camera := framed("camera", port, wire.FramingLengthPrefixed)

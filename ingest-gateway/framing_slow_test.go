@@ -19,7 +19,7 @@ func TestFramedConnections(t *testing.T) {
 	g := l.start(t, gatewayOptions{})
 	timed := func(name, framing string, idle, age, cadence int64) wire.InstrumentEntry {
 		e := framed(name, testenv.FreePort(t), framing)
-		e.Ways[0].IdleTimeoutMillis, e.Ways[0].MaxAgeMillis, e.CadenceMillis = idle, age, cadence
+		e.Listeners[0].IdleTimeoutMillis, e.Listeners[0].MaxAgeMillis, e.CadenceMillis = idle, age, cadence
 		return e
 	}
 	const long = 3_600_000
@@ -36,7 +36,7 @@ func TestFramedConnections(t *testing.T) {
 	entries[4].MaxObjectSize = 1000
 	port := map[string]int{}
 	for _, e := range entries {
-		port[e.Instrument] = int(e.Ways[0].Port)
+		port[e.Instrument] = int(e.Listeners[0].Port)
 	}
 	l.awaitRevision(t, g.name, l.declare(t, entries...))
 	trickle := func(t *testing.T, d *dialog) {

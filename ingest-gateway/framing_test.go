@@ -61,10 +61,10 @@ func TestFramings(t *testing.T) {
 		return e
 	}
 	jpeg := func(e *wire.InstrumentEntry) {
-		e.Ways[0].Expect = &wire.ExpectEntry{MinSize: 6, Magic: "ffd8ff", Trailer: "ffd9"}
+		e.Listeners[0].Expect = &wire.ExpectEntry{MinSize: 6, Magic: "ffd8ff", Trailer: "ffd9"}
 	}
 	small := func(e *wire.InstrumentEntry) { e.MaxObjectSize = 10_000 }
-	mute := func(e *wire.InstrumentEntry) { e.Ways[0].Receipt, e.MaxObjectSize = wire.ReceiptClose, 10_000 }
+	mute := func(e *wire.InstrumentEntry) { e.Listeners[0].Receipt, e.MaxObjectSize = wire.ReceiptClose, 10_000 }
 	entries := map[string]wire.InstrumentEntry{}
 	var all []wire.InstrumentEntry
 	add := func(name, framing string, changes ...func(*wire.InstrumentEntry)) {
@@ -86,7 +86,7 @@ func TestFramings(t *testing.T) {
 	add("jpeg-close", wire.FramingUntilClose, jpeg)
 	add("jpeg-prefixed", wire.FramingLengthPrefixed, jpeg)
 	l.awaitRevision(t, g.name, l.declare(t, all...))
-	open := func(t *testing.T, name string) *dialog { return newDialog(t, int(entries[name].Ways[0].Port)) }
+	open := func(t *testing.T, name string) *dialog { return newDialog(t, int(entries[name].Listeners[0].Port)) }
 
 	t.Run("LengthPrefixed", func(t *testing.T) {
 		var objects [][]byte
@@ -205,7 +205,7 @@ func TestFramings(t *testing.T) {
 	t.Run("expect", func(t *testing.T) {
 		whole, half := []byte("\xff\xd8\xffpicture\xff\xd9"), []byte("\xff\xd8\xffpict")
 		for _, o := range [][]byte{whole, half} {
-			mustSend(t, int(entries["jpeg-close"].Ways[0].Port), o)
+			mustSend(t, int(entries["jpeg-close"].Listeners[0].Port), o)
 		}
 		l.archived(t, "jpeg-close", [][]byte{whole, half}, verified, unverified)
 		d := open(t, "jpeg-prefixed")

@@ -82,18 +82,18 @@ func (l *lab) listing(t *testing.T, instrument string) map[wire.Digest]int {
 	return listed
 }
 
-// The whole house on servers as in production (operator mode, TLS both ways):
-// objects and datagrams in, a manifest, a repeat withdrawn, all columns equal.
+// The whole gateway on servers as in production (operator mode, TLS both ways):
+// objects and datagrams in, a manifest, a duplicate removed, all columns equal.
 func TestWholeHouse(t *testing.T) {
 	t.Parallel()
 	l := (&lab{
 		nats:  testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, Domain: "hub"}),
-		minio: testenv.MinIO(t, testenv.MinIOOptions{TLS: true}),
+		minio: testenv.SharedMinIO(t, testenv.MinIOOptions{TLS: true}),
 	}).newSite(t, "hub")
 	tcpPort, udpPort := testenv.FreePort(t), testenv.FreePort(t)
 	magnetometer := tcpInstrument("magnetometer", tcpPort)
 	magnetometer.Instrument = "magnetometer"
-	magnetometer.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
+	magnetometer.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
 	revision := l.declare(t, tcpInstrument("camera", tcpPort), magnetometer)
 	g := l.start(t, gatewayOptions{flags: []string{
 		"--nats-inbox-prefix", "_INBOX_north",
@@ -125,7 +125,7 @@ func TestWholeHouse(t *testing.T) {
 		return len(listed) == 2 && listed[sha256.Sum256(object)] == 1 && len(stored) == 2, fmt.Sprint(listed, stored)
 	})
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 3 && s.Acknowledged == 3 })
-	l.awaitLedger(t, "camera", wire.StepRepeated, func(s wire.Totals) bool { return s.Objects == 1 })
+	l.awaitLedger(t, "camera", wire.StepDuplicates, func(s wire.Totals) bool { return s.Objects == 1 })
 
 	kv, err := l.js.KeyValue(t.Context(), wire.StatusBucket(l.site))
 	if err != nil {

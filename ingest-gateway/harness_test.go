@@ -3,6 +3,7 @@
 package ingestgateway_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,6 +40,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	// The tests wait for most of their time.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	flag.Parse()
 	os.Exit(run(m))
 }
 
@@ -63,7 +69,7 @@ func run(m *testing.M) int {
 func await(t *testing.T, what string, is func() (bool, string)) {
 	t.Helper()
 	said := ""
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for range testenv.Attempts() {
 		var ok bool
 		if ok, said = is(); ok {
 			return

@@ -185,7 +185,7 @@ func (s *senders) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{senderHeartbeat, senderOffset, senderError, senderObjects, senderBytes, senderOldest, senderAside} {
 		to <- d
 	}
-	describePath(to)
+	describeLinkProbe(to)
 }
 
 // Collect implements prometheus.Collector.
@@ -218,7 +218,7 @@ func (s *senders) Collect(to chan<- prometheus.Metric) {
 			say(senderOldest, unixSeconds(*status.Oldest))
 		}
 		say(senderAside, float64(status.SetAside))
-		collectPath(to, instrument, status.Path)
+		collectLinkProbe(to, instrument, status.LinkProbe)
 	}
 }
 

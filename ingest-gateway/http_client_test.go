@@ -16,10 +16,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// httpInstrument is an entry with one way in over HTTP.
+// httpInstrument is an entry with one listener over HTTP.
 func httpInstrument(name string, port int) wire.InstrumentEntry {
 	e := tcpInstrument(name, port)
-	e.Ways = []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(port),
+	e.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(port),
 		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}}
 	return e
 }

@@ -18,7 +18,7 @@ import (
 func TestKillAfterTheLastByteOfAName(outer *testing.T) {
 	outer.Parallel()
 	t := outer // gateways outlive the subtests
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	dir := t.TempDir()
@@ -87,14 +87,14 @@ func TestKillAfterTheLastByteOfAName(outer *testing.T) {
 }
 
 // While JetStream is away names cannot be claimed: objects wait in the spool, and
-// claim theirs on their way home. Of two that got one name meanwhile the later is
+// claim theirs while it drains. Of two that got one name meanwhile the later is
 // its next version, whatever the instrument says of versions: both are receipted.
 func TestNamesFromTheSpool(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	ports := []int{testenv.FreePort(t), testenv.FreePort(t)}
 	e := httpInstrument("camera", ports[0])
-	e.Ways = append(e.Ways, httpInstrument("camera", ports[1]).Ways...)
+	e.Listeners = append(e.Listeners, httpInstrument("camera", ports[1]).Listeners...)
 	e.Acknowledge = "StoredOrSpooled"
 	l.declare(t, e)
 	start := func(i int, dir string) *gateway {
@@ -139,7 +139,7 @@ func TestNamesFromTheSpool(t *testing.T) {
 	// All that was receipted is known again.
 	put(in(ports[0], "camera", "taken"), taken).wantReceipt(t, 200, taken)
 	put(in(ports[1], "camera", "alone"), alone).wantReceipt(t, 200, alone)
-	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 4 && s.Unfinished[wire.CauseRepeated] == 3 })
+	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 4 && s.Unfinished[wire.CauseDuplicate] == 3 })
 	for _, step := range []wire.Step{wire.StepStored, wire.StepAnnounced} {
 		l.awaitLedger(t, "camera", step, func(s wire.Totals) bool { return s.Objects == 4 })
 	}
@@ -152,7 +152,7 @@ func TestNamesFromTheSpool(t *testing.T) {
 // told when to come again, and nothing is kept of what was not receipted.
 func TestHTTPOutages(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, httpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{flags: []string{"--log-level", "info"}})

@@ -31,8 +31,8 @@ func TestHTTPEndToEnd(t *testing.T) {
 	l := newLab(t)
 	port := testenv.FreePort(t)
 	camera, aurora := httpInstrument("camera", port), httpInstrument("aurora", port)
-	camera.Ways[0].Sources = []string{"127.0.0.0/8"}
-	aurora.Ways[0].Sources = []string{"192.0.2.0/24"}
+	camera.Listeners[0].Sources = []string{"127.0.0.0/8"}
+	aurora.Listeners[0].Sources = []string{"192.0.2.0/24"}
 	retired := httpInstrument("retired", port)
 	retired.Retired = true
 	revision := l.declare(t, camera, aurora, retired)
@@ -97,7 +97,7 @@ func TestHTTPEndToEnd(t *testing.T) {
 	put(in(port, "camera", "wrong"), object).wantReceipt(t, 201, object) // none of that took the name
 
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
-		return s.Objects == 5 && s.Acknowledged == 5 && s.Unfinished[wire.CauseRepeated] == 1 && s.Unfinished[wire.CauseNameConflict] == 1 &&
+		return s.Objects == 5 && s.Acknowledged == 5 && s.Unfinished[wire.CauseDuplicate] == 1 && s.Unfinished[wire.CauseNameConflict] == 1 &&
 			s.Unfinished[wire.CauseDigestMismatch] == 2 && s.Unfinished[wire.CauseBadRequest] == 5
 	})
 	for _, step := range []wire.Step{wire.StepStored, wire.StepAnnounced} {
@@ -173,7 +173,7 @@ func TestHTTPOnOneConnection(t *testing.T) {
 	l := newLab(t)
 	port := testenv.FreePort(t)
 	e := httpInstrument("camera", port)
-	e.Ways[0].IdleTimeoutMillis = 300
+	e.Listeners[0].IdleTimeoutMillis = 300
 	l.declare(t, e)
 	g := l.start(t, gatewayOptions{})
 	g.awaitReady()
@@ -279,7 +279,7 @@ func TestTwoGatewaysAndOneName(t *testing.T) {
 	l := newLab(t)
 	ports := []int{testenv.FreePort(t), testenv.FreePort(t)}
 	e := httpInstrument("camera", ports[0])
-	e.Ways = append(e.Ways, httpInstrument("camera", ports[1]).Ways...)
+	e.Listeners = append(e.Listeners, httpInstrument("camera", ports[1]).Listeners...)
 	l.declare(t, e)
 	for i := range ports {
 		// Both would listen on both ports: each has a range of its own.
@@ -321,7 +321,7 @@ func TestTwoGatewaysAndOneName(t *testing.T) {
 		t.Errorf("%d notices of %d objects", n, rounds)
 	}
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
-		return s.Objects == objects && s.Unfinished[wire.CauseNameConflict] == conflicts && s.Unfinished[wire.CauseRepeated] == rounds-conflicts
+		return s.Objects == objects && s.Unfinished[wire.CauseNameConflict] == conflicts && s.Unfinished[wire.CauseDuplicate] == rounds-conflicts
 	})
 	for _, step := range []wire.Step{wire.StepStored, wire.StepAnnounced} {
 		l.awaitLedger(t, "camera", step, func(s wire.Totals) bool { return s.Objects == objects })

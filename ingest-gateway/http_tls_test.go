@@ -21,9 +21,9 @@ func TestHTTPOverTLS(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
 	port := testenv.FreePort(t)
-	token := tlsWay(httpInstrument("token", port), wire.TLSServer)
-	token.Ways[0].Tokens = []wire.TokenHash{wire.HashToken([]byte("0123456789abcdef"), "a token of enough letters")}
-	l.awaitRevision(t, l.gateway.name, l.declare(t, token, tlsWay(httpInstrument("camera", port), wire.TLSMutual, "camera.example")))
+	token := tlsListener(httpInstrument("token", port), wire.TLSServer)
+	token.Listeners[0].Tokens = []wire.TokenHash{wire.HashToken([]byte("0123456789abcdef"), "a token of enough letters")}
+	l.awaitRevision(t, l.gateway.name, l.declare(t, token, tlsListener(httpInstrument("camera", port), wire.TLSMutual, "camera.example")))
 	url := func(instrument string, n int) string {
 		return fmt.Sprintf("https://localhost:%d/in/%s/%d", port, instrument, n)
 	}
@@ -64,7 +64,7 @@ func TestHTTPHandshakesThatFail(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
 	port := testenv.FreePort(t)
-	l.awaitRevision(t, l.gateway.name, l.declare(t, tlsWay(httpInstrument("camera", port), wire.TLSMutual)))
+	l.awaitRevision(t, l.gateway.name, l.declare(t, tlsListener(httpInstrument("camera", port), wire.TLSMutual)))
 	url := fmt.Sprintf("https://localhost:%d/in/camera/x", port)
 	send := func(url string, cfg *tls.Config) reply {
 		transport := &http.Transport{TLSClientConfig: cfg, ForceAttemptHTTP2: true}

@@ -68,7 +68,7 @@ func TestLastReportOfDatagrams(t *testing.T) {
 	l := newLab(t)
 	port := testenv.FreePort(t)
 	magnetometer := tcpInstrument("magnetometer", port)
-	magnetometer.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
+	magnetometer.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
 	g := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, g.name, l.declare(t, magnetometer))
 	conn, err := net.Dial("udp", loopback(port))

@@ -43,13 +43,13 @@ func TestDiskFull(outer *testing.T) {
 	outer.Parallel()
 	t := outer
 	dir := smallVolume(t, 24<<20)
-	l := newLab(t)
+	l := newLabAlone(t)
 	tcpPort, httpPort, udpPort := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
 	camera := spoolingCamera(tcpPort, "StoredOrSpooled")
 	web := httpInstrument("web", httpPort)
 	web.Acknowledge = "StoredOrSpooled"
 	mag := tcpInstrument("mag", udpPort)
-	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
+	mag.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
 	revision := l.declare(t, camera, web, mag)
 	// The spool may take more than there is: it is the disk that is full.
 	g := l.start(t, gatewayOptions{dir: dir, flags: []string{"--spool-size", "1000000000", "--memory-budget", "8388608"}})
@@ -107,7 +107,7 @@ func TestDiskFull(outer *testing.T) {
 
 	l.nats.Start()
 	l.minio.Start()
-	l.awaitHome(t, g, &s)
+	l.awaitDrained(t, g, &s)
 	l.awaitLedger(t, "camera", wire.StepReceived, func(totals wire.Totals) bool {
 		return totals.Unfinished[wire.CauseNoSpace] == uint64(refused)
 	})
@@ -130,8 +130,8 @@ func TestDiskFull(outer *testing.T) {
 }
 
 // What was archived nine days ago and is sent again gets its receipt, and is
-// withdrawn; beyond the window of thirty days it stays.
-func TestRepeatAfterNineDays(t *testing.T) {
+// marked as a duplicate; beyond the window of thirty days it stays.
+func TestDuplicateAfterNineDays(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	port := testenv.FreePort(t)
@@ -149,7 +149,7 @@ func TestRepeatAfterNineDays(t *testing.T) {
 	l.awaitRevision(t, g.name, revision)
 	mustSend(t, port, nine)
 	mustSend(t, port, forty)
-	await(t, "the repeat of nine days ago is withdrawn, that of forty days stays", func() (bool, string) {
+	await(t, "the duplicate of nine days ago is marked as a duplicate, that of forty days stays", func() (bool, string) {
 		listed := l.listing(t, "camera")
 		keys := l.keys(t, wire.InstrumentPrefix(l.site, "camera"))
 		return listed[sha256.Sum256(nine)] == 1 && listed[sha256.Sum256(forty)] == 2 && len(keys) == 3, fmt.Sprint(listed, keys)
@@ -159,7 +159,7 @@ func TestRepeatAfterNineDays(t *testing.T) {
 	}
 	// No ledger has those of then: they are counted from the manifests.
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 4 && s.Acknowledged == 2 })
-	l.awaitLedger(t, "camera", wire.StepRepeated, func(s wire.Totals) bool {
+	l.awaitLedger(t, "camera", wire.StepDuplicates, func(s wire.Totals) bool {
 		return s.Objects == 1 && s.Digest == sha256.Sum256(nine)
 	})
 }
@@ -216,7 +216,7 @@ func TestClockSteppedBack(t *testing.T) {
 	if d := time.Since(told); d < 0 || d > time.Hour {
 		t.Fatalf("the file says %v", told)
 	}
-	// As if the last life had run with a clock that was ahead of ours.
+	// As if the last incarnation had run with a clock that was ahead of ours.
 	ahead := told.Add(40 * time.Second)
 	if err := os.WriteFile(file, binary.LittleEndian.AppendUint64(nil, uint64(ahead.UnixNano())), 0o600); err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestSlowLoris(t *testing.T) {
 	l := newLab(t)
 	slowPort, port := testenv.FreePort(t), testenv.FreePort(t)
 	slow := tcpInstrument("slow", slowPort)
-	slow.Ways[0].MaxAgeMillis = 8000
+	slow.Listeners[0].MaxAgeMillis = 8000
 	revision := l.declare(t, slow, tcpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{flags: []string{"--memory-budget", "4194304"}})
 	g.awaitReady()
@@ -276,7 +276,7 @@ func TestSlowLoris(t *testing.T) {
 		mustSend(t, port, object)
 		s.receipted(object)
 	}
-	l.awaitHome(t, g, &s)
+	l.awaitDrained(t, g, &s)
 	senders.Wait()
 	for range many {
 		if a := <-ends; a.err == nil {

@@ -7,11 +7,8 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/internal/metric"
 )
-
-func gauge(reg prometheus.Registerer, name, help string, value func() float64) {
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
-}
 
 // registerMemory shows pools as one.
 func registerMemory(reg prometheus.Registerer, pools ...*memory.Pool) {
@@ -24,15 +21,15 @@ func registerMemory(reg prometheus.Registerer, pools ...*memory.Pool) {
 			return float64(sum)
 		}
 	}
-	gauge(reg, "substorm_gateway_memory_budget_bytes", "Bytes of memory that received objects may take.",
+	metric.GaugeFunc(reg, "substorm_gateway_memory_budget_bytes", "Bytes of memory that received objects may take.",
 		stat(func(s memory.Stats) int64 { return s.Budget }))
-	gauge(reg, "substorm_gateway_memory_used_bytes", "Bytes of memory that received objects take.",
+	metric.GaugeFunc(reg, "substorm_gateway_memory_used_bytes", "Bytes of memory that received objects take.",
 		stat(func(s memory.Stats) int64 { return s.MemoryUsed }))
-	gauge(reg, "substorm_gateway_memory_waiting", "Objects that wait for memory: nothing is read of them.",
+	metric.GaugeFunc(reg, "substorm_gateway_memory_waiting", "Objects that wait for memory: nothing is read of them.",
 		stat(func(s memory.Stats) int64 { return s.Waiting }))
-	gauge(reg, "substorm_gateway_scratch_size_bytes", "Bytes on the volume that received objects may take.",
+	metric.GaugeFunc(reg, "substorm_gateway_scratch_size_bytes", "Bytes on the volume that received objects may take.",
 		stat(func(s memory.Stats) int64 { return s.ScratchSize }))
-	gauge(reg, "substorm_gateway_scratch_used_bytes", "Bytes on the volume that received objects take.",
+	metric.GaugeFunc(reg, "substorm_gateway_scratch_used_bytes", "Bytes on the volume that received objects take.",
 		stat(func(s memory.Stats) int64 { return s.ScratchUsed }))
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "substorm_gateway_scratch_spills_total",
@@ -41,10 +38,10 @@ func registerMemory(reg prometheus.Registerer, pools ...*memory.Pool) {
 }
 
 func registerRegistry(reg prometheus.Registerer, registry *intake.Registry) {
-	gauge(reg, "substorm_gateway_registry_revision", "Revision of the registry that this pod runs.",
+	metric.GaugeFunc(reg, "substorm_gateway_registry_revision", "Revision of the registry that this pod runs.",
 		func() float64 { return float64(registry.Current().Revision) })
-	gauge(reg, "substorm_gateway_instruments", "Instruments that this pod receives.",
+	metric.GaugeFunc(reg, "substorm_gateway_instruments", "Instruments that this pod receives.",
 		func() float64 { return float64(len(registry.Current().Instruments())) })
-	gauge(reg, "substorm_gateway_problems", "Instruments that this pod cannot receive as declared.",
+	metric.GaugeFunc(reg, "substorm_gateway_problems", "Instruments that this pod cannot receive as declared.",
 		func() float64 { return float64(len(registry.Current().Problems)) })
 }

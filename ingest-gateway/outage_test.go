@@ -46,7 +46,7 @@ func (g *gateway) awaitUnsafe(n string) {
 func TestKillBeforeTheStoreAnswers(outer *testing.T) {
 	outer.Parallel()
 	t := outer // gateways outlive the subtests
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
 	dir := t.TempDir()
@@ -90,7 +90,7 @@ func TestKillBeforeTheStoreAnswers(outer *testing.T) {
 // longer resets who waits, and gives no receipt, until it is back.
 func TestHiccups(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
 	g := l.start(t, gatewayOptions{})
@@ -133,7 +133,7 @@ func TestHiccups(t *testing.T) {
 	})
 	// What was sent again, since it had no receipt, may have come to the store after all.
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
-		again := l.ledger(t, "camera", wire.StepRepeated).Objects
+		again := l.ledger(t, "camera", wire.StepDuplicates).Objects
 		return s.Objects-again == 4 && s.Acknowledged == 4 && (lasts > 0 || again == 0)
 	})
 }
@@ -157,7 +157,7 @@ func noReceipt(t *testing.T, port int, object []byte, lasts time.Duration) {
 // its volume and is ready once both are back.
 func TestStartWithoutBackends(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, tcpInstrument("camera", port))
 	dir := t.TempDir()
@@ -276,7 +276,7 @@ func TestRegistryChanges(t *testing.T) {
 		return v == "1", v
 	})
 
-	camera.Generation, camera.Ways[0].Port = 2, uint16(newPort)
+	camera.Generation, camera.Listeners[0].Port = 2, uint16(newPort)
 	began := time.Now()
 	revision := l.declare(t, camera)
 	mustSend(t, newPort, random(2, 1000))

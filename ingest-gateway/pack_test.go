@@ -102,7 +102,7 @@ func swarming(port int, acknowledge string) wire.InstrumentEntry {
 // It runs by itself: the objects must be there before the gateway's patience with
 // the store ends.
 func TestManySmallObjectsInLittleMemory(t *testing.T) {
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	revision := l.declare(t, swarming(port, "Stored"))
 	const budget = 64 << 20
@@ -129,7 +129,7 @@ func TestManySmallObjectsInLittleMemory(t *testing.T) {
 	t.Logf("%d objects of 1500 bytes take %.1f MiB of %.0f MiB", waiting, used/(1<<20), most/(1<<20))
 	l.minio.Continue()
 	<-done
-	l.awaitHome(t, g, &s.list)
+	l.awaitDrained(t, g, &s.list)
 	if packs := g.number("substorm_gateway_packs_total"); packs == 0 || packs > 64*64/8 {
 		t.Errorf("%d objects are in %.0f packs", 64*64, packs)
 	}
@@ -142,7 +142,7 @@ func TestManySmallObjectsInLittleMemory(t *testing.T) {
 // receipt and is archived once, and the ledger agrees with the senders' lists.
 func TestPacksThroughOutages(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	revision := l.declare(t, swarming(port, "StoredOrSpooled"))
 	g := l.start(t, gatewayOptions{})
@@ -179,7 +179,7 @@ func TestPacksThroughOutages(t *testing.T) {
 		outage.over()
 		crowd()
 	}
-	l.awaitHome(t, g, &s)
+	l.awaitDrained(t, g, &s)
 	if err := g.stop(); err != nil {
 		t.Error(err)
 	}

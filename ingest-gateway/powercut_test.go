@@ -180,12 +180,12 @@ func (f *field) sendOne(t *testing.T, object []byte) bool {
 // its digest, once; what had no receipt is sent again and is there once, too; and
 // the ledger agrees with that. With the store away the receipts come from the spool.
 func TestPowerCut(t *testing.T) {
-	for name, away := range map[string]bool{"all at home": false, "the store is away": true} {
+	for name, away := range map[string]bool{"all archived": false, "the store is away": true} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, false)
 			f := &field{tcp: testenv.FreePort(t), udp: testenv.FreePort(t), owed: map[uint64][]byte{}}
 			camera, mag := spoolingCamera(f.tcp, "StoredOrSpooled"), tcpInstrument("mag", 0)
-			mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(f.udp), Channel: "raw"}}
+			mag.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(f.udp), Channel: "raw"}}
 			mag.SegmentAgeMillis = 1000
 			revision := h.declare(t, camera, mag)
 			o := gatewayOptions{dir: h.volume(), flags: []string{"--log-level", "info"}}
@@ -280,7 +280,7 @@ func (h *house) awaitArchive(t *testing.T, g *gateway, f *field) {
 			fmt.Sprintf("of %d receipted objects %d are not listed and %d twice; %d are listed", len(f.objects), missing, twice, len(listed))
 	})
 	h.awaitLedger(t, "camera", wire.StepReceived, func(r wire.Totals) bool {
-		s, a, again := h.ledger(t, "camera", wire.StepStored), h.ledger(t, "camera", wire.StepAnnounced), h.ledger(t, "camera", wire.StepRepeated)
+		s, a, again := h.ledger(t, "camera", wire.StepStored), h.ledger(t, "camera", wire.StepAnnounced), h.ledger(t, "camera", wire.StepDuplicates)
 		return r.Objects >= uint64(len(f.objects)) && r.Objects-again.Objects == uint64(len(listed)) &&
 			r.Objects == a.Objects && s.Objects == a.Objects && r.Digest == a.Digest && s.Digest == a.Digest
 	})

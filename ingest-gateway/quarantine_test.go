@@ -59,9 +59,9 @@ func TestQuarantine(t *testing.T) {
 	elsewhere, nobodys, telemetry := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
 	edge, closed := testenv.FreeEdgePort(t), testenv.FreePort(t)
 	camera := tcpInstrument("camera", elsewhere)
-	camera.Ways[0].Sources = []string{"192.0.2.0/24"}
+	camera.Listeners[0].Sources = []string{"192.0.2.0/24"}
 	mag := tcpInstrument("mag", 0)
-	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(telemetry), Channel: "raw", Sources: []string{"192.0.2.0/24"}}}
+	mag.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(telemetry), Channel: "raw", Sources: []string{"192.0.2.0/24"}}}
 	const maxBytes = 300_000
 	g := l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine", "--quarantine-max-bytes", fmt.Sprint(maxBytes),
 		"--quarantine-ports", fmt.Sprint(nobodys), "--edge-port", fmt.Sprint(edge), "--edge-sources", "127.0.0.0/8"}})
@@ -186,10 +186,10 @@ func TestQuarantine(t *testing.T) {
 // counted as lost by that.
 func TestQuarantineAway(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	telemetry := testenv.FreePort(t)
 	mag := tcpInstrument("mag", 0)
-	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(telemetry), Channel: "raw", Sources: []string{"192.0.2.0/24"}}}
+	mag.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(telemetry), Channel: "raw", Sources: []string{"192.0.2.0/24"}}}
 	g := l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine"}})
 	l.awaitRevision(t, g.name, l.declare(t, mag))
 	conn, err := net.Dial("udp", loopback(telemetry))
@@ -269,12 +269,12 @@ func TestLimits(t *testing.T) {
 	mag := tcpInstrument("mag", 0)
 	udpPort := testenv.FreePort(t)
 	mag.BytesPerSecond = 1000
-	mag.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
+	mag.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
 	g := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, g.name, l.declare(t, slow, few, mag))
 
 	t.Run("bytes", func(t *testing.T) {
-		d := newDialog(t, int(slow.Ways[0].Port))
+		d := newDialog(t, int(slow.Listeners[0].Port))
 		object := random(1, 300_000)
 		begin := time.Now()
 		d.write(prefixed(object))
@@ -289,7 +289,7 @@ func TestLimits(t *testing.T) {
 		}
 	})
 	t.Run("objects", func(t *testing.T) {
-		d := newDialog(t, int(few.Ways[0].Port))
+		d := newDialog(t, int(few.Listeners[0].Port))
 		var objects [][]byte
 		for i := range 12 {
 			objects = append(objects, random(uint64(i), 100))

@@ -49,7 +49,7 @@ func (r *datagramRate) note(count uint64, now time.Time) time.Duration {
 // how many came of all.
 func (r *reporter) achieved(in *intake.Instrument, received map[udp.Flow]uint64, now time.Time) []wire.AchievedSampling {
 	var all []wire.AchievedSampling
-	for _, w := range in.Ways {
+	for _, w := range in.Listeners {
 		flow := udp.Flow{Instrument: in.Name, Channel: w.Channel}
 		count, some := received[flow]
 		if w.Protocol != wire.ProtocolUDP || !some || slices.ContainsFunc(all, func(a wire.AchievedSampling) bool { return a.Channel == w.Channel }) {

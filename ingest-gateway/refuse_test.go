@@ -45,20 +45,20 @@ func TestRefusals(t *testing.T) {
 		return e
 	}
 	entries := []wire.InstrumentEntry{
-		instrument("elsewhere", func(e *wire.InstrumentEntry) { e.Ways[0].Sources = []string{"192.0.2.0/24", "2001:db8::/32"} }),
+		instrument("elsewhere", func(e *wire.InstrumentEntry) { e.Listeners[0].Sources = []string{"192.0.2.0/24", "2001:db8::/32"} }),
 		instrument("retired", func(e *wire.InstrumentEntry) { e.Retired = true }),
 		instrument("small", func(e *wire.InstrumentEntry) { e.MaxObjectSize = 100_000 }),
 		instrument("large", func(*wire.InstrumentEntry) {}),
 		instrument("crowded", func(e *wire.InstrumentEntry) { e.MaxConnections = 1 }),
-		instrument("stalls", func(e *wire.InstrumentEntry) { e.Ways[0].IdleTimeoutMillis = 300 }),
-		instrument("trickles", func(e *wire.InstrumentEntry) { e.Ways[0].MaxAgeMillis = 500 }),
+		instrument("stalls", func(e *wire.InstrumentEntry) { e.Listeners[0].IdleTimeoutMillis = 300 }),
+		instrument("trickles", func(e *wire.InstrumentEntry) { e.Listeners[0].MaxAgeMillis = 500 }),
 		instrument("empty", func(*wire.InstrumentEntry) {}),
 		instrument("resets", func(*wire.InstrumentEntry) {}),
-		instrument("mute", func(e *wire.InstrumentEntry) { e.Ways[0].Receipt = wire.ReceiptClose; e.MaxObjectSize = 1000 }),
+		instrument("mute", func(e *wire.InstrumentEntry) { e.Listeners[0].Receipt = wire.ReceiptClose; e.MaxObjectSize = 1000 }),
 	}
 	port := map[string]int{}
 	for _, e := range entries {
-		port[e.Instrument] = int(e.Ways[0].Port)
+		port[e.Instrument] = int(e.Listeners[0].Port)
 	}
 	g := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, g.name, l.declare(t, entries...))
@@ -183,12 +183,12 @@ func TestRefusalFlood(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	e := tcpInstrument("elsewhere", testenv.FreePort(t))
-	e.Ways[0].Sources = []string{"192.0.2.0/24"}
+	e.Listeners[0].Sources = []string{"192.0.2.0/24"}
 	g := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, g.name, l.declare(t, e))
 	const flood = 500
 	for range flood {
-		conn := dial(t, int(e.Ways[0].Port))
+		conn := dial(t, int(e.Listeners[0].Port))
 		_ = conn.Close()
 	}
 	series := fmt.Sprintf("substorm_gateway_refused_total{cause=%q,instrument=%q}", wire.CauseUnknownSource, wire.UnknownInstrument)

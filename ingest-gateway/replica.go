@@ -12,9 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/replica"
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/ingest-gateway/replica"
+	"github.com/substorm/substorm/ingest-gateway/store"
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -31,7 +32,7 @@ type ReplicaConfig struct {
 	Listen string
 	// TLSDir holds the pool's ca.crt, tls.crt and tls.key.
 	TLSDir string
-	// After is how long a gateway may be silent before others bring home their
+	// After is how long a gateway may be silent before others drain their
 	// copies of its spool.
 	After time.Duration
 }
@@ -90,12 +91,12 @@ func (g *gateway) openReplicas() error {
 
 func (r *replicas) register(reg prometheus.Registerer) {
 	gauge := func(name, help string, value func(wire.CopiesStatus) int64) {
-		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() (sum float64) {
+		metric.GaugeFunc(reg, name, help, func() (sum float64) {
 			for _, c := range r.log.Status() {
 				sum += float64(value(c))
 			}
 			return sum
-		}))
+		})
 	}
 	gauge("substorm_gateway_copies", "Objects that wait in the spools of other gateways and of which this one keeps copies.",
 		func(c wire.CopiesStatus) int64 { return c.Objects })
@@ -111,7 +112,7 @@ func (g *gateway) copier() store.Copier {
 	return g.replicas.peers
 }
 
-// runReplicas begins to take copies, to have them kept, and to bring them home.
+// runReplicas begins to take copies, to have them kept, and to drain them.
 func (g *gateway) runReplicas(alive, steady context.Context, run func(context.Context, string, func(context.Context) error)) {
 	r := g.replicas
 	if r == nil {
@@ -119,9 +120,9 @@ func (g *gateway) runReplicas(alive, steady context.Context, run func(context.Co
 	}
 	run(alive, "copies", r.server.Serve)
 	run(alive, "peers", func(ctx context.Context) error { return r.peers.Follow(ctx, g.js, g.cfg.Site, g.nc.IsConnected) })
-	run(alive, "home", r.peers.Run)
-	run(steady, "copies home", func(ctx context.Context) error {
-		return r.log.BringHome(ctx, replica.HomeConfig{After: g.cfg.Replica.After, Owner: r.peers.Owner, Bring: g.archive.BringCopies})
+	run(alive, "archived", r.peers.Run)
+	run(steady, "drain copies", func(ctx context.Context) error {
+		return r.log.Drain(ctx, replica.DrainConfig{After: g.cfg.Replica.After, Owner: r.peers.Owner, Bring: g.archive.DrainCopies})
 	})
 }
 

@@ -24,7 +24,7 @@ type pair struct {
 // newPair starts both, and waits until the peer is known.
 func newPair(t *testing.T, after string) *pair {
 	t.Helper()
-	p := &pair{lab: newLab(t), port: testenv.FreePort(t)}
+	p := &pair{lab: newLabAlone(t), port: testenv.FreePort(t)}
 	p.declare(t, spoolingCamera(p.port, "Replicated"))
 	p.tls = testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
 	options := func(name, node string) gatewayOptions {
@@ -95,7 +95,7 @@ func (p *pair) awaitArchived(t *testing.T, s *sent) {
 var outageSizes = []int{1000, 70_000, 1_000_000, 20 << 20, 10}
 
 // While store and JetStream are away the receipt means two spools. The owner's
-// node and volume are lost: the peer brings everything home.
+// node and volume are lost: the peer drains everything.
 func TestReplicatedSurvivesALostNode(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "6s")
@@ -123,8 +123,8 @@ func TestReplicatedSurvivesALostNode(t *testing.T) {
 	}
 }
 
-// The servers come back: the owner brings home, and the peer forgets.
-func TestReplicatedGoesHome(t *testing.T) {
+// The servers come back: the owner drains, and the peer forgets.
+func TestReplicatedDrains(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "10m")
 	var s sent
@@ -134,12 +134,12 @@ func TestReplicatedGoesHome(t *testing.T) {
 		p.receipts(t, &s, outageSizes...)
 		outage.over()
 		p.receipts(t, &s, 2000)
-		p.awaitHome(t, p.owner, &s)
+		p.awaitDrained(t, p.owner, &s)
 		p.awaitCopies(t, 0)
 	}
 }
 
-// The owner is away for so long that the peer brings home, and then it returns
+// The owner is away for so long that the peer drains, and then it returns
 // with its volume: every object is archived once and counted once.
 func TestReplicatedOwnerReturns(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestReplicatedOwnerReturns(t *testing.T) {
 	p.awaitArchived(t, &s)
 	p.owner = p.start(t, p.ownerO)
 	p.owner.awaitReady()
-	p.awaitHome(t, p.owner, &s)
+	p.awaitDrained(t, p.owner, &s)
 	p.awaitArchived(t, &s)
 }
 

@@ -19,13 +19,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
-	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
-	"github.com/substorm/substorm/ingest-gateway/archive/names"
-	"github.com/substorm/substorm/ingest-gateway/archive/spool"
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/command"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/ingest-gateway/ledger"
+	"github.com/substorm/substorm/ingest-gateway/names"
 	"github.com/substorm/substorm/ingest-gateway/quarantine"
 	"github.com/substorm/substorm/ingest-gateway/receive/http"
 	"github.com/substorm/substorm/ingest-gateway/receive/listen"
@@ -34,6 +32,8 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp/kernel"
+	"github.com/substorm/substorm/ingest-gateway/spool"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stamp"
@@ -78,8 +78,8 @@ type gateway struct {
 	reporter   *reporter
 	senders    *senders
 	commands   *command.Hub
-	// path is nil where the way to the pool is not measured.
-	path *stamp.Reflector
+	// linkProbe is nil where the link to the pool is not measured.
+	linkProbe *stamp.Reflector
 }
 
 // Run receives until ctx ends, then drains and returns nil. Errors are those
@@ -181,7 +181,7 @@ func (g *gateway) openAnnouncer() (err error) {
 // noticeBytes bounds the notices that wait for JetStream: some thousands.
 const noticeBytes = 8 << 20
 
-// openReceivers makes the ways in.
+// openReceivers opens the listeners.
 func (g *gateway) openReceivers(limits limits) (err error) {
 	announcer := announce.New(announce.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
@@ -205,7 +205,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	g.senders = newSenders(g.cfg.Gateway, func(instrument string) bool { _, ok := g.registry.Current().Instruments()[instrument]; return ok })
 	g.metrics.MustRegister(g.senders)
 	g.commands = command.New(command.Config{Site: g.cfg.Site, Registry: g.registry, Logger: g.log, Metrics: g.metrics, Asked: g.senders.asked})
-	if err := errors.Join(g.openCertificates(), g.openQuarantine(), g.openPath()); err != nil {
+	if err := errors.Join(g.openCertificates(), g.openQuarantine(), g.openLinkProbe()); err != nil {
 		return err
 	}
 	refusals, slow := refusal.New(g.log, g.metrics), refusal.NewSlow(g.metrics)
@@ -269,7 +269,7 @@ func (g *gateway) run(ctx context.Context) error {
 	run(alive, "http", g.http.Serve)
 	run(alive, "ledger", func(ctx context.Context) error { return g.ledger.Run(ctx, g.js) })
 	run(alive, "report", g.reporter.run)
-	run(alive, "spool", g.archive.BringHome)
+	run(alive, "spool", g.archive.Drain)
 	g.runReplicas(alive, steady, run)
 	run(alive, "names", g.names.Run)
 	run(steady, "registry", func(ctx context.Context) error { follower.Run(ctx, g.js); return nil })
@@ -277,7 +277,7 @@ func (g *gateway) run(ctx context.Context) error {
 	run(steady, "edge", g.edge.Run)
 	run(alive, "quarantine", g.quarantine.Run)
 	run(alive, "commands", func(ctx context.Context) error { g.commands.Run(ctx, g.js); return nil })
-	run(alive, "path", g.path.Run)
+	run(alive, "link probe", g.linkProbe.Run)
 	run(steady, "health", g.seekBackends)
 	g.log.Info("receiving", "site", g.cfg.Site, "pool", g.cfg.Pool, "http", g.http.Address(),
 		"ports", fmt.Sprintf("%d-%d", g.cfg.FirstPort, g.cfg.LastPort), "memoryBudget", g.pool.Stats().Budget)
@@ -306,7 +306,7 @@ func (g *gateway) listen(s *intake.Snapshot) map[string]string {
 		failed[wire.ProtocolTCP] = g.tcp.Listen(g.portsOf(s, wire.ProtocolTCP))
 	}
 	for name, in := range s.Instruments() {
-		for _, w := range in.Ways {
+		for _, w := range in.Listeners {
 			if err := failed[w.Protocol][w.Port]; err != nil {
 				problems[name] = fmt.Sprintf("%s port %d cannot be opened: %v", w.Protocol, w.Port, err)
 			}

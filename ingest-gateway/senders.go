@@ -38,7 +38,7 @@ func (g *gateway) openEdge() (err error) {
 	return err
 }
 
-// serveBehindEdge hands a connection to the way in that its header selects.
+// serveBehindEdge hands a connection to the listener that its header selects.
 func (g *gateway) serveBehindEdge(conn *net.TCPConn, source netip.AddrPort, port uint16) {
 	if g.registry.Current().Serves(wire.ProtocolHTTP, port) {
 		g.web.Serve(conn, source, port)

@@ -29,14 +29,22 @@ type lab struct {
 	archivist *testenv.Archivist
 }
 
+// newLab has a bucket of the S3 server that tests share: no test stops that.
 func newLab(t *testing.T) *lab {
+	t.Helper()
+	return (&lab{nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.SharedMinIO(t, testenv.MinIOOptions{})}).newSite(t, "hub")
+}
+
+// newLabAlone has an S3 server of its own.
+func newLabAlone(t *testing.T) *lab {
+	t.Helper()
 	return (&lab{nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{})}).newSite(t, "hub")
 }
 
 // newSite is another Site on the same servers.
 func (l *lab) newSite(t *testing.T, code string) *lab {
 	t.Helper()
-	n := &lab{t: t, nats: l.nats, minio: l.minio, site: code, bucket: "archive-" + code, entries: map[string]wire.InstrumentEntry{}}
+	n := &lab{t: t, nats: l.nats, minio: l.minio, site: code, bucket: testenv.BucketName(), entries: map[string]wire.InstrumentEntry{}}
 	n.js = l.nats.JetStream(t)
 	testenv.CreateSite(t, n.js, code)
 	n.store = l.minio.Bucket(t, n.bucket)
@@ -56,11 +64,11 @@ func (l *lab) newArchivist(pod string) *testenv.Archivist {
 	})
 }
 
-// tcpInstrument is an entry with one way in over TCP.
+// tcpInstrument is an entry with one listener over TCP.
 func tcpInstrument(name string, port int) wire.InstrumentEntry {
 	return wire.InstrumentEntry{
 		UID: "uid-" + name, Generation: 1, Instrument: name, Gateway: "north",
-		Ways: []wire.WayEntry{{
+		Listeners: []wire.ListenerEntry{{
 			Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
 			IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000,
 		}},

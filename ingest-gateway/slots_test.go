@@ -33,15 +33,15 @@ func crowd(t *testing.T, n, port int, from string, say func(i int) []byte) []net
 }
 
 // Unknown senders that open connections and keep them leave a slot for who may send,
-// over every way in.
+// over every listener.
 func TestCrowdOfUnknownSenders(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	const connections, clients = 64, 300
 	web, raw, edge := testenv.FreePort(t), testenv.FreePort(t), testenv.FreeEdgePort(t)
 	camera, aurora, radar := httpInstrument("camera", web), httpInstrument("aurora", web), tcpInstrument("radar", raw)
-	aurora.Ways[0].Sources = []string{"192.0.2.0/24"}
-	radar.Ways[0].Sources = []string{"127.0.0.1/32", "198.51.100.0/24"}
+	aurora.Listeners[0].Sources = []string{"192.0.2.0/24"}
+	radar.Listeners[0].Sources = []string{"127.0.0.1/32", "198.51.100.0/24"}
 	revision := l.declare(t, camera, aurora, radar)
 	g := l.start(t, gatewayOptions{flags: []string{
 		"--max-connections", fmt.Sprint(connections), "--edge-port", fmt.Sprint(edge), "--edge-sources", "127.0.0.0/8"}})

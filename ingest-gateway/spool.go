@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/spool"
+	"github.com/substorm/substorm/ingest-gateway/spool"
 	"github.com/substorm/substorm/internal/wire"
 )
 

@@ -45,9 +45,9 @@ func (s *sent) sum() (digest wire.Digest) {
 	return digest
 }
 
-// awaitHome waits until the archive holds what the sender's list says, each
+// awaitDrained waits until the archive holds what the sender's list says, each
 // object once, and all columns of the ledger say the same.
-func (l *lab) awaitHome(t *testing.T, g *gateway, s *sent) {
+func (l *lab) awaitDrained(t *testing.T, g *gateway, s *sent) {
 	t.Helper()
 	await(t, "the spool is empty", func() (bool, string) {
 		v := g.metric("substorm_gateway_spool_objects")
@@ -102,13 +102,13 @@ func (l *lab) outages() map[string]struct{ begin, over func() } {
 }
 
 // StoredOrSpooled and Spooled: receipts come while store and JetStream are
-// away, for objects of any size, and everything is at home once they are back.
+// away, for objects of any size, and everything is archived once they are back.
 func TestSpoolWhileAway(t *testing.T) {
 	t.Parallel()
 	for _, acknowledge := range []string{"StoredOrSpooled", "Spooled"} {
 		t.Run(acknowledge, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newLabAlone(t)
 			port := testenv.FreePort(t)
 			l.declare(t, spoolingCamera(port, acknowledge))
 			g := l.start(t, gatewayOptions{})
@@ -124,7 +124,7 @@ func TestSpoolWhileAway(t *testing.T) {
 				}
 			}
 			receipt(1000, 300_000)
-			l.awaitHome(t, g, &s)
+			l.awaitDrained(t, g, &s)
 			for name, outage := range l.outages() {
 				t.Log(name)
 				outage.begin()
@@ -139,7 +139,7 @@ func TestSpoolWhileAway(t *testing.T) {
 				}
 				outage.over()
 				receipt(2000)
-				l.awaitHome(t, g, &s)
+				l.awaitDrained(t, g, &s)
 			}
 			if err := g.stop(); err != nil {
 				t.Error(err)
@@ -151,15 +151,15 @@ func TestSpoolWhileAway(t *testing.T) {
 	}
 }
 
-// A gateway that is killed between receipt and home, again and again, with its
+// A gateway that is killed between receipt and archive, again and again, with its
 // servers away and while they come back: every object is archived once, and the
 // ledger agrees with the sender's list.
-func TestKillBeforeHome(t *testing.T) {
+func TestKillBeforeDrained(t *testing.T) {
 	t.Parallel()
 	for _, acknowledge := range []string{"StoredOrSpooled", "Spooled"} {
 		t.Run(acknowledge, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newLabAlone(t)
 			port := testenv.FreePort(t)
 			l.declare(t, spoolingCamera(port, acknowledge))
 			dir := t.TempDir()
@@ -198,13 +198,13 @@ func TestKillBeforeHome(t *testing.T) {
 			again()
 			receipt(3)
 			l.minio.Start()
-			for range 4 { // on the way home
+			for range 4 { // while it drains
 				time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
 				again()
 				receipt(3)
 			}
 			g.awaitReady()
-			l.awaitHome(t, g, &s)
+			l.awaitDrained(t, g, &s)
 			if err := g.stop(); err != nil {
 				t.Error(err)
 			}
@@ -213,10 +213,10 @@ func TestKillBeforeHome(t *testing.T) {
 }
 
 // Store and JetStream are away and the spool is full: the sender hears no
-// receipt, but a reset. What was receipted is home in the end, all of it.
+// receipt, but a reset. What was receipted is archived in the end, all of it.
 func TestSpoolFull(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, spoolingCamera(port, "StoredOrSpooled"))
 	g := l.start(t, gatewayOptions{flags: []string{"--spool-size", "3000000"}})
@@ -248,21 +248,21 @@ func TestSpoolFull(t *testing.T) {
 	}
 	l.nats.Start()
 	l.minio.Start()
-	l.awaitHome(t, g, &s)
+	l.awaitDrained(t, g, &s)
 	l.awaitLedger(t, "camera", wire.StepReceived, func(totals wire.Totals) bool {
 		return totals.Unfinished[wire.CauseNoSpace] == uint64(refused)
 	})
 	object := random(100, 300_000)
 	mustSend(t, port, object)
 	s.receipted(object)
-	l.awaitHome(t, g, &s)
+	l.awaitDrained(t, g, &s)
 }
 
 // A gateway that is stopped while the store is away stops in time, leaves its
-// spool on the volume, and the next one brings it home. The Site is told.
+// spool on the volume, and the next one drains it. The Site is told.
 func TestStopWithSpool(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, spoolingCamera(port, "StoredOrSpooled"))
 	dir := t.TempDir()
@@ -290,14 +290,14 @@ func TestStopWithSpool(t *testing.T) {
 		return v == "5", v
 	})
 	l.minio.Start()
-	l.awaitHome(t, g, &s)
+	l.awaitDrained(t, g, &s)
 }
 
 // Records of the spool that rot on the disk, the last one too, are kept apart,
-// said so, also after a restart, and in the ledger; the others go home.
+// said so, also after a restart, and in the ledger; the others drain.
 func TestSpoolRots(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	port := testenv.FreePort(t)
 	l.declare(t, spoolingCamera(port, "Spooled"))
 	dir := t.TempDir()
@@ -344,9 +344,9 @@ func TestSpoolRots(t *testing.T) {
 	if err != nil || len(kept) != 2 {
 		t.Errorf("quarantine holds %v, %v", kept, err)
 	}
-	for _, life := range []string{"the first life", "the next"} {
+	for _, incarnation := range []string{"the first incarnation", "the next"} {
 		if v := g.metric("substorm_gateway_spool_quarantined"); v != "2" {
-			t.Errorf("quarantined, says %s: %s", life, v)
+			t.Errorf("quarantined, says %s: %s", incarnation, v)
 		}
 		await(t, "the Site is told", func() (bool, string) {
 			status, err := l.gatewayStatus(t, g.name)

@@ -89,8 +89,8 @@ func tlsSend(t *testing.T, port int, cfg *tls.Config, object []byte) (answer, *w
 	return hear(conn), under
 }
 
-func tlsWay(e wire.InstrumentEntry, mode string, names ...string) wire.InstrumentEntry {
-	e.Ways[0].TLS, e.Ways[0].CertificateNames = mode, names
+func tlsListener(e wire.InstrumentEntry, mode string, names ...string) wire.InstrumentEntry {
+	e.Listeners[0].TLS, e.Listeners[0].CertificateNames = mode, names
 	return e
 }
 
@@ -100,10 +100,10 @@ func TestTLS(t *testing.T) {
 	g := l.gateway
 	open, shared, whoever := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
 	l.awaitRevision(t, g.name, l.declare(t,
-		tlsWay(tcpInstrument("open", open), wire.TLSServer),
-		tlsWay(tcpInstrument("camera", shared), wire.TLSMutual, "camera.example"),
-		tlsWay(tcpInstrument("radar", shared), wire.TLSMutual, "radar.example"),
-		tlsWay(tcpInstrument("anybody", whoever), wire.TLSMutual),
+		tlsListener(tcpInstrument("open", open), wire.TLSServer),
+		tlsListener(tcpInstrument("camera", shared), wire.TLSMutual, "camera.example"),
+		tlsListener(tcpInstrument("radar", shared), wire.TLSMutual, "radar.example"),
+		tlsListener(tcpInstrument("anybody", whoever), wire.TLSMutual),
 	))
 	stored := func(t *testing.T, instrument string, port int, cfg *tls.Config, object []byte) {
 		t.Helper()
@@ -207,7 +207,7 @@ func TestTLSFramings(t *testing.T) {
 	var entries []wire.InstrumentEntry
 	for _, framing := range []string{wire.FramingLines, wire.FramingLengthPrefixed, wire.FramingIdle} {
 		ports[framing] = testenv.FreePort(t)
-		entries = append(entries, tlsWay(framed(strings.ToLower(framing), ports[framing], framing), wire.TLSMutual, "it"))
+		entries = append(entries, tlsListener(framed(strings.ToLower(framing), ports[framing], framing), wire.TLSMutual, "it"))
 	}
 	l.awaitRevision(t, l.gateway.name, l.declare(t, entries...))
 	cfg := l.client(t, l.field, "it")
@@ -276,7 +276,7 @@ func TestTLSRenewed(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
 	port := testenv.FreePort(t)
-	l.awaitRevision(t, l.gateway.name, l.declare(t, tlsWay(framed("camera", port, wire.FramingLengthPrefixed), wire.TLSServer)))
+	l.awaitRevision(t, l.gateway.name, l.declare(t, tlsListener(framed("camera", port, wire.FramingLengthPrefixed), wire.TLSServer)))
 	before, _ := tlsDial(t, port, l.client(t, nil, ""))
 	seed := uint64(0)
 	talk := func(conn *tls.Conn) string {
@@ -333,7 +333,7 @@ func TestTLSEndsAreNoReceipts(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
 	port := testenv.FreePort(t)
-	e := tlsWay(framed("camera", port, wire.FramingLengthPrefixed), wire.TLSMutual, "it")
+	e := tlsListener(framed("camera", port, wire.FramingLengthPrefixed), wire.TLSMutual, "it")
 	l.awaitRevision(t, l.gateway.name, l.declare(t, e))
 	conn, _ := tlsDial(t, port, l.client(t, l.field, "it"))
 	in := bufio.NewReader(conn)
@@ -344,7 +344,7 @@ func TestTLSEndsAreNoReceipts(t *testing.T) {
 	if text, err := in.ReadString('\n'); err != nil || text != receiptOf(first).Line() {
 		t.Fatalf("%q, %v", text, err)
 	}
-	e.Generation, e.Ways[0].CertificateNames = 2, []string{"another"}
+	e.Generation, e.Listeners[0].CertificateNames = 2, []string{"another"}
 	l.awaitRevision(t, l.gateway.name, l.declare(t, e))
 	_, _ = conn.Write(prefixed(random(2, 1000)))
 	_ = conn.SetReadDeadline(time.Now().Add(patience))

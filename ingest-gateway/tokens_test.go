@@ -51,9 +51,9 @@ func TestTokens(t *testing.T) {
 	const mine, newer, hers, third = "0123456789abcdef-camera-old", "0123456789abcdef-camera-new", "0123456789abcdef-radar", "0123456789abcdef-both"
 	port := testenv.FreePort(t)
 	camera, radar, both := httpInstrument("camera", port), httpInstrument("radar", port), httpInstrument("both", port)
-	camera.Ways[0].TLS, camera.Ways[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("salt"), mine), wire.HashToken([]byte("pepper"), newer)}
-	radar.Ways[0].TLS, radar.Ways[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("thyme"), hers)}
-	both.Ways[0].TLS, both.Ways[0].CertificateNames, both.Ways[0].Tokens = wire.TLSMutual, []string{"it"}, []wire.TokenHash{wire.HashToken([]byte("rosemary"), third)}
+	camera.Listeners[0].TLS, camera.Listeners[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("salt"), mine), wire.HashToken([]byte("pepper"), newer)}
+	radar.Listeners[0].TLS, radar.Listeners[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("thyme"), hers)}
+	both.Listeners[0].TLS, both.Listeners[0].CertificateNames, both.Listeners[0].Tokens = wire.TLSMutual, []string{"it"}, []wire.TokenHash{wire.HashToken([]byte("rosemary"), third)}
 	l.awaitRevision(t, l.gateway.name, l.declare(t, camera, radar, both))
 	awaitListening(t, port)
 	anybody, it, unknown := l.client(t, nil, ""), l.client(t, l.field, "it"), l.client(t, l.field, "another")
@@ -93,7 +93,7 @@ func TestTokens(t *testing.T) {
 	}
 
 	// A token that is taken away is refused as soon as the registry says so.
-	camera.Generation, camera.Ways[0].Tokens = 2, camera.Ways[0].Tokens[1:]
+	camera.Generation, camera.Listeners[0].Tokens = 2, camera.Listeners[0].Tokens[1:]
 	l.awaitRevision(t, l.gateway.name, l.declare(t, camera, radar, both))
 	if status, text := putOver(t, l.over(anybody, true), port, "camera/m", mine, random(20, 10)); status != 401 {
 		t.Errorf("a revoked token: %d %s", status, text)
@@ -102,13 +102,13 @@ func TestTokens(t *testing.T) {
 		t.Errorf("the one that stayed: %d %s", status, text)
 	}
 
-	// A way that has none left still asks for one.
-	camera.Generation, camera.Ways[0].Tokens = 3, []wire.TokenHash{wire.NoToken()}
+	// A listener that has none left still asks for one.
+	camera.Generation, camera.Listeners[0].Tokens = 3, []wire.TokenHash{wire.NoToken()}
 	l.awaitRevision(t, l.gateway.name, l.declare(t, camera, radar, both))
 	for i, token := range []string{newer, ""} {
 		status, text := putOver(t, l.over(anybody, true), port, fmt.Sprintf("camera/o%d", i), token, random(uint64(22+i), 10))
 		if status != 401 || !strings.Contains(text, string(wire.CauseBadToken)) {
-			t.Errorf("a way that takes no token, with %q: %d %s", token, status, text)
+			t.Errorf("a listener that takes no token, with %q: %d %s", token, status, text)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestGuessedTokens(t *testing.T) {
 	const token = "0123456789abcdef-camera"
 	port := testenv.FreePort(t)
 	camera := httpInstrument("camera", port)
-	camera.Ways[0].TLS, camera.Ways[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("salt"), token)}
+	camera.Listeners[0].TLS, camera.Listeners[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("salt"), token)}
 	l.awaitRevision(t, l.gateway.name, l.declare(t, camera))
 	awaitListening(t, port)
 	var guesses sync.WaitGroup
@@ -151,7 +151,7 @@ func TestEdgeToHTTP(t *testing.T) {
 	edge, port := testenv.FreeEdgePort(t), testenv.FreePort(t)
 	l := newTLSLab(t, "--edge-port", fmt.Sprint(edge), "--edge-sources", "127.0.0.0/8")
 	camera := httpInstrument("camera", port)
-	camera.Ways[0].TLS, camera.Ways[0].Sources = wire.TLSServer, []string{"198.51.100.7/32"}
+	camera.Listeners[0].TLS, camera.Listeners[0].Sources = wire.TLSServer, []string{"198.51.100.7/32"}
 	l.awaitRevision(t, l.gateway.name, l.declare(t, camera))
 	for source, want := range map[string]string{"198.51.100.7:4001": "201", "198.51.100.8:4001": "403"} {
 		conn := dial(t, edge)

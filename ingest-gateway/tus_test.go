@@ -62,7 +62,7 @@ func TestUploadGoesOn(t *testing.T) {
 	l := newLab(t)
 	ports := []int{testenv.FreePort(t), testenv.FreePort(t)}
 	e := httpInstrument("camera", ports[0])
-	e.Ways = append(e.Ways, httpInstrument("camera", ports[1]).Ways...)
+	e.Listeners = append(e.Listeners, httpInstrument("camera", ports[1]).Listeners...)
 	l.declare(t, e)
 	var gateways [2]*gateway
 	for i := range ports {

@@ -80,7 +80,7 @@ func (r *reporter) clear(ctx context.Context, kv jetstream.KeyValue, status wire
 }
 
 // meet reads the report that stands in the place of ours. One of the same volume is an
-// earlier life's. Of another volume's pod the one that started first makes space.
+// earlier incarnation's. Of another volume's pod the one that started first makes space.
 func (r *reporter) meet(ctx context.Context, key string, ours wire.GatewayStatus) error {
 	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -101,7 +101,7 @@ func (r *reporter) meet(ctx context.Context, key string, ours wire.GatewayStatus
 	r.revision = e.Revision()
 	theirs, err := wire.Decode[wire.GatewayStatus](e.Value())
 	if err != nil || theirs.Volume == "" || theirs.Volume == ours.Volume {
-		return nil // what cannot be read is of an earlier life
+		return nil // what cannot be read is of an earlier incarnation
 	}
 	if theirs.StartedAt.After(ours.StartedAt) {
 		r.displaced = true

@@ -38,7 +38,7 @@ func (l *lab) reports(t *testing.T) (all []wire.GatewayStatus) {
 // of the first look empty, while that one still runs and when it is gone.
 func TestSpoolOfTwin(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newLabAlone(t)
 	ports := []int{testenv.FreePort(t), testenv.FreePort(t)}
 	first := l.start(t, gatewayOptions{})
 	l.awaitRevision(t, first.name, l.declare(t, spoolingCamera(ports[0], "StoredOrSpooled")))
@@ -59,11 +59,11 @@ func TestSpoolOfTwin(t *testing.T) {
 	l.start(t, gatewayOptions{})
 	await(t, "two pods report", func() (bool, string) {
 		reports := l.reports(t)
-		lives := map[string]bool{}
+		incarnations := map[string]bool{}
 		for _, r := range reports {
-			lives[r.Incarnation] = true
+			incarnations[r.Incarnation] = true
 		}
-		return len(reports) == 2 && len(lives) == 2, ""
+		return len(reports) == 2 && len(incarnations) == 2, ""
 	})
 	held("both report: the first still holds up the days")
 	for _, r := range l.reports(t) {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/substorm/substorm/crds"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/operator/plan"
 )
 
@@ -76,10 +77,8 @@ func awaitCRD(ctx context.Context, c client.Client, name string) error {
 				return nil
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("the API server does not serve it: %w", ctx.Err())
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

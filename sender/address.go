@@ -16,23 +16,21 @@ const maxAddresses = 4096
 // ParseAddresses reads what --to takes: host:port or host:first-last, several
 // separated by commas. It returns every single host:port, in order.
 func ParseAddresses(specs []string) ([]string, error) {
-	var all []string
-	for _, spec := range specs {
-		for one := range strings.SplitSeq(spec, ",") {
-			host, first, last, err := parseAddress(strings.TrimSpace(one))
-			if err != nil {
-				return nil, err
-			}
-			if len(all)+last-first >= maxAddresses {
-				return nil, usage.Errorf("--to names more than %d addresses", maxAddresses)
-			}
-			for port := first; port <= last; port++ {
-				all = append(all, net.JoinHostPort(host, strconv.Itoa(port)))
-			}
-		}
-	}
-	if len(all) == 0 {
+	if len(specs) == 0 {
 		return nil, usage.Errorf("--to names no server: give host:port, as in --to gateway.example:30101")
+	}
+	var all []string
+	for one := range strings.SplitSeq(strings.Join(specs, ","), ",") {
+		host, first, last, err := parseAddress(strings.TrimSpace(one))
+		if err != nil {
+			return nil, err
+		}
+		if len(all)+last-first >= maxAddresses {
+			return nil, usage.Errorf("--to names more than %d addresses", maxAddresses)
+		}
+		for port := first; port <= last; port++ {
+			all = append(all, net.JoinHostPort(host, strconv.Itoa(port)))
+		}
 	}
 	return all, nil
 }

@@ -174,10 +174,11 @@ func (o *options) complete(cmd *cobra.Command) (err error) {
 
 func (o *options) flags(cmd *cobra.Command) {
 	cfg, f := &o.cfg, cmd.Flags()
-	f.StringSliceVar(&o.to, "to", nil, "servers, separated by commas: host:port or host:first-last; or URLs, http[s]://host:port/in/INSTRUMENT/[FOLDER/]")
+	f.StringArrayVar(&o.to, "to", nil, "servers, separated by commas: host:port or host:first-last; or URLs, http[s]://host:port/in/INSTRUMENT/[FOLDER/]")
 	f.BoolVar(&cfg.UDP, "udp", false, "send datagrams over UDP, which has no receipt")
 	f.BoolVar(&cfg.Lines, "lines", false, "send each line, without its end, as an object or datagram of its own; empty lines are passed over")
 	f.StringVar(&o.framing, "framing", "until-close", "tcp.framing of the Instrument: until-close or length-prefixed")
+	usage.OneOf(cmd, "framing", "until-close", "length-prefixed")
 	f.StringVar(&o.from, "from", "", "local address to send from (instruments are known by it)")
 	f.IntVar(&cfg.Parallel, "parallel", 4, "objects on their way at the same time")
 	f.Float64Var(&cfg.Rate, "rate", 0, fmt.Sprintf("objects or datagrams a second; 0 is no limit (default over UDP %d)", udpRate))

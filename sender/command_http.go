@@ -16,6 +16,7 @@ type httpFlags struct{ config HTTPConfig }
 func (h *httpFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&h.config.NameFrom, "name-from", NameFromPath, "over HTTP, what names an object: path, below the folder that is sent or watched; base, the file's own name; none")
+	usage.OneOf(cmd, "name-from", NameFromPath, NameFromBase, NameFromNothing)
 	f.StringVar(&h.config.TokenFile, "token-file", "", "over HTTPS, file with the bearer token of the Instrument; it is read for each request")
 }
 

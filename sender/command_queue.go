@@ -25,10 +25,10 @@ const (
 
 // Defaults of flags.
 const (
-	settle       = 2 * time.Second
-	scanInterval = time.Second
-	heartbeat    = time.Minute
-	pathInterval = time.Second
+	settle            = 2 * time.Second
+	scanInterval      = time.Second
+	heartbeat         = time.Minute
+	linkProbeInterval = time.Second
 )
 
 // queueFlags are those of QueueConfig, as they are written.
@@ -42,6 +42,7 @@ func (q *queueFlags) add(cmd *cobra.Command) {
 	f.StringVar(&q.config.Dir, "queue", "", "folder that keeps what has no receipt, across restarts and power cuts; with --watch for ever, else until it is empty")
 	f.StringSliceVar(&q.config.Watch, "watch", nil, "folders whose new files are sent, with their subfolders; needs --queue")
 	f.StringVar(&q.take, "take", takeKeep, "what becomes of a watched file once it is in the queue: keep leaves it where it is, move takes it away")
+	usage.OneOf(cmd, "take", takeKeep, takeMove)
 	f.StringSliceVar(&q.config.Ignore, "ignore", nil, "patterns of names that are not sent, beside "+strings.Join(ignored, " "))
 	f.DurationVar(&q.config.Settle, "settle", settle, "how long a watched file must not change to be whole; 0 where files are renamed into the folder")
 	f.DurationVar(&q.config.ScanInterval, "scan-interval", scanInterval, "how often watched folders are looked at")
@@ -51,8 +52,8 @@ func (q *queueFlags) add(cmd *cobra.Command) {
 	f.StringVar(&q.perDay, "daily-budget", "", "greatest number of bytes in a UTC day, repeats and heartbeats included: 500M")
 	f.StringVar(&q.config.SampleCommand, "sample-command", "", "what the shell runs when the Site asks for another rate of observations: "+
 		"SUBSTORM_SAMPLING_STATE is Observing or Paused, _INTERVAL seconds or empty, _CHANNEL a channel or empty")
-	f.StringVar(&q.config.Path, "path", "", fmt.Sprintf("gateway to which the path is measured, host[:port] (default port %d); needs spec.path of its IngestGateway", stamp.Port))
-	f.DurationVar(&q.config.PathInterval, "path-interval", pathInterval, "with --path, how often a packet of 44 bytes goes there and back")
+	f.StringVar(&q.config.LinkProbe, "link-probe", "", fmt.Sprintf("gateway to which the link is measured, host[:port] (default port %d); needs spec.linkProbe of its IngestGateway", stamp.Port))
+	f.DurationVar(&q.config.LinkProbeInterval, "link-probe-interval", linkProbeInterval, "with --link-probe, how often a packet of 44 bytes goes there and back")
 	f.DurationVar(&q.config.Heartbeat, "heartbeat", heartbeat, "with --framing length-prefixed, how often clock and queue are reported; 0 is never")
 }
 
@@ -60,7 +61,7 @@ func (q *queueFlags) add(cmd *cobra.Command) {
 func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 	if q.config.Dir == "" {
 		for _, name := range []string{"watch", "take", "ignore", "settle", "scan-interval", "newest-first", "backfill-share", "max-rate", "daily-budget",
-			"heartbeat", "sample-command", "path", "path-interval"} {
+			"heartbeat", "sample-command", "link-probe", "link-probe-interval"} {
 			if cmd.Flags().Changed(name) {
 				return usage.Errorf("--%s needs --queue, the folder that keeps what has no receipt", name)
 			}
@@ -96,9 +97,9 @@ func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 		}
 		c.Heartbeat = 0
 	}
-	if c.Path != "" {
-		if c.Path, err = stamp.Address(c.Path); err != nil {
-			return usage.Errorf("--path: %w", err)
+	if c.LinkProbe != "" {
+		if c.LinkProbe, err = stamp.Address(c.LinkProbe); err != nil {
+			return usage.Errorf("--link-probe: %w", err)
 		}
 	}
 	cfg.Queue = *c
@@ -111,10 +112,10 @@ func (c *QueueConfig) check(cfg *Config, paths int) error {
 		return usage.Errorf("--queue keeps what has no receipt, and over UDP nothing has one")
 	case len(c.Watch) > 0 && (paths > 0 || cfg.Lines):
 		return usage.Errorf("--watch sends files of folders: name neither others nor --lines")
-	case c.Heartbeat == 0 && (c.SampleCommand != "" || c.Path != ""):
-		return usage.Errorf("--sample-command and --path need heartbeats, which say what came of them: --framing length-prefixed, and --heartbeat not 0")
-	case c.Path != "" && c.PathInterval < stamp.MinInterval:
-		return usage.Errorf("--path-interval is at least %v", stamp.MinInterval)
+	case c.Heartbeat == 0 && (c.SampleCommand != "" || c.LinkProbe != ""):
+		return usage.Errorf("--sample-command and --link-probe need heartbeats, which say what came of them: --framing length-prefixed, and --heartbeat not 0")
+	case c.LinkProbe != "" && c.LinkProbeInterval < stamp.MinInterval:
+		return usage.Errorf("--link-probe-interval is at least %v", stamp.MinInterval)
 	case c.Settle < 0 || c.ScanInterval <= 0 || c.Heartbeat < 0:
 		return usage.Errorf("--settle, --scan-interval and --heartbeat are durations: --scan-interval 1s")
 	}

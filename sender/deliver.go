@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -20,7 +21,7 @@ var permanent = map[wire.Cause]bool{
 // advice says what to do about a refusal.
 var advice = map[wire.Cause]string{
 	wire.CauseObjectTooLarge:     "send smaller objects or raise spec.limits.maxObjectSize of the Instrument",
-	wire.CauseUnknownSource:      "no Instrument takes data from this address on this port: compare spec.ways with the address and port you send from and to (--from chooses it)",
+	wire.CauseUnknownSource:      "no Instrument takes data from this address on this port: compare spec.listeners with the address and port you send from and to (--from chooses it)",
 	wire.CauseRetired:            "the Instrument is retired: set spec.state to Active to receive again",
 	wire.CauseEmpty:              "an object has at least one byte",
 	wire.CauseTruncated:          "tcp.framing of the Instrument is LengthPrefixed, it seems: use --framing length-prefixed",
@@ -74,10 +75,8 @@ func (d *delivery) deliver(ctx context.Context, it item) Result {
 			begin, pause = time.Now(), firstPause
 		}
 		wait := pause/2 + rand.N(pause/2) // so that senders that failed together do not come back together
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, min(wait, d.giveUpAfter-time.Since(begin))) {
 			return res
-		case <-time.After(min(wait, d.giveUpAfter-time.Since(begin))):
 		}
 	}
 }

@@ -213,8 +213,7 @@ func (t *transfer) do(ctx context.Context, method, path string, header http.Head
 	resp, err := t.client.Do(r)
 	a.taken, a.wrote = counted.read.Load(), counted.read.Load() == size
 	if err != nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) { // the rest of it says what the caller says
+		if wrapped, ok := errors.AsType[*url.Error](err); ok { // the rest of it says what the caller says
 			err = wrapped.Err
 		}
 		if errors.Is(context.Cause(ctx), errAside) {

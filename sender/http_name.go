@@ -92,7 +92,7 @@ func unescapeName(name string) string {
 // http[s]://host:port/in/<instrument>/[prefix/].
 func parseURLs(specs []string) (all []string, prefix string, err error) {
 	var first *url.URL
-	for _, spec := range specs {
+	for spec := range strings.SplitSeq(strings.Join(specs, ","), ",") {
 		u, err := url.Parse(strings.TrimSpace(spec))
 		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			return nil, "", usage.Errorf("server %q is no URL as http://gateway.example:30103/in/INSTRUMENT/ is", spec)

@@ -169,7 +169,7 @@ func TestPipeAnswers(t *testing.T) {
 		"a line without end":  {behave: say(strings.Repeat("x", 5000)), outcome: Unknown, says: "is it a gateway?"},
 		"silence":             {behave: one(func(p *peer, _ *net.TCPConn, _ wire.Receipt) { <-p.t.Context().Done() }), outcome: Unknown, says: "no receipt within", timeout: 300 * time.Millisecond},
 		"takes no byte":       {behave: stall, size: big, outcome: Unsent, timeout: 300 * time.Millisecond},
-		"refused for good":    {behave: say("refused UnknownSource\n"), outcome: Refused, cause: wire.CauseUnknownSource, says: "spec.ways"},
+		"refused for good":    {behave: say("refused UnknownSource\n"), outcome: Refused, cause: wire.CauseUnknownSource, says: "spec.listeners"},
 		"refused amid it":     {behave: refuseEarly(wire.CauseObjectTooLarge), size: big, outcome: Refused, cause: wire.CauseObjectTooLarge, says: "maxObjectSize"},
 		"refused and reset":   {behave: refuseAndReset(wire.CauseObjectTooLarge), size: big, outcome: Refused, cause: wire.CauseObjectTooLarge, says: "maxObjectSize"},
 		"receipt ahead of it": {behave: receiptTooEarly, size: big, outcome: Unsent, says: "before the object was sent"},

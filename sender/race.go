@@ -19,11 +19,11 @@ const maxFlights = 2
 // another: the first receipt wins. It belongs to one goroutine, but for begins.
 type race struct {
 	*delivery
-	ctx    context.Context
-	it     item
-	res    *Result
-	tried  []string
-	landed chan *flight
+	ctx   context.Context
+	it    item
+	res   *Result
+	tried []string
+	done  chan *flight
 
 	mu      sync.Mutex // for flights
 	flights []*flight
@@ -41,7 +41,7 @@ type flight struct {
 
 // round tries each address once and returns true where there is nothing more to try.
 func (d *delivery) round(ctx context.Context, it item, begin time.Time, res *Result) bool {
-	r := &race{delivery: d, ctx: ctx, it: it, res: res, landed: make(chan *flight, maxFlights)}
+	r := &race{delivery: d, ctx: ctx, it: it, res: res, done: make(chan *flight, maxFlights)}
 	defer r.drop()
 	for {
 		if len(r.flights) == 0 && !r.next() {
@@ -86,7 +86,7 @@ func (r *race) start(address string) {
 	go func() {
 		f.verdict = r.attempt(ctx, address, r.it, f.pulse)
 		r.roster.leave(address)
-		r.landed <- f
+		r.done <- f
 	}()
 }
 
@@ -104,7 +104,7 @@ func (r *race) begins(f *flight) bool {
 	return true
 }
 
-// isSilent says whether a try has shown no sign of life for too long.
+// isSilent says whether a try has shown no sign of activity for too long.
 func (r *race) isSilent(f *flight) bool {
 	silence, _ := f.pulse.silence(time.Now())
 	limit, _ := r.hedge.limit(f.address)
@@ -115,13 +115,13 @@ func (r *race) isSilent(f *flight) bool {
 // way is silent.
 func (r *race) wait() *flight {
 	if r.hedge.after == 0 {
-		return <-r.landed
+		return <-r.done
 	}
 	ticks := time.NewTicker(max(r.hedge.after/10, time.Millisecond))
 	defer ticks.Stop()
 	for {
 		select {
-		case f := <-r.landed:
+		case f := <-r.done:
 			return f
 		case <-ticks.C:
 			if len(r.flights) < maxFlights {
@@ -186,7 +186,7 @@ func (r *race) drop() {
 		f.cancel()
 	}
 	for len(r.flights) > 0 {
-		f := <-r.landed
+		f := <-r.done
 		r.remove(f)
 		switch {
 		case r.res.Outcome == Received:

@@ -26,8 +26,8 @@ type rosterEntry struct {
 	retryAt  time.Time
 	// heldUntil is when it wants to be asked again: not before.
 	heldUntil time.Time
-	// flying objects are on their way to it.
-	flying int
+	// inFlight objects are on their way to it.
+	inFlight int
 }
 
 func newRoster(addresses []string) *roster {
@@ -41,7 +41,7 @@ func newRoster(addresses []string) *roster {
 // works says whether an address is to be tried: it answered, or it did not, its
 // pause is over, and nobody else finds out meanwhile whether it does again.
 func (e *rosterEntry) works(now time.Time) bool {
-	return !e.heldUntil.After(now) && !e.retryAt.After(now) && (e.failures == 0 || e.flying == 0)
+	return !e.heldUntil.After(now) && !e.retryAt.After(now) && (e.failures == 0 || e.inFlight == 0)
 }
 
 // pick returns an address that is not in tried: one that works, else the one
@@ -80,7 +80,7 @@ func (r *roster) spare(tried []string, idle bool) (string, bool) {
 	for i := range r.addrs {
 		k := (r.next + i) % len(r.addrs)
 		e := &r.addrs[k]
-		if e.works(now) && !(idle && e.flying > 0) && !slices.Contains(tried, e.address) {
+		if e.works(now) && !(idle && e.inFlight > 0) && !slices.Contains(tried, e.address) {
 			r.next = (k + 1) % len(r.addrs)
 			return e.address, true
 		}
@@ -118,8 +118,8 @@ func (r *roster) hold(address string, wait time.Duration) {
 }
 
 // enter and leave count what is on its way to an address.
-func (r *roster) enter(address string) { r.change(address, func(e *rosterEntry) { e.flying++ }) }
-func (r *roster) leave(address string) { r.change(address, func(e *rosterEntry) { e.flying-- }) }
+func (r *roster) enter(address string) { r.change(address, func(e *rosterEntry) { e.inFlight++ }) }
+func (r *roster) leave(address string) { r.change(address, func(e *rosterEntry) { e.inFlight-- }) }
 
 func (r *roster) change(address string, how func(*rosterEntry)) {
 	r.mu.Lock()

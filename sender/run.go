@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/substorm/substorm/internal/progress"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -82,8 +83,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	p := newProgress(cfg.Messages, cfg.Quiet, t)
-	r := &run{cfg: cfg, in: in, tally: t, report: list, troubles: troubles{progress: p}}
+	p := progress.Start(cfg.Messages, cfg.Quiet, t.state)
+	r := &run{cfg: cfg, in: in, tally: t, report: list, troubles: troubles{show: func(text string) { p.Say("%s", text) }}}
 	if !cfg.Lines {
 		go r.count(ctx)
 	}
@@ -92,7 +93,7 @@ func Run(ctx context.Context, cfg Config) error {
 	} else {
 		err = r.sendObjects(ctx)
 	}
-	p.stop()
+	p.Stop()
 	if !cfg.Quiet {
 		fmt.Fprintln(cfg.Messages, t.summary())
 	}

@@ -25,9 +25,9 @@ type schedule struct {
 	// arrived is what servers have of entries that are half sent, in bytes by
 	// number: only the rest counts for the budget.
 	arrived map[uint32]int64
-	// flying are on their way, by number.
-	flying map[uint32]queue.Entry
-	bytes  int64 // of both
+	// inFlight are on their way, by number.
+	inFlight map[uint32]queue.Entry
+	bytes    int64 // of both
 	// stuck objects cannot be read; they stay until somebody has looked.
 	stuck int
 
@@ -52,7 +52,7 @@ type postponed struct {
 func newSchedule(newestFirst bool, share float64, dailyBudget int64) *schedule {
 	return &schedule{
 		newestFirst: newestFirst, share: share, budget: budget{limit: dailyBudget},
-		flying: map[uint32]queue.Entry{}, postponed: map[uint32]postponed{}, failed: map[uint32]bool{}, arrived: map[uint32]int64{},
+		inFlight: map[uint32]queue.Entry{}, postponed: map[uint32]postponed{}, failed: map[uint32]bool{}, arrived: map[uint32]int64{},
 	}
 }
 
@@ -131,16 +131,16 @@ func (s *schedule) take(at int, fresh bool) queue.Entry {
 	} else {
 		s.waiting = slices.Delete(s.waiting, at, at+1)
 	}
-	s.flying[e.Number] = e
+	s.inFlight[e.Number] = e
 	if s.budget.limit > 0 {
 		s.budget.promised += s.left(e)
 	}
 	return e
 }
 
-// landed takes an entry back from its way.
-func (s *schedule) landed(e queue.Entry) {
-	delete(s.flying, e.Number)
+// done takes an entry back from its way.
+func (s *schedule) done(e queue.Entry) {
+	delete(s.inFlight, e.Number)
 	if s.budget.limit > 0 {
 		s.budget.promised -= s.left(e)
 	}
@@ -152,7 +152,7 @@ func (s *schedule) left(e queue.Entry) int64 { return e.Size - s.arrived[e.Numbe
 
 // received: the entry is no more of the queue.
 func (s *schedule) received(e queue.Entry) {
-	s.landed(e)
+	s.done(e)
 	s.bytes -= e.Size
 	delete(s.postponed, e.Number)
 	delete(s.arrived, e.Number)
@@ -165,7 +165,7 @@ func (s *schedule) received(e queue.Entry) {
 
 // aside: the entry is not sent any more. Where keeps, it stays in the queue.
 func (s *schedule) aside(e queue.Entry, stays bool) {
-	s.landed(e)
+	s.done(e)
 	delete(s.postponed, e.Number)
 	if stays {
 		s.stuck++
@@ -177,7 +177,7 @@ func (s *schedule) aside(e queue.Entry, stays bool) {
 // unsent: nobody took the entry. Until a success all wait, longer each time, and
 // where there are others it is not the first that is tried again.
 func (s *schedule) unsent(e queue.Entry, now time.Time) {
-	s.landed(e)
+	s.done(e)
 	s.insert(e)
 	if len(s.postponed) > 10_000 {
 		clear(s.postponed)
@@ -198,7 +198,7 @@ func (s *schedule) unsent(e queue.Entry, now time.Time) {
 // broke off: servers have so many bytes of the entry, more than before. The way is
 // there, and it goes on soon.
 func (s *schedule) broke(e queue.Entry, arrived int64, now time.Time) {
-	s.landed(e)
+	s.done(e)
 	s.insert(e)
 	s.arrived[e.Number] = min(arrived, e.Size-1)
 	delete(s.postponed, e.Number)
@@ -207,12 +207,12 @@ func (s *schedule) broke(e queue.Entry, arrived int64, now time.Time) {
 
 // owed returns what has no receipt, and when the oldest of it was observed.
 func (s *schedule) owed() (objects, bytes int64, oldest time.Time) {
-	objects = int64(len(s.waiting) + len(s.flying) + s.stuck)
+	objects = int64(len(s.waiting) + len(s.inFlight) + s.stuck)
 	var first *queue.Entry
 	if len(s.waiting) > 0 {
 		first = &s.waiting[0]
 	}
-	for _, e := range s.flying {
+	for _, e := range s.inFlight {
 		if first == nil || e.Before(*first) {
 			first = &e
 		}

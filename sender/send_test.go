@@ -98,7 +98,7 @@ func TestOnlyAReceiptCounts(t *testing.T) {
 		"silence":                          {behave: silence, outcome: Unknown, says: "no receipt within", timeout: 300 * time.Millisecond},
 		"a server that takes no byte":      {behave: stall, size: 2 * big, outcome: Unsent, says: "took no byte", timeout: 300 * time.Millisecond},
 		"a receipt before the end":         {behave: receiptTooEarly, size: 2 * big, outcome: Unsent, says: "before the object was sent"},
-		"refused for good":                 {behave: refuse(wire.CauseUnknownSource), outcome: Refused, cause: wire.CauseUnknownSource, says: "spec.ways"},
+		"refused for good":                 {behave: refuse(wire.CauseUnknownSource), outcome: Refused, cause: wire.CauseUnknownSource, says: "spec.listeners"},
 		"refused for now":                  {behave: refuse(wire.CauseStoreUnavailable), outcome: Refused, cause: wire.CauseStoreUnavailable, says: "object store"},
 		"refused for a reason of later on": {behave: refuse("NotAgain"), outcome: Refused, cause: "NotAgain", says: "refused NotAgain"},
 		"refused while we send":            {behave: refuseEarly(wire.CauseObjectTooLarge), size: 2 * big, outcome: Refused, cause: wire.CauseObjectTooLarge, says: "maxObjectSize"},

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stamp"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/sender/queue"
@@ -42,10 +43,10 @@ type QueueConfig struct {
 	// SampleCommand, where set, is what the shell runs when gateways ask for another
 	// rate of observations.
 	SampleCommand string
-	// Path, where set, is the host:port of a gateway to which the path is measured, by
-	// a packet each PathInterval.
-	Path         string
-	PathInterval time.Duration
+	// LinkProbe, where set, is the host:port of a gateway to which the link is measured, by
+	// a packet each LinkProbeInterval.
+	LinkProbe         string
+	LinkProbeInterval time.Duration
 }
 
 // keeper sends what is in a queue, and keeps it until then.
@@ -54,13 +55,13 @@ type keeper struct {
 	queue *queue.Queue
 	log   *slog.Logger
 
-	delivery *delivery
-	pipes    *pipes // nil for wire.FramingUntilClose
-	web      *web   // nil but for HTTP
-	clock    clock
-	sampler  *sampler       // nil where no command is obeyed
-	path     *stamp.Session // nil where it is not measured
-	report   *report
+	delivery  *delivery
+	pipes     *pipes // nil for wire.FramingUntilClose
+	web       *web   // nil but for HTTP
+	clock     clock
+	sampler   *sampler       // nil where no command is obeyed
+	linkProbe *stamp.Session // nil where it is not measured
+	report    *report
 	// reconnected says that a connection was made or has ended, obeyed that there is
 	// something new to say of commands.
 	reconnected, obeyed chan struct{}
@@ -111,7 +112,7 @@ func newKeeper(ctx context.Context, cfg Config, q *queue.Queue, list *report, lo
 	s := &keeper{
 		cfg: cfg, queue: q, log: log, report: list, changed: make(chan struct{}),
 		schedule:    newSchedule(cfg.Queue.NewestFirst, cfg.Queue.BackfillShare, cfg.Queue.DailyBudget),
-		troubles:    troubles{progress: logged{log}},
+		troubles:    troubles{show: func(text string) { log.Warn(text) }},
 		reconnected: make(chan struct{}, 1), obeyed: make(chan struct{}, 1),
 	}
 	day, spent := q.Spent()
@@ -136,17 +137,11 @@ func newKeeper(ctx context.Context, cfg Config, q *queue.Queue, list *report, lo
 		s.sampler = newSampler(sampleCommand(cfg.Queue.SampleCommand, log), func() { signal(s.obeyed) }, log)
 		s.pipes.commanded, s.pipes.changed = s.sampler.command, func() { signal(s.reconnected) }
 	}
-	if cfg.Queue.Path != "" {
-		s.path = s.newPath()
+	if cfg.Queue.LinkProbe != "" {
+		s.linkProbe = s.newLinkProbe()
 	}
 	return s
 }
-
-// logged shows troubles in the log.
-type logged struct{ log *slog.Logger }
-
-func (l logged) say(text string) { l.log.Warn(text) }
-func (logged) stop()             {}
 
 // run returns nil when the queue is empty or, with watched folders, when ctx ends.
 func (s *keeper) run(ctx context.Context) error {
@@ -167,8 +162,8 @@ func (s *keeper) run(ctx context.Context) error {
 	if s.sampler != nil {
 		helpers.Go(func() { s.sampler.obey(ctx) })
 	}
-	if s.path != nil {
-		helpers.Go(func() { s.path.Run(ctx) })
+	if s.linkProbe != nil {
+		helpers.Go(func() { s.linkProbe.Run(ctx) })
 	}
 	for range max(1, s.cfg.Parallel) {
 		workers.Go(func() {
@@ -249,10 +244,7 @@ func (s *keeper) watch(ctx context.Context) {
 		} else if remember {
 			remembered = begin
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(max(pause, scanRest*time.Since(begin))):
-		}
+		retry.Sleep(ctx, max(pause, scanRest*time.Since(begin)))
 	}
 }
 
@@ -311,7 +303,7 @@ func (s *keeper) next(ctx context.Context) (queue.Entry, bool) {
 			s.log.Warn("the day's budget is spent", "bytes", s.schedule.budget.spent, "objects", objects, "goesOnIn", wait.Round(time.Second))
 		}
 		changed := s.changed
-		over := s.ending && len(s.schedule.waiting)+len(s.schedule.flying) == 0
+		over := s.ending && len(s.schedule.waiting)+len(s.schedule.inFlight) == 0
 		s.mu.Unlock()
 		if over || ctx.Err() != nil {
 			return queue.Entry{}, false

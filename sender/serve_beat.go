@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/build"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -36,7 +37,7 @@ func (s *keeper) beats(ctx context.Context) {
 			}
 		case <-s.obeyed:
 		case <-s.reconnected:
-			sleep(ctx, min(time.Until(next), s.cfg.Queue.Heartbeat))
+			retry.Sleep(ctx, min(time.Until(next), s.cfg.Queue.Heartbeat))
 			gap = 2 * gap
 		}
 		due.Stop()
@@ -74,14 +75,6 @@ func signal(to chan struct{}) {
 	}
 }
 
-// sleep returns early where ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // heartbeat is what we say of ourselves.
 func (s *keeper) heartbeat(now time.Time) ([]byte, error) {
 	h := wire.Heartbeat{Sender: s.queue.ID(), SentAt: now.UTC(), Version: build.Version()}
@@ -100,7 +93,7 @@ func (s *keeper) heartbeat(now time.Time) ([]byte, error) {
 	if s.sampler != nil {
 		h.Commands, h.Sampling = []string{wire.CommandSampling}, s.sampler.report(now)
 	}
-	h.Path = s.pathNow(now)
+	h.LinkProbe = s.linkProbeNow(now)
 	return h.Frame()
 }
 

@@ -62,7 +62,7 @@ func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelC
 	switch {
 	case result.Outcome == Received:
 	case ctx.Err() != nil:
-		s.back(func() { s.schedule.landed(e); s.schedule.insert(e) })
+		s.back(func() { s.schedule.done(e); s.schedule.insert(e) })
 		return
 	case damaged.Load():
 		final = s.damaged

@@ -222,7 +222,7 @@ func TestKilledService(t *testing.T) {
 	a, b := newPeer(t, slow), newPeer(t, slow)
 	cfg, watched := serveConfig(t, wire.FramingLengthPrefixed, a.address(), b.address())
 	var texts []string
-	for life := range 6 {
+	for incarnation := range 6 {
 		cmd := exec.Command(os.Args[0], "--to", a.address()+","+b.address(), "--framing", "length-prefixed", "--watch", watched, "--queue", cfg.Queue.Dir,
 			"--settle", "0", "--scan-interval", "10ms", "--newest-first", "--heartbeat", "0", "--parallel", "8")
 		cmd.Env = append(os.Environ(), asProgram+"=1")
@@ -232,8 +232,8 @@ func TestKilledService(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 60 {
-			texts = append(texts, strings.Repeat(fmt.Sprint("frame ", life, " ", i, " "), 200))
-			put(t, watched, fmt.Sprintf("frame-%d-%d", life, i), texts[len(texts)-1])
+			texts = append(texts, strings.Repeat(fmt.Sprint("frame ", incarnation, " ", i, " "), 200))
+			put(t, watched, fmt.Sprintf("frame-%d-%d", incarnation, i), texts[len(texts)-1])
 		}
 		time.Sleep(time.Duration(50+rand.IntN(200)) * time.Millisecond)
 		if err := cmd.Process.Kill(); err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/substorm/substorm/internal/progress"
 )
 
 // tally counts while we send.
@@ -98,6 +100,11 @@ func (t *tally) String() string {
 	return out.String()
 }
 
+// state is how far we are, by bytes.
+func (t *tally) state() progress.State {
+	return progress.State{Done: t.useful.Load(), Total: t.knownBytes.Load(), Text: t.String()}
+}
+
 // summary is what is said at the end.
 func (t *tally) summary() string {
 	var out strings.Builder
@@ -131,4 +138,27 @@ func (t *tally) explain() string {
 		}
 	}
 	return out.String()
+}
+
+// troubles says each trouble once in a while, however often it comes.
+type troubles struct {
+	show func(text string)
+	mu   sync.Mutex
+	said map[string]time.Time
+}
+
+const troubleInterval = 30 * time.Second
+
+// say shows text unless a text of the same kind was shown lately.
+func (t *troubles) say(kind, text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last, ok := t.said[kind]; ok && time.Since(last) < troubleInterval {
+		return
+	}
+	if t.said == nil || len(t.said) > 1000 {
+		t.said = map[string]time.Time{}
+	}
+	t.said[kind] = time.Now()
+	t.show(text)
 }

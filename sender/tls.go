@@ -29,21 +29,21 @@ type socket interface {
 // plain is TCP, whose linger is {1,0} until finish.
 type plain struct {
 	*net.TCPConn
-	life *vitals
+	activity *vitals
 }
 
-func (p plain) vitals() *vitals { return p.life }
+func (p plain) vitals() *vitals { return p.activity }
 
 func (p plain) finish() { _ = p.SetLinger(-1) }
 
 // secure is TLS on it.
 type secure struct {
 	*tls.Conn
-	tcp  *net.TCPConn
-	life *vitals
+	tcp      *net.TCPConn
+	activity *vitals
 }
 
-func (s secure) vitals() *vitals { return s.life }
+func (s secure) vitals() *vitals { return s.activity }
 
 // Close sends no close_notify, which would be an object's end.
 func (s secure) Close() error { return s.tcp.Close() }

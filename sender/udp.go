@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -55,10 +56,8 @@ func (d *datagrams) send(ctx context.Context, it item) Result {
 		if errors.Is(err, syscall.EMSGSIZE) || ctx.Err() != nil || time.Since(begin) >= d.giveUpAfter {
 			return res
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, pause) {
 			return res
-		case <-time.After(pause):
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// vitals are a connection's signs of life: bytes that the other machine has
+// vitals are a connection's signs of activity: bytes that the other machine has
 // acknowledged, and words of the server. Where the system does not tell the
 // first, bytes that it took stand for them.
 type vitals struct {
@@ -84,7 +84,7 @@ func (v *vitals) has(mark int64) bool {
 	return v.acked >= mark
 }
 
-// silence is how long there has been no sign of life.
+// silence is how long there has been no sign of activity.
 func (v *vitals) silence(now time.Time) time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -141,7 +141,7 @@ func (p *pulse) ended() {
 	p.whole, p.mark = true, p.conn.mark()
 }
 
-// silence is how long the try has shown no sign of life, and whether nothing of
+// silence is how long the try has shown no sign of activity, and whether nothing of
 // the object is on its way any more, or yet.
 func (p *pulse) silence(now time.Time) (silence time.Duration, whole bool) {
 	p.mu.Lock()

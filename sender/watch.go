@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,12 +172,10 @@ func (s *scanning) root(path string) string {
 }
 
 func (s *scanning) ignores(name string) bool {
-	for _, pattern := range s.ignore {
-		if ok, err := filepath.Match(pattern, name); ok && err == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.ignore, func(pattern string) bool {
+		ok, err := filepath.Match(pattern, name)
+		return ok && err == nil
+	})
 }
 
 // file puts a file into the batch if it is new, has bytes and has settled.

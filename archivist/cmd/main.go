@@ -3,6 +3,6 @@
 // Command archivist does for a whole Site what is done with stored data.
 package main
 
-import "github.com/substorm/substorm/internal/flags"
+import "github.com/substorm/substorm/internal/usage"
 
-func main() { flags.Main(command()) }
+func main() { usage.Main("archivist", command().ExecuteContext) }

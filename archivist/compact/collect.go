@@ -145,12 +145,12 @@ func (g *collector) removePacks(ctx context.Context) error {
 type doom struct {
 	members map[manifest.IDHash]string // pack
 	packs   map[string]*deletion.Object
-	// repeats are members that are listed as duplicates of others.
-	repeats map[manifest.IDHash]repeat
+	// duplicates are members that are listed as duplicates of others.
+	duplicates map[manifest.IDHash]duplicate
 }
 
 func newDoom() *doom {
-	return &doom{members: map[manifest.IDHash]string{}, packs: map[string]*deletion.Object{}, repeats: map[manifest.IDHash]repeat{}}
+	return &doom{members: map[manifest.IDHash]string{}, packs: map[string]*deletion.Object{}, duplicates: map[manifest.IDHash]duplicate{}}
 }
 
 func (g *collector) condemn(ctx context.Context, d *doom, key string, is listedPack) (err error) {
@@ -213,8 +213,8 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 			if safe, err = g.isThere(ctx, r.Key); err != nil {
 				return err
 			}
-		case r.State == wire.StateWithdrawn && r.RepeatOf != "":
-			d.repeats[id] = repeatOf(g.cfg.Site, instrument, r)
+		case r.State == wire.StateDuplicate && r.DuplicateOf != "":
+			d.duplicates[id] = duplicateOf(g.cfg.Site, instrument, r)
 		default:
 			safe = true
 			if of := d.packs[key]; !slices.Contains(of.Takes, instrument) {
@@ -230,7 +230,7 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 		return err
 	}
 	maps.DeleteFunc(d.members, func(id manifest.IDHash, pack string) bool {
-		_, listed := d.repeats[id]
+		_, listed := d.duplicates[id]
 		return g.failed[pack] && !listed
 	})
 	err = g.originals(ctx, d)
@@ -312,13 +312,13 @@ func (g *collector) announce(ctx context.Context, key string, d *doom) error {
 		if d.members[id] != key {
 			continue
 		}
-		if r, orphan := d.repeats[id]; orphan {
+		if r, orphan := d.duplicates[id]; orphan {
 			n.ID = r.own
 		}
 		if err := g.cfg.Lease.Check(); err != nil {
 			return err
 		}
-		m, err := stream.NoticeMessage(n, g.cfg.Gateway)
+		m, err := stream.NoticeMessage(n, g.cfg.Pod)
 		if err != nil {
 			return err
 		}

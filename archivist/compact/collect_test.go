@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -101,7 +102,7 @@ func TestUnreadableDay(t *testing.T) {
 }
 
 // The bytes of a duplicate in a pack stay where its original is gone: they are announced
-// as an object of its own, once, under an ID that no line says is withdrawn.
+// as an object of its own, once, under an ID that no line says is marked as a duplicate.
 func TestDuplicateOfNothing(t *testing.T) {
 	direct := func(wire.Notice) string { return "" }
 	for name, c := range map[string]struct {
@@ -109,10 +110,10 @@ func TestDuplicateOfNothing(t *testing.T) {
 		// again: it was announced before, and is listed as a duplicate since.
 		again bool
 	}{
-		"never in a spool":                               {direct, false},
-		"out of a spool":                                 {wire.SpooledID, false},
-		"announced and withdrawn before":                 {direct, true},
-		"out of a spool, announced and withdrawn before": {wire.SpooledID, true},
+		"never in a spool": {direct, false},
+		"out of a spool":   {wire.SpooledID, false},
+		"announced and marked as a duplicate before":                 {direct, true},
+		"out of a spool, announced and marked as a duplicate before": {wire.SpooledID, true},
 	} {
 		t.Run(name, func(t *testing.T) { duplicateOfNothing(t, c.id, c.again) })
 	}
@@ -126,8 +127,8 @@ func duplicateOfNothing(t *testing.T, id func(wire.Notice) string, again bool) {
 	l.PutPart("sonde", wire.DayOf(kept.ReceivedAt), 1, kept.Record)
 	gone := l.notice(object{"sonde", noon.AddDate(0, 0, -1), "sent twice"})
 	gone.Key = wire.RawKey(site, "sonde", gone.ReceivedAt, gone.Digest)
-	twice[0].State, twice[0].RepeatOf = wire.StateWithdrawn, gone.Key
-	twice[1].State, twice[1].RepeatOf = wire.StateWithdrawn, kept.ID
+	twice[0].State, twice[0].DuplicateOf = wire.StateDuplicate, gone.Key
+	twice[1].State, twice[1].DuplicateOf = wire.StateDuplicate, kept.ID
 	l.list(twice...)
 	last := twice[0]
 	if again {
@@ -196,7 +197,7 @@ func TestDuplicateOfWhatExpired(t *testing.T) {
 	}
 	l.PutPart("sonde", wire.DayOf(tombs[0].ReceivedAt), 1, tombs[:2]...)
 	for i, n := range []*wire.Notice{&stays[0], &goes[0], &goes[1]} {
-		n.State, n.RepeatOf = wire.StateWithdrawn, tombs[i].ID
+		n.State, n.DuplicateOf = wire.StateDuplicate, tombs[i].ID
 	}
 	l.list(slices.Concat(stays, goes, []wire.Notice{{Site: site, Instrument: "sonde", Record: tombs[2]}})...)
 	c := l.compactor()
@@ -260,8 +261,10 @@ func TestMemoryOfManyPacks(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	store := &crowded{packs: 1_000_000}
-	c := New(Config{Site: site, Store: store, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
-		Deleter: deletion.New(deletion.Config{Site: site, Store: store, Log: slog.New(slog.DiscardHandler), Metrics: deletion.NewMetrics(prometheus.NewRegistry())})})
+	c := New(Config{
+		Base:    holder.Base{Site: site, Store: store, Log: slog.New(slog.DiscardHandler)},
+		Metrics: NewMetrics(prometheus.NewRegistry()), Deleter: deletion.New(deletion.Config{Base: holder.Base{Site: site, Store: store, Log: slog.New(slog.DiscardHandler)}, Metrics: deletion.NewMetrics(prometheus.NewRegistry())}),
+	})
 	if _, err := c.collect(t.Context(), day, []string{"sonde"}, now); err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,9 @@ import (
 func TestCompact(t *testing.T) {
 	l := newLab(t)
 	_, own := l.fill()
-	repeat := l.pack(object{"sonde", noon.Add(time.Hour), "again"})[0]
-	repeat.State, repeat.RepeatOf = wire.StateWithdrawn, own[0].ID
-	l.list(repeat)
+	duplicate := l.pack(object{"sonde", noon.Add(time.Hour), "again"})[0]
+	duplicate.State, duplicate.DuplicateOf = wire.StateDuplicate, own[0].ID
+	l.list(duplicate)
 	before := l.Keys("packs/")
 	c := l.compactor()
 	if err := c.pass(t.Context(), noon.Add(24*time.Hour)); err != nil {

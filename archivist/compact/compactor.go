@@ -16,16 +16,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/archivist/index"
 	"github.com/substorm/substorm/internal/manifest"
-	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -45,17 +43,11 @@ const (
 	again = 8
 )
 
-// Lease says whether we may still write, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says whose days these are. Durations and sizes that are not set have
 // the defaults.
 type Config struct {
-	Site, Gateway, Incarnation string
+	holder.Base
 
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
 	// PackBelow is the size, in bytes, of the objects of an instrument that are
 	// packed.
 	PackBelow func(instrument string) int64
@@ -73,7 +65,6 @@ type Config struct {
 	// Index tells readers which version of a day is in effect. Optional.
 	Index *index.Keeper
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -119,9 +110,7 @@ func (c *Compactor) Run(ctx context.Context) error {
 		if err := c.pass(ctx, time.Now().UTC()); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(c.cfg.Interval):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, c.cfg.Interval) {
 			return ctx.Err()
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -60,14 +61,14 @@ func (l *lab) clear() {
 
 func (l *lab) compactor() *Compactor {
 	l.Helper()
-	deleter := deletion.New(deletion.Config{Site: site, Gateway: "gateway-1", Incarnation: "two", Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
-		Log: slog.New(slog.DiscardHandler), Metrics: deletion.NewMetrics(prometheus.NewRegistry())})
+	deleter := deletion.New(deletion.Config{
+		Base:    holder.Base{Site: site, Pod: "gateway-1", Incarnation: "two", Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Log: slog.New(slog.DiscardHandler)},
+		Metrics: deletion.NewMetrics(prometheus.NewRegistry()),
+	})
 	c := New(Config{
-		Deleter: deleter,
-		Site:    site, Gateway: "gateway-1", Incarnation: "two", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
-		Agree:     func(context.Context, time.Time) error { return nil }, // tests have days of their own
-		PackBelow: func(string) int64 { return 64 << 10 }, Grace: time.Minute, PackSize: 100 << 10, ScratchDir: l.TempDir(),
-		Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Base:    holder.Base{Site: site, Pod: "gateway-1", Incarnation: "two", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Log: slog.New(slog.DiscardHandler)},
+		Deleter: deleter, Agree: func(context.Context, time.Time) error { return nil }, // tests have days of their own
+		PackBelow: func(string) int64 { return 64 << 10 }, Grace: time.Minute, PackSize: 100 << 10, ScratchDir: l.TempDir(), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	if err := c.load(l.Context()); err != nil {
 		l.Fatal(err)

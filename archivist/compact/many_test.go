@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -160,7 +161,7 @@ func (s *many) list(t *testing.T) {
 			switch {
 			case number%2 == 0:
 			case number%duplicates == 1:
-				n.State, n.RepeatOf, n.Size, n.Digest = wire.StateWithdrawn, originals[0].ID, originals[0].Size, originals[0].Digest
+				n.State, n.DuplicateOf, n.Size, n.Digest = wire.StateDuplicate, originals[0].ID, originals[0].Size, originals[0].Digest
 			case number%purged == 1:
 				n.State, n.PurgedAt = wire.StatePurged, &now
 			default:
@@ -196,8 +197,10 @@ func TestManyPacksWithMembers(t *testing.T) {
 	held := &manifesttest.Store{}
 	held.KillAfter(-1)
 	lease, log := manifesttest.Lease{Store: held}, slog.New(slog.DiscardHandler)
-	c := New(Config{Site: site, Store: s, JetStream: js, Lease: lease, Log: log, Metrics: NewMetrics(prometheus.NewRegistry()),
-		Deleter: deletion.New(deletion.Config{Site: site, Store: s, Lease: lease, Log: log, Metrics: deletion.NewMetrics(prometheus.NewRegistry())})})
+	c := New(Config{
+		Base:    holder.Base{Site: site, Store: s, JetStream: js, Lease: lease, Log: log},
+		Metrics: NewMetrics(prometheus.NewRegistry()), Deleter: deletion.New(deletion.Config{Base: holder.Base{Site: site, Store: s, Lease: lease, Log: log}, Metrics: deletion.NewMetrics(prometheus.NewRegistry())}),
+	})
 	if done, err := c.collect(t.Context(), day, []string{"sonde"}, now); done || err != nil {
 		t.Fatal(done, err) // an object was announced, which has to be listed
 	}

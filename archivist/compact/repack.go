@@ -80,7 +80,7 @@ func (c *Compactor) named(ctx context.Context, moved map[string]wire.Record, fil
 	}
 	// No other archivist ever gives a pack this key: a request to delete one that comes
 	// late must not find the pack of a successor.
-	owner := sha256.Sum256(append(digest[:], c.cfg.Gateway+"/"+c.cfg.Incarnation...))
+	owner := sha256.Sum256(append(digest[:], c.cfg.Pod+"/"+c.cfg.Incarnation...))
 	key := wire.PackKey(c.cfg.Site, first, wire.ArchivistWriter, hex.EncodeToString(owner[:8]), 1)
 	for id, r := range moved {
 		r.Key = key

@@ -47,7 +47,7 @@ func (c *Compactor) Vacate(ctx context.Context, key string) (moved int, err erro
 }
 
 // Rewrite takes the bytes of a member out of its pack, and of those whose lines say
-// that they were purged or are repeats: the others move to a new pack, the member's
+// that they were purged or are duplicates: the others move to a new pack, the member's
 // line stays in the manifest with the state Purged, and the old pack is removed at
 // once. Without may be empty. Errors: as Vacate.
 func (c *Compactor) Rewrite(ctx context.Context, key, without string) error {
@@ -120,7 +120,7 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 	if err := c.areThere(ctx, found.elsewhere); err != nil {
 		return 0, false, err
 	}
-	if err := c.lastCopies(ctx, day, key, found.repeats); err != nil {
+	if err := c.lastCopies(ctx, day, key, found.duplicates); err != nil {
 		return 0, false, err
 	}
 	if !found.change {
@@ -150,8 +150,8 @@ type sorted struct {
 	// moved is how many lie elsewhere, and elsewhere one of them by each key.
 	moved     int
 	elsewhere map[string]string
-	// repeats are those that are listed as duplicates.
-	repeats map[manifest.IDHash]repeat
+	// duplicates are those that are listed as duplicates.
+	duplicates map[manifest.IDHash]duplicate
 	// takes: a member was purged, or is to be.
 	takes bool
 }
@@ -163,7 +163,7 @@ func (c *Compactor) sort(ctx context.Context, instrument string, day wire.Day, k
 	for _, r := range members {
 		unlisted[r.ID] = true
 	}
-	found := sorted{elsewhere: map[string]string{}, repeats: map[manifest.IDHash]repeat{}}
+	found := sorted{elsewhere: map[string]string{}, duplicates: map[manifest.IDHash]duplicate{}}
 	for r, err := range manifest.Records(ctx, c.cfg.Store, c.cfg.Site, instrument, day) {
 		if err != nil {
 			return found, err
@@ -176,8 +176,8 @@ func (c *Compactor) sort(ctx context.Context, instrument string, day wire.Day, k
 					return found, fmt.Errorf("%s: %w: %s", r.ID, ErrHeld, why)
 				}
 			}
-			if unlisted[r.ID] && r.State == wire.StateWithdrawn && r.RepeatOf != "" {
-				found.repeats[manifest.HashID(r.ID)] = repeatOf(c.cfg.Site, instrument, r)
+			if unlisted[r.ID] && r.State == wire.StateDuplicate && r.DuplicateOf != "" {
+				found.duplicates[manifest.HashID(r.ID)] = duplicateOf(c.cfg.Site, instrument, r)
 			}
 		case r.Key == key:
 			found.change = true

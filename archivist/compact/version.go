@@ -10,7 +10,7 @@ import (
 // newVersion begins the version that replaces the files of a day.
 func (c *Compactor) newVersion(files manifest.Files, instrument string, day wire.Day) (*manifest.Version, error) {
 	header := wire.ManifestHeader{
-		Site: c.cfg.Site, Instrument: instrument, Day: day, Writer: c.cfg.Gateway, Incarnation: c.cfg.Incarnation,
+		Site: c.cfg.Site, Instrument: instrument, Day: day, Writer: c.cfg.Pod, Incarnation: c.cfg.Incarnation,
 		Replaces: append([]string(nil), files.Replaced...), NextPart: files.NextPart,
 	}
 	for _, key := range files.InEffect {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package damage asks what is known of the damage of objects before another object, which
-// is equal to one of them, is withdrawn or deleted.
+// is equal to one of them, is marked as a duplicate or deleted.
 package damage
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/bucket"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -32,7 +32,7 @@ func Sound(ctx context.Context, js jetstream.JetStream, store objectstore.Store,
 		}
 	}
 	err = bucket.Verify(ctx, store, r, nil)
-	if reported || errors.Is(err, bucket.ErrMissing) || errors.Is(err, tree.ErrDamaged) {
+	if reported || errors.Is(err, bucket.ErrMissing) || errors.Is(err, objectpath.ErrDamaged) {
 		return err == nil, ctx.Err()
 	}
 	return err == nil, err
@@ -59,13 +59,8 @@ type Reports struct {
 
 // ReadReports reads them. Errors: JetStream's.
 func ReadReports(ctx context.Context, js jetstream.JetStream, site string) (Reports, error) {
-	name := wire.StatusBucket(site)
-	status, err := js.KeyValue(ctx, name)
-	if err != nil {
-		return Reports{}, fmt.Errorf("bucket %s: %w", name, err)
-	}
 	is := Reports{objects: map[string]bool{}, places: map[string]bool{}}
-	return is, stream.Entries(ctx, js, status, wire.DamageKeys, func(e jetstream.KeyValueEntry) error {
+	return is, stream.EntriesOf(ctx, js, wire.StatusBucket(site), wire.DamageKeys, func(e jetstream.KeyValueEntry) error {
 		is.objects[e.Key()] = true
 		if d, err := wire.Decode[wire.Damage](e.Value()); err == nil { // else its key says enough of the object
 			is.places[d.Key] = true

@@ -13,14 +13,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/archivist/holder"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -38,16 +38,9 @@ const (
 	insist = 24 * time.Hour
 )
 
-// Lease says whether we may still write, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says whose days these are. Durations that are not set have the defaults.
 type Config struct {
-	Site, Gateway, Incarnation string
-
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
+	holder.Base
 
 	// Agree returns stream.ErrClock where a second clock does not agree with ours: then no
 	// day is closed. Optional: then that of the NATS server is asked.
@@ -55,7 +48,6 @@ type Config struct {
 
 	Interval, After, Settle time.Duration
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -101,9 +93,7 @@ func (c *Closer) Run(ctx context.Context) error {
 		if err := c.pass(ctx, time.Now().UTC()); err != nil {
 			return fmt.Errorf("close days: %w", err)
 		}
-		select {
-		case <-time.After(c.cfg.Interval):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, c.cfg.Interval) {
 			return ctx.Err()
 		}
 	}

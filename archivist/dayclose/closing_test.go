@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -33,16 +34,16 @@ func TestHorizon(t *testing.T) {
 		want    time.Time
 		says    string
 	}{
-		"no gateway":                        {nil, latest, ""},
-		"an empty spool":                    {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Spool: spool(nil, 0)}}, latest, ""},
-		"no spool at all":                   {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late}}, latest, ""},
-		"what waits came later":             {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Spool: spool(&late, 3)}}, latest, ""},
-		"what waits came before":            {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Spool: spool(&early, 3)}}, early, "a holds 3 objects"},
-		"it does not say when":              {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Spool: spool(nil, 3)}}, time.Time{}, "a holds 3 objects"},
-		"a pod that ended with last words":  {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: early, Stopped: true, Spool: spool(nil, 0)}}, latest, ""},
-		"one that ended with a full spool":  {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Stopped: true, Spool: spool(&early, 1)}}, early, "a holds 1 objects"},
-		"one that is gone without a word":   {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: early, Spool: spool(nil, 0)}}, early, "a has not reported"},
-		"one that keeps copies for another": {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Copies: []wire.CopiesStatus{{Owner: "b", Objects: 2, Oldest: &early}}}}, early, "in the spool of b"},
+		"no gateway":                             {nil, latest, ""},
+		"an empty spool":                         {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Spool: spool(nil, 0)}}, latest, ""},
+		"no spool at all":                        {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late}}, latest, ""},
+		"what waits came later":                  {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Spool: spool(&late, 3)}}, latest, ""},
+		"what waits came before":                 {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Spool: spool(&early, 3)}}, early, "a holds 3 objects"},
+		"it does not say when":                   {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Spool: spool(nil, 3)}}, time.Time{}, "a holds 3 objects"},
+		"a pod that ended with its final report": {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: early, Stopped: true, Spool: spool(nil, 0)}}, latest, ""},
+		"one that ended with a full spool":       {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Stopped: true, Spool: spool(&early, 1)}}, early, "a holds 1 objects"},
+		"one that is gone without a word":        {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: early, Spool: spool(nil, 0)}}, early, "a has not reported"},
+		"one that keeps copies for another":      {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: late, Copies: []wire.CopiesStatus{{Owner: "b", Objects: 2, Oldest: &early}}}}, early, "in the spool of b"},
 		"the earliest counts": {[]wire.GatewayStatus{{Gateway: "a", ReportedAt: early, Spool: spool(nil, 0)},
 			{Gateway: "b", ReportedAt: early.Add(-time.Hour)}}, early.Add(-time.Hour), "b has not reported"},
 	} {
@@ -61,8 +62,10 @@ func start(t *testing.T) *lab {
 }
 
 func (l *lab) closer() *Closer {
-	return New(Config{Agree: func(context.Context, time.Time) error { return nil }, Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
-		Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())})
+	return New(Config{
+		Base:  holder.Base{Site: site, Pod: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Log: slog.New(slog.DiscardHandler)},
+		Agree: func(context.Context, time.Time) error { return nil }, Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
 }
 
 func (l *lab) pass(c *Closer, at time.Time) wire.LedgerStatus {
@@ -257,25 +260,25 @@ func TestClosingGaps(t *testing.T) {
 }
 
 // TestCursorsLostAlone: where only the cursors are lost, the ledger stands as it is, also
-// where a count is less than when its day was closed: a repeat whose original is gone is
+// where a count is less than when its day was closed: a duplicate whose original is gone is
 // none any more.
 func TestCursorsLostAlone(t *testing.T) {
 	l := start(t)
 	now := time.Now().UTC()
 	day := wire.DayOf(now.AddDate(0, 0, -5))
-	key := wire.LedgerKey("allsky-1", day, wire.StepRepeated, wire.ArchivistWriter)
+	key := wire.LedgerKey("allsky-1", day, wire.StepDuplicates, wire.ArchivistWriter)
 	l.received("allsky-1", day, 10)
-	repeated := func(n uint64) {
+	duplicates := func(n uint64) {
 		t.Helper()
 		value, err := wire.Encode(wire.LedgerEntry{Incarnations: map[string]wire.Totals{"manifest": {Objects: n}}})
 		l.put(wire.LedgerBucket(site), key, value, err)
 	}
-	repeated(5)
+	duplicates(5)
 	l.pass(l.closer(), now)
 	if _, there := l.closed(wire.KindLedger, day, 1); !there {
 		t.Fatal("the day is not closed")
 	}
-	repeated(4)
+	duplicates(4)
 	if err := l.JetStream.DeleteKeyValue(t.Context(), wire.CursorBucket(site)); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +291,7 @@ func TestCursorsLostAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if entry, err := wire.Decode[wire.LedgerEntry](e.Value()); err != nil || entry.Sum().Objects != 4 {
-		t.Errorf("%d repeats, want 4: %v", entry.Sum().Objects, err)
+		t.Errorf("%d duplicates, want 4: %v", entry.Sum().Objects, err)
 	}
 	if second, _ := l.closed(wire.KindLedger, day, 2); !strings.Contains(second[key], `"objects":4`) {
 		t.Errorf("version 2: %v", second)

@@ -37,7 +37,7 @@ func (k *kind) close(ctx context.Context, day wire.Day, now, settled time.Time) 
 		return false, nil
 	}
 	f := wire.DayFile{Header: wire.DayFileHeader{Kind: k.kind, Site: k.cfg.Site, Day: day, Version: last + 1, ClosedAt: now,
-		Writer: k.cfg.Gateway, Incarnation: k.cfg.Incarnation}}
+		Writer: k.cfg.Pod, Incarnation: k.cfg.Incarnation}}
 	err = stream.Entries(ctx, k.cfg.JetStream, k.kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
 		value := e.Value()
 		if !json.Valid(value) { // whoever reads the day sees what it was

@@ -18,13 +18,9 @@ import (
 // received before it waits in a spool, as far as anybody knows. Waits says what keeps
 // it from being later, where it is not time alone.
 func (c *Closer) horizon(ctx context.Context, now time.Time) (settled time.Time, waits string, err error) {
-	kv, err := c.cfg.JetStream.KeyValue(ctx, wire.StatusBucket(c.cfg.Site))
-	if err != nil {
-		return settled, "", fmt.Errorf("bucket %s: %w", wire.StatusBucket(c.cfg.Site), err)
-	}
 	var reports []wire.GatewayStatus
 	unread := ""
-	err = stream.Entries(ctx, c.cfg.JetStream, kv, wire.GatewayStatusKey("*"), func(e jetstream.KeyValueEntry) error {
+	err = stream.EntriesOf(ctx, c.cfg.JetStream, wire.StatusBucket(c.cfg.Site), wire.GatewayStatusKey("*"), func(e jetstream.KeyValueEntry) error {
 		report, err := wire.Decode[wire.GatewayStatus](e.Value())
 		if err != nil {
 			unread = fmt.Sprintf("the report %s cannot be read: %v", e.Key(), err)
@@ -69,7 +65,7 @@ func (c *Closer) Spooled(day wire.Day) string {
 // Horizon returns the instant, latest or earlier, before which nothing was received
 // that still waits in a spool, and where it is earlier, what waits there.
 //
-// A pod that is gone without last words may have received more after its last report,
+// A pod that is gone without a final report may have received more after its last report,
 // and into its spool: until it comes back, or is given up, it holds up the days since.
 func Horizon(latest time.Time, reports []wire.GatewayStatus) (settled time.Time, waits string) {
 	settled = latest

@@ -2,7 +2,11 @@
 
 package dayclose
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/metric"
+)
 
 // Metrics outlive the closers of one process.
 type Metrics struct {
@@ -13,14 +17,9 @@ type Metrics struct {
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		closed: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "substorm_ledger_closed_timestamp_seconds", Help: "The end of the last day of the ledger that is closed with all days before it."}),
-		reopened: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "substorm_ledger_reopened_days", Help: "Days of the ledger that were closed and changed since."}),
-		written: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_closed_days_written_total", Help: "Versions of closed days that this archivist wrote."}, []string{"kind"}),
+	return &Metrics{
+		closed:   metric.Gauge(registry, "substorm_ledger_closed_timestamp_seconds", "The end of the last day of the ledger that is closed with all days before it."),
+		reopened: metric.Gauge(registry, "substorm_ledger_reopened_days", "Days of the ledger that were closed and changed since."),
+		written:  metric.Counters(registry, "substorm_closed_days_written_total", "Versions of closed days that this archivist wrote.", "kind"),
 	}
-	registry.MustRegister(m.closed, m.reopened, m.written)
-	return m
 }

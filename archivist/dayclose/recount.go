@@ -52,7 +52,7 @@ func (k *kind) recountDay(ctx context.Context, kv jetstream.KeyValue, instrument
 		listed.Add(&r)
 	}
 	for step, totals := range map[wire.Step]map[string]wire.Totals{
-		wire.StepAnnounced: listed.Announced, wire.StepStored: listed.Stored, wire.StepRepeated: {manifestLife: listed.Repeated},
+		wire.StepAnnounced: listed.Announced, wire.StepStored: listed.Stored, wire.StepDuplicates: {manifestIncarnation: listed.Duplicates},
 	} {
 		if err := k.cfg.Lease.Check(); err != nil {
 			return err
@@ -64,9 +64,9 @@ func (k *kind) recountDay(ctx context.Context, kv jetstream.KeyValue, instrument
 	return nil
 }
 
-// manifestLife stands in the place of a life in the column of repeats, as the manifest's writer
+// manifestIncarnation stands in the place of an incarnation in the column of duplicates, as the manifest's writer
 // writes it.
-const manifestLife = "manifest"
+const manifestIncarnation = "manifest"
 
 // covered says whether as much was counted as is listed.
 func covered(has, listed wire.Totals) bool {
@@ -102,7 +102,7 @@ func (k *kind) raise(ctx context.Context, kv jetstream.KeyValue, key string, lis
 	}
 }
 
-// raised returns an entry that its writer wrote since, with the lives that it does not
+// raised returns an entry that its writer wrote since, with the incarnations that it does not
 // know any more. One that counts as much has none.
 func (k *kind) raised(key string, is []byte, listed map[string]wire.Totals) (value []byte, more bool) {
 	now, err := wire.Decode[wire.LedgerEntry](is)
@@ -113,12 +113,12 @@ func (k *kind) raised(key string, is []byte, listed map[string]wire.Totals) (val
 	if covered(now.Sum(), wire.LedgerEntry{Incarnations: listed}.Sum()) {
 		return nil, false
 	}
-	lives := maps.Clone(now.Incarnations)
-	if lives == nil {
-		lives = map[string]wire.Totals{}
+	incarnations := maps.Clone(now.Incarnations)
+	if incarnations == nil {
+		incarnations = map[string]wire.Totals{}
 	}
-	for life, t := range listed {
-		was := lives[life]
+	for incarnation, t := range listed {
+		was := incarnations[incarnation]
 		if was.Objects < t.Objects {
 			was.Objects, was.ObjectBytes, was.Digest = t.Objects, t.ObjectBytes, t.Digest
 			more = true
@@ -127,9 +127,9 @@ func (k *kind) raised(key string, is []byte, listed map[string]wire.Totals) (val
 			was.Datagrams, was.DatagramBytes, was.Dropped = t.Datagrams, t.DatagramBytes, t.Dropped
 			more = true
 		}
-		lives[life] = was
+		incarnations[incarnation] = was
 	}
-	now.Incarnations = lives
+	now.Incarnations = incarnations
 	value, err = wire.Encode(now)
 	return value, more && err == nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// totals returns what a version of a day says of a column, by the writer's life.
+// totals returns what a version of a day says of a column, by the writer's incarnation.
 func (l *lab) totals(day wire.Day, version int, instrument string, step wire.Step, writer string) map[string]wire.Totals {
 	l.Helper()
 	got, there := l.closed(wire.KindLedger, day, version)
@@ -58,17 +58,17 @@ func openDaysMadeAnew(l *lab, lost []string, closer bool) {
 			l.Fatalf("closed to %s", status.ClosedTo)
 		}
 	}
-	object := func(i int, gateway, life string) wire.Record {
+	object := func(i int, gateway, incarnation string) wire.Record {
 		digest := wire.Digest{31: byte(i)}
 		key := wire.RawKey(site, "allsky-1", at.Add(time.Duration(i)*time.Second), digest)
 		return wire.Record{ID: key, Key: key, Size: 100, Digest: digest, State: wire.StateCurrent, ReceivedAt: at.Add(time.Duration(i) * time.Second),
-			TimeSource: wire.TimeSourceReceived, Gateway: gateway, Incarnation: life}
+			TimeSource: wire.TimeSourceReceived, Gateway: gateway, Incarnation: incarnation}
 	}
-	repeat, segment := object(4, "gateway-1", "a"), object(5, "gateway-1", "a")
-	repeat.State, repeat.RepeatOf = wire.StateWithdrawn, object(3, "", "").ID
+	duplicate, segment := object(4, "gateway-1", "a"), object(5, "gateway-1", "a")
+	duplicate.State, duplicate.DuplicateOf = wire.StateDuplicate, object(3, "", "").ID
 	segment.Segment = &wire.SegmentRange{Channel: "raw", Epoch: "e", First: 1, Last: 9, Messages: 9, Datagrams: 600, DatagramBytes: 6000, Undecodable: 2}
 	l.PutPart("allsky-1", day, 1, object(1, "gateway-0", "one"), object(2, "gateway-0", "two"))
-	l.PutPart("allsky-1", day, 2, object(3, "gateway-1", "a"), repeat)
+	l.PutPart("allsky-1", day, 2, object(3, "gateway-1", "a"), duplicate)
 	l.PutPart("mag-1", day, 1, segment)
 
 	for _, bucket := range lost {
@@ -81,10 +81,10 @@ func openDaysMadeAnew(l *lab, lost []string, closer bool) {
 	}
 	l.reports(wire.GatewayStatus{Gateway: "gateway-0", ReportedAt: now, Spool: &wire.SpoolStatus{}})
 	// Gateways live on: of what they counted before they write what they still hold.
-	for gateway, lives := range map[string]map[string]wire.Totals{
+	for gateway, incarnations := range map[string]map[string]wire.Totals{
 		"gateway-0": {"two": {Objects: 1, ObjectBytes: 100, Acknowledged: 1}}, "gateway-1": {"b": {Objects: 1, Acknowledged: 1}},
 	} {
-		value, err := wire.Encode(wire.LedgerEntry{Incarnations: lives})
+		value, err := wire.Encode(wire.LedgerEntry{Incarnations: incarnations})
 		l.put(wire.LedgerBucket(site), wire.LedgerKey("allsky-1", day, wire.StepReceived, gateway), value, err)
 	}
 
@@ -105,7 +105,7 @@ func openDaysMadeAnew(l *lab, lost []string, closer bool) {
 		{"allsky-1", wire.StepReceived, "gateway-0", map[string]wire.Totals{"two": {Objects: 1, ObjectBytes: 100, Acknowledged: 1}}},
 		{"allsky-1", wire.StepReceived, "gateway-1", map[string]wire.Totals{"b": {Objects: 1, Acknowledged: 1}}},
 		{"allsky-1", wire.StepAnnounced, wire.ArchivistWriter, map[string]wire.Totals{"one": one(1), "two": one(2), "a": one(3).Plus(one(4))}},
-		{"allsky-1", wire.StepRepeated, wire.ArchivistWriter, map[string]wire.Totals{"manifest": one(4)}},
+		{"allsky-1", wire.StepDuplicates, wire.ArchivistWriter, map[string]wire.Totals{"manifest": one(4)}},
 		{"allsky-1", wire.StepStored, wire.ArchivistWriter, nil},
 		{"mag-1", wire.StepStored, wire.ArchivistWriter, map[string]wire.Totals{"raw": {Datagrams: 600, DatagramBytes: 6000,
 			Dropped: map[wire.Cause]uint64{wire.CauseUndecodable: 2}}}},

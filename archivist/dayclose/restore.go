@@ -128,9 +128,9 @@ func original(value json.RawMessage) []byte {
 	return value
 }
 
-// added returns what an entry is with the lives of a closed day that it lacks, and whether
-// there are any. What a life counts is all that it counted, so an entry that has the life is
-// newer, also where it says less: a repeat may be none any more. Other entries than the
+// added returns what an entry is with the incarnations of a closed day that it lacks, and whether
+// there are any. What an incarnation counts is all that it counted, so an entry that has the incarnation is
+// newer, also where it says less: a duplicate may be none any more. Other entries than the
 // ledger's counts are newer as they are.
 func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
 	if k.kind != wire.KindLedger {
@@ -149,9 +149,9 @@ func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
 	if sums == nil {
 		sums = map[string]wire.Totals{}
 	}
-	for life, before := range was.Incarnations {
-		if _, has := sums[life]; !has {
-			sums[life], more = before, true
+	for incarnation, before := range was.Incarnations {
+		if _, has := sums[incarnation]; !has {
+			sums[incarnation], more = before, true
 		}
 	}
 	if !more {

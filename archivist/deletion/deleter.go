@@ -20,12 +20,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -37,22 +37,16 @@ const Batch = 1000
 // maxRefused objects are remembered that the store refuses to delete.
 const maxRefused = 100_000
 
-// Lease says whether we may still write, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says whose bucket it is.
 type Config struct {
-	Site, Gateway, Incarnation string
+	holder.Base
 
-	Store objectstore.Store
-	Lease Lease
 	// Held says why nothing of an instrument may be lost, see Hold. Optional: then all may.
 	Held func(instrument string) string
 	// Spooled says why a spool may hold something that was received on a day, or before;
 	// empty where none does. Optional: then none does.
 	Spooled func(day wire.Day) string
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -183,7 +177,7 @@ func recorded(reason wire.DeletionReason) bool {
 
 // record writes down what is deleted next.
 func (d *Deleter) record(ctx context.Context, objects []Object) error {
-	r := wire.Deletions{Header: wire.DeletionHeader{Site: d.cfg.Site, At: time.Now().UTC().Truncate(time.Millisecond), Gateway: d.cfg.Gateway, Incarnation: d.cfg.Incarnation}}
+	r := wire.Deletions{Header: wire.DeletionHeader{Site: d.cfg.Site, At: time.Now().UTC().Truncate(time.Millisecond), Gateway: d.cfg.Pod, Incarnation: d.cfg.Incarnation}}
 	reasons := map[wire.DeletionReason]int{}
 	for _, o := range objects {
 		if recorded(o.Reason) && !d.Refused(o.Key) {

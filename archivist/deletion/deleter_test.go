@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -28,13 +29,15 @@ func TestDelete(t *testing.T) {
 	staging := wire.StagingKey("thule", "camera", "1")
 	hold := false
 	metrics := NewMetrics(prometheus.NewRegistry())
-	d := New(Config{Site: "thule", Gateway: "gateway-1", Incarnation: "one", Store: a.Store, Lease: manifesttest.Lease{Store: a.Store}, Log: slog.New(slog.DiscardHandler), Metrics: metrics,
-		Held: func(string) string {
+	d := New(Config{
+		Base:    holder.Base{Site: "thule", Pod: "gateway-1", Incarnation: "one", Store: a.Store, Lease: manifesttest.Lease{Store: a.Store}, Log: slog.New(slog.DiscardHandler)},
+		Metrics: metrics, Held: func(string) string {
 			if hold {
 				return "it is under legal hold"
 			}
 			return ""
-		}})
+		},
+	})
 	objects := []Object{
 		{Key: pack, Reason: wire.DeletedUnnamed, Day: "2026-11-18", KeptUntil: time.Unix(1, 0)},
 		{Key: named, Reason: wire.DeletedPurged, Instrument: "camera", Takes: []string{"camera"}},
@@ -89,8 +92,10 @@ func TestRefused(t *testing.T) {
 	a := manifesttest.New(t, "thule")
 	var log bytes.Buffer
 	metrics := NewMetrics(prometheus.NewRegistry())
-	d := New(Config{Site: "thule", Gateway: "gateway-1", Incarnation: "one", Store: a.Store, Lease: manifesttest.Lease{Store: a.Store},
-		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})), Metrics: metrics})
+	d := New(Config{
+		Base:    holder.Base{Site: "thule", Pod: "gateway-1", Incarnation: "one", Store: a.Store, Lease: manifesttest.Lease{Store: a.Store}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))},
+		Metrics: metrics,
+	})
 	at := time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC)
 	stuck, other := wire.RawKey("thule", "camera", at, wire.Digest{1}), wire.RawKey("thule", "camera", at, wire.Digest{2})
 	a.Put(stuck, []byte("bytes"))

@@ -5,6 +5,7 @@ package deletion
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -14,10 +15,9 @@ type Metrics struct{ deleted, kept *prometheus.CounterVec }
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		deleted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archivist_deleted_objects_total", Help: "Objects that this archivist deleted from the bucket, by reason."}, []string{"reason"}),
-		kept: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archivist_deletions_refused_total", Help: "Objects that were to be deleted and must stay, by why; one is counted each time it is asked for."}, []string{"why"}),
+		deleted: metric.Counters(registry, "substorm_archivist_deleted_objects_total", "Objects that this archivist deleted from the bucket, by reason.", "reason"),
+		kept: metric.Counters(registry, "substorm_archivist_deletions_refused_total",
+			"Objects that were to be deleted and must stay, by why; one is counted each time it is asked for.", "why"),
 	}
 	for _, reason := range wire.DeletionReasons {
 		m.deleted.WithLabelValues(string(reason))
@@ -25,6 +25,5 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, why := range KeptReasons {
 		m.kept.WithLabelValues(why)
 	}
-	registry.MustRegister(m.deleted, m.kept)
 	return m
 }

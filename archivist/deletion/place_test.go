@@ -16,18 +16,18 @@ import (
 // elsewhere are the files outside this package that delete objects, with what they delete:
 // the package's comment says why they need not ask.
 var elsewhere = map[string]string{
-	"ingest-gateway/archive/store/unstorable.go": "what it wrote into staging to see whether the store takes anything",
-	"ingest-gateway/archive/store/multipart.go":  "staging of an object that is done, or was given up",
-	"ingest-gateway/receive/http/upload.go":      "pieces of an upload that is done, or that its sender gave up",
-	"ingest-gateway/quarantine/quarantine.go":    "what unknown senders sent, when its time is over",
-	"cli/adopt/adopt.go":                         "what of that is in the archive by now",
+	"ingest-gateway/store/unstorable.go":      "what it wrote into staging to see whether the store takes anything",
+	"ingest-gateway/store/multipart.go":       "staging of an object that is done, or was given up",
+	"ingest-gateway/receive/http/upload.go":   "pieces of an upload that is done, or that its sender gave up",
+	"ingest-gateway/quarantine/quarantine.go": "what unknown senders sent, when its time is over",
+	"cli/adopt/adopt.go":                      "what of that is in the archive by now",
 }
 
 // aborting are the files that abort uploads in parts, of which no object came.
 var aborting = map[string]string{
-	"ingest-gateway/archive/store/multipart.go": "that of an object which was given up",
-	"ingest-gateway/archive/store/entry.go":     "that of an object from the spool, which is tried again",
-	"archivist/manifest/sweep.go":               "those of a day ago, as the agreed clock says",
+	"ingest-gateway/store/multipart.go": "that of an object which was given up",
+	"ingest-gateway/store/entry.go":     "that of an object from the spool, which is tried again",
+	"archivist/manifest/sweep.go":       "those of a day ago, as the agreed clock says",
 }
 
 // top is the folder of the module.

@@ -10,13 +10,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/archivist/holder"
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -31,22 +33,16 @@ const (
 	lastPause = 5 * time.Minute
 )
 
-// Lease says whether we may still write, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says whose instruments these are. Durations that are not set have the defaults.
 type Config struct {
-	Site      string
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
+	holder.Base
+
 	// Declared returns the entries of all instruments of the registry, and false
 	// before there is one.
 	Declared func() ([]wire.InstrumentEntry, bool)
 
 	Interval, Settle time.Duration
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -57,16 +53,11 @@ type Metrics struct {
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
-	count := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_metadata_" + name, Help: help})
+	return &Metrics{
+		written:  metric.Counter(registry, "substorm_descriptions_written_total", "Descriptions of instruments that this archivist archived."),
+		restored: metric.Counter(registry, "substorm_descriptions_restored_total", "Descriptions that this archivist brought from the bucket back into the key-value bucket."),
+		failures: metric.Counter(registry, "substorm_descriptions_failures_total", "How often a description could not be archived, read or brought back."),
 	}
-	m := &Metrics{
-		written:  count("written_total", "Descriptions of instruments that this archivist archived."),
-		restored: count("restored_total", "Descriptions that this archivist brought from the bucket back into the key-value bucket."),
-		failures: count("failures_total", "How often a description could not be archived, read or brought back."),
-	}
-	registry.MustRegister(m.written, m.restored, m.failures)
-	return m
 }
 
 // Archiver works while one lease lasts.
@@ -137,9 +128,7 @@ func (r *Archiver) Run(ctx context.Context) error {
 		default:
 			pause, said = r.cfg.Interval, ""
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}

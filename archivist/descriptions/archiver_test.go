@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/testenv"
@@ -48,16 +49,17 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, js: testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), store: testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")}
+	l := &lab{t: t, js: testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), store: testenv.SharedBucket(t)}
 	testenv.CreateSite(t, l.js, site)
 	return l
 }
 
 // archiver is one incarnation of it.
 func (l *lab) archiver() *Archiver {
-	return New(Config{Site: site, JetStream: l.js, Store: l.store, Lease: &l.lease,
-		Declared: func() ([]wire.InstrumentEntry, bool) { return l.declared, l.declared != nil },
-		Log:      slog.New(slog.NewTextHandler(l.t.Output(), nil)), Metrics: NewMetrics(prometheus.NewRegistry())})
+	return New(Config{
+		Base:     holder.Base{Site: site, JetStream: l.js, Store: l.store, Lease: &l.lease, Log: slog.New(slog.NewTextHandler(l.t.Output(), nil))},
+		Declared: func() ([]wire.InstrumentEntry, bool) { return l.declared, l.declared != nil }, Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
 }
 
 func (l *lab) pass(r *Archiver, now time.Time) {
@@ -69,7 +71,7 @@ func (l *lab) pass(r *Archiver, now time.Time) {
 
 func entry(instrument string, generation int64, license string) wire.InstrumentEntry {
 	e := wire.InstrumentEntry{Instrument: instrument, UID: instrument + "-uid", Generation: generation, Station: "tromso",
-		Ways: []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 30101, Tokens: []wire.TokenHash{{Salt: "00", SHA256: strings.Repeat("5", 64)}}}}}
+		Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: 30101, Tokens: []wire.TokenHash{{Salt: "00", SHA256: strings.Repeat("5", 64)}}}}}
 	if license != "" {
 		e.Rights = &wire.RightsEntry{License: license}
 	}
@@ -138,7 +140,7 @@ func (l *lab) holds(when string, want map[string]string) {
 			l.t.Fatalf("%s: %s: %v, %+v", when, key, err, d)
 		}
 		if strings.Contains(text, "30101") || strings.Contains(text, "5555") {
-			l.t.Errorf("it tells of ways in: %s", text)
+			l.t.Errorf("it tells of listeners: %s", text)
 		}
 		got[key] = ""
 		if d.Rights != nil {
@@ -150,7 +152,7 @@ func (l *lab) holds(when string, want map[string]string) {
 	}
 }
 
-// TestChanges: what changes is archived once, by any number of lives.
+// TestChanges: what changes is archived once, by any number of incarnations.
 func TestChanges(t *testing.T) {
 	l := newLab(t)
 	r := l.archiver()
@@ -163,7 +165,7 @@ func TestChanges(t *testing.T) {
 	l.holds("the first", want)
 
 	l.declared = []wire.InstrumentEntry{entry("cam", 1, ""), entry("mag", 4, "CC0-1.0")}
-	l.declared[1].Ways, l.declared[1].LegalHold = nil, true
+	l.declared[1].Listeners, l.declared[1].LegalHold = nil, true
 	l.pass(r, noon.Add(time.Hour))
 	l.pass(l.archiver(), noon.Add(time.Hour))
 	l.holds("a generation that says the same of the data", want)
@@ -177,9 +179,9 @@ func TestChanges(t *testing.T) {
 	l.pass(r, noon.Add(2*time.Hour+time.Second))
 	l.holds("a change a second later waits", want)
 	l.declared[1] = entry("mag", 7, "CC-BY-NC-4.0")
-	next := l.archiver() // another life
+	next := l.archiver() // another incarnation
 	l.pass(next, noon.Add(2*time.Hour+time.Second))
-	l.holds("in another life, too", want)
+	l.holds("in another incarnation, too", want)
 	l.pass(next, noon.Add(2*time.Hour+time.Minute))
 	want["mag.1795269660000-7"] = "CC-BY-NC-4.0"
 	l.holds("and what it comes to is archived", want)
@@ -216,7 +218,7 @@ func TestChanges(t *testing.T) {
 }
 
 // TestLostEntries: a key-value bucket that was lost is filled from the bucket, in the
-// same life and in another.
+// same incarnation and in another.
 func TestLostEntries(t *testing.T) {
 	l := newLab(t)
 	l.declared = []wire.InstrumentEntry{entry("cam", 1, ""), entry("mag", 3, "CC0-1.0")}
@@ -228,7 +230,7 @@ func TestLostEntries(t *testing.T) {
 	if len(want) != 3 {
 		t.Fatalf("%v", want)
 	}
-	for name, archiver := range map[string]*Archiver{"in the same life": r, "in another": l.archiver()} {
+	for name, archiver := range map[string]*Archiver{"in the same incarnation": r, "in another": l.archiver()} {
 		if err := l.js.DeleteKeyValue(t.Context(), wire.DescriptionBucket(site)); err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +265,7 @@ func TestKilledBetween(t *testing.T) {
 	}
 	l.lease = lease{}
 	l.pass(l.archiver(), noon.Add(time.Hour))
-	l.holds("in the next life", map[string]string{"mag.1795262400000-3": "CC0-1.0"})
+	l.holds("in the next incarnation", map[string]string{"mag.1795262400000-3": "CC0-1.0"})
 }
 
 // failing is a store that does not answer, or whose answer is lost.
@@ -310,10 +312,10 @@ func TestFailures(t *testing.T) {
 func TestOthers(t *testing.T) {
 	l := newLab(t)
 	for key, text := range map[string]string{
-		"metadata/thule/README":                   "hello",
-		"metadata/thule/mag/1795262400000-1.json": `{"format":2,"from":7}`,
-		"metadata/thule/mag/1795262400000-2.json": `{"format":1,"site":"thule","instrument":"mag","uid":"u","generation":3,"from":"2026-11-21T12:00:00Z"}`,
-		"metadata/thule/mag/1795262400000-4.json": strings.Repeat("x", maxSize+1),
+		"descriptions/thule/README":                   "hello",
+		"descriptions/thule/mag/1795262400000-1.json": `{"format":2,"from":7}`,
+		"descriptions/thule/mag/1795262400000-2.json": `{"format":1,"site":"thule","instrument":"mag","uid":"u","generation":3,"from":"2026-11-21T12:00:00Z"}`,
+		"descriptions/thule/mag/1795262400000-4.json": strings.Repeat("x", maxSize+1),
 	} {
 		if err := l.store.Put(t.Context(), key, bytes.NewReader([]byte(text)), int64(len(text)), objectstore.PutOptions{}); err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ package failedpacks
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,13 +15,8 @@ import (
 // Read returns the keys of the packs that a Site's gateways report. A report that cannot be
 // read counts as none. Errors: JetStream's.
 func Read(ctx context.Context, js jetstream.JetStream, site string) (map[string]bool, error) {
-	name := wire.StatusBucket(site)
-	status, err := js.KeyValue(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", name, err)
-	}
 	failed := map[string]bool{}
-	return failed, stream.Entries(ctx, js, status, wire.FailedPacksKeys, func(e jetstream.KeyValueEntry) error {
+	return failed, stream.EntriesOf(ctx, js, wire.StatusBucket(site), wire.FailedPacksKeys, func(e jetstream.KeyValueEntry) error {
 		if f, err := wire.DecodeFailedPacks(e.Key(), e.Value()); err == nil {
 			for _, key := range f.Packs {
 				failed[key] = true

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -71,15 +72,15 @@ type way interface {
 	item(m stream.Message) (item, bool, error)
 	// send sends the first of some items, and returns how many. It returns an
 	// error where the next one must be tried again; errGone where it cannot be
-	// sent, ever, and errRepeat where it need not be.
+	// sent, ever, and errDuplicate where it need not be.
 	send(ctx context.Context, items []item) (done int, err error)
 }
 
 var (
 	// errGone: the bytes are not in the store any more, or not those that were received.
 	errGone = errors.New("it is left out")
-	// errRepeat: the object was taken back as a repeat of one that came before.
-	errRepeat = errors.New("it repeats an earlier one")
+	// errDuplicate: the object was marked as a duplicate of one that came before.
+	errDuplicate = errors.New("it duplicates an earlier one")
 )
 
 func (c *copier) way() way {
@@ -206,7 +207,7 @@ func (c *copier) sendItems(ctx context.Context, w way, items []item) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, errGone), errors.Is(err, errRepeat):
+		case errors.Is(err, errGone), errors.Is(err, errDuplicate):
 			if err := c.leaveOut(ctx, items[0], err); err != nil {
 				return err
 			}
@@ -306,10 +307,5 @@ func (c *copier) failed(err error) {
 
 // wait returns false where ctx ended. The pause varies: not all come back at once.
 func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d/2 + rand.N(d)):
-		return true
-	}
+	return retry.Sleep(ctx, d/2+rand.N(d))
 }

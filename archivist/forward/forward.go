@@ -14,14 +14,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -35,23 +34,16 @@ const (
 	announcedBefore = 30 * time.Second
 )
 
-// Lease says whether we may still send, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says who sends what.
 type Config struct {
-	Site, Gateway string
+	holder.Base
 
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
 	// Declared returns the entries of all instruments of the registry, and false
 	// before there is one.
 	Declared func() ([]wire.InstrumentEntry, bool)
 	// Networks to which copies may go beside public addresses.
 	Networks []netip.Prefix
 
-	Log     *slog.Logger
 	Metrics *Metrics
 
 	// stall is how long a server may take nothing, or not end a connection, before

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -72,7 +72,7 @@ func (o *objects) send(ctx context.Context, items []item) (int, error) {
 	items = o.together(items)
 	for i := range items {
 		err := o.write(ctx, c, &items[i].notice)
-		if err != nil && i > 0 && (errors.Is(err, errGone) || errors.Is(err, errRepeat)) {
+		if err != nil && i > 0 && (errors.Is(err, errGone) || errors.Is(err, errDuplicate)) {
 			items = items[:i] // it is the next one's turn to be left out
 			break
 		}
@@ -100,7 +100,7 @@ func (o *objects) together(items []item) []item {
 // write sends an object's bytes. Where they lie elsewhere by now, notice says so then.
 func (o *objects) write(ctx context.Context, c *connection, n *wire.Notice) error {
 	for {
-		err := tree.Append(ctx, o.cfg.Store, n.Record, c)
+		err := objectpath.Append(ctx, o.cfg.Store, n.Record, c)
 		switch {
 		case err == nil:
 			return nil
@@ -109,7 +109,7 @@ func (o *objects) write(ctx context.Context, c *connection, n *wire.Notice) erro
 				return err
 			}
 			continue
-		case errors.Is(err, tree.ErrDamaged) && o.isDamaged(n.ID):
+		case errors.Is(err, objectpath.ErrDamaged) && o.isDamaged(n.ID):
 			return fmt.Errorf("%w: %w", errGone, err)
 		}
 		return fmt.Errorf("send %s: %w", n.ID, err)
@@ -133,8 +133,8 @@ func (o *objects) locate(ctx context.Context, n *wire.Notice) error {
 		case err != nil:
 			return err
 		case r.ID != n.ID:
-		case r.State == wire.StateWithdrawn:
-			return errRepeat
+		case r.State == wire.StateDuplicate:
+			return errDuplicate
 		case r.State == wire.StateCurrent && (r.Key != n.Key || r.Offset != n.Offset):
 			n.Record = r
 			return nil

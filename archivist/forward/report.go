@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -25,12 +26,12 @@ type Metrics struct {
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"instrument"})
+		return metric.Counters(registry, name, help, "instrument")
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"instrument"})
+		return metric.Gauges(registry, name, help, "instrument")
 	}
-	m := &Metrics{
+	return &Metrics{
 		items:    counter("substorm_forward_items_total", "Objects or datagrams sent to the server of spec.forward by this archivist."),
 		bytes:    counter("substorm_forward_bytes_total", "Bytes of them."),
 		dropped:  counter("substorm_forward_dropped_total", "Objects or datagrams that will never be sent: the stream was trimmed of them, or their bytes are gone."),
@@ -40,8 +41,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			"Bytes of the objects or datagrams that wait."),
 		oldestWaiting: gauge("substorm_forward_oldest_timestamp_seconds", "When the oldest of them was received; 0 where nothing waits."),
 	}
-	registry.MustRegister(m.items, m.bytes, m.dropped, m.failures, m.backlog, m.backlogBytes, m.oldestWaiting)
-	return m
 }
 
 func (m *Metrics) sent(instrument string, w wire.ForwardTotals) {
@@ -96,7 +95,7 @@ func (c *copier) report(ctx context.Context) {
 func (c *copier) status() wire.ForwardStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := wire.ForwardStatus{Gateway: c.cfg.Gateway, Address: c.entry.Address,
+	s := wire.ForwardStatus{Gateway: c.cfg.Pod, Address: c.entry.Address,
 		Sent: c.cursor.Sent, Dropped: c.cursor.Dropped, Backlog: backlog(c.cursor), LastError: c.lastError}
 	if oldest := c.window.oldest().UTC(); !oldest.IsZero() && s.Backlog.Items > 0 {
 		s.Oldest = &oldest

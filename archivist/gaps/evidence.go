@@ -77,8 +77,7 @@ func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wi
 		return ev, err
 	}
 	if len(senders) > 0 {
-		s := wire.MergeSenders(senders)
-		ev.Sender = &s
+		ev.Sender = new(wire.MergeSenders(senders))
 	}
 	ev.Others, err = k.others(ctx, e, all, day)
 	return ev, err

@@ -6,14 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/archivist/holder"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -30,15 +30,10 @@ const (
 	writeEvery = 10 * time.Minute
 )
 
-// Lease says whether we may still write, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says whose instruments these are.
 type Config struct {
-	Site      string
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
+	holder.Base
+
 	// Declared returns the entries of all instruments of the registry, and false
 	// before there is one.
 	Declared func() ([]wire.InstrumentEntry, bool)
@@ -48,7 +43,6 @@ type Config struct {
 	// Interval is as its default says.
 	Interval time.Duration
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -105,9 +99,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case err == nil:
 			said = ""
 		}
-		select {
-		case <-time.After(k.cfg.Interval):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, k.cfg.Interval) {
 			return ctx.Err()
 		}
 	}
@@ -289,15 +281,11 @@ func (k *Keeper) day(ctx context.Context, e *wire.InstrumentEntry, all []wire.In
 }
 
 func (k *Keeper) was(ctx context.Context, name string, day wire.Day) (*wire.DayGaps, error) {
-	entry, err := k.kv.Get(ctx, wire.GapsKey(name, day))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, nil
-	}
-	if err != nil {
+	was, revision, err := stream.Record[wire.DayGaps](ctx, k.kv, wire.GapsKey(name, day))
+	if err != nil || revision == 0 {
 		return nil, err
 	}
-	was, err := wire.Decode[wire.DayGaps](entry.Value())
-	return &was, err
+	return &was, nil
 }
 
 // worthWriting: that time passed alone is not, but now and then.

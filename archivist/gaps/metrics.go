@@ -2,7 +2,11 @@
 
 package gaps
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/metric"
+)
 
 // Metrics outlive the keepers of one process.
 type Metrics struct {
@@ -12,14 +16,9 @@ type Metrics struct {
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		found: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gaps_found_total", Help: "Gaps in what instruments observe that this archivist found."}, []string{"cause"}),
-		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gaps_closed_total", Help: "Gaps that what came late has filled."}, []string{"cause"}),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_gaps_failures_total", Help: "How often an instrument's gaps could not be looked for."}),
+	return &Metrics{
+		found:    metric.Counters(registry, "substorm_gaps_found_total", "Gaps in what instruments observe that this archivist found.", "cause"),
+		closed:   metric.Counters(registry, "substorm_gaps_closed_total", "Gaps that what came late has filled.", "cause"),
+		failures: metric.Counter(registry, "substorm_gaps_failures_total", "How often an instrument's gaps could not be looked for."),
 	}
-	registry.MustRegister(m.found, m.closed, m.failures)
-	return m
 }

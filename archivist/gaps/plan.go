@@ -9,6 +9,7 @@ package gaps
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -99,7 +100,7 @@ func Plan(in Input) (wire.DayGaps, error) {
 	}
 	p.due = subtract(schedule.Due(from, p.end, 2*p.cadence), p.excused)
 	var found []wire.MissingGap
-	for _, name := range sortedNames(p.Channels) {
+	for _, name := range slices.Sorted(maps.Keys(p.Channels)) {
 		until := p.until(p.Channels[name])
 		if until.After(day.Until) {
 			day.Until = until
@@ -267,8 +268,7 @@ func (p *planner) resumed(g wire.MissingGap) *time.Time {
 			return &s.From
 		}
 	}
-	end := minTime(p.end, p.Now)
-	return &end
+	return new(minTime(p.end, p.Now))
 }
 
 func overlap(a, b wire.MissingGap, now time.Time) bool {
@@ -277,15 +277,6 @@ func overlap(a, b wire.MissingGap, now time.Time) bool {
 
 func overlaps(all []wire.MissingGap, g wire.MissingGap, now time.Time) bool {
 	return slices.ContainsFunc(all, func(o wire.MissingGap) bool { return o.Channel == g.Channel && overlap(o, g, now) })
-}
-
-func sortedNames(channels map[string]Archived) []string {
-	names := make([]string, 0, len(channels))
-	for name := range channels {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // limit leaves the shortest gaps out where there are too many.

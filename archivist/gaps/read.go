@@ -196,7 +196,7 @@ func (k *Keeper) archived(ctx context.Context, e *wire.InstrumentEntry, i *instr
 			all = append(all, m.Keys(k.cfg.Site, i.name)...)
 		}
 	}
-	declared := fmt.Sprint(e.CadenceMillis, e.SegmentAgeMillis, e.Ways)
+	declared := fmt.Sprint(e.CadenceMillis, e.SegmentAgeMillis, e.Listeners)
 	was := i.read[day]
 	channels := maps.Clone(was.channels)
 	news, more := was.news(k.cfg.Site, i.name, declared, of)
@@ -223,7 +223,7 @@ func (k *Keeper) read(ctx context.Context, channels map[string]Archived, keys []
 			return fmt.Errorf("its files were replaced meanwhile: %w", err)
 		case err != nil:
 			return err
-		case added && takenBack(&r):
+		case added && isRetracted(&r):
 			return errChanged
 		}
 		w.take(channels, &r)
@@ -238,10 +238,10 @@ func (k *Keeper) read(ctx context.Context, channels map[string]Archived, keys []
 // channelsOf are those on which an instrument sends, with nothing in them.
 func channelsOf(e *wire.InstrumentEntry) map[string]Archived {
 	channels := map[string]Archived{}
-	for _, way := range e.Ways {
-		if way.Protocol == wire.ProtocolUDP {
+	for _, listener := range e.Listeners {
+		if listener.Protocol == wire.ProtocolUDP {
 			age := time.Duration(e.SegmentAgeMillis) * time.Millisecond
-			channels[way.Channel] = Archived{Delay: Duration(age + listing)}
+			channels[listener.Channel] = Archived{Delay: Duration(age + listing)}
 		} else {
 			channels[""] = Archived{Delay: Duration(listing)}
 		}
@@ -252,9 +252,9 @@ func channelsOf(e *wire.InstrumentEntry) map[string]Archived {
 // mostSpans are gathered before they are put together.
 const mostSpans = 8192
 
-// takenBack says whether an object is not to be had any more, and not for its age: what
+// isRetracted says whether an object is not to be had any more, and not for its age: what
 // expired was observed.
-func takenBack(r *wire.Record) bool {
+func isRetracted(r *wire.Record) bool {
 	return r.State == wire.StateRetracted || r.State == wire.StatePurged && r.ChangedBy != wire.ByRetention
 }
 
@@ -276,9 +276,9 @@ func (w window) take(channels map[string]Archived, r *wire.Record) {
 		return
 	}
 	switch {
-	case r.State == wire.StateWithdrawn: // it repeats another
+	case r.State == wire.StateDuplicate: // it duplicates another
 		return
-	case takenBack(r):
+	case isRetracted(r):
 		c.Retracted = append(c.Retracted, span)
 	case r.Segment != nil && r.Segment.Undecodable > r.Segment.Datagrams:
 		c.Undecodable = append(c.Undecodable, span)

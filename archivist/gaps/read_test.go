@@ -12,7 +12,7 @@ import (
 )
 
 // TestTake: what was observed stays so when it expires, and not when somebody takes it
-// back; what repeats another observes nothing, nor what comes on a channel of nobody.
+// back; what duplicates another observes nothing, nor what comes on a channel of nobody.
 func TestTake(t *testing.T) {
 	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	w := window{from: start, to: start.AddDate(0, 0, 1), overdue: time.Minute}
@@ -25,11 +25,11 @@ func TestTake(t *testing.T) {
 		return wire.Record{ReceivedAt: at(22), ObservedFrom: &from, ObservedTo: &to, State: wire.StateCurrent,
 			Segment: &wire.SegmentRange{Channel: "raw", Datagrams: 5, Undecodable: undecodable}}
 	}
-	channels := channelsOf(&wire.InstrumentEntry{SegmentAgeMillis: 60_000, Ways: []wire.WayEntry{{Protocol: wire.ProtocolHTTP}, {Protocol: wire.ProtocolUDP, Channel: "raw"}}})
+	channels := channelsOf(&wire.InstrumentEntry{SegmentAgeMillis: 60_000, Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP}, {Protocol: wire.ProtocolUDP, Channel: "raw"}}})
 	other := segment(0)
 	other.Segment = &wire.SegmentRange{Channel: "other"}
 	for _, r := range []wire.Record{record(1, wire.StateCurrent, ""), record(2, wire.StateSuperseded, ""), record(3, wire.StateRetracted, "ann"),
-		record(4, wire.StatePurged, "ann"), record(5, wire.StatePurged, wire.ByRetention), record(6, wire.StateWithdrawn, ""), record(30, wire.StateCurrent, ""),
+		record(4, wire.StatePurged, "ann"), record(5, wire.StatePurged, wire.ByRetention), record(6, wire.StateDuplicate, ""), record(30, wire.StateCurrent, ""),
 		segment(0), segment(6), other} {
 		w.take(channels, &r)
 	}

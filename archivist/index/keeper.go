@@ -15,15 +15,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -47,22 +48,15 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-// Lease says whether we may still write, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says whose archive it is.
 type Config struct {
-	Site, Gateway, Incarnation string
+	holder.Base
 
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
 	// Deleter deletes old roots.
 	Deleter *deletion.Deleter
 	// RootInterval is as its default says.
 	RootInterval time.Duration
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -124,9 +118,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		select {
 		case <-again:
 		case <-k.wake:
-			select {
-			case <-time.After(retryPause):
-			case <-ctx.Done():
+			if !retry.Sleep(ctx, retryPause) {
 				return ctx.Err()
 			}
 		case <-ctx.Done():

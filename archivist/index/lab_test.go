@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/wire"
@@ -59,10 +60,14 @@ func (l *lab) keeper() *Keeper {
 }
 
 func (l *lab) idle() *Keeper {
-	deleter := deletion.New(deletion.Config{Site: site, Gateway: "gateway-1", Incarnation: "two", Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
-		Log: slog.New(slog.DiscardHandler), Metrics: deletion.NewMetrics(prometheus.NewRegistry())})
-	return New(Config{Deleter: deleter, Site: site, Gateway: "gateway-1", Incarnation: "two", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
-		RootInterval: time.Nanosecond, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())})
+	deleter := deletion.New(deletion.Config{
+		Base:    holder.Base{Site: site, Pod: "gateway-1", Incarnation: "two", Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Log: slog.New(slog.DiscardHandler)},
+		Metrics: deletion.NewMetrics(prometheus.NewRegistry()),
+	})
+	return New(Config{
+		Base:    holder.Base{Site: site, Pod: "gateway-1", Incarnation: "two", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Log: slog.New(slog.DiscardHandler)},
+		Deleter: deleter, RootInterval: time.Nanosecond, Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
 }
 
 func (l *lab) record(instrument string, at time.Time) wire.Record {

@@ -2,7 +2,11 @@
 
 package index
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/metric"
+)
 
 // Metrics outlive the keepers of one process.
 type Metrics struct {
@@ -12,17 +16,11 @@ type Metrics struct {
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	return &Metrics{
+		entries:   metric.Counter(registry, "substorm_index_entries_total", "Entries of the index written by this archivist."),
+		roots:     metric.Counter(registry, "substorm_index_roots_total", "Roots written by this archivist."),
+		summaries: metric.Counter(registry, "substorm_index_summaries_total", "Days whose manifests were read because the index did not know them."),
+		failures:  metric.Counter(registry, "substorm_index_failures_total", "How often this archivist gave the index up for a while because something failed."),
+		complete:  metric.Gauge(registry, "substorm_index_complete", "1 while this archivist keeps the index and it is complete."),
 	}
-	m := &Metrics{
-		entries:   counter("substorm_index_entries_total", "Entries of the index written by this archivist."),
-		roots:     counter("substorm_index_roots_total", "Roots written by this archivist."),
-		summaries: counter("substorm_index_summaries_total", "Days whose manifests were read because the index did not know them."),
-		failures:  counter("substorm_index_failures_total", "How often this archivist gave the index up for a while because something failed."),
-		complete: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "substorm_index_complete", Help: "1 while this archivist keeps the index and it is complete."}),
-	}
-	registry.MustRegister(m.entries, m.roots, m.summaries, m.failures, m.complete)
-	return m
 }

@@ -128,7 +128,7 @@ func (k *Keeper) root(ctx context.Context, i *instrumentIndex) (int, error) {
 		}
 		days = last.Days
 	}
-	root := wire.Root{Header: wire.RootHeader{Site: k.cfg.Site, Instrument: i.name, Writer: k.cfg.Gateway, Incarnation: k.cfg.Incarnation},
+	root := wire.Root{Header: wire.RootHeader{Site: k.cfg.Site, Instrument: i.name, Writer: k.cfg.Pod, Incarnation: k.cfg.Incarnation},
 		Days: manifest.MergeDays(days, i.entry.Open)}
 	first := max(i.newest, i.entry.Root) + 1
 	for number := first; number < first+rootTries; number++ {

@@ -10,7 +10,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// askedMost messages are read ahead where objects are taken back: at 1 KiB each 2 MiB.
+// askedMost messages are read ahead where objects are retracted: at 1 KiB each 2 MiB.
 const askedMost = 2048
 
 // asked has what is listed of the objects of which the requests at hand speak. Whoever
@@ -28,7 +28,7 @@ type standing struct {
 }
 
 // standing returns what the manifests, open parts included, list now of an object that
-// is taken back.
+// is retracted.
 func (w *Writer) standing(ctx context.Context, d *day, id string) (standing, error) {
 	if w.asked == nil {
 		if err := w.gather(ctx); err != nil {

@@ -15,23 +15,23 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// maxWithdrawn objects of a day are remembered at a time while its lines are counted, of some
+// maxDuplicates objects of a day are remembered at a time while its lines are counted, of some
 // 40 bytes each.
-const maxWithdrawn = 1 << 17
+const maxDuplicates = 1 << 17
 
 // lineTally counts the lines of a day for the ledger, each object once, without remembering all
 // of them. The compacted day has one line for each object. In the parts after it an object's
-// first line says Current, or Withdrawn where it repeats another: only of the withdrawn ones
+// first line says Current, or Duplicate where it duplicates another: only of those
 // must be found out whether they have another line. They are remembered max at a time.
 type lineTally struct {
 	read.Columns
 	max int
 
-	// lines is how many of the parts say Withdrawn. Withdrawn are the objects that do, or a share
+	// lines is how many of the parts say Duplicate. duplicates are the objects that do, or a share
 	// of them; the value is whether another line was found. Sums counts them.
-	lines     int
-	withdrawn map[read.IDHash]bool
-	sums      read.Columns
+	lines      int
+	duplicates map[read.IDHash]bool
+	sums       read.Columns
 }
 
 // compacted counts a line of the compacted day.
@@ -46,9 +46,9 @@ func (t *lineTally) object(r *wire.Record) {
 // part counts a line of a part.
 func (t *lineTally) part(r *wire.Record, id read.IDHash) {
 	switch {
-	case r.State == wire.StateWithdrawn:
+	case r.State == wire.StateDuplicate:
 		if t.lines++; t.lines <= t.max {
-			t.withdraw(*r, id)
+			t.markDuplicate(*r, id)
 		} else {
 			t.begin() // finish takes them share by share
 		}
@@ -57,23 +57,23 @@ func (t *lineTally) part(r *wire.Record, id read.IDHash) {
 	}
 }
 
-func (t *lineTally) begin() { t.withdrawn, t.sums = nil, read.Columns{} }
+func (t *lineTally) begin() { t.duplicates, t.sums = nil, read.Columns{} }
 
-// withdraw counts an object that is listed as withdrawn, as if no other line listed it.
-func (t *lineTally) withdraw(r wire.Record, id read.IDHash) {
-	if _, again := t.withdrawn[id]; again {
+// markDuplicate counts an object that is listed as a duplicate, as if no other line listed it.
+func (t *lineTally) markDuplicate(r wire.Record, id read.IDHash) {
+	if _, again := t.duplicates[id]; again {
 		return
 	}
-	if t.withdrawn == nil {
-		t.withdrawn = map[read.IDHash]bool{}
+	if t.duplicates == nil {
+		t.duplicates = map[read.IDHash]bool{}
 	}
-	t.withdrawn[id] = false
+	t.duplicates[id] = false
 	r.State = wire.StateCurrent
 	t.sums.Add(&r)
-	t.sums.Withdraw(&r)
+	t.sums.MarkDuplicate(&r)
 }
 
-// finish counts what the parts withdrew: all that is remembered, or else each share of it.
+// finish counts the duplicates of the parts: all that is remembered, or else each share of it.
 func (t *lineTally) finish(ctx context.Context, store objectstore.Store, files read.Files) error {
 	if t.lines <= t.max {
 		return t.compare(ctx, store, files)
@@ -87,8 +87,8 @@ func (t *lineTally) finish(ctx context.Context, store objectstore.Store, files r
 				return err
 			}
 			id := read.HashID(r.ID)
-			if r.State == wire.StateWithdrawn && int(binary.BigEndian.Uint32(id[:]))%shares == share {
-				t.withdraw(r, id)
+			if r.State == wire.StateDuplicate && int(binary.BigEndian.Uint32(id[:]))%shares == share {
+				t.markDuplicate(r, id)
 			}
 		}
 		if err := t.compare(ctx, store, files); err != nil {
@@ -100,19 +100,19 @@ func (t *lineTally) finish(ctx context.Context, store objectstore.Store, files r
 
 // compare takes out what other lines count too of what is remembered, and adds the rest.
 func (t *lineTally) compare(ctx context.Context, store objectstore.Store, files read.Files) error {
-	if len(t.withdrawn) == 0 {
+	if len(t.duplicates) == 0 {
 		return nil
 	}
 	for r, err := range files.Lines(ctx, store) {
 		if err != nil {
 			return err
 		}
-		if r.State == wire.StateWithdrawn {
+		if r.State == wire.StateDuplicate {
 			continue
 		}
 		id := read.HashID(r.ID)
-		if counted, withdrawn := t.withdrawn[id]; withdrawn && !counted {
-			t.withdrawn[id] = true
+		if counted, marked := t.duplicates[id]; marked && !counted {
+			t.duplicates[id] = true
 			t.sums.Drop(&r)
 		}
 	}
@@ -124,7 +124,7 @@ func (t *lineTally) compare(ctx context.Context, store objectstore.Store, files 
 // columnsAtOnce bounds the ledger's columns that are on their way to JetStream at one time.
 const columnsAtOnce = 64
 
-// saveColumns writes the ledger's columns of announced and repeated objects where they
+// saveColumns writes the ledger's columns of announced objects and duplicates where they
 // changed: absolute totals of what the day's manifest lists.
 func (w *Writer) saveColumns(ctx context.Context) error {
 	if err := w.lookForLedger(ctx); err != nil {
@@ -161,9 +161,9 @@ func (w *Writer) saveDay(ctx context.Context, d *day) error {
 	if err := w.saveColumn(ctx, d, wire.StepAnnounced, d.columns.Announced); err != nil {
 		return err
 	}
-	if d.repeated = d.repeated || d.columns.Repeated.Objects > 0; d.repeated {
-		repeated := map[string]wire.Totals{ledgerIncarnation: d.columns.Repeated}
-		if err := w.saveColumn(ctx, d, wire.StepRepeated, repeated); err != nil {
+	if d.duplicated = d.duplicated || d.columns.Duplicates.Objects > 0; d.duplicated {
+		duplicates := map[string]wire.Totals{ledgerIncarnation: d.columns.Duplicates}
+		if err := w.saveColumn(ctx, d, wire.StepDuplicates, duplicates); err != nil {
 			return err
 		}
 	}
@@ -186,6 +186,6 @@ func (w *Writer) saveColumn(ctx context.Context, d *day, step wire.Step, of map[
 	return nil
 }
 
-// ledgerIncarnation stands for all lives of the manifest's writer in the column of repeats: the
+// ledgerIncarnation stands for all incarnations of the manifest's writer in the column of duplicates: the
 // totals are those of the manifest, not of a process.
 const ledgerIncarnation = "manifest"

@@ -24,12 +24,12 @@ func randomLines(random *rand.Rand, start time.Time) (lines []wire.Record) {
 	for i := range 60 {
 		r := wire.Record{ReceivedAt: start.Add(time.Duration(i) * 17 * time.Minute), Size: int64(1 + random.IntN(100)), State: wire.StateCurrent,
 			Digest: wire.Digest{31: byte(i + 1)}, TimeSource: wire.TimeSourceReceived, Completeness: wire.CompletenessVerified,
-			Gateway: "north-0", Incarnation: fmt.Sprint("life-", random.IntN(3))}
+			Gateway: "north-0", Incarnation: fmt.Sprint("incarnation-", random.IntN(3))}
 		r.Key = wire.RawKey("hub", "camera", r.ReceivedAt, r.Digest)
 		r.ID = r.Key
 		switch random.IntN(6) {
 		case 0:
-			r.State, r.RepeatOf = wire.StateWithdrawn, "another"
+			r.State, r.DuplicateOf = wire.StateDuplicate, "another"
 		case 1:
 			r.Segment = &wire.SegmentRange{Channel: "raw", Epoch: "1", First: uint64(i), Last: uint64(i), Messages: 1, Datagrams: 5, DatagramBytes: 50}
 		}
@@ -40,12 +40,12 @@ func randomLines(random *rand.Rand, start time.Time) (lines []wire.Record) {
 		}
 		at := r.ReceivedAt
 		switch changed := *was; {
-		case was.State == wire.StateWithdrawn && random.IntN(3) == 0: // its original is gone
-			changed.ID, changed.State, changed.RepeatOf = wire.OrphanID(wire.Notice{Site: "hub", Instrument: "camera", Record: changed}), wire.StateCurrent, ""
+		case was.State == wire.StateDuplicate && random.IntN(3) == 0: // its original is gone
+			changed.ID, changed.State, changed.DuplicateOf = wire.OrphanID(wire.Notice{Site: "hub", Instrument: "camera", Record: changed}), wire.StateCurrent, ""
 			was.State = "" // once
 			lines = append(lines, changed)
 		case was.State == wire.StateCurrent && random.IntN(3) == 0: // an equal object with a name came
-			changed.State, changed.RepeatOf, was.State = wire.StateWithdrawn, "named", ""
+			changed.State, changed.DuplicateOf, was.State = wire.StateDuplicate, "named", ""
 			lines = append(lines, changed)
 		case was.State == wire.StateCurrent && random.IntN(2) == 0:
 			changed.State, changed.RetractedAt, was.State = wire.StateRetracted, &at, wire.StateRetracted
@@ -87,7 +87,7 @@ func TestColumnsOfLines(t *testing.T) {
 			if _, err := readDay(t.Context(), a.Store, "hub", dayKey{"camera", day}, 0, 1000, nil, &counted); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, counted.Columns, cmpopts.EquateEmpty()); diff != "" || len(want.Announced) == 0 || want.Repeated.Objects == 0 {
+			if diff := cmp.Diff(want, counted.Columns, cmpopts.EquateEmpty()); diff != "" || len(want.Announced) == 0 || want.Duplicates.Objects == 0 {
 				t.Fatalf("seed %d, %d at a time (-records +lines):\n%s", seed, most, diff)
 			}
 		}
@@ -98,7 +98,7 @@ func TestColumnsOfLines(t *testing.T) {
 // duplicates.
 func TestMemoryOfManyDuplicates(t *testing.T) {
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	counted := lineTally{max: maxWithdrawn}
+	counted := lineTally{max: maxDuplicates}
 	heap := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -107,11 +107,11 @@ func TestMemoryOfManyDuplicates(t *testing.T) {
 	}
 	before, most := heap(), uint64(0)
 	for i := range 400_000 {
-		r := wire.Record{ReceivedAt: start.Add(time.Duration(i) * 80 * time.Millisecond), Size: 100, State: wire.StateWithdrawn, RepeatOf: "x",
-			Digest: wire.Digest{byte(i), byte(i >> 8), byte(i >> 16)}, Gateway: "north-0", Incarnation: "life-1"}
+		r := wire.Record{ReceivedAt: start.Add(time.Duration(i) * 80 * time.Millisecond), Size: 100, State: wire.StateDuplicate, DuplicateOf: "x",
+			Digest: wire.Digest{byte(i), byte(i >> 8), byte(i >> 16)}, Gateway: "north-0", Incarnation: "incarnation-1"}
 		r.ID = wire.RawKey("hub", "camera", r.ReceivedAt, r.Digest)
 		counted.part(&r, read.HashID(r.ID))
-		if i == maxWithdrawn-1 || i == 399_999 {
+		if i == maxDuplicates-1 || i == 399_999 {
 			most = max(most, heap())
 		}
 	}

@@ -34,8 +34,8 @@ type day struct {
 	// columns are the ledger's of the day's objects; unsaved until the ledger has them.
 	columns read.Columns
 	unsaved bool
-	// repeated: the ledger has a column of repeats, also where none are left.
-	repeated bool
+	// duplicated: the ledger has a column of duplicates, also where none are left.
+	duplicated bool
 
 	// setAside: when the day was read, at readAt, some of its files could not be.
 	setAside bool
@@ -57,8 +57,8 @@ func (d *day) count(r *wire.Record, first bool) {
 		return // the cutter counts datagrams
 	case first:
 		d.columns.Add(r)
-	case r.State == wire.StateWithdrawn:
-		d.columns.Withdraw(r)
+	case r.State == wire.StateDuplicate:
+		d.columns.MarkDuplicate(r)
 	default:
 		return
 	}
@@ -98,7 +98,7 @@ func (w *Writer) slot(ctx context.Context, instrument string, r wire.Record) (*d
 func (w *Writer) loadDay(ctx context.Context, key dayKey, number int) (*day, error) {
 	d := &day{dayKey: key, slots: make(map[int]*slot), readAt: time.Now()}
 	d.paths.template = w.template(d.instrument).Template
-	counted := lineTally{max: maxWithdrawn}
+	counted := lineTally{max: maxDuplicates}
 	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2, &d.paths, &counted)
 	if err != nil {
 		return nil, err

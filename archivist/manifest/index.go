@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// index remembers objects by digest, so that repeats are told. It is bounded:
-// when it is full, the oldest day is forgotten, and repeats of it are listed as
+// index remembers objects by digest, so that duplicates are told. It is bounded:
+// when it is full, the oldest day is forgotten, and duplicates of it are listed as
 // objects of their own.
 type index struct {
 	site        string
@@ -104,7 +104,7 @@ func (x *index) loaded(instrument string) bool { return x.of(instrument).loaded 
 func (x *index) setLoaded(instrument string)   { x.of(instrument).loaded = true }
 func (x *index) hasSpace() bool                { return x.count < x.max }
 
-// add remembers an object that others may repeat. Segments are no repeats of each
+// add remembers an object that others may duplicate. Segments are no duplicates of each
 // other. For an object that lies where others can change it, or whose digest
 // nobody computed, no object that was received may ever go.
 func (x *index) add(instrument string, r wire.Record) {

@@ -33,12 +33,12 @@ func TestIndexFinds(t *testing.T) {
 		ReceivedAt: spooled.ReceivedAt, Digest: spooled.Digest, Gateway: "north-0", Incarnation: "01k9zqv7r3"}})
 	odd := raw("a", noon, "odd")
 	odd.ID += "-7"
-	segment, withdrawn := raw("a", noon, "segment"), raw("a", noon, "withdrawn")
-	segment.Segment, withdrawn.State = &wire.SegmentRange{}, wire.StateWithdrawn
+	segment, marked := raw("a", noon, "segment"), raw("a", noon, "marked")
+	segment.Segment, marked.State = &wire.SegmentRange{}, wire.StateDuplicate
 	inPlace, listed := raw("a", noon, "in place"), raw("a", noon, "listed")
 	inPlace.ID, inPlace.Key = "tree/1", "tree/1"
 	listed.DigestSource = wire.DigestSourceListed
-	for _, r := range []wire.Record{later, first, named, spooled, odd, segment, withdrawn, inPlace, listed, later, first, spooled} {
+	for _, r := range []wire.Record{later, first, named, spooled, odd, segment, marked, inPlace, listed, later, first, spooled} {
 		x.add("a", r)
 	}
 	if x.count != 5 {
@@ -61,7 +61,7 @@ func TestIndexFinds(t *testing.T) {
 		"one that came from a spool":      {"a", spooled, noon, time.Hour, spooled.ID},
 		"one with an ID of another kind":  {"a", odd, noon, time.Hour, odd.ID},
 		"a segment is none":               {"a", segment, noon, time.Hour, ""},
-		"a repeat is no original":         {"a", withdrawn, noon, time.Hour, ""},
+		"a duplicate is no original":      {"a", marked, noon, time.Hour, ""},
 		"one in place is no original":     {"a", inPlace, noon, time.Hour, ""},
 		"nor one whose digest was listed": {"a", listed, noon, time.Hour, ""},
 		"never seen":                      {"a", raw("a", noon, "new"), noon, time.Hour, ""},

@@ -14,14 +14,14 @@ const (
 
 // limits say how much the writer remembers.
 type limits struct {
-	// index is how many objects are remembered to tell repeats.
+	// index is how many objects are remembered to tell duplicates.
 	index int
 	// ids is how many identities of listed objects the writer holds, and how
 	// many the sweep does; while it reads a day the writer holds half as many more.
 	ids int
 }
 
-// limitsOf shares out memory in bytes: half for the index of repeats, half for
+// limitsOf shares out memory in bytes: half for the index of duplicates, half for
 // the identities.
 func limitsOf(memory int64) limits {
 	memory = max(memory, minMemory)

@@ -17,14 +17,14 @@ import (
 // closed. The scrub finds the others.
 const maxLost = 256
 
-// noteLost notes that the original of a repeat is not in the store.
-func (w *Writer) noteLost(id string, receivedAt time.Time, repeat wire.Notice) {
+// noteLost notes that the original of a duplicate is not in the store.
+func (w *Writer) noteLost(id string, receivedAt time.Time, duplicate wire.Notice) {
 	if len(w.lost) >= maxLost {
 		return
 	}
 	key, _ := wire.KeyOfID(id)
-	original := wire.Record{ID: id, Key: key, Size: repeat.Size, Digest: repeat.Digest, ReceivedAt: receivedAt}
-	w.lost = append(w.lost, wire.DamageOf(repeat.Instrument, original, wire.DamageMissing, w.cfg.Gateway, time.Now()))
+	original := wire.Record{ID: id, Key: key, Size: duplicate.Size, Digest: duplicate.Digest, ReceivedAt: receivedAt}
+	w.lost = append(w.lost, wire.DamageOf(duplicate.Instrument, original, wire.DamageMissing, w.cfg.Pod, time.Now()))
 }
 
 // reportLost reports originals that are not in the store, for the scrub to confirm. It

@@ -15,10 +15,10 @@ import (
 // An object that has a name keeps it: where it came by another way too, without a
 // name, that one goes, though it may have come first.
 
-// withdrawNameless withdraws the objects without a name that are equal to one
+// markNameless marks as duplicates the objects without a name that are equal to one
 // that has one and is listed. Nothing goes for what lies where others can change
 // it, or for a digest that nobody computed.
-func (w *Writer) withdrawNameless(ctx context.Context, n wire.Notice) error {
+func (w *Writer) markNameless(ctx context.Context, n wire.Notice) error {
 	window := w.repeatWindow(n.Instrument)
 	if !wire.IsNamedID(n.ID) || n.Name == "" || n.DigestSource != "" || window <= 0 {
 		return nil
@@ -43,7 +43,7 @@ func (w *Writer) withdrawNameless(ctx context.Context, n wire.Notice) error {
 			return err
 		}
 		if s.ids[read.HashID(id)] > current {
-			continue // it is withdrawn, or purged
+			continue // it is a duplicate, or purged
 		}
 		gone := n
 		gone.Record = r
@@ -55,9 +55,9 @@ func (w *Writer) withdrawNameless(ctx context.Context, n wire.Notice) error {
 			w.index.add(n.Instrument, r)
 			continue
 		}
-		gone.State, gone.RepeatOf = wire.StateWithdrawn, n.ID
+		gone.State, gone.DuplicateOf = wire.StateDuplicate, n.ID
 		w.list(d, s, gone)
-		w.withdrawals = append(w.withdrawals, withdrawal{Notice: gone})
+		w.duplicates = append(w.duplicates, pendingDuplicate{Notice: gone})
 	}
 	return nil
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// originalsFor is how long what was read of a day is believed: repeats come in
+// originalsFor is how long what was read of a day is believed: duplicates come in
 // crowds, as when a sender sends a day again.
 const originalsFor = time.Minute
 
-// originals knows whether the objects that others repeat are really in the store, and
-// whole as far as is known: only then may the repeats go. It belongs to one goroutine.
+// originals knows whether the objects that others duplicate are really in the store, and
+// whole as far as is known: only then may the duplicates go. It belongs to one goroutine.
 type originals struct {
 	js    jetstream.JetStream
 	store objectstore.Store
@@ -40,36 +40,36 @@ func newOriginals(js jetstream.JetStream, store objectstore.Store, space int) *o
 	return &originals{js: js, store: store, space: space}
 }
 
-// stays asks whether the bytes of the original of a repeat are in the store: where its ID
+// stays asks whether the bytes of the original of a duplicate are in the store: where its ID
 // says, or, as long as nobody found it damaged, in a pack of a compaction.
-func (o *originals) stays(ctx context.Context, id string, repeat wire.Notice) (bool, error) {
-	r := wire.Record{ID: id, Size: repeat.Size, Digest: repeat.Digest}
+func (o *originals) stays(ctx context.Context, id string, duplicate wire.Notice) (bool, error) {
+	r := wire.Record{ID: id, Size: duplicate.Size, Digest: duplicate.Digest}
 	var packed bool
 	if r.Key, packed = wire.KeyOfID(id); packed {
-		r.Offset, r.Length = newOriginal(0, id).offset, repeat.Size
+		r.Offset, r.Length = newOriginal(0, id).offset, duplicate.Size
 	}
-	if r.Key == repeat.Key && !packed {
+	if r.Key == duplicate.Key && !packed {
 		return false, nil // one object under two names
 	}
-	sound, err := damage.Sound(ctx, o.js, o.store, repeat.Site, repeat.Instrument, r)
+	sound, err := damage.Sound(ctx, o.js, o.store, duplicate.Site, duplicate.Instrument, r)
 	if err != nil || sound {
 		return sound, err
 	}
-	moved, err := o.moved(ctx, id, repeat)
+	moved, err := o.moved(ctx, id, duplicate)
 	if err != nil || !moved {
 		return false, err
 	}
-	reported, err := damage.Reported(ctx, o.js, repeat.Site, repeat.Instrument, id)
+	reported, err := damage.Reported(ctx, o.js, duplicate.Site, duplicate.Instrument, id)
 	return !reported, err
 }
 
 // moved says whether an object that is not where its ID says is in a pack by now.
-func (o *originals) moved(ctx context.Context, id string, repeat wire.Notice) (bool, error) {
+func (o *originals) moved(ctx context.Context, id string, duplicate wire.Notice) (bool, error) {
 	of, ok := wire.DayOfID(id)
 	if !ok {
 		return false, nil
 	}
-	day := dayKey{repeat.Instrument, of}
+	day := dayKey{duplicate.Instrument, of}
 	if o.open != nil {
 		key, listed, err := o.open(day, id)
 		if err != nil {
@@ -91,7 +91,7 @@ func (o *originals) moved(ctx context.Context, id string, repeat wire.Notice) (b
 	ids := make(map[read.IDHash]struct{})
 	there := false
 	packs := map[string]bool{}
-	for r, err := range read.Day(ctx, o.store, repeat.Site, repeat.Instrument, of) {
+	for r, err := range read.Day(ctx, o.store, duplicate.Site, duplicate.Instrument, of) {
 		if err != nil {
 			return false, err
 		}

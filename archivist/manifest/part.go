@@ -26,7 +26,7 @@ import (
 const putsAtOnce = 8
 
 // close closes the open parts and finishes what follows from them. The order
-// makes a kill at any point harmless: parts, withdrawals, what is to be removed,
+// makes a kill at any point harmless: parts, duplicates, what is to be removed,
 // ledger, index, what was decided about requests, and last the cursor, without which
 // the next writer does it all again.
 func (w *Writer) close(ctx context.Context) error {
@@ -44,7 +44,7 @@ func (w *Writer) close(ctx context.Context) error {
 	if err := w.lookAgain(ctx); err != nil {
 		return err
 	}
-	if err := w.withdrawAll(ctx); err != nil {
+	if err := w.removeDuplicates(ctx); err != nil {
 		return err
 	}
 	if err := w.saveRemovals(ctx); err != nil {
@@ -97,7 +97,7 @@ func (w *Writer) writePart(ctx context.Context, d *day) error {
 		return fmt.Errorf("encode %s: %w", key, err)
 	}
 	header := wire.ManifestHeader{Site: w.cfg.Site, Instrument: d.instrument, Day: d.day,
-		Writer: w.cfg.Gateway, Incarnation: w.cfg.Incarnation}
+		Writer: w.cfg.Pod, Incarnation: w.cfg.Incarnation}
 	data, err := wire.Manifest{Header: header, Records: open}.Encode()
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", key, err)
@@ -145,7 +145,7 @@ func (w *Writer) compare(ctx context.Context, key string, records []wire.Record)
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
-	same := m.Header.Writer == w.cfg.Gateway && m.Header.Incarnation == w.cfg.Incarnation &&
+	same := m.Header.Writer == w.cfg.Pod && m.Header.Incarnation == w.cfg.Incarnation &&
 		slices.EqualFunc(m.Records, records, func(a, b wire.Record) bool { return a.ID == b.ID && a.State == b.State })
 	if !same {
 		return fmt.Errorf("%s was written by %s, incarnation %s: %w", key, m.Header.Writer, m.Header.Incarnation, ErrFenced)
@@ -153,21 +153,20 @@ func (w *Writer) compare(ctx context.Context, key string, records []wire.Record)
 	return nil
 }
 
-// withdrawAll takes back the repeats that closed parts list.
-func (w *Writer) withdrawAll(ctx context.Context) error {
-	cfg := withdrawConfig{js: w.cfg.JetStream, deleter: w.cfg.Deleter, lease: w.cfg.Lease, gateway: w.cfg.Gateway, log: w.cfg.Log,
-		originals: w.originals, store: w.cfg.Store, listing: w.listing, removed: w.removed()}
+// removeDuplicates removes the duplicates that closed parts list.
+func (w *Writer) removeDuplicates(ctx context.Context) error {
+	cfg := duplicateConfig{Base: w.cfg.Base, deleter: w.cfg.Deleter, originals: w.originals, listing: w.listing, removed: w.removed()}
 	going := duplicates{deleter: w.cfg.Deleter}
-	for _, n := range w.withdrawals {
-		if err := going.before(ctx, n.RepeatOf); err != nil {
+	for _, n := range w.duplicates {
+		if err := going.before(ctx, n.DuplicateOf); err != nil {
 			return err
 		}
-		goes, err := withdraw(ctx, cfg, n.Notice)
+		goes, err := removeDuplicate(ctx, cfg, n.Notice)
 		var refused *jetstream.APIError
 		if errors.As(err, &refused) || errors.Is(err, wire.ErrMalformed) {
 			// Neither a full stream nor a day that cannot be read must hold up the cursor, which
 			// is what lets the stream be trimmed.
-			w.cfg.Log.Warn("a repeat is left to the sweep", "instrument", n.Instrument, "object", n.ID, "error", err)
+			w.cfg.Log.Warn("a duplicate is left to the sweep", "instrument", n.Instrument, "object", n.ID, "error", err)
 			continue
 		}
 		if err != nil {
@@ -180,7 +179,7 @@ func (w *Writer) withdrawAll(ctx context.Context) error {
 	if err := going.delete(ctx); err != nil {
 		return err
 	}
-	w.withdrawals = w.withdrawals[:0]
+	w.duplicates = w.duplicates[:0]
 	return nil
 }
 

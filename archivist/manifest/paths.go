@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 
 	"github.com/substorm/substorm/internal/naming"
-	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -40,7 +40,7 @@ func (p *paths) learn(path string, space int) {
 		return
 	}
 	if p.template != nil && p.template.Has("sequence") {
-		base, _ := tree.Untold(path)
+		base, _ := objectpath.Untold(path)
 		if v, err := p.template.Read(base); err == nil {
 			p.sequence = max(p.sequence, v.Sequence)
 		}
@@ -68,7 +68,7 @@ func (p *paths) own(path string) string {
 		return path
 	}
 	for number := was + 1; ; number++ {
-		told := tree.Told(path, int(number))
+		told := objectpath.Told(path, int(number))
 		if p.taken[hashPath(told)] == 0 {
 			p.take(path, number)
 			p.take(told, 1)
@@ -108,7 +108,7 @@ func (w *Writer) publish(d *day, n *wire.Notice) {
 		if t.Template == nil || !t.Has("sequence") {
 			return
 		}
-		if n.Path = tree.Path(t.Template, n.Instrument, t.station, n.Record, d.paths.sequence+1); n.Path != "" {
+		if n.Path = objectpath.Path(t.Template, n.Instrument, t.station, n.Record, d.paths.sequence+1); n.Path != "" {
 			d.paths.sequence++
 		}
 	}

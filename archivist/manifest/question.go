@@ -18,13 +18,13 @@ const (
 	unlisted listing = iota
 	current          // or superseded, or retracted: its bytes are kept
 	purged
-	withdrawn
+	duplicate
 )
 
 func listingOf(s wire.State) listing {
 	switch s {
-	case wire.StateWithdrawn:
-		return withdrawn
+	case wire.StateDuplicate:
+		return duplicate
 	case wire.StatePurged:
 		return purged
 	default:

@@ -23,12 +23,12 @@ import (
 // reconsider lists those duplicates of the open parts as objects of their own whose
 // originals are to be removed by now.
 func (w *Writer) reconsider(ctx context.Context) error {
-	if len(w.withdrawals) == 0 {
+	if len(w.duplicates) == 0 {
 		return nil
 	}
 	asked := w.removed()
-	orphans := map[dayKey]map[string]withdrawal{}
-	for _, n := range w.withdrawals {
+	orphans := map[dayKey]map[string]pendingDuplicate{}
+	for _, n := range w.duplicates {
 		gone, err := asked.is(ctx, n.Notice)
 		if err != nil {
 			return err
@@ -36,7 +36,7 @@ func (w *Writer) reconsider(ctx context.Context) error {
 		if gone {
 			of := dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}
 			if orphans[of] == nil {
-				orphans[of] = map[string]withdrawal{}
+				orphans[of] = map[string]pendingDuplicate{}
 			}
 			orphans[of][n.ID] = n
 		}
@@ -50,31 +50,31 @@ func (w *Writer) reconsider(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.withdrawals = slices.DeleteFunc(w.withdrawals, func(n withdrawal) bool { return kept[n.ID] })
+		w.duplicates = slices.DeleteFunc(w.duplicates, func(n pendingDuplicate) bool { return kept[n.ID] })
 	}
 	return nil
 }
 
 // unmark lists duplicates of a day's open part as current, and returns which it found
-// there: of the others a closed part says that they were withdrawn.
-func (w *Writer) unmark(d *day, those map[string]withdrawal) (kept map[string]bool, err error) {
+// there: of the others a closed part says that they are duplicates.
+func (w *Writer) unmark(d *day, those map[string]pendingDuplicate) (kept map[string]bool, err error) {
 	kept = map[string]bool{}
 	changes := len(d.changes)
 	d.changes = slices.DeleteFunc(d.changes, func(r wire.Record) bool {
 		_, asked := those[r.ID]
-		return asked && r.State == wire.StateWithdrawn
+		return asked && r.State == wire.StateDuplicate
 	})
 	w.changes -= changes - len(d.changes)
 	grown, err := d.open.change(func(r *wire.Record) {
 		n, asked := those[r.ID]
-		if !asked || r.State != wire.StateWithdrawn {
+		if !asked || r.State != wire.StateDuplicate {
 			return
 		}
 		kept[r.ID] = true
 		d.columns.Keep(r)
 		d.unsaved = true
 		n.Record = *r
-		n.State, n.RepeatOf = wire.StateCurrent, ""
+		n.State, n.DuplicateOf = wire.StateCurrent, ""
 		told := n.Path
 		if n.first {
 			w.publish(d, &n.Notice)
@@ -82,8 +82,8 @@ func (w *Writer) unmark(d *day, those map[string]withdrawal) (kept map[string]bo
 		if n.Path != told || !wire.IsOurs(n.Key) {
 			w.addChange(d, n.Record)
 		}
-		w.cfg.Log.Warn("an object stays although it repeats an earlier one, which is to be removed",
-			"instrument", d.instrument, "object", r.ID, "earlier", r.RepeatOf)
+		w.cfg.Log.Warn("an object stays although it duplicates an earlier one, which is to be removed",
+			"instrument", d.instrument, "object", r.ID, "earlier", r.DuplicateOf)
 		*r = n.Record
 		if s := d.slots[slotOf(*r)]; s != nil {
 			s.ids[read.HashID(r.ID)] = current
@@ -140,7 +140,7 @@ type removed struct {
 
 // is says whether the original of a duplicate, or all of its day, is to be removed.
 func (a removed) is(ctx context.Context, duplicate wire.Notice) (bool, error) {
-	id := duplicate.RepeatOf
+	id := duplicate.DuplicateOf
 	if a.purged[id] {
 		return true, nil
 	}

@@ -193,7 +193,7 @@ func (r *refill) announce(ctx context.Context, committer *stream.Committer, noti
 			}
 			continue
 		}
-		m, err := stream.NoticeMessage(n, r.Gateway)
+		m, err := stream.NoticeMessage(n, r.Pod)
 		if err != nil {
 			return err
 		}

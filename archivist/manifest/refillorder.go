@@ -27,7 +27,7 @@ const (
 )
 
 // notices yields what the manifests list of a day, of all instruments, that was
-// announced: objects, and the withdrawals of others. What cannot be read is left
+// announced: objects, and the duplicates of others. What cannot be read is left
 // out and said.
 func (r *refill) notices(ctx context.Context, day wire.Day) iter.Seq2[wire.Notice, error] {
 	return func(yield func(wire.Notice, error) bool) {
@@ -130,7 +130,7 @@ func (r *refill) measure(ctx context.Context, since, now time.Time) (measured, e
 			if n.ReceivedAt.Before(since) || r.found.has(n.MessageID()) {
 				continue
 			}
-			message, err := stream.NoticeMessage(n, r.Gateway)
+			message, err := stream.NoticeMessage(n, r.Pod)
 			if err != nil {
 				return measured{}, err
 			}

@@ -14,17 +14,17 @@ import (
 // reportTimeout bounds how long a report of refusals may take.
 const reportTimeout = 5 * time.Second
 
-// refusals are what was not taken back, by instrument, since the writer began. Life names
+// refusals are what was not retracted, by instrument, since the writer began. The incarnation names
 // that: a process may be the lease holder more than once, and counts from zero each time.
 type refusals struct {
-	life   string
-	counts map[string]map[string]wire.RefusedChange // by reason
-	untold map[string]bool
+	incarnation string
+	counts      map[string]map[string]wire.RefusedChange // by reason
+	untold      map[string]bool
 }
 
 func (r *refusals) note(q wire.ArchiveRequest, no *refusal) {
 	if r.counts == nil {
-		r.life = strconv.FormatInt(time.Now().UnixMilli(), 36)
+		r.incarnation = strconv.FormatInt(time.Now().UnixMilli(), 36)
 		r.counts, r.untold = map[string]map[string]wire.RefusedChange{}, map[string]bool{}
 	}
 	if r.counts[q.Instrument] == nil {
@@ -44,7 +44,7 @@ func (w *Writer) tellRefusals(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if err := w.reportRefusals(ctx); err != nil {
-		w.cfg.Log.Warn("that objects were not taken back cannot be reported now", "error", err)
+		w.cfg.Log.Warn("that objects were not retracted cannot be reported now", "error", err)
 	}
 }
 
@@ -55,7 +55,7 @@ func (w *Writer) reportRefusals(ctx context.Context) error {
 		return fmt.Errorf("bucket %s: %w", bucket, err)
 	}
 	for instrument := range w.refusals.untold {
-		value, err := wire.Encode(wire.RefusalStatus{Incarnation: w.cfg.Incarnation + "/" + w.refusals.life, ReportedAt: time.Now().UTC(), Changes: w.refusals.counts[instrument]})
+		value, err := wire.Encode(wire.RefusalStatus{Incarnation: w.cfg.Incarnation + "/" + w.refusals.incarnation, ReportedAt: time.Now().UTC(), Changes: w.refusals.counts[instrument]})
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -22,9 +23,9 @@ func TestRefusalsOfTwoWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lives := map[string]bool{}
+	incarnations := map[string]bool{}
 	for range 2 {
-		w := &Writer{cfg: Config{Site: "thule", Incarnation: "one", JetStream: js, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}}
+		w := &Writer{cfg: Config{Base: holder.Base{Site: "thule", Incarnation: "one", JetStream: js, Log: slog.New(slog.DiscardHandler)}, Metrics: NewMetrics(prometheus.NewRegistry())}}
 		q := wire.ArchiveRequest{Site: "thule", Instrument: "allsky-1", ID: "a", Action: wire.ActionPurge, By: "anna"}
 		w.refusals.note(q, &refusal{refusedHold, "it is under legal hold"})
 		w.tellRefusals(t.Context())
@@ -37,10 +38,10 @@ func TestRefusalsOfTwoWriters(t *testing.T) {
 		if err != nil || is.Count != 1 || is.ID != "a" || is.Asked != changePurged || is.By != "anna" || is.Why != "it is under legal hold" {
 			t.Errorf("%+v, %v", got, err)
 		}
-		lives[got.Incarnation] = true
-		time.Sleep(2 * time.Millisecond) // a life is the millisecond in which it begins
+		incarnations[got.Incarnation] = true
+		time.Sleep(2 * time.Millisecond) // an incarnation is the millisecond in which it begins
 	}
-	if len(lives) != 2 {
-		t.Errorf("lives %v", lives)
+	if len(incarnations) != 2 {
+		t.Errorf("incarnations %v", incarnations)
 	}
 }

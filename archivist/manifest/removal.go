@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/archivist/holder"
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -90,7 +91,7 @@ func (s *Sweeper) removeAgain(ctx context.Context, of dayKey, id, found string) 
 
 // handOn writes a removal, or adds it to the one that is there, and says whether that
 // was news.
-func handOn(ctx context.Context, cursors jetstream.KeyValue, lease Lease, r wire.Removal) (news bool, err error) {
+func handOn(ctx context.Context, cursors jetstream.KeyValue, lease holder.Lease, r wire.Removal) (news bool, err error) {
 	key := r.Key()
 	for {
 		if err := lease.Check(); err != nil {

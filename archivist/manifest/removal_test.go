@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -29,9 +30,9 @@ func TestFoundAgainWhileItWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Site: "thule", Lease: leased{}, Metrics: NewMetrics(prometheus.NewRegistry())}
+	cfg := Config{Base: holder.Base{Site: "thule", Lease: leased{}}, Metrics: NewMetrics(prometheus.NewRegistry())}
 	w := &Writer{cfg: cfg, cursors: cursors}
-	s := &Sweeper{cfg: SweepConfig{Site: cfg.Site, JetStream: js, Lease: cfg.Lease, Metrics: cfg.Metrics}, cursors: cursors}
+	s := &Sweeper{cfg: SweepConfig{Base: holder.Base{Site: cfg.Site, JetStream: js, Lease: cfg.Lease}, Metrics: cfg.Metrics}, cursors: cursors}
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	of := dayKey{"allsky-1", "2026-11-20"}
 	asked := wire.Removal{Instrument: of.instrument, Day: of.day, ID: "o/thule/allsky-1/n/a", Reason: "private", By: "anna", At: at}
@@ -133,7 +134,7 @@ func TestRemovalIsAskedOfTheLeader(t *testing.T) {
 	}
 	a := removed{js: js, bucket: bucket}
 	duplicate := wire.Notice{Site: "thule", Instrument: r.Instrument, Record: wire.Record{
-		RepeatOf: wire.RawKey("thule", r.Instrument, time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), wire.Digest{})}}
+		DuplicateOf: wire.RawKey("thule", r.Instrument, time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), wire.Digest{})}}
 	for range 100 {
 		if is, err := a.is(t.Context(), duplicate); !is || err != nil {
 			t.Fatalf("its original is to be removed: %t, %v", is, err)

@@ -80,7 +80,7 @@ func (w *Writer) takeRequest(ctx context.Context, m stream.Message) error {
 	if err != nil {
 		return err
 	}
-	r, changed, err := w.takeBack(ctx, d, s, q)
+	r, changed, err := w.apply(ctx, d, s, q)
 	if errors.Is(err, wire.ErrMalformed) {
 		err = errUnreadable
 	}
@@ -109,18 +109,18 @@ func (w *Writer) takeRequest(ctx context.Context, m stream.Message) error {
 func (w *Writer) noteRefusal(d *day, q request, no *refusal) {
 	w.refusals.note(q.ArchiveRequest, no)
 	w.cfg.Metrics.changesRefused.WithLabelValues(no.reason).Inc()
-	w.cfg.Log.Error("an object is not taken back", "instrument", q.Instrument, "object", q.ID, "day", d.day,
+	w.cfg.Log.Error("an object is not retracted", "instrument", q.Instrument, "object", q.ID, "day", d.day,
 		"asked", changeOf(q.Action), "by", q.By, "reason", no.reason, "next", no.next)
 }
 
-// skipDecided passes over a notice of an object that was taken back: manifests have
+// skipDecided passes over a notice of an object that was retracted: manifests have
 // what it says since before it was published. One of anybody else is refused.
 func (w *Writer) skipDecided(m stream.Message, n wire.Notice) error {
 	if wire.IsDecided(n, m.Header.Get(wire.HeaderSource)) {
 		return nil
 	}
 	w.cfg.Metrics.refused.Inc()
-	w.cfg.Log.Error("a notice that an object was taken back does not come from the archivist and is ignored: substorm archive requests such a change",
+	w.cfg.Log.Error("a notice that an object was retracted does not come from the archivist and is ignored: substorm archive requests such a change",
 		"instrument", n.Instrument, "object", n.ID, "state", n.State, "by", n.ChangedBy, "source", m.Header.Get(wire.HeaderSource), "sequence", m.Sequence)
 	return nil
 }

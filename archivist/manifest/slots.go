@@ -80,7 +80,7 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 				of.count(counted, &r, id)
 			}
 			l.add(slotOf(r), id, is, space)
-			if taken != nil && is != withdrawn {
+			if taken != nil && is != duplicate {
 				taken.learn(r.Path, space)
 			}
 		}

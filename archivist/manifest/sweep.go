@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -29,11 +29,8 @@ const (
 
 // SweepConfig says how to sweep.
 type SweepConfig struct {
-	Site, Gateway string
+	holder.Base
 
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
 	// Deleter deletes what nobody needs any more.
 	Deleter *deletion.Deleter
 	// Agree returns stream.ErrClock where a second clock does not agree with ours: then
@@ -42,12 +39,11 @@ type SweepConfig struct {
 	// Interval between sweeps, and Age from which a stored object must be listed.
 	Interval, Age time.Duration
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
 // Sweeper compares the bucket with the manifests: it announces what was stored
-// and never announced, and removes repeats and leftovers that a kill left.
+// and never announced, and removes duplicates and leftovers that a kill left.
 type Sweeper struct {
 	cfg    SweepConfig
 	writer *Writer
@@ -262,8 +258,8 @@ func (s *Sweeper) compare(ctx context.Context, key slotKey, keys []string) error
 		switch l {
 		case unlisted:
 			err = s.announce(ctx, keys[i])
-		case withdrawn:
-			err = s.withdraw(ctx, key.dayKey, keys[i])
+		case duplicate:
+			err = s.removeDuplicate(ctx, key.dayKey, keys[i])
 		case purged:
 			err = s.foundPurged(ctx, key.dayKey, keys[i])
 		}
@@ -309,7 +305,7 @@ func (s *Sweeper) announceNotice(ctx context.Context, n wire.Notice) error {
 	if err := s.cfg.Lease.Check(); err != nil {
 		return err
 	}
-	taken, err := publish(ctx, s.cfg.JetStream, n, s.cfg.Gateway)
+	taken, err := publish(ctx, s.cfg.JetStream, n, s.cfg.Pod)
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) { // a full stream: what waits is found again
 		s.cfg.Log.Warn("an object in no manifest cannot be announced now", "object", n.ID, "error", err)
@@ -324,24 +320,23 @@ func (s *Sweeper) announceNotice(ctx context.Context, n wire.Notice) error {
 	return nil
 }
 
-// withdraw finishes what a writer before us began.
-func (s *Sweeper) withdraw(ctx context.Context, of dayKey, key string) error {
+// removeDuplicate finishes what a writer before us began.
+func (s *Sweeper) removeDuplicate(ctx context.Context, of dayKey, key string) error {
 	n := wire.Notice{Site: s.cfg.Site, Instrument: of.instrument}
 	var err error
-	if n.Record, err = withdrawnRecord(ctx, s.cfg.Store, s.cfg.Site, of, key); err != nil || n.Key != key {
+	if n.Record, err = duplicateRecord(ctx, s.cfg.Store, s.cfg.Site, of, key); err != nil || n.Key != key {
 		return err // its part is still open: the writer's work
 	}
-	stays, err := s.originals.stays(ctx, n.RepeatOf, n)
+	stays, err := s.originals.stays(ctx, n.DuplicateOf, n)
 	if err != nil {
 		return err
 	}
 	if !stays {
-		s.cfg.Metrics.found.WithLabelValues(findingOrphanRepeat).Inc()
+		s.cfg.Metrics.found.WithLabelValues(findingOrphanDuplicate).Inc()
 	} else {
-		s.cfg.Metrics.found.WithLabelValues(findingWithdrawn).Inc()
+		s.cfg.Metrics.found.WithLabelValues(findingDuplicate).Inc()
 	}
-	goes, err := withdraw(ctx, withdrawConfig{js: s.cfg.JetStream, deleter: s.cfg.Deleter, lease: s.cfg.Lease,
-		gateway: s.cfg.Gateway, log: s.cfg.Log, originals: s.originals, store: s.cfg.Store, listing: s.listing,
+	goes, err := removeDuplicate(ctx, duplicateConfig{Base: s.cfg.Base, deleter: s.cfg.Deleter, originals: s.originals, listing: s.listing,
 		removed: removed{js: s.cfg.JetStream, bucket: s.cursors.Bucket(), store: s.cfg.Store}}, n)
 	if err == nil && goes != nil {
 		_, err = s.remove(ctx, time.Now(), *goes)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/pack"
@@ -24,10 +25,12 @@ import (
 
 func newSweeper(a *manifesttest.Archive) *Sweeper {
 	log, lease, metrics := slog.New(slog.DiscardHandler), manifesttest.Lease{Store: a.Store}, NewMetrics(prometheus.NewRegistry())
-	deleter := deletion.New(deletion.Config{Site: a.Site, Gateway: "gateway-0", Incarnation: "one", Store: a.Store, Lease: lease,
-		Log: log, Metrics: deletion.NewMetrics(prometheus.NewRegistry())})
-	return NewSweeper(SweepConfig{Site: a.Site, Gateway: "gateway-0", JetStream: a.JetStream, Store: a.Store, Lease: lease, Deleter: deleter, Log: log, Metrics: metrics},
-		New(Config{Site: a.Site, Metrics: metrics}))
+	deleter := deletion.New(deletion.Config{
+		Base:    holder.Base{Site: a.Site, Pod: "gateway-0", Incarnation: "one", Store: a.Store, Lease: lease, Log: log},
+		Metrics: deletion.NewMetrics(prometheus.NewRegistry()),
+	})
+	return NewSweeper(SweepConfig{Base: holder.Base{Site: a.Site, Pod: "gateway-0", JetStream: a.JetStream, Store: a.Store, Lease: lease, Log: log}, Deleter: deleter, Metrics: metrics},
+		New(Config{Base: holder.Base{Site: a.Site}, Metrics: metrics}))
 }
 
 // A leftover that the store refuses to delete holds up no other.

@@ -21,23 +21,23 @@ import (
 // A file of a manifest that cannot be decoded costs its day, and no other. What is new of
 // the day goes into parts of their own, whose numbers nothing has; what the file listed
 // nobody knows until substorm archive rebuild made the day anew. Until then nothing of the
-// day is announced by the sweep, deleted, or taken back, and its columns of the ledger stay.
+// day is announced by the sweep, deleted, or retracted, and its columns of the ledger stay.
 
 // lookAgainIntervals of parts pass until a day is read again that could not be read.
 const lookAgainIntervals = 10
 
 // unreadable are files of manifests that cannot be read: each is logged and reported once.
 type unreadable struct {
-	js            jetstream.JetStream
-	site, gateway string
-	log           *slog.Logger
+	js        jetstream.JetStream
+	site, pod string
+	log       *slog.Logger
 
 	mu   sync.Mutex
 	told map[string]bool
 }
 
 func newUnreadable(cfg *Config) *unreadable {
-	return &unreadable{js: cfg.JetStream, site: cfg.Site, gateway: cfg.Gateway, log: cfg.Log, told: map[string]bool{}}
+	return &unreadable{js: cfg.JetStream, site: cfg.Site, pod: cfg.Pod, log: cfg.Log, told: map[string]bool{}}
 }
 
 // tell logs files of a day and reports them as damaged, for the scrub to confirm. It holds
@@ -64,7 +64,7 @@ func (u *unreadable) report(ctx context.Context, of dayKey, key string) error {
 	if err != nil {
 		return err
 	}
-	d := wire.DamageOf(of.instrument, wire.Record{ID: key, Key: key, ReceivedAt: start}, wire.DamageDamaged, u.gateway, time.Now())
+	d := wire.DamageOf(of.instrument, wire.Record{ID: key, Key: key, ReceivedAt: start}, wire.DamageDamaged, u.pod, time.Now())
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	return reportDamages(ctx, u.js, u.site, d)
@@ -72,7 +72,7 @@ func (u *unreadable) report(ctx context.Context, of dayKey, key string) error {
 
 // readLines yields what the files of a day list, as far as they can be read. After one that
 // cannot, which bad gets, it also yields what the day's changes say: the lines of objects that
-// were withdrawn, purged or retracted stand there too. Errors: as read.Files.Lines, but for
+// were marked as a duplicate, purged or retracted stand there too. Errors: as read.Files.Lines, but for
 // wire.ErrMalformed.
 func readLines(ctx context.Context, store objectstore.Store, site string, of dayKey, files read.Files, bad map[string]error) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {

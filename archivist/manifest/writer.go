@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package manifest writes the manifests: it reads every notice, decides which
-// objects are repeats, and closes the list of each instrument and day part by
+// objects are duplicates, and closes the list of each instrument and day part by
 // part. One writer works at a time, under a lease; what a writer whose time is
 // over still sends is stopped by create-only keys and revisions.
 package manifest
@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,9 +19,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	dayindex "github.com/substorm/substorm/archivist/index"
 	read "github.com/substorm/substorm/internal/manifest"
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -41,22 +40,16 @@ const (
 	finishTimeout = 10 * time.Second
 )
 
-// Lease says whether we may still write, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says who writes what.
 type Config struct {
-	Site, Gateway, Incarnation string
+	holder.Base
 
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
 	// RepeatWindow of an instrument: equal objects that were received this far
-	// apart or less are repeats; 0 where equal objects are real.
+	// apart or less are duplicates; 0 where equal objects are real.
 	RepeatWindow func(instrument string) time.Duration
 	// Known says whether the registry knows an instrument, as it is now. While it does not,
 	// nobody knows whether equal objects are real or for how long they are kept, and nothing
-	// is marked as a repeat. Optional: it always does.
+	// is marked as a duplicate. Optional: it always does.
 	Known func(instrument string) bool
 	// Expires says whether an instrument's data is not kept for ever: then an object of an
 	// earlier day is no original of a later one, which outlives it. Optional: all is kept.
@@ -66,7 +59,7 @@ type Config struct {
 	Naming func(instrument string) (template, station string)
 	// Deleter deletes duplicates.
 	Deleter *deletion.Deleter
-	// Held says why nothing of an instrument may be taken back, as words for people;
+	// Held says why nothing of an instrument may be retracted, as words for people;
 	// empty where it may. Optional: then all may.
 	Held func(instrument string) string
 	// NoticeRetention: what was received within it is announced anew into a notice
@@ -79,7 +72,6 @@ type Config struct {
 	// Index tells readers what is listed. Optional.
 	Index *dayindex.Keeper
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -115,12 +107,12 @@ type Writer struct {
 	// open is how many records are in open parts, raw those that are not compressed,
 	// compressed the bytes that the others take, and changes how many change objects.
 	open, raw, compressed, changes int
-	withdrawals                    []withdrawal
+	duplicates                     []pendingDuplicate
 	// decided waits to be published once the parts are closed that list it.
 	decided  []decision
 	removals []wire.Removal
 	refusals refusals
-	// lost are originals of repeats that are not in the store.
+	// lost are originals of duplicates that are not in the store.
 	lost []wire.Damage
 	// coming are the messages that were read and not taken, asked what is listed of the
 	// objects of which they request something; nil until one of them does.
@@ -288,7 +280,7 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 			"subject", m.Subject, "sequence", m.Sequence, "error", err)
 		return nil
 	}
-	if n.TakesBack() {
+	if n.IsChange() {
 		return w.skipDecided(m, n)
 	}
 	d, s, err := w.slot(ctx, n.Instrument, n.Record)
@@ -315,8 +307,8 @@ func (w *Writer) takeAgain(ctx context.Context, d *day, is listing, n wire.Notic
 	switch {
 	case n.State != wire.StateCurrent:
 		return nil
-	case is == withdrawn:
-		return w.withdrawAgain(ctx, d, n) // what followed the part may not have been finished
+	case is == duplicate:
+		return w.markAgain(ctx, d, n) // what followed the part may not have been finished
 	case is == purged:
 		w.removals = append(w.removals, storedAgain(dayKey{d.instrument, d.day}, n.ID, n.Key)) // out of a spool, say
 		return nil
@@ -327,7 +319,7 @@ func (w *Writer) takeAgain(ctx context.Context, d *day, is listing, n wire.Notic
 
 // follow does what follows from an object that is listed.
 func (w *Writer) follow(ctx context.Context, n wire.Notice) error {
-	if err := w.withdrawNameless(ctx, n); err != nil {
+	if err := w.markNameless(ctx, n); err != nil {
 		return err
 	}
 	return w.supersede(ctx, n)
@@ -351,7 +343,7 @@ func (w *Writer) decode(m stream.Message) (wire.Notice, error) {
 	if n.State == wire.StateSuperseded && n.RestoredAt != nil { // an older version, restored
 		return n, nil
 	}
-	if n.State != wire.StateCurrent && n.State != wire.StateWithdrawn && n.State != wire.StateRetracted && n.State != wire.StatePurged {
+	if n.State != wire.StateCurrent && n.State != wire.StateDuplicate && n.State != wire.StateRetracted && n.State != wire.StatePurged {
 		return wire.Notice{}, fmt.Errorf("state %q: %w", n.State, wire.ErrMalformed)
 	}
 	_, err = wire.ParseManifestKey(wire.ManifestPartKey(n.Site, n.Instrument, wire.DayOf(n.ReceivedAt), 1))
@@ -375,7 +367,7 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 		w.addChange(d, n.Record)
 	}
 	w.named.listed(n)
-	if n.State == wire.StateWithdrawn {
+	if n.State == wire.StateDuplicate {
 		return
 	}
 	if w.cfg.RepeatWindow(n.Instrument) > 0 {

@@ -8,15 +8,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/nameclaims"
-	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -41,12 +41,8 @@ const (
 
 // ClaimRebuilderConfig says whose names.
 type ClaimRebuilderConfig struct {
-	Site      string
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     interface{ Check() error }
+	holder.Base
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -85,9 +81,7 @@ func (l *ClaimRebuilder) Run(ctx context.Context) error {
 				l.cfg.Log.Warn("the names that the archive lists cannot be looked after now", "error", err)
 			}
 		}
-		select {
-		case <-time.After(lookInterval):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, lookInterval) {
 			return ctx.Err()
 		}
 	}
@@ -282,9 +276,7 @@ func (l *ClaimRebuilder) merge(ctx context.Context, key string, name *listed) (c
 		if !nameclaims.IsTaken(err) {
 			return changed && err == nil, err
 		}
-		select {
-		case <-time.After(staleWait):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, staleWait) {
 			return false, ctx.Err()
 		}
 	}

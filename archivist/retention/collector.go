@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -23,10 +22,11 @@ import (
 
 	"github.com/substorm/substorm/archivist/compact"
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/archivist/index"
 	"github.com/substorm/substorm/internal/manifest"
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/pack"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -42,16 +42,10 @@ const (
 	DefaultGrace = 90 * time.Second
 )
 
-// Lease says whether we may still write, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says whose archive it is. Durations that are not set have the defaults.
 type Config struct {
-	Site, Gateway, Incarnation string
+	holder.Base
 
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
 	// Compactor rewrites packs and manifests.
 	Compactor *compact.Compactor
 
@@ -74,7 +68,6 @@ type Config struct {
 	// Interval, ExpireInterval and Grace are as their defaults say.
 	Interval, ExpireInterval, Grace time.Duration
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -142,9 +135,7 @@ func (r *Collector) Run(ctx context.Context) error {
 		if err := r.pass(ctx, time.Now().UTC()); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(r.cfg.Interval):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, r.cfg.Interval) {
 			return ctx.Err()
 		}
 	}
@@ -333,8 +324,7 @@ func (r *Collector) done(ctx context.Context, b *batch, key string) error {
 		return err
 	}
 	err := r.kv.Delete(ctx, key, jetstream.LastRevision(b.revisions[key]))
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		return nil
 	}
 	if err != nil {

@@ -170,15 +170,8 @@ func (r *Collector) days(ctx context.Context, instrument string) ([]wire.RootDay
 	if err != nil {
 		return nil, err
 	}
-	e, err := kv.Get(ctx, instrument)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	entry, err := wire.Decode[wire.IndexEntry](e.Value())
-	if err != nil {
+	entry, revision, err := stream.Record[wire.IndexEntry](ctx, kv, instrument)
+	if err != nil || revision == 0 {
 		return nil, err
 	}
 	return manifest.Indexed(ctx, r.cfg.Store, r.cfg.Site, instrument, entry)
@@ -186,7 +179,7 @@ func (r *Collector) days(ctx context.Context, instrument string) ([]wire.RootDay
 
 // expire lists all of a day as purged. Stays says that the Instrument keeps the day by
 // now, or that it was found expired: then its removal is dropped. What was begun is
-// carried through: it says in changes/ that objects were purged, which nothing takes back.
+// carried through: it says in changes/ that objects were purged, which nothing undoes.
 func (r *Collector) expire(ctx context.Context, b *batch, now time.Time) (stays bool, err error) {
 	keep, err := r.retention(b.instrument)
 	if err != nil {
@@ -326,7 +319,7 @@ func purged(rec *wire.Record, by *wire.Removal) {
 
 // markPurged stores the changes of a day's files beside its data.
 func (r *Collector) markPurged(ctx context.Context, b *batch, files manifest.Files) error {
-	header := wire.ManifestHeader{Site: r.cfg.Site, Instrument: b.instrument, Day: b.day, Writer: r.cfg.Gateway, Incarnation: r.cfg.Incarnation}
+	header := wire.ManifestHeader{Site: r.cfg.Site, Instrument: b.instrument, Day: b.day, Writer: r.cfg.Pod, Incarnation: r.cfg.Incarnation}
 	var lines []wire.Record
 	flush := func() error {
 		defer func() { lines = lines[:0] }()

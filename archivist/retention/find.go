@@ -92,7 +92,7 @@ func (r *Collector) find(ctx context.Context, b *batch) (*plan, error) {
 }
 
 // goes says whether the bytes of a record are to be removed. Only what is listed as
-// purged, or as a repeat, may be.
+// purged, or as a duplicate, may be.
 func goes(b *batch, rec *wire.Record) bool {
 	if bucket.Holds(*rec) {
 		return false

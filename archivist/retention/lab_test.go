@@ -17,11 +17,12 @@ import (
 
 	"github.com/substorm/substorm/archivist/compact"
 	"github.com/substorm/substorm/archivist/deletion"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/archivist/index"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/pack"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -94,19 +95,22 @@ func (l *lab) keeper() (k *index.Keeper, stop func()) {
 
 // idle is a keeper that was not begun: its index is not complete.
 func (l *lab) idle() *index.Keeper {
-	return index.New(index.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Deleter: l.deleter(),
-		RootInterval: time.Nanosecond, Log: slog.New(slog.DiscardHandler), Metrics: index.NewMetrics(prometheus.NewRegistry())})
+	return index.New(index.Config{
+		Base:    holder.Base{Site: site, Pod: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Log: slog.New(slog.DiscardHandler)},
+		Deleter: l.deleter(), RootInterval: time.Nanosecond, Metrics: index.NewMetrics(prometheus.NewRegistry()),
+	})
 }
 
 func (l *lab) deleter() *deletion.Deleter {
-	return deletion.New(deletion.Config{Site: site, Gateway: "gateway-0", Incarnation: "one", Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
+	return deletion.New(deletion.Config{
+		Base: holder.Base{Site: site, Pod: "gateway-0", Incarnation: "one", Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Log: slog.New(slog.DiscardHandler)},
 		Held: func(string) string {
 			if l.hold {
 				return "it is under legal hold"
 			}
 			return ""
-		},
-		Log: slog.New(slog.DiscardHandler), Metrics: deletion.NewMetrics(prometheus.NewRegistry())})
+		}, Metrics: deletion.NewMetrics(prometheus.NewRegistry()),
+	})
 }
 
 // collector is one that has begun, as after a start of the archivist.
@@ -117,16 +121,16 @@ func (l *lab) collectorWith(k *index.Keeper) *Collector {
 	l.Helper()
 	log := slog.New(slog.DiscardHandler)
 	deleter := l.deleter()
-	compactor := compact.New(compact.Config{Deleter: deleter, Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store},
-		PackBelow: func(string) int64 { return 0 }, Index: k, ScratchDir: l.TempDir(), Log: log, Metrics: compact.NewMetrics(prometheus.NewRegistry())})
-	r := New(Config{Site: site, Gateway: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Compactor: compactor,
-		Deleter: deleter,
-		Declared: func() ([]wire.InstrumentEntry, bool) {
+	compactor := compact.New(compact.Config{
+		Base:    holder.Base{Site: site, Pod: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Log: log},
+		Deleter: deleter, PackBelow: func(string) int64 { return 0 }, Index: k, ScratchDir: l.TempDir(), Metrics: compact.NewMetrics(prometheus.NewRegistry()),
+	})
+	r := New(Config{
+		Base:      holder.Base{Site: site, Pod: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Log: log},
+		Compactor: compactor, Deleter: deleter, Declared: func() ([]wire.InstrumentEntry, bool) {
 			return []wire.InstrumentEntry{{Instrument: camera, Retention: l.keep}, {Instrument: sonde}}, !l.unread
-		},
-		Agree:    l.agree,
-		ClosedTo: func() wire.Day { return l.closedTo },
-		Grace:    time.Minute, Log: log, Metrics: l.metrics})
+		}, Agree: l.agree, ClosedTo: func() wire.Day { return l.closedTo }, Grace: time.Minute, Metrics: l.metrics,
+	})
 	r.kv = l.KV(wire.CursorBucket(site))
 	return r
 }
@@ -212,7 +216,7 @@ func (l *lab) states(instrument string) map[wire.State]int {
 		if r.State != wire.StateCurrent {
 			continue
 		}
-		body, err := tree.Open(l.Context(), l.Store, r)
+		body, err := objectpath.Open(l.Context(), l.Store, r)
 		if err == nil {
 			_, err = io.Copy(io.Discard, body)
 			_ = body.Close()

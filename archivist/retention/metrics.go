@@ -2,7 +2,11 @@
 
 package retention
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/metric"
+)
 
 // Metrics outlive the collectors of one process.
 type Metrics struct {
@@ -22,21 +26,17 @@ const (
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "substorm_archive_removals_waiting", Help: "Removals that cannot be finished yet, by reason."}, []string{"reason"}),
-		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_removed_objects_total", Help: "Objects whose bytes this archivist removed for good."}, []string{"by"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_removed_bytes_total", Help: "Bytes of those objects."}, []string{"by"}),
-		foreign: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_archive_changes_unread_total", Help: "Files among changes that could not be read as such where a day was to expire."}),
-		spared: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_archive_removal_spared_total", Help: "Objects that were kept although a removal names their key: they hold other bytes than what is to be removed."}),
+		waiting: metric.Gauges(registry, "substorm_archive_removals_waiting", "Removals that cannot be finished yet, by reason.", "reason"),
+		objects: metric.Counters(registry, "substorm_archive_removed_objects_total", "Objects whose bytes this archivist removed for good.", "by"),
+		bytes:   metric.Counters(registry, "substorm_archive_removed_bytes_total", "Bytes of those objects.", "by"),
+		foreign: metric.Counter(registry, "substorm_archive_changes_unread_total", "Files among changes that could not be read as such where a day was to expire."),
+		spared: metric.Counter(registry, "substorm_archive_removal_spared_total",
+			"Objects that were kept although a removal names their key: they hold other bytes than what is to be removed."),
 	}
-	m.clock = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "substorm_archive_expiry_clocks_disagree", Help: "1 while nothing expires because this archivist's clock and that of the NATS server do not agree."})
-	m.stopped = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "substorm_archive_expiry_stopped_instruments", Help: "Instruments of which nothing expires because more is due at once than spec.archive.retention.maxShare allows."})
+	m.clock = metric.Gauge(registry, "substorm_archive_expiry_clocks_disagree",
+		"1 while nothing expires because this archivist's clock and that of the NATS server do not agree.")
+	m.stopped = metric.Gauge(registry, "substorm_archive_expiry_stopped_instruments",
+		"Instruments of which nothing expires because more is due at once than spec.archive.retention.maxShare allows.")
 	for _, by := range []string{byPurge, byExpiry} {
 		m.objects.WithLabelValues(by)
 		m.bytes.WithLabelValues(by)
@@ -44,6 +44,5 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, reason := range waitReasons {
 		m.waiting.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.waiting, m.objects, m.bytes, m.foreign, m.spared, m.clock, m.stopped)
 	return m
 }

@@ -19,14 +19,9 @@ import (
 // mirrored returns what partners have of an instrument's day, by partner, as the ledger
 // says, and what there is to have. Where nothing is mirrored there are no partners.
 func (r *Collector) mirrored(ctx context.Context, b *batch) (has map[string]wire.Totals, all wire.Totals, err error) {
-	bucket := wire.LedgerBucket(r.cfg.Site)
-	kv, err := r.cfg.JetStream.KeyValue(ctx, bucket)
-	if err != nil {
-		return nil, wire.Totals{}, fmt.Errorf("bucket %s: %w", bucket, err)
-	}
 	has = map[string]wire.Totals{}
-	var stored, repeated wire.Totals
-	err = stream.Entries(ctx, r.cfg.JetStream, kv, wire.LedgerKey(b.instrument, b.day, "*", "*"), func(e jetstream.KeyValueEntry) error {
+	var stored, duplicates wire.Totals
+	err = stream.EntriesOf(ctx, r.cfg.JetStream, wire.LedgerBucket(r.cfg.Site), wire.LedgerKey(b.instrument, b.day, "*", "*"), func(e jetstream.KeyValueEntry) error {
 		_, _, step, writer, err := wire.ParseLedgerKey(e.Key())
 		if err != nil {
 			return err
@@ -40,13 +35,13 @@ func (r *Collector) mirrored(ctx context.Context, b *batch) (has map[string]wire
 			has[writer] = entry.Sum()
 		case wire.StepAnnounced, wire.StepStored: // objects, datagrams
 			stored = stored.Plus(entry.Sum())
-		case wire.StepRepeated:
-			repeated = repeated.Plus(entry.Sum())
+		case wire.StepDuplicates:
+			duplicates = duplicates.Plus(entry.Sum())
 		}
 		return nil
 	})
-	stored.Objects -= min(stored.Objects, repeated.Objects)
-	stored.Digest = stored.Digest.Minus(repeated.Digest)
+	stored.Objects -= min(stored.Objects, duplicates.Objects)
+	stored.Digest = stored.Digest.Minus(duplicates.Digest)
 	return has, stored, err
 }
 

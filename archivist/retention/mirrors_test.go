@@ -61,14 +61,14 @@ func (l *lab) passes(r *Collector) {
 	}
 }
 
-// A day waits for the partners that have not got all of it, repeats apart.
+// A day waits for the partners that have not got all of it, duplicates apart.
 func TestExpireWaitsForPartners(t *testing.T) {
 	l := newLab(t)
 	l.fill()
 	r := l.collector()
 	whole := map[wire.State]int{wire.StateCurrent: 7}
 	l.count(wire.StepStored, "gateway-0", 8)
-	l.countOf(wire.StepRepeated, wire.ArchivistWriter, 1, 8)
+	l.countOf(wire.StepDuplicates, wire.ArchivistWriter, 1, 8)
 	l.count(wire.StepMirrored, "eiscat", 6)
 	l.count(wire.StepMirrored, "madrigal", 7)
 	l.pass(r, now)

@@ -20,7 +20,7 @@ import (
 // would only fill JetStream. More are counted and logged.
 const maxFindings = 1000
 
-// ledgerIncarnation stands for all lives of the scrub: totals are those of what is
+// ledgerIncarnation stands for all incarnations of the scrub: totals are those of what is
 // known to be damaged, not of a process.
 const ledgerIncarnation = "scrub"
 

@@ -2,7 +2,11 @@
 
 package scrub
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/metric"
+)
 
 // Metrics outlive the scrubs of one process.
 type Metrics struct {
@@ -14,22 +18,13 @@ type Metrics struct {
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	return &Metrics{
+		objects:    metric.Counter(registry, "substorm_scrub_objects_total", "Objects that the scrub read and compared with their digests."),
+		bytes:      metric.Counter(registry, "substorm_scrub_bytes_total", "Bytes of these objects."),
+		unreadable: metric.Counter(registry, "substorm_scrub_unreadable_manifests_total", "Days that the scrub left out: a file of their manifest cannot be read."),
+		failures:   metric.Counter(registry, "substorm_scrub_failures_total", "How often the scrub paused because something failed."),
+		found:      metric.Counters(registry, "substorm_scrub_found_total", "Objects that were found to be damaged or missing in the store, by cause.", "cause"),
+		known:      metric.Gauge(registry, "substorm_scrub_damaged_objects", "Objects that are known to be damaged or missing now."),
+		passed:     metric.Gauge(registry, "substorm_scrub_passed_timestamp_seconds", "When the scrub last came to the end of the archive."),
 	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	m := &Metrics{
-		objects:    counter("substorm_scrub_objects_total", "Objects that the scrub read and compared with their digests."),
-		bytes:      counter("substorm_scrub_bytes_total", "Bytes of these objects."),
-		unreadable: counter("substorm_scrub_unreadable_manifests_total", "Days that the scrub left out: a file of their manifest cannot be read."),
-		failures:   counter("substorm_scrub_failures_total", "How often the scrub paused because something failed."),
-		found: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_scrub_found_total", Help: "Objects that were found to be damaged or missing in the store, by cause."}, []string{"cause"}),
-		known:  gauge("substorm_scrub_damaged_objects", "Objects that are known to be damaged or missing now."),
-		passed: gauge("substorm_scrub_passed_timestamp_seconds", "When the scrub last came to the end of the archive."),
-	}
-	registry.MustRegister(m.objects, m.bytes, m.unreadable, m.failures, m.found, m.known, m.passed)
-	return m
 }

@@ -10,17 +10,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
-	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/objectpath"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -43,22 +42,15 @@ const (
 	pause = 10 * time.Second
 )
 
-// Lease says whether we may still write, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says whose archive it is.
 type Config struct {
-	Site, Gateway string
+	holder.Base
 
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
 	// Rate is how many bytes a second are read; Interval and Again are as their defaults
 	// say.
 	Rate            int64
 	Interval, Again time.Duration
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -101,8 +93,8 @@ func (s *Scrub) Run(ctx context.Context) error {
 		}
 		s.cfg.Metrics.failures.Inc()
 		s.cfg.Log.Warn("the scrub pauses", "error", err)
-		if err := sleep(ctx, pause); err != nil {
-			return err
+		if !retry.Sleep(ctx, pause) {
+			return ctx.Err()
 		}
 	}
 }
@@ -154,20 +146,11 @@ func (s *Scrub) walk(ctx context.Context) error {
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // lookAgain looks at what is known to be damaged, until ctx ends.
 func (s *Scrub) lookAgain(ctx context.Context) error {
 	for {
-		if err := sleep(ctx, s.cfg.Again); err != nil {
-			return err
+		if !retry.Sleep(ctx, s.cfg.Again) {
+			return ctx.Err()
 		}
 		for _, d := range s.findings.all() {
 			if err := s.look(ctx, d); err != nil {
@@ -179,8 +162,8 @@ func (s *Scrub) lookAgain(ctx context.Context) error {
 
 // nextPass waits until it is time for one.
 func (s *Scrub) nextPass(ctx context.Context) error {
-	if err := sleep(ctx, time.Until(s.cursor.BegunAt.Add(s.cfg.Interval))); err != nil {
-		return err
+	if !retry.Sleep(ctx, time.Until(s.cursor.BegunAt.Add(s.cfg.Interval))) {
+		return ctx.Err()
 	}
 	last, _ := s.cursor.Passes()
 	s.cursor = wire.ScrubCursor{BegunAt: time.Now().UTC(), LastPass: last}
@@ -268,7 +251,7 @@ func (s *Scrub) unreadableDay(ctx context.Context, instrument string, day wire.D
 		return nil // nobody listed it
 	}
 	for _, key := range bad {
-		d := wire.DamageOf(instrument, wire.Record{ID: key, Key: key, ReceivedAt: start}, wire.DamageDamaged, s.cfg.Gateway, time.Now())
+		d := wire.DamageOf(instrument, wire.Record{ID: key, Key: key, ReceivedAt: start}, wire.DamageDamaged, s.cfg.Pod, time.Now())
 		d.Confirmed = true
 		if err := s.findings.confirm(ctx, d); err != nil {
 			return err
@@ -287,7 +270,7 @@ func (s *Scrub) object(ctx context.Context, instrument string, r wire.Record) er
 	s.cursor.Bytes += uint64(r.Size)
 	s.cfg.Metrics.objects.Inc()
 	s.cfg.Metrics.bytes.Add(float64(r.Size))
-	d := wire.DamageOf(instrument, r, cause, s.cfg.Gateway, time.Now())
+	d := wire.DamageOf(instrument, r, cause, s.cfg.Pod, time.Now())
 	if cause == "" {
 		return s.findings.healed(ctx, d)
 	}
@@ -313,7 +296,7 @@ func (s *Scrub) check(ctx context.Context, r wire.Record) (wire.DamageCause, err
 	switch {
 	case errors.Is(err, bucket.ErrMissing):
 		return wire.DamageMissing, nil
-	case errors.Is(err, tree.ErrDamaged):
+	case errors.Is(err, objectpath.ErrDamaged):
 		return wire.DamageDamaged, nil
 	default:
 		return "", err

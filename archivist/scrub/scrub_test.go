@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/testenv"
@@ -43,7 +44,7 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, js: testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), store: testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive"),
+	l := &lab{t: t, js: testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), store: testenv.SharedBucket(t),
 		metrics: NewMetrics(prometheus.NewRegistry())}
 	testenv.CreateSite(t, l.js, site)
 	var err error
@@ -58,8 +59,10 @@ func (l *lab) run(interval time.Duration) (stop func()) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(l.t.Context())
 	done := make(chan struct{})
-	s := New(Config{Site: site, Gateway: "gateway-0", JetStream: l.js, Store: l.store, Lease: always{}, Rate: 1 << 30, Interval: interval, Again: 50 * time.Millisecond,
-		Log: slog.New(slog.DiscardHandler), Metrics: l.metrics})
+	s := New(Config{
+		Base: holder.Base{Site: site, Pod: "gateway-0", JetStream: l.js, Store: l.store, Lease: always{}, Log: slog.New(slog.DiscardHandler)},
+		Rate: 1 << 30, Interval: interval, Again: 50 * time.Millisecond, Metrics: l.metrics,
+	})
 	go func() {
 		defer close(done)
 		if err := s.Run(ctx); !errors.Is(err, context.Canceled) {
@@ -254,7 +257,7 @@ func TestFindings(t *testing.T) {
 	}
 	stop()
 
-	// One is mended, one purged: the next pass, in another life, sees it.
+	// One is mended, one purged: the next pass, in another incarnation, sees it.
 	l.put(damaged.Key, "first")
 	missing.State = wire.StatePurged
 	data, err := wire.Manifest{Header: wire.ManifestHeader{Site: site, Instrument: camera, Day: "2026-11-21", Replaces: []string{wire.ManifestPartKey(site, camera, "2026-11-21", 1)}},
@@ -318,7 +321,7 @@ func (l *lab) claim(file string) {
 	}
 }
 
-// A pass goes on where the last life left it.
+// A pass goes on where the last incarnation left it.
 func TestCursor(t *testing.T) {
 	l := newLab(t)
 	first, second := l.object(noon, "first"), l.object(noon.Add(time.Second), "second")
@@ -366,7 +369,7 @@ func TestScrubStatus(t *testing.T) {
 	stop()
 
 	// The next pass begins, and is not run.
-	s := New(Config{Site: site, Gateway: "gateway-0", JetStream: l.js, Store: l.store, Lease: always{}, Interval: time.Nanosecond, Log: slog.New(slog.DiscardHandler), Metrics: l.metrics})
+	s := New(Config{Base: holder.Base{Site: site, Pod: "gateway-0", JetStream: l.js, Store: l.store, Lease: always{}, Log: slog.New(slog.DiscardHandler)}, Interval: time.Nanosecond, Metrics: l.metrics})
 	if err := errors.Join(s.begin(t.Context()), s.nextPass(t.Context())); err != nil {
 		t.Fatal(err)
 	}

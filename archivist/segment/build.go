@@ -29,9 +29,9 @@ type built struct {
 	digest  wire.Digest
 	segment wire.SegmentRange
 	// from and to are the least and greatest receive time of its datagrams.
-	from, to time.Time
-	repeats  int
-	// readMessages of the range came from the stream, repeats and what nobody can read
+	from, to   time.Time
+	duplicates int
+	// readMessages of the range came from the stream, duplicates and what nobody can read
 	// included, with so many datagrams as their headers say.
 	readMessages, readDatagrams uint64
 	// published is what the channel remembers with them.
@@ -90,15 +90,15 @@ func (c *Cutter) build(ctx context.Context, ch *channel, planned wire.SegmentRan
 func digestOf(h hash.Hash) wire.Digest { return wire.Digest(h.Sum(nil)) }
 
 // copyMessages writes the datagrams of a range. A message whose ce-id was there
-// before, in this segment or an earlier one, is a repeat: published anew after JetStream
+// before, in this segment or an earlier one, is a duplicate: published anew after JetStream
 // had forgotten the first.
 func (c *Cutter) copyMessages(ctx context.Context, ch *channel, b *built, packets *pcapng.Writer) error {
 	return c.eachMessage(ctx, ch, b.segment, false, func(m stream.Message) error {
 		datagrams, _, _ := announced(m)
 		b.readMessages++
 		b.readDatagrams += datagrams
-		if b.published.repeated(m) {
-			b.repeats++
+		if b.published.isDuplicate(m) {
+			b.duplicates++
 			return nil
 		}
 		return c.copyDatagrams(m, b, packets)

@@ -4,6 +4,7 @@ package segment
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -163,12 +164,7 @@ func (c *channel) count(day wire.Day, totals wire.Totals, before wire.Totals, no
 
 // sortedChannels makes the order of work the same in every run.
 func sortedChannels(all map[channelKey]*channel) []*channel {
-	list := make([]*channel, 0, len(all))
-	for _, c := range all {
-		list = append(list, c)
-	}
-	slices.SortFunc(list, func(a, b *channel) int {
+	return slices.SortedFunc(maps.Values(all), func(a, b *channel) int {
 		return slices.Compare([]string{a.instrument, a.channel}, []string{b.instrument, b.channel})
 	})
-	return list
 }

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -29,9 +29,7 @@ func (c *Cutter) buildWhole(ctx context.Context, ch *channel, planned wire.Segme
 		c.cfg.Metrics.refused.WithLabelValues(requestMessages).Inc()
 		c.cfg.Log.Warn("a segment waits for telemetry that the stream has and does not give: look at the servers of JetStream",
 			"instrument", ch.instrument, "channel", ch.channel, "wait", insistPause, "error", err)
-		select {
-		case <-time.After(insistPause):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, insistPause) {
 			return nil, ctx.Err()
 		}
 	}
@@ -75,7 +73,7 @@ func (c *Cutter) count(ctx context.Context, ch *channel, of wire.SegmentRange, m
 // remember notes the messages of a range that is in a segment already.
 func (c *Cutter) remember(ctx context.Context, ch *channel, of wire.SegmentRange) error {
 	return c.eachMessage(ctx, ch, of, true, func(m stream.Message) error {
-		ch.published.repeated(m)
+		ch.published.isDuplicate(m)
 		return nil
 	})
 }

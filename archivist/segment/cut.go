@@ -97,8 +97,8 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 	}
 	defer b.remove()
 	ch.published = b.published
-	if b.segment.Datagrams == 0 && uint64(b.repeats) == b.readMessages && b.segment.Deleted == 0 {
-		c.cfg.Metrics.repeats.Add(float64(b.repeats))
+	if b.segment.Datagrams == 0 && uint64(b.duplicates) == b.readMessages && b.segment.Deleted == 0 {
+		c.cfg.Metrics.duplicates.Add(float64(b.duplicates))
 		return nil, wire.Totals{}, nil
 	}
 	if b.segment.Datagrams == 0 {
@@ -149,7 +149,7 @@ func (c *Cutter) existing(ctx context.Context, key string) (*wire.Notice, wire.T
 
 // announce publishes the notice of a segment that is in the store.
 func (c *Cutter) announce(ctx context.Context, n wire.Notice) error {
-	m, err := stream.NoticeMessage(n, c.cfg.Gateway)
+	m, err := stream.NoticeMessage(n, c.cfg.Pod)
 	if err != nil {
 		return err
 	}

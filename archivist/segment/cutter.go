@@ -9,7 +9,6 @@ package segment
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -17,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -38,16 +37,10 @@ const (
 // label is what an instrument's and a channel's name look like.
 var label = regexp.MustCompile(`^[a-z0-9-]+$`)
 
-// Lease says whether we may still write, see stream.Lease.
-type Lease interface{ Check() error }
-
 // Config says who cuts what.
 type Config struct {
-	Site, Gateway string
+	holder.Base
 
-	JetStream jetstream.JetStream
-	Store     objectstore.Store
-	Lease     Lease
 	// Limits of an instrument's segments: the age of the first message at which
 	// one is cut, and the size that it does not exceed.
 	Limits func(instrument string) (age time.Duration, size int64)
@@ -59,7 +52,6 @@ type Config struct {
 	// ScratchDir holds the segment that is being cut.
 	ScratchDir string
 
-	Log     *slog.Logger
 	Metrics *Metrics
 }
 
@@ -250,7 +242,7 @@ func (c *Cutter) take(ctx context.Context, m stream.Message) error {
 		return err
 	}
 	if s.sequence < ch.cursor.Next {
-		ch.published.repeated(m) // where the cursor was lost it is not known yet
+		ch.published.isDuplicate(m) // where the cursor was lost it is not known yet
 		return nil
 	}
 	if subjectErr != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -45,9 +46,7 @@ func (c *Cutter) insist(ctx context.Context, request, of, name string, ask func(
 		c.cfg.Metrics.refused.WithLabelValues(request).Inc()
 		c.cfg.Log.Warn("JetStream refuses what the segments need, trying again",
 			"request", request, of, name, "wait", insistPause, "error", err)
-		select {
-		case <-time.After(insistPause):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, insistPause) {
 			return ctx.Err()
 		}
 	}

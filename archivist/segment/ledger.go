@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"time"
 
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -185,9 +185,7 @@ func (c *Cutter) saveDay(ctx context.Context, ch *channel, day wire.Day, totals 
 		if !errors.Is(err, stream.ErrConflict) {
 			return err
 		}
-		select {
-		case <-time.After(insistPause):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, insistPause) {
 			return ctx.Err()
 		}
 	}

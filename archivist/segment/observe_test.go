@@ -19,7 +19,7 @@ import (
 func TestObservedByPayload(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, site)
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	for i, payload := range []string{"2020-01-01T00:00:02.5Z,1\n2020-01-01T00:00:01Z,2\n", "no sample", "2020-01-01T00:00:09Z,3"} {
 		publish(t, js, payload, wire.Datagram{ReceivedAt: noon.Add(time.Duration(i)), Source: netip.MustParseAddrPort("192.0.2.7:1"), Payload: []byte(payload)})
 	}

@@ -33,7 +33,7 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, js: testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), store: testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")}
+	l := &lab{t: t, js: testenv.NATS(t, testenv.NATSOptions{}).JetStream(t), store: testenv.SharedBucket(t)}
 	testenv.CreateSite(t, l.js, site)
 	var err error
 	if l.epoch, _, err = stream.Epoch(t.Context(), l.js, wire.ObservationStream(site)); err != nil {
@@ -84,9 +84,9 @@ func (l *lab) segments() []wire.SegmentRange {
 	return all
 }
 
-func (l *lab) publish(life string, number uint64) {
+func (l *lab) publish(incarnation string, number uint64) {
 	l.t.Helper()
-	publish(l.t, l.js, wire.PublicationID("pool-0", life, number), samples()[0])
+	publish(l.t, l.js, wire.PublicationID("pool-0", incarnation, number), samples()[0])
 }
 
 // A message that was deleted from the middle of a planned range is counted as lost, and
@@ -150,19 +150,19 @@ func TestLessThanPlanned(t *testing.T) {
 
 // A message that the stream holds a second time is in one segment, however late it comes
 // and whichever cutter is at work.
-func TestRepeatedAcrossSegments(t *testing.T) {
+func TestDuplicateedAcrossSegments(t *testing.T) {
 	l := newLab(t)
 	l.publish("one", 1)
 	l.publish("one", 3)
 	l.archived(3)
 	l.publish("one", 1)
 	c := l.archived(4)
-	if n := testutil.ToFloat64(c.cfg.Metrics.repeats); n != 1 {
-		t.Errorf("%v repeats", n)
+	if n := testutil.ToFloat64(c.cfg.Metrics.duplicates); n != 1 {
+		t.Errorf("%v duplicates", n)
 	}
 	l.publish("one", 2) // of the group of 1 and 3, and refused for a while
 	l.publish("one", 3)
-	l.publish("two", 1) // another life counts anew
+	l.publish("two", 1) // another incarnation counts anew
 	l.archived(7)
 	var held uint64
 	for _, s := range l.segments() {
@@ -211,7 +211,7 @@ func TestCursorsLost(t *testing.T) {
 }
 
 // Where a day's manifest cannot be read, segments are counted without it: those in the
-// bucket, and those of which the changes say that they were taken back.
+// bucket, and those of which the changes say that they were retracted.
 func TestUnreadableManifest(t *testing.T) {
 	l := newLab(t)
 	for i := range uint64(3) {
@@ -276,11 +276,11 @@ func TestPublishedOnce(t *testing.T) {
 		}
 		random.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		for _, number := range group {
-			if p.repeated(message(number)) {
-				t.Fatalf("%d comes for the first time and is taken for a repeat", number)
+			if p.isDuplicate(message(number)) {
+				t.Fatalf("%d comes for the first time and is taken for a duplicate", number)
 			}
 			all = append(all, number)
-			if again := all[random.IntN(len(all))]; !p.repeated(message(again)) {
+			if again := all[random.IntN(len(all))]; !p.isDuplicate(message(again)) {
 				t.Fatalf("%d comes a second time and is taken for new", again)
 			}
 		}
@@ -298,46 +298,46 @@ func TestPublishedOnce(t *testing.T) {
 }
 
 // publication is a telemetry message of an incarnation.
-func publication(gateway, life string, number uint64, at time.Time) stream.Message {
+func publication(gateway, incarnation string, number uint64, at time.Time) stream.Message {
 	m := stream.Message{Header: nats.Header{}, At: at}
-	m.Header.Set(wire.HeaderID, wire.PublicationID(gateway, life, number))
+	m.Header.Set(wire.HeaderID, wire.PublicationID(gateway, incarnation, number))
 	return m
 }
 
 // What is remembered is bounded, and the incarnations that were heard last are kept.
 func TestPublishedIsBounded(t *testing.T) {
 	p := publishedOf(&wire.SegmentCursor{})
-	for life := range 3 * keepIncarnations {
-		p.repeated(publication("pool-0", fmt.Sprint("life-", life), 1, noon.Add(time.Duration(life)*time.Minute)))
+	for incarnation := range 3 * keepIncarnations {
+		p.isDuplicate(publication("pool-0", fmt.Sprint("incarnation-", incarnation), 1, noon.Add(time.Duration(incarnation)*time.Minute)))
 	}
 	var cursor wire.SegmentCursor
 	p.save(&cursor)
-	if _, kept := cursor.Published[fmt.Sprint("pool-0/life-", 3*keepIncarnations-1)]; len(cursor.Published) != keepIncarnations || !kept {
+	if _, kept := cursor.Published[fmt.Sprint("pool-0/incarnation-", 3*keepIncarnations-1)]; len(cursor.Published) != keepIncarnations || !kept {
 		t.Errorf("%d incarnations are remembered, the last one: %t", len(cursor.Published), kept)
 	}
-	p.repeated(publication("pool-1", "new", 1, noon.Add(keepIncarnation+24*time.Hour)))
+	p.isDuplicate(publication("pool-1", "new", 1, noon.Add(keepIncarnation+24*time.Hour)))
 	p.save(&cursor)
 	if len(cursor.Published) != 1 {
 		t.Errorf("%d incarnations are remembered a month later", len(cursor.Published))
 	}
 }
 
-// Of each gateway that may be alive a repeat is known across segments, however many share a channel and however often
+// Of each gateway that may be alive a duplicate is known across segments, however many share a channel and however often
 // others start anew; and a cursor that holds as much as it ever does fits into a message of NATS.
 func TestPublishedByManyGateways(t *testing.T) {
 	const apart = 99_999 // numbers between two of the channel
 	p := publishedOf(&wire.SegmentCursor{})
 	name := strings.Repeat("p", 60) // a pod's is at most that of its host
-	live := func(pod int, life string, at time.Time) {
+	live := func(pod int, incarnation string, at time.Time) {
 		for i := range uint64(2 * keepNumbers) {
-			p.repeated(publication(fmt.Sprint(name, pod), life, 1+i*apart, at))
+			p.isDuplicate(publication(fmt.Sprint(name, pod), incarnation, 1+i*apart, at))
 		}
 	}
 	for pod := range keepGateways {
-		live(pod, "life", noon)
+		live(pod, "incarnation", noon)
 	}
-	for life := range 2 * keepIncarnations {
-		live(0, fmt.Sprint("life-", life), noon.Add(time.Duration(life+1)*time.Second))
+	for incarnation := range 2 * keepIncarnations {
+		live(0, fmt.Sprint("incarnation-", incarnation), noon.Add(time.Duration(incarnation+1)*time.Second))
 	}
 	var cursor wire.SegmentCursor
 	p.save(&cursor)
@@ -347,7 +347,7 @@ func TestPublishedByManyGateways(t *testing.T) {
 	}
 	p = publishedOf(&cursor)
 	for pod := 1; pod < keepGateways; pod++ {
-		if !p.repeated(publication(fmt.Sprint(name, pod), "life", 1+(2*keepNumbers-1)*apart, noon)) {
+		if !p.isDuplicate(publication(fmt.Sprint(name, pod), "incarnation", 1+(2*keepNumbers-1)*apart, noon)) {
 			t.Fatalf("what gateway %d published a second time is taken for new", pod)
 		}
 	}

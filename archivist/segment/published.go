@@ -23,7 +23,7 @@ const (
 	// keepNumbers is how many of the highest numbers are remembered of each incarnation.
 	keepNumbers = stream.MaxGroup
 	// keepIncarnations of a channel are remembered, and the newest of each of keepGateways gateways
-	// (as many as a pool may have): no other repeats what it published. Each is remembered for
+	// (as many as a pool may have): no other duplicates what it published. Each is remembered for
 	// keepIncarnation after its last message. It takes 2 to 7 KiB in the cursor, all of them
 	// together less than the 1 MiB that a message of NATS may have.
 	keepIncarnations = 32
@@ -86,9 +86,9 @@ func (p *published) save(c *wire.SegmentCursor) {
 	}
 }
 
-// repeated says whether a message was seen before, and remembers it. A message without an
+// isDuplicate says whether a message was seen before, and remembers it. A message without an
 // id cannot be told from others.
-func (p *published) repeated(m stream.Message) bool {
+func (p *published) isDuplicate(m stream.Message) bool {
 	id := m.Header.Get(wire.HeaderID)
 	if id == "" {
 		return false

@@ -154,7 +154,7 @@ func await(t *testing.T, what string, done <-chan error, holds func() bool) {
 // While JetStream refuses to write a cursor or the ledger the cutter waits, and
 // goes on as if nothing had been.
 func TestRefusedRequests(t *testing.T) {
-	server, minio := testenv.NATS(t, testenv.NATSOptions{}), testenv.MinIO(t, testenv.MinIOOptions{})
+	server, minio := testenv.NATS(t, testenv.NATSOptions{}), testenv.SharedMinIO(t, testenv.MinIOOptions{})
 	for request, bucket := range map[string]string{requestCursor: wire.CursorBucket(site), requestLedger: wire.LedgerBucket(site)} {
 		t.Run(request, func(t *testing.T) {
 			js := server.JetStream(t)
@@ -179,7 +179,7 @@ func TestRefusedRequests(t *testing.T) {
 				}
 			}
 			limit(1)
-			c := newCutter(t, js, minio.Bucket(t, "archive-"+request))
+			c := newCutter(t, js, minio.Bucket(t, testenv.BucketName()))
 			day := wire.DayOf(noon)
 			for i := range 3 {
 				publish(t, js, fmt.Sprint(request, i), samples()[0], samples()[1])
@@ -205,7 +205,7 @@ func TestRefusedRequests(t *testing.T) {
 func TestFenced(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, site)
-	c := newCutter(t, js, testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive"))
+	c := newCutter(t, js, testenv.SharedBucket(t))
 	if err := c.begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestFenced(t *testing.T) {
 // by whatever cutter and however often the stream is scanned.
 func TestUnknownChannels(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	testenv.CreateSite(t, js, site)
 	day := wire.DayOf(noon)
 	send := func() {
@@ -245,7 +245,7 @@ func TestUnknownChannels(t *testing.T) {
 		publishRaw(t, js, wire.ObservationSubject(site, instrument, "raw"), message(1), says(1))
 	}
 	lost := func(of string) uint64 { return stored(t, js, of, day).Dropped[wire.CauseUndecodable] }
-	for life := uint64(1); life <= 3; life++ {
+	for incarnation := uint64(1); incarnation <= 3; incarnation++ {
 		send()
 		c := newCutter(t, js, store)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -253,15 +253,15 @@ func TestUnknownChannels(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- c.Run(ctx) }()
 		await(t, "counted", done, func() bool {
-			return lost(instrument) >= 3*life && lost(wire.UnknownInstrument) >= 6*life && stored(t, js, instrument, day).Datagrams >= life
+			return lost(instrument) >= 3*incarnation && lost(wire.UnknownInstrument) >= 6*incarnation && stored(t, js, instrument, day).Datagrams >= incarnation
 		})
 		cancel()
 		<-done
-		if n, u := lost(instrument), lost(wire.UnknownInstrument); n != 3*life || u != 6*life {
-			t.Errorf("life %d: %d of the instrument, %d of unknown ones", life, n, u)
+		if n, u := lost(instrument), lost(wire.UnknownInstrument); n != 3*incarnation || u != 6*incarnation {
+			t.Errorf("incarnation %d: %d of the instrument, %d of unknown ones", incarnation, n, u)
 		}
 		if n := testutil.ToFloat64(c.cfg.Metrics.dropped.WithLabelValues(string(wire.CauseUndecodable))); n != 9 {
-			t.Errorf("life %d: the metric says %v", life, n)
+			t.Errorf("incarnation %d: the metric says %v", incarnation, n)
 		}
 		// The scan's position is saved rarely, and may be lost.
 		if err := c.cursors.Delete(t.Context(), wire.ObservationCursorKey); err != nil {

@@ -47,7 +47,7 @@ func (c *Cutter) newestStored(ctx context.Context, ch *channel) (last uint64, er
 }
 
 // newestListed is newestStored for what the manifests list, also of segments that were
-// taken back and are not in the bucket any more. It reads the days that the stream may
+// retracted and are not in the bucket any more. It reads the days that the stream may
 // have messages of, and only where the position of the scan was lost, too.
 func (c *Cutter) newestListed(ctx context.Context, ch *channel) (last uint64, err error) {
 	if !c.lost || c.since.IsZero() {

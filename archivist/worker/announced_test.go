@@ -10,16 +10,16 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The ledger's columns of announced and repeated objects are what the manifests list: after duplicates, with the next
+// The ledger's columns of announced objects and duplicates are what the manifests list: after duplicates, with the next
 // archivist, and where the ledger was lost while nothing new comes.
 func TestAnnouncedColumn(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC().Truncate(24 * time.Hour).Add(-12 * time.Hour)
 	day := wire.DayOf(now)
-	says := func(when string, announced, repeated uint64) {
+	says := func(when string, announced, duplicates uint64) {
 		t.Helper()
 		l.await(when, func() bool {
-			return l.ledger(camera, day, wire.StepAnnounced).Objects == announced && l.ledger(camera, day, wire.StepRepeated).Objects == repeated
+			return l.ledger(camera, day, wire.StepAnnounced).Objects == announced && l.ledger(camera, day, wire.StepDuplicates).Objects == duplicates
 		})
 	}
 	for i, body := range []string{"first", "second", "third", "second"} {

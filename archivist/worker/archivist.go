@@ -21,6 +21,7 @@ import (
 
 	"github.com/substorm/substorm/archivist/segment"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -56,7 +57,7 @@ const (
 // Config says who the archivist is and what it works on. Durations and sizes
 // that are not set have the defaults that the design names.
 type Config struct {
-	Site, Gateway, Incarnation string
+	Site, Pod, Incarnation string
 
 	JetStream jetstream.JetStream
 	Store     objectstore.Store
@@ -145,9 +146,7 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 		a.metrics.failures.Inc()
 		a.cfg.Log.Error("the archivist gave up the lease and tries again", "wait", wait, "error", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return nil
 		}
 		pause = min(2*pause, lastPause)
@@ -208,7 +207,7 @@ func (a *archivist) holdOnce(ctx context.Context) error {
 	}
 	a.awaitRegistry(ctx)
 	lease, err := stream.AcquireLease(ctx, bucket, wire.ArchivistLease,
-		wire.Lease{Holder: a.cfg.Gateway, Incarnation: a.cfg.Incarnation}, a.cfg.Log)
+		wire.Lease{Holder: a.cfg.Pod, Incarnation: a.cfg.Incarnation}, a.cfg.Log)
 	if err != nil {
 		return err
 	}

@@ -86,14 +86,14 @@ func TestSegmentsOfDays(t *testing.T) {
 }
 
 // A segment ends at its greatest size, and holds what the stream holds twice once.
-func TestSegmentSizeAndRepeats(t *testing.T) {
+func TestSegmentSizeAndDuplicates(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.settings[mag] = wire.InstrumentEntry{SegmentAgeMillis: 500, SegmentSize: 2000}
 	now := time.Now()
 	for i := range 12 {
-		l.publishTelemetry(mag, now, 8, fmt.Sprint("id-", i), i) // some 730 bytes each
+		l.publishTelemetry(mag, now, 8, fmt.Sprint("gateway-0/incarnation-1/", i+1), i) // some 730 bytes each
 	}
-	l.publishTelemetry(mag, now, 8, "id-11", 11)
+	l.publishTelemetry(mag, now, 8, "gateway-0/incarnation-1/12", 11)
 	l.run(l.config("a"))
 	l.await("all is listed", func() bool {
 		return len(l.datagrams(mag)) >= 96 && l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams >= 96
@@ -110,8 +110,8 @@ func TestSegmentSizeAndRepeats(t *testing.T) {
 	}
 }
 
-// A repeat is taken back, by whichever gateway and life of the writer it comes.
-func TestRepeats(t *testing.T) {
+// A duplicate is removed, by whichever gateway and incarnation of the writer it comes.
+func TestDuplicates(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.settings["twins"] = wire.InstrumentEntry{RepeatWindowMillis: 0}
 	l.settings["short"] = wire.InstrumentEntry{RepeatWindowMillis: 1000}
@@ -125,45 +125,45 @@ func TestRepeats(t *testing.T) {
 	apart := []string{l.send("short", now, "dark").Key, l.send("short", now.Add(2*time.Second), "dark").Key}
 	unknown := []string{l.send("unknown", now, "dark").Key, l.send("unknown", now.Add(time.Second), "dark").Key}
 
-	l.await("three repeats are decided", func() bool {
+	l.await("three duplicates are decided", func() bool {
 		return len(l.listed(camera)) == 4 && len(l.listed("twins")) == 2 && len(l.listed("short")) == 2 && len(l.listed("unknown")) == 2
 	})
-	l.await("the repeats are gone", func() bool { return len(l.stored(camera)) == 2 })
+	l.await("the duplicates are gone", func() bool { return len(l.stored(camera)) == 2 })
 	want(t, "listed", sorted(first.Key, other.Key), l.keys(camera, wire.StateCurrent))
-	want(t, "withdrawn", sorted(second.Key, yesterday.Key), l.keys(camera, wire.StateWithdrawn))
+	want(t, "duplicates", sorted(second.Key, yesterday.Key), l.keys(camera, wire.StateDuplicate))
 	want(t, "stored", sorted(first.Key, other.Key), l.stored(camera))
 	want(t, "twins", twins, l.keys("twins", wire.StateCurrent))
 	want(t, "too far apart", apart, l.keys("short", wire.StateCurrent))
 	want(t, "without settings", unknown, l.keys("unknown", wire.StateCurrent))
 	for _, r := range l.listed(camera) {
-		if r.State == wire.StateWithdrawn && r.RepeatOf != first.ID {
-			t.Errorf("%s repeats %q", r.ID, r.RepeatOf)
+		if r.State == wire.StateDuplicate && r.DuplicateOf != first.ID {
+			t.Errorf("%s duplicates %q", r.ID, r.DuplicateOf)
 		}
 	}
-	repeated := func() wire.Totals {
-		total := l.ledger(camera, wire.DayOf(now), wire.StepRepeated)
+	duplicates := func() wire.Totals {
+		total := l.ledger(camera, wire.DayOf(now), wire.StepDuplicates)
 		if wire.DayOf(yesterday.ReceivedAt) != wire.DayOf(now) {
-			total = total.Plus(l.ledger(camera, wire.DayOf(yesterday.ReceivedAt), wire.StepRepeated))
+			total = total.Plus(l.ledger(camera, wire.DayOf(yesterday.ReceivedAt), wire.StepDuplicates))
 		}
 		return total
 	}
-	l.await("the ledger counts both", func() bool { return repeated().Objects >= 2 })
-	want(t, "repeated", wire.Totals{Objects: 2, ObjectBytes: 10, Digest: first.Digest.Plus(first.Digest)}, repeated())
+	l.await("the ledger counts both", func() bool { return duplicates().Objects >= 2 })
+	want(t, "duplicates", wire.Totals{Objects: 2, ObjectBytes: 10, Digest: first.Digest.Plus(first.Digest)}, duplicates())
 
 	// The next writer knows from the manifests what there was.
 	stop()
 	l.run(l.config("b"))
 	l.announce(second) // the notice once more
 	third := l.send(camera, now.Add(3*time.Second), "frame")
-	l.await("the third is taken back", func() bool { return slices.Contains(l.keys(camera, wire.StateWithdrawn), third.Key) })
+	l.await("the third is removed", func() bool { return slices.Contains(l.keys(camera, wire.StateDuplicate), third.Key) })
 	l.await("and gone", func() bool { return len(l.stored(camera)) == 2 })
 	want(t, "listed", sorted(first.Key, other.Key), l.keys(camera, wire.StateCurrent))
-	l.await("the ledger counts it", func() bool { return l.ledger(camera, wire.DayOf(third.ReceivedAt), wire.StepRepeated).Objects >= 2 })
+	l.await("the ledger counts it", func() bool { return l.ledger(camera, wire.DayOf(third.ReceivedAt), wire.StepDuplicates).Objects >= 2 })
 }
 
 // Where the first of two equal objects is gone from the store, the second stays, and the
 // scrub is asked to look.
-func TestRepeatOfNothingStays(t *testing.T) {
+func TestDuplicateOfNothingStays(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now()
 	first := l.send(camera, now, "frame")
@@ -301,18 +301,18 @@ func (l *lab) holder() string {
 	return holder
 }
 
-// A repeat that is listed as such and still stored, whatever came between, is
-// taken back by the sweep, unless what it repeats is gone: then it is listed again.
-func TestSweepFinishesWithdrawals(t *testing.T) {
+// A duplicate that is listed as such and still stored, whatever came between, is
+// removed by the sweep, unless what it duplicates is gone: then it is listed again.
+func TestSweepFinishesDuplicates(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()
 	first := l.putObject(camera, object{now, "frame"})
-	repeat := l.putObject(camera, object{now.Add(time.Second), "frame"})
+	duplicate := l.putObject(camera, object{now.Add(time.Second), "frame"})
 	orphan := l.putObject(camera, object{now.Add(2 * time.Second), "another frame"})
-	repeat.State, repeat.RepeatOf = wire.StateWithdrawn, first.ID
-	orphan.State, orphan.RepeatOf = wire.StateWithdrawn, l.notice(camera, object{now.Add(-time.Second), "another frame"}).ID
+	duplicate.State, duplicate.DuplicateOf = wire.StateDuplicate, first.ID
+	orphan.State, orphan.DuplicateOf = wire.StateDuplicate, l.notice(camera, object{now.Add(-time.Second), "another frame"}).ID
 	byDay := map[wire.Day][]wire.Record{}
-	for _, r := range []wire.Record{first.Record, repeat.Record, orphan.Record} {
+	for _, r := range []wire.Record{first.Record, duplicate.Record, orphan.Record} {
 		byDay[wire.DayOf(r.ReceivedAt)] = append(byDay[wire.DayOf(r.ReceivedAt)], r)
 	}
 	for day, records := range byDay {
@@ -324,14 +324,14 @@ func TestSweepFinishesWithdrawals(t *testing.T) {
 	}
 	cfg := l.config("a")
 	l.run(cfg)
-	l.await("the repeat is gone", func() bool { return !slices.Contains(l.stored(camera), repeat.Key) })
+	l.await("the duplicate is gone", func() bool { return !slices.Contains(l.stored(camera), duplicate.Key) })
 	l.await("the orphan is found", func() bool { return gauge(t, cfg, "substorm_sweep_found_total") >= 2 })
 	want(t, "stored", sorted(first.Key, orphan.Key), l.stored(camera))
 	l.await("the orphan is listed as an object of its own", func() bool { return len(l.keys(camera, wire.StateCurrent)) == 2 })
 	want(t, "listed", sorted(first.Key, orphan.Key), l.keys(camera, wire.StateCurrent))
 	want(t, "IDs", sorted(first.ID, wire.OrphanID(orphan)), l.ids(camera, wire.StateCurrent))
 	// JetStream is new to this archive: what its manifests list is announced anew, the
-	// withdrawal too, and that a second time would be a repeat. The orphan is announced once.
+	// removal too, and that a second time would be a duplicate. The orphan is announced once.
 	notices := func() uint64 { return l.state(wire.NoticeStream(l.site)).Msgs }
 	l.await("all is announced anew", func() bool { return notices() >= 4 })
 	want(t, "notices", 4, notices())

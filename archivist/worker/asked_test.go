@@ -31,7 +31,7 @@ func (r *reads) Get(ctx context.Context, key string, part objectstore.Range) (io
 
 // Whoever takes a day back asks for each of its objects: what is asked for at once is
 // looked for at once, and what is said twice of one object counts in its order.
-func TestDayTakenBack(t *testing.T) {
+func TestDayRetracted(t *testing.T) {
 	l := start(t).site(t, "hub")
 	const objects = 60
 	now := time.Now().UTC()
@@ -53,7 +53,7 @@ func TestDayTakenBack(t *testing.T) {
 	store := &reads{Store: l.store, of: map[string]int{}}
 	cfg.Store = store
 	l.run(cfg)
-	l.await("they are taken back", func() bool {
+	l.await("they are retracted", func() bool {
 		return len(l.keys(camera, wire.StateRetracted)) == objects-2 && l.is(sent[1].ID, wire.StateCurrent) && l.is(sent[2].ID, wire.StatePurged)
 	})
 	l.await("bytes are gone", func() bool { return !l.there(sent[2].Key) && len(l.removals()) == 0 })

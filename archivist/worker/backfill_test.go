@@ -23,7 +23,7 @@ func (l *lab) line(instrument string, observed time.Time) {
 	m := nats.NewMsg(wire.ObservationSubject(l.site, instrument, channel))
 	m.Data = wire.AppendDatagram(wire.AppendTelemetryHeader(nil, instrument, channel),
 		wire.Datagram{ReceivedAt: now, Source: netip.MustParseAddrPort("192.0.2.7:40001"), Payload: []byte(text)})
-	m.Header.Set(wire.HeaderID, "gateway-0/life-1/"+text)
+	m.Header.Set(wire.HeaderID, "gateway-0/incarnation-1/"+text)
 	m.Header.Set(wire.HeaderTime, wire.FormatTime(now))
 	m.Header.Set(wire.HeaderDatagrams, "1")
 	m.Header.Set(wire.HeaderDatagramBytes, fmt.Sprint(len(text)))

@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestDescriptions: what an instrument says is archived by one life of the archivist,
+// TestDescriptions: what an instrument says is archived by one incarnation of the archivist,
 // and not again by another.
 func TestDescriptions(t *testing.T) {
 	l := start(t).site(t, "thule")

@@ -164,7 +164,7 @@ func TestStreamsMadeAnew(t *testing.T) {
 	l.await("the next are listed", func() bool { return len(l.listed(camera)) == 3 && len(l.datagrams(mag)) == 26 })
 	want(t, "listed", sorted(first, forgotten, second), l.keys(camera, wire.StateCurrent))
 	want(t, "datagrams", numbers(13, 2), l.datagrams(mag))
-	l.await("the ledger counts both lives", func() bool { return l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams == 26 })
+	l.await("the ledger counts both incarnations", func() bool { return l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams == 26 })
 }
 
 // A cut that was planned when its stream was deleted is announced where it was
@@ -289,6 +289,7 @@ func TestTrimByTwoClocks(t *testing.T) {
 // While the store or JetStream is away nothing is archived and nothing lost.
 func TestBackendsAway(t *testing.T) {
 	s := start(t)
+	s.minio = testenv.MinIO(t, testenv.MinIOOptions{}) // is killed
 	l := s.site(t, "thule")
 	now := time.Now()
 	l.run(l.config("a"))

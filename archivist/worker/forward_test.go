@@ -195,8 +195,8 @@ func TestForwardedObjects(t *testing.T) {
 	}
 }
 
-// What is no object of the instrument's, what came after the date, what was taken
-// back as a repeat and what is damaged or gone is left out, and the last two are
+// What is no object of the instrument's, what came after the date, what was marked
+// as a duplicate and what is damaged or gone is left out, and the last two are
 // counted.
 func TestWhatIsNotForwarded(t *testing.T) {
 	l := start(t).site(t, "thule")
@@ -224,13 +224,13 @@ func TestWhatIsNotForwarded(t *testing.T) {
 			}
 		}
 	}
-	l.send(camera, now.Add(10*time.Second), "first;") // a repeat
+	l.send(camera, now.Add(10*time.Second), "first;") // a duplicate
 	l.send(camera, now.Add(time.Minute), "too late;")
 	imported := l.putObject(camera, object{now.Add(-time.Hour), "imported;"})
 	imported.Gateway = wire.ImportWriter
 	l.announce(imported)
 	l.run(l.forwardConfig("a"))
-	l.await("the repeat is taken back", func() bool { return len(l.keys(camera, wire.StateWithdrawn)) == 1 && len(l.stored(camera)) == 5 })
+	l.await("the duplicate is removed", func() bool { return len(l.keys(camera, wire.StateDuplicate)) == 1 && len(l.stored(camera)) == 5 })
 	old.up()
 	l.await("all is decided", func() bool {
 		s := l.forwardStatus(camera)

@@ -34,12 +34,12 @@ func (l *lab) gapsOf(instrument string, day wire.Day) *wire.DayGaps {
 	return &is
 }
 
-// TestGaps: what is missing of a day is found, by one life of the archivist, and closed
+// TestGaps: what is missing of a day is found, by one incarnation of the archivist, and closed
 // when it comes late, by another.
 func TestGaps(t *testing.T) {
 	l := start(t).site(t, "thule")
 	entry := wire.InstrumentEntry{Instrument: camera, CadenceMillis: (10 * time.Minute).Milliseconds(),
-		Ways: []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 30101}}}
+		Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: 30101}}}
 	l.settings[camera] = entry
 	day := wire.DayOf(time.Now().AddDate(0, 0, -2))
 	begin, err := day.Start()
@@ -104,7 +104,7 @@ func TestGaps(t *testing.T) {
 func TestGapsBegin(t *testing.T) {
 	l := start(t).site(t, "thule")
 	entry := wire.InstrumentEntry{Instrument: camera, CadenceMillis: (10 * time.Minute).Milliseconds(),
-		Ways: []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 30101}}}
+		Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: 30101}}}
 	l.settings[camera] = entry
 	day := wire.DayOf(time.Now().AddDate(0, 0, -2))
 	begin, err := day.Start()

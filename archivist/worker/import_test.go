@@ -26,8 +26,8 @@ func (l *lab) inPlace(key, body string, at time.Time) wire.Notice {
 }
 
 // An imported tree is listed where it lies, each object once however often it is
-// announced, and nothing of it is ever removed: not a repeat in it, not what it
-// repeats, and not what a gateway receives that equals something in it.
+// announced, and nothing of it is ever removed: not a duplicate in it, not what it
+// duplicates, and not what a gateway receives that equals something in it.
 func TestImportedTree(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now()
@@ -37,7 +37,7 @@ func TestImportedTree(t *testing.T) {
 		l.inPlace("2015/a", "another frame", now.AddDate(-10, 0, 0)),
 		l.inPlace("2015/b", "frame", now.AddDate(-10, 0, 0)),
 		l.inPlace("2026/today", "frame of today", now.Add(-time.Minute)),
-		l.inPlace("2026/repeat", "a frame of the gateway", now.Add(time.Minute)),
+		l.inPlace("2026/duplicate", "a frame of the gateway", now.Add(time.Minute)),
 		l.inPlace("staging", "is a name too", now),
 	}
 	stop := l.run(l.config("a"))
@@ -56,9 +56,9 @@ func TestImportedTree(t *testing.T) {
 		l.announce(n)
 	}
 	equal := l.send(camera, now.Add(time.Second), "frame of today")
-	repeat := l.send(camera, now.Add(2*time.Second), "a frame of the gateway")
+	duplicate := l.send(camera, now.Add(2*time.Second), "a frame of the gateway")
 	stop = l.run(l.config("b"))
-	l.await("the repeat of what a gateway received is taken back", func() bool { return !slices.Contains(l.stored(camera), repeat.Key) })
+	l.await("the duplicate of what a gateway received is removed", func() bool { return !slices.Contains(l.stored(camera), duplicate.Key) })
 	forgotten := l.putObject(camera, object{now.Add(-time.Hour), "stored and never announced"}) // the sweep has begun and ended when it is listed
 	l.await("a sweep went by", func() bool { return slices.Contains(l.keys(camera, wire.StateCurrent), forgotten.Key) })
 	stop()

@@ -64,7 +64,7 @@ func (l *lab) manifested(instrument string) []string {
 	l.t.Helper()
 	var all []string
 	for _, r := range l.listed(instrument) {
-		if r.State != wire.StateWithdrawn {
+		if r.State != wire.StateDuplicate {
 			all = append(all, fmt.Sprintf("%s %s", r.ID, r.State))
 		}
 	}
@@ -105,11 +105,11 @@ func TestIndex(t *testing.T) {
 		sent = append(sent, l.send(camera, now.Add(time.Duration(i)*time.Second), fmt.Sprint("frame ", i)))
 		sent = append(sent, l.send(camera, old.Add(time.Duration(i)*time.Second), fmt.Sprint("old frame ", i)))
 	}
-	repeat := l.send(camera, now.Add(time.Minute), "frame 0")
-	// Before it is withdrawn the repeat shows for a moment.
-	l.await("all are in the catalog, and the repeat is not", func() bool {
-		_, err := c.Find(t.Context(), camera, repeat.Published())
-		return len(l.keys(camera, wire.StateWithdrawn)) == 1 && errors.Is(err, catalog.ErrNotFound) &&
+	duplicate := l.send(camera, now.Add(time.Minute), "frame 0")
+	// Before it is marked as a duplicate the duplicate shows for a moment.
+	l.await("all are in the catalog, and the duplicate is not", func() bool {
+		_, err := c.Find(t.Context(), camera, duplicate.Published())
+		return len(l.keys(camera, wire.StateDuplicate)) == 1 && errors.Is(err, catalog.ErrNotFound) &&
 			len(l.catalogued(c, camera)) == 10 && len(l.index(camera).Open)+l.index(camera).Root > 0
 	})
 	for _, n := range sent {

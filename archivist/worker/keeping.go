@@ -4,24 +4,22 @@ package worker
 
 import (
 	"context"
-	"time"
 
 	"github.com/substorm/substorm/archivist/compact"
 	"github.com/substorm/substorm/archivist/dayclose"
 	"github.com/substorm/substorm/archivist/deletion"
 	"github.com/substorm/substorm/archivist/manifest"
 	"github.com/substorm/substorm/archivist/retention"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 func (a *archivist) keeping(lease *stream.Lease, deleter *deletion.Deleter, writer *manifest.Writer, compactor *compact.Compactor, closer *dayclose.Closer) *retention.Collector {
 	return retention.New(retention.Config{
-		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation,
-		JetStream: a.cfg.JetStream, Store: a.cfg.Store, Lease: lease, Compactor: compactor,
-		Deleter: deleter, Declared: a.declared(), ClosedTo: closer.ClosedTo, Expired: writer.Expired,
+		Base: a.base(lease), Compactor: compactor, Deleter: deleter, Declared: a.declared(), ClosedTo: closer.ClosedTo, Expired: writer.Expired,
 		Interval: a.cfg.RemoveInterval, ExpireInterval: a.cfg.ExpireInterval, Grace: a.cfg.RemoveGrace,
-		Log: a.cfg.Log, Metrics: a.metrics.keeping,
+		Metrics: a.metrics.keeping,
 	})
 }
 
@@ -33,9 +31,7 @@ func (a *archivist) awaitRegistry(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, registryWait)
 	defer cancel()
 	for !a.live() {
-		select {
-		case <-time.After(registryLook):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, registryLook) {
 			return
 		}
 	}
@@ -81,7 +77,6 @@ func (a *archivist) held(instrument string) string {
 
 func (a *archivist) deleter(lease *stream.Lease, closer *dayclose.Closer) *deletion.Deleter {
 	return deletion.New(deletion.Config{
-		Site: a.cfg.Site, Gateway: a.cfg.Gateway, Incarnation: a.cfg.Incarnation, Store: a.cfg.Store, Lease: lease,
-		Held: a.held, Spooled: closer.Spooled, Log: a.cfg.Log, Metrics: a.metrics.deletion,
+		Base: a.base(lease), Held: a.held, Spooled: closer.Spooled, Metrics: a.metrics.deletion,
 	})
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -113,7 +113,7 @@ func counted(t *testing.T, g prometheus.Gatherer, name, label string) float64 {
 
 // Objects are hidden, shown again, and taken out for good, wherever they lie; what
 // lies beside them stays.
-func TestTakeBack(t *testing.T) {
+func TestRetract(t *testing.T) {
 	l := start(t).site(t, "hub")
 	cfg := l.keeper("a")
 	metrics := prometheus.NewRegistry()
@@ -126,12 +126,12 @@ func TestTakeBack(t *testing.T) {
 	for _, n := range members {
 		l.announce(n)
 	}
-	repeat := l.putPack(2, sent{camera, object{at(5), "two"}}, sent{camera, object{at(6), "six"}})
-	for _, n := range repeat {
+	duplicate := l.putPack(2, sent{camera, object{at(5), "two"}}, sent{camera, object{at(6), "six"}})
+	for _, n := range duplicate {
 		l.announce(n)
 	}
 	l.await("all is listed", func() bool { return len(l.listed(camera)) == 6 && len(l.listed(mag)) == 1 })
-	want(t, "the repeat's state", wire.StateWithdrawn, l.record(repeat[0].ID).State)
+	want(t, "the duplicate's state", wire.StateDuplicate, l.record(duplicate[0].ID).State)
 
 	l.ask(raw, wire.StateRetracted, "dark")
 	l.ask(members[0], wire.StateRetracted, "dark too")
@@ -143,24 +143,24 @@ func TestTakeBack(t *testing.T) {
 	if r.Reason != "it was the night" || r.ChangedBy != "anna" || r.RestoredAt == nil || r.RetractedAt == nil || !l.there(raw.Key) {
 		t.Errorf("restored: %+v", r)
 	}
-	l.ask(raw, wire.StateRetracted, "dark all the same") // within what JetStream takes for a repeat
+	l.ask(raw, wire.StateRetracted, "dark all the same") // within what JetStream takes for a duplicate
 	l.await("it is retracted again", func() bool { return l.is(raw.ID, wire.StateRetracted) })
 
 	unlisted := stays
 	unlisted.ID += "x"
 	l.ask(unlisted, wire.StatePurged, "of nothing")
-	for _, n := range []wire.Notice{raw, members[0], repeat[0]} {
+	for _, n := range []wire.Notice{raw, members[0], duplicate[0]} {
 		l.ask(n, wire.StatePurged, "a person is in the picture")
 	}
 	l.await("they are purged", func() bool { return l.is(raw.ID, wire.StatePurged) && l.is(members[0].ID, wire.StatePurged) })
-	l.await("their bytes are gone", func() bool { return !l.there(raw.Key) && !l.there(members[0].Key) && !l.there(repeat[0].Key) })
+	l.await("their bytes are gone", func() bool { return !l.there(raw.Key) && !l.there(members[0].Key) && !l.there(duplicate[0].Key) })
 	l.await("nothing is left to do", func() bool { return len(l.removals()) == 0 })
 	l.ask(raw, wire.StateCurrent, "too late")
 	l.await("that is refused", func() bool { return counted(t, metrics, "substorm_archive_changes_refused_total", "State") == 1 })
 	// The sweep may find one as it goes.
 	l.await("three are counted as removed", func() bool { return counted(t, metrics, "substorm_archive_removed_objects_total", "Purge") >= 3 })
 	want(t, "refused as unlisted", 1, counted(t, metrics, "substorm_archive_changes_refused_total", "Unlisted"))
-	l.intact(members[1].ID, members[2].ID, stays.ID, repeat[1].ID)
+	l.intact(members[1].ID, members[2].ID, stays.ID, duplicate[1].ID)
 	if r := l.record(raw.ID); r.State != wire.StatePurged || r.Reason != "a person is in the picture" || r.PurgedAt == nil || r.Size != raw.Size {
 		t.Errorf("tombstone: %+v", r)
 	}
@@ -170,7 +170,7 @@ func TestTakeBack(t *testing.T) {
 	l.putPackOf(3, func(wire.Notice) string { return members[0].ID }, sent{camera, object{at(2), "three"}})
 	anew := l.send(camera, at(7), "one")
 	l.await("they are gone again", func() bool {
-		return !l.there(raw.Key) && !l.there(wire.PackKey(l.site, at(2), "gateway-0", "life1", 3)) && len(l.removals()) == 0
+		return !l.there(raw.Key) && !l.there(wire.PackKey(l.site, at(2), "gateway-0", "incarnation1", 3)) && len(l.removals()) == 0
 	})
 	l.await("the new one is listed", func() bool { return l.is(anew.ID, wire.StateCurrent) })
 	l.intact(anew.ID, members[1].ID, members[2].ID, stays.ID)
@@ -181,8 +181,8 @@ func TestTakeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "states beside the data", []wire.State{wire.StatePurged, wire.StatePurged, wire.StateWithdrawn},
-		[]wire.State{changes.Records[raw.ID].State, changes.Records[members[0].ID].State, changes.Records[repeat[0].ID].State})
+	want(t, "states beside the data", []wire.State{wire.StatePurged, wire.StatePurged, wire.StateDuplicate},
+		[]wire.State{changes.Records[raw.ID].State, changes.Records[members[0].ID].State, changes.Records[duplicate[0].ID].State})
 }
 
 // intact checks that objects are current, and that their bytes are where it is said.
@@ -194,7 +194,7 @@ func (l *lab) intact(ids ...string) {
 			l.t.Errorf("%s: %s", id, r.State)
 			continue
 		}
-		body, err := tree.Open(l.t.Context(), l.store, r)
+		body, err := objectpath.Open(l.t.Context(), l.store, r)
 		if err != nil {
 			l.t.Errorf("%s: %v", id, err)
 			continue
@@ -206,7 +206,7 @@ func (l *lab) intact(ids ...string) {
 	}
 }
 
-// refused is what the archivist reports that it did not take back, by reason.
+// refused is what the archivist reports that it did not retract, by reason.
 func (l *lab) refused(instrument string) map[string]wire.RefusedChange {
 	l.t.Helper()
 	kv, err := l.js.KeyValue(l.t.Context(), wire.StatusBucket(l.site))
@@ -291,7 +291,7 @@ func TestUnreadEntryHolds(t *testing.T) {
 	}
 }
 
-// Nothing is taken back by a registry that a gateway has from its disk, and what was
+// Nothing is retracted by a registry that a gateway has from its disk, and what was
 // asked for is not refused for that: it waits for the Site's.
 func TestRegistryIsAwaited(t *testing.T) {
 	l := start(t).site(t, "hub")

@@ -23,8 +23,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}{
 		// The manifest's writer.
 		{`^put manifest/.*/` + camera, 1}, {`^put manifest/.*/` + camera, 2}, {`^put manifest/.*/` + mag, 1},
-		{`^publish .*Withdrawn`, 1}, {`^publish .*Withdrawn`, 2}, {`^delete o/`, 1}, {`^delete o/`, 2},
-		{`^write ` + camera + `\..*\.repeated`, 1}, {`^write ` + camera + `\..*\.repeated`, 2},
+		{`^publish .*Duplicate`, 1}, {`^publish .*Duplicate`, 2}, {`^delete o/`, 1}, {`^delete o/`, 2},
+		{`^write ` + camera + `\..*\.duplicates`, 1}, {`^write ` + camera + `\..*\.duplicates`, 2},
 		{`^write notices of`, 1}, {`^write notices of`, 2},
 		// The cutter: a planned cut, and a finished one.
 		{`^write segment\.`, 1}, {`^put o/`, 1}, {`^publish .*pcapng$`, 1}, {`^write segment\.`, 2},
@@ -76,16 +76,16 @@ func killAndTakeOver(t *testing.T, l *lab, m *mortality, died <-chan struct{}) {
 	l.unreadable(wire.ObservationSubject(l.site, "noise", channel), now, 13)
 	l.unreadable("obs."+l.site+".x", now, 17)
 	first := l.send(camera, now, "frame")
-	repeat := l.send(camera, now.Add(time.Millisecond), "frame")
+	duplicate := l.send(camera, now.Add(time.Millisecond), "frame")
 	other := l.send(camera, now.Add(2*time.Millisecond), "another frame")
 	forgotten := l.putObject(camera, object{now.Add(3 * time.Millisecond), "never announced"})
-	forgottenRepeat := l.putObject(camera, object{now.Add(4 * time.Millisecond), "another frame"})
+	forgottenDuplicate := l.putObject(camera, object{now.Add(4 * time.Millisecond), "another frame"})
 
 	complete := func() bool {
 		return len(l.listed(camera)) == 5 && len(l.stored(camera)) == 3 && len(l.datagrams(mag)) == messages*3 &&
 			l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams == uint64(messages*3) &&
 			l.undecodable(mag, now) >= 7+11 && l.undecodable("noise", now) >= 13 && l.undecodable(wire.UnknownInstrument, now) >= 17 &&
-			l.ledger(camera, wire.DayOf(now), wire.StepRepeated).Objects == 2
+			l.ledger(camera, wire.DayOf(now), wire.StepDuplicates).Objects == 2
 	}
 	cfg := l.config("a")
 	cfg.JetStream, cfg.Store = mortalJetStream{l.js, m}, mortalStore{l.store, m}
@@ -107,11 +107,11 @@ func killAndTakeOver(t *testing.T, l *lab, m *mortality, died <-chan struct{}) {
 	stop()
 
 	want(t, "listed", sorted(first.Key, other.Key, forgotten.Key), l.keys(camera, wire.StateCurrent))
-	want(t, "withdrawn", sorted(repeat.Key, forgottenRepeat.Key), l.keys(camera, wire.StateWithdrawn))
+	want(t, "duplicates", sorted(duplicate.Key, forgottenDuplicate.Key), l.keys(camera, wire.StateDuplicate))
 	want(t, "stored", sorted(first.Key, other.Key, forgotten.Key), l.stored(camera))
 	want(t, "datagrams", numbers(messages, 3), l.datagrams(mag))
 	segments := l.keys(mag, wire.StateCurrent)
 	want(t, "stored segments", segments, slices.Sorted(slices.Values(l.stored(mag))))
-	repeated := wire.Totals{Objects: 2, ObjectBytes: uint64(repeat.Size + other.Size), Digest: repeat.Digest.Plus(other.Digest)}
-	want(t, "repeated", repeated, l.ledger(camera, wire.DayOf(now), wire.StepRepeated))
+	duplicates := wire.Totals{Objects: 2, ObjectBytes: uint64(duplicate.Size + other.Size), Digest: duplicate.Digest.Plus(other.Digest)}
+	want(t, "duplicates", duplicates, l.ledger(camera, wire.DayOf(now), wire.StepDuplicates))
 }

@@ -41,7 +41,7 @@ const (
 	leaseTTL = 2 * time.Second
 )
 
-// servers are real ones that the tests of one function share.
+// servers are real ones that the tests of one function share, of S3 all tests that do not stop it.
 type servers struct {
 	nats  *testenv.NATSServer
 	minio *testenv.MinIOServer
@@ -50,7 +50,7 @@ type servers struct {
 func start(t *testing.T) servers {
 	t.Helper()
 	t.Parallel() // they wait more than they work
-	return servers{testenv.NATS(t, testenv.NATSOptions{}), testenv.MinIO(t, testenv.MinIOOptions{})}
+	return servers{testenv.NATS(t, testenv.NATSOptions{}), testenv.SharedMinIO(t, testenv.MinIOOptions{})}
 }
 
 // lab is one Site on them.
@@ -67,7 +67,7 @@ type lab struct {
 
 func (s servers) site(t *testing.T, code string) *lab {
 	t.Helper()
-	l := &lab{t: t, site: code, js: s.nats.JetStream(t), store: s.minio.Bucket(t, "archive-"+code),
+	l := &lab{t: t, site: code, js: s.nats.JetStream(t), store: s.minio.Bucket(t, testenv.BucketName()),
 		settings: map[string]wire.InstrumentEntry{
 			camera: {Instrument: camera, RepeatWindowMillis: (24 * time.Hour).Milliseconds()},
 			mag:    {Instrument: mag, SegmentAgeMillis: 300, SegmentSize: 1 << 20},
@@ -100,7 +100,7 @@ func (l *lab) setting(instrument string) (wire.InstrumentEntry, bool) {
 
 func (l *lab) config(gateway string) Config {
 	return Config{
-		Site: l.site, Gateway: gateway, Incarnation: gateway + "-1", JetStream: l.js, Store: l.store, Settings: l.setting,
+		Site: l.site, Pod: gateway, Incarnation: gateway + "-1", JetStream: l.js, Store: l.store, Settings: l.setting,
 		PartInterval: 150 * time.Millisecond, SweepInterval: 300 * time.Millisecond, SweepAge: time.Millisecond,
 		ScratchDir: l.t.TempDir(), Log: slog.New(slog.NewTextHandler(testWriter{l.t}, nil)).With("gateway", gateway),
 		Metrics: prometheus.NewRegistry(),
@@ -121,7 +121,7 @@ func (l *lab) run(cfg Config) (stop func()) {
 	go func() {
 		defer close(done)
 		if err := Run(ctx, cfg); err != nil {
-			l.t.Errorf("archivist %s: %v", cfg.Gateway, err)
+			l.t.Errorf("archivist %s: %v", cfg.Pod, err)
 		}
 	}()
 	stop = func() { cancel(); <-done }
@@ -140,7 +140,7 @@ func (l *lab) notice(instrument string, o object) wire.Notice {
 	key := wire.RawKey(l.site, instrument, o.at, digest)
 	return wire.Notice{Site: l.site, Instrument: instrument, Record: wire.Record{
 		ID: key, Key: key, Size: int64(len(o.body)), Digest: digest, State: wire.StateCurrent, MediaType: "image/fits",
-		ReceivedAt: o.at.UTC(), TimeSource: wire.TimeSourceReceived, Source: "192.0.2.7:40001", Gateway: "gateway-0", Incarnation: "life-1"}}
+		ReceivedAt: o.at.UTC(), TimeSource: wire.TimeSourceReceived, Source: "192.0.2.7:40001", Gateway: "gateway-0", Incarnation: "incarnation-1"}}
 }
 
 // putObject stores an object as a gateway does.
@@ -185,7 +185,7 @@ func (l *lab) telemetry(instrument string, at time.Time, datagrams int) {
 	number := l.messages
 	l.messages++
 	l.mu.Unlock()
-	l.publishTelemetry(instrument, at, datagrams, fmt.Sprintf("gateway-0/life-1/%d", number), number)
+	l.publishTelemetry(instrument, at, datagrams, fmt.Sprintf("gateway-0/incarnation-1/%d", number), number)
 }
 
 func (l *lab) publishTelemetry(instrument string, at time.Time, datagrams int, id string, number int) {
@@ -213,7 +213,7 @@ func (l *lab) publishTelemetry(instrument string, at time.Time, datagrams int, i
 	}
 }
 
-// listed returns what the manifests list of an instrument, repeats included,
+// listed returns what the manifests list of an instrument, duplicates included,
 // sorted by key; nothing may stand there twice.
 func (l *lab) listed(instrument string) []wire.Record {
 	l.t.Helper()
@@ -350,9 +350,10 @@ func (l *lab) ledger(instrument string, day wire.Day, step wire.Step) wire.Total
 // await waits until a condition holds.
 func (l *lab) await(what string, holds func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			l.t.Fatalf("after a minute still not: %s", what)
+	for range testenv.Attempts() {
+		if holds() {
+			return
 		}
 	}
+	l.t.Fatalf("after %v still not: %s", testenv.Patience, what)
 }

@@ -74,7 +74,7 @@ func (l *lab) countOf(subjects string) uint64 {
 func TestLeafIsPassedOver(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	servers := servers{testenv.NATS(t, testenv.NATSOptions{Dir: folder}), testenv.MinIO(t, testenv.MinIOOptions{})}
+	servers := servers{testenv.NATS(t, testenv.NATSOptions{Dir: folder}), testenv.SharedMinIO(t, testenv.MinIOOptions{})}
 	hub, leaf := servers.site(t, "thule"), servers.site(t, "north")
 	now := time.Now().UTC()
 	hub.sources(leaf, 64<<20)

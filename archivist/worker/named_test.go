@@ -36,7 +36,7 @@ func (l *lab) putNamed(n wire.Notice, body string) {
 	}
 }
 
-// The same object by two ways counts once: the one that has a name stays, whichever
+// The same object at two listeners counts once: the one that has a name stays, whichever
 // came first, and on whichever day. Two names are two objects.
 func TestNamesStay(t *testing.T) {
 	l := start(t).site(t, "thule")
@@ -56,24 +56,24 @@ func TestNamesStay(t *testing.T) {
 	gone = append(gone, l.send(camera, now.Add(3*time.Second), "together").Key)
 	slices.Sort(gone)
 	slices.Sort(stays)
-	l.await("the nameless are withdrawn", func() bool {
-		return slices.Equal(gone, l.keys(camera, wire.StateWithdrawn)) && slices.Equal(stays, l.stored(camera))
+	l.await("the nameless are marked as a duplicate", func() bool {
+		return slices.Equal(gone, l.keys(camera, wire.StateDuplicate)) && slices.Equal(stays, l.stored(camera))
 	})
 	want(t, "listed", stays, l.keys(camera, wire.StateCurrent))
-	l.await("the ledger counts repeats of today", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepRepeated).Objects == 3 })
-	l.await("the ledger counts the repeat of yesterday", func() bool { return l.ledger(camera, wire.DayOf(yesterday), wire.StepRepeated).Objects == 1 })
+	l.await("the ledger counts duplicates of today", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepDuplicates).Objects == 3 })
+	l.await("the ledger counts the duplicate of yesterday", func() bool { return l.ledger(camera, wire.DayOf(yesterday), wire.StepDuplicates).Objects == 1 })
 	stop()
 
 	// The next archivist, which reads this from the manifests, judges alike.
 	l.run(l.config("b"))
 	gone = append(gone, l.send(camera, now.Add(4*time.Second), "raw first").Key)
 	slices.Sort(gone)
-	l.await("a later one is withdrawn too", func() bool {
-		return slices.Equal(gone, l.keys(camera, wire.StateWithdrawn)) && slices.Equal(stays, l.stored(camera))
+	l.await("a later one is marked as a duplicate too", func() bool {
+		return slices.Equal(gone, l.keys(camera, wire.StateDuplicate)) && slices.Equal(stays, l.stored(camera))
 	})
 	for _, r := range l.listed(camera) {
-		if r.State == wire.StateWithdrawn && !slices.Contains(stays, r.RepeatOf) {
-			t.Errorf("%s is withdrawn for %s, which does not stay", r.ID, r.RepeatOf)
+		if r.State == wire.StateDuplicate && !slices.Contains(stays, r.DuplicateOf) {
+			t.Errorf("%s is marked as a duplicate for %s, which does not stay", r.ID, r.DuplicateOf)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestNamelessThatOutlivesTheNamed(t *testing.T) {
 	l.await("those without a name are listed", func() bool { return len(l.listed(camera)) == 2 })
 	early := l.named(camera, noon.Add(-24*time.Hour), "a", "frame") // out of a spool
 	late := l.named(camera, noon.Add(2*time.Second), "b", "other frame")
-	l.await("the one of the same day is withdrawn", func() bool { return slices.Contains(l.keys(camera, wire.StateWithdrawn), same.Key) })
+	l.await("the one of the same day is marked as a duplicate", func() bool { return slices.Contains(l.keys(camera, wire.StateDuplicate), same.Key) })
 	stop()
 	want(t, "listed", sorted(stays.Key, early.Key, late.Key), l.keys(camera, wire.StateCurrent))
 	want(t, "stored", sorted(stays.Key, early.Key, late.Key), l.stored(camera))

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/names"
+	"github.com/substorm/substorm/ingest-gateway/names"
 	"github.com/substorm/substorm/internal/nameclaims"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -80,10 +80,10 @@ func (l *lab) namesAreWhole() bool {
 }
 
 // upload stores and announces an object as a gateway does that keeps versions.
-func (l *lab) upload(gate *names.Names, instrument string, at time.Time, name, body string) wire.Notice {
+func (l *lab) upload(gateway *names.Names, instrument string, at time.Time, name, body string) wire.Notice {
 	l.t.Helper()
 	n := l.notice(instrument, object{at, body})
-	held, err := gate.Claim(l.t.Context(), wantedBy(n, name, true))
+	held, err := gateway.Claim(l.t.Context(), wantedBy(n, name, true))
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func wantedBy(n wire.Notice, name string, keepVersions bool) names.Wanted {
 		Gateway: n.Gateway, Incarnation: n.Incarnation, KeepVersions: keepVersions}
 }
 
-func (l *lab) gate() *names.Names {
+func (l *lab) gateway() *names.Names {
 	return names.New(names.Config{Site: l.site, JetStream: l.js, Logger: slog.New(slog.DiscardHandler)})
 }
 
@@ -111,14 +111,14 @@ func TestNamesMadeAnew(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()
 	at := func(i int) time.Time { return now.Add(time.Duration(i-100) * time.Hour) }
-	gate := l.gate()
+	gateway := l.gateway()
 	stop := l.run(l.keeper("a"))
 	l.await("a Site without data has its names at once", l.namesAreWhole)
 	var versions []wire.Notice
 	for i := range 5 {
-		versions = append(versions, l.upload(gate, camera, at(12*i), "v.txt", fmt.Sprint("version ", i+1)))
+		versions = append(versions, l.upload(gateway, camera, at(12*i), "v.txt", fmt.Sprint("version ", i+1)))
 	}
-	gone := l.upload(gate, mag, at(0), "big/x", "private")
+	gone := l.upload(gateway, mag, at(0), "big/x", "private")
 	l.send(camera, at(1), "nameless")
 	l.await("all is listed", func() bool { return len(l.listed(camera)) == 6 && l.is(gone.ID, wire.StateCurrent) })
 	l.ask(gone, wire.StatePurged, "private")
@@ -126,11 +126,11 @@ func TestNamesMadeAnew(t *testing.T) {
 	before := l.claims(camera, "v.txt", mag, "big/x")
 	stop()
 
-	late := l.upload(gate, camera, at(90), "late", "in no manifest yet")
+	late := l.upload(gateway, camera, at(90), "late", "in no manifest yet")
 	l.loseNames()
 	for _, n := range []wire.Notice{versions[0], gone, late} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		_, err := gate.Claim(ctx, wantedBy(l.notice(n.Instrument, object{now, "other"}), n.Name, true))
+		_, err := gateway.Claim(ctx, wantedBy(l.notice(n.Instrument, object{now, "other"}), n.Name, true))
 		cancel()
 		if !errors.Is(err, stream.ErrUnavailable) {
 			t.Errorf("%s is taken while nobody knows whether it is free: %v", n.Name, err)
@@ -141,11 +141,11 @@ func TestNamesMadeAnew(t *testing.T) {
 	after := l.claims(camera, "v.txt", mag, "big/x")
 	want(t, "claims", marked(before), marked(after))
 	for _, n := range []wire.Notice{gone, late} {
-		if _, err := gate.Claim(t.Context(), wantedBy(l.notice(n.Instrument, object{now, "other"}), n.Name, false)); !errors.Is(err, names.ErrConflict) {
+		if _, err := gateway.Claim(t.Context(), wantedBy(l.notice(n.Instrument, object{now, "other"}), n.Name, false)); !errors.Is(err, names.ErrConflict) {
 			t.Errorf("other bytes get the name %s: %v", n.Name, err)
 		}
 	}
-	held, err := gate.Claim(t.Context(), wantedBy(l.notice(camera, object{now, "version 6"}), "v.txt", true))
+	held, err := gateway.Claim(t.Context(), wantedBy(l.notice(camera, object{now, "version 6"}), "v.txt", true))
 	if err != nil || held.Version != 6 || held.Supersedes != versions[4].ID {
 		t.Errorf("the next version: %+v, %v", held, err)
 	}
@@ -156,13 +156,13 @@ func TestNamesMadeAnew(t *testing.T) {
 func TestRestoreWithoutNames(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()
-	gate := l.gate()
+	gateway := l.gateway()
 	cfg := l.keeper("a")
 	metrics := prometheus.NewRegistry()
 	cfg.Metrics = metrics
 	l.run(cfg)
-	old := l.upload(gate, camera, now, "v.txt", "one")
-	newest := l.upload(gate, camera, now.Add(time.Second), "v.txt", "two")
+	old := l.upload(gateway, camera, now, "v.txt", "one")
+	newest := l.upload(gateway, camera, now.Add(time.Second), "v.txt", "two")
 	l.await("both are listed", func() bool { return l.is(old.ID, wire.StateSuperseded) && l.is(newest.ID, wire.StateCurrent) })
 	l.ask(old, wire.StateRetracted, "dark")
 	l.await("it is retracted", func() bool { return l.is(old.ID, wire.StateRetracted) })
@@ -185,7 +185,7 @@ func (l *lab) claims(of ...string) []wire.NameClaim {
 	l.t.Helper()
 	var claims []wire.NameClaim
 	for i := 0; i < len(of); i += 2 {
-		c, _, err := l.gate().Lookup(l.t.Context(), of[i], of[i+1])
+		c, _, err := l.gateway().Lookup(l.t.Context(), of[i], of[i+1])
 		if err != nil {
 			l.t.Fatal(err)
 		}

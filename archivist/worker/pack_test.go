@@ -30,7 +30,7 @@ func (l *lab) putPack(number uint64, objects ...sent) []wire.Notice {
 // putPackOf is putPack for objects that have IDs already.
 func (l *lab) putPackOf(number uint64, id func(wire.Notice) string, objects ...sent) []wire.Notice {
 	l.t.Helper()
-	key := wire.PackKey(l.site, objects[0].at, "gateway-0", "life1", number)
+	key := wire.PackKey(l.site, objects[0].at, "gateway-0", "incarnation1", number)
 	var out bytes.Buffer
 	w := pack.NewWriter(key, &out)
 	var members []wire.Notice
@@ -88,9 +88,9 @@ func TestSweepFindsMembers(t *testing.T) {
 	never := l.putPack(1, sent{camera, object{at(0), "one"}}, sent{"sonde", object{at(1), "two"}}, sent{camera, object{at(2), "three"}})
 	half := l.putPack(2, sent{camera, object{at(3), "four"}}, sent{camera, object{at(4), "five"}})
 	l.announce(half[1])
-	l.put(wire.PackKey(l.site, now, "gateway-0", "life1", 3), []byte("no tar at all"))
-	l.put(wire.PackKey(l.site, now, "gateway-0", "life1", 4), []byte{0})
-	l.put(strings.TrimSuffix(wire.PackKey(l.site, now, "gateway-0", "life1", 5), ".tar"), []byte("x"))
+	l.put(wire.PackKey(l.site, now, "gateway-0", "incarnation1", 3), []byte("no tar at all"))
+	l.put(wire.PackKey(l.site, now, "gateway-0", "incarnation1", 4), []byte{0})
+	l.put(strings.TrimSuffix(wire.PackKey(l.site, now, "gateway-0", "incarnation1", 5), ".tar"), []byte("x"))
 	stop := l.run(l.config("gateway-1"))
 	want := idsOf(never[0], never[2], half[0], half[1])
 	l.await("all members are listed", func() bool {
@@ -123,9 +123,9 @@ func (l *lab) member(r wire.Record) {
 	}
 }
 
-// A repeat in a pack is withdrawn and the pack stays; an object of its own that
-// repeats a member goes.
-func TestRepeatsOfMembers(t *testing.T) {
+// A duplicate in a pack is marked as a duplicate and the pack stays; an object of its own that
+// duplicates a member goes.
+func TestDuplicatesOfMembers(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()
 	at := func(i int) time.Time { return now.Add(time.Duration(i) * time.Millisecond) }
@@ -140,9 +140,9 @@ func TestRepeatsOfMembers(t *testing.T) {
 	}
 	own := l.send(camera, at(12), "frame 4")
 	l.run(l.config("gateway-1"))
-	l.await("repeats are withdrawn", func() bool { return len(l.ids(camera, wire.StateWithdrawn)) == 2 })
-	if got, want := l.ids(camera, wire.StateWithdrawn), idsOf(again[0], own); !slices.Equal(got, want) {
-		t.Errorf("withdrawn are %v, want %v", got, want)
+	l.await("duplicates are marked", func() bool { return len(l.ids(camera, wire.StateDuplicate)) == 2 })
+	if got, want := l.ids(camera, wire.StateDuplicate), idsOf(again[0], own); !slices.Equal(got, want) {
+		t.Errorf("duplicates are %v, want %v", got, want)
 	}
 	if got, want := l.ids(camera, wire.StateCurrent), idsOf(append(first, again[1])...); !slices.Equal(got, want) {
 		t.Errorf("listed are %v, want %v", got, want)
@@ -153,11 +153,11 @@ func TestRepeatsOfMembers(t *testing.T) {
 			l.member(r)
 		}
 	}
-	l.await("the ledger counts the repeats", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepRepeated).Objects == 2 })
+	l.await("the ledger counts the duplicates", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepDuplicates).Objects == 2 })
 }
 
-// What came home from a spool has its ID from there: where it came home twice it
-// is listed once, and others are told to be its repeats from the first minute on.
+// What was drained from a spool has its ID from there: where it was drained twice it
+// is listed once, and others are told to be its duplicates from the first minute on.
 func TestMembersFromSpools(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()
@@ -167,7 +167,7 @@ func TestMembersFromSpools(t *testing.T) {
 	second := l.putPackOf(2, wire.SpooledID, objects...)
 	l.announce(first[0])
 	cfg := l.config("gateway-1")
-	cfg.SweepAge = time.Hour // nothing is found before the repeats are sent
+	cfg.SweepAge = time.Hour // nothing is found before the duplicates are sent
 	stop := l.run(cfg)
 	l.await("the first is listed", func() bool { return len(l.ids(camera, wire.StateCurrent)) == 1 })
 	stop()
@@ -178,13 +178,13 @@ func TestMembersFromSpools(t *testing.T) {
 		l.announce(n)
 	}
 	cfg = l.config("gateway-2")
-	cfg.PartInterval = 2 * time.Second // the second is in an open part when its repeats come
+	cfg.PartInterval = 2 * time.Second // the second is in an open part when its duplicates come
 	l.run(cfg)
-	l.await("repeats are withdrawn, and what nobody announced is found", func() bool {
-		return len(l.ids(camera, wire.StateWithdrawn)) == 3 && len(l.ids(camera, wire.StateCurrent)) == 3
+	l.await("duplicates are marked, and what nobody announced is found", func() bool {
+		return len(l.ids(camera, wire.StateDuplicate)) == 3 && len(l.ids(camera, wire.StateCurrent)) == 3
 	})
-	if got, want := l.ids(camera, wire.StateWithdrawn), idsOf(again[0], again[1], own); !slices.Equal(got, want) {
-		t.Errorf("withdrawn are %v, want %v", got, want)
+	if got, want := l.ids(camera, wire.StateDuplicate), idsOf(again[0], again[1], own); !slices.Equal(got, want) {
+		t.Errorf("duplicates are %v, want %v", got, want)
 	}
 	if got, want := l.ids(camera, wire.StateCurrent), idsOf(first...); !slices.Equal(got, want) || !slices.Equal(want, idsOf(second...)) {
 		t.Errorf("listed are %v, want %v", got, want)
@@ -195,7 +195,7 @@ func TestMembersFromSpools(t *testing.T) {
 			l.member(r)
 		}
 	}
-	l.await("the ledger counts the repeats", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepRepeated).Objects == 3 })
+	l.await("the ledger counts the duplicates", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepDuplicates).Objects == 3 })
 }
 
 // A pack of an old day that came out of a spool today, and of which nothing was announced,

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/naming"
-	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -23,7 +23,7 @@ func (l *lab) publish(instrument string, at time.Time, body string) wire.Notice 
 		l.t.Fatal(err)
 	}
 	n := l.putObject(instrument, object{at, body})
-	n.Path = tree.Path(template, instrument, e.Station, n.Record, 0)
+	n.Path = objectpath.Path(template, instrument, e.Station, n.Record, 0)
 	l.announce(n)
 	return n
 }
@@ -40,8 +40,8 @@ func (l *lab) paths(instrument string) []string {
 	return all
 }
 
-// Objects of a day that have the same path are told apart, by whichever life of
-// the writer; those of another day, and repeats, do not count.
+// Objects of a day that have the same path are told apart, by whichever incarnation of
+// the writer; those of another day, and duplicates, do not count.
 func TestPathsThatClash(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.settings[camera] = wire.InstrumentEntry{Station: "rank", Naming: "{year}/{month}/{day}/{station}-{digest:8}.fits.gz", RepeatWindowMillis: 1000}
@@ -52,13 +52,13 @@ func TestPathsThatClash(t *testing.T) {
 	if want := noon.Format("2006/01/02/") + "rank-" + first.Digest.String()[:8] + ".fits.gz"; base != want {
 		t.Fatalf("path %q, want %q", base, want)
 	}
-	l.publish(camera, noon.Add(500*time.Millisecond), "dark") // a repeat
+	l.publish(camera, noon.Add(500*time.Millisecond), "dark") // a duplicate
 	l.publish(camera, noon.Add(time.Minute), "dark")
 	of := l.publish(camera, yesterday, "dark")
 	other := of.Path
 	stop := l.run(l.config("a"))
 	l.await("four objects are listed", func() bool { return len(l.listed(camera)) == 4 })
-	want(t, "paths", sorted(base, tree.Told(base, 2), other), l.paths(camera))
+	want(t, "paths", sorted(base, objectpath.Told(base, 2), other), l.paths(camera))
 
 	stop()
 	cfg := l.config("b")
@@ -82,8 +82,8 @@ func TestPathsThatClash(t *testing.T) {
 		t.Errorf("superseded are %q, want %q", old, of.Key)
 	}
 	for _, number := range []int{1, 2, 3, 4} {
-		if !slices.Contains(paths, tree.Told(base, number)) {
-			t.Errorf("%q is missing in %q", tree.Told(base, number), paths)
+		if !slices.Contains(paths, objectpath.Told(base, number)) {
+			t.Errorf("%q is missing in %q", objectpath.Told(base, number), paths)
 		}
 	}
 	if len(slices.Compact(paths)) != 6 {
@@ -94,7 +94,7 @@ func TestPathsThatClash(t *testing.T) {
 	}
 }
 
-// A sequence counts the objects of each day, across lives of the writer.
+// A sequence counts the objects of each day, across incarnations of the writer.
 func TestPathsWithSequence(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.settings[camera] = wire.InstrumentEntry{Naming: "{year}{doy}/{sequence}.fits"}

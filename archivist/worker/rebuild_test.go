@@ -13,9 +13,9 @@ import (
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/naming"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -29,7 +29,7 @@ func (l *lab) published(instrument string, at time.Time, body string) wire.Notic
 		l.t.Fatal(err)
 	}
 	n := l.notice(instrument, object{at, body})
-	n.Path = tree.Path(template, instrument, e.Station, n.Record, 0)
+	n.Path = objectpath.Path(template, instrument, e.Station, n.Record, 0)
 	l.putNamed(n, body)
 	l.announce(n)
 	return n
@@ -61,7 +61,7 @@ func (l *lab) everything() map[string]string {
 // reads compares the bytes where a record says with its digest.
 func (l *lab) reads(r wire.Record) {
 	l.t.Helper()
-	body, err := tree.Open(l.t.Context(), l.store, r)
+	body, err := objectpath.Open(l.t.Context(), l.store, r)
 	if err == nil {
 		defer body.Close()
 		_, err = io.Copy(io.Discard, body)
@@ -157,7 +157,7 @@ func (l *lab) tell() {
 }
 
 // Manifests that are lost are made anew from the bucket alone, record by record as
-// they were: raw objects, members of packs, segments, versions, repeats, given paths,
+// they were: raw objects, members of packs, segments, versions, duplicates, given paths,
 // what was retracted, and what was imported in place.
 func TestRebuild(t *testing.T) {
 	l := start(t).site(t, "thule")
@@ -183,7 +183,7 @@ func TestRebuild(t *testing.T) {
 			l.announce(n)
 		}
 		members, raws = append(members, packed...), append(raws, l.send(camera, at(day, 10), "raw "+day.String()))
-		l.send(camera, at(day, 11), "raw "+day.String()) // a repeat
+		l.send(camera, at(day, 11), "raw "+day.String()) // a duplicate
 		dark = l.send(camera, at(day, 12), "dark "+day.String())
 		first := l.named(camera, at(day, 13), day.Format("0102")+"/a", "named "+day.String())
 		second := l.notice(camera, object{at(day, 14), "corrected " + day.String()})
@@ -236,8 +236,8 @@ func TestRebuild(t *testing.T) {
 	l.await("one is retracted", func() bool { return l.is(raws[0].ID, wire.StateRetracted) })
 	stop()
 	before := l.everything()
-	if n := len(l.keys(camera, wire.StateWithdrawn)); n != 4 {
-		t.Fatalf("%d repeats, want 4", n)
+	if n := len(l.keys(camera, wire.StateDuplicate)); n != 4 {
+		t.Fatalf("%d duplicates, want 4", n)
 	}
 	if n := len(l.keys(camera, wire.StateSuperseded)); n != 2 {
 		t.Fatalf("%d superseded, want 2", n)
@@ -281,7 +281,7 @@ func TestRebuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "notices", was.LastSeq+2, is.LastSeq) // the retraction is a repeat of the message
+	want(t, "notices", was.LastSeq+2, is.LastSeq) // the retraction is a duplicate of the message
 
 	// Of the parts that come then none has the number of one that changes are of.
 	l.lose(wire.ManifestSitePrefix(l.site))
@@ -326,7 +326,7 @@ func TestRebuildOfParts(t *testing.T) {
 	}
 	moved := l.putObject("mover", object{now, "it lies elsewhere than listed"}).Record
 	elsewhere := moved
-	elsewhere.Key, elsewhere.Offset, elsewhere.Length = wire.PackKey(l.site, now, "gateway-0", "life1", 1), 1024, moved.Size
+	elsewhere.Key, elsewhere.Offset, elsewhere.Length = wire.PackKey(l.site, now, "gateway-0", "incarnation1", 1), 1024, moved.Size
 	data, err := wire.Manifest{Header: wire.ManifestHeader{Site: l.site, Instrument: "mover", Day: day}, Records: []wire.Record{elsewhere}}.Encode()
 	if err != nil {
 		t.Fatal(err)

@@ -146,14 +146,14 @@ func TestRefill(t *testing.T) {
 	first := l.send(camera, now.Add(-2*time.Hour), "sent twice")
 	second := l.send(camera, now.Add(-90*time.Minute), "sent twice")
 	l.awaitListed(600)
-	l.await("the repeat is withdrawn", func() bool { return len(l.keys(camera, wire.StateWithdrawn)) == 1 && len(l.stored(camera)) == 1 })
+	l.await("the duplicate is marked as a duplicate", func() bool { return len(l.keys(camera, wire.StateDuplicate)) == 1 && len(l.stored(camera)) == 1 })
 	stop()
 
 	l.recreateNotices(nil)
 	live := l.send(camera, now, "sent after that") // before the archivist knows
 	cfg.Metrics = prometheus.NewRegistry()
 	stop = l.run(cfg)
-	second.State = wire.StateWithdrawn
+	second.State = wire.StateDuplicate
 	expected := []string{first.MessageID(), second.MessageID()}
 	for _, n := range recent {
 		expected = append(expected, n.MessageID())
@@ -195,7 +195,7 @@ func TestRefillGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	interrupted := 0
-	for life := range 100 {
+	for incarnation := range 100 {
 		noted, err := kv.Watch(t.Context(), wire.RefillCursorKey, jetstream.UpdatesOnly())
 		if err != nil {
 			t.Fatal(err)
@@ -203,7 +203,7 @@ func TestRefillGoesOn(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan error, 1)
-		go func() { done <- Run(ctx, l.config(fmt.Sprint("life-", life))) }()
+		go func() { done <- Run(ctx, l.config(fmt.Sprint("incarnation-", incarnation))) }()
 		var before []byte
 		for e := range noted.Updates() {
 			cursor, err := wire.Decode[wire.RefillCursor](e.Value())

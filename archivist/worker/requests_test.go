@@ -70,7 +70,7 @@ func TestRequestsAreDecided(t *testing.T) {
 	}
 	var told []string
 	for _, m := range l.noticeStream(wire.NoticeSubjects(l.site)) {
-		if notice, err := wire.Decode[wire.Notice](m.Data); err == nil && notice.TakesBack() && wire.IsDecided(notice, m.Header.Get(wire.HeaderSource)) {
+		if notice, err := wire.Decode[wire.Notice](m.Data); err == nil && notice.IsChange() && wire.IsDecided(notice, m.Header.Get(wire.HeaderSource)) {
 			told = append(told, string(notice.State)+" "+notice.ID)
 		}
 	}
@@ -237,7 +237,7 @@ func TestDecisionOutlivesTheArchivist(t *testing.T) {
 	}
 	told := map[string]wire.State{}
 	for _, m := range l.noticeStream(wire.NoticeSubjects(l.site)) {
-		if n, err := wire.Decode[wire.Notice](m.Data); err == nil && n.TakesBack() {
+		if n, err := wire.Decode[wire.Notice](m.Data); err == nil && n.IsChange() {
 			told[n.ID] = n.State
 		}
 	}
@@ -245,9 +245,9 @@ func TestDecisionOutlivesTheArchivist(t *testing.T) {
 	l.await("nothing waits", func() bool { return l.cursor(wire.NoticeCursorKey).Undecided == 0 })
 }
 
-// Who is told that an older version of a name was taken back is told too that it was not the
+// Who is told that an older version of a name was retracted is told too that it was not the
 // current one, also where the newer version came after it was retracted.
-func TestOlderVersionsTakenBack(t *testing.T) {
+func TestOlderVersionsRetracted(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()
 	first := l.named(camera, now, "a", "one")

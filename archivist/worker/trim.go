@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -68,9 +69,7 @@ func (t *trimmer) Run(ctx context.Context) error {
 		if t.sourced {
 			wait = min(wait, sourcedInterval)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return ctx.Err()
 		}
 	}
@@ -78,9 +77,7 @@ func (t *trimmer) Run(ctx context.Context) error {
 
 func (t *trimmer) awaitArchived(ctx context.Context) error {
 	for t.archived().Epoch == "" {
-		select {
-		case <-time.After(archivedPoll):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, archivedPoll) {
 			return ctx.Err()
 		}
 	}

@@ -77,14 +77,14 @@ func TestUnreadableManifest(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			kept, repeat := l.putObject(camera, object{c.at, "kept"}), l.putObject(camera, object{c.at.Add(time.Millisecond), "kept"})
-			repeat.State, repeat.RepeatOf = wire.StateWithdrawn, kept.ID
+			kept, duplicate := l.putObject(camera, object{c.at, "kept"}), l.putObject(camera, object{c.at.Add(time.Millisecond), "kept"})
+			duplicate.State, duplicate.DuplicateOf = wire.StateDuplicate, kept.ID
 			header := wire.ManifestHeader{Site: l.site, Instrument: camera, Day: day, Writer: "before", Incarnation: "1"}
-			if err := manifest.PutChanges(t.Context(), l.store, header, 1, []wire.Record{repeat.Record}); err != nil {
+			if err := manifest.PutChanges(t.Context(), l.store, header, 1, []wire.Record{duplicate.Record}); err != nil {
 				t.Fatal(err)
 			}
-			again := repeat
-			again.State, again.RepeatOf = wire.StateCurrent, ""
+			again := duplicate
+			again.State, again.DuplicateOf = wire.StateCurrent, ""
 			l.announce(again)
 			news := l.send(camera, c.at.Add(2*time.Millisecond), "news")
 			other := l.send("other", today, "other")
@@ -114,7 +114,7 @@ func TestUnreadableManifest(t *testing.T) {
 			if len(lines) != 1 {
 				t.Errorf("listed beside the file: %+v", lines)
 			}
-			keys := []string{kept.Key, news.Key, repeat.Key}
+			keys := []string{kept.Key, news.Key, duplicate.Key}
 			slices.Sort(keys)
 			want(t, "stored", keys, l.stored(camera))
 			want(t, "the ledger while nobody knows", wire.Totals{}, l.ledger(camera, day, wire.StepAnnounced))
@@ -124,7 +124,7 @@ func TestUnreadableManifest(t *testing.T) {
 
 			l.rebuild()
 			want(t, "current", []string{kept.ID, news.ID}, l.keys(camera, wire.StateCurrent))
-			want(t, "withdrawn", []string{repeat.ID}, l.keys(camera, wire.StateWithdrawn))
+			want(t, "duplicates", []string{duplicate.ID}, l.keys(camera, wire.StateDuplicate))
 			l.await("the ledger knows the day", func() bool { return l.ledger(camera, day, wire.StepAnnounced).Objects == 3 })
 			last := l.send(camera, c.at.Add(3*time.Millisecond), "last")
 			l.await("the day goes on", func() bool { return slices.Contains(l.keys(camera, wire.StateCurrent), last.ID) })
@@ -165,11 +165,11 @@ func TestSupersedeUnreadable(t *testing.T) {
 		l.putNamed(n, body)
 		l.announce(n)
 	}
-	repeat := l.send(camera, now, "original")
+	duplicate := l.send(camera, now, "original")
 	l.await("what is new is listed", func() bool { return len(l.readableLines(camera, wire.DayOf(now))) == 3 })
 	l.await("the version before is superseded", func() bool { return l.readableLines(camera, day)[first.ID].State == wire.StateSuperseded })
 	want(t, "the retracted one's line", wire.StateCurrent, l.readableLines(camera, day)[retracted.ID].State)
-	want(t, "the duplicate", wire.StateWithdrawn, l.readableLines(camera, wire.DayOf(now))[repeat.ID].State)
+	want(t, "the duplicate", wire.StateDuplicate, l.readableLines(camera, wire.DayOf(now))[duplicate.ID].State)
 	l.rebuild()
 	for id, state := range map[string]wire.State{first.ID: wire.StateSuperseded, retracted.ID: wire.StateRetracted, original.ID: wire.StateCurrent, purged.ID: wire.StatePurged} {
 		want(t, "after a rebuild", state, l.record(id).State)

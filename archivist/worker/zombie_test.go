@@ -130,7 +130,7 @@ func TestStoppedArchivist(t *testing.T) {
 			for i := range 5 {
 				keys = append(keys, l.send(camera, now.Add(time.Duration(i)*time.Millisecond), fmt.Sprint("frame ", i)).Key)
 			}
-			repeat := l.send(camera, now.Add(time.Second), "frame 0").Key
+			duplicate := l.send(camera, now.Add(time.Second), "frame 0").Key
 
 			p := newPause()
 			stopped := l.config("a")
@@ -155,7 +155,7 @@ func TestStoppedArchivist(t *testing.T) {
 			keys = append(keys, l.send(camera, now.Add(3*time.Second), "the last frame").Key)
 			l.await("the last is listed", func() bool { return len(l.listed(camera)) == 8 })
 			want(t, "listed", sorted(keys...), l.keys(camera, wire.StateCurrent))
-			want(t, "withdrawn", []string{repeat}, l.keys(camera, wire.StateWithdrawn))
+			want(t, "duplicates", []string{duplicate}, l.keys(camera, wire.StateDuplicate))
 			want(t, "stored", sorted(keys...), slices.Sorted(slices.Values(l.stored(camera))))
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"strconv"
 	"time"
 
@@ -77,10 +76,7 @@ func run(l *lab.Lab) error {
 		return err
 	}
 	b.tell()
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	return b.report.Print(os.Stdout)
+	return b.report.Finish()
 }
 
 // Who looks.

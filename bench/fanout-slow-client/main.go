@@ -58,10 +58,7 @@ func works() []work {
 // behind thin links.
 var shares = []int{0, 10, 50}
 
-func main() {
-	crowd.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, crowd.Main) }
 
 func run(l *lab.Lab) error {
 	flows := make([]wire.FlowEntry, consumers)
@@ -72,7 +69,7 @@ func run(l *lab.Lab) error {
 	if err := b.offer(); err != nil {
 		return err
 	}
-	for round := range rounds {
+	for round := range b.report.Each() {
 		for i := range b.works {
 			for j := range shares {
 				w, share := b.works[(i+round)%len(b.works)], shares[(j+round)%len(shares)]
@@ -81,15 +78,11 @@ func run(l *lab.Lab) error {
 				}
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	if err := b.conclude(); err != nil {
 		return err
 	}
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	return b.report.Print(os.Stdout)
+	return b.report.Finish()
 }
 
 type bench struct {

@@ -45,10 +45,7 @@ type server interface {
 	pids() ([]int, error)
 }
 
-func main() {
-	crowd.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, crowd.Main) }
 
 func run(l *lab.Lab) error {
 	flows := make([]wire.FlowEntry, clients)
@@ -62,7 +59,7 @@ func run(l *lab.Lab) error {
 	}
 	b := &bench{crowd: crowd.Start(l), report: report.New("fanout-throughput", rounds)}
 	servers := []server{&ours{site}, nchan, startNATS(l)}
-	for round := range rounds {
+	for round := range b.report.Each() {
 		for i := range works {
 			for j := range servers {
 				w, s := works[(i+round)%len(works)], servers[(j+round)%len(servers)]
@@ -71,13 +68,9 @@ func run(l *lab.Lab) error {
 				}
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	b.conclude()
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	return b.report.Print(os.Stdout)
+	return b.report.Finish()
 }
 
 type bench struct {

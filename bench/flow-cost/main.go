@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/crowd"
@@ -51,10 +50,7 @@ var flows = []flow{
 	}},
 }
 
-func main() {
-	crowd.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, crowd.Main) }
 
 func run(l *lab.Lab) error {
 	var entries []wire.FlowEntry
@@ -66,7 +62,7 @@ func run(l *lab.Lab) error {
 		}
 	}
 	b := &bench{site: fanout.NewSite(l, fanout.Flows(entries)), crowd: crowd.Start(l), report: report.New("flow-cost", rounds)}
-	for round := range rounds {
+	for round := range b.report.Each() {
 		for i := range works {
 			for j := range flows {
 				if err := b.measure((i+round)%len(works), (j+round)%len(flows)); err != nil {
@@ -74,13 +70,9 @@ func run(l *lab.Lab) error {
 				}
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	b.conclude()
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	return b.report.Print(os.Stdout)
+	return b.report.Finish()
 }
 
 type bench struct {

@@ -31,7 +31,7 @@ func magnetometer() wire.InstrumentEntry {
 	fill := "-1e31"
 	e := web.Camera(instrument, time.Second)
 	e.MediaType = ""
-	e.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: 30102, Channel: datagrams}}
+	e.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: 30102, Channel: datagrams}}
 	e.Channels = []wire.ChannelEntry{{
 		Name: channel, Description: "The field.", Datagrams: datagrams, CadenceMillis: 1000, UnitsSchema: "udunits2",
 		Payload: wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ","},

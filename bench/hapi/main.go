@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"time"
 
@@ -69,10 +68,7 @@ func run(l *lab.Lab) error {
 	if err := b.measure(ctx); err != nil {
 		return err
 	}
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	return b.report.Print(os.Stdout)
+	return b.report.Finish()
 }
 
 type bench struct {
@@ -89,11 +85,10 @@ func (b *bench) measure(ctx context.Context) error {
 	if err := b.site.Await(ctx, b.data("csv", 0, b.days)); err != nil {
 		return err
 	}
-	for day := range b.days {
+	for day := range b.report.Each() {
 		if err := b.round(ctx, formats[day%len(formats)], day); err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", day+1, b.days)
 	}
 	memory, err := b.memory(ctx)
 	if err != nil {

@@ -13,13 +13,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/receiver"
 	"github.com/substorm/substorm/bench/internal/report"
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/cli/importer"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
@@ -36,10 +35,7 @@ const (
 	million       = 1_000_000
 )
 
-func main() {
-	receiver.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, receiver.Main) }
 
 func run(l *lab.Lab) error {
 	ctx := context.Background()
@@ -51,7 +47,7 @@ func run(l *lab.Lab) error {
 	nats, minio := testenv.NATS(l, testenv.NATSOptions{}), testenv.MinIO(l, testenv.MinIOOptions{})
 	js := nats.JetStream(l)
 	testenv.CreateSite(l, js, receiver.SiteCode)
-	if err := widen(ctx, js); err != nil {
+	if err := lab.Widen(ctx, js, wire.NoticeStream(receiver.SiteCode), noticeBytes); err != nil {
 		return err
 	}
 	minio.Bucket(l, receiver.BucketName)
@@ -71,23 +67,11 @@ func run(l *lab.Lab) error {
 	if err := measure(ctx, r, t, config); err != nil {
 		return err
 	}
-	if err := r.Save(); err != nil {
-		return err
-	}
-	return r.Print(os.Stdout)
+	return r.Finish()
 }
 
-// widen gives the notices of all files space in their stream.
-func widen(ctx context.Context, js jetstream.JetStream) error {
-	s, err := js.Stream(ctx, wire.NoticeStream(receiver.SiteCode))
-	if err != nil {
-		return err
-	}
-	c := s.CachedInfo().Config
-	c.MaxBytes = 4 << 30
-	_, err = js.UpdateStream(ctx, c)
-	return err
-}
+// noticeBytes is space for the notices of all files in their stream.
+const noticeBytes = 4 << 30
 
 func configure(l *lab.Lab, b receiver.Bucket, nats string) (importer.Config, error) {
 	dir := l.TempDir()
@@ -99,7 +83,7 @@ func configure(l *lab.Lab, b receiver.Bucket, nats string) (importer.Config, err
 	return importer.Config{
 		Backend: backend.Options{Code: receiver.SiteCode, S3Endpoint: b.Endpoint, S3Bucket: b.Name, S3CredentialsDir: dir, NATSServers: []string{nats}},
 		Tree:    b.Name + "/" + prefix, InPlace: true, Instrument: receiver.Instrument, NameTemplate: template,
-		Settle: 0, Parallel: parallel, Wait: time.Hour, JSON: true, Quiet: true, Notes: os.Stderr,
+		Settle: 0, Parallel: parallel, Wait: time.Hour, Format: output.JSON, Quiet: true, Notes: os.Stderr,
 	}, nil
 }
 

@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/lab"
@@ -29,11 +28,7 @@ var (
 	workers = []int{4, 8, 16}
 )
 
-func main() {
-	receiver.Main()
-	load.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, receiver.Main, load.Main) }
 
 func run(l *lab.Lab) error {
 	r := report.New("ingest-latency", rounds)
@@ -51,7 +46,7 @@ func run(l *lab.Lab) error {
 	for _, size := range sizes {
 		spent[size] = &stages{gateway: gateway}
 	}
-	for round := range rounds {
+	for round := range r.Each() {
 		for _, size := range sizes {
 			orders := []load.Order{{Address: gateway.Address, Answer: load.Receipt}, {Objects: &backends.Bucket}}
 			names := []string{"receipt", "store alone"}
@@ -67,16 +62,12 @@ func run(l *lab.Lab) error {
 				r.Add(p99(size), names[k], "ms", out.P99)
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	for _, size := range sizes {
 		r.Note("On the way to a receipt of %d KiB, on average: %s.", size>>10, spent[size])
 	}
 	conclude(r)
-	if err := r.Save(); err != nil {
-		return err
-	}
-	return r.Print(os.Stdout)
+	return r.Finish()
 }
 
 // calibrate finds half of the store's greatest rate for each size, in objects a second.

@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/lab"
@@ -35,11 +34,7 @@ const (
 	idleCase = "10,000 idle connections"
 )
 
-func main() {
-	receiver.Main()
-	load.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, receiver.Main, load.Main) }
 
 func run(l *lab.Lab) error {
 	r := report.New("ingest-memory", rounds)
@@ -55,7 +50,7 @@ func run(l *lab.Lab) error {
 	}
 	held := load.Order{Senders: full, Size: fullSize, Hold: true, Duration: holdTime}
 	silent := load.Order{Senders: idle, Hold: true, Duration: holdTime}
-	for round := range rounds {
+	for range r.Each() {
 		for _, m := range []struct {
 			name   string
 			kind   receiver.Kind
@@ -82,13 +77,9 @@ func run(l *lab.Lab) error {
 			r.Add(m.name, string(m.kind), mib, peak)
 			r.Add(m.name, string(m.kind)+" open", "files", float64(open))
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	conclude(r)
-	if err := r.Save(); err != nil {
-		return err
-	}
-	return r.Print(os.Stdout)
+	return r.Finish()
 }
 
 // measure returns the most memory, in MiB, that a process had while an order was

@@ -43,11 +43,7 @@ type size struct {
 	goal  float64
 }
 
-func main() {
-	receiver.Main()
-	load.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, receiver.Main, load.Main) }
 
 // profiles names a folder for a processor profile.
 const profiles = "SUBSTORM_BENCH_PROFILES"
@@ -69,7 +65,7 @@ func run(l *lab.Lab) error {
 		o.Profile = filepath.Join(dir, "small.pprof")
 	}
 	b.gateway = receiver.StartSite(l, b.backends, o)
-	for round := range rounds {
+	for round := range b.report.Each() {
 		for _, s := range sizes {
 			if err := b.rates(round, s); err != nil {
 				return err
@@ -78,16 +74,12 @@ func run(l *lab.Lab) error {
 				return err
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	if peak, err := b.gateway.PeakMiB(); err == nil {
 		b.report.Note("The gateway had at most %.0f MiB resident.", peak)
 	}
 	b.conclude()
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	return b.report.Print(os.Stdout)
+	return b.report.Finish()
 }
 
 // rates measures who takes how many a second, flat out.

@@ -48,11 +48,7 @@ func doubled(from, to int) []int {
 	return all
 }
 
-func main() {
-	receiver.Main()
-	load.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, receiver.Main, load.Main) }
 
 func run(l *lab.Lab) error {
 	r := report.New("ingest-tcp", rounds)
@@ -76,10 +72,7 @@ func run(l *lab.Lab) error {
 		fmt.Fprintf(os.Stderr, "round %d of %d with the store is done\n", round+1, rounds)
 	}
 	b.conclude()
-	if err := r.Save(); err != nil {
-		return err
-	}
-	return r.Print(os.Stdout)
+	return r.Finish()
 }
 
 // candidate is something to send to.

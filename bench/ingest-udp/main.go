@@ -55,11 +55,7 @@ const (
 	selfName     = "gateway itself"
 )
 
-func main() {
-	receiver.Main()
-	datagram.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, receiver.Main, datagram.Main) }
 
 func run(l *lab.Lab) error {
 	r := report.New("ingest-udp", rounds)
@@ -67,7 +63,7 @@ func run(l *lab.Lab) error {
 	minio.Bucket(l, receiver.BucketName)
 	names := []string{gatewayName, rsyslogName, telegrafName}
 	starts := []start{startGateway(minio), startRsyslog, startTelegraf}
-	for round := range rounds {
+	for round := range r.Each() {
 		for _, size := range sizes {
 			for _, n := range sources {
 				for i := range starts {
@@ -81,13 +77,9 @@ func run(l *lab.Lab) error {
 				}
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	conclude(r)
-	if err := r.Save(); err != nil {
-		return err
-	}
-	return r.Print(os.Stdout)
+	return r.Finish()
 }
 
 // measure starts a candidate, takes its processor time at a rate that it bears,

@@ -144,7 +144,7 @@ func begin(o order) error {
 		return err
 	}
 	cfg := work.Config{
-		Site: receiver.SiteCode, Gateway: gateway, Incarnation: "9f2c41d07ab35e68", JetStream: js, Store: running.store, Settings: settings,
+		Site: receiver.SiteCode, Pod: gateway, Incarnation: "9f2c41d07ab35e68", JetStream: js, Store: running.store, Settings: settings,
 		PartInterval: o.PartInterval, SweepInterval: never, NoticeRetention: time.Millisecond, TrimInterval: time.Second,
 		CompactInterval: never, CompactGrace: time.Millisecond, ScratchDir: o.Dir,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})), Metrics: prometheus.NewRegistry(),

@@ -81,10 +81,7 @@ func run(l *lab.Lab) error {
 	if err := b.measure(ctx); err != nil {
 		return err
 	}
-	if err := r.Save(); err != nil {
-		return err
-	}
-	return r.Print(os.Stdout)
+	return r.Finish()
 }
 
 type bench struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/bench/internal/receiver"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -98,10 +99,7 @@ func (s *supply) space(ctx context.Context) error {
 		if notices.CachedInfo().State.Bytes+spare < holds {
 			return nil
 		}
-		select {
-		case <-time.After(poll):
-		case <-ctx.Done():
-		}
+		retry.Sleep(ctx, poll)
 	}
 }
 
@@ -163,9 +161,7 @@ func (s *supply) await(ctx context.Context, what, key string, there func([]byte)
 		} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
 			return fmt.Errorf("wait until %s: %w", what, err)
 		}
-		select {
-		case <-time.After(poll):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, poll) {
 			return fmt.Errorf("wait until %s: %w", what, ctx.Err())
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command spool measures objects of 32 KiB and 1 MiB into the spool while the store is away, beside the disk, and how fast they go home, beside the store.
+// Command spool measures objects of 32 KiB and 1 MiB into the spool while the store is away, beside the disk, and how fast they drain, beside the store.
 package main
 
 import (
@@ -47,33 +47,25 @@ var (
 const (
 	intoSpool = "into the spool"
 	disk      = "disk, group commit"
-	home      = "home again"
+	drained   = "drained"
 	store     = "store alone"
 )
 
-func main() {
-	receiver.Main()
-	load.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, receiver.Main, load.Main) }
 
 func run(l *lab.Lab) error {
 	r := report.New("spool", rounds)
 	b := &bench{lab: l, report: r, generator: load.Start(l, nil)}
 	b.start()
-	for round := range rounds {
+	for round := range b.report.Each() {
 		for i := range sizes {
 			if err := b.round(sizes[(i+round)%len(sizes)], round); err != nil {
 				return err
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	conclude(r)
-	if err := r.Save(); err != nil {
-		return err
-	}
-	return r.Print(os.Stdout)
+	return r.Finish()
 }
 
 // bench has the parts, and one gateway.
@@ -108,7 +100,7 @@ func (b *bench) start() {
 // round measures each pair, the peer first in every other round.
 func (b *bench) round(size, round int) error {
 	into := []func(int) error{b.intoSpool, b.disk}
-	back := []func(int) error{b.home, b.storeAlone}
+	back := []func(int) error{b.drain, b.storeAlone}
 	if round%2 == 1 {
 		into[0], into[1] = into[1], into[0]
 	}
@@ -146,9 +138,9 @@ func (b *bench) disk(size int) error {
 	return nil
 }
 
-// home starts the store and waits until the spool is empty. The clock runs from
+// drain starts the store and waits until the spool is empty. The clock runs from
 // the first object that left.
-func (b *bench) home(size int) error {
+func (b *bench) drain(size int) error {
 	full, err := b.gateway.Metric(spoolBytes)
 	if err != nil {
 		return err
@@ -166,7 +158,7 @@ func (b *bench) home(size int) error {
 			begin, full = time.Now(), left
 		}
 	}
-	b.report.Add(name(size), home, "MB/s", full/time.Since(begin).Seconds()/1e6)
+	b.report.Add(name(size), drained, "MB/s", full/time.Since(begin).Seconds()/1e6)
 	return nil
 }
 
@@ -191,12 +183,12 @@ func name(size int) string { return fmt.Sprintf("%d KiB", size>>10) }
 func conclude(r *report.Report) {
 	r.Note("Into the spool: %d senders, each with one connection and so many objects without a receipt: %v (by size).", senders, inFlight)
 	r.Note("The disk: a writer for each of those, one file, one sync for what came meanwhile, up to %d MiB.", maxBatch>>20)
-	r.Note("Home again: from the first object that left the spool to the last. The store alone: minio-go, the best of %v workers.", workers)
+	r.Note("Drained: from the first object that left the spool to the last. The store alone: minio-go, the best of %v workers.", workers)
 	for _, size := range sizes {
 		pair := func(a, b string) []report.Pair {
 			return []report.Pair{{Case: name(size), Candidate: a, OfCase: name(size), OfCandidate: b}}
 		}
 		r.Compare(fmt.Sprintf("spool/disk@%dKiB", size>>10), pair(intoSpool, disk), ">=", 0.8)
-		r.Compare(fmt.Sprintf("replay/store@%dKiB", size>>10), pair(home, store), ">=", 0.8)
+		r.Compare(fmt.Sprintf("replay/store@%dKiB", size>>10), pair(drained, store), ">=", 0.8)
 	}
 }

@@ -5,9 +5,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -68,10 +66,7 @@ func run(l *lab.Lab) error {
 	if err := b.measure(); err != nil {
 		return err
 	}
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	return b.report.Print(os.Stdout)
+	return b.report.Finish()
 }
 
 type bench struct {
@@ -88,7 +83,7 @@ func (b *bench) measure() error {
 		return err
 	}
 	var slower, failures []float64
-	for round := range rounds {
+	for round := range b.report.Each() {
 		var people [2]float64
 		for i, o := range []order{b.order, b.stormy()} {
 			name := []string{calm, storm}[i]
@@ -101,7 +96,6 @@ func (b *bench) measure() error {
 			failures = append(failures, float64(a.errors()))
 		}
 		slower = append(slower, (people[1]-slack)/people[0])
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	b.tell(slower, failures)
 	return nil

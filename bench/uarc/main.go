@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,10 +33,7 @@ const (
 
 var rounds = report.Rounds(5)
 
-func main() {
-	crowd.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, crowd.Main) }
 
 type bench struct {
 	site   *fanout.Site
@@ -51,13 +47,12 @@ func run(l *lab.Lab) error {
 		flows[n] = wire.FlowEntry{Mode: wire.FlowAll}
 	}
 	b := &bench{site: fanout.NewSite(l, fanout.Flows(flows)), crowd: crowd.Start(l), report: report.New("uarc", rounds)}
-	for round := range rounds {
+	for range b.report.Each() {
 		for _, setUp := range []func() error{b.slowJoins, b.campaign, b.sizes, b.oneStalls} {
 			if err := setUp(); err != nil {
 				return err
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	b.report.Note("Slow: %d B/s, which the client reads no faster than. Latency from publication to arrival, of fast consumers.", crowd.ThinRate)
 	b.report.Bound("lost", []float64{sum(b.report.Values(lost, fast))}, "<=", 0)
@@ -70,10 +65,7 @@ func run(l *lab.Lab) error {
 		b.report.Bound("p99-after/before-"+of, ratios, "<=", spike)
 		b.report.Bound("common-ms-"+of, b.report.Values(of+", common ms", "with a slow one"), "<=", commonSpike)
 	}
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	if err := b.report.Print(os.Stdout); err != nil {
+	if err := b.report.Finish(); err != nil {
 		return err
 	}
 	return b.verdict()

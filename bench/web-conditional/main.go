@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/lab"
@@ -37,10 +36,7 @@ const (
 	whole     = "GET of 200 KB"
 )
 
-func main() {
-	web.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, web.Main) }
 
 func run(l *lab.Lab) error {
 	ctx := context.Background()
@@ -74,10 +70,7 @@ func run(l *lab.Lab) error {
 	if err := b.measure(ctx); err != nil {
 		return err
 	}
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	return b.report.Print(os.Stdout)
+	return b.report.Finish()
 }
 
 // candidate is a server with the object.
@@ -94,14 +87,13 @@ type bench struct {
 }
 
 func (b *bench) measure(ctx context.Context) error {
-	for round := range rounds {
+	for round := range b.report.Each() {
 		for i := range b.candidates {
 			c := b.candidates[(i+round)%len(b.candidates)]
 			if err := b.round(ctx, c); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	r := b.report
 	r.Note("An object of %d B, %d connections; the server on one core, wrk on the other. Processor time is the server's, bytes are those of one answer with its head.", size, connections)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -77,10 +76,7 @@ func run(l *lab.Lab) error {
 	if err := b.coldness(site); err != nil {
 		return err
 	}
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	return b.report.Print(os.Stdout)
+	return b.report.Finish()
 }
 
 // fill stores the objects, and returns where they are served: by feed-server, and by
@@ -132,7 +128,7 @@ type bench struct {
 }
 
 func (b *bench) measure(ctx context.Context) error {
-	for round := range rounds {
+	for round := range b.report.Each() {
 		for i := range b.asks {
 			a := b.asks[(i+round)%len(b.asks)]
 			b.site.Pin(b.site.MinIO.PID(), a.store)
@@ -144,7 +140,6 @@ func (b *bench) measure(ctx context.Context) error {
 			b.report.Add(a.name, a.candidate, "/s", o.PerSecond())
 			b.report.Add(a.name, a.candidate+", CPU", "µs", float64(o.CPU)/float64(time.Microsecond))
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, rounds)
 	}
 	r := b.report
 	r.Note("Objects of %d B, %d connections of wrk; feed-server and nginx on one core, wrk on the other. Cold: %d objects in turn.", size, connections, coldObjects)

@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -52,10 +51,7 @@ var rounds = report.Rounds(5)
 // shortVariable makes memory and delay short, to try the program out.
 const shortVariable = "SUBSTORM_BENCH_SHORT"
 
-func main() {
-	crowd.Main()
-	lab.Run(run)
-}
+func main() { lab.Run(run, crowd.Main) }
 
 type bench struct {
 	lab     *lab.Lab
@@ -87,10 +83,7 @@ func run(l *lab.Lab) error {
 			return err
 		}
 	}
-	if err := b.report.Save(); err != nil {
-		return err
-	}
-	return b.report.Print(os.Stdout)
+	return b.report.Finish()
 }
 
 // groups are channels that a page reads together.

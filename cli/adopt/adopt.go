@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/dustin/go-humanize"
 	"github.com/nats-io/nats.go/jetstream"
@@ -79,14 +80,11 @@ func (a *adoption) declared(ctx context.Context) (wire.InstrumentEntry, error) {
 	if err != nil {
 		return wire.InstrumentEntry{}, fmt.Errorf("registry of Site %s: %w", a.site, err)
 	}
-	e, err := registry.Get(ctx, wire.RegistryInstrumentKey(a.instrument))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return wire.InstrumentEntry{}, fmt.Errorf("Site %s has no Instrument %q: apply it first; substorm adopt -o yaml prints one", a.site, a.instrument)
+	entry, revision, err := stream.Record[wire.InstrumentEntry](ctx, registry, wire.RegistryInstrumentKey(a.instrument))
+	if err == nil && revision == 0 {
+		err = fmt.Errorf("Site %s has no Instrument %q: apply it first; substorm adopt -o yaml prints one", a.site, a.instrument)
 	}
-	if err != nil {
-		return wire.InstrumentEntry{}, fmt.Errorf("registry of Site %s: %w", a.site, err)
-	}
-	return wire.Decode[wire.InstrumentEntry](e.Value())
+	return entry, err
 }
 
 // begun returns the adoptions that are not done.
@@ -142,11 +140,14 @@ func (a *adoption) decide(ctx context.Context, d *wire.Adoption) error {
 // carryOut copies, announces, counts, and only then removes.
 func (a *adoption) carryOut(ctx context.Context, d wire.Adoption, entry wire.InstrumentEntry) error {
 	records := make([]*wire.Record, len(d.Items)) // nil for what is gone
+	var done atomic.Int64
 	work, each := errgroup.WithContext(ctx)
 	work.SetLimit(lookers)
 	for i, item := range d.Items {
 		work.Go(func() (err error) {
 			records[i], err = a.move(each, d, item, entry)
+			n := done.Add(1)
+			a.shown.Set(n, int64(len(d.Items)), "%d of %s moved", n, objects(len(d.Items)))
 			return err
 		})
 	}
@@ -174,7 +175,7 @@ func (a *adoption) carryOut(ctx context.Context, d wire.Adoption, entry wire.Ins
 	if err := a.store.Delete(ctx, wire.AdoptionKey(a.site, d.ID)); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s (%s) adopted by Instrument %s", plural(moved, "object"), humanize.IBytes(uint64(size)), d.Instrument)
+	fmt.Fprintf(a.out, "%s (%s) adopted by Instrument %s", objects(moved), humanize.IBytes(uint64(size)), d.Instrument)
 	if gone := len(d.Items) - moved; gone > 0 {
 		fmt.Fprintf(a.out, "; %d were too old and had been removed", gone)
 	}
@@ -247,14 +248,9 @@ func (a *adoption) count(ctx context.Context, id string, totals map[wire.Day]wir
 // set writes one adoption's totals into an entry that others share.
 func set(ctx context.Context, ledger jetstream.KeyValue, key, id string, totals wire.Totals) error {
 	for {
-		entry, revision := wire.LedgerEntry{}, uint64(0)
-		is, err := ledger.Get(ctx, key)
-		if err == nil {
-			revision = is.Revision()
-			entry, err = wire.Decode[wire.LedgerEntry](is.Value())
-		}
-		if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return fmt.Errorf("read %s of the ledger: %w", key, err)
+		entry, revision, err := stream.Record[wire.LedgerEntry](ctx, ledger, key)
+		if err != nil {
+			return err
 		}
 		if entry.Incarnations == nil {
 			entry.Incarnations = map[string]wire.Totals{}

@@ -19,6 +19,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
@@ -89,16 +90,17 @@ func send(port int, object []byte) bool {
 // TestAdopt: what unknown senders sent to a real gateway becomes an instrument's, once,
 // wherever the command is cut short.
 func TestAdopt(t *testing.T) {
-	nats, minio := testenv.NATS(t, testenv.NATSOptions{Domain: "hub"}), testenv.MinIO(t, testenv.MinIOOptions{})
+	nats, minio := testenv.NATS(t, testenv.NATSOptions{Domain: "hub"}), testenv.SharedMinIO(t, testenv.MinIOOptions{})
+	bucket := testenv.BucketName()
 	js := nats.JetStream(t)
 	testenv.CreateSite(t, js, "hub")
-	store := minio.Bucket(t, "archive")
+	store := minio.Bucket(t, bucket)
 	port, other := testenv.FreePort(t), testenv.FreePort(t)
 	camera := testenv.InstrumentTCP("camera", testenv.FreePort(t))
 	camera.MediaType = "image/x-test"
-	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive", Instruments: []wire.InstrumentEntry{camera},
+	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Instruments: []wire.InstrumentEntry{camera},
 		Flags: []string{"--unknown-senders", "Quarantine", "--quarantine-ports", fmt.Sprintf("%d,%d", port, other)}})
-	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: "archive"})
+	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket})
 	begun := time.Now().Add(-time.Minute)
 	var objects [][]byte
 	for i := range 4 {
@@ -129,7 +131,8 @@ func TestAdopt(t *testing.T) {
 		}
 		all, err := a.find(t.Context())
 		if err == nil {
-			err = errors.Join(table(&out, all), manifests(&out, all))
+			table(&out, all)
+			err = manifests(output.YAML.Encoder(&out), all)
 		}
 		return out.String(), err
 	}
@@ -140,13 +143,13 @@ func TestAdopt(t *testing.T) {
 	}
 	t.Log("\n" + listed)
 	lines := strings.Split(listed, "\n")
-	if len(lines) < 4 || !strings.Contains(listed, "127.0.0.1   TCP") || !strings.Contains(listed, "UDP") {
+	if len(lines) < 4 || !strings.Contains(listed, "127.0.0.1  TCP") || !strings.Contains(listed, "UDP") {
 		t.Errorf("listed:\n%s", listed)
 	}
 	_, declared, _ := strings.Cut(listed, "# ")
 	for text := range strings.SplitSeq("# "+declared, "---\n") {
 		var inst v1alpha1.Instrument
-		if err := yaml.UnmarshalStrict([]byte(text), &inst); err != nil || len(inst.Spec.Ways) != 1 || inst.Spec.Ways[0].Sources[0] != "127.0.0.1/32" {
+		if err := yaml.UnmarshalStrict([]byte(text), &inst); err != nil || len(inst.Spec.Listeners) != 1 || inst.Spec.Listeners[0].Sources[0] != "127.0.0.1/32" {
 			t.Errorf("%v in\n%s", err, text)
 		}
 	}

@@ -14,13 +14,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/progress"
 	"github.com/substorm/substorm/internal/usage"
 )
 
 const long = `Shows what unknown senders sent to pools with unknownSenders: Quarantine: from which
-address to which port, how much, since when, and what it looks like. With -o yaml it
-prints an Instrument for each, to be completed and applied.
+address to which port, how much, since when, and what it looks like. With -o yaml and
+json it prints an Instrument for each, to be completed and applied.
 
 With --source, --port and --instrument it gives what came from that address to that
 port to the Instrument: it is copied into the archive with the time at which it was
@@ -40,6 +42,7 @@ type adoption struct {
 	instrument string
 
 	out   io.Writer
+	shown *progress.Progress
 	site  string
 	store objectstore.Store
 	js    jetstream.JetStream
@@ -49,7 +52,8 @@ type adoption struct {
 // Command returns `substorm adopt`.
 func Command() *cobra.Command {
 	var o backend.Options
-	var source, output string
+	var source string
+	var format output.Format
 	a := &adoption{now: time.Now}
 	cmd := &cobra.Command{
 		Use:     "adopt [--source ADDRESS --port PORT --instrument INSTRUMENT]",
@@ -58,10 +62,6 @@ func Command() *cobra.Command {
 		Example: example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			a.out = cmd.OutOrStdout()
-			if output != "table" && output != "yaml" {
-				return usage.Errorf("--output %q is neither table nor yaml", output)
-			}
 			if source != "" {
 				if a.source, err = netip.ParseAddr(source); err != nil {
 					return usage.Errorf("--source %q is no IP address", source)
@@ -72,19 +72,22 @@ func Command() *cobra.Command {
 				return usage.Errorf("--instrument goes with --source and --port: what came from where is the instrument's?")
 			}
 			o.ImportFor = a.instrument
-			return a.run(cmd.Context(), o, output)
+			a.shown = progress.Start(cmd.ErrOrStderr(), false, nil)
+			defer a.shown.Stop()
+			a.out = a.shown.Above(cmd.OutOrStdout())
+			return a.run(cmd.Context(), o, format)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&source, "source", "", "address of the sender")
 	f.Uint16Var(&a.port, "port", 0, "port of the gateway that it sent to")
 	f.StringVarP(&a.instrument, "instrument", "i", "", "Instrument that it is of; it must be declared")
-	f.StringVarP(&output, "output", "o", "table", "table, or yaml: an Instrument for each sender")
+	format.Add(cmd, "one Instrument per line")
 	o.AddFlags(f)
 	return cmd
 }
 
-func (a *adoption) run(ctx context.Context, o backend.Options, output string) error {
+func (a *adoption) run(ctx context.Context, o backend.Options, format output.Format) error {
 	b, err := backend.Open(ctx, o)
 	if err != nil {
 		return err
@@ -104,10 +107,10 @@ func (a *adoption) run(ctx context.Context, o backend.Options, output string) er
 	if err != nil {
 		return err
 	}
-	if output == "yaml" {
-		return manifests(a.out, found)
+	if format.IsData() {
+		return manifests(format.Encoder(a.out), found)
 	}
-	return table(a.out, found)
+	return output.Each(a.out, format, found, func(w io.Writer) { table(w, found) })
 }
 
 // matches says whether something is what the flags ask for.
@@ -115,9 +118,9 @@ func (a *adoption) matches(s sender) bool {
 	return (!a.source.IsValid() || s.source == a.source) && (a.port == 0 || s.port == a.port)
 }
 
-func plural(n int, one string) string {
+func objects(n int) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 object"
 	}
-	return fmt.Sprintf("%d %ss", n, one)
+	return fmt.Sprintf("%d objects", n)
 }

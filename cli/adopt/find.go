@@ -12,14 +12,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
 // lookers is how many objects are asked about at a time.
@@ -45,6 +46,7 @@ type found struct {
 // find reads what lies in the quarantine, as far as the flags ask for it.
 func (a *adoption) find(ctx context.Context) ([]*found, error) {
 	var mu sync.Mutex
+	looked := 0
 	bySender := map[sender]*found{}
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(lookers)
@@ -68,6 +70,8 @@ func (a *adoption) find(ctx context.Context) ([]*found, error) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			looked++
+			a.shown.Set(0, 0, "looked at %s of unknown senders", objects(looked))
 			if bySender[from] == nil {
 				bySender[from] = &found{sender: from, looks: item.Looks, first: item.ReceivedAt}
 			}
@@ -128,46 +132,32 @@ func (f *found) add(item wire.Adopted) {
 	}
 }
 
-func table(out io.Writer, all []*found) error {
+func table(out io.Writer, all []*found) {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(out, "The quarantine holds nothing of the kind.")
-		return err
+		fmt.Fprintln(out, "The quarantine holds nothing of the kind.")
+		return
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "SOURCE\tPROTOCOL\tPORT\tOBJECTS\tDATAGRAMS\tBYTES\tFIRST\tLAST\tLOOKS LIKE")
+	w := output.Columns(out, "SOURCE\tPROTOCOL\tPORT\tOBJECTS\tDATAGRAMS\tBYTES\tFIRST\tLAST\tLOOKS LIKE")
 	for _, f := range all {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", f.source, f.protocol, f.port, len(f.items), f.datagrams,
 			humanize.IBytes(uint64(f.bytes)), f.first.UTC().Format(time.RFC3339), f.last.UTC().Format(time.RFC3339), f.looks)
 	}
-	return w.Flush()
+	_ = w.Flush()
 }
 
 // manifests prints an Instrument for each sender. What only a person knows is
 // left to be filled in.
-func manifests(out io.Writer, all []*found) error {
-	for i, f := range all {
-		if i > 0 {
-			fmt.Fprintln(out, "---")
-		}
-		fmt.Fprintf(out, "# %s, %s from %s to %s; looks like %s. Complete siteRef, type and name.\n",
-			plural(len(f.items), "object"), humanize.IBytes(uint64(f.bytes)), f.first.UTC().Format(time.RFC3339), f.last.UTC().Format(time.RFC3339), f.looks)
-		way := fmt.Sprintf("{type: TCP, sources: [%q], tcp: {port: %d}}", prefixOf(f.source), f.port)
-		if f.protocol == wire.ProtocolUDP {
-			way = fmt.Sprintf("{type: UDP, sources: [%q], udp: {port: %d}}", prefixOf(f.source), f.port)
-		}
-		media := ""
+func manifests(out *output.Encoder, all []*found) error {
+	for _, f := range all {
+		protocol := strings.ToLower(f.protocol)
+		spec := map[string]any{"siteRef": map[string]string{"name": "CHANGE-ME"}, "type": "Unknown", "listeners": []any{
+			map[string]any{"type": f.protocol, "sources": []string{prefixOf(f.source)}, protocol: map[string]any{"port": f.port}}}}
 		if f.protocol == wire.ProtocolTCP && f.looks != "various" && !strings.ContainsAny(f.looks, "; ") {
-			media = "\n  archive: {mediaType: " + f.looks + "}"
+			spec["archive"] = map[string]string{"mediaType": f.looks}
 		}
-		_, err := fmt.Fprintf(out, `apiVersion: substorm.dev/v1alpha1
-kind: Instrument
-metadata: {name: %s}
-spec:
-  siteRef: {name: CHANGE-ME}
-  type: Unknown
-  ways:
-  - %s%s
-`, nameOf(f), way, media)
+		err := out.Encode(map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Instrument", "metadata": map[string]string{"name": nameOf(f)}, "spec": spec},
+			fmt.Sprintf("# %s, %s from %s to %s; looks like %s. Complete siteRef, type and name.\n",
+				objects(len(f.items)), humanize.IBytes(uint64(f.bytes)), f.first.UTC().Format(time.RFC3339), f.last.UTC().Format(time.RFC3339), f.looks))
 		if err != nil {
 			return err
 		}

@@ -42,14 +42,14 @@ func TestList(t *testing.T) {
 		want []wire.Notice
 	}{
 		"everything":         {nil, []wire.Notice{earlier, frame, late, segment}},
-		"with repeats":       {[]string{"--repeats"}, []wire.Notice{earlier, frame, notice("allsky-1", f.repeat), late, segment}},
-		"a state":            {[]string{"--state", "Withdrawn"}, []wire.Notice{notice("allsky-1", f.repeat)}},
+		"with duplicates":    {[]string{"--duplicates"}, []wire.Notice{earlier, frame, notice("allsky-1", f.duplicate), late, segment}},
+		"a state":            {[]string{"--state", "Duplicate"}, []wire.Notice{notice("allsky-1", f.duplicate)}},
 		"one instrument":     {[]string{"--instrument", "mag-1"}, []wire.Notice{segment}},
 		"two instruments":    {[]string{"-i", "mag-1,allsky-1", "--day", "2026-11-21"}, []wire.Notice{frame, late, segment}},
 		"a day":              {[]string{"--day", "2026-11-20"}, []wire.Notice{earlier}},
-		"from a day on":      {[]string{"--from", "2026-11-21"}, []wire.Notice{frame, late, segment}},
-		"up to a day":        {[]string{"--to", "2026-11-20"}, []wire.Notice{earlier}},
-		"a range":            {[]string{"--from", "2026-11-20", "--to", "2026-11-21", "-i", "allsky-1"}, []wire.Notice{earlier, frame, late}},
+		"from a day on":      {[]string{"--since", "2026-11-21"}, []wire.Notice{frame, late, segment}},
+		"up to a day":        {[]string{"--until", "2026-11-20"}, []wire.Notice{earlier}},
+		"a range":            {[]string{"--since", "2026-11-20", "--until", "2026-11-21", "-i", "allsky-1"}, []wire.Notice{earlier, frame, late}},
 		"a day of nothing":   {[]string{"--day", "2020-01-01"}, nil},
 		"no such instrument": {[]string{"-i", "riometer-9"}, nil},
 	} {
@@ -93,11 +93,11 @@ func TestListSaysWhatIsWrong(t *testing.T) {
 		args []string
 		says string
 	}{
-		"bad day":        {append([]string{"ls", "--day", "21.11.2026"}, flags...), "write 2006-01-02"},
-		"day and range":  {append([]string{"ls", "--day", "today", "--from", "today"}, flags...), "give one of them"},
-		"backward range": {append([]string{"ls", "--from", "2026-11-21", "--to", "2026-11-20"}, flags...), "comes after"},
+		"bad day":        {append([]string{"ls", "--day", "21.11.2026"}, flags...), "write YYYY-MM-DD"},
+		"day and range":  {append([]string{"ls", "--day", "today", "--since", "today"}, flags...), "give one of them"},
+		"backward range": {append([]string{"ls", "--since", "2026-11-21", "--until", "2026-11-20"}, flags...), "comes after"},
 		"bad state":      {append([]string{"ls", "--state", "current"}, flags...), "Current, Superseded"},
-		"bad output":     {append([]string{"ls", "-o", "xml"}, flags...), "wide and json"},
+		"bad output":     {append([]string{"ls", "-o", "xml"}, flags...), "table, wide, json, yaml"},
 		"no such bucket": {append(append([]string{"ls"}, flags...), "--s3-bucket", "nowhere"), "nowhere"},
 		"no endpoint":    {[]string{"ls", "--code", site}, "--s3-endpoint"},
 		"code and site":  {append([]string{"ls", "--site", "x"}, flags...), "give one of them"},
@@ -127,13 +127,13 @@ func TestGet(t *testing.T) {
 	flags := f.flags(t)
 	t.Chdir(t.TempDir())
 	for _, name := range []string{f.frame.Key, f.frame.Digest.String(), f.frame.Digest.String()[:8]} {
-		out, _ := must(t, append([]string{"get", name, "-o", "-"}, flags...)...)
+		out, _ := must(t, append([]string{"get", name, "--file", "-"}, flags...)...)
 		if out != "frame" {
 			t.Errorf("get %s: %q", name, out)
 		}
 	}
 	must(t, append([]string{"get", f.late.Key}, flags...)...)
-	must(t, append([]string{"get", f.late.Digest.String(), "-o", "late.txt"}, flags...)...)
+	must(t, append([]string{"get", f.late.Digest.String(), "--file", "late.txt"}, flags...)...)
 	for _, file := range []string{filepath.Base(f.late.Key), "late.txt"} {
 		if data, err := os.ReadFile(file); err != nil || string(data) != "frame 2" {
 			t.Errorf("%s: %q, %v", file, data, err)
@@ -163,14 +163,14 @@ func TestGetVerifies(t *testing.T) {
 	if err := f.store.Put(t.Context(), f.frame.Key, strings.NewReader("Frame"), 5, objectstore.PutOptions{Metadata: metadata}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := run(t, append([]string{"get", f.frame.Key, "-o", "frame.txt"}, flags...)...); err == nil || !strings.Contains(err.Error(), "damaged") {
+	if _, _, err := run(t, append([]string{"get", f.frame.Key, "--file", "frame.txt"}, flags...)...); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("got %v", err)
 	}
 	left, err := os.ReadDir(".")
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	if out, _, err := run(t, append([]string{"get", f.frame.Key, "-o", "-"}, flags...)...); err == nil {
+	if out, _, err := run(t, append([]string{"get", f.frame.Key, "--file", "-"}, flags...)...); err == nil {
 		t.Errorf("got %q and no error", out)
 	}
 }
@@ -222,7 +222,7 @@ func TestGetOfTheRetracted(t *testing.T) {
 		for _, verb := range []string{"get", "cat"} {
 			args := append([]string{verb, name}, flags...)
 			if verb == "get" {
-				args = append(args, "-o", "-")
+				args = append(args, "--file", "-")
 			}
 			out, _, err := run(t, args...)
 			if err == nil || out != "" || !strings.Contains(err.Error(), "retracted at 2026-11-21T12:00:00.123456789Z (the shutter was closed)") {

@@ -12,8 +12,9 @@ import (
 
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/progress"
 	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -41,22 +42,21 @@ by an error.`,
 			if args[0] == "" {
 				return usage.Errorf("name an object: substorm archive ls shows what there is")
 			}
-			if _, err := s.days(); err != nil {
-				return err
-			}
 			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
+				s.shown = progress.Start(cmd.ErrOrStderr(), progress.IsTerminal(cmd.OutOrStdout()), nil)
+				defer s.shown.Stop()
 				if wire.IsLegacyPath(args[0]) {
-					return s.catLegacy(cmd.Context(), store, b.Code, args[0], retracted, cmd.OutOrStdout(), cmd.ErrOrStderr())
+					return s.catLegacy(cmd.Context(), store, b.Code, args[0], retracted, cmd.OutOrStdout(), s.shown.Above(cmd.ErrOrStderr()))
 				}
 				n, err := standing(cmd.Context(), b, store, args[0], &s, retracted)
 				if err != nil {
 					return err
 				}
-				return fetch(cmd.Context(), store, n, cmd.OutOrStdout())
+				return s.fetch(cmd.Context(), store, n, cmd.OutOrStdout())
 			})
 		},
 	}
-	s.addFlags(cmd.Flags())
+	s.addFlags(cmd)
 	addRetracted(cmd.Flags(), &retracted)
 	return cmd
 }
@@ -73,16 +73,17 @@ func (s *selection) catLegacy(ctx context.Context, store objectstore.Store, site
 	}
 	buffered := bufio.NewWriter(out)
 	objects, left := 0, 0
-	for n, err := range tree.Legacy(ctx, store, site, l, instruments) {
+	for n, err := range objectpath.Legacy(ctx, store, site, l, instruments) {
 		if err != nil {
 			return err
 		}
 		objects++
+		s.shown.Set(0, 0, "%d objects, received up to %s", objects, clock(n.ReceivedAt))
 		if n.State == wire.StateRetracted && !retracted {
 			left++
 			continue
 		}
-		if err := tree.Append(ctx, store, n.Record, buffered); err != nil {
+		if err := objectpath.Append(ctx, store, n.Record, buffered); err != nil {
 			return err
 		}
 	}
@@ -93,8 +94,8 @@ func (s *selection) catLegacy(ctx context.Context, store objectstore.Store, site
 	if err := buffered.Flush(); err != nil || left == 0 {
 		return err
 	}
-	_, err = fmt.Fprintf(notes, "%d objects were retracted and are left out: --retracted gives them too\n", left)
-	return err
+	fmt.Fprintf(notes, "%d objects were retracted and are left out: --retracted gives them too\n", left)
+	return nil
 }
 
 // archived are the instruments within the selection of which the archive lists anything.

@@ -58,7 +58,7 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 		tlsSecret(t, "nats-tls", server.CA),
 		&v1alpha1.Site{ObjectMeta: meta("thule-hub"), Spec: v1alpha1.SiteSpec{
 			Code: site,
-			ObjectStore: v1alpha1.ObjectStore{Endpoint: f.server.URL(), Bucket: "archive", CredentialsSecretRef: ref("s3"),
+			ObjectStore: v1alpha1.ObjectStore{Endpoint: f.server.URL(), Bucket: f.bucket, CredentialsSecretRef: ref("s3"),
 				TLS: &v1alpha1.TLS{SecretRef: ref("s3-tls")}},
 			JetStream: v1alpha1.JetStream{Servers: []string{server.URL()}, AccountKeySecretRef: &account, CommandAccountKeySecretRef: &commands,
 				TLS: &v1alpha1.TLS{SecretRef: ref("nats-tls")}},
@@ -71,7 +71,7 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 		t.Errorf("%d objects, want 4:\n%s", len(got), out)
 	}
 	// The only Site of the namespace need not be named.
-	out, _ = must(t, append([]string{"get", f.frame.Digest.String(), "-o", "-"}, at...)...)
+	out, _ = must(t, append([]string{"get", f.frame.Digest.String(), "--file", "-"}, at...)...)
 	if out != "frame" {
 		t.Errorf("got %q", out)
 	}
@@ -88,14 +88,14 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 		t.Errorf("ledger:\n%s", out)
 	}
 	putGapsAndDownloads(t, js)
-	if out, err := call(t, GapsCommand(), at...); err != nil || !strings.Contains(out, "allsky-1") {
+	if out, err := call(t, Command(), append([]string{"gaps"}, at...)...); err != nil || !strings.Contains(out, "allsky-1") {
 		t.Errorf("gaps: %v\n%s", err, out)
 	}
-	if out, err := call(t, ReportCommand(), append([]string{"--day", "2026-11-21"}, at...)...); !errors.Is(err, errReportDiffers) || !strings.Contains(out, "model") {
+	if out, err := call(t, Command(), append([]string{"report", "--day", "2026-11-21"}, at...)...); !errors.Is(err, errReportDiffers) || !strings.Contains(out, "model") {
 		t.Errorf("report: %v\n%s", err, out)
 	}
-	if out, err := call(t, WhoisCommand(), append([]string{f.frame.Digest.String()}, at...)...); err != nil || !strings.Contains(out, "allsky-1") {
-		t.Errorf("whois: %v\n%s", err, out)
+	if out, err := call(t, Command(), append([]string{"inspect", f.frame.Digest.String()}, at...)...); err != nil || !strings.Contains(out, "allsky-1") {
+		t.Errorf("inspect: %v\n%s", err, out)
 	}
 
 	// A user that may request of this instrument alone, and publish no notice.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package archive is for who looks after a Site's archive: it lists and fetches what
-// that holds (list.go, get.go, cat.go), takes back (takeback.go), verifies and makes
+// that holds (list.go, get.go, cat.go), retracts (retract.go), verifies and makes
 // manifests anew (verify.go, rebuild.go), and says what came, what is missing, who
-// fetched it (ledger.go, gaps.go, report.go) and where it comes from (whois.go).
+// fetched it (ledger.go, gaps.go, report.go) and where it comes from (inspect.go).
 package archive
 
 import (
@@ -29,14 +29,7 @@ asked, and the --s3-… and --nats-… flags or their variables say everything.`
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	o.AddFlags(cmd.PersistentFlags())
-	cmd.AddCommand(listCommand(o))
-	cmd.AddCommand(getCommand(o))
-	cmd.AddCommand(catCommand(o))
-	cmd.AddCommand(ledgerCommand(o))
-	cmd.AddCommand(verifyCommand(o))
-	cmd.AddCommand(retractCommand(o))
-	cmd.AddCommand(restoreCommand(o))
-	cmd.AddCommand(purgeCommand(o))
-	cmd.AddCommand(rebuildCommand(o))
+	cmd.AddCommand(listCommand(o), getCommand(o), catCommand(o), ledgerCommand(o), gapsCommand(o), reportCommand(o), inspectCommand(o),
+		verifyCommand(o), retractCommand(o), restoreCommand(o), purgeCommand(o), rebuildCommand(o))
 	return cmd
 }

@@ -4,14 +4,13 @@ package archive
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/cli/damage"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -42,23 +41,10 @@ func readDamage(ctx context.Context, js jetstream.JetStream, site string, s *sel
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(site), err)
 	}
-	e, err := status.Get(ctx, wire.ScrubStatusKey)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return known, nil
-	}
+	looked, _, err := stream.Record[wire.ScrubStatus](ctx, status, wire.ScrubStatusKey)
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(site), err)
-	}
-	looked, err := wire.Decode[wire.ScrubStatus](e.Value())
-	if err != nil {
-		return nil, fmt.Errorf("%s of %s: %w", wire.ScrubStatusKey, wire.StatusBucket(site), err)
+		return nil, err
 	}
 	known.LastPass, known.Pass = looked.LastPass, looked.Pass
 	return known, nil
-}
-
-// print says what is known of damage, and when somebody last looked.
-func (k *KnownDamage) print(w io.Writer) error {
-	_, err := fmt.Fprintln(w, k)
-	return err
 }

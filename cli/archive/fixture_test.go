@@ -54,27 +54,28 @@ func list(t *testing.T, store objectstore.Store, instrument string, day wire.Day
 	}
 }
 
-// fixture is a real store with two instruments, three days and a repeat.
+// fixture is a real store with two instruments, three days and a duplicate.
 type fixture struct {
 	server               *testenv.MinIOServer
+	bucket               string
 	store                objectstore.Store
 	frame, late, segment wire.Record
-	repeat, earlier      wire.Record
+	duplicate, earlier   wire.Record
 }
 
 func newFixture(t *testing.T, opts testenv.MinIOOptions) *fixture {
 	t.Helper()
-	f := &fixture{server: testenv.MinIO(t, opts)}
-	f.store = f.server.Bucket(t, "archive")
+	f := &fixture{server: testenv.SharedMinIO(t, opts), bucket: testenv.BucketName()}
+	f.store = f.server.Bucket(t, f.bucket)
 	f.earlier = put(t, f.store, "allsky-1", "frame of yesterday", noon.AddDate(0, 0, -1))
 	f.frame = put(t, f.store, "allsky-1", "frame", noon)
 	f.late = put(t, f.store, "allsky-1", "frame 2", noon.Add(time.Hour))
-	f.repeat = f.frame
-	f.repeat.ID, f.repeat.Key, f.repeat.State, f.repeat.RepeatOf = f.frame.Key+"x", f.frame.Key+"x", wire.StateWithdrawn, f.frame.Key
+	f.duplicate = f.frame
+	f.duplicate.ID, f.duplicate.Key, f.duplicate.State, f.duplicate.DuplicateOf = f.frame.Key+"x", f.frame.Key+"x", wire.StateDuplicate, f.frame.Key
 	f.segment = put(t, f.store, "mag-1", "segment", noon)
 	f.segment.Segment = &wire.SegmentRange{Channel: "raw", Epoch: "e", First: 1, Last: 9, Messages: 9, Datagrams: 600, DatagramBytes: 6000}
 	list(t, f.store, "allsky-1", "2026-11-20", 1, f.earlier)
-	list(t, f.store, "allsky-1", "2026-11-21", 1, f.frame, f.repeat)
+	list(t, f.store, "allsky-1", "2026-11-21", 1, f.frame, f.duplicate)
 	list(t, f.store, "allsky-1", "2026-11-21", 2, f.late)
 	list(t, f.store, "mag-1", "2026-11-21", 1, f.segment)
 	return f
@@ -83,7 +84,7 @@ func newFixture(t *testing.T, opts testenv.MinIOOptions) *fixture {
 // flags are what a user types to get at the store without a cluster.
 func (f *fixture) flags(t *testing.T) []string {
 	t.Helper()
-	args := []string{"--code", site, "--s3-endpoint", f.server.URL(), "--s3-bucket", "archive", "--s3-credentials-dir", testenv.CredentialsDir(t, f.server.Root())}
+	args := []string{"--code", site, "--s3-endpoint", f.server.URL(), "--s3-bucket", f.bucket, "--s3-credentials-dir", testenv.CredentialsDir(t, f.server.Root())}
 	if f.server.CA != nil {
 		args = append(args, "--s3-tls-dir", f.server.CA.Dir(t, "client"))
 	}

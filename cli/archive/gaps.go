@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,12 +20,11 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// GapsCommand returns `substorm gaps`.
-func GapsCommand() *cobra.Command {
-	o := &backend.Options{}
+func gapsCommand(o *backend.Options) *cobra.Command {
 	var s selection
 	var all bool
-	var cause, format string
+	var cause string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "gaps",
 		Short: "Show what is missing of what instruments should have observed, and why",
@@ -41,17 +39,11 @@ Undecodable  telemetry came in messages that nobody can read
 Retracted    it was received, and is not shown any more
 
 Daylight (spec.cadence.observes), maintenance and retirement are no gaps.`,
-		Example: `  substorm gaps
-  substorm gaps --instrument allsky-1 --from 2026-11-01 --to 2026-11-30 --all
-  substorm gaps --cause Lost -o json`,
+		Example: `  substorm archive gaps
+  substorm archive gaps --instrument allsky-1 --since 2026-11-01 --until 2026-11-30 --all
+  substorm archive gaps --cause Lost -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := s.days(); err != nil {
-				return err
-			}
-			if err := output.Check(format); err != nil {
-				return err
-			}
 			if cause != "" && !slices.Contains(wire.GapCauses(), wire.GapCause(cause)) {
 				return usage.Errorf("--cause %s: there are %v", cause, wire.GapCauses())
 			}
@@ -61,18 +53,15 @@ Daylight (spec.cadence.observes), maintenance and retirement are no gaps.`,
 					return err
 				}
 				gaps := chosen(days, all, wire.GapCause(cause))
-				if format == output.JSON {
-					return output.Lines(cmd.OutOrStdout(), gaps)
-				}
-				return printGaps(cmd.OutOrStdout(), b.Code, gaps, len(days), time.Now())
+				return output.Each(cmd.OutOrStdout(), format, gaps, func(w io.Writer) { printGaps(w, b.Code, gaps, len(days), time.Now()) })
 			})
 		},
 	}
-	o.AddFlags(cmd.Flags())
-	s.addFlags(cmd.Flags())
+	s.addFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also gaps that what came late has filled")
 	cmd.Flags().StringVar(&cause, "cause", "", "only gaps of this cause")
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json (one gap per line)")
+	usage.OneOf(cmd, "cause", wire.GapCauses()...)
+	format.Add(cmd, "one gap per line")
 	return cmd
 }
 
@@ -136,17 +125,17 @@ func (g *Gap) goesOn(next Gap) bool {
 		g.To != nil && g.To.Equal(next.From) && g.To.Equal(g.To.Truncate(24*time.Hour))
 }
 
-func printGaps(w io.Writer, site string, gaps []Gap, days int, now time.Time) error {
+func printGaps(w io.Writer, site string, gaps []Gap, days int, now time.Time) {
 	switch {
 	case days == 0:
-		_, err := fmt.Fprintf(w, "nothing was compared yet at site %s: the archivist looks every five minutes at instruments that have observed\n", site)
-		return err
+		fmt.Fprintf(w, "nothing was compared yet at site %s: the archivist looks every five minutes at instruments that have observed\n", site)
+		return
 	case len(gaps) == 0:
-		_, err := fmt.Fprintln(w, "no gaps")
-		return err
+		fmt.Fprintln(w, "no gaps")
+		return
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "INSTRUMENT\tCHANNEL\tFROM\tTO\tFOR\tMISSING\tCAUSE\tCLOSED")
+	t := output.Columns(w, "INSTRUMENT\tCHANNEL\tFROM\tTO\tFOR\tMISSING\tCAUSE\tCLOSED")
+	defer t.Flush()
 	for _, g := range gaps {
 		to, closed := "-", "-"
 		if g.To != nil {
@@ -155,10 +144,9 @@ func printGaps(w io.Writer, site string, gaps []Gap, days int, now time.Time) er
 		if g.ClosedAt != nil {
 			closed = clock(*g.ClosedAt)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", g.Instrument, orDash(g.Channel), clock(g.From), to,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", g.Instrument, cmp.Or(g.Channel, "-"), clock(g.From), to,
 			g.Ends(now).Sub(g.From).Round(time.Second), g.Missing, g.Cause, closed)
 	}
-	return t.Flush()
 }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -17,13 +17,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/progress"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 func getCommand(o *backend.Options) *cobra.Command {
-	var output string
+	var file string
 	var retracted bool
 	var s selection
 	cmd := &cobra.Command{
@@ -37,25 +38,24 @@ that the Instruments declare: they are read from the registry.
 
 What was retracted is only given with --retracted.`,
 		Example: `  substorm archive get o/demo/allsky-1/r/2026/11/21/1795305598987-9dff50df08c63581
-  substorm archive get 9dff50df08c63581 -o frame.pgm.gz
-  substorm archive get 9dff50df08c63581 --day today -o - | gunzip | file -`,
+  substorm archive get 9dff50df08c63581 --file frame.pgm.gz
+  substorm archive get 9dff50df08c63581 --day today --file - | gunzip | file -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := s.days(); err != nil {
-				return err
-			}
 			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
+				s.shown = progress.Start(cmd.ErrOrStderr(), file == "-" && progress.IsTerminal(cmd.OutOrStdout()), nil)
+				defer s.shown.Stop()
 				n, err := standing(cmd.Context(), b, store, args[0], &s, retracted)
 				if err != nil {
 					return err
 				}
-				return save(cmd.Context(), store, n, output, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				return s.save(cmd.Context(), store, n, file, cmd.OutOrStdout())
 			})
 		},
 	}
-	s.addFlags(cmd.Flags())
+	s.addFlags(cmd)
 	addRetracted(cmd.Flags(), &retracted)
-	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - is standard output (default: the last part of its path, name or key)")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write; - is standard output (default: the last part of its path, name or key)")
 	return cmd
 }
 
@@ -137,52 +137,52 @@ func inPlace(ctx context.Context, store objectstore.Store, site, key string, s *
 	return found, nil
 }
 
-// save writes an object to a file, or to out where output is "-".
-func save(ctx context.Context, store objectstore.Store, n wire.Notice, output string, out, notes io.Writer) error {
-	if output == "-" {
-		return fetch(ctx, store, n, out)
+// save writes an object to a file, or to out where that is "-".
+func (s *selection) save(ctx context.Context, store objectstore.Store, n wire.Notice, file string, out io.Writer) error {
+	if file == "-" {
+		return s.fetch(ctx, store, n, out)
 	}
-	if output == "" {
-		output = path.Base(wire.MemberName(n))
+	if file == "" {
+		file = path.Base(wire.MemberName(n))
 		switch {
 		case n.Path != "":
-			output = path.Base(n.Path)
+			file = path.Base(n.Path)
 		case n.Name != "":
-			output = path.Base(n.Name)
+			file = path.Base(n.Name)
 		}
 	}
-	if _, err := os.Lstat(output); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s exists and is left alone: name another file with -o", output)
+	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s exists and is left alone: name another one with --file", file)
 	}
-	part, err := os.CreateTemp(filepath.Dir(output), ".substorm-*")
+	part, err := os.CreateTemp(filepath.Dir(file), ".substorm-*")
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no folder %s to write %s into: make it first", filepath.Dir(output), filepath.Base(output))
+		return fmt.Errorf("there is no folder %s to write %s into: make it first", filepath.Dir(file), filepath.Base(file))
 	}
 	if err != nil {
 		return err
 	}
 	defer os.Remove(part.Name())
-	err = fetch(ctx, store, n, part)
+	err = s.fetch(ctx, store, n, part)
 	if err := errors.Join(err, part.Close()); err != nil {
 		return err
 	}
 	if err := os.Chmod(part.Name(), 0o644); err != nil {
 		return err
 	}
-	if err := os.Rename(part.Name(), output); err != nil {
+	if err := os.Rename(part.Name(), file); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(notes, "%s: %d bytes, sha-256 %s as listed\n", output, n.Size, n.Digest)
-	return err
+	s.shown.Say("%s: %d bytes, sha-256 %s as listed", file, n.Size, n.Digest)
+	return nil
 }
 
 // fetch copies an object's bytes, which are compared with its digest and size.
-func fetch(ctx context.Context, store objectstore.Store, n wire.Notice, out io.Writer) error {
-	body, err := tree.Open(ctx, store, n.Record)
+func (s *selection) fetch(ctx context.Context, store objectstore.Store, n wire.Notice, out io.Writer) error {
+	body, err := objectpath.Open(ctx, store, n.Record)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	_, err = io.Copy(out, body)
+	_, err = io.Copy(out, s.shown.Reader(body, n.Size))
 	return err
 }

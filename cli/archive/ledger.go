@@ -24,13 +24,13 @@ const staleAfter = 3*wire.GatewayReportInterval + 15*time.Second
 type Ledger struct {
 	Instrument string   `json:"instrument"`
 	Day        wire.Day `json:"day"`
-	// Received, Stored, Announced and Repeated sum up all writers. Received is completed by
+	// Received, Stored, Announced and Duplicates sum up all writers. Received is completed by
 	// what is announced, see wire.Reconcile. Objects are announced when they are stored, so
 	// those of Stored are those of Announced; a datagram is announced when it is received.
-	Received  wire.Totals `json:"received"`
-	Stored    wire.Totals `json:"stored"`
-	Announced wire.Totals `json:"announced"`
-	Repeated  wire.Totals `json:"repeated"`
+	Received   wire.Totals `json:"received"`
+	Stored     wire.Totals `json:"stored"`
+	Announced  wire.Totals `json:"announced"`
+	Duplicates wire.Totals `json:"duplicates"`
 	// Damaged is what is stored and not what was received any more, as the scrub found.
 	Damaged wire.Totals `json:"damaged,omitzero"`
 	// Agree is whether nothing is in Differences.
@@ -57,7 +57,7 @@ type WriterColumns struct {
 	Received   wire.Totals `json:"received"`
 	Stored     wire.Totals `json:"stored"`
 	Announced  wire.Totals `json:"announced"`
-	Repeated   wire.Totals `json:"repeated"`
+	Duplicates wire.Totals `json:"duplicates"`
 	Damaged    wire.Totals `json:"damaged,omitzero"`
 	// Mirrored is what a partner has, of which the writer has the name.
 	Mirrored *wire.Totals `json:"mirrored,omitempty"`
@@ -74,8 +74,8 @@ func (w *WriterColumns) column(step wire.Step) *wire.Totals {
 		return &w.Stored
 	case wire.StepAnnounced:
 		return &w.Announced
-	case wire.StepRepeated:
-		return &w.Repeated
+	case wire.StepDuplicates:
+		return &w.Duplicates
 	case wire.StepDamaged:
 		return &w.Damaged
 	case wire.StepMirrored:
@@ -157,7 +157,7 @@ func sumUp(byDay map[instrumentDay]map[string]*WriterColumns, streamMade time.Ti
 			addTo(received, w.received)
 			addTo(announced, w.announced)
 			l.Stored, l.Announced = l.Stored.Plus(w.Stored), l.Announced.Plus(w.Announced)
-			l.Repeated, l.Damaged = l.Repeated.Plus(w.Repeated), l.Damaged.Plus(w.Damaged)
+			l.Duplicates, l.Damaged = l.Duplicates.Plus(w.Duplicates), l.Damaged.Plus(w.Damaged)
 			l.Writers = append(l.Writers, *w)
 		}
 		l.Received = wire.Reconcile(received, announced, l.Stored)
@@ -258,8 +258,8 @@ func (l *Ledger) compareReceipts(say func(format string, args ...any)) {
 	if n := causes[wire.CauseSpoolAbandoned]; n > 0 {
 		say("objects: %d receipted and lost with the spool of a pod that was given up (SpoolAbandoned)", n)
 	}
-	// The receipt of a repeat is counted with those of objects.
-	explained := l.Received.Objects + causes[wire.CauseRepeated]
+	// The receipt of a duplicate is counted with those of objects.
+	explained := l.Received.Objects + causes[wire.CauseDuplicate]
 	if acknowledged := l.Received.Acknowledged; acknowledged > explained {
 		say("objects: %d acknowledged, %d received: a gateway that has just started counts what waits in its spool within minutes; what stays is lost, and its senders have receipts",
 			acknowledged, l.Received.Objects)

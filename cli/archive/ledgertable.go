@@ -3,12 +3,12 @@
 package archive
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -22,7 +22,7 @@ import (
 
 func ledgerCommand(o *backend.Options) *cobra.Command {
 	var s selection
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "ledger",
 		Short: "Show what was received, stored and announced, and whether it agrees",
@@ -36,10 +36,10 @@ stored        it is in the object store (a datagram: in an announced segment). O
               are not counted there: what is announced was stored
 announced     the manifests list it (a datagram: its message is in the stream, so it is
               what was received)
-repeated      it was there already and was taken back
+duplicates    it was there already
 damaged       it is stored, and not what was received any more, as the scrub found
 unfinished    objects that began and did not get into the archive, by cause; Corrupt and
-              SpoolAbandoned: they had a receipt, and are lost; Repeated: equal ones are there
+              SpoolAbandoned: they had a receipt, and are lost; Duplicates: equal ones are there
 dropped       datagrams, by cause; Undecodable, MessageDeleted and StreamGone:
               announced, and in no segment
 unknown       datagrams that were on their way to the stream when a gateway was killed
@@ -48,28 +48,18 @@ A gateway counts what it received; the archivist counts the rest from manifests 
 streams. What is announced and was not counted, since its gateway was killed in between,
 counts as received, and no longer as unfinished (Killed) or unknown.
 
--o json prints one instrument's day per line, with the columns of each gateway. What is
-known of damage, and when the archive was last read, goes to standard error.`,
+-o json and yaml have the columns of each gateway, too. What is known of damage, and when
+the archive was last read, goes to standard error.`,
 		Example: `  substorm archive ledger --day today
   substorm archive ledger --instrument allsky-1 -o json | jq .agree`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := s.days(); err != nil {
-				return err
-			}
-			if err := output.Check(format); err != nil {
-				return err
-			}
 			return backend.WithJetStream(cmd.Context(), *o, func(b *backend.Backend, js jetstream.JetStream) error {
 				ledgers, err := ReadLedger(cmd.Context(), js, b.Code, &s, time.Now())
 				if err != nil {
 					return err
 				}
-				if format == output.JSON {
-					err = output.Lines(cmd.OutOrStdout(), ledgers)
-				} else {
-					err = printLedgers(cmd.OutOrStdout(), b.Code, ledgers)
-				}
+				err = output.Each(cmd.OutOrStdout(), format, ledgers, func(w io.Writer) { printLedgers(w, b.Code, ledgers) })
 				if err != nil {
 					return err
 				}
@@ -77,40 +67,38 @@ known of damage, and when the archive was last read, goes to standard error.`,
 				if err != nil {
 					return err
 				}
-				return known.print(cmd.ErrOrStderr())
+				fmt.Fprintln(cmd.ErrOrStderr(), known)
+				return nil
 			})
 		},
 	}
-	s.addFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json (one instrument's day per line)")
+	s.addFlags(cmd)
+	format.Add(cmd, "one instrument's day per line")
 	return cmd
 }
 
-func printLedgers(w io.Writer, site string, ledgers []Ledger) error {
+func printLedgers(w io.Writer, site string, ledgers []Ledger) {
 	if len(ledgers) == 0 {
-		_, err := fmt.Fprintf(w, "the ledger of site %s has nothing here\n", site)
-		return err
+		fmt.Fprintf(w, "the ledger of site %s has nothing here\n", site)
+		return
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "INSTRUMENT\tDAY\tOF\tRECEIVED\tACKNOWLEDGED\tSTORED\tANNOUNCED\tREPEATED\tBYTES\tUNFINISHED\tDROPPED\tUNKNOWN")
+	t := output.Columns(w, "INSTRUMENT\tDAY\tOF\tRECEIVED\tACKNOWLEDGED\tSTORED\tANNOUNCED\tDUPLICATES\tBYTES\tUNFINISHED\tDROPPED\tUNKNOWN")
 	for _, l := range ledgers {
 		if l.hasObjects() || !l.hasDatagrams() {
 			fmt.Fprintf(t, "%s\t%s\tobjects\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t-\t-\n", l.Instrument, l.Day, l.Received.Objects, l.Received.Acknowledged,
-				l.Stored.Objects, l.Announced.Objects, l.Repeated.Objects, humanize.IBytes(l.Received.ObjectBytes), byCause(l.Received.Unfinished))
+				l.Stored.Objects, l.Announced.Objects, l.Duplicates.Objects, humanize.IBytes(l.Received.ObjectBytes), byCause(l.Received.Unfinished))
 		}
 		if l.hasDatagrams() {
 			fmt.Fprintf(t, "%s\t%s\tdatagrams\t%d\t-\t%d\t%d\t-\t%s\t-\t%s\t%d\n", l.Instrument, l.Day, l.Received.Datagrams, l.Stored.Datagrams,
 				l.Announced.Datagrams, humanize.IBytes(l.Received.DatagramBytes), byCause(l.Received.Plus(l.Stored).Dropped), l.Received.Unknown)
 		}
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return printAgreement(w, ledgers)
+	_ = t.Flush()
+	printAgreement(w, ledgers)
 }
 
 func (l *Ledger) hasObjects() bool {
-	return l.Received.Objects+l.Announced.Objects+l.Repeated.Objects > 0 || len(l.Received.Unfinished) > 0
+	return l.Received.Objects+l.Announced.Objects+l.Duplicates.Objects > 0 || len(l.Received.Unfinished) > 0
 }
 
 func (l *Ledger) hasDatagrams() bool {
@@ -118,8 +106,7 @@ func (l *Ledger) hasDatagrams() bool {
 		len(l.Received.Dropped)+len(l.Stored.Dropped) > 0
 }
 
-func printAgreement(w io.Writer, ledgers []Ledger) error {
-	var out strings.Builder
+func printAgreement(w io.Writer, ledgers []Ledger) {
 	disagree, lost := 0, uint64(0)
 	for _, l := range ledgers {
 		lost += sumOf(l.Stored.Dropped)
@@ -129,26 +116,24 @@ func printAgreement(w io.Writer, ledgers []Ledger) error {
 	}
 	switch {
 	case disagree > 0:
-		fmt.Fprintf(&out, "\nThe columns of %d of %d lines differ:\n", disagree, len(ledgers))
+		fmt.Fprintf(w, "\nThe columns of %d of %d lines differ:\n", disagree, len(ledgers))
 	case lost > 0:
-		out.WriteString("\nThe columns agree: what was received is announced, and stored but for what is in no segment.\n")
+		fmt.Fprintln(w, "\nThe columns agree: what was received is announced, and stored but for what is in no segment.")
 	default:
-		out.WriteString("\nThe columns agree: what was received is stored and announced.\n")
+		fmt.Fprintln(w, "\nThe columns agree: what was received is stored and announced.")
 	}
 	for _, l := range ledgers {
 		for _, d := range l.Differences {
-			fmt.Fprintf(&out, "  %s %s: %s\n", l.Instrument, l.Day, d)
+			fmt.Fprintf(w, "  %s %s: %s\n", l.Instrument, l.Day, d)
 		}
 	}
-	printLost(&out, ledgers)
-	printDamaged(&out, ledgers)
-	_, err := io.WriteString(w, out.String())
-	return err
+	printLost(w, ledgers)
+	printDamaged(w, ledgers)
 }
 
 // printLost names the datagrams that had come to the stream and are in no
 // segment: the columns add up with them, and yet they are lost.
-func printLost(out *strings.Builder, ledgers []Ledger) {
+func printLost(out io.Writer, ledgers []Ledger) {
 	title := "\nIn the stream, and in no segment:\n"
 	for _, l := range ledgers {
 		if n := sumOf(l.Stored.Dropped); n > 0 {
@@ -159,7 +144,7 @@ func printLost(out *strings.Builder, ledgers []Ledger) {
 }
 
 // printDamaged names the days of which objects in the store are not what was received.
-func printDamaged(out *strings.Builder, ledgers []Ledger) {
+func printDamaged(out io.Writer, ledgers []Ledger) {
 	title := "\nIn the store, and damaged or missing (substorm archive verify names them):\n"
 	for _, l := range ledgers {
 		if n := l.Damaged.Objects; n > 0 {
@@ -177,5 +162,5 @@ func byCause(counts map[wire.Cause]uint64) string {
 			parts = append(parts, fmt.Sprintf("%s=%d", cause, counts[cause]))
 		}
 	}
-	return orDash(strings.Join(parts, ","))
+	return cmp.Or(strings.Join(parts, ","), "-")
 }

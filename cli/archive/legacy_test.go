@@ -33,6 +33,10 @@ func TestLegacyTree(t *testing.T) {
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Errorf("tree (-want +got):\n%s", diff)
 	}
+	out, _ = must(t, append([]string{"ls", "--legacy", "-o", "json"}, flags...)...)
+	if !strings.HasPrefix(out, `{"bytes":13,"first":"2026-11-21T12:00:00`) || !strings.HasSuffix(out, `"objects":2,"path":"legacy/192.0.2.7/30100/2026/11/21"}`+"\n") {
+		t.Errorf("as JSON: %s", out)
+	}
 	if out, _ := must(t, append([]string{"cat", "legacy/192.0.2.7/30100/2026/11/21"}, flags...)...); out != "frameframe 2\n" {
 		t.Errorf("got %q", out)
 	}
@@ -53,7 +57,7 @@ func TestLegacyTree(t *testing.T) {
 		"nothing there": {[]string{"cat", "legacy/192.0.2.7/30100/2026/11/20"}, "lists nothing that came from 192.0.2.7"},
 		"no such path":  {[]string{"cat", "legacy/192.0.2.7/30100"}, "ls --legacy"},
 		"damaged":       {[]string{"cat", "legacy/192.0.2.7/30101/2026/11/21"}, "damaged"},
-		"no objects":    {[]string{"ls", "--legacy", "-o", "json"}, "leave -o"},
+		"no objects":    {[]string{"ls", "--legacy", "--duplicates"}, "leave --state"},
 	} {
 		if _, _, err := run(t, append(c.args, flags...)...); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want an error that says %q", name, err, c.says)

@@ -4,10 +4,13 @@ package archive
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,7 +18,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/internal/wire"
@@ -31,26 +36,19 @@ func listCommand(o *backend.Options) *cobra.Command {
 day of receipt. A new object appears once the part that lists it is closed,
 within about a minute.
 
--o json prints one notice per line: everything that is known of the object.
+-o json and yaml print everything that is known of an object, as notices do.
 
 --legacy lists the legacy tree instead: for each sender's address, port of the
 gateways and day one path, under which substorm archive cat writes all that came.`,
 		Example: `  substorm archive ls --day today
-  substorm archive ls --instrument mag-1 --from 2026-11-01 --to 2026-11-30 -o wide
+  substorm archive ls --instrument mag-1 --since 2026-11-01 --until 2026-11-30 -o wide
   substorm archive ls --state Retracted,Purged
   substorm archive ls --legacy --day yesterday
   substorm archive ls -o json | jq -r 'select(.size > 1e6) | .key'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := l.days(); err != nil {
-				return err
-			}
-			format, err := rowFormat(l.output)
-			if err != nil {
-				return err
-			}
-			if l.legacy && (l.repeats || l.output != "" || len(l.states) > 0) {
-				return usage.Errorf("--legacy lists paths, not objects: leave -o, --state and --repeats out")
+			if l.legacy && (l.duplicates || len(l.states) > 0) {
+				return usage.Errorf("--legacy lists paths, not objects: leave --state and --duplicates out")
 			}
 			if err := l.checkStates(); err != nil {
 				return err
@@ -59,29 +57,30 @@ gateways and day one path, under which substorm archive cat writes all that came
 				if l.legacy {
 					return l.printLegacy(cmd.Context(), store, b.Code, cmd.OutOrStdout(), cmd.ErrOrStderr())
 				}
-				return l.print(cmd.Context(), store, b.Code, format, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				return l.print(cmd.Context(), store, b.Code, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			})
 		},
 	}
-	l.addFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&l.output, "output", "o", "", "wide or json (one object per line)")
+	l.addFlags(cmd)
+	l.format.Add(cmd, "one object per line")
 	cmd.Flags().BoolVar(&l.legacy, "legacy", false, "list the legacy tree: address, port and day")
-	cmd.Flags().StringSliceVar(&l.states, "state", nil, "only objects in these states: "+stateNames+" (default: all but Withdrawn)")
-	cmd.Flags().BoolVar(&l.repeats, "repeats", false, "also list duplicates of other objects (state Withdrawn)")
+	cmd.Flags().StringSliceVar(&l.states, "state", nil, "only objects in these states: "+stateNames+" (default: all but Duplicate)")
+	usage.OneOf(cmd, "state", strings.Split(stateNames, ", ")...)
+	cmd.Flags().BoolVar(&l.duplicates, "duplicates", false, "also list duplicates of other objects (state Duplicate)")
 	return cmd
 }
 
 // listing is what `archive ls` prints.
 type listing struct {
 	selection
-	output  string
-	states  []string
-	repeats bool
-	legacy  bool
+	format     output.Format
+	states     []string
+	duplicates bool
+	legacy     bool
 }
 
 // stateNames are all states that an object may be listed in.
-const stateNames = "Current, Superseded, Retracted, Purged, Withdrawn"
+const stateNames = "Current, Superseded, Retracted, Purged, Duplicate"
 
 func (l *listing) checkStates() error {
 	for _, name := range l.states {
@@ -97,24 +96,50 @@ func (l *listing) shows(state wire.State) bool {
 	if len(l.states) > 0 {
 		return slices.Contains(l.states, string(state))
 	}
-	return state != wire.StateWithdrawn || l.repeats
+	return state != wire.StateDuplicate || l.duplicates
 }
 
 // print lists as it reads: a large archive needs no more memory than a day of it.
-func (l *listing) print(ctx context.Context, store objectstore.Store, site string, format rows, out, notes io.Writer) error {
+func (l *listing) print(ctx context.Context, store objectstore.Store, site string, out, notes io.Writer) error {
 	buffered := bufio.NewWriter(out)
-	objects, bytes, err := l.each(ctx, store, site, func(n wire.Notice) error { return format.row(buffered, n) }, func() error {
-		return format.header(buffered)
-	})
-	if err := errors.Join(err, buffered.Flush()); err != nil {
+	data, columns := l.format.Encoder(buffered), narrow
+	if l.format == output.Wide {
+		columns = wide
+	}
+	objects, bytes := 0, uint64(0)
+	for n, err := range l.records(ctx, store, site) {
+		if err != nil {
+			return errors.Join(fmt.Errorf("the list is not complete: %w", err), buffered.Flush())
+		}
+		if !l.shows(n.State) {
+			continue
+		}
+		if l.format.IsData() {
+			var text []byte
+			if text, err = wire.Encode(n); err == nil {
+				err = data.Encode(json.RawMessage(text))
+			}
+		} else {
+			if objects == 0 {
+				_ = row(buffered, columns, func(c column) string { return c.title }) // the next says the same
+			}
+			err = row(buffered, columns, func(c column) string { return c.value(n) })
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("the list is not complete: %w", err), buffered.Flush())
+		}
+		objects, bytes = objects+1, bytes+uint64(n.Size)
+	}
+	if err := buffered.Flush(); err != nil {
 		return fmt.Errorf("the list is not complete: %w", err)
 	}
 	if objects == 0 {
-		err = nothing(ctx, store, site, notes)
-	} else if l.output != "json" {
-		_, err = fmt.Fprintf(notes, "%d objects, %s\n", objects, humanize.IBytes(bytes))
+		return nothing(ctx, store, site, notes)
 	}
-	return err
+	if !l.format.IsData() {
+		fmt.Fprintf(notes, "%d objects, %s\n", objects, humanize.IBytes(bytes))
+	}
+	return nil
 }
 
 // nothing says that nothing was found, and what there is.
@@ -127,61 +152,11 @@ func nothing(ctx context.Context, store objectstore.Store, site string, notes io
 		names = append(names, name)
 	}
 	if len(names) == 0 {
-		_, err := fmt.Fprintf(notes, "the archive of site %s lists nothing yet; what is received is listed within about a minute\n", site)
-		return err
+		fmt.Fprintf(notes, "the archive of site %s lists nothing yet; what is received is listed within about a minute\n", site)
+		return nil
 	}
-	_, err := fmt.Fprintf(notes, "the archive of site %s lists nothing here; it has the instruments %s\n", site, strings.Join(names, ", "))
-	return err
-}
-
-func (l *listing) each(ctx context.Context, store objectstore.Store, site string, row func(wire.Notice) error, first func() error) (objects int, bytes uint64, err error) {
-	for n, err := range l.records(ctx, store, site) {
-		if err != nil {
-			return objects, bytes, err
-		}
-		if !l.shows(n.State) {
-			continue
-		}
-		if objects == 0 {
-			if err := first(); err != nil {
-				return objects, bytes, err
-			}
-		}
-		objects++
-		bytes += uint64(n.Size)
-		if err := row(n); err != nil {
-			return objects, bytes, err
-		}
-	}
-	return objects, bytes, nil
-}
-
-// rows is a way to print a list.
-type rows struct {
-	header func(io.Writer) error
-	row    func(io.Writer, wire.Notice) error
-}
-
-func rowFormat(output string) (rows, error) {
-	switch output {
-	case "":
-		return table(narrow), nil
-	case "wide":
-		return table(wide), nil
-	case "json":
-		return rows{header: func(io.Writer) error { return nil }, row: jsonRow}, nil
-	default:
-		return rows{}, usage.Errorf("-o %s: there are wide and json", output)
-	}
-}
-
-func jsonRow(w io.Writer, n wire.Notice) error {
-	line, err := wire.Encode(n)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(line, '\n'))
-	return err
+	fmt.Fprintf(notes, "the archive of site %s lists nothing here; it has the instruments %s\n", site, strings.Join(names, ", "))
+	return nil
 }
 
 // column is one column of the table: columns of a listing that is printed as it
@@ -210,16 +185,11 @@ var (
 		}},
 		{"SHA-256", 64, func(n wire.Notice) string { return n.Digest.String() }},
 		stateColumn,
-		{"BACKFILL", 8, func(n wire.Notice) string {
-			if n.Backfill {
-				return "yes"
-			}
-			return "-"
-		}},
-		{"MEDIA TYPE", 30, func(n wire.Notice) string { return orDash(n.MediaType) }},
-		{"SOURCE", 24, func(n wire.Notice) string { return orDash(n.Source) }},
-		{"GATEWAY", 16, func(n wire.Notice) string { return orDash(n.Gateway) }},
-		{"PATH", 40, func(n wire.Notice) string { return orDash(n.Path) }},
+		{"BACKFILL", 8, func(n wire.Notice) string { return output.Bool(n.Backfill) }},
+		{"MEDIA TYPE", 30, func(n wire.Notice) string { return cmp.Or(n.MediaType, "-") }},
+		{"SOURCE", 24, func(n wire.Notice) string { return cmp.Or(n.Source, "-") }},
+		{"GATEWAY", 16, func(n wire.Notice) string { return cmp.Or(n.Gateway, "-") }},
+		{"PATH", 40, func(n wire.Notice) string { return cmp.Or(n.Path, "-") }},
 		keyColumn,
 	}
 )
@@ -232,25 +202,51 @@ func key(n wire.Notice) string {
 	return n.Key
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
+// row writes a line.
+func row(out *bufio.Writer, columns []column, cell func(column) string) error {
+	for _, c := range columns[:len(columns)-1] {
+		fmt.Fprintf(out, "%-*s  ", c.width, cell(c))
 	}
-	return s
+	_, err := fmt.Fprintln(out, cell(columns[len(columns)-1]))
+	return err
 }
 
-func table(columns []column) rows {
-	line := func(w io.Writer, cell func(column) string) error {
-		for _, c := range columns[:len(columns)-1] {
-			if _, err := fmt.Fprintf(w, "%-*s  ", c.width, cell(c)); err != nil {
-				return err
-			}
+// printLegacy lists the legacy tree within the selection, day by day.
+func (l *listing) printLegacy(ctx context.Context, store objectstore.Store, site string, out, notes io.Writer) error {
+	days := map[wire.Day][]string{}
+	for list, err := range l.lists(ctx, store, site) {
+		if err != nil {
+			return err
 		}
-		_, err := fmt.Fprintln(w, cell(columns[len(columns)-1]))
+		days[list.day] = append(days[list.day], list.instrument)
+	}
+	buffered := bufio.NewWriter(out)
+	data := l.format.Encoder(buffered)
+	folders := 0
+	for _, day := range slices.Sorted(maps.Keys(days)) {
+		found, err := objectpath.Folders(ctx, store, site, day, days[day])
+		if err != nil {
+			return errors.Join(fmt.Errorf("the list is not complete: %w", err), buffered.Flush())
+		}
+		for _, f := range found {
+			if folders++; l.format.IsData() {
+				if err := data.Encode(map[string]any{"path": f.Path(), "first": f.First, "last": f.Last, "objects": f.Objects, "bytes": f.Bytes, "instruments": f.Instruments}); err != nil {
+					return errors.Join(fmt.Errorf("the list is not complete: %w", err), buffered.Flush())
+				}
+				continue
+			}
+			if folders == 1 {
+				fmt.Fprintf(buffered, "%-8s  %-8s  %7s  %12s  %-20s  %s\n", "FIRST", "LAST", "OBJECTS", "BYTES", "INSTRUMENTS", "PATH")
+			}
+			fmt.Fprintf(buffered, "%-8s  %-8s  %7d  %12d  %-20s  %s\n", f.First.UTC().Format("15:04:05"), f.Last.UTC().Format("15:04:05"),
+				f.Objects, f.Bytes, strings.Join(f.Instruments, ","), f.Path())
+		}
+	}
+	if err := buffered.Flush(); err != nil {
 		return err
 	}
-	return rows{
-		header: func(w io.Writer) error { return line(w, func(c column) string { return c.title }) },
-		row:    func(w io.Writer, n wire.Notice) error { return line(w, func(c column) string { return c.value(n) }) },
+	if folders == 0 {
+		return nothing(ctx, store, site, notes)
 	}
+	return nil
 }

@@ -41,7 +41,7 @@ func TestMembers(t *testing.T) {
 	}
 	for _, r := range []wire.Record{one, two} {
 		for _, name := range []string{r.ID, r.Digest.String()[:12]} {
-			out, _ := must(t, append([]string{"get", name, "-o", "-"}, flags...)...)
+			out, _ := must(t, append([]string{"get", name, "--file", "-"}, flags...)...)
 			if sha256.Sum256([]byte(out)) != r.Digest {
 				t.Errorf("%s is %q", name, out)
 			}

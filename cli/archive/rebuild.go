@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
@@ -50,20 +52,17 @@ left to them (--age).
               that it would be lost with the manifest. --tell writes it down: for
               archives of before there were changes`,
 		Example: `  substorm archive rebuild --dry-run
-  substorm archive rebuild --instrument allsky-1 --from 2026-11-01 --to 2026-11-30
+  substorm archive rebuild --instrument allsky-1 --since 2026-11-01 --until 2026-11-30
   substorm archive rebuild --code demo --s3-endpoint http://127.0.0.1:9000 --s3-bucket archive --s3-credentials-dir ./keys`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := r.days(); err != nil {
-				return err
-			}
 			if r.age < 0 {
 				return usage.Errorf("--age %s: give a duration of 0 or more", r.age)
 			}
 			opened := *o
 			opened.Rebuild = true
 			return backend.WithStore(cmd.Context(), opened, func(b *backend.Backend, store objectstore.Store) error {
-				r.open(cmd, b, store)
+				defer r.open(cmd, b, store)()
 				if b.KnowsJetStream() {
 					js, err := b.JetStream(cmd.Context())
 					if err != nil {
@@ -98,7 +97,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	c := counts{kinds: map[bucket.DifferenceKind]int{}}
 	err := r.each(ctx, func(key string, err error) error {
 		c.kinds[bucket.Foreign]++
-		return r.print(bucket.Foreign, bucket.List{Instrument: nowhere, Day: nowhere}, key, "  "+err.Error())
+		return r.print(bucket.Foreign, bucket.List{Instrument: nowhere, Day: nowhere}, key, err.Error())
 	}, func(ctx context.Context, _ bucket.List, compare comparison) error {
 		return r.list(ctx, compare, &c)
 	})
@@ -110,7 +109,8 @@ func (r *rebuild) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.report(c)
+	r.report(c)
+	return nil
 }
 
 // list makes one list anew, where it must be.
@@ -164,15 +164,15 @@ func (r *rebuild) mend(ctx context.Context, compare comparison, c *counts) error
 func told(d bucket.Difference) string {
 	switch {
 	case d.Kind == bucket.Unreadable && isOfChanges(d.ID):
-		return "  changes: nobody knows what they took back, and the day stays as it is"
+		return "changes: nobody knows what they retracted, and the day stays as it is"
 	case d.Kind == bucket.Moved:
-		return fmt.Sprintf("  listed at %s, lies at %s", spot(d.Record), spot(*d.Bucket))
+		return fmt.Sprintf("listed at %s, lies at %s", spot(d.Record), spot(*d.Bucket))
 	case d.Kind == bucket.Untold && d.Bucket == nil:
-		return fmt.Sprintf("  listed as %s", d.State)
+		return fmt.Sprintf("listed as %s", d.State)
 	case d.Kind == bucket.Untold && d.State != d.Bucket.State:
-		return fmt.Sprintf("  listed as %s, says %s", d.State, d.Bucket.State)
+		return fmt.Sprintf("listed as %s, says %s", d.State, d.Bucket.State)
 	case d.Kind == bucket.Untold && d.Path != d.Bucket.Path:
-		return fmt.Sprintf("  listed under %q, says %q", d.Path, d.Bucket.Path)
+		return fmt.Sprintf("listed under %q, says %q", d.Path, d.Bucket.Path)
 	}
 	return ""
 }
@@ -189,18 +189,103 @@ func spot(r wire.Record) string {
 	return r.Key
 }
 
-func (r *rebuild) report(c counts) error {
-	_, err := fmt.Fprintf(r.notes, "%d objects of %d instrument days: %d unlisted, %d missing, %d moved, %d files unreadable, %d untold, %d foreign\n",
+func (r *rebuild) report(c counts) {
+	fmt.Fprintf(r.notes, "%d objects of %d instrument days: %d unlisted, %d missing, %d moved, %d files unreadable, %d untold, %d foreign\n",
 		c.objects, c.lists, c.kinds[bucket.Unlisted], c.kinds[bucket.Missing], c.kinds[bucket.Moved], c.kinds[bucket.Unreadable],
 		c.kinds[bucket.Untold], c.kinds[bucket.Foreign])
 	switch {
-	case err != nil:
 	case r.dry:
-		_, err = fmt.Fprintln(r.notes, "nothing was changed")
+		fmt.Fprintln(r.notes, "nothing was changed")
 	case r.tell:
-		_, err = fmt.Fprintf(r.notes, "%d days were made anew, %d objects written down beside the data\n", c.written, c.told)
+		fmt.Fprintf(r.notes, "%d days were made anew, %d objects written down beside the data\n", c.written, c.told)
 	default:
-		_, err = fmt.Fprintf(r.notes, "%d days were made anew\n", c.written)
+		fmt.Fprintf(r.notes, "%d days were made anew\n", c.written)
 	}
-	return err
+}
+
+// nextVersion returns the least number that a new version of a day may have: greater
+// than what the index knows, for by the number it tells files apart, and the files
+// that it knows may be gone.
+func (r *rebuild) nextVersion(ctx context.Context, of bucket.List) (int, error) {
+	next := 1
+	learn := func(days []wire.RootDay) {
+		for _, d := range days {
+			if d.Day == of.Day {
+				next = max(next, d.Version+1)
+			}
+		}
+	}
+	for info, err := range r.store.List(ctx, wire.RootPrefix(r.site, of.Instrument), "") {
+		if err != nil {
+			return 0, err
+		}
+		_, _, number, err := wire.ParseRootKey(info.Key)
+		if err != nil {
+			continue
+		}
+		root, err := manifest.ReadRoot(ctx, r.store, r.site, of.Instrument, number)
+		if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, wire.ErrMalformed) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		learn(root.Days)
+	}
+	entry, err := r.index.entry(ctx, of.Instrument)
+	learn(entry.Open)
+	return next, err
+}
+
+// index is the Site's list of days, which readers go by.
+type index struct {
+	js   jetstream.JetStream
+	site string
+}
+
+// entry returns what the index knows of an instrument; nothing where there is none.
+func (i *index) entry(ctx context.Context, instrument string) (wire.IndexEntry, error) {
+	if i == nil {
+		return wire.IndexEntry{}, nil
+	}
+	kv, err := i.js.KeyValue(ctx, wire.IndexBucket(i.site))
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return wire.IndexEntry{}, nil
+	}
+	if err != nil {
+		return wire.IndexEntry{}, fmt.Errorf("index of site %s: %w", i.site, err)
+	}
+	e, err := kv.Get(ctx, instrument)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return wire.IndexEntry{}, nil
+	}
+	if err != nil {
+		return wire.IndexEntry{}, fmt.Errorf("index of site %s: %w", i.site, err)
+	}
+	entry, err := wire.Decode[wire.IndexEntry](e.Value())
+	if errors.Is(err, wire.ErrMalformed) {
+		return wire.IndexEntry{}, nil // it is made anew
+	}
+	return entry, err
+}
+
+// forget says that the index does not know all: a gateway makes it anew.
+func (i *index) forget(ctx context.Context, notes io.Writer) error {
+	if i == nil {
+		fmt.Fprintln(notes, "JetStream is not known (--nats-servers): readers over HTTP see the new manifests once the index is made anew. "+
+			"Delete the key "+wire.IndexListedKey+" of the key-value bucket of the Site's index for that")
+		return nil
+	}
+	kv, err := i.js.KeyValue(ctx, wire.IndexBucket(i.site))
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = kv.Delete(ctx, wire.IndexListedKey)
+	}
+	if err != nil {
+		return fmt.Errorf("the manifests are made anew, and the index could not be told: delete key %s of bucket %s: %w",
+			wire.IndexListedKey, wire.IndexBucket(i.site), err)
+	}
+	return nil
 }

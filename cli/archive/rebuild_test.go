@@ -35,12 +35,12 @@ func TestRebuild(t *testing.T) {
 	}
 	list := func() []string {
 		t.Helper()
-		out, _ := must(t, append([]string{"ls", "--repeats", "-o", "json"}, flags...)...)
+		out, _ := must(t, append([]string{"ls", "--duplicates", "-o", "json"}, flags...)...)
 		return slices.Sorted(strings.Lines(out))
 	}
 	before := list()
 	out, notes := rebuild("--dry-run")
-	if !strings.Contains(out, "Untold") || !strings.Contains(out, f.repeat.ID+"  listed as Withdrawn") || !strings.Contains(notes, "0 unlisted, 0 missing") ||
+	if !strings.Contains(out, "Untold") || !strings.Contains(out, f.duplicate.ID+"  listed as Duplicate") || !strings.Contains(notes, "0 unlisted, 0 missing") ||
 		!strings.Contains(notes, "nothing was changed") {
 		t.Errorf("dry run said %q, %q", out, notes)
 	}
@@ -50,7 +50,7 @@ func TestRebuild(t *testing.T) {
 	}
 
 	f.lose(t, wire.ManifestSitePrefix(site))
-	if out, _ := rebuild(); strings.Contains(out, f.earlier.ID) || strings.Contains(out, f.frame.ID+"\n") || !strings.Contains(out, f.repeat.ID) {
+	if out, _ := rebuild(); strings.Contains(out, f.earlier.ID) || strings.Contains(out, f.frame.ID+"\n") || !strings.Contains(out, f.duplicate.ID) {
 		t.Errorf("what is young was listed, or what changes tell of was not: %q", out)
 	}
 	if out, _ := rebuild("--age", "0s", "--day", "2026-11-20"); strings.Count(out, "Unlisted") != 1 || !strings.Contains(out, f.earlier.ID) {
@@ -69,13 +69,13 @@ func TestRebuild(t *testing.T) {
 }
 
 // TestUnreadableChanges: changes that cannot be read stop no other day, and of their own
-// nothing is listed that they may have taken back.
+// nothing is listed that they may have retracted.
 func TestUnreadableChanges(t *testing.T) {
 	f := newFixture(t, testenv.MinIOOptions{})
 	flags := append(f.flags(t), "--age", "0s", "--scratch-dir", t.TempDir())
 	list := func() []string {
 		t.Helper()
-		out, _ := must(t, append([]string{"ls", "--repeats", "-o", "json"}, f.flags(t)...)...)
+		out, _ := must(t, append([]string{"ls", "--duplicates", "-o", "json"}, f.flags(t)...)...)
 		return slices.Sorted(strings.Lines(out))
 	}
 	before := list()

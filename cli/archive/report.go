@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -44,15 +45,15 @@ type InstrumentReport struct {
 	Instrument string `json:"instrument"`
 	// Expected observations; absent where nothing is known to have been due.
 	Expected int64 `json:"expected,omitempty"`
-	// Objects and Datagrams that the archive lists, without repeats, and their Bytes.
+	// Objects and Datagrams that the archive lists, without duplicates, and their Bytes.
 	Objects   uint64 `json:"objects"`
 	Datagrams uint64 `json:"datagrams,omitempty"`
 	Bytes     uint64 `json:"bytes"`
 	// Late are those that are listed as backfill: they came later than cadence.lateAfter was then.
-	Late      uint64 `json:"late,omitempty"`
-	Repeated  uint64 `json:"repeated,omitempty"`
-	Retracted uint64 `json:"retracted,omitempty"`
-	Purged    uint64 `json:"purged,omitempty"`
+	Late       uint64 `json:"late,omitempty"`
+	Duplicates uint64 `json:"duplicates,omitempty"`
+	Retracted  uint64 `json:"retracted,omitempty"`
+	Purged     uint64 `json:"purged,omitempty"`
 	// Expired are those that spec.archive.retention does not keep any longer.
 	Expired uint64 `json:"expired,omitempty"`
 	// Damaged objects are not what was received any more, as the scrub found.
@@ -78,7 +79,7 @@ type GapSum struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// ReadReport reads a report. From and To of the selection are set.
+// ReadReport reads a report of the days of the selection.
 func ReadReport(ctx context.Context, store objectstore.Store, js jetstream.JetStream, site string, s *selection, now time.Time) (*Report, error) {
 	within, err := s.days()
 	if err != nil {
@@ -117,12 +118,12 @@ func ReadReport(ctx context.Context, store objectstore.Store, js jetstream.JetSt
 }
 
 // listed is what the manifests list of a day, as the ledger counts: all objects that ever
-// were announced, repeats, and datagrams in segments.
-type listed struct{ all, repeats, datagrams wire.Totals }
+// were announced, duplicates, and datagrams in segments.
+type listed struct{ all, duplicates, datagrams wire.Totals }
 
 func listedIn(c *manifest.Columns) *listed {
 	sum := func(of map[string]wire.Totals) wire.Totals { return wire.LedgerEntry{Incarnations: of}.Sum() }
-	return &listed{sum(c.Announced), c.Repeated, sum(c.Stored)}
+	return &listed{sum(c.Announced), c.Duplicates, sum(c.Stored)}
 }
 
 // readListed reads the manifests, and compares them with the ledger.
@@ -186,8 +187,8 @@ func (l *Ledger) compareListed(is *listed) []string {
 	case is.all.Digest != a.Digest:
 		say("digests: other objects are listed than were announced")
 	}
-	if is.repeats.Objects != l.Repeated.Objects {
-		say("repeats: %d in the ledger, %d listed", l.Repeated.Objects, is.repeats.Objects)
+	if is.duplicates.Objects != l.Duplicates.Objects {
+		say("duplicates: %d in the ledger, %d listed", l.Duplicates.Objects, is.duplicates.Objects)
 	}
 	if l.Instrument == wire.UnknownInstrument {
 		return differences // what no instrument claims is in no manifest
@@ -205,8 +206,8 @@ func (i *InstrumentReport) add(r *wire.Record) {
 		count = r.Segment.Datagrams
 	}
 	switch {
-	case r.State == wire.StateWithdrawn:
-		i.Repeated += count
+	case r.State == wire.StateDuplicate:
+		i.Duplicates += count
 		return
 	case r.State == wire.StateRetracted:
 		i.Retracted += count
@@ -308,4 +309,94 @@ func (r *Report) readDownloads(ctx context.Context, js jetstream.JetStream, s *s
 		}
 	}
 	return err
+}
+
+// addMirrors adds what partners have of a day, and returns it by partner.
+func (i *InstrumentReport) addMirrors(l *Ledger) map[string]wire.Totals {
+	var has map[string]wire.Totals
+	for _, w := range l.Writers {
+		if w.Mirrored == nil {
+			continue
+		}
+		if has == nil {
+			has = map[string]wire.Totals{}
+		}
+		has[w.Writer] = *w.Mirrored
+		if i.Mirrored == nil {
+			i.Mirrored = map[string]uint64{}
+		}
+		i.Mirrored[w.Writer] += w.Mirrored.Objects + w.Mirrored.Datagrams
+	}
+	return has
+}
+
+// readPurges names the partners, and counts the purges that they did not confirm.
+func (r *Report) readPurges(ctx context.Context, js jetstream.JetStream, mirrors map[instrumentDay]map[string]wire.Totals, of func(string) *InstrumentReport) error {
+	partners := map[string]bool{}
+	for _, has := range mirrors {
+		for partner := range has {
+			partners[partner] = true
+		}
+	}
+	if len(partners) == 0 {
+		return nil
+	}
+	r.Partners = slices.Sorted(maps.Keys(partners))
+	return backend.Entries(ctx, js, wire.CursorBucket(r.Site), wire.RemovalKeys, func(e backend.Entry) error {
+		removal, err := wire.Decode[wire.Removal](e.Data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.Key, err)
+		}
+		for partner, has := range mirrors[instrumentDay{removal.Instrument, removal.Day}] {
+			if !removal.Asks(partner, has) {
+				continue
+			}
+			in := of(removal.Instrument)
+			if in.Unconfirmed == nil {
+				in.Unconfirmed = map[string]uint64{}
+			}
+			in.Unconfirmed[partner]++
+		}
+		return nil
+	})
+}
+
+// mirrorTitles are the titles of the columns of partners; without any there is one that
+// is empty.
+func (r *Report) mirrorTitles() string {
+	if len(r.Partners) == 0 {
+		return "MIRRORED"
+	}
+	titles := make([]string, len(r.Partners))
+	for i, partner := range r.Partners {
+		titles[i] = "MIRRORED " + partner
+	}
+	return strings.Join(titles, "\t")
+}
+
+// mirrored are the columns of partners.
+func (i *InstrumentReport) mirrored(partners []string) string {
+	if len(partners) == 0 {
+		return "-"
+	}
+	columns := make([]string, len(partners))
+	for at, partner := range partners {
+		columns[at] = "-"
+		if n, is := i.Mirrored[partner]; is {
+			columns[at] = fmt.Sprint(n)
+		}
+	}
+	return strings.Join(columns, "\t")
+}
+
+// printUnconfirmed says which purges partners did not confirm.
+func (r *Report) printUnconfirmed(w io.Writer) {
+	title := "\nPurged, and not confirmed by partners that have it:\n"
+	for i := range r.Instruments {
+		in := &r.Instruments[i]
+		for _, partner := range slices.Sorted(maps.Keys(in.Unconfirmed)) {
+			fmt.Fprintf(w, "%s  %s: %s was asked to remove %d objects\n", title, in.Instrument, partner, in.Unconfirmed[partner])
+			title = ""
+		}
+	}
 }

@@ -61,10 +61,10 @@ func putLedger(t *testing.T, js jetstream.JetStream, f *fixture) {
 	}
 	for step, writer := range map[wire.Step]string{wire.StepReceived: "gateway-0", wire.StepAnnounced: wire.ArchivistWriter} {
 		entry("allsky-1", "2026-11-20", step, writer, sum(f.earlier))
-		entry("allsky-1", "2026-11-21", step, writer, sum(f.frame, f.late, f.repeat))
+		entry("allsky-1", "2026-11-21", step, writer, sum(f.frame, f.late, f.duplicate))
 	}
 	entry("mag-1", "2026-11-21", wire.StepReceived, "gateway-0", datagrams(600, 6000))
-	entry("allsky-1", "2026-11-21", wire.StepRepeated, wire.ArchivistWriter, sum(f.repeat))
+	entry("allsky-1", "2026-11-21", wire.StepDuplicates, wire.ArchivistWriter, sum(f.duplicate))
 	entry("mag-1", "2026-11-21", wire.StepStored, wire.ArchivistWriter, datagrams(600, 6000))
 }
 
@@ -89,8 +89,8 @@ func putGapsAndDownloads(t *testing.T, js jetstream.JetStream) {
 			{From: second, To: at(second.Add(time.Hour)), Missing: 59, Cause: wire.GapInstrument, FoundAt: third},
 			{From: second.Add(23 * time.Hour), Missing: 59, Cause: wire.GapLink, FoundAt: third},
 		}})
-	for _, life := range []string{"one", "two"} {
-		putValue(t, js, wire.DownloadsBucket(site), wire.DownloadsKey("allsky-1", "2026-11-21", "feed-0", life), wire.Downloads{By: []wire.DownloadCount{
+	for _, incarnation := range []string{"one", "two"} {
+		putValue(t, js, wire.DownloadsBucket(site), wire.DownloadsKey("allsky-1", "2026-11-21", "feed-0", incarnation), wire.Downloads{By: []wire.DownloadCount{
 			{Class: "Person", Requests: 10, NotModified: 7, Bytes: 2048}, {Reader: "model", Class: "Robot", Requests: 3, Refused: 1, Bytes: 1 << 20}}})
 	}
 	putValue(t, js, wire.DownloadsBucket(site), wire.DownloadsKey(wire.NoInstrument, "2026-11-21", "feed-0", "one"),
@@ -111,18 +111,18 @@ func TestReport(t *testing.T) {
 	putGapsAndDownloads(t, js)
 	flags := append(f.flags(t), "--nats-servers", server.URL())
 
-	out, err := call(t, ReportCommand(), append(flags, "--from", "2026-11-20", "--to", "2026-11-21")...)
+	out, err := call(t, Command(), append(append([]string{"report"}, flags...), "--since", "2026-11-20", "--until", "2026-11-21")...)
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	golden(t, "testdata/report.txt", out)
 
 	var r Report
-	out, err = call(t, ReportCommand(), append(flags, "--day", "2026-11-21", "-o", "json")...)
+	out, err = call(t, Command(), append(append([]string{"report"}, flags...), "--day", "2026-11-21", "-o", "json")...)
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &r)
 	}
-	if err != nil || !r.Agree || len(r.Instruments) != 2 || r.Instruments[0].Objects != 2 || r.Instruments[0].Repeated != 1 {
+	if err != nil || !r.Agree || len(r.Instruments) != 2 || r.Instruments[0].Objects != 2 || r.Instruments[0].Duplicates != 1 {
 		t.Errorf("as JSON: %v\n%s", err, out)
 	}
 
@@ -131,7 +131,7 @@ func TestReport(t *testing.T) {
 		wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": objects(1, 10, "x")}})
 	putValue(t, js, wire.LedgerBucket(site), wire.LedgerKey("mag-1", "2026-11-21", wire.StepStored, wire.ArchivistWriter),
 		wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": datagrams(600, 5999)}})
-	out, err = call(t, ReportCommand(), append(flags, "--from", "2026-11-20", "--to", "2026-11-21")...)
+	out, err = call(t, Command(), append(append([]string{"report"}, flags...), "--since", "2026-11-20", "--until", "2026-11-21")...)
 	if !errors.Is(err, errReportDiffers) || !strings.Contains(out, "allsky-1 2026-11-20: objects: 2 announced, 1 listed") ||
 		!strings.Contains(out, "mag-1 2026-11-21: datagrams: 600 (5999 bytes) stored, 600 (6000 bytes) in listed segments") {
 		t.Errorf("differing: %v\n%s", err, out)
@@ -170,13 +170,13 @@ func TestReportMirrors(t *testing.T) {
 		Confirmed: map[string]time.Time{"madrigal": f.late.ReceivedAt}}
 	putValue(t, js, wire.CursorBucket(site), removal.Key(), removal)
 	flags := append(f.flags(t), "--nats-servers", server.URL(), "--day", "2026-11-21")
-	out, err := call(t, ReportCommand(), flags...)
+	out, err := call(t, Command(), append([]string{"report"}, flags...)...)
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	golden(t, "testdata/report-mirrors.txt", out)
 	var r Report
-	if out, err = call(t, ReportCommand(), append(flags, "-o", "json")...); err == nil {
+	if out, err = call(t, Command(), append(append([]string{"report"}, flags...), "-o", "json")...); err == nil {
 		err = json.Unmarshal([]byte(out), &r)
 	}
 	if err != nil || !slices.Equal(r.Partners, []string{"eiscat", "madrigal"}) || r.Instruments[0].Mirrored["eiscat"] != 2 || r.Instruments[0].Unconfirmed["eiscat"] != 1 {
@@ -189,7 +189,7 @@ func TestListedWithoutALedger(t *testing.T) {
 	f := newFixture(t, testenv.MinIOOptions{})
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	testenv.CreateSite(t, server.JetStream(t), site)
-	out, err := call(t, ReportCommand(), append(f.flags(t), "--nats-servers", server.URL(), "--day", "2026-11-20")...)
+	out, err := call(t, Command(), append(append([]string{"report"}, f.flags(t)...), "--nats-servers", server.URL(), "--day", "2026-11-20")...)
 	if !errors.Is(err, errReportDiffers) || !strings.Contains(out, "the ledger says nothing of the day") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -202,7 +202,7 @@ func TestGapsCommand(t *testing.T) {
 	js := server.JetStream(t)
 	testenv.CreateSite(t, js, site)
 	flags := []string{"--code", site, "--nats-servers", server.URL()}
-	if out, err := call(t, GapsCommand(), flags...); err != nil || !strings.Contains(out, "nothing was compared yet") {
+	if out, err := call(t, Command(), append([]string{"gaps"}, flags...)...); err != nil || !strings.Contains(out, "nothing was compared yet") {
 		t.Errorf("before: %v\n%s", err, out)
 	}
 	putGapsAndDownloads(t, js)
@@ -219,7 +219,7 @@ func TestGapsCommand(t *testing.T) {
 		"none":  {[]string{"--instrument", "mag-1", "--day", "2026-11-20"}, []string{"nothing was compared yet"}, "allsky"},
 		"json":  {[]string{"-o", "json"}, []string{`{"instrument":"allsky-1","from":"2026-11-20T22:00:00Z","to":"2026-11-21T01:00:00Z","missing":179,"cause":"Instrument"`}, "nothing"},
 	} {
-		out, err := call(t, GapsCommand(), append(flags, c.args...)...)
+		out, err := call(t, Command(), append(append([]string{"gaps"}, flags...), c.args...)...)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -232,7 +232,7 @@ func TestGapsCommand(t *testing.T) {
 			t.Errorf("%s: has %q:\n%s", name, c.not, out)
 		}
 	}
-	if _, err := call(t, GapsCommand(), append(flags, "--cause", "Weather")...); err == nil {
+	if _, err := call(t, Command(), append(append([]string{"gaps"}, flags...), "--cause", "Weather")...); err == nil {
 		t.Error("a cause that there is not is taken")
 	}
 }

@@ -8,11 +8,13 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/pflag"
 
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -39,8 +41,8 @@ func resolve(ctx context.Context, b *backend.Backend, store objectstore.Store, n
 	if err != nil {
 		return wire.Notice{}, err
 	}
-	n, err := tree.Find(ctx, store, catalog.Names(js, b.Code), b.Code, name, instruments)
-	if errors.Is(err, tree.ErrNoPath) {
+	n, err := objectpath.Find(ctx, store, catalog.Names(js, b.Code), b.Code, name, instruments)
+	if errors.Is(err, objectpath.ErrNoPath) {
 		return wire.Notice{}, fmt.Errorf("%w of site %s: no key, no published path and no alias of %d instruments; "+
 			"a new object has its paths once it is listed, within a minute: substorm archive ls -o wide shows them", err, b.Code, len(instruments))
 	}
@@ -48,10 +50,10 @@ func resolve(ctx context.Context, b *backend.Backend, store objectstore.Store, n
 }
 
 // declared are the instruments of the registry within the selection.
-func declared(ctx context.Context, js jetstream.JetStream, site string, s *selection) ([]tree.Instrument, error) {
-	var all []tree.Instrument
+func declared(ctx context.Context, js jetstream.JetStream, site string, s *selection) ([]objectpath.Instrument, error) {
+	var all []objectpath.Instrument
 	err := eachInstrument(ctx, js, site, s, func(entry wire.InstrumentEntry) error {
-		in, err := tree.OfEntry(entry)
+		in, err := objectpath.OfEntry(entry)
 		all = append(all, in)
 		return err
 	})
@@ -70,4 +72,81 @@ func eachInstrument(ctx context.Context, js jetstream.JetStream, site string, s 
 		}
 		return f(entry)
 	})
+}
+
+func addRetracted(f *pflag.FlagSet, retracted *bool) {
+	f.BoolVar(retracted, "retracted", false, "also give what was retracted")
+}
+
+// standing resolves a name to an object as its manifest has it now, for its metadata
+// does not know what became of it; as it is where it is not listed yet. What was
+// retracted is refused unless it is asked for. Errors: those of the manifests.
+func standing(ctx context.Context, b *backend.Backend, store objectstore.Store, name string, s *selection, retracted bool) (wire.Notice, error) {
+	n, err := resolve(ctx, b, store, name, s)
+	if err != nil {
+		return wire.Notice{}, err
+	}
+	day := wire.DayOf(n.ReceivedAt)
+	for r, err := range manifest.Records(ctx, store, n.Site, n.Instrument, day) {
+		if err != nil {
+			return wire.Notice{}, fmt.Errorf("what became of %s is not known: instrument %s, %s: %w", n.ID, n.Instrument, day, err)
+		}
+		if r.ID == n.ID {
+			n.Record = r
+			break
+		}
+	}
+	switch {
+	case n.State == wire.StatePurged:
+		return wire.Notice{}, fmt.Errorf("%s was purged%s: its bytes are gone", n.ID, because(n.Record))
+	case n.State == wire.StateRetracted && !retracted:
+		return wire.Notice{}, fmt.Errorf("%s was retracted%s: its bytes are kept, --retracted gives them", n.ID, because(n.Record))
+	}
+	return n, nil
+}
+
+// because says when and why an object was retracted, as far as that is known.
+func because(r wire.Record) string {
+	text := ""
+	if r.RetractedAt != nil {
+		text = " at " + wire.FormatTime(*r.RetractedAt)
+	}
+	if r.Reason != "" {
+		text += fmt.Sprintf(" (%s)", r.Reason)
+	}
+	return text
+}
+
+// errUnlisted: no manifest lists the object.
+var errUnlisted = errors.New("not listed")
+
+// byID finds an object where only the manifests know its place: a member of a
+// pack, or one that lies in a pack by now. Errors: errUnlisted, those of the
+// manifests.
+func byID(ctx context.Context, store objectstore.Store, site, id string, s *selection) (wire.Notice, error) {
+	within := *s
+	if day, ok := wire.DayOfID(id); ok {
+		within.day, within.since, within.until = string(day), "", ""
+	}
+	if _, instrument, err := wire.InstrumentOfKey(id); err == nil {
+		within.instruments = []string{instrument}
+	}
+	for n, err := range within.held(ctx, store, site) {
+		if err != nil {
+			return wire.Notice{}, err
+		}
+		if n.ID == id {
+			return n, nil
+		}
+	}
+	return wire.Notice{}, fmt.Errorf("%s: %w", id, errUnlisted)
+}
+
+// member finds a member of a pack by its ID.
+func member(ctx context.Context, store objectstore.Store, site, id string, s *selection) (wire.Notice, error) {
+	n, err := byID(ctx, store, site, id, s)
+	if errors.Is(err, errUnlisted) {
+		return wire.Notice{}, fmt.Errorf("the archive of site %s lists no object %q; a new object is listed within a minute: substorm archive ls shows the keys", site, id)
+	}
+	return n, err
 }

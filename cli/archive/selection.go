@@ -3,17 +3,20 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/progress"
 	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -22,15 +25,26 @@ import (
 type selection struct {
 	instruments []string
 	day         string
-	from, to    string
-	now         func() time.Time
+	// since and until are a range of days, both included.
+	since, until string
+	now          func() time.Time
+	// shown says how far a command that reads all lists is; nil is silent.
+	shown *progress.Progress
 }
 
-func (s *selection) addFlags(f *pflag.FlagSet) {
-	f.StringSliceVarP(&s.instruments, "instrument", "i", nil, "only these instruments")
-	f.StringVar(&s.day, "day", "", "only this UTC day: 2006-01-02, today or yesterday")
-	f.StringVar(&s.from, "from", "", "from this UTC day on")
-	f.StringVar(&s.to, "to", "", "up to this UTC day, included")
+func (s *selection) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVarP(&s.instruments, "instrument", "i", nil, "only these instruments")
+	s.addDays(cmd.Flags())
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		_, err := s.days()
+		return err
+	}
+}
+
+func (s *selection) addDays(f *pflag.FlagSet) {
+	f.StringVar(&s.day, "day", "", "only this UTC `DAY`: YYYY-MM-DD, today or yesterday")
+	f.StringVar(&s.since, "since", "", "from this UTC `DAY` on")
+	f.StringVar(&s.until, "until", "", "up to this UTC `DAY`, included")
 }
 
 // days is a range of days, both ends included; empty ends are open.
@@ -41,23 +55,19 @@ func (d days) hold(day wire.Day) bool {
 }
 
 func (s *selection) days() (days, error) {
-	if s.day != "" && (s.from != "" || s.to != "") {
-		return days{}, usage.Errorf("--day chooses one day, --from and --to a range: give one of them")
+	if s.day != "" && (s.since != "" || s.until != "") {
+		return days{}, usage.Errorf("--day chooses one day, --since and --until a range: give one of them")
 	}
-	from, to := s.from, s.to
-	if s.day != "" {
-		from, to = s.day, s.day
-	}
-	first, err := s.parse(from)
+	first, err := s.parse(cmp.Or(s.day, s.since))
 	if err != nil {
 		return days{}, err
 	}
-	last, err := s.parse(to)
+	last, err := s.parse(cmp.Or(s.day, s.until))
 	if err != nil {
 		return days{}, err
 	}
 	if first != "" && last != "" && first > last {
-		return days{}, usage.Errorf("--from %s comes after --to %s", first, last)
+		return days{}, usage.Errorf("--since %s comes after --until %s", first, last)
 	}
 	return days{first, last}, nil
 }
@@ -77,7 +87,7 @@ func (s *selection) parse(day string) (wire.Day, error) {
 	}
 	parsed, err := wire.ParseDay(day)
 	if err != nil {
-		return "", usage.Errorf("%q is no UTC day: write 2006-01-02, today or yesterday", day)
+		return "", usage.Errorf("%q is no UTC day: write YYYY-MM-DD, today or yesterday", day)
 	}
 	return parsed, nil
 }
@@ -101,6 +111,7 @@ func (s *selection) lists(ctx context.Context, store objectstore.Store, site str
 			yield(instrumentDay{}, err)
 			return
 		}
+		read := 0
 		for instrument, err := range manifest.Instruments(ctx, store, site) {
 			if err != nil {
 				yield(instrumentDay{}, err)
@@ -113,6 +124,8 @@ func (s *selection) lists(ctx context.Context, store objectstore.Store, site str
 				if err == nil && !within.hold(day) {
 					continue
 				}
+				s.shown.Set(0, 0, "%d instrument days read, now %s of %s", read, day, instrument)
+				read++
 				if !yield(instrumentDay{instrument, day}, err) || err != nil {
 					return
 				}
@@ -121,7 +134,7 @@ func (s *selection) lists(ctx context.Context, store objectstore.Store, site str
 	}
 }
 
-// records yields all that the manifests list within the selection: repeats, and what was
+// records yields all that the manifests list within the selection: duplicates, and what was
 // purged, too.
 func (s *selection) records(ctx context.Context, store objectstore.Store, site string) iter.Seq2[wire.Notice, error] {
 	return func(yield func(wire.Notice, error) bool) {

@@ -8,23 +8,23 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/progress"
+	"github.com/substorm/substorm/internal/wire"
 )
 
-const (
-	// progressEvery is how often a long command says how far it is.
-	progressEvery = 5 * time.Second
-	// surveyAge is when an object must be listed, after it was stored: the sweep of
-	// a gateway goes by the same.
-	surveyAge = 10 * time.Minute
-)
+// surveyAge is when an object must be listed, after it was stored: the sweep of
+// a gateway goes by the same.
+const surveyAge = 10 * time.Minute
 
 // survey compares the manifests of a selection with what the bucket says by itself.
 type survey struct {
@@ -34,17 +34,26 @@ type survey struct {
 
 	store      objectstore.Store
 	site       string
+	format     output.Format
 	out, notes io.Writer
+	data       *output.Encoder
+	// at is how many of all lists were looked at.
+	at, of int64
 }
 
 func (s *survey) addFlags(cmd *cobra.Command, age string) {
-	s.selection.addFlags(cmd.Flags())
+	s.selection.addFlags(cmd)
+	s.format.Add(cmd, "one finding per line")
 	cmd.Flags().DurationVar(&s.age, "age", surveyAge, age)
 	cmd.Flags().StringVar(&s.scratch, "scratch-dir", os.TempDir(), "folder for what was found: about 1 KB an object")
 }
 
-func (s *survey) open(cmd *cobra.Command, b *backend.Backend, store objectstore.Store) {
-	s.store, s.site, s.out, s.notes = store, b.Code, cmd.OutOrStdout(), cmd.ErrOrStderr()
+// open prepares a run. Call what it returns at its end.
+func (s *survey) open(cmd *cobra.Command, b *backend.Backend, store objectstore.Store) (end func()) {
+	s.shown = progress.Start(cmd.ErrOrStderr(), false, nil)
+	s.store, s.site, s.out, s.notes = store, b.Code, s.shown.Above(cmd.OutOrStdout()), s.shown.Above(cmd.ErrOrStderr())
+	s.data = s.format.Encoder(s.out)
+	return s.shown.Stop
 }
 
 // comparison compares one list. Close what it returns.
@@ -67,7 +76,10 @@ func (s *survey) each(ctx context.Context, foreign func(key string, err error) e
 	if s.age == 0 {
 		before = time.Time{}
 	}
-	for _, of := range lists {
+	s.of = int64(len(lists))
+	for i, of := range lists {
+		s.at = int64(i)
+		s.shown.Set(s.at, s.of, "%d of %d instrument days, now %s of %s", s.at, s.of, of.Day, of.Instrument)
 		err := look(ctx, of, func(ctx context.Context) (*bucket.Plan, error) { return s.compare(ctx, found, of, before) })
 		if err != nil {
 			return fmt.Errorf("instrument %s, %s: %w", of.Instrument, of.Day, err)
@@ -97,7 +109,6 @@ func (s *survey) scan(ctx context.Context, foreign func(key string, err error) e
 	}
 	var mu sync.Mutex
 	var failed error
-	said := time.Now()
 	found, err := bucket.Scan(ctx, bucket.Config{Store: s.store, Site: s.site, Instrument: s.holdsInstrument, Day: within.hold, ScratchDir: s.scratch,
 		Foreign: func(key string, err error) {
 			mu.Lock()
@@ -106,14 +117,7 @@ func (s *survey) scan(ctx context.Context, foreign func(key string, err error) e
 				failed = foreign(key, err)
 			}
 		},
-		Progress: func(objects, packs int64) {
-			mu.Lock()
-			defer mu.Unlock()
-			if time.Since(said) >= progressEvery {
-				said = time.Now()
-				fmt.Fprintf(s.notes, "looked at %d objects and %d packs\n", objects, packs)
-			}
-		}})
+		Progress: func(objects, packs int64) { s.shown.Set(0, 0, "looked at %d objects and %d packs", objects, packs) }})
 	if err == nil && failed != nil {
 		_ = found.Close()
 		return nil, failed
@@ -137,8 +141,21 @@ func (s *survey) all(ctx context.Context, found *bucket.Found) ([]bucket.List, e
 // nowhere stands for the instrument and day of what does not say them.
 const nowhere = "-"
 
-// print prints a line of what is found.
+// Finding is what verify and rebuild print.
+type Finding struct {
+	Kind       bucket.DifferenceKind `json:"kind"`
+	Instrument string                `json:"instrument"`
+	Day        wire.Day              `json:"day"`
+	// ID of the object, or the key of what is none.
+	ID     string `json:"id"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// print prints a finding.
 func (s *survey) print(kind bucket.DifferenceKind, of bucket.List, id, detail string) error {
-	_, err := fmt.Fprintf(s.out, "%-10s  %-20s  %s  %s%s\n", kind, of.Instrument, of.Day, id, detail)
+	if s.format.IsData() {
+		return s.data.Encode(Finding{kind, of.Instrument, of.Day, id, detail})
+	}
+	_, err := fmt.Fprintln(s.out, strings.TrimSpace(fmt.Sprintf("%-10s  %-20s  %s  %s  %s", kind, of.Instrument, of.Day, id, detail)))
 	return err
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -17,8 +16,8 @@ import (
 
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/bucket"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -40,7 +39,7 @@ digest, and compares the manifests with what the bucket holds. Each finding is a
   Unlisted    stored, and not listed: substorm archive rebuild lists it
   Moved       the bytes are not where the manifest says: substorm archive rebuild mends it
   Unreadable  a file of the manifest cannot be read: substorm archive rebuild replaces it;
-              or one of changes, and nobody knows what it took back: bring it back from a
+              or one of changes, and nobody knows what it retracted: bring it back from a
               copy. Where there is none write down what the manifest says (substorm archive
               rebuild --tell), and then take the file away: until then no rebuild lists
               anything of its day
@@ -52,14 +51,11 @@ It fails where there is any. With --quick no bytes are read: what is damaged is 
   substorm archive verify --instrument allsky-1 --quick`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := v.days(); err != nil {
-				return err
-			}
-			if v.atOnce < 1 || v.age < 0 {
-				return usage.Errorf("--at-once is 1 or more, --age 0 or more")
+			if v.parallel < 1 || v.age < 0 {
+				return usage.Errorf("--parallel is 1 or more, --age 0 or more")
 			}
 			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
-				v.open(cmd, b, store)
+				defer v.open(cmd, b, store)()
 				err := v.run(cmd.Context())
 				return errors.Join(err, v.compareKnown(cmd.Context(), b))
 			})
@@ -67,7 +63,7 @@ It fails where there is any. With --quick no bytes are read: what is damaged is 
 	}
 	v.addFlags(cmd, "what was stored more recently than this need not be listed yet")
 	cmd.Flags().BoolVar(&v.quick, "quick", false, "compare manifests and bucket, and read no bytes")
-	cmd.Flags().IntVar(&v.atOnce, "at-once", 8, "objects that are read at once")
+	cmd.Flags().IntVar(&v.parallel, "parallel", 8, "objects that are read at the same time")
 	return cmd
 }
 
@@ -84,34 +80,30 @@ func (v *verify) compareKnown(ctx context.Context, b *backend.Backend) error {
 	if err != nil {
 		return err
 	}
-	if err := known.print(v.notes); err != nil {
-		return err
-	}
+	fmt.Fprintln(v.notes, known)
 	now := v.found[damaged] + v.found[bucket.Missing]
 	if v.quick || now == known.Confirmed+known.Unconfirmed {
 		return nil
 	}
-	_, err = fmt.Fprintf(v.notes, "found now: %d. The archivist finds what it does not know yet when it next reads the archive, and clears what is whole again; "+
+	fmt.Fprintf(v.notes, "found now: %d. The archivist finds what it does not know yet when it next reads the archive, and clears what is whole again; "+
 		"then substorm status, ledger and report say the same\n", now)
-	return err
+	return nil
 }
 
 // verify is what `archive verify` does.
 type verify struct {
 	survey
-	quick  bool
-	atOnce int
+	quick    bool
+	parallel int
 
 	mu             sync.Mutex
 	objects, bytes uint64
 	found          map[bucket.DifferenceKind]int
-	said           time.Time
 }
 
 func (v *verify) run(ctx context.Context) error {
-	v.said = time.Now()
 	err := v.each(ctx, func(key string, err error) error {
-		return v.find(bucket.Foreign, bucket.List{Instrument: nowhere, Day: nowhere}, key, "  "+err.Error())
+		return v.find(bucket.Foreign, bucket.List{Instrument: nowhere, Day: nowhere}, key, err.Error())
 	}, v.list)
 	if err != nil {
 		return err
@@ -136,7 +128,7 @@ func (v *verify) list(ctx context.Context, of bucket.List, compare comparison) e
 		}
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(v.atOnce)
+	group.SetLimit(v.parallel)
 	for n, err := range p.Records(groupCtx, v.store) {
 		if err != nil {
 			return errors.Join(group.Wait(), err)
@@ -154,8 +146,8 @@ func (v *verify) read(ctx context.Context, of bucket.List, r wire.Record) error 
 	if !v.quick {
 		err := bucket.Verify(ctx, v.store, r, nil)
 		switch {
-		case errors.Is(err, tree.ErrDamaged):
-			return v.find(damaged, of, r.ID, "  "+err.Error())
+		case errors.Is(err, objectpath.ErrDamaged):
+			return v.find(damaged, of, r.ID, err.Error())
 		case errors.Is(err, bucket.ErrMissing):
 			return v.find(bucket.Missing, of, r.ID, "")
 		case err != nil:
@@ -166,12 +158,8 @@ func (v *verify) read(ctx context.Context, of bucket.List, r wire.Record) error 
 	defer v.mu.Unlock()
 	v.objects++
 	v.bytes += uint64(r.Size)
-	if time.Since(v.said) < progressEvery {
-		return nil
-	}
-	v.said = time.Now()
-	_, err := fmt.Fprintf(v.notes, "%d objects, %s are whole so far: %s, %s\n", v.objects, humanize.IBytes(v.bytes), of.Instrument, of.Day)
-	return err
+	v.shown.Set(v.at, v.of, "%d objects, %s are whole so far, now %s of %s", v.objects, humanize.IBytes(v.bytes), of.Day, of.Instrument)
+	return nil
 }
 
 func (v *verify) find(kind bucket.DifferenceKind, of bucket.List, id, detail string) error {
@@ -187,9 +175,7 @@ func (v *verify) verdict() error {
 	if v.quick {
 		how = "in their places; their bytes were not read"
 	}
-	if _, err := fmt.Fprintf(v.notes, "%d objects, %s, %s\n", v.objects, humanize.IBytes(v.bytes), how); err != nil {
-		return err
-	}
+	fmt.Fprintf(v.notes, "%d objects, %s, %s\n", v.objects, humanize.IBytes(v.bytes), how)
 	var what []string
 	for kind, n := range v.found {
 		what = append(what, fmt.Sprintf("%d %s", n, kind))

@@ -45,11 +45,15 @@ func TestVerify(t *testing.T) {
 	if err == nil || finds(out, "Damaged", f.late) || !finds(out, "Missing", f.segment) {
 		t.Errorf("verify --quick: %q, %v", out, err)
 	}
+	out, _, _ = run(t, append(flags, "--quick", "-o", "json")...)
+	if !strings.Contains(out, `{"kind":"Missing","instrument":"`) || !strings.Contains(out, f.segment.ID) || strings.Count(out, "\n") != 2 {
+		t.Errorf("verify -o json: %q", out)
+	}
 	if out, _ := must(t, append(flags, "--day", "2026-11-20")...); out != "" {
 		t.Errorf("of a day that is whole: %q", out)
 	}
-	if _, _, err := run(t, append(flags, "--at-once", "0")...); err == nil || !strings.Contains(err.Error(), "--at-once") {
-		t.Errorf("--at-once 0: %v", err)
+	if _, _, err := run(t, append(flags, "--parallel", "0")...); err == nil || !strings.Contains(err.Error(), "--parallel") {
+		t.Errorf("--parallel 0: %v", err)
 	}
 }
 

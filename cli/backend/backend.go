@@ -81,7 +81,7 @@ func (b *Backend) override(o Options) error {
 		if t.dir == "" {
 			continue
 		}
-		config, err := tlsFromDir(t.dir)
+		config, err := TLSFromDir(t.dir)
 		if err != nil {
 			return err
 		}
@@ -198,4 +198,44 @@ func portOf(u *url.URL) string {
 		return p
 	}
 	return map[string]string{"http": "80", "https": "443"}[u.Scheme] + map[string]string{"nats": "4222", "tls": "4222"}[u.Scheme]
+}
+
+// WithStore opens a Site's bucket for f, and closes what is open of the Site after it.
+func WithStore(ctx context.Context, o Options, f func(*Backend, objectstore.Store) error) error {
+	b, err := Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	store, err := b.Store(ctx)
+	if err != nil {
+		return err
+	}
+	return f(b, store)
+}
+
+// WithJetStream connects to a Site's JetStream for f, and closes what is open of the
+// Site after it.
+func WithJetStream(ctx context.Context, o Options, f func(*Backend, jetstream.JetStream) error) error {
+	b, err := Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	js, err := b.JetStream(ctx)
+	if err != nil {
+		return err
+	}
+	return f(b, js)
+}
+
+// With is WithStore and WithJetStream together.
+func With(ctx context.Context, o Options, f func(*Backend, objectstore.Store, jetstream.JetStream) error) error {
+	return WithStore(ctx, o, func(b *Backend, store objectstore.Store) error {
+		js, err := b.JetStream(ctx)
+		if err != nil {
+			return err
+		}
+		return f(b, store, js)
+	})
 }

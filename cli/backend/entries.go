@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"github.com/substorm/substorm/internal/retry"
 )
 
 // What one request of Entries asks for.
@@ -47,9 +49,7 @@ func Entries(ctx context.Context, js jetstream.JetStream, bucket, match string, 
 		next, is, err := readEntries(ctx, js, bucket, match, from, last)
 		switch {
 		case errors.Is(err, nats.ErrNoResponders): // a bucket that has just been made, or whose server has just started
-			select {
-			case <-time.After(entriesPause):
-			case <-patience.Done():
+			if !retry.Sleep(patience, entriesPause) {
 				return fmt.Errorf("read bucket %s: %w: %w", bucket, errSilent, err)
 			}
 		case err != nil:

@@ -37,9 +37,9 @@ type Options struct {
 	// commands that only read. It decides what credentials of JetStream may do
 	// that are issued from an account's key.
 	ImportFor string
-	// TakeBackFrom is the instrument of which objects are retracted, restored or purged;
+	// ChangesOf is the instrument of which objects are retracted, restored or purged;
 	// empty for all other commands. It decides as ImportFor does.
-	TakeBackFrom string
+	ChangesOf string
 	// AbandonPod is the gateway pod whose spool is given up; empty for all other
 	// commands. It decides as ImportFor does.
 	AbandonPod string

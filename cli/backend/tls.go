@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 )
 
-// tlsFromDir reads ca.crt and, where they are, tls.crt and tls.key.
-func tlsFromDir(dir string) (*tls.Config, error) {
+// TLSFromDir reads ca.crt and, where they are, tls.crt and tls.key.
+func TLSFromDir(dir string) (*tls.Config, error) {
 	data := map[string][]byte{}
 	for _, name := range []string{objectstore.FileCA, objectstore.FileCertificate, objectstore.FileKey} {
 		text, err := os.ReadFile(filepath.Join(dir, name))

@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/cli/output"
@@ -40,7 +42,7 @@ type Entry struct {
 
 func listCommand() *cobra.Command {
 	var flags kube.Flags
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List NATS users, until when their credentials are valid, and when they are renewed",
@@ -48,9 +50,6 @@ func listCommand() *cobra.Command {
   substorm credentials ls -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(format); err != nil {
-				return err
-			}
 			cluster, err := kube.Open(flags)
 			if err != nil {
 				return err
@@ -59,65 +58,47 @@ func listCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if format == output.JSON {
-				return output.Lines(cmd.OutOrStdout(), all)
-			}
-			return table(cmd.OutOrStdout(), all)
+			return output.Each(cmd.OutOrStdout(), format, all, func(w io.Writer) { table(w, all) })
 		},
 	}
 	flags.Add(cmd.Flags())
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json")
+	format.Add(cmd, "one user per line")
 	return cmd
 }
 
 func list(ctx context.Context, cluster *kube.Cluster) ([]Entry, error) {
-	var gateways v1alpha1.IngestGatewayList
-	var sites v1alpha1.SiteList
-	var consumers v1alpha1.FeedConsumerList
-	if err := cluster.List(ctx, &gateways); err != nil {
-		return nil, err
-	}
-	if err := cluster.List(ctx, &sites); err != nil {
-		return nil, err
-	}
-	if err := cluster.List(ctx, &consumers); err != nil {
-		return nil, err
-	}
 	var all []Entry
-	add := func(kind, name string, c *v1alpha1.CredentialsStatus) {
-		if c == nil {
-			return
+	for _, of := range []struct {
+		kind string
+		list client.ObjectList
+	}{{kindGateway, &v1alpha1.IngestGatewayList{}}, {kindArchivist, &v1alpha1.SiteList{}}, {kindFeedServer, &v1alpha1.SiteList{}}, {kindConsumer, &v1alpha1.FeedConsumerList{}}} {
+		if err := cluster.List(ctx, of.list); err != nil {
+			return nil, err
 		}
-		e := Entry{Kind: kind, Name: name, User: c.User}
-		if c.ExpiresAt != nil && c.RenewsAt != nil {
-			e.ExpiresAt, e.RenewsAt = &c.ExpiresAt.Time, &c.RenewsAt.Time
+		err := meta.EachListItem(of.list, func(o runtime.Object) error {
+			t := target{of.kind, o.(client.Object).GetName(), o.(client.Object)}
+			if c := t.status(); c != nil {
+				e := Entry{Kind: t.kind, Name: t.name, User: c.User}
+				if c.ExpiresAt != nil && c.RenewsAt != nil {
+					e.ExpiresAt, e.RenewsAt = &c.ExpiresAt.Time, &c.RenewsAt.Time
+				}
+				all = append(all, e)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		all = append(all, e)
-	}
-	for i := range gateways.Items {
-		add(kindGateway, gateways.Items[i].Name, gateways.Items[i].Status.Credentials)
-	}
-	for i := range sites.Items {
-		if a := sites.Items[i].Status.Archivist; a != nil {
-			add(kindArchivist, sites.Items[i].Name, a.Credentials)
-		}
-		if s := sites.Items[i].Status.FeedServer; s != nil {
-			add(kindFeedServer, sites.Items[i].Name, s.Credentials)
-		}
-	}
-	for i := range consumers.Items {
-		add(kindConsumer, consumers.Items[i].Name, consumers.Items[i].Status.Credentials)
 	}
 	return all, nil
 }
 
-func table(w io.Writer, all []Entry) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(tw, "KIND\tNAME\tEXPIRES\tRENEWS\tUSER")
+func table(w io.Writer, all []Entry) {
+	tw := output.Columns(w, "KIND\tNAME\tEXPIRES\tRENEWS\tUSER")
 	for _, e := range all {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Kind, e.Name, moment(e.ExpiresAt), moment(e.RenewsAt), e.User)
 	}
-	return tw.Flush()
+	_ = tw.Flush()
 }
 
 func moment(t *time.Time) string {

@@ -53,10 +53,10 @@ func TestRotate(t *testing.T) {
 	}
 	answer(pool, "UOLD")
 	answer(other, "UOTHER")
-	if out, err := run(t, cluster, "ls"); err != nil || !strings.Contains(out, "gateway   north   2026-12-21T18:00:00Z   2026-12-01T18:00:00Z   UOLD") {
+	if out, err := run(t, cluster, "ls"); err != nil || !strings.Contains(out, "gateway  north  2026-12-21T18:00:00Z  2026-12-01T18:00:00Z  UOLD") {
 		t.Errorf("ls: %v\n%s", err, out)
 	}
-	if _, err := run(t, cluster, "rotate", "gateway", "south", "--timeout", "1s"); err == nil || !strings.Contains(err.Error(), "UOTHER") {
+	if _, err := run(t, cluster, "rotate", "gateway", "south", "--wait", "1s"); err == nil || !strings.Contains(err.Error(), "UOTHER") {
 		t.Errorf("while no operator runs: %v", err)
 	}
 

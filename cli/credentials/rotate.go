@@ -32,7 +32,7 @@ const lookEvery = 500 * time.Millisecond
 
 func rotateCommand() *cobra.Command {
 	var flags kube.Flags
-	var timeout time.Duration
+	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "rotate gateway|archivist|feed-server|consumer NAME",
 		Short: "Replace the NATS credentials of a pool, of a Site's archivist or feed servers, or of a FeedConsumer",
@@ -57,13 +57,13 @@ the command prints how. A leaf's credentials are replaced by deleting the Secret
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
 			return target.rotate(ctx, cluster, cmd.OutOrStdout())
 		},
 	}
 	flags.Add(cmd.Flags())
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait for the operator")
+	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait for the operator")
 	return cmd
 }
 
@@ -71,38 +71,33 @@ the command prints how. A leaf's credentials are replaced by deleting the Secret
 type target struct {
 	kind, name string
 	object     client.Object
-	status     func() *v1alpha1.CredentialsStatus
 }
 
 func newTarget(kind, name string) (*target, error) {
-	t := &target{kind: kind, name: name}
-	switch kind {
-	case kindGateway:
-		o := &v1alpha1.IngestGateway{}
-		t.object, t.status = o, func() *v1alpha1.CredentialsStatus { return o.Status.Credentials }
-	case kindArchivist:
-		o := &v1alpha1.Site{}
-		t.object, t.status = o, func() *v1alpha1.CredentialsStatus {
-			if o.Status.Archivist == nil {
-				return nil
-			}
-			return o.Status.Archivist.Credentials
-		}
-	case kindFeedServer:
-		o := &v1alpha1.Site{}
-		t.object, t.status = o, func() *v1alpha1.CredentialsStatus {
-			if o.Status.FeedServer == nil {
-				return nil
-			}
-			return o.Status.FeedServer.Credentials
-		}
-	case kindConsumer:
-		o := &v1alpha1.FeedConsumer{}
-		t.object, t.status = o, func() *v1alpha1.CredentialsStatus { return o.Status.Credentials }
-	default:
+	object, known := map[string]client.Object{kindGateway: &v1alpha1.IngestGateway{}, kindArchivist: &v1alpha1.Site{}, kindFeedServer: &v1alpha1.Site{},
+		kindConsumer: &v1alpha1.FeedConsumer{}}[kind]
+	if !known {
 		return nil, usage.Errorf("%q has no NATS credentials: name gateway, archivist, feed-server or consumer", kind)
 	}
-	return t, nil
+	return &target{kind, name, object}, nil
+}
+
+// status is what the operator says of the credentials; nil where it issued none.
+func (t *target) status() *v1alpha1.CredentialsStatus {
+	switch o := t.object.(type) {
+	case *v1alpha1.IngestGateway:
+		return o.Status.Credentials
+	case *v1alpha1.FeedConsumer:
+		return o.Status.Credentials
+	case *v1alpha1.Site:
+		if s := o.Status.Archivist; s != nil && t.kind == kindArchivist {
+			return s.Credentials
+		}
+		if s := o.Status.FeedServer; s != nil && t.kind == kindFeedServer {
+			return s.Credentials
+		}
+	}
+	return nil
 }
 
 func (t *target) rotate(ctx context.Context, cluster *kube.Cluster, out io.Writer) error {

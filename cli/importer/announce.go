@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -83,11 +84,11 @@ func (a *announcer) awaitSpace(ctx context.Context) error {
 			return nil
 		}
 		if !told {
-			a.report.note("waiting: %s is three quarters full of notices, and the rest is for gateways. "+
+			a.report.shown.Say("waiting: %s is three quarters full of notices, and the rest is for gateways. "+
 				"It is emptied as its retention passes; see spec.jetStream.notices of the Site", info.Config.Name)
 		}
-		if err := sleep(ctx, spacePoll); err != nil {
-			return err
+		if !retry.Sleep(ctx, spacePoll) {
+			return ctx.Err()
 		}
 	}
 	return nil

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package importer is `substorm import`: it registers trees that exist already in
+// a Site's archive. What was registered is known from the manifests alone, so a
+// run can be killed at any point and go on from another machine.
 package importer
 
 import (
@@ -38,7 +41,7 @@ The template is matched against the whole path below DIR or PREFIX:
 const example = `  substorm import /data/allsky -i allsky-1 --name-template '{year}/{month}/{day}/{station}_{hour}{minute}{second}.{any}'
   substorm import archive/old/allsky --in-place -i allsky-1 --name-template '{year}{doy}/{any}' --dry-run
   substorm import archive/old/allsky --in-place -i allsky-1 --name-template '{year}{doy}/{any}' --checksums SHA256SUMS --trust-checksums
-  substorm import /data/mag -i mag-1 --name-template '{name}' --json | jq -r 'select(.outcome == "unplaced") | .reason'`
+  substorm import /data/mag -i mag-1 --name-template '{name}' -o json | jq -r 'select(.outcome == "unplaced") | .reason'`
 
 // Command returns `substorm import`.
 func Command() *cobra.Command {
@@ -68,7 +71,7 @@ func Command() *cobra.Command {
 	f.IntVar(&cfg.Parallel, "parallel", 4, "files or objects that are read at the same time")
 	f.DurationVar(&cfg.Wait, "wait", 5*time.Minute, "how long to wait for another import of the instrument, and for the manifests")
 	f.BoolVar(&cfg.DryRun, "dry-run", false, "say what would be imported, and read and store nothing")
-	f.BoolVar(&cfg.JSON, "json", false, "report as JSON lines: outcome unplaced, version and, last, summary")
+	cfg.Format.Add(cmd, "one object per line: outcome unplaced, version and, last, summary")
 	f.BoolVarP(&cfg.Quiet, "quiet", "q", false, "show no progress")
 	cfg.Backend.AddFlags(f)
 	return cmd

@@ -75,7 +75,7 @@ func newLab(t *testing.T) *lab {
 
 // args are the command line of an import.
 func (l *lab) args(tree string, more ...string) []string {
-	return append(append([]string{tree, "--json", "--instrument", instrument, "--name-template", template}, more...), l.flags...)
+	return append(append([]string{tree, "-o", "json", "--instrument", instrument, "--name-template", template}, more...), l.flags...)
 }
 
 // run imports and returns what was reported.
@@ -204,7 +204,7 @@ func (l *lab) listed() map[string][]wire.Record {
 				l.t.Fatal(err)
 			}
 			if ids[r.ID] || r.State != wire.StateCurrent {
-				l.t.Errorf("%s is listed twice, or taken back: %s", r.ID, r.State)
+				l.t.Errorf("%s is listed twice, or retracted: %s", r.ID, r.State)
 			}
 			ids[r.ID] = true
 			all[r.Key] = append(all[r.Key], r)
@@ -278,7 +278,7 @@ func (l *lab) compareBodies(key func(frame) string, all ...frame) {
 	l.t.Helper()
 	for _, f := range all {
 		for _, what := range []string{key(f), fmt.Sprintf("%x", sha256.Sum256([]byte(f.body)))} {
-			out, err := l.archive("get", what, "-o", "-")
+			out, err := l.archive("get", what, "--file", "-")
 			if err != nil || out != f.body {
 				l.t.Errorf("get %s: %q, %v, want %q", what, out, err, f.body)
 			}

@@ -89,10 +89,10 @@ func TestInPlace(t *testing.T) {
 	}
 	l.compareLedger(all)
 	l.compareBodies(placeKey, changed, added)
-	if _, err := l.archive("get", fmt.Sprintf("%x", sha256.Sum256([]byte(good[3].body))), "-o", "-"); err == nil || !strings.Contains(err.Error(), "damaged") {
+	if _, err := l.archive("get", fmt.Sprintf("%x", sha256.Sum256([]byte(good[3].body))), "--file", "-"); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("bytes that were overwritten are found: %v", err)
 	}
-	if _, err := l.archive("get", prefix+"README", "-o", "-"); err == nil || !strings.Contains(err.Error(), "does not list") {
+	if _, err := l.archive("get", prefix+"README", "--file", "-"); err == nil || !strings.Contains(err.Error(), "does not list") {
 		t.Errorf("what was not placed is found: %v", err)
 	}
 }
@@ -147,7 +147,7 @@ func TestChecksums(t *testing.T) {
 	if r := all[placeKey(of[1])]; len(r) != 1 || r[0].DigestSource != wire.DigestSourceListed || r[0].Digest.String() != sum("a lie") || r[0].Completeness != wire.CompletenessUnverified {
 		t.Errorf("the lie is listed as %+v", r)
 	}
-	if _, err := l.archive("get", placeKey(of[1]), "-o", "-"); err == nil || !strings.Contains(err.Error(), "damaged") {
+	if _, err := l.archive("get", placeKey(of[1]), "--file", "-"); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("the lie is not found out when the object is fetched: %v", err)
 	}
 	l.compareLedger(all)

@@ -3,7 +3,6 @@
 package importer
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,9 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/substorm/substorm/cli/output"
+	"github.com/substorm/substorm/internal/progress"
 )
 
 // Outcome is what a line of the report is about.
@@ -26,7 +28,7 @@ const (
 	OutcomeSummary  Outcome = "summary"
 )
 
-// Line is a line of the report with --json.
+// Line is a line of the report for programs.
 type Line struct {
 	Outcome Outcome `json:"outcome"`
 	Name    string  `json:"name"`
@@ -38,7 +40,7 @@ type Line struct {
 	ID  string `json:"id,omitempty"`
 }
 
-// Summary is the last line of the report with --json.
+// Summary is the last line of the report for programs.
 type Summary struct {
 	Outcome Outcome `json:"outcome"`
 	// Seen is how many things the tree has; each is in one of the next four.
@@ -68,21 +70,27 @@ func (s Summary) unplaced() (sum uint64) {
 	return sum
 }
 
-// report says what becomes of things, on out line by line, and how far the
-// import has come on notes.
+// report says what becomes of things, line by line, and how far the import has come.
 type report struct {
-	out, notes  io.Writer
-	json, quiet bool
-	began       time.Time
+	out   io.Writer
+	data  *output.Encoder // nil for people
+	shown *progress.Progress
+	began time.Time
 
-	mu  sync.Mutex
-	sum Summary
-	err error // of out
+	mu    sync.Mutex
+	sum   Summary
+	total int64 // things in the tree, once they are counted
+	err   error // of out
 }
 
 func newReport(cfg Config) *report {
-	return &report{out: cfg.Out, notes: cfg.Notes, json: cfg.JSON, quiet: cfg.Quiet, began: time.Now(),
-		sum: Summary{Outcome: OutcomeSummary, Unplaced: map[Reason]uint64{}, DryRun: cfg.DryRun}}
+	r := &report{began: time.Now(), sum: Summary{Outcome: OutcomeSummary, Unplaced: map[Reason]uint64{}, DryRun: cfg.DryRun}}
+	r.shown = progress.Start(cfg.Notes, cfg.Quiet, r.state)
+	r.out = r.shown.Above(cfg.Out)
+	if cfg.Format.IsData() {
+		r.data = cfg.Format.Encoder(r.out)
+	}
+	return r
 }
 
 // count changes the sums.
@@ -103,31 +111,26 @@ func (r *report) version(p *placement) {
 }
 
 func (r *report) line(value any, format string, args ...any) {
-	text := []byte(fmt.Sprintf(format, args...))
-	var err error
-	if r.json {
-		text, err = json.Marshal(value)
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
-		_, err = r.out.Write(append(text, '\n'))
+	var err error
+	if r.data != nil {
+		err = r.data.Encode(value)
+	} else {
+		_, err = fmt.Fprintf(r.out, format+"\n", args...)
 	}
 	r.err = errors.Join(r.err, err)
 }
 
-// note tells people what happens.
-func (r *report) note(format string, args ...any) {
-	if !r.quiet {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		fmt.Fprintf(r.notes, format+"\n", args...)
-	}
-}
-
-func (r *report) progress() {
+// state is how far the import has come.
+func (r *report) state() progress.State {
 	s, took := r.sums()
-	r.note("%s", s.text(took))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.Seen == 0 {
+		return progress.State{} // it waits, and has said for what
+	}
+	return progress.State{Done: int64(s.Seen), Total: r.total, Text: s.text(took)}
 }
 
 func (r *report) sums() (Summary, time.Duration) {
@@ -140,6 +143,7 @@ func (r *report) sums() (Summary, time.Duration) {
 
 // end prints the sums. Errors: of out, and that something could not be placed.
 func (r *report) end(run string) error {
+	r.shown.Stop()
 	s, took := r.sums()
 	s.Seconds, s.Run = took.Seconds(), run
 	r.line(s, "%s", s.text(took))

@@ -9,12 +9,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -22,7 +24,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// saveEvery is how often progress is shown and the ledger written.
+// saveEvery is how often the ledger is written.
 const saveEvery = 5 * time.Second
 
 // Config says what to import.
@@ -46,7 +48,8 @@ type Config struct {
 	Wait   time.Duration
 	DryRun bool
 
-	JSON, Quiet bool
+	Format output.Format
+	Quiet  bool
 	// Out gets the report, Notes the progress.
 	Out, Notes io.Writer
 }
@@ -86,6 +89,7 @@ func Run(ctx context.Context, cfg Config) error {
 	im := &importer{site: b.Code, instrument: cfg.Instrument, run: newRun(), wait: cfg.Wait, parallel: cfg.Parallel,
 		trust: cfg.TrustChecksums, dryRun: cfg.DryRun, report: newReport(cfg)}
 	im.fit = fitting{site: b.Code, instrument: cfg.Instrument, run: im.run, template: template, settle: cfg.Settle}
+	defer im.report.shown.Stop()
 	t, err := parseTarget(cfg.Tree, b.Bucket(), cfg.InPlace)
 	if err != nil {
 		return err
@@ -103,6 +107,13 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	if err := im.readChecksums(cfg.Checksums, root); err != nil {
 		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	defer cancel()
+	if !cfg.Quiet {
+		counting.Go(func() { im.count(ctx) })
 	}
 	if cfg.DryRun {
 		err = im.dry(ctx)
@@ -152,6 +163,21 @@ func (im *importer) reportMissing(file, root string) error {
 	return nil
 }
 
+// count finds out how many things the tree has, beside the import. Without its answer
+// nobody knows how long that will take.
+func (im *importer) count(ctx context.Context) {
+	total := int64(0)
+	for _, err := range im.source.each(ctx) {
+		if err != nil && !errors.As(err, new(*unplaced)) {
+			return
+		}
+		total++
+	}
+	im.report.mu.Lock()
+	defer im.report.mu.Unlock()
+	im.report.total = total
+}
+
 // dry walks the tree and stores nothing.
 func (im *importer) dry(ctx context.Context) (err error) {
 	if im.known, err = readKnown(ctx, im.store, im.site, im.instrument); err != nil {
@@ -187,7 +213,7 @@ func (im *importer) under(ctx context.Context, b *backend.Backend) error {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
 		if err := im.lease.Release(end); err != nil {
-			im.report.note("the lease was not given back and expires by itself: %v", err)
+			im.report.shown.Say("the lease was not given back and expires by itself: %v", err)
 		}
 	}()
 	if err := im.awaitListed(ctx); err != nil {
@@ -238,7 +264,7 @@ func (im *importer) place(ctx context.Context) error {
 	return errors.Join(err, im.ledger.save(end))
 }
 
-// watch saves the ledger and shows progress until ctx ends.
+// watch saves the ledger until ctx ends.
 func (im *importer) watch(ctx context.Context, fail context.CancelCauseFunc) {
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()
@@ -250,7 +276,6 @@ func (im *importer) watch(ctx context.Context, fail context.CancelCauseFunc) {
 			fail(stream.ErrLeaseLost)
 			return
 		case <-tick.C:
-			im.report.progress()
 			if err := im.ledger.save(ctx); err != nil && ctx.Err() == nil {
 				fail(err)
 				return

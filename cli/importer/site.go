@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -40,18 +41,11 @@ func instrumentOf(ctx context.Context, js jetstream.JetStream, site, instrument 
 	if err != nil {
 		return wire.InstrumentEntry{}, fmt.Errorf("registry of Site %s: %w: is the Site ready? See substorm status", site, err)
 	}
-	e, err := registry.Get(ctx, wire.RegistryInstrumentKey(instrument))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return wire.InstrumentEntry{}, fmt.Errorf("Site %s has no Instrument %q: apply it first, with state: Retired where it no longer sends", site, instrument)
+	entry, revision, err := stream.Record[wire.InstrumentEntry](ctx, registry, wire.RegistryInstrumentKey(instrument))
+	if err == nil && revision == 0 {
+		err = fmt.Errorf("Site %s has no Instrument %q: apply it first, with state: Retired where it no longer sends", site, instrument)
 	}
-	if err != nil {
-		return wire.InstrumentEntry{}, fmt.Errorf("registry of Site %s: %w", site, err)
-	}
-	entry, err := wire.Decode[wire.InstrumentEntry](e.Value())
-	if err != nil {
-		return wire.InstrumentEntry{}, fmt.Errorf("registry entry of %s: %w", instrument, err)
-	}
-	return entry, nil
+	return entry, err
 }
 
 // acquire waits until nobody else imports for the instrument.
@@ -61,7 +55,7 @@ func (im *importer) acquire(ctx context.Context) (*stream.Lease, error) {
 		return nil, fmt.Errorf("bucket %s: %w", wire.LeaseBucket(im.site), err)
 	}
 	note := time.AfterFunc(noteAfter, func() {
-		im.report.note("waiting: another import for %s runs, or one was killed less than %v ago", im.instrument, wire.LeaseTTL)
+		im.report.shown.Say("waiting: another import for %s runs, or one was killed less than %v ago", im.instrument, wire.LeaseTTL)
 	})
 	defer note.Stop()
 	wait, cancel := context.WithTimeout(ctx, im.wait)
@@ -112,34 +106,15 @@ func (im *importer) awaitListed(ctx context.Context) error {
 		}
 		if !told && time.Since(began) > noteAfter {
 			told = true
-			im.report.note("waiting until the manifests list what was announced of %s before; they do within about a minute", im.instrument)
+			im.report.shown.Say("waiting until the manifests list what was announced of %s before; they do within about a minute", im.instrument)
 		}
-		if err := sleep(ctx, pollInterval); err != nil {
-			return err
+		if !retry.Sleep(ctx, pollInterval) {
+			return ctx.Err()
 		}
 	}
 }
 
 func noticeCursor(ctx context.Context, cursors jetstream.KeyValue) (wire.StreamCursor, error) {
-	e, err := cursors.Get(ctx, wire.NoticeCursorKey)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return wire.StreamCursor{}, nil
-	}
-	if err != nil {
-		return wire.StreamCursor{}, fmt.Errorf("cursor %s: %w", wire.NoticeCursorKey, err)
-	}
-	cursor, err := wire.Decode[wire.StreamCursor](e.Value())
-	if err != nil {
-		return wire.StreamCursor{}, fmt.Errorf("cursor %s: %w", wire.NoticeCursorKey, err)
-	}
-	return cursor, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	cursor, _, err := stream.Record[wire.StreamCursor](ctx, cursors, wire.NoticeCursorKey)
+	return cursor, err
 }

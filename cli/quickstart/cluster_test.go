@@ -104,7 +104,7 @@ func TestDryRunPrintsTheSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, doc := range strings.Split(out, "---\n")[1:] {
+	for _, doc := range strings.Split(out, "---\n") {
 		var s corev1.Secret
 		if err := yaml.UnmarshalStrict([]byte(doc), &s); err != nil {
 			t.Fatal(err)

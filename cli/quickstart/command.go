@@ -3,13 +3,18 @@
 package quickstart
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/substorm/substorm/cli/kube"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/usage"
 )
 
@@ -25,7 +30,8 @@ func Command() *cobra.Command {
 
 func keysCommand() *cobra.Command {
 	var c Config
-	var kubeconfig, output string
+	var flags kube.Flags
+	var format output.Format
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "keys",
@@ -38,62 +44,43 @@ What exists is checked and never overwritten, so running it again is harmless.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if (output != "" && output != "yaml") || (output != "" && !dryRun) {
-				return usage.Errorf("-o %s: only --dry-run prints, and it prints yaml", output)
+			if cmd.Flags().Changed("output") && !dryRun {
+				return usage.Errorf("-o goes with --dry-run: nothing else prints Secrets")
 			}
+			c.Namespace = flags.Namespace
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			if dryRun {
-				return dryRunKeys(cmd, log, c, output)
+				return dryRunKeys(cmd, log, c, format)
 			}
-			v, namespace, err := cluster(kubeconfig, c.Namespace)
+			cluster, err := kube.Open(flags)
 			if err != nil {
 				return err
 			}
-			c.Namespace = namespace
-			return Keys(cmd.Context(), log.With("namespace", namespace), v, c)
+			c.Namespace = cluster.Namespace
+			return Keys(cmd.Context(), log.With("namespace", c.Namespace), Cluster{cluster}, c)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&c.Namespace, "namespace", "n", "", "namespace of the Secrets and servers (default: the kubeconfig's, or the pod's)")
+	flags.Add(f)
 	f.StringVar(&c.Prefix, "prefix", "substorm", "what the names of Secrets and Services begin with")
 	f.StringVar(&c.Instance, "instance", "substorm-quickstart", "value of the label app.kubernetes.io/instance")
 	f.StringVar(&c.ClusterDomain, "cluster-domain", "cluster.local", "what the cluster's DNS names end with")
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's account)")
 	f.BoolVar(&dryRun, "dry-run", false, "ask no cluster: make a whole new set and keep nothing")
-	f.StringVarP(&output, "output", "o", "", "with --dry-run: yaml prints the Secrets, secret data included")
+	format.Add(cmd, "one Secret per line, secret data included")
 	return cmd
 }
 
-func dryRunKeys(cmd *cobra.Command, log *slog.Logger, c Config, output string) error {
-	if c.Namespace == "" {
-		c.Namespace = "default"
-	}
+func dryRunKeys(cmd *cobra.Command, log *slog.Logger, c Config, format output.Format) error {
+	c.Namespace = cmp.Or(c.Namespace, "default")
 	var v Memory
 	if err := Keys(cmd.Context(), log.With("dryRun", true), &v, c); err != nil {
 		return err
 	}
-	if output == "" {
-		return nil
-	}
-	return Print(cmd.OutOrStdout(), v.Made)
-}
-
-func cluster(kubeconfig, namespace string) (Cluster, string, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
-	config, err := loader.ClientConfig()
-	if err != nil {
-		return Cluster{}, "", fmt.Errorf("find the cluster: %w", err)
-	}
-	if namespace == "" {
-		if namespace, _, err = loader.Namespace(); err != nil {
-			return Cluster{}, "", fmt.Errorf("find the namespace: %w", err)
+	return output.Each(cmd.OutOrStdout(), format, v.Made, func(out io.Writer) {
+		w := output.Columns(out, "SECRET\tTYPE\tKEYS")
+		for _, s := range v.Made {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Type, strings.Join(slices.Sorted(maps.Keys(s.Data)), ", "))
 		}
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return Cluster{}, "", fmt.Errorf("reach the cluster: %w", err)
-	}
-	return Cluster{Secrets: client.CoreV1().Secrets(namespace)}, namespace, nil
+		_ = w.Flush()
+	})
 }

@@ -7,13 +7,11 @@ package quickstart
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // Config of Keys.
@@ -185,18 +183,4 @@ func (m maker) secret(r recipe, data map[string][]byte) *corev1.Secret {
 		Type: r.kind,
 		Data: data,
 	}
-}
-
-// Print writes Secrets as YAML documents, secret data included.
-func Print(w io.Writer, secrets []*corev1.Secret) error {
-	for _, s := range secrets {
-		doc, err := yaml.Marshal(s)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "---\n%s", doc); err != nil {
-			return err
-		}
-	}
-	return nil
 }

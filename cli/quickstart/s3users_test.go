@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +43,7 @@ func TestS3Users(t *testing.T) {
 	// What only the archivist and the operator write.
 	others := []string{
 		wire.ManifestPartKey("hub", "camera", "2026-11-21", 1), wire.ManifestVersionKey("hub", "camera", "2026-11-21", 1), "changes/hub/camera/1.json",
-		"ledger/hub/2026-11-21.json", "gaps/hub/2026-11-21.json", "deletions/hub/1.json", "metadata/hub/camera.json", wire.AdoptionKey("hub", "1"), wire.SiteMarkerKey("hub"), "mine.txt",
+		"ledger/hub/2026-11-21.json", "gaps/hub/2026-11-21.json", "deletions/hub/1.json", "descriptions/hub/camera.json", wire.AdoptionKey("hub", "1"), wire.SiteMarkerKey("hub"), "mine.txt",
 		"manifest/hub/o/2026-11-21/p-1.jsonl.zst", // of an instrument whose name is a prefix that gateways may write
 	}
 	const elsewhere = "another"
@@ -66,10 +65,10 @@ func TestS3Users(t *testing.T) {
 		}
 	}
 	users := map[string]minioadmin.User{"reader": {AccessKeyID: "reader", SecretAccessKey: "a secret of the reader"}, "gateway": {AccessKeyID: "gateway", SecretAccessKey: "a secret of the gateway"}}
-	ca := filepath.Join(server.CA.Dir(t, "client"), "ca.crt")
+	ca := server.CA.Dir(t, "client")
 	for range 2 { // again is harmless
 		cmd := s3UsersCommand()
-		cmd.SetArgs([]string{"--endpoint", server.URL(), "--ca-file", ca, "--bucket", "archive", "--root-dir", testenv.CredentialsDir(t, server.Root()),
+		cmd.SetArgs([]string{"--s3-endpoint", server.URL(), "--s3-tls-dir", ca, "--s3-bucket", "archive", "--root-dir", testenv.CredentialsDir(t, server.Root()),
 			"--reader-dir", testenv.CredentialsDir(t, users["reader"]), "--gateway-dir", testenv.CredentialsDir(t, users["gateway"])})
 		if err := cmd.ExecuteContext(ctx); err != nil {
 			t.Fatal(err)

@@ -3,8 +3,6 @@
 package quickstart
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/minioadmin"
 )
 
@@ -29,7 +28,7 @@ func s3UsersCommand() *cobra.Command {
 		Long: `Has the quickstart's S3 server (MinIO) know two users: that of feed servers, who may list and read its buckets and
 nothing else, and that of gateways, who may store objects and packs in one bucket, and delete nothing of the archive. It
 waits until the server answers. Running it again is harmless: the users' secrets and rights are set anew.`,
-		Example: `  substorm quickstart s3-users --endpoint https://substorm-s3.substorm.svc:9000 --ca-file ca.crt --bucket substorm \
+		Example: `  substorm quickstart s3-users --s3-endpoint https://substorm-s3.substorm.svc:9000 --s3-tls-dir /etc/s3-tls --s3-bucket substorm \
       --root-dir /etc/s3-root --reader-dir /etc/s3-reader --gateway-dir /etc/s3-gateway     # each with accessKeyID and secretAccessKey`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
@@ -60,13 +59,13 @@ waits until the server answers. Running it again is harmless: the users' secrets
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&endpoint, "endpoint", "", "URL of the S3 server")
-	f.StringVar(&ca, "ca-file", "", "file with the authority that signed the server's certificate (default: the system's)")
+	f.StringVar(&endpoint, "s3-endpoint", "", "URL of the S3 server")
+	f.StringVar(&ca, "s3-tls-dir", "", "folder with ca.crt, the authority that signed the server's certificate (default: the system's)")
 	f.StringVar(&root, "root-dir", "", "folder with accessKeyID and secretAccessKey of the server's root user")
 	f.StringVar(&reader, "reader-dir", "", "folder with accessKeyID and secretAccessKey that the user of feed servers is to have")
 	f.StringVar(&gateway, "gateway-dir", "", "folder with accessKeyID and secretAccessKey that the user of gateways is to have")
-	f.StringVar(&bucket, "bucket", "", "bucket of the archive")
-	for _, name := range []string{"endpoint", "root-dir", "reader-dir", "gateway-dir", "bucket"} {
+	f.StringVar(&bucket, "s3-bucket", "", "bucket of the archive")
+	for _, name := range []string{"s3-endpoint", "root-dir", "reader-dir", "gateway-dir", "s3-bucket"} {
 		_ = cmd.MarkFlagRequired(name) // they are defined above
 	}
 	return cmd
@@ -86,19 +85,15 @@ func readS3User(dir string) (minioadmin.User, error) {
 	return u, nil
 }
 
-// trusting is a client that trusts the authorities in a file.
-func trusting(ca string) (*http.Client, error) {
+// trusting is a client that trusts the authority in a folder.
+func trusting(dir string) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		text, err := os.ReadFile(ca)
+	if dir != "" {
+		config, err := backend.TLSFromDir(dir)
 		if err != nil {
 			return nil, err
 		}
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s holds no certificate", ca)
-		}
+		transport.TLSClientConfig = config
 	}
 	return &http.Client{Transport: transport, Timeout: adminTimeout}, nil
 }

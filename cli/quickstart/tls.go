@@ -20,7 +20,7 @@ import (
 )
 
 // validity of all certificates. Nothing here renews them, and a quickstart that stops at midnight in its second winter
-// would be a poor one; whoever wants shorter lives uses servers of their own with cert-manager.
+// would be a poor one; whoever wants shorter lifetimes uses servers of their own with cert-manager.
 const validity = 10 * 365 * 24 * time.Hour
 
 // keyCA holds the authority's certificate, as cert-manager and the Site's tls.secretRef have it.

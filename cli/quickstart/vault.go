@@ -8,9 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/cli/kube"
 )
 
 // Vault is where Secrets lie.
@@ -26,25 +27,25 @@ type Vault interface {
 
 // Cluster keeps Secrets in a namespace of a cluster. It needs get and create on secrets, and update on that with the
 // accounts of NATS.
-type Cluster struct {
-	Secrets typedcorev1.SecretInterface
-}
+type Cluster struct{ *kube.Cluster }
+
+const keysOwner = client.FieldOwner("substorm-quickstart-keys")
 
 // Get reads a Secret from the API server.
 func (c Cluster) Get(ctx context.Context, name string) (map[string][]byte, bool, error) {
-	s, err := c.Secrets.Get(ctx, name, metav1.GetOptions{})
+	s, err := c.Secret(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("read secret %s: %w", name, err)
+		return nil, false, err
 	}
 	return s.Data, true, nil
 }
 
 // Create writes a Secret to the API server.
 func (c Cluster) Create(ctx context.Context, s *corev1.Secret) (bool, error) {
-	_, err := c.Secrets.Create(ctx, s, metav1.CreateOptions{FieldManager: "substorm-quickstart-keys"})
+	err := c.Client.Create(ctx, s, keysOwner)
 	if apierrors.IsAlreadyExists(err) {
 		return false, nil
 	}
@@ -57,7 +58,7 @@ func (c Cluster) Create(ctx context.Context, s *corev1.Secret) (bool, error) {
 // Change updates a Secret.
 func (c Cluster) Change(ctx context.Context, name string, change func(data map[string][]byte) (bool, error)) (data map[string][]byte, err error) {
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		s, err := c.Secrets.Get(ctx, name, metav1.GetOptions{})
+		s, err := c.Secret(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -65,8 +66,7 @@ func (c Cluster) Change(ctx context.Context, name string, change func(data map[s
 		if data = s.Data; err != nil || !changed {
 			return err
 		}
-		_, err = c.Secrets.Update(ctx, s, metav1.UpdateOptions{FieldManager: "substorm-quickstart-keys"})
-		return err
+		return c.Client.Update(ctx, s, keysOwner)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("update secret %s: %w", name, err)

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/output"
+	"github.com/substorm/substorm/internal/usage"
 )
 
 const long = `Sends the traffic of a study, or of a mixture from a file, and reports what was
@@ -44,7 +47,8 @@ It exits with 0 only when every object has its receipt and every datagram left.`
 func Command() *cobra.Command {
 	var cfg Config
 	var model string
-	var asJSON, quiet bool
+	var format output.Format
+	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "simulate --model rtemp|uarc|oasis|evlbi|FILE --to [SOURCE=]HOST:PORT[,HOST:PORT]",
 		Short: "Send the traffic of a study, and report receipts and how long they took",
@@ -52,7 +56,7 @@ func Command() *cobra.Command {
 		Example: `  substorm simulate --model rtemp --senders 3 --duration 2m --to gateway.example:30101
   substorm simulate --model uarc --duration 1h --to gateway.example:30102 --to radar=gateway.example:30103
   substorm simulate --model oasis --rate 500 --duration 1m --to gateway.example:30104
-  substorm simulate --model storm.yaml --seed 7 --json --to gateway.example:30101 > report.json`,
+  substorm simulate --model storm.yaml --seed 7 -o json --to gateway.example:30101 > report.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if model == "" {
@@ -75,14 +79,12 @@ func Command() *cobra.Command {
 			if report == nil {
 				return err
 			}
-			if asJSON {
-				return errors.Join(err, report.WriteJSON(cmd.OutOrStdout()))
-			}
-			return errors.Join(err, report.WriteText(cmd.OutOrStdout()))
+			return errors.Join(err, output.One(cmd.OutOrStdout(), format, report, report.WriteText))
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&model, "model", "", "rtemp, uarc, oasis, evlbi, or a YAML file")
+	_ = cmd.RegisterFlagCompletionFunc("model", cobra.FixedCompletions([]string{"rtemp", "uarc", "oasis", "evlbi"}, cobra.ShellCompDirectiveDefault)) // or a file
 	f.StringArrayVar(&cfg.To, "to", nil, "servers, [SOURCE=]host:port or host:first-last, separated by commas; with SOURCE= for that source alone")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "decides all that is drawn (default: another one each time)")
 	f.DurationVar(&cfg.Duration, "duration", time.Minute, "how long to simulate; what is due by then is sent to its end")
@@ -90,7 +92,7 @@ func Command() *cobra.Command {
 	f.IntVar(&cfg.Senders, "senders", 3, "connections at a time, and UDP sockets for each source")
 	f.DurationVar(&cfg.ReceiptTimeout, "receipt-timeout", time.Minute, "how long a server may take to give the receipt, or to take more bytes")
 	f.DurationVar(&cfg.GiveUpAfter, "give-up-after", time.Minute, "how long to go on trying an object; 0 tries each server and port once")
-	f.BoolVar(&asJSON, "json", false, "print the report as JSON, with the whole histogram")
+	format.Add(cmd, "one document, with the whole histogram")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing but the report and errors")
 	return cmd
 }
@@ -99,15 +101,15 @@ func Command() *cobra.Command {
 func (cfg *Config) check() error {
 	switch {
 	case len(cfg.To) == 0:
-		return errors.New("--to is missing: where is the gateway? --to gateway.example:30101")
+		return usage.Errorf("--to is missing: where is the gateway? --to gateway.example:30101")
 	case cfg.Duration <= 0:
-		return errors.New("--duration is longer than nothing: --duration 1m")
+		return usage.Errorf("--duration is longer than nothing: --duration 1m")
 	case cfg.Rate < 0 || cfg.Rate > maxRate:
-		return errors.New("--rate is a number of objects a second, up to a million")
+		return usage.Errorf("--rate is a number of objects a second, up to a million")
 	case cfg.Senders < 1 || cfg.Senders > 4096:
-		return errors.New("--senders is a number from 1 to 4096")
+		return usage.Errorf("--senders is a number from 1 to 4096")
 	case cfg.ReceiptTimeout <= 0 || cfg.GiveUpAfter < 0:
-		return errors.New("--receipt-timeout is longer than nothing, --give-up-after not less")
+		return usage.Errorf("--receipt-timeout is longer than nothing, --give-up-after not less")
 	}
 	return nil
 }

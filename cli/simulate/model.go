@@ -10,6 +10,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -106,9 +107,7 @@ func (m *Model) check() error {
 			return fmt.Errorf("source %d of model %s needs a name of its own", i+1, m.Name)
 		}
 		names[s.Name] = true
-		if s.Count == 0 {
-			s.Count = 1
-		}
+		s.Count = cmp.Or(s.Count, 1)
 		if s.Protocol == "" {
 			s.Protocol = TCP
 		}

@@ -3,6 +3,7 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -90,9 +91,7 @@ func Load(name string) (Model, error) {
 		return Model{}, fmt.Errorf("--model: %w", err)
 	}
 	m, err := parse(text)
-	if m.Name == "" {
-		m.Name = name
-	}
+	m.Name = cmp.Or(m.Name, name)
 	if err == nil {
 		err = m.check()
 	}

@@ -3,7 +3,6 @@
 package simulate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -150,15 +149,8 @@ func (r *Report) failure(examples []string) error {
 	}
 }
 
-// WriteJSON writes the report as one indented JSON document.
-func (r *Report) WriteJSON(out io.Writer) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
-
 // WriteText writes the report for people.
-func (r *Report) WriteText(out io.Writer) error {
+func (r *Report) WriteText(out io.Writer) {
 	fmt.Fprintf(out, "model %s, seed %d, %v planned, %v taken, %d senders\n\n", r.Model, r.Seed,
 		seconds(r.PlannedSeconds), seconds(r.TookSeconds).Round(time.Millisecond), r.Senders)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -177,9 +169,7 @@ func (r *Report) WriteText(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t\n", s.Name, s.Protocol, s.Sent, humanize.IBytes(uint64(s.Bytes)),
 			receipted, s.refused(), s.Unknown, s.Unsent, s.Lost, s.Repeated)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+	_ = w.Flush()
 	for _, cause := range slices.Sorted(maps.Keys(r.Total.Refused)) {
 		fmt.Fprintf(out, "refused %s: %d\n", cause, r.Total.Refused[cause])
 	}
@@ -189,7 +179,6 @@ func (r *Report) WriteText(out io.Writer) error {
 	if r.Receipt != nil {
 		fmt.Fprintf(out, "receipt since due:      %s\nreceipt since sending:  %s\n", r.Receipt.text(), r.Sending.text())
 	}
-	return nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/substorm/substorm/internal/progress"
 	"github.com/substorm/substorm/sender"
 )
 
@@ -45,14 +46,16 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	defer r.close()
-	stop := r.showProgress()
 	r.begin = time.Now()
+	shown := progress.Start(r.cfg.Messages, cfg.Messages == nil, func() progress.State {
+		return progress.State{Done: int64(time.Since(r.begin)), Total: int64(cfg.Duration), Text: r.tally.line()}
+	})
 	var sending sync.WaitGroup
 	sending.Go(func() { r.objects(ctx) })
 	sending.Go(func() { r.datagrams(ctx) })
 	sending.Wait()
 	took := time.Since(r.begin)
-	stop()
+	shown.Stop()
 	report := r.tally.report(&r.cfg, took)
 	if ctx.Err() != nil {
 		return report, fmt.Errorf("interrupted after %v: %w", took.Round(time.Millisecond), context.Canceled)

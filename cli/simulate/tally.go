@@ -4,14 +4,11 @@ package simulate
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/dustin/go-humanize"
-	"golang.org/x/term"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/sender"
@@ -130,41 +127,4 @@ func (t *tally) line() string {
 		text += fmt.Sprintf("; %d failed", n)
 	}
 	return text
-}
-
-// How often a line of progress is shown, on a terminal and elsewhere.
-const (
-	terminalInterval = time.Second
-	logInterval      = 10 * time.Second
-)
-
-// showProgress shows lines until the function that it returns is called.
-func (r *run) showProgress() (stop func()) {
-	out := r.cfg.Messages
-	if out == nil {
-		out = io.Discard
-	}
-	interval, begin, end := logInterval, "", "\n"
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		interval, begin, end = terminalInterval, "\r\x1b[K", ""
-	}
-	done := make(chan struct{})
-	var showing sync.WaitGroup
-	showing.Go(func() {
-		ticks := time.NewTicker(interval)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-done:
-				fmt.Fprint(out, begin)
-				return
-			case <-ticks.C:
-				fmt.Fprintf(out, "%s%v: %s%s", begin, time.Since(r.begin).Round(time.Second), r.tally.line(), end)
-			}
-		}
-	})
-	return func() {
-		close(done)
-		showing.Wait()
-	}
 }

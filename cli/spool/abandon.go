@@ -10,7 +10,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -18,8 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/progress"
 	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -31,6 +32,8 @@ type abandonment struct {
 
 	in       io.Reader
 	out      io.Writer
+	notes    io.Writer
+	shown    *progress.Progress
 	site     string
 	store    objectstore.Store
 	ledger   jetstream.KeyValue
@@ -55,7 +58,7 @@ A pod that was made anew on another volume reports under its name, and what the 
 volume holds stands beside it, as POD_VOLUME: that is given up in the same way, and the
 pod and its volume are left alone.
 
-A pod that still reports is never given up: it brings its spool home itself.
+A pod that still reports is never given up: it drains its spool itself.
 Should the volume turn up later after all, start the pod on it: what is in the
 spool drains to the store, and the pod makes its columns of the ledger exact again.`,
 		Example: `  substorm spool ls
@@ -64,7 +67,7 @@ spool drains to the store, and the pod makes its columns of the ledger exact aga
   substorm spool abandon north-1_0a1b2c3d`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.pod, a.in, a.out = args[0], cmd.InOrStdin(), cmd.OutOrStdout()
+			a.pod, a.in, a.out, a.notes = args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if pod, volume, earlier := wire.ParseVolumeReporter(a.pod); earlier && a.deleteVolume {
 				return usage.Errorf("%s is volume %s, on which pod %s ran before: PersistentVolumeClaim %s is that of the pod of this name that runs now; "+
 					"leave --delete-volume out, and delete the PersistentVolume of the earlier one by hand", a.pod, volume, pod, volumeClaim(pod))
@@ -97,7 +100,9 @@ func (a *abandonment) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	a.shown = progress.Start(a.notes, false, nil)
 	c, err := a.plan(ctx, spool)
+	a.shown.Stop() // what follows asks
 	if err != nil {
 		return err
 	}
@@ -125,13 +130,13 @@ func (a *abandonment) find(ctx context.Context) (Spool, error) {
 		return Spool{}, fmt.Errorf("no gateway pod %q has reported, or it was given up before; there are: %s", a.pod, strings.Join(names, ", "))
 	}
 	if s := spools[i]; !s.Silent {
-		return Spool{}, fmt.Errorf("pod %s reported %s ago: it is not lost, and brings its spool home itself; stop it first if its volume is to be given up",
+		return Spool{}, fmt.Errorf("pod %s reported %s ago: it is not lost, and drains its spool itself; stop it first if its volume is to be given up",
 			a.pod, age(time.Since(s.ReportedAt)))
 	}
 	for _, s := range spools {
 		for _, c := range s.Copies {
 			if c.Owner == a.pod && c.Objects > 0 && !s.Silent {
-				return Spool{}, fmt.Errorf("pod %s has copies of %d objects of %s and is about to bring them home: "+
+				return Spool{}, fmt.Errorf("pod %s has copies of %d objects of %s and is about to drain them: "+
 					"wait until `substorm spool ls` shows none", s.Pod, c.Objects, a.pod)
 			}
 		}
@@ -172,6 +177,7 @@ func (a *abandonment) plan(ctx context.Context, s Spool) (closing, error) {
 			if is[at], err = a.archived(ctx, at); err != nil {
 				return closing{}, err
 			}
+			a.shown.Set(0, 0, "%d instrument days read, now %s of %s", len(is), day, instrument)
 		}
 	}
 	return closeLedger(received, is, r), nil
@@ -231,12 +237,10 @@ var errNotConfirmed = errors.New("nothing was changed")
 
 // confirm says what will be lost, and asks.
 func (a *abandonment) confirm(s Spool, c closing) error {
-	if err := a.describe(s, c); err != nil || a.yes {
-		return err
+	if a.describe(s, c); a.yes {
+		return nil
 	}
-	if _, err := fmt.Fprintf(a.out, "This closes the ledger for good. Type the pod's name to go on: "); err != nil {
-		return err
-	}
+	fmt.Fprintf(a.out, "This closes the ledger for good. Type the pod's name to go on: ")
 	line, err := bufio.NewReader(a.in).ReadString('\n')
 	if strings.TrimSpace(line) == a.pod {
 		return nil
@@ -247,23 +251,22 @@ func (a *abandonment) confirm(s Spool, c closing) error {
 	return fmt.Errorf("%w: %q is not the pod's name (--yes does not ask)", errNotConfirmed, strings.TrimSpace(line))
 }
 
-func (a *abandonment) describe(s Spool, c closing) error {
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "Pod %s on node %s has been silent for %s.\n", s.Pod, s.Node, age(time.Since(s.ReportedAt)))
-	fmt.Fprintf(t, "Its last report: %d objects, %s in its spool.\n", s.Objects, humanize.IBytes(uint64(s.Bytes)))
-	if c.home.Objects > 0 {
-		fmt.Fprintf(t, "Archived by other pods, from copies: %d objects, %s.\n", c.home.Objects, humanize.IBytes(c.home.Bytes))
+func (a *abandonment) describe(s Spool, c closing) {
+	fmt.Fprintf(a.out, "Pod %s on node %s has been silent for %s.\n", s.Pod, s.Node, age(time.Since(s.ReportedAt)))
+	fmt.Fprintf(a.out, "Its last report: %d objects, %s in its spool.\n", s.Objects, humanize.IBytes(uint64(s.Bytes)))
+	if c.archived.Objects > 0 {
+		fmt.Fprintf(a.out, "Archived by other pods, from copies: %d objects, %s.\n", c.archived.Objects, humanize.IBytes(c.archived.Bytes))
 	}
 	if len(c.lost) == 0 {
-		fmt.Fprintln(t, "Nothing is known to be lost.")
-		return t.Flush()
+		fmt.Fprintln(a.out, "Nothing is known to be lost.")
+		return
 	}
-	fmt.Fprintln(t, "\nINSTRUMENT\tDAY\tLOST\tBYTES")
+	t := output.Columns(a.out, "\nINSTRUMENT\tDAY\tLOST\tBYTES")
 	for _, l := range c.lost {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", l.Instrument, l.Day, l.Objects, humanize.IBytes(l.Bytes))
 	}
 	fmt.Fprintln(t)
-	return t.Flush()
+	_ = t.Flush()
 }
 
 // carryOut writes the ledger, and then removes the report, which lets the pool go
@@ -279,24 +282,22 @@ func (a *abandonment) carryOut(ctx context.Context, s Spool, c closing) error {
 		return fmt.Errorf("remove the report of %s: %w: has it just come back? See substorm spool ls", a.pod, err)
 	}
 	lost := c.total()
-	if _, err := fmt.Fprintf(a.out, "Given up: %d objects, %s, are lost with the spool of %s.\n", lost.Objects, humanize.IBytes(lost.Bytes), a.pod); err != nil {
-		return err
-	}
+	fmt.Fprintf(a.out, "Given up: %d objects, %s, are lost with the spool of %s.\n", lost.Objects, humanize.IBytes(lost.Bytes), a.pod)
 	claim := volumeClaim(a.pod)
 	if _, _, earlier := wire.ParseVolumeReporter(a.pod); earlier {
-		_, err := fmt.Fprintln(a.out, "The pod that runs now, and its volume, stay as they are.")
-		return err
+		fmt.Fprintln(a.out, "The pod that runs now, and its volume, stay as they are.")
+		return nil
 	}
 	if !a.deleteVolume {
-		_, err := fmt.Fprintf(a.out, "Its volume stays: PersistentVolumeClaim %s. Where its node is gone for good, --delete-volume lets the pod start elsewhere.\n", claim)
-		return err
+		fmt.Fprintf(a.out, "Its volume stays: PersistentVolumeClaim %s. Where its node is gone for good, --delete-volume lets the pod start elsewhere.\n", claim)
+		return nil
 	}
 	if err := a.volume(ctx); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "PersistentVolumeClaim %s is deleted; it goes once no pod uses it: on a node that is lost, "+
+	fmt.Fprintf(a.out, "PersistentVolumeClaim %s is deleted; it goes once no pod uses it: on a node that is lost, "+
 		"kubectl delete pod %s --grace-period=0 --force\n", claim, a.pod)
-	return err
+	return nil
 }
 
 // write writes an entry that is as it was read.

@@ -39,8 +39,8 @@ type loss struct {
 type closing struct {
 	// lost is what was receipted and is in no archive.
 	lost []loss
-	// home is what other pods archived of the spool, from copies.
-	home count
+	// archived is what other pods archived of the spool, from copies.
+	archived count
 	// changed are the entries of what the pod received that change, by their day.
 	changed map[instrumentDay]wire.LedgerEntry
 }
@@ -85,7 +85,7 @@ func closeLedger(received map[instrumentDay]wire.LedgerEntry, is map[instrumentD
 		if at.Day >= r.first {
 			known = known.plus(is[at].brought)
 			known.Objects += received[at].Sum().Unfinished[wire.CauseSpoolAbandoned] // of a run that did not come to its end
-			c.home = c.home.plus(is[at].brought)
+			c.archived = c.archived.plus(is[at].brought)
 		}
 	}
 	if rest := r.less(known); rest.Objects > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// lives are the totals of incarnations a, b, …, of objects of ten bytes each.
-func lives(objects ...uint64) wire.LedgerEntry {
+// incarnations are the totals of incarnations a, b, …, of objects of ten bytes each.
+func incarnations(objects ...uint64) wire.LedgerEntry {
 	e := wire.LedgerEntry{Incarnations: map[string]wire.Totals{}}
 	for i, n := range objects {
 		e.Incarnations[string(rune('a'+i))] = total(n)
@@ -27,7 +27,7 @@ func tens(n uint64) count { return count{n, 10 * n} }
 
 // listed is what the manifests list of the same incarnations, some of it brought by others.
 func listed(brought uint64, objects ...uint64) archived {
-	return archived{announced: lives(objects...).Incarnations, brought: tens(brought)}
+	return archived{announced: incarnations(objects...).Incarnations, brought: tens(brought)}
 }
 
 func TestCloseLedger(t *testing.T) {
@@ -41,20 +41,20 @@ func TestCloseLedger(t *testing.T) {
 		is       map[instrumentDay]archived
 		reported uint64
 		lost     []loss
-		home     uint64
+		archived uint64
 	}{
 		"nothing is in the spool": {
-			received: map[instrumentDay]wire.LedgerEntry{camera: lives(5)},
+			received: map[instrumentDay]wire.LedgerEntry{camera: incarnations(5)},
 			is:       map[instrumentDay]archived{camera: listed(0, 5)},
 		},
 		"all of it is lost": {
-			received: map[instrumentDay]wire.LedgerEntry{camera: lives(5, 9), radar: lives(3)},
+			received: map[instrumentDay]wire.LedgerEntry{camera: incarnations(5, 9), radar: incarnations(3)},
 			is:       map[instrumentDay]archived{camera: listed(0, 5, 6), radar: listed(0, 1)},
 			reported: 5,
 			lost:     []loss{{camera, tens(3)}, {radar, tens(2)}},
 		},
 		"a day of which nothing is archived": {
-			received: map[instrumentDay]wire.LedgerEntry{camera: lives(4)},
+			received: map[instrumentDay]wire.LedgerEntry{camera: incarnations(4)},
 			reported: 4, lost: []loss{{camera, tens(4)}},
 		},
 		"what was announced at the kill is not lost": {
@@ -62,28 +62,28 @@ func TestCloseLedger(t *testing.T) {
 			is:       map[instrumentDay]archived{camera: listed(0, 9, 2)},
 			reported: 1, lost: []loss{{camera, tens(1)}},
 		},
-		"a peer brought home a part": {
-			received: map[instrumentDay]wire.LedgerEntry{camera: lives(10)},
+		"a peer archived a part": {
+			received: map[instrumentDay]wire.LedgerEntry{camera: incarnations(10)},
 			is:       map[instrumentDay]archived{camera: listed(3, 9)},
-			reported: 4, lost: []loss{{camera, tens(1)}}, home: 3,
+			reported: 4, lost: []loss{{camera, tens(1)}}, archived: 3,
 		},
-		"a peer brought home everything": {
-			received: map[instrumentDay]wire.LedgerEntry{camera: lives(10)},
+		"a peer archived everything": {
+			received: map[instrumentDay]wire.LedgerEntry{camera: incarnations(10)},
 			is:       map[instrumentDay]archived{camera: listed(4, 10)},
-			reported: 4, home: 4,
+			reported: 4, archived: 4,
 		},
 		"JetStream was away, and the ledger knows nothing of it": {
-			received: map[instrumentDay]wire.LedgerEntry{camera: lives(6)},
+			received: map[instrumentDay]wire.LedgerEntry{camera: incarnations(6)},
 			is:       map[instrumentDay]archived{camera: listed(0, 6)},
 			reported: 4, lost: []loss{{unknown, tens(4)}},
 		},
-		"the same, and a peer brought home three": {
-			received: map[instrumentDay]wire.LedgerEntry{camera: lives(6)},
+		"the same, and a peer archived three": {
+			received: map[instrumentDay]wire.LedgerEntry{camera: incarnations(6)},
 			is:       map[instrumentDay]archived{camera: listed(2, 6, 2), radar: listed(1, 0, 1)},
-			reported: 4, lost: []loss{{unknown, tens(1)}}, home: 3,
+			reported: 4, lost: []loss{{unknown, tens(1)}}, archived: 3,
 		},
 		"the ledger knows more than the last report": {
-			received: map[instrumentDay]wire.LedgerEntry{camera: lives(9)},
+			received: map[instrumentDay]wire.LedgerEntry{camera: incarnations(9)},
 			is:       map[instrumentDay]archived{camera: listed(0, 6)},
 			reported: 1, lost: []loss{{camera, tens(3)}},
 		},
@@ -94,8 +94,8 @@ func TestCloseLedger(t *testing.T) {
 			if diff := cmp.Diff(c.lost, got.lost, cmp.AllowUnexported(loss{})); diff != "" {
 				t.Errorf("lost (-want +got):\n%s", diff)
 			}
-			if got.home != tens(c.home) {
-				t.Errorf("%+v were archived by others, want %+v", got.home, tens(c.home))
+			if got.archived != tens(c.archived) {
+				t.Errorf("%+v were archived by others, want %+v", got.archived, tens(c.archived))
 			}
 			closed := map[instrumentDay]wire.LedgerEntry{}
 			for _, entries := range []map[instrumentDay]wire.LedgerEntry{c.received, got.changed} {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -34,7 +33,7 @@ type Spool struct {
 	// has ceased to, and what it received since is not in the figures.
 	ReportedAt time.Time `json:"reportedAt"`
 	Silent     bool      `json:"silent"`
-	// Stopped: it said that these are its last words.
+	// Stopped: it said that this is its final report.
 	Stopped bool `json:"stopped,omitempty"`
 
 	Objects     int64      `json:"objects"`
@@ -49,7 +48,7 @@ type Spool struct {
 }
 
 func listCommand(o *backend.Options) *cobra.Command {
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the pods' spools",
@@ -59,22 +58,16 @@ so: what it received after its last report is not in the figures.`,
   kubectl substorm spool ls -n substorm -o json | jq 'select(.silent)'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(format); err != nil {
-				return err
-			}
 			return backend.WithJetStream(cmd.Context(), *o, func(b *backend.Backend, js jetstream.JetStream) error {
 				spools, err := Read(cmd.Context(), js, b.Code, time.Now())
 				if err != nil {
 					return err
 				}
-				if format == output.JSON {
-					return output.Lines(cmd.OutOrStdout(), spools)
-				}
-				return printTable(cmd.OutOrStdout(), spools, time.Now())
+				return output.Each(cmd.OutOrStdout(), format, spools, func(w io.Writer) { printTable(w, spools, time.Now()) })
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json: a spool per line")
+	format.Add(cmd, "one spool per line")
 	return cmd
 }
 
@@ -104,33 +97,29 @@ func spoolOf(s wire.GatewayStatus, e backend.Entry, now time.Time) Spool {
 	return out
 }
 
-func printTable(w io.Writer, spools []Spool, now time.Time) error {
+func printTable(w io.Writer, spools []Spool, now time.Time) {
 	if len(spools) == 0 {
-		_, err := fmt.Fprintln(w, "No gateway has reported yet.")
-		return err
+		fmt.Fprintln(w, "No gateway has reported yet.")
+		return
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "POD\tNODE\tREPORTS\tOBJECTS\tBYTES\tOLDEST\tCORRUPT\tKEEPS COPIES OF")
+	t := output.Columns(w, "POD\tNODE\tREPORTING\tLAST REPORT\tOBJECTS\tBYTES\tOLDEST\tCORRUPT\tKEEPS COPIES OF")
 	for _, s := range spools {
 		oldest := "-"
 		if s.Oldest != nil {
 			oldest = age(now.Sub(*s.Oldest))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", s.Pod, cmp.Or(s.Node, "-"), s.reports(now), s.Objects,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", s.Pod, cmp.Or(s.Node, "-"), output.Bool(!s.Silent), s.lastReport(now), s.Objects,
 			humanize.IBytes(uint64(s.Bytes)), oldest, s.Quarantined, cmp.Or(s.copies(), "-"))
 	}
-	return t.Flush()
+	_ = t.Flush()
 }
 
-func (s *Spool) reports(now time.Time) string {
-	switch {
-	case !s.Silent:
-		return "yes"
-	case s.Stopped:
-		return "stopped " + age(now.Sub(s.ReportedAt)) + " ago"
-	default:
-		return "SILENT for " + age(now.Sub(s.ReportedAt))
+func (s *Spool) lastReport(now time.Time) string {
+	text := age(now.Sub(s.ReportedAt)) + " ago"
+	if s.Stopped {
+		text += " (stopped)"
 	}
+	return text
 }
 
 func (s *Spool) copies() string {

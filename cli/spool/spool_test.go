@@ -160,7 +160,7 @@ func (h *house) entry(t *testing.T, key string) (wire.LedgerEntry, error) {
 func TestAbandon(t *testing.T) {
 	h := newHouse(t)
 	day := wire.DayOf(time.Now())
-	received, err := wire.Encode(lives(4, 9))
+	received, err := wire.Encode(incarnations(4, 9))
 	h.put(t, wire.LedgerBucket(site), wire.LedgerKey("camera", day, wire.StepReceived, "north-1"), received, err)
 	h.put(t, wire.LedgerBucket(site), wire.LedgerKey("camera", day, wire.StepReceived, "north-0"), received, err)
 	h.list(t, "camera", day, map[string]int{"a": 4, "b": 6})
@@ -181,7 +181,7 @@ func TestAbandon(t *testing.T) {
 		args []string
 		says string
 	}{
-		"it reports":    {abandon, "brings its spool home itself"},
+		"it reports":    {abandon, "drains its spool itself"},
 		"no such pod":   {append([]string{"abandon", "north-7"}, h.at...), "north-0, north-1"},
 		"which volume?": {[]string{"abandon", "north-1", "--code", site, "--delete-volume"}, "needs the cluster"},
 	} {

@@ -3,7 +3,7 @@
 package status
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -13,40 +13,28 @@ import (
 
 	"github.com/dustin/go-humanize"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-func (r Report) json(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
-}
-
 // print writes the report for people.
-func (r Report) print(w io.Writer) error {
+func (r Report) print(w io.Writer) {
 	where := "namespace " + r.namespace
 	if r.namespace == "" {
 		where = "any namespace"
 	}
 	if len(r.Sites)+len(r.Gateways)+len(r.Instruments) == 0 {
-		_, err := fmt.Fprintf(w, "No Site in %s: kubectl get site -A lists them, -n chooses the namespace.\n", where)
-		return err
+		fmt.Fprintf(w, "No Site in %s: kubectl get site -A lists them, -n chooses the namespace.\n", where)
+		return
 	}
-	var out strings.Builder
 	for _, section := range []func(io.Writer){r.printSites, r.printGateways, r.printInstruments, r.printFeeds, r.printConsumers} {
-		before := out.Len()
-		t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+		var text strings.Builder
+		t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 		section(t)
-		_ = t.Flush() // a strings.Builder takes everything
-		if out.Len() > before {
-			out.WriteByte('\n')
+		if _ = t.Flush(); text.Len() > 0 {
+			fmt.Fprintln(w, text.String())
 		}
 	}
-	r.printArchives(&out)
-	r.printProblems(&out)
-	_, err := io.WriteString(w, out.String())
-	return err
+	r.printArchives(w)
+	r.printProblems(w)
 }
 
 // name is how an object is called: with its namespace where several are shown.
@@ -60,8 +48,7 @@ func (r *Report) name(namespace, name string) string {
 func (r Report) printSites(w io.Writer) {
 	fmt.Fprintln(w, "SITE\tCODE\tREADY\tOBJECT STORE\tJETSTREAM\tREGISTRY")
 	for _, s := range r.Sites {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", r.name(s.Namespace, s.Name), s.Code, word(s.Ready, "yes", "NO"),
-			word(s.ObjectStore, "reachable", "NOT REACHED"), word(s.JetStream, "reachable", "NOT REACHED"), s.Revision)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", r.name(s.Namespace, s.Name), s.Code, s.Ready, s.ObjectStore, s.JetStream, s.Revision)
 	}
 }
 
@@ -76,8 +63,8 @@ func (r Report) printGateways(w io.Writer) {
 		if g.Behind > 0 {
 			revision += fmt.Sprintf(" (%d behind)", g.Behind)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\n", r.name(g.Namespace, g.Name), g.Site, word(g.Ready, "yes", "NO"),
-			g.PodsReady, g.PodsAsked, dash(string(g.Datapath)), revision)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\n", r.name(g.Namespace, g.Name), g.Site, g.Ready,
+			g.PodsReady, g.PodsAsked, cmp.Or(string(g.Datapath), "-"), revision)
 	}
 }
 
@@ -86,28 +73,11 @@ func (r Report) printInstruments(w io.Writer) {
 		fmt.Fprintln(w, "No instrument: apply one (kubectl explain instrument.spec).")
 		return
 	}
-	fmt.Fprintln(w, "INSTRUMENT\tTYPE\tREADY\tFLOWING\tWHY\tLAST RECEIVED\tTODAY\tSEND TO")
+	fmt.Fprintln(w, "INSTRUMENT\tTYPE\tSTATE\tREADY\tFLOWING\tREASON\tLAST RECEIVED\tTODAY\tSEND TO")
 	for _, i := range r.Instruments {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.name(i.Namespace, i.Name), i.Type, i.readiness(),
-			i.flow(), i.Why, r.last(i), i.today(), dash(strings.Join(i.Addresses, ", ")))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.name(i.Namespace, i.Name), i.Type, i.State, i.Ready,
+			i.Flowing, i.Reason, r.last(i), i.today(), cmp.Or(strings.Join(i.Addresses, ", "), "-"))
 	}
-}
-
-func (i *Instrument) readiness() string {
-	if i.State == v1alpha1.InstrumentRetired {
-		return "retired"
-	}
-	return word(i.Ready, "yes", "NO")
-}
-
-func (i *Instrument) flow() string {
-	switch {
-	case i.Why == v1alpha1.ReasonAwaitingData, i.Why == v1alpha1.ReasonNotAccepted:
-		return "not due"
-	case calm[i.Why]:
-		return "resting"
-	}
-	return word(i.Flowing, "yes", "SILENT")
 }
 
 // statusRounding is what lastReceived is rounded down to in the status.
@@ -207,22 +177,4 @@ func (r Report) lasting(p Problem) string {
 		return ""
 	}
 	return " for " + r.since(&p.Since)
-}
-
-func word(status metav1.ConditionStatus, yes, no string) string {
-	switch status {
-	case metav1.ConditionTrue:
-		return yes
-	case metav1.ConditionFalse:
-		return no
-	default:
-		return "unknown"
-	}
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -3,7 +3,9 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/substorm/substorm/cli/damage"
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -72,8 +75,8 @@ type Instrument struct {
 	State     v1alpha1.InstrumentState `json:"state"`
 	Ready     metav1.ConditionStatus   `json:"ready"`
 	Flowing   metav1.ConditionStatus   `json:"flowing"`
-	// Why is the reason of Flowing.
-	Why          string       `json:"why"`
+	// Reason of Flowing.
+	Reason       string       `json:"reason"`
 	LastReceived *metav1.Time `json:"lastReceived,omitempty"`
 	Objects      int64        `json:"objectsToday"`
 	Datagrams    int64        `json:"datagramsToday"`
@@ -150,7 +153,7 @@ func (r *Report) addInstrument(i *v1alpha1.Instrument) {
 	flowing := condition(i.Status.Conditions, v1alpha1.ConditionDataFlowing)
 	line := Instrument{
 		Namespace: i.Namespace, Name: i.Name, Site: i.Spec.SiteRef.Name, Type: i.Spec.Type, State: i.Spec.State,
-		Ready: condition(i.Status.Conditions, v1alpha1.ConditionReady).Status, Flowing: flowing.Status, Why: flowing.Reason,
+		Ready: condition(i.Status.Conditions, v1alpha1.ConditionReady).Status, Flowing: flowing.Status, Reason: flowing.Reason,
 		LastReceived: i.Status.LastReceived, Addresses: []string{},
 	}
 	if c := i.Status.ReceivedToday; c != nil {
@@ -242,4 +245,117 @@ func problem(object, namespace string, c metav1.Condition) Problem {
 // since says how long ago something was: 10 minutes.
 func (r *Report) since(at *metav1.Time) string {
 	return strings.TrimSpace(humanize.RelTime(at.Time, r.now, "", ""))
+}
+
+// Resources are what a Report is made of.
+type Resources struct {
+	Sites       []v1alpha1.Site
+	Gateways    []v1alpha1.IngestGateway
+	Instruments []v1alpha1.Instrument
+	Feeds       []v1alpha1.Feed
+	Consumers   []v1alpha1.FeedConsumer
+}
+
+// Feed is a line of the Report.
+type Feed struct {
+	Namespace         string                 `json:"namespace"`
+	Name              string                 `json:"name"`
+	Site              string                 `json:"site"`
+	Ready             metav1.ConditionStatus `json:"ready"`
+	Instruments       int32                  `json:"instruments"`
+	MessagesPerMinute int64                  `json:"messagesPerMinute"`
+	Consumers         int32                  `json:"consumers"`
+}
+
+// Consumer is a FeedConsumer's line of the Report.
+type Consumer struct {
+	Namespace string                 `json:"namespace"`
+	Name      string                 `json:"name"`
+	Feed      string                 `json:"feed"`
+	Delivery  v1alpha1.DeliveryType  `json:"delivery"`
+	Ready     metav1.ConditionStatus `json:"ready"`
+	// State is empty where no feed server has reported about it.
+	State       v1alpha1.ConsumerState `json:"state,omitempty"`
+	LagMessages int64                  `json:"lagMessages"`
+	LagSeconds  int64                  `json:"lagSeconds"`
+	Dropped     int64                  `json:"dropped"`
+	Gaps        int64                  `json:"gaps"`
+}
+
+func (r *Report) addFeed(f *v1alpha1.Feed) {
+	r.Feeds = append(r.Feeds, Feed{
+		Namespace: f.Namespace, Name: f.Name, Site: f.Spec.SiteRef.Name, Ready: condition(f.Status.Conditions, v1alpha1.ConditionReady).Status,
+		Instruments: f.Status.Instruments, MessagesPerMinute: f.Status.MessagesPerMinute, Consumers: f.Status.Consumers,
+	})
+	r.problems("feed/"+f.Name, f.Namespace, f.Generation, f.Status.ObservedGeneration, f.Status.Conditions, feedConditions)
+}
+
+func (r *Report) addConsumer(c *v1alpha1.FeedConsumer) {
+	line := Consumer{
+		Namespace: c.Namespace, Name: c.Name, Feed: c.Spec.FeedRef.Name, Delivery: c.Spec.Delivery.Type, State: c.Status.State, Gaps: c.Status.Gaps,
+		Ready: condition(c.Status.Conditions, v1alpha1.ConditionReady).Status,
+	}
+	if lag := c.Status.Lag; lag != nil {
+		line.LagMessages, line.LagSeconds = lag.Messages, lag.Seconds
+	}
+	for _, d := range c.Status.Dropped {
+		line.Dropped += d.Count
+	}
+	r.Consumers = append(r.Consumers, line)
+	r.problems("feedconsumer/"+c.Name, c.Namespace, c.Generation, c.Status.ObservedGeneration, c.Status.Conditions, feedConditions)
+}
+
+func (r Report) printFeeds(w io.Writer) {
+	if len(r.Feeds) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "FEED\tSITE\tREADY\tINSTRUMENTS\tMESSAGES/MIN\tCONSUMERS")
+	for _, f := range r.Feeds {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\n", r.name(f.Namespace, f.Name), f.Site, f.Ready, f.Instruments, f.MessagesPerMinute, f.Consumers)
+	}
+}
+
+func (r Report) printConsumers(w io.Writer) {
+	if len(r.Consumers) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "CONSUMER\tFEED\tDELIVERY\tREADY\tSTATE\tLAG\tDROPPED\tGAPS")
+	for _, c := range r.Consumers {
+		lag := "-"
+		if slices.Contains([]v1alpha1.ConsumerState{v1alpha1.ConsumerFlowing, v1alpha1.ConsumerSlow, v1alpha1.ConsumerOverrun}, c.State) {
+			lag = fmt.Sprintf("%d messages, %d s", c.LagMessages, c.LagSeconds)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", r.name(c.Namespace, c.Name), c.Feed, c.Delivery, c.Ready, cmp.Or(string(c.State), "-"), lag, c.Dropped, c.Gaps)
+	}
+}
+
+// known is what a Site's status says of damage to its archive; nil where it says nothing.
+func known(s *v1alpha1.ArchiveState) *damage.Known {
+	if s == nil {
+		return nil
+	}
+	return &damage.Known{Confirmed: int(s.Damaged), Missing: int(s.Missing), Unconfirmed: int(s.Unconfirmed), LastPass: pass(s.LastPass), Pass: pass(s.Pass)}
+}
+
+func pass(p *v1alpha1.ArchivePass) *wire.ScrubPass {
+	if p == nil {
+		return nil
+	}
+	is := &wire.ScrubPass{BegunAt: p.BegunAt.Time, Instrument: p.Instrument, Day: wire.Day(p.Day), Objects: uint64(p.Objects), Unreadable: uint64(p.Unreadable)}
+	if p.EndedAt != nil {
+		is.EndedAt = &p.EndedAt.Time
+	}
+	return is
+}
+
+// printArchives says of each Site's archive what is known of damage, and when somebody
+// last looked.
+func (r Report) printArchives(w io.Writer) {
+	for _, s := range r.Sites {
+		says := "no archivist has reported yet that it reads it"
+		if s.Archive != nil {
+			says = s.Archive.String()
+		}
+		fmt.Fprintf(w, "Archive of site %s: %s.\n", r.name(s.Namespace, s.Name), says)
+	}
 }

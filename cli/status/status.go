@@ -7,8 +7,10 @@ package status
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -18,6 +20,8 @@ import (
 
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/cli/output"
+	"github.com/substorm/substorm/internal/progress"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -27,8 +31,9 @@ var ErrProblems = errors.New("not all is as it should be")
 // Command returns `substorm status`.
 func Command() *cobra.Command {
 	var flags kube.Flags
-	var site, format string
-	var everywhere bool
+	var site string
+	var format output.Format
+	var everywhere, follow bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say how a Site, its gateways, instruments, feeds and consumers are",
@@ -36,16 +41,17 @@ func Command() *cobra.Command {
 the feeds and their consumers, and at the end every condition of theirs that is not as
 it should be, with what to do about it.
 
-Exit codes: 0 all is well; 3 something is not, or there is no Site; 1 the API server
-could not be asked; 2 the command line makes no sense. -o json has "fine" beside that.`,
+It exits with 1 where something is not as it should be, where there is no Site, and where
+the API server could not be asked; in -o json and yaml the field fine is false in the first case.
+
+--watch goes on until it is interrupted, and says it again whenever something changes: on a
+terminal in place, elsewhere below, with -o json as one document per line. While the API
+server cannot be asked, it says so on standard error and goes on.`,
 		Example: `  kubectl substorm status -n substorm
-  substorm status --site demo
+  substorm status --site demo --watch
   substorm status -A -o json | jq -e .fine`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(format); err != nil {
-				return err
-			}
 			cluster, err := kube.Open(flags)
 			if err != nil {
 				return err
@@ -53,15 +59,14 @@ could not be asked; 2 the command line makes no sense. -o json has "fine" beside
 			if everywhere {
 				cluster.Namespace = ""
 			}
+			if follow {
+				return watch(cmd.Context(), cluster, site, cmd.OutOrStdout(), cmd.ErrOrStderr(), format)
+			}
 			report, err := Read(cmd.Context(), cluster, site, time.Now())
 			if err != nil {
 				return err
 			}
-			write := report.print
-			if format == output.JSON {
-				write = report.json
-			}
-			if err := write(cmd.OutOrStdout()); err != nil {
+			if err := output.One(cmd.OutOrStdout(), format, report, report.print); err != nil {
 				return err
 			}
 			return report.verdict()
@@ -70,7 +75,8 @@ could not be asked; 2 the command line makes no sense. -o json has "fine" beside
 	flags.Add(cmd.Flags())
 	cmd.Flags().StringVar(&site, "site", "", "only this Site")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the Sites of all namespaces")
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json")
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "go on, and print the report anew whenever it changes")
+	format.Add(cmd, "one document")
 	return cmd
 }
 
@@ -111,4 +117,54 @@ func condition(conditions []metav1.Condition, kind string) metav1.Condition {
 	}
 	return metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: "NotReported",
 		Message: "nobody has said anything about it: does an operator run that watches this namespace? kubectl get pods -A -l app.kubernetes.io/part-of=substorm,app.kubernetes.io/component=operator"}
+}
+
+const (
+	// lookEvery is how often the API server is asked. Where its answers take long, for there is
+	// much of it, it is left alone for lookShare times as long.
+	lookEvery = 2 * time.Second
+	lookShare = 10
+	// clearScreen empties a terminal.
+	clearScreen = "\x1b[H\x1b[2J"
+)
+
+// watch prints the report, and again whenever it has changed, until ctx ends. On a terminal
+// the table takes the place of the last one, elsewhere it follows it; of data each change is a
+// document. Notes hear of an API server that does not answer.
+func watch(ctx context.Context, cluster *kube.Cluster, site string, out, notes io.Writer, format output.Format) error {
+	documents, before := format.Encoder(out), ""
+	for {
+		began := time.Now()
+		report, err := Read(ctx, cluster, site, began)
+		took := time.Since(began)
+		is, _ := json.Marshal(report) // which is made of what JSON has
+		switch {
+		case err != nil && before != "" && ctx.Err() == nil: // the API server may be back the next time
+			before = err.Error()
+			fmt.Fprintf(notes, "%s: the report is not up to date: %s\n", began.UTC().Format(time.RFC3339), before)
+		case err != nil:
+			return err
+		case string(is) != before:
+			before = string(is)
+			if err := report.again(out, format, documents); err != nil {
+				return err
+			}
+		}
+		if !retry.Sleep(ctx, max(lookEvery, lookShare*took)) {
+			return fmt.Errorf("interrupted: %w", ctx.Err())
+		}
+	}
+}
+
+func (r Report) again(out io.Writer, format output.Format, documents *output.Encoder) error {
+	if format.IsData() {
+		return documents.Encode(r)
+	}
+	return output.One(out, format, r, func(w io.Writer) {
+		if progress.IsTerminal(out) {
+			fmt.Fprint(w, clearScreen)
+		}
+		fmt.Fprintln(w, r.now.UTC().Format(time.RFC3339))
+		r.print(w)
+	})
 }

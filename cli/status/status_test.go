@@ -3,12 +3,16 @@
 package status
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
+	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -56,9 +61,9 @@ func instrument(name string, received *metav1.Time, conditions ...metav1.Conditi
 	i := v1alpha1.Instrument{
 		ObjectMeta: object(name),
 		Spec: v1alpha1.InstrumentSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}, Type: "Magnetometer", State: v1alpha1.InstrumentActive,
-			Ways: []v1alpha1.Way{{Type: v1alpha1.WayUDP, UDP: &v1alpha1.UDPWay{Port: 30102}}}},
+			Listeners: []v1alpha1.Listener{{Type: v1alpha1.ListenerUDP, UDP: &v1alpha1.UDPListener{Port: 30102}}}},
 		Status: v1alpha1.InstrumentStatus{Conditions: conditions, LastReceived: received, ObservedGeneration: 1,
-			Addresses: []v1alpha1.WayAddress{{Type: v1alpha1.WayUDP, Address: "192.0.2.1:30102"}}},
+			Addresses: []v1alpha1.ListenerAddress{{Type: v1alpha1.ListenerUDP, Address: "192.0.2.1:30102"}}},
 	}
 	if received != nil {
 		i.Status.ReceivedToday = &v1alpha1.DayCounts{Day: "2026-11-21", Datagrams: 180, Bytes: 5400}
@@ -137,14 +142,12 @@ func TestPrint(t *testing.T) {
 			Instruments: []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, Feeds: []v1alpha1.Feed{feed(allOfGateway...)},
 			Consumers: []v1alpha1.FeedConsumer{
 				consumer("display", v1alpha1.ConsumerIdle, append(allOfGateway[:2:2], is(v1alpha1.ConditionConsumerFlowing, "Unknown", "Idle", "nobody asks"))...),
-				consumer("model", v1alpha1.ConsumerLapped, append(allOfGateway[:2:2], is(v1alpha1.ConditionConsumerFlowing, "False", "Lapped", "a gap record was written in the last ten minutes"))...),
+				consumer("model", v1alpha1.ConsumerOverrun, append(allOfGateway[:2:2], is(v1alpha1.ConditionConsumerFlowing, "False", "Overrun", "a gap record was written in the last ten minutes"))...),
 			}}, "aurora", now),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := r.print(&out); err != nil {
-				t.Fatal(err)
-			}
+			r.print(&out)
 			golden(t, "testdata/"+name+".txt", out.String())
 			if r.Fine != (name == "fine" || name == "archive-read") || errors.Is(r.verdict(), ErrProblems) == r.Fine {
 				t.Errorf("fine is %v, the verdict %v", r.Fine, r.verdict())
@@ -221,10 +224,80 @@ func TestStatusOfACluster(t *testing.T) {
 	if err != nil || json.Unmarshal([]byte(out), &r) != nil || !r.Fine || len(r.Sites) != 1 || len(r.Gateways) != 1 || len(r.Instruments) != 1 {
 		t.Errorf("%v\n%s", err, out)
 	}
+	watched(t, cluster, &i, at)
 	if _, err := runStatus(t, append(at, "-n", "aurora", "--site", "other")...); err == nil || !strings.Contains(err.Error(), `no Site "other"`) {
 		t.Errorf("of another Site: %v", err)
 	}
 	if out, err := runStatus(t, append(at, "-n", "default")...); !errors.Is(err, ErrProblems) || !strings.Contains(out, "No Site") {
 		t.Errorf("of another namespace: %v\n%s", err, out)
 	}
+}
+
+// watched follows the Site while an Instrument loses its data, and finds it again.
+func watched(t *testing.T, cluster *kubetest.Cluster, i *v1alpha1.Instrument, at []string) {
+	t.Helper()
+	flowing := func(status metav1.ConditionStatus) {
+		t.Helper()
+		i.Status.Conditions = append(slices.Clone(allOfInstrument[:2]), is(v1alpha1.ConditionDataFlowing, status, "Tested", "a test says so"))
+		if err := cluster.Status().Update(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func(args ...string) (*bufio.Reader, func()) {
+		ctx, interrupt := context.WithCancel(t.Context())
+		in, out := io.Pipe()
+		cmd := Command()
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetOut(out)
+		cmd.SetArgs(slices.Concat(at, []string{"-n", "aurora", "--watch"}, args))
+		ended := make(chan error, 1)
+		go func() {
+			err := cmd.ExecuteContext(ctx)
+			ended <- err
+			_ = out.CloseWithError(err)
+		}()
+		return bufio.NewReader(in), func() {
+			t.Helper()
+			interrupt()
+			go func() { _, _ = io.Copy(io.Discard, in) }() // it may be writing
+			if err := <-ended; usage.ExitCode(err) != 130 {
+				t.Errorf("interrupted: %v, exit code %d", err, usage.ExitCode(err))
+			}
+		}
+	}
+	lines, interrupt := begin("-o", "json")
+	for n, want := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionTrue} {
+		if n > 0 {
+			flowing(want)
+		}
+		line, err := lines.ReadBytes('\n')
+		var r Report
+		if err := errors.Join(err, json.Unmarshal(line, &r)); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Instruments) != 1 || r.Instruments[0].Flowing != want || r.Fine != (want == metav1.ConditionTrue) {
+			t.Errorf("want %s: %s", want, line)
+		}
+	}
+	interrupt()
+
+	lines, interrupt = begin()
+	said := ""
+	until := func(want string) {
+		t.Helper()
+		for line := ""; !strings.Contains(line, want); said += line {
+			var err error
+			if line, err = lines.ReadString('\n'); err != nil {
+				t.Fatalf("%v; %q does not come:\n%s", err, want, said)
+			}
+		}
+	}
+	until("All is well.")
+	flowing(metav1.ConditionFalse)
+	until("a test says so")
+	interrupt()
+	if strings.Count(said, "SITE  CODE") != 2 || strings.Contains(said, clearScreen) {
+		t.Errorf("said %s", said)
+	}
+	flowing(metav1.ConditionTrue)
 }

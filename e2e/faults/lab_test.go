@@ -49,7 +49,7 @@ func (p *pool) mag() string    { return "mag-" + p.name }
 func (p *pool) entries() []wire.InstrumentEntry {
 	camera := testenv.InstrumentTCP(p.camera(), p.tcp)
 	web := testenv.InstrumentTCP(p.web(), p.http)
-	web.Ways = []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(p.http),
+	web.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(p.http),
 		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}}
 	entries := []wire.InstrumentEntry{camera, web, testenv.InstrumentUDP(p.mag(), p.udp)}
 	for i := range entries {

@@ -27,7 +27,7 @@ func TestOutage(t *testing.T) {
 		Instruments: []wire.InstrumentEntry{testenv.InstrumentTCP(camera, ports[2]), testenv.InstrumentUDP(mag, ports[3])}})
 	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: hubCode, NATS: l.hub, MinIO: minio, Bucket: "hub"})
 	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: leafCode, NATS: l.leaf, MinIO: minio, Bucket: leafCode})
-	home := startSender(t, ports[0], ports[1])
+	hubSender := startSender(t, ports[0], ports[1])
 	away := startSender(t, ports[2], ports[3])
 	time.Sleep(time.Second) // what came before the leaf was declared comes, too
 	testenv.AddLeaf(t, l.hub, hubCode, leafCode)
@@ -51,12 +51,12 @@ func TestOutage(t *testing.T) {
 		l.caughtUp()
 		t.Logf("%s for %v; the hub had what the leaf has %v later", o.name, back.Sub(began).Round(time.Second), time.Since(back).Round(time.Second))
 	}
-	home.finish()
+	hubSender.finish()
 	away.finish()
 	l.sameAsLeaf()
 	away.compare(l.atHub(wire.NoticeStream, wire.NoticeSubjects, leafCode), l.atHub(wire.ObservationStream, wire.ObservationSubjects, leafCode))
-	home.compare(l.atHub(wire.NoticeStream, wire.NoticeSubjects, hubCode), l.atHub(wire.ObservationStream, wire.ObservationSubjects, hubCode))
-	t.Logf("%d objects and %d datagrams of the leaf, %d and %d of the hub", len(away.objects), away.datagrams, len(home.objects), home.datagrams)
+	hubSender.compare(l.atHub(wire.NoticeStream, wire.NoticeSubjects, hubCode), l.atHub(wire.ObservationStream, wire.ObservationSubjects, hubCode))
+	t.Logf("%d objects and %d datagrams of the leaf, %d and %d of the hub", len(away.objects), away.datagrams, len(hubSender.objects), hubSender.datagrams)
 
 	for info, err := range minio.Bucket(t, "hub").List(t.Context(), "", "") {
 		if err != nil {

@@ -97,7 +97,7 @@ func (s *sender) sendDatagrams() {
 }
 
 // compare fails where a stream's messages hold less or more than was sent. An
-// object whose receipt was lost is sent again: the archive withdraws the second.
+// object whose receipt was lost is sent again: the archive marks the second as a duplicate.
 func (s *sender) compare(notices, telemetry func() []message) {
 	s.t.Helper()
 	s.finish()
@@ -115,7 +115,7 @@ func (s *sender) compareObjects(notices []message) error {
 		case n.Instrument != camera:
 		case n.State == wire.StateCurrent:
 			announced[n.ID] = n.Digest
-		case n.State == wire.StateWithdrawn:
+		case n.State == wire.StateDuplicate:
 			delete(announced, n.ID)
 		}
 	}

@@ -98,7 +98,7 @@ func TestEmbargo(t *testing.T) {
 			l.get("/archive/later/"+path, uni...).want(t, path+" for the reader", 200)
 		}
 	}
-	// That something was taken back is told to those alone who might have it.
+	// That something was retracted is told to those alone who might have it.
 	l.put("later", "old/taken.jpg", "taken", func(r *wire.Record) { r.ReceivedAt, r.State = now, wire.StateRetracted })
 	l.get("/archive/later/old/taken.jpg").want(t, "what was retracted, for an anonymous reader", 404)
 	l.get("/archive/later/old/taken.jpg", uni...).want(t, "what was retracted, for the reader", 410)

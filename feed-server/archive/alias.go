@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/registry"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -26,11 +26,11 @@ type aliases struct {
 
 	mu       sync.Mutex
 	snapshot *registry.Snapshot
-	all      []tree.Instrument
+	all      []objectpath.Instrument
 }
 
 // of returns the instruments that have any, by name.
-func (a *aliases) of(s *registry.Snapshot) []tree.Instrument {
+func (a *aliases) of(s *registry.Snapshot) []objectpath.Instrument {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.snapshot == s {
@@ -42,7 +42,7 @@ func (a *aliases) of(s *registry.Snapshot) []tree.Instrument {
 		if len(entry.Aliases) == 0 {
 			continue
 		}
-		in, err := tree.OfEntry(entry)
+		in, err := objectpath.OfEntry(entry)
 		if err != nil {
 			a.log.Error("aliases cannot be read: their old URLs are not answered", "instrument", name, "error", err)
 			continue
@@ -61,7 +61,7 @@ func (a *Archive) serveAlias(v *endpoint.Request) *problem.Problem {
 	}
 	t := target{path: path}
 	var refused *problem.Problem
-	for _, c := range tree.Candidates(path, a.aliases.of(v.Snapshot)) {
+	for _, c := range objectpath.Candidates(path, a.aliases.of(v.Snapshot)) {
 		in := v.Snapshot.Instruments[c.Instrument]
 		p := v.Verdict(in, t.String(), time.Time{})
 		if p == nil {
@@ -88,7 +88,7 @@ func (a *Archive) serveAlias(v *endpoint.Request) *problem.Problem {
 }
 
 // look looks for the object of a path where a candidate says.
-func (a *Archive) look(ctx context.Context, path string, c tree.Candidate) (found wire.Record, ok bool, err error) {
+func (a *Archive) look(ctx context.Context, path string, c objectpath.Candidate) (found wire.Record, ok bool, err error) {
 	if c.Name != "" {
 		found, err = a.cfg.Catalog.Named(ctx, c.Instrument, c.Name)
 		if errors.Is(err, ErrNotFound) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -89,10 +89,10 @@ func TestAliasAgain(t *testing.T) {
 // The legacy view is one run of bytes, as it came.
 func TestLegacy(t *testing.T) {
 	t.Parallel()
-	tcp := []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 5000}}
+	tcp := []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: 5000}}
 	public := &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
-	l := newLab(t, nil, wire.InstrumentEntry{Instrument: "old", Ways: tcp, Access: public}, wire.InstrumentEntry{Instrument: "older", Ways: tcp, Access: public},
-		wire.InstrumentEntry{Instrument: "secret", Ways: tcp})
+	l := newLab(t, nil, wire.InstrumentEntry{Instrument: "old", Listeners: tcp, Access: public}, wire.InstrumentEntry{Instrument: "older", Listeners: tcp, Access: public},
+		wire.InstrumentEntry{Instrument: "secret", Listeners: tcp})
 	var want string
 	large := noise(9 << 20)
 	for i, o := range []struct{ instrument, framing, body string }{
@@ -101,7 +101,7 @@ func TestLegacy(t *testing.T) {
 		r := l.put(o.instrument, fmt.Sprint("r/", i), o.body, func(r *wire.Record) {
 			r.Port, r.Framing, r.ReceivedAt = 5000, o.framing, storm.Add(time.Duration(i)*time.Second)
 		})
-		head, tail := tree.Framed(r)
+		head, tail := objectpath.Framed(r)
 		want += string(head) + o.body + string(tail)
 	}
 	l.put("secret", "r/x", "secret", func(r *wire.Record) { r.Port, r.Source = 5000, "192.0.2.8:1" })

@@ -18,16 +18,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // What is held never takes more than it may, whoever asks for what, and whoever goes.
 func TestHotMemory(t *testing.T) {
 	t.Parallel()
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	const limit = 10_000
 	h := newHot(store, limit, prometheus.NewRegistry())
 	var all []wire.Record
@@ -58,7 +58,7 @@ func TestHotMemory(t *testing.T) {
 						t.Errorf("%s: other bytes", r.ID)
 					}
 					h.release(o)
-				case errors.Is(err, errNoSpace), errors.Is(err, context.Canceled), r == &all[7] && errors.Is(err, tree.ErrDamaged):
+				case errors.Is(err, errNoSpace), errors.Is(err, context.Canceled), r == &all[7] && errors.Is(err, objectpath.ErrDamaged):
 				default:
 					t.Errorf("%s: %v", r.ID, err)
 				}
@@ -91,7 +91,7 @@ func TestHotMemory(t *testing.T) {
 // What a robot reads once does not displace what people ask for.
 func TestHotStays(t *testing.T) {
 	t.Parallel()
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	h := newHot(store, 10_000, prometheus.NewRegistry())
 	ask := func(name string) {
 		t.Helper()

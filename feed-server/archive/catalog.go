@@ -19,7 +19,7 @@ var ErrNotFound = errors.New("nothing in the archive has this path")
 // Errors: ErrNotFound, and those of objectstore.
 type Catalog interface {
 	// Find returns the object that is published under a path: the current version, or
-	// the one that was taken back last (wire.StateRetracted, wire.StatePurged).
+	// the one that was retracted last (wire.StateRetracted, wire.StatePurged).
 	Find(ctx context.Context, instrument, path string) (wire.Record, error)
 	// Versions returns all objects that are or were published under a path.
 	Versions(ctx context.Context, instrument, path string) ([]wire.Record, error)
@@ -47,7 +47,7 @@ type Listing struct {
 	// Folders are the sub-directories, in order of their names.
 	Folders []Folder
 	// Objects yields what is published in the directory itself, in order of names.
-	// What was taken back is left out. After an error it ends.
+	// What was retracted is left out. After an error it ends.
 	Objects iter.Seq2[Object, error]
 }
 
@@ -69,7 +69,7 @@ type Object struct {
 type Day struct {
 	// Tag changes whenever the records do.
 	Tag string
-	// Records yields them in any order, but for repeats that were withdrawn.
+	// Records yields them in any order, but for duplicates.
 	Records iter.Seq[*wire.Record]
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -99,7 +100,7 @@ func TestDamagedParts(t *testing.T) {
 	t.Parallel()
 	const size = 9 << 20
 	var told told
-	l := newLab(t, told.listen)
+	l := newLabOn(t, testenv.MinIO(t, testenv.MinIOOptions{}), told.listen)
 	body := noise(size)
 	want := map[string]string{}
 	for _, c := range []struct {
@@ -139,9 +140,9 @@ func TestDamagedParts(t *testing.T) {
 func TestDamagedRun(t *testing.T) {
 	t.Parallel()
 	var told told
-	tcp := []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 5000}}
+	tcp := []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: 5000}}
 	public := &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
-	l := newLab(t, told.listen, wire.InstrumentEntry{Instrument: "a", Ways: tcp, Access: public}, wire.InstrumentEntry{Instrument: "b", Ways: tcp, Access: public})
+	l := newLab(t, told.listen, wire.InstrumentEntry{Instrument: "a", Listeners: tcp, Access: public}, wire.InstrumentEntry{Instrument: "b", Listeners: tcp, Access: public})
 	want := map[string]string{}
 	port := uint16(5000)
 	ask := func(what string, size int, bytes string, damage func(wire.Record), is string) {

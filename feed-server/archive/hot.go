@@ -12,8 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/metric"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -74,22 +75,19 @@ type loading struct {
 func newHot(store objectstore.Store, limit int64, metrics prometheus.Registerer) *hot {
 	h := &hot{
 		store: store, limit: limit, held: map[wire.Digest]*held{}, loading: map[wire.Digest]*loading{},
-		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_hot_total", Help: "Objects that were sent from memory (Hit), fetched into it (Miss), or did not fit (NoSpace).",
-		}, []string{"result"}),
+		asked: metric.Counters(metrics, "substorm_archive_hot_total",
+			"Objects that were sent from memory (Hit), fetched into it (Miss), or did not fit (NoSpace).", "result"),
 	}
-	metrics.MustRegister(h.asked, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "substorm_archive_hot_bytes", Help: "Bytes of objects that are held in memory, and of encoders at work.",
-	}, func() float64 {
+	metric.GaugeFunc(metrics, "substorm_archive_hot_bytes", "Bytes of objects that are held in memory, and of encoders at work.", func() float64 {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return float64(h.used)
-	}))
+	})
 	return h
 }
 
 // get returns an object's bytes, compared with its digest; they must not be changed.
-// Call release when they are sent. Errors: errNoSpace, tree.ErrDamaged, those of
+// Call release when they are sent. Errors: errNoSpace, objectpath.ErrDamaged, those of
 // objectstore and of ctx.
 func (h *hot) get(ctx context.Context, r *wire.Record) (*held, error) {
 	h.mu.Lock()
@@ -228,7 +226,7 @@ func (h *hot) load(ctx context.Context, r wire.Record, l *loading) {
 
 // fetch reads an object that fits in memory. Errors: as get.
 func fetch(ctx context.Context, store objectstore.Store, r wire.Record) ([]byte, error) {
-	body, err := tree.Open(ctx, store, r)
+	body, err := objectpath.Open(ctx, store, r)
 	if err != nil {
 		return nil, err
 	}

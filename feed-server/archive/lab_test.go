@@ -64,12 +64,17 @@ type config struct {
 }
 
 // newLab has a public camera, and what else is declared; each reader's token is the
-// name and "-token".
+// name and "-token". Its bucket is one of the S3 server that tests share.
 func newLab(t testing.TB, change func(*config), more ...wire.InstrumentEntry) *lab {
 	t.Helper()
-	l := &lab{t: t, minio: testenv.MinIO(t, testenv.MinIOOptions{}), catalog: &shelf{records: map[string][]wire.Record{}},
+	return newLabOn(t, testenv.SharedMinIO(t, testenv.MinIOOptions{}), change, more...)
+}
+
+func newLabOn(t testing.TB, minio *testenv.MinIOServer, change func(*config), more ...wire.InstrumentEntry) *lab {
+	t.Helper()
+	l := &lab{t: t, minio: minio, catalog: &shelf{records: map[string][]wire.Record{}},
 		metrics: prometheus.NewRegistry()}
-	l.bucket = l.minio.Bucket(t, "archive")
+	l.bucket = l.minio.Bucket(t, testenv.BucketName())
 	l.snapshot = registry.Snapshot{Revision: 1, Instruments: map[string]wire.InstrumentEntry{}, Readers: map[string]wire.ReaderEntry{}}
 	for _, in := range append([]wire.InstrumentEntry{{
 		Instrument: camera, UID: "camera", Generation: 1, MediaType: "image/jpeg", CadenceMillis: 10_000,
@@ -345,7 +350,7 @@ func (c *shelf) Day(_ context.Context, instrument string, day wire.Day) (archive
 	c.days++
 	var all []*wire.Record
 	for _, r := range c.records[instrument] {
-		if wire.DayOf(r.ReceivedAt) == day && r.State != wire.StateWithdrawn {
+		if wire.DayOf(r.ReceivedAt) == day && r.State != wire.StateDuplicate {
 			all = append(all, &r)
 		}
 	}

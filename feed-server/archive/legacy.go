@@ -74,7 +74,7 @@ func (a *Archive) gather(v *endpoint.Request, t target, l wire.Legacy, whole boo
 	var refused *problem.Problem
 	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Instruments)) {
 		in := v.Snapshot.Instruments[name]
-		if !slices.ContainsFunc(in.Ways, func(w wire.WayEntry) bool { return w.Protocol != wire.ProtocolUDP }) {
+		if !slices.ContainsFunc(in.Listeners, func(w wire.ListenerEntry) bool { return w.Protocol != wire.ProtocolUDP }) {
 			continue
 		}
 		if p := v.Verdict(in, t.String(), time.Time{}); p != nil {

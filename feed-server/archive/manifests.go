@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/manifest"
-	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -24,7 +24,7 @@ type Manifests struct {
 	*catalog.Catalog
 	// Names tells who has a name; nil: objects with a naming template are not found by
 	// their names alone.
-	Names tree.Names
+	Names objectpath.Names
 }
 
 var _ Catalog = Manifests{}

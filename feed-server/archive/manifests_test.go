@@ -61,7 +61,7 @@ func newAnnounced(t *testing.T, instruments ...wire.InstrumentEntry) *announced 
 func (a *announced) announce(instrument string, r wire.Record) {
 	a.t.Helper()
 	writer := "gateway-0"
-	if r.TakesBack() {
+	if r.IsChange() {
 		writer = wire.ArchivistWriter
 	}
 	m, err := stream.NoticeMessage(wire.Notice{Site: site, Instrument: instrument, Record: r}, writer)
@@ -100,7 +100,7 @@ func TestManifests(t *testing.T) {
 	public := &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
 	embargo := &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, EmbargoMillis: time.Hour.Milliseconds(), Readers: []string{"uni"}}
 	l := newAnnounced(t, wire.InstrumentEntry{Instrument: "old", Station: "rank", Access: public, Aliases: []string{"{station}/{year2}{doy}/{hour}{minute}.jpg", "names/{name}"},
-		Ways: []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 5000}}},
+		Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: 5000}}},
 		wire.InstrumentEntry{Instrument: "later", Access: embargo})
 	now := time.Now().UTC()
 	l.put("old", "2015/03/17/first.jpg", "first", func(r *wire.Record) { r.Port = 5000 })

@@ -212,7 +212,7 @@ func redirect(v *endpoint.Request, t target) *problem.Problem {
 	return nil
 }
 
-// gone says that an object was taken back.
+// gone says that an object was retracted.
 func gone(t target, r *wire.Record) *problem.Problem {
 	change, at, otherwise := "retracted", r.RetractedAt, "it is not published any more"
 	if r.State == wire.StatePurged {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -143,7 +144,7 @@ func TestRanges(t *testing.T) {
 				t.Errorf("%s: Content-Range %q, want %q", asked, got, want)
 			}
 		}
-		for _, asked := range []string{"bytes=0-", "BYTES=0-", "bytes=-99999999999999999999", "bytes=5-2", "bytes=a-b", "bytes=-", "bytes=", "lines=0-1", "bytes=0-1,5-6", "bytes=+1-2", "bytes=--1"} {
+		for _, asked := range []string{"bytes=0-", "BYTES=0-", "bytes=-99999999999999999999", "bytes=5-2", "bytes=a-b", "bytes=-", "bytes=", "lines=0-1", "bytes=0-1,5-6", "bytes=+1-2", "bytes=--1", "bytes=0-99999999999999999999x"} {
 			a := l.get(o.at, "Range", asked)
 			if (a.status != 200 && a.status != 206) || a.body != o.body {
 				t.Errorf("%s of %s: %d with %d bytes", asked, o.at, a.status, len(a.body))
@@ -205,7 +206,7 @@ func TestMember(t *testing.T) {
 // What is hot is served from memory, also while the store is away.
 func TestHot(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newLabOn(t, testenv.MinIO(t, testenv.MinIOOptions{}), nil)
 	body := noise(200_000)
 	l.put(camera, "hot.jpg", body)
 	l.put(camera, "cold.jpg", noise(1000))
@@ -287,8 +288,8 @@ func TestVersions(t *testing.T) {
 	if !strings.Contains(purged.body, "was purged at "+wire.FormatTime(storm)+": a person is in the picture") {
 		t.Errorf("purged: %s", purged.body)
 	}
-	l.put(camera, "again.jpg", "again", func(r *wire.Record) { r.State = wire.StateWithdrawn })
-	l.get("/archive/allsky-1/again.jpg").want(t, "a repeat", 404)
+	l.put(camera, "again.jpg", "again", func(r *wire.Record) { r.State = wire.StateDuplicate })
+	l.get("/archive/allsky-1/again.jpg").want(t, "a duplicate", 404)
 }
 
 // No path leads elsewhere, and each is answered.

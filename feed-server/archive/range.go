@@ -3,7 +3,8 @@
 package archive
 
 import (
-	"math"
+	"errors"
+	"strconv"
 	"strings"
 )
 
@@ -52,22 +53,8 @@ func parseRange(header string, size int64) (part, bool) {
 
 // digits reads a number of decimal digits; one that is too large is the greatest.
 func digits(s string) (int64, bool) {
-	if s == "" {
-		return 0, false
-	}
-	var n int64
-	for i := range len(s) {
-		c := s[i]
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		if n > (math.MaxInt64-9)/10 {
-			n = math.MaxInt64
-			continue
-		}
-		n = 10*n + int64(c-'0')
-	}
-	return n, true
+	n, err := strconv.ParseUint(s, 10, 63)
+	return int64(n), err == nil || errors.Is(err, strconv.ErrRange) && strings.Trim(s, "0123456789") == ""
 }
 
 // within is what lies in the first size bytes.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/internal/metadata"
+	"github.com/substorm/substorm/internal/descriptions"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -29,7 +29,7 @@ func TestRightsOfItsTime(t *testing.T) {
 			if instrument != camera {
 				return wire.Description{}, false
 			}
-			return metadata.At(all, at)
+			return descriptions.At(all, at)
 		}
 	}, other)
 	at := func(received time.Duration, observed ...time.Duration) func(*wire.Record) {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
-	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -79,7 +79,7 @@ func (a *Archive) writeRun(v *endpoint.Request, write func([]byte) error, r *run
 			v.Share(o.instrument, int64(len(p)))
 			return nil
 		}
-		head, tail := tree.Framed(*o.Record)
+		head, tail := objectpath.Framed(*o.Record)
 		if err := count(asked.of(head)); err != nil {
 			return err
 		}

@@ -24,9 +24,9 @@ import (
 // where no manifest fits in memory, and of what is new only what is.
 func TestRunAsked(t *testing.T) {
 	t.Parallel()
-	tcp := []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 5000}}
-	a := archivetest.New(t, wire.InstrumentEntry{Instrument: "a", Ways: tcp, Access: archivetest.Public},
-		wire.InstrumentEntry{Instrument: "b", Ways: tcp, Access: archivetest.Public}, wire.InstrumentEntry{Instrument: "elsewhere", Ways: tcp, Access: archivetest.Public})
+	tcp := []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: 5000}}
+	a := archivetest.New(t, wire.InstrumentEntry{Instrument: "a", Listeners: tcp, Access: archivetest.Public},
+		wire.InstrumentEntry{Instrument: "b", Listeners: tcp, Access: archivetest.Public}, wire.InstrumentEntry{Instrument: "elsewhere", Listeners: tcp, Access: archivetest.Public})
 	came := func(instrument string, number int, port uint16) wire.Record {
 		return a.Put(instrument, fmt.Sprint(number), "0123456789", func(r *wire.Record) {
 			r.ReceivedAt, r.Port = storm.Add(time.Duration(number)*time.Second), port
@@ -96,7 +96,7 @@ func TestRunCut(t *testing.T) {
 	t.Parallel()
 	for memory, requests := range map[int64]int64{archiveMemory: 1, 1000: 2 * cuts} {
 		l := newLab(t, func(c *config) { c.Memory = memory }, wire.InstrumentEntry{Instrument: "a",
-			Ways: []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 5000}}, Access: archivetest.Public})
+			Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: 5000}}, Access: archivetest.Public})
 		body := noise(1 << 20)
 		l.put("a", "1", body, func(r *wire.Record) { r.Port = 5000 })
 		var all sync.WaitGroup

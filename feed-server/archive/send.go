@@ -12,9 +12,9 @@ import (
 	"sync"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/problem"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -60,7 +60,7 @@ func (a *Archive) compared(ctx context.Context, record *wire.Record) (*held, err
 
 // verify reads an object and compares it with its digest.
 func verify(ctx context.Context, store objectstore.Store, record wire.Record) error {
-	body, err := tree.Open(ctx, store, record)
+	body, err := objectpath.Open(ctx, store, record)
 	if err != nil {
 		return err
 	}
@@ -84,9 +84,9 @@ func (a *Archive) pass(ctx context.Context, write func([]byte) error, record *wi
 
 func (a *Archive) openPart(ctx context.Context, record *wire.Record, asked part) (io.ReadCloser, error) {
 	if asked.length == record.Size {
-		return tree.Open(ctx, a.cfg.Store, *record)
+		return objectpath.Open(ctx, a.cfg.Store, *record)
 	}
-	return tree.OpenPart(ctx, a.cfg.Store, *record, asked.offset, asked.length)
+	return objectpath.OpenPart(ctx, a.cfg.Store, *record, asked.offset, asked.length)
 }
 
 // deliver sends a part of size bytes as fill writes it. Until there are any, what is
@@ -140,7 +140,7 @@ func heldBack(write func([]byte) error, source io.Reader, size int64) error {
 		}
 		switch left -= int64(n); {
 		case left < 0:
-			return fmt.Errorf("%w: it has more than the %d bytes that it should", tree.ErrDamaged, size)
+			return fmt.Errorf("%w: it has more than the %d bytes that it should", objectpath.ErrDamaged, size)
 		case ended && left > 0:
 			return fmt.Errorf("%d bytes are missing at its end: %w", left, io.ErrUnexpectedEOF)
 		}

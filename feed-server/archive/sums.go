@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -26,7 +26,7 @@ func sumOf(objects []*wire.Record) sum {
 	s := sum{objects: len(objects)}
 	h := sha256.New()
 	for _, o := range objects {
-		head, tail := tree.Framed(*o)
+		head, tail := objectpath.Framed(*o)
 		s.size += int64(len(head)) + o.Size + int64(len(tail))
 		_, _ = h.Write(o.Digest[:])
 		_, _ = io.WriteString(h, o.Framing+"\n"+strconv.FormatInt(o.ReceivedAt.UnixNano(), 36)+" "+o.ID+"\n")

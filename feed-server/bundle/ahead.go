@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
 )
 
 const (
@@ -80,7 +80,7 @@ func (r *reader) drain() {
 
 func (o *ahead) load() {
 	defer close(o.done)
-	body, err := tree.Open(o.of.ctx, o.of.store, *o.record)
+	body, err := objectpath.Open(o.of.ctx, o.of.store, *o.record)
 	if err != nil {
 		o.err = err
 		return
@@ -92,10 +92,10 @@ func (o *ahead) load() {
 	}
 	data := make([]byte, o.record.Size+1)
 	switch n, err := io.ReadFull(body, data); {
-	case errors.Is(err, tree.ErrDamaged):
+	case errors.Is(err, objectpath.ErrDamaged):
 		o.err = err
 	case err == nil:
-		o.err = tree.TooLong(*o.record)
+		o.err = objectpath.TooLong(*o.record)
 	case err == io.EOF && o.record.Size == 0, err == io.ErrUnexpectedEOF && int64(n) == o.record.Size: // compared at the end
 		o.data = data[:n]
 	default:
@@ -118,7 +118,7 @@ func (o *ahead) wait(ctx context.Context) ([]byte, error) {
 
 // stream writes an object that was compared with its digest before.
 func (o *ahead) stream(ctx context.Context, out io.Writer) error {
-	body, err := tree.Open(ctx, o.of.store, *o.record)
+	body, err := objectpath.Open(ctx, o.of.store, *o.record)
 	if err != nil {
 		return err
 	}
@@ -135,5 +135,5 @@ func (o *ahead) release() {
 
 // isDamaged says whether an object cannot be had at all, as distinct from now.
 func isDamaged(err error) bool {
-	return errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)
+	return errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)
 }

@@ -63,9 +63,9 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// What is taken back, or comes under embargo, while a bundle is sent is left out of it,
+// What is retracted, or comes under embargo, while a bundle is sent is left out of it,
 // and comes when it may be had again.
-func TestTakenBackMeanwhile(t *testing.T) {
+func TestRetractedMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	day := time.Now().UTC().Truncate(24 * time.Hour)

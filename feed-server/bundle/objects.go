@@ -81,7 +81,7 @@ func (s *sending) objects(day *catalog.Day, all []chosen) error {
 		cancel()
 		ahead.drain()
 	}()
-	gone := takenBack{day: day}
+	gone := isRetracted{day: day}
 	for o := range ahead.objects {
 		if err := s.object(o, &gone); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (s *sending) objects(day *catalog.Day, all []chosen) error {
 }
 
 // object sends one that may be sent still, and is whole; of another it notes why not.
-func (s *sending) object(o *ahead, gone *takenBack) error {
+func (s *sending) object(o *ahead, gone *isRetracted) error {
 	data, err := o.wait(s.v.Context())
 	if err == nil {
 		defer o.release()
@@ -151,8 +151,8 @@ func (s *sending) leave(day dayNumber, object uint64, now *sum) {
 	s.left = append(s.left, lack{day, object})
 }
 
-// takenBack tells of what is taken back of a day while it is being sent.
-type takenBack struct {
+// isRetracted tells of what is retracted of a day while it is being sent.
+type isRetracted struct {
 	// day as it was when next was set.
 	day  *catalog.Day
 	next time.Time
@@ -164,7 +164,7 @@ type takenBack struct {
 const lookShare = 20
 
 // look returns what became of an object that was retracted or purged; nil of others.
-func (t *takenBack) look(ctx context.Context, from Catalog, r *wire.Record) (*wire.Record, error) {
+func (t *isRetracted) look(ctx context.Context, from Catalog, r *wire.Record) (*wire.Record, error) {
 	begun := time.Now()
 	if begun.Before(t.next) {
 		return t.by[r.ID], nil

@@ -79,7 +79,7 @@ func object(path string, r *wire.Record) uint64 {
 
 // filesOf says what files a day has.
 func filesOf(d wire.RootDay) uint64 {
-	h := sha256.Sum256(fmt.Appendf(nil, "%s %d %v %d %d %d", d.Day, d.Version, d.Parts, d.Entries, d.Repeats, d.Bytes))
+	h := sha256.Sum256(fmt.Appendf(nil, "%s %d %v %d %d %d", d.Day, d.Version, d.Parts, d.Entries, d.Duplicates, d.Bytes))
 	return binary.BigEndian.Uint64(h[:]) & sumMask
 }
 

@@ -3,6 +3,6 @@
 // Command feed-server gives consumers of a Site's Feeds what is new, as it comes.
 package main
 
-import "github.com/substorm/substorm/internal/flags"
+import "github.com/substorm/substorm/internal/usage"
 
-func main() { flags.Main(command()) }
+func main() { usage.Main("feed-server", command().ExecuteContext) }

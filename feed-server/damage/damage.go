@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -46,11 +47,9 @@ type Teller struct {
 
 // New returns a teller.
 func New(cfg Config) *Teller {
-	t := &Teller{cfg: cfg, queue: make(chan wire.Damage, queue), told: map[string]time.Time{},
-		count: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_damage_told_total", Help: "Damaged objects of which the archivist was told, or was not and why."}, []string{"result"})}
-	cfg.Metrics.MustRegister(t.count)
-	return t
+	return &Teller{cfg: cfg, queue: make(chan wire.Damage, queue), told: map[string]time.Time{},
+		count: metric.Counters(cfg.Metrics, "substorm_archive_damage_told_total",
+			"Damaged objects of which the archivist was told, or was not and why.", "result")}
 }
 
 // Tell takes note of an object. It never blocks.

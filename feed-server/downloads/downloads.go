@@ -3,8 +3,8 @@
 // Package downloads counts what is asked of the archive, by instrument, day, class of
 // client and reader, and tells the Site.
 //
-// As in the ledger each life writes its own absolute totals, so that what is written
-// twice counts once. What a life answered in its last seconds before it was killed is
+// As in the ledger each incarnation writes its own absolute totals, so that what is written
+// twice counts once. What an incarnation answered in its last seconds before it was killed is
 // not counted.
 package downloads
 
@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -113,9 +114,7 @@ func (c *Counter) Count(instrument, reader string, class endpoint.Class, status 
 func (c *Counter) Run(ctx context.Context) error {
 	said := ""
 	for {
-		select {
-		case <-time.After(c.cfg.Interval):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, c.cfg.Interval) {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 			defer cancel()
 			if err := c.write(last); err != nil {

@@ -19,7 +19,7 @@ import (
 
 const site = "thule"
 
-// stored returns what the bucket says of an instrument, all lives together.
+// stored returns what the bucket says of an instrument, all incarnations together.
 func stored(t *testing.T, js jetstream.JetStream, instrument string) map[who]wire.DownloadCount {
 	t.Helper()
 	kv, err := js.KeyValue(t.Context(), wire.DownloadsBucket(site))
@@ -60,12 +60,12 @@ func counter(js jetstream.JetStream, incarnation string) *Counter {
 		Known: func(instrument string) bool { return instrument == "allsky-1" }, Interval: 5 * time.Millisecond})
 }
 
-// TestCount: what many ask at once is counted once, by two lives, whenever it is written.
+// TestCount: what many ask at once is counted once, by two incarnations, whenever it is written.
 func TestCount(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, site)
-	for _, life := range []string{"one", "two"} {
-		c := counter(js, life)
+	for _, incarnation := range []string{"one", "two"} {
+		c := counter(js, incarnation)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = c.Run(ctx) }()

@@ -3,6 +3,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -86,14 +88,11 @@ type AccessLog struct {
 
 // NewAccessLog returns a log that Run writes to out.
 func NewAccessLog(out io.Writer, metrics prometheus.Registerer) *AccessLog {
-	l := &AccessLog{
+	return &AccessLog{
 		out: out, lines: make(chan AccessLine, accessLines), refused: rate.NewLimiter(rate.Limit(refusedLines.PerSecond), refusedLines.Burst),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_feed_access_log_dropped_total", Help: "Lines of the access log that were lost because it could not be written in time.",
-		}),
+		dropped: metric.Counter(metrics, "substorm_feed_access_log_dropped_total",
+			"Lines of the access log that were lost because it could not be written in time."),
 	}
-	metrics.MustRegister(l.dropped)
-	return l
 }
 
 // Write notes a line about a request. Of nil it does nothing.
@@ -208,9 +207,7 @@ func GuardedLive(entries map[string]wire.InstrumentEntry, some map[string]time.D
 		case is.Live == wire.AccessRestricted:
 			why = AccessRestricted
 		case is.Embargo() > 0 && reader.Named(name, entries[name].Access):
-			if why == "" {
-				why = AccessEmbargoed
-			}
+			why = cmp.Or(why, AccessEmbargoed)
 		default:
 			continue
 		}

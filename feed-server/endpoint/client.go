@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -114,12 +115,7 @@ func (p Proxies) forwarded(lines []string, address netip.Addr) netip.Addr {
 }
 
 func (p Proxies) trust(address netip.Addr) bool {
-	for _, prefix := range p {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
 // Trusted says whether a request came by a proxy that is believed.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/internal/metric"
 )
 
 // edge notices proxies that nobody said are to be believed: all their clients look like
@@ -24,15 +26,11 @@ type edge struct {
 const edgePause = time.Hour
 
 func newEdge(proxies Proxies, log *slog.Logger, metrics prometheus.Registerer) *edge {
-	e := &edge{
+	return &edge{
 		proxies: proxies, log: log, lines: rate.NewLimiter(rate.Every(edgePause), 1),
-		counter: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_feed_forwarded_not_believed_total",
-			Help: "Requests with X-Forwarded-For that came from an address which is not among the proxies: all clients of such a proxy count as one.",
-		}),
+		counter: metric.Counter(metrics, "substorm_feed_forwarded_not_believed_total",
+			"Requests with X-Forwarded-For that came from an address which is not among the proxies: all clients of such a proxy count as one."),
 	}
-	metrics.MustRegister(e.counter)
-	return e
 }
 
 func (e *edge) look(r *http.Request) {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/problem"
 )
 
@@ -35,15 +36,12 @@ type failures struct {
 }
 
 func newFailures(limits Limits, cfg AdmissionConfig) *failures {
-	f := &failures{
+	return &failures{
 		allowed: limits.Failures, hold: limits.Patience, held: NewPlaces(limits.Waiting, podFull), proxies: cfg.Proxies, log: cfg.Logger,
 		lines: rate.NewLimiter(rate.Limit(guessLines.PerSecond), guessLines.Burst), rates: rates{most: limits.Clients, clients: map[client]*list.Element{}},
-		counter: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_feed_authentication_failed_total", Help: "Requests that showed a token, ticket or certificate that is nobody's.",
-		}),
+		counter: metric.Counter(cfg.Metrics, "substorm_feed_authentication_failed_total",
+			"Requests that showed a token, ticket or certificate that is nobody's."),
 	}
-	cfg.Metrics.MustRegister(f.counter)
-	return f
 }
 
 // tooMany says that an address failed too often for another failure now.

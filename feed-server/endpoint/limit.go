@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/problem"
 )
 
@@ -94,14 +95,11 @@ type limited struct {
 // NewLimiter returns a limiter that counts in metrics what it refuses.
 func NewLimiter(limits Limits, metrics prometheus.Registerer) *Limiter {
 	limits = limits.withDefaults()
-	l := &Limiter{
+	return &Limiter{
 		limits: limits, waiting: NewPlaces(limits.Waiting, podFull), rates: rates{most: limits.Clients, clients: map[client]*list.Element{}},
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_limited_total", Help: "Requests that were answered 429 because their client asked too often, by class of client.",
-		}, []string{"class"}),
+		refused: metric.Counters(metrics, "substorm_archive_limited_total",
+			"Requests that were answered 429 because their client asked too often, by class of client.", "class"),
 	}
-	metrics.MustRegister(l.refused)
-	return l
 }
 
 // Admit waits until a client may ask, or refuses: it asks far too often, or too many

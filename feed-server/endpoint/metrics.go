@@ -3,10 +3,13 @@
 package endpoint
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/metric"
 )
 
 type metrics struct {
@@ -17,22 +20,15 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_requests_total", Help: "Requests to the archive, by class of client and status of HTTP.",
-		}, []string{"class", "status"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_bytes_total", Help: "Bytes of content that the archive sent, by class of client.",
-		}, []string{"class"}),
-		slow: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_archive_slow_total", Help: "Answers that were cut off because their client took less than 64 KiB in 30 s (15 s while others waited for their turn), by class of client.",
-		}, []string{"class"}),
-		damaged: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_archive_damaged_total", Help: "Requests for an object whose bytes in the store are not those that were received, or are gone.",
-		}),
+	return &metrics{
+		requests: metric.Counters(reg, "substorm_archive_requests_total",
+			"Requests to the archive, by class of client and status of HTTP.", "class", "status"),
+		bytes: metric.Counters(reg, "substorm_archive_bytes_total", "Bytes of content that the archive sent, by class of client.", "class"),
+		slow: metric.Counters(reg, "substorm_archive_slow_total",
+			"Answers that were cut off because their client took less than 64 KiB in 30 s (15 s while others waited for their turn), by class of client.", "class"),
+		damaged: metric.Counter(reg, "substorm_archive_damaged_total",
+			"Requests for an object whose bytes in the store are not those that were received, or are gone."),
 	}
-	reg.MustRegister(m.requests, m.bytes, m.slow, m.damaged)
-	return m
 }
 
 // count is the end of a request.
@@ -64,16 +60,12 @@ type counter struct {
 }
 
 func (c *counter) WriteHeader(status int) {
-	if c.status == 0 {
-		c.status = status
-	}
+	c.status = cmp.Or(c.status, status)
 	c.ResponseWriter.WriteHeader(status)
 }
 
 func (c *counter) Write(p []byte) (int, error) {
-	if c.status == 0 {
-		c.status = http.StatusOK
-	}
+	c.status = cmp.Or(c.status, http.StatusOK)
 	n, err := c.ResponseWriter.Write(p)
 	c.bytes += int64(n)
 	return n, err

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/registry"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -168,7 +168,7 @@ func NotFound(what string) *problem.Problem {
 // were received, or are gone, and tells of it.
 func (v *Request) Damaged(instrument string, err error) {
 	v.check.metrics.damaged.Inc()
-	var broken *tree.Broken
+	var broken *objectpath.Broken
 	if v.check.cfg.Damaged != nil && instrument != "" && errors.As(err, &broken) {
 		v.check.cfg.Damaged(instrument, broken.Record, errors.Is(err, objectstore.ErrNotFound))
 	}
@@ -181,7 +181,7 @@ func (v *Request) Unreadable(what string, err error) *problem.Problem {
 	}
 	v.check.cfg.Logger.Warn("the archive cannot be read", "path", what, "error", err)
 	switch {
-	case errors.Is(err, tree.ErrDamaged), errors.Is(err, objectstore.ErrNotFound):
+	case errors.Is(err, objectpath.ErrDamaged), errors.Is(err, objectstore.ErrNotFound):
 		v.Damaged(v.about, err)
 		return problem.New(http.StatusBadGateway, "%s is damaged in the store, and is not served: its bytes are not those that were received", what)
 	case errors.Is(err, objectstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):

@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
 )
 
 const (
@@ -97,7 +97,7 @@ func (v *Request) Finish(what string, err error) {
 	case errors.Is(err, ErrOver):
 		v.check.cfg.Logger.Info("an answer is cut off: who asked may not have the rest of it any more", "path", what, "reader", v.Reader.String())
 	default:
-		if errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
+		if errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
 			v.Damaged(v.about, err)
 		}
 		v.check.cfg.Logger.Warn("an answer is cut off: the archive cannot be read", "path", what, "error", err)

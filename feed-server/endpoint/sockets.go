@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/metric"
 )
 
 // Sockets bound the connections of TCP that a server has, also of those clients that ask
@@ -40,14 +42,11 @@ type socket struct {
 
 // NewSockets bounds them; most 0: nothing does.
 func NewSockets(most int, proxies Proxies, metrics prometheus.Registerer) *Sockets {
-	s := &Sockets{
+	return &Sockets{
 		most: most, proxies: proxies, all: map[net.Conn]*socket{}, of: map[netip.Addr]*list.List{},
-		closed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_feed_sockets_closed_total", Help: "Connections of TCP that had shown no token and were closed for others, as there were as many as may be.",
-		}),
+		closed: metric.Counter(metrics, "substorm_feed_sockets_closed_total",
+			"Connections of TCP that had shown no token and were closed for others, as there were as many as may be."),
 	}
-	metrics.MustRegister(s.closed)
-	return s
 }
 
 // ConnState is an http.Server's. Connections that are hijacked are bounded by Places.

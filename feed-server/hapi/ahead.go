@@ -9,7 +9,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -90,7 +90,7 @@ func (f *fetch) read(ctx context.Context, archive Archive, r wire.Record) {
 	f.body.Grow(int(r.Size) + bytes.MinRead)
 	_, f.err = f.body.ReadFrom(io.LimitReader(body, r.Size+1)) // behind the last byte it is compared with its digest
 	if f.data = f.body.Bytes(); f.err == nil && int64(len(f.data)) > r.Size {
-		f.data, f.err = f.data[:r.Size], tree.TooLong(r)
+		f.data, f.err = f.data[:r.Size], objectpath.TooLong(r)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
 )
 
 // An answer is sent first in a small and then in larger pieces, in bytes.
@@ -185,7 +185,7 @@ func refusal(err error) *problem {
 
 // tell tells the access check of an object whose bytes are not those that were received, or gone.
 func tell(r *http.Request, d *dataset, err error) {
-	if errors.Is(err, tree.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
+	if errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
 		endpoint.RequestOf(r).Damaged(d.instrument.Instrument, err)
 	}
 }

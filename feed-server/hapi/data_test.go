@@ -49,9 +49,9 @@ func TestCSV(t *testing.T) {
 	if diff := cmp.Diff(wantCSV, string(body)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// What came late is merged in; what was taken back is not served.
+	// What came late is merged in; what was retracted is not served.
 	l.segment(t, "mag", "raw", 100, datagram{second(1800), second(1).Add(500*time.Millisecond).Format("2006-01-02T15:04:05.000Z,") + "0,0,0,0,late"})
-	l.segment(t, "mag", "raw", 101, sample(second(2), "0,0,0,0,gone")).State = wire.StateWithdrawn
+	l.segment(t, "mag", "raw", 101, sample(second(2), "0,0,0,0,gone")).State = wire.StateDuplicate
 	_, body = l.get(t, "/data", between("mag/field", second(1), second(3)))
 	lines := strings.SplitAfter(wantCSV, "\n")
 	if diff := cmp.Diff(lines[1]+"2026-11-20T22:00:01.500Z,0,0,0,0,late\n"+lines[2], string(body)); diff != "" {

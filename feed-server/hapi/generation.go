@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/decode"
-	"github.com/substorm/substorm/internal/metadata"
+	"github.com/substorm/substorm/internal/descriptions"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -116,7 +116,7 @@ func (s said) parameter(p decode.Parameter) (units *string, description string) 
 // start, beside what was said later of it.
 func (d *dataset) describeSpan(s span, chosen []int, q question) info {
 	from, to := time.Unix(0, q.from), time.Unix(0, q.to)
-	first, ok := metadata.At(d.generations, from)
+	first, ok := descriptions.At(d.generations, from)
 	if !ok {
 		return d.describe(s, chosen, d.now(), nil)
 	}

@@ -10,6 +10,7 @@
 package hapi
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"iter"
@@ -22,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -92,15 +94,11 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Memory == 0 {
-		cfg.Memory = defaultMemory
-	}
+	cfg.Memory = cmp.Or(cfg.Memory, defaultMemory)
 	if cfg.Recent == 0 {
 		cfg.Recent = defaultRecent
 	}
-	if cfg.Requests == 0 {
-		cfg.Requests = defaultRequests
-	}
+	cfg.Requests = cmp.Or(cfg.Requests, defaultRequests)
 	h := &Handler{cfg: cfg, turns: endpoint.NewTurns(cfg.Requests), recent: newRecent(cfg.Recent), metrics: newMetrics(cfg.Metrics)}
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1024), gzhttp.ContentTypes([]string{"text/csv", "application/json", "text/html"}))
 	if err != nil {
@@ -186,19 +184,12 @@ type metrics struct {
 }
 
 func newMetrics(r prometheus.Registerer) metrics {
-	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	return metrics{
+		requests:    metric.Counters(r, "substorm_feed_hapi_requests_total", "Requests by endpoint.", "endpoint"),
+		statuses:    metric.Counters(r, "substorm_feed_hapi_refused_total", "Requests that were refused, by HAPI status.", "code"),
+		undecodable: metric.Counters(r, "substorm_feed_hapi_undecodable_total", "Records that could not be read, each time that they were met.", "instrument", "channel"),
+		distant: metric.Counters(r, "substorm_feed_hapi_distant_total",
+			"Samples whose time is further from that of receipt than the channel's maxDelay, each time that they were met.", "instrument", "channel"),
+		aborted: metric.Counter(r, "substorm_feed_hapi_aborted_total", "Answers that were broken off because the archive failed."),
 	}
-	m := metrics{
-		requests:    vec("substorm_feed_hapi_requests_total", "Requests by endpoint.", "endpoint"),
-		statuses:    vec("substorm_feed_hapi_refused_total", "Requests that were refused, by HAPI status.", "code"),
-		undecodable: vec("substorm_feed_hapi_undecodable_total", "Records that could not be read, each time that they were met.", "instrument", "channel"),
-		distant:     vec("substorm_feed_hapi_distant_total", "Samples whose time is further from that of receipt than the channel's maxDelay, each time that they were met.", "instrument", "channel"),
-		aborted: prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_feed_hapi_aborted_total",
-			Help: "Answers that were broken off because the archive failed."}),
-	}
-	if r != nil {
-		r.MustRegister(m.requests, m.statuses, m.undecodable, m.distant, m.aborted)
-	}
-	return m
 }

@@ -4,6 +4,7 @@ package hapi
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -127,8 +128,7 @@ func (h *Handler) catalog(w http.ResponseWriter, r *http.Request, c *caller) *pr
 			if p != nil {
 				return p
 			}
-			of := d.describe(s, nil, d.now(), d.generations)
-			one.Info = &of
+			one.Info = new(d.describe(s, nil, d.now(), d.generations))
 		}
 		all = append(all, one)
 	}
@@ -155,9 +155,7 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request, _ *caller) *prob
 		return p
 	}
 	contact := h.cfg.Contact
-	if contact == "" {
-		contact = "see the contact of each dataset"
-	}
+	contact = cmp.Or(contact, "see the contact of each dataset")
 	return h.document(w, r, struct {
 		envelope
 		ID          string `json:"id"`

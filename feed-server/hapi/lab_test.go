@@ -23,11 +23,11 @@ import (
 
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/hapi"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/pcapng"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/testenv"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -53,7 +53,7 @@ type lab struct {
 
 func newLab(t testing.TB, entries ...wire.InstrumentEntry) *lab {
 	t.Helper()
-	l := &lab{store: testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive"), records: map[string][]wire.Record{},
+	l := &lab{store: testenv.SharedBucket(t), records: map[string][]wire.Record{},
 		instruments: map[string]wire.InstrumentEntry{}}
 	for _, e := range entries {
 		l.instruments[e.Instrument] = e
@@ -151,7 +151,7 @@ func (l *lab) Tag(ctx context.Context, instrument string, from, to time.Time) (s
 
 func (l *lab) Open(ctx context.Context, r wire.Record) (io.ReadCloser, error) {
 	l.opened.Add(1)
-	return tree.Open(ctx, l.store, r)
+	return objectpath.Open(ctx, l.store, r)
 }
 
 // object stores an object that was received at a time.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -72,5 +72,5 @@ func (m Manifests) Tag(ctx context.Context, instrument string, from, to time.Tim
 
 // Open implements Archive.
 func (m Manifests) Open(ctx context.Context, r wire.Record) (io.ReadCloser, error) {
-	return tree.Open(ctx, m.Store, r)
+	return objectpath.Open(ctx, m.Store, r)
 }

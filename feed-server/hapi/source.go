@@ -153,8 +153,7 @@ func (m *merger) fill(ctx context.Context, s *source, yield func(int, error) boo
 
 // undecodable returns how many records could not be read, where that is all that err says.
 func undecodable(err error) (records int, other error) {
-	var bad *decode.Undecodable
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*decode.Undecodable](err); ok {
 		return bad.Records, nil
 	}
 	return 0, err

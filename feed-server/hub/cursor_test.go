@@ -147,7 +147,7 @@ func TestBehindMemory(t *testing.T) {
 }
 
 // What leaves the stream before a consumer comes to it is missing, and counted.
-func TestLapped(t *testing.T) {
+func TestOverrun(t *testing.T) {
 	t.Parallel()
 	nats := testenv.NATS(t, testenv.NATSOptions{})
 	js := nats.JetStream(t)

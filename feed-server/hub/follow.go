@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 )
 
@@ -71,10 +72,7 @@ func (h *Hub) Run(ctx context.Context) {
 			h.cfg.Logger.Warn("the stream cannot be followed: consumers wait", "stream", h.cfg.Stream, "error", err)
 			said = true
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
+		retry.Sleep(ctx, pause/2+rand.N(pause))
 	}
 	h.replace(Place{}, context.Cause(ctx))
 }

@@ -21,7 +21,7 @@ func TestProduct(t *testing.T) {
 	product := wire.InstrumentEntry{
 		UID: "uid", Generation: 1, Instrument: "keogram", MediaType: "image/png", CadenceMillis: 86_400_000, Versions: wire.VersionsKeep, Acknowledge: "Stored",
 		MaxObjectSize: 1 << 20, MaxConnections: 10, RepeatWindowMillis: 86_400_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20, Access: archivetest.Public,
-		Ways: []wire.WayEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(port), IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}},
+		Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(port), IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}},
 	}
 	l := newLab(t, product)
 	testenv.StartGateway(t, testenv.GatewayOptions{Site: archivetest.Site, NATS: l.NATS, MinIO: l.MinIO, Bucket: archivetest.Bucket, Instruments: []wire.InstrumentEntry{product}})

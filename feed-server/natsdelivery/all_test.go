@@ -160,7 +160,7 @@ func TestPurgedUnderASlowConsumer(t *testing.T) {
 	}
 	same(t, "gaps of the quick one", nil, quick.allGaps())
 	same(t, "gaps of the other one", nil, other.allGaps())
-	await(t, "the state is lapped", func() bool { s, _ := l.status("slow"); return s.State == wire.StateLapped })
+	await(t, "the state is overrun", func() bool { s, _ := l.status("slow"); return s.State == wire.StateOverrun })
 }
 
 // A durable that somebody deletes is made anew from where it was: nothing is missing,
@@ -284,7 +284,7 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 			if err := s.DeleteMsg(t.Context(), m.Sequence); err != nil {
 				t.Fatal(err)
 			}
-			told.Gaps = 2 // JetStream would take the first one for a repeat
+			told.Gaps = 2 // JetStream would take the first one for a duplicate
 		}
 		told.Sequence = 0
 		value, err := wire.Encode(told)

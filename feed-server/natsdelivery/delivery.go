@@ -20,6 +20,7 @@ import (
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -36,7 +37,7 @@ const (
 
 // Config says who works, and for which Site.
 type Config struct {
-	// Site is the Site's code. Pod and Incarnation say which life of which feed
+	// Site is the Site's code. Pod and Incarnation say which incarnation of which feed
 	// server this is.
 	Site, Pod, Incarnation string
 
@@ -45,8 +46,8 @@ type Config struct {
 	// Hub returns the hub that follows a stream.
 	Hub func(stream string) *hub.Hub
 	// Slots bound how many consumers read a stream behind what hubs hold.
-	Slots *semaphore.Weighted
-	Lanes *session.Lanes
+	Slots      *semaphore.Weighted
+	Priorities *session.Priorities
 	// Consumers report what is measured.
 	Consumers *state.Consumers
 
@@ -105,19 +106,10 @@ func (d *delivery) compete(ctx context.Context, key string) {
 			continue
 		}
 		d.cfg.Logger.Warn("the lease of some consumers is given up and asked for again", "lease", key, "error", err)
-		if !wait(ctx, pause) {
+		if !retry.Sleep(ctx, pause) {
 			return
 		}
 		pause = min(2*pause, lastPause)
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -276,7 +268,7 @@ func (d *delivery) start(ctx context.Context, s registry.Selection, lease *strea
 				w.log.Warn("a consumer is not served as declared, it is tried again", "error", err)
 			}
 			d.metrics.failures.Inc()
-			if !wait(ctx, pause) || stream.WaitConnected(ctx, d.cfg.JetStream.Conn()) != nil {
+			if !retry.Sleep(ctx, pause) || stream.WaitConnected(ctx, d.cfg.JetStream.Conn()) != nil {
 				return
 			}
 			pause = min(2*pause, lastPause)

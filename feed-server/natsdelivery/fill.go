@@ -44,11 +44,11 @@ type filler struct {
 	// last is the last sequence that the stream had when it was looked at.
 	last    uint64
 	filters filters
-	// life tells this filling from others, and items are those of each subject that
+	// incarnation tells this filling from others, and items are those of each subject that
 	// came in it.
-	life  string
-	items map[string]uint64
-	gaps  uint64
+	incarnation string
+	items       map[string]uint64
+	gaps        uint64
 }
 
 // fill works for a consumer that has a stream of its own.
@@ -56,7 +56,7 @@ func (d *delivery) fill(ctx context.Context, by *worker, lease *stream.Lease) er
 	s := by.selection
 	by.fills++
 	f := &filler{delivery: d, worker: by, consumer: s.Consumer.Consumer, stream: wire.ConsumerStream(d.cfg.Site, s.Consumer.Consumer),
-		lease: lease, life: fmt.Sprintf("%s.%d", d.cfg.Incarnation, by.fills), items: map[string]uint64{}}
+		lease: lease, incarnation: fmt.Sprintf("%s.%d", d.cfg.Incarnation, by.fills), items: map[string]uint64{}}
 	f.filters.selection = s
 	var err error
 	var is jetstream.StreamState
@@ -90,7 +90,7 @@ func (f *filler) open(ctx context.Context, place wire.FeedToken) (*session.Sessi
 	defer cancel()
 	cfg := session.Config{
 		Consumer: f.consumer, Flow: f.selection.Consumer.Flow, Notices: f.selection.Notices, Telemetry: f.selection.Telemetry,
-		Token: place, Hub: f.cfg.Hub, Slots: f.cfg.Slots, Lanes: f.cfg.Lanes, Meter: f.meter, Write: f.write, Logger: f.log,
+		Token: place, Hub: f.cfg.Hub, Slots: f.cfg.Slots, Priorities: f.cfg.Priorities, Meter: f.meter, Write: f.write, Logger: f.log,
 		Filter: func() *session.Filter { return f.filters.of(f.cfg.Registry.Snapshot()) },
 	}
 	s, err := session.New(ctx, cfg)

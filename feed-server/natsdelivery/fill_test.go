@@ -52,7 +52,7 @@ func TestLatest(t *testing.T) {
 	l.announce(camera, 1)
 	await(t, "all is put", func() bool {
 		s, _, err := l.last("display", wire.ObservationSubject(site, mag, channel))
-		return err == nil && strings.HasPrefix(s.Header.Get(wire.HeaderID), "gateway-0/life-1/4991#")
+		return err == nil && strings.HasPrefix(s.Header.Get(wire.HeaderID), "gateway-0/incarnation-1/4991#")
 	})
 	stalled.Store(false)
 	await(t, "the newest is given", func() bool {

@@ -263,11 +263,11 @@ func (l *lab) serve(pod string) *server {
 	var mu sync.Mutex
 	hubs := map[string]*hub.Hub{}
 	s := &server{metrics: prometheus.NewRegistry()}
-	consumers := state.New(state.Config{Site: site, Pod: pod, Incarnation: pod + "-life", StartedAt: time.Now(), JetStream: js, Registry: r,
+	consumers := state.New(state.Config{Site: site, Pod: pod, Incarnation: pod + "-incarnation", StartedAt: time.Now(), JetStream: js, Registry: r,
 		Draining: func() bool { return false }, Logger: log, Metrics: s.metrics})
 	running.Go(func() { _ = consumers.Run(ctx) })
 	running.Go(func() {
-		err := Run(ctx, Config{Site: site, Pod: pod, Incarnation: pod + "-life", JetStream: js, Registry: r, Slots: semaphore.NewWeighted(4),
+		err := Run(ctx, Config{Site: site, Pod: pod, Incarnation: pod + "-incarnation", JetStream: js, Registry: r, Slots: semaphore.NewWeighted(4),
 			Hub: func(stream string) *hub.Hub {
 				mu.Lock()
 				defer mu.Unlock()
@@ -281,7 +281,7 @@ func (l *lab) serve(pod string) *server {
 			WIS2: func(n wire.Notice, at time.Time) (string, []byte) {
 				return wis2.Encode("https://archive.example.org", wire.InstrumentEntry{}, n, at)
 			},
-			Lanes: &session.Lanes{}, Consumers: consumers, WatchInterval: 100 * time.Millisecond, Logger: log, Metrics: s.metrics})
+			Priorities: &session.Priorities{}, Consumers: consumers, WatchInterval: 100 * time.Millisecond, Logger: log, Metrics: s.metrics})
 		if err != nil {
 			l.t.Errorf("%s: %v", pod, err)
 		}

@@ -2,7 +2,11 @@
 
 package natsdelivery
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/metric"
+)
 
 type metrics struct {
 	leases   prometheus.Gauge
@@ -10,12 +14,9 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	m := &metrics{
-		leases: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "substorm_feed_nats_leases_held", Help: "Leases of consumers of delivery NATS that this feed server holds."}),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_feed_nats_failures_total", Help: "How often work for a consumer of delivery NATS failed and was begun anew."}),
+	return &metrics{
+		leases: metric.Gauge(registry, "substorm_feed_nats_leases_held", "Leases of consumers of delivery NATS that this feed server holds."),
+		failures: metric.Counter(registry, "substorm_feed_nats_failures_total",
+			"How often work for a consumer of delivery NATS failed and was begun anew."),
 	}
-	registry.MustRegister(m.leases, m.failures)
-	return m
 }

@@ -3,6 +3,7 @@
 package natsdelivery
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -88,9 +89,7 @@ func judge(was wire.DeliveryPlace, is sighting) (now wire.DeliveryPlace, lost *m
 // recreated: the durable, with its place, was deleted and made anew.
 func recreated(was wire.DeliveryPlace, is sighting, now wire.DeliveryPlace) (wire.DeliveryPlace, *missing) {
 	start := is.Start
-	if start == 0 {
-		start = is.Floor + 1
-	}
+	start = cmp.Or(start, is.Floor+1)
 	start = max(start, is.First)
 	now.Next = max(start, is.Floor+1)
 	next := was.Next

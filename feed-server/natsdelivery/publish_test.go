@@ -22,7 +22,7 @@ func (l *lab) notice(instrument string, number int) wire.Notice {
 	key := wire.RawKey(site, instrument, at, digest)
 	return wire.Notice{Site: site, Instrument: instrument, Record: wire.Record{
 		ID: key, Key: key, Name: fmt.Sprint(number), Size: 5, Digest: digest, MediaType: "text/plain", State: wire.StateCurrent,
-		ReceivedAt: at, TimeSource: wire.TimeSourceReceived, Gateway: "gateway-0", Incarnation: "life-1"}}
+		ReceivedAt: at, TimeSource: wire.TimeSourceReceived, Gateway: "gateway-0", Incarnation: "incarnation-1"}}
 }
 
 // announce publishes a notice whose name is a number, for as long as it takes.
@@ -57,7 +57,7 @@ func (l *lab) telemetryAt(instrument string, first, count int, at time.Time, eac
 	}
 	m := nats.NewMsg(wire.ObservationSubject(site, instrument, channel))
 	m.Data = data
-	id := fmt.Sprint("gateway-0/life-1/", first)
+	id := fmt.Sprint("gateway-0/incarnation-1/", first)
 	for name, value := range map[string]string{wire.HeaderID: id, wire.HeaderMessageID: id, wire.HeaderType: wire.TypeTelemetry,
 		wire.HeaderSource: wire.EventSource(site, "gateway-0"), wire.HeaderTime: wire.FormatTime(at), wire.HeaderFormat: "1",
 		wire.HeaderDatagrams: fmt.Sprint(count), wire.HeaderContentType: wire.ContentTypeProtobuf} {

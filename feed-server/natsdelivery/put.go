@@ -120,7 +120,7 @@ func (f *filler) live(i item) *nats.Msg {
 	m.Header.Set(wire.HeaderToken, i.Place.String())
 	m.Header.Set(wire.HeaderReplaced, strconv.FormatUint(i.Replaced, 10))
 	m.Header.Set(wire.HeaderSampled, strconv.FormatUint(i.Sampled, 10))
-	m.Header.Set(wire.HeaderCount, f.life+"/"+strconv.FormatUint(f.items[i.Subject], 10))
+	m.Header.Set(wire.HeaderCount, f.incarnation+"/"+strconv.FormatUint(f.items[i.Subject], 10))
 	if wis2 {
 		m.Header.Set(wire.HeaderID, i.ID)
 		m.Header.Set(wire.HeaderType, wire.TypeWIS2)
@@ -154,7 +154,7 @@ func (f *filler) gap(e session.Entry) *nats.Msg {
 	f.gaps++
 	subject := wire.GapSubject(f.cfg.Site, f.consumer)
 	m := gapMessage(f.cfg, wire.LiveSubject(f.cfg.Site, f.consumer, subject), f.consumer,
-		wire.GapID(f.selection.Consumer.UID+"/"+f.life, f.gaps), time.Now(), e.Gap)
+		wire.GapID(f.selection.Consumer.UID+"/"+f.incarnation, f.gaps), time.Now(), e.Gap)
 	m.Header.Del(wire.HeaderMessageID)
 	m.Header.Set(wire.HeaderToken, e.Token.String())
 	return m

@@ -112,7 +112,7 @@ func TestNewestOfLeaf(t *testing.T) {
 	l.publishNotice(n)
 	m := nats.NewMsg(wire.ObservationSubject("north", mag, channel))
 	m.Data = wire.AppendDatagram(wire.AppendTelemetryHeader(nil, mag, channel), wire.Datagram{ReceivedAt: n.Record.ReceivedAt, Payload: []byte("8")})
-	m.Header.Set(wire.HeaderID, "gateway-0/life-1/8")
+	m.Header.Set(wire.HeaderID, "gateway-0/incarnation-1/8")
 	m.Header.Set(wire.HeaderType, wire.TypeTelemetry)
 	l.publish(m)
 	l.declare(wire.ConsumerEntry{Consumer: "display", Flow: wire.FlowEntry{Mode: wire.FlowLatest}})
@@ -131,7 +131,7 @@ func (l *lab) lease() *stream.Lease {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	lease, err := stream.AcquireLease(l.t.Context(), leases, "delivery.0", wire.Lease{Holder: "pod-0", Incarnation: "life"}, slog.New(slog.NewTextHandler(testWriter{l.t}, nil)))
+	lease, err := stream.AcquireLease(l.t.Context(), leases, "delivery.0", wire.Lease{Holder: "pod-0", Incarnation: "incarnation"}, slog.New(slog.NewTextHandler(testWriter{l.t}, nil)))
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (l *lab) archive(store objectstore.Store) {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- archivist.Run(ctx, archivist.Config{Site: site, Gateway: "gateway-0", Incarnation: "life-1", JetStream: l.bus.JetStream(l.t), Store: store,
+		done <- archivist.Run(ctx, archivist.Config{Site: site, Pod: "gateway-0", Incarnation: "incarnation-1", JetStream: l.bus.JetStream(l.t), Store: store,
 			Settings:     func(string) (wire.InstrumentEntry, bool) { return wire.InstrumentEntry{RepeatWindowMillis: 1000}, true },
 			PartInterval: 200 * time.Millisecond, SweepInterval: time.Hour, ScratchDir: l.t.TempDir(),
 			Log: slog.New(slog.NewTextHandler(testWriter{l.t}, nil)).With("pod", "archivist"), Metrics: prometheus.NewRegistry()})
@@ -39,7 +39,7 @@ func (l *lab) archive(store objectstore.Store) {
 // a gap record and all notices, by their old ids.
 func TestNoticesDeletedByHand(t *testing.T) {
 	l, _ := oneServer(t)
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	l.archive(store)
 	entry := wire.ConsumerEntry{Consumer: "model", NoTelemetry: true, Flow: wire.FlowEntry{Mode: wire.FlowAll}}
 	l.declare(entry)

@@ -35,9 +35,9 @@ func TestWIS2(t *testing.T) {
 		l.announce(camera, i)
 	}
 	l.telemetry(mag, 0, 5)
-	withdrawn := l.notice(camera, 3)
-	withdrawn.State, withdrawn.RepeatOf = wire.StateWithdrawn, "x"
-	l.publishNotice(withdrawn)
+	marked := l.notice(camera, 3)
+	marked.State, marked.DuplicateOf = wire.StateDuplicate, "x"
+	l.publishNotice(marked)
 	await(t, "all is there", func() bool { return held() == 51 })
 	first.stop()
 	l.serve("pod-1")

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/sampling"
 	"github.com/substorm/substorm/internal/wire"
@@ -53,7 +54,7 @@ type result string
 
 const (
 	resultAsked             result = "Asked"
-	resultWithdrawn         result = "Withdrawn"
+	resultCancelled         result = "Cancelled"
 	resultBadRequest        result = "BadRequest"
 	resultUnknownInstrument result = "UnknownInstrument"
 	resultUnknownChannel    result = "UnknownChannel"
@@ -65,11 +66,8 @@ const (
 
 // New returns a handler.
 func New(cfg Config) *Handler {
-	h := &Handler{cfg: cfg, asked: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "substorm_feed_sampling_requests_total", Help: "Rates that consumers asked for, renewals included, by what became of it.",
-	}, []string{"result"})}
-	cfg.Metrics.MustRegister(h.asked)
-	return h
+	return &Handler{cfg: cfg, asked: metric.Counters(cfg.Metrics, "substorm_feed_sampling_requests_total",
+		"Rates that consumers asked for, renewals included, by what became of it.", "result")}
 }
 
 // Request is the body of a POST.
@@ -102,7 +100,7 @@ func refuse(status int, r result, format string, args ...any) refusal {
 }
 
 // Serve answers a consumer that was identified: POST asks for a rate, changes it or
-// renews it; DELETE, with instrument and channel in the query, withdraws it.
+// renews it; DELETE, with instrument and channel in the query, cancels it.
 // Selects says whether the consumer may have an instrument's data.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, consumer string, selects func(instrument string) bool) {
 	w.Header().Set("Cache-Control", "no-store")
@@ -117,7 +115,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, consumer string,
 		again.After(retryAfter)
 		h.refuse(w, again)
 	case answer == nil:
-		h.asked.WithLabelValues(string(resultWithdrawn)).Inc()
+		h.asked.WithLabelValues(string(resultCancelled)).Inc()
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		h.asked.WithLabelValues(string(resultAsked)).Inc()
@@ -138,9 +136,9 @@ func (h *Handler) take(r *http.Request, consumer string, selects func(string) bo
 		return h.ask(r, consumer, selects)
 	case http.MethodDelete:
 		q := r.URL.Query()
-		return nil, h.withdraw(r.Context(), consumer, q.Get("instrument"), q.Get("channel"), selects)
+		return nil, h.cancel(r.Context(), consumer, q.Get("instrument"), q.Get("channel"), selects)
 	default:
-		return nil, refuse(http.StatusMethodNotAllowed, resultBadRequest, "POST asks for a rate, DELETE withdraws it")
+		return nil, refuse(http.StatusMethodNotAllowed, resultBadRequest, "POST asks for a rate, DELETE cancels it")
 	}
 }
 
@@ -197,10 +195,10 @@ func (h *Handler) judge(consumer, instrument, channel string, interval time.Dura
 	}
 }
 
-// withdraw: what is not allowed any more may be withdrawn too, where it stands. Nothing
+// cancel: what is not allowed any more may be cancelled too, where it stands. Nothing
 // is written of what can never have been asked for.
-func (h *Handler) withdraw(ctx context.Context, consumer, instrument, channel string, selects func(string) bool) error {
-	unnamed := refuse(http.StatusBadRequest, resultBadRequest, "name what is withdrawn: ?instrument=mag-1&channel=raw")
+func (h *Handler) cancel(ctx context.Context, consumer, instrument, channel string, selects func(string) bool) error {
+	unnamed := refuse(http.StatusBadRequest, resultBadRequest, "name what is cancelled: ?instrument=mag-1&channel=raw")
 	key := wire.SamplingRequestKey(instrument, channel, consumer)
 	if i, c, _, ok := wire.ParseSamplingRequestKey(key); !ok || i != instrument || c != channel || len(key) > maxKey {
 		return unnamed

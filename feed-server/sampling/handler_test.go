@@ -25,14 +25,14 @@ import (
 const site = "hub"
 
 func entries() map[string]wire.InstrumentEntry {
-	ways := []wire.WayEntry{{Protocol: wire.ProtocolUDP, Channel: "raw"}}
+	listeners := []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Channel: "raw"}}
 	each := wire.ChannelSampling{State: wire.SamplingObserving, IntervalMillis: 10_000}
 	return map[string]wire.InstrumentEntry{
-		"mag": {Instrument: "mag", Ways: ways, Sampling: &wire.SamplingEntry{ConsumersMayAsk: true, MinIntervalMillis: 100,
+		"mag": {Instrument: "mag", Listeners: listeners, Sampling: &wire.SamplingEntry{ConsumersMayAsk: true, MinIntervalMillis: 100,
 			Channels: []wire.ChannelSampling{each, {Channel: "dark", State: wire.SamplingPaused}}}},
-		"shy":    {Instrument: "shy", Ways: ways, Sampling: &wire.SamplingEntry{Channels: []wire.ChannelSampling{each}}},
-		"plain":  {Instrument: "plain", Ways: ways},
-		"secret": {Instrument: "secret", Ways: ways},
+		"shy":    {Instrument: "shy", Listeners: listeners, Sampling: &wire.SamplingEntry{Channels: []wire.ChannelSampling{each}}},
+		"plain":  {Instrument: "plain", Listeners: listeners},
+		"secret": {Instrument: "secret", Listeners: listeners},
 	}
 }
 
@@ -85,19 +85,19 @@ func TestAsk(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if _, err := d.kv.Get(t.Context(), wire.SamplingRequestKey("mag", "raw", "browser")); !errors.Is(err, jetstream.ErrKeyNotFound) {
-		t.Errorf("what was withdrawn stands: %v", err)
+		t.Errorf("what was cancelled stands: %v", err)
 	}
 	if _, err := d.kv.Get(t.Context(), wire.SamplingRequestKey("mag", "", "browser")); err != nil {
 		t.Errorf("the other one does not: %v", err)
 	}
 	if w := d.do(http.MethodDelete, "instrument=mag&channel=raw", ""); w.Code != http.StatusNoContent {
-		t.Errorf("withdrawing what is none any more: %d %s", w.Code, w.Body)
+		t.Errorf("cancelling what is none any more: %d %s", w.Code, w.Body)
 	}
 }
 
-// What stands is withdrawn also where the Instrument has gone, or lets nobody ask any
+// What stands is cancelled also where the Instrument has gone, or lets nobody ask any
 // more; of what is none nothing is written, whatever names are tried.
-func TestWithdrawn(t *testing.T) {
+func TestDuplicates(t *testing.T) {
 	d, _ := newEndpoint(t)
 	written := func() uint64 {
 		s, err := d.handler.cfg.JetStream.Stream(t.Context(), "KV_"+wire.RequestBucket(site))
@@ -134,7 +134,7 @@ func TestWithdrawn(t *testing.T) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 		if _, err := d.kv.Get(t.Context(), wire.SamplingRequestKey("mag", "raw", "browser")); !errors.Is(err, jetstream.ErrKeyNotFound) {
-			t.Errorf("%s: what was withdrawn stands: %v", name, err)
+			t.Errorf("%s: what was cancelled stands: %v", name, err)
 		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -147,7 +149,7 @@ func (s *Server) connect(r *http.Request, a asked, resume string, write writer) 
 	defer cancel()
 	c.session, err = session.New(ctx, session.Config{
 		Consumer: a.selection.Consumer.Consumer, Flow: a.selection.Consumer.Flow, Notices: a.selection.Notices, Telemetry: a.selection.Telemetry,
-		Token: place, Hub: s.cfg.Hub, Slots: s.cfg.Slots, Lanes: s.cfg.Lanes, Filter: c.filter.Load,
+		Token: place, Hub: s.cfg.Hub, Slots: s.cfg.Slots, Priorities: s.cfg.Priorities, Filter: c.filter.Load,
 		Meter: c.meter, Write: c.counting(write), Logger: s.cfg.Logger,
 	})
 	switch {
@@ -244,9 +246,7 @@ func (s *Server) review(snapshot *registry.Snapshot) {
 	s.mu.Lock()
 	var all []*connection
 	for _, of := range s.connections {
-		for c := range of.all {
-			all = append(all, c)
-		}
+		all = slices.AppendSeq(all, maps.Keys(of.all))
 	}
 	s.mu.Unlock()
 	for _, c := range all {

@@ -96,7 +96,7 @@ func newServer(t *testing.T, change ...func(*Config)) (*Server, *testenv.NATSSer
 	var mu sync.Mutex
 	hubs := map[string]*hub.Hub{}
 	cfg := Config{
-		Site: site, Listen: "127.0.0.1:0", JetStream: js, Registry: r, Slots: semaphore.NewWeighted(4), Lanes: &session.Lanes{}, Logger: log, Metrics: metrics,
+		Site: site, Listen: "127.0.0.1:0", JetStream: js, Registry: r, Slots: semaphore.NewWeighted(4), Priorities: &session.Priorities{}, Logger: log, Metrics: metrics,
 		Hub: func(stream string) *hub.Hub {
 			mu.Lock()
 			defer mu.Unlock()

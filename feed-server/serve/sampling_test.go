@@ -97,7 +97,7 @@ func TestRequestsForRatesAreBounded(t *testing.T) {
 		break
 	}
 	if status, _, _ := s.asks(t, "POST /feeds/{feed}/sampling", "events", "events"); status != http.StatusTooManyRequests {
-		t.Errorf("to ask and to withdraw are bounded apart: %d", status)
+		t.Errorf("to ask and to cancel are bounded apart: %d", status)
 	}
 	if !s.asking.may(otherConsumer) {
 		t.Error("another consumer may not ask either")

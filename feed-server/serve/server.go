@@ -28,6 +28,7 @@ import (
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
 	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/registry"
 )
@@ -52,12 +53,12 @@ type Config struct {
 	JetStream jetstream.JetStream
 	Registry  *registry.Registry
 	// Hub returns the hub that follows a stream.
-	Hub       func(stream string) *hub.Hub
-	Slots     *semaphore.Weighted
-	Lanes     *session.Lanes
-	Consumers *state.Consumers
-	Logger    *slog.Logger
-	Metrics   prometheus.Registerer
+	Hub        func(stream string) *hub.Hub
+	Slots      *semaphore.Weighted
+	Priorities *session.Priorities
+	Consumers  *state.Consumers
+	Logger     *slog.Logger
+	Metrics    prometheus.Registerer
 	// Sampling answers a consumer that asks for a rate of observations of an instrument
 	// that it selects; nil: nobody does.
 	Sampling func(w http.ResponseWriter, r *http.Request, consumer string, selects func(instrument string) bool)
@@ -97,18 +98,14 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, listener: l, connections: map[string]*openTo{},
 		tickets: &tickets{js: cfg.JetStream, site: cfg.Site, rates: newRates(ticketRate, ticketBurst)}, asking: newRates(samplingRate, samplingBurst),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_feed_refused_total", Help: "Requests for live feeds that were refused, by status of HTTP.",
-		}, []string{"status"}),
-		full: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "substorm_feed_connections_refused_total", Help: "Live connections that were refused because the pod, or their address, has as many as it may.",
-		}),
+		refused: metric.Counters(cfg.Metrics, "substorm_feed_refused_total",
+			"Requests for live feeds that were refused, by status of HTTP.", "status"),
+		full: metric.Counter(cfg.Metrics, "substorm_feed_connections_refused_total",
+			"Live connections that were refused because the pod, or their address, has as many as it may."),
 	}
-	most := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "substorm_feed_connections_limit", Help: "How many live connections and event streams the pod takes, of all clients together; 0: any number.",
-	})
+	most := metric.Gauge(cfg.Metrics, "substorm_feed_connections_limit",
+		"How many live connections and event streams the pod takes, of all clients together; 0: any number.")
 	most.Set(float64(cfg.Admission.MaxConnections()))
-	cfg.Metrics.MustRegister(s.refused, s.full, most)
 	s.alive, s.end = context.WithCancelCause(context.Background())
 	mux := http.NewServeMux()
 	for pattern, serve := range s.endpoints() {

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	ticketTimeout = 5 * time.Second
-	ticketLife    = wire.LeaseTTL
+	ticketTimeout  = 5 * time.Second
+	ticketLifetime = wire.LeaseTTL
 	// ticketRate bounds the tickets that each replica gives for a FeedConsumer, in a
 	// second, and ticketBurst at once: each is written to all replicas of a bucket in
 	// which leases are too.
@@ -133,7 +133,7 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 	}
 	ticket := wire.Ticket{
 		Feed: a.selection.Feed.Feed, Consumer: a.selection.Consumer.Consumer, Reader: a.who.Reader.String(),
-		ExpiresAt: time.Now().Add(ticketLife).UTC(),
+		ExpiresAt: time.Now().Add(ticketLifetime).UTC(),
 	}
 	if a.who.Certificate != nil {
 		ticket.Certificate = a.who.Certificate.Raw

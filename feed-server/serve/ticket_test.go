@@ -165,7 +165,7 @@ func TestTicketExpires(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)
 	ticket := s.ticket(t)
-	if _, err := s.tickets.take(t.Context(), ticket, ofEvents, time.Now().Add(ticketLife)); !errors.Is(err, errTicket) {
+	if _, err := s.tickets.take(t.Context(), ticket, ofEvents, time.Now().Add(ticketLifetime)); !errors.Is(err, errTicket) {
 		t.Errorf("when its time is over: %v", err)
 	}
 	if _, err := s.tickets.take(t.Context(), ticket, ofEvents, time.Now()); err != nil {

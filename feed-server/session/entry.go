@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package session is one connection's life: what comes next in its streams, what
+// Package session serves one connection: what comes next in its streams, what
 // of that it may have, what its flow control makes of it, and when it is written.
 // It knows nothing of how.
 package session

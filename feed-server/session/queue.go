@@ -13,7 +13,7 @@ import (
 )
 
 // queue is what waits for a client whose connection reads on while it writes: in
-// modes Latest and Sample, and in lane Urgent. It is used under the session's lock.
+// modes Latest and Sample, and of priority Urgent. It is used under the session's lock.
 type queue interface {
 	// offer takes what a source brought.
 	offer(s *Session, src *source, b hub.Batch, now time.Time)
@@ -24,7 +24,7 @@ type queue interface {
 	// more is due by the clock alone.
 	take(s *Session, into []Entry, most int, reached wire.FeedToken, now time.Time) (entries []Entry, place wire.FeedToken, next time.Time)
 	lag() hub.Lag
-	// close takes back what others were told.
+	// close undoes what others were told.
 	close(s *Session)
 }
 
@@ -103,7 +103,7 @@ func (s *Session) drain(ctx context.Context, some <-chan struct{}) error {
 		s.mu.Unlock()
 		if len(entries) > 0 {
 			if !s.urgent {
-				s.cfg.Lanes.Yield(ctx)
+				s.cfg.Priorities.Yield(ctx)
 			}
 			if err := s.write(ctx, entries, place); err != nil {
 				return err

@@ -105,7 +105,7 @@ func TestNarrowedRightClosesWhatWaits(t *testing.T) {
 	l := newLab(t)
 	for name, flow := range map[string]wire.FlowEntry{
 		"Latest": {Mode: wire.FlowLatest}, "Sample": {Mode: wire.FlowSample, IntervalMillis: 60_000},
-		"Urgent": {Mode: wire.FlowAll, Lane: wire.LaneUrgent}, "Latest and Urgent": {Mode: wire.FlowLatest, Lane: wire.LaneUrgent},
+		"Urgent": {Mode: wire.FlowAll, Priority: wire.PriorityUrgent}, "Latest and Urgent": {Mode: wire.FlowLatest, Priority: wire.PriorityUrgent},
 	} {
 		var current atomic.Pointer[Filter]
 		current.Store(filter("mag-1", "mag-2"))
@@ -127,7 +127,7 @@ func TestNarrowedRightClosesWhatWaits(t *testing.T) {
 func TestGapsAreJoined(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	for name, flow := range map[string]wire.FlowEntry{"Latest": {Mode: wire.FlowLatest}, "Urgent": {Mode: wire.FlowAll, Lane: wire.LaneUrgent}} {
+	for name, flow := range map[string]wire.FlowEntry{"Latest": {Mode: wire.FlowLatest}, "Urgent": {Mode: wire.FlowAll, Priority: wire.PriorityUrgent}} {
 		s := l.open(func(c *Config) { c.Flow = flow })
 		s.put(s.sources[0], hub.Batch{Epoch: "a", Missing: &hub.Missing{Epoch: "b", From: 7, To: 7, Count: 1, Reason: wire.GapStreamRecreated}}, time.Now())
 		for n := range uint64(1000) {
@@ -148,53 +148,53 @@ func TestGapsAreJoined(t *testing.T) {
 	}
 }
 
-// Mode Latest in lane Urgent keeps to the lane's bounds, announces what waits, and
-// takes that back when it is about to be written.
-func TestLatestInLaneUrgent(t *testing.T) {
+// Mode Latest of priority Urgent keeps to the priority's bounds, announces what waits, and
+// undoes that when it is about to be written.
+func TestLatestOfPriorityUrgent(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	lanes := &Lanes{}
+	priorities := &Priorities{}
 	f := filter()
 	for n := range 300 {
 		f.Instruments[fmt.Sprintf("mag-%d", n)] = 0
 	}
 	s := l.open(func(c *Config) {
-		c.Flow, c.Lanes = wire.FlowEntry{Mode: wire.FlowLatest, Lane: wire.LaneUrgent}, lanes
+		c.Flow, c.Priorities = wire.FlowEntry{Mode: wire.FlowLatest, Priority: wire.PriorityUrgent}, priorities
 		c.Filter = func() *Filter { return f }
 	})
 	for n := range 300 {
 		l.telemetry(fmt.Sprintf("mag-%d", n), 10)
 	}
 	l.put(s)
-	if lanes.waiting != 1 {
-		t.Errorf("%d are announced", lanes.waiting)
+	if priorities.waiting != 1 {
+		t.Errorf("%d are announced", priorities.waiting)
 	}
 	names, gaps := s.taken(t)
 	if len(names) != urgentMessages || len(gaps) != 1 || gaps[0].Count != 300-urgentMessages || gaps[0].Reason != wire.GapOverflow {
 		t.Errorf("given %d, gaps %+v", len(names), gaps)
 	}
-	if lanes.waiting != 0 {
-		t.Errorf("%d are announced after it was taken", lanes.waiting)
+	if priorities.waiting != 0 {
+		t.Errorf("%d are announced after it was taken", priorities.waiting)
 	}
 }
 
-// A writer of lane Normal lets one of lane Urgent go first.
+// A writer of priority Normal lets one of priority Urgent go first.
 func TestUrgentGoesFirst(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{wire.FlowAll, wire.FlowLatest} {
 		l := newLab(t)
-		lanes := &Lanes{most: time.Hour}
+		priorities := &Priorities{most: time.Hour}
 		var urgentWrote atomic.Bool
 		order := make(chan error, 1)
 		normal := l.open(func(c *Config) {
-			c.Flow.Mode, c.Lanes = mode, lanes
+			c.Flow.Mode, c.Priorities = mode, priorities
 			c.Write = func(_ context.Context, entries []Entry, _ wire.FeedToken) (int, error) {
 				if len(entries) == 0 { // its place
 					return 0, nil
 				}
 				var err error
 				if !urgentWrote.Load() {
-					err = errors.New("lane Normal was written first")
+					err = errors.New("priority Normal was written first")
 				}
 				select {
 				case order <- err:
@@ -203,7 +203,7 @@ func TestUrgentGoesFirst(t *testing.T) {
 				return 0, nil
 			}
 		})
-		lanes.Waits() // as a writer of lane Urgent does whose turn has not come yet
+		priorities.Waits() // as a writer of priority Urgent does whose turn has not come yet
 		l.run(normal)
 		l.telemetry("mag-1", 10)
 		l.settle()
@@ -212,7 +212,7 @@ func TestUrgentGoesFirst(t *testing.T) {
 			t.Errorf("%s: %v", mode, err)
 		case <-time.After(100 * time.Millisecond):
 			urgentWrote.Store(true)
-			lanes.Written()
+			priorities.Written()
 			if err := <-order; err != nil {
 				t.Errorf("%s: %v", mode, err)
 			}

@@ -58,8 +58,8 @@ type Config struct {
 
 	Hub func(stream string) *hub.Hub
 	// Slots bound how many connections read the streams themselves at a time.
-	Slots *semaphore.Weighted
-	Lanes *Lanes
+	Slots      *semaphore.Weighted
+	Priorities *Priorities
 	// Filter is what the connection may have now.
 	Filter func() *Filter
 	Meter  Meter
@@ -100,7 +100,7 @@ type reached struct {
 // New opens a connection's place in its streams. Close it. Errors: hub.ErrNoPlace;
 // ctx's, while a stream is not there.
 func New(ctx context.Context, cfg Config) (*Session, error) {
-	s := &Session{cfg: cfg, urgent: cfg.Flow.Lane == wire.LaneUrgent, pace: newPace(cfg.Flow.MaxBytesPerSecond), most: batchBytes}
+	s := &Session{cfg: cfg, urgent: cfg.Flow.Priority == wire.PriorityUrgent, pace: newPace(cfg.Flow.MaxBytesPerSecond), most: batchBytes}
 	if err := s.open(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -152,7 +152,7 @@ func (s *Session) runAll(ctx context.Context) error {
 		entries, looked = s.gather(entries, now)
 		switch {
 		case len(entries) > 0:
-			s.cfg.Lanes.Yield(ctx)
+			s.cfg.Priorities.Yield(ctx)
 			if err := s.write(ctx, entries, s.token); err != nil {
 				return err
 			}

@@ -105,7 +105,7 @@ func (l *lab) open(change func(*Config)) *Session {
 	l.t.Helper()
 	cfg := Config{
 		Consumer: "c", Flow: wire.FlowEntry{Mode: wire.FlowAll}, Notices: wire.NoticeStream(site), Telemetry: wire.ObservationStream(site),
-		Hub: func(name string) *hub.Hub { return l.hubs[name] }, Slots: semaphore.NewWeighted(4), Lanes: &Lanes{},
+		Hub: func(name string) *hub.Hub { return l.hubs[name] }, Slots: semaphore.NewWeighted(4), Priorities: &Priorities{},
 		Filter: func() *Filter { return filter("mag-1", "mag-2") }, Meter: &meter{gaps: map[wire.GapReason]uint64{}},
 		Write: func(context.Context, []Entry, wire.FeedToken) (int, error) {
 			return 0, fmt.Errorf("the test writes itself")
@@ -169,14 +169,14 @@ func TestSourcesTakeTurns(t *testing.T) {
 // What is urgent holds up nobody for long, however long it waits itself.
 func TestUrgentStopsNobody(t *testing.T) {
 	t.Parallel()
-	lanes := &Lanes{}
-	lanes.Waits()
+	priorities := &Priorities{}
+	priorities.Waits()
 	yielded := make(chan struct{})
-	go func() { lanes.Yield(t.Context()); close(yielded) }()
+	go func() { priorities.Yield(t.Context()); close(yielded) }()
 	select {
 	case <-yielded:
 	case <-time.After(testenv.Patience):
-		t.Error("lane Normal waits for ever")
+		t.Error("priority Normal waits for ever")
 	}
 }
 

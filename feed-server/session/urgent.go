@@ -9,13 +9,13 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Bounds of the queue of lane Urgent.
+// Bounds of the queue of priority Urgent.
 const (
 	urgentMessages = 256
 	urgentBytes    = 1 << 20
 )
 
-// announcement of lane Urgent: the writers of lane Normal wait. They do not while
+// announcement of priority Urgent: the writers of priority Normal wait. They do not while
 // the one that announced writes, however long that takes.
 type announcement struct {
 	announced, writing bool
@@ -25,11 +25,11 @@ type announcement struct {
 func (a *announcement) waits(s *Session) {
 	if !a.announced && !a.writing {
 		a.announced = true
-		s.cfg.Lanes.Waits()
+		s.cfg.Priorities.Waits()
 	}
 }
 
-// taken takes that back: what waited is about to be written, or nothing does.
+// taken undoes that: what waited is about to be written, or nothing does.
 func (a *announcement) taken(s *Session, writing bool) {
 	a.close(s)
 	a.writing = writing
@@ -38,11 +38,11 @@ func (a *announcement) taken(s *Session, writing bool) {
 func (a *announcement) close(s *Session) {
 	if a.announced {
 		a.announced = false
-		s.cfg.Lanes.Written()
+		s.cfg.Priorities.Written()
 	}
 }
 
-// urgentQueue is the queue of mode All in lane Urgent: short, so that nothing in
+// urgentQueue is the queue of mode All of priority Urgent: short, so that nothing in
 // it is old.
 type urgentQueue struct {
 	announcement

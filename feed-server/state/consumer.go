@@ -4,6 +4,7 @@ package state
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,10 +95,7 @@ func (c *Consumer) Closed(r Reader) {
 // measure returns what is to be reported. Call it every wire.GatewayReportInterval.
 func (c *Consumer) measure(now time.Time) wire.ConsumerStatus {
 	c.mu.Lock()
-	readers := make([]Reader, 0, len(c.readers))
-	for r := range c.readers {
-		readers = append(readers, r)
-	}
+	readers := slices.Collect(maps.Keys(c.readers))
 	c.mu.Unlock()
 	// Sessions are asked without the lock: they take theirs, and then this one.
 	var worst hub.Lag

@@ -17,8 +17,8 @@ const (
 	SlowAge       = 5 * time.Second
 	SlowIntervals = 2
 	SlowFor       = 10 * time.Second
-	// LappedFor is how long after its last gap record a consumer is lapped.
-	LappedFor = 10 * time.Minute
+	// OverrunFor is how long after its last gap record a consumer is overrun.
+	OverrunFor = 10 * time.Minute
 )
 
 // Facts are what the state of a consumer follows from.
@@ -53,8 +53,8 @@ func (t *Tracker) State(f Facts, now time.Time) string {
 	switch {
 	case !f.Connected:
 		return wire.StateIdle
-	case !f.LastGap.IsZero() && now.Sub(f.LastGap) < LappedFor:
-		return wire.StateLapped
+	case !f.LastGap.IsZero() && now.Sub(f.LastGap) < OverrunFor:
+		return wire.StateOverrun
 	case !t.behind.IsZero() && now.Sub(t.behind) >= SlowFor:
 		return wire.StateSlow
 	default:

@@ -20,7 +20,7 @@ var (
 	lagBytes    = describe("lag_bytes", "Bytes of messages that the connection furthest behind was not given yet; none where nobody knows them.", ofConsumer...)
 	lagSeconds  = describe("lag_seconds", "Age of the oldest message that the connection furthest behind was not given yet.", ofConsumer...)
 	connections = describe("connections", "Connections that are open.", ofConsumer...)
-	states      = describe("consumer_state", "1 for the state that the consumer is in: Flowing, Slow, Lapped, Idle.", "consumer", "state")
+	states      = describe("consumer_state", "1 for the state that the consumer is in: Flowing, Slow, Overrun, Idle.", "consumer", "state")
 	revision    = describe("registry_revision", "Revision of the registry that this pod runs.")
 )
 
@@ -66,7 +66,7 @@ func (c *Consumers) Collect(to chan<- prometheus.Metric) {
 			gauge(lagBytes, float64(*s.LagBytes), name)
 		}
 		gauge(lagSeconds, float64(s.LagMillis)/1000, name)
-		for _, state := range []string{wire.StateFlowing, wire.StateSlow, wire.StateLapped, wire.StateIdle} {
+		for _, state := range []string{wire.StateFlowing, wire.StateSlow, wire.StateOverrun, wire.StateIdle} {
 			is := 0.0
 			if s.State == state {
 				is = 1

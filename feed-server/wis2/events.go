@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -154,10 +155,7 @@ func (f *follower) read(ctx context.Context, cursor *hub.Cursor, out chan<- give
 		b, wait, ok, err := cursor.Poll(hub.Most{Messages: batchMessages, Bytes: batchBytes})
 		if err != nil {
 			f.e.cfg.Logger.Debug("a stream cannot be read: tried again", "feed", f.feed, "error", err)
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
+			retry.Sleep(ctx, pause)
 			pause = min(2*pause, lastPause)
 			continue
 		}

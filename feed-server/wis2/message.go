@@ -22,7 +22,7 @@ import (
 const conformance = "http://wis.wmo.int/spec/wnm/1/conf/core"
 
 // Relations of the first link: the object is new, replaces another under its name, or
-// was taken back.
+// was retracted.
 const (
 	relCanonical = "canonical"
 	relUpdate    = "update"
@@ -83,8 +83,8 @@ type Scheme struct {
 }
 
 // New is the message of a notice that was published at a time, under the address of the
-// Site for others. It is nil where there is nothing to tell: repeats that are withdrawn,
-// older versions, whose newer ones say it, also when they are taken back, and what has no
+// Site for others. It is nil where there is nothing to tell: duplicates,
+// older versions, whose newer ones say it, also when they are retracted, and what has no
 // address yet.
 func New(base string, in wire.InstrumentEntry, n wire.Notice, published time.Time) *Message {
 	if !archive.Addressed(in, &n.Record) {

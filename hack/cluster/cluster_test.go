@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestBareCluster goes once through the life of a cluster. The steps build on each other.
+// TestBareCluster takes a cluster once from start to end. The steps build on each other.
 func TestBareCluster(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the bare cluster makes network namespaces and so needs root")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/cli/archive"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -66,10 +67,8 @@ func (d *demo) waitListed(ctx context.Context, s sent) (err error) {
 			return errors.Join(fmt.Errorf("after %s the archive lacks %s", patience, missing), err)
 		}
 		step.Detail("%s to come", missing)
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, 2*time.Second) {
 			return ctx.Err()
-		case <-time.After(2 * time.Second):
 		}
 	}
 }
@@ -202,7 +201,7 @@ func (d *demo) compareFrames(ctx context.Context, s sent) error {
 		if err := os.RemoveAll(fetched); err != nil {
 			return err
 		}
-		if _, err := d.output(ctx, d.substorm, "archive", "get", listed.objects[digest].Key, "-o", fetched); err != nil {
+		if _, err := d.output(ctx, d.substorm, "archive", "get", listed.objects[digest].Key, "--file", fetched); err != nil {
 			return err
 		}
 		got, err := os.ReadFile(fetched)
@@ -244,7 +243,7 @@ Look around:
   curl http://127.0.0.1:8080/archive/; wget -r -N -np http://127.0.0.1:8080/archive/allsky-camera/
   curl "http://127.0.0.1:8080/hapi/info?dataset=magnetometer/seconds"
   curl -O http://127.0.0.1:8080/bundle/allsky-camera.tar; curl http://127.0.0.1:8080/atom/allsky-camera.xml
-  substorm archive verify; substorm report --day today; substorm gaps; substorm whois SHA-256-OR-NAME
+  substorm archive verify; substorm archive report --day today; substorm archive gaps; substorm archive inspect SHA-256-OR-NAME
 
 Nothing sends any more: once an Instrument's data is late by two of its cadences, kubectl says so (Overdue). make demo
 sends again, make demo-down removes all of it.

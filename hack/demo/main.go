@@ -11,9 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/substorm/substorm/hack/parts/tool"
@@ -27,15 +25,7 @@ const clusterName = "demo"
 // namespace that everything is installed into.
 const namespace = "substorm"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-}
+func main() { progress.Main("demo", run) }
 
 func run(ctx context.Context, args []string) error {
 	root, err := paths.Checkout()

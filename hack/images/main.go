@@ -11,22 +11,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/substorm/substorm/hack/images/image"
 	"github.com/substorm/substorm/hack/progress"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "images:", err)
-		os.Exit(1)
-	}
-}
+func main() { progress.Main("images", run) }
 
 func run(ctx context.Context, names []string) error {
 	if len(names) == 0 {

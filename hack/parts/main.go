@@ -12,22 +12,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/substorm/substorm/hack/parts/tool"
 	"github.com/substorm/substorm/hack/progress"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "parts:", err)
-		os.Exit(1)
-	}
-}
+func main() { progress.Main("parts", run) }
 
 func run(ctx context.Context, args []string) error {
 	p := progress.New(os.Stderr)

@@ -4,6 +4,6 @@
 // and announces it.
 package main
 
-import "github.com/substorm/substorm/internal/flags"
+import "github.com/substorm/substorm/internal/usage"
 
-func main() { flags.Main(command()) }
+func main() { usage.Main("ingest-gateway", command().ExecuteContext) }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/sampling"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -51,13 +52,11 @@ type listener struct{ tell func(line string) }
 // New returns a hub that knows of no request yet.
 func New(cfg Config) *Hub {
 	h := &Hub{cfg: cfg, told: map[string]*told{}, requests: map[string]request{}}
-	cfg.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "substorm_gateway_sampling_requests_standing", Help: "Rates that consumers ask for, and renew, of instruments of the Site.",
-	}, func() float64 {
+	metric.GaugeFunc(cfg.Metrics, "substorm_gateway_sampling_requests_standing", "Rates that consumers ask for, and renew, of instruments of the Site.", func() float64 {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return float64(len(h.requests))
-	}))
+	})
 	return h
 }
 

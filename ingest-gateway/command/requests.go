@@ -68,7 +68,7 @@ func (h *Hub) lapsing(ctx context.Context) {
 	}
 }
 
-// take notes a request that lasts for ttl, or that one is withdrawn. Replayed ones have lasted for a
+// take notes a request that lasts for ttl, or that one is cancelled. Replayed ones have lasted for a
 // while: the server's clock says since when.
 func (h *Hub) take(e jetstream.KeyValueEntry, ttl time.Duration, replayed bool) {
 	now := time.Now()

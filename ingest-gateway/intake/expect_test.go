@@ -51,35 +51,35 @@ func TestWitness(t *testing.T) {
 }
 
 func TestWaysOverTCP(t *testing.T) {
-	base := wire.WayEntry{Protocol: wire.ProtocolTCP, Port: 1, Framing: wire.FramingLines, Receipt: wire.ReceiptLine, IdleTimeoutMillis: 1000, MaxAgeMillis: 2000}
-	read := func(change func(*wire.WayEntry)) (*Way, error) {
+	base := wire.ListenerEntry{Protocol: wire.ProtocolTCP, Port: 1, Framing: wire.FramingLines, Receipt: wire.ReceiptLine, IdleTimeoutMillis: 1000, MaxAgeMillis: 2000}
+	read := func(change func(*wire.ListenerEntry)) (*Listener, error) {
 		e := base
 		change(&e)
-		return newWay(&Instrument{Cadence: time.Minute}, e)
+		return newListener(&Instrument{Cadence: time.Minute}, e)
 	}
-	w, err := read(func(e *wire.WayEntry) {
+	w, err := read(func(e *wire.ListenerEntry) {
 		e.Framing, e.IdleAfterMillis, e.Expect = wire.FramingIdle, 500, &wire.ExpectEntry{MinSize: 3, Magic: "ffd8"}
 	})
 	if err != nil || w.IdleAfter != 500*time.Millisecond || w.Quiet != 2*time.Minute || w.Expect.MinSize != 3 ||
 		!bytes.Equal(w.Expect.Magic, []byte{0xff, 0xd8}) || len(w.Expect.Trailer) != 0 {
 		t.Errorf("%+v, %v", w, err)
 	}
-	w, err = read(func(e *wire.WayEntry) { e.IdleTimeoutMillis = 180_000 })
+	w, err = read(func(e *wire.ListenerEntry) { e.IdleTimeoutMillis = 180_000 })
 	if err != nil || w.Quiet != 3*time.Minute || w.Expect != nil {
 		t.Errorf("%+v, %v", w, err)
 	}
-	for name, change := range map[string]func(*wire.WayEntry){
-		"Idle without a pause": func(e *wire.WayEntry) { e.Framing = wire.FramingIdle },
-		"Lines with a pause":   func(e *wire.WayEntry) { e.IdleAfterMillis = 1 },
-		"half a byte":          func(e *wire.WayEntry) { e.Expect = &wire.ExpectEntry{Magic: "fff"} },
-		"no hexadecimal":       func(e *wire.WayEntry) { e.Expect = &wire.ExpectEntry{Trailer: "JPEG"} },
-		"too much":             func(e *wire.WayEntry) { e.Expect = &wire.ExpectEntry{Magic: strings.Repeat("00", maxMark+1)} },
+	for name, change := range map[string]func(*wire.ListenerEntry){
+		"Idle without a pause": func(e *wire.ListenerEntry) { e.Framing = wire.FramingIdle },
+		"Lines with a pause":   func(e *wire.ListenerEntry) { e.IdleAfterMillis = 1 },
+		"half a byte":          func(e *wire.ListenerEntry) { e.Expect = &wire.ExpectEntry{Magic: "fff"} },
+		"no hexadecimal":       func(e *wire.ListenerEntry) { e.Expect = &wire.ExpectEntry{Trailer: "JPEG"} },
+		"too much":             func(e *wire.ListenerEntry) { e.Expect = &wire.ExpectEntry{Magic: strings.Repeat("00", maxMark+1)} },
 	} {
 		if w, err := read(change); !errors.Is(err, wire.ErrMalformed) {
 			t.Errorf("%s: %+v, %v", name, w, err)
 		}
 	}
-	if w, err := read(func(e *wire.WayEntry) { e.Framing = "Records" }); err == nil || !strings.Contains(err.Error(), "upgrade") {
+	if w, err := read(func(e *wire.ListenerEntry) { e.Framing = "Records" }); err == nil || !strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("a framing of a newer version: %+v, %v", w, err)
 	}
 }

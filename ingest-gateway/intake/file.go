@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/durable"
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -25,9 +26,9 @@ type savedRegistry struct {
 
 // save writes a complete snapshot so that a start without NATS finds it whole.
 func (s *Snapshot) save(file, site string) error {
-	saved := savedRegistry{Format: wire.Format, Site: site, Epoch: s.epoch, Revision: s.Revision}
-	for _, entry := range s.entries {
-		b, err := wire.Encode(entry)
+	saved := savedRegistry{Format: wire.Format, Site: site, Epoch: s.registry.Epoch, Revision: s.Revision}
+	for _, in := range s.known {
+		b, err := wire.Encode(in.entry)
 		if err != nil {
 			return fmt.Errorf("save the registry: %w", err)
 		}
@@ -44,30 +45,39 @@ func (s *Snapshot) save(file, site string) error {
 }
 
 // load reads what save wrote for the same Site; without a file it knows nobody.
-func load(file, site string, scope Scope) (*Snapshot, error) {
+func load(file, site string) (*registry.Snapshot, error) {
+	nobody := registry.New().Snapshot()
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Snapshot{}, nil
+		return nobody, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("registry last seen: %w", err)
+		return nobody, fmt.Errorf("registry last seen: %w", err)
 	}
 	var saved savedRegistry
 	if err := json.Unmarshal(b, &saved); err != nil {
-		return nil, fmt.Errorf("registry last seen, %s: %w: %w", file, wire.ErrMalformed, err)
+		return nobody, fmt.Errorf("registry last seen, %s: %w: %w", file, wire.ErrMalformed, err)
 	}
 	if err := wire.CheckFormat(saved.Format); err != nil {
-		return nil, fmt.Errorf("registry last seen, %s: %w", file, err)
+		return nobody, fmt.Errorf("registry last seen, %s: %w", file, err)
 	}
 	if saved.Site != site {
-		return nil, fmt.Errorf("registry last seen, %s, is that of site %q, not %q: the volume belongs to another site", file, saved.Site, site)
+		return nobody, fmt.Errorf("registry last seen, %s, is that of site %q, not %q: the volume belongs to another site", file, saved.Site, site)
 	}
-	known := &bucket{
-		epoch: saved.Epoch, entries: map[string]bucketEntry{},
-		marker: wire.RegistryComplete{Revision: saved.Revision, Count: len(saved.Entries)},
+	marker, err := wire.Encode(wire.RegistryComplete{Revision: saved.Revision, Count: len(saved.Entries)})
+	if err != nil {
+		return nobody, fmt.Errorf("registry last seen, %s: %w", file, err)
 	}
-	for _, raw := range saved.Entries {
-		known.put(raw)
+	known := registry.NewBucket(saved.Epoch)
+	known.Take(wire.RegistryCompleteKey, marker, true)
+	for i, raw := range saved.Entries {
+		var head struct {
+			Instrument string `json:"instrument"`
+		}
+		if err := json.Unmarshal(raw, &head); err != nil || head.Instrument == "" {
+			head.Instrument = fmt.Sprint("unreadable-", i) // Resolve says that it cannot be read
+		}
+		known.Take(wire.RegistryInstrumentKey(head.Instrument), raw, true)
 	}
-	return resolve(&Snapshot{}, known, scope), nil
+	return registry.Resolve(nobody, known), nil
 }

@@ -3,18 +3,14 @@
 package intake
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/durable"
-	"github.com/substorm/substorm/internal/watch"
-	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/internal/registry"
 )
 
 const (
@@ -41,8 +37,8 @@ type FollowerConfig struct {
 
 // Follower keeps a Registry equal to the Site's.
 type Follower struct {
-	cfg    FollowerConfig
-	bucket *bucket
+	cfg      FollowerConfig
+	registry *registry.Registry
 	// unsaved is the last complete snapshot that is not on the volume yet.
 	unsaved *Snapshot
 	// unsavedWhy is why the last try to save it failed, and saveAgain when the
@@ -53,18 +49,17 @@ type Follower struct {
 
 // NewFollower puts the registry that was last seen in force.
 func NewFollower(cfg FollowerConfig) *Follower {
-	f := &Follower{cfg: cfg, bucket: &bucket{entries: map[string]bucketEntry{}}}
 	if err := durable.Remove(cfg.File + durable.PartSuffix); err != nil {
 		cfg.Logger.Warn("what an interrupted write left on the volume stays there", "error", err)
 	}
-	last, err := load(cfg.File, cfg.Site, cfg.Scope)
+	last, err := load(cfg.File, cfg.Site)
 	if err != nil {
 		cfg.Logger.Error("starting without the registry last seen", "error", err)
-		return f
 	}
+	f := &Follower{cfg: cfg, registry: registry.From(last)}
 	if last.Revision > 0 {
-		cfg.Logger.Info("starting with the registry last seen", "revision", last.Revision, "instruments", len(last.instruments))
-		f.apply(last)
+		cfg.Logger.Info("starting with the registry last seen", "revision", last.Revision, "instruments", len(last.Instruments))
+		f.apply(resolve(&Snapshot{}, last, cfg.Scope))
 	}
 	return f
 }
@@ -72,90 +67,40 @@ func NewFollower(cfg FollowerConfig) *Follower {
 // Run follows the Site's registry until ctx ends. While NATS is away, what was
 // last seen stays in force.
 func (f *Follower) Run(ctx context.Context, js jetstream.JetStream) {
-	watch.Run(ctx, js, watch.Config{
-		Bucket: wire.RegistryBucket(f.cfg.Site), What: "the registry", Logger: f.cfg.Logger,
-		Begin: func(b watch.Bucket) {
-			f.bucket = &bucket{epoch: b.Created, entries: map[string]bucketEntry{}}
-		},
-		Take:   f.take,
-		Settle: f.resolve,
-		Tick: func(now time.Time) {
+	settled := make(chan *registry.Snapshot)
+	go func() {
+		defer close(settled)
+		f.registry.FollowEach(ctx, js, f.cfg.Site, f.cfg.Logger, func(s *registry.Snapshot) { settled <- s })
+	}()
+	ticks := time.NewTicker(saveDelay)
+	defer ticks.Stop()
+	defer f.save()
+	for {
+		select {
+		case s, more := <-settled:
+			if !more {
+				return
+			}
+			f.resolve(s)
+		case now := <-ticks.C:
 			if !now.Before(f.saveAgain) {
 				f.save()
 			}
-		},
-		TickInterval: saveDelay,
-		End:          f.save, // also where NATS is away: the volume may be back
-	})
-}
-
-// take notes one change of the bucket.
-func (f *Follower) take(e jetstream.KeyValueEntry) {
-	name, isInstrument := wire.ParseRegistryInstrumentKey(e.Key())
-	switch {
-	case e.Key() == wire.RegistryCompleteKey && e.Operation() == jetstream.KeyValuePut:
-		marker, err := wire.Decode[wire.RegistryComplete](e.Value())
-		if err != nil {
-			f.cfg.Logger.Error("the registry's marker cannot be read: nothing is removed", "error", err)
 		}
-		f.bucket.marker = marker
-	case e.Key() == wire.RegistryCompleteKey:
-		f.bucket.marker = wire.RegistryComplete{}
-	case isInstrument && e.Operation() == jetstream.KeyValuePut:
-		f.bucket.set(name, e.Value())
-	case isInstrument:
-		delete(f.bucket.entries, name)
 	}
 }
 
-// put notes an entry under the instrument that it names.
-func (b *bucket) put(raw []byte) {
-	var head struct {
-		Instrument string `json:"instrument"`
-	}
-	_ = json.Unmarshal(raw, &head) // what cannot be read is said by set
-	b.set(head.Instrument, raw)
-}
-
-// set notes an entry, or why it cannot be read.
-func (b *bucket) set(name string, raw []byte) {
-	entry, err := wire.Decode[wire.InstrumentEntry](raw)
-	var in *Instrument
-	if err == nil && entry.Instrument != name {
-		err = fmt.Errorf("the entry under %q names instrument %q: %w", name, entry.Instrument, wire.ErrMalformed)
-	}
-	if err == nil {
-		in, err = NewInstrument(entry)
-	}
-	if err != nil {
-		b.entries[name] = bucketEntry{problem: "registry entry: " + err.Error()}
-		return
-	}
-	if old := b.entries[name].instrument; old != nil && bytes.Equal(encoded(old), encoded(in)) {
-		return // written again, unchanged: ways keep their identity
-	}
-	b.entries[name] = bucketEntry{instrument: in}
-}
-
-func encoded(in *Instrument) []byte {
-	b, _ := wire.Encode(in.entry) // it came from JSON
-	return b
-}
-
-// resolve puts in force what follows from the bucket.
-func (f *Follower) resolve() {
+// resolve puts in force what follows from the registry.
+func (f *Follower) resolve(r *registry.Snapshot) {
 	prev := f.cfg.Registry.Current()
-	next := resolve(prev, f.bucket, f.cfg.Scope)
+	next := resolve(prev, r, f.cfg.Scope)
 	for name, problem := range next.Problems {
 		if prev.Problems[name] != problem {
 			f.cfg.Logger.Warn("instrument is not received as declared", "instrument", name, "problem", problem)
 		}
 	}
-	if next.Revision != prev.Revision {
-		f.cfg.Logger.Info("registry", "revision", next.Revision, "instruments", len(next.instruments))
-	}
 	f.apply(next)
-	if next.complete {
+	if r.Complete {
 		f.unsaved = next
 	}
 }

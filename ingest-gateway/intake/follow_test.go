@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -97,7 +98,7 @@ func TestFollow(t *testing.T) {
 	f.await("revision 1", func(s *Snapshot) bool { return s.Revision == 1 && who(s, "UDP 30101 ::1") == "b@1" })
 
 	// A newer format is refused, said, and leaves what was there, which is told from what the registry says.
-	if _, err := kv.Put(ctx, wire.RegistryInstrumentKey("a"), []byte(`{"format":2,"instrument":"a","ways":"none"}`)); err != nil {
+	if _, err := kv.Put(ctx, wire.RegistryInstrumentKey("a"), []byte(`{"format":2,"instrument":"a","listeners":"none"}`)); err != nil {
 		t.Fatal(err)
 	}
 	f.await("the problem", func(s *Snapshot) bool {
@@ -192,9 +193,11 @@ func TestSavedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		if s, err := load(file, "hub", scope); err != nil {
+		last, err := load(file, "hub")
+		if err != nil {
 			t.Fatal(err)
-		} else if s.Revision == 1 && who(s, "TCP 30100 ::1") == "a@1" {
+		}
+		if s := resolve(&Snapshot{}, last, scope); s.Revision == 1 && who(s, "TCP 30100 ::1") == "a@1" {
 			return
 		}
 		select {
@@ -250,9 +253,30 @@ func TestLoadRefuses(t *testing.T) {
 		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := load(file, "hub", scope); err == nil {
+		if s, err := load(file, "hub"); err == nil {
 			t.Errorf("%s: %+v", name, s)
 		}
+	}
+}
+
+// An entry of the file that has no name, or no sense, is a problem of its own: the others are known, and all are there.
+func TestLoadUnreadable(t *testing.T) {
+	good, err := wire.Encode(entry("a", 1, "TCP 30100 ::1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(savedRegistry{Format: wire.Format, Site: "hub", Epoch: time.Unix(1, 0), Revision: 1,
+		Entries: []json.RawMessage{good, json.RawMessage(`{"format":1}`), json.RawMessage(`7`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "registry.json")
+	if err := os.WriteFile(file, body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := load(file, "hub")
+	if err != nil || !s.Complete || s.Instruments["a"].Instrument != "a" || len(s.Problems) != 2 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 
@@ -268,22 +292,26 @@ func FuzzEntry(f *testing.F) {
 	f.Add([]byte(`{"format":2}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		b := &bucket{entries: map[string]bucketEntry{}}
-		b.put(raw)
-		for name, e := range b.entries {
-			if (e.instrument == nil) == (e.problem == "") {
-				t.Fatalf("%q: neither an instrument nor a problem, or both", name)
-			}
+		var head struct {
+			Instrument string `json:"instrument"`
 		}
-		s := resolve(&Snapshot{}, b, Scope{FirstPort: 1, LastPort: 65535})
+		_ = json.Unmarshal(raw, &head)
+		b := registry.NewBucket(time.Unix(1, 0))
+		b.Take(wire.RegistryInstrumentKey(head.Instrument), raw, true)
+		every := Scope{FirstPort: 1, LastPort: 65535}
+		s := resolve(&Snapshot{}, registry.Resolve(registry.New().Snapshot(), b), every)
+		if in := s.known[head.Instrument]; head.Instrument != "" && (in == nil) == (s.Problems[head.Instrument] == "") {
+			t.Fatalf("%q: neither an instrument nor a problem, or both", head.Instrument)
+		}
 		file := filepath.Join(t.TempDir(), "registry.json")
 		if err := s.save(file, "hub"); err != nil {
 			t.Fatal(err)
 		}
-		again, err := load(file, "hub", Scope{FirstPort: 1, LastPort: 65535})
+		saved, err := load(file, "hub")
 		if err != nil {
 			t.Fatal(err)
 		}
+		again := resolve(&Snapshot{}, saved, every)
 		if got, want := fmt.Sprint(again.Ports(wire.ProtocolTCP)), fmt.Sprint(s.Ports(wire.ProtocolTCP)); got != want {
 			t.Fatalf("ports %s became %s", want, got)
 		}

@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// FuzzRegistryEntry: an entry that is taken is one whose ways can be asked, and
+// FuzzRegistryEntry: an entry that is taken is one whose listeners can be asked, and
 // nobody is identified without what it declares.
 func FuzzRegistryEntry(f *testing.F) {
 	seeds, err := filepath.Glob("../../internal/wire/testdata/v1/registry-*.json")
@@ -25,27 +27,27 @@ func FuzzRegistryEntry(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	f.Add([]byte(`{"format":1,"instrument":"a","maxObjectSize":1,"maxConnections":1,"ways":[{"protocol":"HTTP","port":1,"tls":"Server","tokens":[{"salt":"00","sha256":""}]}]}`))
+	f.Add([]byte(`{"format":1,"instrument":"a","maxObjectSize":1,"maxConnections":1,"listeners":[{"protocol":"HTTP","port":1,"tls":"Server","tokens":[{"salt":"00","sha256":""}]}]}`))
 	addr := netip.MustParseAddr("192.0.2.7")
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		entry, err := wire.Decode[wire.InstrumentEntry](raw)
 		if err != nil {
 			return
 		}
-		b := &bucket{entries: map[string]bucketEntry{}}
-		b.set(entry.Instrument, raw)
-		s := resolve(&Snapshot{}, b, Scope{Pool: entry.Gateway, FirstPort: 1, LastPort: 65535})
+		b := registry.NewBucket(time.Unix(1, 0))
+		b.Take(wire.RegistryInstrumentKey(entry.Instrument), raw, true)
+		s := resolve(&Snapshot{}, registry.Resolve(registry.New().Snapshot(), b), Scope{Pool: entry.Gateway, FirstPort: 1, LastPort: 65535})
 		for name, in := range s.Instruments() {
 			if in.MaxObjectSize <= 0 || in.MaxConnections <= 0 {
 				t.Errorf("taken with limits %d and %d", in.MaxObjectSize, in.MaxConnections)
 			}
-			for _, w := range in.Ways {
-				way, refusal := s.Identify(Claim{Protocol: w.Protocol, Port: w.Port, Addr: addr, Instrument: name})
-				if (way == nil) == (refusal.Cause == "") {
-					t.Errorf("way %v and refusal %+v", way, refusal)
+			for _, w := range in.Listeners {
+				listener, refusal := s.Identify(Claim{Protocol: w.Protocol, Port: w.Port, Addr: addr, Instrument: name})
+				if (listener == nil) == (refusal.Cause == "") {
+					t.Errorf("listener %v and refusal %+v", listener, refusal)
 				}
-				if way != nil && (way.TLS != "" || len(way.Tokens) > 0 || len(way.CertificateNames) > 0 || in.Retired) {
-					t.Errorf("identified without a thing: %+v", way)
+				if listener != nil && (listener.TLS != "" || len(listener.Tokens) > 0 || len(listener.CertificateNames) > 0 || in.Retired) {
+					t.Errorf("identified without a thing: %+v", listener)
 				}
 			}
 		}

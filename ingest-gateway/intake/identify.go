@@ -27,7 +27,7 @@ type Claim struct {
 	// Certificate of the sender, which one of the pool's client authorities
 	// signed; nil where it showed none.
 	Certificate *x509.Certificate
-	// Instrument that it names; empty where its way in has no place for a name.
+	// Instrument that it names; empty where the protocol carries no name.
 	Instrument string
 	// Token that it shows; empty for none.
 	Token string
@@ -51,20 +51,20 @@ func (r Refusal) Name() string {
 }
 
 // Identify asks the snapshot in force, see Snapshot.Identify.
-func (r *Registry) Identify(c Claim) (*Way, Refusal) { return r.Current().Identify(c) }
+func (r *Registry) Identify(c Claim) (*Listener, Refusal) { return r.Current().Identify(c) }
 
-// Identify returns the way in that a sender uses: one for which all that its
+// Identify returns the listener that a sender uses: one for which all that its
 // Instrument declares holds. Of several the one with the longest prefix counts.
 // Otherwise it returns why there is none.
-func (s *Snapshot) Identify(c Claim) (*Way, Refusal) {
+func (s *Snapshot) Identify(c Claim) (*Listener, Refusal) {
 	var refusal Refusal
-	for way := range s.claims[c.place()].candidates(c.Addr) {
-		cause := way.refuses(c)
+	for listener := range s.claims[c.place()].candidates(c.Addr) {
+		cause := listener.refuses(c)
 		if cause == "" {
-			return way, Refusal{}
+			return listener, Refusal{}
 		}
 		if refusal.Cause == "" {
-			refusal = Refusal{Cause: cause, Instrument: way.Instrument.Name}
+			refusal = Refusal{Cause: cause, Instrument: listener.Instrument.Name}
 		}
 	}
 	return nil, s.nearest(c, refusal)
@@ -81,27 +81,27 @@ func (c Claim) place() place {
 // TLS returns what a connection to a port of TCP begins with: wire.TLSServer,
 // wire.TLSMutual, or "" for plain bytes. It is false for an unknown sender's.
 func (s *Snapshot) TLS(port uint16, addr netip.Addr) (string, bool) {
-	way, ok := s.Lookup(wire.ProtocolTCP, port, addr)
+	listener, ok := s.Lookup(wire.ProtocolTCP, port, addr)
 	if !ok {
 		return "", false
 	}
-	return way.TLS, true
+	return listener.TLS, true
 }
 
-// PortTLS returns what a way on a port of a protocol needs at most:
+// PortTLS returns what a listener on a port of a protocol needs at most:
 // wire.TLSMutual, wire.TLSServer, or "" where none is over TLS.
 func (s *Snapshot) PortTLS(protocol string, port uint16) string {
 	needs := ""
-	for _, way := range s.ways {
-		if way.Protocol == protocol && way.Port == port && (needs == "" || way.TLS == wire.TLSMutual) {
-			needs = way.TLS
+	for _, listener := range s.listeners {
+		if listener.Protocol == protocol && listener.Port == port && (needs == "" || listener.TLS == wire.TLSMutual) {
+			needs = listener.TLS
 		}
 	}
 	return needs
 }
 
 // refuses returns what the sender lacks of what is declared beside the source, or "".
-func (w *Way) refuses(c Claim) wire.Cause {
+func (w *Listener) refuses(c Claim) wire.Cause {
 	switch {
 	case w.Instrument.Retired:
 		return wire.CauseRetired
@@ -118,12 +118,12 @@ func (w *Way) refuses(c Claim) wire.Cause {
 
 // bears says whether a certificate has one of the declared names; any has where
 // none is declared.
-func (w *Way) bears(cert *x509.Certificate) bool {
+func (w *Listener) bears(cert *x509.Certificate) bool {
 	return len(w.CertificateNames) == 0 || certificates.Bears(cert, w.CertificateNames)
 }
 
 // takesToken tries every token, so that the time it takes says nothing.
-func (w *Way) takesToken(token string) bool {
+func (w *Listener) takesToken(token string) bool {
 	taken := false
 	for _, t := range w.Tokens {
 		taken = t.Matches(token) || taken
@@ -135,7 +135,7 @@ func (w *Way) takesToken(token string) bool {
 const maxTries = 64
 
 // nearest completes a refusal with the instrument that the sender nearly was.
-// Refusal is what a way that it came to refused; zero where it came to none.
+// Refusal says which listener refused the sender, and why; zero where none matched.
 func (s *Snapshot) nearest(c Claim, refusal Refusal) Refusal {
 	switch refusal.Cause {
 	case "":
@@ -155,7 +155,7 @@ func (s *Snapshot) nearest(c Claim, refusal Refusal) Refusal {
 	return refusal
 }
 
-// nearestOther is for a sender whom no way is for.
+// nearestOther is for a sender that no listener matches.
 func (s *Snapshot) nearestOther(c Claim) Refusal {
 	if c.Instrument == "" {
 		return Refusal{Cause: wire.CauseUnknownSource, Instrument: s.neighbor(c)}
@@ -173,11 +173,11 @@ func (s *Snapshot) nearestOther(c Claim) Refusal {
 	return refusal
 }
 
-// ownerOf returns a way on the port whose certificate, or else whose token, the
+// ownerOf returns a listener on the port whose certificate, or else whose token, the
 // sender shows; nil where nobody's is.
-func (s *Snapshot) ownerOf(c Claim) *Way {
+func (s *Snapshot) ownerOf(c Claim) *Listener {
 	tries := 0
-	for _, w := range s.ways {
+	for _, w := range s.listeners {
 		if w.Protocol != c.Protocol || w.Port != c.Port {
 			continue
 		}
@@ -191,14 +191,14 @@ func (s *Snapshot) ownerOf(c Claim) *Way {
 	return nil
 }
 
-// severalFor says whether ways of more than one instrument are for the address.
+// severalFor says whether listeners of more than one instrument match the address.
 func (s *Snapshot) severalFor(c Claim) bool {
 	var first *Instrument
-	for way := range s.claims[c.place()].candidates(c.Addr) {
-		if first != nil && way.Instrument != first {
+	for listener := range s.claims[c.place()].candidates(c.Addr) {
+		if first != nil && listener.Instrument != first {
 			return true
 		}
-		first = way.Instrument
+		first = listener.Instrument
 	}
 	return false
 }
@@ -208,7 +208,7 @@ func (s *Snapshot) severalFor(c Claim) bool {
 func (s *Snapshot) neighbor(c Claim) string {
 	name, most := "", -1
 	addr := c.Addr.Unmap()
-	for _, w := range s.ways {
+	for _, w := range s.listeners {
 		if w.Protocol != c.Protocol || w.Port != c.Port {
 			continue
 		}
@@ -286,22 +286,22 @@ func Leaf(state tls.ConnectionState) *x509.Certificate {
 }
 
 // Nearly is the refusal of a sender with whom no connection came about: near the
-// one instrument whose ways on the port take its address.
+// one instrument whose listeners on the port take its address.
 func (s *Snapshot) Nearly(c Claim, cause wire.Cause) Refusal {
 	refusal := Refusal{Cause: cause}
-	for _, way := range s.ways {
+	for _, listener := range s.listeners {
 		switch {
-		case way.Protocol != c.Protocol || way.Port != c.Port || !way.takesFrom(c.Addr):
+		case listener.Protocol != c.Protocol || listener.Port != c.Port || !listener.takesFrom(c.Addr):
 		case refusal.Instrument == "":
-			refusal.Instrument = way.Instrument.Name
-		case refusal.Instrument != way.Instrument.Name:
+			refusal.Instrument = listener.Instrument.Name
+		case refusal.Instrument != listener.Instrument.Name:
 			return Refusal{Cause: cause}
 		}
 	}
 	return refusal
 }
 
-func (w *Way) takesFrom(addr netip.Addr) bool {
+func (w *Listener) takesFrom(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	return len(w.Sources) == 0 || slices.ContainsFunc(w.Sources, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

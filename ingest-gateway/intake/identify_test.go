@@ -15,10 +15,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// over makes the ways of an entry ways over TLS.
+// over makes the listeners of an entry listeners over TLS.
 func over(e wire.InstrumentEntry, tls string, names ...string) wire.InstrumentEntry {
-	for i := range e.Ways {
-		e.Ways[i].TLS, e.Ways[i].CertificateNames = tls, names
+	for i := range e.Listeners {
+		e.Listeners[i].TLS, e.Listeners[i].CertificateNames = tls, names
 	}
 	return e
 }
@@ -38,7 +38,7 @@ func certificate(cn string, sans ...string) *x509.Certificate {
 func TestIdentify(t *testing.T) {
 	retired := entry("old", 1, "TCP 30104")
 	retired.Retired = true
-	s := resolve(&Snapshot{}, bucketOf(t, 1, 9,
+	s := resolved(bucketOf(t, 1, 9,
 		entry("plain", 1, "TCP 30100 10.0.0.0/8"),
 		entry("neighbor", 1, "TCP 30100 192.0.2.0/24"),
 		over(entry("server", 1, "TCP 30101"), wire.TLSServer),
@@ -48,7 +48,7 @@ func TestIdentify(t *testing.T) {
 		over(entry("anybody", 1, "TCP 30103"), wire.TLSMutual),
 		retired,
 		entry("alone", 1, "TCP 30105 10.0.0.0/8"),
-	), scope)
+	))
 	if len(s.Problems) != 0 {
 		t.Fatal(s.Problems)
 	}
@@ -82,10 +82,10 @@ func TestIdentify(t *testing.T) {
 		"a name that would break a log's line": {port: 30102, addr: "192.0.2.1", encrypted: true, cert: certificate("a\nb\x1b[0m"), refusal: Refusal{Cause: wire.CauseBadCertificate, Shown: "a certificate for a?b?[0m"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			way, refusal := s.Identify(Claim{Protocol: wire.ProtocolTCP, Port: test.port, Addr: netip.MustParseAddr(test.addr), Encrypted: test.encrypted, Certificate: test.cert})
+			listener, refusal := s.Identify(Claim{Protocol: wire.ProtocolTCP, Port: test.port, Addr: netip.MustParseAddr(test.addr), Encrypted: test.encrypted, Certificate: test.cert})
 			got := ""
-			if way != nil {
-				got = way.Instrument.Name
+			if listener != nil {
+				got = listener.Instrument.Name
 			}
 			if got != test.want || refusal != test.refusal {
 				t.Errorf("got %q, %+v; want %q, %+v", got, refusal, test.want, test.refusal)
@@ -96,31 +96,31 @@ func TestIdentify(t *testing.T) {
 
 // TestCertificatesConflict: only where all names differ do two instruments share an address.
 func TestCertificatesConflict(t *testing.T) {
-	s := resolve(&Snapshot{}, bucketOf(t, 3, 3,
+	s := resolved(bucketOf(t, 3, 3,
 		over(entry("a", 1, "TCP 30100"), wire.TLSMutual, "a", "b"),
 		over(entry("b", 2, "TCP 30100"), wire.TLSMutual, "b", "c"),
 		over(entry("c", 3, "TCP 30100"), wire.TLSMutual),
-	), scope)
+	))
 	if len(s.Problems) != 2 || s.Problems["b"] == "" || s.Problems["c"] == "" {
 		t.Errorf("problems: %v", s.Problems)
 	}
-	if way, _ := s.Identify(Claim{Protocol: wire.ProtocolTCP, Port: 30100, Addr: netip.MustParseAddr("::1"), Encrypted: true, Certificate: certificate("c")}); way != nil {
-		t.Errorf("%s takes a certificate for c", way.Instrument.Name)
+	if listener, _ := s.Identify(Claim{Protocol: wire.ProtocolTCP, Port: 30100, Addr: netip.MustParseAddr("::1"), Encrypted: true, Certificate: certificate("c")}); listener != nil {
+		t.Errorf("%s takes a certificate for c", listener.Instrument.Name)
 	}
 }
 
-// TestUnknownIdentityIsRefused: what this gateway cannot read is not taken for a way that asks for nothing.
+// TestUnknownIdentityIsRefused: what this gateway cannot read is not taken for a listener that asks for nothing.
 func TestUnknownIdentityIsRefused(t *testing.T) {
-	for name, change := range map[string]func(*wire.WayEntry){
-		"tls":          func(w *wire.WayEntry) { w.TLS = "Quantum" },
-		"names":        func(w *wire.WayEntry) { w.CertificateNames = []string{"a"} },
-		"tokens":       func(w *wire.WayEntry) { w.Tokens = []wire.TokenHash{wire.HashToken(nil, "t")} },
-		"tls over UDP": func(w *wire.WayEntry) { *w = way("UDP 30100"); w.TLS = wire.TLSServer },
+	for name, change := range map[string]func(*wire.ListenerEntry){
+		"tls":          func(w *wire.ListenerEntry) { w.TLS = "Quantum" },
+		"names":        func(w *wire.ListenerEntry) { w.CertificateNames = []string{"a"} },
+		"tokens":       func(w *wire.ListenerEntry) { w.Tokens = []wire.TokenHash{wire.HashToken(nil, "t")} },
+		"tls over UDP": func(w *wire.ListenerEntry) { *w = listener("UDP 30100"); w.TLS = wire.TLSServer },
 	} {
 		e := entry("a", 1, "TCP 30100")
-		change(&e.Ways[0])
+		change(&e.Listeners[0])
 		if in, err := NewInstrument(e); err == nil {
-			t.Errorf("%s: %+v was read as %+v", name, e.Ways[0], in.Ways[0])
+			t.Errorf("%s: %+v was read as %+v", name, e.Listeners[0], in.Listeners[0])
 		}
 	}
 }

@@ -24,8 +24,8 @@ type Instrument struct {
 	// Revision of the registry in which the instrument last changed.
 	Revision int64
 	// Retired instruments are known, and refused.
-	Retired bool
-	Ways    []*Way
+	Retired   bool
+	Listeners []*Listener
 
 	// MaxObjectSize in bytes.
 	MaxObjectSize int64
@@ -61,8 +61,8 @@ type Instrument struct {
 	entry wire.InstrumentEntry
 }
 
-// Way is one way in of an instrument.
-type Way struct {
+// Listener is where an instrument sends to: a port, or a path of HTTP, and what its senders must show.
+type Listener struct {
 	Instrument *Instrument
 	// Protocol is wire.ProtocolTCP, wire.ProtocolUDP or wire.ProtocolHTTP.
 	Protocol string
@@ -143,18 +143,18 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 	if in.ObservationName != nil && !in.ObservationName.HasTime() {
 		return nil, fmt.Errorf("instrument %q: observation time: template %q holds no day: %w", e.Instrument, e.ObservationName, wire.ErrMalformed)
 	}
-	for i, w := range e.Ways {
-		way, err := newWay(in, w)
+	for i, w := range e.Listeners {
+		listener, err := newListener(in, w)
 		if err != nil {
-			return nil, fmt.Errorf("instrument %q: way %d: %w", e.Instrument, i, err)
+			return nil, fmt.Errorf("instrument %q: listener %d: %w", e.Instrument, i, err)
 		}
-		in.Ways = append(in.Ways, way)
+		in.Listeners = append(in.Listeners, listener)
 	}
 	return in, nil
 }
 
-func newWay(in *Instrument, e wire.WayEntry) (*Way, error) {
-	way := &Way{Instrument: in, Protocol: e.Protocol, Port: e.Port}
+func newListener(in *Instrument, e wire.ListenerEntry) (*Listener, error) {
+	listener := &Listener{Instrument: in, Protocol: e.Protocol, Port: e.Port}
 	if e.Port == 0 {
 		return nil, fmt.Errorf("port 0: %w", wire.ErrMalformed)
 	}
@@ -163,36 +163,36 @@ func newWay(in *Instrument, e wire.WayEntry) (*Way, error) {
 		if err != nil {
 			return nil, fmt.Errorf("source %q: %w: %v", s, wire.ErrMalformed, err)
 		}
-		way.Sources = append(way.Sources, unmap(p))
+		listener.Sources = append(listener.Sources, unmap(p))
 	}
-	if err := way.readIdentity(e); err != nil {
+	if err := listener.readIdentity(e); err != nil {
 		return nil, err
 	}
 	switch e.Protocol {
 	case wire.ProtocolTCP:
-		if err := way.readTCP(e); err != nil {
+		if err := listener.readTCP(e); err != nil {
 			return nil, err
 		}
 	case wire.ProtocolUDP:
 		if e.Channel == "" {
 			return nil, fmt.Errorf("no channel: %w", wire.ErrMalformed)
 		}
-		way.Channel = e.Channel
+		listener.Channel = e.Channel
 	case wire.ProtocolHTTP:
 		if e.IdleTimeoutMillis <= 0 || e.MaxAgeMillis <= 0 || e.UploadExpiryMillis <= 0 {
 			return nil, fmt.Errorf("idle timeout, greatest age and expiry of uploads must be positive: %w", wire.ErrMalformed)
 		}
-		way.IdleTimeout, way.MaxAge = millis(e.IdleTimeoutMillis), millis(e.MaxAgeMillis)
-		way.UploadExpiry = millis(e.UploadExpiryMillis)
+		listener.IdleTimeout, listener.MaxAge = millis(e.IdleTimeoutMillis), millis(e.MaxAgeMillis)
+		listener.UploadExpiry = millis(e.UploadExpiryMillis)
 	default:
 		return nil, fmt.Errorf("protocol %q is none that this gateway knows: upgrade it", e.Protocol)
 	}
-	return way, nil
+	return listener, nil
 }
 
 // readIdentity reads what the sender must show. What this gateway does not know
 // it must not take for nothing.
-func (w *Way) readIdentity(e wire.WayEntry) error {
+func (w *Listener) readIdentity(e wire.ListenerEntry) error {
 	switch {
 	case e.TLS != "" && e.TLS != wire.TLSServer && e.TLS != wire.TLSMutual:
 		return fmt.Errorf("tls %q is none that this gateway knows: upgrade it", e.TLS)
@@ -216,8 +216,8 @@ func (w *Way) readIdentity(e wire.WayEntry) error {
 // an instrument that is due is late only then.
 const quietCadences = 2
 
-// readTCP reads what a way over TCP has beside its port and sources.
-func (w *Way) readTCP(e wire.WayEntry) (err error) {
+// readTCP reads what a listener over TCP has beside its port and sources.
+func (w *Listener) readTCP(e wire.ListenerEntry) (err error) {
 	switch e.Framing {
 	case wire.FramingUntilClose, wire.FramingLines, wire.FramingLengthPrefixed, wire.FramingIdle:
 	default:

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limit is how much this gateway takes of one instrument, by all its ways and
+// Limit is how much this gateway takes of one instrument, by all its listeners and
 // connections together. A nil Limit takes everything. Any number of goroutines
 // may ask it.
 type Limit struct {

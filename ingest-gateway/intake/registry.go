@@ -26,6 +26,6 @@ func NewRegistry() *Registry {
 func (r *Registry) Current() *Snapshot { return r.current.Load() }
 
 // Lookup asks the snapshot in force, see Snapshot.Lookup.
-func (r *Registry) Lookup(protocol string, port uint16, addr netip.Addr) (*Way, bool) {
+func (r *Registry) Lookup(protocol string, port uint16, addr netip.Addr) (*Listener, bool) {
 	return r.Current().Lookup(protocol, port, addr)
 }

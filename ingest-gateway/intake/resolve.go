@@ -6,9 +6,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
-	"time"
 
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -20,79 +21,46 @@ type Scope struct {
 	FirstPort, LastPort uint16
 }
 
-// bucket is what is known of the registry's bucket at one moment.
-type bucket struct {
-	// epoch is when the bucket was created: a bucket that was deleted and made
-	// again has a newer one.
-	epoch time.Time
-	// entries by instrument, those of other pools included.
-	entries map[string]bucketEntry
-	marker  wire.RegistryComplete
-}
-
-// bucketEntry is one instrument's entry: instrument, or why it cannot be read.
-type bucketEntry struct {
-	instrument *Instrument
-	problem    string
-}
-
-// complete says whether the bucket holds all of the revision that its marker names.
-func (b *bucket) complete() bool {
-	if b.marker.Revision == 0 || b.marker.Count != len(b.entries) {
-		return false
-	}
-	for _, e := range b.entries {
-		if e.instrument != nil && e.instrument.Revision > b.marker.Revision {
-			return false
-		}
-	}
-	return true
-}
-
-// resolve returns the snapshot that follows prev once the bucket is as b says.
+// resolve returns the snapshot that follows prev once the registry is as r says.
 //
-// A complete bucket of a revision at least prev's (or of a newer bucket) is
-// taken as it is. Otherwise the registry is on its way: what is new or changed
-// applies at once, beside all that was claimed before; nothing is taken away,
-// and an older claim keeps its port and addresses from a newer one.
-func resolve(prev *Snapshot, b *bucket, scope Scope) *Snapshot {
+// A complete registry is taken as it is. Otherwise it is on its way: what is new or changed
+// applies at once, beside all that was claimed before; nothing is taken away, and an older
+// claim keeps its port and addresses from a newer one. What did not change keeps its
+// identity, and so do its listeners.
+func resolve(prev *Snapshot, r *registry.Snapshot, scope Scope) *Snapshot {
 	next := &Snapshot{
-		Revision: prev.Revision, epoch: prev.epoch,
+		Revision: r.Revision, registry: r,
 		Problems:    map[string]string{},
-		entries:     map[string]wire.InstrumentEntry{},
+		known:       map[string]*Instrument{},
 		instruments: map[string]*Instrument{},
 		claims:      map[place]*claims{},
-		streams:     map[uint16]*Way{},
+		streams:     map[uint16]*Listener{},
 	}
-	newer := b.epoch.After(prev.epoch)
-	next.complete = b.complete() && (b.marker.Revision >= prev.Revision || newer)
-	if next.complete {
-		next.Revision, next.epoch = b.marker.Revision, b.epoch
-	} else {
-		maps.Copy(next.instruments, prev.instruments)
-		maps.Copy(next.entries, prev.entries)
+	for key, problem := range r.Problems {
+		if name, isInstrument := wire.ParseRegistryInstrumentKey(key); isInstrument {
+			next.Problems[name] = "registry entry: " + problem
+		}
 	}
-	for name, e := range b.entries {
-		old, known := prev.entries[name]
-		switch {
-		case e.instrument == nil:
-			next.Problems[name] = e.problem
-			if known {
-				next.entries[name] = old
+	for name, entry := range r.Instruments {
+		in := prev.known[name]
+		if in == nil || !reflect.DeepEqual(in.entry, entry) {
+			made, err := NewInstrument(entry)
+			if err == nil {
+				in = made
+			} else { // what was known stays
+				next.Problems[name] = "registry entry: " + err.Error()
 			}
-			if in := prev.instruments[name]; in != nil {
-				next.instruments[name] = in
-			}
-		case !known || next.complete || newer || e.instrument.Revision > old.Revision:
-			next.entries[name] = e.instrument.entry
-			delete(next.instruments, name) // it may have moved to another pool
-			if e.instrument.Pool == scope.Pool {
-				next.instruments[name] = e.instrument
-			}
+		}
+		if in == nil {
+			continue
+		}
+		next.known[name] = in
+		if in.Pool == scope.Pool {
+			next.instruments[name] = in
 		}
 	}
 	held := prev
-	if next.complete {
+	if r.Complete {
 		held = &Snapshot{}
 	}
 	next.claimAll(held, scope)
@@ -100,7 +68,7 @@ func resolve(prev *Snapshot, b *bucket, scope Scope) *Snapshot {
 }
 
 // clash says what keeps w out, and what to do.
-func clash(w, holder *Way) string {
+func clash(w, holder *Listener) string {
 	if w.encryptsOtherwise(holder) {
 		return fmt.Sprintf("%s port %d: instrument %s has it with tls %q, and it cannot have tls %q too: give both the same, or another port",
 			w.Protocol, w.Port, holder.Instrument.Name, holder.TLS, w.TLS)
@@ -113,14 +81,14 @@ func clash(w, holder *Way) string {
 		w.Protocol, w.Port, holder.Instrument.Name)
 }
 
-// claimAll claims the ways of all instruments, the oldest first, and then what
+// claimAll claims the listeners of all instruments, the oldest first, and then what
 // is still held from before.
 func (s *Snapshot) claimAll(held *Snapshot, scope Scope) {
 	order := slices.SortedFunc(maps.Values(s.instruments), func(a, b *Instrument) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Name, b.Name))
 	})
 	for _, in := range order {
-		for _, w := range in.Ways {
+		for _, w := range in.Listeners {
 			if w.Port < scope.FirstPort || w.Port > scope.LastPort {
 				s.Problems[in.Name] = fmt.Sprintf("%s port %d lies outside the pool's range %d-%d: give it a port within",
 					w.Protocol, w.Port, scope.FirstPort, scope.LastPort)
@@ -133,7 +101,7 @@ func (s *Snapshot) claimAll(held *Snapshot, scope Scope) {
 			s.claim(w)
 		}
 	}
-	for _, w := range held.ways {
+	for _, w := range held.listeners {
 		s.claim(w)
 	}
 }

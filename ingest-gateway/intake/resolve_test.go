@@ -11,17 +11,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 var scope = Scope{Pool: "north", FirstPort: 30100, LastPort: 30199}
 
-// way spells "TCP 30100 10.0.0.0/8,…".
-func way(spelled string) wire.WayEntry {
+// listener spells "TCP 30100 10.0.0.0/8,…".
+func listener(spelled string) wire.ListenerEntry {
 	var protocol, sources string
 	var port uint16
 	_, _ = fmt.Sscanf(spelled, "%s %d %s", &protocol, &port, &sources)
-	w := wire.WayEntry{Protocol: protocol, Port: port}
+	w := wire.ListenerEntry{Protocol: protocol, Port: port}
 	if sources != "" {
 		w.Sources = strings.Split(sources, ",")
 	}
@@ -36,25 +37,39 @@ func way(spelled string) wire.WayEntry {
 	return w
 }
 
-func entry(name string, revision int64, ways ...string) wire.InstrumentEntry {
+func entry(name string, revision int64, listeners ...string) wire.InstrumentEntry {
 	e := wire.InstrumentEntry{Instrument: name, Gateway: "north", Revision: revision, MaxObjectSize: 1, MaxConnections: 1}
-	for _, w := range ways {
-		e.Ways = append(e.Ways, way(w))
+	for _, w := range listeners {
+		e.Listeners = append(e.Listeners, listener(w))
 	}
 	return e
 }
 
-func bucketOf(t *testing.T, revision int64, count int, entries ...wire.InstrumentEntry) *bucket {
+func bucketOf(t *testing.T, revision int64, count int, entries ...wire.InstrumentEntry) *registry.Bucket {
 	t.Helper()
-	b := &bucket{epoch: time.Unix(1, 0), entries: map[string]bucketEntry{}, marker: wire.RegistryComplete{Revision: revision, Count: count}}
-	for _, e := range entries {
-		raw, err := wire.Encode(e)
+	return bucketSince(t, time.Unix(1, 0), revision, count, entries...)
+}
+
+func bucketSince(t *testing.T, epoch time.Time, revision int64, count int, entries ...wire.InstrumentEntry) *registry.Bucket {
+	t.Helper()
+	b := registry.NewBucket(epoch)
+	take := func(key string, record any) {
+		raw, err := wire.Encode(record)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.set(e.Instrument, raw)
+		b.Take(key, raw, true)
+	}
+	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: revision, Count: count})
+	for _, e := range entries {
+		take(wire.RegistryInstrumentKey(e.Instrument), e)
 	}
 	return b
+}
+
+// resolved is what follows from a bucket alone.
+func resolved(b *registry.Bucket) *Snapshot {
+	return resolve(&Snapshot{}, registry.Resolve(registry.New().Snapshot(), b), scope)
 }
 
 // who asks a snapshot for "TCP 30100 10.0.0.1".
@@ -72,15 +87,14 @@ func who(s *Snapshot, question string) string {
 func TestResolve(t *testing.T) {
 	a1 := entry("a", 1, "TCP 30100")
 	type step struct {
-		bucket   *bucket
+		bucket   *registry.Bucket
 		revision int64             // that runs afterwards
 		answers  map[string]string // question → instrument@revision
 		problems []string          // instruments that have one
 	}
-	newer := bucketOf(t, 1, 1, entry("z", 1, "TCP 30100"))
-	newer.epoch = time.Unix(2, 0)
+	newer := bucketSince(t, time.Unix(2, 0), 1, 1, entry("z", 1, "TCP 30100"))
 	unreadable := bucketOf(t, 2, 1)
-	unreadable.set("a", []byte(`{"format":99,"instrument":"a"}`))
+	unreadable.Take(wire.RegistryInstrumentKey("a"), []byte(`{"format":99,"instrument":"a"}`), true)
 
 	for name, steps := range map[string][]step{
 		"an addition applies before its marker": {
@@ -132,7 +146,7 @@ func TestResolve(t *testing.T) {
 		"a port outside the pool's range": {
 			{bucketOf(t, 1, 1, entry("a", 1, "TCP 8080", "TCP 30100")), 1, map[string]string{"TCP 8080 ::1": "", "TCP 30100 ::1": "a@1"}, []string{"a"}},
 		},
-		"an older state of the same bucket takes nothing back": {
+		"an older state of the same bucket undoes nothing": {
 			{bucketOf(t, 3, 2, entry("a", 3, "TCP 30101"), entry("b", 2, "TCP 30102")), 3, nil, nil},
 			{bucketOf(t, 1, 1, a1), 3, map[string]string{"TCP 30101 ::1": "a@3", "TCP 30100 ::1": "", "TCP 30102 ::1": "b@2"}, nil},
 		},
@@ -145,9 +159,10 @@ func TestResolve(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Snapshot{}
+			r, s := registry.New().Snapshot(), &Snapshot{}
 			for i, step := range steps {
-				s = resolve(s, step.bucket, scope)
+				r = registry.Resolve(r, step.bucket)
+				s = resolve(s, r, scope)
 				if s.Revision != step.revision {
 					t.Errorf("step %d: runs revision %d, want %d", i, s.Revision, step.revision)
 				}
@@ -173,14 +188,14 @@ func TestNewInstrumentRefuses(t *testing.T) {
 		"no name":          func(e *wire.InstrumentEntry) { e.Instrument = "" },
 		"no object size":   func(e *wire.InstrumentEntry) { e.MaxObjectSize = 0 },
 		"no connections":   func(e *wire.InstrumentEntry) { e.MaxConnections = 0 },
-		"port 0":           func(e *wire.InstrumentEntry) { e.Ways[0].Port = 0 },
-		"bad source":       func(e *wire.InstrumentEntry) { e.Ways[0].Sources = []string{"10.0.0.1"} },
-		"unknown protocol": func(e *wire.InstrumentEntry) { e.Ways[0].Protocol = "SCTP" },
-		"unknown framing":  func(e *wire.InstrumentEntry) { e.Ways[0].Framing = "Records" },
-		"unknown receipt":  func(e *wire.InstrumentEntry) { e.Ways[0].Receipt = "Fax" },
-		"no idle timeout":  func(e *wire.InstrumentEntry) { e.Ways[0].IdleTimeoutMillis = 0 },
-		"no greatest age":  func(e *wire.InstrumentEntry) { e.Ways[0].MaxAgeMillis = 0 },
-		"no channel":       func(e *wire.InstrumentEntry) { e.Ways[1].Channel = "" },
+		"port 0":           func(e *wire.InstrumentEntry) { e.Listeners[0].Port = 0 },
+		"bad source":       func(e *wire.InstrumentEntry) { e.Listeners[0].Sources = []string{"10.0.0.1"} },
+		"unknown protocol": func(e *wire.InstrumentEntry) { e.Listeners[0].Protocol = "SCTP" },
+		"unknown framing":  func(e *wire.InstrumentEntry) { e.Listeners[0].Framing = "Records" },
+		"unknown receipt":  func(e *wire.InstrumentEntry) { e.Listeners[0].Receipt = "Fax" },
+		"no idle timeout":  func(e *wire.InstrumentEntry) { e.Listeners[0].IdleTimeoutMillis = 0 },
+		"no greatest age":  func(e *wire.InstrumentEntry) { e.Listeners[0].MaxAgeMillis = 0 },
+		"no channel":       func(e *wire.InstrumentEntry) { e.Listeners[1].Channel = "" },
 	} {
 		e := entry("a", 1, "TCP 30100", "UDP 30100")
 		change(&e)
@@ -196,7 +211,7 @@ func TestLookupAllocatesNothing(t *testing.T) {
 	for i := range 500 {
 		entries = append(entries, entry(fmt.Sprintf("i%d", i), 1, fmt.Sprintf("UDP 30100 10.0.%d.%d/32", i/250, i%250)))
 	}
-	s := resolve(&Snapshot{}, bucketOf(t, 1, 500, entries...), scope)
+	s := resolved(bucketOf(t, 1, 500, entries...))
 	addr := netip.MustParseAddr("::ffff:10.0.1.7")
 	if w, ok := s.Lookup(wire.ProtocolUDP, 30100, addr); !ok || w.Instrument.Name != "i257" {
 		t.Fatalf("%+v", w)
@@ -207,13 +222,13 @@ func TestLookupAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkLookup(b *testing.B) {
-	s := &Snapshot{instruments: map[string]*Instrument{}, claims: map[place]*claims{}, streams: map[uint16]*Way{}}
+	s := &Snapshot{instruments: map[string]*Instrument{}, claims: map[place]*claims{}, streams: map[uint16]*Listener{}}
 	for i := range 10_000 {
 		in, err := NewInstrument(entry(fmt.Sprintf("i%d", i), 1, fmt.Sprintf("UDP 30100 10.%d.%d.1/32", i/250, i%250)))
 		if err != nil {
 			b.Fatal(err)
 		}
-		s.claim(in.Ways[0])
+		s.claim(in.Listeners[0])
 	}
 	addr := netip.MustParseAddr("10.12.34.1")
 	for b.Loop() {
@@ -224,9 +239,9 @@ func BenchmarkLookup(b *testing.B) {
 // TestPathsTellInstrumentsApart: any number of instruments share a port of HTTP,
 // and none of them a port of raw TCP.
 func TestPathsTellInstrumentsApart(t *testing.T) {
-	s := resolve(&Snapshot{}, bucketOf(t, 9, 4,
+	s := resolved(bucketOf(t, 9, 4,
 		entry("camera", 1, "HTTP 30100 192.0.2.0/24", "HTTP 30100 192.0.2.7/32", "UDP 30100"), entry("riometer", 2, "HTTP 30100"),
-		entry("late", 3, "TCP 30100 10.0.0.1/32"), entry("later", 4, "TCP 30101", "HTTP 30101")), scope)
+		entry("late", 3, "TCP 30100 10.0.0.1/32"), entry("later", 4, "TCP 30101", "HTTP 30101")))
 	for _, c := range []struct {
 		instrument, addr string
 		port             uint16
@@ -240,13 +255,13 @@ func TestPathsTellInstrumentsApart(t *testing.T) {
 		{"camera", "192.0.2.7", 30101, false, false},
 		{"later", "192.0.2.7", 30101, false, false},
 	} {
-		way, refusal := s.Identify(Claim{Protocol: wire.ProtocolHTTP, Port: c.port, Addr: netip.MustParseAddr(c.addr), Instrument: c.instrument})
+		listener, refusal := s.Identify(Claim{Protocol: wire.ProtocolHTTP, Port: c.port, Addr: netip.MustParseAddr(c.addr), Instrument: c.instrument})
 		known := refusal.Cause != wire.CauseUnknownInstrument
-		if (way != nil) != c.found || known != c.known {
-			t.Errorf("%s from %s on %d: way %v, known %v", c.instrument, c.addr, c.port, way, known)
+		if (listener != nil) != c.found || known != c.known {
+			t.Errorf("%s from %s on %d: listener %v, known %v", c.instrument, c.addr, c.port, listener, known)
 		}
-		if way != nil && way.Instrument.Name != c.instrument {
-			t.Errorf("path names %s, and the way is of %s", c.instrument, way.Instrument.Name)
+		if listener != nil && listener.Instrument.Name != c.instrument {
+			t.Errorf("path names %s, and the listener is of %s", c.instrument, listener.Instrument.Name)
 		}
 	}
 	if diff := cmp.Diff([]uint16{30100}, s.Ports(wire.ProtocolHTTP)); diff != "" {
@@ -259,5 +274,28 @@ func TestPathsTellInstrumentsApart(t *testing.T) {
 	}
 	if len(s.Problems) != 2 {
 		t.Errorf("problems %v", s.Problems)
+	}
+}
+
+// What comes again unchanged keeps its listeners, and so does what cannot be read: connections go on with them.
+func TestListenersKeepTheirIdentity(t *testing.T) {
+	b := bucketOf(t, 1, 2, entry("a", 1, "TCP 30100"), entry("b", 1, "TCP 30101"))
+	r := registry.Resolve(registry.New().Snapshot(), b)
+	first := resolve(&Snapshot{}, r, scope)
+	for name, next := range map[string]*registry.Bucket{
+		"after an outage of NATS": bucketOf(t, 2, 2, entry("a", 1, "TCP 30100"), entry("b", 2, "TCP 30102")),
+		"before its marker":       bucketOf(t, 0, 0, entry("a", 1, "TCP 30100"), entry("b", 2, "TCP 30102")),
+		"in another bucket":       bucketSince(t, time.Unix(2, 0), 1, 2, entry("a", 1, "TCP 30100"), entry("b", 2, "TCP 30102")),
+		"not understood":          bucketOf(t, 2, 2, entry("a", 2, "SCTP 30100"), entry("b", 2, "TCP 30102")),
+	} {
+		s := resolve(first, registry.Resolve(r, next), scope)
+		was, now := first.Instrument("a"), s.Instrument("a")
+		listener, known := s.Lookup(wire.ProtocolTCP, 30100, netip.MustParseAddr("::1"))
+		if now != was || !known || listener != was.Listeners[0] {
+			t.Errorf("%s: a is another instrument, or has another listener", name)
+		}
+		if s.Instrument("b") == first.Instrument("b") {
+			t.Errorf("%s: b did not change", name)
+		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"time"
 
+	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -19,21 +19,19 @@ type Snapshot struct {
 	// Problems are what keeps an instrument from being received, by instrument.
 	Problems map[string]string
 
-	// epoch of the bucket that the last complete registry came from.
-	epoch time.Time
-	// complete: the snapshot holds nothing but the registry of Revision.
-	complete bool
-	// entries of the whole registry, those of other pools included.
-	entries     map[string]wire.InstrumentEntry
+	// registry is what the snapshot follows from.
+	registry *registry.Snapshot
+	// known are the instruments of the whole registry, those of other pools included.
+	known       map[string]*Instrument
 	instruments map[string]*Instrument
-	// ways in force, in the order in which they were claimed.
-	ways   []*Way
-	claims map[place]*claims
-	// streams is the first way on each port of TCP or HTTP: the others are alike.
-	streams map[uint16]*Way
+	// listeners in force, in the order in which they were claimed.
+	listeners []*Listener
+	claims    map[place]*claims
+	// streams is the first listener on each port of TCP or HTTP: the others are alike.
+	streams map[uint16]*Listener
 }
 
-// place is where ways are told apart by their senders' addresses: a port of a
+// place is where listeners are told apart by their senders' addresses: a port of a
 // protocol and, over HTTP, the instrument that a path names.
 type place struct {
 	protocol   string
@@ -41,7 +39,7 @@ type place struct {
 	instrument string // of HTTP
 }
 
-func (w *Way) place() place {
+func (w *Listener) place() place {
 	p := place{protocol: w.Protocol, port: w.Port}
 	if w.Protocol == wire.ProtocolHTTP {
 		p.instrument = w.Instrument.Name
@@ -49,30 +47,30 @@ func (w *Way) place() place {
 	return p
 }
 
-// claims are the ways at one place, ordered for lookup. No
+// claims are the listeners at one place, ordered for lookup. No
 // address belongs to two instruments that are not told apart by what their
-// senders show; of two ways of one instrument the longer prefix counts.
+// senders show; of two listeners of one instrument the longer prefix counts.
 type claims struct {
 	// bits are the lengths of the prefixes in use, longest first.
 	bits4, bits6 []int
-	byPrefix     map[netip.Prefix][]*Way
-	any          []*Way
+	byPrefix     map[netip.Prefix][]*Listener
+	any          []*Listener
 }
 
-// Lookup returns the first way in for an address on a port of TCP or UDP,
+// Lookup returns the first listener for an address on a port of TCP or UDP,
 // whatever else it asks of its sender, or false for an unknown sender. It takes no lock
 // and allocates nothing.
-func (s *Snapshot) Lookup(protocol string, port uint16, addr netip.Addr) (*Way, bool) {
-	for way := range s.claims[place{protocol: protocol, port: port}].candidates(addr) {
-		return way, true
+func (s *Snapshot) Lookup(protocol string, port uint16, addr netip.Addr) (*Listener, bool) {
+	for listener := range s.claims[place{protocol: protocol, port: port}].candidates(addr) {
+		return listener, true
 	}
 	return nil, false
 }
 
-// candidates are the ways in for an address, those with the longest prefix
+// candidates are the listeners for an address, those with the longest prefix
 // first, then in the order in which they were claimed.
-func (c *claims) candidates(addr netip.Addr) iter.Seq[*Way] {
-	return func(yield func(*Way) bool) {
+func (c *claims) candidates(addr netip.Addr) iter.Seq[*Listener] {
+	return func(yield func(*Listener) bool) {
 		if c == nil {
 			return
 		}
@@ -86,14 +84,14 @@ func (c *claims) candidates(addr netip.Addr) iter.Seq[*Way] {
 			if err != nil {
 				continue
 			}
-			for _, way := range c.byPrefix[prefix] {
-				if !yield(way) {
+			for _, listener := range c.byPrefix[prefix] {
+				if !yield(listener) {
 					return
 				}
 			}
 		}
-		for _, way := range c.any {
-			if !yield(way) {
+		for _, listener := range c.any {
+			if !yield(listener) {
 				return
 			}
 		}
@@ -126,23 +124,25 @@ func (s *Snapshot) Instruments() map[string]*Instrument { return s.instruments }
 
 // Entry returns the registry's entry of an instrument of any pool.
 func (s *Snapshot) Entry(instrument string) (wire.InstrumentEntry, bool) {
-	e, ok := s.entries[instrument]
-	return e, ok
+	if in := s.known[instrument]; in != nil {
+		return in.entry, true
+	}
+	return wire.InstrumentEntry{}, false
 }
 
-// claim adds a way, which conflicts with none of another instrument. What was
+// claim adds a listener, which conflicts with none of another instrument. What was
 // claimed before stays.
-func (s *Snapshot) claim(w *Way) {
-	if slices.Contains(s.ways, w) {
+func (s *Snapshot) claim(w *Listener) {
+	if slices.Contains(s.listeners, w) {
 		return
 	}
-	s.ways = append(s.ways, w)
+	s.listeners = append(s.listeners, w)
 	if w.Protocol != wire.ProtocolUDP && s.streams[w.Port] == nil {
 		s.streams[w.Port] = w
 	}
 	c := s.claims[w.place()]
 	if c == nil {
-		c = &claims{byPrefix: map[netip.Prefix][]*Way{}}
+		c = &claims{byPrefix: map[netip.Prefix][]*Listener{}}
 		s.claims[w.place()] = c
 	}
 	if len(w.Sources) == 0 {
@@ -161,11 +161,11 @@ func (s *Snapshot) claim(w *Way) {
 	}
 }
 
-// conflict returns a way that keeps w out, or nil: one of another instrument
+// conflict returns a listener that keeps w out, or nil: one of another instrument
 // whose senders cannot be told from those of w; on a port of HTTP one of raw TCP,
 // or the reverse; and on a port of HTTP a plain one where w is over TLS, or the
 // reverse.
-func (s *Snapshot) conflict(w *Way) *Way {
+func (s *Snapshot) conflict(w *Listener) *Listener {
 	o := s.streams[w.Port]
 	if o != nil && w.Protocol != wire.ProtocolUDP &&
 		(o.Protocol != w.Protocol || o.encryptsOtherwise(w) && o.Instrument.Name != w.Instrument.Name) {
@@ -176,15 +176,15 @@ func (s *Snapshot) conflict(w *Way) *Way {
 
 // encryptsOtherwise: what a request over HTTP names is known only once it is
 // known whether it comes over TLS.
-func (w *Way) encryptsOtherwise(o *Way) bool {
+func (w *Listener) encryptsOtherwise(o *Listener) bool {
 	return w.Protocol == wire.ProtocolHTTP && o.Protocol == w.Protocol && (w.TLS == "") != (o.TLS == "")
 }
 
-func (c *claims) conflict(w *Way) *Way {
+func (c *claims) conflict(w *Listener) *Listener {
 	if c == nil {
 		return nil
 	}
-	other := func(o *Way) bool { return o.Instrument.Name != w.Instrument.Name && !o.apart(w) }
+	other := func(o *Listener) bool { return o.Instrument.Name != w.Instrument.Name && !o.apart(w) }
 	if i := slices.IndexFunc(c.any, other); i >= 0 {
 		return c.any[i]
 	}
@@ -214,24 +214,24 @@ func (c *claims) conflict(w *Way) *Way {
 	return nil
 }
 
-// apart says whether the certificates of their senders tell two ways apart.
-func (w *Way) apart(o *Way) bool {
+// apart says whether the certificates of their senders tell two listeners apart.
+func (w *Listener) apart(o *Listener) bool {
 	return len(w.CertificateNames) > 0 && len(o.CertificateNames) > 0 &&
 		!slices.ContainsFunc(w.CertificateNames, func(n string) bool { return slices.Contains(o.CertificateNames, n) })
 }
 
-// contained returns a way, of those that match accepts, with a prefix inside p
+// contained returns a listener, of those that match accepts, with a prefix inside p
 // (anywhere, for the zero prefix); the least prefix decides, so that the answer
 // is always the same.
-func (c *claims) contained(p netip.Prefix, match func(*Way) bool) *Way {
-	var found *Way
+func (c *claims) contained(p netip.Prefix, match func(*Listener) bool) *Listener {
+	var found *Listener
 	var least netip.Prefix
-	for q, ways := range c.byPrefix {
+	for q, listeners := range c.byPrefix {
 		if p.IsValid() && !p.Overlaps(q) {
 			continue
 		}
-		if i := slices.IndexFunc(ways, match); i >= 0 && (found == nil || q.Compare(least) < 0) {
-			found, least = ways[i], q
+		if i := slices.IndexFunc(listeners, match); i >= 0 && (found == nil || q.Compare(least) < 0) {
+			found, least = listeners[i], q
 		}
 	}
 	return found

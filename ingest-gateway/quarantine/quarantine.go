@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -72,17 +73,13 @@ func Open(cfg Config) (*Quarantine, error) {
 		return nil, fmt.Errorf("quarantine: %w", err)
 	}
 	q := &Quarantine{cfg: cfg, strange: make(chan struct{}, maxObjects),
-		kept: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gateway_quarantined_total",
-			Help: "Objects, and segments of datagrams, of unknown senders that were kept apart, by protocol.",
-		}, []string{"protocol"})}
+		kept: metric.Counters(cfg.Metrics, "substorm_gateway_quarantined_total",
+			"Objects, and segments of datagrams, of unknown senders that were kept apart, by protocol.", "protocol")}
 	q.packets.init()
-	cfg.Metrics.MustRegister(q.kept, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "substorm_gateway_quarantine_bytes", Help: "Bytes that this pod keeps of unknown senders.",
-	}, func() float64 { q.mu.Lock(); defer q.mu.Unlock(); return float64(q.used) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "substorm_gateway_quarantine_waiting_segments",
-		Help: "Segments of datagrams of unknown senders that the object store did not take, and is asked again to.",
-	}, q.packets.waiting))
+	metric.GaugeFunc(cfg.Metrics, "substorm_gateway_quarantine_bytes", "Bytes that this pod keeps of unknown senders.",
+		func() float64 { q.mu.Lock(); defer q.mu.Unlock(); return float64(q.used) })
+	metric.GaugeFunc(cfg.Metrics, "substorm_gateway_quarantine_waiting_segments",
+		"Segments of datagrams of unknown senders that the object store did not take, and is asked again to.", q.packets.waiting)
 	return q, nil
 }
 

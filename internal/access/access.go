@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Endpoint is a way to an instrument's data.
+// Endpoint is a read path to an instrument's data.
 type Endpoint int
 
 // The endpoints' kinds. What is current goes through Live, what is kept through

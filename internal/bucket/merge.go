@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -182,11 +183,7 @@ func (m *Merged) Holds(r wire.Record) bool {
 // All yields everything, in the order of receipt.
 func (m *Merged) All() iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
-		places := make([]place, 0, len(m.best))
-		for _, p := range m.best {
-			places = append(places, p)
-		}
-		slices.SortFunc(places, func(a, b place) int {
+		places := slices.SortedFunc(maps.Values(m.best), func(a, b place) int {
 			return cmp.Or(cmp.Compare(a.receivedAt, b.receivedAt), cmp.Compare(a.offset, b.offset))
 		})
 		for _, p := range places {

@@ -62,7 +62,7 @@ func say(l Line) string {
 // TestMerge: of the places of an object the one holds that manifests name last, and over
 // what the object says goes what changes say.
 func TestMerge(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	if err := store.Put(t.Context(), "old/tree/b", strings.NewReader("hello"), 5, objectstore.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ const (
 type Plan struct {
 	List
 	Differences []Difference
-	// Counts of what the manifest lists and what the bucket says, repeats included.
+	// Counts of what the manifest lists and what the bucket says, duplicates included.
 	Listed, Said int
 
 	files  files
@@ -92,7 +92,7 @@ func Compare(ctx context.Context, store objectstore.Store, site string, m *Merge
 	return p, nil
 }
 
-// Records yields what the manifest lists, as far as it can be read, repeats included.
+// Records yields what the manifest lists, as far as it can be read, duplicates included.
 func (p *Plan) Records(ctx context.Context, store objectstore.Store) iter.Seq2[wire.Record, error] {
 	return p.files.records(ctx, store)
 }
@@ -188,7 +188,7 @@ func alike(a, b wire.Record) bool {
 
 // Changes reports whether the manifest would be another: objects that it does not
 // list, places that are not those of the bytes, or files that cannot be read. Where
-// changes cannot be read it stays as it is: what they took back would be there again.
+// changes cannot be read it stays as it is: what they retracted would be there again.
 func (p *Plan) Changes() bool {
 	return len(p.merged.Unreadable) == 0 && slices.ContainsFunc(p.Differences, func(d Difference) bool {
 		return d.Kind == Unlisted || d.Kind == Moved || d.Kind == Unreadable

@@ -9,8 +9,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/tree"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -18,10 +18,10 @@ import (
 var ErrMissing = errors.New("the object is missing")
 
 // Verify compares an object's bytes with its size and digest. They pass through
-// through, where that is given: it may slow them down. Errors: tree.ErrDamaged,
+// through, where that is given: it may slow them down. Errors: objectpath.ErrDamaged,
 // ErrMissing, and what keeps the store from answering.
 func Verify(ctx context.Context, store objectstore.Store, r wire.Record, through func(io.Reader) io.Reader) error {
-	body, err := tree.Open(ctx, store, r)
+	body, err := objectpath.Open(ctx, store, r)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return fmt.Errorf("%s: %w: nothing lies at %s", r.ID, ErrMissing, r.Key)
 	}
@@ -49,4 +49,4 @@ func MayBeRewritten(info objectstore.Info, receivedAt time.Time) bool {
 
 // Holds says whether the bytes of a record are part of the archive: whether there is
 // anything to verify.
-func Holds(r wire.Record) bool { return r.State != wire.StateWithdrawn && r.State != wire.StatePurged }
+func Holds(r wire.Record) bool { return r.State != wire.StateDuplicate && r.State != wire.StatePurged }

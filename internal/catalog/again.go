@@ -6,8 +6,8 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -25,7 +25,7 @@ func (n *newest) forget() {
 
 // missed is called when the index moved, or the notices are another stream's, and
 // forgets the newest objects where something was listed that was not heard: what came
-// and what was taken back while NATS was away. The mutex is held.
+// and what was retracted while NATS was away. The mutex is held.
 func (c *Catalog) missed(listed wire.StreamCursor) {
 	if listed.Epoch == "" || c.overlay.heard(listed) {
 		return
@@ -78,9 +78,7 @@ func (c *Catalog) tellAgain(ctx context.Context) error {
 			said = ""
 			continue
 		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, retryPause) {
 			return ctx.Err()
 		}
 	}

@@ -91,7 +91,7 @@ func TestLatestAfterOutage(t *testing.T) {
 	}
 }
 
-// After the newest was taken back, or one was restored, what comes late is not told of
+// After the newest was retracted, or one was restored, what comes late is not told of
 // as the newest.
 func TestOlderIsNotTold(t *testing.T) {
 	l := newLab(t)
@@ -134,9 +134,9 @@ func TestOlderIsNotTold(t *testing.T) {
 	l.Announce(camera, second)
 	until("second.jpg")
 
-	repeat := second
-	repeat.State, repeat.RepeatOf = wire.StateWithdrawn, first.ID
-	l.Announce(camera, repeat, late(2, "late.jpg"))
+	duplicate := second
+	duplicate.State, duplicate.DuplicateOf = wire.StateDuplicate, first.ID
+	l.Announce(camera, duplicate, late(2, "late.jpg"))
 	until("first.jpg")
 	third := object(at(3), "third.jpg")
 	l.Announce(camera, third)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -164,24 +165,14 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	return &metrics{
+		hits:       metric.Counter(registry, "substorm_catalog_hits_total", "Decoded manifests and roots that were in memory."),
+		misses:     metric.Counter(registry, "substorm_catalog_misses_total", "Manifests and roots that were read and decoded."),
+		merges:     metric.Counter(registry, "substorm_catalog_merges_total", "How often notices were laid over a day of a manifest."),
+		dropped:    metric.Counter(registry, "substorm_catalog_dropped_total", "New objects that show when they are listed, because there is no space for more."),
+		refused:    metric.Counter(registry, "substorm_catalog_notices_refused_total", "Notices that could not be understood."),
+		cached:     metric.Gauge(registry, "substorm_catalog_cached_bytes", "What decoded manifests and roots take."),
+		fresh:      metric.Gauge(registry, "substorm_catalog_fresh_objects", "New objects that are in no closed part of a manifest yet."),
+		freshBytes: metric.Gauge(registry, "substorm_catalog_fresh_bytes", "What they take."),
 	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	m := &metrics{
-		hits:       counter("substorm_catalog_hits_total", "Decoded manifests and roots that were in memory."),
-		misses:     counter("substorm_catalog_misses_total", "Manifests and roots that were read and decoded."),
-		merges:     counter("substorm_catalog_merges_total", "How often notices were laid over a day of a manifest."),
-		dropped:    counter("substorm_catalog_dropped_total", "New objects that show when they are listed, because there is no space for more."),
-		refused:    counter("substorm_catalog_notices_refused_total", "Notices that could not be understood."),
-		cached:     gauge("substorm_catalog_cached_bytes", "What decoded manifests and roots take."),
-		fresh:      gauge("substorm_catalog_fresh_objects", "New objects that are in no closed part of a manifest yet."),
-		freshBytes: gauge("substorm_catalog_fresh_bytes", "What they take."),
-	}
-	if registry != nil {
-		registry.MustRegister(m.hits, m.misses, m.merges, m.dropped, m.refused, m.cached, m.fresh, m.freshBytes)
-	}
-	return m
 }

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/watch"
 	"github.com/substorm/substorm/internal/wire"
@@ -232,9 +233,7 @@ func (c *Catalog) follow(ctx context.Context) error {
 			said = err.Error()
 			c.cfg.Log.Warn("notices cannot be followed: what is new shows when it is listed", "stream", name, "error", err)
 		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, retryPause) {
 			return ctx.Err()
 		}
 	}
@@ -272,8 +271,8 @@ func (c *Catalog) hear(epoch string, m stream.Message) {
 	if err == nil {
 		err = errors.Join(m.CheckOrigin(n.Site), n.CheckPlace())
 	}
-	if err == nil && n.TakesBack() && !wire.IsDecided(n, m.Header.Get(wire.HeaderSource)) {
-		err = fmt.Errorf("that %s was taken back the archivist has not published: %w", n.ID, wire.ErrMalformed)
+	if err == nil && n.IsChange() && !wire.IsDecided(n, m.Header.Get(wire.HeaderSource)) {
+		err = fmt.Errorf("that %s was retracted the archivist has not published: %w", n.ID, wire.ErrMalformed)
 	}
 	if err != nil {
 		c.metrics.refused.Inc() // the manifest's writer says which, and why

@@ -68,7 +68,7 @@ func TestDay(t *testing.T) {
 	l := newLab(t)
 	today := wire.DayOf(noon)
 	a, b, again := object(noon, "x/b.jpg"), object(noon.Add(time.Second), "x/a.jpg"), object(noon.Add(2*time.Second), "x/c.jpg")
-	again.State, again.RepeatOf = wire.StateWithdrawn, a.ID
+	again.State, again.DuplicateOf = wire.StateDuplicate, a.ID
 	l.Announce(camera, a)
 	l.part(camera, a)
 	l.flush()
@@ -145,9 +145,9 @@ func TestFresh(t *testing.T) {
 			return ""
 		}
 	})
-	repeat := object(at(10), "e.jpg")
-	gone := repeat
-	gone.State, gone.RepeatOf = wire.StateWithdrawn, a.ID
+	duplicate := object(at(10), "e.jpg")
+	gone := duplicate
+	gone.State, gone.DuplicateOf = wire.StateDuplicate, a.ID
 	retracted := b
 	now := at(20)
 	retracted.State, retracted.Reason, retracted.RetractedAt = wire.StateRetracted, "dark", &now
@@ -157,9 +157,9 @@ func TestFresh(t *testing.T) {
 	version.ReceivedAt = at(12)
 	clash, twice := object(at(11), "a.jpg"), object(at(13), "f.jpg")
 	clash2 := object(at(14), "f.jpg")
-	withdrawn := d
-	withdrawn.State, withdrawn.RepeatOf = wire.StateWithdrawn, a.ID
-	l.Announce(camera, a, repeat, clash, version, twice, clash2, gone, retracted, withdrawn)
+	marked := d
+	marked.State, marked.DuplicateOf = wire.StateDuplicate, a.ID
+	l.Announce(camera, a, duplicate, clash, version, twice, clash2, gone, retracted, marked)
 	l.ready(c)
 	day := l.day(c, camera, today)
 	l.same("the day", []string{"Current a.jpg", "Retracted b.jpg", "Current f.jpg", "Superseded n/frame.jpg", "Current n/frame.jpg"}, paths(day.Records))

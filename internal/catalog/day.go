@@ -28,7 +28,7 @@ type Day struct {
 	Instrument string
 	Day        wire.Day
 	// Records in the order of their published paths, and of several with one path
-	// the older versions first. What was withdrawn is left out; what was superseded,
+	// the older versions first. Duplicates are left out; what was superseded,
 	// retracted or purged says so.
 	Records []*wire.Record
 	// Changed is when the last of them was received, retracted, restored or purged.
@@ -159,7 +159,7 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) error {
 		if err != nil {
 			return err
 		}
-		if r.State == wire.StateWithdrawn {
+		if r.State == wire.StateDuplicate {
 			continue
 		}
 		if r.Key == r.ID {
@@ -263,11 +263,11 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 	for _, f := range fresh {
 		r := f.record
 		switch _, known := place(r.ID); {
-		case r.State == wire.StateWithdrawn:
+		case r.State == wire.StateDuplicate:
 			if i, known := place(r.ID); known {
 				d.Records[i] = nil
 			}
-		case r.TakesBack():
+		case r.IsChange():
 			change(r.ID, func(was *wire.Record) { became(was, &r) })
 		case known || r.State != wire.StateCurrent:
 		case c.uncertain(listed, taken, &r, f.path):

@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -61,9 +62,7 @@ func (c *Catalog) known(ctx context.Context, instrument string) (snapshot, error
 		if !errors.Is(err, objectstore.ErrNotFound) || try == rootRereads {
 			return s, err
 		}
-		select {
-		case <-time.After(rootPause):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, rootPause) {
 			return snapshot{}, ctx.Err()
 		}
 	}

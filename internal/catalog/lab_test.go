@@ -35,18 +35,18 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 type lab struct {
 	*manifesttest.Archive
 	kv    jetstream.KeyValue
-	books map[string]*book
+	known map[string]*told
 }
 
-// book is what the archivist knows of an instrument.
-type book struct {
+// told is what the archivist knows of an instrument.
+type told struct {
 	entry wire.IndexEntry
 	days  map[wire.Day]wire.RootDay
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{Archive: manifesttest.New(t, site), books: map[string]*book{}}
+	l := &lab{Archive: manifesttest.New(t, site), known: map[string]*told{}}
 	l.kv = l.KV(wire.IndexBucket(site))
 	return l
 }
@@ -100,17 +100,17 @@ func observed(r wire.Record, from, to time.Time) wire.Record {
 	return r
 }
 
-func (l *lab) book(instrument string) *book {
-	if l.books[instrument] == nil {
-		l.books[instrument] = &book{days: map[wire.Day]wire.RootDay{}}
+func (l *lab) told(instrument string) *told {
+	if l.known[instrument] == nil {
+		l.known[instrument] = &told{days: map[wire.Day]wire.RootDay{}}
 	}
-	return l.books[instrument]
+	return l.known[instrument]
 }
 
 // part closes a part, whose records need not have been announced.
 func (l *lab) part(instrument string, records ...wire.Record) {
 	l.Helper()
-	b, day := l.book(instrument), wire.DayOf(records[0].ReceivedAt)
+	b, day := l.told(instrument), wire.DayOf(records[0].ReceivedAt)
 	number := 1
 	for _, r := range b.days[day].Parts {
 		number = r[1] + 1
@@ -135,7 +135,7 @@ func (l *lab) know(instrument string, day wire.Day) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	b := l.book(instrument)
+	b := l.told(instrument)
 	b.days[day] = d
 	b.entry.Open = manifest.MergeDays(b.entry.Open, []wire.RootDay{d})
 }
@@ -143,7 +143,7 @@ func (l *lab) know(instrument string, day wire.Day) {
 // root writes one, and removes the one before the last.
 func (l *lab) root(instrument string) {
 	l.Helper()
-	b := l.book(instrument)
+	b := l.told(instrument)
 	var all []wire.RootDay
 	for _, d := range b.days {
 		all = append(all, d)
@@ -164,7 +164,7 @@ func (l *lab) root(instrument string) {
 // flush writes the entries, and then the place that they know.
 func (l *lab) flush() {
 	l.Helper()
-	for instrument, b := range l.books {
+	for instrument, b := range l.known {
 		value, err := wire.Encode(b.entry)
 		if err != nil {
 			l.Fatal(err)
@@ -213,7 +213,7 @@ func (l *lab) ready(c *Catalog) {
 		if err != nil || c.index.listed != listed || c.overlay.epoch != l.Epoch || c.overlay.next < l.Next {
 			return false
 		}
-		for instrument, b := range l.books {
+		for instrument, b := range l.known {
 			value, err := wire.Encode(b.entry)
 			if err != nil {
 				return false

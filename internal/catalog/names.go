@@ -9,12 +9,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/substorm/substorm/internal/tree"
+	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // Names tells who has a name, from the Site's bucket of them.
-func Names(js jetstream.JetStream, site string) tree.Names {
+func Names(js jetstream.JetStream, site string) objectpath.Names {
 	return func(ctx context.Context, instrument, name string) (wire.NameClaim, bool, error) {
 		kv, err := js.KeyValue(ctx, wire.NamesBucket(site))
 		if errors.Is(err, jetstream.ErrBucketNotFound) {

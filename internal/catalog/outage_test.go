@@ -24,7 +24,7 @@ func TestIndexNotComplete(t *testing.T) {
 	l := newLab(t)
 	l.Announce(camera, object(noon, "a.jpg"))
 	l.part(camera, object(noon, "a.jpg"))
-	value, err := wire.Encode(l.book(camera).entry)
+	value, err := wire.Encode(l.told(camera).entry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,11 +190,11 @@ func TestMemory(t *testing.T) {
 func TestErrors(t *testing.T) {
 	l := newLab(t)
 	l.part(camera, object(noon, "a.jpg"))
-	l.book(camera).entry.Open[0].Parts = wire.PartNumbers{{1, 2}}
+	l.told(camera).entry.Open[0].Parts = wire.PartNumbers{{1, 2}}
 	l.part(mag, object(noon, "a.jpg"))
-	l.book(mag).entry.Root = 7
+	l.told(mag).entry.Root = 7
 	l.Put(wire.ManifestPartKey(site, camera, "2026-11-20", 1), []byte("hello"))
-	l.book(camera).entry.Open = append([]wire.RootDay{{Day: "2026-11-20", Parts: wire.PartNumbers{{1, 1}}, Entries: 1, Dirs: []string{""}, LastPath: "z"}}, l.book(camera).entry.Open...)
+	l.told(camera).entry.Open = append([]wire.RootDay{{Day: "2026-11-20", Parts: wire.PartNumbers{{1, 1}}, Entries: 1, Dirs: []string{""}, LastPath: "z"}}, l.told(camera).entry.Open...)
 	l.flush()
 	c := l.catalog(nil)
 	l.ready(c)

@@ -11,7 +11,7 @@ import (
 
 // The overlay holds what was announced and is in no closed part yet, a minute of
 // notices as a rule. What the manifest's writer decides is not known of it: whether
-// an object is a repeat, and which path it gets where that is taken. One that cannot
+// an object is a duplicate, and which path it gets where that is taken. One that cannot
 // be shown for certain waits until it is listed.
 
 const (
@@ -113,7 +113,7 @@ func (o *overlay) trim(listed wire.StreamCursor) (decided map[string]bool) {
 		listedItems = len(o.items)
 	}
 	for _, i := range o.items[:listedItems] {
-		if i.record.TakesBack() {
+		if i.record.IsChange() {
 			if decided == nil {
 				decided = make(map[string]bool)
 			}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -82,10 +83,9 @@ func Open(cfg Config) (*Files, error) {
 	}
 	f.current.Store(now)
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: cfg.Subsystem + "_certificate_expiry_seconds",
-			Help: "When the certificate that clients see expires, in seconds since the Unix epoch.",
-		}, func() float64 { return float64(f.current.Load().expires.Unix()) }))
+		metric.GaugeFunc(cfg.Metrics, cfg.Subsystem+"_certificate_expiry_seconds",
+			"When the certificate that clients see expires, in seconds since the Unix epoch.",
+			func() float64 { return float64(f.current.Load().expires.Unix()) })
 	}
 	return f, nil
 }

@@ -257,7 +257,7 @@ func TestOASIS(t *testing.T) {
 	second := offset(wire.ParameterEntry{Name: "second", Type: wire.ParameterInteger}, 8, wire.EncodingUInt64)
 	at := "2026-11-21T12:00:00.123456789Z "
 	for _, c := range []payloadTest{
-		{"from life", oasisChannel("ProcessorProbe_SmokeTest", seven), packet, []string{at + probeValues}, ""},
+		{"as recorded", oasisChannel("ProcessorProbe_SmokeTest", seven), packet, []string{at + probeValues}, ""},
 		{"any probe, one of its values", oasisChannel("", second), packet, []string{at + "69249"}, ""},
 		{"another probe", oasisChannel("MemoryProbe", seven), packet, nil, ""},
 		{"what follows is not looked at", oasisChannel("", second), packet + "more", []string{at + "69249"}, ""},

@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -77,11 +76,7 @@ func pointer(text string) ([]string, error) {
 	if text[0] != '/' {
 		return nil, fmt.Errorf("%q is no JSON pointer: it begins with /", text)
 	}
-	parts := strings.Split(text[1:], "/")
-	for i, p := range parts {
-		parts[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(p)
-	}
-	return parts, nil
+	return slices.Collect(jsontext.Pointer(text).Tokens()), nil
 }
 
 // at makes the place of a pointer, where nothing else may stand.

@@ -57,7 +57,7 @@ type Changes struct {
 	// LastPart is the greatest number of a part that changes are of.
 	LastPart int
 	// Foreign are the keys under the day that are none of changes, and Unreadable those
-	// of changes that cannot be read: nobody knows what they took back.
+	// of changes that cannot be read: nobody knows what they retracted.
 	Foreign, Unreadable []string
 }
 
@@ -142,7 +142,7 @@ func readChanges(ctx context.Context, store objectstore.Store, key string) ([]wi
 // finality orders states by what nothing that comes later changes.
 func finality(s wire.State) int {
 	switch s {
-	case wire.StateWithdrawn:
+	case wire.StateDuplicate:
 		return 2
 	case wire.StatePurged:
 		return 1

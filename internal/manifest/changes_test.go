@@ -26,9 +26,9 @@ func in(state wire.State, name, reason string) wire.Record {
 }
 
 // The last line that changes an object holds, wherever the others stand; what was
-// withdrawn stays so.
+// is a duplicate stays one.
 func TestChanges(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	read := func() map[string]string {
 		t.Helper()
 		found := map[string]string{}
@@ -51,20 +51,20 @@ func TestChanges(t *testing.T) {
 	}
 	put(t, store, part(1), wire.ManifestHeader{}, record("a"), record("b"), record("c"), record("d"), record("e"))
 	put(t, store, part(2), wire.ManifestHeader{}, in(wire.StateSuperseded, "a", ""), in(wire.StateRetracted, "b", "dark"),
-		in(wire.StateRetracted, "d", "dark"), withdrawn("e", "a"))
-	want(map[string]string{"a": "Superseded ", "b": "Retracted dark", "c": "Current ", "d": "Retracted dark", "e": "Withdrawn "})
+		in(wire.StateRetracted, "d", "dark"), marked("e", "a"))
+	want(map[string]string{"a": "Superseded ", "b": "Retracted dark", "c": "Current ", "d": "Retracted dark", "e": "Duplicate "})
 
-	// Twice in one part, once more in a later one; a late repeat of the first line changes nothing.
+	// Twice in one part, once more in a later one; a late duplicate of the first line changes nothing.
 	put(t, store, part(3), wire.ManifestHeader{}, in(wire.StateRetracted, "a", "first"), in(wire.StateRetracted, "a", "second"),
-		in(wire.StateRetracted, "e", "too late"), withdrawn("d", "a"))
+		in(wire.StateRetracted, "e", "too late"), marked("d", "a"))
 	put(t, store, part(10), wire.ManifestHeader{}, record("b"), record("a"), record("f"))
-	all := map[string]string{"a": "Retracted second", "b": "Retracted dark", "c": "Current ", "d": "Withdrawn ", "e": "Withdrawn ", "f": "Current "}
+	all := map[string]string{"a": "Retracted second", "b": "Retracted dark", "c": "Current ", "d": "Duplicate ", "e": "Duplicate ", "f": "Current "}
 	want(all)
 	day1, err := manifest.Summarize(t.Context(), store, site, instrument, day)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if day1.Entries != 8 || day1.Repeats != 2 || day1.Version != 0 || day1.Digest != nil {
+	if day1.Entries != 8 || day1.Duplicates != 2 || day1.Version != 0 || day1.Digest != nil {
 		t.Errorf("%+v", day1)
 	}
 
@@ -92,7 +92,7 @@ func TestChanges(t *testing.T) {
 	}
 	info := fetch(t, store, version(1))
 	digest := wire.Digest(sha256.Sum256(info))
-	wanted := wire.RootDay{Day: day, Version: 1, Digest: &digest, Parts: wire.PartNumbers{{11, 11}}, Entries: 4, Repeats: 2, Bytes: 4}
+	wanted := wire.RootDay{Day: day, Version: 1, Digest: &digest, Parts: wire.PartNumbers{{11, 11}}, Entries: 4, Duplicates: 2, Bytes: 4}
 	got.Dirs, got.FirstPath, got.LastPath = nil, "", ""
 	if diff := cmp.Diff(wanted, got); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
@@ -146,7 +146,7 @@ func TestSummary(t *testing.T) {
 		}
 		records = append(records, r)
 	}
-	records = append(records, withdrawn("object-03", "object-01"), in(wire.StateRetracted, "object-04", "dark"), in(wire.StatePurged, "object-05", ""))
+	records = append(records, marked("object-03", "object-01"), in(wire.StateRetracted, "object-04", "dark"), in(wire.StatePurged, "object-05", ""))
 	whole := manifest.NewSummary(wire.RootDay{Day: day})
 	halves := manifest.NewSummary(wire.RootDay{Day: day})
 	for i, r := range records {
@@ -164,7 +164,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("(-whole +halves):\n%s", diff)
 	}
 	d := whole.Day()
-	if d.Entries != 40 || d.Repeats != 1 || d.Bytes != 39*9 || !d.ObservedFrom.Equal(at.Add(-39*time.Minute)) || !d.ObservedTo.Equal(at.Add(39*time.Minute)) {
+	if d.Entries != 40 || d.Duplicates != 1 || d.Bytes != 39*9 || !d.ObservedFrom.Equal(at.Add(-39*time.Minute)) || !d.ObservedTo.Equal(at.Add(39*time.Minute)) {
 		t.Errorf("%+v", d)
 	}
 	if d.FirstPath != "2026/11/frame-01.jpg" && d.FirstPath != "2026/11/frame-00.jpg" {
@@ -210,7 +210,7 @@ func TestManyFolders(t *testing.T) {
 }
 
 func TestReadRoot(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	root := wire.Root{Header: wire.RootHeader{Format: wire.Format, Site: site, Instrument: instrument, Number: 3, Days: 1, Writer: "gateway-0", Incarnation: "one"},
 		Days: []wire.RootDay{{Day: day, Version: 1}}}
 	data, err := root.Encode()
@@ -249,7 +249,7 @@ func TestReadRoot(t *testing.T) {
 // What was retracted can be restored, what was purged cannot; and an object lies where
 // its first line says, though a line that changed it was written while it moved.
 func TestRestoredAndPurged(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	at := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 	restored := func(name string) wire.Record {
 		r := in(wire.StateCurrent, name, "restored")
@@ -262,7 +262,7 @@ func TestRestoredAndPurged(t *testing.T) {
 	stale.Key, stale.Offset, stale.Length = "packs/old", 1536, stale.Size
 	put(t, store, version(1), wire.ManifestHeader{}, moved, record("b"), record("c"), record("d"), record("e"))
 	put(t, store, part(1), wire.ManifestHeader{}, stale, in(wire.StateRetracted, "b", "dark"), in(wire.StateRetracted, "c", "dark"),
-		in(wire.StatePurged, "d", "private"), withdrawn("e", "a"))
+		in(wire.StatePurged, "d", "private"), marked("e", "a"))
 	put(t, store, part(2), wire.ManifestHeader{}, restored("b"), restored("c"), in(wire.StatePurged, "e", "too late"), in(wire.StateSuperseded, "d", "too late"))
 	put(t, store, part(3), wire.ManifestHeader{}, in(wire.StateRetracted, "c", "again"), restored("d"), record("b"))
 	found := map[string]string{}
@@ -278,16 +278,16 @@ func TestRestoredAndPurged(t *testing.T) {
 			t.Errorf("it lies at %s, %d, %d", r.Key, r.Offset, r.Length)
 		}
 	}
-	want := map[string]string{"a": "Retracted dark", "b": "Current restored", "c": "Retracted again", "d": "Purged private", "e": "Withdrawn "}
+	want := map[string]string{"a": "Retracted dark", "b": "Current restored", "c": "Retracted again", "d": "Purged private", "e": "Duplicate "}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 // What changes say holds by part, not by the time they were written; what was
-// withdrawn or purged stays so, and what is written twice is there once.
+// a duplicate or purged stays so, and what is written twice is there once.
 func TestReadChanges(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	header := wire.ManifestHeader{Site: site, Instrument: instrument, Day: day, Writer: "gateway-0", Incarnation: "1"}
 	putChanges := func(part int, records ...wire.Record) {
 		t.Helper()
@@ -297,8 +297,8 @@ func TestReadChanges(t *testing.T) {
 	}
 	putChanges(1)
 	putChanges(10, in(wire.StateCurrent, "a", "restored"), in(wire.StateRetracted, "c", "again"))
-	putChanges(2, in(wire.StateRetracted, "a", "dark"), in(wire.StateRetracted, "b", "dark"), in(wire.StatePurged, "c", "private"), withdrawn("d", "a"))
-	putChanges(2, in(wire.StateRetracted, "a", "dark"), in(wire.StateRetracted, "b", "dark"), in(wire.StatePurged, "c", "private"), withdrawn("d", "a"))
+	putChanges(2, in(wire.StateRetracted, "a", "dark"), in(wire.StateRetracted, "b", "dark"), in(wire.StatePurged, "c", "private"), marked("d", "a"))
+	putChanges(2, in(wire.StateRetracted, "a", "dark"), in(wire.StateRetracted, "b", "dark"), in(wire.StatePurged, "c", "private"), marked("d", "a"))
 	putChanges(11, in(wire.StatePurged, "d", "not any more"))
 	got, err := manifest.ReadChanges(t.Context(), store, site, instrument, day)
 	if err != nil {
@@ -308,7 +308,7 @@ func TestReadChanges(t *testing.T) {
 	for id, r := range got.Records {
 		found[id] = string(r.State) + " " + r.Reason
 	}
-	want := map[string]string{"a": "Current restored", "b": "Retracted dark", "c": "Purged private", "d": "Withdrawn "}
+	want := map[string]string{"a": "Current restored", "b": "Retracted dark", "c": "Purged private", "d": "Duplicate "}
 	if diff := cmp.Diff(want, found); diff != "" || got.LastPart != 11 {
 		t.Errorf("last part %d, (-want +got):\n%s", got.LastPart, diff)
 	}

@@ -13,11 +13,11 @@ type Columns struct {
 	// Announced has the objects by the incarnation that received them, Stored the datagrams
 	// by channel.
 	Announced, Stored map[string]wire.Totals
-	Repeated          wire.Totals
+	Duplicates        wire.Totals
 }
 
 // Add counts an object or a segment, once. A duplicate that is listed as an object of its own
-// since its original is gone (wire.OrphanID) was announced before, and is repeated no longer.
+// since its original is gone (wire.OrphanID) was announced before, and is a duplicate no longer.
 func (c *Columns) Add(r *wire.Record) {
 	if s := r.Segment; s != nil {
 		c.Stored = plus(c.Stored, cmp.Or(s.Channel, wire.UnknownChannel), s.Totals())
@@ -28,25 +28,25 @@ func (c *Columns) Add(r *wire.Record) {
 		return
 	}
 	c.Announced = plus(c.Announced, wire.LedgerIncarnation(r), one(r))
-	if r.State == wire.StateWithdrawn {
-		c.Withdraw(r)
+	if r.State == wire.StateDuplicate {
+		c.MarkDuplicate(r)
 	}
 }
 
-// Drop undoes Add of an object that is not withdrawn: it was counted twice.
+// Drop undoes Add of an object that is no duplicate: it was counted twice.
 func (c *Columns) Drop(r *wire.Record) {
 	if wire.IsOrphanID(r.ID) {
-		c.Withdraw(r)
+		c.MarkDuplicate(r)
 		return
 	}
 	c.Announced[wire.LedgerIncarnation(r)] = minus(c.Announced[wire.LedgerIncarnation(r)], r)
 }
 
-// Withdraw says of an object that was added that it repeats another one.
-func (c *Columns) Withdraw(r *wire.Record) { c.Repeated = c.Repeated.Plus(one(r)) }
+// MarkDuplicate says of an object that was added that it duplicates another one.
+func (c *Columns) MarkDuplicate(r *wire.Record) { c.Duplicates = c.Duplicates.Plus(one(r)) }
 
-// Keep says that an object that was withdrawn is kept after all.
-func (c *Columns) Keep(r *wire.Record) { c.Repeated = minus(c.Repeated, r) }
+// Keep says that a duplicate is kept after all.
+func (c *Columns) Keep(r *wire.Record) { c.Duplicates = minus(c.Duplicates, r) }
 
 // Plus adds what other objects say.
 func (c *Columns) Plus(o Columns) {
@@ -56,7 +56,7 @@ func (c *Columns) Plus(o Columns) {
 	for of, t := range o.Stored {
 		c.Stored = plus(c.Stored, of, t)
 	}
-	c.Repeated = c.Repeated.Plus(o.Repeated)
+	c.Duplicates = c.Duplicates.Plus(o.Duplicates)
 }
 
 func minus(t wire.Totals, r *wire.Record) wire.Totals {

@@ -24,7 +24,7 @@ import (
 const fetches = 8
 
 // keepBytes bounds the compressed files of a day that are kept between the look for
-// withdrawals and the reading; others are fetched again. A record takes some 100 bytes, so
+// duplicates and the reading; others are fetched again. A record takes some 100 bytes, so
 // it holds a day of two objects a second. A variable for tests.
 var keepBytes = 16 << 20
 
@@ -120,17 +120,17 @@ func Header(ctx context.Context, store objectstore.Store, key string) (wire.Mani
 	return m.Header, nil
 }
 
-// dayFiles are the files in effect of one day, and what they withdraw and change.
+// dayFiles are the files in effect of one day, and which duplicates and changes they list.
 type dayFiles struct {
 	store objectstore.Store
 	keys  []string
-	// lines are how many each file has, and noted whether it withdraws or changes any.
+	// lines are how many each file has, and noted whether it lists duplicates or changes.
 	lines []int
 	noted []bool
-	// large is set where there are too many to hold the identities; then withdrawn and
+	// large is set where there are too many to hold the identities; then duplicates and
 	// changed are empty.
-	large     *large
-	withdrawn map[IDHash]struct{}
+	large      *large
+	duplicates map[IDHash]struct{}
 	// changed has the line that holds of an object that was changed.
 	changed map[IDHash]change
 
@@ -149,7 +149,7 @@ func openDay(ctx context.Context, store objectstore.Store, site, instrument stri
 
 func openFiles(ctx context.Context, store objectstore.Store, keys []string) (*dayFiles, error) {
 	d := &dayFiles{store: store, keys: keys, lines: make([]int, len(keys)), noted: make([]bool, len(keys)),
-		withdrawn: make(map[IDHash]struct{}), changed: make(map[IDHash]change), kept: make(map[string][]byte)}
+		duplicates: make(map[IDHash]struct{}), changed: make(map[IDHash]change), kept: make(map[string][]byte)}
 	if err := d.eachFile(ctx, d.fetch); err != nil {
 		return d, err
 	}
@@ -216,12 +216,12 @@ func (d *dayFiles) fetch(ctx context.Context, number int) error {
 		return err
 	}
 	defer m.Close()
-	d.lines[number] = m.Header.Entries + m.Header.Repeats
-	d.noted[number] = m.Header.Repeats > 0 || m.Header.Changes > 0
+	d.lines[number] = m.Header.Entries + m.Header.Duplicates
+	d.noted[number] = m.Header.Duplicates > 0 || m.Header.Changes > 0
 	return nil
 }
 
-// look notes what a file withdraws and changes.
+// look notes which duplicates and changes a file lists.
 func (d *dayFiles) look(ctx context.Context, number int) error {
 	if !d.noted[number] {
 		return nil
@@ -233,8 +233,8 @@ func (d *dayFiles) look(ctx context.Context, number int) error {
 		}
 		line++
 		switch {
-		case r.State == wire.StateWithdrawn:
-			d.withdraw(r.ID)
+		case r.State == wire.StateDuplicate:
+			d.markDuplicate(r.ID)
 		case r.Changes():
 			d.change(&r, placeOf(number, line))
 		}
@@ -258,10 +258,10 @@ func (d *dayFiles) keep(key string, data []byte) {
 	d.kept[key] = data
 }
 
-func (d *dayFiles) withdraw(id string) {
+func (d *dayFiles) markDuplicate(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.withdrawn[HashID(id)] = struct{}{}
+	d.duplicates[HashID(id)] = struct{}{}
 }
 
 func (d *dayFiles) change(r *wire.Record, at place) {

@@ -54,13 +54,13 @@ const (
 	rankListed    rank = iota // of several the first holds
 	rankChanged               // of several the last holds
 	rankPurged                // of several the last holds
-	rankWithdrawn             // of several the first holds
+	rankDuplicate             // of several the first holds
 )
 
 func rankOf(r *wire.Record) rank {
 	switch {
-	case r.State == wire.StateWithdrawn:
-		return rankWithdrawn
+	case r.State == wire.StateDuplicate:
+		return rankDuplicate
 	case r.State == wire.StatePurged:
 		return rankPurged
 	case r.Changes():

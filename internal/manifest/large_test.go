@@ -25,9 +25,9 @@ import (
 )
 
 // A day of which no set of its identities fits into memory reads as one of which it does,
-// whatever was changed, withdrawn, listed again and moved in it, compacted or not.
+// whatever was changed, marked, listed again and moved in it, compacted or not.
 func TestLargeDayReadsTheSame(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		for _, key := range keysOf(t, store) {
@@ -38,7 +38,7 @@ func TestLargeDayReadsTheSame(t *testing.T) {
 		line := func() wire.Record {
 			r := record(fmt.Sprint("object-", random.IntN(60)))
 			r.Key = fmt.Sprint("pack-", random.IntN(3))
-			r.State = []wire.State{wire.StateCurrent, wire.StateCurrent, wire.StateSuperseded, wire.StateRetracted, wire.StatePurged, wire.StateWithdrawn}[random.IntN(6)]
+			r.State = []wire.State{wire.StateCurrent, wire.StateCurrent, wire.StateSuperseded, wire.StateRetracted, wire.StatePurged, wire.StateDuplicate}[random.IntN(6)]
 			r.Reason = fmt.Sprint(random.Uint32())
 			if random.IntN(5) == 0 {
 				at := time.Now()

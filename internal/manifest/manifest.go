@@ -40,7 +40,7 @@ func Days(ctx context.Context, store objectstore.Store, site, instrument string)
 // Day yields the objects that the archive holds of an instrument and day, each
 // once, about in the order in which they were announced, or in which something
 // about them changed: also those that newer versions supersede, and those that were
-// retracted, for their bytes are kept. Objects that were taken back as repeats, or
+// retracted, for their bytes are kept. Objects that were marked as a duplicate, or
 // whose bytes were taken out, are left out. After an error it ends; then what it
 // yielded is not the whole day. Errors: those of objectstore, wire.ErrMalformed and
 // wire.ErrNewerFormat.
@@ -52,7 +52,7 @@ func Days(ctx context.Context, store objectstore.Store, site, instrument string)
 func Day(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		for r, err := range Records(ctx, store, site, instrument, day) {
-			if err == nil && (r.State == wire.StateWithdrawn || r.State == wire.StatePurged) {
+			if err == nil && (r.State == wire.StateDuplicate || r.State == wire.StatePurged) {
 				continue
 			}
 			if !yield(r, err) {
@@ -62,9 +62,9 @@ func Day(ctx context.Context, store objectstore.Store, site, instrument string, 
 	}
 }
 
-// Records is Day with those that it leaves out: repeats, whose state is
-// wire.StateWithdrawn, and wire.StatePurged. Where the files list an object as
-// withdrawn and as something else, it is withdrawn; else, where one says that it was
+// Records is Day with those that it leaves out: duplicates, whose state is
+// wire.StateDuplicate, and wire.StatePurged. Where the files list an object as
+// a duplicate and as something else, it is one; else, where one says that it was
 // purged, it is; else the last line that changes it holds, and where there is none the
 // first. Where its bytes lie the first line says in any case.
 func Records(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
@@ -160,10 +160,10 @@ func (d *dayFiles) records(ctx context.Context, yield func(wire.Record, error) b
 // replaced says whether another line of the same object holds, and whether that is
 // one that changes it.
 func (d *dayFiles) replaced(r wire.Record, id IDHash, at place) (changed, replaced bool) {
-	if r.State == wire.StateWithdrawn {
+	if r.State == wire.StateDuplicate {
 		return false, false
 	}
-	if _, gone := d.withdrawn[id]; gone {
+	if _, gone := d.duplicates[id]; gone {
 		return false, true
 	}
 	last, changed := d.changed[id]

@@ -35,9 +35,9 @@ func record(name string) wire.Record {
 		State: wire.StateCurrent, ReceivedAt: at, TimeSource: wire.TimeSourceReceived}
 }
 
-func withdrawn(name, of string) wire.Record {
+func marked(name, of string) wire.Record {
 	r := record(name)
-	r.State, r.RepeatOf = wire.StateWithdrawn, of
+	r.State, r.DuplicateOf = wire.StateDuplicate, of
 	return r
 }
 
@@ -72,8 +72,8 @@ func names(t *testing.T, records iter.Seq2[wire.Record, error]) []string {
 			t.Fatal(err)
 		}
 		name := r.ID
-		if r.State == wire.StateWithdrawn {
-			name += " repeats " + r.RepeatOf
+		if r.State == wire.StateDuplicate {
+			name += " duplicates " + r.DuplicateOf
 		}
 		all = append(all, name)
 	}
@@ -81,7 +81,7 @@ func names(t *testing.T, records iter.Seq2[wire.Record, error]) []string {
 }
 
 func TestDay(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	ctx := t.Context()
 	read := func() []string { return names(t, manifest.Day(ctx, store, site, instrument, day)) }
 	all := func() []string { return names(t, manifest.Records(ctx, store, site, instrument, day)) }
@@ -94,22 +94,22 @@ func TestDay(t *testing.T) {
 
 	want(read())
 	put(t, store, part(1), wire.ManifestHeader{}, record("a"), record("b"))
-	put(t, store, part(2), wire.ManifestHeader{}, record("c"), withdrawn("d", "a"))
+	put(t, store, part(2), wire.ManifestHeader{}, record("c"), marked("d", "a"))
 	want(read(), "a", "b", "c")
-	want(all(), "a", "b", "c", "d repeats a")
+	want(all(), "a", "b", "c", "d duplicates a")
 
-	// What two parts list is listed once, and a withdrawal wins wherever it stands.
-	put(t, store, part(10), wire.ManifestHeader{}, record("c"), withdrawn("b", "x"), record("e"))
+	// What two parts list is listed once, and a duplicate wins wherever it stands.
+	put(t, store, part(10), wire.ManifestHeader{}, record("c"), marked("b", "x"), record("e"))
 	want(read(), "a", "c", "e")
-	want(all(), "a", "c", "d repeats a", "b repeats x", "e")
+	want(all(), "a", "c", "d duplicates a", "b duplicates x", "e")
 
 	// A compacted day stands for the parts that it names, and only for those.
 	put(t, store, version(1), wire.ManifestHeader{Replaces: []string{part(1)}}, record("a"), record("b"))
-	want(all(), "a", "c", "d repeats a", "b repeats x", "e")
-	put(t, store, version(2), wire.ManifestHeader{Replaces: []string{part(1), part(2), part(10)}}, record("a2"), withdrawn("d", "a"))
+	want(all(), "a", "c", "d duplicates a", "b duplicates x", "e")
+	put(t, store, version(2), wire.ManifestHeader{Replaces: []string{part(1), part(2), part(10)}}, record("a2"), marked("d", "a"))
 	want(read(), "a2")
 	put(t, store, part(11), wire.ManifestHeader{}, record("late"))
-	want(all(), "a2", "d repeats a", "late")
+	want(all(), "a2", "d duplicates a", "late")
 
 	files, err := manifest.List(ctx, store, site, instrument, day)
 	if err != nil {
@@ -126,7 +126,7 @@ func TestDay(t *testing.T) {
 }
 
 func TestDaysAndInstruments(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	ctx := t.Context()
 	for _, i := range []string{"allsky-1", "mag-1"} {
 		for _, d := range []wire.Day{"2026-11-21", "2025-01-02"} {
@@ -154,7 +154,7 @@ func TestDaysAndInstruments(t *testing.T) {
 
 // A day with more than is kept in memory reads the same.
 func TestLargeDay(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	noise := func(i int) string { // hardly compresses
 		var s string
 		for j := range 64 {
@@ -173,7 +173,7 @@ func TestLargeDay(t *testing.T) {
 		}
 		put(t, store, part(n), wire.ManifestHeader{}, records...)
 	}
-	put(t, store, part(13), wire.ManifestHeader{}, withdrawn("object-00007", "object-00006"))
+	put(t, store, part(13), wire.ManifestHeader{}, marked("object-00007", "object-00006"))
 	got := names(t, manifest.Day(t.Context(), store, site, instrument, day))
 	if len(got) != count-1 || got[7] != "object-00008" || got[len(got)-1] != fmt.Sprintf("object-%05d", count-1) {
 		t.Fatalf("%d objects, want %d", len(got), count-1)
@@ -185,7 +185,7 @@ func TestLargeDay(t *testing.T) {
 
 // TestForeign: what somebody left among a day's files hides nothing, and is known.
 func TestForeign(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	put(t, store, part(1), wire.ManifestHeader{}, record("a"))
 	foreign := []string{part(1) + ".bak", wire.ManifestPrefix(site, instrument, day) + "old/" + path.Base(part(2))}
 	for _, key := range foreign {
@@ -208,7 +208,7 @@ func TestForeign(t *testing.T) {
 // A file that cannot be decoded hides no other from Readable; and beside a version that cannot
 // be decoded, parts have numbers that it cannot have replaced.
 func TestReadable(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	want := func(lines, unreadable []string, next int) {
 		t.Helper()
 		files, err := manifest.List(t.Context(), store, site, instrument, day)

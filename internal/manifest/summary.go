@@ -44,8 +44,8 @@ func (s *Summary) Add(r wire.Record) {
 }
 
 func (s *Summary) add(r wire.Record) {
-	if r.State == wire.StateWithdrawn {
-		s.day.Repeats++
+	if r.State == wire.StateDuplicate {
+		s.day.Duplicates++
 		return
 	}
 	s.day.Entries++

@@ -23,6 +23,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/signer"
 	"github.com/secure-io/sio-go"
 	"golang.org/x/crypto/argon2"
+
+	"github.com/substorm/substorm/internal/retry"
 )
 
 // User of an S3 server.
@@ -80,9 +82,7 @@ func (a Admin) putPatiently(ctx context.Context, log *slog.Logger, path string, 
 			return err
 		}
 		log.Info("the S3 server does not answer yet", "error", err)
-		select {
-		case <-time.After(adminPause):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, adminPause) {
 			return errors.Join(err, ctx.Err())
 		}
 	}

@@ -5,6 +5,8 @@ package objectstore
 import (
 	"context"
 	"time"
+
+	"github.com/substorm/substorm/internal/retry"
 )
 
 const (
@@ -26,10 +28,8 @@ func Await(ctx context.Context, store Store, away func(error)) bool {
 			said = text
 			away(err)
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, awaitPause) {
 			return false
-		case <-time.After(awaitPause):
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package objectstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -69,9 +70,7 @@ func Open(cfg Config) (Store, error) {
 	if cfg.Bucket == "" {
 		return nil, errors.New("object store: no bucket is named")
 	}
-	if cfg.Region == "" {
-		cfg.Region = "us-east-1"
-	}
+	cfg.Region = cmp.Or(cfg.Region, "us-east-1")
 	secrets := credentials.NewStaticV4(cfg.AccessKeyID, cfg.SecretAccessKey, "")
 	if cfg.CredentialsDir != "" {
 		dir := &credentialsDir{path: cfg.CredentialsDir}

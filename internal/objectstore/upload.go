@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -76,11 +77,7 @@ func (u *upload) add(p minio.CompletePart) {
 func (u *upload) Complete(ctx context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	parts := make([]minio.CompletePart, 0, len(u.parts))
-	for _, p := range u.parts {
-		parts = append(parts, p)
-	}
-	slices.SortFunc(parts, func(a, b minio.CompletePart) int { return a.PartNumber - b.PartNumber })
+	parts := slices.SortedFunc(maps.Values(u.parts), func(a, b minio.CompletePart) int { return a.PartNumber - b.PartNumber })
 	_, err := u.bucket.core.CompleteMultipartUpload(ctx, u.bucket.name, u.key, u.id, parts, u.put)
 	return explain("complete upload", u.key, err)
 }

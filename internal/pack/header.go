@@ -5,7 +5,9 @@ package pack
 import (
 	"path"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -47,12 +49,7 @@ func quickHeader(name string, size int64, at time.Time, records map[string]strin
 const maxName = 100
 
 func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 || s[i] == 0 {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf || r == 0 })
 }
 
 // appendRecord appends "<length> <key>=<value>\n", the length being that of all of

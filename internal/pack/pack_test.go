@@ -123,7 +123,7 @@ func TestPlainTar(t *testing.T) {
 
 // TestMembersOfAStore: the headers are read by parts, past large members.
 func TestMembersOfAStore(t *testing.T) {
-	store := testenv.MinIO(t, testenv.MinIOOptions{}).Bucket(t, "archive")
+	store := testenv.SharedBucket(t)
 	key := wire.PackKey("thule", sampleTime, "gateway-0", "one", 1)
 	var out bytes.Buffer
 	w := NewWriter(key, &out)

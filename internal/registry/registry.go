@@ -31,10 +31,10 @@ type Snapshot struct {
 	Readers     map[string]wire.ReaderEntry
 	Instruments map[string]wire.InstrumentEntry
 
-	// epoch of the bucket that the last complete registry came from, and whether the
-	// snapshot is just that registry.
-	epoch    time.Time
-	complete bool
+	// Epoch of the bucket that the last complete registry came from.
+	Epoch time.Time
+	// Complete: the snapshot holds nothing but the registry of Revision.
+	Complete bool
 }
 
 // Unread says whether the registry has an entry of an instrument that cannot be read: what
@@ -53,9 +53,10 @@ type Registry struct {
 }
 
 // New returns a registry that knows nobody.
-func New() *Registry {
-	return &Registry{current: newSnapshot(), changed: make(chan struct{})}
-}
+func New() *Registry { return From(newSnapshot()) }
+
+// From returns a registry in which a snapshot is in force.
+func From(s *Snapshot) *Registry { return &Registry{current: s, changed: make(chan struct{})} }
 
 // Snapshot returns what is in force.
 func (r *Registry) Snapshot() *Snapshot {
@@ -83,50 +84,57 @@ func (r *Registry) Live() bool {
 func (r *Registry) setNewest(is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.newest, r.live = is, is && r.current.complete
+	r.newest, r.live = is, is && r.current.Complete
 }
 
 func (r *Registry) set(s *Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.current, r.live = s, r.live || r.newest && s.complete
+	r.current, r.live = s, r.live || r.newest && s.Complete
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
 // Follow keeps the registry equal to the Site's until ctx ends.
 func (r *Registry) Follow(ctx context.Context, js jetstream.JetStream, site string, log *slog.Logger) {
-	r.follow(ctx, js, site, log, nil)
+	r.FollowEach(ctx, js, site, log, func(*Snapshot) {})
+}
+
+// FollowEach is Follow for who needs every snapshot: each is called with them, one at a time
+// and in their order, once they are in force.
+func (r *Registry) FollowEach(ctx context.Context, js jetstream.JetStream, site string, log *slog.Logger, each func(*Snapshot)) {
+	r.follow(ctx, js, site, log, nil, each)
 }
 
 // FollowNewest is Follow for who needs Live. It asks the leader of the bucket what it holds.
 func (r *Registry) FollowNewest(ctx context.Context, js jetstream.JetStream, site string, log *slog.Logger) {
-	r.follow(ctx, js, site, log, func() { r.setNewest(true) })
+	r.follow(ctx, js, site, log, func() { r.setNewest(true) }, func(*Snapshot) {})
 }
 
-func (r *Registry) follow(ctx context.Context, js jetstream.JetStream, site string, log *slog.Logger, newest func()) {
-	var b *bucket
+func (r *Registry) follow(ctx context.Context, js jetstream.JetStream, site string, log *slog.Logger, newest func(), each func(*Snapshot)) {
+	var b *Bucket
 	watch.Run(ctx, js, watch.Config{
 		Bucket: wire.RegistryBucket(site), What: "the registry", Logger: log,
 		Begin: func(is watch.Bucket) {
 			r.setNewest(false)
-			b = newBucket(is.Created)
+			b = NewBucket(is.Created)
 		},
 		End:    func() { r.setNewest(false) },
 		Newest: newest,
-		Take:   func(e jetstream.KeyValueEntry) { b.take(e.Key(), e.Value(), e.Operation() == jetstream.KeyValuePut) },
+		Take:   func(e jetstream.KeyValueEntry) { b.Take(e.Key(), e.Value(), e.Operation() == jetstream.KeyValuePut) },
 		Settle: func() {
 			was := r.Snapshot()
-			now := resolve(was, b)
+			now := Resolve(was, b)
 			for key, problem := range now.Problems {
 				if was.Problems[key] != problem {
 					log.Error("a registry entry cannot be read: what was known of it stays in force", "entry", key, "error", problem)
 				}
 			}
 			if now.Revision != was.Revision {
-				log.Info("registry", "revision", now.Revision, "feeds", len(now.Feeds), "consumers", len(now.Consumers))
+				log.Info("registry", "revision", now.Revision, "instruments", len(now.Instruments), "feeds", len(now.Feeds), "consumers", len(now.Consumers))
 			}
 			r.set(now)
+			each(now)
 		},
 	})
 }

@@ -153,30 +153,30 @@ func TestLiveOnReplicaBehind(t *testing.T) {
 // What was known of an instrument stays in force where its entry cannot be read any more, and
 // nobody is told that it is the registry's word.
 func TestUnread(t *testing.T) {
-	b := newBucket(time.Now())
+	b := NewBucket(time.Now())
 	take := func(key string, record any) {
 		t.Helper()
 		value, err := wire.Encode(record)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.take(key, value, true)
+		b.Take(key, value, true)
 	}
 	key := wire.RegistryInstrumentKey("camera")
 	take(key, wire.InstrumentEntry{Instrument: "camera", Revision: 1})
 	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1})
-	s := resolve(newSnapshot(), b)
+	s := Resolve(newSnapshot(), b)
 	if s.Unread("camera") || s.Unread("other") {
 		t.Error("what can be read, and what there is not, cannot be read")
 	}
-	b.take(key, []byte(`{"format":99,"instrument":"camera","revision":2,"legalHold":true}`), true)
+	b.Take(key, []byte(`{"format":99,"instrument":"camera","revision":2,"legalHold":true}`), true)
 	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 2, Count: 1})
-	s = resolve(s, b)
-	if _, known := s.Instruments["camera"]; !known || !s.complete || !s.Unread("camera") {
-		t.Errorf("known %v, complete %v, unread %v; want all", known, s.complete, s.Unread("camera"))
+	s = Resolve(s, b)
+	if _, known := s.Instruments["camera"]; !known || !s.Complete || !s.Unread("camera") {
+		t.Errorf("known %v, complete %v, unread %v; want all", known, s.Complete, s.Unread("camera"))
 	}
 	take(key, wire.InstrumentEntry{Instrument: "camera", Revision: 3, LegalHold: true})
-	if s = resolve(s, b); s.Unread("camera") || !s.Instruments["camera"].LegalHold {
+	if s = Resolve(s, b); s.Unread("camera") || !s.Instruments["camera"].LegalHold {
 		t.Error("an entry that can be read again is not taken")
 	}
 }

@@ -18,12 +18,14 @@ func newSnapshot() *Snapshot {
 	}
 }
 
-// bucket is what is known of the registry's bucket at one moment.
-type bucket struct {
+// Bucket is what is known of the registry's bucket at one moment.
+type Bucket struct {
 	// epoch is when the bucket was created: one that was deleted and made again has
 	// a newer one.
 	epoch  time.Time
 	marker wire.RegistryComplete
+	// unread is why the marker cannot be read.
+	unread string
 
 	feeds       kind[wire.FeedEntry]
 	consumers   kind[wire.ConsumerEntry]
@@ -31,8 +33,9 @@ type bucket struct {
 	instruments kind[wire.InstrumentEntry]
 }
 
-func newBucket(epoch time.Time) *bucket {
-	return &bucket{
+// NewBucket returns one that was created at epoch, and of which nothing is known yet.
+func NewBucket(epoch time.Time) *Bucket {
+	return &Bucket{
 		epoch: epoch,
 		feeds: kind[wire.FeedEntry]{
 			parse: wire.ParseRegistryFeedKey, decode: wire.Decode[wire.FeedEntry],
@@ -53,12 +56,15 @@ func newBucket(epoch time.Time) *bucket {
 	}
 }
 
-// take notes one change of the bucket: a key's new value, or that it is gone.
-func (b *bucket) take(key string, value []byte, put bool) {
+// Take notes one change of the bucket: a key's new value, or that it is gone.
+func (b *Bucket) Take(key string, value []byte, put bool) {
 	if key == wire.RegistryCompleteKey {
-		b.marker = wire.RegistryComplete{}
+		b.marker, b.unread = wire.RegistryComplete{}, ""
 		if put {
-			b.marker, _ = wire.Decode[wire.RegistryComplete](value) // one that cannot be read says nothing
+			var err error
+			if b.marker, err = wire.Decode[wire.RegistryComplete](value); err != nil {
+				b.unread = "nothing is removed: " + err.Error()
+			}
 		}
 		return
 	}
@@ -67,26 +73,29 @@ func (b *bucket) take(key string, value []byte, put bool) {
 }
 
 // complete says whether the bucket holds all of the revision that its marker names.
-func (b *bucket) complete() bool {
+func (b *Bucket) complete() bool {
 	m := b.marker
 	return m.Revision > 0 &&
 		b.feeds.complete(m.Feeds, m.Revision) && b.consumers.complete(m.Consumers, m.Revision) &&
 		b.readers.complete(m.Readers, m.Revision) && b.instruments.complete(m.Count, m.Revision)
 }
 
-// resolve returns the snapshot that follows prev once the bucket is as b says.
+// Resolve returns the snapshot that follows prev once the bucket is as b says.
 //
 // A complete bucket of a revision at least prev's (or of a newer bucket) is taken
 // as it is. Otherwise the registry is on its way: what is new or changed applies
 // at once, and nothing is taken away.
-func resolve(prev *Snapshot, b *bucket) *Snapshot {
+func Resolve(prev *Snapshot, b *Bucket) *Snapshot {
 	next := newSnapshot()
-	next.Revision, next.epoch = prev.Revision, prev.epoch
-	newer := b.epoch.After(prev.epoch)
+	next.Revision, next.Epoch = prev.Revision, prev.Epoch
+	newer := b.epoch.After(prev.Epoch)
 	whole := b.complete() && (b.marker.Revision >= prev.Revision || newer)
-	next.complete = whole
+	next.Complete = whole
 	if whole {
-		next.Revision, next.epoch = b.marker.Revision, b.epoch
+		next.Revision, next.Epoch = b.marker.Revision, b.epoch
+	}
+	if b.unread != "" {
+		next.Problems[wire.RegistryCompleteKey] = b.unread
 	}
 	b.feeds.resolve(next.Feeds, prev.Feeds, whole, newer, next.Problems)
 	b.consumers.resolve(next.Consumers, prev.Consumers, whole, newer, next.Problems)

@@ -94,8 +94,8 @@ func Of(all []wire.ChannelSampling, channel string) wire.ChannelSampling {
 	return all[0]
 }
 
-// has says whether a channel is declared: by a way in, or by name.
+// has says whether a channel is declared: by a listener, or by name.
 func has(e wire.InstrumentEntry, channel string) bool {
 	return slices.ContainsFunc(e.Sampling.Channels, func(c wire.ChannelSampling) bool { return c.Channel == channel }) ||
-		slices.ContainsFunc(e.Ways, func(w wire.WayEntry) bool { return w.Protocol == wire.ProtocolUDP && w.Channel == channel })
+		slices.ContainsFunc(e.Listeners, func(w wire.ListenerEntry) bool { return w.Protocol == wire.ProtocolUDP && w.Channel == channel })
 }

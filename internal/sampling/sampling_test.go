@@ -28,7 +28,7 @@ func entry(change func(*wire.SamplingEntry)) wire.InstrumentEntry {
 	if change != nil {
 		change(s)
 	}
-	return wire.InstrumentEntry{Instrument: "mag", Sampling: s, Ways: []wire.WayEntry{
+	return wire.InstrumentEntry{Instrument: "mag", Sampling: s, Listeners: []wire.ListenerEntry{
 		{Protocol: wire.ProtocolUDP, Channel: "raw"}, {Protocol: wire.ProtocolTCP},
 	}}
 }
@@ -62,7 +62,7 @@ func TestAsked(t *testing.T) {
 		{"one asks for as much", entry(nil), []wire.SamplingRequest{request("a", "", 10_000)}, declared},
 		{"the largest wins", entry(nil), []wire.SamplingRequest{request("a", "slow", 2000), request("c", "slow", 1000), request("b", "slow", 3000)}, with(1, on("slow", 1000, "c"))},
 		{"of equals the first by name", entry(nil), []wire.SamplingRequest{request("b", "slow", 1000), request("a", "slow", 1000)}, with(1, on("slow", 1000, "a"))},
-		{"a channel of a way in", entry(nil), []wire.SamplingRequest{request("a", "raw", 500)}, with(3, on("raw", 500, "a"))},
+		{"a channel of a listener", entry(nil), []wire.SamplingRequest{request("a", "raw", 500)}, with(3, on("raw", 500, "a"))},
 		{"the largest that is allowed", entry(nil), []wire.SamplingRequest{request("a", "", 99), request("b", "", 100)}, with(0, on("", 100, "b"))},
 		{"off stays off", entry(nil), []wire.SamplingRequest{request("a", "dark", 1000)}, declared},
 		{"no such channel", entry(nil), []wire.SamplingRequest{request("a", "light", 1000)}, declared},
@@ -88,7 +88,7 @@ func TestAskedFitsACommand(t *testing.T) {
 	var requests []wire.SamplingRequest
 	for i := range 100 {
 		channel := fmt.Sprint("c-", i)
-		e.Ways = append(e.Ways, wire.WayEntry{Protocol: wire.ProtocolUDP, Channel: channel})
+		e.Listeners = append(e.Listeners, wire.ListenerEntry{Protocol: wire.ProtocolUDP, Channel: channel})
 		requests = append(requests, request("a", channel, 100))
 	}
 	line, err := wire.Sampling{Channels: Asked(e, requests)}.Line()

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/substorm/substorm/internal/retry"
 )
 
 // MinInterval is the shortest between packets: reflectors answer no more.
@@ -37,7 +39,7 @@ type SessionConfig struct {
 	Trouble func(error)
 }
 
-// Session measures the path to a reflector.
+// Session measures the link to a reflector.
 type Session struct {
 	cfg SessionConfig
 	// dial opens a socket to the reflector.
@@ -88,7 +90,7 @@ func Address(text string) (string, error) {
 func (s *Session) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.measure(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Trouble(fmt.Errorf("the path to %s: %w", s.cfg.Address, err))
+			s.cfg.Trouble(fmt.Errorf("the link to %s: %w", s.cfg.Address, err))
 			s.away(ctx)
 		}
 	}
@@ -99,10 +101,7 @@ func (s *Session) Run(ctx context.Context) {
 func (s *Session) away(ctx context.Context) {
 	for end := time.Now().Add(Patience); ctx.Err() == nil && time.Now().Before(end); {
 		s.number(time.Now())
-		select {
-		case <-ctx.Done():
-		case <-time.After(s.cfg.Interval):
-		}
+		retry.Sleep(ctx, s.cfg.Interval)
 	}
 }
 

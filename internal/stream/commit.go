@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
+	"github.com/substorm/substorm/internal/retry"
 )
 
 const (
@@ -69,10 +71,7 @@ func (c *Committer) commit(group []*entry) {
 			e.tried = true
 		}
 		c.available(false, err)
-		select {
-		case <-time.After(wait):
-		case <-c.ctx.Done():
-		}
+		retry.Sleep(c.ctx, wait)
 		wait = min(2*wait, maxRetry)
 	}
 }

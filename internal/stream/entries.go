@@ -57,6 +57,15 @@ func Entries(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue,
 	return nil
 }
 
+// EntriesOf is Entries of a bucket by its name.
+func EntriesOf(ctx context.Context, js jetstream.JetStream, bucket, match string, f func(jetstream.KeyValueEntry) error) error {
+	kv, err := js.KeyValue(ctx, bucket)
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	return Entries(ctx, js, kv, match, f)
+}
+
 // EntriesSince calls f for each entry that was written after a revision, 0 for each that
 // there is, in the order in which they were last written, as one replica has them: it may
 // be behind, and what it does not have yet comes with a later call. Entries have no

@@ -89,7 +89,7 @@ func (r *refusals) Write(line []byte) (int, error) {
 }
 
 // writeCredentials writes credentials of a user that expire, as the kubelet does: by a rename.
-func writeCredentials(t *testing.T, server *testenv.NATSServer, user nkeys.KeyPair, file string, life time.Duration) {
+func writeCredentials(t *testing.T, server *testenv.NATSServer, user nkeys.KeyPair, file string, lifetime time.Duration) {
 	t.Helper()
 	signer, err := nkeys.FromSeed([]byte(server.AccountSeed))
 	if err != nil {
@@ -104,7 +104,7 @@ func writeCredentials(t *testing.T, server *testenv.NATSServer, user nkeys.KeyPa
 		t.Fatal(err)
 	}
 	claims := jwt.NewUserClaims(public)
-	claims.Expires = time.Now().Add(life).Unix()
+	claims.Expires = time.Now().Add(lifetime).Unix()
 	token, err := claims.Encode(signer)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,9 +71,7 @@ func leader(ctx context.Context, js jetstream.JetStream, name string, what leade
 // matches, as the leader of the stream has it; 0 where there is none. All that was stored
 // before the call is seen.
 func NextOf(ctx context.Context, js jetstream.JetStream, name, subjects string, from uint64) (uint64, error) {
-	if subjects == "" {
-		subjects = ">"
-	}
+	subjects = cmp.Or(subjects, ">")
 	m, err := leader(ctx, js, name, leaderAsk{Sequence: max(1, from), NextFor: subjects})
 	if err != nil || m == nil {
 		return 0, err

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/boottime"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -60,9 +61,7 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key string, holder
 		if first {
 			log.Debug("waiting for the lease", "lease", key)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return nil, fmt.Errorf("acquire lease %s: %w", key, ctx.Err())
 		}
 	}

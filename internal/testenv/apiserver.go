@@ -40,7 +40,7 @@ func Kubernetes(t testing.TB) *KubernetesAPI {
 
 // StartKubernetes starts an API server for all tests of a package; TestMain stops it.
 func StartKubernetes() (*KubernetesAPI, error) {
-	folder, err := checkout()
+	folder, err := Checkout()
 	if err != nil {
 		return nil, err
 	}

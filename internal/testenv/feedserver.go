@@ -3,6 +3,7 @@
 package testenv
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 )
@@ -30,9 +31,7 @@ type FeedServer struct {
 func StartFeedServer(t testing.TB, o FeedServerOptions) *FeedServer {
 	t.Helper()
 	dir := t.TempDir()
-	if o.Pod == "" {
-		o.Pod = "feed-server-0"
-	}
+	o.Pod = cmp.Or(o.Pod, "feed-server-0")
 	f := &FeedServer{address: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), http: fmt.Sprintf("127.0.0.1:%d", FreePort(t))}
 	argv := append([]string{
 		buildProgram(t, dir, "feed-server"), "--site", o.Site, "--pod", o.Pod, "--listen", f.address, "--listen-http", f.http,

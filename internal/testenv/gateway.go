@@ -42,7 +42,7 @@ type Gateway struct {
 
 // StartGateway builds the gateway of this checkout, gives it the rights of gateways in the bucket, writes the Site's registry
 // and waits until the gateway runs it. It receives on the ports of the
-// instruments' ways on 127.0.0.1.
+// instruments' listeners on 127.0.0.1.
 func StartGateway(t testing.TB, o GatewayOptions) *Gateway {
 	t.Helper()
 	pool := cmp.Or(o.Pool, "north")
@@ -96,7 +96,7 @@ func (g *Gateway) Metrics() string { return "http://" + g.http + "/metrics" }
 // InstrumentTCP is an entry for objects on a port.
 func InstrumentTCP(name string, port int) wire.InstrumentEntry {
 	e := instrument(name)
-	e.Ways = []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
+	e.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
 		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000}}
 	return e
 }
@@ -104,7 +104,7 @@ func InstrumentTCP(name string, port int) wire.InstrumentEntry {
 // InstrumentUDP is an entry for datagrams on a port; segments are cut each second.
 func InstrumentUDP(name string, port int) wire.InstrumentEntry {
 	e := instrument(name)
-	e.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
+	e.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
 	e.SegmentAgeMillis = 1000
 	return e
 }

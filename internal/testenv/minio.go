@@ -32,8 +32,9 @@ type MinIOServer struct {
 	CA *CA
 	// AccessKeyID and SecretAccessKey are root's.
 	AccessKeyID, SecretAccessKey string
-	// gateways are the users that GatewayUser made, by bucket.
-	gateways sync.Map
+	// gateways are the users that GatewayUser made, by the buckets that they may use.
+	users    sync.Mutex
+	gateways map[string]minioadmin.User
 }
 
 // MinIO starts a server and waits until it serves.
@@ -55,7 +56,15 @@ func MinIO(t testing.TB, opts MinIOOptions) *MinIOServer {
 func newMinIO(t testing.TB, program string, opts MinIOOptions) *MinIOServer {
 	t.Helper()
 	dir := t.TempDir()
-	m := &MinIOServer{port: FreePort(t), AccessKeyID: "substorm-test", SecretAccessKey: "substorm-test-secret"}
+	m := &MinIOServer{port: FreePort(t)}
+	m.Process = newProcess(t, "minio", dir, m.command(t, program, dir, opts), minioEnv(dir), m.answers)
+	return m
+}
+
+// command writes the server's certificates and returns its command line.
+func (m *MinIOServer) command(t testing.TB, program, dir string, opts MinIOOptions) []string {
+	t.Helper()
+	m.AccessKeyID, m.SecretAccessKey, m.gateways = minioRoot, minioSecret, map[string]minioadmin.User{}
 	data, certs := cmp.Or(opts.Dir, filepath.Join(dir, "data")), filepath.Join(dir, "certs")
 	for _, d := range []string{data, filepath.Join(certs, "CAs")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -69,16 +78,18 @@ func newMinIO(t testing.TB, program string, opts MinIOOptions) *MinIOServer {
 		write(t, filepath.Join(certs, "private.key"), key)
 		write(t, filepath.Join(certs, "CAs", "ca.crt"), m.CA.PEM)
 	}
-	argv := []string{program, "server", "--quiet", "--address", fmt.Sprintf("127.0.0.1:%d", m.port),
-		"--certs-dir", certs, data}
-	env := []string{
-		"MINIO_ROOT_USER=" + m.AccessKeyID, "MINIO_ROOT_PASSWORD=" + m.SecretAccessKey,
+	return []string{program, "server", "--quiet", "--address", fmt.Sprintf("127.0.0.1:%d", m.port), "--certs-dir", certs, data}
+}
+
+const minioRoot, minioSecret = "substorm-test", "substorm-test-secret"
+
+func minioEnv(dir string) []string {
+	return []string{
+		"MINIO_ROOT_USER=" + minioRoot, "MINIO_ROOT_PASSWORD=" + minioSecret,
 		"MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_CALLHOME_ENABLE=off",
 		"MINIO_CI_CD=1", // serve from the root disk
 		"HOME=" + dir,
 	}
-	m.Process = newProcess(t, "minio", dir, argv, env, m.answers)
-	return m
 }
 
 // URL is the endpoint.
@@ -94,21 +105,30 @@ func (m *MinIOServer) URL() string {
 func (m *MinIOServer) Address() string { return Loopback(m.port) }
 
 // GatewayUser makes a user of the server who has the rights of gateways in a bucket, and no others.
+// The buckets of a shared server have one user together: MinIO derives a key from a password for each.
 func (m *MinIOServer) GatewayUser(t testing.TB, bucket string) minioadmin.User {
 	t.Helper()
-	if user, made := m.gateways.Load(bucket); made {
-		return user.(minioadmin.User)
+	m.users.Lock()
+	defer m.users.Unlock()
+	name, policy := bucket, minioadmin.Gateway(bucket)
+	if m.shared {
+		name, policy = sharedBuckets, minioadmin.Gateway(sharedBuckets+"????") // digits of BucketName
+		policy.Name = "substorm-gateway"
+		policy.Statements[0].Resource = []string{"arn:aws:s3:::" + sharedBuckets + "*"} // at the end MinIO matches no digits with ?
+	}
+	if user, made := m.gateways[name]; made {
+		return user
 	}
 	client := &http.Client{Timeout: Patience}
 	if m.CA != nil {
 		client.Transport = &http.Transport{TLSClientConfig: m.CA.ClientTLS()}
 	}
 	admin := minioadmin.Admin{Endpoint: m.URL(), Client: client, Root: m.Root()}
-	user := minioadmin.User{AccessKeyID: "gateway-" + bucket, SecretAccessKey: "substorm-gateway-secret"}
-	if err := admin.MakeUser(t.Context(), slog.New(slog.DiscardHandler), user, minioadmin.Gateway(bucket)); err != nil {
+	user := minioadmin.User{AccessKeyID: "gateway-" + name, SecretAccessKey: "substorm-gateway-secret"}
+	if err := admin.MakeUser(t.Context(), slog.New(slog.DiscardHandler), user, policy); err != nil {
 		t.Fatal(err)
 	}
-	m.gateways.Store(bucket, user)
+	m.gateways[name] = user
 	return user
 }
 

@@ -37,20 +37,27 @@ func FreeEdgePort(t testing.TB) int {
 
 func freePort(t testing.TB, first, last int) int {
 	t.Helper()
+	port, taken, err := somePort(first, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	return port
+}
+
+// somePort returns a port that is free, and what holds it for us.
+func somePort(first, last int) (int, *os.File, error) {
 	for range 100 {
 		port := first + rand.IntN(last-first+1)
 		taken, err := takePort(port)
 		if err != nil {
-			t.Fatal(err)
+			return 0, nil, err
 		}
-		if taken == nil {
-			continue
+		if taken != nil {
+			return port, taken, nil
 		}
-		t.Cleanup(func() { taken.Close() })
-		return port
 	}
-	t.Fatalf("no free port between %d and %d", first, last)
-	return 0
+	return 0, nil, fmt.Errorf("no free port between %d and %d", first, last)
 }
 
 // takePort returns what holds a port for us until it is closed or this process

@@ -33,6 +33,8 @@ type Process struct {
 	argv  []string
 	env   []string
 	ready func() error
+	// shared: other tests of the package use it too.
+	shared bool
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -101,7 +103,7 @@ func (p *Process) start() error {
 
 func (p *Process) awaitReady(done chan struct{}) error {
 	var err error
-	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for range Attempts() {
 		if err = p.ready(); err == nil {
 			return nil
 		}
@@ -173,6 +175,9 @@ func (p *Process) PID() int {
 }
 
 func (p *Process) signal(s syscall.Signal) {
+	if p.shared {
+		panic(fmt.Sprintf("a test signals %s, which it shares with others: give it a server of its own", p.name))
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd != nil {

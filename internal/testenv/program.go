@@ -30,7 +30,7 @@ func path(name string) (string, error) {
 	if known, ok := built.Load(name); ok {
 		return known.(string), nil
 	}
-	folder, err := checkout()
+	folder, err := Checkout()
 	if err != nil {
 		return "", err
 	}
@@ -46,9 +46,7 @@ func path(name string) (string, error) {
 }
 
 // Checkout returns the folder of this module's sources.
-func Checkout() (string, error) { return checkout() }
-
-var checkout = sync.OnceValues(func() (string, error) {
+var Checkout = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/substorm/substorm").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the sources of Substorm: %w", err)
@@ -73,7 +71,7 @@ func linked(name string) (string, error) {
 	if known, ok := built.Load(name); ok {
 		return known.(string), nil
 	}
-	folder, err := checkout()
+	folder, err := Checkout()
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -73,9 +74,7 @@ func placed(ctx context.Context, create func() error) error {
 		if !errors.As(err, &refused) || refused.ErrorCode != noSuitablePeers && refused.ErrorCode != storeFailed {
 			return err
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, 100*time.Millisecond) {
 			return err
 		}
 	}

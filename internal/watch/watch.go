@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/retry"
 )
 
 const (
@@ -45,11 +47,8 @@ type Config struct {
 	// leader held: any replica may answer, also one that is behind. Who sets it may ask the
 	// leader for messages (STREAM.MSG.GET).
 	Newest func()
-	// Tick, where set, is called every TickInterval while the bucket answers, and End
-	// when it does not any more, or ctx ended.
-	Tick         func(now time.Time)
-	TickInterval time.Duration
-	End          func()
+	// End, where set, is called when the bucket does not answer any more, or ctx ended.
+	End func()
 }
 
 // Bucket is one that is followed: another one of its name was made at another time.
@@ -80,22 +79,13 @@ func Run(ctx context.Context, js jetstream.JetStream, cfg Config) {
 			said = err.Error()
 			cfg.Logger.Warn(cfg.What+" cannot be followed: what was last seen stays in force", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryPause):
-		}
+		retry.Sleep(ctx, retryPause)
 	}
 }
 
 // watch follows one bucket until it is gone. The first batch of entries is what
 // the bucket holds now.
 func watch(ctx context.Context, js jetstream.JetStream, cfg Config) error {
-	var ticks <-chan time.Time
-	if cfg.Tick != nil {
-		ticker := time.NewTicker(cfg.TickInterval)
-		defer ticker.Stop()
-		ticks = ticker.C
-	}
 	if cfg.End != nil {
 		defer cfg.End()
 	}
@@ -124,8 +114,6 @@ func watch(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 			if _, now, err := open(ctx, js, cfg); err == nil && now != bucket {
 				return errOtherBucket
 			}
-		case now := <-ticks:
-			cfg.Tick(now)
 		case <-r.again:
 			r.ask(ctx)
 		case e, ok := <-w.Updates():

@@ -10,14 +10,14 @@ import (
 )
 
 // Changes are what manifests say of objects and the objects themselves do not: which
-// were withdrawn as repeats, superseded, retracted, restored or purged, which path was
+// were marked as duplicates, superseded, retracted, restored or purged, which path was
 // given to which, and what was imported in place. Without them a manifest could not be
 // made anew from the bucket alone. They are Manifests of an instrument and day that lie
 // beside the data, under ChangesKey, and are created before the lines of the day's
 // manifest that say the same. A record in them is the whole line of the object as the
 // manifest has it from then on.
 //
-// Of the records of one ID a Withdrawn one holds, then a Purged one, then the last by
+// Of the records of one ID a Duplicate one holds, then a Purged one, then the last by
 // part and line. Where the object's bytes lie the object itself says better: a
 // compaction may have moved it since.
 

@@ -83,8 +83,8 @@ type Heartbeat struct {
 	Commands []string `json:"commands,omitempty"`
 	// Sampling is nil where the sender takes no commands.
 	Sampling *SamplingReport `json:"sampling,omitempty"`
-	// Path is nil where the sender does not measure it.
-	Path *Path `json:"path,omitempty"`
+	// LinkProbe is nil where the sender does not measure it.
+	LinkProbe *LinkProbe `json:"linkProbe,omitempty"`
 }
 
 // Frame writes the heartbeat as a control frame, prefix included.
@@ -126,7 +126,7 @@ func (h *Heartbeat) check() error {
 	switch {
 	case h.Type != ControlHeartbeat || h.SentAt.IsZero() || h.QueueObjects < 0 || h.QueueBytes < 0 || h.Sent < 0 || h.SetAside < 0,
 		h.RoundTrip != nil && *h.RoundTrip < 0, len(h.Sender) > MaxSender || strings.ContainsFunc(h.Sender, notPrintable),
-		!h.Sampling.valid(), !h.Path.valid():
+		!h.Sampling.valid(), !h.LinkProbe.valid():
 		return fmt.Errorf("heartbeat of sender %.100q at %v: %w", h.Sender, h.SentAt, ErrMalformed)
 	}
 	return nil

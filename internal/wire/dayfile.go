@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // DayKind says of which key-value bucket a DayFile holds a day. It is also the first
@@ -104,25 +101,7 @@ type DayFile struct {
 // Encode writes the file. The header's count is computed.
 func (f DayFile) Encode() ([]byte, error) {
 	f.Header.Format, f.Header.Entries = Format, len(f.Entries)
-	var out bytes.Buffer
-	z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, err
-	}
-	enc := json.NewEncoder(z)
-	enc.SetEscapeHTML(false) // values stay as they are
-	if err := enc.Encode(f.Header); err != nil {
-		return nil, err
-	}
-	for _, e := range f.Entries {
-		if err := enc.Encode(e); err != nil {
-			return nil, fmt.Errorf("entry %s: %w", e.Key, err)
-		}
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return encodeLines(f.Header, f.Entries, false) // values stay as they are
 }
 
 // maxDayFile bounds what DecodeDayFile unpacks, in bytes.
@@ -131,27 +110,12 @@ const maxDayFile = 1 << 30
 // DecodeDayFile reads a closed day. Errors: ErrMalformed, ErrNewerFormat, and those
 // of r, which say nothing about the file.
 func DecodeDayFile(r io.Reader) (DayFile, error) {
-	source := &watchedReader{r: r}
-	z, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxManifestWindow), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		return DayFile{}, fmt.Errorf("closed day: %w", err)
-	}
-	defer z.Close()
-	f, err := readDayFile(json.NewDecoder(io.LimitReader(z, maxDayFile)))
-	if err != nil {
-		return DayFile{}, source.explain(err)
-	}
-	return f, nil
+	return decodeLines(r, "closed day", maxDayFile, readDayFile)
 }
 
-func readDayFile(lines *json.Decoder) (DayFile, error) {
-	var first json.RawMessage
-	if err := lines.Decode(&first); err != nil {
-		return DayFile{}, fmt.Errorf("closed day: it has no header: %w: %v", ErrMalformed, err)
-	}
-	var f DayFile
-	var err error
-	if f.Header, err = Decode[DayFileHeader](first); err != nil {
+func readDayFile(r io.Reader) (f DayFile, err error) {
+	lines := json.NewDecoder(r)
+	if f.Header, err = decodeHeader[DayFileHeader](lines, "closed day"); err != nil {
 		return DayFile{}, err
 	}
 	for {

@@ -3,14 +3,11 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // DeletionReason says why the archivist deletes an object of the bucket.
@@ -88,49 +85,18 @@ type Deletions struct {
 // Encode writes the record.
 func (d Deletions) Encode() ([]byte, error) {
 	d.Header.Format = Format
-	var out bytes.Buffer
-	z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, err
-	}
-	lines := json.NewEncoder(z)
-	lines.SetEscapeHTML(false) // keys stay as they are
-	if err := lines.Encode(d.Header); err != nil {
-		return nil, err
-	}
-	for _, o := range d.Objects {
-		if err := lines.Encode(o); err != nil {
-			return nil, err
-		}
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return encodeLines(d.Header, d.Objects, false) // keys stay as they are
 }
 
 // DecodeDeletions reads a record. Errors: ErrMalformed, ErrNewerFormat, and those of r,
 // which say nothing about the record.
 func DecodeDeletions(r io.Reader) (Deletions, error) {
-	source := &watchedReader{r: r}
-	z, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxManifestWindow), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		return Deletions{}, fmt.Errorf("deletion record: %w", err)
-	}
-	defer z.Close()
-	d, err := readDeletions(json.NewDecoder(io.LimitReader(z, maxDayFile)))
-	if err != nil {
-		return Deletions{}, source.explain(err)
-	}
-	return d, nil
+	return decodeLines(r, "deletion record", maxDayFile, readDeletions)
 }
 
-func readDeletions(lines *json.Decoder) (d Deletions, err error) {
-	var first json.RawMessage
-	if err := lines.Decode(&first); err != nil {
-		return d, fmt.Errorf("deletion record: it has no header: %w: %v", ErrMalformed, err)
-	}
-	if d.Header, err = Decode[DeletionHeader](first); err != nil {
+func readDeletions(r io.Reader) (d Deletions, err error) {
+	lines := json.NewDecoder(r)
+	if d.Header, err = decodeHeader[DeletionHeader](lines, "deletion record"); err != nil {
 		return d, err
 	}
 	for {

@@ -11,10 +11,10 @@ import (
 
 // DescriptionBucket holds what an object store holds under DescriptionSitePrefix, for
 // those who follow it; see DescriptionEntryKey.
-func DescriptionBucket(site string) string { return "METADATA_" + site }
+func DescriptionBucket(site string) string { return "DESCRIPTIONS_" + site }
 
 // DescriptionSitePrefix is what all descriptions of a Site begin with.
-func DescriptionSitePrefix(site string) string { return "metadata/" + site + "/" }
+func DescriptionSitePrefix(site string) string { return "descriptions/" + site + "/" }
 
 // Description is what an Instrument said of its data from a time on, until the next
 // one of the instrument. Nothing of how it sends is in it, and nothing secret.
@@ -54,7 +54,7 @@ func (d Description) Says() (Digest, error) {
 }
 
 // Key is where the description lies in the bucket:
-// metadata/<site>/<instrument>/<13-digit ms of From>-<generation>.json.
+// descriptions/<site>/<instrument>/<13-digit ms of From>-<generation>.json.
 func (d Description) Key() string {
 	return DescriptionSitePrefix(d.Site) + d.Instrument + "/" + d.id() + ".json"
 }
@@ -64,7 +64,7 @@ func (d Description) EntryKey() string { return d.Instrument + "." + d.id() }
 
 func (d Description) id() string { return fmt.Sprintf("%013d-%d", d.From.UnixMilli(), d.Generation) }
 
-var descriptionKey = regexp.MustCompile(`^metadata/([a-z0-9-]+)/([a-z0-9-]+)/(\d{13}-\d{1,18})\.json$`)
+var descriptionKey = regexp.MustCompile(`^descriptions/([a-z0-9-]+)/([a-z0-9-]+)/(\d{13}-\d{1,18})\.json$`)
 
 // DescriptionEntryKey returns the key in DescriptionBucket of what lies under a key of
 // the bucket. Errors: ErrMalformed.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/bits"
+	"strings"
 )
 
 // Digest is a SHA-256.
@@ -28,13 +29,8 @@ func (d *Digest) UnmarshalText(text []byte) error {
 // ParseDigest reads 64 lower-case hex digits.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
-	if len(s) != hex.EncodedLen(len(d)) {
-		return Digest{}, fmt.Errorf("digest %q has not 64 hex digits: %w", s, ErrMalformed)
-	}
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return Digest{}, fmt.Errorf("digest %q is not lower-case hex: %w", s, ErrMalformed)
-		}
+	if len(s) != hex.EncodedLen(len(d)) || s != strings.ToLower(s) {
+		return Digest{}, fmt.Errorf("digest %q has not 64 lower-case hex digits: %w", s, ErrMalformed)
 	}
 	if _, err := hex.Decode(d[:], []byte(s)); err != nil {
 		return Digest{}, fmt.Errorf("digest %q: %w", s, ErrMalformed)

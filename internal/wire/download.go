@@ -11,7 +11,7 @@ import (
 // DownloadsBucket holds what was asked of a Site's feed servers, see DownloadsKey.
 func DownloadsBucket(site string) string { return "DOWNLOADS_" + site }
 
-// DownloadsKey is <instrument>.<day>.<writer>.<incarnation>: each life of a feed server
+// DownloadsKey is <instrument>.<day>.<writer>.<incarnation>: each incarnation of a feed server
 // writes its own absolute totals. The day is that of the answers.
 func DownloadsKey(instrument string, day Day, writer, incarnation string) string {
 	return instrument + "." + string(day) + "." + writer + "." + incarnation
@@ -33,7 +33,7 @@ func ParseDownloadsKey(key string) (instrument string, day Day, err error) {
 // them, and names that nothing has. No instrument has that name.
 const NoInstrument = "_none"
 
-// Downloads are what one life of a feed server answered about an instrument on a day.
+// Downloads are what one incarnation of a feed server answered about an instrument on a day.
 type Downloads struct {
 	// By reader and class; sums of what cannot be told apart any more go under
 	// OtherReaders.
@@ -44,7 +44,7 @@ type Downloads struct {
 // name.
 const OtherReaders = "_others"
 
-// MaxDownloadCounts bounds the counts of one life, instrument and day.
+// MaxDownloadCounts bounds the counts of one incarnation, instrument and day.
 const MaxDownloadCounts = 256
 
 // DownloadCount counts the answers to one reader, or to anonymous readers, of one class.

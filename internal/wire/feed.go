@@ -68,8 +68,8 @@ const (
 	FlowAll                  = "All"
 	FlowLatest               = "Latest"
 	FlowSample               = "Sample"
-	LaneNormal               = "Normal"
-	LaneUrgent               = "Urgent"
+	PriorityNormal           = "Normal"
+	PriorityUrgent           = "Urgent"
 	DeliveryNATS             = "NATS"
 	DeliveryWebSocket        = "WebSocket"
 	DeliveryServerSentEvents = "ServerSentEvents"
@@ -83,8 +83,8 @@ type FlowEntry struct {
 	// MaxBytesPerSecond of each connection.
 	MaxBytesPerSecond int64 `json:"maxBytesPerSecond,omitempty"`
 	MaxLagMillis      int64 `json:"maxLagMillis,omitempty"`
-	// Lane is LaneUrgent, or empty for LaneNormal.
-	Lane string `json:"lane,omitempty"`
+	// Priority is PriorityUrgent, or empty for PriorityNormal.
+	Priority string `json:"priority,omitempty"`
 }
 
 // ConsumerEntry is a FeedConsumer as feed-server knows it.
@@ -222,7 +222,7 @@ type FeedServerStatus struct {
 const (
 	StateFlowing = "Flowing"
 	StateSlow    = "Slow"
-	StateLapped  = "Lapped"
+	StateOverrun = "Overrun"
 	StateIdle    = "Idle"
 )
 

@@ -190,7 +190,7 @@ func fuzzRecord[T any](f *testing.F, files ...string) {
 }
 
 func FuzzDecodeNotice(f *testing.F) {
-	fuzzRecord[Notice](f, "notice-raw.json", "notice-imported.json", "notice-segment.json", "notice-withdrawn.json")
+	fuzzRecord[Notice](f, "notice-raw.json", "notice-imported.json", "notice-segment.json", "notice-duplicate.json")
 }
 func FuzzDecodeArchiveRequest(f *testing.F) {
 	fuzzRecord[ArchiveRequest](f, "request-archive.json")

@@ -23,7 +23,7 @@ const (
 	GapConsumerDeleted GapReason = "ConsumerDeleted"
 	// GapMaxLag: the consumer was further behind than its flow.maxLag.
 	GapMaxLag GapReason = "MaxLag"
-	// GapOverflow: the queue of lane Urgent, or of modes Latest and Sample, was full.
+	// GapOverflow: the queue of priority Urgent, or of modes Latest and Sample, was full.
 	GapOverflow GapReason = "Overflow"
 )
 

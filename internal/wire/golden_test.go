@@ -46,7 +46,7 @@ func goldenRecords() []goldenRecord {
 		{"notice-imported.json", encoded(importedNotice), decoded(Decode[Notice]), importedNotice},
 		{"notice-segment.json", encoded(segmentNotice), decoded(Decode[Notice]), segmentNotice},
 		{"notice-backfill.json", encoded(sampleNotice(sampleBackfill(), "mag-1")), decoded(Decode[Notice]), sampleNotice(sampleBackfill(), "mag-1")},
-		{"notice-withdrawn.json", encoded(sampleNotice(sampleRepeat(), "allsky-1")), decoded(Decode[Notice]), sampleNotice(sampleRepeat(), "allsky-1")},
+		{"notice-duplicate.json", encoded(sampleNotice(sampleDuplicate(), "allsky-1")), decoded(Decode[Notice]), sampleNotice(sampleDuplicate(), "allsky-1")},
 		{"notice-published.json", encoded(sampleNotice(samplePublished(), "allsky-1")), decoded(Decode[Notice]), sampleNotice(samplePublished(), "allsky-1")},
 		{"registry-leaving.json", encoded(sampleLeaving()), decoded(Decode[InstrumentEntry]), sampleLeaving()},
 		{"cursor-forward.json", encoded(sampleForwardCursor()), decoded(Decode[ForwardCursor]), sampleForwardCursor()},
@@ -209,7 +209,9 @@ func writeGolden(t *testing.T, path string, g goldenRecord) {
 		return
 	}
 	encode := g.encode
-	if encode == nil {
+	if own, ok := g.want.(interface{ Encode() ([]byte, error) }); encode == nil && ok {
+		encode = own.Encode
+	} else if encode == nil {
 		encode = encoded(g.want)
 	}
 	data, err := encode()

@@ -41,9 +41,9 @@ const (
 	HeaderReplaced = "substorm-replaced"
 	// HeaderSampled is how many are not given because the interval asks for one.
 	HeaderSampled = "substorm-sampled"
-	// HeaderCount is <life>/<n>: the message is the n-th item of its subject
+	// HeaderCount is <incarnation>/<n>: the message is the n-th item of its subject
 	// that came since a feed server began to fill the stream. What lies between two of one
-	// life was not given, for whatever reason.
+	// incarnation was not given, for whatever reason.
 	HeaderCount = "substorm-count"
 
 	// HeaderMessageID is JetStream's own; it always equals ce-id.
@@ -87,7 +87,7 @@ const SpecVersion = "1.0"
 func EventSource(site, gateway string) string { return "/substorm/" + site + "/" + gateway }
 
 // PublicationID is <gateway>/<incarnation>/<sequence>: the sequence counts what
-// one life of a gateway publishes, from 1.
+// one incarnation of a gateway publishes, from 1.
 func PublicationID(gateway, incarnation string, sequence uint64) string {
 	return gateway + "/" + incarnation + "/" + strconv.FormatUint(sequence, 10)
 }

@@ -4,16 +4,14 @@ package wire
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // IndexBucket holds which days an instrument's archive has: an IndexEntry under the
@@ -52,13 +50,13 @@ type RootDay struct {
 	Digest  *Digest `json:"sha256,omitempty"`
 	// Parts are the numbers of the parts in effect behind the version.
 	Parts PartNumbers `json:"parts,omitempty"`
-	// Entries are the lines of objects, without those that change one, and Repeats
-	// the lines of repeats; Bytes are those of the objects. What a part lists and a
-	// later one withdraws is counted until the day is compacted; the bytes of
+	// Entries are the lines of objects, without those that change one, and Duplicates
+	// the lines of duplicates; Bytes are those of the objects. What a part lists and a
+	// later one marks as a duplicate is counted until the day is compacted; the bytes of
 	// what was purged are not.
-	Entries int   `json:"entries"`
-	Repeats int   `json:"repeats,omitempty"`
-	Bytes   int64 `json:"bytes"`
+	Entries    int   `json:"entries"`
+	Duplicates int   `json:"duplicates,omitempty"`
+	Bytes      int64 `json:"bytes"`
 	// ForeignBytes are those of them that lie where others write: no retention removes them.
 	ForeignBytes int64 `json:"foreignBytes,omitempty"`
 	// ObservedFrom and ObservedTo are the least and greatest observation time.
@@ -171,7 +169,7 @@ func checkDays(days []RootDay) error {
 			return fmt.Errorf("index: day %s stands behind %s: %w", d.Day, last, ErrMalformed)
 		}
 		last = d.Day
-		if d.Version < 0 || d.Entries < 0 || d.Repeats < 0 || d.Bytes < 0 {
+		if d.Version < 0 || d.Entries < 0 || d.Duplicates < 0 || d.Bytes < 0 {
 			return fmt.Errorf("index: day %s has a negative number: %w", d.Day, ErrMalformed)
 		}
 		before, count := 0, 0
@@ -237,24 +235,7 @@ type Root struct {
 // Encode writes the root. The header's count is computed.
 func (r Root) Encode() ([]byte, error) {
 	r.Header.Format, r.Header.Days = Format, len(r.Days)
-	var out bytes.Buffer
-	z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, err
-	}
-	enc := json.NewEncoder(z)
-	if err := enc.Encode(r.Header); err != nil {
-		return nil, err
-	}
-	for i := range r.Days {
-		if err := enc.Encode(r.Days[i]); err != nil {
-			return nil, err
-		}
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return encodeLines(r.Header, r.Days, true)
 }
 
 // maxRootDays bounds what DecodeRoot accepts: days of more than 250 years.
@@ -263,18 +244,7 @@ const maxRootDays = 100_000
 // DecodeRoot reads a root. Errors: ErrMalformed, ErrNewerFormat, and those of r,
 // which say nothing about the root.
 func DecodeRoot(r io.Reader) (Root, error) {
-	source := &watchedReader{r: r}
-	z, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxManifestWindow),
-		zstd.WithDecoderLowmem(true))
-	if err != nil {
-		return Root{}, fmt.Errorf("root: %w", err)
-	}
-	defer z.Close()
-	root, err := readRoot(z)
-	if err != nil {
-		return Root{}, source.explain(err)
-	}
-	return root, nil
+	return decodeLines(r, "root", math.MaxInt64, readRoot) // readRoot bounds lines and days
 }
 
 func readRoot(r io.Reader) (Root, error) {

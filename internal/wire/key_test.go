@@ -115,8 +115,8 @@ func TestParseOtherKeys(t *testing.T) {
 			t.Errorf("key %q: got %v, want ErrMalformed", bad, err)
 		}
 	}
-	instrument, day, step, writer, err := ParseLedgerKey(LedgerKey("allsky-1", "2026-11-21", StepRepeated, ArchivistWriter))
-	if instrument != "allsky-1" || day != "2026-11-21" || step != StepRepeated || writer != ArchivistWriter || err != nil {
+	instrument, day, step, writer, err := ParseLedgerKey(LedgerKey("allsky-1", "2026-11-21", StepDuplicates, ArchivistWriter))
+	if instrument != "allsky-1" || day != "2026-11-21" || step != StepDuplicates || writer != ArchivistWriter || err != nil {
 		t.Errorf("got %s, %s, %s, %s, %v", instrument, day, step, writer, err)
 	}
 	for _, bad := range []string{"", "a.2026-11-21.received", "a.2026-11-21.received.g.x", ".2026-11-21.received.g", "a.today.received.g", "a.2026-11-21..g", "a.2026-11-21.received."} {
@@ -218,14 +218,14 @@ func TestMessageID(t *testing.T) {
 		t.Errorf("the id of a notice of an object is %q, want its key %q", n.MessageID(), n.Key)
 	}
 	first := n.MessageID()
-	n.State = StateWithdrawn
+	n.State = StateDuplicate
 	if n.MessageID() == first {
-		t.Error("the notice that withdraws an object would be dropped as a repeat of the one that announced it")
+		t.Error("the notice that marks an object as a duplicate would be dropped as a duplicate of the one that announced it")
 	}
 	seen := map[string]bool{first: true}
 	for _, r := range []Record{sampleRetracted(), sampleRestored(), samplePurged()} {
 		if id := sampleNotice(r, "allsky-1").MessageID(); seen[id] {
-			t.Errorf("the notice %s would be dropped as a repeat", id)
+			t.Errorf("the notice %s would be dropped as a duplicate", id)
 		} else {
 			seen[id] = true
 		}
@@ -233,7 +233,7 @@ func TestMessageID(t *testing.T) {
 	again := sampleRetracted()
 	again.RetractedAt = ptr(sampleTime.Add(4 * time.Hour))
 	if id := sampleNotice(again, "allsky-1").MessageID(); seen[id] {
-		t.Errorf("a second retraction would be dropped as a repeat of the first: %s", id)
+		t.Errorf("a second retraction would be dropped as a duplicate of the first: %s", id)
 	}
 }
 

@@ -25,13 +25,13 @@ const (
 	// in no segment by cause, by channel. Objects are listed when they are stored: they have
 	// no column of their own.
 	StepStored Step = "stored"
-	// StepRepeated has what of the announced objects the manifest's writer withdrew.
-	StepRepeated Step = "repeated"
+	// StepDuplicates has what of the announced objects the manifest's writer marked as duplicates.
+	StepDuplicates Step = "duplicates"
 	// StepDamaged is no step either: what was stored and is not any more what was
 	// received, as the scrub found it.
 	StepDamaged Step = "damaged"
 	// StepMirrored is what a partner has confirmed that it has. Its writer is named as the
-	// partner. An entry that says less than is stored, repeats apart, says that the rest
+	// partner. An entry that says less than is stored, duplicates apart, says that the rest
 	// is owed: it is there, with nothing, before anything is mirrored.
 	StepMirrored Step = "mirrored"
 )
@@ -87,8 +87,8 @@ func ParseLedgerKey(key string) (instrument string, day Day, step Step, writer s
 
 // LedgerEntry holds one writer's absolute totals of one step.
 type LedgerEntry struct {
-	// Incarnations has the totals of each life of the writer; of StepAnnounced those of each
-	// life of whichever gateway received the objects, of StepStored those of each channel.
+	// Incarnations has the totals of each incarnation of the writer; of StepAnnounced those of each
+	// incarnation of whichever gateway received the objects, of StepStored those of each channel.
 	Incarnations map[string]Totals `json:"incarnations"`
 }
 
@@ -109,7 +109,7 @@ type Totals struct {
 	Unfinished      map[Cause]uint64 `json:"unfinished,omitempty"`
 	UnfinishedBytes uint64           `json:"unfinishedBytes,omitempty"`
 	// Resolved of the received objects were in the gateway's spool and are not announced:
-	// Unfinished says why (CauseCorrupt, CauseSpoolAbandoned, CauseRepeated). An earlier
+	// Unfinished says why (CauseCorrupt, CauseSpoolAbandoned, CauseDuplicate). An earlier
 	// incarnation may have received them. Digest is less theirs.
 	Resolved      uint64 `json:"resolved,omitempty"`
 	ResolvedBytes uint64 `json:"resolvedBytes,omitempty"`

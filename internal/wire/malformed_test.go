@@ -106,8 +106,8 @@ func TestManifestMustAddUp(t *testing.T) {
 	for name, text := range map[string]string{
 		"one too few":       header(`"entries":2`) + line,
 		"one too many":      header(`"entries":1`) + line + line,
-		"wrong column":      header(`"entries":0,"repeats":1`) + line,
-		"made to add up":    header(`"entries":-1,"repeats":2`) + line,
+		"wrong column":      header(`"entries":0,"duplicates":1`) + line,
+		"made to add up":    header(`"entries":-1,"duplicates":2`) + line,
 		"no record":         header(`"entries":1`) + "{}\n",
 		"empty line":        header(`"entries":1`) + "\n" + line,
 		"header twice":      header(`"entries":1`) + header(`"entries":0`),

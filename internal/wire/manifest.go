@@ -4,12 +4,10 @@ package wire
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -21,9 +19,9 @@ type ManifestHeader struct {
 	Site       string `json:"site"`
 	Instrument string `json:"instrument"`
 	Day        Day    `json:"day"`
-	// Entries and Repeats that follow.
-	Entries int `json:"entries"`
-	Repeats int `json:"repeats,omitempty"`
+	// Entries and Duplicates that follow.
+	Entries    int `json:"entries"`
+	Duplicates int `json:"duplicates,omitempty"`
 	// Changes are those of the entries that replace an earlier one (Record.Changes).
 	Changes int `json:"changes,omitempty"`
 	// Replaces are the keys of the parts that a compacted day stands for.
@@ -41,7 +39,7 @@ type ManifestHeader struct {
 }
 
 // Manifest is a part or a compacted day: JSON lines, compressed with zstd. A
-// record with State Current is an entry; one with State Withdrawn is a repeat
+// record with State Current is an entry; one with State Duplicate is a duplicate
 // that was, or still must be, taken out of the store; one whose State changes
 // replaces an earlier one of the same ID. A record of a compacted day
 // stands for all of the same ID in what it replaces.
@@ -50,42 +48,16 @@ type Manifest struct {
 	Records []Record
 }
 
-// manifestEncoders are used again: each takes some MiB, and a thousand instruments close
-// a thousand parts a minute.
-var manifestEncoders = sync.Pool{New: func() any {
-	z, _ := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)) // these options are no error
-	return z
-}}
-
 // Encode writes the manifest. Counts and observation times of the header are
 // computed from the records.
 func (m Manifest) Encode() ([]byte, error) {
 	m.Header.Format = Format
-	m.Header.Entries, m.Header.Repeats, m.Header.Changes = 0, 0, 0
+	m.Header.Entries, m.Header.Duplicates, m.Header.Changes = 0, 0, 0
 	m.Header.ObservedFrom, m.Header.ObservedTo = nil, nil
 	for i := range m.Records {
 		m.Header.count(&m.Records[i])
 	}
-	var out bytes.Buffer
-	z := manifestEncoders.Get().(*zstd.Encoder)
-	defer func() {
-		z.Reset(nil) // it holds on to nothing
-		manifestEncoders.Put(z)
-	}()
-	z.Reset(&out)
-	enc := json.NewEncoder(z)
-	if err := enc.Encode(m.Header); err != nil {
-		return nil, err
-	}
-	for i := range m.Records {
-		if err := enc.Encode(m.Records[i]); err != nil {
-			return nil, err
-		}
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return encodeLines(m.Header, m.Records, true)
 }
 
 // ManifestWriter writes the lines of a manifest that is too large to be held in
@@ -104,7 +76,7 @@ func NewManifestWriter(w io.Writer, h ManifestHeader) (*ManifestWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.Format, h.Entries, h.Repeats, h.Changes, h.ObservedFrom, h.ObservedTo = Format, 0, 0, 0, nil, nil
+	h.Format, h.Entries, h.Duplicates, h.Changes, h.ObservedFrom, h.ObservedTo = Format, 0, 0, 0, nil, nil
 	return &ManifestWriter{header: h, frame: frame, lines: json.NewEncoder(frame)}, nil
 }
 
@@ -132,8 +104,8 @@ func (m *ManifestWriter) Close() ([]byte, error) {
 }
 
 func (h *ManifestHeader) count(r *Record) {
-	if r.State == StateWithdrawn {
-		h.Repeats++
+	if r.State == StateDuplicate {
+		h.Duplicates++
 		return
 	}
 	h.Entries++
@@ -214,13 +186,13 @@ func (m *ManifestReader) next() (Record, error) {
 		if err := m.lines.Err(); err != nil {
 			return Record{}, fmt.Errorf("manifest: %w: %v", ErrMalformed, err)
 		}
-		if h, seen := &m.Header, &m.seen; h.Entries != seen.Entries || h.Repeats != seen.Repeats || h.Changes != seen.Changes {
-			return Record{}, fmt.Errorf("manifest: header counts %d entries, %d repeats and %d changes, %d, %d and %d follow: %w",
-				h.Entries, h.Repeats, h.Changes, seen.Entries, seen.Repeats, seen.Changes, ErrMalformed)
+		if h, seen := &m.Header, &m.seen; h.Entries != seen.Entries || h.Duplicates != seen.Duplicates || h.Changes != seen.Changes {
+			return Record{}, fmt.Errorf("manifest: header counts %d entries, %d duplicates and %d changes, %d, %d and %d follow: %w",
+				h.Entries, h.Duplicates, h.Changes, seen.Entries, seen.Duplicates, seen.Changes, ErrMalformed)
 		}
 		return Record{}, io.EOF
 	}
-	number := m.seen.Entries + m.seen.Repeats + 1
+	number := m.seen.Entries + m.seen.Duplicates + 1
 	var rec Record
 	if err := json.Unmarshal(m.lines.Bytes(), &rec); err != nil {
 		return Record{}, fmt.Errorf("manifest record %d: %w: %v", number, ErrMalformed, err)

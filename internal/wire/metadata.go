@@ -5,6 +5,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -105,10 +106,5 @@ func NoticeFromMetadata(key string, metadata map[string]string) (Notice, error) 
 }
 
 func isASCII(text []byte) bool {
-	for _, b := range text {
-		if b >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(text, func(b byte) bool { return b >= utf8.RuneSelf })
 }

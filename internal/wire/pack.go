@@ -29,7 +29,7 @@ func PacksPrefix(site string) string { return "packs/" + site + "/" }
 func PackPrefix(site string, day Day) string { return PacksPrefix(site) + day.path() + "/" }
 
 // PackKey is packs/<site>/<yyyy>/<mm>/<dd>/<13-digit ms>-<writer>-<incarnation>-<n>.tar:
-// when its first member was received, and the pack's number in one life of a
+// when its first member was received, and the pack's number in one incarnation of a
 // gateway. All members are of that day. A compacted pack's writer is
 // ArchivistWriter, and its incarnation is made of what it holds.
 func PackKey(site string, first time.Time, writer, incarnation string, number uint64) string {
@@ -79,7 +79,7 @@ func MemberID(packKey string, offset int64) string {
 }
 
 // SpooledID is the ID of an object that waits in a spool for a pack: the key that
-// it would have by itself, and who received it when. Who brings it home twice, from
+// it would have by itself, and who received it when. Who drains it twice, from
 // a copy or after a kill, gives it the same ID, and no other object has it: a
 // gateway tells no nanosecond twice.
 func SpooledID(n Notice) string {
@@ -87,7 +87,7 @@ func SpooledID(n Notice) string {
 }
 
 // OrphanID is the ID under which a duplicate is listed as an object of its own, because its
-// original is gone: a line that says Withdrawn holds for good, so it gets an ID that differs
+// original is gone: a line that says Duplicate holds for good, so it gets an ID that differs
 // from its own and from SpooledID, which is the duplicate's own where it waited in a spool.
 // It is the same whenever it is made. Where n has such an ID already, it is the next one.
 func OrphanID(n Notice) string {

@@ -34,7 +34,7 @@ func anyRecord() *rapid.Generator[Record] {
 	return rapid.Custom(func(t *rapid.T) Record {
 		r := Record{
 			ID: rapid.StringN(1, 40, -1).Draw(t, "id"), Size: rapid.Int64Min(0).Draw(t, "size"), Digest: anyDigest().Draw(t, "sha"),
-			Name: rapid.String().Draw(t, "name"), State: rapid.SampledFrom([]State{StateCurrent, StateWithdrawn, StateSuperseded}).Draw(t, "state"),
+			Name: rapid.String().Draw(t, "name"), State: rapid.SampledFrom([]State{StateCurrent, StateDuplicate, StateSuperseded}).Draw(t, "state"),
 			ReceivedAt: anyTime().Draw(t, "received"), TimeSource: TimeSourceReceived, Gateway: label().Draw(t, "gateway"),
 		}
 		r.Key = "o/" + label().Draw(t, "site") + "/" + label().Draw(t, "instrument") + "/n/" + r.ID
@@ -93,11 +93,11 @@ func TestManifestRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(want.Records, got.Records, comparing); diff != "" {
 			t.Fatalf("records:\n%s", diff)
 		}
-		if got.Header.Entries+got.Header.Repeats != len(want.Records) || got.Header.Day != want.Header.Day {
+		if got.Header.Entries+got.Header.Duplicates != len(want.Records) || got.Header.Day != want.Header.Day {
 			t.Fatalf("header: %+v", got.Header)
 		}
 		for _, r := range got.Records {
-			if r.State == StateWithdrawn || r.ObservedFrom == nil {
+			if r.State == StateDuplicate || r.ObservedFrom == nil {
 				continue
 			}
 			if r.ObservedFrom.Before(*got.Header.ObservedFrom) || r.ObservedTo.After(*got.Header.ObservedTo) {

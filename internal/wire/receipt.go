@@ -45,7 +45,7 @@ const (
 	CauseCorrupt            Cause = "Corrupt"            // receipted into the spool, where it cannot be read any more, or from where the store does not take it
 	CauseDigestMismatch     Cause = "DigestMismatch"     // the bytes have not the digest that came with them
 	CauseNameConflict       Cause = "NameConflict"       // other bytes have the name
-	CauseRepeated           Cause = "Repeated"           // the same bytes have the name: receipted, and not kept once more
+	CauseDuplicate          Cause = "Duplicate"          // the same bytes have the name: receipted, and not kept once more
 	CauseSpoolAbandoned     Cause = "SpoolAbandoned"     // receipted into the spool of a pod that was given up with what was in it
 	CauseStreamGone         Cause = "StreamGone"         // the stream was deleted before its telemetry was in a segment
 	CauseMessageDeleted     Cause = "MessageDeleted"     // the message was deleted from the stream before its telemetry was in a segment

@@ -12,14 +12,14 @@ import (
 // State of an object in the archive.
 type State string
 
-// The values of State. Withdrawn: the object was a repeat, and RepeatOf names the one
+// The values of State. Duplicate: the object was a duplicate, and DuplicateOf names the one
 // that stays; readers never see it.
 const (
 	StateCurrent    State = "Current"
 	StateSuperseded State = "Superseded"
 	StateRetracted  State = "Retracted"
 	StatePurged     State = "Purged"
-	StateWithdrawn  State = "Withdrawn"
+	StateDuplicate  State = "Duplicate"
 )
 
 // Changes says whether a record replaces an earlier one of the same ID, as a new line
@@ -33,9 +33,9 @@ func (r *Record) Changes() bool {
 	}
 }
 
-// TakesBack says whether a record retracts, restores or purges an object that was
+// IsChange says whether a record retracts, restores or purges an object that was
 // announced before.
-func (r *Record) TakesBack() bool {
+func (r *Record) IsChange() bool {
 	return r.State == StateRetracted || r.State == StatePurged || r.RestoredAt != nil
 }
 
@@ -153,8 +153,8 @@ type Record struct {
 	DigestSource DigestSource `json:"digestSource,omitempty"`
 	MediaType    string       `json:"mediaType,omitempty"`
 	State        State        `json:"state"`
-	// RepeatOf is the ID of the object that this one repeats (StateWithdrawn).
-	RepeatOf string `json:"repeatOf,omitempty"`
+	// DuplicateOf is the ID of the object that this one duplicates (StateDuplicate).
+	DuplicateOf string `json:"duplicateOf,omitempty"`
 	// Version of the name, from 2 on, and Supersedes the ID of the version before.
 	Version    int    `json:"version,omitempty"`
 	Supersedes string `json:"supersedes,omitempty"`
@@ -338,7 +338,7 @@ func (n *Notice) isPack(key string) bool {
 }
 
 // MessageID is the notice's ce-id and Nats-Msg-Id: the object's ID, and for a
-// notice that changes a state also that state and when, so that it is no repeat of
+// notice that changes a state also that state and when, so that it is no duplicate of
 // an earlier one.
 func (n Notice) MessageID() string {
 	at := n.ChangedAt()

@@ -53,11 +53,11 @@ type InstrumentEntry struct {
 	// Maintenance: it sends, or not, and nothing is due.
 	Maintenance bool `json:"maintenance,omitempty"`
 
-	Ways           []WayEntry `json:"ways"`
-	MaxObjectSize  int64      `json:"maxObjectSize"`
-	MaxConnections int        `json:"maxConnections"`
-	Acknowledge    string     `json:"acknowledge"`
-	MediaType      string     `json:"mediaType"`
+	Listeners      []ListenerEntry `json:"listeners"`
+	MaxObjectSize  int64           `json:"maxObjectSize"`
+	MaxConnections int             `json:"maxConnections"`
+	Acknowledge    string          `json:"acknowledge"`
+	MediaType      string          `json:"mediaType"`
 	// Durations are in milliseconds.
 	CadenceMillis      int64 `json:"cadenceMillis"`
 	LateAfterMillis    int64 `json:"lateAfterMillis,omitempty"`
@@ -147,7 +147,7 @@ type ForwardEntry struct {
 	Until time.Time `json:"until"`
 }
 
-// Values of WayEntry's members, spelled as in the Instrument.
+// Values of ListenerEntry's members, spelled as in the Instrument.
 const (
 	ProtocolTCP           = "TCP"
 	ProtocolUDP           = "UDP"
@@ -163,8 +163,8 @@ const (
 	VersionsKeep          = "Keep"
 )
 
-// WayEntry is one way in.
-type WayEntry struct {
+// ListenerEntry is a listener of an Instrument, as gateways are told of it.
+type ListenerEntry struct {
 	// Protocol is ProtocolTCP, ProtocolUDP or ProtocolHTTP.
 	Protocol string `json:"protocol"`
 	Port     uint16 `json:"port"`
@@ -221,7 +221,7 @@ func HashToken(salt []byte, token string) TokenHash {
 	return TokenHash{Salt: hex.EncodeToString(salt), SHA256: hex.EncodeToString(sum[:])}
 }
 
-// NoToken is the hash that no token has: a way with it alone needs one, and takes
+// NoToken is the hash that no token has: a listener with it alone needs one, and takes
 // none.
 func NoToken() TokenHash { return TokenHash{SHA256: Digest{}.String()} }
 

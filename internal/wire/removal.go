@@ -29,7 +29,7 @@ type Removal struct {
 	Instrument string `json:"instrument"`
 	// Day of receipt.
 	Day Day `json:"day"`
-	// ID of the object: the manifest lists it as purged, or as a repeat. Empty: the
+	// ID of the object: the manifest lists it as purged, or as a duplicate. Empty: the
 	// whole day is due to expire, and what of it is not listed as purged yet will be.
 	ID string `json:"id,omitempty"`
 	// Found is where the bytes were found again, that of an object or a pack; empty where

@@ -5,7 +5,7 @@ package wire
 // sampleDecoded has channels whose payloads are declared.
 func sampleDecoded() InstrumentEntry {
 	e := sampleFramings()
-	e.Ways = e.Ways[:1]
+	e.Listeners = e.Listeners[:1]
 	e.About = &AboutEntry{Type: "Magnetometer", Latitude: "69.66", Longitude: "18.94", AltitudeMeters: ptr(int32(85)), Contact: "Observatory <mag@example.org>"}
 	e.Channels = []ChannelEntry{
 		{Name: "field", Description: "The field's three components.", Datagrams: "raw", CadenceMillis: 1000, UnitsSchema: "udunits2",

@@ -19,15 +19,15 @@ func sampleDescription() Description {
 func TestDescriptionKeys(t *testing.T) {
 	d := sampleDescription()
 	d.From = time.UnixMilli(1_700_000_000_123)
-	const key, entry = "metadata/hub/mag-1/1700000000123-4.json", "mag-1.1700000000123-4"
+	const key, entry = "descriptions/hub/mag-1/1700000000123-4.json", "mag-1.1700000000123-4"
 	if d.Key() != key || d.EntryKey() != entry || !IsOurs(key) {
 		t.Errorf("%s, %s", d.Key(), d.EntryKey())
 	}
 	if got, err := DescriptionEntryKey(key); err != nil || got != entry {
 		t.Errorf("%s: %q, %v", key, got, err)
 	}
-	for _, bad := range []string{"", "metadata/hub/mag-1/1-4.json", "metadata/hub/1700000000123-4.json", "metadata/hub/a/b/1700000000123-4.json",
-		"metadata/hub/mag-1/1700000000123-x.json", "metadata/hub/mag-1/1700000000123-4", key + "/"} {
+	for _, bad := range []string{"", "descriptions/hub/mag-1/1-4.json", "descriptions/hub/1700000000123-4.json", "descriptions/hub/a/b/1700000000123-4.json",
+		"descriptions/hub/mag-1/1700000000123-x.json", "descriptions/hub/mag-1/1700000000123-4", key + "/"} {
 		if got, err := DescriptionEntryKey(bad); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %q, %v", bad, got, err)
 		}

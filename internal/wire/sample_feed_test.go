@@ -70,7 +70,7 @@ func sampleCertifiedReader() ReaderEntry {
 
 func sampleConsumerStatus() ConsumerStatus {
 	return ConsumerStatus{
-		Incarnation: "01k9zqv7r5", ReportedAt: sampleTime, State: StateLapped, Connections: 1,
+		Incarnation: "01k9zqv7r5", ReportedAt: sampleTime, State: StateOverrun, Connections: 1,
 		LagMessages: 12, LagBytes: ptr(int64(34_000)), LagMillis: 5200, Messages: 4700, Bytes: ptr(uint64(940_000)),
 		Dropped: map[string]uint64{"Sampled": 900, "Replaced": 7, string(GapRetention): 42}, Gaps: 1, LastGap: ptr(sampleTime.Add(-time.Minute)),
 		Token: sampleFeedToken().String(), AchievedMillis: 203,

@@ -58,7 +58,7 @@ func sampleChanges() Manifest {
 
 func sampleRootDay() RootDay {
 	return RootDay{Day: "2026-11-21", Version: 2, Digest: ptr(sampleDigest("version")), Parts: PartNumbers{{1441, 1443}, {1445, 1445}},
-		Entries: 2881, Repeats: 3, Bytes: 576_000_000, ObservedFrom: ptr(sampleTime.Add(-24 * time.Hour)), ObservedTo: ptr(sampleTime.Add(-time.Minute)),
+		Entries: 2881, Duplicates: 3, Bytes: 576_000_000, ObservedFrom: ptr(sampleTime.Add(-24 * time.Hour)), ObservedTo: ptr(sampleTime.Add(-time.Minute)),
 		Dirs: []string{"2026/11/20", "2026/11/21"}, Deeper: true,
 		FirstPath: "2026/11/20/rank_235958.jpg", LastPath: "2026/11/21/rank_235958~2.jpg"}
 }

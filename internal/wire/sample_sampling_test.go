@@ -13,7 +13,7 @@ func sampleSampling() Sampling {
 // sampleSampled has what says how often it is to observe.
 func sampleSampled() InstrumentEntry {
 	e := sampleFramings()
-	e.Ways = e.Ways[:1]
+	e.Listeners = e.Listeners[:1]
 	e.Sampling = &SamplingEntry{Channels: sampleSampling().Channels, ConsumersMayAsk: true, MinIntervalMillis: 10}
 	return e
 }
@@ -22,8 +22,8 @@ func sampleRequest() SamplingRequest {
 	return SamplingRequest{Instrument: "allsky-1", Channel: "burst", Consumer: "browser", IntervalMillis: 20, At: sampleTime}
 }
 
-func samplePath() *Path {
-	return &Path{To: "192.0.2.1:8862", Window: Span(5 * time.Minute), Sent: 300, Answered: 291, LostOut: 7, LostBack: 1, Delay: &PathDelay{
+func sampleLinkProbe() *LinkProbe {
+	return &LinkProbe{To: "192.0.2.1:8862", Window: Span(5 * time.Minute), Sent: 300, Answered: 291, LostOut: 7, LostBack: 1, Delay: &LinkDelay{
 		Min: Span(601 * time.Millisecond), Mean: Span(640 * time.Millisecond), P99: Span(1200 * time.Millisecond), Max: Span(1400 * time.Millisecond),
 		JitterOut: Span(12 * time.Millisecond), JitterBack: Span(3 * time.Millisecond),
 	}}
@@ -37,7 +37,7 @@ func sampleHeartbeatObeying() Heartbeat {
 		Achieved: []AchievedSampling{{Interval: Span(2013 * time.Millisecond)}},
 		Problem:  "--sample-command: exit status 1",
 	}
-	h.Path = samplePath()
+	h.LinkProbe = sampleLinkProbe()
 	return h
 }
 

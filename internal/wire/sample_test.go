@@ -28,11 +28,11 @@ func sampleRaw() Record {
 	}
 }
 
-func sampleRepeat() Record {
+func sampleDuplicate() Record {
 	r := sampleRaw()
 	r.ReceivedAt = r.ReceivedAt.Add(time.Second)
 	r.Key = RawKey("thule", "allsky-1", r.ReceivedAt, r.Digest)
-	r.ID, r.State, r.RepeatOf = r.Key, StateWithdrawn, sampleRaw().Key
+	r.ID, r.State, r.DuplicateOf = r.Key, StateDuplicate, sampleRaw().Key
 	return r
 }
 
@@ -111,9 +111,9 @@ func sampleNotice(r Record, instrument string) Notice {
 
 func samplePart() Manifest {
 	return Manifest{
-		Header: ManifestHeader{Format: Format, Site: "thule", Instrument: "allsky-1", Day: "2026-11-21", Entries: 2, Repeats: 1,
+		Header: ManifestHeader{Format: Format, Site: "thule", Instrument: "allsky-1", Day: "2026-11-21", Entries: 2, Duplicates: 1,
 			ObservedFrom: sampleRaw().ObservedFrom, ObservedTo: sampleRaw().ObservedTo, Writer: "gateway-1", Incarnation: "01k9zqv7r4"},
-		Records: []Record{sampleRaw(), sampleRepeat(), sampleMember()},
+		Records: []Record{sampleRaw(), sampleDuplicate(), sampleMember()},
 	}
 }
 
@@ -147,7 +147,7 @@ func sampleInstrument() InstrumentEntry {
 	return InstrumentEntry{
 		UID: "0b7e4a5c-0d0e-4a63-9c1e-6a3f3c4f5a10", Generation: 3, Revision: 12, Instrument: "allsky-1", Gateway: "gateway",
 		Retired: true,
-		Ways: []WayEntry{
+		Listeners: []ListenerEntry{
 			{Protocol: ProtocolTCP, Port: 30101, Sources: []string{"192.0.2.7/32", "2001:db8::/64"}, Framing: FramingUntilClose,
 				Receipt: ReceiptLine, IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000},
 			{Protocol: ProtocolUDP, Port: 30102, Channel: "raw"},
@@ -157,16 +157,16 @@ func sampleInstrument() InstrumentEntry {
 	}
 }
 
-// sampleFramings has the ways that came with the framings of raw TCP.
+// sampleFramings has the listeners that came with the framings of raw TCP.
 func sampleFramings() InstrumentEntry {
 	e := sampleInstrument()
 	e.Retired = false
-	way := WayEntry{Protocol: ProtocolTCP, Receipt: ReceiptLine, IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000}
-	lines, prefixed, idle := way, way, way
+	listener := ListenerEntry{Protocol: ProtocolTCP, Receipt: ReceiptLine, IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000}
+	lines, prefixed, idle := listener, listener, listener
 	lines.Port, lines.Framing = 30101, FramingLines
 	prefixed.Port, prefixed.Framing, prefixed.Expect = 30102, FramingLengthPrefixed, &ExpectEntry{MinSize: 1024, Magic: "ffd8ff", Trailer: "ffd9"}
 	idle.Port, idle.Framing, idle.IdleAfterMillis, idle.Receipt = 30103, FramingIdle, 500, ReceiptClose
-	e.Ways = []WayEntry{lines, prefixed, idle}
+	e.Listeners = []ListenerEntry{lines, prefixed, idle}
 	return e
 }
 
@@ -214,11 +214,11 @@ func sampleRepacked() Record {
 	return r
 }
 
-// sampleHTTP has the way that came with HTTP.
+// sampleHTTP has the listener that came with HTTP.
 func sampleHTTP() InstrumentEntry {
 	e := sampleInstrument()
 	e.Retired, e.Versions = false, VersionsKeep
-	e.Ways = []WayEntry{{Protocol: ProtocolHTTP, Port: 30104, Sources: []string{"192.0.2.0/24"},
+	e.Listeners = []ListenerEntry{{Protocol: ProtocolHTTP, Port: 30104, Sources: []string{"192.0.2.0/24"},
 		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 604_800_000}}
 	return e
 }
@@ -256,9 +256,9 @@ func sampleNamed() Record {
 // sampleIdentity has what says who may send, and how much.
 func sampleIdentity() InstrumentEntry {
 	e := sampleFramings()
-	e.Ways = e.Ways[:2]
-	e.Ways[0].TLS, e.Ways[0].Tokens = TLSServer, []TokenHash{HashToken([]byte("0123456789abcdef"), "a token that is long and random")}
-	e.Ways[1].TLS, e.Ways[1].CertificateNames = TLSMutual, []string{"camera.example", "spiffe://field/camera"}
+	e.Listeners = e.Listeners[:2]
+	e.Listeners[0].TLS, e.Listeners[0].Tokens = TLSServer, []TokenHash{HashToken([]byte("0123456789abcdef"), "a token that is long and random")}
+	e.Listeners[1].TLS, e.Listeners[1].CertificateNames = TLSMutual, []string{"camera.example", "spiffe://field/camera"}
 	e.BytesPerSecond, e.ObjectsPerSecond = 25_000, 5
 	return e
 }

@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -195,9 +196,7 @@ const (
 // SamplingRequestKey is where a consumer asks for a channel of an instrument.
 // Channel as in ChannelSampling.
 func SamplingRequestKey(instrument, channel, consumer string) string {
-	if channel == "" {
-		channel = otherChannels
-	}
+	channel = cmp.Or(channel, otherChannels)
 	return requestKey + instrument + "." + channel + "." + consumer
 }
 

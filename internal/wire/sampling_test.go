@@ -66,12 +66,12 @@ func TestLongestSampling(t *testing.T) {
 
 func TestHeartbeatMustMakeSense(t *testing.T) {
 	for name, change := range map[string]func(*Heartbeat){
-		"more answers than packets": func(h *Heartbeat) { h.Path.Answered = h.Path.Sent + 1 },
-		"more losses than packets":  func(h *Heartbeat) { h.Path.LostOut = h.Path.Lost() + 1 },
-		"negative loss":             func(h *Heartbeat) { h.Path.LostBack = -1 },
-		"mean beyond the greatest":  func(h *Heartbeat) { h.Path.Delay.Mean = h.Path.Delay.Max + 1 },
-		"negative delay":            func(h *Heartbeat) { h.Path.Delay.Min = -1 },
-		"long address":              func(h *Heartbeat) { h.Path.To = strings.Repeat("x", MaxPathAddress+1) },
+		"more answers than packets": func(h *Heartbeat) { h.LinkProbe.Answered = h.LinkProbe.Sent + 1 },
+		"more losses than packets":  func(h *Heartbeat) { h.LinkProbe.LostOut = h.LinkProbe.Lost() + 1 },
+		"negative loss":             func(h *Heartbeat) { h.LinkProbe.LostBack = -1 },
+		"mean beyond the greatest":  func(h *Heartbeat) { h.LinkProbe.Delay.Mean = h.LinkProbe.Delay.Max + 1 },
+		"negative delay":            func(h *Heartbeat) { h.LinkProbe.Delay.Min = -1 },
+		"long address":              func(h *Heartbeat) { h.LinkProbe.To = strings.Repeat("x", MaxLinkProbeAddress+1) },
 		"a state that is none":      func(h *Heartbeat) { h.Sampling.Obeys[0].State = "" },
 		"negative interval":         func(h *Heartbeat) { h.Sampling.Achieved[0].Interval = -1 },
 		"long problem":              func(h *Heartbeat) { h.Sampling.Problem = strings.Repeat("x", MaxProblem+1) },

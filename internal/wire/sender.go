@@ -42,8 +42,8 @@ type SenderStatus struct {
 	// the sender takes no commands.
 	Asked    []ChannelSampling `json:"asked,omitempty"`
 	Sampling *SamplingReport   `json:"sampling,omitempty"`
-	// Path of several senders is the worst of theirs.
-	Path *Path `json:"path,omitempty"`
+	// LinkProbe of several senders is the worst of theirs.
+	LinkProbe *LinkProbe `json:"linkProbe,omitempty"`
 	// Senders are those that the pod has heard of late, each by itself.
 	Senders []SenderStatus `json:"senders,omitempty"`
 }
@@ -53,7 +53,7 @@ func (h Heartbeat) StatusAt(received time.Time, gateway string) SenderStatus {
 	return SenderStatus{
 		Gateway: gateway, Sender: h.Sender, ReportedAt: received, ClockOffset: h.ClockOffset, RoundTrip: h.RoundTrip,
 		QueueObjects: h.QueueObjects, QueueBytes: h.QueueBytes, Oldest: h.Oldest, SetAside: h.SetAside, Version: h.Version,
-		Sampling: h.Sampling, Path: h.Path,
+		Sampling: h.Sampling, LinkProbe: h.LinkProbe,
 	}
 }
 
@@ -74,8 +74,8 @@ func MergeSenders(all []SenderStatus) SenderStatus {
 		if s.Sampling != nil && (sum.Sampling == nil || s.ReportedAt.After(commanded)) {
 			sum.Asked, sum.Sampling, commanded = s.Asked, s.Sampling, s.ReportedAt
 		}
-		if s.Path.worse(sum.Path) {
-			sum.Path = s.Path
+		if s.LinkProbe.worse(sum.LinkProbe) {
+			sum.LinkProbe = s.LinkProbe
 		}
 		if s.ReportedAt.After(sum.ReportedAt) || s.ReportedAt.Equal(sum.ReportedAt) && s.Version > sum.Version {
 			sum.ReportedAt, sum.Gateway, sum.Version = s.ReportedAt, s.Gateway, s.Version

@@ -35,7 +35,7 @@ func TestMergeSenders(t *testing.T) {
 // Of those that take commands the last one's word counts; of paths the worst.
 func TestMergeSendersObeying(t *testing.T) {
 	quick := sampleSenderObeying()
-	quick.Sender, quick.ReportedAt, quick.Path = "quick", sampleTime.Add(time.Minute), &Path{Sent: 10, Answered: 10, Delay: &PathDelay{Mean: 5}}
+	quick.Sender, quick.ReportedAt, quick.LinkProbe = "quick", sampleTime.Add(time.Minute), &LinkProbe{Sent: 10, Answered: 10, Delay: &LinkDelay{Mean: 5}}
 	quick.Asked = []ChannelSampling{{State: SamplingObserving, IntervalMillis: 5}}
 	lossy := sampleSenderObeying()
 	plain := SenderStatus{Sender: "plain", ReportedAt: sampleTime.Add(time.Hour)}
@@ -46,12 +46,12 @@ func TestMergeSendersObeying(t *testing.T) {
 	if diff := cmp.Diff(quick.Sampling, sum.Sampling); diff != "" {
 		t.Errorf("sampling: -want +got\n%s", diff)
 	}
-	if diff := cmp.Diff(lossy.Path, sum.Path); diff != "" {
+	if diff := cmp.Diff(lossy.LinkProbe, sum.LinkProbe); diff != "" {
 		t.Errorf("path: -want +got\n%s", diff)
 	}
 	slow := quick
-	slow.Sender, slow.Path = "slow", &Path{Sent: 20, Answered: 20, Delay: &PathDelay{Mean: 6}}
-	if got := MergeSenders([]SenderStatus{quick, slow, plain}).Path; got != slow.Path {
+	slow.Sender, slow.LinkProbe = "slow", &LinkProbe{Sent: 20, Answered: 20, Delay: &LinkDelay{Mean: 6}}
+	if got := MergeSenders([]SenderStatus{quick, slow, plain}).LinkProbe; got != slow.LinkProbe {
 		t.Errorf("of two without loss: %+v", got)
 	}
 }

@@ -87,10 +87,10 @@ type GatewayStatus struct {
 	Draining bool              `json:"draining,omitempty"`
 	// Spool is what is receipted and waits on the pod's volume.
 	Spool *SpoolStatus `json:"spool,omitempty"`
-	// Stopped: these are the pod's last words. Whoever ends without them may have
+	// Stopped: this is the pod's final report. A pod that ends without one may have
 	// received more since.
 	Stopped bool `json:"stopped,omitempty"`
-	// Unwritten: it stopped before all that it counted was in the ledger. Its next life
+	// Unwritten: it stopped before all that it counted was in the ledger. Its next incarnation
 	// counts the rest.
 	Unwritten bool `json:"unwritten,omitempty"`
 

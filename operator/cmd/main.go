@@ -4,20 +4,19 @@
 package main
 
 import (
-	"fmt"
-	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/substorm/substorm/internal/flags"
+	"github.com/substorm/substorm/internal/telemetry"
+	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/operator"
 )
 
-func main() { flags.Main(command()) }
+func main() { usage.Main("operator", command().ExecuteContext) }
 
 func command() *cobra.Command {
 	cfg := operator.Config{}
@@ -35,8 +34,11 @@ func command() *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRunE: func(*cobra.Command, []string) (err error) {
-			if cfg.Log, err = logger(level); err != nil {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if err = flags.FromEnvironment(cmd.Flags(), os.Getenv); err != nil {
+				return err
+			}
+			if cfg.Log, err = telemetry.NewLogger(os.Stderr, level); err != nil {
 				return err
 			}
 			klog.SetSlogLogger(cfg.Log)
@@ -45,17 +47,17 @@ func command() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return operator.Run(cmd.Context(), cfg) },
 	}
-	root.PersistentFlags().StringVar(&level, "log-level", env("LOG_LEVEL", "info"), "least level of what is logged: debug, info, warn or error")
-	flags := root.Flags()
-	flags.StringVar(&cfg.Images.Gateway, "gateway-image", env("GATEWAY_IMAGE", ""), "image of the gateway pods (required)")
-	flags.StringVar(&cfg.Images.FeedServer, "feed-server-image", env("FEED_SERVER_IMAGE", ""), "image of the feed servers (required)")
-	flags.StringVar(&cfg.Images.Archivist, "archivist-image", env("ARCHIVIST_IMAGE", ""), "image of the archivists (required)")
-	flags.StringSliceVar(&cfg.PullSecrets, "gateway-pull-secrets", list("GATEWAY_PULL_SECRETS"), "Secrets, in the pools' and Sites' namespaces, with which the images are pulled")
-	flags.StringSliceVar(&cfg.Namespaces, "watch-namespaces", list("WATCH_NAMESPACES"), "namespaces to look after (default: all)")
-	flags.StringVar(&cfg.MetricsAddress, "metrics-address", env("METRICS_ADDRESS", ":8080"), "where Prometheus metrics are served")
-	flags.StringVar(&cfg.ProbeAddress, "probe-address", env("PROBE_ADDRESS", ":8081"), "where /healthz and /readyz are served")
-	flags.BoolVar(&cfg.LeaderElection, "leader-election", env("LEADER_ELECTION", "true") != "false", "let one of several operators work")
-	flags.StringVar(&cfg.Namespace, "namespace", env("NAMESPACE", ""), "namespace of the leader's Lease (default: the pod's own)")
+	root.PersistentFlags().StringVar(&level, "log-level", "info", "least level of what is logged: debug, info, warn or error")
+	f := root.Flags()
+	f.StringVar(&cfg.Images.Gateway, "gateway-image", "", "image of the gateway pods (required)")
+	f.StringVar(&cfg.Images.FeedServer, "feed-server-image", "", "image of the feed servers (required)")
+	f.StringVar(&cfg.Images.Archivist, "archivist-image", "", "image of the archivists (required)")
+	f.StringSliceVar(&cfg.PullSecrets, "gateway-pull-secrets", nil, "Secrets, in the pools' and Sites' namespaces, with which the images are pulled")
+	f.StringSliceVar(&cfg.Namespaces, "watch-namespaces", nil, "namespaces to look after (default: all)")
+	f.StringVar(&cfg.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served")
+	f.StringVar(&cfg.ProbeAddress, "probe-address", ":8081", "where /healthz and /readyz are served")
+	f.BoolVar(&cfg.LeaderElection, "leader-election", true, "let one of several operators work")
+	f.StringVar(&cfg.Namespace, "namespace", "", "namespace of the leader's Lease (default: the pod's own)")
 	root.AddCommand(&cobra.Command{
 		Use:     "crds",
 		Short:   "Apply this version's CustomResourceDefinitions and wait until they are served",
@@ -66,27 +68,4 @@ func command() *cobra.Command {
 		},
 	})
 	return root
-}
-
-// env: each flag has an environment variable of its name, SUBSTORM_<FLAG>.
-func env(name, otherwise string) string {
-	if v, set := os.LookupEnv("SUBSTORM_" + name); set {
-		return v
-	}
-	return otherwise
-}
-
-func list(name string) []string {
-	if v := env(name, ""); v != "" {
-		return strings.Split(v, ",")
-	}
-	return nil
-}
-
-func logger(level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level: %w", err)
-	}
-	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
 }

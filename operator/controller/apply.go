@@ -41,20 +41,18 @@ func newApplier(c client.Client, reader client.Reader) *applier {
 }
 
 // applyObject applies one object of an owner. What the API server refuses is a
-// finding too; what stands in the way is notOurs.
+// finding too; another object of that name is notOurs.
 func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.Object, notOurs func(kind, name string) plan.Finding) (*plan.Finding, error) {
 	ours, err := r.isOurs(ctx, owner, o.Kind, o.Name)
 	if err != nil {
 		return nil, err
 	}
 	if !ours {
-		f := notOurs(o.Kind, o.Name)
-		return &f, nil
+		return new(notOurs(o.Kind, o.Name)), nil
 	}
 	err = r.client.Apply(ctx, o.Apply, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
 	if refused(err) {
-		f := plan.ApplyFailed(o.Kind, o.Name, err.Error())
-		return &f, fmt.Errorf("apply %s %s/%s: %w", o.Kind, owner.GetNamespace(), o.Name, err)
+		return new(plan.ApplyFailed(o.Kind, o.Name, err.Error())), fmt.Errorf("apply %s %s/%s: %w", o.Kind, owner.GetNamespace(), o.Name, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("apply %s %s/%s: %w", o.Kind, owner.GetNamespace(), o.Name, err)
@@ -106,8 +104,7 @@ func (r *applier) isOurs(ctx context.Context, owner client.Object, kind, name st
 func (r *applier) applySecret(ctx context.Context, name string, secret *coreac.SecretApplyConfiguration) (*plan.Finding, error) {
 	err := r.client.Apply(ctx, secret, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
 	if refused(err) {
-		f := plan.ApplyFailed("Secret", name, err.Error())
-		return &f, err
+		return new(plan.ApplyFailed("Secret", name, err.Error())), err
 	}
 	return nil, err
 }

@@ -120,6 +120,7 @@ func TestCopiesAreTrimmed(t *testing.T) {
 // A leaf can purge and delete streams in the account of leaves, also another leaf's, before the hub's stream has what they
 // hold. All of it comes nevertheless.
 func TestCopiesAreRemoved(t *testing.T) {
+	t.Parallel()
 	for name, remove := range map[string]func(l *copiesLab) error{
 		"purged": func(l *copiesLab) error {
 			s, err := l.leaves.Stream(l.t.Context(), l.copies)

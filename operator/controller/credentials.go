@@ -196,11 +196,11 @@ func expiry(c *plan.Credentials) time.Time {
 func (k accountKey) credentials(user plan.JetStreamUser, current *corev1.Secret, rotate string, now time.Time) ([]byte, *plan.Credentials, error) {
 	permissions := user.Hash(k.account, k.issuer)
 	action := user.Action(issued(current), permissions, rotate, now)
-	return k.issue(action, claimsOf(user), permissions, user.Life(), current, now)
+	return k.issue(action, claimsOf(user), permissions, user.Lifetime(), current, now)
 }
 
 // issue makes credentials that say what claims do, for the key that the action asks for.
-func (k accountKey) issue(action plan.CredentialsAction, claims *jwt.UserClaims, permissions string, life time.Duration,
+func (k accountKey) issue(action plan.CredentialsAction, claims *jwt.UserClaims, permissions string, lifetime time.Duration,
 	current *corev1.Secret, now time.Time,
 ) ([]byte, *plan.Credentials, error) {
 	var pair nkeys.KeyPair
@@ -217,8 +217,8 @@ func (k accountKey) issue(action plan.CredentialsAction, claims *jwt.UserClaims,
 		return nil, nil, fmt.Errorf("make a key for %s: %w", claims.Name, err)
 	}
 	is := &plan.Credentials{Permissions: permissions}
-	if life > 0 {
-		is.ExpiresAt = now.Add(life).Truncate(time.Second)
+	if lifetime > 0 {
+		is.ExpiresAt = now.Add(lifetime).Truncate(time.Second)
 	}
 	creds, err := k.encode(claims, pair, is.ExpiresAt)
 	is.User = claims.Subject

@@ -6,7 +6,7 @@
 // each Site, which works in the background: a backend that is away never keeps
 // a reconciliation waiting.
 //
-// Start with setup.go. An Instrument's way is registry.go (its entry is in the
+// Start with setup.go. An Instrument passes through registry.go (its entry is in the
 // registry milliseconds after the API server's answer), then instrument.go
 // (its status).
 package controller

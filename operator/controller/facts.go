@@ -169,11 +169,7 @@ func (f *facts) flowing() (all map[string]plan.Finding, counted bool) {
 func (f *facts) instruments() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	names := make([]string, 0, len(f.verdicts))
-	for name := range f.verdicts {
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(f.verdicts))
 }
 
 // setBackend stores what a try of a backend found and says whether that is new.

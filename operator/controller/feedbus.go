@@ -191,8 +191,7 @@ type busKeeper struct {
 
 // refusedBy returns what JetStream answered, where it did.
 func refusedBy(err error) (string, bool) {
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.Code != 503 { // 503: it cannot answer now
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.Code != 503 { // 503: it cannot answer now
 		return api.Description, true
 	}
 	return "", false
@@ -223,8 +222,7 @@ func (b *busKeeper) stream(ctx context.Context, s plan.OwnStream) error {
 	if errors.As(err, &conflict) {
 		found.Problem = &conflict.Finding
 	} else if problem, refused := refusedBy(err); refused {
-		f := plan.StreamRefused("stream "+s.Name, problem)
-		found.Problem = &f
+		found.Problem = new(plan.StreamRefused("stream "+s.Name, problem))
 	} else if err != nil {
 		return err
 	}

@@ -120,8 +120,7 @@ func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.Consum
 	}
 	current := secrets[name]
 	if current != nil && !metav1.IsControlledBy(current, consumer) {
-		f := plan.ConsumerSecretNotOurs(name)
-		return &f, nil, nil
+		return new(plan.ConsumerSecretNotOurs(name)), nil, nil
 	}
 	if site.Spec.JetStream.TLS != nil && secrets[site.Spec.JetStream.TLS.SecretRef.Name] != nil {
 		access.CA = secrets[site.Spec.JetStream.TLS.SecretRef.Name].Data[plan.KeyCA]

@@ -191,12 +191,12 @@ func TestConsumerStates(t *testing.T) {
 	says(t, c, "12s behind", "40 messages", "Latest or Sample")
 	w.sawEvent("viewer", "Flowing", "Slow", "Warning")
 	at := time.Now()
-	status.State, status.Gaps, status.LastGap, status.Dropped = wire.StateLapped, 1, &at, map[string]uint64{"Retention": 17}
+	status.State, status.Gaps, status.LastGap, status.Dropped = wire.StateOverrun, 1, &at, map[string]uint64{"Retention": 17}
 	s.says("viewer", status)
-	w.awaits("FeedConsumer", "viewer", "Flowing", "False/Lapped")
+	w.awaits("FeedConsumer", "viewer", "Flowing", "False/Overrun")
 	var is v1alpha1.FeedConsumerStatus
 	w.status("FeedConsumer", "viewer", &is)
-	want := v1alpha1.FeedConsumerStatus{State: "Lapped", Lag: &v1alpha1.ConsumerLag{Messages: 40, Bytes: new(int64(8000)), Seconds: 12},
+	want := v1alpha1.FeedConsumerStatus{State: "Overrun", Lag: &v1alpha1.ConsumerLag{Messages: 40, Bytes: new(int64(8000)), Seconds: 12},
 		Delivered: &v1alpha1.ConsumerDelivered{Messages: 100, Bytes: new(int64(5000))}, Dropped: []v1alpha1.ConsumerDropped{{Reason: "Retention", Count: 17}}, Gaps: 1, Connections: 2}
 	got := v1alpha1.FeedConsumerStatus{State: is.State, Lag: is.Lag, Delivered: is.Delivered, Dropped: is.Dropped, Gaps: is.Gaps, Connections: is.Connections}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -209,7 +209,7 @@ func TestConsumerStates(t *testing.T) {
 		}
 		return nil
 	})
-	w.sawEvent("viewer", "Flowing", "Lapped", "Warning")
+	w.sawEvent("viewer", "Flowing", "Overrun", "Warning")
 
 	s.mu.Lock()
 	s.problems = map[string]string{"viewer": "its Feed's stream cannot be read"}

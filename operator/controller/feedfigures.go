@@ -97,8 +97,7 @@ func countStream(ctx context.Context, js jetstream.JetStream, s plan.FeedSelecti
 	var f plan.FeedFigures
 	if s.Whole {
 		state := stream.CachedInfo().State
-		bytes := int64(state.Bytes)
-		f.Bytes = &bytes
+		f.Bytes = new(int64(state.Bytes))
 	} else {
 		f.EstimatedBytes = new(int64)
 	}

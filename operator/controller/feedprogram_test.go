@@ -155,6 +155,11 @@ func TestFeedServerProgram(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), "mag-1") {
 		t.Errorf("over WebSocket: %s, %v", text, err)
 	}
+	go func() { // who does not read answers no ping, and is disconnected
+		for err := error(nil); err == nil; {
+			_, _, err = socket.Read(t.Context())
+		}
+	}()
 	line := ""
 	for lines := bufio.NewScanner(events.Body); !strings.Contains(line, "mag-1") && lines.Scan(); {
 		line = lines.Text()

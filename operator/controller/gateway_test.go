@@ -96,8 +96,8 @@ func (g *gateway) awaitPort(instrument string, port int) (entry wire.InstrumentE
 		if entry, err = g.entry(instrument); err != nil {
 			return err
 		}
-		if int(entry.Ways[0].Port) != port {
-			return fmt.Errorf("its port is %d and should be %d", entry.Ways[0].Port, port)
+		if int(entry.Listeners[0].Port) != port {
+			return fmt.Errorf("its port is %d and should be %d", entry.Listeners[0].Port, port)
 		}
 		return nil
 	})

@@ -11,7 +11,6 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,7 +43,7 @@ var (
 
 func TestMain(m *testing.M) {
 	// The tests wait for most of their time.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "24"); err != nil {
 		panic(err)
 	}
 	flag.Parse()
@@ -70,13 +69,14 @@ func run(m *testing.M) int {
 const patience = testenv.Patience
 
 // world is a namespace with an operator of its own, a NATS server in operator
-// mode and an S3 server, both with TLS.
+// mode and a bucket of an S3 server, both with TLS.
 type world struct {
 	client.Client
 	t         *testing.T
 	namespace string
 	nats      *testenv.NATSServer
 	minio     *testenv.MinIOServer
+	bucket    string
 	metrics   *prometheus.Registry
 	// between, where set, lies between the operator and the API server.
 	between func(http.RoundTripper) http.RoundTripper
@@ -85,12 +85,17 @@ type world struct {
 
 var worlds atomic.Int32
 
-// newWorld starts the backends and makes the Secrets s3, account and tls; the
-// operator is not started yet.
+// newWorld starts a NATS server and makes the Secrets s3, account and tls; the
+// operator is not started yet. Worlds share an S3 server.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
-	w := &world{t: t, namespace: fmt.Sprintf("world-%d", worlds.Add(1))}
+	return newWorldOn(t, testenv.SharedMinIO(t, testenv.MinIOOptions{TLS: true}))
+}
+
+func newWorldOn(t *testing.T, minio *testenv.MinIOServer) *world {
+	t.Helper()
+	w := &world{t: t, namespace: fmt.Sprintf("world-%d", worlds.Add(1)), minio: minio, bucket: testenv.BucketName()}
 	var err error
 	if w.Client, err = client.New(api.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
@@ -98,7 +103,6 @@ func newWorld(t *testing.T) *world {
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
 	w.nats = testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, AnyClient: true, Domain: "hub", TakesLeaves: true})
-	w.minio = testenv.MinIO(t, testenv.MinIOOptions{TLS: true})
 	w.secret("s3", map[string]string{"accessKeyID": w.minio.AccessKeyID, "secretAccessKey": w.minio.SecretAccessKey})
 	w.secret("account", map[string]string{"account.seed": w.nats.AccountSeed, "account.id": w.nats.AccountID})
 	w.secret("consumers", map[string]string{"account.seed": w.nats.ConsumersSeed, "account.id": w.nats.ConsumersID})
@@ -231,7 +235,7 @@ kind: Site
 metadata: {name: %s}
 spec:
   code: %s
-  objectStore: {endpoint: %q, bucket: archive, credentialsSecretRef: {name: s3}, tls: {secretRef: {name: s3-tls}}}
+  objectStore: {endpoint: %q, bucket: %s, credentialsSecretRef: {name: s3}, tls: {secretRef: {name: s3-tls}}}
   jetStream:
     servers: [%q]
     accountKeySecretRef: {name: account}
@@ -241,7 +245,7 @@ spec:
     durability: Synced
     observations: {maxSize: 64Mi}
     notices: {maxSize: 64Mi}
-`, name, code, w.minio.URL(), w.nats.URL()))
+`, name, code, w.minio.URL(), w.bucket, w.nats.URL()))
 }
 
 func (w *world) applyPool(name, spec string) {
@@ -260,7 +264,7 @@ func (w *world) applyInstrument(name string, port int, spec string) {
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: %s}
-spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: TCP, tcp: {port: %d}}]%s}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{type: TCP, tcp: {port: %d}}]%s}
 `, name, port, spec))
 }
 
@@ -276,7 +280,7 @@ func (w *world) ports() (first, last int, spec string) {
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for range testenv.Attempts() {
 		if err = try(); err == nil {
 			return
 		}

@@ -200,8 +200,7 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayVie
 		return nil, err
 	}
 	if current != nil && !metav1.IsControlledBy(current, view.Gateway) {
-		f := plan.NotOurs("Secret", name)
-		return &f, nil
+		return new(plan.NotOurs("Secret", name)), nil
 	}
 	view.Credentials = issued(current)
 	ref := view.Site.Spec.JetStream.AccountKeySecretRef.Name

@@ -52,7 +52,7 @@ func TestInstrumentFromApplyToData(t *testing.T) {
 	eventually(t, "addresses", func() error {
 		var s v1alpha1.InstrumentStatus
 		w.status("Instrument", "camera", &s)
-		want := []v1alpha1.WayAddress{{Type: "TCP", Address: fmt.Sprintf("192.0.2.11:%d", first)}}
+		want := []v1alpha1.ListenerAddress{{Type: "TCP", Address: fmt.Sprintf("192.0.2.11:%d", first)}}
 		if diff := cmp.Diff(want, s.Addresses); diff != "" {
 			return errors.New(diff)
 		}
@@ -277,7 +277,7 @@ func TestManyInstrumentsAtOnce(t *testing.T) {
 		}
 		w.applyInstrument(fmt.Sprintf("camera-%d", i), first, cadence)
 		u := w.instrument(fmt.Sprintf("camera-%d", i))
-		patch := fmt.Appendf(nil, `{"spec":{"ways":[{"type":"TCP","sources":["192.0.2.%d/32"],"tcp":{"port":%d}}]}}`, i, first)
+		patch := fmt.Appendf(nil, `{"spec":{"listeners":[{"type":"TCP","sources":["192.0.2.%d/32"],"tcp":{"port":%d}}]}}`, i, first)
 		if err := w.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 			t.Fatal(err)
 		}

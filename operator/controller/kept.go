@@ -101,5 +101,5 @@ func (r *applier) keyOf(ctx context.Context, secrets *secretReader, namespace st
 func (k accountKey) again(claims *jwt.UserClaims, current *corev1.Secret, rotate string, now time.Time) ([]byte, *plan.Credentials, error) {
 	had := issued(current)
 	action := plan.JetStreamUser{}.Action(had, had.Permissions, rotate, now)
-	return k.issue(action, claims, had.Permissions, plan.CredentialsLife, current, now)
+	return k.issue(action, claims, had.Permissions, plan.CredentialsLifetime, current, now)
 }

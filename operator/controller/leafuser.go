@@ -45,8 +45,7 @@ func (r *siteReconciler) applyLeafUser(ctx context.Context, site *v1alpha1.Site,
 	}
 	current := have[name]
 	if current != nil && !metav1.IsControlledBy(current, site) {
-		f := plan.SiteObjectNotOurs("Secret", name)
-		return &f, nil
+		return new(plan.SiteObjectNotOurs("Secret", name)), nil
 	}
 	user := plan.LeafUser(site, leaf)
 	creds, is, err := key.credentials(user, current, "", r.links.now())

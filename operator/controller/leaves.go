@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -93,9 +94,7 @@ func worse(a, b plan.LeafReport) plan.LeafReport {
 		a.SeenAt = b.SeenAt
 	}
 	a.Lag += b.Lag
-	if a.Problem == "" {
-		a.Problem = b.Problem
-	}
+	a.Problem = cmp.Or(a.Problem, b.Problem)
 	return a
 }
 

@@ -5,6 +5,8 @@ package controller
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,11 +91,7 @@ func (l *links) facts(key types.NamespacedName) *facts {
 func (l *links) keys() []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	keys := make([]types.NamespacedName, 0, len(l.sites))
-	for key := range l.sites {
-		keys = append(keys, key)
-	}
-	return keys
+	return slices.Collect(maps.Keys(l.sites))
 }
 
 // connect makes sure that the Site is linked to what it wants, and to nothing else.

@@ -32,8 +32,7 @@ func (r *gatewayReconciler) applyPeers(ctx context.Context, view plan.GatewayVie
 	}
 	for _, secret := range have {
 		if !metav1.IsControlledBy(secret, view.Gateway) {
-			f := plan.NotOurs("Secret", secret.Name)
-			return &f, nil
+			return new(plan.NotOurs("Secret", secret.Name)), nil
 		}
 	}
 	authority, ok := readPair(have[plan.PeersAuthoritySecret(name)])

@@ -79,7 +79,7 @@ func TestUnreadableObject(t *testing.T) {
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: camera, namespace: %s}
-spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: TCP, tcp: {port: %d}}], archive: {repeatWindow: 99999999999999999999m}}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{type: TCP, tcp: {port: %d}}], archive: {repeatWindow: 99999999999999999999m}}
 `, w.namespace, first), &absurd.Object); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: TCP, tcp: {port: 
 	w.applyInstrument("third", first+2, "")
 	g.awaitPort("third", first+2)
 	names() // and listed
-	if after, err := g.entry("camera"); err != nil || after.Generation != before.Generation || len(after.Ways) != 1 {
+	if after, err := g.entry("camera"); err != nil || after.Generation != before.Generation || len(after.Listeners) != 1 {
 		t.Errorf("the entry of the Instrument that cannot be read is %+v: %v; before it was %+v", after, err, before)
 	}
 
@@ -155,11 +155,11 @@ spec: {siteRef: {name: hub}, service: {type: ClusterIP}, drainTimeout: 999999999
 		return w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(absurd.DeepCopy()), client.FieldOwner("kubectl"))
 	})
 	w.stop()
-	w.age(h.secret, time.Now().Add(plan.CredentialsLife/2))
+	w.age(h.secret, time.Now().Add(plan.CredentialsLifetime/2))
 	w.start()
 	eventually(t, "renewed credentials, which the metric shows", func() error {
 		claims := w.claims(h.secret)
-		if claims.Subject != before.User || time.Until(time.Unix(claims.Expires, 0)) < plan.CredentialsLife-time.Hour {
+		if claims.Subject != before.User || time.Until(time.Unix(claims.Expires, 0)) < plan.CredentialsLifetime-time.Hour {
 			return fmt.Errorf("those of %s until %d, before %s", claims.Subject, claims.Expires, before.User)
 		}
 		if at := w.credentialsExpiry(h); at != float64(claims.Expires) {

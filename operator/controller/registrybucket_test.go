@@ -98,7 +98,7 @@ func registryOf(n int) plan.RegistryChange {
 	c := plan.RegistryChange{Complete: &wire.RegistryComplete{Revision: 1, Count: n}}
 	for i := range n {
 		c.Put = append(c.Put, wire.InstrumentEntry{UID: "u", Generation: 1, Revision: 1, Instrument: fmt.Sprintf("mag-%05d", i),
-			Gateway: "pool", Ways: []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: 30100, Channel: "raw"}}})
+			Gateway: "pool", Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: 30100, Channel: "raw"}}})
 	}
 	return c
 }

@@ -84,18 +84,18 @@ func TestCredentialsAreRenewedAndRotated(t *testing.T) {
 		if claims.Expires != first.ExpiresAt.Unix() || claims.Subject != first.User {
 			t.Errorf("%s: the status says user %s until %v, the token user %s until %d", h.kind, first.User, first.ExpiresAt, claims.Subject, claims.Expires)
 		}
-		if life := time.Unix(claims.Expires, 0).Sub(time.Unix(claims.IssuedAt, 0)); life < plan.CredentialsLife-time.Minute || life > plan.CredentialsLife+time.Minute {
-			t.Errorf("%s: credentials are valid for %v", h.kind, life)
+		if lifetime := time.Unix(claims.Expires, 0).Sub(time.Unix(claims.IssuedAt, 0)); lifetime < plan.CredentialsLifetime-time.Minute || lifetime > plan.CredentialsLifetime+time.Minute {
+			t.Errorf("%s: credentials are valid for %v", h.kind, lifetime)
 		}
-		if at := first.ExpiresAt.Add(-plan.CredentialsLife * 2 / 3); !first.RenewsAt.Time.Equal(at) {
+		if at := first.ExpiresAt.Add(-plan.CredentialsLifetime * 2 / 3); !first.RenewsAt.Time.Equal(at) {
 			t.Errorf("%s: renewed at %v, not at %v", h.kind, first.RenewsAt, at)
 		}
 
-		// Half of their life is over.
-		w.age(h.secret, time.Now().Add(plan.CredentialsLife/2))
+		// Half of their lifetime is over.
+		w.age(h.secret, time.Now().Add(plan.CredentialsLifetime/2))
 		w.annotate(h, "example.org/touched", "now")
 		renewed := w.awaitCredentials(h, "renewed credentials", func(c *v1alpha1.CredentialsStatus) bool {
-			return c.ExpiresAt != nil && c.ExpiresAt.After(time.Now().Add(plan.CredentialsLife-time.Hour)) && w.claims(h.secret).Expires == c.ExpiresAt.Unix()
+			return c.ExpiresAt != nil && c.ExpiresAt.After(time.Now().Add(plan.CredentialsLifetime-time.Hour)) && w.claims(h.secret).Expires == c.ExpiresAt.Unix()
 		})
 		if renewed.User != first.User {
 			t.Errorf("%s: renewed for another user", h.kind)
@@ -218,17 +218,17 @@ func (w *world) forge(t *testing.T, name, userName string, signer nkeys.KeyPair)
 	}
 }
 
-// renewsWhatIsThere makes half of the life of credentials pass, and sees them renewed for the same user, with the same
+// renewsWhatIsThere makes half of the lifetime of credentials pass, and sees them renewed for the same user, with the same
 // permissions.
 func (w *world) renewsWhatIsThere(h holder) {
 	w.t.Helper()
 	before := w.claims(h.secret)
 	w.hasExpiry(h, time.Unix(before.Expires, 0))
 	data := w.awaitSecret(h.secret, plan.KeyUserCreds).Data
-	w.age(h.secret, time.Now().Add(plan.CredentialsLife/2))
+	w.age(h.secret, time.Now().Add(plan.CredentialsLifetime/2))
 	w.annotate(h, "example.org/touched", fmt.Sprint(time.Now().UnixNano()))
 	eventually(w.t, h.kind+": renewed credentials", func() error {
-		if left := time.Until(time.Unix(w.claims(h.secret).Expires, 0)); left < plan.CredentialsLife-time.Hour {
+		if left := time.Until(time.Unix(w.claims(h.secret).Expires, 0)); left < plan.CredentialsLifetime-time.Hour {
 			return fmt.Errorf("they are valid for %v", left)
 		}
 		return nil
@@ -256,7 +256,7 @@ func (w *world) giveAway(code string) {
 	m.UID, m.Namespace, m.Cluster = "u-1", "north", "elsewhere"
 	data, err := wire.Encode(m)
 	if err == nil {
-		err = w.minio.Bucket(w.t, "archive").Put(w.t.Context(), wire.SiteMarkerKey(code), bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{})
+		err = w.minio.Bucket(w.t, w.bucket).Put(w.t.Context(), wire.SiteMarkerKey(code), bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{})
 	}
 	if err != nil {
 		w.t.Fatal(err)

@@ -19,9 +19,9 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// TestCredentialsAreTakenBack: when the Secret is deleted another one is written, that
+// TestCredentialsAreRevoked: when the Secret is deleted another one is written, that
 // goes on where the consumer was, and who has the old credentials has nothing.
-func TestCredentialsAreTakenBack(t *testing.T) {
+func TestCredentialsAreRevoked(t *testing.T) {
 	w := newFeedWorld(t)
 	js := w.nats.JetStream(t)
 	w.applyFeed("all", "")

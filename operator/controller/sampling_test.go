@@ -43,20 +43,20 @@ func TestSampling(t *testing.T) {
 			var s v1alpha1.InstrumentStatus
 			w.status("Instrument", "mag", &s)
 			if s.Sampling == nil || len(s.Sampling.Channels) != 1 || !is(&s) {
-				return fmt.Errorf("status.sampling %+v, path %+v", s.Sampling, s.Path)
+				return fmt.Errorf("status.sampling %+v, path %+v", s.Sampling, s.LinkProbe)
 			}
 			return nil
 		})
 	}
 	says("what is declared", func(s *v1alpha1.InstrumentStatus) bool {
-		return s.Sampling.Obeyed == nil && s.Sampling.Channels[0].Asked.Duration == 5*time.Second && s.Path == nil
+		return s.Sampling.Obeyed == nil && s.Sampling.Channels[0].Asked.Duration == 5*time.Second && s.LinkProbe == nil
 	})
 	asked := []wire.ChannelSampling{{State: wire.SamplingObserving, IntervalMillis: 1000, By: "browser"}}
 	report := func(obeys int64) {
 		t.Helper()
 		s := wire.SenderStatus{Gateway: "pool-0", Sender: "field", ReportedAt: time.Now(), Asked: asked,
-			Sampling: &wire.SamplingReport{Obeys: []wire.ChannelSampling{{State: wire.SamplingObserving, IntervalMillis: obeys}}, Achieved: []wire.AchievedSampling{{Interval: wire.Span(1100 * time.Millisecond)}}},
-			Path:     &wire.Path{To: "192.0.2.1:30862", Sent: 100, Answered: 90, LostOut: 10}}
+			Sampling:  &wire.SamplingReport{Obeys: []wire.ChannelSampling{{State: wire.SamplingObserving, IntervalMillis: obeys}}, Achieved: []wire.AchievedSampling{{Interval: wire.Span(1100 * time.Millisecond)}}},
+			LinkProbe: &wire.LinkProbe{To: "192.0.2.1:30862", Sent: 100, Answered: 90, LostOut: 10}}
 		data, err := wire.Encode(s)
 		if err == nil {
 			err = g.put(wire.StatusBucket("hub"), wire.SenderStatusKey("mag", "pool-0"), data)
@@ -74,7 +74,7 @@ func TestSampling(t *testing.T) {
 	says("it obeys", func(s *v1alpha1.InstrumentStatus) bool {
 		c := s.Sampling.Channels[0]
 		return *s.Sampling.Obeyed && c.Achieved != nil && c.Achieved.Duration == 1100*time.Millisecond &&
-			s.Path != nil && s.Path.LossPerMille == 100 && s.Path.LossOutPerMille == 100 && s.Path.Address == "192.0.2.1:30862"
+			s.LinkProbe != nil && s.LinkProbe.LossPerMille == 100 && s.LinkProbe.LossOutPerMille == 100 && s.LinkProbe.Address == "192.0.2.1:30862"
 	})
 	kv, err := w.nats.JetStream(t).KeyValue(t.Context(), wire.RequestBucket("hub"))
 	if err != nil {

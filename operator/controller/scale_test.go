@@ -109,7 +109,7 @@ func TestPoolKeepsPodsWithSpools(t *testing.T) {
 	w.applyPool("pool", ports+", replicas: 1")
 	c := w.awaits("IngestGateway", "pool", "ScaleDownHeld", "True/SpoolNotEmpty")
 	says(t, c, "2 pods stay, and 1 are asked for", "pool-1 has 3 objects (2.9 KiB)")
-	w.asksFor("pool", 2) // pool-2 has nothing to bring home
+	w.asksFor("pool", 2) // pool-2 has nothing to drain
 	w.rolledOut("pool", 2)
 	w.awaits("IngestGateway", "pool", "Ready", "False/ScaleDownHeld")
 	spools[1].Store(0)

@@ -59,14 +59,14 @@ func TestTokensReachTheRegistry(t *testing.T) {
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: camera}
-spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: HTTP, tokenSecretRef: {name: tokens, key: camera}, http: {port: %d, tls: Server}}]}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{type: HTTP, tokenSecretRef: {name: tokens, key: camera}, http: {port: %d, tls: Server}}]}
 `, first))
 	c := w.awaits("Instrument", "camera", "Accepted", "False/SecretNotFound")
-	says(t, c, `Secret "tokens"`, "spec.ways[0].tokenSecretRef", "create it")
+	says(t, c, `Secret "tokens"`, "spec.listeners[0].tokenSecretRef", "create it")
 
 	tokens := w.secret("tokens", map[string]string{"camera": old})
 	c = w.awaits("Instrument", "camera", "Accepted", "False/SecretNotLabeled")
-	says(t, c, `Secret "tokens"`, "spec.ways[0].tokenSecretRef", "kubectl label secret tokens substorm.dev/tokens=true")
+	says(t, c, `Secret "tokens"`, "spec.listeners[0].tokenSecretRef", "kubectl label secret tokens substorm.dev/tokens=true")
 	w.label(tokens)
 	g := w.gateway("pool", "pool-0")
 	g.follow()
@@ -84,15 +84,15 @@ spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: HTTP, tokenSecret
 				}
 			}
 			var got []string
-			for _, h := range e.Ways[0].Tokens {
+			for _, h := range e.Listeners[0].Tokens {
 				for _, token := range []string{old, renewed} {
 					if h.Matches(token) {
 						got = append(got, token)
 					}
 				}
 			}
-			if strings.Join(got, ",") != strings.Join(want, ",") || e.Ways[0].TLS != wire.TLSServer {
-				return fmt.Errorf("it takes %q with tls %q", got, e.Ways[0].TLS)
+			if strings.Join(got, ",") != strings.Join(want, ",") || e.Listeners[0].TLS != wire.TLSServer {
+				return fmt.Errorf("it takes %q with tls %q", got, e.Listeners[0].TLS)
 			}
 			return nil
 		})
@@ -110,16 +110,16 @@ spec: {siteRef: {name: hub}, type: AllSkyCamera, ways: [{type: HTTP, tokenSecret
 	}
 	takes("both tokens", old, renewed)
 	t.Logf("in the registry %v after the Secret changed", time.Since(changed).Round(time.Millisecond))
-	if after, err := g.entry("camera"); err != nil || after.Ways[0].Tokens[0] != before.Ways[0].Tokens[0] {
+	if after, err := g.entry("camera"); err != nil || after.Listeners[0].Tokens[0] != before.Listeners[0].Tokens[0] {
 		t.Errorf("the hash of a token that stayed has changed: %v", err)
 	}
 
 	w.remove(&corev1.Secret{ObjectMeta: tokens.ObjectMeta})
 	c = w.awaits("Instrument", "camera", "Accepted", "False/SecretNotFound")
-	says(t, c, "until then that way takes no token")
+	says(t, c, "until then that listener takes no token")
 	takes("no token")
-	if e, err := g.entry("camera"); err != nil || len(e.Ways[0].Tokens) == 0 {
-		t.Errorf("a way without a token asks for none: %+v, %v", e, err)
+	if e, err := g.entry("camera"); err != nil || len(e.Listeners[0].Tokens) == 0 {
+		t.Errorf("a listener without a token asks for none: %+v, %v", e, err)
 	}
 	tokens = w.secret("tokens", map[string]string{"camera": renewed})
 	w.label(tokens)
@@ -196,7 +196,7 @@ func TestRefusalsBecomeEvents(t *testing.T) {
 		t.Errorf("events: %v", told)
 	}
 
-	// What the archivist did not take back is an event too.
+	// What the archivist did not retract is an event too.
 	now := time.Now()
 	data, err := wire.Encode(wire.RefusalStatus{Incarnation: "two", ReportedAt: now, Changes: map[string]wire.RefusedChange{
 		"LegalHold": {Count: 1, ID: "o/hub/camera/n/a", Asked: "Purged", By: "anna", Why: "the Instrument is under legal hold", At: now},

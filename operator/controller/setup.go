@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -193,12 +195,8 @@ func (s *setup) instruments(r reconcile.Reconciler, all *links) error {
 // acceptanceChanges: a Site was accepted, or no longer is.
 var acceptanceChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	was, is := e.ObjectOld.(*v1alpha1.Site), e.ObjectNew.(*v1alpha1.Site)
-	for _, c := range plan.Changed(was.Status.Conditions, is.Status.Conditions) {
-		if c.Type == v1alpha1.ConditionAccepted {
-			return true
-		}
-	}
-	return false
+	changed := plan.Changed(was.Status.Conditions, is.Status.Conditions)
+	return slices.ContainsFunc(changed, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionAccepted })
 }}
 
 func (s *setup) owner() handler.EventHandler { return s.ownerOf(&v1alpha1.IngestGateway{}) }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -27,7 +28,7 @@ import (
 // marker reads the marker in the bucket.
 func (w *world) marker(code string) wire.SiteMarker {
 	w.t.Helper()
-	body, _, err := w.minio.Bucket(w.t, "archive").Get(w.t.Context(), wire.SiteMarkerKey(code), objectstore.All)
+	body, _, err := w.minio.Bucket(w.t, w.bucket).Get(w.t.Context(), wire.SiteMarkerKey(code), objectstore.All)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestSiteMakesWhatItNeeds(t *testing.T) {
 			t.Errorf("marker of stream %s: %+v, %v", name, inStream, err)
 		}
 	}
-	for name, ttl := range map[string]time.Duration{"REGISTRY_hub": 0, "LEDGER_hub": 0, "STATUS_hub": 0, "CURSOR_hub": 0, "NAMES_hub": 0, "INDEX_hub": 0, "GAPS_hub": 0, "METADATA_hub": 0, "DOWNLOADS_hub": 0, "LEASE_hub": wire.LeaseTTL} {
+	for name, ttl := range map[string]time.Duration{"REGISTRY_hub": 0, "LEDGER_hub": 0, "STATUS_hub": 0, "CURSOR_hub": 0, "NAMES_hub": 0, "INDEX_hub": 0, "GAPS_hub": 0, "DESCRIPTIONS_hub": 0, "DOWNLOADS_hub": 0, "LEASE_hub": wire.LeaseTTL} {
 		if cfg := w.stream("KV_" + name); cfg.MaxAge != ttl || cfg.MaxMsgsPerSubject != 1 {
 			t.Errorf("bucket %s: expiry %v, history %d", name, cfg.MaxAge, cfg.MaxMsgsPerSubject)
 		}
@@ -240,7 +241,7 @@ func TestSecretMissingThenCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = w.awaits("Site", "hub", "ObjectStoreReachable", "False/AccessDenied")
-	says(t, c, w.minio.URL(), `"archive"`, "check the keys")
+	says(t, c, w.minio.URL(), fmt.Sprintf("%q", w.bucket), "check the keys")
 
 	if err := w.Patch(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s3", Namespace: w.namespace}},
 		client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"stringData":{"secretAccessKey":%q}}`, w.minio.SecretAccessKey))); err != nil {
@@ -265,7 +266,8 @@ func TestAccountKeyThatIsNone(t *testing.T) {
 }
 
 func TestBackendsAwayAndBack(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	w := newWorldOn(t, testenv.MinIO(t, testenv.MinIOOptions{TLS: true}))
 	w.start()
 	w.applySite("hub", "hub")
 	w.applyPool("pool", ", service: {type: ClusterIP}")
@@ -318,7 +320,7 @@ func TestCodeClaimedTwice(t *testing.T) {
 	c = w.awaits("Site", "late", "Accepted", "False/Conflict")
 	eventually(t, "the marker should be named", func() error {
 		c = w.awaits("Site", "late", "Accepted", "False/Conflict")
-		if !strings.Contains(c.Message, `bucket "archive"`) {
+		if !strings.Contains(c.Message, fmt.Sprintf("bucket %q", w.bucket)) {
 			return errors.New(c.Message)
 		}
 		return nil

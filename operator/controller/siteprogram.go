@@ -137,8 +137,7 @@ func (r *siteReconciler) applyProgramUser(ctx context.Context, view *plan.SiteVi
 	}
 	current := have[name]
 	if current != nil && !metav1.IsControlledBy(current, view.Site) {
-		f := plan.SiteObjectNotOurs("Secret", name)
-		return &f, nil
+		return new(plan.SiteObjectNotOurs("Secret", name)), nil
 	}
 	p.view.Credentials = issued(current)
 	ref := view.Site.Spec.JetStream.AccountKeySecretRef.Name

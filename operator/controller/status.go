@@ -116,7 +116,7 @@ func newest[S any](w *statusWriter, r resource, obj client.Object, status *S) {
 	}
 }
 
-// submit asks for a status. One that stands already takes back what was asked before.
+// submit asks for a status. One that stands already cancels what was asked before.
 func (w *statusWriter) submit(p planned) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -88,7 +88,7 @@ func TestFiguresWaitUntilTheLastStatusIsOld(t *testing.T) {
 	}
 }
 
-func TestAStatusThatStandsTakesBackWhatWasAsked(t *testing.T) {
+func TestAStatusThatStandsCancelsWhatWasAsked(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	w := writerAt(&now)
 	w.submit(status("camera", plan.UrgencyCondition, 1))

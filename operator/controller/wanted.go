@@ -150,6 +150,5 @@ func jetStreamConfig(site *v1alpha1.Site, secrets plan.Secrets) (*stream.Config,
 }
 
 func unreadable(secret, field string, err error) *plan.Finding {
-	f := no(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf("Secret %q, which %s names, cannot be used: %v", secret, field, err))
-	return &f
+	return new(no(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf("Secret %q, which %s names, cannot be used: %v", secret, field, err)))
 }

@@ -107,7 +107,7 @@ var (
 		sourceIsNoCIDR,
 		portIsOutOfRange,
 		tlsIsNotConfigured,
-		waysOverlap,
+		listenersOverlap,
 		portIsTaken,
 	}
 )
@@ -167,11 +167,11 @@ func gatewayIsAmbiguous(in application) (Finding, bool) {
 // sourceIsNoCIDR keeps what cannot be read from meaning "any address". The API
 // server refuses such a source; one that an older API server let in stays here.
 func sourceIsNoCIDR(in application) (Finding, bool) {
-	for i := range in.instrument.Spec.Ways {
-		for _, s := range in.instrument.Spec.Ways[i].Sources {
+	for i := range in.instrument.Spec.Listeners {
+		for _, s := range in.instrument.Spec.Listeners[i].Sources {
 			if _, err := netip.ParsePrefix(s); err != nil {
 				return bad(v1alpha1.ReasonInvalidSource, fmt.Sprintf(
-					"spec.ways[%d] has the source %q: write a CIDR such as 192.0.2.7/32", i, s)), true
+					"spec.listeners[%d] has the source %q: write a CIDR such as 192.0.2.7/32", i, s)), true
 			}
 		}
 	}
@@ -180,60 +180,60 @@ func sourceIsNoCIDR(in application) (Finding, bool) {
 
 func portIsOutOfRange(in application) (Finding, bool) {
 	ports := in.gateway.Spec.Ports
-	for i := range in.instrument.Spec.Ways {
-		if p := port(&in.instrument.Spec.Ways[i]); p < ports.First || p > ports.Last {
+	for i := range in.instrument.Spec.Listeners {
+		if p := port(&in.instrument.Spec.Listeners[i]); p < ports.First || p > ports.Last {
 			return bad(v1alpha1.ReasonPortOutOfRange, fmt.Sprintf(
-				"spec.ways[%d] asks for %s port %d, and IngestGateway %q has the ports %d-%d: choose one of these, or change the pool's spec.ports",
-				i, in.instrument.Spec.Ways[i].Type, p, in.gateway.Name, ports.First, ports.Last)), true
+				"spec.listeners[%d] asks for %s port %d, and IngestGateway %q has the ports %d-%d: choose one of these, or change the pool's spec.ports",
+				i, in.instrument.Spec.Listeners[i].Type, p, in.gateway.Name, ports.First, ports.Last)), true
 		}
 	}
 	return Finding{}, false
 }
 
-func waysOverlap(in application) (Finding, bool) {
+func listenersOverlap(in application) (Finding, bool) {
 	own := claims{}
-	for i := range in.instrument.Spec.Ways {
-		way := &in.instrument.Spec.Ways[i]
-		other, found := own.holder(in.gateway.Name, in.instrument.Name, way)
+	for i := range in.instrument.Spec.Listeners {
+		listener := &in.instrument.Spec.Listeners[i]
+		other, found := own.holder(in.gateway.Name, in.instrument.Name, listener)
 		switch {
-		case found && other.way != way.Type:
+		case found && other.listener != listener.Type:
 			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"spec.ways[%d] of type %s and an earlier way of type %s share port %d: give one of them another port",
-				i, way.Type, other.way, port(way))), true
-		case found && other.encryptsOtherwise(way):
+				"spec.listeners[%d] of type %s and an earlier listener of type %s share port %d: give one of them another port",
+				i, listener.Type, other.listener, port(listener))), true
+		case found && other.encryptsOtherwise(listener):
 			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"spec.ways[%d] with tls %s and an earlier way with tls %s share HTTP port %d: give one of them another port",
-				i, wayTLS(way), other.tls, port(way))), true
+				"spec.listeners[%d] with tls %s and an earlier listener with tls %s share HTTP port %d: give one of them another port",
+				i, listenerTLS(listener), other.tls, port(listener))), true
 		case found:
 			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"spec.ways[%d] and an earlier way share %s port %d for %s: give one of them another port or other sources",
-				i, way.Type, port(way), other.text())), true
+				"spec.listeners[%d] and an earlier listener share %s port %d for %s: give one of them another port or other sources",
+				i, listener.Type, port(listener), other.text())), true
 		}
-		own.addWay(in.gateway.Name, in.instrument.Name, way)
+		own.addListener(in.gateway.Name, in.instrument.Name, listener)
 	}
 	return Finding{}, false
 }
 
 func portIsTaken(in application) (Finding, bool) {
-	for i := range in.instrument.Spec.Ways {
-		way := &in.instrument.Spec.Ways[i]
-		other, found := in.held.holder(in.gateway.Name, in.instrument.Name, way)
+	for i := range in.instrument.Spec.Listeners {
+		listener := &in.instrument.Spec.Listeners[i]
+		other, found := in.held.holder(in.gateway.Name, in.instrument.Name, listener)
 		if !found || in.instrument.Spec.State == v1alpha1.InstrumentRetired {
 			continue
 		}
-		if other.encryptsOtherwise(way) {
+		if other.encryptsOtherwise(listener) {
 			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"HTTP port %d of IngestGateway %q is, for the older Instrument %q, one with tls %s, and cannot have tls %s too: choose another port in spec.ways[%d], or the same tls",
-				port(way), in.gateway.Name, other.instrument, other.tls, wayTLS(way), i)), true
+				"HTTP port %d of IngestGateway %q is, for the older Instrument %q, one with tls %s, and cannot have tls %s too: choose another port in spec.listeners[%d], or the same tls",
+				port(listener), in.gateway.Name, other.instrument, other.tls, listenerTLS(listener), i)), true
 		}
-		if other.way != way.Type {
+		if other.listener != listener.Type {
 			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"port %d of IngestGateway %q belongs, for %s, to the older Instrument %q, and cannot take %s too: choose another port in spec.ways[%d]",
-				port(way), in.gateway.Name, other.way, other.instrument, way.Type, i)), true
+				"port %d of IngestGateway %q belongs, for %s, to the older Instrument %q, and cannot take %s too: choose another port in spec.listeners[%d]",
+				port(listener), in.gateway.Name, other.listener, other.instrument, listener.Type, i)), true
 		}
 		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-			"%s port %d of IngestGateway %q belongs, for %s, to the older Instrument %q: choose another port in spec.ways[%d], or sources that do not overlap%s",
-			way.Type, port(way), in.gateway.Name, other.text(), other.instrument, i, otherIdentity(way))), true
+			"%s port %d of IngestGateway %q belongs, for %s, to the older Instrument %q: choose another port in spec.listeners[%d], or sources that do not overlap%s",
+			listener.Type, port(listener), in.gateway.Name, other.text(), other.instrument, i, otherIdentity(listener))), true
 	}
 	return Finding{}, false
 }
@@ -249,43 +249,43 @@ type claimedPort struct {
 
 type claim struct {
 	instrument string
-	way        v1alpha1.WayType
+	listener   v1alpha1.ListenerType
 	sources    []string
 	// prefixes are the sources; none means every address.
 	prefixes []netip.Prefix
 	// certificates are the names of which the sender's bears one; none means any.
 	certificates []string
-	tls          v1alpha1.WayTLS
+	tls          v1alpha1.ListenerTLS
 }
 
 func (c claims) add(gateway string, inst *v1alpha1.Instrument) {
-	for i := range inst.Spec.Ways {
-		c.addWay(gateway, inst.Name, &inst.Spec.Ways[i])
+	for i := range inst.Spec.Listeners {
+		c.addListener(gateway, inst.Name, &inst.Spec.Listeners[i])
 	}
 }
 
-func (c claims) addWay(gateway, instrument string, way *v1alpha1.Way) {
-	at := portOf(gateway, way)
-	c[at] = append(c[at], claim{instrument, way.Type, way.Sources, prefixes(way.Sources), certificateNames(way), wayTLS(way)})
+func (c claims) addListener(gateway, instrument string, listener *v1alpha1.Listener) {
+	at := portOf(gateway, listener)
+	c[at] = append(c[at], claim{instrument, listener.Type, listener.Sources, prefixes(listener.Sources), certificateNames(listener), listenerTLS(listener)})
 }
 
-func portOf(gateway string, way *v1alpha1.Way) claimedPort {
-	return claimedPort{gateway, way.Type == v1alpha1.WayUDP, port(way)}
+func portOf(gateway string, listener *v1alpha1.Listener) claimedPort {
+	return claimedPort{gateway, listener.Type == v1alpha1.ListenerUDP, port(listener)}
 }
 
-// holder returns who holds the way's port for an address, and a certificate, that
-// the way of an instrument names too. A port carries either TCP or HTTP, whose
+// holder returns who holds the listener's port for an address, and a certificate, that
+// the listener of an instrument names too. A port carries either TCP or HTTP, whose
 // paths tell instruments apart, and HTTP either plain or over TLS.
-func (c claims) holder(gateway, instrument string, way *v1alpha1.Way) (claim, bool) {
-	wanted := prefixes(way.Sources)
-	for _, other := range c[portOf(gateway, way)] {
+func (c claims) holder(gateway, instrument string, listener *v1alpha1.Listener) (claim, bool) {
+	wanted := prefixes(listener.Sources)
+	for _, other := range c[portOf(gateway, listener)] {
 		switch {
-		case other.way != way.Type:
+		case other.listener != listener.Type:
 			return other, true
-		case other.encryptsOtherwise(way):
+		case other.encryptsOtherwise(listener):
 			return other, true
-		case way.Type == v1alpha1.WayHTTP && other.instrument != instrument:
-		case overlap(wanted, other.prefixes) && !other.apart(way):
+		case listener.Type == v1alpha1.ListenerHTTP && other.instrument != instrument:
+		case overlap(wanted, other.prefixes) && !other.apart(listener):
 			return other, true
 		}
 	}
@@ -323,15 +323,15 @@ func prefixes(sources []string) []netip.Prefix {
 	return all
 }
 
-// port returns the port of a way, 0 where it has none.
-func port(way *v1alpha1.Way) int32 {
+// port returns the port of a listener, 0 where it has none.
+func port(listener *v1alpha1.Listener) int32 {
 	switch {
-	case way.TCP != nil:
-		return way.TCP.Port
-	case way.UDP != nil:
-		return way.UDP.Port
-	case way.HTTP != nil:
-		return way.HTTP.Port
+	case listener.TCP != nil:
+		return listener.TCP.Port
+	case listener.UDP != nil:
+		return listener.UDP.Port
+	case listener.HTTP != nil:
+		return listener.HTTP.Port
 	default:
 		return 0
 	}

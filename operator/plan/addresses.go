@@ -16,28 +16,28 @@ import (
 
 const maxAddresses = 64
 
-// addresses are where the instrument can send, for each way in turn.
-func (v InstrumentView) addresses() []v1alpha1.WayAddress {
+// addresses are where the instrument can send, for each listener in turn.
+func (v InstrumentView) addresses() []v1alpha1.ListenerAddress {
 	if !v.Verdict.OK() || v.Pool == nil || v.Instrument.Spec.State == v1alpha1.InstrumentRetired {
 		return nil
 	}
-	var all []v1alpha1.WayAddress
-	for i := range v.Instrument.Spec.Ways {
-		way := &v.Instrument.Spec.Ways[i]
-		for _, host := range v.hosts(way.Type) {
+	var all []v1alpha1.ListenerAddress
+	for i := range v.Instrument.Spec.Listeners {
+		listener := &v.Instrument.Spec.Listeners[i]
+		for _, host := range v.hosts(listener.Type) {
 			if len(all) < maxAddresses {
-				all = append(all, v.address(way, net.JoinHostPort(host, strconv.Itoa(int(port(way))))))
+				all = append(all, v.address(listener, net.JoinHostPort(host, strconv.Itoa(int(port(listener))))))
 			}
 		}
 	}
 	return all
 }
 
-func (v InstrumentView) address(way *v1alpha1.Way, host string) v1alpha1.WayAddress {
-	a := v1alpha1.WayAddress{Type: way.Type, Address: host}
-	if way.HTTP != nil {
+func (v InstrumentView) address(listener *v1alpha1.Listener, host string) v1alpha1.ListenerAddress {
+	a := v1alpha1.ListenerAddress{Type: listener.Type, Address: host}
+	if listener.HTTP != nil {
 		scheme := "http://"
-		if t := way.HTTP.TLS; t == v1alpha1.TLSServer || t == v1alpha1.TLSMutual {
+		if t := listener.HTTP.TLS; t == v1alpha1.TLSServer || t == v1alpha1.TLSMutual {
 			scheme = "https://"
 		}
 		a.URL = scheme + host + wire.UploadPath(v.Instrument.Name)
@@ -45,12 +45,12 @@ func (v InstrumentView) address(way *v1alpha1.Way, host string) v1alpha1.WayAddr
 	return a
 }
 
-func (v InstrumentView) hosts(way v1alpha1.WayType) []string {
+func (v InstrumentView) hosts(listener v1alpha1.ListenerType) []string {
 	switch v.Pool.Spec.Service.Type {
 	case corev1.ServiceTypeClusterIP:
 		return []string{v.Pool.Name + "." + v.Pool.Namespace + ".svc"}
 	case corev1.ServiceTypeLoadBalancer:
-		return v.balancerHosts(way)
+		return v.balancerHosts(listener)
 	default:
 		return v.nodeHosts()
 	}
@@ -68,9 +68,9 @@ func (v InstrumentView) nodeHosts() []string {
 	return slices.Compact(hosts)
 }
 
-func (v InstrumentView) balancerHosts(way v1alpha1.WayType) []string {
+func (v InstrumentView) balancerHosts(listener v1alpha1.ListenerType) []string {
 	name := v.Pool.Name + "-tcp" // HTTP is TCP
-	if way == v1alpha1.WayUDP {
+	if listener == v1alpha1.ListenerUDP {
 		name = v.Pool.Name + "-udp"
 	}
 	var hosts []string

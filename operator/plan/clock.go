@@ -108,7 +108,7 @@ func senderIsSilent(v InstrumentView) (Finding, bool) {
 		return unknown(v1alpha1.ReasonNoHeartbeat, "its sender reports no clock: substorm send does, with a queue and the framing LengthPrefixed"), true
 	case v.Now.Sub(v.Sender.Seen) > heartbeatAge:
 		return unknown(v1alpha1.ReasonNoHeartbeat, fmt.Sprintf(
-			"its sender reported last at %s: look at the sender and its way to the gateways", v.Sender.Seen.UTC().Format(time.RFC3339))), true
+			"its sender reported last at %s: look at the sender and its link to the gateways", v.Sender.Seen.UTC().Format(time.RFC3339))), true
 	default:
 		return Finding{}, false
 	}
@@ -170,8 +170,7 @@ func (v InstrumentView) sender() *v1alpha1.SenderStatus {
 		status.ClockOffset = &metav1.Duration{Duration: roundedOffset(time.Duration(*said.ClockOffset))}
 	}
 	if said.Oldest != nil {
-		oldest := metav1.NewTime(said.Oldest.UTC().Truncate(time.Second))
-		status.Oldest = &oldest
+		status.Oldest = new(metav1.NewTime(said.Oldest.UTC().Truncate(time.Second)))
 	}
 	return status
 }

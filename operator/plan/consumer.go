@@ -274,8 +274,8 @@ func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets Secrets,
 	if flow.MaxLag != nil {
 		entry.Flow.MaxLagMillis = flow.MaxLag.Milliseconds()
 	}
-	if flow.Lane == v1alpha1.LaneUrgent {
-		entry.Flow.Lane = wire.LaneUrgent
+	if flow.Priority == v1alpha1.PriorityUrgent {
+		entry.Flow.Priority = wire.PriorityUrgent
 	}
 	if spec.Delivery.Type == v1alpha1.DeliveryNATS {
 		entry.WIS2 = notified(c)

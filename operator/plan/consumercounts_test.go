@@ -16,7 +16,7 @@ import (
 func TestCountsOfAConsumerStay(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	report := func(pod string, age time.Duration, gaps uint64) ConsumerReport {
-		return ConsumerReport{Pod: pod, Seen: now.Add(-age), ConsumerStatus: wire.ConsumerStatus{Incarnation: pod, State: wire.StateLapped, Connections: 1,
+		return ConsumerReport{Pod: pod, Seen: now.Add(-age), ConsumerStatus: wire.ConsumerStatus{Incarnation: pod, State: wire.StateOverrun, Connections: 1,
 			LagMessages: 5, Messages: 100 * gaps, Gaps: gaps, Dropped: map[string]uint64{"Lag": gaps}}}
 	}
 	gone, quiet := report("gone", 2*time.Hour, 3), report("quiet", time.Hour, 4)
@@ -29,7 +29,7 @@ func TestCountsOfAConsumerStay(t *testing.T) {
 	}
 	alive := FeedServerReport{Seen: now}
 	alive.Pod, alive.Incarnation = "quiet", "quiet"
-	if sum := MergeConsumer([]ConsumerReport{gone, quiet}, []FeedServerReport{alive}, now); sum.State != v1alpha1.ConsumerLapped || sum.Connections != 1 || sum.Gaps != 7 {
+	if sum := MergeConsumer([]ConsumerReport{gone, quiet}, []FeedServerReport{alive}, now); sum.State != v1alpha1.ConsumerOverrun || sum.Connections != 1 || sum.Gaps != 7 {
 		t.Errorf("state %s, %d connections, %d gaps", sum.State, sum.Connections, sum.Gaps)
 	}
 }

@@ -112,8 +112,7 @@ func (a ConsumerAccess) User() *JetStreamUser {
 	if a.Consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
 		return nil
 	}
-	u := ConsumerUser(a.Site, a.Feed, a.Consumer, a.Verdict, a.Durable)
-	return &u
+	return new(ConsumerUser(a.Site, a.Feed, a.Consumer, a.Verdict, a.Durable))
 }
 
 // URL to connect to; empty for delivery NATS, and without feed servers.

@@ -32,7 +32,7 @@ type ConsumerFigures struct {
 
 // badness orders states: what is worst of several is shown.
 var badness = []v1alpha1.ConsumerState{
-	v1alpha1.ConsumerIdle, v1alpha1.ConsumerFlowing, v1alpha1.ConsumerSlow, v1alpha1.ConsumerLapped,
+	v1alpha1.ConsumerIdle, v1alpha1.ConsumerFlowing, v1alpha1.ConsumerSlow, v1alpha1.ConsumerOverrun,
 }
 
 // MergeConsumer sums up what pods said of a consumer. What they counted stays counted,
@@ -76,8 +76,7 @@ func known[T int64 | uint64](a *int64, b *T, join func(a, b int64) int64) *int64
 	if a == nil || b == nil {
 		return nil
 	}
-	both := join(*a, int64(*b))
-	return &both
+	return new(join(*a, int64(*b)))
 }
 
 func greater(a, b int64) int64 { return max(a, b) }
@@ -268,7 +267,7 @@ func (sum ConsumerFigures) finding() Finding {
 		return good(string(sum.State), "it gets what its flow asks for")
 	case v1alpha1.ConsumerSlow:
 		return bad(string(sum.State), behind+": read faster, narrow spec.filter, or choose flow mode Latest or Sample")
-	case v1alpha1.ConsumerLapped:
+	case v1alpha1.ConsumerOverrun:
 		return bad(string(sum.State), fmt.Sprintf(
 			"it was sent a gap record in the last ten minutes, %d in all; %s: what it missed is in the archive", sum.Gaps, behind))
 	default:

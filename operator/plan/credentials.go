@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// CredentialsLife is how long NATS credentials are valid.
-	CredentialsLife = 30 * 24 * time.Hour
+	// CredentialsLifetime is how long NATS credentials are valid.
+	CredentialsLifetime = 30 * 24 * time.Hour
 	// credentialsUse is how long they are used before they are renewed: an operator
 	// that does not run for less than the rest stops no program.
-	credentialsUse = CredentialsLife / 3
+	credentialsUse = CredentialsLifetime / 3
 )
 
 // Credentials are what a Secret that the operator wrote holds of a JetStream user.
@@ -39,27 +39,27 @@ const (
 	CredentialsReplaced CredentialsAction = "Replaced"
 )
 
-// Life is how long the user's credentials are valid; zero for a leaf's: they are
+// Lifetime is how long the user's credentials are valid; zero for a leaf's: they are
 // carried to the leaf by hand, and its link may be down for longer than any
 // reasonable period.
-func (u JetStreamUser) Life() time.Duration {
+func (u JetStreamUser) Lifetime() time.Duration {
 	if u.LeafOnly {
 		return 0
 	}
-	return CredentialsLife
+	return CredentialsLifetime
 }
 
 // Action decides about the credentials that stand; nil for none. Permissions is the
 // hash of what the user may do now, and rotate the public key of the user that the
 // annotation AnnotationRotateCredentials replaces.
 func (u JetStreamUser) Action(c *Credentials, permissions, rotate string, now time.Time) CredentialsAction {
-	life := u.Life()
+	lifetime := u.Lifetime()
 	switch {
 	case c == nil || rotate == c.User:
 		return CredentialsReplaced
-	case c.Permissions != permissions || c.ExpiresAt.IsZero() != (life == 0):
+	case c.Permissions != permissions || c.ExpiresAt.IsZero() != (lifetime == 0):
 		return CredentialsRenewed
-	case life == 0:
+	case lifetime == 0:
 		return CredentialsKept
 	case !now.Before(c.renewsAt()):
 		return CredentialsRenewed
@@ -68,7 +68,9 @@ func (u JetStreamUser) Action(c *Credentials, permissions, rotate string, now ti
 	}
 }
 
-func (c *Credentials) renewsAt() time.Time { return c.ExpiresAt.Add(credentialsUse - CredentialsLife) }
+func (c *Credentials) renewsAt() time.Time {
+	return c.ExpiresAt.Add(credentialsUse - CredentialsLifetime)
+}
 
 // RenewsIn is how long the credentials are used still; zero where nothing is due.
 func (c *Credentials) RenewsIn(now time.Time) time.Duration {

@@ -45,7 +45,7 @@ func first[In any](in In, chain []check[In], otherwise Finding) Finding {
 }
 
 // patience is how long something that only a person can put right is
-// Reconciling before it is Stalled. What is missing may be on its way in the
+// Reconciling before it is Stalled. What is missing may come with the
 // same `kubectl apply`, and Helm takes Stalled for the end.
 const patience = 10 * time.Second
 

@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// feedWorld is what a test's .in.yaml holds of the ways out.
+// feedWorld is what a test's .in.yaml holds of Feeds and FeedConsumers.
 type feedWorld struct {
 	Deployments []appsv1.Deployment `json:"deployments"`
 	// Found streams by name, figures by Feed.
@@ -31,7 +31,7 @@ type feedWorld struct {
 	ConsumerReports   map[string][]plan.ConsumerReport `json:"consumerReports"`
 }
 
-// feedsPlanned is what a test's .out.yaml holds of the ways out.
+// feedsPlanned is what a test's .out.yaml holds of Feeds and FeedConsumers.
 type feedsPlanned struct {
 	Feeds           map[string]v1alpha1.FeedStatus         `json:"feeds,omitempty"`
 	FeedConsumers   map[string]v1alpha1.FeedConsumerStatus `json:"feedConsumers,omitempty"`

@@ -21,44 +21,44 @@ const (
 	// minToken is the least length of a token, in bytes: gateways hold a fast
 	// hash of it, which says nothing only about what nobody can guess.
 	minToken = 16
-	// maxTokens bounds how many of them a way has: each is tried.
+	// maxTokens bounds how many of them a listener has: each is tried.
 	maxTokens = 8
 	// saltSize in bytes.
 	saltSize = 16
 )
 
-// wayTLS returns a way's tls, TLSNone where it says nothing.
-func wayTLS(way *v1alpha1.Way) v1alpha1.WayTLS {
+// listenerTLS returns a listener's tls, TLSNone where it says nothing.
+func listenerTLS(listener *v1alpha1.Listener) v1alpha1.ListenerTLS {
 	switch {
-	case way.TCP != nil:
-		return cmp.Or(way.TCP.TLS, v1alpha1.TLSNone)
-	case way.HTTP != nil:
-		return cmp.Or(way.HTTP.TLS, v1alpha1.TLSNone)
+	case listener.TCP != nil:
+		return cmp.Or(listener.TCP.TLS, v1alpha1.TLSNone)
+	case listener.HTTP != nil:
+		return cmp.Or(listener.HTTP.TLS, v1alpha1.TLSNone)
 	default:
 		return v1alpha1.TLSNone
 	}
 }
 
-func certificateNames(way *v1alpha1.Way) []string {
-	if way.ClientCertificate == nil {
+func certificateNames(listener *v1alpha1.Listener) []string {
+	if listener.ClientCertificate == nil {
 		return nil
 	}
-	return way.ClientCertificate.Names
+	return listener.ClientCertificate.Names
 }
 
-// tlsIsNotConfigured: a way is never plain that asks for TLS.
+// tlsIsNotConfigured: a listener is never plain that asks for TLS.
 func tlsIsNotConfigured(in application) (Finding, bool) {
 	tls := in.gateway.Spec.TLS
-	for i := range in.instrument.Spec.Ways {
-		switch mode := wayTLS(&in.instrument.Spec.Ways[i]); {
+	for i := range in.instrument.Spec.Listeners {
+		switch mode := listenerTLS(&in.instrument.Spec.Listeners[i]); {
 		case mode == v1alpha1.TLSNone:
 		case tls == nil:
 			return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
-				"spec.ways[%d] has tls %s, and IngestGateway %q has no certificate: give it one with spec.tls.secretRef, or set tls to None",
+				"spec.listeners[%d] has tls %s, and IngestGateway %q has no certificate: give it one with spec.tls.secretRef, or set tls to None",
 				i, mode, in.gateway.Name)), true
 		case mode == v1alpha1.TLSMutual && tls.ClientCASecretRef == nil:
 			return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
-				"spec.ways[%d] has tls Mutual, and IngestGateway %q knows no authority of client certificates: name one in its spec.tls.clientCASecretRef, or set tls to Server",
+				"spec.listeners[%d] has tls Mutual, and IngestGateway %q knows no authority of client certificates: name one in its spec.tls.clientCASecretRef, or set tls to Server",
 				i, in.gateway.Name)), true
 		}
 	}
@@ -68,9 +68,9 @@ func tlsIsNotConfigured(in application) (Finding, bool) {
 // TokenSecrets are the Secrets whose tokens an Instrument's senders show.
 func TokenSecrets(inst *v1alpha1.Instrument) []SecretNeed {
 	var needs []SecretNeed
-	for i := range inst.Spec.Ways {
-		if ref := inst.Spec.Ways[i].TokenSecretRef; ref != nil {
-			needs = append(needs, SecretNeed{fmt.Sprintf("spec.ways[%d].tokenSecretRef", i), ref.Name, []string{ref.Key}})
+	for i := range inst.Spec.Listeners {
+		if ref := inst.Spec.Listeners[i].TokenSecretRef; ref != nil {
+			needs = append(needs, SecretNeed{fmt.Sprintf("spec.listeners[%d].tokenSecretRef", i), ref.Name, []string{ref.Key}})
 		}
 	}
 	return needs
@@ -99,13 +99,13 @@ func tokenSecretIsNotLabeled(in application) (Finding, bool) {
 // tokenDoesNotExist: what no Secret holds any more is no token any more, see revoke.
 func tokenDoesNotExist(in application) (Finding, bool) {
 	f, missing := in.secrets.Missing(TokenSecrets(in.instrument))
-	f.Message += "; until then that way takes no token"
+	f.Message += "; until then that listener takes no token"
 	return f, missing
 }
 
 func tokenIsGuessable(in application) (Finding, bool) {
-	for i := range in.instrument.Spec.Ways {
-		ref := in.instrument.Spec.Ways[i].TokenSecretRef
+	for i := range in.instrument.Spec.Listeners {
+		ref := in.instrument.Spec.Listeners[i].TokenSecretRef
 		if ref == nil {
 			continue
 		}
@@ -113,8 +113,8 @@ func tokenIsGuessable(in application) (Finding, bool) {
 			continue
 		}
 		return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
-			"%s of Secret %q, which spec.ways[%d].tokenSecretRef names, must hold 1 to %d lines of at least %d characters each: "+
-				"make a token with `openssl rand -hex 32`; until then that way takes no token",
+			"%s of Secret %q, which spec.listeners[%d].tokenSecretRef names, must hold 1 to %d lines of at least %d characters each: "+
+				"make a token with `openssl rand -hex 32`; until then that listener takes no token",
 			ref.Key, ref.Name, i, maxTokens, minToken)), true
 	}
 	return Finding{}, false
@@ -128,13 +128,13 @@ func tokensOf(secret *corev1.Secret, key string) []string {
 	return strings.Fields(string(secret.Data[key]))
 }
 
-// tokenHashes hashes a way's tokens. A token that stood in the entry before
+// tokenHashes hashes a listener's tokens. A token that stood in the entry before
 // keeps its salt: an entry changes only where a token does.
-func tokenHashes(inst *v1alpha1.Instrument, way *v1alpha1.Way, secrets Secrets, was []wire.TokenHash) []wire.TokenHash {
-	if way.TokenSecretRef == nil {
+func tokenHashes(inst *v1alpha1.Instrument, listener *v1alpha1.Listener, secrets Secrets, was []wire.TokenHash) []wire.TokenHash {
+	if listener.TokenSecretRef == nil {
 		return nil
 	}
-	return hashTokens(inst.UID, secrets[way.TokenSecretRef.Name], way.TokenSecretRef.Key, was)
+	return hashTokens(inst.UID, secrets[listener.TokenSecretRef.Name], listener.TokenSecretRef.Key, was)
 }
 
 // hashTokens hashes the tokens of a Secret's key that are for an object with a uid.
@@ -159,25 +159,25 @@ func tooGuessable(secret *corev1.Secret, key string) bool {
 
 // revoke returns an entry that stays without the tokens that none of its
 // Instrument's Secrets holds any more, and with who may read as it is declared now.
-// A way that needs a token and has none left takes none.
+// A listener that needs a token and has none left takes none.
 func revoke(inst *v1alpha1.Instrument, entry wire.InstrumentEntry, secrets Secrets) wire.InstrumentEntry {
 	entry.Access = accessEntry(&inst.Spec.Access)
-	entry.Ways = heldByWays(inst, entry.Ways, secrets)
+	entry.Listeners = heldByListeners(inst, entry.Listeners, secrets)
 	return entry
 }
 
-// heldByWays are the ways of an entry without the tokens that none of the Instrument's
+// heldByListeners are the listeners of an entry without the tokens that none of the Instrument's
 // Secrets holds any more.
-func heldByWays(inst *v1alpha1.Instrument, ways []wire.WayEntry, secrets Secrets) []wire.WayEntry {
+func heldByListeners(inst *v1alpha1.Instrument, listeners []wire.ListenerEntry, secrets Secrets) []wire.ListenerEntry {
 	var tokens []string
 	for _, need := range TokenSecrets(inst) {
 		tokens = append(tokens, tokensOf(secrets[need.Name], need.Keys[0])...)
 	}
-	ways = slices.Clone(ways)
-	for i := range ways {
-		ways[i].Tokens = held(ways[i].Tokens, tokens)
+	listeners = slices.Clone(listeners)
+	for i := range listeners {
+		listeners[i].Tokens = held(listeners[i].Tokens, tokens)
 	}
-	return ways
+	return listeners
 }
 
 // held are those of an entry's hashes that are of a list's tokens; where none is left, one
@@ -201,24 +201,24 @@ func salt(uid types.UID, secret *corev1.Secret, key string, line int) []byte {
 	return sum[:saltSize]
 }
 
-// apart says whether two ways with an address in common are told apart by the
+// apart says whether two listeners with an address in common are told apart by the
 // certificates that their senders show.
-func (c claim) apart(way *v1alpha1.Way) bool {
-	names := certificateNames(way)
+func (c claim) apart(listener *v1alpha1.Listener) bool {
+	names := certificateNames(listener)
 	return len(names) > 0 && len(c.certificates) > 0 &&
 		!slices.ContainsFunc(names, func(n string) bool { return slices.Contains(c.certificates, n) })
 }
 
 // encryptsOtherwise: what a request over HTTP names is known only once it is
 // known whether it comes over TLS.
-func (c claim) encryptsOtherwise(way *v1alpha1.Way) bool {
-	return way.Type == v1alpha1.WayHTTP && c.way == way.Type &&
-		(c.tls == v1alpha1.TLSNone) != (wayTLS(way) == v1alpha1.TLSNone)
+func (c claim) encryptsOtherwise(listener *v1alpha1.Listener) bool {
+	return listener.Type == v1alpha1.ListenerHTTP && c.listener == listener.Type &&
+		(c.tls == v1alpha1.TLSNone) != (listenerTLS(listener) == v1alpha1.TLSNone)
 }
 
-// otherIdentity is what else tells the senders of a way apart.
-func otherIdentity(way *v1alpha1.Way) string {
-	if wayTLS(way) == v1alpha1.TLSMutual {
+// otherIdentity is what else tells the senders of a listener apart.
+func otherIdentity(listener *v1alpha1.Listener) string {
+	if listenerTLS(listener) == v1alpha1.TLSMutual {
 		return ", or clientCertificate names that differ"
 	}
 	return ""

@@ -67,7 +67,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 		Forward:            v.forward(),
 		Sender:             v.sender(),
 		Sampling:           v.sampling(),
-		Path:               v.path(),
+		LinkProbe:          v.linkProbe(),
 	}, soonest(wait, silent, patienceEnds, figuresEvery)
 }
 
@@ -312,7 +312,7 @@ func dataWasNeverSeen(v InstrumentView) (Finding, bool) {
 func dataIsOverdue(v InstrumentView) (Finding, bool) {
 	last := v.lastReceived()
 	return bad(v1alpha1.ReasonOverdue, fmt.Sprintf(
-		"nothing was received since %s, and data is due every %s: check the instrument and its way to the gateways",
+		"nothing was received since %s, and data is due every %s: check the instrument and its link to the gateways",
 		last.UTC().Format(time.RFC3339), v.Instrument.Spec.Cadence.Interval.Duration)), v.Now.After(v.overdueFrom())
 }
 
@@ -342,8 +342,7 @@ func rounded(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
-	r := metav1.NewTime(t.UTC().Truncate(lastReceivedStep))
-	return &r
+	return new(metav1.NewTime(t.UTC().Truncate(lastReceivedStep)))
 }
 
 func (v InstrumentView) receivedToday() *v1alpha1.DayCounts {
@@ -374,8 +373,7 @@ func (v InstrumentView) forward() *v1alpha1.ForwardStatus {
 		LastError: said.LastError[:min(len(said.LastError), maxForwardError)],
 	}
 	if said.Oldest != nil {
-		oldest := metav1.NewTime(said.Oldest.UTC().Truncate(time.Second))
-		status.Oldest = &oldest
+		status.Oldest = new(metav1.NewTime(said.Oldest.UTC().Truncate(time.Second)))
 	}
 	return status
 }

@@ -46,8 +46,7 @@ func archivePass(p *wire.ScrubPass) *v1alpha1.ArchivePass {
 	is := &v1alpha1.ArchivePass{BegunAt: metav1.Time{Time: p.BegunAt.UTC()}.Rfc3339Copy(), Instrument: p.Instrument, Day: string(p.Day),
 		Objects: int64(p.Objects), Unreadable: int64(p.Unreadable)}
 	if p.EndedAt != nil {
-		at := metav1.Time{Time: p.EndedAt.UTC()}.Rfc3339Copy()
-		is.EndedAt = &at
+		is.EndedAt = new(metav1.Time{Time: p.EndedAt.UTC()}.Rfc3339Copy())
 	}
 	return is
 }

@@ -155,8 +155,8 @@ func (p Pool) senderArguments() []string {
 	if spec.Edge != nil {
 		args = append(args, fmt.Sprintf("--edge-port=%d", spec.Edge.Port), "--edge-sources="+strings.Join(spec.Edge.Sources, ","))
 	}
-	if spec.Path != nil {
-		args = append(args, fmt.Sprintf("--path-port=%d", spec.Path.Port))
+	if spec.LinkProbe != nil {
+		args = append(args, fmt.Sprintf("--link-probe-port=%d", spec.LinkProbe.Port))
 	}
 	if spec.UnknownSenders != v1alpha1.UnknownSendersQuarantine {
 		return args

@@ -63,6 +63,6 @@ func (v SiteView) streamsRecreated() (Finding, bool) {
 	}
 	return bad(v1alpha1.ReasonRecreated, fmt.Sprintf(
 		"somebody else than the operator has deleted %s; made anew, the last at %s. What was in it and not archived is lost: "+
-			"substorm gaps names what is missing of instruments, docs/explanation/lost-jetstream.md says what each bucket is made from again. Find out whose credentials may delete streams",
+			"substorm archive gaps names what is missing of instruments, docs/explanation/lost-jetstream.md says what each bucket is made from again. Find out whose credentials may delete streams",
 		strings.Join(names, ", "), wire.FormatTime(last))), len(names) > 0
 }

@@ -20,7 +20,7 @@ const refusalEvery = 10 * time.Minute
 const longID = 400
 
 // Refusals are what gateways reported about those who nearly were an instrument, and
-// about what somebody asked to be taken back of it and was not; and what was told of it.
+// about what somebody asked to be retracted of it and was not; and what was told of it.
 type Refusals struct {
 	// seen counts by pod and cause.
 	seen map[string]podRefusals
@@ -129,7 +129,7 @@ func (d *refusalsDue) text(cause wire.Cause) string {
 		times, d.last.Source, d.last.Protocol, d.last.Port, refusalWhy(cause), shown, refusalStep(cause))
 }
 
-// changeText says what was not taken back, who asked, and why.
+// changeText says what was not retracted, who asked, and why.
 func (d *refusalsDue) changeText() string {
 	before := ""
 	if d.count > 1 {
@@ -145,15 +145,15 @@ func (d *refusalsDue) changeText() string {
 func refusalWhy(cause wire.Cause) string {
 	switch cause {
 	case wire.CauseUnknownSource:
-		return "no Instrument has its address among the sources of a way on that port, and this one's are the nearest"
+		return "no Instrument has its address among the sources of a listener on that port, and this one's are the nearest"
 	case wire.CauseUnknownInstrument:
 		return "no Instrument has the name that it gave there"
 	case wire.CauseBadCertificate:
-		return "its certificate is missing, of another authority, or for another name than spec.ways[].clientCertificate.names"
+		return "its certificate is missing, of another authority, or for another name than spec.listeners[].clientCertificate.names"
 	case wire.CauseBadToken:
-		return "its token is missing, or another one than spec.ways[].tokenSecretRef names"
+		return "its token is missing, or another one than spec.listeners[].tokenSecretRef names"
 	case wire.CauseTLSHandshake:
-		return "no TLS connection came about, and the way has tls"
+		return "no TLS connection came about, and the listener has tls"
 	case wire.CauseRetired:
 		return "the Instrument is retired"
 	default:
@@ -164,7 +164,7 @@ func refusalWhy(cause wire.Cause) string {
 func refusalStep(cause wire.Cause) string {
 	switch cause {
 	case wire.CauseUnknownSource:
-		return "If it is this instrument, add the address to spec.ways[].sources."
+		return "If it is this instrument, add the address to spec.listeners[].sources."
 	case wire.CauseUnknownInstrument:
 		return "If it is this instrument, correct the name in the path that it sends to."
 	case wire.CauseBadCertificate:

@@ -64,7 +64,7 @@ func TestRefusals(t *testing.T) {
 	due(1, "a sender was refused")
 }
 
-// TestRefusedChanges: what the archivist did not take back is told as senders are that
+// TestRefusedChanges: what the archivist did not retract is told as senders are that
 // were refused.
 func TestRefusedChanges(t *testing.T) {
 	var r plan.Refusals

@@ -215,7 +215,7 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		Gateway:          gateway,
 		Retired:          spec.State == v1alpha1.InstrumentRetired,
 		Maintenance:      spec.State == v1alpha1.InstrumentMaintenance,
-		Ways:             make([]wire.WayEntry, len(spec.Ways)),
+		Listeners:        make([]wire.ListenerEntry, len(spec.Listeners)),
 		MaxObjectSize:    spec.Limits.MaxObjectSize.Value(),
 		MaxConnections:   int(spec.Limits.MaxConnections),
 		Acknowledge:      string(spec.Acknowledge),
@@ -261,12 +261,12 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 		entry.ObjectsPerSecond = int64(*spec.Limits.ObjectsPerSecond)
 	}
 	var hashes []wire.TokenHash
-	for i := range was.Ways {
-		hashes = append(hashes, was.Ways[i].Tokens...)
+	for i := range was.Listeners {
+		hashes = append(hashes, was.Listeners[i].Tokens...)
 	}
-	for i := range spec.Ways {
-		entry.Ways[i] = wayEntry(&spec.Ways[i])
-		entry.Ways[i].Tokens = tokenHashes(inst, &spec.Ways[i], secrets, hashes)
+	for i := range spec.Listeners {
+		entry.Listeners[i] = listenerEntry(&spec.Listeners[i])
+		entry.Listeners[i].Tokens = tokenHashes(inst, &spec.Listeners[i], secrets, hashes)
 	}
 	return entry
 }
@@ -313,32 +313,32 @@ func forwardEntry(forward *v1alpha1.Forward) *wire.ForwardEntry {
 	return &wire.ForwardEntry{Address: forward.Address, Protocol: string(forward.Protocol), Until: forward.Until.UTC()}
 }
 
-func wayEntry(way *v1alpha1.Way) wire.WayEntry {
-	entry := wire.WayEntry{Protocol: string(way.Type), Port: uint16(port(way))}
-	for _, p := range prefixes(way.Sources) {
+func listenerEntry(listener *v1alpha1.Listener) wire.ListenerEntry {
+	entry := wire.ListenerEntry{Protocol: string(listener.Type), Port: uint16(port(listener))}
+	for _, p := range prefixes(listener.Sources) {
 		entry.Sources = append(entry.Sources, p.String())
 	}
-	if mode := wayTLS(way); mode != v1alpha1.TLSNone {
+	if mode := listenerTLS(listener); mode != v1alpha1.TLSNone {
 		entry.TLS = string(mode)
 	}
-	entry.CertificateNames = certificateNames(way)
-	if way.TCP != nil {
-		entry.Framing = string(way.TCP.Framing)
-		entry.Receipt = string(way.TCP.Receipt)
-		entry.IdleTimeoutMillis = way.TCP.IdleTimeout.Milliseconds()
-		entry.MaxAgeMillis = way.TCP.MaxAge.Milliseconds()
-		if way.TCP.IdleAfter != nil {
-			entry.IdleAfterMillis = way.TCP.IdleAfter.Milliseconds()
+	entry.CertificateNames = certificateNames(listener)
+	if listener.TCP != nil {
+		entry.Framing = string(listener.TCP.Framing)
+		entry.Receipt = string(listener.TCP.Receipt)
+		entry.IdleTimeoutMillis = listener.TCP.IdleTimeout.Milliseconds()
+		entry.MaxAgeMillis = listener.TCP.MaxAge.Milliseconds()
+		if listener.TCP.IdleAfter != nil {
+			entry.IdleAfterMillis = listener.TCP.IdleAfter.Milliseconds()
 		}
-		entry.Expect = expectEntry(way.TCP.Expect)
+		entry.Expect = expectEntry(listener.TCP.Expect)
 	}
-	if way.UDP != nil {
-		entry.Channel = way.UDP.Channel
+	if listener.UDP != nil {
+		entry.Channel = listener.UDP.Channel
 	}
-	if way.HTTP != nil {
-		entry.IdleTimeoutMillis = way.HTTP.IdleTimeout.Milliseconds()
-		entry.MaxAgeMillis = way.HTTP.MaxAge.Milliseconds()
-		entry.UploadExpiryMillis = way.HTTP.UploadExpiry.Milliseconds()
+	if listener.HTTP != nil {
+		entry.IdleTimeoutMillis = listener.HTTP.IdleTimeout.Milliseconds()
+		entry.MaxAgeMillis = listener.HTTP.MaxAge.Milliseconds()
+		entry.UploadExpiryMillis = listener.HTTP.UploadExpiry.Milliseconds()
 	}
 	return entry
 }

@@ -145,18 +145,18 @@ func (v InstrumentView) achieved(status *v1alpha1.SamplingStatus, all []wire.Ach
 	}
 }
 
-// path is how packets fare, in figures that stand still while nothing changes much.
-func (v InstrumentView) path() *v1alpha1.PathStatus {
+// linkProbe is how packets fare, in figures that stand still while nothing changes much.
+func (v InstrumentView) linkProbe() *v1alpha1.LinkProbeStatus {
 	said := v.heard()
-	if said == nil || said.Path == nil {
+	if said == nil || said.LinkProbe == nil {
 		return nil
 	}
-	p, was := said.Path, v.Instrument.Status.Path
+	p, was := said.LinkProbe, v.Instrument.Status.LinkProbe
 	if was == nil || was.Address != p.To {
-		was = &v1alpha1.PathStatus{LossPerMille: -1, LossOutPerMille: -1, LossBackPerMille: -1}
+		was = &v1alpha1.LinkProbeStatus{LossPerMille: -1, LossOutPerMille: -1, LossBackPerMille: -1}
 	}
-	status := &v1alpha1.PathStatus{
-		Address:          p.To[:min(len(p.To), wire.MaxPathAddress)],
+	status := &v1alpha1.LinkProbeStatus{
+		Address:          p.To[:min(len(p.To), wire.MaxLinkProbeAddress)],
 		LossPerMille:     steadyLoss(was.LossPerMille, p.Lost(), p.Sent),
 		LossOutPerMille:  steadyLoss(was.LossOutPerMille, p.LostOut, p.Sent),
 		LossBackPerMille: steadyLoss(was.LossBackPerMille, p.LostBack, p.Sent),

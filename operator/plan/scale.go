@@ -21,7 +21,7 @@ import (
 const maxReplicas = 100
 
 // Replicas is how many pods there should be: those that are asked for, and up to
-// the highest one whose volume holds what is receipted and not at home. Removed
+// the highest one whose volume holds what is receipted and not archived. Removed
 // pods come back for that: their volumes stay.
 func (v GatewayView) Replicas() int32 {
 	n, _ := v.hold()
@@ -78,7 +78,7 @@ func (v GatewayView) keeps(r GatewayReport) (note string, holds bool) {
 	}
 }
 
-// HoldsData says whether a pod's volume has what is receipted and not at home.
+// HoldsData says whether a pod's volume has what is receipted and not archived.
 func HoldsData(s *wire.GatewayStatus) bool {
 	return s.Spool != nil && s.Spool.Objects > 0 || len(s.Copies) > 0
 }
@@ -145,9 +145,7 @@ func spoolIsStranded(v GatewayView) (Finding, bool) {
 			continue
 		}
 		node := r.Node
-		if node == "" {
-			node = "unknown"
-		}
+		node = cmp.Or(node, "unknown")
 		note := fmt.Sprintf("pod %s on node %s has %s, and has not reported since %s", r.Gateway, node,
 			holding(&wire.GatewayStatus{Spool: r.Spool}), stamp(r.Seen))
 		if kept := v.copiesOf(r.Gateway); kept != "" {
@@ -159,7 +157,7 @@ func spoolIsStranded(v GatewayView) (Finding, bool) {
 		return Finding{}, false
 	}
 	return good(v1alpha1.ReasonPodSilent, strings.Join(notes, "; ")+
-		": bring pod and node back, and they go home; what never returns is given up with `kubectl substorm spool abandon POD`"), true
+		": bring pod and node back, and they drain; what never returns is given up with `kubectl substorm spool abandon POD`"), true
 }
 
 // spoolIsQuarantined: volumes of pods have files in quarantine, as the last report of each
@@ -218,7 +216,7 @@ func (v GatewayView) copiesOf(pod string) string {
 	for _, r := range alive {
 		for _, c := range r.Copies {
 			if c.Owner == pod && c.Objects > 0 {
-				kept = append(kept, fmt.Sprintf("%s brings home copies of %d", r.Gateway, c.Objects))
+				kept = append(kept, fmt.Sprintf("%s drains copies of %d", r.Gateway, c.Objects))
 			}
 		}
 	}

@@ -58,7 +58,7 @@ type RegistryState struct {
 	// Revision that is complete, and when it became so. 0: none is known yet.
 	Revision  int64     `json:"revision"`
 	WrittenAt time.Time `json:"writtenAt"`
-	// Entries by instrument, and those of the ways out by their names.
+	// Entries by instrument, and those of Feeds and FeedConsumers by their names.
 	Entries   map[string]wire.InstrumentEntry `json:"entries"`
 	Feeds     map[string]wire.FeedEntry       `json:"feeds,omitempty"`
 	Consumers map[string]wire.ConsumerEntry   `json:"consumers,omitempty"`

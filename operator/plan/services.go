@@ -56,8 +56,8 @@ func (p Pool) dataService(name string, protocols ...corev1.Protocol) *coreac.Ser
 		for n := p.Gateway.Spec.Ports.First; n <= p.Gateway.Spec.Ports.Last; n++ {
 			spec.WithPorts(p.dataPort(protocol, n))
 		}
-		if path := p.Gateway.Spec.Path; path != nil && protocol == corev1.ProtocolUDP {
-			spec.WithPorts(p.dataPort(protocol, path.Port).WithName("path"))
+		if probe := p.Gateway.Spec.LinkProbe; probe != nil && protocol == corev1.ProtocolUDP {
+			spec.WithPorts(p.dataPort(protocol, probe.Port).WithName("link-probe"))
 		}
 	}
 	s := p.service(name).WithSpec(spec)

@@ -58,8 +58,7 @@ func (p Pool) statefulSet() *appsac.StatefulSetApplyConfiguration {
 // replicas: one where nothing is said.
 func replicasOf(asked *int32) *int32 {
 	if asked == nil {
-		one := int32(1)
-		return &one
+		return new(int32(1))
 	}
 	return asked
 }
@@ -141,8 +140,8 @@ func (p Pool) containerPorts() []*coreac.ContainerPortApplyConfiguration {
 		coreac.ContainerPort().WithName("http").WithContainerPort(httpPort).WithProtocol(corev1.ProtocolTCP),
 		coreac.ContainerPort().WithName("peers").WithContainerPort(peersPort).WithProtocol(corev1.ProtocolTCP),
 	}
-	if path := p.Gateway.Spec.Path; path != nil {
-		ports = append(ports, coreac.ContainerPort().WithName("path").WithContainerPort(path.Port).WithProtocol(corev1.ProtocolUDP))
+	if probe := p.Gateway.Spec.LinkProbe; probe != nil {
+		ports = append(ports, coreac.ContainerPort().WithName("link-probe").WithContainerPort(probe.Port).WithProtocol(corev1.ProtocolUDP))
 	}
 	return ports
 }

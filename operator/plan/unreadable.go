@@ -87,11 +87,11 @@ func (in RegistryInput) unreadable(o metav1.Object) bool {
 
 // keptInstrument is what becomes of the entry of an Instrument that cannot be decoded: it
 // stays, but for a legal hold that begins, and for tokens that are in none of its Secrets
-// any more. Where its ways cannot be read nobody knows these Secrets.
+// any more. Where its listeners cannot be read nobody knows these Secrets.
 func (in RegistryInput) keptInstrument(inst *v1alpha1.Instrument, was wire.InstrumentEntry, next int64) wire.InstrumentEntry {
 	is := was
-	if len(inst.Spec.Ways) > 0 {
-		is.Ways = heldByWays(inst, was.Ways, in.Secrets)
+	if len(inst.Spec.Listeners) > 0 {
+		is.Listeners = heldByListeners(inst, was.Listeners, in.Secrets)
 	}
 	is.LegalHold = was.LegalHold || underHold(in.Site, inst)
 	if !sameEntry(was, is) {

@@ -47,18 +47,18 @@ func unreadableMeta(name string) metav1.ObjectMeta {
 // unreadableInput has objects that cannot be read, whose tokens stand in the registry, and the Secrets as they are now: one
 // of two tokens is gone from each.
 func unreadableInput() (plan.RegistryInput, plan.RegistryState) {
-	way := func(ref *v1alpha1.SecretKeyReference) v1alpha1.Way {
-		return v1alpha1.Way{Type: v1alpha1.WayHTTP, TokenSecretRef: ref, HTTP: &v1alpha1.HTTPWay{Port: 30110}}
+	listener := func(ref *v1alpha1.SecretKeyReference) v1alpha1.Listener {
+		return v1alpha1.Listener{Type: v1alpha1.ListenerHTTP, TokenSecretRef: ref, HTTP: &v1alpha1.HTTPListener{Port: 30110}}
 	}
 	in := plan.RegistryInput{Site: &v1alpha1.Site{}, Secrets: plan.Secrets{
 		"tokens": {Data: map[string][]byte{"camera": []byte(staying)}, ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{plan.LabelTokens: "true"}}}}}
 	camera := v1alpha1.Instrument{ObjectMeta: unreadableMeta("camera")}
-	camera.Spec.Ways = []v1alpha1.Way{way(&v1alpha1.SecretKeyReference{Name: "tokens", Key: "camera"}), way(&v1alpha1.SecretKeyReference{Name: "gone", Key: "camera"})}
-	// The ways of the second cannot be read, either.
+	camera.Spec.Listeners = []v1alpha1.Listener{listener(&v1alpha1.SecretKeyReference{Name: "tokens", Key: "camera"}), listener(&v1alpha1.SecretKeyReference{Name: "gone", Key: "camera"})}
+	// The listeners of the second cannot be read, either.
 	in.Instruments = []v1alpha1.Instrument{camera, {ObjectMeta: unreadableMeta("second")}}
 	stands := plan.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Consumers: map[string]wire.ConsumerEntry{}, Readers: map[string]wire.ReaderEntry{}}
 	for _, name := range []string{"camera", "second", "deleted"} {
-		stands.Entries[name] = wire.InstrumentEntry{Instrument: name, Revision: 7, Ways: []wire.WayEntry{
+		stands.Entries[name] = wire.InstrumentEntry{Instrument: name, Revision: 7, Listeners: []wire.ListenerEntry{
 			{Protocol: "HTTP", Port: 30110, Tokens: hashed(staying, removed)}, {Protocol: "HTTP", Port: 30111, Tokens: hashed(removed)}}}
 	}
 	for _, name := range []string{"kept", "elsewhere", "gone", "deleted"} {
@@ -94,9 +94,9 @@ func checkRevoked(t *testing.T, c plan.RegistryChange) {
 	if len(c.Put) != 1 || c.Put[0].Instrument != "camera" || c.Put[0].Revision != 8 {
 		t.Fatalf("instruments are written anew: %+v", c.Put)
 	}
-	ways := c.Put[0].Ways
-	if diff := cmp.Diff([]string{staying}, takes(ways[0].Tokens)); diff != "" || len(takes(ways[1].Tokens)) != 0 || len(ways[1].Tokens) == 0 {
-		t.Errorf("the ways take %v, and %v of %d", takes(ways[0].Tokens), takes(ways[1].Tokens), len(ways[1].Tokens))
+	listeners := c.Put[0].Listeners
+	if diff := cmp.Diff([]string{staying}, takes(listeners[0].Tokens)); diff != "" || len(takes(listeners[1].Tokens)) != 0 || len(listeners[1].Tokens) == 0 {
+		t.Errorf("the listeners take %v, and %v of %d", takes(listeners[0].Tokens), takes(listeners[1].Tokens), len(listeners[1].Tokens))
 	}
 	if len(c.PutConsumers) != 1 || c.PutConsumers[0].Consumer != "gone" || len(takes(c.PutConsumers[0].Tokens)) != 0 || len(c.PutConsumers[0].Tokens) == 0 {
 		t.Errorf("consumers are written anew: %+v", c.PutConsumers)

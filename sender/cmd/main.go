@@ -5,13 +5,7 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -20,26 +14,7 @@ import (
 	"github.com/substorm/substorm/sender"
 )
 
-func main() { os.Exit(run()) }
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := command().ExecuteContext(ctx)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-	}
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, context.Canceled):
-		return 130
-	case errors.As(err, new(usage.Error)):
-		return 2
-	default:
-		return 1
-	}
-}
+func main() { usage.Main("error", command().ExecuteContext) }
 
 func command() *cobra.Command {
 	cmd := sender.Command()

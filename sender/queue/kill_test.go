@@ -99,9 +99,9 @@ func fillForEver(dir string, unsafe bool) error {
 
 func sumOf(data []byte) []byte { s := sha256.Sum256(data); return s[:] }
 
-// life runs a filler until some time after it said first that something is queued, and
+// runIncarnation runs a filler until some time after it said first that something is queued, and
 // returns what it said was queued and has no receipt.
-func life(t *testing.T, dir string, unsafe bool, d time.Duration) map[string]bool {
+func runIncarnation(t *testing.T, dir string, unsafe bool, d time.Duration) map[string]bool {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asFiller+"="+dir)
@@ -169,8 +169,8 @@ func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	owed := map[string]bool{}
 	for range 5 {
-		// What one life leaves, the next does not touch.
-		for name := range life(t, dir, false, time.Duration(rand.IntN(300))*time.Millisecond) {
+		// What one incarnation leaves, the next does not touch.
+		for name := range runIncarnation(t, dir, false, time.Duration(rand.IntN(300))*time.Millisecond) {
 			owed[name] = true
 		}
 		if n := missing(t, filepath.Join(dir, "queue"), owed); n > 0 {
@@ -191,7 +191,7 @@ func TestPowerCut(t *testing.T) {
 	lost := func(unsafe bool) (all, gone int) {
 		disk, dir := testenv.Disk(t)
 		// Killed first, so that nothing is promised after the cut.
-		owed := life(t, dir, unsafe, time.Duration(300+rand.IntN(400))*time.Millisecond)
+		owed := runIncarnation(t, dir, unsafe, time.Duration(300+rand.IntN(400))*time.Millisecond)
 		return len(owed), missing(t, filepath.Join(testenv.CutPower(t, disk), "queue"), owed)
 	}
 	for range 3 {

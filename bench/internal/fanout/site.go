@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/substorm/substorm/bench/internal/crowd"
+	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -89,14 +90,7 @@ const holds = 2 << 30
 func widen(js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	stream, err := js.Stream(ctx, wire.ObservationStream(SiteCode))
-	if err != nil {
-		return err
-	}
-	c := stream.CachedInfo().Config
-	c.MaxBytes = holds
-	_, err = js.UpdateStream(ctx, c)
-	return err
+	return lab.Widen(ctx, js, wire.ObservationStream(SiteCode), holds)
 }
 
 // Consumer says where the n-th consumer of Flows connects.

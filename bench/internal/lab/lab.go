@@ -27,8 +27,12 @@ type Lab struct {
 }
 
 // Run gives a benchmark its lab and ends the process: with 1 where it fails, 130
-// where it is interrupted.
-func Run(benchmark func(*Lab) error) {
+// where it is interrupted. Workers come first: in a process that was started as one of
+// them, that one does not return.
+func Run(benchmark func(*Lab) error, workers ...func()) {
+	for _, worker := range workers {
+		worker()
+	}
 	l := &Lab{}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)

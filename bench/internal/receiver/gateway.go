@@ -20,12 +20,12 @@ import (
 
 	"github.com/substorm/substorm/archivist"
 	ingestgateway "github.com/substorm/substorm/ingest-gateway"
-	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
+	"github.com/substorm/substorm/ingest-gateway/ledger"
 	"github.com/substorm/substorm/ingest-gateway/receive/listen"
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -50,13 +50,13 @@ func entry(o Options) wire.InstrumentEntry {
 		MaxObjectSize: maxObject, MaxConnections: connections, Acknowledge: cmp.Or(o.Acknowledge, "Stored"), MediaType: "application/octet-stream",
 		CadenceMillis: 60_000, RepeatWindowMillis: 720 * 3_600_000, SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
 		PackBelow: o.PackBelow,
-		Ways: []wire.WayEntry{{
+		Listeners: []wire.ListenerEntry{{
 			Protocol: wire.ProtocolTCP, Port: uint16(o.Port), Framing: cmp.Or(o.Framing, wire.FramingUntilClose), Receipt: wire.ReceiptLine,
 			IdleTimeoutMillis: 300_000, MaxAgeMillis: 3_600_000,
 		}},
 	}
 	if o.Datagrams {
-		e.Ways = []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: uint16(o.Port), Channel: "raw"}}
+		e.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(o.Port), Channel: "raw"}}
 	}
 	return e
 }
@@ -86,9 +86,7 @@ func serveGateway(ctx context.Context, o Options, ready func(string)) error {
 		return err
 	}
 	objects := o.MemoryBudget
-	if objects == 0 {
-		objects = budget
-	}
+	objects = cmp.Or(objects, budget)
 	slabs, err := memory.NewPool(memory.Config{Budget: objects, ScratchDir: filepath.Join(o.Dir, "scratch"), ScratchSize: scratch})
 	if err != nil {
 		return err

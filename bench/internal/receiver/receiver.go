@@ -36,7 +36,7 @@ const (
 	Static Kind = "static 8 MB"
 	// Hash reads into one buffer, computes the SHA-256 and forgets.
 	Hash Kind = "hashing null sink"
-	// Gateway is our way in by itself: TCP, intake, slabs, digest, ledger,
+	// Gateway is the ingest path by itself: TCP, intake, slabs, digest, ledger,
 	// receipt; the store and JetStream take everything at once.
 	Gateway Kind = "gateway, no store"
 	// Site is the whole gateway with its store and JetStream.

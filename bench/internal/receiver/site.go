@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
@@ -44,14 +45,7 @@ func (b Backends) ManyNotices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := js.Stream(ctx, wire.NoticeStream(SiteCode))
-	if err != nil {
-		return err
-	}
-	cfg := s.CachedInfo().Config
-	cfg.MaxBytes = noticeBytes
-	_, err = js.UpdateStream(ctx, cfg)
-	return err
+	return lab.Widen(ctx, js, wire.NoticeStream(SiteCode), noticeBytes)
 }
 
 // StartSite starts a gateway with a volume of its own, and beside it an archivist, which

@@ -6,6 +6,7 @@ package relay
 import (
 	"bytes"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -77,10 +78,5 @@ func (r *Relay) pass(to, from net.Conn, requests *atomic.Int64) {
 }
 
 func begins(p []byte) bool {
-	for _, method := range []string{"GET ", "HEAD ", "OPTIONS "} {
-		if bytes.HasPrefix(p, []byte(method)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"GET ", "HEAD ", "OPTIONS "}, func(method string) bool { return bytes.HasPrefix(p, []byte(method)) })
 }

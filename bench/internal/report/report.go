@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -72,6 +73,18 @@ func Rounds(of int) int {
 // New begins a report.
 func New(name string, rounds int) *Report {
 	return &Report{Name: name, At: time.Now().UTC(), Commit: commit(), Machine: describe(), Rounds: rounds, index: map[[2]string]int{}}
+}
+
+// Each yields the number of each round, from 0, and says on standard error when a round is done.
+func (r *Report) Each() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for round := range r.Rounds {
+			if !yield(round) {
+				return
+			}
+			fmt.Fprintf(os.Stderr, "round %d of %d is done\n", round+1, r.Rounds)
+		}
+	}
 }
 
 // Note adds a line that belongs to the figures.
@@ -210,8 +223,8 @@ func digits(v float64) string {
 	}
 }
 
-// Save writes bench/results/<name>.json of the checkout.
-func (r *Report) Save() error {
+// Finish writes bench/results/<name>.json of the checkout, and prints the report.
+func (r *Report) Finish() error {
 	checkout, err := testenv.Checkout()
 	if err != nil {
 		return err
@@ -227,5 +240,5 @@ func (r *Report) Save() error {
 	if err := os.WriteFile(filepath.Join(dir, r.Name+".json"), append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("keep the results: %w", err)
 	}
-	return nil
+	return r.Print(os.Stdout)
 }

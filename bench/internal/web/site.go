@@ -25,6 +25,7 @@ import (
 	"github.com/substorm/substorm/archivist/worker"
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
@@ -75,7 +76,7 @@ func Camera(name string, cadence time.Duration) wire.InstrumentEntry {
 	return wire.InstrumentEntry{
 		UID: "uid-" + name, Generation: 1, Instrument: name, MediaType: "image/jpeg", CadenceMillis: cadence.Milliseconds(), Access: Public,
 		MaxObjectSize: 1 << 30, Acknowledge: "Stored", SegmentAgeMillis: 600_000, SegmentSize: 64 << 20,
-		Ways: []wire.WayEntry{{Protocol: wire.ProtocolHTTP}},
+		Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP}},
 	}
 }
 
@@ -137,7 +138,7 @@ func (s *Site) list(instruments []wire.InstrumentEntry) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	cfg := worker.Config{
-		Site: SiteCode, Gateway: gateway, Incarnation: "one", JetStream: s.JS, Store: s.Store,
+		Site: SiteCode, Pod: gateway, Incarnation: "one", JetStream: s.JS, Store: s.Store,
 		Settings:     func(name string) (wire.InstrumentEntry, bool) { e, ok := entries[name]; return e, ok },
 		PartInterval: partInterval, SweepInterval: never, TrimInterval: never, CompactInterval: never, NoticeRetention: never, ObservationRetention: never,
 		ScratchDir: s.lab.TempDir(), Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})), Metrics: prometheus.NewRegistry(),
@@ -207,9 +208,7 @@ func await(ctx context.Context, url string) error {
 		if err == nil && status == http.StatusOK {
 			return nil
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("%s is not served: status %d, %w", url, status, ctx.Err())
 		}
 	}

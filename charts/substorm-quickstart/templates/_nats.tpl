@@ -81,7 +81,7 @@ leafnodes {
       {{- range list "INFO" "STREAM.>" "DIRECT.>" "META.>" "SERVER.>" "ACCOUNT.>" "$KV.>" "$OBJ.>" "CONSUMER.MSG.>" "CONSUMER.DURABLE.>" "CONSUMER.LIST.>" "CONSUMER.NAMES.>" "CONSUMER.LEADER.>" }}
       {{ printf "%s.%s" $api . | quote }}
       {{- end }}
-      {{- range list "REGISTRY" "LEDGER" "LEASE" "STATUS" "CURSOR" "REQUESTS" "NAMES" "INDEX" "GAPS" "METADATA" "DOWNLOADS" }}
+      {{- range list "REGISTRY" "LEDGER" "LEASE" "STATUS" "CURSOR" "REQUESTS" "NAMES" "INDEX" "GAPS" "DESCRIPTIONS" "DOWNLOADS" }}
       {{ printf "%s.CONSUMER.*.KV_%s_%s.>" $api . $site | quote }}
       {{ printf "%s.CONSUMER.*.KV_%s_%s" $api . $site | quote }}
       {{- end }}

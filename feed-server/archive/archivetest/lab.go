@@ -181,11 +181,11 @@ func (l *Lab) Put(instrument, path, body string, change ...func(*wire.Record)) w
 	return r
 }
 
-// Announce publishes the notice of a record: of what was taken back the archivist's.
+// Announce publishes the notice of a record: of what was retracted the archivist's.
 func (l *Lab) Announce(instrument string, r wire.Record) {
 	l.Helper()
 	writer := "gateway-0"
-	if r.TakesBack() {
+	if r.IsChange() {
 		writer = wire.ArchivistWriter
 	}
 	m, err := stream.NoticeMessage(wire.Notice{Site: Site, Instrument: instrument, Record: r}, writer)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/hack/progress"
+	"github.com/substorm/substorm/internal/retry"
 )
 
 // Cluster is one cluster, up or not.
@@ -131,10 +132,8 @@ func (c *Cluster) wait(ctx context.Context, patience time.Duration, what string,
 		if f := (fatal{}); errors.As(err, &f) {
 			return f.error
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, 200*time.Millisecond) {
 			return fmt.Errorf("waited %s for %s: %w", patience, what, err)
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

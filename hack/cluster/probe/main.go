@@ -53,7 +53,7 @@ func run(args []string) error {
 	return fmt.Errorf("unknown command %q", args)
 }
 
-// serve answers until it is told to end. The start tells one life of the process from the next; the ticks show that it
+// serve answers until it is told to end. The start tells one run of the process from the next; the ticks show that it
 // goes on.
 func serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

@@ -18,14 +18,9 @@ import (
 	"github.com/substorm/substorm/hack/progress"
 )
 
-// Path returns the absolute path of a built program, such as "nats-server". It builds the program first when this
-// checkout's version of it was never built on this machine (minutes for a large one; progress goes to standard error),
-// and otherwise only looks. Several processes may call it at once.
-func Path(name string) (string, error) {
-	return Build(context.Background(), progress.New(os.Stderr), name)
-}
-
-// Build is Path with a context that ends the build, and a printer for its progress.
+// Build returns the absolute path of a built program, such as "nats-server". It builds the program first when this
+// checkout's version of it was never built on this machine (minutes for a large one; p prints how far it is), and
+// otherwise only looks. Several processes may call it at once.
 func Build(ctx context.Context, p *progress.Printer, name string) (string, error) {
 	t, err := Find(name)
 	if err != nil {

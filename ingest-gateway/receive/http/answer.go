@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -35,8 +35,8 @@ type verdict struct {
 var verdicts = map[wire.Cause]verdict{
 	wire.CauseBadRequest:         {http.StatusBadRequest, 0, ""},
 	wire.CauseDigestMismatch:     {http.StatusBadRequest, 0, "send the object again; if that fails too, the file has changed since its digest was computed"},
-	wire.CauseUnknownSource:      {http.StatusForbidden, 0, "add the sender's address to the way's sources, or send from one of these"},
-	wire.CauseUnknownInstrument:  {http.StatusNotFound, 0, "send to /in/<instrument>/ of an Instrument that has a way of type HTTP on this port"},
+	wire.CauseUnknownSource:      {http.StatusForbidden, 0, "add the sender's address to the listener's sources, or send from one of these"},
+	wire.CauseUnknownInstrument:  {http.StatusNotFound, 0, "send to /in/<instrument>/ of an Instrument that has a listener of type HTTP on this port"},
 	wire.CauseBadToken:           {http.StatusUnauthorized, 0, "show the token of the Instrument's tokenSecretRef: Authorization: Bearer …"},
 	wire.CauseBadCertificate:     {http.StatusForbidden, 0, "show a certificate of the pool's client authorities, with a name that the Instrument declares"},
 	wire.CauseTLSHandshake:       {http.StatusForbidden, 0, "send over TLS where http.tls says so, and only there"},
@@ -164,11 +164,11 @@ func (q *request) answerReceipt(status int, kept store.Kept) {
 	_ = q.control.SetWriteDeadline(time.Now().Add(answerTimeout))
 	q.w.WriteHeader(status)
 	if err := q.control.Flush(); err != nil {
-		q.server.cfg.Logger.Warn("receipt not delivered: the object is safe, and a repeat of it is told",
+		q.server.cfg.Logger.Warn("receipt not delivered: the object is safe, and a duplicate of it is told",
 			"instrument", q.name(), "source", q.source, "sha256", kept.Digest.String(), "error", err)
 		return
 	}
 	if !kept.Again {
-		q.server.cfg.Archive.Acknowledged(q.way.Instrument, kept.ReceivedAt)
+		q.server.cfg.Archive.Acknowledged(q.listener.Instrument, kept.ReceivedAt)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/retry"
 )
 
 // copyTo reads all pieces into an object.
@@ -41,9 +42,7 @@ func (u *upload) copyPiece(ctx context.Context, p run, o *store.Object) error {
 		if err == nil || !errors.Is(err, objectstore.ErrUnavailable) || try == copyTries {
 			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, pause) {
 			return err
 		}
 	}

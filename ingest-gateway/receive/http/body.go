@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -139,7 +139,7 @@ func (b *body) put(o sink, from []byte) (wire.Cause, error) {
 
 // space waits for a place, as long as the sender might keep us waiting.
 func (b *body) space(o sink) ([]byte, wire.Cause, error) {
-	until := earlier(time.Now().Add(b.q.way.IdleTimeout), b.q.began.Add(b.q.way.MaxAge))
+	until := earlier(time.Now().Add(b.q.listener.IdleTimeout), b.q.began.Add(b.q.listener.MaxAge))
 	ctx, cancel := context.WithDeadline(b.q.server.ctx, until)
 	defer cancel()
 	space, err := o.Space(ctx)
@@ -148,7 +148,7 @@ func (b *body) space(o sink) ([]byte, wire.Cause, error) {
 		return space, "", nil
 	case b.q.server.ctx.Err() != nil:
 		return nil, wire.CauseDraining, err
-	case time.Since(b.q.began) >= b.q.way.MaxAge:
+	case time.Since(b.q.began) >= b.q.listener.MaxAge:
 		return nil, wire.CauseTooOld, err
 	default:
 		return nil, store.CauseOf(err), err
@@ -159,7 +159,7 @@ func (b *body) space(o sink) ([]byte, wire.Cause, error) {
 func (b *body) pump() {
 	defer close(b.arrived)
 	for {
-		_ = b.q.control.SetReadDeadline(earlier(time.Now().Add(b.q.way.IdleTimeout), b.q.began.Add(b.q.way.MaxAge)))
+		_ = b.q.control.SetReadDeadline(earlier(time.Now().Add(b.q.listener.IdleTimeout), b.q.began.Add(b.q.listener.MaxAge)))
 		n, err := b.q.r.Body.Read(*b.buffer)
 		b.arrived <- arrival{n, err}
 		if err != nil {
@@ -174,7 +174,7 @@ func (b *body) pump() {
 // pace waits while the instrument has sent as much as it may, unless the body is
 // given up meanwhile.
 func (b *body) pace(n int) bool {
-	wait := b.q.way.Instrument.Limit.Read(n)
+	wait := b.q.listener.Instrument.Limit.Read(n)
 	if wait <= 0 {
 		return true
 	}
@@ -210,7 +210,7 @@ func (b *body) causeOf(err error) wire.Cause {
 	switch {
 	case b.q.server.ctx.Err() != nil:
 		return wire.CauseDraining
-	case errors.Is(err, os.ErrDeadlineExceeded) && time.Since(b.q.began) >= b.q.way.MaxAge:
+	case errors.Is(err, os.ErrDeadlineExceeded) && time.Since(b.q.began) >= b.q.listener.MaxAge:
 		return wire.CauseTooOld
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return wire.CauseStalled

@@ -22,18 +22,18 @@ type request struct {
 	source  netip.AddrPort
 	port    uint16
 	began   time.Time
-	// way is nil for unknown senders.
-	way *intake.Way
+	// listener is nil for unknown senders.
+	listener *intake.Listener
 	// unread: something of the body may still come.
 	unread bool
 }
 
 // name is the instrument's, for metrics and logs.
 func (q *request) name() string {
-	if q.way == nil {
+	if q.listener == nil {
 		return wire.UnknownInstrument
 	}
-	return q.way.Instrument.Name
+	return q.listener.Instrument.Name
 }
 
 // ServeHTTP implements http.Handler.
@@ -53,20 +53,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.refuseUnread(wire.CauseUnknownInstrument, nil)
 		return
 	}
-	way, refusal := s.cfg.Registry.Identify(q.claim(instrument))
+	listener, refusal := s.cfg.Registry.Identify(q.claim(instrument))
 	if refusal.Cause != "" {
 		q.refuseSender(refusal)
 		return
 	}
-	q.way = way
+	q.listener = listener
 	if slot, ok := r.Context().Value(slotKey{}).(*listen.Slot); ok {
 		slot.Identified()
 	}
 	switch {
-	case !s.enter(way.Instrument):
+	case !s.enter(listener.Instrument):
 		q.refuseUnread(wire.CauseTooManyConnections, nil)
 	default:
-		defer s.leave(way.Instrument.Name)
+		defer s.leave(listener.Instrument.Name)
 		q.route(rest)
 	}
 }

@@ -2,7 +2,11 @@
 
 package http
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/substorm/substorm/internal/metric"
+)
 
 type metrics struct {
 	requests *prometheus.GaugeVec
@@ -10,16 +14,10 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
-	m := metrics{
-		requests: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "substorm_gateway_http_requests",
-			Help: "Requests over HTTP that are being received or stored, by instrument.",
-		}, []string{"instrument"}),
-		uploads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gateway_uploads_total",
-			Help: "Uploads by tus, by instrument and what became of them: created, finished, terminated.",
-		}, []string{"instrument", "outcome"}),
+	return metrics{
+		requests: metric.Gauges(reg, "substorm_gateway_http_requests",
+			"Requests over HTTP that are being received or stored, by instrument.", "instrument"),
+		uploads: metric.Counters(reg, "substorm_gateway_uploads_total",
+			"Uploads by tus, by instrument and what became of them: created, finished, terminated.", "instrument", "outcome"),
 	}
-	reg.MustRegister(m.requests, m.uploads)
-	return m
 }

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -37,7 +37,7 @@ func (q *request) receive(name string) {
 		return
 	}
 	b := newBody(q)
-	o := q.server.cfg.Archive.Begin(q.way.Instrument, q.source, b.wake)
+	o := q.server.cfg.Archive.Begin(q.listener.Instrument, q.source, b.wake)
 	o.Describe(name, mediaType)
 	o.CameTo(q.port, "")
 	if cause, err := b.readInto(o, q.limit()); cause != "" {
@@ -62,7 +62,7 @@ func (q *request) receive(name string) {
 // mayBegin says whether the instrument may send one more object now; otherwise the
 // sender is told when.
 func (q *request) mayBegin() bool {
-	wait, ok := q.way.Instrument.Limit.TakeObject()
+	wait, ok := q.listener.Instrument.Limit.TakeObject()
 	if !ok {
 		q.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 		q.refuseUnread(wire.CauseRateLimited, nil)
@@ -88,7 +88,7 @@ func (q *request) keep(o *store.Object, wanted digests) {
 }
 
 // limit is the greatest size of an object, in bytes.
-func (q *request) limit() int64 { return min(q.way.Instrument.MaxObjectSize, store.MaxObjectSize) }
+func (q *request) limit() int64 { return min(q.listener.Instrument.MaxObjectSize, store.MaxObjectSize) }
 
 // readHeader reads what a request says of its object. Errors tell the sender what
 // to do.
@@ -137,7 +137,7 @@ func (q *request) known(name string, wanted digests) bool {
 	if !said || !strings.EqualFold(q.r.Header.Get("Expect"), "100-continue") {
 		return false
 	}
-	claim, found, err := q.server.cfg.Names.Lookup(q.server.ctx, q.way.Instrument.Name, name)
+	claim, found, err := q.server.cfg.Names.Lookup(q.server.ctx, q.listener.Instrument.Name, name)
 	if err != nil || !found {
 		return false
 	}
@@ -147,10 +147,10 @@ func (q *request) known(name string, wanted digests) bool {
 		if stands, err := q.server.cfg.Archive.NameStands(q.server.ctx, q.name(), v); err != nil || !stands {
 			return false // the body decides
 		}
-		q.server.cfg.Archive.Refused(q.name(), wire.CauseRepeated)
+		q.server.cfg.Archive.Refused(q.name(), wire.CauseDuplicate)
 		q.answerKept(store.Kept{Again: true, Record: wire.Record{ID: v.Key, Key: v.Key, Digest: v.Digest, Size: v.Size}})
 		return true
-	case !equal && claim.Latest().Announced && !q.way.Instrument.KeepVersions:
+	case !equal && claim.Latest().Announced && !q.listener.Instrument.KeepVersions:
 		q.refuseUnread(wire.CauseNameConflict, nil)
 		return true
 	}

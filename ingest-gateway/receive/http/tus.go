@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -141,7 +141,7 @@ func (q *request) createUpload() {
 // readUploadHeader reads what the request that begins an upload says of it.
 func (q *request) readUploadHeader() (wire.UploadInfo, error) {
 	info := wire.UploadInfo{
-		Metadata: q.r.Header.Get("Upload-Metadata"), CreatedAt: time.Now().UTC(), ExpiryMillis: q.way.UploadExpiry.Milliseconds(),
+		Metadata: q.r.Header.Get("Upload-Metadata"), CreatedAt: time.Now().UTC(), ExpiryMillis: q.listener.UploadExpiry.Milliseconds(),
 	}
 	length, err := strconv.ParseInt(q.r.Header.Get(headerLength), 10, 64)
 	if err != nil || length < 1 {
@@ -310,7 +310,7 @@ func (q *request) finishUpload(u *upload, status int, said *wire.Digest) {
 		q.receiptOfUpload(status, store.Kept{Record: wire.Record{ID: done.ID, Digest: done.Digest}, Again: true})
 		return
 	}
-	o := q.server.cfg.Archive.Begin(q.way.Instrument, q.source, func() {})
+	o := q.server.cfg.Archive.Begin(q.listener.Instrument, q.source, func() {})
 	o.Describe(u.info.Name, u.info.MediaType)
 	o.CameTo(q.port, "")
 	if err := u.copyTo(q.server.ctx, o); err != nil {

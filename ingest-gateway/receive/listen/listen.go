@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package listen opens the ports of the ways in that are connections, and accepts
+// Package listen opens the ports of the listeners for TCP and HTTP, and accepts
 // no more connections than may be open. What is said over them is theirs.
 package listen
 
@@ -23,14 +23,14 @@ import (
 // or the peer is gone again.
 const retryAccept = 100 * time.Millisecond
 
-// Config says how a way in listens.
+// Config is what the listeners of a protocol have in common.
 type Config struct {
-	// Protocol is the way in's, for the log.
+	// Protocol is the listener's, for the log.
 	Protocol string
 	// Slots bound the connections open at a time; where all are held by identified
 	// senders, the kernel's queues hold new ones.
 	Slots *Slots
-	// Abort gives each connection SO_LINGER{1,0} from the start: unless that is taken back,
+	// Abort gives each connection SO_LINGER{1,0} from the start: unless that is undone,
 	// its end is a reset, also where the process dies.
 	Abort  bool
 	Logger *slog.Logger
@@ -109,7 +109,7 @@ func Unmapped(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
-// Ports are the open ports of one way in. Its methods may be called from many
+// Ports are the open ports of one protocol. Its methods may be called from many
 // goroutines.
 type Ports struct {
 	cfg   Config

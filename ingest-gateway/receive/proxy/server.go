@@ -2,7 +2,7 @@
 
 // Package proxy receives connections from an edge: a proxy that says by the PROXY
 // protocol, version 2, for whom it speaks. It demands the header, believes none
-// but the edge's, and hands the connection to the way in that the header selects.
+// but the edge's, and hands the connection to the listener that the header selects.
 package proxy
 
 import (

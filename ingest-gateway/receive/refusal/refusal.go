@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package refusal counts and logs what the ways in refuse or cut off, in the same
-// words whichever way it is.
+// Package refusal counts and logs what the listeners refuse or cut off, in the same
+// words whichever listener it is.
 package refusal
 
 import (
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -40,15 +41,11 @@ type limit struct {
 
 // New returns a Log.
 func New(log *slog.Logger, reg prometheus.Registerer) *Log {
-	l := &Log{
+	return &Log{
 		log: log, limits: map[key]*limit{},
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gateway_refused_total",
-			Help: "Objects that were refused or cut off, by instrument (_unknown for unknown senders) and cause.",
-		}, []string{"instrument", "cause"}),
+		refused: metric.Counters(reg, "substorm_gateway_refused_total",
+			"Objects that were refused or cut off, by instrument (_unknown for unknown senders) and cause.", "instrument", "cause"),
 	}
-	reg.MustRegister(l.refused)
-	return l
 }
 
 // Of each instrument and cause, a burst of refusals is logged whole, then one a

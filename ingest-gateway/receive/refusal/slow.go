@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/substorm/substorm/internal/metric"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -38,12 +40,8 @@ type Slow struct {
 
 // NewSlow returns a Slow that knows no address.
 func NewSlow(reg prometheus.Registerer) *Slow {
-	s := &Slow{from: map[netip.Prefix]*rate.Limiter{}, delayed: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "substorm_gateway_authentication_delayed_total",
-		Help: "Refusals of tokens and certificates that were held back, since their address had many, by cause.",
-	}, []string{"cause"})}
-	reg.MustRegister(s.delayed)
-	return s
+	return &Slow{from: map[netip.Prefix]*rate.Limiter{}, delayed: metric.Counters(reg, "substorm_gateway_authentication_delayed_total",
+		"Refusals of tokens and certificates that were held back, since their address had many, by cause.", "cause")}
 }
 
 // Hold returns when a refusal may be answered: at once where it is none of a failed
@@ -57,10 +55,7 @@ func (s *Slow) Hold(ctx context.Context, cause wire.Cause, addr netip.Addr) {
 		return
 	}
 	s.delayed.WithLabelValues(string(cause)).Inc()
-	select {
-	case <-time.After(delay):
-	case <-ctx.Done():
-	}
+	retry.Sleep(ctx, delay)
 }
 
 // delay notes a failure, and returns how long its answer is held back.

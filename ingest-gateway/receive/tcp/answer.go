@@ -47,7 +47,7 @@ func (c *connection) refuseSender(refusal intake.Refusal, err error) {
 	s.cfg.Archive.Refused(name, refusal.Cause)
 	s.refusals.SayNearly(name, refusal, c.source, c.port, err)
 	s.cfg.Slow.Hold(s.ctx, refusal.Cause, c.source.Addr())
-	if way, ok := s.cfg.Registry.Lookup(wire.ProtocolTCP, c.port, c.source.Addr()); ok && way.CloseReceipt {
+	if listener, ok := s.cfg.Registry.Lookup(wire.ProtocolTCP, c.port, c.source.Addr()); ok && listener.CloseReceipt {
 		return // it cannot bear a line; linger is {1,0}: closing resets
 	}
 	switch {
@@ -70,7 +70,7 @@ func (c *connection) refuseUnread(instrument string, cause wire.Cause) {
 // the sender.
 func (c *connection) refuse(instrument string, cause wire.Cause, size int64, err error) {
 	c.server.refusals.Say(instrument, cause, c.source, size, err)
-	if withoutLine[cause] || (c.way != nil && c.way.CloseReceipt) {
+	if withoutLine[cause] || (c.listener != nil && c.listener.CloseReceipt) {
 		return // linger is {1,0}: closing resets
 	}
 	if c.say(wire.Receipt{Refused: cause}) != nil || c.transport.endWriting() != nil {
@@ -99,7 +99,7 @@ func (c *connection) acknowledge(receipt wire.Receipt, receivedAt time.Time) err
 
 // undelivered logs a receipt that its sender will not get.
 func (c *connection) undelivered(receipt wire.Receipt, err error) {
-	c.server.cfg.Logger.Warn("receipt not delivered: the object is stored, and a repeat of it will be marked as a duplicate",
+	c.server.cfg.Logger.Warn("receipt not delivered: the object is stored, and what is sent again will be marked as a duplicate",
 		"instrument", c.accepted.Instrument.Name, "source", c.source, "sha256", receipt.Digest.String(), "error", err)
 }
 

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -30,9 +30,9 @@ type connection struct {
 	port      uint16
 	// claim is what the sender showed of who it is.
 	claim intake.Claim
-	// accepted is the way for which the connection was accepted; way is that of
+	// accepted is the listener for which the connection was accepted; listener is that of
 	// the current object: its limits may have changed since.
-	accepted, way *intake.Way
+	accepted, listener *intake.Listener
 
 	// object is the one that is being received; nil between objects.
 	object  *store.Object
@@ -82,7 +82,7 @@ func (c *connection) run() {
 	}()
 	stop := context.AfterFunc(s.ctx, c.interrupt)
 	defer stop()
-	if f := newFraming(c.way.Framing); f != nil {
+	if f := newFraming(c.listener.Framing); f != nil {
 		c.runFramed(f)
 	} else {
 		c.runUntilClose()
@@ -92,12 +92,12 @@ func (c *connection) run() {
 // runUntilClose receives one object, whose end is the sender's.
 func (c *connection) runUntilClose() {
 	if _, err := c.paceObject(); err != nil {
-		c.refuseUnread(c.way.Instrument.Name, cutOf(err).cause)
+		c.refuseUnread(c.listener.Instrument.Name, cutOf(err).cause)
 		return
 	}
 	c.heard = time.Now()
 	c.began = c.heard
-	c.object = c.server.cfg.Archive.Begin(c.way.Instrument, c.source, c.interrupt)
+	c.object = c.server.cfg.Archive.Begin(c.listener.Instrument, c.source, c.interrupt)
 	for {
 		got, _, err := c.fill(c.limit()+1, nil)
 		if err == nil {
@@ -124,7 +124,7 @@ func (c *connection) runUntilClose() {
 func (c *connection) abort(cause wire.Cause, err error) {
 	size := c.object.Size()
 	c.object.Abort(cause)
-	c.refuse(c.way.Instrument.Name, cause, size, err)
+	c.refuse(c.listener.Instrument.Name, cause, size, err)
 }
 
 // finish stores the object of UntilClose and writes its receipt.
@@ -133,10 +133,10 @@ func (c *connection) finish() {
 	c.object.Whole(c.completeness(false))
 	receipt, receivedAt, err := c.object.Commit(c.server.ctx)
 	if err != nil {
-		c.refuse(c.way.Instrument.Name, store.CauseOf(err), c.object.Size(), err)
+		c.refuse(c.listener.Instrument.Name, store.CauseOf(err), c.object.Size(), err)
 		return
 	}
-	if !c.way.CloseReceipt && c.acknowledge(receipt, receivedAt) != nil {
+	if !c.listener.CloseReceipt && c.acknowledge(receipt, receivedAt) != nil {
 		return
 	}
 	c.endCleanly() // the line goes out, and then a clean end
@@ -164,7 +164,7 @@ func (c *connection) runFramed(f framing) {
 		// An object has no receipt. Linger is {1,0}: closing resets.
 	case errors.Is(err, io.EOF):
 		c.endCleanly() // the sender has ended, and has all its receipts
-	case c.way.CloseReceipt:
+	case c.listener.CloseReceipt:
 		// A clean end that is not an answer to the sender's own would pass for the
 		// receipt of what it sent meanwhile: reset.
 	case c.transport.endWriting() == nil:
@@ -188,7 +188,7 @@ func (c *connection) giveUp(cause wire.Cause, err error) {
 			c.receipts.fail(cause)
 		}
 	default: // not more than its length has come
-		c.server.cfg.Archive.Refused(c.way.Instrument.Name, cause)
+		c.server.cfg.Archive.Refused(c.listener.Instrument.Name, cause)
 		c.receipts.refuse(cause, 0, err, false)
 	}
 }
@@ -196,10 +196,10 @@ func (c *connection) giveUp(cause wire.Cause, err error) {
 // completeness says whether the object is known to be whole: what the Instrument
 // expects decides, without that how the object ended.
 func (c *connection) completeness(framed bool) wire.Completeness {
-	if e := c.way.Expect; e != nil {
+	if e := c.listener.Expect; e != nil {
 		framed = c.witness.Meets(e)
 		if !framed {
-			c.server.metrics.unexpected.WithLabelValues(c.way.Instrument.Name).Inc()
+			c.server.metrics.unexpected.WithLabelValues(c.listener.Instrument.Name).Inc()
 		}
 	}
 	if framed {

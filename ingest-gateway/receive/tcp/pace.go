@@ -14,7 +14,7 @@ const paceStep = 50 * time.Millisecond
 
 // count takes note of bytes that were read, which says when more may be.
 func (c *connection) count(n int) {
-	if wait := c.way.Instrument.Limit.Read(n); wait > 0 {
+	if wait := c.listener.Instrument.Limit.Read(n); wait > 0 {
 		c.paced = c.heard.Add(wait)
 	}
 }
@@ -31,7 +31,7 @@ func (c *connection) pace() bool {
 		c.paced = time.Time{}
 		return false
 	}
-	c.server.metrics.paced.WithLabelValues(c.way.Instrument.Name).Inc()
+	c.server.metrics.paced.WithLabelValues(c.listener.Instrument.Name).Inc()
 	time.Sleep(min(wait, paceStep))
 	c.heard = time.Now()
 	return true
@@ -41,7 +41,7 @@ func (c *connection) pace() bool {
 // Errors: *cut.
 func (c *connection) paceObject() (slowed bool, err error) {
 	for {
-		wait, ok := c.way.Instrument.Limit.TakeObject()
+		wait, ok := c.listener.Instrument.Limit.TakeObject()
 		if ok {
 			return slowed, nil
 		}

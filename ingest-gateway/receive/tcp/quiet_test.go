@@ -20,14 +20,14 @@ func TestQuietForHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, err := intake.NewInstrument(wire.InstrumentEntry{
 			Instrument: "photometer", MaxObjectSize: 1 << 20, MaxConnections: 4, MediaType: "image/fits", CadenceMillis: 3 * 3_600_000,
-			Ways: []wire.WayEntry{{Protocol: wire.ProtocolTCP, Port: 30100, Framing: wire.FramingLengthPrefixed, Receipt: wire.ReceiptLine,
+			Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: 30100, Framing: wire.FramingLengthPrefixed, Receipt: wire.ReceiptLine,
 				IdleTimeoutMillis: 60_000, MaxAgeMillis: 600_000}},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := &connection{
-			server: &Server{ctx: context.Background()}, way: in.Ways[0], heard: time.Now(),
+			server: &Server{ctx: context.Background()}, listener: in.Listeners[0], heard: time.Now(),
 			receipts: &receipts{slots: make(chan struct{}, maxInFlight)},
 		}
 		connected := time.Now()

@@ -10,8 +10,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -36,14 +36,16 @@ func cutOf(err error) *cut {
 }
 
 var (
-	// errPause: within an object nothing came for the way's idleAfter.
+	// errPause: within an object nothing came for the listener's idleAfter.
 	errPause = errors.New("the sender paused")
 	// errLeave: the gateway ends the connection, and cuts no object off by that.
 	errLeave = errors.New("the gateway ends the connection")
 )
 
 // limit is the greatest size of an object, in bytes.
-func (c *connection) limit() int64 { return min(c.way.Instrument.MaxObjectSize, store.MaxObjectSize) }
+func (c *connection) limit() int64 {
+	return min(c.listener.Instrument.MaxObjectSize, store.MaxObjectSize)
+}
 
 func (c *connection) size() int64 { return c.object.Size() }
 
@@ -74,7 +76,7 @@ func (c *connection) fill(limit int64, ahead []byte) (got []byte, n int, err err
 			}
 			continue
 		}
-		space = space[:min(len(space), c.way.Instrument.Limit.Chunk())]
+		space = space[:min(len(space), c.listener.Instrument.Limit.Chunk())]
 		if int64(len(space)) < limit {
 			ahead = nil // it does not end in this space
 		} else {
@@ -116,7 +118,7 @@ func (c *connection) readError(err error) error {
 // take makes what fill returned, or the beginning of it, the object's.
 func (c *connection) take(got []byte) {
 	c.object.Advance(got, len(got))
-	if c.way.Expect != nil {
+	if c.listener.Expect != nil {
 		c.witness.See(got)
 	}
 }
@@ -195,14 +197,14 @@ func (c *connection) between() { c.began, c.skipping = time.Time{}, false }
 // begin begins an object, once there is space for one more on its way. Errors:
 // errLeave, *cut.
 func (c *connection) begin() error {
-	way, refusal := c.server.cfg.Registry.Identify(c.claim)
-	if c.draining.Load() || refusal.Cause != "" || !goesOn(c.accepted, way) {
+	listener, refusal := c.server.cfg.Registry.Identify(c.claim)
+	if c.draining.Load() || refusal.Cause != "" || !goesOn(c.accepted, listener) {
 		// What was read of the object is a few bytes; its sender has no receipt and
 		// sends it again, over a connection that is judged anew.
 		c.between()
 		return errLeave
 	}
-	c.way = way
+	c.listener = listener
 	waited, err := c.receipts.enter()
 	if err != nil {
 		return err
@@ -214,13 +216,13 @@ func (c *connection) begin() error {
 		c.began = c.heard
 	}
 	c.took, c.witness = false, intake.Witness{}
-	c.object = c.server.cfg.Archive.Begin(c.way.Instrument, c.source, c.interrupt)
+	c.object = c.server.cfg.Archive.Begin(c.listener.Instrument, c.source, c.interrupt)
 	return nil
 }
 
-// goesOn says whether a connection that was accepted for one way may carry
+// goesOn says whether a connection that was accepted for one listener may carry
 // objects of another: the same instrument's, framed and receipted alike.
-func goesOn(accepted, now *intake.Way) bool {
+func goesOn(accepted, now *intake.Listener) bool {
 	return now == accepted || now.Instrument.UID == accepted.Instrument.UID && now.Instrument.Name == accepted.Instrument.Name &&
 		now.Framing == accepted.Framing && now.CloseReceipt == accepted.CloseReceipt && now.TLS == accepted.TLS
 }
@@ -238,7 +240,7 @@ func (c *connection) end(framed bool) {
 // stoodIn says what stood around the bytes of an object.
 func (c *connection) stoodIn(framed bool) string {
 	if framed {
-		return c.way.Framing
+		return c.listener.Framing
 	}
 	return ""
 }
@@ -264,11 +266,11 @@ func (c *connection) ended() error {
 		return c.quiet(now)
 	case !framed && c.draining.Load() && c.object.Size() == 0:
 		return &cut{cause: wire.CauseDraining}
-	case now.Sub(c.began) >= c.way.MaxAge:
+	case now.Sub(c.began) >= c.listener.MaxAge:
 		return &cut{cause: wire.CauseTooOld}
 	case now.Sub(c.heard) < c.pause():
 		return nil
-	case c.way.IdleAfter == 0:
+	case c.listener.IdleAfter == 0:
 		return &cut{cause: wire.CauseStalled}
 	case c.transport.readNow(nil) != 0:
 		// We were late, not the sender.
@@ -302,17 +304,17 @@ const commandsQuiet = 15 * time.Minute
 // quietFor is how long the sender may be silent between objects.
 func (c *connection) quietFor() time.Duration {
 	if c.leave != nil {
-		return max(c.way.Quiet, commandsQuiet)
+		return max(c.listener.Quiet, commandsQuiet)
 	}
-	return c.way.Quiet
+	return c.listener.Quiet
 }
 
 // pause is how long the sender may be silent within an object.
 func (c *connection) pause() time.Duration {
-	if c.way.IdleAfter > 0 {
-		return c.way.IdleAfter
+	if c.listener.IdleAfter > 0 {
+		return c.listener.IdleAfter
 	}
-	return c.way.IdleTimeout
+	return c.listener.IdleTimeout
 }
 
 // deadline is when ended must be asked again.
@@ -320,7 +322,7 @@ func (c *connection) deadline() time.Time {
 	if c.began.IsZero() {
 		return c.heard.Add(c.quietFor())
 	}
-	return earlier(c.heard.Add(c.pause()), c.began.Add(c.way.MaxAge))
+	return earlier(c.heard.Add(c.pause()), c.began.Add(c.listener.MaxAge))
 }
 
 // setDeadline makes reads end at the deadline at the latest. One that ends too
@@ -357,7 +359,7 @@ func (c *connection) space() error {
 	if c.object.TrySpace() {
 		return nil
 	}
-	until := earlier(time.Now().Add(c.way.IdleTimeout), c.began.Add(c.way.MaxAge))
+	until := earlier(time.Now().Add(c.listener.IdleTimeout), c.began.Add(c.listener.MaxAge))
 	ctx, cancel := context.WithDeadline(c.server.ctx, until)
 	defer cancel()
 	_, err := c.object.Space(ctx)
@@ -367,7 +369,7 @@ func (c *connection) space() error {
 		return nil
 	case c.server.ctx.Err() != nil:
 		return &cut{wire.CauseDraining, err}
-	case time.Since(c.began) >= c.way.MaxAge:
+	case time.Since(c.began) >= c.listener.MaxAge:
 		return &cut{wire.CauseTooOld, err}
 	default:
 		return &cut{store.CauseOf(err), err}

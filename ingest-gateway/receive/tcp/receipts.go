@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/wire"
 )
 

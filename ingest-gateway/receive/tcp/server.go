@@ -22,10 +22,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/store"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/receive/listen"
 	"github.com/substorm/substorm/ingest-gateway/receive/refusal"
+	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -56,7 +56,7 @@ type Config struct {
 	Refusals *refusal.Log
 	// Slow holds refusals back from who fails to authenticate.
 	Slow *refusal.Slow
-	// Slots bound the connections open at a time, of all instruments and ways in;
+	// Slots bound the connections open at a time, of all instruments and listeners;
 	// nil makes DefaultMaxConnections.
 	Slots *listen.Slots
 }
@@ -198,7 +198,7 @@ func (s *Server) serve(conn *net.TCPConn, slot *listen.Slot, source netip.AddrPo
 		c.refuseSender(refusal, failed.err)
 		return
 	}
-	way, refusal := s.cfg.Registry.Identify(c.claim)
+	listener, refusal := s.cfg.Registry.Identify(c.claim)
 	if refusal.Cause != "" {
 		if !c.quarantine(refusal) {
 			c.refuseSender(refusal, nil)
@@ -206,12 +206,12 @@ func (s *Server) serve(conn *net.TCPConn, slot *listen.Slot, source netip.AddrPo
 		return
 	}
 	slot.Identified()
-	c.accepted, c.way = way, way
-	if !s.enter(way.Instrument) {
-		c.refuseUnread(way.Instrument.Name, wire.CauseTooManyConnections)
+	c.accepted, c.listener = listener, listener
+	if !s.enter(listener.Instrument) {
+		c.refuseUnread(listener.Instrument.Name, wire.CauseTooManyConnections)
 		return
 	}
-	defer s.leave(way.Instrument.Name)
+	defer s.leave(listener.Instrument.Name)
 	c.heard = time.Now()
 	c.run()
 }

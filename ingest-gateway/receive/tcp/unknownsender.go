@@ -19,7 +19,7 @@ type UnknownSenders interface {
 	Receive(ctx context.Context, r io.Reader, source netip.AddrPort, port uint16) (wire.Receipt, wire.Cause, error)
 }
 
-// How long an unknown sender may be silent, and send: the defaults of a way.
+// How long an unknown sender may be silent, and send: the defaults of a listener.
 const (
 	unknownIdle = time.Minute
 	unknownAge  = time.Hour

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
-	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/ledger"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp/kernel"
 	"github.com/substorm/substorm/internal/wire"

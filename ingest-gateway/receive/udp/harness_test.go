@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
-	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/ledger"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp/kernel"
 	"github.com/substorm/substorm/internal/stream"
@@ -169,7 +169,7 @@ func instrument(name string, port uint16, sources ...string) wire.InstrumentEntr
 	return wire.InstrumentEntry{
 		Instrument: name, UID: name, Generation: 1, Gateway: "pool",
 		MaxObjectSize: 1, MaxConnections: 1, SegmentAgeMillis: 1000, SegmentSize: 1 << 20,
-		Ways: []wire.WayEntry{{Protocol: wire.ProtocolUDP, Port: port, Channel: "raw", Sources: sources}},
+		Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: port, Channel: "raw", Sources: sources}},
 	}
 }
 

@@ -5,6 +5,7 @@ package udp
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -13,24 +14,14 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{
-		datagrams: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gateway_datagrams_received_total",
-			Help: "Datagrams that were read, by instrument; " + wire.UnknownInstrument + " for those that none claims.",
-		}, []string{"instrument"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gateway_datagram_bytes_received_total",
-			Help: "Bytes of the payloads of datagrams that were read, by instrument.",
-		}, []string{"instrument"}),
-		drops: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "substorm_gateway_datagrams_dropped_total",
-			Help: "Datagrams that were not kept, by instrument and cause.",
-		}, []string{"instrument", "cause"}),
+	return &metrics{
+		datagrams: metric.Counters(reg, "substorm_gateway_datagrams_received_total",
+			"Datagrams that were read, by instrument; "+wire.UnknownInstrument+" for those that none claims.", "instrument"),
+		bytes: metric.Counters(reg, "substorm_gateway_datagram_bytes_received_total",
+			"Bytes of the payloads of datagrams that were read, by instrument.", "instrument"),
+		drops: metric.Counters(reg, "substorm_gateway_datagrams_dropped_total",
+			"Datagrams that were not kept, by instrument and cause.", "instrument", "cause"),
 	}
-	if reg != nil {
-		reg.MustRegister(m.datagrams, m.bytes, m.drops)
-	}
-	return m
 }
 
 func (m *metrics) received(instrument string) (datagrams, bytes prometheus.Counter) {
@@ -45,12 +36,8 @@ func registerBudget(reg prometheus.Registerer, b *budget) {
 	if reg == nil {
 		return
 	}
-	reg.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "substorm_gateway_telemetry_budget_bytes", Help: "Bytes of memory that telemetry messages may take.",
-		}, func() float64 { return float64(b.size) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "substorm_gateway_telemetry_used_bytes", Help: "Bytes of memory that telemetry messages take.",
-		}, func() float64 { return float64(b.used.Load()) }),
-	)
+	metric.GaugeFunc(reg, "substorm_gateway_telemetry_budget_bytes", "Bytes of memory that telemetry messages may take.",
+		func() float64 { return float64(b.size) })
+	metric.GaugeFunc(reg, "substorm_gateway_telemetry_used_bytes", "Bytes of memory that telemetry messages take.",
+		func() float64 { return float64(b.used.Load()) })
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -18,8 +19,8 @@ import (
 type outbox struct {
 	mu      sync.Mutex
 	waiting []*message
-	// flying were handed over and are not settled.
-	flying int
+	// inFlight were handed over and are not settled.
+	inFlight int
 	// changed is closed, and made anew, when any of the above changed.
 	changed chan struct{}
 	// closed: nothing waits any more. It is set with mu held.
@@ -59,7 +60,7 @@ func (o *outbox) next(ctx context.Context) (*message, bool) {
 			m := o.waiting[0]
 			o.waiting[0] = nil
 			o.waiting = o.waiting[1:]
-			o.flying++
+			o.inFlight++
 			o.mu.Unlock()
 			return m, true
 		}
@@ -73,10 +74,10 @@ func (o *outbox) next(ctx context.Context) (*message, bool) {
 	}
 }
 
-// landed says that a message is settled.
-func (o *outbox) landed() {
+// done says that a message is settled.
+func (o *outbox) done() {
 	o.mu.Lock()
-	o.flying--
+	o.inFlight--
 	o.signal()
 	o.mu.Unlock()
 }
@@ -88,7 +89,7 @@ func (o *outbox) giveBack(m *message) bool {
 	if o.closed.Load() {
 		return false
 	}
-	o.flying--
+	o.inFlight--
 	o.waiting = append(o.waiting, m)
 	o.signal()
 	return true
@@ -98,7 +99,7 @@ func (o *outbox) giveBack(m *message) bool {
 func (o *outbox) await(ctx context.Context) bool {
 	for {
 		o.mu.Lock()
-		empty, changed := len(o.waiting) == 0 && o.flying == 0, o.changed
+		empty, changed := len(o.waiting) == 0 && o.inFlight == 0, o.changed
 		o.mu.Unlock()
 		if empty {
 			return true
@@ -130,9 +131,7 @@ func (r *Receiver) publish(ctx context.Context) {
 			return
 		}
 		if r.outbox.full.Load() {
-			select {
-			case <-time.After(fullPause):
-			case <-ctx.Done():
+			if !retry.Sleep(ctx, fullPause) {
 				r.outbox.giveBack(m)
 				return
 			}
@@ -173,7 +172,7 @@ func (r *Receiver) settled(m *message, err error) {
 	}
 	// Else nobody knows: the ledger counts them as unknown when the gateway ends.
 	r.release(m)
-	r.outbox.landed()
+	r.outbox.done()
 }
 
 func (r *Receiver) dropMessage(m *message, cause wire.Cause) {
@@ -223,10 +222,8 @@ func (r *Receiver) closeAged(ctx context.Context) {
 			if oldest.IsZero() {
 				continue
 			}
-			select {
-			case <-ctx.Done():
+			if !retry.Sleep(ctx, max(time.Until(oldest.Add(wire.TelemetryMaxAge)), minFlush)) {
 				return
-			case <-time.After(max(time.Until(oldest.Add(wire.TelemetryMaxAge)), minFlush)):
 			}
 		}
 	}

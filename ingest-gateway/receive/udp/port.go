@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/ledger"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -172,11 +172,11 @@ func (p *port) sender(addr netip.Addr) *flow {
 	if f := p.senders[addr]; f != nil {
 		return f
 	}
-	way, refusal := p.snapshot.Identify(intake.Claim{Protocol: wire.ProtocolUDP, Port: p.number, Addr: addr})
+	listener, refusal := p.snapshot.Identify(intake.Claim{Protocol: wire.ProtocolUDP, Port: p.number, Addr: addr})
 	key := flowKey{instrument: wire.UnknownInstrument, dropped: refusal.Cause, near: refusal.Instrument}
 	switch {
-	case way != nil:
-		key = flowKey{instrument: way.Instrument.Name, channel: way.Channel}
+	case listener != nil:
+		key = flowKey{instrument: listener.Instrument.Name, channel: listener.Channel}
 	case refusal.Cause == wire.CauseRetired:
 		key.instrument = refusal.Name()
 	}
@@ -185,8 +185,8 @@ func (p *port) sender(addr netip.Addr) *flow {
 		f = p.newFlow(key)
 		p.flows[key] = f
 	}
-	if way != nil {
-		f.limit = way.Instrument.Limit
+	if listener != nil {
+		f.limit = listener.Instrument.Limit
 	}
 	if len(p.senders) >= maxSenders {
 		clear(p.senders)
@@ -325,7 +325,7 @@ func (r *Receiver) Lost(number uint16, n uint64) {
 	name := wire.UnknownInstrument
 	others := false
 	for _, in := range r.cfg.Registry.Current().Instruments() {
-		for _, w := range in.Ways {
+		for _, w := range in.Listeners {
 			if w.Protocol == wire.ProtocolUDP && w.Port == number && name != in.Name {
 				others = name != wire.UnknownInstrument
 				name = in.Name

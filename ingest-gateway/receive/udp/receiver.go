@@ -18,8 +18,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
-	"github.com/substorm/substorm/ingest-gateway/archive/ledger"
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/ledger"
 	"github.com/substorm/substorm/internal/wire"
 )
 

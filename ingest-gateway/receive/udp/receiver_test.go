@@ -219,7 +219,7 @@ func TestRegistryChanges(t *testing.T) {
 	b.send("127.0.0.2", first, 10, nil)
 	b.send("127.0.0.3", first, 10, nil)
 	b.await("retiring", func(t wire.Totals) bool { return t.Datagrams == 10 })
-	moving.Ways[0].Port = second
+	moving.Listeners[0].Port = second
 	retiring.Retired = true
 	b.register(moving, retiring)
 	b.send("127.0.0.2", first, 5, nil) // no longer its port

@@ -84,13 +84,13 @@ func (a *Archive) Clear() {
 	}
 }
 
-// Announce publishes a notice of each record: what was taken back the archivist's, all
+// Announce publishes a notice of each record: what was retracted the archivist's, all
 // else a gateway's.
 func (a *Archive) Announce(instrument string, records ...wire.Record) {
 	a.Helper()
 	for _, r := range records {
 		writer := "gateway-0"
-		if r.TakesBack() {
+		if r.IsChange() {
 			writer = wire.ArchivistWriter
 		}
 		m, err := stream.NoticeMessage(wire.Notice{Site: a.Site, Instrument: instrument, Record: r}, writer)

@@ -4,7 +4,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Access says who may read an instrument's data, through every way out.
+// Access says who may read an instrument's data, over every read path.
 // +kubebuilder:validation:XValidation:rule="!has(self.readers) || size(self.readers) == 0 || self.live == 'Restricted' || self.archive == 'Restricted' || has(self.embargo)",message="readers are those who may read where access is Restricted or data under embargo, and nothing is: restrict live or archive, set embargo, or leave readers out"
 type Access struct {
 	// Live is who may follow what comes now, in Feeds and as the latest.

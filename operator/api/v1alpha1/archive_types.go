@@ -17,7 +17,7 @@ type InstrumentArchive struct {
 	MediaType string `json:"mediaType,omitempty"`
 
 	// RepeatWindow: an object with the digest and size of one that arrived
-	// within it is a repeat and is withdrawn. "0s" where equal objects are real.
+	// within it is a duplicate. "0s" where equal objects are real.
 	// With archive.retention only one that arrived on the same day counts: an earlier
 	// one expires before it. At most 8784h.
 	// +kubebuilder:default="720h"

@@ -97,8 +97,9 @@ const (
 )
 
 // DatagramSource says which datagrams are payloads.
+// +kubebuilder:object:generate=false
 type DatagramSource struct {
-	// Channel of the datagrams, as a way of type UDP has it, now or in the past.
+	// Channel of the datagrams, as a listener of type UDP has it, now or in the past.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:default=raw
@@ -107,6 +108,7 @@ type DatagramSource struct {
 }
 
 // ObjectSource says which objects are payloads.
+// +kubebuilder:object:generate=false
 type ObjectSource struct {
 	// NameSuffix that their published names have: ".min". Default: all are payloads.
 	// +kubebuilder:validation:MaxLength=128
@@ -194,6 +196,7 @@ const (
 )
 
 // JSONPayload says where the records stand in a payload.
+// +kubebuilder:object:generate=false
 type JSONPayload struct {
 	// Records is a JSON pointer (RFC 6901) to a record, or an array of them, as in
 	// /data.
@@ -235,6 +238,7 @@ const (
 )
 
 // IAGA2002Payload says what lines hold that no header describes.
+// +kubebuilder:object:generate=false
 type IAGA2002Payload struct {
 	// Reported are the letters of the elements in their order, as the header's line of
 	// this name has them: HDZF.
@@ -244,6 +248,7 @@ type IAGA2002Payload struct {
 }
 
 // OASISPayload says which packets are read.
+// +kubebuilder:object:generate=false
 type OASISPayload struct {
 	// Probe whose packets are read; those of others are none of the channel's.
 	// +kubebuilder:validation:MinLength=1

@@ -8,6 +8,7 @@ import (
 )
 
 // LocalReference names an object in the same namespace.
+// +kubebuilder:object:generate=false
 type LocalReference struct {
 	// Name of the object.
 	// +kubebuilder:validation:MinLength=1
@@ -51,6 +52,7 @@ type Resources struct {
 }
 
 // TLS says how a backend is recognized and how we show who we are.
+// +kubebuilder:object:generate=false
 type TLS struct {
 	// SecretRef names a Secret with ca.crt (the authority that signed the
 	// backend's certificate) and, where the backend asks for a client
@@ -148,10 +150,10 @@ const (
 	ReasonSecretNotLabeled = "SecretNotLabeled"
 	// ReasonPortOutOfRange: the port is outside the IngestGateway's range.
 	ReasonPortOutOfRange = "PortOutOfRange"
-	// ReasonTLSNotConfigured: a way asks for TLS that its IngestGateway has no
+	// ReasonTLSNotConfigured: a listener asks for TLS that its IngestGateway has no
 	// certificate, or no client authority, for.
 	ReasonTLSNotConfigured = "TLSNotConfigured"
-	// ReasonInvalidSource: a way names a source that is no CIDR.
+	// ReasonInvalidSource: a listener names a source that is no CIDR.
 	ReasonInvalidSource = "InvalidSource"
 	// ReasonUnreachable: a backend does not answer.
 	ReasonUnreachable = "Unreachable"

@@ -112,6 +112,7 @@ const (
 )
 
 // FeedAccess narrows who may read a Feed.
+// +kubebuilder:object:generate=false
 type FeedAccess struct {
 	// Live is who may follow at most. Public narrows nothing; with Restricted each
 	// instrument's messages are for the readers that it names.
@@ -246,6 +247,7 @@ type FeedPosition struct {
 }
 
 // SlowestConsumer is the FeedConsumer with the greatest lag.
+// +kubebuilder:object:generate=false
 type SlowestConsumer struct {
 	// Name of the FeedConsumer.
 	// +required

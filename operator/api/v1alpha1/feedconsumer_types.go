@@ -8,7 +8,7 @@ import (
 )
 
 // ConditionConsumerFlowing of a FeedConsumer is True while it gets what its flow
-// asks for, False while it is Slow or Lapped, and Unknown while it is Idle.
+// asks for, False while it is Slow or Overrun, and Unknown while it is Idle.
 const ConditionConsumerFlowing = "Flowing"
 
 // Reasons of a FeedConsumer's conditions, beside its states.
@@ -37,7 +37,7 @@ const (
 // over what. What one consumer declares, or does, never changes what another gets.
 // +kubebuilder:validation:XValidation:rule="!has(self.flow.window) || (self.delivery.type == 'NATS' && self.flow.mode == 'All')",message="flow.window counts messages that wait for an acknowledgement: only delivery NATS with mode All has them"
 // +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || self.flow.mode != 'All' || !has(self.flow.maxBytesPerSecond) && !has(self.flow.maxLag)",message="with delivery NATS and mode All the client pulls from the stream itself, and nobody can pace it: set flow.window instead of maxBytesPerSecond and maxLag"
-// +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || !has(self.flow.lane) || self.flow.lane == 'Normal'",message="lane Urgent orders what feed servers send, and clients of delivery NATS pull: choose another delivery"
+// +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || !has(self.flow.priority) || self.flow.priority == 'Normal'",message="priority Urgent orders what feed servers send, and clients of delivery NATS pull: choose another delivery"
 // +kubebuilder:validation:XValidation:rule="!has(self.delivery.notices) || self.delivery.notices == 'Record' || self.delivery.type == 'NATS' && self.flow.mode == 'All' && has(self.filter.messages) && self.filter.messages == ['Notices']",message="delivery.notices WIS2 needs delivery NATS, flow.mode All and filter.messages: [Notices]. Over Server-Sent Events every Feed gives WIS2 notifications, at /wis2/<feed>/events"
 // +kubebuilder:validation:XValidation:rule="has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)",message="secretName is immutable: make another FeedConsumer"
 type FeedConsumerSpec struct {
@@ -112,11 +112,11 @@ type FeedFilter struct {
 //	                    until caught up;
 //	                    not with NATS
 //	window              NATS only               no                  no
-//	lane: Urgent        not with NATS           not with NATS       no
+//	priority: Urgent    not with NATS           not with NATS       no
 //
 // +kubebuilder:validation:XValidation:rule="has(self.interval) == (self.mode == 'Sample')",message="mode Sample needs an interval, such as 200ms, and no other mode has one"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxLag) || self.mode == 'All'",message="maxLag says when mode All falls back to Latest: the other modes have no lag to bound"
-// +kubebuilder:validation:XValidation:rule="!has(self.lane) || self.lane != 'Urgent' || self.mode != 'Sample'",message="lane Urgent sends at once, mode Sample waits for its interval: choose one"
+// +kubebuilder:validation:XValidation:rule="!has(self.priority) || self.priority != 'Urgent' || self.mode != 'Sample'",message="priority Urgent sends at once, mode Sample waits for its interval: choose one"
 type Flow struct {
 	// Mode says what a consumer that is too slow gets. All: everything that the
 	// stream still holds, and a gap record for what it does not. Latest: the newest
@@ -161,11 +161,11 @@ type Flow struct {
 	// +optional
 	Window *int32 `json:"window,omitempty"`
 
-	// Lane: Urgent is sent before all that is Normal, from a queue of at most 256
+	// Priority: Urgent is sent before all that is Normal, from a queue of at most 256
 	// messages and 1 MiB; what does not fit is dropped and counted.
 	// +kubebuilder:default=Normal
 	// +optional
-	Lane Lane `json:"lane,omitempty"`
+	Priority Priority `json:"priority,omitempty"`
 }
 
 // FlowMode is what a consumer that is too slow gets.
@@ -179,17 +179,18 @@ const (
 	FlowSample FlowMode = "Sample"
 )
 
-// Lane is a consumer's priority.
+// Priority of a consumer: whose messages a feed server sends first.
 // +kubebuilder:validation:Enum=Normal;Urgent
-type Lane string
+type Priority string
 
-// The values of Lane.
+// The values of Priority.
 const (
-	LaneNormal Lane = "Normal"
-	LaneUrgent Lane = "Urgent"
+	PriorityNormal Priority = "Normal"
+	PriorityUrgent Priority = "Urgent"
 )
 
 // Delivery is how messages reach a consumer.
+// +kubebuilder:object:generate=false
 type Delivery struct {
 	// Type: NATS, for any NATS client; WebSocket; ServerSentEvents.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="delivery.type is immutable: make another FeedConsumer"
@@ -216,7 +217,7 @@ const (
 	NoticeWIS2   NoticeShape = "WIS2"
 )
 
-// DeliveryType is a way out.
+// DeliveryType is how messages reach a consumer.
 // +kubebuilder:validation:Enum=NATS;WebSocket;ServerSentEvents
 type DeliveryType string
 
@@ -240,7 +241,7 @@ type FeedConsumerStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// State as measured. Idle: nobody is connected, or (NATS) nobody has asked for a
-	// minute. Lapped: a gap record was written in the last ten minutes. Slow: for
+	// minute. Overrun: a gap record was written in the last ten minutes. Slow: for
 	// ten seconds the oldest message that it was not given is older than five
 	// seconds, or in mode Sample than two intervals. Flowing: else.
 	// +optional
@@ -297,18 +298,19 @@ type FeedConsumerStatus struct {
 }
 
 // ConsumerState is how a consumer does.
-// +kubebuilder:validation:Enum=Flowing;Slow;Lapped;Idle
+// +kubebuilder:validation:Enum=Flowing;Slow;Overrun;Idle
 type ConsumerState string
 
 // The values of ConsumerState.
 const (
 	ConsumerFlowing ConsumerState = "Flowing"
 	ConsumerSlow    ConsumerState = "Slow"
-	ConsumerLapped  ConsumerState = "Lapped"
+	ConsumerOverrun ConsumerState = "Overrun"
 	ConsumerIdle    ConsumerState = "Idle"
 )
 
 // ConsumerPosition is a consumer's place in a stream.
+// +kubebuilder:object:generate=false
 type ConsumerPosition struct {
 	// Stream that the place is in.
 	// +kubebuilder:validation:MaxLength=255
@@ -347,6 +349,7 @@ type ConsumerDelivered struct {
 }
 
 // ConsumerDropped is what a consumer was not given, for one reason.
+// +kubebuilder:object:generate=false
 type ConsumerDropped struct {
 	// Reason: Replaced (Latest), Sampled (Sample), Retention, Overflow, …
 	// +kubebuilder:validation:MaxLength=63
@@ -367,7 +370,7 @@ type ConsumerDropped struct {
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.flow.mode`,description="What a consumer that is too slow gets"
 // +kubebuilder:printcolumn:name="Delivery",type=string,JSONPath=`.spec.delivery.type`,description="How messages reach it"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once it can connect"
-// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`,description="Flowing, Slow, Lapped or Idle"
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`,description="Flowing, Slow, Overrun or Idle"
 // +kubebuilder:printcolumn:name="Lag",type=integer,JSONPath=`.status.lag.seconds`,description="Seconds since the oldest message came that it was not given"
 // +kubebuilder:printcolumn:name="Gaps",type=integer,JSONPath=`.status.gaps`,description="Gap records that it was sent"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"

@@ -7,15 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WayTLS says whether bytes on a way are encrypted, and who shows a certificate.
+// ListenerTLS says whether bytes of a listener are encrypted, and who shows a certificate.
 // +kubebuilder:validation:Enum=None;Server;Mutual
-type WayTLS string
+type ListenerTLS string
 
-// The values of WayTLS.
+// The values of ListenerTLS.
 const (
-	TLSNone   WayTLS = "None"
-	TLSServer WayTLS = "Server"
-	TLSMutual WayTLS = "Mutual"
+	TLSNone   ListenerTLS = "None"
+	TLSServer ListenerTLS = "Server"
+	TLSMutual ListenerTLS = "Mutual"
 )
 
 // ClientCertificate says which certificates an instrument, or a reader, shows.
@@ -33,6 +33,7 @@ type ClientCertificate struct {
 }
 
 // SecretKeyReference names a key of a Secret in the same namespace.
+// +kubebuilder:object:generate=false
 type SecretKeyReference struct {
 	// Name of the Secret.
 	// +kubebuilder:validation:MinLength=1
@@ -57,14 +58,14 @@ type GatewayTLS struct {
 	SecretRef LocalReference `json:"secretRef"`
 
 	// ClientCASecretRef names a Secret whose ca.crt holds the authorities that
-	// sign the certificates of instruments. Ways with tls Mutual need it.
+	// sign the certificates of instruments. Listeners with tls Mutual need it.
 	// +optional
 	ClientCASecretRef *LocalReference `json:"clientCASecretRef,omitempty"`
 }
 
 // GatewayEdge is a port for a proxy that tells who it speaks for by the PROXY
 // protocol, version 2. The destination port and the source in its header select
-// the way, and TLS is the gateway's.
+// the listener, and TLS is the gateway's.
 type GatewayEdge struct {
 	// Port of the gateway, outside spec.ports. What comes there without a header
 	// of version 2 is refused.

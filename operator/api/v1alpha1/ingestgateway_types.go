@@ -23,7 +23,7 @@ const (
 	// volume has files in quarantine: what was received and cannot be archived.
 	ConditionSpoolQuarantined = "SpoolQuarantined"
 
-	// ReasonSpoolNotEmpty: a pod that is to stop has something to bring home.
+	// ReasonSpoolNotEmpty: a pod that is to stop has something to drain.
 	ReasonSpoolNotEmpty = "SpoolNotEmpty"
 	// ReasonSpoolUnknown: nobody knows what the spool of such a pod holds.
 	ReasonSpoolUnknown = "SpoolUnknown"
@@ -33,13 +33,13 @@ const (
 	ReasonRecordsKeptApart = "RecordsKeptApart"
 )
 
-// IngestGatewaySpec declares a pool of gateway pods: the way in.
+// IngestGatewaySpec declares a pool of gateway pods, which receive for a Site.
 // +kubebuilder:validation:XValidation:rule="self.service.type != 'NodePort' || (self.ports.first >= 30000 && self.ports.last <= 32767)",message="with service.type NodePort the port range must lie within 30000-32767: senders use the same port on every node"
 // +kubebuilder:validation:XValidation:rule="!has(self.edge) || self.edge.port < self.ports.first || self.edge.port > self.ports.last",message="edge.port must lie outside spec.ports: those are for senders without a PROXY header"
 // +kubebuilder:validation:XValidation:rule="!has(self.edge) || !(self.edge.port in [8080, 8443])",message="edge.port must be neither 8080, the gateway's health and metrics, nor 8443, copies of spools"
 // +kubebuilder:validation:XValidation:rule="[8080, 8443].all(p, p < self.ports.first || p > self.ports.last)",message="ports must hold neither 8080, the gateway's health and metrics, nor 8443, copies of spools"
-// +kubebuilder:validation:XValidation:rule="!has(self.path) || self.path.port < self.ports.first || self.path.port > self.ports.last",message="path.port must lie outside spec.ports: those are for data"
-// +kubebuilder:validation:XValidation:rule="!has(self.path) || self.service.type != 'NodePort' || (self.path.port >= 30000 && self.path.port <= 32767)",message="with service.type NodePort path.port must lie within 30000-32767: senders use the same port on every node"
+// +kubebuilder:validation:XValidation:rule="!has(self.linkProbe) || self.linkProbe.port < self.ports.first || self.linkProbe.port > self.ports.last",message="linkProbe.port must lie outside spec.ports: those are for data"
+// +kubebuilder:validation:XValidation:rule="!has(self.linkProbe) || self.service.type != 'NodePort' || (self.linkProbe.port >= 30000 && self.linkProbe.port <= 32767)",message="with service.type NodePort linkProbe.port must lie within 30000-32767: senders use the same port on every node"
 // +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || self.unknownSenders == 'Quarantine'",message="quarantine needs unknownSenders Quarantine"
 // +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || !has(self.quarantine.ports) || self.quarantine.ports.all(p, p >= self.ports.first && p <= self.ports.last)",message="quarantine.ports must lie within spec.ports"
 type IngestGatewaySpec struct {
@@ -73,7 +73,7 @@ type IngestGatewaySpec struct {
 	// +optional
 	Service GatewayService `json:"service,omitzero"`
 
-	// TLS is the pool's certificate, and whose certificates it takes: for ways
+	// TLS is the pool's certificate, and whose certificates it takes: for listeners
 	// with tls Server or Mutual.
 	// +optional
 	TLS *GatewayTLS `json:"tls,omitempty"`
@@ -82,11 +82,11 @@ type IngestGatewaySpec struct {
 	// +optional
 	Edge *GatewayEdge `json:"edge,omitempty"`
 
-	// Path opens a UDP port that answers senders who measure the way to the pool
-	// (STAMP, RFC 8762): substorm send --path. It answers the addresses that
+	// LinkProbe opens a UDP port that answers senders who measure the link to the pool
+	// (STAMP, RFC 8762): substorm send --link-probe. It answers the addresses that
 	// Instruments name as sources, and those from which a sender reports.
 	// +optional
-	Path *GatewayPath `json:"path,omitempty"`
+	LinkProbe *GatewayLinkProbe `json:"linkProbe,omitempty"`
 
 	// UnknownSenders says what becomes of data from an address that no
 	// Instrument names. Refuse: it is refused and counted. Quarantine: what comes
@@ -149,6 +149,7 @@ const (
 
 // PortRange is a range of TCP and UDP ports, both ends included.
 // +kubebuilder:validation:XValidation:rule="self.first <= self.last && self.last - self.first < 256",message="first must not exceed last, and a range holds at most 256 ports"
+// +kubebuilder:object:generate=false
 type PortRange struct {
 	// First port of the range.
 	// +kubebuilder:validation:Minimum=1024
@@ -176,8 +177,9 @@ type GatewayService struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// GatewayPath is the port on which the way to a pool is measured.
-type GatewayPath struct {
+// GatewayLinkProbe is the port on which the link to a pool is measured.
+// +kubebuilder:object:generate=false
+type GatewayLinkProbe struct {
 	// Port of UDP.
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535

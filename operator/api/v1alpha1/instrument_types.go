@@ -61,7 +61,7 @@ const (
 )
 
 // InstrumentSpec declares one instrument: who it is, how it sends, what is kept.
-// +kubebuilder:validation:XValidation:rule="!self.ways.exists(w, has(w.tcp) && has(w.tcp.framing) && w.tcp.framing == 'LengthPrefixed') || !has(self.limits) || !has(self.limits.maxObjectSize) || string(self.limits.maxObjectSize).matches('e|E') || quantity(string(self.limits.maxObjectSize)).isLessThan(quantity('2Gi'))",message="with the framing LengthPrefixed limits.maxObjectSize is below 2Gi: a length has 31 bits"
+// +kubebuilder:validation:XValidation:rule="!self.listeners.exists(w, has(w.tcp) && has(w.tcp.framing) && w.tcp.framing == 'LengthPrefixed') || !has(self.limits) || !has(self.limits.maxObjectSize) || string(self.limits.maxObjectSize).matches('e|E') || quantity(string(self.limits.maxObjectSize)).isLessThan(quantity('2Gi'))",message="with the framing LengthPrefixed limits.maxObjectSize is below 2Gi: a length has 31 bits"
 // +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.naming) || !self.naming.template.contains('{station}')",message="naming.template holds {station}: set spec.station"
 // +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.archive) || !has(self.archive.aliases) || !self.archive.aliases.exists(t, t.contains('{station}'))",message="an alias holds {station}: set spec.station"
 // +kubebuilder:validation:XValidation:rule="has(self.location) || !has(self.cadence) || !has(self.cadence.observes) || self.cadence.observes.mode != 'SunBelow'",message="cadence.observes goes by the sun: set spec.location"
@@ -95,12 +95,12 @@ type InstrumentSpec struct {
 	// +optional
 	Contacts []Contact `json:"contacts,omitempty"`
 
-	// Ways in. The same object by two ways counts once.
+	// Listeners that the instrument sends to. An object that arrives at two of them counts once.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	// +required
-	Ways []Way `json:"ways"`
+	Listeners []Listener `json:"listeners"`
 
 	// Cadence is how often data is due.
 	// +kubebuilder:default={}
@@ -178,6 +178,7 @@ type InstrumentSpec struct {
 }
 
 // Contact is somebody to ask about an instrument.
+// +kubebuilder:object:generate=false
 type Contact struct {
 	// Name of a person or group.
 	// +kubebuilder:validation:MaxLength=200
@@ -222,6 +223,7 @@ type Cadence struct {
 }
 
 // Clock says how exact an instrument's clock must be.
+// +kubebuilder:object:generate=false
 type Clock struct {
 	// MaxSkew is how far the clock may be off before the condition ClockTrusted is
 	// False. Data is never refused or re-timed for it. At most 8784h.
@@ -281,7 +283,7 @@ const (
 	AcknowledgeReplicated      Acknowledge = "Replicated"
 )
 
-// InstrumentState is an instrument's place in its life.
+// InstrumentState is what stage an instrument is in.
 // +kubebuilder:validation:Enum=Active;Maintenance;Retired
 type InstrumentState string
 
@@ -308,7 +310,7 @@ type InstrumentStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	// +optional
-	Addresses []WayAddress `json:"addresses,omitempty"`
+	Addresses []ListenerAddress `json:"addresses,omitempty"`
 
 	// LastReceived is when data last arrived, rounded down to ten minutes;
 	// metrics have it exactly.
@@ -336,10 +338,10 @@ type InstrumentStatus struct {
 	// +optional
 	Sampling *SamplingStatus `json:"sampling,omitempty"`
 
-	// Path is how packets fare between the sender and a gateway; absent where no
-	// sender measures it (substorm send --path).
+	// LinkProbe is how packets fare between the sender and a gateway; absent where no
+	// sender measures it (substorm send --link-probe).
 	// +optional
-	Path *PathStatus `json:"path,omitempty"`
+	LinkProbe *LinkProbeStatus `json:"linkProbe,omitempty"`
 }
 
 // SenderStatus is what the senders in the field say of themselves: those that
@@ -381,6 +383,7 @@ type SenderStatus struct {
 }
 
 // DayCounts sums up one UTC day of the ledger.
+// +kubebuilder:object:generate=false
 type DayCounts struct {
 	// Day in UTC, as 2006-01-02.
 	// +required
@@ -408,7 +411,7 @@ type DayCounts struct {
 // +kubebuilder:printcolumn:name="Station",type=string,JSONPath=`.spec.station`,description="Place in the field"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once gateways receive for it"
 // +kubebuilder:printcolumn:name="Flowing",type=string,JSONPath=`.status.conditions[?(@.type=="DataFlowing")].status`,description="True while data arrives in cadence"
-// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="DataFlowing")].reason`,description="Why Flowing has its value"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="DataFlowing")].reason`,description="Why Flowing has its value"
 // +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.receivedToday.objects`,description="Objects receipted this UTC day"
 // +kubebuilder:printcolumn:name="Datagrams",type=integer,JSONPath=`.status.receivedToday.datagrams`,description="Datagrams made safe this UTC day"
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.addresses[0].address`,description="First address to send to"

@@ -16,6 +16,7 @@ const ReasonLeafAway = "LeafAway"
 // (docs/how-to/leaf.md); this Site asks for what it hasn't yet, so that a link may be down
 // for as long as the leaf's streams hold what comes meanwhile.
 // +kubebuilder:validation:XValidation:rule="has(self.domain) == has(oldSelf.domain) && (!has(self.domain) || self.domain == oldSelf.domain)",message="a leaf's domain is immutable: from another one everything would come a second time"
+// +kubebuilder:object:generate=false
 type Leaf struct {
 	// Code of the leaf's Site. Its messages keep it in their subjects.
 	// +kubebuilder:validation:MinLength=1

@@ -5,6 +5,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Naming says under which paths objects are published.
+// +kubebuilder:object:generate=false
 type Naming struct {
 	// Template of the paths. It must hold {id}, {digest}, {sequence} or {name},
 	// so that objects have paths of their own; where two of a day have the same
@@ -40,6 +41,7 @@ const (
 )
 
 // ObservationTimeName says how names tell the time of observation.
+// +kubebuilder:object:generate=false
 type ObservationTimeName struct {
 	// Template that the names fit, as in {station}_{year}{month}{day}_{hour}{minute}{second}.jpg:
 	// the time in UTC at which the observation began. It ended within the shortest unit of time

@@ -17,6 +17,7 @@ const (
 // no gap and no alert. What comes all the same is received.
 // +kubebuilder:validation:XValidation:rule="self.mode != 'SunBelow' || has(self.sunElevationDegrees)",message="with the mode SunBelow set sunElevationDegrees"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Daily' || has(self.from) && has(self.to) && self.from != self.to",message="with the mode Daily set from and to, and not to the same time"
+// +kubebuilder:object:generate=false
 type Observes struct {
 	// Mode: Always; SunBelow, while the sun at spec.location is lower than
 	// sunElevationDegrees; Daily, from one time of day to another.

@@ -5,6 +5,7 @@ package v1alpha1
 // Rights say under what terms an instrument's data may be used, and how to name whose
 // it is. Pages, listings and the headers of what is fetched show them.
 // +kubebuilder:validation:MinProperties=1
+// +kubebuilder:object:generate=false
 type Rights struct {
 	// License is an identifier of the SPDX License List, as CC-BY-4.0, or one that
 	// begins with LicenseRef-, which only its owner explains.

@@ -145,10 +145,10 @@ type ChannelSamplingStatus struct {
 	Achieved *metav1.Duration `json:"achieved,omitempty"`
 }
 
-// PathStatus says how packets fare between the sender and a gateway, as the sender
-// measured it over its last minutes, see spec.path of the IngestGateway. Of several
+// LinkProbeStatus says how packets fare between the sender and a gateway, as the sender
+// measured it over its last minutes, see spec.linkProbe of the IngestGateway. Of several
 // senders it is the worst path. Figures are rounded; metrics have them exactly.
-type PathStatus struct {
+type LinkProbeStatus struct {
 	// Address that answered.
 	// +kubebuilder:validation:MaxLength=300
 	// +optional

@@ -86,7 +86,7 @@ type SiteSpec struct {
 	// +required
 	JetStream JetStream `json:"jetStream"`
 
-	// FeedServer runs the way out: it serves Feeds to their consumers. Without it no
+	// FeedServer runs the read path: it serves Feeds to their consumers. Without it no
 	// FeedConsumer is Ready.
 	// +optional
 	FeedServer *FeedServer `json:"feedServer,omitempty"`
@@ -411,6 +411,7 @@ type FeedServerState struct {
 }
 
 // InstrumentCounts counts the instruments of a Site.
+// +kubebuilder:object:generate=false
 type InstrumentCounts struct {
 	// Total number of Instruments that name the Site.
 	// +optional

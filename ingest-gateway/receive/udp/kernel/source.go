@@ -7,6 +7,8 @@ package kernel
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
@@ -104,10 +106,7 @@ func (s *Source) Run(ctx context.Context, sink udp.Sink) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	var closing []*socket
-	for _, sock := range s.sockets {
-		closing = append(closing, sock)
-	}
+	closing := slices.Collect(maps.Values(s.sockets))
 	clear(s.sockets)
 	closeAll(closing)
 	return nil

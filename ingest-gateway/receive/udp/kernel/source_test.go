@@ -13,12 +13,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp/kernel"
-	"github.com/substorm/substorm/ingest-gateway/receive/udp/sourcetest"
 )
-
-func TestConformance(t *testing.T) {
-	sourcetest.Conform(t, func() udp.PacketSource { return kernel.New(kernel.Config{ReceiveBuffer: 1 << 20}) })
-}
 
 // A port closes under a sender that always has a datagram waiting.
 func TestClosesWhileFlooded(t *testing.T) {

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	read "github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/nameclaims"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Why a request is refused.
+const (
+	refusedUnlisted = "Unlisted"  // no manifest lists the object
+	refusedHold     = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
+	refusedState    = "State"     // what was not retracted cannot be restored, what was purged cannot come back
+	refusedNames    = "Names"     // nobody knows yet whether a name has a newer version
+	refusedForeign  = "Foreign"   // its bytes lie where others write: they are not ours to remove
+	// refusedUnreadable: nobody knows all that is listed of its day.
+	refusedUnreadable = "Unreadable"
+)
+
+// What is done to an object.
+const (
+	changeRetracted = "Retracted"
+	changeRestored  = "Restored"
+	changePurged    = "Purged"
+)
+
+// namesTimeout bounds a look at who has a name.
+const namesTimeout = 10 * time.Second
+
+// refusal says why something cannot be retracted, and what to do.
+type refusal struct{ reason, next string }
+
+func (r *refusal) Error() string { return r.reason + ": " + r.next }
+
+// changeOf names what becomes of an object that an action is done to.
+func changeOf(a wire.Action) string {
+	switch a {
+	case wire.ActionRetract:
+		return changeRetracted
+	case wire.ActionPurge:
+		return changePurged
+	default:
+		return changeRestored
+	}
+}
+
+// apply does what a request asks for, or refuses it: error *refusal. It returns the
+// record as the manifests have it from then on, and whether that came of this request,
+// of which subscribers must be notified.
+func (w *Writer) apply(ctx context.Context, d *day, s *slot, q request) (r wire.Record, changed bool, err error) {
+	is := s.ids[read.HashID(q.ID)]
+	if d.setAside {
+		return r, false, errUnreadable
+	}
+	if is == unlisted {
+		return r, false, &refusal{refusedUnlisted, "what is new is listed within a minute: ask again, by what substorm archive ls -o json says"}
+	}
+	if why := w.underHold(q.Instrument); why != "" && q.Action != wire.ActionRestore {
+		return r, false, &refusal{refusedHold, why}
+	}
+	if is == duplicate {
+		return w.purgeDuplicate(ctx, d, q)
+	}
+	listed, err := w.standing(ctx, d, q.ID)
+	if err != nil {
+		return r, false, err
+	}
+	r = listed.Record
+	if !listed.found {
+		return r, false, &refusal{refusedUnlisted, "no manifest of the day lists it: substorm archive rebuild makes them anew"}
+	}
+	switch q.Action {
+	case wire.ActionRetract, wire.ActionPurge:
+		if r.Outdated, err = w.outdated(ctx, q.Instrument, r); err != nil {
+			return r, false, err
+		}
+		if q.Action == wire.ActionRetract {
+			return w.retract(d, s, r, q)
+		}
+		return w.purge(d, s, r, q)
+	default:
+		return w.restore(ctx, d, s, r, q)
+	}
+}
+
+// underHold says why nothing of an instrument may be retracted; empty: it may.
+func (w *Writer) underHold(instrument string) string {
+	if w.cfg.Held == nil {
+		return ""
+	}
+	return w.cfg.Held(instrument)
+}
+
+func (w *Writer) retract(d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
+	switch r.State {
+	case wire.StateRetracted:
+		return r, q.did(r.RetractedAt), nil
+	case wire.StatePurged:
+		return r, false, &refusal{refusedState, "it was purged, which is more"}
+	}
+	r.State, r.Reason, r.ChangedBy, r.RetractedAt, r.RestoredAt = wire.StateRetracted, q.Reason, q.By, &q.at, nil
+	w.changed(d, s, r, changeRetracted)
+	return r, true, nil
+}
+
+// restore lists what was retracted as what it would be without that: a version that
+// has a newer one is superseded.
+func (w *Writer) restore(ctx context.Context, d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
+	switch r.State {
+	case wire.StateRetracted:
+	case wire.StatePurged:
+		return r, false, &refusal{refusedState, "it was purged: its bytes are gone, and only its sender can send them again"}
+	default:
+		return r, q.did(r.RestoredAt), nil // it is not hidden
+	}
+	superseded, err := w.hasNewer(ctx, q.Instrument, r)
+	if err != nil {
+		return r, false, err
+	}
+	r.State = wire.StateCurrent
+	if superseded {
+		r.State = wire.StateSuperseded
+	}
+	r.Reason, r.ChangedBy, r.RestoredAt, r.Outdated = q.Reason, q.By, &q.at, false
+	w.changed(d, s, r, changeRestored)
+	return r, true, nil
+}
+
+// outdated says whether an object that is to be retracted is not the current version of its
+// name. Of what is retracted already the manifests do not say that.
+func (w *Writer) outdated(ctx context.Context, instrument string, r wire.Record) (bool, error) {
+	if r.State != wire.StateRetracted || r.Outdated {
+		return r.Outdated || r.State == wire.StateSuperseded, nil
+	}
+	newer, err := w.hasNewer(ctx, instrument, r)
+	var unknown *refusal
+	if errors.As(err, &unknown) { // the claims are made anew: subscribers are told once too often
+		return false, nil
+	}
+	return newer, err
+}
+
+// hasNewer says whether a name has a later version than a record. Error refusal: while
+// claims that were lost are made anew, that there is none says nothing.
+func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record) (bool, error) {
+	if !wire.IsNamedID(r.ID) || r.Name == "" {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, namesTimeout)
+	defer cancel()
+	bucket := wire.NamesBucket(w.cfg.Site)
+	kv, err := w.cfg.JetStream.KeyValue(ctx, bucket)
+	if err != nil {
+		return false, fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	whole, err := nameclaims.IsWhole(ctx, kv)
+	if err != nil {
+		return false, err
+	}
+	if !whole {
+		return false, &refusal{refusedNames, "which versions its name has is found out anew, because the bucket " + bucket +
+			" was lost or is of an older Substorm: ask again when the gateways' log says that the names have their claims"}
+	}
+	value, _, err := stream.Newest(ctx, w.cfg.JetStream, bucket, wire.NameKey(instrument, r.Name))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	claim, err := wire.Decode[wire.NameClaim](value)
+	if err != nil {
+		return false, fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	for _, v := range claim.Versions {
+		if v.Announced && v.Version > max(r.Version, 1) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// purge lists an object as purged; its bytes go after that is in a closed part. What
+// is listed so already is only looked after: its bytes may not be gone yet.
+func (w *Writer) purge(d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
+	if r.State == wire.StatePurged {
+		w.remove(d, r)
+		return r, q.did(r.PurgedAt), nil
+	}
+	if !wire.IsOurs(r.Key) {
+		return r, false, &refusal{refusedForeign, fmt.Sprintf("its bytes lie where they were imported in place, at %s, and are not ours to remove: "+
+			"retract it, and remove them there", r.Key)}
+	}
+	r.State, r.Reason, r.ChangedBy, r.PurgedAt = wire.StatePurged, q.Reason, q.By, &q.at
+	w.changed(d, s, r, changePurged)
+	s.ids[read.HashID(r.ID)] = purged
+	w.index.remove(d.instrument, r.Digest, r.ID) // what comes now is no duplicate of it
+	w.remove(d, r)
+	return r, true, nil
+}
+
+// purgeDuplicate takes the bytes of a duplicate out of the pack in which they wait for its
+// compaction. Readers never saw it, and nobody is notified.
+func (w *Writer) purgeDuplicate(ctx context.Context, d *day, q request) (wire.Record, bool, error) {
+	is, err := w.standing(ctx, d, q.ID)
+	r := is.Record
+	switch {
+	case err != nil:
+		return r, false, err
+	case q.Action != wire.ActionPurge:
+		return r, false, &refusal{refusedState, "it is a duplicate of another object: name that one"}
+	case is.open || r.State != wire.StateDuplicate:
+		return r, false, &refusal{refusedUnlisted, "it was found to be a duplicate just now: ask again in a minute"}
+	}
+	r.Reason, r.ChangedBy, r.PurgedAt = q.Reason, q.By, &q.at
+	w.remove(d, r)
+	return r, false, nil
+}
+
+func (w *Writer) changed(d *day, s *slot, r wire.Record, change string) {
+	w.change(d, s, r)
+	w.cfg.Metrics.changes.WithLabelValues(change).Inc()
+	w.cfg.Log.Info("an object is changed because somebody asked", "instrument", d.instrument, "object", r.ID, "change", change, "reason", r.Reason, "by", r.ChangedBy)
+}

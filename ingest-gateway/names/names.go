@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package names claims the names that senders give their objects, in the key-value
+// bucket of the Site that all gateways share: whoever is first has the name.
+package names
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/nameclaims"
+	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// ErrConflict says that other bytes have the name.
+var ErrConflict = errors.New("another object has this name")
+
+// errUnlisted says that nobody knows yet whether a name is free.
+var errUnlisted = errors.New("the claims of the names that the archive lists are not all there yet: the archivist makes them")
+
+const (
+	// marks is how many names wait to be marked as announced; beyond, a name is
+	// not marked, and a duplicate of its object costs more.
+	marks = 4096
+	// markTimeout bounds one mark.
+	markTimeout = 10 * time.Second
+	// staleWait is how long a replica that does not know an entry yet is given.
+	staleWait = 20 * time.Millisecond
+	// listedWait is between looks whether all claims are there.
+	listedWait = 100 * time.Millisecond
+	// reads and readRetry are what JetStream is given to answer, as a publication is.
+	reads     = 3
+	readRetry = 250 * time.Millisecond
+)
+
+// Config says whose names.
+type Config struct {
+	Site      string
+	JetStream jetstream.JetStream
+	Logger    *slog.Logger
+}
+
+// Names claims names. Its methods may be called from many goroutines.
+type Names struct {
+	cfg   Config
+	marks chan mark
+	kv    atomic.Pointer[jetstream.KeyValue]
+}
+
+// mark is what was announced under a name.
+type mark struct {
+	instrument, name string
+	version          int
+	receivedAt       time.Time
+	// gateway and incarnation that received it.
+	gateway, incarnation string
+}
+
+// New returns Names; Run marks what is announced.
+func New(cfg Config) *Names { return &Names{cfg: cfg, marks: make(chan mark, marks)} }
+
+// Wanted is an object that wants a name.
+type Wanted struct {
+	Instrument, Name string
+	Digest           wire.Digest
+	Size             int64
+	ReceivedAt       time.Time
+	// Gateway and Incarnation that received it.
+	Gateway, Incarnation string
+	// KeepVersions: it becomes the next version where another has the name.
+	KeepVersions bool
+	// Expired is the last version that nobody is told to be equal any more: its bytes are
+	// gone since their time is over, and what is sent now is the next version.
+	Expired int
+}
+
+// Held is the version of a name that has the wanted digest.
+type Held struct {
+	wire.NameVersion
+	// Supersedes is the ID of the version before; empty for the first.
+	Supersedes string
+	// Own: it was the wanted object, in this call or an earlier one, that claimed
+	// the version; otherwise one that is equal to it did.
+	Own bool
+}
+
+// Claim gives the name to the object, or says which equal object has it. Errors:
+// ErrConflict, stream.ErrUnavailable where JetStream does not answer or claims that were
+// lost are not made anew yet, wire.ErrMalformed, wire.ErrNewerFormat.
+func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
+	kv, err := n.bucket(ctx)
+	if err != nil {
+		return Held{}, err
+	}
+	key := wire.NameKey(w.Instrument, w.Name)
+	if held, found, err := n.awaitListed(ctx, kv, w); found || err != nil {
+		return held, err
+	}
+	first := n.version(w, 1)
+	value, err := wire.Encode(wire.NameClaim{Name: w.Name, Versions: []wire.NameVersion{first}})
+	if err != nil {
+		return Held{}, err
+	}
+	if _, err = kv.Create(ctx, key, value); err == nil {
+		return Held{NameVersion: first, Own: true}, nil
+	}
+	if !nameclaims.IsTaken(err) {
+		return Held{}, unavailable(w.Name, err)
+	}
+	for {
+		if held, done, err := n.join(ctx, kv, key, w); done || err != nil {
+			return held, err
+		}
+	}
+}
+
+// awaitListed waits until the bucket says that all names which the archive lists have
+// their claims: before that a name without one may have been given long ago, and nobody
+// takes it. What is claimed already is found at once.
+func (n *Names) awaitListed(ctx context.Context, kv jetstream.KeyValue, w Wanted) (held Held, found bool, err error) {
+	for tries := 1; ; {
+		whole, err := nameclaims.IsWhole(ctx, kv)
+		if err != nil && (tries == reads || !retry.Sleep(ctx, readRetry)) {
+			return Held{}, false, unavailable(w.Name, err)
+		}
+		if err != nil {
+			tries++
+			continue
+		}
+		if whole {
+			return Held{}, false, nil
+		}
+		claim, there, err := n.Lookup(ctx, w.Instrument, w.Name)
+		if err != nil {
+			return Held{}, false, err
+		}
+		if held, found := w.heldBy(claim); there && found {
+			return held, true, nil
+		}
+		if !retry.Sleep(ctx, listedWait) {
+			return Held{}, false, unavailable(w.Name, errUnlisted)
+		}
+	}
+}
+
+// heldBy returns the version of a claim that has the digest of the wanted object.
+func (w Wanted) heldBy(c wire.NameClaim) (Held, bool) {
+	v, found := c.Find(w.Digest)
+	if !found || v.Version <= w.Expired {
+		return Held{}, false
+	}
+	own := v.Gateway == w.Gateway && v.Incarnation == w.Incarnation && v.ReceivedAt.Equal(w.ReceivedAt)
+	return Held{v, supersedes(c, v), own}, true
+}
+
+// join looks who has the name, and where versions are kept adds one. Done is
+// false where another changed the claim meanwhile.
+func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w Wanted) (held Held, done bool, err error) {
+	claim, revision, err := read(ctx, kv, key)
+	if err != nil {
+		return Held{}, false, err
+	}
+	if claim.Name != w.Name {
+		return Held{}, false, fmt.Errorf("name %q: its claim is of %q: %w", w.Name, claim.Name, wire.ErrMalformed)
+	}
+	if held, found := w.heldBy(claim); found {
+		return held, true, nil
+	}
+	if !w.KeepVersions && len(claim.Versions) != w.Expired {
+		return Held{NameVersion: claim.Latest()}, false, fmt.Errorf("name %q of instrument %s: %w", w.Name, w.Instrument, ErrConflict)
+	}
+	v := n.version(w, len(claim.Versions)+1)
+	claim.Versions = append(claim.Versions, v)
+	value, err := wire.Encode(claim)
+	if err != nil {
+		return Held{}, false, err
+	}
+	if _, err = kv.Update(ctx, key, value, revision); err == nil {
+		return Held{v, supersedes(claim, v), true}, true, nil
+	}
+	if nameclaims.IsTaken(err) {
+		return Held{}, false, nil
+	}
+	return Held{}, false, unavailable(w.Name, err)
+}
+
+func supersedes(c wire.NameClaim, v wire.NameVersion) string {
+	if v.Version == 1 {
+		return ""
+	}
+	return c.Versions[v.Version-2].Key
+}
+
+func (n *Names) version(w Wanted, number int) wire.NameVersion {
+	return wire.NameVersion{
+		Version: number, Digest: w.Digest, Size: w.Size, Key: wire.NamedKey(n.cfg.Site, w.Instrument, w.Name, number),
+		ReceivedAt: w.ReceivedAt, Gateway: w.Gateway, Incarnation: w.Incarnation,
+	}
+}
+
+// Lookup returns who has a name; false for nobody. Errors: as Claim's, but for
+// ErrConflict.
+func (n *Names) Lookup(ctx context.Context, instrument, name string) (wire.NameClaim, bool, error) {
+	kv, err := n.bucket(ctx)
+	if err != nil {
+		return wire.NameClaim{}, false, err
+	}
+	e, err := kv.Get(ctx, wire.NameKey(instrument, name))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return wire.NameClaim{}, false, nil
+	}
+	if err != nil {
+		return wire.NameClaim{}, false, unavailable(name, err)
+	}
+	c, err := wire.Decode[wire.NameClaim](e.Value())
+	return c, err == nil, err
+}
+
+// read returns a claim that exists, though the replica that is asked may not
+// know it yet.
+func read(ctx context.Context, kv jetstream.KeyValue, key string) (wire.NameClaim, uint64, error) {
+	for {
+		e, err := kv.Get(ctx, key)
+		if err == nil {
+			c, err := wire.Decode[wire.NameClaim](e.Value())
+			return c, e.Revision(), err
+		}
+		if !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return wire.NameClaim{}, 0, unavailable(key, err)
+		}
+		if !retry.Sleep(ctx, staleWait) {
+			return wire.NameClaim{}, 0, unavailable(key, ctx.Err())
+		}
+	}
+}
+
+func (n *Names) bucket(ctx context.Context) (jetstream.KeyValue, error) {
+	if kv := n.kv.Load(); kv != nil {
+		return *kv, nil
+	}
+	kv, err := n.cfg.JetStream.KeyValue(ctx, wire.NamesBucket(n.cfg.Site))
+	if err != nil {
+		return nil, unavailable("bucket "+wire.NamesBucket(n.cfg.Site), err)
+	}
+	n.kv.Store(&kv)
+	return kv, nil
+}
+
+func unavailable(what string, err error) error {
+	return fmt.Errorf("name %q: %w: %w", what, stream.ErrUnavailable, err)
+}
+
+// Announced notes, some time later, that an object is stored and announced under its
+// name. It may be another than the one that claimed the name, equal to it and received
+// later: the manifest of its day lists it.
+func (n *Names) Announced(o wire.Notice) {
+	select {
+	case n.marks <- mark{o.Instrument, o.Name, max(o.Version, 1), o.ReceivedAt, o.Gateway, o.Incarnation}:
+	default:
+	}
+}
+
+// Run marks claims until ctx ends.
+func (n *Names) Run(ctx context.Context) error {
+	for {
+		select {
+		case m := <-n.marks:
+			n.mark(ctx, m)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// mark is best effort: without it a duplicate costs more, and is no more wrong.
+func (n *Names) mark(ctx context.Context, m mark) {
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
+	defer cancel()
+	err := n.tryMark(ctx, m)
+	if err != nil && ctx.Err() == nil {
+		n.cfg.Logger.Debug("a name is not marked as announced", "instrument", m.instrument, "name", m.name, "error", err)
+	}
+}
+
+func (n *Names) tryMark(ctx context.Context, m mark) error {
+	kv, err := n.bucket(ctx)
+	if err != nil {
+		return err
+	}
+	key := wire.NameKey(m.instrument, m.name)
+	for {
+		claim, revision, err := read(ctx, kv, key)
+		if err != nil {
+			return err
+		}
+		if m.version > len(claim.Versions) || claim.Versions[m.version-1].Announced {
+			return nil
+		}
+		v := &claim.Versions[m.version-1]
+		v.Announced, v.ReceivedAt, v.Gateway, v.Incarnation = true, m.receivedAt, m.gateway, m.incarnation
+		value, err := wire.Encode(claim)
+		if err != nil {
+			return err
+		}
+		if _, err = kv.Update(ctx, key, value, revision); !nameclaims.IsTaken(err) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/substorm/substorm/ingest-gateway/names"
+	"github.com/substorm/substorm/ingest-gateway/spool"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// errDuplicate says that an equal object has the name of one from the spool, and
+// is announced.
+var errDuplicate = errors.New("an equal object has the name")
+
+// claimEntry gives a spooled object its name, where it has none yet. It was receipted: where
+// other bytes have the name meanwhile, it is the next version, whatever the instrument says.
+// Where an equal one that was announced has it, that one is in the store in the end: errDuplicate.
+func (a *Archive) claimEntry(ctx context.Context, e *spool.Entry, n *wire.Notice) error {
+	return a.claimBeyond(ctx, e, n, 0)
+}
+
+// claimBeyond does that beyond the version that expired.
+func (a *Archive) claimBeyond(ctx context.Context, e *spool.Entry, n *wire.Notice, version int) error {
+	try, cancel := context.WithTimeout(ctx, a.cfg.Patience)
+	defer cancel()
+	held, err := a.cfg.Names.Claim(try, wanted(*n, false, version))
+	if errors.Is(err, names.ErrConflict) {
+		if held, err = a.cfg.Names.Claim(try, wanted(*n, true, version)); err == nil && held.Own {
+			a.metrics.conflicts.WithLabelValues(n.Instrument).Inc()
+			a.cfg.Logger.Warn("the name of a spooled object was taken meanwhile: it is kept as the name's next version",
+				"instrument", n.Instrument, "name", n.Name, "version", held.Version, "cause", wire.CauseNameConflict)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if underName(n, held); !held.Announced || held.Own {
+		return nil
+	}
+	first, is, err := a.nameStands(ctx, *n, held.NameVersion)
+	if err == nil && is == expired {
+		return a.claimBeyond(ctx, e, n, held.Version)
+	}
+	if err == nil && is == lost {
+		err = a.restoreEntry(ctx, e, first)
+	}
+	if err != nil {
+		return err
+	}
+	return errDuplicate
+}
+
+// restoreEntry stores an object again that the store lost, from an equal one in the spool.
+func (a *Archive) restoreEntry(ctx context.Context, e *spool.Entry, first wire.Notice) error {
+	err := a.sendEntry(ctx, e, first, false)
+	if err == nil {
+		a.repaired(ctx, first)
+	}
+	return err
+}
+
+// putNamedEntry sends the object once. Where another lies there, which is equal,
+// that one is announced.
+func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Notice) error {
+	err := a.sendEntry(ctx, e, n, true)
+	if !errors.Is(err, objectstore.ErrExists) {
+		return err
+	}
+	if ours, err := a.isStored(ctx, n); err != nil || ours {
+		return err
+	}
+	first, announced, err := a.found(ctx, n)
+	if errors.Is(err, errReplaced) {
+		first, err = n, a.restoreEntry(ctx, e, n)
+	}
+	if err != nil {
+		return err
+	}
+	if announced || a.awaitAnnounced(ctx, n) {
+		a.named(first)
+	} else if err := a.announceEntry(ctx, first); err != nil {
+		return err
+	}
+	return errDuplicate
+}
+
+// finishDuplicate finishes an entry of which an equal object is announced under
+// its name. It was counted as received, and is not kept once more.
+func (a *Archive) finishDuplicate(e *spool.Entry) error {
+	err := a.cfg.Ledger.Resolved(e.Notice, wire.CauseDuplicate, func() error { return a.finish(e) })
+	if err == nil {
+		a.metrics.duplicates.WithLabelValues(e.Notice.Instrument).Inc()
+	}
+	return err
+}

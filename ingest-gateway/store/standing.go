@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/ingest-gateway/names"
+	"github.com/substorm/substorm/internal/bucket"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectpath"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// A duplicate may be receipted for an object that was stored earlier. The claim of the
+// name says that it was stored; only the store knows whether it still is. So the
+// store is asked before each such receipt, and what it lost is stored again from the
+// bytes that the duplicate brings.
+
+// standing says what became of an object that was stored earlier.
+type standing int
+
+const (
+	// unknown: the store does not have it, and no manifest lists it yet.
+	unknown standing = iota
+	// whole: the store has it.
+	whole
+	// purged: somebody removed its bytes.
+	purged
+	// expired: its bytes were removed since their time was over, or will be.
+	expired
+	// lost: the archive lists it, and the store does not have its bytes.
+	lost
+)
+
+// errReplaced: under an object's key lie bytes that are of no object of the archive.
+var errReplaced = errors.New("its bytes were replaced by others")
+
+// nameStands says what became of the object that has a version of a name, and, where
+// it is lost, how to store it again: as the manifest lists it, else as n says, the notice
+// of the object that duplicates it. Errors: of the store and JetStream, and names.ErrConflict
+// where another object of the archive lies under its key.
+func (a *Archive) nameStands(ctx context.Context, n wire.Notice, v wire.NameVersion) (wire.Notice, standing, error) {
+	n.ReceivedAt, n.Gateway, n.Incarnation = v.ReceivedAt, v.Gateway, v.Incarnation
+	day := wire.DayOf(v.ReceivedAt)
+	expires, err := a.expires(ctx, n.Instrument, day) // before the store is asked, which loses the bytes first
+	if err != nil {
+		return n, unknown, err
+	}
+	first, why := a.underItsKey(ctx, n.Instrument, v.Key, v.Digest)
+	switch {
+	case why == nil && !expires:
+		return first, whole, nil
+	case why != nil && !errors.Is(why, objectstore.ErrNotFound) && !errors.Is(why, errReplaced):
+		return n, unknown, why
+	}
+	listed, found, err := a.listing(ctx, n.Instrument, day, v.Key)
+	isPurged := found && listed.State == wire.StatePurged
+	switch {
+	case err != nil:
+		return n, unknown, err
+	case isPurged && listed.ChangedBy != wire.ByRetention:
+		return n, purged, nil
+	case isPurged || expires:
+		return n, expired, nil
+	case found:
+		n.Record = asReceived(n.Record, listed)
+	}
+	if v.Announced {
+		a.cfg.Logger.Error("an object that was announced is not in the store", "instrument", n.Instrument, "object", v.Key, "found", why)
+	}
+	return n, lost, nil
+}
+
+// expires says whether all of a day is due to expire, as the bucket's leader has it: its
+// bytes may be there for long after that, and go without anybody who asks once more.
+func (a *Archive) expires(ctx context.Context, instrument string, day wire.Day) (bool, error) {
+	_, revision, err := a.newest(ctx, wire.CursorBucket(a.cfg.Site), wire.Removal{Instrument: instrument, Day: day}.Key())
+	return revision != 0, err
+}
+
+// newest reads a key as its bucket's leader has it, and its revision; 0 where there is none.
+func (a *Archive) newest(ctx context.Context, bucket, key string) (value []byte, revision uint64, err error) {
+	if a.cfg.JetStream == nil {
+		return nil, 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
+	defer cancel()
+	value, revision, err = stream.Newest(ctx, a.cfg.JetStream, bucket, key)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		return nil, 0, nil
+	case err != nil:
+		return nil, 0, fmt.Errorf("%w: bucket %s: %w", stream.ErrUnavailable, bucket, err)
+	}
+	return value, revision, nil
+}
+
+// asReceived is a record with what the manifest says of how its object came.
+func asReceived(r, listed wire.Record) wire.Record {
+	r.ReceivedAt, r.Gateway, r.Incarnation = listed.ReceivedAt, listed.Gateway, listed.Incarnation
+	r.TimeSource, r.ObservedFrom, r.ObservedTo, r.Backfill = listed.TimeSource, listed.ObservedFrom, listed.ObservedTo, listed.Backfill
+	r.ClockStepMillis = listed.ClockStepMillis
+	r.Source, r.Port, r.Framing, r.Completeness = listed.Source, listed.Port, listed.Framing, listed.Completeness
+	r.MediaType, r.Path = listed.MediaType, listed.Path
+	return r
+}
+
+// lying returns the object that lies under a key and must have a digest. Errors:
+// objectstore.ErrNotFound, errReplaced, names.ErrConflict, of the store.
+func (a *Archive) lying(ctx context.Context, key string, digest wire.Digest) (wire.Notice, objectstore.Info, error) {
+	info, err := a.head(ctx, key)
+	if err != nil {
+		return wire.Notice{}, info, err
+	}
+	n, err := wire.NoticeFromMetadata(key, info.Metadata)
+	switch {
+	case errors.Is(err, wire.ErrNewerFormat):
+		return n, info, err
+	case err != nil || n.Digest == digest && n.Size != info.Size:
+		return n, info, fmt.Errorf("%s: %w", key, errReplaced)
+	case n.Digest != digest:
+		return n, info, fmt.Errorf("what lies under %s is not what claimed its name: %w", key, names.ErrConflict)
+	}
+	return n, info, nil
+}
+
+func (a *Archive) head(ctx context.Context, key string) (info objectstore.Info, err error) {
+	err = a.request(ctx, "head", 0, func(ctx context.Context) (err error) {
+		info, err = a.cfg.Objects.Head(ctx, key)
+		return err
+	})
+	return info, err
+}
+
+// verify reads an object. Errors: objectstore.ErrNotFound, errReplaced, of the store.
+func (a *Archive) verify(ctx context.Context, r wire.Record) error {
+	err := a.request(ctx, "get", r.Size, func(ctx context.Context) error {
+		return bucket.Verify(ctx, a.cfg.Objects, r, nil)
+	})
+	switch {
+	case errors.Is(err, bucket.ErrMissing):
+		return fmt.Errorf("%w: %w", objectstore.ErrNotFound, err)
+	case errors.Is(err, objectpath.ErrDamaged):
+		return fmt.Errorf("%w: %w", errReplaced, err)
+	}
+	return err
+}
+
+// listing returns what the manifest says of an object.
+func (a *Archive) listing(ctx context.Context, instrument string, day wire.Day, id string) (r wire.Record, found bool, err error) {
+	select { // each holds what it reads of a day
+	case a.listings <- struct{}{}:
+		defer func() { <-a.listings }()
+	case <-ctx.Done():
+		return r, false, fmt.Errorf("%w: %w", objectstore.ErrUnavailable, context.Cause(ctx))
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Patience)
+	defer cancel()
+	for r, err := range manifest.Records(ctx, a.cfg.Objects, a.cfg.Site, instrument, day) {
+		if err != nil || r.ID == id {
+			return r, err == nil, err
+		}
+	}
+	return wire.Record{}, false, nil
+}
+
+// NameStands says whether the object that has a version of a name may be receipted
+// once more without its bytes: the store has it, or it was purged. Errors: as of
+// nameStands.
+func (a *Archive) NameStands(ctx context.Context, instrument string, v wire.NameVersion) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
+	defer cancel()
+	n := wire.Notice{Site: a.cfg.Site, Instrument: instrument, Record: wire.Record{ID: v.Key, Key: v.Key, Digest: v.Digest, Size: v.Size}}
+	_, is, err := a.nameStands(ctx, n, v)
+	return is == whole || is == purged, err
+}
+
+// Stands is NameStands for an object without a name, by its ID and digest; known is
+// false where neither store nor manifests have heard of it: it may still wait in a spool.
+func (a *Archive) Stands(ctx context.Context, instrument, id string, digest wire.Digest) (stands, known bool, err error) {
+	key, packed := wire.KeyOfID(id)
+	if packed {
+		_, err = a.head(ctx, key)
+	} else {
+		_, err = a.underItsKey(ctx, instrument, key, digest)
+	}
+	lost := errors.Is(err, objectstore.ErrNotFound)
+	replaced := errors.Is(err, errReplaced) || errors.Is(err, names.ErrConflict)
+	switch {
+	case err == nil && !packed: // a pack says nothing of its member
+		return true, true, nil
+	case err != nil && !lost && !replaced:
+		return false, false, err
+	}
+	day, ok := wire.DayOfID(id)
+	if !ok {
+		return false, true, nil
+	}
+	r, listed, err := a.listing(ctx, instrument, day, id)
+	switch {
+	case err != nil:
+		return false, false, err
+	case !listed:
+		return !lost && !replaced, !lost, nil
+	case !bucket.Holds(r): // purged, or there is another one like it
+		return true, true, nil
+	case r.Key == key && !packed:
+		return false, true, nil
+	}
+	err = a.verify(ctx, r)
+	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, errReplaced) {
+		return false, true, nil
+	}
+	return err == nil, err == nil, err
+}
+
+// underItsKey returns the object that lies under its own key, whole as far as is known.
+// Errors: as of lying, and of verify where it was found damaged, or stored long after it
+// was received.
+func (a *Archive) underItsKey(ctx context.Context, instrument, key string, digest wire.Digest) (wire.Notice, error) {
+	suspect, err := a.isDamaged(ctx, instrument, key)
+	if err != nil {
+		return wire.Notice{}, err
+	}
+	n, info, err := a.lying(ctx, key, digest)
+	if err == nil && (suspect || bucket.MayBeRewritten(info, n.ReceivedAt)) {
+		err = a.verify(ctx, n.Record)
+	}
+	return n, err
+}
+
+// isDamaged says whether the archivist, or a feed server, found an object damaged,
+// and nobody has repaired it.
+func (a *Archive) isDamaged(ctx context.Context, instrument, id string) (bool, error) {
+	d, _, err := a.damage(ctx, instrument, id)
+	if errors.Is(err, wire.ErrMalformed) {
+		return true, nil
+	}
+	return err == nil && d.Cause != "" && d.RepairedAt == nil, err
+}
+
+// damage reads the record of an object's damage as the bucket's leader has it, and its
+// revision; neither where there is none.
+func (a *Archive) damage(ctx context.Context, instrument, id string) (d wire.Damage, revision uint64, err error) {
+	value, revision, err := a.newest(ctx, wire.StatusBucket(a.cfg.Site), wire.DamageKey(instrument, id))
+	if err == nil && revision != 0 {
+		d, err = wire.Decode[wire.Damage](value)
+	}
+	return d, revision, err
+}
+
+// statusBucket is asked for once.
+func (a *Archive) statusBucket(ctx context.Context) (jetstream.KeyValue, error) {
+	if kv := a.status.Load(); kv != nil {
+		return *kv, nil
+	}
+	name := wire.StatusBucket(a.cfg.Site)
+	kv, err := a.cfg.JetStream.KeyValue(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: bucket %s: %w", stream.ErrUnavailable, name, err)
+	}
+	a.status.Store(&kv)
+	return kv, nil
+}
+
+// repaired says that the bytes of an object are there again, and asks the archivist
+// to close the record of the damage.
+func (a *Archive) repaired(ctx context.Context, n wire.Notice) {
+	a.metrics.restored.WithLabelValues(n.Instrument).Inc()
+	a.cfg.Logger.Warn("an object that the store had lost is stored again, from a duplicate",
+		"instrument", n.Instrument, "object", n.ID, "name", n.Name)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.ShortWait)
+	defer cancel()
+	if err := a.closeDamage(ctx, n); err != nil {
+		a.cfg.Logger.Warn("the archivist could not be told that an object is whole again: its scrub will find out",
+			"instrument", n.Instrument, "object", n.ID, "error", err)
+	}
+}
+
+func (a *Archive) closeDamage(ctx context.Context, n wire.Notice) error {
+	d, revision, err := a.damage(ctx, n.Instrument, n.ID)
+	if err != nil || revision == 0 {
+		return err
+	}
+	d.RepairedAt = new(time.Now().UTC())
+	value, err := wire.Encode(d)
+	if err != nil {
+		return err
+	}
+	kv, err := a.statusBucket(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = kv.Update(ctx, wire.DamageKey(n.Instrument, n.ID), value, revision)
+	return err
+}

@@ -29,6 +29,10 @@ const (
 	usableTTL      = 0.8
 )
 
+// lookTimeout bounds one look whether the lease is free. An answer that a lost connection owes never comes, and the
+// sooner that is given up the sooner the next look goes over the new connection.
+const lookTimeout = 2 * time.Second
+
 // Lease is held by one process at a time: an entry of a key-value bucket whose entries expire.
 type Lease struct {
 	kv       jetstream.KeyValue
@@ -69,7 +73,7 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key string, holder
 
 // tryLease returns the lease where it is free, else how long to wait before the next try.
 func tryLease(ctx context.Context, kv jetstream.KeyValue, key string, holder wire.Lease, log *slog.Logger) (*Lease, time.Duration, error) {
-	call, cancel := context.WithTimeout(ctx, 5*time.Second)
+	call, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	status, err := kv.Status(call)
 	if err != nil {

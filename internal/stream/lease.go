@@ -27,11 +27,8 @@ var ErrLeaseLost = errors.New("the lease is lost")
 const (
 	renewalsPerTTL = 3
 	usableTTL      = 0.8
+	lookTimeout    = 2 * time.Second // an answer that a lost connection owes never comes
 )
-
-// lookTimeout bounds one look whether the lease is free. An answer that a lost connection owes never comes, and the
-// sooner that is given up the sooner the next look goes over the new connection.
-const lookTimeout = 2 * time.Second
 
 // Lease is held by one process at a time: an entry of a key-value bucket whose entries expire.
 type Lease struct {
@@ -129,9 +126,8 @@ func (l *Lease) Release(ctx context.Context) error {
 	close(l.stop)
 	<-l.finished // a renewal that is on its way decides the revision
 	l.mu.Lock()
-	ours := !l.over && l.now() < l.deadline
+	ours, revision := !l.over && l.now() < l.deadline, l.revision
 	l.over = true
-	revision := l.revision
 	l.mu.Unlock()
 	if !ours {
 		return nil

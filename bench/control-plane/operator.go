@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/bench/internal/process"
+	"github.com/substorm/substorm/internal/testenv"
+)
+
+// operatorProcess is the operator in a process of its own.
+type operatorProcess struct {
+	cmd     *exec.Cmd
+	metrics string
+	once    sync.Once
+}
+
+// startOperator starts an operator for one namespace. Its log goes where
+// SUBSTORM_BENCH_CONTROL_LOG says, and nowhere without it.
+func startOperator(l *lab.Lab, api *testenv.KubernetesAPI, namespace string) (*operatorProcess, error) {
+	metrics, probes := testenv.FreePort(l), testenv.FreePort(l)
+	o := &operatorProcess{metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)}
+	o.cmd = exec.Command(testenv.Program(l, "operator"), "--gateway-image", "substorm/ingest-gateway:dev", "--feed-server-image", "substorm/feed-server:dev",
+		"--archivist-image", "substorm/archivist:dev", "--watch-namespaces", namespace, "--leader-election=false", "--log-level", "warn",
+		"--metrics-address", fmt.Sprintf("127.0.0.1:%d", metrics), "--probe-address", fmt.Sprintf("127.0.0.1:%d", probes))
+	o.cmd.Env = append(os.Environ(), "KUBECONFIG="+api.Kubeconfig(l, "operator-"+filepath.Base(l.TempDir()), "system:masters"))
+	if name := os.Getenv("SUBSTORM_BENCH_CONTROL_LOG"); name != "" {
+		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		o.cmd.Stderr = file
+	}
+	if err := process.StartOn(o.cmd, nil); err != nil {
+		return nil, err
+	}
+	l.Cleanup(o.stop)
+	return o, nil
+}
+
+func (o *operatorProcess) stop() {
+	o.once.Do(func() {
+		_ = o.cmd.Process.Signal(syscall.SIGTERM)
+		_ = o.cmd.Wait()
+	})
+}
+
+func (o *operatorProcess) time() (time.Duration, error) { return process.Time(o.cmd.Process.Pid) }
+
+func (o *operatorProcess) peak() (float64, error) { return process.PeakMiB(o.cmd.Process.Pid) }
+
+// uses says what the operator used in a phase of a given length.
+func (o *operatorProcess) uses(length time.Duration, phase func() error) (usage, error) {
+	timeBefore, err := o.time()
+	if err != nil {
+		return usage{}, err
+	}
+	writesBefore, err := o.sum(isWrite)
+	if err != nil {
+		return usage{}, err
+	}
+	if err := phase(); err != nil {
+		return usage{}, err
+	}
+	timeAfter, err := o.time()
+	if err != nil {
+		return usage{}, err
+	}
+	writesAfter, err := o.sum(isWrite)
+	return usage{cores: (timeAfter - timeBefore).Seconds() / length.Seconds(), writes: (writesAfter - writesBefore) / length.Seconds()}, err
+}
+
+// isWrite finds the operator's own count of what it asked the API server to change.
+func isWrite(series string) bool {
+	return strings.HasPrefix(series, "rest_client_requests_total{") && !strings.Contains(series, `method="GET"`)
+}
+
+// judged is how many Instruments the operator has planned a status for.
+func (o *operatorProcess) judged() (int, error) {
+	n := 0
+	_, err := o.sum(func(series string) bool {
+		if strings.HasPrefix(series, "substorm_instrument_data_flowing{") {
+			n++
+		}
+		return false
+	})
+	return n, err
+}
+
+// sum adds up series of the operator's metrics. While it starts it shows none.
+func (o *operatorProcess) sum(counts func(series string) bool) (total float64, err error) {
+	resp, err := http.Get(o.metrics)
+	if err != nil {
+		return 0, nil //nolint:nilerr // it starts
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		series, value, _ := cutLast(lines.Text(), " ")
+		if !counts(series) {
+			continue
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", series, err)
+		}
+		total += n
+	}
+	return total, lines.Err()
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}

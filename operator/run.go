@@ -40,6 +40,9 @@ type Config struct {
 	// are pulled.
 	Images      controller.Images
 	PullSecrets []string
+	// StatusRate, FiguresRate and Workers are as in controller.Config.
+	StatusRate, FiguresRate float64
+	Workers                 int
 	// MetricsAddress and ProbeAddress are listened on; "0" for not at all.
 	MetricsAddress, ProbeAddress string
 	// LeaderElection lets one of several operators work; its Lease lies in
@@ -54,6 +57,9 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := flags.Required("--gateway-image", cfg.Images.Gateway, "--feed-server-image", cfg.Images.FeedServer, "--archivist-image", cfg.Images.Archivist); err != nil {
 		return err
 	}
+	if cfg.StatusRate < 0 || cfg.FiguresRate < 0 || cfg.Workers < 0 {
+		return errors.New("--status-rate, --figures-rate and --workers take numbers greater than 0, or 0 for the default")
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -62,7 +68,10 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	err = controller.Setup(ctx, mgr, controller.Config{Images: cfg.Images, PullSecrets: cfg.PullSecrets, Log: cfg.Log, Metrics: metrics.Registry})
+	err = controller.Setup(ctx, mgr, controller.Config{
+		Images: cfg.Images, PullSecrets: cfg.PullSecrets, StatusRate: cfg.StatusRate, FiguresRate: cfg.FiguresRate, Workers: cfg.Workers,
+		Log: cfg.Log, Metrics: metrics.Registry,
+	})
 	if err != nil {
 		return err
 	}
@@ -91,7 +100,7 @@ func manager(cfg Config) (ctrl.Manager, error) {
 	mgr, err := ctrl.NewManager(controller.Readable(cfg.Kubernetes, scheme, cfg.Log), ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        logr.FromSlogHandler(cfg.Log.Handler()),
-		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: controller.CacheObjects()},
+		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: controller.CacheObjects(), DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics:                       server.Options{BindAddress: cfg.MetricsAddress},
 		HealthProbeBindAddress:        cfg.ProbeAddress,
 		LeaderElection:                cfg.LeaderElection,

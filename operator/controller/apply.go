@@ -4,8 +4,11 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,10 +28,13 @@ type applier struct {
 	client client.Client
 	// reader reads past the cache.
 	reader client.Reader
+	now    func() time.Time
 
 	mu sync.Mutex
 	// ours are objects that were seen to be their owner's.
 	ours map[ownedObject]types.UID
+	// applied is what was last applied of each object.
+	applied map[ownedObject]applied
 }
 
 type ownedObject struct {
@@ -36,14 +42,22 @@ type ownedObject struct {
 	types.NamespacedName
 }
 
-func newApplier(c client.Client, reader client.Reader) *applier {
-	return &applier{client: c, reader: reader, ours: map[ownedObject]types.UID{}}
+func newApplier(c client.Client, reader client.Reader, now func() time.Time) *applier {
+	return &applier{client: c, reader: reader, now: now, ours: map[ownedObject]types.UID{}, applied: map[ownedObject]applied{}}
 }
 
-// applyObject applies one object of an owner. What the API server refuses is a
-// finding too; another object of that name is notOurs.
+// applyObject applies one object of an owner, unless it is already as it should be. What
+// the API server refuses is a finding too; another object of that name is notOurs.
 func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.Object, notOurs func(kind, name string) plan.Finding) (*plan.Finding, error) {
-	ours, err := r.isOurs(ctx, owner, o.Kind, o.Name)
+	key := ownedObject{o.Kind, types.NamespacedName{Namespace: owner.GetNamespace(), Name: o.Name}}
+	want, err := json.Marshal(o.Apply)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s %s: %w", o.Kind, key.NamespacedName, err)
+	}
+	if stands, err := r.stands(ctx, owner, key, want); stands || err != nil {
+		return nil, err
+	}
+	ours, err := r.isOurs(ctx, owner, key)
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +66,14 @@ func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.O
 	}
 	err = r.client.Apply(ctx, o.Apply, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
 	if refused(err) {
-		return new(plan.ApplyFailed(o.Kind, o.Name, err.Error())), fmt.Errorf("apply %s %s/%s: %w", o.Kind, owner.GetNamespace(), o.Name, err)
+		return new(plan.ApplyFailed(o.Kind, o.Name, err.Error())), fmt.Errorf("apply %s %s: %w", o.Kind, key.NamespacedName, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("apply %s %s/%s: %w", o.Kind, owner.GetNamespace(), o.Name, err)
+		return nil, fmt.Errorf("apply %s %s: %w", o.Kind, key.NamespacedName, err)
 	}
+	r.mu.Lock()
+	r.applied[key] = applied{owner: owner.GetUID(), digest: sha256.Sum256(want), at: r.now()}
+	r.mu.Unlock()
 	return nil, nil
 }
 
@@ -75,8 +92,7 @@ var kinds = map[string]schema.GroupVersionKind{
 
 // isOurs: an object of another owner that has the name is never taken over.
 // One that was seen to be the owner's is not looked at again.
-func (r *applier) isOurs(ctx context.Context, owner client.Object, kind, name string) (bool, error) {
-	key := ownedObject{kind, types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}}
+func (r *applier) isOurs(ctx context.Context, owner client.Object, key ownedObject) (bool, error) {
 	r.mu.Lock()
 	seen, known := r.ours[key]
 	r.mu.Unlock()
@@ -84,13 +100,13 @@ func (r *applier) isOurs(ctx context.Context, owner client.Object, kind, name st
 		return true, nil
 	}
 	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kinds[kind])
+	object.SetGroupVersionKind(kinds[key.kind])
 	err := r.reader.Get(ctx, key.NamespacedName, object)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for %s %s: %w", kind, key.NamespacedName, err)
+		return false, fmt.Errorf("look for %s %s: %w", key.kind, key.NamespacedName, err)
 	}
 	if !metav1.IsControlledBy(object, owner) {
 		return false, nil

@@ -33,6 +33,9 @@ type facts struct {
 	judged   bool
 	// states of the Site's instruments as last planned.
 	states map[string]instrumentState
+	// waiting are, by kind and name, resources that wait for gateways or feed servers to
+	// follow the registry.
+	waiting map[string]map[string]bool
 
 	// unreadable are the Site's objects that cannot be decoded.
 	unreadable []plan.UnreadableObject
@@ -47,18 +50,16 @@ type judgement struct {
 	verdict    plan.Verdict
 }
 
-type instrumentState struct {
-	flowing plan.Finding
-	// settled: gateways run what the Instrument says.
-	settled bool
-}
+type instrumentState struct{ flowing plan.Finding }
 
 func newFacts(now time.Time, log *slog.Logger) *facts {
 	return &facts{
 		reports:  newReports(log),
 		bus:      plan.Bus{Since: now},
+		registry: emptyRegistry(),
 		verdicts: map[string]judgement{},
 		states:   map[string]instrumentState{},
+		waiting:  map[string]map[string]bool{},
 		feeds:    newFeedFacts(),
 	}
 }
@@ -98,10 +99,34 @@ func (f *facts) judge(instruments []v1alpha1.Instrument, verdicts map[string]pla
 	for name := range f.states {
 		if _, exists := next[name]; !exists {
 			delete(f.states, name)
+			delete(f.waiting[kindInstrument], name)
 			gone = true
 		}
 	}
 	return changed, gone
+}
+
+// judgements are all verdicts as they are now.
+func (f *facts) judgements() map[string]judgement {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.verdicts)
+}
+
+// judgeSome takes the verdicts on some of the Site's instruments, which exist, and returns
+// the names of those whose verdict is new.
+func (f *facts) judgeSome(instruments []v1alpha1.Instrument, verdicts map[string]plan.Verdict) (changed []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range instruments {
+		inst := &instruments[i]
+		j := judgement{inst.UID, inst.Generation, verdicts[inst.Name]}
+		if f.verdicts[inst.Name] != j {
+			f.verdicts[inst.Name] = j
+			changed = append(changed, inst.Name)
+		}
+	}
+	return changed
 }
 
 // verdict returns what was decided about this generation of an Instrument, and
@@ -138,19 +163,48 @@ func (f *facts) isFlowing(instrument string) bool {
 	return f.states[instrument].flowing.OK()
 }
 
+// settle says whether gateways, or feed servers, run what a resource says.
+func (f *facts) settle(kind, name string, settled bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if settled {
+		delete(f.waiting[kind], name)
+		return
+	}
+	if f.waiting[kind] == nil {
+		f.waiting[kind] = map[string]bool{}
+	}
+	f.waiting[kind][name] = true
+}
+
+// unsettled returns the names of the resources of a kind that wait for gateways, or feed
+// servers, to follow the registry.
+func (f *facts) unsettled(kind string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.waiting[kind]))
+}
+
 // receivedBy returns the instruments that a pool receives for; all of them, or
 // those that wait for gateways to follow.
 func (f *facts) receivedBy(pool string, onlyUnsettled bool) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var names []string
-	for name, j := range f.verdicts {
-		if onlyUnsettled && f.states[name].settled {
-			continue
-		}
+	add := func(name string) {
+		j := f.verdicts[name]
 		if j.verdict.Gateway == pool || j.verdict.Gateway == "" && f.registry.Entries[name].Gateway == pool {
 			names = append(names, name)
 		}
+	}
+	if onlyUnsettled {
+		for name := range f.waiting[kindInstrument] {
+			add(name)
+		}
+		return names
+	}
+	for name := range f.verdicts {
+		add(name)
 	}
 	return names
 }
@@ -230,32 +284,26 @@ func (f *facts) setRegistry(state plan.RegistryState, complete *wire.RegistryCom
 	}
 }
 
-// changeRegistry stores a change that was written.
+// changeRegistry stores a change that was written. The maps are changed where they are:
+// but for the one controller that writes the registry, all read them under the lock.
 func (f *facts) changeRegistry(change plan.RegistryChange, now time.Time) {
 	f.mu.Lock()
-	was := f.registry
+	is := f.registry
+	changed(is.Entries, change.Put, change.Delete, func(e wire.InstrumentEntry) string { return e.Instrument })
+	changed(is.Feeds, change.PutFeeds, change.DeleteFeeds, func(e wire.FeedEntry) string { return e.Feed })
+	changed(is.Consumers, change.PutConsumers, change.DeleteConsumers, func(e wire.ConsumerEntry) string { return e.Consumer })
+	changed(is.Readers, change.PutReaders, change.DeleteReaders, func(e wire.ReaderEntry) string { return e.Reader })
 	f.mu.Unlock()
-	f.setRegistry(plan.RegistryState{
-		Entries:   changed(was.Entries, change.Put, change.Delete, func(e wire.InstrumentEntry) string { return e.Instrument }),
-		Feeds:     changed(was.Feeds, change.PutFeeds, change.DeleteFeeds, func(e wire.FeedEntry) string { return e.Feed }),
-		Consumers: changed(was.Consumers, change.PutConsumers, change.DeleteConsumers, func(e wire.ConsumerEntry) string { return e.Consumer }),
-		Readers:   changed(was.Readers, change.PutReaders, change.DeleteReaders, func(e wire.ReaderEntry) string { return e.Reader }),
-	}, change.Complete, now)
+	f.setRegistry(is, change.Complete, now)
 }
 
-// changed returns a copy of entries after a change.
-func changed[E any](was map[string]E, put []E, del []string, name func(E) string) map[string]E {
-	is := maps.Clone(was)
-	if is == nil {
-		is = map[string]E{}
-	}
+func changed[E any](entries map[string]E, put []E, del []string, name func(E) string) {
 	for _, e := range put {
-		is[name(e)] = e
+		entries[name(e)] = e
 	}
 	for _, gone := range del {
-		delete(is, gone)
+		delete(entries, gone)
 	}
-	return is
 }
 
 // newestRevision is the newest registry revision that was ever seen here.

@@ -22,6 +22,8 @@ const (
 	// lookEvery is how often streams and durables of Feeds and FeedConsumers are looked
 	// at: what somebody deletes by hand is back after it.
 	lookEvery = 5 * time.Second
+	// countEvery is how often the messages of Feeds are counted.
+	countEvery = time.Minute
 	// lookTimeout bounds one look at all of them, and objectTimeout at one of them.
 	lookTimeout   = time.Minute
 	objectTimeout = 5 * time.Second
@@ -49,7 +51,7 @@ func (l *link) keepFeeds(ctx context.Context) {
 		}
 		look, cancel := context.WithTimeout(ctx, lookTimeout)
 		made, err := l.lookAtFeeds(look, js, *p)
-		if !made && (l.now().Sub(counted) >= figuresAge || !l.facts.allCounted(*p)) {
+		if !made && (l.now().Sub(counted) >= countEvery || !l.facts.allCounted(*p)) {
 			counted = l.now()
 			err = errors.Join(err, l.countFeeds(look, js, *p))
 		}

@@ -76,10 +76,11 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		view.Servers, view.Reports = f.reports.ofFeedServers(), f.reports.ofConsumer(consumer.Name)
 		failed = r.admit(ctx, feed, &view)
 	}
+	status, wait := plan.ConsumerStatus(view)
 	if view.Site != nil {
 		p.code = view.Site.Spec.Code
+		r.links.facts(p.site).settle(kindFeedConsumer, consumer.Name, plan.FindingOf(status.Conditions, v1alpha1.ConditionReady).OK())
 	}
-	status, wait := plan.ConsumerStatus(view)
 	p.was, p.is, p.wasConds, p.isConds = &consumer.Status, &status, consumer.Status.Conditions, status.Conditions
 	p.urgency, p.expiresAt = plan.ConsumerUrgency(&consumer.Status, &status), expiry(view.Credentials)
 	r.statuses.submit(p)

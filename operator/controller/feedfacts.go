@@ -88,6 +88,7 @@ func (f *facts) judgeFeeds(in plan.RegistryInput) (feeds, consumers []string) {
 	defer f.mu.Unlock()
 	feeds, consumers = differ(f.feeds.feeds, nextFeeds), differ(f.feeds.consumers, nextConsumers)
 	f.feeds.feeds, f.feeds.consumers = nextFeeds, nextConsumers
+	maps.DeleteFunc(f.waiting[kindFeedConsumer], func(name string, _ bool) bool { _, stays := nextConsumers[name]; return !stays })
 	return feeds, consumers
 }
 

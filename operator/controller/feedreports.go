@@ -60,9 +60,12 @@ func (r *reports) takeFeedServer(pod string, value []byte, seen, now time.Time) 
 	was := r.feedServers[pod]
 	r.feedServers[pod] = next
 	r.mu.Unlock()
-	if was == nil || was.alive != next.alive || was.Incarnation != next.Incarnation || was.Revision != next.Revision ||
-		was.Draining != next.Draining || !maps.Equal(was.Problems, next.Problems) {
-		r.feedServerChanged()
+	switch {
+	case was == nil || was.alive != next.alive || was.Incarnation != next.Incarnation ||
+		was.Draining != next.Draining || !maps.Equal(was.Problems, next.Problems):
+		r.feedServerChanged(false)
+	case was.Revision != next.Revision:
+		r.feedServerChanged(true)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -135,7 +136,7 @@ func (w *world) start() {
 	mgr := w.manager(user, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
-	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:dev", FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev"}, Log: log, Metrics: w.metrics, Unchecked: true})
+	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:dev", FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -146,6 +147,9 @@ func (w *world) start() {
 		cancel()
 		if err := <-done; err != nil {
 			w.t.Errorf("operator: %v", err)
+		}
+		if n := w.counted("substorm_registry_audit_differences_total"); n > 0 {
+			w.t.Errorf("%v times the registry was not as it should be: see the log", n)
 		}
 		w.stop = func() {}
 	}
@@ -163,6 +167,22 @@ func (w *world) manager(cfg *rest.Config, log *slog.Logger) ctrl.Manager {
 		w.t.Fatal(err)
 	}
 	return mgr
+}
+
+// counted is a counter of the operator's.
+func (w *world) counted(name string) float64 {
+	w.t.Helper()
+	families, err := w.metrics.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	w.t.Fatalf("the operator has no metric %s", name)
+	return 0
 }
 
 func (w *world) ensure(o client.Object) {

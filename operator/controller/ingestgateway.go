@@ -66,6 +66,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 	status, wait := plan.GatewayStatus(view)
 	site := types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Spec.SiteRef.Name}
+	r.links.facts(site).settle(kindIngestGateway, gateway.Name, plan.FindingOf(status.Conditions, v1alpha1.ConditionProgrammed).OK())
 	p := planned{
 		resource: name, object: gateway, site: site,
 		was: &gateway.Status, is: &status, wasConds: gateway.Status.Conditions, isConds: status.Conditions,
@@ -195,10 +196,11 @@ func (r *gatewayReconciler) prune(ctx context.Context, gateway *v1alpha1.IngestG
 // stay in use.
 func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayView, pool *plan.Pool) (*plan.Finding, error) {
 	name := plan.JetStreamSecret(view.Gateway.Name)
-	current, err := r.secrets.get(ctx, types.NamespacedName{Namespace: view.Gateway.Namespace, Name: name})
+	have, err := r.secrets.read(ctx, view.Gateway.Namespace, []plan.SecretNeed{{Name: name}})
 	if err != nil {
 		return nil, err
 	}
+	current := have[name]
 	if current != nil && !metav1.IsControlledBy(current, view.Gateway) {
 		return new(plan.NotOurs("Secret", name)), nil
 	}
@@ -220,6 +222,7 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayVie
 	if err != nil || creds == nil {
 		return nil, err
 	}
+	defer r.secrets.forget(types.NamespacedName{Namespace: view.Gateway.Namespace, Name: name})
 	finding, err := r.applySecret(ctx, name, pool.CredentialsSecret(creds))
 	if finding == nil && err == nil {
 		view.Credentials = is

@@ -42,7 +42,8 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	site := types.NamespacedName{Namespace: inst.Namespace, Name: inst.Spec.SiteRef.Name}
 	f := r.links.facts(site)
 	if plan.Unreadable(inst) != "" { // what was made for it stays as it is
-		if f.setState(inst.Name, instrumentState{flowing: plan.UnreadableFlow(inst), settled: true}) {
+		f.settle(kindInstrument, inst.Name, true)
+		if f.setState(inst.Name, instrumentState{flowing: plan.UnreadableFlow(inst)}) {
 			r.wakers.sites.wake(site)
 		}
 		return ctrl.Result{}, nil
@@ -61,10 +62,8 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 		return ctrl.Result{}, err
 	}
 	status, wait := plan.InstrumentStatus(view)
-	if f.setState(inst.Name, instrumentState{
-		flowing: plan.FindingOf(status.Conditions, v1alpha1.ConditionDataFlowing),
-		settled: plan.FindingOf(status.Conditions, v1alpha1.ConditionProgrammed).OK(),
-	}) {
+	f.settle(kindInstrument, inst.Name, plan.FindingOf(status.Conditions, v1alpha1.ConditionProgrammed).OK())
+	if f.setState(inst.Name, instrumentState{flowing: plan.FindingOf(status.Conditions, v1alpha1.ConditionDataFlowing)}) {
 		r.wakers.sites.wake(site)
 	}
 	code, err := siteCode(ctx, r.client, site)
@@ -74,7 +73,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	r.statuses.submit(planned{
 		resource: name, object: inst, site: site, code: code,
 		was: &inst.Status, is: &status, wasConds: inst.Status.Conditions, isConds: status.Conditions,
-		urgency: plan.InstrumentUrgency(&inst.Status, &status),
+		urgency: plan.InstrumentUrgency(&inst.Status, &status), passing: plan.InstrumentPasses(&inst.Status, &status),
 	})
 	return ctrl.Result{RequeueAfter: earlier(wait, retell)}, nil
 }

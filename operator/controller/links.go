@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +33,8 @@ type siteLink struct {
 	cancel context.CancelFunc
 	// done is closed when the last link is over; nil before the first.
 	done chan struct{}
+	// forgotten: the Site is gone, and the next of its name waits for done.
+	forgotten bool
 }
 
 func newLinks(w *wakers, log *slog.Logger, now func() time.Time) *links {
@@ -56,30 +57,30 @@ func (l *links) Start(ctx context.Context) error {
 func (l *links) at(key types.NamespacedName) *siteLink {
 	s := l.sites[key]
 	if s == nil {
-		s = &siteLink{facts: newFacts(l.now(), l.log.With("site", key.String()))}
-		s.facts.reports.gatewayChanged = func(pool string, followed bool) { l.wakePool(key, s.facts, pool, followed) }
-		s.facts.reports.dataArrived = func(instrument string) {
-			if !s.facts.isFlowing(instrument) {
-				l.wakers.instruments.wake(types.NamespacedName{Namespace: key.Namespace, Name: instrument})
-			}
-		}
-		s.facts.reports.senderChanged = func(instrument string) {
-			l.wakers.instruments.wake(types.NamespacedName{Namespace: key.Namespace, Name: instrument})
-		}
-		s.facts.reports.refused = s.facts.reports.senderChanged
-		s.facts.reports.damageChanged = s.facts.reports.senderChanged
-		s.facts.reports.feedServerChanged = func() {
-			l.wakers.sites.wake(key)
-			_, consumers := s.facts.feedNames()
-			wakeAllOf(&l.wakers.consumers, key.Namespace, consumers)
-		}
-		s.facts.reports.ledgerChanged = func() { l.wakers.sites.wake(key) }
-		s.facts.reports.consumerChanged = func(consumer string) {
-			wakeAllOf(&l.wakers.consumers, key.Namespace, []string{consumer})
-		}
+		s = &siteLink{facts: l.newFacts(key)}
 		l.sites[key] = s
 	}
 	return s
+}
+
+// newFacts returns what is known of a Site at first, and who is woken when that changes.
+func (l *links) newFacts(key types.NamespacedName) *facts {
+	f := newFacts(l.now(), l.log.With("site", key.String()))
+	r := f.reports
+	r.gatewayChanged = func(pool string, followed bool) { l.wakePool(key, f, pool, followed) }
+	r.senderChanged = func(instrument string) {
+		l.wakers.instruments.wake(types.NamespacedName{Namespace: key.Namespace, Name: instrument})
+	}
+	r.dataArrived = func(instrument string) {
+		if !f.isFlowing(instrument) {
+			r.senderChanged(instrument)
+		}
+	}
+	r.refused, r.damageChanged = r.senderChanged, r.senderChanged
+	r.feedServerChanged = func(followed bool) { l.wakeConsumers(key, f, followed) }
+	r.ledgerChanged = func() { l.wakers.sites.wake(key) }
+	r.consumerChanged = func(consumer string) { wakeAllOf(&l.wakers.consumers, key.Namespace, []string{consumer}) }
+	return f
 }
 
 func (l *links) facts(key types.NamespacedName) *facts {
@@ -88,10 +89,30 @@ func (l *links) facts(key types.NamespacedName) *facts {
 	return l.at(key).facts
 }
 
+// keys name the Sites of which something is known.
 func (l *links) keys() []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.sites))
+	var all []types.NamespacedName
+	for key, s := range l.sites {
+		if !s.forgotten {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// forget drops what is known of a Site that is gone, and says whether anything was.
+func (l *links) forget(key types.NamespacedName) bool {
+	l.disconnect(key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.at(key)
+	if s.done == nil || s.forgotten {
+		return false
+	}
+	s.forgotten, s.facts = true, l.newFacts(key)
+	return true
 }
 
 // connect makes sure that the Site is linked to what it wants, and to nothing else.
@@ -126,7 +147,7 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 		}
 		next.run(ctx)
 	}()
-	s.link, s.hash, s.cancel, s.done = next, want.hash, cancel, done
+	s.link, s.hash, s.cancel, s.done, s.forgotten = next, want.hash, cancel, done, false
 }
 
 // disconnect ends the Site's link, and returns what is closed when it is over.
@@ -166,10 +187,24 @@ func (l *links) publish(key types.NamespacedName, m *nats.Msg) error {
 	return link.publish(m)
 }
 
+// wakeConsumers wakes a Site and its FeedConsumers; where a feed server only followed the
+// registry, the FeedConsumers that wait for that.
+func (l *links) wakeConsumers(site types.NamespacedName, f *facts, followed bool) {
+	_, consumers := f.feedNames()
+	if followed {
+		consumers = f.unsettled(kindFeedConsumer)
+	} else {
+		l.wakers.sites.wake(site)
+	}
+	wakeAllOf(&l.wakers.consumers, site.Namespace, consumers)
+}
+
 // wakePool wakes a pool and its Instruments; where a pod only followed the
 // registry, those that wait for that.
 func (l *links) wakePool(site types.NamespacedName, f *facts, pool string, followed bool) {
-	l.wakers.gateways.wake(types.NamespacedName{Namespace: site.Namespace, Name: pool})
+	if !followed || slices.Contains(f.unsettled(kindIngestGateway), pool) {
+		l.wakers.gateways.wake(types.NamespacedName{Namespace: site.Namespace, Name: pool})
+	}
 	for _, name := range f.receivedBy(pool, followed) {
 		l.wakers.instruments.wake(types.NamespacedName{Namespace: site.Namespace, Name: name})
 	}

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,52 +29,136 @@ type registryReconciler struct {
 	secrets *secretReader
 	wakers  *wakers
 	log     *slog.Logger
+	touched *touched
+	// auditEvery is how often all of a Site is judged anew without an event; what that
+	// finds different is counted in differences, and should be nothing.
+	auditEvery  time.Duration
+	differences prometheus.Counter
+
+	mu     sync.Mutex
+	judged map[types.NamespacedName]*judgedSite
 }
 
-// Reconcile judges a Site's Instruments and writes what changed at once; it
-// waits for no status and no gateway.
+// Reconcile judges what events were about, and writes what changed at once; it waits for
+// no status and no gateway.
 func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	view, err := siteView(ctx, r.client, r.links, req.NamespacedName)
+	what := r.touched.take(req.NamespacedName)
+	err := r.judge(ctx, req.NamespacedName, what)
 	if err != nil {
-		return ctrl.Result{}, err
+		r.touched.everything(req.NamespacedName)
 	}
-	gateways, instruments, err := ofSite(ctx, r.client, req.NamespacedName)
+	return ctrl.Result{RequeueAfter: r.auditEvery}, err
+}
+
+func (r *registryReconciler) judge(ctx context.Context, site types.NamespacedName, what touch) error {
+	r.mu.Lock()
+	was := r.judged[site]
+	r.mu.Unlock()
+	switch {
+	case what.all || was == nil:
+	case len(what.names) > 0:
+		if done, err := r.judgeSome(ctx, site, was, what.names); done || err != nil {
+			return err
+		}
+	default:
+		return r.audit(ctx, site)
+	}
+	_, err := r.judgeAll(ctx, site)
+	return err
+}
+
+// audit judges all of a Site though there was no event, and counts what it finds different.
+func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedName) error {
+	f := r.links.facts(site)
+	was := f.judgements()
+	change, err := r.judgeAll(ctx, site)
 	if err != nil {
-		return ctrl.Result{}, err
+		return err
+	}
+	names := differ(was, f.judgements())
+	for _, entry := range change.Put {
+		names = append(names, entry.Instrument)
+	}
+	names = append(names, change.Delete...)
+	for _, entry := range change.PutFeeds {
+		names = append(names, entry.Feed)
+	}
+	for _, entry := range change.PutConsumers {
+		names = append(names, entry.Consumer)
+	}
+	names = slices.Concat(names, change.DeleteFeeds, change.DeleteConsumers, change.DeleteReaders)
+	if late := r.touched.take(site); late.all || len(late.names) > 0 { // the cache was ahead of its events
+		r.touched.add(site, late)
+		r.wakers.registries.wake(site)
+		return nil
+	}
+	if len(names) > 0 {
+		r.differences.Add(float64(len(names)))
+		r.log.Warn("judged anew, the registry was not as it should be: please report this", "site", site.String(), "names", names)
+	}
+	return nil
+}
+
+// judgeAll judges all of a Site.
+func (r *registryReconciler) judgeAll(ctx context.Context, site types.NamespacedName) (change plan.RegistryChange, err error) {
+	r.remember(site, nil)
+	view, err := siteView(ctx, r.client, r.links, site)
+	if err != nil {
+		return change, err
+	}
+	gateways, instruments, err := ofSite(ctx, r.client, site)
+	if err != nil {
+		return change, err
 	}
 	var accepted plan.Finding
 	if view.Site != nil {
 		accepted = plan.SiteAccepted(view)
 	}
 	in := plan.RegistryInput{Site: view.Site, Instruments: instruments}
-	if in.Feeds, in.Consumers, err = feedsOfSite(ctx, r.client, req.NamespacedName); err != nil {
-		return ctrl.Result{}, err
+	if in.Feeds, in.Consumers, err = feedsOfSite(ctx, r.client, site); err != nil {
+		return change, err
 	}
-	if r.links.facts(req.NamespacedName).setUnreadable(plan.UnreadableObjects(in, gateways)) {
-		r.wakers.sites.wake(req.NamespacedName)
+	f := r.links.facts(site)
+	if f.setUnreadable(plan.UnreadableObjects(in, gateways)) {
+		r.wakers.sites.wake(site)
 	}
-	if in.Secrets, err = r.secrets.read(ctx, req.Namespace, registrySecrets(in)); err != nil {
-		return ctrl.Result{}, err
+	if in.Secrets, err = r.secrets.read(ctx, site.Namespace, registrySecrets(in)); err != nil {
+		return change, err
 	}
 	if view.Site != nil && plan.Unreadable(view.Site) != "" {
-		_, err := r.write(ctx, req.NamespacedName, view, in) // what stands, stays; what is deleted is revoked
-		return ctrl.Result{}, err
+		return r.write(ctx, site, view, in) // what stands, stays; what is deleted is revoked
 	}
-	f := r.links.facts(req.NamespacedName)
 	_, _, stands, _ := f.snapshot()
 	in.Verdicts = plan.Accept(view.Site, accepted, gateways, instruments, in.Secrets)
-	in.FeedsAre = plan.AcceptFeeds(view.Site, accepted, in.Feeds, instruments, plan.Listed(instruments, in.Verdicts, stands.Entries), f.foundStreams())
+	listed := plan.Listed(instruments, in.Verdicts, stands.Entries)
+	in.FeedsAre = plan.AcceptFeeds(view.Site, accepted, in.Feeds, instruments, listed, f.foundStreams())
 	in.ConsumersAre = plan.AcceptConsumers(view.Site, in.Feeds, in.FeedsAre, in.Consumers, instruments, view.Now)
 
-	var change plan.RegistryChange
 	if view.Site != nil && accepted.OK() {
-		change, err = r.write(ctx, req.NamespacedName, view, in)
+		change, err = r.write(ctx, site, view, in)
 		bus := plan.PlanBus(view.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, plan.ConsumerDurables(in.Consumers, in.Secrets))
 		bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, instruments, view.Now)
 		f.wantBus(bus)
+		if err == nil {
+			r.remember(site, judgedAs(instruments, gateways, listed))
+		}
 	}
-	r.wake(req.NamespacedName, f, in, change)
-	return ctrl.Result{}, err
+	r.wake(site, f, in, change)
+	return change, err
+}
+
+// remember keeps what later verdicts depend on; nil: all of the Site must be judged.
+func (r *registryReconciler) remember(site types.NamespacedName, is *judgedSite) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if is == nil {
+		delete(r.judged, site)
+		return
+	}
+	if r.judged == nil {
+		r.judged = map[types.NamespacedName]*judgedSite{}
+	}
+	r.judged[site] = is
 }
 
 // wake wakes everybody whose verdict or entry is new.
@@ -106,13 +193,21 @@ func wakeAllOf(w *waker, namespace string, lists ...[]string) {
 // write brings the registry up to date where JetStream is connected. Where it
 // isn't, its return wakes this controller.
 func (r *registryReconciler) write(ctx context.Context, site types.NamespacedName, view plan.SiteView, in plan.RegistryInput) (plan.RegistryChange, error) {
-	f := r.links.facts(site)
-	_, bus, registry, complete := f.snapshot()
+	_, bus, registry, complete := r.links.facts(site).snapshot()
 	if !bus.Up {
 		return plan.RegistryChange{}, nil
 	}
-	seen := max(view.Site.Status.RegistryRevision, f.newestRevision(), f.reports.newestRevision())
-	change := plan.Registry(in, registry, complete, seen)
+	return r.bring(ctx, site, plan.Registry(in, registry, complete, r.newest(site, view)))
+}
+
+// newest is the newest revision that anybody has seen.
+func (r *registryReconciler) newest(site types.NamespacedName, view plan.SiteView) int64 {
+	f := r.links.facts(site)
+	return max(view.Site.Status.RegistryRevision, f.newestRevision(), f.reports.newestRevision())
+}
+
+// bring writes a change, and returns what was written of it: nothing while JetStream is away.
+func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedName, change plan.RegistryChange) (plan.RegistryChange, error) {
 	if change.Complete == nil {
 		return change, nil
 	}
@@ -131,10 +226,7 @@ func (r *registryReconciler) write(ctx context.Context, site types.NamespacedNam
 
 // registrySecrets are those whose tokens stand in the registry.
 func registrySecrets(in plan.RegistryInput) []plan.SecretNeed {
-	needs := plan.ReadersSecrets(in.Site)
-	for i := range in.Instruments {
-		needs = append(needs, plan.TokenSecrets(&in.Instruments[i])...)
-	}
+	needs := append(plan.ReadersSecrets(in.Site), tokenSecrets(in.Instruments)...)
 	ofSite := map[string]bool{}
 	for i := range in.Feeds {
 		ofSite[in.Feeds[i].Name] = true
@@ -161,8 +253,8 @@ func feedsOfSite(ctx context.Context, c client.Client, site types.NamespacedName
 	return feeds.Items, consumers.Items, nil
 }
 
-// siteView reads what planners ask for about a Site; its Site is nil where
-// there is none.
+// siteView reads what planners ask for about a Site, but for what flows; its Site is nil
+// where there is none.
 func siteView(ctx context.Context, c client.Client, l *links, key types.NamespacedName) (plan.SiteView, error) {
 	var sites v1alpha1.SiteList
 	if err := c.List(ctx, &sites, client.UnsafeDisableDeepCopy); err != nil {
@@ -170,7 +262,6 @@ func siteView(ctx context.Context, c client.Client, l *links, key types.Namespac
 	}
 	f := l.facts(key)
 	view := plan.SiteView{Now: l.now(), Sites: sites.Items}
-	view.Flowing, view.Counted = f.flowing()
 	view.Backends, _, view.Registry, _ = f.snapshot()
 	view.Ledger = f.reports.ofLedger()
 	view.Expiry = f.reports.ofExpiry()
@@ -188,14 +279,11 @@ func siteView(ctx context.Context, c client.Client, l *links, key types.Namespac
 // ofSite reads the pools and Instruments that name a Site. They must not be
 // changed: they are the cache's own.
 func ofSite(ctx context.Context, c client.Client, site types.NamespacedName) ([]v1alpha1.IngestGateway, []v1alpha1.Instrument, error) {
-	var gateways v1alpha1.IngestGatewayList
+	gateways, err := gatewaysOf(ctx, c, site)
+	if err != nil {
+		return nil, nil, err
+	}
 	var instruments v1alpha1.InstrumentList
-	options := []client.ListOption{client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy}
-	if err := c.List(ctx, &gateways, options...); err != nil {
-		return nil, nil, err
-	}
-	if err := c.List(ctx, &instruments, options...); err != nil {
-		return nil, nil, err
-	}
-	return gateways.Items, instruments.Items, nil
+	err = c.List(ctx, &instruments, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy)
+	return gateways, instruments.Items, err
 }

@@ -32,9 +32,9 @@ type reports struct {
 	// whole again.
 	damageChanged func(instrument string)
 	// feedServerChanged is called when a feed server began, changed or ceased to
-	// report something that conditions depend on, and consumerChanged when one reports
-	// another state of a FeedConsumer.
-	feedServerChanged func()
+	// report something that conditions depend on, with followed as above, and
+	// consumerChanged when one reports another state of a FeedConsumer.
+	feedServerChanged func(followed bool)
 	consumerChanged   func(consumer string)
 	// ledgerChanged is called when other days of the ledger are closed, and when something
 	// else keeps data from expiring, is damaged, or was read by the scrub.
@@ -326,7 +326,7 @@ func (r *reports) tick(now time.Time) {
 	servers := r.silentFeedServers(now)
 	r.mu.Unlock()
 	if servers {
-		r.feedServerChanged()
+		r.feedServerChanged(false)
 	}
 	slices.Sort(silent)
 	for _, pool := range slices.Compact(silent) {

@@ -3,18 +3,19 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,6 +47,13 @@ type Config struct {
 	Images      Images
 	PullSecrets []string
 	Log         *slog.Logger
+	// StatusRate bounds the writes of statuses per second, FiguresRate those of them that
+	// only bring figures up to date, and Workers is how many resources of a kind are looked
+	// at at once. 0: the default.
+	StatusRate, FiguresRate float64
+	Workers                 int
+	// AuditEvery is how often all of a Site is judged anew without an event; 0: the default.
+	AuditEvery time.Duration
 	// Metrics gets the operator's own; nil for none.
 	Metrics prometheus.Registerer
 	// Unchecked allows several managers in one process, as tests have.
@@ -79,15 +87,20 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	tell := &announcer{recorder: mgr.GetEventRecorder(plan.FieldOwner), links: all, log: cfg.Log,
 		unpublished: prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_operator_condition_changes_unpublished_total",
 			Help: "Changes of conditions that no health subject took, since JetStream was away."})}
-	statuses := newStatusWriter(mgr.GetClient(), cfg.Log, time.Now, tell.announce)
+	statuses := newStatusWriter(mgr.GetClient(), cmp.Or(cfg.StatusRate, defaultStatusRate), cmp.Or(cfg.FiguresRate, defaultFiguresRate), cfg.Log, time.Now, tell.announce)
 	secrets := newSecretReader(mgr.GetAPIReader())
 	poller := &secretPoller{client: mgr.GetClient(), reader: mgr.GetAPIReader(), secrets: secrets, wakers: wake, log: cfg.Log}
-	apply := newApplier(mgr.GetClient(), mgr.GetAPIReader())
-	s := &setup{mgr: mgr, wakers: wake, unchecked: cfg.Unchecked}
+	apply := newApplier(mgr.GetClient(), mgr.GetAPIReader(), time.Now)
+	touched := &touched{}
+	wake.registries.noted = touched.everything
+	differences := prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_registry_audit_differences_total",
+		Help: "What an operator that judged all of a Site anew, without an event, found to be otherwise than it had written it: 0 unless there is a bug."})
+	s := &setup{mgr: mgr, wakers: wake, unchecked: cfg.Unchecked, workers: cmp.Or(cfg.Workers, defaultWorkers)}
 	err = errors.Join(
 		mgr.Add(all), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
-		s.registries(&registryReconciler{mgr.GetClient(), all, secrets, wake, cfg.Log}),
-		s.sites(&siteReconciler{apply, all, secrets, statuses, cluster, cfg.Images, cfg.PullSecrets, &sync.Map{}}),
+		s.registries(&registryReconciler{client: mgr.GetClient(), links: all, secrets: secrets, wakers: wake, log: cfg.Log,
+			touched: touched, auditEvery: cmp.Or(cfg.AuditEvery, defaultAuditEvery), differences: differences}, touched),
+		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, cluster, cfg.Images, cfg.PullSecrets}),
 		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.Images.Gateway, cfg.PullSecrets}),
 		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses}),
 		s.consumers(&consumerReconciler{apply, all, wake, secrets, statuses}),
@@ -97,7 +110,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	if cfg.Metrics != nil {
-		return errors.Join(cfg.Metrics.Register(newMetrics(all, statuses)), cfg.Metrics.Register(tell.unpublished))
+		return errors.Join(cfg.Metrics.Register(newMetrics(all, statuses)), cfg.Metrics.Register(tell.unpublished), cfg.Metrics.Register(differences))
 	}
 	return nil
 }
@@ -115,6 +128,7 @@ type setup struct {
 	mgr       ctrl.Manager
 	wakers    *wakers
 	unchecked bool
+	workers   int
 }
 
 func (s *setup) indexes(ctx context.Context) error {
@@ -135,23 +149,29 @@ func (s *setup) indexes(ctx context.Context) error {
 	)
 }
 
-// options: a reconciliation reads the cache and memory and seldom waits, so two
-// at a time keep up with 1,000 instruments on one core.
+const defaultAuditEvery = 10 * time.Minute
+
+// defaultWorkers: a reconciliation reads the cache and memory and seldom waits.
+const defaultWorkers = 4
+
 func (s *setup) options() controller.Options {
-	return controller.Options{MaxConcurrentReconciles: 2, SkipNameValidation: &s.unchecked}
+	return controller.Options{MaxConcurrentReconciles: s.workers, SkipNameValidation: &s.unchecked}
 }
 
 // specChanges: what was made, deleted or declared anew; statuses are our own doing.
 var specChanges = builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 
-func (s *setup) registries(r reconcile.Reconciler) error {
+func (s *setup) registries(r reconcile.Reconciler, t *touched) error {
+	all := func(sites func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(t.entirely(sites))
+	}
 	return ctrl.NewControllerManagedBy(s.mgr).Named("registry").WithOptions(s.options()).
-		Watches(&v1alpha1.Instrument{}, handler.EnqueueRequestsFromMapFunc(siteOf), builder.WithPredicates(
+		Watches(&v1alpha1.Instrument{}, handler.EnqueueRequestsFromMapFunc(t.byInstrument), builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&v1alpha1.IngestGateway{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges).
-		Watches(&v1alpha1.Feed{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges).
-		Watches(&v1alpha1.FeedConsumer{}, handler.EnqueueRequestsFromMapFunc(s.siteOfConsumer), specChanges).
-		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everySite), specChanges).
+		Watches(&v1alpha1.IngestGateway{}, all(siteOf), specChanges).
+		Watches(&v1alpha1.Feed{}, all(siteOf), specChanges).
+		Watches(&v1alpha1.FeedConsumer{}, all(s.siteOfConsumer), specChanges).
+		Watches(&v1alpha1.Site{}, all(s.everySite), specChanges).
 		WatchesRawSource(source.Func(s.wakers.registries.start)).
 		Complete(r)
 }
@@ -186,11 +206,23 @@ func (s *setup) gateways(r reconcile.Reconciler) error {
 func (s *setup) instruments(r reconcile.Reconciler, all *links) error {
 	return ctrl.NewControllerManagedBy(s.mgr).Named("instrument").WithOptions(s.options()).
 		Watches(&v1alpha1.Instrument{}, &handler.EnqueueRequestForObject{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(all.receivedByPoolOf)).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(all.receivedByPoolOf)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(all.receivedByPoolOf), addressChanges).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(all.receivedByPoolOf), addressChanges).
 		WatchesRawSource(source.Func(s.wakers.instruments.start)).
 		Complete(r)
 }
+
+// addressChanges: senders reach a pool elsewhere than before.
+var addressChanges = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	switch is := e.ObjectNew.(type) {
+	case *corev1.Pod:
+		was := e.ObjectOld.(*corev1.Pod)
+		return plan.PodReady(was) != plan.PodReady(is) || was.Status.HostIP != is.Status.HostIP
+	case *corev1.Service:
+		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Service).Status.LoadBalancer, is.Status.LoadBalancer)
+	}
+	return true
+}})
 
 // acceptanceChanges: a Site was accepted, or no longer is.
 var acceptanceChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -280,11 +312,9 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// siteOf names the Site of a pool or an Instrument.
+// siteOf names the Site of a pool or a Feed.
 func siteOf(_ context.Context, o client.Object) []reconcile.Request {
 	switch o := o.(type) {
-	case *v1alpha1.Instrument:
-		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
 	case *v1alpha1.IngestGateway:
 		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
 	case *v1alpha1.Feed:

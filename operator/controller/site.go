@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +20,7 @@ const kindSite = "Site"
 type siteReconciler struct {
 	*applier
 	links    *links
+	wakers   *wakers
 	secrets  *secretReader
 	statuses *statusWriter
 	// cluster is the uid of the namespace kube-system.
@@ -28,8 +28,6 @@ type siteReconciler struct {
 	// images are what the Site's programs run, pulled with the Secrets of pull.
 	images Images
 	pull   []string
-	// applied are appliedObjects by appliedKey.
-	applied *sync.Map
 }
 
 // Reconcile asks the Site's link for what the Site wants, and plans its status
@@ -41,7 +39,9 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if view.Site == nil {
-		r.links.disconnect(req.NamespacedName)
+		if r.links.forget(req.NamespacedName) {
+			r.wakers.registries.wake(req.NamespacedName) // its Instruments are judged anew
+		}
 		r.statuses.forget(name)
 		return ctrl.Result{}, nil
 	}
@@ -54,6 +54,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if view.Secrets, err = r.secrets.read(ctx, view.Site.Namespace, siteSecrets(view.Site)); err != nil {
 		return ctrl.Result{}, err
 	}
+	view.Flowing, view.Counted = r.links.facts(req.NamespacedName).flowing()
 	r.link(&view)
 	failed := errors.Join(r.applyArchivist(ctx, &view), r.applyFeedServer(ctx, &view), r.applyLeafUsers(ctx, &view))
 

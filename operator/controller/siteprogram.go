@@ -5,8 +5,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"reflect"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -82,50 +80,13 @@ func (r *siteReconciler) applyProgram(ctx context.Context, view *plan.SiteView, 
 			return finding, err
 		}
 	}
-	objects := p.objects(p.SiteProgram)
-	if r.appliedLately(ctx, view, p, objects) {
-		return nil, nil
-	}
-	for _, o := range objects {
+	for _, o := range p.objects(p.SiteProgram) {
 		finding, err := r.applyObject(ctx, view.Site, o, plan.SiteObjectNotOurs)
 		if finding != nil || err != nil {
 			return finding, err
 		}
 	}
-	r.applied.Store(appliedKey{view.Site.UID, p.Program}, appliedObjects{objects, view.Now})
 	return nil, nil
-}
-
-// applyAgain is after how long objects are applied again that should be as they are:
-// what others change in them is put right.
-const applyAgain = time.Minute
-
-// appliedKey is a program of a Site, by the Site's uid.
-type appliedKey struct {
-	site    types.UID
-	program string
-}
-
-// appliedObjects are what was applied of a program, and when.
-type appliedObjects struct {
-	objects []plan.Object
-	at      time.Time
-}
-
-// appliedLately says whether these very objects were applied and are all there: a
-// Site is looked at far more often than they change.
-func (r *siteReconciler) appliedLately(ctx context.Context, view *plan.SiteView, p *siteProgram, objects []plan.Object) bool {
-	last, known := r.applied.Load(appliedKey{view.Site.UID, p.Program})
-	if !known || view.Now.Sub(last.(appliedObjects).at) > applyAgain || !reflect.DeepEqual(last.(appliedObjects).objects, objects) {
-		return false
-	}
-	for _, o := range objects {
-		object, err := r.cached(ctx, o.Kind, types.NamespacedName{Namespace: view.Site.Namespace, Name: o.Name})
-		if err != nil || object == nil {
-			return false
-		}
-	}
-	return true
 }
 
 // applyProgramUser keeps its credentials in a Secret, as those of a pool are.
@@ -162,17 +123,4 @@ func (r *siteReconciler) applyProgramUser(ctx context.Context, view *plan.SiteVi
 		p.view.Credentials = is
 	}
 	return finding, err
-}
-
-// cached reads an object of a kind that the cache holds; nil where there is none.
-func (r *siteReconciler) cached(ctx context.Context, kind string, key types.NamespacedName) (client.Object, error) {
-	typed, err := r.client.Scheme().New(kinds[kind])
-	if err != nil {
-		return nil, err
-	}
-	object := typed.(client.Object)
-	if err := r.client.Get(ctx, key, object); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	return object, nil
 }

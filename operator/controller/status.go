@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,18 +22,26 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
 
 const (
-	// statusRate bounds the writes of statuses per second, all kinds together:
-	// the API server serves people too.
-	statusRate = 10
+	// defaultStatusRate bounds the writes of statuses per second, all kinds together: the
+	// API server serves people too. defaultFiguresRate bounds those of them that only bring
+	// figures up to date.
+	defaultStatusRate  = 100
+	defaultFiguresRate = 2
 	// figuresAge is how old a status must be before figures alone change it.
-	figuresAge = time.Minute
+	figuresAge = 10 * time.Minute
+	// passesWithin is how long a state must last that should end by itself before a
+	// status says so: gateways report each interval which registry they run.
+	passesWithin = wire.GatewayReportInterval + time.Second
 	// rewriteAfter is how long a write that failed waits.
 	rewriteAfter = time.Second
+	// statusWriters is how many writes are under way at once.
+	statusWriters = 4
 )
 
 // resource names one resource of ours.
@@ -53,6 +62,8 @@ type planned struct {
 	was, is           any
 	wasConds, isConds []metav1.Condition
 	urgency           plan.Urgency
+	// passing: it speaks of a state that should end by itself within moments.
+	passing bool
 	// expiresAt is when the credentials expire that were issued for the resource; zero
 	// for none.
 	expiresAt time.Time
@@ -63,42 +74,44 @@ type planned struct {
 type statusWriter struct {
 	client  client.Client
 	limiter *rate.Limiter
-	now     func() time.Time
-	log     *slog.Logger
+	// figuresPace is the least time between two writes of figures alone.
+	figuresPace time.Duration
+	now         func() time.Time
+	log         *slog.Logger
 	// announce is called after a status was written.
 	announce func(planned)
 
-	sign chan struct{}
-	mu   sync.Mutex
-	// pending by resource, with when it was first asked for.
-	pending map[resource]pendingStatus
-	last    map[resource]lastStatus
+	sign  chan struct{}
+	mu    sync.Mutex
+	queue statusQueue
+	// writing are resources whose status is being written.
+	writing map[resource]bool
+	// figuresFrom is when figures alone may be written again.
+	figuresFrom time.Time
+	last        map[resource]lastStatus
 	// expiries are when issued credentials expire.
 	expiries map[resource]time.Time
 }
 
-type pendingStatus struct {
-	planned
-	since time.Time
-	// retryAt holds back what failed.
-	retryAt time.Time
-}
-
-// lastStatus is what was last written: the cache may not show it yet.
+// lastStatus is what was last written, until the cache shows it.
 type lastStatus struct {
 	uid     types.UID
 	version string
-	status  any
-	at      time.Time
+	// status is nil once the cache showed it.
+	status any
+	at     time.Time
 }
 
-func newStatusWriter(c client.Client, log *slog.Logger, now func() time.Time, announce func(planned)) *statusWriter {
+// newStatusWriter returns a writer with a budget of writes per second, and another for
+// those of figures alone.
+func newStatusWriter(c client.Client, perSecond, figuresPerSecond float64, log *slog.Logger, now func() time.Time, announce func(planned)) *statusWriter {
 	return &statusWriter{
 		client: c, log: log, now: now, announce: announce,
-		limiter: rate.NewLimiter(statusRate, statusRate),
-		sign:    make(chan struct{}, 1),
-		pending: map[resource]pendingStatus{},
-		last:    map[resource]lastStatus{}, expiries: map[resource]time.Time{},
+		limiter:     rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond))),
+		figuresPace: time.Duration(float64(time.Second) / figuresPerSecond),
+		sign:        make(chan struct{}, 1),
+		queue:       statusQueue{waiting: map[resource]*pendingStatus{}}, writing: map[resource]bool{},
+		last: map[resource]lastStatus{}, expiries: map[resource]time.Time{},
 	}
 }
 
@@ -108,11 +121,17 @@ func newest[S any](w *statusWriter, r resource, obj client.Object, status *S) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, known := w.last[r]
-	if !known || last.uid != obj.GetUID() {
+	if !known || last.uid != obj.GetUID() || last.status == nil {
 		return
 	}
-	if order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), last.version); err == nil && order < 0 {
+	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), last.version)
+	switch {
+	case err != nil:
+	case order < 0:
 		*status = *(last.status.(*S))
+	default:
+		last.status = nil
+		w.last[r] = last
 	}
 }
 
@@ -122,14 +141,20 @@ func (w *statusWriter) submit(p planned) {
 	defer w.mu.Unlock()
 	w.expires(p.resource, p.expiresAt)
 	if equality.Semantic.DeepEqual(p.was, p.is) {
-		delete(w.pending, p.resource)
+		w.queue.remove(p.resource)
 		return
 	}
-	next := pendingStatus{planned: p, since: w.now()}
-	if was, waiting := w.pending[p.resource]; waiting {
+	next := &pendingStatus{planned: p, since: w.now()}
+	if was := w.queue.waiting[p.resource]; was != nil {
 		next.since, next.retryAt = was.since, was.retryAt
 	}
-	w.pending[p.resource] = next
+	w.enqueue(next)
+}
+
+// enqueue lets a status wait for its turn. The caller holds the lock.
+func (w *statusWriter) enqueue(p *pendingStatus) {
+	p.due = w.due(p)
+	w.queue.put(p, w.writing[p.resource])
 	w.ring()
 }
 
@@ -153,22 +178,28 @@ func (w *statusWriter) kept(r resource, c *plan.Credentials, now time.Time) ctrl
 }
 
 // due is when a status may be written: figures wait until the last one is old
-// enough. The caller holds the lock.
-func (w *statusWriter) due(p pendingStatus) time.Time {
-	if p.urgency != plan.UrgencyFigures {
+// enough, and what should pass by itself until it lasts. The caller holds the lock.
+func (w *statusWriter) due(p *pendingStatus) time.Time {
+	due := time.Time{}
+	switch {
+	case p.urgency == plan.UrgencyFigures:
+		if last, written := w.last[p.resource]; written {
+			due = last.at.Add(figuresAge)
+		}
+	case p.passing:
+		due = p.since.Add(passesWithin)
+	}
+	if p.retryAt.After(due) {
 		return p.retryAt
 	}
-	if age := w.last[p.resource].at.Add(figuresAge); age.After(p.retryAt) {
-		return age
-	}
-	return p.retryAt
+	return due
 }
 
 // forget drops what is known of a resource that is gone.
 func (w *statusWriter) forget(r resource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.pending, r)
+	w.queue.remove(r)
 	delete(w.last, r)
 	delete(w.expiries, r)
 }
@@ -189,6 +220,9 @@ func (w *statusWriter) ring() {
 
 // Start implements manager.Runnable.
 func (w *statusWriter) Start(ctx context.Context) error {
+	var group errgroup.Group
+	group.SetLimit(statusWriters)
+	defer func() { _ = group.Wait() }()
 	for {
 		p, wait := w.next()
 		if p == nil {
@@ -197,7 +231,10 @@ func (w *statusWriter) Start(ctx context.Context) error {
 			}
 			continue
 		}
-		w.write(ctx, *p)
+		group.Go(func() error {
+			w.write(ctx, *p)
+			return nil
+		})
 		if w.limiter.Wait(ctx) != nil {
 			return nil
 		}
@@ -217,26 +254,33 @@ func (w *statusWriter) idle(ctx context.Context, wait time.Duration) bool {
 	return true
 }
 
-// next takes the most urgent status that may be written now, the one that
-// waited longest first; if there is none, it says when to look again.
+// next takes the most urgent status that may be written now, the one that has been due
+// for longest first; if there is none, it says when to look again.
 func (w *statusWriter) next() (*pendingStatus, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now, wait := w.now(), time.Hour
-	var best *pendingStatus
-	for _, p := range w.pending {
-		if hold := w.due(p).Sub(now); hold > 0 {
+	for u := plan.UrgencySpec; u <= plan.UrgencyFigures; u++ {
+		p := w.queue.first(u)
+		if p == nil {
+			continue
+		}
+		due := p.due
+		if u == plan.UrgencyFigures && w.figuresFrom.After(due) {
+			due = w.figuresFrom
+		}
+		if hold := due.Sub(now); hold > 0 {
 			wait = min(wait, hold)
 			continue
 		}
-		if best == nil || p.urgency < best.urgency || p.urgency == best.urgency && p.since.Before(best.since) {
-			best = &p
+		if u == plan.UrgencyFigures {
+			w.figuresFrom = now.Add(w.figuresPace)
 		}
+		w.queue.remove(p.resource)
+		w.writing[p.resource] = true
+		return p, 0
 	}
-	if best != nil {
-		delete(w.pending, best.resource)
-	}
-	return best, wait
+	return nil, wait
 }
 
 func (w *statusWriter) write(ctx context.Context, p pendingStatus) {
@@ -256,15 +300,25 @@ func (w *statusWriter) write(ctx context.Context, p pendingStatus) {
 		w.log.Warn("a status could not be written", "kind", p.kind, "name", p.NamespacedName.String(), "error", err)
 		w.again(p)
 	}
+	w.written(p.resource)
+}
+
+// written lets what was asked for meanwhile follow.
+func (w *statusWriter) written(r resource) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.writing, r)
+	w.queue.release(r)
+	w.ring()
 }
 
 // again puts back what failed, unless something newer waits.
 func (w *statusWriter) again(p pendingStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, newer := w.pending[p.resource]; !newer {
+	if w.queue.waiting[p.resource] == nil {
 		p.retryAt = w.now().Add(rewriteAfter)
-		w.pending[p.resource] = p
+		w.enqueue(&p)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 // writerAt returns a writer of statuses whose clock the test moves.
 func writerAt(now *time.Time) *statusWriter {
-	return newStatusWriter(nil, slog.New(slog.DiscardHandler), func() time.Time { return *now }, func(planned) {})
+	return newStatusWriter(nil, 10, 1, slog.New(slog.DiscardHandler), func() time.Time { return *now }, func(planned) {})
 }
 
 func status(name string, urgency plan.Urgency, objects int64) planned {
@@ -43,6 +43,7 @@ func (w *statusWriter) take() (taken []string) {
 		w.mu.Lock()
 		w.last[p.resource] = lastStatus{uid: p.object.GetUID(), status: p.is, at: w.now()}
 		w.mu.Unlock()
+		w.written(p.resource)
 		taken = append(taken, fmt.Sprintf("%s:%d", p.Name, p.is.(*v1alpha1.InstrumentStatus).ReceivedToday.Objects))
 	}
 }
@@ -84,7 +85,7 @@ func TestFiguresWaitUntilTheLastStatusIsOld(t *testing.T) {
 	w.submit(status("camera", plan.UrgencyFigures, 4))
 	now = now.Add(figuresAge)
 	if taken := w.take(); !slices.Equal(taken, []string{"camera:4"}) {
-		t.Errorf("written after a minute: %v", taken)
+		t.Errorf("written after figuresAge: %v", taken)
 	}
 }
 
@@ -106,12 +107,75 @@ func TestAFailedWriteGivesWayToANewerOne(t *testing.T) {
 	w.submit(status("camera", plan.UrgencyCondition, 1))
 	failed, _ := w.next()
 	w.again(*failed)
+	w.written(failed.resource)
 	if taken := w.take(); taken != nil {
 		t.Fatalf("tried again at once: %v", taken)
 	}
 	w.submit(status("camera", plan.UrgencyCondition, 2))
 	w.again(*failed)
 	now = now.Add(rewriteAfter)
+	if taken := w.take(); !slices.Equal(taken, []string{"camera:2"}) {
+		t.Errorf("written: %v", taken)
+	}
+}
+
+// TestWhatShouldPassIsWrittenWhereItLasts: gateways follow the registry within moments,
+// and a status that says that they have not yet is worth no write.
+func TestWhatShouldPassIsWrittenWhereItLasts(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	w := writerAt(&now)
+	passing := func(objects int64) planned {
+		p := status("camera", plan.UrgencySpec, objects)
+		p.passing = true
+		return p
+	}
+	w.submit(passing(1))
+	if taken := w.take(); taken != nil {
+		t.Fatalf("written at once: %v", taken)
+	}
+	now = now.Add(time.Second)
+	w.submit(status("camera", plan.UrgencySpec, 2))
+	if taken := w.take(); !slices.Equal(taken, []string{"camera:2"}) {
+		t.Errorf("written once it passed: %v", taken)
+	}
+	w.submit(passing(3))
+	now = now.Add(passesWithin - time.Second)
+	w.submit(passing(4)) // does not begin anew
+	now = now.Add(time.Second)
+	if taken := w.take(); !slices.Equal(taken, []string{"camera:4"}) {
+		t.Errorf("written since it lasts: %v", taken)
+	}
+}
+
+func TestFiguresHaveABudgetOfTheirOwn(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	w := writerAt(&now)
+	w.submit(status("camera-1", plan.UrgencyFigures, 1))
+	w.submit(status("camera-2", plan.UrgencyFigures, 1))
+	if taken := w.take(); len(taken) != 1 {
+		t.Errorf("written at once: %v", taken)
+	}
+	w.submit(status("camera-3", plan.UrgencyCondition, 1))
+	if taken := w.take(); !slices.Equal(taken, []string{"camera-3:1"}) {
+		t.Errorf("figures hold back a condition: %v", taken)
+	}
+	now = now.Add(w.figuresPace)
+	if taken := w.take(); len(taken) != 1 {
+		t.Errorf("written after the pace of figures: %v", taken)
+	}
+}
+
+// TestOneWriteOfAResourceAtATime: the newer status waits for the older one's answer.
+func TestOneWriteOfAResourceAtATime(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	w := writerAt(&now)
+	w.submit(status("camera", plan.UrgencyCondition, 1))
+	first, _ := w.next()
+	w.submit(status("camera", plan.UrgencyCondition, 2))
+	if p, _ := w.next(); p != nil {
+		t.Fatalf("two writes of %s at once", p.Name)
+	}
+	w.written(first.resource)
 	if taken := w.take(); !slices.Equal(taken, []string{"camera:2"}) {
 		t.Errorf("written: %v", taken)
 	}

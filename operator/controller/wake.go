@@ -14,6 +14,9 @@ import (
 // waker is a source of a controller: what happens outside the API server wakes
 // the controller for one resource. It never waits.
 type waker struct {
+	// noted is called before each wake; nil for nothing.
+	noted func(types.NamespacedName)
+
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
@@ -31,6 +34,9 @@ func (w *waker) wake(key types.NamespacedName) {
 	w.mu.Lock()
 	queue := w.queue
 	w.mu.Unlock()
+	if w.noted != nil {
+		w.noted(key)
+	}
 	if queue != nil {
 		queue.Add(reconcile.Request{NamespacedName: key})
 	}

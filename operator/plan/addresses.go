@@ -60,7 +60,7 @@ func (v InstrumentView) hosts(listener v1alpha1.ListenerType) []string {
 func (v InstrumentView) nodeHosts() []string {
 	var hosts []string
 	for i := range v.Pods {
-		if pod := &v.Pods[i]; podReady(pod) && pod.Status.HostIP != "" {
+		if pod := &v.Pods[i]; PodReady(pod) && pod.Status.HostIP != "" {
 			hosts = append(hosts, pod.Status.HostIP)
 		}
 	}

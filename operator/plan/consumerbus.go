@@ -102,6 +102,7 @@ func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer
 		names[i] = instruments[i].Name
 	}
 	slices.Sort(names)
+	entries := accessOf(instruments)
 	for i := range consumers {
 		c := &consumers[i]
 		if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS || slices.Contains(p.Settled, c.Name) && !fills(c) {
@@ -113,7 +114,7 @@ func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer
 				known = append(slices.Clip(known), wire.LeafInstruments(leaf))
 			}
 		}
-		all[c.Name] = readable(feed, c, known, accessOf(instruments), now)
+		all[c.Name] = readable(feed, c, known, entries, now)
 	}
 	return all
 }

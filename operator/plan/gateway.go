@@ -200,7 +200,7 @@ func podIsBehind(v GatewayView) (Finding, bool) {
 func (v GatewayView) ready() []*corev1.Pod {
 	var ready []*corev1.Pod
 	for i := range v.Pods {
-		if podReady(&v.Pods[i]) {
+		if PodReady(&v.Pods[i]) {
 			ready = append(ready, &v.Pods[i])
 		}
 	}

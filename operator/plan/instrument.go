@@ -68,7 +68,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 		Sender:             v.sender(),
 		Sampling:           v.sampling(),
 		LinkProbe:          v.linkProbe(),
-	}, soonest(wait, silent, patienceEnds, figuresEvery)
+	}, soonest(wait, silent, patienceEnds, instrumentFiguresEvery)
 }
 
 // pool is who receives: the verdict's, or, while something is absent, that of
@@ -184,13 +184,20 @@ var flow = []check[InstrumentView]{
 // dataFlowing also says when the answer may change without a report.
 func (v InstrumentView) dataFlowing() (Finding, time.Duration) {
 	f := first(v, flow, good(v1alpha1.ReasonFlowing, "data arrives in cadence"))
-	_, latest := fresh(v.Gateways, v.pool(), v.Now)
-	absent := latest.Add(reportAge + reportGrace)
-	if !v.Bus.Up {
-		absent = v.Bus.Since.Add(reportAge + reportGrace)
+	return f, soonest(v.absentIn(), v.overdueFrom().Sub(v.Now)+time.Millisecond)
+}
+
+// absentIn is when nobody knows any more whether data arrives; 0 while a gateway reports:
+// whoever hears the reports notices the first silence.
+func (v InstrumentView) absentIn() time.Duration {
+	alive, latest := fresh(v.Gateways, v.pool(), v.Now)
+	switch {
+	case !v.Bus.Up:
+		latest = v.Bus.Since
+	case len(alive) > 0:
+		return 0
 	}
-	overdue := v.overdueFrom()
-	return f, soonest(absent.Sub(v.Now)+time.Second, overdue.Sub(v.Now)+time.Millisecond)
+	return latest.Add(reportAge+reportGrace).Sub(v.Now) + time.Second
 }
 
 // due is how long after the last data the next is overdue.

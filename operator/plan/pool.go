@@ -201,7 +201,7 @@ func (p Pool) credentialsSecret() string {
 func PodProblem(pods []corev1.Pod) string {
 	pods = slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range pods {
-		if podReady(&pods[i]) {
+		if PodReady(&pods[i]) {
 			continue
 		}
 		if problem := podProblem(&pods[i]); problem != "" {
@@ -230,7 +230,7 @@ func podProblem(pod *corev1.Pod) string {
 	return ""
 }
 
-func podReady(pod *corev1.Pod) bool {
+func PodReady(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil {
 		return false
 	}

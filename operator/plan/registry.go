@@ -76,6 +76,27 @@ func Registry(in RegistryInput, stands RegistryState, complete *wire.RegistryCom
 	return c
 }
 
+// RegistryPart is Registry for some Instruments alone: those in the input, and the named
+// ones, of which some may be gone. Nothing else has changed since the registry was complete.
+func RegistryPart(in RegistryInput, names []string, stands RegistryState, complete wire.RegistryComplete, revision int64) RegistryChange {
+	next := max(revision, complete.Revision) + 1
+	part := RegistryState{Entries: map[string]wire.InstrumentEntry{}}
+	for _, name := range names {
+		if entry, exists := stands.Entries[name]; exists {
+			part.Entries[name] = entry
+		}
+	}
+	var c RegistryChange
+	var count int
+	c.Put, c.Delete, count = compare(in.instrumentEntries(part, next), part.Entries, sameEntry)
+	if c.any() {
+		complete.Revision = next
+		complete.Count += count - len(part.Entries)
+		c.Complete = &complete
+	}
+	return c
+}
+
 // any says whether an entry is written or deleted.
 func (c RegistryChange) any() bool {
 	return len(c.Put)+len(c.PutReaders)+len(c.PutFeeds)+len(c.PutConsumers)+

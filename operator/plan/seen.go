@@ -15,6 +15,8 @@ const (
 	reportGrace = 15 * time.Second
 	// figuresEvery is how often figures in a status are brought up to date.
 	figuresEvery = time.Minute
+	// instrumentFiguresEvery is the same for Instruments, of which there are many.
+	instrumentFiguresEvery = 10 * time.Minute
 	// lastReceivedStep is what status.lastReceived is rounded down to.
 	lastReceivedStep = 10 * time.Minute
 )

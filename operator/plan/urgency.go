@@ -73,6 +73,15 @@ func InstrumentUrgency(was, is *v1alpha1.InstrumentStatus) Urgency {
 		!slices.Equal(was.Addresses, is.Addresses) || resampled(was.Sampling, is.Sampling))
 }
 
+// InstrumentPasses says whether a status speaks of what ends by itself within moments, as
+// an accepted Instrument's entry is written and gateways follow. One that had no status
+// yet gets it at once.
+func InstrumentPasses(was, is *v1alpha1.InstrumentStatus) bool {
+	accepted, programmed := FindingOf(is.Conditions, v1alpha1.ConditionAccepted), FindingOf(is.Conditions, v1alpha1.ConditionProgrammed)
+	return len(was.Conditions) > 0 && accepted.OK() && programmed.Status == metav1.ConditionFalse &&
+		(programmed.Reason == v1alpha1.ReasonProgressing || programmed.Reason == v1alpha1.ReasonReconciling)
+}
+
 // FeedUrgency compares what stands with what is planned.
 func FeedUrgency(was, is *v1alpha1.FeedStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,

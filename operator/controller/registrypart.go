@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// judgedAs is what stands in the way of judging some Instruments alone.
+func judgedAs(instruments []v1alpha1.Instrument, gateways []v1alpha1.IngestGateway, listed map[string]bool) *judgedSite {
+	j := newJudgedSite()
+	for i := range instruments {
+		j.put(instruments[i].Name, judgedInstrumentOf(&instruments[i], gateways, listed))
+	}
+	return j
+}
+
+func judgedInstrumentOf(inst *v1alpha1.Instrument, gateways []v1alpha1.IngestGateway, listed map[string]bool) judgedInstrument {
+	return judgedInstrument{
+		ports: plan.Ports(inst, gateways), labels: inst.Labels, access: inst.Spec.Access, listed: listed[inst.Name],
+		unreadable: plan.Unreadable(inst) != "",
+	}
+}
+
+// judgeSome judges the named Instruments, and those whose verdicts depend on theirs. It
+// returns false where more depends on them: Feeds and FeedConsumers, which follow labels,
+// access and what is in the registry.
+func (r *registryReconciler) judgeSome(ctx context.Context, site types.NamespacedName, was *judgedSite, names map[string]bool) (done bool, err error) {
+	view, err := siteView(ctx, r.client, r.links, site)
+	if err != nil || view.Site == nil || plan.Unreadable(view.Site) != "" {
+		return false, err
+	}
+	accepted := plan.SiteAccepted(view)
+	f := r.links.facts(site)
+	_, bus, stands, complete := f.snapshot()
+	if !accepted.OK() || !bus.Up || complete == nil {
+		return false, nil
+	}
+	gateways, err := gatewaysOf(ctx, r.client, site)
+	if err != nil {
+		return false, err
+	}
+	in := plan.RegistryInput{Site: view.Site}
+	if in.Instruments, err = r.closure(ctx, site, was, names, gateways); err != nil || in.Instruments == nil {
+		return false, err
+	}
+	if in.Secrets, err = r.secrets.read(ctx, site.Namespace, tokenSecrets(in.Instruments)); err != nil {
+		return false, err
+	}
+	in.Verdicts = plan.Accept(view.Site, accepted, gateways, in.Instruments, in.Secrets)
+	listed := plan.Listed(in.Instruments, in.Verdicts, stands.Entries)
+	var all []string
+	next := map[string]judgedInstrument{}
+	for i := range in.Instruments {
+		inst := &in.Instruments[i]
+		is := judgedInstrumentOf(inst, gateways, listed)
+		if !is.concernsNobodyElse(was.instruments[inst.Name]) {
+			return false, nil
+		}
+		next[inst.Name], all = is, append(all, inst.Name)
+	}
+	change, err := r.bring(ctx, site, plan.RegistryPart(in, all, stands, *complete, r.newest(site, view)))
+	if err != nil {
+		return false, err
+	}
+	for name, is := range next {
+		was.put(name, is)
+	}
+	changed := f.judgeSome(in.Instruments, in.Verdicts)
+	for _, entry := range change.Put {
+		changed = append(changed, entry.Instrument)
+	}
+	wakeAllOf(&r.wakers.instruments, site.Namespace, changed)
+	return true, nil
+}
+
+// concernsNobodyElse says whether an Instrument is, for Feeds and FeedConsumers, what it was.
+func (is judgedInstrument) concernsNobodyElse(was judgedInstrument) bool {
+	return is.listed == was.listed && !is.unreadable && !was.unreadable && maps.Equal(is.labels, was.labels) && reflect.DeepEqual(is.access, was.access)
+}
+
+// closure reads the named Instruments and all whose verdicts depend on theirs; nil where
+// one of them is new or gone.
+func (r *registryReconciler) closure(ctx context.Context, site types.NamespacedName, was *judgedSite, names map[string]bool, gateways []v1alpha1.IngestGateway) ([]v1alpha1.Instrument, error) {
+	read := map[string]*v1alpha1.Instrument{}
+	get := func(name string) (bool, error) {
+		inst, err := optional(ctx, r.client, types.NamespacedName{Namespace: site.Namespace, Name: name}, &v1alpha1.Instrument{})
+		if err != nil || inst == nil || inst.Spec.SiteRef.Name != site.Name {
+			return false, err
+		}
+		read[name] = inst
+		_, known := was.instruments[name]
+		return known, nil
+	}
+	var asks []plan.Port
+	for name := range names {
+		if known, err := get(name); err != nil || !known {
+			return nil, err
+		}
+		asks = append(asks, plan.Ports(read[name], gateways)...)
+	}
+	for name := range was.neighbours(names, asks) {
+		if read[name] != nil {
+			continue
+		}
+		if known, err := get(name); err != nil || !known {
+			return nil, err
+		}
+	}
+	all := make([]v1alpha1.Instrument, 0, len(read))
+	for _, name := range slices.Sorted(maps.Keys(read)) {
+		all = append(all, *read[name])
+	}
+	return all, nil
+}
+
+func tokenSecrets(instruments []v1alpha1.Instrument) (needs []plan.SecretNeed) {
+	for i := range instruments {
+		needs = append(needs, plan.TokenSecrets(&instruments[i])...)
+	}
+	return needs
+}
+
+// gatewaysOf reads the pools that name a Site. They must not be changed: they are the
+// cache's own.
+func gatewaysOf(ctx context.Context, c client.Client, site types.NamespacedName) ([]v1alpha1.IngestGateway, error) {
+	var gateways v1alpha1.IngestGatewayList
+	err := c.List(ctx, &gateways, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy)
+	return gateways.Items, err
+}

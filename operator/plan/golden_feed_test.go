@@ -166,7 +166,9 @@ func (w world) planFeed(out *planned, in *plan.RegistryInput, feed *v1alpha1.Fee
 			view.Consumers[c.Name] = plan.MergeConsumer(w.ConsumerReports[c.Name], w.FeedServerReports, w.Now).Lag
 		}
 	}
-	out.Feeds[feed.Name], _ = plan.FeedStatus(view)
+	status, wait := plan.FeedStatus(view)
+	out.Feeds[feed.Name] = status
+	out.requeue("feeds", feed.Name, wait)
 }
 
 // durables are the names that would stand in the consumers' Secrets.
@@ -183,12 +185,12 @@ func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.Fe
 	verdict, known := in.ConsumersAre[c.Name]
 	if !known {
 		view.Verdict = plan.OrphanConsumer(c)
-		out.FeedConsumers[c.Name], _ = plan.ConsumerStatus(view)
+		out.planConsumerStatus(c.Name, view)
 		return
 	}
 	view.Verdict, view.Site = verdict, in.Site
 	if in.Site == nil {
-		out.FeedConsumers[c.Name], _ = plan.ConsumerStatus(view)
+		out.planConsumerStatus(c.Name, view)
 		return
 	}
 	view.Bus = w.Bus[in.Site.Name]
@@ -208,7 +210,7 @@ func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.Fe
 	if user := access.User(); user != nil && verdict.OK() {
 		view.Credentials = w.credentialsOf(out, "consumer/"+c.Name, *user, c.Annotations)
 	}
-	out.FeedConsumers[c.Name], _ = plan.ConsumerStatus(view)
+	out.planConsumerStatus(c.Name, view)
 	if !verdict.OK() {
 		return
 	}
@@ -219,4 +221,10 @@ func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.Fe
 	for key, value := range access.Data() {
 		out.ConsumerSecrets[c.Name][key] = string(value)
 	}
+}
+
+func (p *planned) planConsumerStatus(name string, view plan.ConsumerView) {
+	status, wait := plan.ConsumerStatus(view)
+	p.FeedConsumers[name] = status
+	p.requeue("feedConsumers", name, wait)
 }

@@ -92,6 +92,8 @@ type planned struct {
 	Credentials map[string]plan.CredentialsAction `json:"credentials,omitempty"`
 
 	feedsPlanned
+	// RequeueAfter is when to look at each resource again, by part and name.
+	RequeueAfter map[string]map[string]string `json:"requeueAfter,omitempty"`
 }
 
 type markerVerdict struct {
@@ -154,7 +156,7 @@ func (w world) plan(t *testing.T) planned {
 		Instruments: map[string]v1alpha1.InstrumentStatus{}, Registry: map[string]plan.RegistryChange{},
 		Streams: map[string][]plan.Stream{}, Buckets: map[string][]plan.Bucket{},
 		Markers: map[string]markerVerdict{}, Users: map[string]plan.JetStreamUser{}, Objects: map[string][]plan.Object{},
-		Replicas: map[string]int32{}, feedsPlanned: newFeedsPlanned(),
+		Replicas: map[string]int32{}, RequeueAfter: map[string]map[string]string{}, feedsPlanned: newFeedsPlanned(),
 	}
 	siteOf := map[string]*v1alpha1.Site{}
 	names := map[string]bool{}
@@ -213,7 +215,9 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	if site == nil {
 		return
 	}
-	out.Sites[name], _ = plan.SiteStatus(view)
+	status, wait := plan.SiteStatus(view)
+	out.Sites[name] = status
+	out.requeue("sites", name, wait)
 	out.Streams[name], out.Buckets[name] = slices.Concat(plan.Streams(site), plan.CopiedStreams(site)), plan.Buckets(site)
 	out.Markers[name] = w.judgeMarker(site)
 	out.Users["operator"] = plan.OperatorUser(site)
@@ -251,8 +255,9 @@ func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict p
 			view.Pool = &pools[i]
 		}
 	}
-	status, _ := plan.InstrumentStatus(view)
+	status, wait := plan.InstrumentStatus(view)
 	out.Instruments[inst.Name] = status
+	out.requeue("instruments", inst.Name, wait)
 	flowing[inst.Name] = plan.FindingOf(status.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
@@ -268,7 +273,9 @@ func (w world) planPool(out *planned, pool *v1alpha1.IngestGateway, site *v1alph
 	if site != nil {
 		view.Credentials = w.credentialsOf(out, "pool/"+pool.Name, plan.GatewayUser(site, pool.Name), pool.Annotations)
 	}
-	out.IngestGateways[pool.Name], _ = plan.GatewayStatus(view)
+	status, wait := plan.GatewayStatus(view)
+	out.IngestGateways[pool.Name] = status
+	out.requeue("ingestGateways", pool.Name, wait)
 	out.Replicas[pool.Name] = view.Replicas()
 	if site == nil {
 		return
@@ -282,11 +289,24 @@ func (w world) planPool(out *planned, pool *v1alpha1.IngestGateway, site *v1alph
 	out.Objects[pool.Name] = p.Objects()
 }
 
+func (p *planned) requeue(part, name string, after time.Duration) {
+	if p.RequeueAfter[part] == nil {
+		p.RequeueAfter[part] = map[string]string{}
+	}
+	p.RequeueAfter[part][name] = after.String()
+}
+
 // only drops the parts that a test does not show.
 func (p planned) only(t *testing.T, show []string) planned {
 	t.Helper()
 	var out planned
 	for _, part := range show {
+		if waits := p.RequeueAfter[part]; waits != nil {
+			if out.RequeueAfter == nil {
+				out.RequeueAfter = map[string]map[string]string{}
+			}
+			out.RequeueAfter[part] = waits
+		}
 		switch part {
 		case "sites":
 			out.Sites = p.Sites

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -211,5 +212,39 @@ func TestSelect(t *testing.T) {
 	}
 	if got := s.Decide(f, access.SiteReader("c"), "cam-1", now, now); got != access.Granted {
 		t.Errorf("for a reader: %d", got)
+	}
+}
+
+// A Feed of all the Site's instruments names none: each snapshot has those of its registry.
+func TestFeedOfAllInstruments(t *testing.T) {
+	b := NewBucket(time.Time{})
+	entry := func(key string, record any) {
+		raw, err := wire.Encode(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Take(key, raw, true)
+	}
+	instrument := func(name string, revision int64) {
+		entry(wire.RegistryInstrumentKey(name), wire.InstrumentEntry{Instrument: name, Revision: revision})
+	}
+	entry(wire.RegistryFeedKey("all"), feed("all", 1, wire.AllInstruments, wire.LeafInstruments("north")))
+	entry(wire.RegistryFeedKey("one"), feed("one", 1, "mag-2"))
+	instrument("mag-2", 1)
+	entry(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1, Feeds: 2})
+	first := Resolve(newSnapshot(), b)
+	instrument("mag-1", 2)
+	entry(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 2, Count: 2, Feeds: 2})
+	second := Resolve(first, b)
+	for _, c := range []struct {
+		s    *Snapshot
+		want []string
+	}{{first, []string{"mag-2", "north/*"}}, {second, []string{"mag-1", "mag-2", "north/*"}}, {first, []string{"mag-2", "north/*"}}} {
+		if got := c.s.Feeds["all"].Instruments; !slices.Equal(got, c.want) {
+			t.Errorf("revision %d: the Feed of all has %v, not %v", c.s.Revision, got, c.want)
+		}
+		if got := c.s.Feeds["one"].Instruments; !slices.Equal(got, []string{"mag-2"}) {
+			t.Errorf("revision %d: the Feed of one has %v", c.s.Revision, got)
+		}
 	}
 }

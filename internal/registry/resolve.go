@@ -5,6 +5,7 @@ package registry
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -101,7 +102,27 @@ func Resolve(prev *Snapshot, b *Bucket) *Snapshot {
 	b.consumers.resolve(next.Consumers, prev.Consumers, whole, newer, next.Problems)
 	b.readers.resolve(next.Readers, prev.Readers, whole, newer, next.Problems)
 	b.instruments.resolve(next.Instruments, prev.Instruments, whole, newer, next.Problems)
+	next.nameAll()
 	return next
+}
+
+// nameAll puts names in the place of wire.AllInstruments. Feeds share one list of them.
+func (s *Snapshot) nameAll() {
+	var all []string
+	for name, f := range s.Feeds {
+		i := slices.Index(f.Instruments, wire.AllInstruments)
+		if i < 0 {
+			continue
+		}
+		if all == nil {
+			all = slices.Sorted(maps.Keys(s.Instruments))
+		}
+		leaves := slices.Concat(f.Instruments[:i], f.Instruments[i+1:])
+		if f.Instruments = slices.Clip(all); len(leaves) > 0 {
+			f.Instruments = append(f.Instruments, leaves...)
+		}
+		s.Feeds[name] = f
+	}
 }
 
 // kind is one kind of entries of a bucket.

@@ -52,7 +52,7 @@ type FeedEntry struct {
 	// its own.
 	Notices   string `json:"notices,omitempty"`
 	Telemetry string `json:"telemetry,omitempty"`
-	// Instruments that are selected, by name and in order; see LeafInstruments.
+	// Instruments that are selected, by name and in order; see AllInstruments, LeafInstruments.
 	Instruments []string `json:"instruments"`
 	// Channels of telemetry; empty: all.
 	Channels []string `json:"channels,omitempty"`

@@ -135,8 +135,12 @@ func ParseLeafInstruments(name string) (leaf string, ok bool) {
 	return strings.CutSuffix(name, leafInstruments)
 }
 
+// AllInstruments stands for all instruments of the Site where instruments are listed by
+// name, as in FeedEntry.
+const AllInstruments = "*"
+
 // SelectedNotices match the notices of what a list of instruments has: an instrument
-// of the Site, or all of a leaf, as LeafInstruments. Those of backfill only where that is
+// of the Site, or all of them as AllInstruments, or all of a leaf, as LeafInstruments. Those of backfill only where that is
 // asked for: by a subject of their own, which can come and go by itself.
 func SelectedNotices(site, instrument string, backfill bool) []string {
 	if leaf, ok := ParseLeafInstruments(instrument); ok {

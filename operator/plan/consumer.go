@@ -79,15 +79,6 @@ func AcceptConsumers(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[st
 	return all
 }
 
-// accessOf returns who may read what, by instrument.
-func accessOf(instruments []v1alpha1.Instrument) map[string]*wire.AccessEntry {
-	entries := make(map[string]*wire.AccessEntry, len(instruments))
-	for i := range instruments {
-		entries[instruments[i].Name] = accessEntry(&instruments[i].Spec.Access)
-	}
-	return entries
-}
-
 // OrphanConsumer is the verdict on a FeedConsumer whose Feed does not exist.
 func OrphanConsumer(consumer *v1alpha1.FeedConsumer) ConsumerVerdict {
 	return consumerApplication{consumer: consumer}.judge()
@@ -140,11 +131,11 @@ func selection(feed *v1alpha1.Feed, v FeedVerdict, consumer *v1alpha1.FeedConsum
 func both(a, b []string) (all []string, any bool) {
 	switch {
 	case len(a) == 0:
-		all = slices.Sorted(slices.Values(b))
+		all = inOrder(b)
 	case len(b) == 0:
-		all = slices.Sorted(slices.Values(a))
+		all = inOrder(a)
 	default:
-		for _, name := range slices.Sorted(slices.Values(a)) {
+		for _, name := range inOrder(a) {
 			if slices.Contains(b, name) {
 				all = append(all, name)
 			}
@@ -154,9 +145,40 @@ func both(a, b []string) (all []string, any bool) {
 	return all, true
 }
 
+// inOrder returns names in order: a list that is, as it is.
+func inOrder(names []string) []string {
+	if slices.IsSorted(names) {
+		return slices.Clip(names)
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// accessEntries are who may read what of a Site.
+type accessEntries struct {
+	byName map[string]*wire.AccessEntry
+	// allOpen: every consumer may have the live data of every Instrument that it selects.
+	allOpen bool
+}
+
+// accessOf returns who may read what.
+func accessOf(instruments []v1alpha1.Instrument) accessEntries {
+	e := accessEntries{byName: make(map[string]*wire.AccessEntry, len(instruments)), allOpen: true}
+	for i := range instruments {
+		entry := accessEntry(&instruments[i].Spec.Access)
+		e.byName[instruments[i].Name] = entry
+		live := entry.InForce().Live
+		e.allOpen = e.allOpen && (live == wire.AccessPublic || live == wire.AccessAuthenticated) && entry.Embargo() == 0
+	}
+	return e
+}
+
 // readable are the instruments whose live data a consumer may have by its own name.
 // Feed is nil where it does not exist: then it narrows nothing.
-func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments []string, entries map[string]*wire.AccessEntry, now time.Time) []string {
+func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments []string, entries accessEntries, now time.Time) []string {
+	narrows := feed != nil && feed.Spec.Access != nil
+	if entries.allOpen && !narrows && !slices.ContainsFunc(instruments, isLeaf) {
+		return instruments
+	}
 	selected := map[string]bool{}
 	for _, name := range instruments {
 		selected[name] = true
@@ -164,8 +186,8 @@ func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments 
 	reader := access.Consumer(consumer.Name, selected)
 	var all []string
 	for _, name := range instruments {
-		entry := entries[name].InForce()
-		if feed != nil && feed.Spec.Access != nil {
+		entry := entries.byName[name].InForce()
+		if narrows {
 			entry.Live = access.Narrower(entry.Live, string(feed.Spec.Access.Live))
 		}
 		// Live data was observed just now.
@@ -174,6 +196,11 @@ func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments 
 		}
 	}
 	return all
+}
+
+func isLeaf(name string) bool {
+	_, is := wire.ParseLeafInstruments(name)
+	return is
 }
 
 func feedIsMissing(in consumerApplication) (Finding, bool) {

@@ -25,6 +25,8 @@ type FeedVerdict struct {
 	// what they know of it stays.
 	Served bool `json:"served,omitempty"`
 	Absent bool `json:"absent,omitempty"`
+	// Everything: its selector selects all Instruments of the Site, those to come too.
+	Everything bool `json:"everything,omitempty"`
 }
 
 // StreamFound is what was found of a stream that a Feed or a consumer has to itself.
@@ -63,18 +65,24 @@ func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, i
 	listed map[string]bool, found map[string]StreamFound,
 ) map[string]FeedVerdict {
 	verdicts := make(map[string]FeedVerdict, len(feeds))
+	everything := slices.Clip(selected(labels.Everything(), instruments, listed)) // Feeds share it
 	for i := range feeds {
 		in := feedApplication{site: site, siteAccepted: accepted, feed: &feeds[i]}
 		in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(&feeds[i].Spec.Instruments)
-		if in.selectorErr == nil {
-			in.instruments = append(selected(in.selector, instruments, listed), leavesOf(site, &feeds[i])...)
+		all := in.selectorErr == nil && in.selector.Empty()
+		switch leaves := leavesOf(site, &feeds[i]); {
+		case in.selectorErr != nil:
+		case all:
+			in.instruments = append(everything, leaves...)
+		default:
+			in.instruments = append(selected(in.selector, instruments, listed), leaves...)
 		}
 		if site != nil {
 			in.found = found[wire.FeedStream(site.Spec.Code, feeds[i].Name)]
 		}
 		f := first(in, feedChecks, good(v1alpha1.ReasonAccepted, fmt.Sprintf("it selects %s", instrumentCount(len(in.instruments)))))
 		verdicts[feeds[i].Name] = FeedVerdict{
-			Finding: f, Instruments: in.instruments,
+			Finding: f, Instruments: in.instruments, Everything: all,
 			Served: f.OK() || f.Reason == v1alpha1.ReasonSelectsNothing || f.Reason == v1alpha1.ReasonImmutable || f.Reason == v1alpha1.ReasonLeafNotFound,
 			Absent: f.Reason == v1alpha1.ReasonInvalidSelector || f.Reason == v1alpha1.ReasonUnreadable,
 		}
@@ -171,7 +179,7 @@ func feedStreams(site *v1alpha1.Site, feed *v1alpha1.Feed) (notices, telemetry s
 func feedEntry(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict, revision int64) wire.FeedEntry {
 	entry := wire.FeedEntry{
 		UID: string(feed.UID), Generation: feed.Generation, Revision: revision,
-		Feed: feed.Name, Instruments: v.Instruments, Channels: slices.Sorted(slices.Values(feed.Spec.Channels)),
+		Feed: feed.Name, Instruments: v.selects(), Channels: slices.Sorted(slices.Values(feed.Spec.Channels)),
 	}
 	if entry.Instruments == nil {
 		entry.Instruments = []string{}
@@ -251,6 +259,20 @@ func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []Stre
 // backfills says whether a Feed carries notices of backfill.
 func backfills(feed *v1alpha1.Feed) bool { return feed.Spec.Backfill == v1alpha1.BackfillInclude }
 
+// selects are the Feed's instruments as they are listed where all of the Site's need no names.
+func (v FeedVerdict) selects() []string {
+	if !v.Everything {
+		return v.Instruments
+	}
+	all := []string{wire.AllInstruments}
+	for _, name := range v.Instruments {
+		if isLeaf(name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
 func noticeSubjects(code string, instruments []string, backfill bool) []string {
 	var all []string
 	for _, name := range instruments {
@@ -283,10 +305,10 @@ func FeedSelections(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []F
 	notices, telemetry := feedStreams(site, feed)
 	subjects := map[string][]string{}
 	if notices != "" {
-		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Instruments, backfills(feed))...)
+		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.selects(), backfills(feed))...)
 	}
 	if telemetry != "" {
-		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.Instruments, feed.Spec.Channels)...)
+		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.selects(), feed.Spec.Channels)...)
 	}
 	var all []FeedSelection
 	for _, stream := range streamsOf(site, feed) {

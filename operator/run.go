@@ -43,8 +43,8 @@ type Config struct {
 	// StatusRate, FiguresRate and Workers are as in controller.Config.
 	StatusRate, FiguresRate float64
 	Workers                 int
-	// MetricsAddress and ProbeAddress are listened on; "0" for not at all.
-	MetricsAddress, ProbeAddress string
+	// MetricsAddress, ProbeAddress and PprofAddress are listened on; "0" for not at all.
+	MetricsAddress, ProbeAddress, PprofAddress string
 	// LeaderElection lets one of several operators work; its Lease lies in
 	// Namespace, by default the pod's own.
 	LeaderElection bool
@@ -103,6 +103,7 @@ func manager(cfg Config) (ctrl.Manager, error) {
 		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: controller.CacheObjects(), DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics:                       server.Options{BindAddress: cfg.MetricsAddress},
 		HealthProbeBindAddress:        cfg.ProbeAddress,
+		PprofBindAddress:              cfg.PprofAddress,
 		LeaderElection:                cfg.LeaderElection,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       cfg.Namespace,

@@ -13,7 +13,7 @@ import (
 )
 
 // warmup is what is left out before calm is measured: what was installed settles.
-const warmup = 20 * time.Second
+const warmup = 75 * time.Second
 
 // settle is for how long the processor time of a Site-wide change is counted: statuses follow.
 const settle = 30 * time.Second
@@ -39,6 +39,7 @@ func measure(ctx context.Context, l *lab.Lab, b backends, name string, s size, t
 	}
 	said("installed: %d of %d Programmed after %v", site.seen.programmed(), s.instruments, m.installed)
 	time.Sleep(warmup)
+	go func() { _ = op.profile("profile?seconds=20", name+"-calm") }()
 	if m.calm, err = op.uses(t.phase, func() error { time.Sleep(t.phase); return nil }); err != nil {
 		return m, err
 	}
@@ -52,6 +53,9 @@ func measure(ctx context.Context, l *lab.Lab, b backends, name string, s size, t
 	}
 	said("legalHold: after %v, %v of processor time", m.siteWide, m.siteWideTime)
 	if m.peakMiB, err = op.peak(); err != nil {
+		return m, err
+	}
+	if err := op.profile("heap", name+"-heap"); err != nil {
 		return m, err
 	}
 	op.stop()
@@ -71,6 +75,7 @@ func (s *site) change(ctx context.Context, op *operatorProcess, t times, m *meas
 	var err error
 	m.changing, err = op.uses(t.phase, func() error {
 		begin := time.Now()
+		go func() { _ = op.profile("profile?seconds=20", s.name+"-changes") }()
 		for i := range m.changes {
 			time.Sleep(time.Until(begin.Add(time.Duration(i) * pace)))
 			if err := s.changeOne(ctx, i%s.size.instruments, i); err != nil {

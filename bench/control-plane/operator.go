@@ -4,7 +4,9 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,10 +22,15 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
+// profilesVariable names a folder for Go's profiles of the operator.
+const profilesVariable = "SUBSTORM_BENCH_PROFILES"
+
 // operatorProcess is the operator in a process of its own.
 type operatorProcess struct {
 	cmd     *exec.Cmd
 	metrics string
+	// profiles is where the operator serves them; empty: nobody asked.
+	profiles string
 	once    sync.Once
 }
 
@@ -35,6 +42,11 @@ func startOperator(l *lab.Lab, api *testenv.KubernetesAPI, namespace string) (*o
 	o.cmd = exec.Command(testenv.Program(l, "operator"), "--gateway-image", "substorm/ingest-gateway:dev", "--feed-server-image", "substorm/feed-server:dev",
 		"--archivist-image", "substorm/archivist:dev", "--watch-namespaces", namespace, "--leader-election=false", "--log-level", "warn",
 		"--metrics-address", fmt.Sprintf("127.0.0.1:%d", metrics), "--probe-address", fmt.Sprintf("127.0.0.1:%d", probes))
+	if os.Getenv(profilesVariable) != "" {
+		pprof := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(l))
+		o.profiles = "http://" + pprof + "/debug/pprof/"
+		o.cmd.Args = append(o.cmd.Args, "--pprof-address", pprof)
+	}
 	o.cmd.Env = append(os.Environ(), "KUBECONFIG="+api.Kubeconfig(l, "operator-"+filepath.Base(l.TempDir()), "system:masters"))
 	if name := os.Getenv("SUBSTORM_BENCH_CONTROL_LOG"); name != "" {
 		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
@@ -61,6 +73,24 @@ func (o *operatorProcess) stop() {
 func (o *operatorProcess) time() (time.Duration, error) { return process.Time(o.cmd.Process.Pid) }
 
 func (o *operatorProcess) peak() (float64, error) { return process.PeakMiB(o.cmd.Process.Pid) }
+
+// profile keeps a profile in the folder that was asked for.
+func (o *operatorProcess) profile(kind, name string) error {
+	if o.profiles == "" {
+		return nil
+	}
+	resp, err := http.Get(o.profiles + kind)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	file, err := os.Create(filepath.Join(os.Getenv(profilesVariable), name+".pprof"))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, resp.Body)
+	return errors.Join(err, file.Close())
+}
 
 // uses says what the operator used in a phase of a given length.
 func (o *operatorProcess) uses(length time.Duration, phase func() error) (usage, error) {

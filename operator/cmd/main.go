@@ -56,6 +56,7 @@ func command() *cobra.Command {
 	f.StringSliceVar(&cfg.Namespaces, "watch-namespaces", nil, "namespaces to look after (default: all)")
 	f.StringVar(&cfg.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served")
 	f.StringVar(&cfg.ProbeAddress, "probe-address", ":8081", "where /healthz and /readyz are served")
+	f.StringVar(&cfg.PprofAddress, "pprof-address", "0", "where Go's profiles are served, for whoever looks for what the operator costs; 0 for not at all")
 	f.Float64Var(&cfg.StatusRate, "status-rate", 0, "how many statuses a second are written at most, all kinds together (default 100)")
 	f.Float64Var(&cfg.FiguresRate, "figures-rate", 0, "how many of these may bring nothing but figures up to date (default 2)")
 	f.IntVar(&cfg.Workers, "workers", 0, "how many resources of a kind are looked at at once (default 4)")

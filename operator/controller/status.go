@@ -33,7 +33,9 @@ const (
 	// figures up to date.
 	defaultStatusRate  = 100
 	defaultFiguresRate = 2
-	// figuresAge is how old a status must be before figures alone change it.
+	// detailAge is how old a status must be before details alone change it, and figuresAge
+	// before figures do.
+	detailAge  = time.Minute
 	figuresAge = 10 * time.Minute
 	// passesWithin is how long a state must last that should end by itself before a
 	// status says so: gateways report each interval which registry they run.
@@ -177,15 +179,16 @@ func (w *statusWriter) kept(r resource, c *plan.Credentials, now time.Time) ctrl
 	return ctrl.Result{RequeueAfter: c.RenewsIn(now)}
 }
 
-// due is when a status may be written: figures wait until the last one is old
+// due is when a status may be written: details and figures wait until the last one is old
 // enough, and what should pass by itself until it lasts. The caller holds the lock.
 func (w *statusWriter) due(p *pendingStatus) time.Time {
 	due := time.Time{}
+	last, written := w.last[p.resource]
 	switch {
-	case p.urgency == plan.UrgencyFigures:
-		if last, written := w.last[p.resource]; written {
-			due = last.at.Add(figuresAge)
-		}
+	case p.urgency == plan.UrgencyDetail && written:
+		due = last.at.Add(detailAge)
+	case p.urgency == plan.UrgencyFigures && written:
+		due = last.at.Add(figuresAge)
 	case p.passing:
 		due = p.since.Add(passesWithin)
 	}

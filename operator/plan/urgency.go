@@ -21,7 +21,9 @@ const (
 	// UrgencyCondition: a condition came, went, or changed status or reason; pods,
 	// addresses, what a Site counts or an instrument is asked to do changed.
 	UrgencyCondition
-	// UrgencyFigures: all else.
+	// UrgencyDetail: the words of a condition, or something of which there is little.
+	UrgencyDetail
+	// UrgencyFigures: counts and times that change all the time, of what there are many of.
 	UrgencyFigures
 )
 
@@ -29,7 +31,7 @@ const (
 func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || reread(was.Archive, is.Archive) || (was.FeedServer == nil) != (is.FeedServer == nil) ||
-			!equality.Semantic.DeepEqual(was.RecreatedStreams, is.RecreatedStreams) || !equality.Semantic.DeepEqual(was.JetStream, is.JetStream) || reissued(ofFeedServer(was), ofFeedServer(is)))
+			!equality.Semantic.DeepEqual(was.RecreatedStreams, is.RecreatedStreams) || !equality.Semantic.DeepEqual(was.JetStream, is.JetStream) || reissued(ofFeedServer(was), ofFeedServer(is)) || reissued(ofArchivist(was), ofArchivist(is)), UrgencyDetail)
 }
 
 // reclosed: other days of the ledger are closed, as happens once a day.
@@ -64,13 +66,13 @@ func recounted(was, is *v1alpha1.SiteStatus) bool {
 func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		was.Replicas != is.Replicas || was.ReadyReplicas != is.ReadyReplicas || was.Selector != is.Selector || was.Datapath != is.Datapath ||
-			(was.Spool == nil) != (is.Spool == nil) || reissued(was.Credentials, is.Credentials))
+			(was.Spool == nil) != (is.Spool == nil) || reissued(was.Credentials, is.Credentials), UrgencyDetail)
 }
 
 // InstrumentUrgency compares what stands with what is planned.
 func InstrumentUrgency(was, is *v1alpha1.InstrumentStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		!slices.Equal(was.Addresses, is.Addresses) || resampled(was.Sampling, is.Sampling))
+		!slices.Equal(was.Addresses, is.Addresses) || resampled(was.Sampling, is.Sampling), UrgencyFigures)
 }
 
 // InstrumentPasses says whether a status speaks of what ends by itself within moments, as
@@ -84,15 +86,31 @@ func InstrumentPasses(was, is *v1alpha1.InstrumentStatus) bool {
 
 // FeedUrgency compares what stands with what is planned.
 func FeedUrgency(was, is *v1alpha1.FeedStatus) Urgency {
+	rest := UrgencyFigures
+	if slowest(was) != slowest(is) {
+		rest = UrgencyDetail
+	}
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		was.Instruments != is.Instruments || was.Consumers != is.Consumers || !slices.Equal(was.Streams, is.Streams) ||
-			(was.First == nil) != (is.First == nil))
+			(was.First == nil) != (is.First == nil), rest)
+}
+
+// slowest names the consumer that is furthest behind; empty for none.
+func slowest(s *v1alpha1.FeedStatus) string {
+	if s.Slowest == nil {
+		return ""
+	}
+	return s.Slowest.Name
 }
 
 // ConsumerUrgency compares what stands with what is planned.
 func ConsumerUrgency(was, is *v1alpha1.FeedConsumerStatus) Urgency {
+	rest := UrgencyFigures
+	if !slices.Equal(was.Positions, is.Positions) { // a durable that is made anew goes on there
+		rest = UrgencyDetail
+	}
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		was.State != is.State || was.SecretName != is.SecretName || was.URL != is.URL || reissued(was.Credentials, is.Credentials))
+		was.State != is.State || was.SecretName != is.SecretName || was.URL != is.URL || reissued(was.Credentials, is.Credentials), rest)
 }
 
 func ofFeedServer(s *v1alpha1.SiteStatus) *v1alpha1.CredentialsStatus {
@@ -100,6 +118,13 @@ func ofFeedServer(s *v1alpha1.SiteStatus) *v1alpha1.CredentialsStatus {
 		return nil
 	}
 	return s.FeedServer.Credentials
+}
+
+func ofArchivist(s *v1alpha1.SiteStatus) *v1alpha1.CredentialsStatus {
+	if s.Archivist == nil {
+		return nil
+	}
+	return s.Archivist.Credentials
 }
 
 // reissued: credentials are of another user, or valid until another time, as happens
@@ -111,14 +136,17 @@ func reissued(was, is *v1alpha1.CredentialsStatus) bool {
 	return was.User != is.User || !was.ExpiresAt.Equal(is.ExpiresAt)
 }
 
-func urgency(spec bool, was, is []metav1.Condition, moved bool) Urgency {
+// urgency of a status of which nothing more urgent has changed is rest.
+func urgency(spec bool, was, is []metav1.Condition, moved bool, rest Urgency) Urgency {
 	switch {
 	case spec:
 		return UrgencySpec
 	case moved, len(was) != len(is), len(Changed(was, is)) > 0:
 		return UrgencyCondition
+	case !equality.Semantic.DeepEqual(was, is):
+		return UrgencyDetail
 	default:
-		return UrgencyFigures
+		return rest
 	}
 }
 

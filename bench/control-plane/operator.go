@@ -31,7 +31,7 @@ type operatorProcess struct {
 	metrics string
 	// profiles is where the operator serves them; empty: nobody asked.
 	profiles string
-	once    sync.Once
+	once     sync.Once
 }
 
 // startOperator starts an operator for one namespace. Its log goes where

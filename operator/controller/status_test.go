@@ -89,6 +89,21 @@ func TestFiguresWaitUntilTheLastStatusIsOld(t *testing.T) {
 	}
 }
 
+func TestDetailsWaitForAMinute(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	w := writerAt(&now)
+	w.submit(status("camera", plan.UrgencyCondition, 1))
+	w.take()
+	w.submit(status("camera", plan.UrgencyDetail, 2))
+	if _, wait := w.next(); wait != detailAge {
+		t.Errorf("to be looked at again in %v", wait)
+	}
+	now = now.Add(detailAge)
+	if taken := w.take(); !slices.Equal(taken, []string{"camera:2"}) {
+		t.Errorf("written: %v", taken)
+	}
+}
+
 func TestAStatusThatStandsCancelsWhatWasAsked(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	w := writerAt(&now)

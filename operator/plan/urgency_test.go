@@ -21,7 +21,7 @@ func TestASitesCountsAreNoMereFigures(t *testing.T) {
 		is   *v1alpha1.SiteStatus
 		want plan.Urgency
 	}{
-		"only the revision":    {site(*was.Instruments, "camera", 8), plan.UrgencyFigures},
+		"only the revision":    {site(*was.Instruments, "camera", 8), plan.UrgencyDetail},
 		"one more":             {site(v1alpha1.InstrumentCounts{Total: 3, Silent: 1, Flowing: 1}, "camera", 7), plan.UrgencyCondition},
 		"one began to flow":    {site(v1alpha1.InstrumentCounts{Total: 2, Flowing: 2}, "camera", 7), plan.UrgencyCondition},
 		"another one is quiet": {site(*was.Instruments, "magnetometer", 7), plan.UrgencyCondition},
@@ -29,6 +29,32 @@ func TestASitesCountsAreNoMereFigures(t *testing.T) {
 	} {
 		if got := plan.SiteUrgency(was, c.is); got != c.want {
 			t.Errorf("%s: urgency %d, not %d", name, got, c.want)
+		}
+	}
+}
+
+// TestWordsOfAConditionAreDetails: what a condition says is more than a count, and who is
+// slowest, or where a consumer's durable goes on, too.
+func TestWordsOfAConditionAreDetails(t *testing.T) {
+	says := func(message string) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressing, Message: message}}
+	}
+	for name, c := range map[string]struct{ got, want plan.Urgency }{
+		"received today": {plan.InstrumentUrgency(&v1alpha1.InstrumentStatus{Conditions: says("a")},
+			&v1alpha1.InstrumentStatus{Conditions: says("a"), ReceivedToday: &v1alpha1.DayCounts{Objects: 1}}), plan.UrgencyFigures},
+		"another message": {plan.InstrumentUrgency(&v1alpha1.InstrumentStatus{Conditions: says("a")}, &v1alpha1.InstrumentStatus{Conditions: says("b")}), plan.UrgencyDetail},
+		"messages": {plan.FeedUrgency(&v1alpha1.FeedStatus{}, &v1alpha1.FeedStatus{Messages: 1}), plan.UrgencyFigures},
+		"slowest":  {plan.FeedUrgency(&v1alpha1.FeedStatus{}, &v1alpha1.FeedStatus{Slowest: &v1alpha1.SlowestConsumer{Name: "a"}}), plan.UrgencyDetail},
+		"lag of the slowest": {plan.FeedUrgency(&v1alpha1.FeedStatus{Slowest: &v1alpha1.SlowestConsumer{Name: "a"}},
+			&v1alpha1.FeedStatus{Slowest: &v1alpha1.SlowestConsumer{Name: "a"}, Messages: 1}), plan.UrgencyFigures},
+		"connections": {plan.ConsumerUrgency(&v1alpha1.FeedConsumerStatus{}, &v1alpha1.FeedConsumerStatus{Connections: 1}), plan.UrgencyFigures},
+		"positions": {plan.ConsumerUrgency(&v1alpha1.FeedConsumerStatus{},
+			&v1alpha1.FeedConsumerStatus{Positions: []v1alpha1.ConsumerPosition{{Stream: "NOTICE_hub", Token: "1"}}}), plan.UrgencyDetail},
+		"the archivist's credentials": {plan.SiteUrgency(&v1alpha1.SiteStatus{Archivist: &v1alpha1.ArchivistState{}},
+			&v1alpha1.SiteStatus{Archivist: &v1alpha1.ArchivistState{Credentials: &v1alpha1.CredentialsStatus{User: "another"}}}), plan.UrgencyCondition},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: urgency %d, not %d", name, c.got, c.want)
 		}
 	}
 }

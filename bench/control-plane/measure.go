@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -72,7 +73,10 @@ func measure(ctx context.Context, l *lab.Lab, b backends, name string, s size, t
 func (s *site) change(ctx context.Context, op *operatorProcess, t times, m *measured) error {
 	m.changes = int(float64(s.size.instruments) / 10 * t.phase.Minutes())
 	pace := t.phase / time.Duration(m.changes)
-	var err error
+	before, err := s.writes(ctx)
+	if err != nil {
+		return err
+	}
 	m.changing, err = op.uses(t.phase, func() error {
 		begin := time.Now()
 		go func() { _ = op.profile("profile?seconds=20", s.name+"-changes") }()
@@ -87,6 +91,15 @@ func (s *site) change(ctx context.Context, op *operatorProcess, t times, m *meas
 	})
 	if err != nil {
 		return err
+	}
+	after, err := s.writes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, what := range slices.Sorted(maps.Keys(after)) {
+		if n := after[what] - before[what]; n >= t.phase.Minutes() {
+			said("changes: %.0f writes of %s", n, what)
+		}
 	}
 	within(ctx, t.limit, func() bool { return len(s.seen.waits()) == m.changes })
 	waits := s.seen.waits()

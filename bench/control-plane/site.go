@@ -5,12 +5,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -35,6 +40,7 @@ type site struct {
 	size size
 	seen *seen
 	pods *pods
+	api  *rest.Config
 }
 
 const (
@@ -57,7 +63,7 @@ func newSite(ctx context.Context, l *lab.Lab, b backends, name string, s size) (
 	if err != nil {
 		return nil, err
 	}
-	is := &site{Client: client.NewNamespacedClient(c, name), name: name, size: s}
+	is := &site{Client: client.NewNamespacedClient(c, name), name: name, size: s, api: b.api.Config}
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return nil, err
 	}
@@ -213,6 +219,26 @@ func (s *site) changeOne(ctx context.Context, i, number int) error {
 func (s *site) patchSite(ctx context.Context, patch string) error {
 	is := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
 	return s.Patch(ctx, is, client.RawPatch("application/merge-patch+json", []byte(patch)), client.FieldOwner("kubectl"))
+}
+
+// series of what the API server was asked to do, by all who ask.
+var series = regexp.MustCompile(`^apiserver_request_total\{.*resource="([^"]*)".*subresource="([^"]*)".*verb="(APPLY|DELETE|PATCH|POST|PUT)".*\} (\S+)$`)
+
+// writes are those of all who ask the API server, by what they are about.
+func (s *site) writes(ctx context.Context) (map[string]float64, error) {
+	c, err := kubernetes.NewForConfig(s.api)
+	if err != nil {
+		return nil, err
+	}
+	text, err := c.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	all := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		if m := series.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			n, _ := strconv.ParseFloat(m[4], 64)
+			all[m[3]+" "+m[1]+"/"+m[2]] += n
+		}
+	}
+	return all, err
 }
 
 // readyPod is a pod of a pool that is ready, as a node would say.

@@ -148,7 +148,10 @@ func (w *statusWriter) submit(p planned) {
 	}
 	next := &pendingStatus{planned: p, since: w.now()}
 	if was := w.queue.waiting[p.resource]; was != nil {
-		next.since, next.retryAt = was.since, was.retryAt
+		next.retryAt = was.retryAt
+		if was.urgency <= p.urgency { // else it has waited for something else
+			next.since = was.since
+		}
 	}
 	w.enqueue(next)
 }

@@ -144,6 +144,10 @@ func TestWhatShouldPassIsWrittenWhereItLasts(t *testing.T) {
 		p.passing = true
 		return p
 	}
+	w.submit(status("camera", plan.UrgencyCondition, 0))
+	w.take()
+	w.submit(status("camera", plan.UrgencyFigures, 1)) // waits, and says nothing about what follows
+	now = now.Add(time.Minute)
 	w.submit(passing(1))
 	if taken := w.take(); taken != nil {
 		t.Fatalf("written at once: %v", taken)

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/substorm/substorm/internal/cgroup"
 	"github.com/substorm/substorm/internal/flags"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
@@ -63,6 +64,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cgroup.Memory() // so that the heap is collected before the container's limit ends the program
 	ctrl.SetLogger(logr.FromSlogHandler(cfg.Log.Handler()))
 	mgr, err := manager(cfg)
 	if err != nil {

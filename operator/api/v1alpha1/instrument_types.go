@@ -319,8 +319,8 @@ type InstrumentStatus struct {
 	// +optional
 	LastReceived *metav1.Time `json:"lastReceived,omitempty"`
 
-	// ReceivedToday sums up what gateways last reported of the current UTC day. The
-	// ledger is the record: reports may be lost.
+	// ReceivedToday sums up what gateways last reported of the current UTC day, brought
+	// up to date at most once in ten minutes. The ledger is the record: reports may be lost.
 	// +optional
 	ReceivedToday *DayCounts `json:"receivedToday,omitempty"`
 

@@ -65,15 +65,17 @@ func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, i
 	listed map[string]bool, found map[string]StreamFound,
 ) map[string]FeedVerdict {
 	verdicts := make(map[string]FeedVerdict, len(feeds))
-	everything := slices.Clip(selected(labels.Everything(), instruments, listed)) // Feeds share it
+	everything := selected(labels.Everything(), instruments, listed) // Feeds share it
 	for i := range feeds {
 		in := feedApplication{site: site, siteAccepted: accepted, feed: &feeds[i]}
 		in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(&feeds[i].Spec.Instruments)
 		all := in.selectorErr == nil && in.selector.Empty()
 		switch leaves := leavesOf(site, &feeds[i]); {
 		case in.selectorErr != nil:
+		case all && len(leaves) == 0:
+			in.instruments = everything
 		case all:
-			in.instruments = append(everything, leaves...)
+			in.instruments = slices.Concat(everything, leaves)
 		default:
 			in.instruments = append(selected(in.selector, instruments, listed), leaves...)
 		}

@@ -230,6 +230,7 @@ func podProblem(pod *corev1.Pod) string {
 	return ""
 }
 
+// PodReady says whether a pod is ready, and not about to go.
 func PodReady(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil {
 		return false

@@ -31,7 +31,8 @@ const (
 func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || reread(was.Archive, is.Archive) || (was.FeedServer == nil) != (is.FeedServer == nil) ||
-			!equality.Semantic.DeepEqual(was.RecreatedStreams, is.RecreatedStreams) || !equality.Semantic.DeepEqual(was.JetStream, is.JetStream) || reissued(ofFeedServer(was), ofFeedServer(is)) || reissued(ofArchivist(was), ofArchivist(is)), UrgencyDetail)
+			!equality.Semantic.DeepEqual(was.RecreatedStreams, is.RecreatedStreams) || !equality.Semantic.DeepEqual(was.JetStream, is.JetStream) ||
+			reissued(ofFeedServer(was), ofFeedServer(is)) || reissued(ofArchivist(was), ofArchivist(is)), UrgencyDetail)
 }
 
 // reclosed: other days of the ledger are closed, as happens once a day.
@@ -106,11 +107,19 @@ func slowest(s *v1alpha1.FeedStatus) string {
 // ConsumerUrgency compares what stands with what is planned.
 func ConsumerUrgency(was, is *v1alpha1.FeedConsumerStatus) Urgency {
 	rest := UrgencyFigures
-	if !slices.Equal(was.Positions, is.Positions) { // a durable that is made anew goes on there
+	connected := (was.Connections == 0) != (is.Connections == 0) || (handedOver(was) == 0) != (handedOver(is) == 0)
+	if connected || !slices.Equal(was.Positions, is.Positions) { // a durable that is made anew goes on there
 		rest = UrgencyDetail
 	}
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		was.State != is.State || was.SecretName != is.SecretName || was.URL != is.URL || reissued(was.Credentials, is.Credentials), rest)
+}
+
+func handedOver(s *v1alpha1.FeedConsumerStatus) int64 {
+	if s.Delivered == nil {
+		return 0
+	}
+	return s.Delivered.Messages
 }
 
 func ofFeedServer(s *v1alpha1.SiteStatus) *v1alpha1.CredentialsStatus {

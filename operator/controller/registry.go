@@ -43,11 +43,16 @@ type registryReconciler struct {
 // no status and no gateway.
 func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	what := r.touched.take(req.NamespacedName)
-	err := r.judge(ctx, req.NamespacedName, what)
-	if err != nil {
+	if err := r.judge(ctx, req.NamespacedName, what); err != nil {
 		r.touched.everything(req.NamespacedName)
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: r.auditEvery}, err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.judged[req.NamespacedName] == nil { // the Site is gone, or not accepted
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: r.auditEvery}, nil
 }
 
 func (r *registryReconciler) judge(ctx context.Context, site types.NamespacedName, what touch) error {

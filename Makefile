@@ -1,7 +1,7 @@
 # `make help` explains every target. Everything costly is built once, into a cache outside the checkout
 # (go run ./hack/parts, SUBSTORM_CACHE), and shows its progress.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden tidy fmt lint check-generated
+.PHONY: help demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden tidy fmt lint lint-api check-generated
 
 # Name of the benchmark in bench/ for `make bench`, nodes of the cluster for `make cluster-up`.
 NAME ?=
@@ -89,6 +89,9 @@ lint: ## Check the rules of the house (.golangci.yml) and the charts
 	@# Without what helm says for information: that it follows the link to crds.
 	@said=$$("$$($(PART) helm)" lint --strict --quiet charts/substorm*/ 2>&1); failed=$$?; \
 	echo "$$said" | sed '/^level=INFO /d; /^$$/d' >&2; exit $$failed
+
+lint-api: ## Check the kinds in operator/api against Kubernetes' conventions (.golangci-api.yml)
+	"$$($(PART) golangci-lint)" run -c .golangci-api.yml ./operator/api/...
 
 check-generated: ## Fail where `make generate` or `make tidy` would change something
 	@./hack/check-generated.sh

@@ -60,8 +60,8 @@ func All() []Tool {
 		{Name: "coredns", Module: "kubernetes", Package: "./coredns", KeepPaths: true},
 		{Name: "helm", Module: "helm", Package: "helm.sh/helm/v4/cmd/helm", Source: "helm.sh/helm/v4",
 			Set: []string{"helm.sh/helm/v4/internal/version.version={version}"}},
-		{Name: "golangci-lint", Module: "golangci-lint", Package: "github.com/golangci/golangci-lint/v2/cmd/golangci-lint",
-			Source: "github.com/golangci/golangci-lint/v2", Set: []string{"main.version={version}"}},
+		// golangci-lint with kube-api-linter built into it, for it takes no linters when it runs.
+		{Name: "golangci-lint", Module: "golangci-lint", Package: "sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter"},
 		{Name: "kind", Module: "kind", Package: "sigs.k8s.io/kind", OnDemand: true},
 		{Name: "telegraf", Module: "telegraf", Package: "./telegraf", OnDemand: true},
 	}

@@ -31,7 +31,7 @@ func fromCluster(ctx context.Context, o Options) (*Backend, error) {
 	}
 	b := &Backend{Code: site.Spec.Code, cluster: cluster, serverName: o.TLSServerName}
 	user := o.user(site.Spec.Code)
-	secrets, err := readSecrets(ctx, cluster, site, user)
+	secrets, err := readSecrets(ctx, cluster, site, append(plan.ObjectStoreSecrets(site), jetStreamSecrets(site, user)...))
 	if err != nil {
 		return nil, err
 	}
@@ -41,13 +41,34 @@ func fromCluster(ctx context.Context, o Options) (*Backend, error) {
 	return b, b.override(o)
 }
 
-func readSecrets(ctx context.Context, cluster *kube.Cluster, site *v1alpha1.Site, user CommandUser) (plan.Secrets, error) {
-	secrets := plan.Secrets{}
-	needs := append(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site)...)
+// ReadJetStream finds the JetStream of a Site that was read from the cluster, for who only
+// reads: it needs no Secret of the object store, and the Backend has none.
+func ReadJetStream(ctx context.Context, cluster *kube.Cluster, site *v1alpha1.Site) (*Backend, error) {
+	here := *cluster
+	here.Namespace = site.Namespace
+	b, user := &Backend{Code: site.Spec.Code, cluster: &here}, reader(site.Spec.Code)
+	secrets, err := readSecrets(ctx, &here, site, jetStreamSecrets(site, user))
+	if err != nil {
+		return nil, err
+	}
+	if err := b.jetStream(site, secrets, user); err != nil {
+		return nil, fmt.Errorf("Site %s/%s: %w", site.Namespace, site.Name, err)
+	}
+	return b, nil
+}
+
+// jetStreamSecrets are what a user of JetStream needs.
+func jetStreamSecrets(site *v1alpha1.Site, user CommandUser) []plan.SecretNeed {
+	needs := plan.JetStreamSecrets(site)
 	if user.OfCommands { // the key of the account with the streams is not for them
 		needs = slices.DeleteFunc(needs, func(n plan.SecretNeed) bool { return slices.Contains(n.Keys, plan.KeyAccountSeed) })
 		needs = append(needs, plan.CommandAccountSecrets(site)...)
 	}
+	return needs
+}
+
+func readSecrets(ctx context.Context, cluster *kube.Cluster, site *v1alpha1.Site, needs []plan.SecretNeed) (plan.Secrets, error) {
+	secrets := plan.Secrets{}
 	for _, need := range needs {
 		secret, err := cluster.Secret(ctx, need.Name)
 		if err != nil {

@@ -34,6 +34,7 @@ func (r Report) print(w io.Writer) {
 		}
 	}
 	r.printArchives(w)
+	r.printStale(w)
 	r.printProblems(w)
 }
 
@@ -80,11 +81,19 @@ func (r Report) printInstruments(w io.Writer) {
 	}
 }
 
+// printStale says of which Sites the figures are not as of now.
+func (r Report) printStale(w io.Writer) {
+	for _, s := range r.Sites {
+		if s.FiguresStale != "" {
+			fmt.Fprintf(w, "What instruments of site %s sent is as of up to ten minutes ago: %s.\n", r.name(s.Namespace, s.Name), s.FiguresStale)
+		}
+	}
+}
+
 // statusRounding is what lastReceived is rounded down to in the status.
 const statusRounding = 10 * time.Minute
 
-// last says when something was received, as exact as the status is; that data
-// flows says more.
+// last says when something was received, as exact as it is known; that data flows says more.
 func (r *Report) last(i Instrument) string {
 	if i.Flowing == metav1.ConditionTrue {
 		return "in its cadence"
@@ -93,6 +102,9 @@ func (r *Report) last(i Instrument) string {
 		return "never"
 	}
 	at := i.LastReceived.UTC()
+	if !at.Equal(at.Truncate(statusRounding)) {
+		return at.Format("2006-01-02 15:04:05Z")
+	}
 	return at.Format("2006-01-02 15:04") + " to " + at.Add(statusRounding).Format("15:04Z")
 }
 

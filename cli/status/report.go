@@ -49,6 +49,9 @@ type Site struct {
 	// Archive is what is known of damage to stored objects, and when somebody last looked;
 	// nil until an archivist has reported.
 	Archive *damage.Known `json:"archive,omitempty"`
+	// FiguresStale is why what its instruments sent is as of their statuses, up to ten minutes
+	// ago; empty where it is as of now.
+	FiguresStale string `json:"figuresStale,omitempty"`
 }
 
 // Gateway is one line about a pool.
@@ -122,6 +125,15 @@ func Summarize(all Resources, namespace string, now time.Time) Report {
 	}
 	r.Fine = len(r.Problems) == 0 && len(r.Sites) > 0
 	return r
+}
+
+// saysStale notes why figures of Sites, by namespace/name, are not as of now.
+func (r *Report) saysStale(why map[string]error) {
+	for i := range r.Sites {
+		if err := why[r.Sites[i].Namespace+"/"+r.Sites[i].Name]; err != nil {
+			r.Sites[i].FiguresStale = err.Error()
+		}
+	}
 }
 
 func (r *Report) addSite(s *v1alpha1.Site) {

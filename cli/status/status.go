@@ -41,6 +41,11 @@ func Command() *cobra.Command {
 the feeds and their consumers, and at the end every condition of theirs that is not as
 it should be, with what to do about it.
 
+What instruments sent is read from the Site's JetStream, where gateways report it every few
+seconds: statuses have it up to ten minutes later. Where JetStream does not answer, or you may
+not read the Secret of its account of commands, the figures are those of the statuses, and the
+report says so.
+
 It exits with 1 where something is not as it should be, where there is no Site, and where
 the API server could not be asked; in -o json and yaml the field fine is false in the first case.
 
@@ -59,10 +64,12 @@ server cannot be asked, it says so on standard error and goes on.`,
 			if everywhere {
 				cluster.Namespace = ""
 			}
+			figures := newLive(cluster)
+			defer figures.close()
 			if follow {
-				return watch(cmd.Context(), cluster, site, cmd.OutOrStdout(), cmd.ErrOrStderr(), format)
+				return watch(cmd.Context(), figures, site, cmd.OutOrStdout(), cmd.ErrOrStderr(), format)
 			}
-			report, err := Read(cmd.Context(), cluster, site, time.Now())
+			report, err := read(cmd.Context(), figures, site, time.Now())
 			if err != nil {
 				return err
 			}
@@ -80,8 +87,9 @@ server cannot be asked, it says so on standard error and goes on.`,
 	return cmd
 }
 
-// Read asks the API server.
-func Read(ctx context.Context, cluster *kube.Cluster, site string, now time.Time) (Report, error) {
+// read asks the API server, and the Sites' JetStream for figures.
+func read(ctx context.Context, figures *live, site string, now time.Time) (Report, error) {
+	cluster := figures.cluster
 	var sites v1alpha1.SiteList
 	var gateways v1alpha1.IngestGatewayList
 	var instruments v1alpha1.InstrumentList
@@ -105,7 +113,11 @@ func Read(ctx context.Context, cluster *kube.Cluster, site string, now time.Time
 	if len(sites.Items) == 0 && site != "" {
 		return Report{}, fmt.Errorf("no Site %q in namespace %q: kubectl get site -A lists them, -n chooses the namespace", site, cluster.Namespace)
 	}
-	return Summarize(Resources{sites.Items, gateways.Items, instruments.Items, feeds.Items, consumers.Items}, cluster.Namespace, now), nil
+	all := Resources{sites.Items, gateways.Items, instruments.Items, feeds.Items, consumers.Items}
+	stale := figures.refresh(ctx, &all, now)
+	report := Summarize(all, cluster.Namespace, now)
+	report.saysStale(stale)
+	return report, nil
 }
 
 // condition returns a condition, and one that says so where nobody has set it.
@@ -131,11 +143,11 @@ const (
 // watch prints the report, and again whenever it has changed, until ctx ends. On a terminal
 // the table takes the place of the last one, elsewhere it follows it; of data each change is a
 // document. Notes hear of an API server that does not answer.
-func watch(ctx context.Context, cluster *kube.Cluster, site string, out, notes io.Writer, format output.Format) error {
+func watch(ctx context.Context, figures *live, site string, out, notes io.Writer, format output.Format) error {
 	documents, before := format.Encoder(out), ""
 	for {
 		began := time.Now()
-		report, err := Read(ctx, cluster, site, began)
+		report, err := read(ctx, figures, site, began)
 		took := time.Since(began)
 		is, _ := json.Marshal(report) // which is made of what JSON has
 		switch {

@@ -12,11 +12,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/substorm/substorm/cli/archive"
+	"github.com/substorm/substorm/cli/status"
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -25,19 +25,18 @@ import (
 // of the manifest a minute after that.
 const patience = 3 * time.Minute
 
-// look waits until the archive lists everything that was sent, shows it, and compares the bytes.
+// look asks whether data flows, waits until the archive lists everything that was sent, shows it, and compares the bytes.
 func (d *demo) look(ctx context.Context, s sent) error {
-	if err := d.waitListed(ctx, s); err != nil {
+	if err := d.lookAtFlow(ctx); err != nil {
 		return err
 	}
-	if err := d.waitFigures(ctx); err != nil {
+	if err := d.waitListed(ctx, s); err != nil {
 		return err
 	}
 	for _, argv := range [][]string{
 		{d.kubectl, "get", "site,ingestgateway,instrument"},
 		{d.substorm, "archive", "ls", "--day", "today"},
 		{d.substorm, "archive", "ledger", "--day", "today"},
-		{d.substorm, "status"},
 	} {
 		if err := d.show(ctx, argv...); err != nil {
 			return err
@@ -49,10 +48,20 @@ func (d *demo) look(ctx context.Context, s sent) error {
 	if err := d.compareFrames(ctx, s); err != nil {
 		return err
 	}
-	if err := d.lookOverHTTP(ctx, s); err != nil {
+	return d.lookOverHTTP(ctx, s)
+}
+
+// lookAtFlow asks while data is in its cadence: nothing more is sent, and it is overdue two minutes after.
+func (d *demo) lookAtFlow(ctx context.Context) error {
+	_, err := d.step(ctx, "kubectl says that data flows",
+		d.kubectl, "-n", namespace, "wait", "--recursive=false", "--for=condition=DataFlowing", "--timeout=30s", "-f", "docs/samples/")
+	if err != nil {
 		return err
 	}
-	return d.checkStatus(ctx)
+	if err := d.waitFigures(ctx); err != nil {
+		return err
+	}
+	return d.show(ctx, d.substorm, "status")
 }
 
 func (d *demo) waitListed(ctx context.Context, s sent) (err error) {
@@ -130,33 +139,49 @@ func (d *demo) archivedDatagrams(ctx context.Context) (uint64, error) {
 	return l.datagrams, err
 }
 
-// waitFigures waits until the Instruments' statuses show the ledger's figures: the operator writes them once a minute.
-// The ledger also has rows of unknown senders and of Instruments that were deleted.
-func (d *demo) waitFigures(ctx context.Context) error {
+// waitFigures waits until `substorm status` has what the ledger has of each Instrument: gateways report both every two
+// seconds, one after the other. The ledger also has rows of unknown senders and of Instruments that were deleted.
+func (d *demo) waitFigures(ctx context.Context) (err error) {
+	step := d.p.Step("substorm status has the figures of the ledger")
+	defer func() { step.Done(err) }()
+	for deadline := time.Now().Add(time.Minute); ; {
+		differ, err := d.figuresThatDiffer(ctx)
+		if err == nil && differ == "" {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("after a minute they differ: %s", differ), err)
+		}
+		step.Detail("%s", differ)
+		if !retry.Sleep(ctx, time.Second) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (d *demo) figuresThatDiffer(ctx context.Context) (string, error) {
 	ledgers, err := d.ledger(ctx, "--day", "today")
 	if err != nil {
-		return err
+		return "", err
 	}
-	declared, err := d.output(ctx, d.kubectl, "-n", namespace, "get", "instrument", "-o", "jsonpath={.items[*].metadata.name}")
+	out, err := d.output(ctx, d.substorm, "status", "-o", "json")
 	if err != nil {
-		return err
+		return "", err
 	}
-	for _, l := range ledgers {
-		if !slices.Contains(strings.Fields(declared), l.Instrument) {
-			continue
-		}
-		field, figure := "datagrams", l.Received.Datagrams
-		if l.Received.Objects > 0 {
-			field, figure = "objects", l.Received.Objects
-		}
-		condition := fmt.Sprintf("--for=jsonpath={.status.receivedToday.%s}=%d", field, figure)
-		_, err := d.step(ctx, fmt.Sprintf("kubectl shows the %d %s of %s", figure, field, l.Instrument),
-			d.kubectl, "-n", namespace, "wait", condition, "--timeout=90s", "instrument/"+l.Instrument)
-		if err != nil {
-			return err
+	var report status.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		return "", fmt.Errorf("read the status: %w", err)
+	}
+	var differ []string
+	for _, i := range report.Instruments {
+		for _, l := range ledgers {
+			if l.Instrument == i.Name && (int64(l.Received.Objects) != i.Objects || int64(l.Received.Datagrams) != i.Datagrams) {
+				differ = append(differ, fmt.Sprintf("%s has %d objects and %d datagrams in the ledger, %d and %d in the status",
+					i.Name, l.Received.Objects, l.Received.Datagrams, i.Objects, i.Datagrams))
+			}
 		}
 	}
-	return nil
+	return strings.Join(differ, "; "), nil
 }
 
 // differences between the columns of the ledger.
@@ -218,12 +243,6 @@ func (d *demo) compareFrames(ctx context.Context, s sent) error {
 		d.p.Line("%s: sent and fetched from the bucket, both SHA-256 %s", filepath.Base(file), digest)
 	}
 	return nil
-}
-
-// checkStatus fails unless the Instruments say what the archive says.
-func (d *demo) checkStatus(ctx context.Context) error {
-	_, err := d.step(ctx, "kubectl says that data flows", d.kubectl, "-n", namespace, "wait", "--recursive=false", "--for=condition=DataFlowing", "--timeout=30s", "-f", "docs/samples/")
-	return err
 }
 
 func (d *demo) sayMore() error {

@@ -203,11 +203,7 @@ func (r *reports) takeInstrument(instrument, pod string, value []byte, seen time
 	if err != nil {
 		return err
 	}
-	report := plan.InstrumentReport{Gateway: pod, Day: status.Day, Objects: status.Objects, Datagrams: status.Datagrams, Bytes: status.Bytes, Achieved: status.Achieved}
-	if !status.LastReceived.IsZero() {
-		// The pod's clock may be wrong; how long ago it was is right.
-		report.LastReceived = seen.Add(-max(0, status.ReportedAt.Sub(status.LastReceived)))
-	}
+	report := plan.InstrumentReportOf(pod, status, seen)
 	r.mu.Lock()
 	if r.instruments[instrument] == nil {
 		r.instruments[instrument] = map[string]plan.InstrumentReport{}

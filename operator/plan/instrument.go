@@ -63,7 +63,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 		Conditions:         c.is,
 		Addresses:          v.addresses(),
 		LastReceived:       rounded(v.lastReceived()),
-		ReceivedToday:      v.receivedToday(),
+		ReceivedToday:      ReceivedToday(v.Reports, v.Now),
 		Forward:            v.forward(),
 		Sender:             v.sender(),
 		Sampling:           v.sampling(),
@@ -219,23 +219,24 @@ func (v InstrumentView) lastReceived() time.Time {
 	if end := v.lostReport(); !end.IsZero() {
 		return end
 	}
-	return v.reported()
+	return LastReported(v.Reports)
 }
 
 // lostReport is the latest that may have been reported where the status, which is rounded
 // down, says more than the reports do; zero where it does not.
 func (v InstrumentView) lostReport() time.Time {
 	said := v.Instrument.Status.LastReceived
-	if said == nil || !said.After(v.reported()) || said.After(v.Now) {
+	if said == nil || !said.After(LastReported(v.Reports)) || said.After(v.Now) {
 		return time.Time{}
 	}
 	return said.Truncate(lastReceivedStep).Add(lastReceivedStep - time.Second)
 }
 
-// reported is when data last arrived, as far as the reports say.
-func (v InstrumentView) reported() time.Time {
+// LastReported is when data last arrived, as far as the reports say; zero where they say
+// nothing of it.
+func LastReported(reports []InstrumentReport) time.Time {
 	var last time.Time
-	for _, r := range v.Reports {
+	for _, r := range reports {
 		if r.LastReceived.After(last) {
 			last = r.LastReceived
 		}
@@ -352,13 +353,15 @@ func rounded(t time.Time) *metav1.Time {
 	return new(metav1.NewTime(t.UTC().Truncate(lastReceivedStep)))
 }
 
-func (v InstrumentView) receivedToday() *v1alpha1.DayCounts {
-	if len(v.Reports) == 0 {
+// ReceivedToday sums up what the pods last reported of the UTC day of now; nil without a
+// report.
+func ReceivedToday(reports []InstrumentReport, now time.Time) *v1alpha1.DayCounts {
+	if len(reports) == 0 {
 		return nil
 	}
-	today := wire.DayOf(v.Now)
+	today := wire.DayOf(now)
 	sum := &v1alpha1.DayCounts{Day: string(today)}
-	for _, r := range v.Reports {
+	for _, r := range reports {
 		if r.Day == today {
 			sum.Objects += int64(r.Objects)
 			sum.Datagrams += int64(r.Datagrams)

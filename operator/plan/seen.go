@@ -48,6 +48,16 @@ type InstrumentReport struct {
 	Achieved []wire.AchievedSampling `json:"achieved,omitempty"`
 }
 
+// InstrumentReportOf is the report of a pod that was seen then. The pod's clock may be
+// wrong; how long before its report it received something is right.
+func InstrumentReportOf(pod string, status wire.InstrumentStatus, seen time.Time) InstrumentReport {
+	report := InstrumentReport{Gateway: pod, Day: status.Day, Objects: status.Objects, Datagrams: status.Datagrams, Bytes: status.Bytes, Achieved: status.Achieved}
+	if !status.LastReceived.IsZero() {
+		report.LastReceived = seen.Add(-max(0, status.ReportedAt.Sub(status.LastReceived)))
+	}
+	return report
+}
+
 // SenderReport is what an instrument's senders last said of themselves, and when
 // the operator saw it, by its own clock.
 type SenderReport struct {

@@ -23,7 +23,13 @@ import (
 // must meet the restricted Pod Security standard.
 func startAPIServer(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(testenv.Kubernetes(t).Config, client.Options{})
+	return newNamespaces(t, testenv.Kubernetes(t))
+}
+
+// newNamespaces makes the namespaces that the renderings name.
+func newNamespaces(t *testing.T, server *testenv.KubernetesAPI) client.Client {
+	t.Helper()
+	c, err := client.New(server.Config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +41,18 @@ func startAPIServer(t *testing.T) client.Client {
 		}
 	}
 	return c
+}
+
+// eventually tries until there is no error.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	var err error
+	for range testenv.Attempts() {
+		if err = try(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
 }
 
 func decode(t *testing.T, manifests string) []*unstructured.Unstructured {

@@ -307,7 +307,7 @@ var jsonPath = regexp.MustCompile(`\{\.((?:status|spec)\.[^}]*)\}`)
 
 func kinds(named string, words []string) error {
 	ours := []string{"site", "ingestgateway", "instrument", "feed", "feedconsumer"}
-	theirs := []string{"deployment", "event", "node", "persistentvolumeclaim", "pod", "pvc", "secret", "service", "statefulset"}
+	theirs := []string{"clusterrole", "deployment", "event", "namespace", "node", "persistentvolumeclaim", "pod", "pvc", "role", "rolebinding", "secret", "service", "statefulset"}
 	for _, name := range strings.Split(named, ",") {
 		name, _, _ = strings.Cut(name, "/")
 		name, _, _ = strings.Cut(name, ".")

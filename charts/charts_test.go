@@ -55,7 +55,7 @@ var renderings = []rendering{
 	{"substorm", "substorm", nil},
 	{"substorm-upgrade", "substorm", []string{"--is-upgrade"}},
 	{"substorm-field", "substorm", []string{
-		"--set=ingestGateway.spec.tls.secretRef.name=gateway-tls,ingestGateway.spec.tls.clientCASecretRef.name=field-ca",
+		"--set=ingestGateway.spec.tls.certificateSecretRef.name=gateway-tls,ingestGateway.spec.tls.caSecretRef.name=field-ca",
 		"--set=ingestGateway.spec.linkProbe.port=31862",
 		"--set=ingestGateway.spec.edge.port=31900,ingestGateway.spec.edge.sources={10.0.0.0/24,2001:db8::/64}",
 		"--set=ingestGateway.spec.unknownSenders=Quarantine,ingestGateway.spec.quarantine.maxBytes=2Gi,ingestGateway.spec.quarantine.ports={30149}",

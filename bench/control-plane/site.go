@@ -97,12 +97,12 @@ kind: Site
 metadata: {name: %s}
 spec:
   code: %s
-  objectStore: {endpoint: %q, bucket: %s, credentialsSecretRef: {name: s3}, tls: {secretRef: {name: s3-tls}}}
+  objectStore: {endpoint: %q, bucket: %s, credentialsSecretRef: {name: s3}, tls: {caSecretRef: {name: s3-tls}}}
   jetStream:
     servers: [%q]
     accountKeySecretRef: {name: account}
     consumerAccountKeySecretRef: {name: consumers}
-    tls: {secretRef: {name: nats-tls}}
+    tls: {certificateSecretRef: {name: nats-tls}, caSecretRef: {name: nats-tls}}
     durability: Synced
     observations: {maxSize: 64Mi}
     notices: {maxSize: 64Mi}

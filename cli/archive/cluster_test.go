@@ -59,9 +59,9 @@ func TestArchiveOfASiteInACluster(t *testing.T) {
 		&v1alpha1.Site{ObjectMeta: meta("thule-hub"), Spec: v1alpha1.SiteSpec{
 			Code: site,
 			ObjectStore: v1alpha1.ObjectStore{Endpoint: f.server.URL(), Bucket: f.bucket, CredentialsSecretRef: ref("s3"),
-				TLS: &v1alpha1.TLS{SecretRef: ref("s3-tls")}},
+				TLS: &v1alpha1.TLS{CASecretRef: new(ref("s3-tls"))}},
 			JetStream: v1alpha1.JetStream{Servers: []string{server.URL()}, AccountKeySecretRef: &account, CommandAccountKeySecretRef: &commands,
-				TLS: &v1alpha1.TLS{SecretRef: ref("nats-tls")}},
+				TLS: &v1alpha1.TLS{CertificateSecretRef: new(ref("nats-tls")), CASecretRef: new(ref("nats-tls"))}},
 		}},
 	)
 	at := []string{"--kubeconfig", cluster.Kubeconfig, "-n", "aurora"}

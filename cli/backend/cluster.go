@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,10 +129,16 @@ func (b *Backend) DeleteVolumeClaim(ctx context.Context, name string) error {
 	return nil
 }
 
-func tlsOf(ref *v1alpha1.TLS, secrets plan.Secrets) (*tls.Config, error) {
-	if ref == nil {
+func tlsOf(refs *v1alpha1.TLS, secrets plan.Secrets) (*tls.Config, error) {
+	if refs == nil {
 		return nil, nil
 	}
-	var secret *corev1.Secret = secrets[ref.SecretRef.Name]
-	return tlsFrom("Secret "+secret.Name, secret.Data)
+	data, whence := map[string][]byte{}, []string(nil)
+	for _, need := range plan.TLSSecrets("tls", refs) {
+		for _, key := range need.Keys {
+			data[key] = secrets[need.Name].Data[key]
+		}
+		whence = append(whence, need.Field+" (Secret "+need.Name+")")
+	}
+	return tlsFrom(strings.Join(whence, ", "), data)
 }

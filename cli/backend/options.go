@@ -26,7 +26,7 @@ type Options struct {
 
 	S3Endpoint, S3Bucket, S3Region string
 	// S3CredentialsDir holds accessKeyID and secretAccessKey; S3TLSDir holds
-	// ca.crt and, for a client certificate, tls.crt and tls.key.
+	// ca.crt, or for a client certificate tls.crt and tls.key, or all three.
 	S3CredentialsDir, S3TLSDir string
 
 	NATSServers []string
@@ -63,14 +63,14 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	text(&o.S3Bucket, "s3-bucket", "bucket of the archive")
 	text(&o.S3Region, "s3-region", "region of the bucket")
 	text(&o.S3CredentialsDir, "s3-credentials-dir", "folder with accessKeyID and secretAccessKey")
-	text(&o.S3TLSDir, "s3-tls-dir", "folder with ca.crt [tls.crt, tls.key] for the object store")
+	text(&o.S3TLSDir, "s3-tls-dir", "folder with ca.crt, or tls.crt and tls.key, or all three, for the object store")
 	var servers []string
 	if env := os.Getenv(variable("nats-servers")); env != "" {
 		servers = strings.Split(env, ",")
 	}
 	flags.StringSliceVar(&o.NATSServers, "nats-servers", servers, "URLs of the NATS servers [$"+variable("nats-servers")+"]")
 	text(&o.NATSCredentials, "nats-credentials", "file with the credentials of a NATS user (user.creds)")
-	text(&o.NATSTLSDir, "nats-tls-dir", "folder with ca.crt [tls.crt, tls.key] for NATS")
+	text(&o.NATSTLSDir, "nats-tls-dir", "folder with ca.crt, or tls.crt and tls.key, or all three, for NATS")
 	text(&o.NATSInboxPrefix, "nats-inbox-prefix", "prefix of reply subjects that the credentials allow")
 	text(&o.TLSServerName, "tls-server-name", "name in the servers' certificates, where it is not the one connected to")
 }

@@ -4,7 +4,6 @@ package backend
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 )
 
-// TLSFromDir reads ca.crt and, where they are, tls.crt and tls.key.
+// TLSFromDir reads ca.crt, and tls.crt with tls.key: those, or that, which the folder has.
 func TLSFromDir(dir string) (*tls.Config, error) {
 	data := map[string][]byte{}
 	for _, name := range []string{objectstore.FileCA, objectstore.FileCertificate, objectstore.FileKey} {
@@ -30,20 +29,14 @@ func TLSFromDir(dir string) (*tls.Config, error) {
 	return tlsFrom("folder "+dir, data)
 }
 
-// tlsFrom makes the client's side of TLS from the keys of a Secret.
+// tlsFrom makes the client's side of TLS from the keys of Secrets.
 func tlsFrom(whence string, data map[string][]byte) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
-	if !config.RootCAs.AppendCertsFromPEM(data[objectstore.FileCA]) {
-		return nil, fmt.Errorf("%s holds no certificate of an authority in %s", whence, objectstore.FileCA)
+	if len(data[objectstore.FileCA]) == 0 && len(data[objectstore.FileCertificate]) == 0 {
+		return nil, fmt.Errorf("%s holds neither %s nor %s", whence, objectstore.FileCA, objectstore.FileCertificate)
 	}
-	certificate, key := data[objectstore.FileCertificate], data[objectstore.FileKey]
-	if len(certificate) == 0 && len(key) == 0 {
-		return config, nil
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
+	config, err := objectstore.TLSConfig(data[objectstore.FileCA], data[objectstore.FileCertificate], data[objectstore.FileKey])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s and %s: %w", whence, objectstore.FileCertificate, objectstore.FileKey, err)
+		return nil, fmt.Errorf("%s: %w", whence, err)
 	}
-	config.Certificates = []tls.Certificate{pair}
 	return config, nil
 }

@@ -23,7 +23,7 @@ import (
 // would be a poor one; whoever wants shorter lifetimes uses servers of their own with cert-manager.
 const validity = 10 * 365 * 24 * time.Hour
 
-// keyCA holds the authority's certificate, as cert-manager and the Site's tls.secretRef have it.
+// keyCA holds the authority's certificate, as cert-manager and the Site's tls.caSecretRef have it.
 const keyCA = "ca.crt"
 
 // authority makes the certificate authority that signs the others.

@@ -85,9 +85,9 @@ func newHouse(t *testing.T) *house {
 		&v1alpha1.Site{ObjectMeta: meta("thule-hub"), Spec: v1alpha1.SiteSpec{
 			Code: site,
 			ObjectStore: v1alpha1.ObjectStore{Endpoint: minio.URL(), Bucket: "archive", CredentialsSecretRef: ref("s3"),
-				TLS: &v1alpha1.TLS{SecretRef: ref("s3-tls")}},
+				TLS: &v1alpha1.TLS{CASecretRef: new(ref("s3-tls"))}},
 			JetStream: v1alpha1.JetStream{Servers: []string{nats.URL()}, AccountKeySecretRef: &account, CommandAccountKeySecretRef: &commands,
-				TLS: &v1alpha1.TLS{SecretRef: ref("nats-tls")}},
+				TLS: &v1alpha1.TLS{CertificateSecretRef: new(ref("nats-tls")), CASecretRef: new(ref("nats-tls"))}},
 		}},
 		&corev1.PersistentVolumeClaim{ObjectMeta: meta("data-north-1"), Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -28,7 +28,8 @@ func TestLiveFigures(t *testing.T) {
 	testenv.CreateSite(t, js, "demo")
 	cluster := kubetest.Start(t)
 	s, i := site(allOfSite...), instrument("mag-1", nil, allOfInstrument...)
-	s.Spec.JetStream = v1alpha1.JetStream{Servers: []string{server.URL()}, TLS: &v1alpha1.TLS{SecretRef: v1alpha1.LocalReference{Name: "nats-tls"}},
+	nats := v1alpha1.LocalReference{Name: "nats-tls"}
+	s.Spec.JetStream = v1alpha1.JetStream{Servers: []string{server.URL()}, TLS: &v1alpha1.TLS{CertificateSecretRef: &nats, CASecretRef: &nats},
 		AccountKeySecretRef: &v1alpha1.LocalReference{Name: "account"}, CommandAccountKeySecretRef: &v1alpha1.LocalReference{Name: "commands"}}
 	i.Status.ReceivedToday = &v1alpha1.DayCounts{Day: string(wire.DayOf(time.Now())), Objects: 1, Bytes: 10}
 	status := i.Status

@@ -41,8 +41,8 @@ const lookInterval = 5 * time.Second
 
 var (
 	errNoCertificate = errors.New("the sender showed no certificate")
-	errNone          = errors.New("the pool has no certificate: give its IngestGateway spec.tls.secretRef")
-	errNoAuthority   = errors.New("the pool knows no authority of client certificates: give its IngestGateway spec.tls.clientCASecretRef")
+	errNone          = errors.New("the pool has no certificate: give its IngestGateway spec.tls.certificateSecretRef")
+	errNoAuthority   = errors.New("the pool knows no authority of client certificates: give its IngestGateway spec.tls.caSecretRef")
 )
 
 // Config says where the files are.

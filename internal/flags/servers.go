@@ -20,14 +20,14 @@ func ObjectStore(f *pflag.FlagSet, cfg *objectstore.Config, endpoint, bucket str
 	f.StringVar(&cfg.Bucket, "s3-bucket", "", bucket)
 	f.StringVar(&cfg.Region, "s3-region", "us-east-1", "region of the bucket")
 	f.StringVar(&cfg.CredentialsDir, "s3-credentials-dir", "/etc/substorm/s3", "folder with accessKeyID and secretAccessKey")
-	f.StringVar(&cfg.TLSDir, "s3-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for the object store")
+	f.StringVar(&cfg.TLSDir, "s3-tls-dir", "", "folder with ca.crt, or tls.crt and tls.key, or all three, for the object store")
 }
 
 // NATS adds the flags that say where the NATS servers are, and as whom to connect.
 func NATS(f *pflag.FlagSet, cfg *stream.Config) {
 	f.StringSliceVar(&cfg.Servers, "nats-servers", nil, "URLs of the NATS servers")
 	f.StringVar(&cfg.CredentialsFile, "nats-credentials", "", "file with the credentials of a NATS user (user.creds)")
-	f.StringVar(&cfg.TLSDir, "nats-tls-dir", "", "folder with ca.crt [tls.crt, tls.key] for NATS")
+	f.StringVar(&cfg.TLSDir, "nats-tls-dir", "", "folder with ca.crt, or tls.crt and tls.key, or all three, for NATS")
 	f.StringVar(&cfg.InboxPrefix, "nats-inbox-prefix", "", "prefix of reply subjects that the credentials allow")
 }
 

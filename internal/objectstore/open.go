@@ -50,9 +50,9 @@ type Config struct {
 	CredentialsDir               string
 	AccessKeyID, SecretAccessKey string
 
-	// TLSDir holds ca.crt and, where the server asks for ours, tls.crt and
-	// tls.key; the latter two are read at each handshake. Without it, TLS is
-	// used; without either, the system's authorities.
+	// TLSDir holds ca.crt, or where the server asks for ours tls.crt and tls.key,
+	// or all three; the latter two are read at each handshake. Without it, TLS is
+	// used; without ca.crt, the system's authorities.
 	TLSDir string
 	TLS    *tls.Config
 

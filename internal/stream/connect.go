@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -42,8 +43,8 @@ type Config struct {
 	// Without either the connection is anonymous.
 	CredentialsFile string
 	Credentials     []byte
-	// TLSDir holds ca.crt and, for a client certificate, tls.crt and tls.key, read anew for each connection. TLS is used
-	// instead where it is set. Without either, servers with a tls:// URL are verified with the system's roots.
+	// TLSDir holds ca.crt, or for a client certificate tls.crt and tls.key, or all three, read anew for each connection. TLS is
+	// used instead where it is set. Without ca.crt servers with a tls:// URL are verified with the system's roots.
 	TLSDir string
 	TLS    *tls.Config
 	// InboxPrefix is the first token of reply subjects, as the credentials allow it; default _INBOX.
@@ -146,10 +147,14 @@ func (c Config) tlsOptions() []nats.Option {
 	if c.TLSDir == "" {
 		return nil
 	}
-	roots := func() (*x509.CertPool, error) { return readRoots(filepath.Join(c.TLSDir, fileCA)) }
+	ca := filepath.Join(c.TLSDir, fileCA)
+	roots := func() (*x509.CertPool, error) { return readRoots(ca) }
 	var certificate nats.TLSCertHandler // without one the server alone proves who it is
 	crt, key := filepath.Join(c.TLSDir, fileCertificate), filepath.Join(c.TLSDir, fileKey)
 	if _, err := os.Stat(crt); err == nil {
+		if _, err := os.Stat(ca); errors.Is(err, fs.ErrNotExist) {
+			roots = nil
+		}
 		certificate = func() (tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(crt, key)
 			if err != nil {

@@ -4,13 +4,17 @@ package stream
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/testenv"
@@ -215,6 +219,21 @@ func TestConnectSecure(t *testing.T) {
 	}
 	cfg.CredentialsFile, cfg.TLSDir = "", t.TempDir()
 	if _, err := Connect(t.Context(), cfg); err == nil {
-		t.Error("a folder without ca.crt is no error")
+		t.Error("a folder with neither ca.crt nor tls.crt is no error")
+	}
+
+	// Without ca.crt the system's authorities decide, and none of them signed for this server.
+	cfg.TLSDir = server.CA.Dir(t, "client")
+	if err := os.Remove(filepath.Join(cfg.TLSDir, fileCA)); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := cfg.options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts = append(opts, nats.RetryOnFailedConnect(false))
+	unknown := x509.UnknownAuthorityError{}
+	if _, err := nats.Connect(server.URL(), opts...); !errors.As(err, &unknown) {
+		t.Errorf("with a certificate alone: %v, want a server of an unknown authority", err)
 	}
 }

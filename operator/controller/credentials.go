@@ -225,7 +225,23 @@ func (k accountKey) issue(action plan.CredentialsAction, claims *jwt.UserClaims,
 	return creds, is, err
 }
 
-// readTLS reads what a backend is recognized by, and what shows who we are.
-func readTLS(secret *corev1.Secret) (*tls.Config, error) {
-	return objectstore.TLSConfig(secret.Data[plan.KeyCA], secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+// readTLS reads what a backend is recognized by, and what shows who we are, as a field of
+// the Site has it.
+func readTLS(field string, refs *v1alpha1.TLS, secrets plan.Secrets) (*tls.Config, *plan.Finding) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ref := refs.CASecretRef; ref != nil {
+		authorities, err := objectstore.TLSConfig(secrets[ref.Name].Data[plan.KeyCA], nil, nil)
+		if err != nil {
+			return nil, unreadable(ref.Name, field+".caSecretRef", err)
+		}
+		config.RootCAs = authorities.RootCAs
+	}
+	if ref := refs.CertificateSecretRef; ref != nil {
+		own, err := objectstore.TLSConfig(nil, secrets[ref.Name].Data[plan.KeyCertificate], secrets[ref.Name].Data[plan.KeyPrivateKey])
+		if err != nil {
+			return nil, unreadable(ref.Name, field+".certificateSecretRef", err)
+		}
+		config.Certificates = own.Certificates
+	}
+	return config, nil
 }

@@ -123,8 +123,8 @@ func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.Consum
 	if current != nil && !metav1.IsControlledBy(current, consumer) {
 		return new(plan.ConsumerSecretNotOurs(name)), nil, nil
 	}
-	if site.Spec.JetStream.TLS != nil && secrets[site.Spec.JetStream.TLS.SecretRef.Name] != nil {
-		access.CA = secrets[site.Spec.JetStream.TLS.SecretRef.Name].Data[plan.KeyCA]
+	if tls := site.Spec.JetStream.TLS; tls != nil && tls.CASecretRef != nil && secrets[tls.CASecretRef.Name] != nil {
+		access.CA = secrets[tls.CASecretRef.Name].Data[plan.KeyCA]
 	}
 	if access.Durable, err = durableIn(consumer, current); err != nil {
 		return nil, nil, err

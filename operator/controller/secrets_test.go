@@ -29,6 +29,7 @@ func TestSecretsOfAReadySiteChange(t *testing.T) {
 			map[string]string{"accessKeyID": w.minio.AccessKeyID, "secretAccessKey": w.minio.SecretAccessKey}},
 		{"account", "spec.jetStream.accountKeySecretRef", "JetStreamReachable",
 			map[string]string{"account.seed": w.nats.AccountSeed, "account.id": w.nats.AccountID}},
+		{"s3-tls", "spec.objectStore.tls.caSecretRef", "ObjectStoreReachable", map[string]string{"ca.crt": string(w.minio.CA.PEM)}},
 	} {
 		w.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: tc.secret, Namespace: w.namespace}})
 		c := w.awaits("Site", "hub", tc.condition, "False/SecretNotFound")
@@ -40,6 +41,27 @@ func TestSecretsOfAReadySiteChange(t *testing.T) {
 		w.secret(tc.secret, tc.data)
 		w.awaits("Site", "hub", "Ready", "True/Ready")
 		w.awaits("IngestGateway", "pool", "Ready", "False/Progressing")
+	}
+
+	for _, change := range []struct{ secret, data, field, condition string }{
+		{"s3-tls", `{"ca.crt": "no certificate"}`, "spec.objectStore.tls.caSecretRef", "ObjectStoreReachable"},
+		{"nats-tls", `{"tls.key": "no key"}`, "spec.jetStream.tls.certificateSecretRef", "JetStreamReachable"},
+	} {
+		key := client.ObjectKey{Name: change.secret, Namespace: w.namespace}
+		secret := &corev1.Secret{}
+		if err := w.Get(t.Context(), key, secret); err != nil {
+			t.Fatal(err)
+		}
+		was := secret.DeepCopy()
+		if err := w.Patch(t.Context(), secret, client.RawPatch("application/merge-patch+json", []byte(`{"stringData":`+change.data+`}`))); err != nil {
+			t.Fatal(err)
+		}
+		says(t, w.awaits("Site", "hub", change.condition, "False/SecretIncomplete"), change.secret, change.field, "PEM")
+		secret.Data = was.Data
+		if err := w.Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		w.awaits("Site", "hub", change.condition, "True/Reachable")
 	}
 
 	for _, change := range []struct{ key, want string }{

@@ -54,7 +54,7 @@ func TestTokensReachTheRegistry(t *testing.T) {
 	const old, renewed = "0123456789abcdef-the-old-token", "fedcba9876543210-the-new-token"
 	w.secret("pool-tls", map[string]string{"tls.crt": "c", "tls.key": "k"})
 	w.applySite("hub", "hub")
-	w.applyPool("pool", ports+", tls: {secretRef: {name: pool-tls}}")
+	w.applyPool("pool", ports+", tls: {certificateSecretRef: {name: pool-tls}}")
 	w.apply(fmt.Sprintf(`
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument

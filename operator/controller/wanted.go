@@ -115,9 +115,9 @@ func storeConfig(site *v1alpha1.Site, secrets plan.Secrets) (*objectstore.Config
 	cfg := &objectstore.Config{Endpoint: spec.Endpoint, Bucket: spec.Bucket, Region: spec.Region,
 		AccessKeyID: value(keys, plan.KeyAccessKeyID), SecretAccessKey: value(keys, plan.KeySecretAccessKey)}
 	if spec.TLS != nil {
-		var err error
-		if cfg.TLS, err = readTLS(secrets[spec.TLS.SecretRef.Name]); err != nil {
-			return nil, unreadable(spec.TLS.SecretRef.Name, "spec.objectStore.tls.secretRef", err)
+		var problem *plan.Finding
+		if cfg.TLS, problem = readTLS("spec.objectStore.tls", spec.TLS, secrets); problem != nil {
+			return nil, problem
 		}
 	}
 	return cfg, nil
@@ -127,9 +127,9 @@ func jetStreamConfig(site *v1alpha1.Site, secrets plan.Secrets) (*stream.Config,
 	spec := &site.Spec.JetStream
 	cfg := &stream.Config{Servers: spec.Servers, Name: "substorm-operator"}
 	if spec.TLS != nil {
-		var err error
-		if cfg.TLS, err = readTLS(secrets[spec.TLS.SecretRef.Name]); err != nil {
-			return nil, unreadable(spec.TLS.SecretRef.Name, "spec.jetStream.tls.secretRef", err)
+		var problem *plan.Finding
+		if cfg.TLS, problem = readTLS("spec.jetStream.tls", spec.TLS, secrets); problem != nil {
+			return nil, problem
 		}
 	}
 	if ref := spec.CredentialsSecretRef; ref != nil {

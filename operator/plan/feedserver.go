@@ -143,10 +143,10 @@ func limitArguments(limits *v1alpha1.RequestLimits) (args []string) {
 func (s FeedServer) mounts() []secretMount {
 	all := s.backendMounts(userOr(&s.Site.Spec.ObjectStore, s.Site.Spec.ObjectStore.ReadCredentialsSecretRef))
 	if ref := s.Site.Spec.FeedServer.TLSSecretRef; ref != nil {
-		all = append(all, secretMount{"tls", ref.Name, tlsDir})
+		all = append(all, allKeys("tls", ref.Name, tlsDir))
 	}
 	if ref := s.Site.Spec.FeedServer.ClientCASecretRef; ref != nil {
-		all = append(all, secretMount{"client-ca", ref.Name, clientCADir})
+		all = append(all, allKeys("client-ca", ref.Name, clientCADir))
 	}
 	return all
 }

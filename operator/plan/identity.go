@@ -54,11 +54,11 @@ func tlsIsNotConfigured(in application) (Finding, bool) {
 		case mode == v1alpha1.TLSNone:
 		case tls == nil:
 			return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
-				"spec.listeners[%d] has tls %s, and IngestGateway %q has no certificate: give it one with spec.tls.secretRef, or set tls to None",
+				"spec.listeners[%d] has tls %s, and IngestGateway %q has no certificate: give it one with spec.tls.certificateSecretRef, or set tls to None",
 				i, mode, in.gateway.Name)), true
-		case mode == v1alpha1.TLSMutual && tls.ClientCASecretRef == nil:
+		case mode == v1alpha1.TLSMutual && tls.CASecretRef == nil:
 			return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
-				"spec.listeners[%d] has tls Mutual, and IngestGateway %q knows no authority of client certificates: name one in its spec.tls.clientCASecretRef, or set tls to Server",
+				"spec.listeners[%d] has tls Mutual, and IngestGateway %q knows no authority of client certificates: name one in its spec.tls.caSecretRef, or set tls to Server",
 				i, in.gateway.Name)), true
 		}
 	}

@@ -148,7 +148,7 @@ func (p Pool) senderArguments() []string {
 	var args []string
 	if spec.TLS != nil {
 		args = append(args, "--tls-dir="+tlsDir)
-		if spec.TLS.ClientCASecretRef != nil {
+		if spec.TLS.CASecretRef != nil {
 			args = append(args, "--client-ca-dir="+clientCADir)
 		}
 	}

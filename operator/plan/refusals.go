@@ -168,7 +168,7 @@ func refusalStep(cause wire.Cause) string {
 	case wire.CauseUnknownInstrument:
 		return "If it is this instrument, correct the name in the path that it sends to."
 	case wire.CauseBadCertificate:
-		return "If it is this instrument, add the name, or have the pool's client authority (spec.tls.clientCASecretRef of the IngestGateway) sign its certificate."
+		return "If it is this instrument, add the name, or have the pool's client authority (spec.tls.caSecretRef of the IngestGateway) sign its certificate."
 	case wire.CauseBadToken:
 		return "If it is this instrument, compare its token with the Secret's."
 	case wire.CauseTLSHandshake:

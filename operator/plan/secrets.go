@@ -37,8 +37,19 @@ func ObjectStoreSecrets(site *v1alpha1.Site) []SecretNeed {
 	store := &site.Spec.ObjectStore
 	needs := []SecretNeed{{"spec.objectStore.credentialsSecretRef", store.CredentialsSecretRef.Name,
 		[]string{KeyAccessKeyID, KeySecretAccessKey}}}
-	if store.TLS != nil {
-		needs = append(needs, SecretNeed{"spec.objectStore.tls.secretRef", store.TLS.SecretRef.Name, []string{KeyCA}})
+	return append(needs, TLSSecrets("spec.objectStore.tls", store.TLS)...)
+}
+
+// TLSSecrets are the Secrets that TLS needs which a field of ours says.
+func TLSSecrets(field string, tls *v1alpha1.TLS) (needs []SecretNeed) {
+	if tls == nil {
+		return nil
+	}
+	if ref := tls.CertificateSecretRef; ref != nil {
+		needs = append(needs, SecretNeed{field + ".certificateSecretRef", ref.Name, []string{KeyCertificate, KeyPrivateKey}})
+	}
+	if ref := tls.CASecretRef; ref != nil {
+		needs = append(needs, SecretNeed{field + ".caSecretRef", ref.Name, []string{KeyCA}})
 	}
 	return needs
 }
@@ -67,10 +78,7 @@ func JetStreamSecrets(site *v1alpha1.Site) []SecretNeed {
 	if ref := js.CredentialsSecretRef; ref != nil {
 		needs = append(needs, SecretNeed{"spec.jetStream.credentialsSecretRef", ref.Name, []string{KeyUserCreds}})
 	}
-	if js.TLS != nil {
-		needs = append(needs, SecretNeed{"spec.jetStream.tls.secretRef", js.TLS.SecretRef.Name, []string{KeyCA}})
-	}
-	return needs
+	return append(needs, TLSSecrets("spec.jetStream.tls", js.TLS)...)
 }
 
 // ConsumerAccountSecrets are the Secrets that it takes to issue users of the account of
@@ -100,14 +108,7 @@ func accountKey(field string, ref *v1alpha1.LocalReference) []SecretNeed {
 
 // PoolSecrets are the Secrets that a pool itself names.
 func PoolSecrets(gw *v1alpha1.IngestGateway) []SecretNeed {
-	if gw.Spec.TLS == nil {
-		return nil
-	}
-	needs := []SecretNeed{{"spec.tls.secretRef", gw.Spec.TLS.SecretRef.Name, []string{KeyCertificate, KeyPrivateKey}}}
-	if ref := gw.Spec.TLS.ClientCASecretRef; ref != nil {
-		needs = append(needs, SecretNeed{"spec.tls.clientCASecretRef", ref.Name, []string{KeyCA}})
-	}
-	return needs
+	return TLSSecrets("spec.tls", gw.Spec.TLS)
 }
 
 // GatewaySecrets are the Secrets that a pool needs, its Site's among them.

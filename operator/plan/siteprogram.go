@@ -132,8 +132,7 @@ func (s SiteProgram) podSpec(stop int64, mounts []secretMount, container *coreac
 			WithLabelSelector(s.selector())).
 		WithContainers(container)
 	for _, m := range mounts {
-		pod.WithVolumes(coreac.Volume().WithName(m.volume).WithSecret(coreac.SecretVolumeSource().
-			WithSecretName(m.secret).WithDefaultMode(0o440)))
+		pod.WithVolumes(m.source())
 	}
 	for _, name := range s.PullSecrets {
 		pod.WithImagePullSecrets(coreac.LocalObjectReference().WithName(name))
@@ -158,7 +157,7 @@ func (s SiteProgram) container(arguments []string, mounts []secretMount, ports .
 			WithReadOnlyRootFilesystem(true).
 			WithCapabilities(coreac.Capabilities().WithDrop("ALL")))
 	for _, m := range mounts {
-		c.WithVolumeMounts(coreac.VolumeMount().WithName(m.volume).WithMountPath(m.dir).WithReadOnly(true))
+		c.WithVolumeMounts(m.mount())
 	}
 	return c
 }
@@ -207,14 +206,9 @@ func (s SiteProgram) backendMounts(store string) []secretMount {
 	if js.CredentialsSecretRef != nil {
 		credentials = js.CredentialsSecretRef.Name
 	}
-	all := []secretMount{{"s3", store, objectStoreDir}, {"jetstream", credentials, jetStreamDir}}
-	if tls := s.Site.Spec.ObjectStore.TLS; tls != nil {
-		all = append(all, secretMount{"s3-tls", tls.SecretRef.Name, objectStoreTLSDir})
-	}
-	if js.TLS != nil {
-		all = append(all, secretMount{"nats-tls", js.TLS.SecretRef.Name, jetStreamTLSDir})
-	}
-	return all
+	all := []secretMount{allKeys("s3", store, objectStoreDir), allKeys("jetstream", credentials, jetStreamDir)}
+	all = append(all, clientTLS("s3-tls", s.Site.Spec.ObjectStore.TLS, objectStoreTLSDir)...)
+	return append(all, clientTLS("nats-tls", js.TLS, jetStreamTLSDir)...)
 }
 
 // backendSecrets are the Secrets of a Site that its programs mount, but for those of which

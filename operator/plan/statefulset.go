@@ -180,36 +180,22 @@ func resourcesOf(asked *v1alpha1.Resources) *coreac.ResourceRequirementsApplyCon
 	return r
 }
 
-// secretMount is a Secret as files.
-type secretMount struct{ volume, secret, dir string }
-
 func (p Pool) secretMounts() []secretMount {
 	store, js := &p.Site.Spec.ObjectStore, &p.Site.Spec.JetStream
 	all := []secretMount{
-		{"s3", userOr(store, store.GatewayCredentialsSecretRef), objectStoreDir},
-		{"jetstream", p.credentialsSecret(), jetStreamDir},
-		{"peers", PeersSecret(p.Gateway.Name), peersDir},
+		allKeys("s3", userOr(store, store.GatewayCredentialsSecretRef), objectStoreDir),
+		allKeys("jetstream", p.credentialsSecret(), jetStreamDir),
+		allKeys("peers", PeersSecret(p.Gateway.Name), peersDir),
 	}
-	if store.TLS != nil {
-		all = append(all, secretMount{"s3-tls", store.TLS.SecretRef.Name, objectStoreTLSDir})
-	}
-	if js.TLS != nil {
-		all = append(all, secretMount{"nats-tls", js.TLS.SecretRef.Name, jetStreamTLSDir})
-	}
-	if tls := p.Gateway.Spec.TLS; tls != nil {
-		all = append(all, secretMount{"tls", tls.SecretRef.Name, tlsDir})
-		if tls.ClientCASecretRef != nil {
-			all = append(all, secretMount{"client-ca", tls.ClientCASecretRef.Name, clientCADir})
-		}
-	}
-	return all
+	all = append(all, clientTLS("s3-tls", store.TLS, objectStoreTLSDir)...)
+	all = append(all, clientTLS("nats-tls", js.TLS, jetStreamTLSDir)...)
+	return append(all, serverTLS(p.Gateway.Spec.TLS)...)
 }
 
 func (p Pool) volumes() []*coreac.VolumeApplyConfiguration {
 	var all []*coreac.VolumeApplyConfiguration
 	for _, m := range p.secretMounts() {
-		all = append(all, coreac.Volume().WithName(m.volume).WithSecret(coreac.SecretVolumeSource().
-			WithSecretName(m.secret).WithDefaultMode(0o440)))
+		all = append(all, m.source())
 	}
 	return all
 }
@@ -217,7 +203,7 @@ func (p Pool) volumes() []*coreac.VolumeApplyConfiguration {
 func (p Pool) mounts() []*coreac.VolumeMountApplyConfiguration {
 	all := []*coreac.VolumeMountApplyConfiguration{coreac.VolumeMount().WithName("data").WithMountPath(dataDir)}
 	for _, m := range p.secretMounts() {
-		all = append(all, coreac.VolumeMount().WithName(m.volume).WithMountPath(m.dir).WithReadOnly(true))
+		all = append(all, m.mount())
 	}
 	return all
 }

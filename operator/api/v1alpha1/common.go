@@ -51,16 +51,6 @@ type Resources struct {
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
 
-// TLS says how a backend is recognized and how we show who we are.
-// +kubebuilder:object:generate=false
-type TLS struct {
-	// SecretRef names a Secret with ca.crt (the authority that signed the
-	// backend's certificate) and, where the backend asks for a client
-	// certificate, tls.crt and tls.key.
-	// +required
-	SecretRef LocalReference `json:"secretRef"`
-}
-
 // CredentialsStatus says which NATS credentials the operator has issued.
 type CredentialsStatus struct {
 	// User is the public key of the NATS user: what `substorm credentials rotate`

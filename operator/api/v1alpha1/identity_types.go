@@ -49,20 +49,6 @@ type SecretKeyReference struct {
 	Key string `json:"key"`
 }
 
-// GatewayTLS is how a pool shows who it is, and recognizes its senders.
-type GatewayTLS struct {
-	// SecretRef names a Secret of type kubernetes.io/tls: tls.crt and tls.key are
-	// the pool's certificate. A renewed one is taken within two minutes, without
-	// a restart; connections that are open go on.
-	// +required
-	SecretRef LocalReference `json:"secretRef"`
-
-	// ClientCASecretRef names a Secret whose ca.crt holds the authorities that
-	// sign the certificates of instruments. Listeners with tls Mutual need it.
-	// +optional
-	ClientCASecretRef *LocalReference `json:"clientCASecretRef,omitempty"`
-}
-
 // GatewayEdge is a port for a proxy that tells who it speaks for by the PROXY
 // protocol, version 2. The destination port and the source in its header select
 // the listener, and TLS is the gateway's.

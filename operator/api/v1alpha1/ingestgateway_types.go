@@ -73,10 +73,13 @@ type IngestGatewaySpec struct {
 	// +optional
 	Service GatewayService `json:"service,omitzero"`
 
-	// TLS is the pool's certificate, and whose certificates it takes: for listeners
-	// with tls Server or Mutual.
+	// TLS is the pool's certificate, for listeners with TLS. A renewed one is taken
+	// within two minutes, without a restart; connections that are open go on. caSecretRef
+	// are the authorities that sign the certificates of instruments: listeners with
+	// mutual TLS need it.
+	// +kubebuilder:validation:XValidation:rule="has(self.certificateSecretRef)",message="a server has a certificate: name its Secret in tls.certificateSecretRef",reason=FieldValueRequired,fieldPath=.certificateSecretRef
 	// +optional
-	TLS *GatewayTLS `json:"tls,omitempty"`
+	TLS *TLS `json:"tls,omitempty"`
 
 	// Edge is a port for a proxy in front of the pool.
 	// +optional

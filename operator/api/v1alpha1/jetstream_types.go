@@ -59,8 +59,8 @@ type JetStream struct {
 	// +optional
 	CredentialsSecretRef *LocalReference `json:"credentialsSecretRef,omitempty"`
 
-	// TLS for tls:// servers whose certificate no public authority signed, or
-	// that ask for ours.
+	// TLS for tls:// servers whose certificate no public authority signed
+	// (caSecretRef), or that ask for ours (certificateSecretRef).
 	// +optional
 	TLS *TLS `json:"tls,omitempty"`
 

@@ -40,7 +40,8 @@ type ObjectStore struct {
 	// +optional
 	GatewayCredentialsSecretRef *LocalReference `json:"gatewayCredentialsSecretRef,omitempty"`
 
-	// TLS for an https:// endpoint whose certificate no public authority signed.
+	// TLS for an https:// endpoint whose certificate no public authority signed
+	// (caSecretRef), or that asks for ours (certificateSecretRef).
 	// +optional
 	TLS *TLS `json:"tls,omitempty"`
 }

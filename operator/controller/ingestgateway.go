@@ -120,7 +120,7 @@ func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGa
 	}
 	f := r.links.facts(key)
 	view := plan.GatewayView{Now: r.links.now(), Gateway: gateway, Site: site.Site, Others: others.Items,
-		Registry: site.Registry, Reports: f.reports.ofGateways()}
+		Registry: site.Registry, Reports: f.reports.ofGateways(), Image: r.image}
 	_, view.Bus, _, _ = f.snapshot()
 	if site.Site == nil {
 		return view, nil
@@ -131,13 +131,20 @@ func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGa
 }
 
 func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView) error {
-	set := &appsv1.StatefulSet{}
-	if err := r.client.Get(ctx, client.ObjectKeyFromObject(view.Gateway), set); err == nil {
-		if metav1.IsControlledBy(set, view.Gateway) {
-			view.StatefulSet = set
-		}
-	} else if !apierrors.IsNotFound(err) {
+	var sets appsv1.StatefulSetList
+	if err := r.client.List(ctx, &sets, client.InNamespace(view.Gateway.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return err
+	}
+	view.StatefulSet, view.OtherSets = nil, map[string]*appsv1.StatefulSet{}
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		switch owner := metav1.GetControllerOf(set); {
+		case owner == nil || owner.Kind != kindIngestGateway:
+		case owner.UID == view.Gateway.UID:
+			view.StatefulSet = set
+		default:
+			view.OtherSets[owner.Name] = set
+		}
 	}
 	var pods corev1.PodList
 	err := r.client.List(ctx, &pods, client.InNamespace(view.Gateway.Namespace),
@@ -150,6 +157,12 @@ func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView
 // refuses is a finding; what failed otherwise is an error and worth another try.
 func (r *gatewayReconciler) apply(ctx context.Context, view *plan.GatewayView) (*plan.Finding, error) {
 	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Replicas: view.Replicas(), Image: r.image, PullSecrets: r.pull, Secrets: view.Secrets}
+	if view.WaitsForTurn() != "" {
+		var err error
+		if pool.Keeps, err = plan.TemplateAsItIs(&view.StatefulSet.Spec.Template); err != nil {
+			return nil, err
+		}
+	}
 	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		finding, err := r.applyUser(ctx, view, &pool)
 		if finding != nil || err != nil {

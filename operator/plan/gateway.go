@@ -26,9 +26,13 @@ type GatewayView struct {
 	// Site is nil where it doesn't exist.
 	Site         *v1alpha1.Site
 	SiteAccepted Finding
-	// Others are all IngestGateways that the operator sees.
-	Others  []v1alpha1.IngestGateway
-	Secrets Secrets
+	// Others are all IngestGateways that the operator sees, and OtherSets the StatefulSets of
+	// those in its namespace, by name.
+	Others    []v1alpha1.IngestGateway
+	OtherSets map[string]*appsv1.StatefulSet
+	Secrets   Secrets
+	// Image is what the operator has gateways run.
+	Image string
 
 	// Failed is what the API server refused, see ApplyFailed.
 	Failed      *Finding
@@ -99,6 +103,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 		poolLacksASecret,
 		applyFailed,
 		podsAreNotReady,
+		itIsNotItsTurn,
 		func(GatewayView) (Finding, bool) { return programmed, programmed.Status == "False" },
 		podsAreKept,
 	}, good(v1alpha1.ReasonReady, count(v.asked(), v.asked())+" pods receive")))
@@ -114,7 +119,11 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	status.Datapath, status.RegistryRevision = v.inUse()
 	status.Spool = v.spool()
 	status.Credentials = v.Credentials.status()
-	return status, soonest(patienceEnds, v.strandsIn(), v.Credentials.RenewsIn(v.Now), figuresEvery)
+	turn := time.Duration(0)
+	if accepted.OK() && v.WaitsForTurn() != "" {
+		turn = turnEvery
+	}
+	return status, soonest(patienceEnds, turn, v.strandsIn(), v.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 func (v GatewayView) asked() int32 { return *replicasOf(v.Gateway.Spec.Replicas) }

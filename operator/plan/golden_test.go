@@ -210,7 +210,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 		w.planInstrument(out, &mine[i], verdicts[mine[i].Name], registry, pools, view.Flowing)
 	}
 	for i := range pools {
-		w.planPool(out, &pools[i], site, accepted, gateways, secrets, registry)
+		w.planPool(t, out, &pools[i], site, accepted, gateways, secrets, registry)
 	}
 	if site == nil {
 		return
@@ -261,12 +261,15 @@ func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict p
 	flowing[inst.Name] = plan.FindingOf(status.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
-func (w world) planPool(out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted plan.Finding, all []v1alpha1.IngestGateway, secrets plan.Secrets, registry plan.RegistryState) {
+func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted plan.Finding, all []v1alpha1.IngestGateway, secrets plan.Secrets, registry plan.RegistryState) {
 	view := plan.GatewayView{Now: w.Now, Gateway: pool, Site: site, SiteAccepted: accepted, Others: all, Secrets: secrets,
-		Bus: w.Bus[pool.Spec.SiteRef.Name], Reports: w.GatewayReports, Registry: registry}
+		Bus: w.Bus[pool.Spec.SiteRef.Name], Reports: w.GatewayReports, Registry: registry,
+		Image: "substorm/ingest-gateway:dev", OtherSets: map[string]*appsv1.StatefulSet{}}
 	for i := range w.StatefulSets {
 		if w.StatefulSets[i].Name == pool.Name {
 			view.StatefulSet = &w.StatefulSets[i]
+		} else {
+			view.OtherSets[w.StatefulSets[i].Name] = &w.StatefulSets[i]
 		}
 	}
 	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[plan.LabelInstance] == pool.Name })
@@ -280,7 +283,10 @@ func (w world) planPool(out *planned, pool *v1alpha1.IngestGateway, site *v1alph
 	if site == nil {
 		return
 	}
-	p := plan.Pool{Gateway: pool, Site: site, Replicas: view.Replicas(), Image: "substorm/ingest-gateway:dev", Secrets: view.Secrets}
+	p := plan.Pool{Gateway: pool, Site: site, Replicas: view.Replicas(), Image: view.Image, Secrets: view.Secrets}
+	if view.WaitsForTurn() != "" {
+		p.Keeps = must(plan.TemplateAsItIs(&view.StatefulSet.Spec.Template))(t)
+	}
 	if site.Spec.JetStream.AccountKeySecretRef != nil {
 		user := plan.GatewayUser(site, pool.Name)
 		out.Users[pool.Name] = user

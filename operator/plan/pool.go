@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -45,6 +46,9 @@ type Pool struct {
 	Replicas int32
 	// Image of the gateway.
 	Image string
+	// Keeps is the template of pods that stands, where another pool is to get Image first, see
+	// GatewayView.WaitsForTurn.
+	Keeps *coreac.PodTemplateSpecApplyConfiguration
 	// PullSecrets name Secrets with which Image is pulled.
 	PullSecrets []string
 	// Permissions is the hash of the pool's JetStream user; empty where the

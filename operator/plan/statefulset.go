@@ -77,6 +77,9 @@ func (p Pool) volumeClaim() *coreac.PersistentVolumeClaimApplyConfiguration {
 }
 
 func (p Pool) podTemplate() *coreac.PodTemplateSpecApplyConfiguration {
+	if p.Keeps != nil {
+		return p.Keeps
+	}
 	gw := p.Gateway
 	pod := coreac.PodSpec().
 		WithServiceAccountName(gw.Name).

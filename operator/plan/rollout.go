@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// A new image of the operator's goes to the pools of a Site one after the other, by name, and within a pool to one pod
+// after the other, as a StatefulSet does it: a build that does not become ready stops at the first pod of the first pool.
+
+// turnEvery is how often a pool that waits for its turn looks at the others.
+const turnEvery = 5 * time.Second
+
+// WaitsForTurn says what the pool waits for before its pods get the operator's image, or "". Until then their template
+// stays as it is: flags of the new build may be unknown to the old one.
+func (v GatewayView) WaitsForTurn() string {
+	if stands := imageOf(v.StatefulSet); stands == "" || stands == v.Image {
+		return ""
+	}
+	for _, other := range v.siblings() {
+		set := v.OtherSets[other.Name]
+		switch is := imageOf(set); {
+		case is == "":
+		case is == v.Image:
+			if lacks := rolledOut(set, *replicasOf(set.Spec.Replicas)); lacks != "" {
+				return fmt.Sprintf("its pods keep their image until IngestGateway %q runs the new one: %s there", other.Name, lacks)
+			}
+		case other.Name < v.Gateway.Name && !standsStill(other):
+			return fmt.Sprintf("its pods keep their image until it was the turn of IngestGateway %q", other.Name)
+		}
+	}
+	return ""
+}
+
+// siblings are the other pools of the Site, by name.
+func (v GatewayView) siblings() []*v1alpha1.IngestGateway {
+	var all []*v1alpha1.IngestGateway
+	for i := range v.Others {
+		other := &v.Others[i]
+		if other.UID != v.Gateway.UID && other.Namespace == v.Gateway.Namespace && other.Spec.SiteRef == v.Gateway.Spec.SiteRef {
+			all = append(all, other)
+		}
+	}
+	slices.SortFunc(all, func(a, b *v1alpha1.IngestGateway) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// standsStill: nothing of the pool changes before somebody mends it, so nobody waits for its turn.
+func standsStill(pool *v1alpha1.IngestGateway) bool {
+	stalled := condition(pool.Status.Conditions, v1alpha1.ConditionStalled)
+	return stalled != nil && stalled.Status == metav1.ConditionTrue || pool.DeletionTimestamp != nil
+}
+
+// imageOf is what the pods of a StatefulSet run, or are to run; empty where there is none.
+func imageOf(set *appsv1.StatefulSet) string {
+	if set == nil || len(set.Spec.Template.Spec.Containers) == 0 {
+		return ""
+	}
+	return set.Spec.Template.Spec.Containers[0].Image
+}
+
+// TemplateAsItIs is a template of pods to apply that changes nothing of one that stands.
+func TemplateAsItIs(template *corev1.PodTemplateSpec) (*coreac.PodTemplateSpecApplyConfiguration, error) {
+	is := &coreac.PodTemplateSpecApplyConfiguration{}
+	data, err := json.Marshal(template)
+	if err == nil {
+		err = json.Unmarshal(data, is)
+	}
+	return is, err
+}
+
+// itIsNotItsTurn: the pool's pods run an older image.
+func itIsNotItsTurn(v GatewayView) (Finding, bool) {
+	waits := v.WaitsForTurn()
+	return bad(v1alpha1.ReasonProgressing, waits), waits != ""
+}
